@@ -1,0 +1,4 @@
+//! The engine: one synchronous, deterministic state machine.
+
+pub mod time;
+pub mod wheel;

@@ -1,0 +1,3 @@
+//! Leasehold: a lock server that speaks Redis, for embedding and as a daemon.
+
+pub mod engine;

@@ -1,0 +1,1 @@
+//! The harness: servers to ask, conversations to hold with them.
