@@ -4,6 +4,12 @@
 
 #![forbid(unsafe_code)]
 
+pub mod encode;
+pub mod number;
+pub mod parse;
 pub mod reply;
 
+pub use encode::{encode, encode_request};
+pub use number::{format_double, parse_double, parse_integer};
+pub use parse::{Limits, Parser, ProtocolError};
 pub use reply::{Protocol, Reply};

@@ -1,0 +1,706 @@
+//! Bytes to requests: incremental, zero-copy, bounded, resumable at any byte.
+//!
+//! Knows the framing of requests and nothing of their meaning. Holds positions, never the bytes:
+//! those stay in the caller's buffer.
+
+use std::fmt;
+
+use memchr::memchr;
+
+use crate::number::parse_integer;
+use crate::reply::Reply;
+
+/// What one request may cost before it is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of one request, complete or not (`client-query-buffer-limit`). Whatever it is set to,
+    /// no request passes 4 GiB: positions are kept in 32 bits, so that a flood of empty arguments
+    /// costs little more here than on the wire.
+    pub query_buffer_bytes_max: usize,
+    /// Bytes of an inline request, and of the line that holds a count: a peer that never ends its
+    /// line is not speaking this protocol.
+    pub inline_bytes_max: usize,
+    /// Arguments of one request. Redis counts them in a C `int`.
+    pub args_max: usize,
+    /// Bytes of one argument (`proto-max-bulk-len`).
+    pub bulk_bytes_max: usize,
+    /// Arguments before AUTH: enough for `HELLO 3 AUTH user password SETNAME name`.
+    pub unauthenticated_args_max: usize,
+    /// Bytes of one argument before AUTH: strangers may not make the server hold megabytes.
+    pub unauthenticated_bulk_bytes_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            query_buffer_bytes_max: 1024 * 1024 * 1024,
+            inline_bytes_max: 64 * 1024,
+            args_max: i32::MAX as usize,
+            bulk_bytes_max: 512 * 1024 * 1024,
+            unauthenticated_args_max: 10,
+            unauthenticated_bulk_bytes_max: 16 * 1024,
+        }
+    }
+}
+
+/// Why a connection is beyond rescue: it is told, then closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProtocolError {
+    /// The number after `*` is none, or too large.
+    InvalidMultibulkLength,
+    /// The number after `$` is none, negative, or too large.
+    InvalidBulkLength,
+    /// More arguments than a client may send before AUTH.
+    UnauthenticatedMultibulkLength,
+    /// A longer argument than a client may send before AUTH.
+    UnauthenticatedBulkLength,
+    /// An argument began with this byte.
+    ExpectedBulk(u8),
+    /// An inline request whose line does not end.
+    TooBigInlineRequest,
+    /// A `*` line that does not end.
+    TooBigMultibulkCount,
+    /// A `$` line that does not end.
+    TooBigBulkCount,
+    /// An inline request with a quote left open, or with text right after a closing one.
+    UnbalancedQuotes,
+    /// A request longer than the query buffer may grow. Redis closes without a word.
+    QueryBufferFull,
+}
+
+impl fmt::Display for ProtocolError {
+    /// Redis's line, without the dash and the line end.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ERR Protocol error: ")?;
+        f.write_str(match self {
+            ProtocolError::InvalidMultibulkLength => "invalid multibulk length",
+            ProtocolError::InvalidBulkLength => "invalid bulk length",
+            ProtocolError::UnauthenticatedMultibulkLength => "unauthenticated multibulk length",
+            ProtocolError::UnauthenticatedBulkLength => "unauthenticated bulk length",
+            ProtocolError::ExpectedBulk(got) => {
+                let shown = if matches!(got, b'\r' | b'\n') { ' ' } else { char::from(*got) };
+                return write!(f, "expected '$', got '{shown}'");
+            }
+            ProtocolError::TooBigInlineRequest => "too big inline request",
+            ProtocolError::TooBigMultibulkCount => "too big mbulk count string",
+            ProtocolError::TooBigBulkCount => "too big bulk count string",
+            ProtocolError::UnbalancedQuotes => "unbalanced quotes in request",
+            ProtocolError::QueryBufferFull => "query buffer limit exceeded",
+        })
+    }
+}
+
+impl std::error::Error for ProtocolError {}
+
+impl From<ProtocolError> for Reply {
+    /// The last thing such a connection is sent. A byte above ASCII goes back as it came.
+    fn from(error: ProtocolError) -> Reply {
+        let line = error.to_string();
+        match error {
+            ProtocolError::ExpectedBulk(0x80..) => {
+                Reply::Error(line.chars().map(|shown| shown as u8).collect())
+            }
+            _ => Reply::error(line),
+        }
+    }
+}
+
+/// Cuts requests out of a stream. One per connection.
+#[derive(Debug)]
+pub struct Parser {
+    limits: Limits,
+    authenticated: bool,
+    state: State,
+    /// Everything before this byte is understood.
+    position: usize,
+    /// No line end lies between `position` and here.
+    scanned: usize,
+    /// Bytes of the current request seen so far.
+    received: usize,
+    /// Where the arguments lie: in the caller's buffer, or in `inline`.
+    spans: Vec<Span>,
+    /// The arguments of an inline request, unquoted, one after another.
+    inline: Vec<u8>,
+    is_inline: bool,
+}
+
+impl Parser {
+    /// A parser for a connection that has not authenticated yet.
+    pub fn new(mut limits: Limits) -> Parser {
+        limits.query_buffer_bytes_max = limits.query_buffer_bytes_max.min(POSITION_MAX);
+        Parser {
+            limits,
+            authenticated: false,
+            state: State::Start,
+            position: 0,
+            scanned: 0,
+            received: 0,
+            spans: Vec::new(),
+            inline: Vec::new(),
+            is_inline: false,
+        }
+    }
+
+    /// Whether the peer may use the full limits, from the next length it sends.
+    pub fn set_authenticated(&mut self, yes: bool) {
+        self.authenticated = yes;
+    }
+
+    /// Changes the longest argument (`proto-max-bulk-len`), from the next length received.
+    pub fn set_bulk_bytes_max(&mut self, bytes: usize) {
+        self.limits.bulk_bytes_max = bytes;
+    }
+
+    /// Looks for one complete request at the head of `buffer`, which must begin with the bytes
+    /// given before for the same request.
+    ///
+    /// `Ok(None)`: more bytes are needed. `Ok(Some(n))`: a request ended at `buffer[..n]`, which
+    /// the caller drops after it has read the arguments. A request may be empty (`*0`, `*-1`, a
+    /// blank line): skip it. After an error the stream cannot be trusted: close it.
+    pub fn parse(&mut self, buffer: &[u8]) -> Result<Option<usize>, ProtocolError> {
+        // Never looking beyond the limit makes the outcome the same however the bytes arrive.
+        let window = &buffer[..buffer.len().min(self.limits.query_buffer_bytes_max)];
+        match self.advance(window)? {
+            Some(end) => {
+                self.state = State::Start;
+                self.received = 0;
+                Ok(Some(end))
+            }
+            None if window.len() < buffer.len() => Err(ProtocolError::QueryBufferFull),
+            None => {
+                self.received = buffer.len();
+                Ok(None)
+            }
+        }
+    }
+
+    /// Replaces `into` by the arguments of the request just completed.
+    pub fn args<'a>(&'a self, buffer: &'a [u8], into: &mut Vec<&'a [u8]>) {
+        into.clear();
+        into.extend(self.iter(buffer));
+    }
+
+    /// The arguments of the request just completed. `buffer` is what `parse` was given.
+    pub fn iter<'a>(&'a self, buffer: &'a [u8]) -> impl ExactSizeIterator<Item = &'a [u8]> {
+        let source = if self.is_inline { &self.inline } else { buffer };
+        self.spans.iter().map(move |span| {
+            let start = span.start as usize;
+            source.get(start..start + span.len as usize).unwrap_or_default()
+        })
+    }
+
+    /// How many bytes the incomplete request still needs at least: a hint for making room.
+    /// A declared size is a stranger's word, so the hint is bounded.
+    pub fn needed(&self) -> usize {
+        let missing = match self.state {
+            State::Body { len, .. } => {
+                len.saturating_add(self.position + LINE_END_BYTES).saturating_sub(self.received)
+            }
+            _ => 1,
+        };
+        missing.clamp(1, NEEDED_BYTES_MAX)
+    }
+
+    fn advance(&mut self, window: &[u8]) -> Result<Option<usize>, ProtocolError> {
+        loop {
+            match self.state {
+                State::Start => match window.first() {
+                    None => return Ok(None),
+                    Some(b'*') => self.begin(State::Count),
+                    Some(_) => self.begin(State::Inline),
+                },
+                State::Inline => return self.inline(window),
+                State::Count => match self.count(window)? {
+                    None => return Ok(None),
+                    Some(0) => return Ok(Some(self.position)),
+                    Some(left) => self.state = State::Header { left },
+                },
+                State::Header { left } => match self.bulk_length(window)? {
+                    None => return Ok(None),
+                    Some(len) => self.state = State::Body { left, len },
+                },
+                State::Body { left, len } => {
+                    if window.len().saturating_sub(self.position + LINE_END_BYTES) < len {
+                        return Ok(None);
+                    }
+                    self.spans.push(Span::new(self.position, len));
+                    // As Redis, whatever stands in the place of the line end is skipped.
+                    self.position += len + LINE_END_BYTES;
+                    if left == 1 {
+                        return Ok(Some(self.position));
+                    }
+                    self.state = State::Header { left: left - 1 };
+                }
+            }
+        }
+    }
+
+    /// Forgets the request before. The only way out of `Start`.
+    fn begin(&mut self, state: State) {
+        self.state = state;
+        self.is_inline = matches!(state, State::Inline);
+        self.position = 0;
+        self.scanned = 0;
+        self.spans.clear();
+        self.spans.shrink_to(SPANS_KEPT_MAX);
+        self.inline.clear();
+    }
+
+    /// `*n`: the number of arguments, 0 for a negative one.
+    fn count(&mut self, window: &[u8]) -> Result<Option<usize>, ProtocolError> {
+        let Some(line) = self.length_line(window, b'*', ProtocolError::TooBigMultibulkCount)?
+        else {
+            return Ok(None);
+        };
+        let count = match line {
+            Line::Length(count) => count,
+            Line::Other(text) => {
+                let count = parse_integer(text.get(1..).unwrap_or_default())
+                    .ok_or(ProtocolError::InvalidMultibulkLength)?;
+                usize::try_from(count.max(0)).map_err(|_| ProtocolError::InvalidMultibulkLength)?
+            }
+        };
+        if count > self.limits.args_max {
+            return Err(ProtocolError::InvalidMultibulkLength);
+        }
+        if count > self.limits.unauthenticated_args_max && !self.authenticated {
+            return Err(ProtocolError::UnauthenticatedMultibulkLength);
+        }
+        Ok(Some(count))
+    }
+
+    /// `$n`: the length of the next argument.
+    fn bulk_length(&mut self, window: &[u8]) -> Result<Option<usize>, ProtocolError> {
+        let Some(line) = self.length_line(window, b'$', ProtocolError::TooBigBulkCount)? else {
+            return Ok(None);
+        };
+        let len = match line {
+            Line::Length(len) => len,
+            Line::Other([b'$', digits @ ..]) => parse_integer(digits)
+                .and_then(|len| usize::try_from(len).ok())
+                .ok_or(ProtocolError::InvalidBulkLength)?,
+            // A line that is empty began with its own line end.
+            Line::Other(text) => {
+                let got = text.first().copied().unwrap_or(b'\r');
+                return Err(ProtocolError::ExpectedBulk(got));
+            }
+        };
+        if len > self.limits.bulk_bytes_max {
+            return Err(ProtocolError::InvalidBulkLength);
+        }
+        if len > self.limits.unauthenticated_bulk_bytes_max && !self.authenticated {
+            return Err(ProtocolError::UnauthenticatedBulkLength);
+        }
+        Ok(Some(len))
+    }
+
+    /// Takes the line at `position`, without its end: CR and one byte more, which Redis never
+    /// looks at.
+    fn length_line<'a>(
+        &mut self,
+        window: &'a [u8],
+        marker: u8,
+        too_long: ProtocolError,
+    ) -> Result<Option<Line<'a>>, ProtocolError> {
+        let rest = window.get(self.position..).unwrap_or_default();
+        if let Some((length, bytes)) = short_length(marker, rest) {
+            self.position += bytes;
+            return Ok(Some(Line::Length(length)));
+        }
+        let Some(end) = self.find_in_line(window, b'\r', too_long)? else {
+            return Ok(None);
+        };
+        if end + LINE_END_BYTES > window.len() {
+            return Ok(None);
+        }
+        let line = &window[self.position..end];
+        self.position = end + LINE_END_BYTES;
+        Ok(Some(Line::Other(line)))
+    }
+
+    /// A request typed by hand: words on one line.
+    fn inline(&mut self, window: &[u8]) -> Result<Option<usize>, ProtocolError> {
+        let Some(end) = self.find_in_line(window, b'\n', ProtocolError::TooBigInlineRequest)?
+        else {
+            return Ok(None);
+        };
+        let line = window[..end].strip_suffix(b"\r").unwrap_or(&window[..end]);
+        split_words(line, &mut self.inline, &mut self.spans)?;
+        Ok(Some(end + 1))
+    }
+
+    /// Where `byte` comes next after `position`, looking at no byte twice and not beyond the
+    /// longest line.
+    fn find_in_line(
+        &mut self,
+        window: &[u8],
+        byte: u8,
+        too_long: ProtocolError,
+    ) -> Result<Option<usize>, ProtocolError> {
+        let limit = self.position.saturating_add(self.limits.inline_bytes_max).saturating_add(1);
+        let until = window.len().min(limit);
+        let from = self.scanned.max(self.position).min(until);
+        let found = memchr(byte, &window[from..until]).map(|offset| from + offset);
+        self.scanned = found.unwrap_or(until);
+        match found {
+            None if until == limit => Err(too_long),
+            found => Ok(found),
+        }
+    }
+}
+
+/// Where the parser stands in a request.
+#[derive(Clone, Copy, Debug)]
+enum State {
+    /// Between requests; the arguments of the one before may still be read.
+    Start,
+    Inline,
+    Count,
+    /// Before a `$` line; `left` arguments are to come.
+    Header {
+        left: usize,
+    },
+    /// Before the `len` bytes of an argument.
+    Body {
+        left: usize,
+        len: usize,
+    },
+}
+
+/// An argument's place.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    start: u32,
+    len: u32,
+}
+
+impl Span {
+    /// The query buffer's limit keeps both within 32 bits.
+    fn new(start: usize, len: usize) -> Span {
+        debug_assert!(start + len <= POSITION_MAX);
+        Span { start: start as u32, len: len as u32 }
+    }
+}
+
+/// A line that holds a length, read at once or still to be judged.
+enum Line<'a> {
+    Length(usize),
+    Other(&'a [u8]),
+}
+
+/// The largest position a `Span` can hold.
+const POSITION_MAX: usize = u32::MAX as usize;
+/// CR and LF.
+const LINE_END_BYTES: usize = 2;
+/// The most room asked for at once: as much as one large read.
+const NEEDED_BYTES_MAX: usize = 64 * 1024;
+/// Spans kept for the next request: a rare giant may not pin its memory for ever.
+const SPANS_KEPT_MAX: usize = 1024;
+/// Digits read by hand: no overflow is possible, and only oddities are longer.
+const SHORT_DIGITS_MAX: usize = 9;
+
+/// The common case by hand: the marker, a few digits without leading zeros, CR, any byte.
+/// Gives the number and the bytes of the line; `None` says nothing about the line.
+fn short_length(marker: u8, rest: &[u8]) -> Option<(usize, usize)> {
+    let (first, digits) = rest.split_first()?;
+    if *first != marker {
+        return None;
+    }
+    let mut length = 0;
+    for (count, byte) in digits.iter().take(SHORT_DIGITS_MAX + 1).enumerate() {
+        match byte {
+            b'0'..=b'9' if count < SHORT_DIGITS_MAX => {
+                length = length * 10 + usize::from(byte - b'0');
+            }
+            b'\r' if count > 0 && digits.len() > count + 1 => {
+                let canonical = count == 1 || digits[0] != b'0';
+                return canonical.then_some((length, 1 + count + LINE_END_BYTES));
+            }
+            _ => return None,
+        }
+    }
+    None
+}
+
+/// Splits a line into words as the Redis prompt does: blanks part them, quotes keep them together,
+/// a word ends at its closing quote. NUL is a byte like any other.
+fn split_words(
+    line: &[u8],
+    text: &mut Vec<u8>,
+    words: &mut Vec<Span>,
+) -> Result<(), ProtocolError> {
+    let mut rest = line;
+    loop {
+        let blanks = rest.iter().take_while(|&&byte| is_blank(byte)).count();
+        rest = &rest[blanks..];
+        if rest.is_empty() {
+            return Ok(());
+        }
+        let start = text.len();
+        rest = take_word(rest, text)?;
+        words.push(Span::new(start, text.len() - start));
+    }
+}
+
+/// Appends the word at the head of `rest` to `text`; gives what follows it.
+fn take_word<'a>(mut rest: &'a [u8], text: &mut Vec<u8>) -> Result<&'a [u8], ProtocolError> {
+    loop {
+        match rest {
+            [] | [b' ' | b'\t' | b'\r' | b'\n', ..] => return Ok(rest),
+            [quote @ (b'"' | b'\''), quoted @ ..] => {
+                let after = take_quoted(*quote, quoted, text)?;
+                return match after.first() {
+                    Some(&byte) if !is_blank(byte) => Err(ProtocolError::UnbalancedQuotes),
+                    _ => Ok(after),
+                };
+            }
+            [byte, after @ ..] => {
+                text.push(*byte);
+                rest = after;
+            }
+        }
+    }
+}
+
+/// Appends quoted text up to its closing quote; gives what follows the quote.
+/// Double quotes know C's escapes, single quotes only `\'`.
+fn take_quoted<'a>(
+    quote: u8,
+    mut rest: &'a [u8],
+    text: &mut Vec<u8>,
+) -> Result<&'a [u8], ProtocolError> {
+    loop {
+        let (byte, after) = match (quote, rest) {
+            (_, []) => return Err(ProtocolError::UnbalancedQuotes),
+            (_, [byte, after @ ..]) if *byte == quote => return Ok(after),
+            (b'"', [b'\\', b'x', high, low, after @ ..])
+                if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() =>
+            {
+                (hex_digit(*high) << 4 | hex_digit(*low), after)
+            }
+            (b'"', [b'\\', escaped, after @ ..]) => (unescape(*escaped), after),
+            (b'\'', [b'\\', b'\'', after @ ..]) => (b'\'', after),
+            (_, [byte, after @ ..]) => (*byte, after),
+        };
+        text.push(byte);
+        rest = after;
+    }
+}
+
+fn unescape(escaped: u8) -> u8 {
+    match escaped {
+        b'n' => b'\n',
+        b'r' => b'\r',
+        b't' => b'\t',
+        b'b' => 0x08,
+        b'a' => 0x07,
+        other => other,
+    }
+}
+
+fn hex_digit(digit: u8) -> u8 {
+    match digit {
+        b'0'..=b'9' => digit - b'0',
+        _ => digit.to_ascii_lowercase() - b'a' + 10,
+    }
+}
+
+/// C's `isspace`.
+fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t'..=b'\r')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parser(authenticated: bool) -> Parser {
+        let mut parser = Parser::new(Limits::default());
+        parser.set_authenticated(authenticated);
+        parser
+    }
+
+    /// Every request of `input`, words joined by `|`, then the error or what is left over.
+    fn read(parser: &mut Parser, input: &[u8]) -> String {
+        let mut shown = String::new();
+        let mut rest = input;
+        loop {
+            match parser.parse(rest) {
+                Ok(Some(end)) => {
+                    let words: Vec<String> =
+                        parser.iter(rest).map(|word| word.escape_ascii().to_string()).collect();
+                    shown += &format!("[{}]", words.join("|"));
+                    rest = &rest[end..];
+                }
+                Ok(None) => {
+                    if !rest.is_empty() {
+                        shown += "...";
+                    }
+                    return shown;
+                }
+                Err(error) => {
+                    return shown + error.to_string().trim_start_matches("ERR Protocol error: ");
+                }
+            }
+        }
+    }
+
+    #[track_caller]
+    fn check(input: impl AsRef<[u8]>, expected: &str) {
+        assert_eq!(read(&mut parser(true), input.as_ref()), expected);
+    }
+
+    #[track_caller]
+    fn check_unauthenticated(input: impl AsRef<[u8]>, expected: &str) {
+        assert_eq!(read(&mut parser(false), input.as_ref()), expected);
+    }
+
+    #[test]
+    fn multibulk() {
+        check("", "");
+        check("*1\r\n$4\r\nPING\r\n*2\r\n$4\r\nECHO\r\n$0\r\n\r\n", "[PING][ECHO|]");
+        check("*1\r\n$4\r\nA\r\nB\r\n*1", "[A\\r\\nB]...");
+        check("*0\r\n*-1\r\n*-10\r\n*-9223372036854775808\r\nPING\r\n", "[][][][][PING]");
+        check("*1\r\n$4\r\nPINGxx*1\rx$4\rxPING\r\n", "[PING][PING]");
+        check("*1\r", "...");
+        check("*1\n$4\nPING\n", "...");
+        check(format!("*1\r\n$12\r\n{}\r\n", "x".repeat(12)), "[xxxxxxxxxxxx]");
+    }
+
+    #[test]
+    fn counts() {
+        let invalid = "invalid multibulk length";
+        for count in ["", "x", " 1", "+1", "01", "1x", "-0", "2147483648", "99999999999999999999"] {
+            check(format!("*{count}\r\n"), invalid);
+            check_unauthenticated(format!("*{count}\r\n"), invalid);
+        }
+        check("*1\nPING\r\n", invalid);
+        check("*2147483647\r\n", "...");
+        check("*1\r\n$4\r\nPING\r\n*a\r\n", "[PING]invalid multibulk length");
+        check_unauthenticated("*10\r\n", "...");
+        check_unauthenticated("*11\r\n", "unauthenticated multibulk length");
+    }
+
+    #[test]
+    fn lengths() {
+        let invalid = "invalid bulk length";
+        for length in ["", "x", "-1", "-0", "04", "+4", "536870913", "99999999999999999999"] {
+            check(format!("*1\r\n${length}\r\nPING\r\n"), invalid);
+            check_unauthenticated(format!("*1\r\n${length}\r\n"), invalid);
+        }
+        check("*1\r\n$4\nPING\r\n", invalid);
+        check("*1\r\n$536870912\r\n", "...");
+        check_unauthenticated("*1\r\n$16384\r\n", "...");
+        check_unauthenticated("*1\r\n$16385\r\n", "unauthenticated bulk length");
+    }
+
+    #[test]
+    fn not_a_bulk() {
+        check("*1\r\n@", "...");
+        check("*1\r\nPING\r\n", "expected '$', got 'P'");
+        check("*1\r\n*4\r\nPING\r\n", "expected '$', got '*'");
+        check("*1\r\n\r\n", "expected '$', got ' '");
+        check("*1\r\n\n3\r\n", "expected '$', got ' '");
+        let error = ProtocolError::ExpectedBulk(0xff);
+        let line = b"ERR Protocol error: expected '$', got '\xff'";
+        assert_eq!(Reply::from(error), Reply::Error(line.as_slice().into()));
+    }
+
+    #[test]
+    fn inline() {
+        check("PING\nPING\r\n   PING  \r\n", "[PING][PING][PING]");
+        check("\r\n\n  \r\n", "[][][]");
+        check("PING \r\r\nPING a\rb\tc\r\n", "[PING][PING|a|b|c]");
+        check("PING\x0bb \x0cc\r\n", "[PING\\x0bb|c]");
+        check("ECHO a\0b", "...");
+        check("ECHO a\0b\n", "[ECHO|a\\x00b]");
+        check(b"ECHO a\xa0\x85\n", "[ECHO|a\\xa0\\x85]");
+    }
+
+    #[test]
+    fn inline_quotes() {
+        check(r#"ECHO "a\x41\n\r\t\b\a\xfF\\\"" b"#, "...");
+        check(
+            "E \"a\\x41\\n\\r\\t\\b\\a\\xfF\\\\\\\"\" b\n",
+            "[E|aA\\n\\r\\t\\x08\\x07\\xff\\\\\\\"|b]",
+        );
+        check("E \"\\q\\xZZ\\x4\"\n", "[E|qxZZx4]");
+        check("E 'a\\'b\\n'\n", "[E|a\\'b\\\\n]");
+        check("E '' \"\"\n'' a\n", "[E||][|a]");
+        check("E a\"b c\" a'b c'\n", "[E|ab c|ab c]");
+        for words in ["\"a\"b", "\"a", "'a'b", "'a", "a\"b\"c", "\"\\\"", "\"\\", "'\\x41\\\\'"] {
+            check(format!("E {words}\r\n"), "unbalanced quotes in request");
+        }
+    }
+
+    #[test]
+    fn endless_lines() {
+        let line = "1".repeat(64 * 1024);
+        check(&line[..], "...");
+        check(format!("{line}1"), "too big inline request");
+        check(format!("{line}1\n"), "too big inline request");
+        check(format!("{line}\n"), &format!("[{line}]"));
+        check(format!("*{line}"), "too big mbulk count string");
+        check(format!("*1\r\n${line}"), "too big bulk count string");
+        check(format!("*1\r\n{line}1"), "too big bulk count string");
+    }
+
+    #[test]
+    fn query_buffer_limit() {
+        let limits = Limits { query_buffer_bytes_max: 14, ..Limits::default() };
+        for (input, expected) in [
+            ("*1\r\n$4\r\nPING\r\n*1\r\n$4\r\nPING\r\n", "[PING][PING]"),
+            ("*1\r\n$5\r\nPINGS\r\n", "query buffer limit exceeded"),
+            ("*1\r\n$5\r\nPINGS\r", "..."),
+        ] {
+            assert_eq!(read(&mut Parser::new(limits), input.as_bytes()), expected);
+        }
+    }
+
+    #[test]
+    fn limits_can_change_between_requests() {
+        let mut parser = parser(false);
+        parser.set_bulk_bytes_max(3);
+        assert_eq!(read(&mut parser, b"*1\r\n$4\r\nPING\r\n"), "invalid bulk length");
+        let mut parser = Parser::new(Limits::default());
+        assert_eq!(read(&mut parser, b"AUTH x\r\n"), "[AUTH|x]");
+        parser.set_authenticated(true);
+        assert_eq!(read(&mut parser, b"*11\r\n$99999\r\n"), "...");
+    }
+
+    #[test]
+    fn needed_is_a_bounded_hint() {
+        let mut parser = parser(true);
+        for (input, expected) in [
+            ("*", 1),
+            ("*1\r\n$40", 1),
+            ("*1\r\n$40\r\n", 42),
+            ("*1\r\n$40\r\n0123456789", 32),
+            ("*1\r\n$40\r\n0123456789012345678901234567890123456789\r", 1),
+        ] {
+            assert_eq!(parser.parse(input.as_bytes()), Ok(None));
+            assert_eq!(parser.needed(), expected, "{input:?}");
+        }
+        let mut parser = Parser::new(Limits::default());
+        parser.set_authenticated(true);
+        assert_eq!(parser.parse(b"*1\r\n$536870912\r\n"), Ok(None));
+        assert_eq!(parser.needed(), NEEDED_BYTES_MAX);
+    }
+
+    #[test]
+    fn declared_sizes_cost_nothing() {
+        let mut parser = parser(true);
+        assert_eq!(parser.parse(b"*2147483647\r\n$536870912\r\n"), Ok(None));
+        assert_eq!((parser.spans.capacity(), parser.inline.capacity()), (0, 0));
+    }
+
+    #[test]
+    fn a_giant_leaves_no_memory_behind() {
+        let mut parser = parser(true);
+        let giant = format!("*100000\r\n{}", "$0\r\n\r\n".repeat(100_000));
+        assert_eq!(parser.parse(giant.as_bytes()), Ok(Some(giant.len())));
+        assert_eq!(parser.iter(giant.as_bytes()).len(), 100_000);
+        assert_eq!(parser.parse(b"*1\r\n$4\r\nPING\r\n"), Ok(Some(14)));
+        assert!(parser.spans.capacity() <= SPANS_KEPT_MAX);
+    }
+}
