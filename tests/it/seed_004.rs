@@ -1,0 +1,337 @@
+//! The locks of seed 004: SETNX, SET NX PX with a token, the release by script and by
+//! transaction, a renewal by timer, Redisson 3.13.6, its MultiLock and RedLock.
+
+use leasehold_tests::conversation::{Conversation, converse, converse_with};
+
+use crate::scripts::{COMPARE_AND_DELETE_ONE_LINE, REDISSON_3};
+
+#[test]
+fn setnx() {
+    converse(
+        "a> SETNX key value
+         a< :1
+         b> SETNX key other
+         b< :0
+         # The owner dies before the finally block: without an expiry this lasts for ever.
+         a!
+         +86400s
+         b> SETNX key other
+         b< :0
+         b> TTL key
+         b< :-1",
+    );
+}
+
+#[test]
+fn set_nx_px() {
+    converse(
+        "a> SET lock_key unique_value NX PX 10000
+         a< +OK
+         b> SET lock_key other_value NX PX 10000
+         b< nil
+         b> GET lock_key
+         b< \"unique_value\"
+         b> PTTL lock_key
+         b< :9000..10000
+         a!
+         +9999ms
+         +1ms
+         b> SET lock_key other_value NX PX 10000
+         b< +OK
+         b> GET lock_key
+         b< \"other_value\"",
+    );
+}
+
+#[test]
+fn compare_and_delete_by_eval() {
+    converse_with(
+        &[("release", COMPARE_AND_DELETE_ONE_LINE)],
+        "a> SET good_lock uuid-a EX 10 NX
+         a< +OK
+         b> EVAL @release 1 good_lock uuid-b
+         b< :0
+         a> EVAL @release 1 good_lock uuid-a
+         a< :1
+         a> EVAL @release 1 good_lock uuid-a
+         a< :0",
+    );
+}
+
+#[test]
+fn compare_and_delete_by_evalsha() {
+    converse_with(
+        &[("release", COMPARE_AND_DELETE_ONE_LINE)],
+        "a> SET good_lock uuid-a EX 10 NX
+         a< +OK
+         a> EVALSHA @release.sha1 1 good_lock uuid-a
+         a< -NOSCRIPT No matching script. Please use EVAL.
+         a> SCRIPT EXISTS @release.sha1
+         a< [:0]
+         a> SCRIPT LOAD @release
+         a< \"ae3671744a5dbb24ea37ef607b8b10ac7856d43e\"
+         a> SCRIPT EXISTS @release.sha1
+         a< [:1]
+         b> EVALSHA @release.sha1 1 good_lock uuid-b
+         b< :0
+         a> EVALSHA @release.sha1 1 good_lock uuid-a
+         a< :1",
+    );
+}
+
+#[test]
+fn watch_multi_exec_release() {
+    converse(
+        "a> SET good_lock uuid-a EX 10 NX
+         a< +OK
+         a> WATCH good_lock
+         a< +OK
+         a> GET good_lock
+         a< \"uuid-a\"
+         a> MULTI
+         a< +OK
+         a> DEL good_lock
+         a< +QUEUED
+         a> EXEC
+         a< [:1]
+         a> UNWATCH
+         a< +OK
+         b> SET good_lock uuid-b EX 10 NX
+         b< +OK",
+    );
+}
+
+/// The lock is written between the look and the deletion: nothing is deleted.
+#[test]
+fn watch_multi_exec_release_after_the_lock_changed_hands() {
+    converse(
+        "a> SET good_lock uuid-a EX 10 NX
+         a< +OK
+         a> WATCH good_lock
+         a< +OK
+         a> GET good_lock
+         a< \"uuid-a\"
+         b> DEL good_lock
+         b< :1
+         b> SET good_lock uuid-b EX 10 NX
+         b< +OK
+         a> MULTI
+         a< +OK
+         a> DEL good_lock
+         a< +QUEUED
+         a> EXEC
+         a< nil-array
+         # The retry sees another owner and gives up.
+         a> WATCH good_lock
+         a< +OK
+         a> GET good_lock
+         a< \"uuid-b\"
+         a> UNWATCH
+         a< +OK
+         b> GET good_lock
+         b< \"uuid-b\"",
+    );
+}
+
+/// The lease runs out between the look and the deletion: that is a change too.
+#[test]
+fn watch_multi_exec_release_after_the_lease_ran_out() {
+    converse(
+        "a> SET good_lock uuid-a EX 10 NX
+         a< +OK
+         a> WATCH good_lock
+         a< +OK
+         a> GET good_lock
+         a< \"uuid-a\"
+         +10s
+         a> MULTI
+         a< +OK
+         a> DEL good_lock
+         a< +QUEUED
+         a> EXEC
+         a< nil-array",
+    );
+}
+
+#[test]
+fn renewal_by_timer() {
+    converse(
+        "a> SET good_lock uuid-a EX 10 NX
+         a< +OK
+         +7s
+         a> GET good_lock
+         a< \"uuid-a\"
+         a> EXPIRE good_lock 10
+         a< :1
+         a> PTTL good_lock
+         a< :9000..10000
+         +7s
+         b> SET good_lock uuid-b EX 10 NX
+         b< nil
+         a!
+         +3s
+         b> SET good_lock uuid-b EX 10 NX
+         b< +OK",
+    );
+}
+
+#[test]
+fn redisson_3_13_6_lock_reentry_and_unlock() {
+    converse_with(
+        REDISSON_3,
+        "a> EVAL @lock 1 lock 30000 uuid-a:1
+         a< nil
+         a> EVAL @lock 1 lock 30000 uuid-a:1
+         a< nil
+         a> EVAL @lock 1 lock 30000 uuid-a:1
+         a< nil
+         a> HGETALL lock
+         a< {\"uuid-a:1\": \"3\"}
+         b> EVAL @lock 1 lock 30000 uuid-b:1
+         b< :29000..30000
+         a> EVAL @unlock 2 lock redisson_lock__channel:{lock} 0 30000 uuid-a:1
+         a< :0
+         a> EVAL @unlock 2 lock redisson_lock__channel:{lock} 0 30000 uuid-a:1
+         a< :0
+         b> EVAL @lock 1 lock 30000 uuid-b:1
+         b< :29000..30000
+         a> EVAL @unlock 2 lock redisson_lock__channel:{lock} 0 30000 uuid-a:1
+         a< :1
+         b> EVAL @lock 1 lock 30000 uuid-b:1
+         b< nil",
+    );
+}
+
+#[test]
+fn redisson_3_13_6_unlock_by_a_stranger() {
+    converse_with(
+        REDISSON_3,
+        "b> EVAL @unlock 2 lock redisson_lock__channel:{lock} 0 30000 uuid-b:1
+         b< nil
+         a> EVAL @lock 1 lock 30000 uuid-a:1
+         a< nil
+         b> EVAL @unlock 2 lock redisson_lock__channel:{lock} 0 30000 uuid-b:1
+         b< nil
+         # The same client's other thread is a stranger too.
+         a> EVAL @unlock 2 lock redisson_lock__channel:{lock} 0 30000 uuid-a:2
+         a< nil
+         a> HGETALL lock
+         a< {\"uuid-a:1\": \"1\"}",
+    );
+}
+
+#[test]
+fn redisson_3_13_6_renewal() {
+    converse_with(
+        REDISSON_3,
+        "a> EVAL @lock 1 lock 30000 uuid-a:1
+         a< nil
+         +10s
+         a> EVAL @renew 1 lock 30000 uuid-a:1
+         a< :1
+         +10s
+         a> EVAL @renew 1 lock 30000 uuid-a:1
+         a< :1
+         +29s
+         b> EVAL @lock 1 lock 30000 uuid-b:1
+         b< :0..1000
+         a> EVAL @unlock 2 lock redisson_lock__channel:{lock} 0 30000 uuid-a:1
+         a< :1
+         a> EVAL @renew 1 lock 30000 uuid-a:1
+         a< :0",
+    );
+}
+
+/// tryLock(wait, lease, unit): look, subscribe, look again, be woken, look again.
+#[test]
+fn redisson_3_13_6_waiter_is_woken_by_the_unlock() {
+    converse_with(
+        REDISSON_3,
+        "a> EVAL @lock 1 lock 30000 uuid-a:1
+         a< nil
+         b> EVAL @lock 1 lock 30000 uuid-b:1
+         b< :29000..30000
+         b-listens> SUBSCRIBE redisson_lock__channel:{lock}
+         b-listens< push [\"subscribe\", \"redisson_lock__channel:{lock}\", :1]
+         b> EVAL @lock 1 lock 30000 uuid-b:1
+         b< :29000..30000
+         a> EVAL @unlock 2 lock redisson_lock__channel:{lock} 0 30000 uuid-a:1
+         a< :1
+         b-listens< push [\"message\", \"redisson_lock__channel:{lock}\", \"0\"]
+         b> EVAL @lock 1 lock 30000 uuid-b:1
+         b< nil
+         b-listens> UNSUBSCRIBE redisson_lock__channel:{lock}
+         b-listens< push [\"unsubscribe\", \"redisson_lock__channel:{lock}\", :0]
+         a> PUBSUB NUMSUB redisson_lock__channel:{lock}
+         a< [\"redisson_lock__channel:{lock}\", :0]",
+    );
+}
+
+#[test]
+fn redisson_3_13_6_dead_owners_lock_expires() {
+    converse_with(
+        REDISSON_3,
+        "a> EVAL @lock 1 lock 30000 uuid-a:1
+         a< nil
+         a!
+         +30s
+         b> EVAL @renew 1 lock 30000 uuid-a:1
+         b< :0
+         b> EVAL @lock 1 lock 30000 uuid-b:1
+         b< nil
+         b> PTTL lock
+         b< :29000..30000",
+    );
+}
+
+/// MultiLock wants all of them; one refusal gives the others back.
+#[test]
+fn redisson_multilock_takes_all_servers_or_none() {
+    Conversation {
+        scripts: REDISSON_3,
+        servers: 3,
+        text: "b@2> EVAL @lock 1 lock2 30000 uuid-b:1
+               b@2< nil
+               a@1> EVAL @lock 1 lock1 30000 uuid-a:1
+               a@1< nil
+               a@2> EVAL @lock 1 lock2 30000 uuid-a:1
+               a@2< :29000..30000
+               a@1> EVAL @unlock 2 lock1 redisson_lock__channel:{lock1} 0 30000 uuid-a:1
+               a@1< :1
+               b@2> EVAL @unlock 2 lock2 redisson_lock__channel:{lock2} 0 30000 uuid-b:1
+               b@2< :1
+               a@1> EVAL @lock 1 lock1 30000 uuid-a:1
+               a@1< nil
+               a@2> EVAL @lock 1 lock2 30000 uuid-a:1
+               a@2< nil
+               a@3> EVAL @lock 1 lock3 30000 uuid-a:1
+               a@3< nil",
+    }
+    .hold();
+}
+
+/// RedLock is content with more than half.
+#[test]
+fn redisson_redlock_takes_a_majority() {
+    Conversation {
+        scripts: REDISSON_3,
+        servers: 3,
+        text: "b@3> EVAL @lock 1 lock 30000 uuid-b:1
+               b@3< nil
+               a@1> EVAL @lock 1 lock 30000 uuid-a:1
+               a@1< nil
+               a@2> EVAL @lock 1 lock 30000 uuid-a:1
+               a@2< nil
+               a@3> EVAL @lock 1 lock 30000 uuid-a:1
+               a@3< :29000..30000
+               b@3> EVAL @unlock 2 lock redisson_lock__channel:{lock} 0 30000 uuid-b:1
+               b@3< :1
+               a@3> EVAL @unlock 2 lock redisson_lock__channel:{lock} 0 30000 uuid-a:1
+               a@3< nil
+               b@1> EVAL @lock 1 lock 30000 uuid-b:1
+               b@1< :29000..30000
+               b@2> EVAL @lock 1 lock 30000 uuid-b:1
+               b@2< :29000..30000",
+    }
+    .hold();
+}

@@ -1,0 +1,252 @@
+//! Tables of commands sent to Leasehold and to a real server, whose replies must be the same.
+//!
+//! A table holds one command per line and no replies: the real server gives those. `b> words`
+//! speaks on connection `b` (default `a`); `b<` reads one more reply there (a message, or the
+//! second answer of `SUBSCRIBE x y`). A line may begin with marks:
+//!
+//! | Mark | Meaning |
+//! |---|---|
+//! | `~sorted` | arrays, sets and maps are unordered here |
+//! | `~near` | positive integers agree within 2 %, 5000 at most: remaining times |
+//! | `~shape` | only the types agree: ids, times, addresses |
+//! | `~code` | of an error only the first word agrees |
+//! | `~7.2` | what 7.2 says and 7.0 does not: sent, and not compared with an older server |
+//! | `~plain` | not inside `MULTI` or a script |
+//! | `~mute` | no reply is read |
+//!
+//! Each table runs in every protocol version and [`Mode`]. A table whose first line is
+//! `# plain only` runs in one mode: it holds conversations of its own.
+
+use std::collections::BTreeMap;
+
+use crate::frame::Frame;
+use crate::target::Target;
+use crate::wire::Wire;
+use crate::words;
+
+/// How the commands of a table reach the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// As they stand.
+    Plain,
+    /// Each in a transaction of its own.
+    Multi,
+    /// Each by `redis.call` in a script.
+    Call,
+    /// Each by `redis.pcall`.
+    Pcall,
+}
+
+/// Every mode.
+pub const MODES: [Mode; 4] = [Mode::Plain, Mode::Multi, Mode::Call, Mode::Pcall];
+
+/// A table and its name in messages.
+pub struct Table<'a> {
+    /// The file it comes from.
+    pub name: &'a str,
+    /// Its lines.
+    pub text: &'a str,
+}
+
+/// What differed in a run, one entry per line; empty when both servers agree.
+pub type Differences = Vec<String>;
+
+impl Table<'_> {
+    /// The modes this table is meant for.
+    pub fn modes(&self) -> &'static [Mode] {
+        if self.text.starts_with("# plain only") { &MODES[..1] } else { &MODES }
+    }
+
+    /// Runs the table once on both servers, both emptied before.
+    pub fn compare(&self, ours: &Target, oracle: &Target, protocol: u8, mode: Mode) -> Differences {
+        let mut sides = [ours, oracle].map(|target| {
+            for reset in ["FLUSHALL", "SCRIPT FLUSH", "CONFIG RESETSTAT"] {
+                target.run(reset);
+            }
+            Side { target, protocol, mode, wires: BTreeMap::new() }
+        });
+        let behind = !is_at_least_7_2(oracle);
+        let mut differences = Vec::new();
+        for (index, text) in self.text.lines().enumerate() {
+            let Some(line) = Line::parse(text) else { continue };
+            if line.plain && mode != Mode::Plain {
+                continue;
+            }
+            let [ours, oracle] = sides.each_mut().map(|side| side.play(&line));
+            if !(line.newer && behind) && !line.agree(&ours, &oracle) {
+                let place = format!("{}:{} RESP{protocol} {mode:?}", self.name, index + 1);
+                let (ours_shown, oracle_shown) = (show(&ours), show(&oracle));
+                differences.push(format!("{place}: {text}\n  {ours_shown}\n  {oracle_shown}"));
+                if ours.is_err() {
+                    break; // Nothing that follows could be in step.
+                }
+            }
+        }
+        differences
+    }
+}
+
+/// A reply, or why there was none.
+type Heard = Result<Vec<Frame>, String>;
+
+fn show(heard: &Heard) -> String {
+    match heard {
+        Ok(frames) => frames.iter().map(Frame::to_string).collect::<Vec<_>>().join(" "),
+        Err(problem) => problem.clone(),
+    }
+}
+
+fn is_at_least_7_2(oracle: &Target) -> bool {
+    let info = oracle.run("INFO server");
+    let info = String::from_utf8_lossy(&info);
+    let version = info.lines().find_map(|line| line.strip_prefix("redis_version:"));
+    let mut numbers = version
+        .expect("INFO names the version")
+        .split('.')
+        .map(|number| number.parse().unwrap_or(0));
+    (numbers.next(), numbers.next()) >= (Some(7), Some(2))
+}
+
+#[derive(Default)]
+struct Line {
+    client: String,
+    words: Vec<Vec<u8>>,
+    sorted: bool,
+    near: bool,
+    shape: bool,
+    code: bool,
+    newer: bool,
+    plain: bool,
+    mute: bool,
+}
+
+impl Line {
+    fn parse(text: &str) -> Option<Line> {
+        let mut rest = text.trim();
+        if rest.is_empty() || rest.starts_with('#') {
+            return None;
+        }
+        let mut line = Line { client: "a".to_owned(), ..Line::default() };
+        while let Some(marked) = rest.strip_prefix('~') {
+            let (mark, after) = marked.split_once(' ').unwrap_or((marked, ""));
+            line.mark(mark);
+            rest = after.trim_start();
+        }
+        let name = rest.find(['>', '<']).map(|end| &rest[..=end]);
+        if let Some(name) = name.filter(|name| !name.contains(' ') && name.len() <= 2) {
+            rest = &rest[name.len()..];
+            line.plain = true;
+            if name.len() == 2 {
+                line.client = name[..1].to_owned();
+            }
+        }
+        line.words = words::split(rest);
+        Some(line)
+    }
+
+    fn mark(&mut self, mark: &str) {
+        let flag = match mark {
+            "sorted" => &mut self.sorted,
+            "near" => &mut self.near,
+            "shape" => &mut self.shape,
+            "code" => &mut self.code,
+            "7.2" => &mut self.newer,
+            "plain" => &mut self.plain,
+            "mute" => &mut self.mute,
+            _ => panic!("no such mark: ~{mark}"),
+        };
+        *flag = true;
+    }
+
+    fn agree(&self, ours: &Heard, oracle: &Heard) -> bool {
+        let (Ok(ours), Ok(oracle)) = (ours, oracle) else { return false };
+        self.all_alike(&self.normal(ours), &self.normal(oracle))
+    }
+
+    fn all_alike(&self, ours: &[Frame], oracle: &[Frame]) -> bool {
+        ours.len() == oracle.len() && ours.iter().zip(oracle).all(|(a, b)| self.alike(a, b))
+    }
+
+    fn alike(&self, ours: &Frame, oracle: &Frame) -> bool {
+        let text_agrees = ours.text == oracle.text || self.near && is_near(ours, oracle);
+        ours.kind == oracle.kind && text_agrees && self.all_alike(&ours.items, &oracle.items)
+    }
+
+    /// The replies with what may differ taken out.
+    fn normal(&self, frames: &[Frame]) -> Vec<Frame> {
+        let mut frames = frames.to_vec();
+        for frame in &mut frames {
+            frame.walk(&mut |frame| self.simplify(frame));
+        }
+        frames
+    }
+
+    fn simplify(&self, frame: &mut Frame) {
+        if self.sorted && frame.kind == b'%' {
+            let mut pairs: Vec<_> = frame.items.chunks(2).map(<[Frame]>::to_vec).collect();
+            pairs.sort();
+            frame.items = pairs.concat();
+        } else if self.sorted {
+            frame.items.sort();
+        }
+        if self.code && frame.kind == b'-' {
+            let end = frame.text.iter().position(|&byte| byte == b' ').unwrap_or(frame.text.len());
+            frame.text.truncate(end);
+        }
+        if self.shape && frame.text != b"-1" && !matches!(frame.kind, b'+' | b'-') {
+            frame.text = b"...".to_vec();
+        }
+    }
+}
+
+/// Whether two positive integers are as close as two servers asked one after the other come.
+fn is_near(ours: &Frame, oracle: &Frame) -> bool {
+    let number = |frame: &Frame| String::from_utf8_lossy(&frame.text).parse::<i64>().ok();
+    let (Some(ours), Some(oracle)) = (number(ours), number(oracle)) else { return false };
+    ours > 0 && oracle > 0 && ours.abs_diff(oracle) <= (oracle / 50).clamp(2, 5000).unsigned_abs()
+}
+
+/// One server and its connections during a run.
+struct Side<'a> {
+    target: &'a Target,
+    protocol: u8,
+    mode: Mode,
+    wires: BTreeMap<String, Wire>,
+}
+
+impl Side<'_> {
+    fn play(&mut self, line: &Line) -> Heard {
+        let (target, protocol, mode) = (self.target, self.protocol, self.mode);
+        let open = || target.connect(protocol);
+        let wire = self.wires.entry(line.client.clone()).or_insert_with(open);
+        let mut replies = usize::from(!line.mute);
+        if !line.words.is_empty() {
+            replies *=
+                say(wire, &line.words, if line.plain { Mode::Plain } else { mode }, protocol);
+        }
+        let read = |_| wire.try_read().map(|bytes| Frame::parse(&bytes));
+        let heard = (0..replies).map(read).collect::<Result<_, _>>();
+        heard.map_err(|error| format!("nothing was heard: {error}"))
+    }
+}
+
+/// Sends the words the way `mode` says; returns how many replies that makes.
+fn say(wire: &mut Wire, words: &[Vec<u8>], mode: Mode, protocol: u8) -> usize {
+    let scripted = |function: &str| {
+        let script = format!("redis.setresp({protocol}) return redis.{function}(unpack(ARGV))");
+        let head = ["EVAL".into(), script.into_bytes(), "0".into()];
+        head.into_iter().chain(words.iter().cloned()).collect::<Vec<Vec<u8>>>()
+    };
+    match mode {
+        Mode::Plain => wire.send(words),
+        Mode::Call => wire.send(&scripted("call")),
+        Mode::Pcall => wire.send(&scripted("pcall")),
+        Mode::Multi => {
+            wire.send(&["MULTI"]);
+            wire.send(words);
+            wire.send(&["EXEC"]);
+            return 3;
+        }
+    }
+    1
+}
