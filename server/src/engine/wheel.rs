@@ -15,7 +15,7 @@
 //!   cut short by its budget: until the slot is empty, all that would land below it joins its tail.
 //! - `elapsed` never passes the latest `now` the caller gave, so nothing fires early.
 //!
-//! Insert, move, cancel, expire in ns among a million random timers (July 2026, 2.5 GHz Xeon):
+//! Insert, move, cancel, expire in ns among a million random timers (November 2026, 2.5 GHz Xeon):
 //! this 15, 254, 260, 245; `DelayQueue` 64, 424, 388, 485; `BinaryHeap` 18, 78, 59, 785.
 //! Among ten thousand: this 13, 10, 8, 48; `DelayQueue` 63, 155, 121, 261.
 
