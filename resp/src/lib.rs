@@ -4,12 +4,18 @@
 
 #![forbid(unsafe_code)]
 
+pub mod codec;
+pub mod decode;
 pub mod encode;
+pub mod long_double;
 pub mod number;
 pub mod parse;
 pub mod reply;
 
+pub use codec::{CodecError, ReplyCodec, RequestCodec};
+pub use decode::{DecodeError, decode};
 pub use encode::{encode, encode_request};
+pub use long_double::LongDouble;
 pub use number::{format_double, parse_double, parse_integer};
 pub use parse::{Limits, Parser, ProtocolError};
 pub use reply::{Protocol, Reply};
