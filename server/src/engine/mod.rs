@@ -1,4 +1,449 @@
-//! The engine: one synchronous, deterministic state machine.
+//! The engine: one synchronous, deterministic state machine that is the whole lock server but for
+//! its sockets.
+//!
+//! Time, randomness and input are arguments; output is collected by the caller. The same calls
+//! with the same arguments give the same bytes.
+//!
+//! Architecture invariant: nothing in here names the network, a clock, a file, a thread or the
+//! system's entropy.
 
+pub mod client;
+pub mod command;
+pub mod commands;
+pub mod context;
+pub mod dispatch;
+pub mod error;
+pub mod glob;
+pub mod keyspace;
+pub mod notify;
+pub mod pubsub;
+pub mod random;
+pub mod script;
+#[cfg(test)]
+pub(crate) mod testing;
 pub mod time;
+pub mod transaction;
+pub mod waiters;
 pub mod wheel;
+
+use std::collections::BTreeMap;
+
+use bytes::{Bytes, BytesMut};
+use leasehold_resp::encode::encode;
+use leasehold_resp::Reply;
+use leasehold_scripting::{Interpreter, LogLevel};
+
+use crate::config::Config;
+use client::{ClientId, Clients, Close, Origin, ReplyMode};
+use command::CommandTable;
+use dispatch::Outcome;
+use keyspace::dict::{HashSeed, Slot};
+use keyspace::Keyspace;
+use notify::Events;
+use pubsub::PubSub;
+use random::Random;
+use script::{Running, Watchdog};
+use time::{Millis, Time};
+use wheel::Wheel;
+
+/// What a timer of the wheel is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timer {
+    /// The key in `slot` of the database at `place` ends.
+    Key {
+        /// The database's place, which `SWAPDB` does not change.
+        place: u32,
+        /// The key's slot.
+        slot: Slot,
+    },
+    /// A waiting client's time is up.
+    Blocked(ClientId),
+    /// `CLIENT PAUSE` is over.
+    Unpause,
+}
+
+/// `CLIENT PAUSE`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pause {
+    /// When it ends.
+    pub until: Millis,
+    /// Only commands that write wait.
+    pub writes_only: bool,
+}
+
+/// What the caller of [`Engine::run`] has to do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flow {
+    /// Run the client's next request.
+    Next,
+    /// Run nothing of this client until a [`Delivery`] resumes it.
+    Wait,
+    /// As `Wait`, and then run the same request again.
+    Again,
+    /// Send what the client is owed and disconnect it.
+    Close,
+    /// Keep everyone waiting for so many milliseconds (`DEBUG SLEEP`), then go on.
+    Sleep(Millis),
+    /// End the server.
+    Shutdown,
+}
+
+/// Something a client is to receive or to suffer.
+#[derive(Debug)]
+pub struct Delivery {
+    /// Which client.
+    pub client: ClientId,
+    /// Bytes to send, after whatever it was sent before.
+    pub bytes: BytesMut,
+    /// Its wait is over: run its next request.
+    pub resume: bool,
+    /// It is to be disconnected.
+    pub close: Option<Close>,
+}
+
+/// Counters that `INFO` shows.
+#[derive(Clone, Debug, Default)]
+#[expect(missing_docs, reason = "each is INFO's field of that name")]
+pub struct Stats {
+    pub commands_processed: u64,
+    pub connections_received: u64,
+    pub rejected_connections: u64,
+    pub keyspace_hits: u64,
+    pub keyspace_misses: u64,
+    pub expired_keys: u64,
+    pub total_error_replies: u64,
+    /// Error replies by their code.
+    pub errors: BTreeMap<String, u64>,
+    /// Bytes read and written by the network, which the caller adds.
+    pub net_input_bytes: u64,
+    pub net_output_bytes: u64,
+    pub peak_memory_bytes: u64,
+}
+
+/// Error codes counted one by one; further ones are only part of the total. A script can invent
+/// as many codes as it likes.
+const ERROR_CODES_MAX: usize = 128;
+
+/// See the module's documentation.
+pub struct Engine {
+    /// The settings, as `CONFIG` shows and changes them.
+    pub config: Config,
+    /// The databases.
+    pub keyspace: Keyspace,
+    /// Everything that happens at a moment.
+    pub wheel: Wheel<Timer>,
+    /// The connected clients.
+    pub clients: Clients,
+    /// The subscriptions.
+    pub pubsub: PubSub,
+    /// The commands.
+    pub commands: CommandTable,
+    /// Which keyspace events are sent: `notify-keyspace-events`, read.
+    pub events: Events,
+    /// The counters.
+    pub stats: Stats,
+    /// Changes to keys since the start.
+    pub dirty: u64,
+    /// The source of `RANDOMKEY` and friends.
+    pub random: Random,
+    /// When the engine was made, on the lease clock.
+    pub started_at: Millis,
+    /// Forty hex digits that name this run of the server.
+    pub run_id: String,
+    /// The Lua state; taken while a script runs.
+    pub interpreter: Option<Interpreter>,
+    /// The script that is running.
+    pub script: Option<Running>,
+    /// Looks after the others while a script runs for long.
+    pub watchdog: Option<Box<dyn Watchdog>>,
+    /// What scripts have logged; the caller takes it.
+    pub log: Vec<(LogLevel, String)>,
+    /// The pause in force.
+    pub pause: Option<Pause>,
+    /// What the next [`Engine::run`] returns instead of `Next`, set by a handler.
+    pub flow: Option<Flow>,
+    paused_clients: Vec<ClientId>,
+    unpause_timer: Option<wheel::TimerId>,
+    busy: bool,
+    deliveries: Vec<ClientId>,
+}
+
+impl Engine {
+    /// An engine without keys or clients. `seed` is all the randomness it will ever have.
+    pub fn new(config: Config, time: Time, seed: [u64; 4]) -> Engine {
+        let hash_seed = HashSeed(seed[0], seed[1]);
+        let mut random = Random::new(seed[2]);
+        let run_id = format!(
+            "{:016x}{:016x}{:08x}",
+            random.bits(),
+            random.bits(),
+            random.bits() & 0xffff_ffff
+        );
+        Engine {
+            keyspace: Keyspace::new(config.databases as usize, hash_seed),
+            events: config.notify_keyspace_events,
+            interpreter: Some(commands::scripts::interpreter(&config, seed[3])),
+            config,
+            wheel: Wheel::new(time.now),
+            clients: Clients::default(),
+            pubsub: PubSub::default(),
+            commands: CommandTable::new(),
+            stats: Stats::default(),
+            dirty: 0,
+            random,
+            started_at: time.now,
+            run_id,
+            script: None,
+            watchdog: None,
+            log: Vec::new(),
+            pause: None,
+            flow: None,
+            paused_clients: Vec::new(),
+            unpause_timer: None,
+            busy: false,
+            deliveries: Vec::new(),
+        }
+    }
+
+    // --- clients ---
+
+    /// A client has connected.
+    pub fn connect(&mut self, origin: Origin, time: Time) -> ClientId {
+        self.stats.connections_received += 1;
+        let authenticated = self.config.requirepass.is_none();
+        self.clients.add(origin, time.now, authenticated)
+    }
+
+    /// A client has gone, or is to be forgotten.
+    pub fn disconnect(&mut self, client: ClientId) {
+        self.stop_waiting(client);
+        self.unwatch(client);
+        self.unsubscribe_all(client);
+        self.clients.remove(client);
+    }
+
+    /// Runs one request of a client and appends what it is answered to `out`.
+    ///
+    /// `argv` must not be empty. What other clients are to receive is in [`Engine::deliveries`].
+    pub fn run(
+        &mut self,
+        time: Time,
+        client: ClientId,
+        argv: &[&[u8]],
+        out: &mut BytesMut,
+    ) -> Flow {
+        if !self.busy {
+            self.expire_due(time, &mut DUE_BEFORE_REQUEST.clone());
+        }
+        let Some(state) = self.clients.get_mut(client) else { return Flow::Close };
+        state.active_at = time.now;
+        if state.reply_mode == ReplyMode::Skip {
+            state.reply_mode = ReplyMode::On;
+        } else if state.reply_mode == ReplyMode::SkipNext {
+            state.reply_mode = ReplyMode::Skip;
+        }
+        let reply = match self.dispatch(client, argv, time) {
+            Outcome::Reply(reply) => reply,
+            Outcome::Again => {
+                self.block_until_unpaused(client);
+                return Flow::Again;
+            }
+        };
+        // After the command: it may have changed the protocol or the mode.
+        let Some(state) = self.clients.get_mut(client) else { return Flow::Close };
+        if matches!(state.reply_mode, ReplyMode::On | ReplyMode::SkipNext) {
+            encode(&reply, state.protocol, out);
+        }
+        out.extend_from_slice(&state.pending.split());
+        let close = state.close.take();
+        let waits = state.blocked.is_some();
+        match (self.flow.take(), close) {
+            (Some(flow), _) => flow,
+            (None, Some(_)) => Flow::Close,
+            (None, None) if waits => Flow::Wait,
+            (None, None) => Flow::Next,
+        }
+    }
+
+    /// What clients are to receive since the last call.
+    pub fn deliveries(&mut self) -> Vec<Delivery> {
+        let queued = std::mem::take(&mut self.deliveries);
+        queued.into_iter().filter_map(|client| self.delivery(client)).collect()
+    }
+
+    /// Whether there is anything in [`Engine::deliveries`].
+    pub fn has_deliveries(&self) -> bool {
+        !self.deliveries.is_empty()
+    }
+
+    fn delivery(&mut self, client: ClientId) -> Option<Delivery> {
+        let state = self.clients.get_mut(client)?;
+        state.queued = false;
+        let delivery = Delivery {
+            client,
+            bytes: state.pending.split(),
+            resume: std::mem::take(&mut state.resume),
+            close: state.close.take(),
+        };
+        let empty = delivery.bytes.is_empty() && !delivery.resume && delivery.close.is_none();
+        (!empty).then_some(delivery)
+    }
+
+    /// Gives a client something it did not ask for just now.
+    pub fn push(&mut self, client: ClientId, reply: &Reply) {
+        if let Some(state) = self.clients.get_mut(client) {
+            encode(reply, state.protocol, &mut state.pending);
+            self.queue_delivery(client);
+        }
+    }
+
+    /// Disconnects a client.
+    pub fn close(&mut self, client: ClientId, how: Close) {
+        if let Some(state) = self.clients.get_mut(client) {
+            state.close = Some(how);
+            self.queue_delivery(client);
+        }
+    }
+
+    fn resume(&mut self, client: ClientId) {
+        if let Some(state) = self.clients.get_mut(client) {
+            state.resume = true;
+            self.queue_delivery(client);
+        }
+    }
+
+    fn queue_delivery(&mut self, client: ClientId) {
+        if let Some(state) = self.clients.get_mut(client)
+            && !state.queued
+        {
+            state.queued = true;
+            self.deliveries.push(client);
+        }
+    }
+
+    // --- time ---
+
+    /// Does what is due, at most `budget` steps of it. There may be more if
+    /// [`Engine::next_deadline`] has still been reached.
+    pub fn tick(&mut self, time: Time, budget: u32) {
+        self.expire_due(time, &mut { budget });
+    }
+
+    /// When [`Engine::tick`] has something to do next.
+    pub fn next_deadline(&self) -> Option<Millis> {
+        self.wheel.next_deadline()
+    }
+
+    fn expire_due(&mut self, time: Time, budget: &mut u32) {
+        while let Some((_, timer)) = self.wheel.pop_due(time.now, budget) {
+            match timer {
+                Timer::Key { place, slot } => {
+                    self.keyspace.timer_fired(place, slot);
+                    let number = self.keyspace.number_at(place);
+                    self.expire(number, slot);
+                }
+                Timer::Blocked(client) => self.wait_timed_out(client),
+                Timer::Unpause => {
+                    self.unpause_timer = None;
+                    self.unpause();
+                }
+            }
+        }
+    }
+
+    /// The key in `slot` has reached its deadline: removes it and tells who wants to know.
+    fn expire(&mut self, database: usize, slot: Slot) {
+        let (key, _) = self.keyspace.remove(database, slot, &mut self.wheel);
+        self.stats.expired_keys += 1;
+        self.dirty += 1;
+        self.touch(database, &key);
+        self.notify(Events::EXPIRED, "expired", database, &key);
+    }
+
+    /// The slot of a key, if it is there and its deadline has not been reached. A dead key is
+    /// removed on the way.
+    fn find_alive(&mut self, database: usize, key: &[u8], time: Time) -> Option<Slot> {
+        let slot = self.keyspace.find(database, key)?;
+        let deadline = self.keyspace.database(database).record(slot).deadline();
+        if deadline.is_some_and(|deadline| time.reached(deadline)) {
+            self.expire(database, slot);
+            return None;
+        }
+        Some(slot)
+    }
+
+    /// Whether a key is there and past its deadline.
+    fn is_dead(&self, database: usize, key: &[u8], time: Time) -> bool {
+        self.keyspace.find(database, key).is_some_and(|slot| {
+            let deadline = self.keyspace.database(database).record(slot).deadline();
+            deadline.is_some_and(|deadline| time.reached(deadline))
+        })
+    }
+
+    // --- pauses ---
+
+    /// Starts a pause, or prolongs the one in force: the later end and the wider kind win.
+    pub fn start_pause(&mut self, until: Millis, writes_only: bool) {
+        let pause = match self.pause {
+            Some(old) => Pause {
+                until: old.until.max(until),
+                writes_only: old.writes_only && writes_only,
+            },
+            None => Pause { until, writes_only },
+        };
+        self.pause = Some(pause);
+        match self.unpause_timer {
+            Some(timer) => self.wheel.reschedule(timer, pause.until),
+            None => self.unpause_timer = Some(self.wheel.insert(pause.until, Timer::Unpause)),
+        }
+    }
+
+    /// Ends the pause and resumes everyone it stopped.
+    pub fn unpause(&mut self) {
+        self.pause = None;
+        if let Some(timer) = self.unpause_timer.take() {
+            self.wheel.cancel(timer);
+        }
+        for client in std::mem::take(&mut self.paused_clients) {
+            if self.stop_waiting(client) {
+                self.resume(client);
+            }
+        }
+    }
+
+    // --- scripts ---
+
+    /// A script has run past its time: from now on other clients are refused.
+    pub fn set_busy(&mut self) {
+        self.busy = self.script.is_some();
+    }
+
+    /// Whether a script has run past its time.
+    pub fn is_busy(&self) -> bool {
+        self.busy
+    }
+
+    // --- counting ---
+
+    fn count_error(&mut self, reply: &Reply) {
+        let Reply::Error(line) = reply else { return };
+        self.stats.total_error_replies += 1;
+        let code = line.split(|&byte| byte == b' ').next().unwrap_or_default();
+        let code = String::from_utf8_lossy(code);
+        let errors = &mut self.stats.errors;
+        if let Some(count) = errors.get_mut(&*code) {
+            *count += 1;
+        } else if errors.len() < ERROR_CODES_MAX {
+            errors.insert(code.into_owned(), 1);
+        }
+    }
+}
+
+/// How much of what is due is done before a request, so that the events of leases that ended while
+/// nobody looked come before the reply, without one request paying for a storm.
+const DUE_BEFORE_REQUEST: u32 = 64;
+
+/// A reply's bytes: a helper for handlers that pass on what was stored.
+pub(crate) fn bulk(bytes: impl AsRef<[u8]>) -> Reply {
+    Reply::Bulk(Bytes::copy_from_slice(bytes.as_ref()))
+}

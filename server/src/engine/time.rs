@@ -6,19 +6,51 @@
 pub struct Millis(pub i64);
 
 /// The present, as the caller of the engine sees it.
+///
+/// Deadlines are whole milliseconds, the clock is finer. So that no lease ends early, a lease
+/// begins at the next whole millisecond and ends when the last whole millisecond has reached its
+/// deadline; with a clock that only shows whole milliseconds it ends exactly when it is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Time {
-    /// The lease clock: what deadlines are compared with. Never goes back.
+    /// The lease clock, rounded down: what deadlines are compared with. Never goes back.
     pub now: Millis,
+    /// Whether the lease clock stands between `now` and the next millisecond.
+    pub fraction: bool,
     /// The wall clock in microseconds since the Unix epoch: what `TIME` answers and what
     /// `EXPIREAT` is translated from. May be stepped by an operator at any moment.
     pub wall_us: i64,
 }
 
 impl Time {
-    /// A moment at which both clocks agree.
+    /// A whole millisecond at which both clocks agree.
     pub const fn at(now: Millis) -> Time {
-        Time { now, wall_us: now.0.saturating_mul(1000) }
+        Time { now, fraction: false, wall_us: now.0.saturating_mul(1000) }
+    }
+
+    /// The present from a lease clock and a wall clock in microseconds since the Unix epoch.
+    pub const fn from_micros(lease_us: i64, wall_us: i64) -> Time {
+        Time {
+            now: Millis(lease_us.div_euclid(1000)),
+            fraction: lease_us.rem_euclid(1000) != 0,
+            wall_us,
+        }
+    }
+
+    /// The deadline of a lease of `span` that begins now; `None` beyond the end of time.
+    pub fn after(self, span: Millis) -> Option<Millis> {
+        let begin = self.now.0.checked_add(i64::from(self.fraction))?;
+        begin.checked_add(span.0).map(Millis)
+    }
+
+    /// What remains of a lease until `deadline`, never less than nothing.
+    pub fn remaining(self, deadline: Millis) -> Millis {
+        let begin = self.now.0.saturating_add(i64::from(self.fraction));
+        Millis(deadline.0.saturating_sub(begin).max(0))
+    }
+
+    /// Whether `deadline` has been reached.
+    pub fn reached(self, deadline: Millis) -> bool {
+        deadline <= self.now
     }
 
     /// The wall clock in milliseconds.
@@ -34,5 +66,37 @@ impl Time {
     /// Translates a moment on the lease clock into what the wall clock will show then.
     pub const fn to_wall(self, moment: Millis) -> Millis {
         Millis(moment.0.saturating_add(self.wall().0.saturating_sub(self.now.0)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_lease_ends_early_and_none_a_millisecond_late() {
+        for begin_us in [5_000, 5_001, 5_999] {
+            let begin = Time::from_micros(begin_us, begin_us);
+            let deadline = begin.after(Millis(10)).expect("in range");
+            assert_eq!(begin.remaining(deadline), Millis(10));
+            let early = Time::from_micros(begin_us + 9_999, begin_us);
+            assert!(!early.reached(deadline), "{begin_us}");
+            let late = Time::from_micros(begin_us + 10_999, begin_us);
+            assert!(late.reached(deadline), "{begin_us}");
+        }
+    }
+
+    #[test]
+    fn whole_milliseconds_end_exactly_when_due() {
+        let deadline = Time::at(Millis(5)).after(Millis(10)).expect("in range");
+        assert!(!Time::at(Millis(14)).reached(deadline));
+        assert!(Time::at(Millis(15)).reached(deadline));
+    }
+
+    #[test]
+    fn a_stepped_wall_clock_moves_translations_and_nothing_else() {
+        let stepped = Time::from_micros(5_000, 3_605_000);
+        assert_eq!(stepped.from_wall(Millis(3_615)), Millis(15));
+        assert_eq!(stepped.to_wall(Millis(15)), Millis(3_615));
     }
 }

@@ -1,0 +1,447 @@
+//! What a command's row says, and the table of all rows.
+//!
+//! Everything the server knows of a command before running it stands in its row: the gates, the
+//! error texts, `COMMAND`, the tests over the table and the documentation are all drawn from it.
+
+use bitflags::bitflags;
+use hashbrown::HashTable;
+use leasehold_resp::Reply;
+
+use crate::engine::context::Context;
+use crate::engine::error::Error;
+
+/// What runs a command. `argv[0]` is the command's name (`argv[1]` the subcommand's, if it is one).
+/// The number of arguments has been checked against the row.
+pub type Handler = fn(&mut Context<'_>, &[&[u8]]) -> Result<Reply, Error>;
+
+/// How many arguments a command takes, its own name (and subcommand) included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arity {
+    /// As many as this.
+    Exactly(usize),
+    /// As many as this, or more.
+    AtLeast(usize),
+}
+
+impl Arity {
+    /// Whether that many arguments are right.
+    pub const fn admits(self, count: usize) -> bool {
+        match self {
+            Arity::Exactly(n) => count == n,
+            Arity::AtLeast(n) => count >= n,
+        }
+    }
+
+    /// As `COMMAND` prints it: negative for a minimum.
+    pub const fn code(self) -> i64 {
+        match self {
+            Arity::Exactly(n) => n as i64,
+            Arity::AtLeast(n) => -(n as i64),
+        }
+    }
+}
+
+bitflags! {
+    /// What a command does and where it may be called, named as `COMMAND` names it and in its
+    /// order.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Flags: u32 {
+        /// Changes keys.
+        const WRITE = 1;
+        /// Looks at keys.
+        const READONLY = 1 << 1;
+        /// Refused when memory is full.
+        const DENYOOM = 1 << 2;
+        /// For administrators.
+        const ADMIN = 1 << 3;
+        /// Publishes or subscribes.
+        const PUBSUB = 1 << 4;
+        /// Not for scripts.
+        const NOSCRIPT = 1 << 5;
+        /// May wait.
+        const BLOCKING = 1 << 6;
+        /// Allowed while data is being loaded.
+        const LOADING = 1 << 7;
+        /// Allowed on a replica that lost its master.
+        const STALE = 1 << 8;
+        /// Not shown to `MONITOR`.
+        const SKIP_MONITOR = 1 << 9;
+        /// Not logged as slow.
+        const SKIP_SLOWLOG = 1 << 10;
+        /// Implies `ASKING`.
+        const ASKING = 1 << 11;
+        /// Takes constant or logarithmic time.
+        const FAST = 1 << 12;
+        /// Allowed before `AUTH`.
+        const NO_AUTH = 1 << 13;
+        /// Changes something without being a write: `PUBLISH`, `EVAL`.
+        const MAY_REPLICATE = 1 << 14;
+        /// Not allowed while data is loaded in the background.
+        const NO_ASYNC_LOADING = 1 << 15;
+        /// Not allowed in a transaction.
+        const NO_MULTI = 1 << 16;
+        /// Keys are not where the first, last and step say.
+        const MOVABLEKEYS = 1 << 17;
+        /// Allowed while a script runs past its time.
+        const ALLOW_BUSY = 1 << 18;
+        /// May name no key at all though it could. Not shown.
+        const NO_MANDATORY_KEYS = 1 << 19;
+        /// Changes or looks at keys it does not name. Not shown.
+        const TOUCHES_ARBITRARY_KEYS = 1 << 20;
+    }
+}
+
+bitflags! {
+    /// ACL categories, in the order `COMMAND` prints them.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    #[expect(missing_docs, reason = "each is the category of its name")]
+    pub struct Categories: u32 {
+        const KEYSPACE = 1;
+        const READ = 1 << 1;
+        const WRITE = 1 << 2;
+        const SET = 1 << 3;
+        const SORTEDSET = 1 << 4;
+        const LIST = 1 << 5;
+        const HASH = 1 << 6;
+        const STRING = 1 << 7;
+        const BITMAP = 1 << 8;
+        const HYPERLOGLOG = 1 << 9;
+        const GEO = 1 << 10;
+        const STREAM = 1 << 11;
+        const PUBSUB = 1 << 12;
+        const ADMIN = 1 << 13;
+        const FAST = 1 << 14;
+        const SLOW = 1 << 15;
+        const BLOCKING = 1 << 16;
+        const DANGEROUS = 1 << 17;
+        const CONNECTION = 1 << 18;
+        const TRANSACTION = 1 << 19;
+        const SCRIPTING = 1 << 20;
+    }
+}
+
+/// The family a command is documented under.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "each is the group of its name")]
+pub enum Group {
+    Generic,
+    String,
+    List,
+    Set,
+    SortedSet,
+    Hash,
+    Pubsub,
+    Transactions,
+    Connection,
+    Server,
+    Scripting,
+    Stream,
+}
+
+impl Group {
+    /// The name `COMMAND DOCS` answers with.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Group::Generic => "generic",
+            Group::String => "string",
+            Group::List => "list",
+            Group::Set => "set",
+            Group::SortedSet => "sorted-set",
+            Group::Hash => "hash",
+            Group::Pubsub => "pubsub",
+            Group::Transactions => "transactions",
+            Group::Connection => "connection",
+            Group::Server => "server",
+            Group::Scripting => "scripting",
+            Group::Stream => "stream",
+        }
+    }
+}
+
+/// Where a command names keys, and what it does to them.
+#[derive(Clone, Copy, Debug)]
+pub struct KeySpec {
+    /// In `COMMAND`'s words: `RW`, `access`, `update`, ...
+    pub flags: &'static [&'static str],
+    /// The argument at which the keys begin.
+    pub begin: usize,
+    /// How they go on.
+    pub find: FindKeys,
+}
+
+/// How to find the keys after the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FindKeys {
+    /// Up to `last` (0: only the first; negative: counted from the last argument), every `step`th.
+    Range {
+        /// Relative to the first; negative counts from the end.
+        last: i64,
+        /// From one key to the next.
+        step: i64,
+    },
+    /// The argument at `begin` says how many follow it.
+    Count,
+}
+
+impl KeySpec {
+    /// One key, at argument 1.
+    pub const fn one(flags: &'static [&'static str]) -> KeySpec {
+        KeySpec { flags, begin: 1, find: FindKeys::Range { last: 0, step: 1 } }
+    }
+
+    /// One key, at argument `begin`.
+    pub const fn at(begin: usize, flags: &'static [&'static str]) -> KeySpec {
+        KeySpec { flags, begin, find: FindKeys::Range { last: 0, step: 1 } }
+    }
+
+    /// Every argument from the first on.
+    pub const fn all(flags: &'static [&'static str]) -> KeySpec {
+        KeySpec { flags, begin: 1, find: FindKeys::Range { last: -1, step: 1 } }
+    }
+
+    /// Adds the places of the keys among `argv` to `places`; false if the count is malformed.
+    fn places(&self, argv: &[&[u8]], places: &mut Vec<usize>) -> bool {
+        let count = argv.len();
+        match self.find {
+            FindKeys::Range { last, step } => {
+                let last = if last < 0 {
+                    count as i64 + last
+                } else {
+                    self.begin as i64 + last
+                };
+                let mut at = self.begin as i64;
+                while at <= last {
+                    if at as usize >= count {
+                        return false;
+                    }
+                    places.push(at as usize);
+                    at += step;
+                }
+                true
+            }
+            FindKeys::Count => {
+                let Some(keys) = argv
+                    .get(self.begin)
+                    .and_then(|number| leasehold_resp::number::parse_integer(number))
+                    .and_then(|number| usize::try_from(number).ok())
+                else {
+                    return false;
+                };
+                let first = self.begin + 1;
+                match first.checked_add(keys) {
+                    Some(end) if end <= count => {
+                        places.extend(first..end);
+                        true
+                    }
+                    _ => false,
+                }
+            }
+        }
+    }
+}
+
+/// A command's row. The constants at the end of `impl Command` give a family what its rows share.
+#[derive(Clone, Copy, Debug)]
+pub struct Command {
+    /// In small letters; a subcommand's without that of its parent.
+    pub name: &'static str,
+    /// Small letters, with the parent's before a subcommand's: `client|id`. Filled by the table.
+    pub arity: Arity,
+    /// See [`Flags`].
+    pub flags: Flags,
+    /// ACL categories that do not follow from the flags.
+    pub categories: Categories,
+    /// Where its keys are.
+    pub keys: &'static [KeySpec],
+    /// Its family.
+    pub group: Group,
+    /// The Redis version that brought it.
+    pub since: &'static str,
+    /// What it costs.
+    pub complexity: &'static str,
+    /// What it does, in a sentence.
+    pub doc: &'static str,
+    /// `COMMAND`'s tips, such as `nondeterministic_output`.
+    pub tips: &'static [&'static str],
+    /// A conversation that shows it and is run as a test: commands separated by `;`, the last one
+    /// followed by `=>` and its reply as RESP2 has it, in the notation of `engine/example.rs`.
+    pub example: &'static str,
+    /// Its subcommands. A command that has any is never run itself.
+    pub subcommands: &'static [Command],
+    /// What runs it.
+    pub run: Handler,
+}
+
+impl Command {
+    /// What rows start from: `Command { name: …, ..Command::BASE }`.
+    pub const BASE: Command = Command {
+        name: "",
+        arity: Arity::AtLeast(1),
+        flags: Flags::empty(),
+        categories: Categories::empty(),
+        keys: &[],
+        group: Group::Generic,
+        since: "1.0.0",
+        complexity: "O(1)",
+        doc: "",
+        tips: &[],
+        example: "",
+        subcommands: &[],
+        run: |_, _| Err(Error::Syntax),
+    };
+
+    /// All ACL categories, those that follow from the flags included.
+    pub fn all_categories(&self) -> Categories {
+        let mut all = self.categories;
+        let scripting = self.categories.contains(Categories::SCRIPTING);
+        all.set(Categories::WRITE, self.flags.contains(Flags::WRITE));
+        all.set(Categories::READ, self.flags.contains(Flags::READONLY) && !scripting);
+        if self.flags.contains(Flags::ADMIN) {
+            all |= Categories::ADMIN | Categories::DANGEROUS;
+        }
+        if self.flags.contains(Flags::PUBSUB) {
+            all |= Categories::PUBSUB;
+        }
+        if self.flags.contains(Flags::BLOCKING) {
+            all |= Categories::BLOCKING;
+        }
+        all |= if self.flags.contains(Flags::FAST) { Categories::FAST } else { Categories::SLOW };
+        all
+    }
+
+    /// The places of the keys among `argv`; `None` if the arguments do not say.
+    pub fn key_places(&self, argv: &[&[u8]]) -> Option<Vec<usize>> {
+        let mut places = Vec::new();
+        self.keys.iter().all(|spec| spec.places(argv, &mut places)).then_some(places)
+    }
+}
+
+/// What a command has done so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CommandStats {
+    /// Times it ran.
+    pub calls: u64,
+    /// Times a gate turned it away.
+    pub rejected: u64,
+    /// Times it ran and failed.
+    pub failed: u64,
+}
+
+/// A row in the table, under its full name.
+#[derive(Debug)]
+pub struct Entry {
+    /// The row.
+    pub command: &'static Command,
+    /// `get`, or `client|id` for a subcommand.
+    pub full_name: &'static str,
+    /// The entries of its subcommands.
+    pub subcommands: Vec<usize>,
+    /// What it has done so far.
+    pub stats: CommandStats,
+}
+
+/// All commands by name.
+#[derive(Debug)]
+pub struct CommandTable {
+    entries: Vec<Entry>,
+    index: HashTable<usize>,
+    top: Vec<usize>,
+}
+
+/// No name of a command is longer, so a longer one is unknown.
+const NAME_BYTES_MAX: usize = 32;
+
+impl CommandTable {
+    /// The table of all families.
+    pub fn new() -> CommandTable {
+        let mut table =
+            CommandTable { entries: Vec::new(), index: HashTable::new(), top: Vec::new() };
+        for command in super::commands::FAMILIES.iter().copied().flatten() {
+            let at = table.add(command, command.name);
+            table.top.push(at);
+            for subcommand in command.subcommands {
+                // Names live as long as the process, of which there is one table or a few.
+                let name = format!("{}|{}", command.name, subcommand.name);
+                let at_sub = table.add(subcommand, Box::leak(name.into_boxed_str()));
+                table.entries[at].subcommands.push(at_sub);
+            }
+        }
+        table
+    }
+
+    fn add(&mut self, command: &'static Command, full_name: &'static str) -> usize {
+        let at = self.entries.len();
+        self.entries.push(Entry {
+            command,
+            full_name,
+            subcommands: Vec::new(),
+            stats: CommandStats::default(),
+        });
+        let entries = &self.entries;
+        self.index.insert_unique(hash(full_name.as_bytes()), at, |&other| {
+            hash(entries[other].full_name.as_bytes())
+        });
+        at
+    }
+
+    /// Finds a command by its name in any case.
+    pub fn find(&self, name: &[u8]) -> Option<usize> {
+        let mut lower = [0; NAME_BYTES_MAX];
+        let lower = lower.get_mut(..name.len())?;
+        lower.copy_from_slice(name);
+        lower.make_ascii_lowercase();
+        self.index
+            .find(hash(lower), |&at| self.entries[at].full_name.as_bytes() == lower)
+            .copied()
+            .filter(|_| !lower.contains(&b'|'))
+    }
+
+    /// Finds a subcommand of the command at `parent` by its name in any case.
+    pub fn find_subcommand(&self, parent: usize, name: &[u8]) -> Option<usize> {
+        self.entries[parent]
+            .subcommands
+            .iter()
+            .copied()
+            .find(|&at| self.entries[at].command.name.as_bytes().eq_ignore_ascii_case(name))
+    }
+
+    /// The entry at a place found before.
+    pub fn entry(&self, at: usize) -> &Entry {
+        &self.entries[at]
+    }
+
+    /// The entry at a place found before.
+    pub fn entry_mut(&mut self, at: usize) -> &mut Entry {
+        &mut self.entries[at]
+    }
+
+    /// The places of all commands, without subcommands, family by family.
+    pub fn top(&self) -> &[usize] {
+        &self.top
+    }
+
+    /// All entries, subcommands included.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// Forgets what every command has done.
+    pub fn reset_stats(&mut self) {
+        for entry in &mut self.entries {
+            entry.stats = CommandStats::default();
+        }
+    }
+}
+
+impl Default for CommandTable {
+    fn default() -> CommandTable {
+        CommandTable::new()
+    }
+}
+
+/// FNV-1a. The names are ours, so nobody can prepare collisions.
+fn hash(name: &[u8]) -> u64 {
+    name.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}

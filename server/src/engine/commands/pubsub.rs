@@ -1,0 +1,6 @@
+//! The pubsub family.
+
+use crate::engine::command::Command;
+
+/// The family's rows.
+pub const COMMANDS: &[Command] = &[];

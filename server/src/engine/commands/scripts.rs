@@ -1,0 +1,237 @@
+//! `EVAL` and its kin: scripts, which run alone and see the world stand still.
+
+use leasehold_resp::Reply;
+use leasehold_scripting::{Interpreter, Limits};
+
+use crate::config::{Config, REDIS_VERSION};
+use crate::engine::command::{Arity, Categories, Command, FindKeys, Flags, Group, KeySpec};
+use crate::engine::context::{integer, is, Context};
+use crate::engine::error::Error;
+use crate::engine::script::Running;
+
+const SCRIPTING: Command =
+    Command { group: Group::Scripting, categories: Categories::SCRIPTING, ..Command::BASE };
+
+const EVAL: Command = Command {
+    arity: Arity::AtLeast(3),
+    flags: Flags::NOSCRIPT
+        .union(Flags::STALE)
+        .union(Flags::SKIP_MONITOR)
+        .union(Flags::MAY_REPLICATE)
+        .union(Flags::NO_MANDATORY_KEYS)
+        .union(Flags::MOVABLEKEYS),
+    keys: &[KeySpec {
+        flags: &["RW", "access", "update"],
+        begin: 2,
+        find: FindKeys::Count,
+    }],
+    since: "2.6.0",
+    complexity: "that of the script",
+    ..SCRIPTING
+};
+
+const EVAL_RO: Command = Command {
+    flags: Flags::NOSCRIPT
+        .union(Flags::STALE)
+        .union(Flags::SKIP_MONITOR)
+        .union(Flags::READONLY)
+        .union(Flags::NO_MANDATORY_KEYS)
+        .union(Flags::MOVABLEKEYS),
+    keys: &[KeySpec { flags: &["RO", "access"], begin: 2, find: FindKeys::Count }],
+    since: "7.0.0",
+    ..EVAL
+};
+
+/// The family's rows.
+pub const COMMANDS: &[Command] = &[
+    Command {
+        name: "eval",
+        doc: "Runs a Lua script.",
+        example: "EVAL \"return {KEYS[1], ARGV[1], 1.9}\" 1 k a => [\"k\", \"a\", 1]",
+        run: eval,
+        ..EVAL
+    },
+    Command {
+        name: "eval_ro",
+        doc: "Runs a Lua script that may not write.",
+        example: "EVAL_RO \"return redis.call('EXISTS', KEYS[1])\" 1 k => 0",
+        run: eval,
+        ..EVAL_RO
+    },
+    Command {
+        name: "evalsha",
+        doc: "Runs a cached script, named by the SHA-1 of its text.",
+        example: "SCRIPT LOAD \"return 7\"; \
+                  EVALSHA 5c2adadd20ed5b9d0ef8f92f42ed19a2ceb6d0e1 0 => \
+                  !NOSCRIPT No matching script. Please use EVAL.",
+        run: evalsha,
+        ..EVAL
+    },
+    Command {
+        name: "evalsha_ro",
+        doc: "Runs a cached script that may not write.",
+        example: "EVALSHA_RO 0 0 => !NOSCRIPT No matching script. Please use EVAL.",
+        run: evalsha,
+        ..EVAL_RO
+    },
+    Command {
+        name: "script",
+        arity: Arity::AtLeast(2),
+        since: "2.6.0",
+        doc: "A container for commands about the script cache.",
+        subcommands: SCRIPT,
+        ..SCRIPTING
+    },
+];
+
+const SCRIPT: &[Command] = &[
+    Command {
+        name: "exists",
+        arity: Arity::AtLeast(3),
+        flags: Flags::NOSCRIPT,
+        since: "2.6.0",
+        complexity: "O(N) in the number of digests",
+        doc: "Tells which scripts are cached.",
+        tips: &["request_policy:all_shards", "response_policy:agg_logical_and"],
+        example: "SCRIPT EXISTS 00 => [0]",
+        run: script_exists,
+        ..SCRIPTING
+    },
+    Command {
+        name: "flush",
+        arity: Arity::AtLeast(2),
+        flags: Flags::NOSCRIPT,
+        since: "2.6.0",
+        complexity: "O(N) in the number of cached scripts",
+        doc: "Empties the script cache.",
+        tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
+        example: "SCRIPT FLUSH => OK",
+        run: script_flush,
+        ..SCRIPTING
+    },
+    Command {
+        name: "kill",
+        arity: Arity::Exactly(2),
+        flags: Flags::NOSCRIPT.union(Flags::ALLOW_BUSY),
+        since: "2.6.0",
+        doc: "Ends the running script, unless it has written.",
+        tips: &["request_policy:all_shards", "response_policy:one_succeeded"],
+        example: "SCRIPT KILL => !NOTBUSY No scripts in execution right now.",
+        run: script_kill,
+        ..SCRIPTING
+    },
+    Command {
+        name: "load",
+        arity: Arity::Exactly(3),
+        flags: Flags::NOSCRIPT.union(Flags::STALE),
+        since: "2.6.0",
+        complexity: "O(N) in the length of the script",
+        doc: "Caches a script and returns the digest that names it.",
+        tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
+        example: "SCRIPT LOAD \"return 1\" => \"e0e1f9fabfc9d4800c877a703b823ac0578ff8db\"",
+        run: script_load,
+        ..SCRIPTING
+    },
+];
+
+/// A fresh Lua state with the limits of this configuration.
+pub fn interpreter(_: &Config, seed: u64) -> Interpreter {
+    Interpreter::new(Limits::default(), REDIS_VERSION, seed).expect("memory for a Lua state")
+}
+
+fn eval(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let count = key_count(argv)?;
+    let Some(interpreter) = context.engine.interpreter.as_mut() else {
+        return Err(Error::Busy);
+    };
+    match interpreter.load(argv[1]) {
+        Ok(sha) => Ok(run(context, sha.as_bytes(), count, argv)),
+        Err(refusal) => Ok(refusal),
+    }
+}
+
+fn evalsha(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let known = context.engine.interpreter.as_ref().is_some_and(|lua| lua.get(argv[1]).is_some());
+    if !known {
+        return Err(Error::NoScript);
+    }
+    let count = key_count(argv)?;
+    Ok(run(context, argv[1], count, argv))
+}
+
+fn run(context: &mut Context<'_>, sha: &[u8], count: usize, argv: &[&[u8]]) -> Reply {
+    let declared = context
+        .engine
+        .interpreter
+        .as_ref()
+        .and_then(|lua| lua.get(sha))
+        .is_some_and(|script| script.no_writes());
+    let running = Running {
+        client: context.client,
+        database: context.database,
+        protocol: leasehold_resp::Protocol::Resp2,
+        time: context.time,
+        read_only: declared || context.name.ends_with("_ro"),
+        wrote: false,
+        killed: false,
+    };
+    let (keys, args) = argv[3..].split_at(count);
+    context.engine.run_script(running, sha, keys, args)
+}
+
+/// The number of keys, which must be there.
+fn key_count(argv: &[&[u8]]) -> Result<usize, Error> {
+    let count = integer(argv[2])?;
+    match usize::try_from(count) {
+        Err(_) => Err(Error::line("ERR Number of keys can't be negative")),
+        Ok(count) if count > argv.len() - 3 => {
+            Err(Error::line("ERR Number of keys can't be greater than number of args"))
+        }
+        Ok(count) => Ok(count),
+    }
+}
+
+fn script_load(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let Some(interpreter) = context.engine.interpreter.as_mut() else {
+        return Err(Error::Busy);
+    };
+    Ok(match interpreter.load(argv[2]) {
+        Ok(sha) => Reply::bulk(sha.as_bytes()),
+        Err(refusal) => refusal,
+    })
+}
+
+fn script_exists(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let known = |sha: &&[u8]| {
+        let interpreter = context.engine.interpreter.as_ref();
+        Reply::from(interpreter.is_some_and(|lua| lua.get(sha).is_some()))
+    };
+    Ok(Reply::Array(argv[2..].iter().map(known).collect()))
+}
+
+fn script_flush(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    match argv {
+        [_, _] => {}
+        [_, _, how] if is(how, "async") || is(how, "sync") => {}
+        _ => return Err(Error::line("ERR SCRIPT FLUSH only support SYNC|ASYNC option")),
+    }
+    if let Some(interpreter) = context.engine.interpreter.as_mut() {
+        interpreter.flush();
+    }
+    Ok(Reply::OK)
+}
+
+fn script_kill(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
+    match context.engine.script.as_mut() {
+        None => Err(Error::line("NOTBUSY No scripts in execution right now.")),
+        Some(script) if script.wrote => Err(Error::line(
+            "UNKILLABLE Sorry the script already executed write commands against the dataset. \
+             You can either wait the script termination or kill the server in a hard way using \
+             the SHUTDOWN NOSAVE command.",
+        )),
+        Some(script) => {
+            script.killed = true;
+            Ok(Reply::OK)
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Glob patterns as `KEYS`, `SCAN`, `PSUBSCRIBE` and `CONFIG GET` understand them: `*`, `?`,
+//! `[a-z]`, `[^a]`, and `\` to take the next byte literally.
+//!
+//! Iterative, so that no pattern can exhaust the stack; a star remembers only its latest place, so
+//! that time is at most pattern times text.
+
+/// Whether all of `text` matches `pattern`.
+pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
+    matches_with(pattern, text, |byte| byte)
+}
+
+/// Like [`matches`], taking `a` and `A` as the same letter.
+pub fn matches_ignoring_case(pattern: &[u8], text: &[u8]) -> bool {
+    matches_with(pattern, text, |byte| byte.to_ascii_lowercase())
+}
+
+fn matches_with(pattern: &[u8], text: &[u8], fold: impl Fn(u8) -> u8) -> bool {
+    let (mut p, mut t) = (0, 0);
+    let mut star: Option<(usize, usize)> = None;
+    loop {
+        if pattern.get(p) == Some(&b'*') {
+            p += 1;
+            star = Some((p, t));
+            continue;
+        }
+        let step = match (p < pattern.len(), text.get(t)) {
+            (true, Some(&byte)) => one(&pattern[p..], byte, &fold),
+            (false, None) => return true,
+            _ => None,
+        };
+        if let Some(used) = step {
+            p += used;
+            t += 1;
+            continue;
+        }
+        // Let the latest star swallow one byte more, if it can.
+        match star {
+            Some((after, from)) if from < text.len() => {
+                p = after;
+                t = from + 1;
+                star = Some((after, t));
+            }
+            _ => return false,
+        }
+    }
+}
+
+/// Matches one byte against the single-byte pattern at the head of `pattern`; returns how many
+/// bytes of the pattern that was.
+fn one(pattern: &[u8], byte: u8, fold: &impl Fn(u8) -> u8) -> Option<usize> {
+    match pattern[0] {
+        b'?' => Some(1),
+        b'[' => class(pattern, byte, fold),
+        b'\\' if pattern.len() > 1 => (fold(pattern[1]) == fold(byte)).then_some(2),
+        literal => (fold(literal) == fold(byte)).then_some(1),
+    }
+}
+
+/// `[...]`. As in Redis, a class without its closing bracket ends with the pattern.
+fn class(pattern: &[u8], byte: u8, fold: &impl Fn(u8) -> u8) -> Option<usize> {
+    let byte = fold(byte);
+    let negated = pattern.get(1) == Some(&b'^');
+    let mut at = if negated { 2 } else { 1 };
+    let mut found = false;
+    while at < pattern.len() && pattern[at] != b']' {
+        if pattern[at] == b'\\' && at + 1 < pattern.len() {
+            at += 1;
+            found |= fold(pattern[at]) == byte;
+            at += 1;
+        } else if at + 2 < pattern.len() && pattern[at + 1] == b'-' {
+            let (a, b) = (fold(pattern[at]), fold(pattern[at + 2]));
+            found |= (a.min(b)..=a.max(b)).contains(&byte);
+            at += 3;
+        } else {
+            found |= fold(pattern[at]) == byte;
+            at += 1;
+        }
+    }
+    let used = (at + 1).min(pattern.len());
+    (found != negated).then_some(used)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns() {
+        for (pattern, text, expected) in [
+            ("*", "", true),
+            ("*", "anything", true),
+            ("", "", true),
+            ("", "a", false),
+            ("h?llo", "hello", true),
+            ("h?llo", "hllo", false),
+            ("h*llo", "heeeello", true),
+            ("h[ae]llo", "hallo", true),
+            ("h[ae]llo", "hillo", false),
+            ("h[^e]llo", "hallo", true),
+            ("h[^e]llo", "hello", false),
+            ("h[a-b]llo", "hbllo", true),
+            ("h[b-a]llo", "hallo", true),
+            ("h\\*llo", "h*llo", true),
+            ("h\\*llo", "hello", false),
+            ("[", "[", false),
+            ("[a", "a", true),
+            ("a\\", "a\\", true),
+            ("*a*b*c", "xxaxxbxxc", true),
+            ("*a*b*c", "xxaxxbxx", false),
+            ("lock:{*}:?", "lock:{42}:7", true),
+            ("[]a]", "a]", false),
+            ("[\\]]", "]", true),
+            ("[a-]", "-", true),
+        ] {
+            assert_eq!(matches(pattern.as_bytes(), text.as_bytes()), expected, "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn stars_do_not_explode() {
+        let pattern = "a*".repeat(2_000) + "b";
+        let text = "a".repeat(4_000);
+        assert!(!matches(pattern.as_bytes(), text.as_bytes()));
+    }
+
+    #[test]
+    fn letters_without_case() {
+        assert!(matches_ignoring_case(b"MAX*", b"maxmemory"));
+        assert!(matches_ignoring_case(b"[A-C]x", b"bX"));
+        assert!(!matches(b"MAX*", b"maxmemory"));
+    }
+}

@@ -1,0 +1,82 @@
+//! Scripts as the engine sees them: the world a running script may touch, and when it must end.
+
+use leasehold_resp::{Protocol, Reply};
+use leasehold_scripting::{Host, Interrupt, LogLevel};
+
+use crate::engine::client::ClientId;
+use crate::engine::time::Time;
+use crate::engine::Engine;
+
+/// The script that is running.
+#[derive(Debug)]
+pub struct Running {
+    /// For whom.
+    pub client: ClientId,
+    /// The database its calls work on.
+    pub database: usize,
+    /// The protocol its calls are answered in.
+    pub protocol: Protocol,
+    /// The present, which stands still while it runs.
+    pub time: Time,
+    /// It may not write.
+    pub read_only: bool,
+    /// It has written, so it can no longer be killed.
+    pub wrote: bool,
+    /// `SCRIPT KILL` has been called.
+    pub killed: bool,
+}
+
+/// Looks after the world outside while a script runs for long: it knows a clock and can reach the
+/// other clients' sockets, which the engine cannot.
+pub trait Watchdog: Send {
+    /// Called every few thousand Lua instructions. May call [`Engine::set_busy`], and then
+    /// [`Engine::run`] for other clients.
+    fn poll(&mut self, engine: &mut Engine);
+}
+
+impl Engine {
+    /// Runs a cached script for a client. The caller has checked that no script is running.
+    pub fn run_script(&mut self, running: Running, sha: &[u8], keys: &[&[u8]], args: &[&[u8]]) -> Reply {
+        let Some(mut interpreter) = self.interpreter.take() else {
+            return Reply::error("ERR a script is running already");
+        };
+        self.script = Some(running);
+        let reply = interpreter.run(sha, keys, args, &mut World { engine: self });
+        self.script = None;
+        self.busy = false;
+        self.interpreter = Some(interpreter);
+        reply
+    }
+}
+
+/// What a script sees of the engine.
+struct World<'a> {
+    engine: &'a mut Engine,
+}
+
+impl Host for World<'_> {
+    fn call(&mut self, argv: &[&[u8]]) -> Reply {
+        self.engine.dispatch_from_script(argv)
+    }
+
+    fn set_protocol(&mut self, protocol: Protocol) {
+        if let Some(script) = self.engine.script.as_mut() {
+            script.protocol = protocol;
+        }
+    }
+
+    fn log(&mut self, level: LogLevel, message: &[u8]) {
+        self.engine.log.push((level, String::from_utf8_lossy(message).into_owned()));
+    }
+
+    fn interrupt(&mut self) -> Interrupt {
+        if let Some(mut watchdog) = self.engine.watchdog.take() {
+            watchdog.poll(self.engine);
+            self.engine.watchdog = Some(watchdog);
+        }
+        match &self.engine.script {
+            Some(script) if script.killed => Interrupt::Kill,
+            _ => Interrupt::Continue,
+        }
+    }
+}

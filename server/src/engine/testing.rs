@@ -1,0 +1,263 @@
+//! Conversations with an engine under a clock that moves when told to: what the unit tests of the
+//! commands are written in.
+//!
+//! Steps are separated by `;`. A step is a command (`SET k v`), a command of another client
+//! (`b> GET k`), a move of the clock (`+10ms`), or what another client has received (`b<`). After
+//! `=>` stands what is expected, in a short notation: `OK`, `3`, `"bulk"`, `nil`, `nil-array`,
+//! `[1, 2]`, `{k: v}`, `~[set]`, `>[push]`, `2.5` (double), `#t`, `!ERR line`.
+
+use std::collections::BTreeMap;
+
+use bytes::BytesMut;
+use leasehold_resp::{decode::decode, Reply};
+
+use crate::config::Config;
+use crate::engine::client::{ClientId, Origin};
+use crate::engine::time::{Millis, Time};
+use crate::engine::{Engine, Flow};
+
+/// An engine, its clients by name, and the present.
+pub(crate) struct Stage {
+    /// The engine itself, for what a conversation cannot say.
+    pub(crate) engine: Engine,
+    clients: BTreeMap<String, ClientId>,
+    received: BTreeMap<ClientId, BytesMut>,
+    now: Millis,
+}
+
+/// Where the tests' clock begins: a moment that looks like one.
+const BEGIN: Millis = Millis(1_700_000_000_000);
+
+/// Holds a conversation with a fresh engine.
+pub(crate) fn check(conversation: &str) {
+    Stage::new(Config::default()).check(conversation);
+}
+
+impl Stage {
+    /// A fresh engine.
+    pub(crate) fn new(config: Config) -> Stage {
+        let engine = Engine::new(config, Time::at(BEGIN), [1, 2, 3, 4]);
+        Stage { engine, clients: BTreeMap::new(), received: BTreeMap::new(), now: BEGIN }
+    }
+
+    /// Holds a conversation and panics where it takes another turn.
+    pub(crate) fn check(&mut self, conversation: &str) {
+        for step in split_outside_quotes(conversation, ';') {
+            let (step, expected) = match step.split_once("=>") {
+                Some((step, expected)) => (step.trim(), Some(expected.trim())),
+                None => (step.trim(), None),
+            };
+            let got = self.step(step);
+            if let Some(expected) = expected {
+                assert_eq!(got, expected, "at `{step}` of `{conversation}`");
+            }
+        }
+    }
+
+    fn step(&mut self, step: &str) -> String {
+        if let Some(span) = step.strip_prefix('+').and_then(|s| s.strip_suffix("ms")) {
+            self.now.0 += span.parse::<i64>().expect("a number of milliseconds");
+            while self.engine.next_deadline().is_some_and(|deadline| deadline <= self.now) {
+                self.engine.tick(Time::at(self.now), 1_000);
+            }
+            return String::new();
+        }
+        if let Some(name) = step.strip_suffix('<') {
+            let client = self.client(name);
+            self.collect();
+            return render_all(&self.received.remove(&client).unwrap_or_default());
+        }
+        let (name, command) = match step.split_once("> ") {
+            Some((name, command)) if name.len() == 1 => (name, command),
+            _ => ("a", step),
+        };
+        let client = self.client(name);
+        self.run(client, &words(command)).0
+    }
+
+    /// Runs one request; returns its rendered reply and what is to be done next.
+    pub(crate) fn run(&mut self, client: ClientId, argv: &[Vec<u8>]) -> (String, Flow) {
+        let argv: Vec<&[u8]> = argv.iter().map(|argument| &**argument).collect();
+        let mut out = BytesMut::new();
+        let flow = self.engine.run(Time::at(self.now), client, &argv, &mut out);
+        (render_all(&out), flow)
+    }
+
+    /// The client of that name, connected when first mentioned.
+    pub(crate) fn client(&mut self, name: &str) -> ClientId {
+        if let Some(&client) = self.clients.get(name) {
+            return client;
+        }
+        let client = self.engine.connect(Origin::default(), Time::at(self.now));
+        self.clients.insert(name.to_owned(), client);
+        client
+    }
+
+    fn collect(&mut self) {
+        for delivery in self.engine.deliveries() {
+            self.received.entry(delivery.client).or_default().extend_from_slice(&delivery.bytes);
+        }
+    }
+}
+
+fn render_all(mut bytes: &[u8]) -> String {
+    let mut replies = Vec::new();
+    while let Some((reply, used)) = decode(bytes).expect("well-formed replies") {
+        replies.push(render(&reply));
+        bytes = &bytes[used..];
+    }
+    replies.join(" & ")
+}
+
+/// A reply in the notation of the conversations.
+pub(crate) fn render(reply: &Reply) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let list = |items: &[Reply]| items.iter().map(render).collect::<Vec<_>>().join(", ");
+    match reply {
+        Reply::Simple(line) => text(line),
+        Reply::Error(line) => format!("!{}", text(line)),
+        Reply::Integer(value) => value.to_string(),
+        Reply::Bulk(bytes) => format!("\"{}\"", bytes.escape_ascii()),
+        Reply::Null => "nil".to_owned(),
+        Reply::NullArray => "nil-array".to_owned(),
+        Reply::Array(items) => format!("[{}]", list(items)),
+        Reply::Set(items) => format!("~[{}]", list(items)),
+        Reply::Push(items) => format!(">[{}]", list(items)),
+        Reply::Map(pairs) => {
+            let pairs: Vec<String> =
+                pairs.iter().map(|(k, v)| format!("{}: {}", render(k), render(v))).collect();
+            format!("{{{}}}", pairs.join(", "))
+        }
+        Reply::Double(value) => leasehold_resp::format_double(*value).as_str().to_owned(),
+        Reply::Boolean(yes) => if *yes { "#t" } else { "#f" }.to_owned(),
+        Reply::BigNumber(digits) => format!("({}", text(digits)),
+        Reply::Verbatim { text: t, .. } => format!("={}", text(t)),
+        Reply::Several(replies) => {
+            replies.iter().map(render).collect::<Vec<_>>().join(" & ")
+        }
+    }
+}
+
+fn split_outside_quotes(line: &str, separator: char) -> Vec<&str> {
+    let (mut parts, mut start, mut quoted) = (Vec::new(), 0, false);
+    for (at, c) in line.char_indices() {
+        match c {
+            '"' => quoted = !quoted,
+            c if c == separator && !quoted => {
+                parts.push(&line[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(&line[start..]);
+    parts
+}
+
+/// The words of a command; `"..."` is one word, with `\xHH` escapes.
+pub(crate) fn words(command: &str) -> Vec<Vec<u8>> {
+    let mut words = Vec::new();
+    let mut rest = command.trim_start();
+    while !rest.is_empty() {
+        if let Some(quoted) = rest.strip_prefix('"') {
+            let (word, after) = quoted.split_once('"').expect("a closing quote");
+            words.push(unescape(word));
+            rest = after.trim_start();
+        } else {
+            let (word, after) = rest.split_once(' ').unwrap_or((rest, ""));
+            words.push(word.as_bytes().to_vec());
+            rest = after.trim_start();
+        }
+    }
+    words
+}
+
+fn unescape(word: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut rest = word;
+    while let Some((before, after)) = rest.split_once("\\x") {
+        bytes.extend_from_slice(before.as_bytes());
+        bytes.push(u8::from_str_radix(&after[..2], 16).expect("two hex digits"));
+        rest = &after[2..];
+    }
+    bytes.extend_from_slice(rest.as_bytes());
+    bytes
+}
+
+/// The examples of all rows, each run directly, in `MULTI`, in `EVAL`, and in RESP3.
+mod examples {
+    use super::*;
+    use crate::engine::command::{Command, CommandTable, Flags};
+
+    fn rows() -> Vec<(&'static str, &'static Command)> {
+        let table = CommandTable::new();
+        table.entries().iter().map(|entry| (entry.full_name, entry.command)).collect()
+    }
+
+    #[test]
+    fn every_row_is_documented_and_has_an_example() {
+        for (name, row) in rows() {
+            assert!(!row.doc.is_empty(), "{name} has no doc");
+            if row.subcommands.is_empty() {
+                assert!(row.example.contains("=>"), "{name} has no example");
+                assert!(
+                    row.example.to_ascii_lowercase().contains(row.name),
+                    "the example of {name} does not show it"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn every_example_holds() {
+        for (_, row) in rows().iter().filter(|(_, row)| row.subcommands.is_empty()) {
+            check(row.example);
+        }
+    }
+
+    #[test]
+    fn every_example_holds_inside_a_transaction() {
+        for (name, row) in rows().iter().filter(|(_, row)| row.subcommands.is_empty()) {
+            if row.flags.contains(Flags::NO_MULTI) || row.group == super::super::command::Group::Transactions {
+                continue;
+            }
+            let (before, last) = last_step(row.example);
+            let (command, expected) = last.split_once("=>").expect("an expectation");
+            if command.contains('>') || command.contains('<') || expected.contains(" & ") {
+                continue;
+            }
+            if matches!(*name, "quit" | "reset" | "wait" | "waitaof") {
+                continue;
+            }
+            check(&format!("{before}; MULTI; {command} => QUEUED; EXEC => [{}]", expected.trim()));
+        }
+    }
+
+    #[test]
+    fn no_row_panics_on_odd_arguments() {
+        let odd: [&[u8]; 8] =
+            [b"", b"-1", b"9223372036854775807", b"-9223372036854775808", b"nan", b"\xff\x00", b"*", b"1e400"];
+        for (name, row) in rows().iter().filter(|(_, row)| row.subcommands.is_empty()) {
+            let named: Vec<Vec<u8>> = name.split('|').map(|part| part.as_bytes().to_vec()).collect();
+            let mut stage = Stage::new(Config::default());
+            let client = stage.client("a");
+            for count in 0..5_usize {
+                for shift in 0..odd.len() {
+                    let mut argv = named.clone();
+                    argv.extend((0..count).map(|at| odd[(at * 3 + shift) % odd.len()].to_vec()));
+                    stage.run(client, &argv);
+                    if row.name == "quit" {
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Splits an example before its last step.
+    fn last_step(example: &str) -> (String, &str) {
+        let steps = split_outside_quotes(example, ';');
+        let (last, before) = steps.split_last().expect("at least one step");
+        (before.join(";"), last)
+    }
+}

@@ -1,0 +1,104 @@
+//! `MULTI` to `EXEC`, and the watches that guard it.
+
+use crate::engine::client::{ClientId, Watched};
+use crate::engine::time::Time;
+use crate::engine::Engine;
+
+/// The commands a client has queued since `MULTI`.
+#[derive(Debug, Default)]
+pub struct Transaction {
+    /// In order, each with its place in the command table.
+    pub queue: Vec<Queued>,
+    /// One could not be queued, so `EXEC` will refuse.
+    pub broken: bool,
+}
+
+/// A queued command.
+#[derive(Debug)]
+pub struct Queued {
+    /// Its place in the command table.
+    pub command: usize,
+    /// Its arguments, its name first.
+    pub argv: Vec<Box<[u8]>>,
+}
+
+impl Engine {
+    /// Starts watching a key for a client, unless it does already.
+    pub fn watch(&mut self, client: ClientId, database: usize, key: &[u8], time: Time) {
+        let dead = self.is_dead(database, key, time);
+        let Some(state) = self.clients.get_mut(client) else { return };
+        if state.watched.iter().any(|w| w.database == database && *w.key == *key) {
+            return;
+        }
+        state.watched.push(Watched { database, key: key.into(), dead });
+        let watchers = &mut self.keyspace.database_mut(database).watchers;
+        watchers.entry(key.into()).or_default().push(client);
+    }
+
+    /// Ends all of a client's watches.
+    pub fn unwatch(&mut self, client: ClientId) {
+        let Some(state) = self.clients.get_mut(client) else { return };
+        state.watch_broken = false;
+        for watched in std::mem::take(&mut state.watched) {
+            let watchers = &mut self.keyspace.database_mut(watched.database).watchers;
+            if let Some(clients) = watchers.get_mut(&watched.key) {
+                clients.retain(|&other| other != client);
+                if clients.is_empty() {
+                    watchers.remove(&watched.key);
+                }
+            }
+        }
+    }
+
+    /// Whether a watched key has changed, or has died since the watch began.
+    pub fn is_watch_broken(&self, client: ClientId, time: Time) -> bool {
+        self.clients.get(client).is_some_and(|state| {
+            state.watch_broken
+                || state.watched.iter().any(|w| !w.dead && self.is_dead(w.database, &w.key, time))
+        })
+    }
+
+    /// A key has changed: breaks the transactions of those who watch it.
+    pub fn touch(&mut self, database: usize, key: &[u8]) {
+        let watchers = &self.keyspace.database(database).watchers;
+        if watchers.is_empty() {
+            return;
+        }
+        for &client in watchers.get(key).into_iter().flatten() {
+            if let Some(state) = self.clients.get_mut(client) {
+                state.watch_broken = true;
+            }
+        }
+    }
+
+    /// A database is emptied or exchanged with `other`: breaks the transactions of those who watch
+    /// a key that is there, or comes to be there. Call it before the change.
+    pub fn touch_all(&mut self, database: usize, other: Option<usize>) {
+        let watched: Vec<(Box<[u8]>, Vec<ClientId>)> = self
+            .keyspace
+            .database(database)
+            .watchers
+            .iter()
+            .map(|(key, clients)| (key.clone(), clients.clone()))
+            .collect();
+        for (key, clients) in watched {
+            let here = self.keyspace.find(database, &key).is_some();
+            let there = other.is_some_and(|other| self.keyspace.find(other, &key).is_some());
+            if !here && !there {
+                continue;
+            }
+            for client in clients {
+                if let Some(state) = self.clients.get_mut(client) {
+                    state.watch_broken = true;
+                    if let Some(w) = state
+                        .watched
+                        .iter_mut()
+                        .find(|w| w.database == database && w.key == key)
+                    {
+                        w.dead = false;
+                    }
+                }
+            }
+        }
+    }
+}
