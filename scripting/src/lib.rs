@@ -43,9 +43,43 @@ pub enum Interrupt {
     /// End the script now, whatever it does about it.
     Kill,
 }
-pub struct Interpreter; #[derive(Default)] pub struct Limits; pub struct Sha([u8;40]); pub struct Script;
-impl Sha { pub fn as_bytes(&self) -> &[u8] { &self.0 } }
-impl Script { pub fn no_writes(&self) -> bool { false } }
-impl Interpreter { pub fn new(_: Limits, _: &str, _: u64) -> Result<Self, ()> { Ok(Interpreter) }
- pub fn load(&mut self, _: &[u8]) -> Result<Sha, Reply> { Err(Reply::Null) } pub fn get(&self, _: &[u8]) -> Option<Script> { None } pub fn flush(&mut self) {}
- pub fn run(&mut self, _: &[u8], _: &[&[u8]], _: &[&[u8]], _: &mut dyn Host) -> Reply { Reply::Null } }
+/// The Lua state. Replaced by the real one.
+pub struct Interpreter;
+/// Bounds.
+#[derive(Default)]
+pub struct Limits;
+/// A digest.
+pub struct Sha([u8; 40]);
+/// A cached script.
+pub struct Script;
+
+impl Sha {
+    /// The digits.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Script {
+    /// Declared so.
+    pub fn no_writes(&self) -> bool {
+        false
+    }
+}
+
+#[expect(missing_docs, clippy::result_unit_err, reason = "placeholder")]
+impl Interpreter {
+    pub fn new(_: Limits, _: &str, _: u64) -> Result<Self, ()> {
+        Ok(Interpreter)
+    }
+    pub fn load(&mut self, _: &[u8]) -> Result<Sha, Reply> {
+        Err(Reply::Null)
+    }
+    pub fn get(&self, _: &[u8]) -> Option<Script> {
+        None
+    }
+    pub fn flush(&mut self) {}
+    pub fn run(&mut self, _: &[u8], _: &[&[u8]], _: &[&[u8]], _: &mut dyn Host) -> Reply {
+        Reply::Null
+    }
+}

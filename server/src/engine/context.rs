@@ -4,8 +4,9 @@
 //! What must hold: a handler looks at keys only through here, so it never sees a dead one; and it
 //! tells of every change through [`Context::changed`], so watchers and subscribers learn of it.
 
-use leasehold_resp::{number, Protocol};
+use leasehold_resp::{Protocol, number};
 
+use crate::engine::Engine;
 use crate::engine::client::{Client, ClientId};
 use crate::engine::command::Command;
 use crate::engine::error::Error;
@@ -15,7 +16,6 @@ use crate::engine::keyspace::string::StringValue;
 use crate::engine::keyspace::value::Value;
 use crate::engine::notify::Events;
 use crate::engine::time::{Millis, Time};
-use crate::engine::Engine;
 
 /// Who runs the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

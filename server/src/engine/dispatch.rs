@@ -4,13 +4,13 @@
 
 use leasehold_resp::{Protocol, Reply};
 
+use crate::engine::Engine;
 use crate::engine::client::ClientId;
 use crate::engine::command::{Command, Entry, Flags};
 use crate::engine::context::{Caller, Context};
 use crate::engine::error::Error;
 use crate::engine::time::Time;
 use crate::engine::transaction::Queued;
-use crate::engine::Engine;
 
 /// What to do with a request that passed the gates.
 enum Passage {
@@ -88,8 +88,7 @@ impl Engine {
         entry.stats.calls += 1;
         let (command, name) = (entry.command, entry.full_name);
         self.stats.commands_processed += 1;
-        let mut context =
-            Context { engine: self, client, caller, database, time, command, name };
+        let mut context = Context { engine: self, client, caller, database, time, command, name };
         match (command.run)(&mut context, argv) {
             Ok(reply) => reply,
             Err(error) => {

@@ -97,9 +97,7 @@ impl fmt::Display for Error {
                 "ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / \
                  QUIT / RESET are allowed in this context"
             ),
-            Error::NotInTransaction => {
-                f.write_str("ERR Command not allowed inside a transaction")
-            }
+            Error::NotInTransaction => f.write_str("ERR Command not allowed inside a transaction"),
             Error::ExecAbort => {
                 f.write_str("EXECABORT Transaction discarded because of previous errors.")
             }

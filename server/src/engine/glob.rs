@@ -110,7 +110,9 @@ mod tests {
             ("lock:{*}:?", "lock:{42}:7", true),
             ("[]a]", "a]", false),
             ("[\\]]", "]", true),
-            ("[a-]", "-", true),
+            // As in Redis, the bracket is the end of a range here.
+            ("[a-]", "-", false),
+            ("[a-]", "^", true),
         ] {
             assert_eq!(matches(pattern.as_bytes(), text.as_bytes()), expected, "{pattern} {text}");
         }

@@ -28,17 +28,17 @@ pub mod wheel;
 
 use std::collections::BTreeMap;
 
-use bytes::{Bytes, BytesMut};
-use leasehold_resp::encode::encode;
+use bytes::BytesMut;
 use leasehold_resp::Reply;
+use leasehold_resp::encode::encode;
 use leasehold_scripting::{Interpreter, LogLevel};
 
 use crate::config::Config;
 use client::{ClientId, Clients, Close, Origin, ReplyMode};
 use command::CommandTable;
 use dispatch::Outcome;
-use keyspace::dict::{HashSeed, Slot};
 use keyspace::Keyspace;
+use keyspace::dict::{HashSeed, Slot};
 use notify::Events;
 use pubsub::PubSub;
 use random::Random;
@@ -385,10 +385,9 @@ impl Engine {
     /// Starts a pause, or prolongs the one in force: the later end and the wider kind win.
     pub fn start_pause(&mut self, until: Millis, writes_only: bool) {
         let pause = match self.pause {
-            Some(old) => Pause {
-                until: old.until.max(until),
-                writes_only: old.writes_only && writes_only,
-            },
+            Some(old) => {
+                Pause { until: old.until.max(until), writes_only: old.writes_only && writes_only }
+            }
             None => Pause { until, writes_only },
         };
         self.pause = Some(pause);
@@ -442,8 +441,3 @@ impl Engine {
 /// How much of what is due is done before a request, so that the events of leases that ended while
 /// nobody looked come before the reply, without one request paying for a storm.
 const DUE_BEFORE_REQUEST: u32 = 64;
-
-/// A reply's bytes: a helper for handlers that pass on what was stored.
-pub(crate) fn bulk(bytes: impl AsRef<[u8]>) -> Reply {
-    Reply::Bulk(Bytes::copy_from_slice(bytes.as_ref()))
-}

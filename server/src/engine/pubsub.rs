@@ -9,7 +9,7 @@ use bytes::Bytes;
 use leasehold_resp::Reply;
 
 use crate::engine::client::ClientId;
-use crate::engine::{glob, Engine};
+use crate::engine::{Engine, glob};
 
 /// The three kinds of subscription, and the words used for each on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

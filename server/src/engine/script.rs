@@ -3,9 +3,9 @@
 use leasehold_resp::{Protocol, Reply};
 use leasehold_scripting::{Host, Interrupt, LogLevel};
 
+use crate::engine::Engine;
 use crate::engine::client::ClientId;
 use crate::engine::time::Time;
-use crate::engine::Engine;
 
 /// The script that is running.
 #[derive(Debug)]
@@ -36,7 +36,13 @@ pub trait Watchdog: Send {
 
 impl Engine {
     /// Runs a cached script for a client. The caller has checked that no script is running.
-    pub fn run_script(&mut self, running: Running, sha: &[u8], keys: &[&[u8]], args: &[&[u8]]) -> Reply {
+    pub fn run_script(
+        &mut self,
+        running: Running,
+        sha: &[u8],
+        keys: &[&[u8]],
+        args: &[&[u8]],
+    ) -> Reply {
         let Some(mut interpreter) = self.interpreter.take() else {
             return Reply::error("ERR a script is running already");
         };

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use bytes::BytesMut;
-use leasehold_resp::{decode::decode, Reply};
+use leasehold_resp::{Reply, decode::decode};
 
 use crate::config::Config;
 use crate::engine::client::{ClientId, Origin};
@@ -132,9 +132,7 @@ pub(crate) fn render(reply: &Reply) -> String {
         Reply::Boolean(yes) => if *yes { "#t" } else { "#f" }.to_owned(),
         Reply::BigNumber(digits) => format!("({}", text(digits)),
         Reply::Verbatim { text: t, .. } => format!("={}", text(t)),
-        Reply::Several(replies) => {
-            replies.iter().map(render).collect::<Vec<_>>().join(" & ")
-        }
+        Reply::Several(replies) => replies.iter().map(render).collect::<Vec<_>>().join(" & "),
     }
 }
 
@@ -218,7 +216,9 @@ mod examples {
     #[test]
     fn every_example_holds_inside_a_transaction() {
         for (name, row) in rows().iter().filter(|(_, row)| row.subcommands.is_empty()) {
-            if row.flags.contains(Flags::NO_MULTI) || row.group == super::super::command::Group::Transactions {
+            if row.flags.contains(Flags::NO_MULTI)
+                || row.group == super::super::command::Group::Transactions
+            {
                 continue;
             }
             let (before, last) = last_step(row.example);
@@ -235,10 +235,19 @@ mod examples {
 
     #[test]
     fn no_row_panics_on_odd_arguments() {
-        let odd: [&[u8]; 8] =
-            [b"", b"-1", b"9223372036854775807", b"-9223372036854775808", b"nan", b"\xff\x00", b"*", b"1e400"];
+        let odd: [&[u8]; 8] = [
+            b"",
+            b"-1",
+            b"9223372036854775807",
+            b"-9223372036854775808",
+            b"nan",
+            b"\xff\x00",
+            b"*",
+            b"1e400",
+        ];
         for (name, row) in rows().iter().filter(|(_, row)| row.subcommands.is_empty()) {
-            let named: Vec<Vec<u8>> = name.split('|').map(|part| part.as_bytes().to_vec()).collect();
+            let named: Vec<Vec<u8>> =
+                name.split('|').map(|part| part.as_bytes().to_vec()).collect();
             let mut stage = Stage::new(Config::default());
             let client = stage.client("a");
             for count in 0..5_usize {

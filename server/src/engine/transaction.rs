@@ -1,8 +1,8 @@
 //! `MULTI` to `EXEC`, and the watches that guard it.
 
+use crate::engine::Engine;
 use crate::engine::client::{ClientId, Watched};
 use crate::engine::time::Time;
-use crate::engine::Engine;
 
 /// The commands a client has queued since `MULTI`.
 #[derive(Debug, Default)]
@@ -90,10 +90,8 @@ impl Engine {
             for client in clients {
                 if let Some(state) = self.clients.get_mut(client) {
                     state.watch_broken = true;
-                    if let Some(w) = state
-                        .watched
-                        .iter_mut()
-                        .find(|w| w.database == database && w.key == key)
+                    if let Some(w) =
+                        state.watched.iter_mut().find(|w| w.database == database && w.key == key)
                     {
                         w.dead = false;
                     }

@@ -21,7 +21,6 @@ pub const FAMILIES: &[&[Command]] = &[
     hashes::COMMANDS,
     keys::COMMANDS,
     pubsub::COMMANDS,
-    scripts::COMMANDS,
     server::COMMANDS,
     strings::COMMANDS,
     transactions::COMMANDS,

@@ -5,7 +5,7 @@ use leasehold_scripting::{Interpreter, Limits};
 
 use crate::config::{Config, REDIS_VERSION};
 use crate::engine::command::{Arity, Categories, Command, FindKeys, Flags, Group, KeySpec};
-use crate::engine::context::{integer, is, Context};
+use crate::engine::context::{Context, integer, is};
 use crate::engine::error::Error;
 use crate::engine::script::Running;
 
@@ -20,11 +20,7 @@ const EVAL: Command = Command {
         .union(Flags::MAY_REPLICATE)
         .union(Flags::NO_MANDATORY_KEYS)
         .union(Flags::MOVABLEKEYS),
-    keys: &[KeySpec {
-        flags: &["RW", "access", "update"],
-        begin: 2,
-        find: FindKeys::Count,
-    }],
+    keys: &[KeySpec { flags: &["RW", "access", "update"], begin: 2, find: FindKeys::Count }],
     since: "2.6.0",
     complexity: "that of the script",
     ..SCRIPTING

@@ -3,7 +3,7 @@
 use leasehold_resp::Reply;
 
 use crate::engine::command::{Arity, Categories, Command, Flags, Group, KeySpec};
-use crate::engine::context::{integer, is, Context};
+use crate::engine::context::{Context, integer, is};
 use crate::engine::error::Error;
 use crate::engine::keyspace::string::StringValue;
 use crate::engine::keyspace::value::Value;

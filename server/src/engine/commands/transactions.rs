@@ -110,7 +110,14 @@ fn exec(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
         let argv: Vec<&[u8]> = queued.argv.iter().map(|argument| &**argument).collect();
         let database = context.client().database;
         let engine = &mut *context.engine;
-        replies.push(engine.call(client, Caller::Transaction, queued.command, database, &argv, time));
+        replies.push(engine.call(
+            client,
+            Caller::Transaction,
+            queued.command,
+            database,
+            &argv,
+            time,
+        ));
     }
     Ok(Reply::Array(replies))
 }
@@ -137,7 +144,9 @@ mod tests {
     #[test]
     fn a_watched_key_that_changes_breaks_the_transaction() {
         check("WATCH k; b> SET k v; MULTI => OK; GET k => QUEUED; EXEC => nil-array");
-        check("WATCH k; MULTI; SET k mine; EXEC => [OK]; WATCH k; MULTI; GET k; EXEC => [\"mine\"]");
+        check(
+            "WATCH k; MULTI; SET k mine; EXEC => [OK]; WATCH k; MULTI; GET k; EXEC => [\"mine\"]",
+        );
         check("WATCH k; b> SET k v; UNWATCH; MULTI; GET k; EXEC => [\"v\"]");
     }
 

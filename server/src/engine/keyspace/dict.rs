@@ -212,7 +212,8 @@ impl<V> Dict<V> {
         }
         if self.index.is_empty() {
             self.clear();
-        } else if self.index.capacity() > SHRINK_FLOOR && self.index.len() < self.index.capacity() / 8
+        } else if self.index.capacity() > SHRINK_FLOOR
+            && self.index.len() < self.index.capacity() / 8
         {
             let (seed, slots) = (self.seed, &self.slots);
             self.index.shrink_to(self.index.len() * 2, |&slot| match &slots[slot as usize] {

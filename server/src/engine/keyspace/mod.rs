@@ -10,10 +10,10 @@ pub mod value;
 
 use std::collections::BTreeMap;
 
+use crate::engine::Timer;
 use crate::engine::client::ClientId;
 use crate::engine::time::{Millis, Time};
 use crate::engine::wheel::{TimerId, Wheel};
-use crate::engine::Timer;
 use dict::{Dict, HashSeed, Slot};
 use value::Value;
 
