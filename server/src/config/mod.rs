@@ -1,0 +1,402 @@
+//! Every option: what it is called, what it may be, and what it is now.
+//! Pure: the clock, files, threads and sockets are not known here; only `load` reads files.
+
+mod launch;
+mod line;
+pub mod load;
+mod table;
+mod types;
+mod value;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+pub use launch::{FatalConfigError, Invocation, Reader, Source, Warning, from_args, usage};
+pub use table::{Access, DIRECTIVES, Directive, Mutability, Role};
+pub use types::{
+    ClientClass, ClientOutputBufferLimits, EventClasses, LogLevel, MaxmemoryPolicy,
+    OutputBufferLimit, Permission, Secret, Supervised,
+};
+pub use value::{Kind, Value};
+
+/// The Redis whose behaviour is promised, announced wherever Redis announces its version.
+pub const REDIS_VERSION: &str = "7.2.4";
+
+/// The version of this server.
+pub const LEASEHOLD_VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// What `--version` prints. Launchers take the first dotted number for the version of Redis, or
+/// what follows ` v=`; our own comes last.
+pub fn version_line() -> String {
+    let bits = usize::BITS;
+    format!(
+        "Leasehold server v={REDIS_VERSION} sha=00000000:0 malloc=libc bits={bits} \
+         build=0000000000000000 leasehold={LEASEHOLD_VERSION}"
+    )
+}
+
+/// The value of every option.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// TCP port; 0 listens on none.
+    pub port: u16,
+    /// Addresses to listen on; one behind a `-` may be missing on this host.
+    pub bind: Vec<String>,
+    /// Refuse other hosts while there is no password.
+    pub protected_mode: bool,
+    /// The password of the default user.
+    pub requirepass: Option<Secret>,
+    /// Databases clients can select.
+    pub databases: u32,
+    /// Connections at one time.
+    pub maxclients: u32,
+    /// Seconds after which an idle client is closed; 0 never.
+    pub timeout_seconds: u32,
+    /// Seconds between TCP keepalive probes; 0 sends none.
+    pub tcp_keepalive_seconds: u32,
+    /// Connections the kernel queues before they are accepted.
+    pub tcp_backlog: u32,
+    /// Path of the Unix socket, if there is to be one.
+    pub unixsocket: Option<String>,
+    /// Permission bits of the Unix socket; 0 leaves them to the umask.
+    pub unixsocketperm: u32,
+    /// Threads that serve connections.
+    pub io_threads: u32,
+    /// Go on in the background.
+    pub daemonize: bool,
+    /// Who waits to hear that the server is ready.
+    pub supervised: Supervised,
+    /// Path of a file that holds the process id, if wanted.
+    pub pidfile: Option<String>,
+    /// The folder that relative paths start from.
+    pub dir: String,
+    /// How much is logged.
+    pub loglevel: LogLevel,
+    /// Path of the log; without one the log goes to standard output.
+    pub logfile: Option<String>,
+    /// Events that are published.
+    pub notify_keyspace_events: EventClasses,
+    /// Milliseconds a script may run before the others are told `-BUSY`; 0 is no limit.
+    pub busy_reply_threshold_ms: u64,
+    /// When clients that do not read are closed.
+    pub client_output_buffer_limits: ClientOutputBufferLimits,
+    /// Bytes of one request, complete or not.
+    pub client_query_buffer_limit_bytes: u64,
+    /// Bytes of one argument.
+    pub proto_max_bulk_len_bytes: u64,
+    /// Who may use `DEBUG`.
+    pub enable_debug_command: Permission,
+    /// Who may change protected options.
+    pub enable_protected_configs: Permission,
+    /// Bytes of memory beyond which writes are refused; 0 is no limit.
+    pub maxmemory_bytes: u64,
+    /// What clients that ask are told; nothing is ever evicted.
+    pub maxmemory_policy: MaxmemoryPolicy,
+    /// Fields up to which a hash is called a listpack.
+    pub hash_max_listpack_entries: u64,
+    /// Bytes of a field or value up to which a hash is called a listpack.
+    pub hash_max_listpack_value_bytes: u64,
+    /// Seconds a shutdown may wait for others.
+    pub shutdown_timeout_seconds: u32,
+    /// Ticks a second that clients are told of.
+    pub hz: u32,
+    /// The file the options came from, if one was named; no option of its own.
+    pub config_file: Option<String>,
+    /// Options this server has no use for, as they were given.
+    accepted: BTreeMap<&'static str, Value>,
+}
+
+/// Addresses a new server listens on: this host only, the second if it has IPv6.
+const BIND_DEFAULT: [&str; 2] = ["127.0.0.1", "-::1"];
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            port: 6379,
+            bind: BIND_DEFAULT.map(String::from).to_vec(),
+            protected_mode: true,
+            requirepass: None,
+            databases: 16,
+            maxclients: 10_000,
+            timeout_seconds: 0,
+            tcp_keepalive_seconds: 300,
+            tcp_backlog: 511,
+            unixsocket: None,
+            unixsocketperm: 0,
+            io_threads: 1,
+            daemonize: false,
+            supervised: Supervised::No,
+            pidfile: None,
+            dir: ".".into(),
+            loglevel: LogLevel::Notice,
+            logfile: None,
+            notify_keyspace_events: EventClasses::default(),
+            busy_reply_threshold_ms: 5_000,
+            client_output_buffer_limits: ClientOutputBufferLimits::default(),
+            client_query_buffer_limit_bytes: 1 << 30,
+            proto_max_bulk_len_bytes: 512 << 20,
+            enable_debug_command: Permission::No,
+            enable_protected_configs: Permission::No,
+            maxmemory_bytes: 0,
+            maxmemory_policy: MaxmemoryPolicy::Noeviction,
+            hash_max_listpack_entries: 512,
+            hash_max_listpack_value_bytes: 64,
+            shutdown_timeout_seconds: 10,
+            hz: 10,
+            config_file: None,
+            accepted: BTreeMap::new(),
+        }
+    }
+}
+
+/// A directive that `CONFIG SET` gave another value.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// Which, by its present name.
+    pub directive: &'static Directive,
+    /// The value as it is printed. May be secret: see [`Directive::is_sensitive`].
+    pub value: String,
+}
+
+/// Why `CONFIG SET` changed nothing. Prints the error line a client gets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConfigError {
+    /// No directive has this name.
+    UnknownOption(String),
+    /// The directive does not take this value, or not now.
+    Refused {
+        /// The directive, by the name it was called.
+        name: &'static str,
+        /// Why.
+        reason: String,
+    },
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ConfigError::UnknownOption(name) => {
+                write!(f, "ERR Unknown option or number of arguments for CONFIG SET - '{name}'")
+            }
+            ConfigError::Refused { name, reason } => {
+                write!(
+                    f,
+                    "ERR CONFIG SET failed (possibly related to argument '{name}') - {reason}"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+impl Config {
+    /// Names and values of the directives that match one of the patterns, each once. A pattern
+    /// without wildcards is answered in the spelling it came in, as Redis does.
+    pub fn get(
+        &self,
+        patterns: &[&[u8]],
+        matches: fn(&[u8], &[u8]) -> bool,
+    ) -> Vec<(String, String)> {
+        let mut found: Vec<(String, String)> = Vec::new();
+        for pattern in patterns {
+            let lower = pattern.to_ascii_lowercase();
+            let is_glob = pattern.iter().any(|byte| b"*?[".contains(byte));
+            for (name, directive) in table::names() {
+                let hit = match is_glob {
+                    true => matches(&lower, name.as_bytes()),
+                    false => lower == name.as_bytes(),
+                };
+                if hit && !found.iter().any(|(earlier, _)| earlier.eq_ignore_ascii_case(name)) {
+                    let spelling = if is_glob { name.as_bytes() } else { pattern };
+                    let spelling = String::from_utf8_lossy(spelling).into_owned();
+                    found.push((spelling, directive.value(self).to_string()));
+                }
+            }
+        }
+        found
+    }
+
+    /// The value of one directive, by any of its names.
+    pub fn value(&self, name: &str) -> Option<Value> {
+        table::find(name).map(|(_, directive)| directive.value(self))
+    }
+
+    /// Changes every named directive, or none. Says which now have another value.
+    pub fn set(&mut self, pairs: &[(&[u8], &[u8])]) -> Result<Vec<Change>, ConfigError> {
+        let mut targets: Vec<(&'static str, &'static Directive)> = Vec::new();
+        for (name, _) in pairs {
+            let target = self.settable(name)?;
+            if targets.contains(&target) {
+                return Err(refused(target.0, "duplicate parameter"));
+            }
+            targets.push(target);
+        }
+        let mut next = self.clone();
+        for (&(name, directive), (_, text)) in targets.iter().zip(pairs) {
+            let text = std::str::from_utf8(text).map_err(|_| refused(name, NOT_UTF8))?;
+            next.assign(directive, &[text]).map_err(|reason| refused(name, reason))?;
+        }
+        let differs =
+            |directive: &&'static Directive| directive.value(self) != directive.value(&next);
+        let mut changed: Vec<&'static Directive> = Vec::new();
+        for directive in targets.into_iter().map(|(_, directive)| directive).filter(differs) {
+            if !changed.contains(&directive) {
+                changed.push(directive);
+            }
+        }
+        *self = next;
+        let change = |directive: &'static Directive| Change {
+            directive,
+            value: directive.value(self).to_string(),
+        };
+        Ok(changed.into_iter().map(change).collect())
+    }
+
+    fn settable(&self, name: &[u8]) -> Result<(&'static str, &'static Directive), ConfigError> {
+        let name = String::from_utf8_lossy(name);
+        let unknown = || ConfigError::UnknownOption(name.clone().into_owned());
+        let (name, directive) = table::find(&name).ok_or_else(unknown)?;
+        match directive.mutability {
+            Mutability::Fixed => Err(refused(name, "can't set immutable config")),
+            Mutability::Protected if self.enable_protected_configs == Permission::No => {
+                Err(refused(name, "can't set protected config"))
+            }
+            _ => Ok((name, directive)),
+        }
+    }
+
+    /// Gives one directive a value, whether or not it may change while the server runs.
+    fn assign(&mut self, directive: &'static Directive, words: &[&str]) -> Result<(), String> {
+        let value = directive.kind.read(words)?;
+        match directive.role {
+            Role::Used(access) => (access.set)(self, value),
+            Role::Accepted => {
+                self.accepted.insert(directive.name, value);
+            }
+            Role::Unsupported if value.to_string() == directive.default => {}
+            Role::Unsupported => return Err("not supported by this server".into()),
+        }
+        Ok(())
+    }
+}
+
+/// Values are kept as text; nothing Redis's tools write is anything else.
+const NOT_UTF8: &str = "argument must be valid UTF-8";
+
+fn refused(name: &'static str, reason: impl Into<String>) -> ConfigError {
+    ConfigError::Refused { name, reason: reason.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Knows `*` at the end only: enough to see what is handed over.
+    fn prefix_match(pattern: &[u8], text: &[u8]) -> bool {
+        pattern.strip_suffix(b"*").is_some_and(|prefix| text.starts_with(prefix))
+    }
+
+    fn set(config: &mut Config, pairs: &[(&str, &str)]) -> Result<Vec<String>, String> {
+        let pairs: Vec<_> = pairs.iter().map(|(n, v)| (n.as_bytes(), v.as_bytes())).collect();
+        let changes = config.set(&pairs).map_err(|error| error.to_string())?;
+        Ok(changes.iter().map(|c| format!("{} {}", c.directive.name, c.value)).collect())
+    }
+
+    fn get(config: &Config, patterns: &[&str]) -> String {
+        let patterns: Vec<_> = patterns.iter().map(|pattern| pattern.as_bytes()).collect();
+        let found = config.get(&patterns, prefix_match);
+        found.iter().map(|(n, v)| format!("{n}={v}")).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn get_answers_each_directive_once() {
+        let config = Config::default();
+        assert_eq!(
+            get(&config, &["slave-pri*", "replica-priority"]),
+            "slave-priority=100 replica-priority=100"
+        );
+        assert_eq!(get(&config, &["REPLICA-priority", "REPLICA-prio*"]), "REPLICA-priority=100");
+        assert_eq!(get(&config, &["nothere", "user", "bind"]), "bind=127.0.0.1 -::1");
+        let all = config.get(&[b"*"], prefix_match);
+        assert_eq!(all.len(), table::names().count());
+    }
+
+    #[test]
+    fn set_refuses_in_redis_words() {
+        let failed = |name, why| {
+            format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}")
+        };
+        let unknown =
+            |name| format!("ERR Unknown option or number of arguments for CONFIG SET - '{name}'");
+        let mut config = Config::default();
+        let integer = "argument couldn't be parsed into an integer";
+        for (pairs, expected) in [
+            (vec![("foo", "bar")], unknown("foo")),
+            (vec![("port", "x"), ("foo", "x")], failed("port", "can't set immutable config")),
+            (vec![("maxclients", "x"), ("foo", "x")], unknown("foo")),
+            (vec![(" timeout", "1")], unknown(" timeout")),
+            (vec![("include", "x")], unknown("include")),
+            (vec![("databases", "3")], failed("databases", "can't set immutable config")),
+            (vec![("dir", "/")], failed("dir", "can't set protected config")),
+            (vec![("timeout", "1"), ("timeout", "2")], failed("timeout", "duplicate parameter")),
+            (vec![("SLAVE-priority", "x")], failed("slave-priority", integer)),
+            (vec![("maxclients", "z"), ("timeout", "z")], failed("maxclients", integer)),
+            (vec![("tls-port", "7000")], failed("tls-port", "not supported by this server")),
+        ] {
+            assert_eq!(set(&mut config, &pairs), Err(expected), "{pairs:?}");
+        }
+        assert_eq!(config, Config::default());
+        let not_text = config.set(&[(b"requirepass", b"\xff")]).unwrap_err().to_string();
+        assert_eq!(not_text, failed("requirepass", NOT_UTF8));
+    }
+
+    #[test]
+    fn set_is_all_or_nothing() {
+        let mut config = Config::default();
+        assert!(set(&mut config, &[("timeout", "5"), ("maxclients", "0")]).is_err());
+        assert_eq!(config, Config::default());
+        let changed = set(&mut config, &[("timeout", "5"), ("maxclients", "10000")]);
+        assert_eq!(changed, Ok(vec!["timeout 5".into()]), "an equal value is no change");
+    }
+
+    #[test]
+    fn set_takes_old_names() {
+        let mut config = Config::default();
+        let pairs = [("lua-time-limit", "3"), ("busy-reply-threshold", "4")];
+        assert_eq!(set(&mut config, &pairs), Ok(vec!["busy-reply-threshold 4".into()]));
+        assert_eq!(config.busy_reply_threshold_ms, 4);
+        assert_eq!(get(&config, &["lua-time-limit"]), "lua-time-limit=4");
+    }
+
+    #[test]
+    fn what_is_set_is_got() {
+        for (name, given, expected) in [
+            ("hz", "1000", "500"),
+            ("requirepass", "s p", "s p"),
+            ("requirepass", "", ""),
+            ("notify-keyspace-events", "KEA", "AKE"),
+            ("maxmemory", "1kb", "1024"),
+            ("appendonly", "YES", "yes"),
+            ("save", "100 1 50 2", "100 1 50 2"),
+            (
+                "client-output-buffer-limit",
+                "replica 100mb 0 0",
+                "normal 0 0 0 slave 104857600 0 0 pubsub 33554432 8388608 60",
+            ),
+        ] {
+            let mut config = Config::default();
+            set(&mut config, &[(name, given)]).unwrap();
+            assert_eq!(get(&config, &[name]), format!("{name}={expected}"));
+        }
+    }
+
+    #[test]
+    fn launchers_find_the_version_of_redis_first() {
+        let line = version_line();
+        let word = line.split(' ').find_map(|word| word.strip_prefix("v="));
+        assert_eq!(word, Some(REDIS_VERSION));
+        assert!(line.find(REDIS_VERSION) < line.find(LEASEHOLD_VERSION));
+        assert_eq!(line.find(|c: char| c.is_ascii_digit()), line.find(REDIS_VERSION));
+    }
+}

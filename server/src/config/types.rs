@@ -1,0 +1,341 @@
+//! The types of settings that are more than a number or a text.
+//! Knows how each is written; knows no directive by name.
+
+use std::fmt;
+
+use super::value::memory;
+
+/// Declares an enum whose variants have the names Redis writes in its configuration.
+macro_rules! choice {
+    ($(#[$doc:meta])* $name:ident {
+        $($(#[$variant_doc:meta])* $variant:ident = $text:literal,)*
+    }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub enum $name { $($(#[$variant_doc])* $variant,)* }
+
+        impl $name {
+            /// Every name, in the order Redis lists them.
+            pub const NAMES: &[&str] = &[$($text),*];
+
+            /// The name Redis writes.
+            pub fn name(self) -> &'static str {
+                match self { $($name::$variant => $text,)* }
+            }
+
+            /// The variant of this name, written in lower case.
+            pub fn from_name(name: &str) -> Option<$name> {
+                match name { $($text => Some($name::$variant),)* _ => None }
+            }
+        }
+    };
+}
+
+choice! {
+    /// How much is logged.
+    LogLevel {
+        /// Everything.
+        Debug = "debug",
+        /// Much, but not a flood.
+        Verbose = "verbose",
+        /// What an operator wants to see.
+        #[default]
+        Notice = "notice",
+        /// Only what needs care.
+        Warning = "warning",
+        /// Nothing at all.
+        Nothing = "nothing",
+    }
+}
+
+choice! {
+    /// What would be evicted when memory is full. A lock is never evicted, whatever this says:
+    /// the policy is kept for the clients that ask.
+    MaxmemoryPolicy {
+        /// The least recently used of the keys with a deadline.
+        VolatileLru = "volatile-lru",
+        /// The least frequently used of the keys with a deadline.
+        VolatileLfu = "volatile-lfu",
+        /// Any of the keys with a deadline.
+        VolatileRandom = "volatile-random",
+        /// The keys next to expire.
+        VolatileTtl = "volatile-ttl",
+        /// The least recently used key.
+        AllkeysLru = "allkeys-lru",
+        /// The least frequently used key.
+        AllkeysLfu = "allkeys-lfu",
+        /// Any key.
+        AllkeysRandom = "allkeys-random",
+        /// None: a write that needs memory is refused.
+        #[default]
+        Noeviction = "noeviction",
+    }
+}
+
+choice! {
+    /// Who may use something dangerous.
+    Permission {
+        /// Nobody.
+        #[default]
+        No = "no",
+        /// Everybody.
+        Yes = "yes",
+        /// Those who connect from this host.
+        Local = "local",
+    }
+}
+
+choice! {
+    /// Who started the server, and wants to hear that it is ready.
+    Supervised {
+        /// Upstart: stop once with SIGSTOP.
+        Upstart = "upstart",
+        /// systemd: a message to `NOTIFY_SOCKET`.
+        Systemd = "systemd",
+        /// Whichever of the two the environment shows.
+        Auto = "auto",
+        /// Nobody.
+        #[default]
+        No = "no",
+    }
+}
+
+/// A text that `Debug` does not show.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Hides a text.
+    pub fn new(text: impl Into<String>) -> Secret {
+        Secret(text.into())
+    }
+
+    /// The text, for the one place that compares it.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+/// Which events are published (`notify-keyspace-events`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EventClasses(u16);
+
+impl EventClasses {
+    /// One letter a class; the place of a letter is its bit. The order is that of Redis's output.
+    const LETTERS: &'static str = "g$lshzxetdnKEm";
+    /// The classes `A` stands for: all but new keys, misses and the two targets.
+    const ALL: u16 = 0b11_1111_1111;
+
+    /// Reads letters in any order; `None` when one is no class.
+    pub fn parse(letters: &str) -> Option<EventClasses> {
+        letters.chars().try_fold(EventClasses(0), |classes, letter| {
+            Some(EventClasses(classes.0 | Self::bits(letter)?))
+        })
+    }
+
+    /// Whether the class of this letter is on; `K` and `E` are the keyspace and keyevent targets.
+    pub fn contains(self, letter: char) -> bool {
+        Self::bits(letter).is_some_and(|bits| self.0 & bits == bits)
+    }
+
+    /// Whether nothing can be published: no class, or no target.
+    pub fn is_silent(self) -> bool {
+        let targets = EventClasses(Self::bits('K').unwrap_or(0) | Self::bits('E').unwrap_or(0));
+        self.0 & targets.0 == 0 || self.0 & !targets.0 == 0
+    }
+
+    fn bits(letter: char) -> Option<u16> {
+        match letter {
+            'A' => Some(Self::ALL),
+            _ => Self::LETTERS.find(letter).map(|place| 1 << place),
+        }
+    }
+}
+
+impl fmt::Display for EventClasses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all = self.0 & Self::ALL == Self::ALL;
+        if all {
+            f.write_str("A")?;
+        }
+        // Redis leaves `n` out too when it has written `A`.
+        let spoken_for = |letter| all && !matches!(letter, 'K' | 'E' | 'm');
+        for letter in Self::LETTERS.chars().filter(|&letter| !spoken_for(letter)) {
+            if self.contains(letter) {
+                write!(f, "{letter}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// When a client that does not read its replies is closed. Zero is no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OutputBufferLimit {
+    /// At once beyond these bytes.
+    pub hard_bytes: u64,
+    /// Beyond these bytes for `soft_seconds`.
+    pub soft_bytes: u64,
+    /// How long the soft limit may be passed.
+    pub soft_seconds: u64,
+}
+
+/// The classes of client that have limits of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientClass {
+    /// Clients that send commands.
+    Normal,
+    /// Replicas.
+    Replica,
+    /// Clients with a subscription.
+    Pubsub,
+}
+
+/// The limits of every class of client (`client-output-buffer-limit`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientOutputBufferLimits {
+    /// Clients that send commands.
+    pub normal: OutputBufferLimit,
+    /// Replicas.
+    pub replica: OutputBufferLimit,
+    /// Clients with a subscription.
+    pub pubsub: OutputBufferLimit,
+}
+
+impl ClientOutputBufferLimits {
+    /// The limits of one class.
+    pub fn of(&self, class: ClientClass) -> OutputBufferLimit {
+        match class {
+            ClientClass::Normal => self.normal,
+            ClientClass::Replica => self.replica,
+            ClientClass::Pubsub => self.pubsub,
+        }
+    }
+
+    pub(super) fn set(&mut self, class: ClientClass, limit: OutputBufferLimit) {
+        match class {
+            ClientClass::Normal => self.normal = limit,
+            ClientClass::Replica => self.replica = limit,
+            ClientClass::Pubsub => self.pubsub = limit,
+        }
+    }
+}
+
+impl Default for ClientOutputBufferLimits {
+    fn default() -> ClientOutputBufferLimits {
+        let limit = |hard_bytes, soft_bytes, soft_seconds| OutputBufferLimit {
+            hard_bytes,
+            soft_bytes,
+            soft_seconds,
+        };
+        ClientOutputBufferLimits {
+            normal: OutputBufferLimit::default(),
+            replica: limit(256 << 20, 64 << 20, 60),
+            pubsub: limit(32 << 20, 8 << 20, 60),
+        }
+    }
+}
+
+impl ClientClass {
+    /// Every class, in the order Redis prints them.
+    pub const ALL: [ClientClass; 3] =
+        [ClientClass::Normal, ClientClass::Replica, ClientClass::Pubsub];
+
+    fn from_name(name: &str) -> Option<ClientClass> {
+        match name.to_ascii_lowercase().as_str() {
+            "normal" => Some(ClientClass::Normal),
+            "slave" | "replica" => Some(ClientClass::Replica),
+            "pubsub" => Some(ClientClass::Pubsub),
+            _ => None,
+        }
+    }
+}
+
+/// Reads groups of class, hard limit, soft limit and seconds; says why not in Redis's words.
+pub(super) fn buffer_limits(
+    words: &[&str],
+) -> Result<Vec<(ClientClass, OutputBufferLimit)>, &'static str> {
+    let (groups, rest) = words.as_chunks::<4>();
+    if !rest.is_empty() {
+        return Err("Wrong number of arguments in buffer limit configuration.");
+    }
+    let read = |&[class, hard, soft, seconds]: &[&str; 4]| {
+        let class = ClientClass::from_name(class)
+            .ok_or("Invalid client class specified in buffer limit configuration.")?;
+        let limit = OutputBufferLimit::parse(hard, soft, seconds)
+            .ok_or("Error in hard, soft or soft_seconds setting in buffer limit configuration.")?;
+        Ok((class, limit))
+    };
+    groups.iter().map(read).collect()
+}
+
+impl OutputBufferLimit {
+    fn parse(hard: &str, soft: &str, seconds: &str) -> Option<OutputBufferLimit> {
+        Some(OutputBufferLimit {
+            hard_bytes: memory(hard)?,
+            soft_bytes: memory(soft)?,
+            soft_seconds: seconds.parse().ok()?,
+        })
+    }
+}
+
+impl fmt::Display for ClientClass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ClientClass::Normal => "normal",
+            // Redis never stopped printing the old name here.
+            ClientClass::Replica => "slave",
+            ClientClass::Pubsub => "pubsub",
+        })
+    }
+}
+
+impl fmt::Display for OutputBufferLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} {}", self.hard_bytes, self.soft_bytes, self.soft_seconds)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn event_classes_print_as_redis_prints_them() {
+        for (given, printed) in [
+            ("", ""),
+            ("KEA", "AKE"),
+            ("AKE", "AKE"),
+            ("KElg", "glKE"),
+            ("KExeg", "gxeKE"),
+            ("Kg$lshzxet", "g$lshzxetK"),
+            ("Kg$lshzxetd", "AK"),
+            ("KEmn", "nKEm"),
+            ("Knd", "dnK"),
+            ("An", "A"),
+            ("AKEmn", "AKEm"),
+        ] {
+            let classes = EventClasses::parse(given).unwrap();
+            assert_eq!(classes.to_string(), printed, "{given}");
+        }
+        assert_eq!(EventClasses::parse("KEZ"), None);
+        assert!(EventClasses::parse("An").unwrap().contains('n'), "kept though not printed");
+    }
+
+    #[test]
+    fn events_need_a_class_and_a_target() {
+        let silent = |letters| EventClasses::parse(letters).unwrap().is_silent();
+        assert_eq!(["", "A", "KE", "Kx", "Ex"].map(silent), [true, true, true, false, false]);
+    }
+
+    #[test]
+    fn secrets_stay_out_of_logs() {
+        assert_eq!(format!("{:?}", Secret::new("hunter2")), "***");
+    }
+}

@@ -1,0 +1,157 @@
+//! Every bound of the server and the reason for it. Knows nothing else: the parser, the
+//! interpreter and the network have limits of their own that are filled from here.
+//!
+//! What an operator may change is a directive; the value here is then its bound or its default.
+
+const KIB: usize = 1 << 10;
+const MIB: usize = 1 << 20;
+
+// Requests.
+
+/// Bytes of an inline request, and of a line that holds a count. As in Redis: a peer that never
+/// ends its line is not speaking this protocol.
+pub const INLINE_BYTES_MAX: usize = 64 * KIB;
+
+/// Arguments of one request. Redis counts them in a C `int`.
+pub const ARGS_MAX: usize = i32::MAX as usize;
+
+/// Bytes of one argument until `proto-max-bulk-len` says otherwise, as in Redis.
+pub const BULK_BYTES_MAX: usize = 512 * MIB;
+
+/// Bytes of one request until `client-query-buffer-limit` says otherwise, as in Redis.
+pub const QUERY_BUFFER_BYTES_MAX: usize = 1024 * MIB;
+
+/// Arguments of a request before AUTH: enough for `HELLO 3 AUTH user password SETNAME name`.
+/// Strangers may not make the server reserve room for a million.
+pub const UNAUTHENTICATED_ARGS_MAX: usize = 10;
+
+/// Bytes of one argument before AUTH. Longer than any password in use.
+pub const UNAUTHENTICATED_BULK_BYTES_MAX: usize = 16 * KIB;
+
+/// Bytes of the query buffer before AUTH. All the arguments of the largest request fit.
+pub const UNAUTHENTICATED_QUERY_BUFFER_BYTES_MAX: usize = MIB;
+
+/// Bytes read from a socket at once: some hundred pipelined lock requests, one system call.
+pub const READ_BYTES: usize = 16 * KIB;
+
+// Replies.
+
+/// Bytes that may wait for a client before AUTH. A stranger who sends and never reads is told so
+/// little that thousands of them do no harm.
+pub const UNAUTHENTICATED_OUTBOX_BYTES_MAX: usize = 64 * KIB;
+
+/// Bytes of replies after which a connection stops reading requests until its client has read:
+/// a pipeline waits in the kernel, at the sender's cost, rather than here.
+pub const OUTBOX_PAUSE_BYTES: usize = MIB;
+
+/// Bytes of buffer a quiet connection keeps. What a burst needed beyond is given back.
+pub const IDLE_BUFFER_BYTES: usize = 16 * KIB;
+
+// Connections.
+
+/// Connections at one time until `maxclients` says otherwise, as in Redis.
+pub const CLIENTS_MAX: u32 = 10_000;
+
+/// File descriptors kept for what is not a client: listeners, log, standard streams. As in Redis,
+/// so that the same `ulimit -n` admits as many clients.
+pub const RESERVED_FILE_DESCRIPTORS: u32 = 32;
+
+/// Connections accepted in one turn of the loop. A storm of them may not keep the others waiting.
+pub const ACCEPTS_PER_TURN: usize = 1_000;
+
+/// Milliseconds to wait when the process has no file descriptor left. Trying again at once would
+/// burn a core, and later would keep clients out for longer than they notice.
+pub const ACCEPT_BACKOFF_MS: u64 = 100;
+
+/// Requests of one connection run under one hold of the engine's lock. Larger batches save
+/// little, and the others wait for them.
+pub const BATCH_REQUESTS_MAX: usize = 256;
+
+// Keyspace.
+
+/// Bytes of a key or of a string value, as in Redis.
+pub const STRING_BYTES_MAX: usize = 512 * MIB;
+
+/// Databases. An empty one costs memory too; Redis has no bound but the C `int`, and ends when
+/// the memory does.
+pub const DATABASES_MAX: u32 = 65_536;
+
+/// Steps a glob pattern may take on one text. Patterns with many stars would take as good as
+/// for ever; Redis's matcher had to learn this twice.
+pub const GLOB_STEPS_MAX: usize = 1_000_000;
+
+/// Keys one `SCAN` looks at, whatever its COUNT: a call may not hold the engine for a second.
+pub const SCAN_KEYS_MAX: usize = 1_000_000;
+
+// Expiry.
+
+/// Deadlines drained in one slice, some hundred microseconds of work. A million equal ones may
+/// not stall the others: what is left is drained in the next slices, and is dead meanwhile.
+pub const EXPIRE_SLICE_KEYS: usize = 500;
+
+/// Milliseconds of the wheel's tick: the resolution of every deadline of the protocol.
+pub const TICK_MS: u64 = 1;
+
+// Transactions and subscriptions.
+
+/// Commands one MULTI may queue. They run as one, and the others wait for all of them.
+pub const QUEUED_COMMANDS_MAX: usize = 1_000_000;
+
+// Scripts.
+
+/// Bytes of a script. No script of a lock library comes near; Lua's lexer overflows beyond.
+pub const SCRIPT_BYTES_MAX: usize = MIB;
+
+/// Compiled scripts kept of those that EVAL brought. A client that writes its arguments into the
+/// script makes a new one at each call: the oldest are forgotten, as in Redis 7.4.
+pub const EVALUATED_SCRIPTS_MAX: usize = 500;
+
+/// Bytes all Lua values together may take. A loop that grows a table gets an error, not the
+/// memory of the host.
+pub const SCRIPT_MEMORY_BYTES_MAX: usize = 64 * MIB;
+
+/// Instructions of Lua between two looks at the clock and the kill switch: far below the 10 ms in
+/// which SCRIPT KILL must work, and far above what a look costs.
+pub const SCRIPT_HOOK_INSTRUCTIONS: u32 = 10_000;
+
+/// Steps of one `string.find`, `match`, `gmatch` or `gsub`. The hook does not run inside them,
+/// and their time grows exponentially with some patterns; this is some 50 ms.
+pub const SCRIPT_PATTERN_STEPS_MAX: usize = 5_000_000;
+
+/// How deep a value that a script returns may be nested. Deeper ones would overflow the stack.
+pub const SCRIPT_REPLY_DEPTH_MAX: usize = 128;
+
+/// Levels of nesting cjson and cmsgpack write and read, as in Redis.
+pub const SCRIPT_CODEC_DEPTH_MAX: usize = 1_000;
+
+/// Values `unpack` returns at most: what Lua's stack holds.
+pub const SCRIPT_UNPACK_MAX: usize = 7_999;
+
+// Configuration.
+
+/// Bytes of a configuration file. A path to a device would be read for ever.
+pub const CONFIG_FILE_BYTES_MAX: u64 = MIB as u64;
+
+/// Files that include each other. One that includes itself has no end.
+pub const INCLUDE_DEPTH_MAX: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    #[test]
+    fn defaults_of_the_directives_are_the_limits_here() {
+        let config = Config::default();
+        assert_eq!(config.maxclients, CLIENTS_MAX);
+        assert_eq!(config.proto_max_bulk_len_bytes, BULK_BYTES_MAX as u64);
+        assert_eq!(config.client_query_buffer_limit_bytes, QUERY_BUFFER_BYTES_MAX as u64);
+    }
+
+    /// The largest request a stranger may send fits in the buffer a stranger gets.
+    #[test]
+    fn limits_of_strangers_fit_together() {
+        let request = UNAUTHENTICATED_ARGS_MAX * (UNAUTHENTICATED_BULK_BYTES_MAX + 16) + 16;
+        assert!(request <= UNAUTHENTICATED_QUERY_BUFFER_BYTES_MAX);
+    }
+}
