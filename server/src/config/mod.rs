@@ -14,10 +14,12 @@ use std::fmt;
 pub use launch::{FatalConfigError, Invocation, Reader, Source, Warning, from_args, usage};
 pub use table::{Access, DIRECTIVES, Directive, Mutability, Role};
 pub use types::{
-    ClientClass, ClientOutputBufferLimits, EventClasses, LogLevel, MaxmemoryPolicy,
-    OutputBufferLimit, Permission, Secret, Supervised,
+    ClientClass, ClientOutputBufferLimits, LogLevel, MaxmemoryPolicy, OutputBufferLimit,
+    Permission, Secret, Supervised,
 };
 pub use value::{Kind, Value};
+
+use crate::engine::notify::Events;
 
 /// The Redis whose behaviour is promised, announced wherever Redis announces its version.
 pub const REDIS_VERSION: &str = "7.2.4";
@@ -75,7 +77,7 @@ pub struct Config {
     /// Path of the log; without one the log goes to standard output.
     pub logfile: Option<String>,
     /// Events that are published.
-    pub notify_keyspace_events: EventClasses,
+    pub notify_keyspace_events: Events,
     /// Milliseconds a script may run before the others are told `-BUSY`; 0 is no limit.
     pub busy_reply_threshold_ms: u64,
     /// When clients that do not read are closed.
@@ -130,7 +132,7 @@ impl Default for Config {
             dir: ".".into(),
             loglevel: LogLevel::Notice,
             logfile: None,
-            notify_keyspace_events: EventClasses::default(),
+            notify_keyspace_events: Events::empty(),
             busy_reply_threshold_ms: 5_000,
             client_output_buffer_limits: ClientOutputBufferLimits::default(),
             client_query_buffer_limit_bytes: 1 << 30,
@@ -342,6 +344,13 @@ mod tests {
             (vec![("timeout", "1"), ("timeout", "2")], failed("timeout", "duplicate parameter")),
             (vec![("SLAVE-priority", "x")], failed("slave-priority", integer)),
             (vec![("maxclients", "z"), ("timeout", "z")], failed("maxclients", integer)),
+            (
+                vec![("notify-keyspace-events", "KEZ")],
+                failed(
+                    "notify-keyspace-events",
+                    "Invalid event class character. Use 'Ag$lshzxeKEtmdn'.",
+                ),
+            ),
             (vec![("tls-port", "7000")], failed("tls-port", "not supported by this server")),
         ] {
             assert_eq!(set(&mut config, &pairs), Err(expected), "{pairs:?}");
@@ -384,6 +393,7 @@ mod tests {
                 "replica 100mb 0 0",
                 "normal 0 0 0 slave 104857600 0 0 pubsub 33554432 8388608 60",
             ),
+            ("notify-keyspace-events", "Knd", "dnK"),
         ] {
             let mut config = Config::default();
             set(&mut config, &[(name, given)]).unwrap();

@@ -2,14 +2,15 @@
 //! To add an option of our own, add a field to `Config` and a row here.
 
 use super::types::{
-    ClientClass, ClientOutputBufferLimits, EventClasses, LogLevel, MaxmemoryPolicy, Permission,
-    Secret, Supervised,
+    ClientClass, ClientOutputBufferLimits, LogLevel, MaxmemoryPolicy, Permission, Secret,
+    Supervised,
 };
 use super::value::Kind::{
     Addresses, Bool, BufferLimits, Choice, Choices, Events, FileName, HostAndPort, Int, Memory,
     MemoryOrPercent, Octal, OomScores, Percentiles, SavePoints, Text,
 };
 use super::{Config, Kind, Value};
+use crate::engine::notify;
 use crate::limits::DATABASES_MAX;
 use Mutability::{Fixed, Live, Protected};
 
@@ -602,7 +603,7 @@ plain_fields! {
     bool => Bool,
     String => Text,
     Vec<String> => Words,
-    EventClasses => Events,
+    notify::Events => Events,
 }
 
 /// An empty text is none.

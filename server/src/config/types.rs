@@ -122,59 +122,6 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Which events are published (`notify-keyspace-events`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct EventClasses(u16);
-
-impl EventClasses {
-    /// One letter a class; the place of a letter is its bit. The order is that of Redis's output.
-    const LETTERS: &'static str = "g$lshzxetdnKEm";
-    /// The classes `A` stands for: all but new keys, misses and the two targets.
-    const ALL: u16 = 0b11_1111_1111;
-
-    /// Reads letters in any order; `None` when one is no class.
-    pub fn parse(letters: &str) -> Option<EventClasses> {
-        letters.chars().try_fold(EventClasses(0), |classes, letter| {
-            Some(EventClasses(classes.0 | Self::bits(letter)?))
-        })
-    }
-
-    /// Whether the class of this letter is on; `K` and `E` are the keyspace and keyevent targets.
-    pub fn contains(self, letter: char) -> bool {
-        Self::bits(letter).is_some_and(|bits| self.0 & bits == bits)
-    }
-
-    /// Whether nothing can be published: no class, or no target.
-    pub fn is_silent(self) -> bool {
-        let targets = EventClasses(Self::bits('K').unwrap_or(0) | Self::bits('E').unwrap_or(0));
-        self.0 & targets.0 == 0 || self.0 & !targets.0 == 0
-    }
-
-    fn bits(letter: char) -> Option<u16> {
-        match letter {
-            'A' => Some(Self::ALL),
-            _ => Self::LETTERS.find(letter).map(|place| 1 << place),
-        }
-    }
-}
-
-impl fmt::Display for EventClasses {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let all = self.0 & Self::ALL == Self::ALL;
-        if all {
-            f.write_str("A")?;
-        }
-        // Redis leaves `n` out too when it has written `A`.
-        let spoken_for = |letter| all && !matches!(letter, 'K' | 'E' | 'm');
-        for letter in Self::LETTERS.chars().filter(|&letter| !spoken_for(letter)) {
-            if self.contains(letter) {
-                write!(f, "{letter}")?;
-            }
-        }
-        Ok(())
-    }
-}
-
 /// When a client that does not read its replies is closed. Zero is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OutputBufferLimit {
@@ -305,34 +252,6 @@ impl fmt::Display for OutputBufferLimit {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn event_classes_print_as_redis_prints_them() {
-        for (given, printed) in [
-            ("", ""),
-            ("KEA", "AKE"),
-            ("AKE", "AKE"),
-            ("KElg", "glKE"),
-            ("KExeg", "gxeKE"),
-            ("Kg$lshzxet", "g$lshzxetK"),
-            ("Kg$lshzxetd", "AK"),
-            ("KEmn", "nKEm"),
-            ("Knd", "dnK"),
-            ("An", "A"),
-            ("AKEmn", "AKEm"),
-        ] {
-            let classes = EventClasses::parse(given).unwrap();
-            assert_eq!(classes.to_string(), printed, "{given}");
-        }
-        assert_eq!(EventClasses::parse("KEZ"), None);
-        assert!(EventClasses::parse("An").unwrap().contains('n'), "kept though not printed");
-    }
-
-    #[test]
-    fn events_need_a_class_and_a_target() {
-        let silent = |letters| EventClasses::parse(letters).unwrap().is_silent();
-        assert_eq!(["", "A", "KE", "Kx", "Ex"].map(silent), [true, true, true, false, false]);
-    }
 
     #[test]
     fn secrets_stay_out_of_logs() {

@@ -3,7 +3,8 @@
 
 use std::fmt;
 
-use super::types::{ClientClass, EventClasses, OutputBufferLimit, buffer_limits};
+use super::types::{ClientClass, OutputBufferLimit, buffer_limits};
+use crate::engine::notify::Events;
 
 /// What a directive's value looks like.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -60,7 +61,7 @@ pub enum Value {
     /// Of the kinds that take several words.
     Words(Vec<String>),
     /// Of [`Kind::Events`].
-    Events(EventClasses),
+    Events(Events),
     /// Of [`Kind::BufferLimits`]: the classes that were named.
     BufferLimits(Vec<(ClientClass, OutputBufferLimit)>),
 }
@@ -112,8 +113,8 @@ impl Kind {
             Kind::Choice(names) => Ok(Value::Text(names[choice(word, names)?].into())),
             Kind::FileName(refusal) if word.contains('/') => Err(refusal.into()),
             Kind::Events => {
-                let classes = EventClasses::parse(word);
-                classes.map(Value::Events).ok_or_else(|| {
+                let events = Events::parse(word);
+                events.map(Value::Events).ok_or_else(|| {
                     "Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".to_string()
                 })
             }
@@ -150,7 +151,7 @@ impl fmt::Display for Value {
             Value::Memory(bytes) => write!(f, "{bytes}"),
             Value::Text(text) => f.write_str(text),
             Value::Words(words) => f.write_str(&words.join(" ")),
-            Value::Events(classes) => write!(f, "{classes}"),
+            Value::Events(events) => f.write_str(&events.letters()),
             Value::BufferLimits(limits) => {
                 let group =
                     |(class, limit): &(ClientClass, OutputBufferLimit)| format!("{class} {limit}");
