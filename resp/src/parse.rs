@@ -220,7 +220,8 @@ impl Parser {
                     Some(len) => self.state = State::Body { left, len },
                 },
                 State::Body { left, len } => {
-                    if window.len().saturating_sub(self.position + LINE_END_BYTES) < len {
+                    let available = window.len().saturating_sub(self.position);
+                    if available < len.saturating_add(LINE_END_BYTES) {
                         return Ok(None);
                     }
                     self.spans.push(Span::new(self.position, len));
@@ -563,6 +564,8 @@ mod tests {
         check("*0\r\n*-1\r\n*-10\r\n*-9223372036854775808\r\nPING\r\n", "[][][][][PING]");
         check("*1\r\n$4\r\nPINGxx*1\rx$4\rxPING\r\n", "[PING][PING]");
         check("*1\r", "...");
+        check("*1\r\n$0\r\n", "...");
+        check("*1\r\n$0\r\n\r", "...");
         check("*1\n$4\nPING\n", "...");
         check(format!("*1\r\n$12\r\n{}\r\n", "x".repeat(12)), "[xxxxxxxxxxxx]");
     }
