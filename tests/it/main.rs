@@ -1,5 +1,9 @@
 //! One integration binary, one file per property.
 
+mod atomicity;
+mod differential;
+mod protocol;
+mod redis_rs;
 mod scripts;
 mod seed_000;
 mod seed_002;

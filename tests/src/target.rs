@@ -25,6 +25,11 @@ impl Target {
         None
     }
 
+    /// A fresh Leasehold whose time is the machine's: for comparisons with wall-clock times.
+    pub fn leasehold_on_system_clock() -> Option<Target> {
+        None
+    }
+
     /// A fresh `redis-server`, or a line saying that the comparison is skipped.
     pub fn redis() -> Option<Target> {
         let server = RedisServer::start();

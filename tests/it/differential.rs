@@ -1,0 +1,47 @@
+//! Every command table of `compat/` says the same on Leasehold and on a real server.
+
+use std::fs;
+use std::path::Path;
+
+use leasehold_tests::PROTOCOLS;
+use leasehold_tests::differential::Table;
+use leasehold_tests::target::Target;
+
+#[test]
+fn leasehold_answers_as_redis_does() {
+    assert_no_differences(Target::leasehold_on_system_clock);
+}
+
+/// A table that differs from itself would accuse us of what is only chance.
+#[test]
+fn tables_hold_nothing_left_to_chance() {
+    assert_no_differences(Target::redis);
+}
+
+/// Runs every table on servers of its own: what one changes cannot disturb another.
+fn assert_no_differences(start: fn() -> Option<Target>) {
+    let mut differences = Vec::new();
+    for (name, text) in tables() {
+        let (Some(ours), Some(oracle)) = (start(), Target::redis()) else { return };
+        let table = Table { name: &name, text: &text };
+        for protocol in PROTOCOLS {
+            for &mode in table.modes() {
+                differences.extend(table.compare(&ours, &oracle, protocol, mode));
+            }
+        }
+    }
+    let count = differences.len();
+    assert!(differences.is_empty(), "{count} differences\n{}", differences.join("\n"));
+}
+
+fn tables() -> Vec<(String, String)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("compat");
+    let entries = fs::read_dir(folder).expect("the tables are there");
+    let mut paths: Vec<_> = entries.map(|entry| entry.expect("readable").path()).collect();
+    paths.sort();
+    let read = |path: &std::path::PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        (name, fs::read_to_string(path).expect("a table is text"))
+    };
+    paths.iter().map(read).collect()
+}

@@ -1,0 +1,131 @@
+//! Raw bytes: what the server makes of requests that no client library would send, and of those
+//! that arrive in pieces.
+
+use std::io::ErrorKind;
+
+use leasehold_tests::frame::show;
+use leasehold_tests::target::Target;
+
+/// What no client library sends. Most of these end the connection, some with a last word.
+const REQUESTS: &[&[u8]] = &[
+    b"PING\r\n",
+    b"PING\n",
+    b"ping\r\n",
+    b"  PING   hello  \r\n",
+    b"\r\n",
+    b"\n",
+    b"\r\n\r\nPING\r\n",
+    b"PING \"hello world\"\r\n",
+    b"PING 'hello world'\r\n",
+    b"PING \"\\x41\\n\\t\\\\\\\"\"\r\n",
+    b"PING 'it\\'s'\r\n",
+    b"PING \"\"\r\n",
+    b"SET k v\r\nGET k\r\n",
+    b"*1\r\n$4\r\nPING\r\n",
+    b"*2\r\n$4\r\nPING\r\n$0\r\n\r\n",
+    b"*0\r\n",
+    b"*-1\r\n",
+    b"*-5\r\n",
+    b"*01\r\n$4\r\nPING\r\n",
+    b"*2\r\n$4\r\nECHO\r\n$4\r\n\r\n\r\n\r\n",
+    b"*1\r\n$4\r\nNOPE\r\n",
+    b"*1\r\n$0\r\n\r\n",
+    b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$3\r\n\x00\xff\n\r\n*2\r\n$3\r\nGET\r\n$1\r\nk\r\n",
+    b"*1\r\n$4\r\nPINGxx*1\r\n$4\r\nPING\r\n",
+    b"*abc\r\n",
+    b"*\r\n",
+    b"* 1\r\n",
+    b"*1048577\r\n",
+    b"*2147483648\r\n",
+    b"*99999999999999999999\r\n",
+    b"*1\r\nPING\r\n",
+    b"*1\r\n+PING\r\n",
+    b"*1\r\n:1\r\n",
+    b"*1\r\n$abc\r\n",
+    b"*1\r\n$-1\r\n",
+    b"*1\r\n$\r\n",
+    b"*1\r\n$536870913\r\n",
+    b"*1\r\n$99999999999999999999\r\n",
+    b"PING \"open\r\n",
+    b"PING 'open\r\n",
+    b"PING \"a\"b\r\n",
+    b"PING 'a'b\r\n",
+    b"QUIT\r\n",
+    b"QUIT\r\nPING\r\n",
+    b"PING\r\n*x\r\nPING\r\n",
+    b"POST / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    b"Host: localhost\r\n",
+];
+
+const LAST: &[u8] = b"*2\r\n$4\r\nECHO\r\n$11\r\nthat is all\r\n";
+
+/// What a server answers to these bytes, and whether it then still listens.
+fn answers(target: &Target, pieces: &[&[u8]]) -> String {
+    let mut wire = target.connect(2);
+    let (end, others) = pieces.split_last().expect("at least one piece");
+    others.iter().for_each(|piece| wire.send_bytes(piece));
+    // In one write: bytes that arrive after a close could cost us the last word.
+    wire.send_bytes(&[end, LAST].concat());
+    let mut heard = String::new();
+    loop {
+        match wire.try_read() {
+            Ok(reply) if reply == b"$11\r\nthat is all\r\n" => return heard,
+            Ok(reply) => heard.push_str(&show(&reply)),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                panic!("{} does not answer {}", target.name(), show(&pieces.concat()));
+            }
+            Err(_) => return heard + " (closed)",
+        }
+    }
+}
+
+#[test]
+fn odd_requests_are_answered_as_redis_does() {
+    let (Some(ours), Some(oracle)) = (Target::leasehold(), Target::redis()) else { return };
+    for request in REQUESTS {
+        assert_eq!(answers(&ours, &[request]), answers(&oracle, &[request]), "{}", show(request));
+    }
+}
+
+#[test]
+fn an_unauthenticated_client_has_little_room() {
+    let (Some(ours), Some(oracle)) = (Target::leasehold(), Target::redis()) else { return };
+    for target in [&ours, &oracle] {
+        target.run("CONFIG SET requirepass secret");
+    }
+    for request in [&b"*11\r\n"[..], b"*2147483647\r\n", b"*10\r\n$16385\r\n"] {
+        assert_eq!(answers(&ours, &[request]), answers(&oracle, &[request]), "{}", show(request));
+    }
+}
+
+#[test]
+fn a_request_may_be_split_at_any_byte() {
+    const PIPELINE: &[u8] = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$4\r\n\r\n\r\n\r\nPING hi\r\n\
+        *2\r\n$3\r\nGET\r\n$1\r\nk\r\n";
+    for target in Target::all() {
+        let whole = answers(&target, &[PIPELINE]);
+        assert_eq!(whole, "+OK\\r\\n$2\\r\\nhi\\r\\n$4\\r\\n\\r\\n\\r\\n\\r\\n");
+        for cut in 1..PIPELINE.len() {
+            let (head, tail) = PIPELINE.split_at(cut);
+            assert_eq!(answers(&target, &[head, tail]), whole, "{} at {cut}", target.name());
+        }
+        let bytes: Vec<_> = PIPELINE.chunks(1).collect();
+        assert_eq!(answers(&target, &bytes), whole, "{} byte by byte", target.name());
+    }
+}
+
+/// Ten thousand requests in one go are answered one by one, in order.
+#[test]
+fn a_long_pipeline_is_answered_in_order() {
+    for target in Target::all() {
+        let mut wire = target.connect(2);
+        let writer = (0..10_000).map(|n| format!("ECHO {n}\r\n")).collect::<String>();
+        wire.send_bytes(writer.as_bytes());
+        for n in 0..10_000 {
+            let text = n.to_string();
+            let expected = format!("${}\r\n{text}\r\n", text.len());
+            assert_eq!(show(&wire.read()), show(expected.as_bytes()), "{}", target.name());
+        }
+    }
+}
