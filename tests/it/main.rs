@@ -1,6 +1,7 @@
 //! One integration binary, one file per property.
 
 mod atomicity;
+mod boundaries;
 mod differential;
 mod protocol;
 mod redis_rs;

@@ -1,0 +1,245 @@
+//! The rules that keep the layers apart and the files readable, checked on the sources.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Which layer may not name what. Longer reasons are in `docs/architecture.md`.
+const FORBIDDEN: &[(&str, &[&str])] = &[
+    ("resp/src", &["tokio", "std::net", "std::fs", "mlua", "leasehold", "leasehold_scripting"]),
+    ("scripting/src", &["tokio", "std::net", "leasehold"]),
+    (
+        "server/src/engine",
+        &[
+            "tokio",
+            "std::thread",
+            "std::net",
+            "std::fs",
+            "Instant",
+            "SystemTime",
+            "HashMap",
+            "HashSet",
+            "RandomState",
+            "crate::net",
+            "crate::clock",
+            "crate::Server",
+        ],
+    ),
+];
+
+/// The one file that may be unsafe: the call from Lua and back.
+const UNSAFE_FILE: &str = "scripting/src/bridge.rs";
+
+const LINE_COLUMNS: usize = 100;
+const FUNCTION_LINES: usize = 70;
+
+/// Functions that are longer: tables of cases. The list may shrink only.
+const LONG_FUNCTIONS: &[(&str, &str)] = &[("resp/src/long_double.rs", "sums")];
+
+/// What a path on somebody's own machine begins with.
+const PRIVATE_ROOTS: &[&str] = &["home", "Users", "root", "work"];
+
+struct Source {
+    path: String,
+    text: String,
+}
+
+#[test]
+fn layers_do_not_name_what_they_must_not_know() {
+    let mut offences = Vec::new();
+    for (folder, words) in FORBIDDEN {
+        for source in below(folder) {
+            for (number, line) in code(&source) {
+                let found = words.iter().filter(|word| names(line, word));
+                offences.extend(found.map(|word| format!("{}:{number}: {word}", source.path)));
+            }
+        }
+    }
+    assert_eq!(offences, Vec::<String>::new());
+}
+
+#[test]
+fn manifests_do_not_depend_upwards() {
+    let check = |package: &str, forbidden: &[&str]| {
+        let manifest = read(&root().join(package).join("Cargo.toml"));
+        let dependencies = manifest.split("[dependencies]").nth(1).unwrap_or_default();
+        let dependencies = dependencies.split("\n[").next().unwrap_or_default();
+        let named = dependencies.lines().filter_map(|line| line.split(['.', ' ', '=']).next());
+        let offences: Vec<_> = named.filter(|name| forbidden.contains(name)).collect();
+        assert_eq!(offences, Vec::<&str>::new(), "{package}");
+    };
+    check("resp", &["tokio", "mlua", "leasehold", "leasehold-scripting"]);
+    check("scripting", &["tokio", "leasehold"]);
+}
+
+#[test]
+fn unsafe_code_is_in_the_bridge_alone() {
+    let mut offences = Vec::new();
+    let shipped = ["resp/src", "scripting/src", "server/src"].map(below).into_iter().flatten();
+    for source in shipped.filter(|source| source.path != UNSAFE_FILE) {
+        let found = code(&source).filter(|(_, line)| names(line, "unsafe"));
+        offences.extend(found.map(|(number, _)| format!("{}:{number}", source.path)));
+    }
+    assert_eq!(offences, Vec::<String>::new());
+    for crate_root in ["resp/src/lib.rs", "server/src/lib.rs"] {
+        let text = read(&root().join(crate_root));
+        assert!(text.contains("#![forbid(unsafe_code)]"), "{crate_root}");
+    }
+}
+
+#[test]
+fn clippy_keeps_the_clock_in_its_place() {
+    let settings = read(&root().join("clippy.toml"));
+    for method in ["std::time::Instant::now", "std::time::SystemTime::now", "std::thread::sleep"] {
+        assert!(settings.contains(method), "clippy.toml does not disallow {method}");
+    }
+    let engine = below("server/src/engine").into_iter();
+    let lax = engine.filter(|source| source.text.contains("disallowed_methods"));
+    assert_eq!(lax.map(|source| source.path).collect::<Vec<_>>(), Vec::<String>::new());
+}
+
+#[test]
+fn files_say_what_they_are_for_in_short_ascii_lines() {
+    let mut offences = Vec::new();
+    for source in all() {
+        if !source.text.starts_with("//! ") {
+            offences.push(format!("{}: no `//!` line on top", source.path));
+        }
+        for (number, line) in source.text.lines().enumerate() {
+            let place = || format!("{}:{}", source.path, number + 1);
+            if line.chars().count() > LINE_COLUMNS {
+                offences.push(format!("{}: more than {LINE_COLUMNS} columns", place()));
+            }
+            if !line.is_ascii() {
+                offences.push(format!("{}: not ASCII", place()));
+            }
+        }
+    }
+    assert_eq!(offences, Vec::<String>::new());
+}
+
+#[test]
+fn functions_are_short() {
+    let mut long = Vec::new();
+    for source in all() {
+        for (name, length) in functions(&source.text) {
+            let known = LONG_FUNCTIONS.contains(&(source.path.as_str(), name.as_str()));
+            if (length > FUNCTION_LINES) != known {
+                long.push(format!("{}: {name} has {length} lines", source.path));
+            }
+        }
+    }
+    assert_eq!(long, Vec::<String>::new());
+}
+
+#[test]
+fn no_file_names_a_path_of_somebodys_machine() {
+    let mut offences = Vec::new();
+    for path in files(&root()) {
+        let Ok(text) = fs::read_to_string(&path) else { continue };
+        for private in PRIVATE_ROOTS {
+            for (number, line) in text.lines().enumerate() {
+                if line.contains(&format!("/{private}/")) && !line.contains("://") {
+                    offences.push(format!("{}:{}", relative(&path), number + 1));
+                }
+            }
+        }
+    }
+    assert_eq!(offences, Vec::<String>::new());
+}
+
+#[test]
+fn the_rules_see_what_they_look_for() {
+    assert!(names("use std::collections::{BTreeMap, HashMap};", "HashMap"));
+    assert!(!names("struct MyHashMap;", "HashMap"));
+    assert!(!names("#![forbid(unsafe_code)]", "unsafe"));
+    let source = Source { path: String::new(), text: "a // tokio\n/// tokio\nb".to_owned() };
+    assert_eq!(code(&source).collect::<Vec<_>>(), [(1, "a "), (2, ""), (3, "b")]);
+    let text = "fn a() {\n    x\n}\nimpl B {\n    pub(crate) const fn c() {\n    }\n}\n";
+    assert_eq!(functions(text), [("a".to_owned(), 3), ("c".to_owned(), 2)]);
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn relative(path: &Path) -> String {
+    let path = path.strip_prefix(root()).expect("below the root");
+    path.to_string_lossy().replace('\\', "/")
+}
+
+/// Every Rust file of the workspace.
+fn all() -> Vec<Source> {
+    let folders = ["resp", "scripting", "server", "tests", "benches"];
+    folders.iter().flat_map(|folder| below(folder)).collect()
+}
+
+fn below(folder: &str) -> Vec<Source> {
+    let paths = files(&root().join(folder)).into_iter();
+    let rust = paths.filter(|path| path.extension().is_some_and(|it| it == "rs"));
+    rust.map(|path| Source { path: relative(&path), text: read(&path) }).collect()
+}
+
+/// Every file below a folder but hidden ones, what was built, and what fuzzers found.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{folder:?}: {error}"));
+    for entry in entries {
+        let path = entry.expect("a readable entry").path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if name.starts_with('.') || ["target", "corpus", "artifacts"].contains(&name.as_str()) {
+            continue;
+        }
+        if path.is_dir() {
+            found.extend(files(&path));
+        } else {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{path:?}: {error}"))
+}
+
+/// The lines and their numbers, without comments.
+fn code(source: &Source) -> impl Iterator<Item = (usize, &str)> {
+    source.text.lines().enumerate().map(|(index, line)| {
+        let end = line.find("//").unwrap_or(line.len());
+        (index + 1, &line[..end])
+    })
+}
+
+/// Whether `word` stands in `line` as a name of its own.
+fn names(line: &str, word: &str) -> bool {
+    let belongs = |character: char| character.is_alphanumeric() || character == '_';
+    line.match_indices(word).any(|(start, _)| {
+        let before = line[..start].chars().next_back();
+        let after = line[start + word.len()..].chars().next();
+        !before.is_some_and(belongs) && !after.is_some_and(belongs)
+    })
+}
+
+/// Names and lengths in lines. A function ends where its indentation comes back with a brace.
+fn functions(text: &str) -> Vec<(String, usize)> {
+    let lines: Vec<_> = text.lines().collect();
+    let mut found = Vec::new();
+    for (start, line) in lines.iter().enumerate() {
+        let bare = line.trim_start();
+        let Some((head, tail)) = bare.split_once("fn ") else { continue };
+        let qualifier = |word: &str| {
+            word.starts_with("pub") || ["const", "async", "unsafe", "extern"].contains(&word)
+        };
+        if !head.split_whitespace().all(qualifier) {
+            continue;
+        }
+        let closing = format!("{}}}", " ".repeat(line.len() - bare.len()));
+        let length = lines[start..].iter().position(|line| *line == closing);
+        let name = tail.split(['(', '<']).next().unwrap_or_default();
+        if let Some(length) = length.filter(|_| !line.ends_with('}') && !line.ends_with(';')) {
+            found.push((name.to_owned(), length + 1));
+        }
+    }
+    found
+}
