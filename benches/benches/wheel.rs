@@ -9,6 +9,8 @@
 //! The heap keeps a dead entry for each move and cancel until they outnumber the live ones, then
 //! sweeps; it does not keep the order of equal deadlines, which the wheel does.
 
+#![allow(clippy::disallowed_methods)] // `DelayQueue` has tokio's clock to be moved.
+
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::hint::black_box;

@@ -1,5 +1,7 @@
 //! What the benches share. It must not know what is measured.
 
+#![allow(clippy::disallowed_methods)] // To measure is to read the clock.
+
 use std::time::{Duration, Instant};
 
 /// Whether this is a measurement (`cargo bench`) rather than a test (`cargo test --benches`), which

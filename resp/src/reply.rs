@@ -17,7 +17,7 @@ pub enum Protocol {
 pub enum Reply {
     /// `+text`: a status. Holds no CR or LF once encoded.
     Simple(Bytes),
-    /// `-text`: an error, its code first (`ERR …`, `WRONGTYPE …`), without the dash.
+    /// `-text`: an error, its code first (`ERR ...`, `WRONGTYPE ...`), without the dash.
     Error(Bytes),
     /// `:n`
     Integer(i64),

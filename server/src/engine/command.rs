@@ -289,7 +289,7 @@ pub struct Command {
 }
 
 impl Command {
-    /// What rows start from: `Command { name: …, ..Command::BASE }`.
+    /// What rows start from: `Command { name: ..., ..Command::BASE }`.
     pub const BASE: Command = Command {
         name: "",
         arity: Arity::AtLeast(1),
