@@ -109,7 +109,11 @@ fn in_resp2(reply: &Reply) -> Reply {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1024, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 1024,
+        failure_persistence: None,
+        ..Default::default()
+    })]
 
     #[test]
     fn splitting_a_stream_changes_nothing(stream in streams(), cuts in vec(any::<usize>(), 0..8)) {
