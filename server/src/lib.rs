@@ -1,7 +1,45 @@
 //! Leasehold: a lock server that speaks Redis, for embedding and as a daemon.
+//!
+//! Start one inside a program or a test, on a free port, and point any Redis client at it:
+//!
+//! ```
+//! let server = leasehold::Server::start()?;
+//! println!("connect to {}", server.url());
+//! # Ok::<(), leasehold::Error>(())
+//! ```
+//!
+//! Stop its clock, and move it:
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use leasehold::{Reply, Server};
+//!
+//! let server = Server::builder().manual_clock().start()?;
+//! server.call(&["SET", "lock", "token", "NX", "PX", "30000"])?;
+//! server.advance(Duration::from_millis(29_999))?;
+//! assert_eq!(server.call(&["GET", "lock"])?, Reply::bulk("token"));
+//! server.advance(Duration::from_millis(1))?;
+//! assert_eq!(server.call(&["GET", "lock"])?, Reply::Null);
+//! # Ok::<(), leasehold::Error>(())
+//! ```
+//!
+//! No asynchronous runtime is needed, and none is in the way: every call here returns at once
+//! unless the command it runs waits.
 
 #![forbid(unsafe_code)]
 
+mod client;
+mod clock;
 pub mod config;
+#[doc(hidden)]
 pub mod engine;
+mod error;
 pub mod limits;
+mod net;
+mod server;
+
+pub use client::Client;
+pub use error::{Error, ErrorKind};
+pub use leasehold_resp::Reply;
+pub use server::{Builder, Server};

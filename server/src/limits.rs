@@ -3,6 +3,8 @@
 //!
 //! What an operator may change is a directive; the value here is then its bound or its default.
 
+use std::time::Duration;
+
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 
@@ -34,6 +36,9 @@ pub const UNAUTHENTICATED_QUERY_BUFFER_BYTES_MAX: usize = MIB;
 /// Bytes read from a socket at once: some hundred pipelined lock requests, one system call.
 pub const READ_BYTES: usize = 16 * KIB;
 
+/// Bytes of room made at once for a long argument that is on its way, however long it says it is.
+pub const READ_BYTES_MAX: usize = MIB;
+
 // Replies.
 
 /// Bytes that may wait for a client before AUTH. A stranger who sends and never reads is told so
@@ -59,9 +64,12 @@ pub const RESERVED_FILE_DESCRIPTORS: u32 = 32;
 /// Connections accepted in one turn of the loop. A storm of them may not keep the others waiting.
 pub const ACCEPTS_PER_TURN: usize = 1_000;
 
-/// Milliseconds to wait when the process has no file descriptor left. Trying again at once would
+/// How long to wait when the process has no file descriptor left. Trying again at once would
 /// burn a core, and later would keep clients out for longer than they notice.
-pub const ACCEPT_BACKOFF_MS: u64 = 100;
+pub const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
+
+/// Unanswered TCP keepalive probes after which a peer is taken for dead, as in Redis.
+pub const KEEPALIVE_PROBES: u32 = 3;
 
 /// Requests of one connection run under one hold of the engine's lock. Larger batches save
 /// little, and the others wait for them.
@@ -87,7 +95,10 @@ pub const SCAN_KEYS_MAX: usize = 1_000_000;
 
 /// Deadlines drained in one slice, some hundred microseconds of work. A million equal ones may
 /// not stall the others: what is left is drained in the next slices, and is dead meanwhile.
-pub const EXPIRE_SLICE_KEYS: usize = 500;
+pub const EXPIRE_SLICE_KEYS: u32 = 500;
+
+/// How long the ticker sleeps at most. The runtime's timer has an end, deadlines have none.
+pub const SLEEP_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Milliseconds of the wheel's tick: the resolution of every deadline of the protocol.
 pub const TICK_MS: u64 = 1;
@@ -98,6 +109,10 @@ pub const TICK_MS: u64 = 1;
 pub const QUEUED_COMMANDS_MAX: usize = 1_000_000;
 
 // Scripts.
+
+/// How often the others are heard while a script runs past its time: SCRIPT KILL must work within
+/// 10 ms, and the script should end some time, too.
+pub const BUSY_HEARING_EVERY: Duration = Duration::from_millis(2);
 
 /// Bytes of a script. No script of a lock library comes near; Lua's lexer overflows beyond.
 pub const SCRIPT_BYTES_MAX: usize = MIB;

@@ -255,6 +255,18 @@ impl Config {
         Ok(changed.into_iter().map(change).collect())
     }
 
+    /// Sets a directive before the server starts, whether or not it may change later.
+    pub fn apply(&mut self, name: &str, value: &str) -> Result<(), ConfigError> {
+        let unknown = || ConfigError::UnknownOption(name.to_owned());
+        let (name, directive) = table::find(name).ok_or_else(unknown)?;
+        let words: Vec<&str> = if directive.kind.takes_words() {
+            value.split_whitespace().collect()
+        } else {
+            vec![value]
+        };
+        self.assign(directive, &words).map_err(|reason| refused(name, reason))
+    }
+
     fn settable(&self, name: &[u8]) -> Result<(&'static str, &'static Directive), ConfigError> {
         let name = String::from_utf8_lossy(name);
         let unknown = || ConfigError::UnknownOption(name.clone().into_owned());

@@ -148,12 +148,15 @@ pub struct Engine {
     pub random: Random,
     /// When the engine was made, on the lease clock.
     pub started_at: Millis,
+    /// What `INFO` shows as the process's number; the caller knows it.
+    pub process_id: u32,
     /// Forty hex digits that name this run of the server.
     pub run_id: String,
     /// The Lua state; taken while a script runs.
     pub interpreter: Option<Interpreter>,
     /// The script that is running.
     pub script: Option<Running>,
+    scripts_started: u64,
     /// Looks after the others while a script runs for long.
     pub watchdog: Option<Box<dyn Watchdog>>,
     /// What scripts have logged; the caller takes it.
@@ -192,8 +195,10 @@ impl Engine {
             dirty: 0,
             random,
             started_at: time.now,
+            process_id: 0,
             run_id,
             script: None,
+            scripts_started: 0,
             watchdog: None,
             log: Vec::new(),
             pause: None,

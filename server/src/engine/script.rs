@@ -46,12 +46,27 @@ impl Engine {
         let Some(mut interpreter) = self.interpreter.take() else {
             return Reply::error("ERR a script is running already");
         };
+        self.scripts_started += 1;
         self.script = Some(running);
         let reply = interpreter.run(sha, keys, args, &mut World { engine: self });
         self.script = None;
         self.busy = false;
         self.interpreter = Some(interpreter);
         reply
+    }
+}
+
+impl Engine {
+    /// The number of the script that is running: each has its own.
+    pub fn running_script(&self) -> Option<u64> {
+        self.script.as_ref().map(|_| self.scripts_started)
+    }
+
+    /// Ends the running script, whatever it has done: for when the server ends.
+    pub fn kill_script(&mut self) {
+        if let Some(script) = self.script.as_mut() {
+            script.killed = true;
+        }
     }
 }
 

@@ -1,0 +1,141 @@
+//! The only reader of time: the system's clocks, or one that moves when told to.
+
+#![expect(clippy::disallowed_methods, reason = "this is the one place that reads the clocks")]
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use crate::engine::time::{Millis, Time};
+
+/// Where the present comes from.
+#[derive(Debug)]
+pub(crate) enum Clock {
+    /// The lease clock is the wall clock at start plus the monotonic time since; the wall clock is
+    /// the system's, whatever happens to it.
+    System {
+        /// When the clock was made.
+        begin: Instant,
+        /// The wall clock then, in microseconds since the Unix epoch.
+        begin_us: i64,
+    },
+    /// Both clocks stand still until they are moved.
+    Manual {
+        /// Microseconds since the Unix epoch.
+        lease_us: AtomicI64,
+        /// How far the wall clock is ahead of the lease clock.
+        wall_ahead_us: AtomicI64,
+    },
+}
+
+impl Clock {
+    /// The system's clocks, anchored now.
+    pub(crate) fn system() -> Clock {
+        Clock::System { begin: Instant::now(), begin_us: wall_us() }
+    }
+
+    /// A clock that stands at `begin`, or at the present to the millisecond.
+    pub(crate) fn manual(begin: Option<Millis>) -> Clock {
+        let begin_ms = begin.map_or_else(|| wall_us() / 1000, |begin| begin.0);
+        Clock::Manual {
+            lease_us: AtomicI64::new(begin_ms.saturating_mul(1000)),
+            wall_ahead_us: AtomicI64::new(0),
+        }
+    }
+
+    /// The present.
+    pub(crate) fn now(&self) -> Time {
+        match self {
+            Clock::System { begin, begin_us } => {
+                let passed_us = i64::try_from(begin.elapsed().as_micros()).unwrap_or(i64::MAX);
+                Time::from_micros(begin_us.saturating_add(passed_us), wall_us())
+            }
+            Clock::Manual { lease_us, wall_ahead_us } => {
+                let lease_us = lease_us.load(Ordering::Acquire);
+                let ahead_us = wall_ahead_us.load(Ordering::Acquire);
+                Time::from_micros(lease_us, lease_us.saturating_add(ahead_us))
+            }
+        }
+    }
+
+    /// How long until the lease clock shows `moment`; `None` if it has to be moved there.
+    pub(crate) fn until(&self, moment: Millis) -> Option<Duration> {
+        match self {
+            Clock::System { begin, begin_us } => {
+                let passed_us = i64::try_from(begin.elapsed().as_micros()).unwrap_or(i64::MAX);
+                let left_us = moment
+                    .0
+                    .saturating_mul(1000)
+                    .saturating_sub(begin_us.saturating_add(passed_us));
+                Some(Duration::from_micros(u64::try_from(left_us).unwrap_or(0)))
+            }
+            Clock::Manual { .. } => None,
+        }
+    }
+
+    /// Whether it has to be moved.
+    pub(crate) fn is_manual(&self) -> bool {
+        matches!(self, Clock::Manual { .. })
+    }
+
+    /// Moves a manual lease clock to `moment`, never back; false if the clock is the system's.
+    pub(crate) fn set(&self, moment: Millis) -> bool {
+        match self {
+            Clock::System { .. } => false,
+            Clock::Manual { lease_us, .. } => {
+                lease_us.fetch_max(moment.0.saturating_mul(1000), Ordering::AcqRel);
+                true
+            }
+        }
+    }
+
+    /// Steps a manual wall clock and leaves the lease clock alone; false if the clock is the
+    /// system's.
+    pub(crate) fn step_wall(&self, by_us: i64) -> bool {
+        match self {
+            Clock::System { .. } => false,
+            Clock::Manual { wall_ahead_us, .. } => {
+                wall_ahead_us.fetch_add(by_us, Ordering::AcqRel);
+                true
+            }
+        }
+    }
+}
+
+/// The wall clock in microseconds since the Unix epoch.
+fn wall_us() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_manual_clock_moves_when_told_and_never_back() {
+        let clock = Clock::manual(Some(Millis(1_000)));
+        assert_eq!(clock.now(), Time::at(Millis(1_000)));
+        assert!(clock.set(Millis(1_500)));
+        assert!(clock.set(Millis(1_200)));
+        assert_eq!(clock.now().now, Millis(1_500));
+    }
+
+    #[test]
+    fn stepping_the_wall_clock_leaves_leases_alone() {
+        let clock = Clock::manual(Some(Millis(1_000)));
+        assert!(clock.step_wall(-500_000));
+        assert_eq!(clock.now().now, Millis(1_000));
+        assert_eq!(clock.now().wall(), Millis(500));
+    }
+
+    #[test]
+    fn the_system_clock_never_goes_back() {
+        let clock = Clock::system();
+        let mut last = clock.now().now;
+        for _ in 0..1_000 {
+            let now = clock.now().now;
+            assert!(now >= last);
+            last = now;
+        }
+    }
+}

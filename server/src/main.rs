@@ -1,0 +1,166 @@
+//! The daemon: from a command line to a running server, and from a signal to its end.
+
+#![forbid(unsafe_code)]
+
+use std::fs;
+use std::process::{Command, ExitCode, Stdio};
+
+use leasehold::config::{self, Config, Invocation, LogLevel, Supervised, load};
+use leasehold::{Builder, Server, limits};
+use tokio::signal::unix::{SignalKind, signal};
+use tracing::level_filters::LevelFilter;
+use tracing::{info, warn};
+
+mod log;
+
+fn main() -> ExitCode {
+    let args: Vec<String> =
+        std::env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect();
+    let environment: Vec<(String, String)> = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect();
+    match config::from_args(&args, &environment, &mut load::read) {
+        Ok(Invocation::PrintVersion) => say(&config::version_line()),
+        Ok(Invocation::PrintHelp) => say(&config::usage()),
+        Ok(Invocation::Serve { config, warnings }) => {
+            if config.daemonize {
+                return go_to_background(&args);
+            }
+            let _guard = match log::start(&config, level(config.loglevel)) {
+                Ok(guard) => guard,
+                Err(error) => return fail(&format!("Can't open the log file: {error}")),
+            };
+            for warning in warnings {
+                warn!("{warning}");
+            }
+            serve(*config)
+        }
+        Err(error) => fail(&error.to_string()),
+    }
+}
+
+/// Runs the server until it is told to end.
+fn serve(config: Config) -> ExitCode {
+    if let Err(error) = std::env::set_current_dir(&config.dir) {
+        return fail(&format!("Can't chdir to '{}': {error}", config.dir));
+    }
+    let descriptors = u64::from(config.maxclients + limits::RESERVED_FILE_DESCRIPTORS);
+    if let Err(error) = rlimit::increase_nofile_limit(descriptors) {
+        warn!(%error, "cannot raise the limit of open files");
+    }
+    info!(
+        "Leasehold {} is starting, speaking Redis {}",
+        config::LEASEHOLD_VERSION,
+        config::REDIS_VERSION
+    );
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(&error.to_string()),
+    };
+    let (pidfile, supervised) = (config.pidfile.clone(), config.supervised);
+    let listens = config.port != 0 || config.unixsocket.is_none();
+    let unixsocket = config.unixsocket.clone();
+    // Signals are caught from before the first client can connect.
+    let end = runtime.block_on(async {
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        let server = Builder::from_config(config).start().map_err(std::io::Error::other)?;
+        if let Some(path) = &pidfile {
+            fs::write(path, format!("{}\n", std::process::id()))?;
+        }
+        announce(&server, listens, unixsocket.as_deref());
+        notify(supervised, &[sd_notify::NotifyState::Ready]);
+        let reason = tokio::select! {
+            _ = interrupt.recv() => Some("SIGINT"),
+            _ = terminate.recv() => Some("SIGTERM"),
+            () = server.stopped() => None,
+        };
+        if let Some(signal) = reason {
+            info!("Received {signal} scheduling shutdown...");
+        }
+        info!("User requested shutdown...");
+        notify(supervised, &[sd_notify::NotifyState::Stopping]);
+        server.stop();
+        Ok::<bool, std::io::Error>(server.has_failed())
+    });
+    if let Some(path) = &pidfile {
+        // It may never have been written, or be gone.
+        let _ = fs::remove_file(path);
+    }
+    match end {
+        Ok(false) => {
+            info!("Leasehold is now ready to exit, bye bye...");
+            ExitCode::SUCCESS
+        }
+        Ok(true) => fail("The engine has failed."),
+        Err(error) => fail(&format!("Failed to start: {error}")),
+    }
+}
+
+/// Says that the server is ready in all the words that launchers wait for.
+fn announce(server: &Server, listens: bool, unixsocket: Option<&str>) {
+    info!("Server initialized");
+    if listens {
+        let port = server.addr().port();
+        info!("The server is now ready to accept connections on port {port}");
+        info!("Ready to accept connections tcp");
+    }
+    if let Some(path) = unixsocket {
+        info!("The server is now ready to accept connections at {path}");
+        info!("Ready to accept connections unix");
+    }
+}
+
+/// Tells systemd, if it wants to be told.
+fn notify(supervised: Supervised, state: &[sd_notify::NotifyState<'_>]) {
+    if matches!(supervised, Supervised::Systemd | Supervised::Auto)
+        && let Err(error) = sd_notify::notify(state)
+    {
+        warn!(%error, "cannot tell systemd");
+    }
+}
+
+/// Starts the same server once more, detached, and leaves.
+fn go_to_background(args: &[String]) -> ExitCode {
+    let child = std::env::current_exe().and_then(|program| {
+        use std::os::unix::process::CommandExt;
+        Command::new(program)
+            .args(&args[1..])
+            .args(["--daemonize", "no"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()
+    });
+    match child {
+        Ok(_) => ExitCode::SUCCESS,
+        Err(error) => fail(&format!("Can't start in the background: {error}")),
+    }
+}
+
+fn level(level: LogLevel) -> LevelFilter {
+    match level {
+        LogLevel::Debug => LevelFilter::TRACE,
+        LogLevel::Verbose => LevelFilter::DEBUG,
+        LogLevel::Notice => LevelFilter::INFO,
+        LogLevel::Warning => LevelFilter::WARN,
+        LogLevel::Nothing => LevelFilter::OFF,
+    }
+}
+
+/// Prints to standard output, which may be closed.
+fn say(text: &str) -> ExitCode {
+    use std::io::Write;
+    match writeln!(std::io::stdout(), "{text}") {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+/// Prints to standard error, which may be closed.
+fn fail(text: &str) -> ExitCode {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "{text}");
+    ExitCode::FAILURE
+}

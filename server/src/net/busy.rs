@@ -1,0 +1,80 @@
+//! What happens while a script runs past its time: the others are heard, and refused.
+//!
+//! A script holds the engine and the thread it runs on, so nobody else is served; when that has
+//! lasted longer than `busy-reply-threshold`, this looks at every socket itself, between two
+//! stretches of Lua. The engine's own gates then answer `-BUSY` to everything but what may end the
+//! script. Nothing runs nested that could touch a key.
+
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use tokio::runtime::Handle;
+use tokio::task::spawn_local;
+
+use crate::engine::Engine;
+use crate::engine::script::Watchdog;
+use crate::limits;
+use crate::net::host::Host;
+use crate::net::listener::Doors;
+
+/// See the module's documentation.
+pub(crate) struct BusyDesk {
+    host: Weak<Host>,
+    doors: Arc<Doors>,
+    /// Which script was looked at last, when that began, and when the others were last heard.
+    watched: Option<Watched>,
+}
+
+struct Watched {
+    script: u64,
+    begin: Instant,
+    heard: Instant,
+}
+
+impl BusyDesk {
+    /// A desk for the clients of `host` and those who come through `doors`.
+    pub(crate) fn new(host: &Arc<Host>, doors: Arc<Doors>) -> BusyDesk {
+        BusyDesk { host: Arc::downgrade(host), doors, watched: None }
+    }
+}
+
+impl Watchdog for BusyDesk {
+    #[expect(clippy::disallowed_methods, reason = "how long a script runs is no matter of leases")]
+    fn poll(&mut self, engine: &mut Engine) {
+        let (Some(host), Some(script)) = (self.host.upgrade(), engine.running_script()) else {
+            return;
+        };
+        let now = Instant::now();
+        let watched = match &mut self.watched {
+            Some(watched) if watched.script == script => watched,
+            _ => self.watched.insert(Watched { script, begin: now, heard: now }),
+        };
+        let threshold = Duration::from_millis(engine.config.busy_reply_threshold_ms);
+        if threshold.is_zero() {
+            return;
+        }
+        if now - watched.begin < threshold || now - watched.heard < limits::BUSY_HEARING_EVERY {
+            return;
+        }
+        if !engine.is_busy() {
+            tracing::warn!(
+                seconds = (now - watched.begin).as_secs(),
+                "slow script: still running; others are refused until it ends or is killed"
+            );
+        }
+        engine.set_busy();
+        // A script called from within the process runs on a thread that cannot take newcomers.
+        if Handle::try_current().is_ok() {
+            for connection in self.doors.accept_directly(&host, engine) {
+                spawn_local(connection.run(Arc::clone(&host)));
+            }
+        }
+        for connection in host.registry.sockets() {
+            connection.serve_directly(&host, engine);
+        }
+        if host.shutdown.is_cancelled() {
+            engine.kill_script();
+        }
+        watched.heard = Instant::now();
+    }
+}

@@ -1,0 +1,204 @@
+//! The one engine behind its one lock, and everything that has to happen around each use of it.
+//!
+//! The seam between input/output and the state machine: whoever wants something of the engine
+//! calls [`Host::with`] and is alone with it meanwhile. Replaceable as a whole.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+use tracing::{error, info, warn};
+
+use crate::clock::Clock;
+use crate::config::OutputBufferLimit;
+use crate::engine::client::ClientId;
+use crate::engine::time::{Millis, Time};
+use crate::engine::{Delivery, Engine};
+use crate::limits;
+use crate::net::registry::Registry;
+
+/// See the module's documentation.
+pub(crate) struct Host {
+    engine: Mutex<Engine>,
+    /// The present.
+    pub(crate) clock: Clock,
+    /// Who is connected.
+    pub(crate) registry: Registry,
+    /// Ends everything when cancelled.
+    pub(crate) shutdown: CancellationToken,
+    /// The deadline the ticker sleeps towards, in milliseconds; `i64::MAX` for none.
+    next_deadline: AtomicI64,
+    /// Tells the ticker that there is an earlier one.
+    deadline_moved: Notify,
+    /// `timeout`, copied here for the connections to see.
+    idle_timeout_seconds: AtomicU32,
+    failed: AtomicBool,
+}
+
+/// The engine has failed: a bug was hit in the middle of a change, so nothing it holds can be
+/// trusted any more, and nothing more is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Failed;
+
+impl Host {
+    /// A host for `engine`.
+    pub(crate) fn new(engine: Engine, clock: Clock) -> Host {
+        Host {
+            engine: Mutex::new(engine),
+            clock,
+            registry: Registry::default(),
+            shutdown: CancellationToken::new(),
+            next_deadline: AtomicI64::new(i64::MAX),
+            deadline_moved: Notify::new(),
+            idle_timeout_seconds: AtomicU32::new(0),
+            failed: AtomicBool::new(false),
+        }
+    }
+
+    /// Does something with the engine, alone with it, and passes on what comes of it for others.
+    ///
+    /// A panic in `act` fails the engine for good: clients are disconnected, and this and every
+    /// later call returns [`Failed`].
+    pub(crate) fn with<R>(&self, act: impl FnOnce(&mut Engine) -> R) -> Result<R, Failed> {
+        let mut engine = self.engine.lock();
+        if self.failed.load(Ordering::Acquire) {
+            return Err(Failed);
+        }
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            let result = act(&mut engine);
+            self.pass_on(&mut engine);
+            result
+        }));
+        let deadline = engine.next_deadline().map_or(i64::MAX, |deadline| deadline.0);
+        self.idle_timeout_seconds.store(engine.config.timeout_seconds, Ordering::Relaxed);
+        drop(engine);
+        match result {
+            Ok(result) => {
+                if self.next_deadline.swap(deadline, Ordering::AcqRel) > deadline {
+                    self.deadline_moved.notify_one();
+                }
+                Ok(result)
+            }
+            Err(_) => {
+                error!("the engine has failed; no further command is served");
+                self.failed.store(true, Ordering::Release);
+                self.shutdown.cancel();
+                for peer in self.registry.all() {
+                    peer.outbox().wake();
+                }
+                Err(Failed)
+            }
+        }
+    }
+
+    /// After how long a client that says nothing is closed; 0 for never.
+    pub(crate) fn idle_timeout_seconds(&self) -> u32 {
+        self.idle_timeout_seconds.load(Ordering::Relaxed)
+    }
+
+    /// Whether the engine has failed.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Acquire)
+    }
+
+    /// The present.
+    pub(crate) fn now(&self) -> Time {
+        self.clock.now()
+    }
+
+    /// Gives the engine's deliveries to the outboxes and its log lines to the log.
+    pub(crate) fn pass_on(&self, engine: &mut Engine) {
+        if engine.has_deliveries() {
+            for delivery in engine.deliveries() {
+                self.deliver(engine, delivery);
+            }
+        }
+        for (level, message) in engine.log.drain(..) {
+            log_script(level, &message);
+        }
+    }
+
+    fn deliver(&self, engine: &Engine, delivery: Delivery) {
+        let client = delivery.client;
+        let Some(peer) = self.registry.get(client) else { return };
+        let limit = output_limit(engine, client);
+        if let Some(bytes) = peer.outbox().put(delivery, limit, self.now().now) {
+            warn_overrun(client, bytes);
+        }
+    }
+
+    /// Does what is due, again and again as it becomes due, until the server ends.
+    pub(crate) async fn keep_ticking(&self) {
+        while !self.shutdown.is_cancelled() {
+            let deadline = Millis(self.next_deadline.load(Ordering::Acquire));
+            let wait = match deadline {
+                Millis(i64::MAX) => None,
+                deadline => self.clock.until(deadline),
+            };
+            tokio::select! {
+                () = sleep_for(wait) => {}
+                () = self.deadline_moved.notified() => continue,
+                () = self.shutdown.cancelled() => return,
+            }
+            let tick = |engine: &mut Engine| engine.tick(self.now(), limits::EXPIRE_SLICE_KEYS);
+            if self.with(tick).is_err() {
+                return;
+            }
+            // Others get their turn between two slices of a storm.
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Moves a manual clock to `target` and does everything that is due on the way, each thing at
+    /// its own moment.
+    pub(crate) fn advance_to(&self, target: Millis) -> Result<(), Failed> {
+        self.with(|engine| {
+            while let Some(deadline) = engine.next_deadline().filter(|&next| next <= target) {
+                self.clock.set(deadline);
+                engine.tick(self.now(), limits::EXPIRE_SLICE_KEYS);
+                self.pass_on(engine);
+            }
+            self.clock.set(target);
+        })
+    }
+
+    /// Ends the server, from whatever side.
+    pub(crate) fn stop(&self) {
+        if !self.shutdown.is_cancelled() {
+            info!("stopping");
+            self.shutdown.cancel();
+        }
+    }
+}
+
+/// How much may wait for a client that does not read.
+pub(crate) fn output_limit(engine: &Engine, client: ClientId) -> OutputBufferLimit {
+    let limits = &engine.config.client_output_buffer_limits;
+    let subscriber = engine.clients.get(client).is_some_and(|state| state.is_subscriber());
+    if subscriber { limits.pubsub } else { limits.normal }
+}
+
+/// Says that a client is closed because it does not read.
+pub(crate) fn warn_overrun(client: ClientId, bytes: usize) {
+    warn!(client = client.serial, bytes, "closing a client that overran its output buffer limit");
+}
+
+async fn sleep_for(wait: Option<std::time::Duration>) {
+    match wait {
+        Some(wait) if wait.is_zero() => {}
+        Some(wait) => tokio::time::sleep(wait.min(limits::SLEEP_MAX)).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn log_script(level: leasehold_scripting::LogLevel, message: &str) {
+    use leasehold_scripting::LogLevel;
+    match level {
+        LogLevel::Debug => tracing::debug!(target: "leasehold::script", "{message}"),
+        LogLevel::Verbose => tracing::debug!(target: "leasehold::script", "{message}"),
+        LogLevel::Notice => info!(target: "leasehold::script", "{message}"),
+        LogLevel::Warning => warn!(target: "leasehold::script", "{message}"),
+    }
+}

@@ -1,0 +1,12 @@
+//! The network: sockets, threads and time around the engine. Tokio lives here and nowhere else.
+//!
+//! One engine behind one lock ([`host`]), run by whichever thread has read a request
+//! ([`connection`]); messages for other clients wait in their [`outbox`].
+
+pub(crate) mod busy;
+pub(crate) mod connection;
+pub(crate) mod host;
+pub(crate) mod listener;
+pub(crate) mod outbox;
+pub(crate) mod registry;
+pub(crate) mod stream;

@@ -1,0 +1,349 @@
+//! A running server and how to get one: the public face of the crate.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use leasehold_resp::Reply;
+use parking_lot::Mutex;
+use tokio::runtime::{self, Runtime};
+use tokio::sync::mpsc;
+use tokio::task::LocalSet;
+use tokio_util::task::TaskTracker;
+
+use crate::client::Client;
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::engine::Engine;
+use crate::engine::time::Millis;
+use crate::error::{Error, ErrorKind};
+use crate::net::busy::BusyDesk;
+use crate::net::host::Host;
+use crate::net::listener::{Doors, Visitor};
+
+/// How a server is to be. Made by [`Server::builder`].
+#[derive(Debug)]
+pub struct Builder {
+    config: Result<Config, Error>,
+    clock: ClockChoice,
+    seed: Option<u64>,
+}
+
+#[derive(Debug)]
+enum ClockChoice {
+    System,
+    Manual(Option<Millis>),
+}
+
+impl Builder {
+    /// Starts from settings that have been read elsewhere, such as from a command line.
+    pub fn from_config(config: Config) -> Builder {
+        Builder { config: Ok(config), clock: ClockChoice::System, seed: None }
+    }
+
+    /// The port to listen at, on the loopback interface unless `bind` says otherwise. 0, which is
+    /// where a builder begins, means any that is free.
+    pub fn port(self, port: u16) -> Builder {
+        self.with(|config| {
+            config.port = port;
+            Ok(())
+        })
+    }
+
+    /// Sets a directive as `redis.conf` or `CONFIG SET` would: `.config("requirepass", "secret")`.
+    /// What is wrong with it is said by [`Builder::start`].
+    pub fn config(self, directive: &str, value: &str) -> Builder {
+        self.with(|config| {
+            config
+                .apply(directive, value)
+                .map_err(|error| Error::new(ErrorKind::Config, error.to_string()))
+        })
+    }
+
+    /// Gives the server a clock that stands still, at the present, until [`Server::advance`] or
+    /// [`Server::set_time`] moves it.
+    pub fn manual_clock(mut self) -> Builder {
+        self.clock = ClockChoice::Manual(None);
+        self
+    }
+
+    /// As [`Builder::manual_clock`], beginning at `begin`, to the millisecond.
+    pub fn manual_clock_at(mut self, begin: SystemTime) -> Builder {
+        self.clock = ClockChoice::Manual(Some(millis(begin)));
+        self
+    }
+
+    /// Makes everything random repeatable: the same commands at the same times get the same
+    /// replies. Without it the server draws a seed, which is also what guards its hash tables.
+    pub fn seed(mut self, seed: u64) -> Builder {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// Starts the server. When this returns it is listening.
+    ///
+    /// # Errors
+    /// If a setting is wrong, an address cannot be listened at, or threads cannot be had.
+    pub fn start(self) -> Result<Server, Error> {
+        let config = self.config?;
+        let clock = match self.clock {
+            ClockChoice::System => Clock::system(),
+            ClockChoice::Manual(begin) => Clock::manual(begin),
+        };
+        let doors = Arc::new(Doors::open(&config)?);
+        let address = doors.address();
+        let unixsocket = config.unixsocket.clone();
+        let threads = usize::try_from(config.io_threads).unwrap_or(1).max(1);
+        let mut engine = Engine::new(config, clock.now(), seeds(self.seed)?);
+        if let Some(address) = address {
+            engine.config.port = address.port();
+        }
+        engine.process_id = std::process::id();
+        let host = Arc::new(Host::new(engine, clock));
+        let desk = BusyDesk::new(&host, Arc::clone(&doors));
+        host.with(|engine| engine.watchdog = Some(Box::new(desk)))?;
+        let threads = spawn_threads(&host, doors, threads)?;
+        Ok(Server { host, address, unixsocket, threads: Mutex::new(threads) })
+    }
+
+    fn with(mut self, act: impl FnOnce(&mut Config) -> Result<(), Error>) -> Builder {
+        if let Ok(config) = &mut self.config
+            && let Err(error) = act(config)
+        {
+            self.config = Err(error);
+        }
+        self
+    }
+}
+
+/// A server within this process. It ends when this is dropped, and leaves no thread and no port
+/// behind.
+pub struct Server {
+    host: Arc<Host>,
+    address: Option<SocketAddr>,
+    unixsocket: Option<String>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Server {
+    /// Starts a server with default settings on a free port of the loopback interface.
+    ///
+    /// # Errors
+    /// As [`Builder::start`].
+    pub fn start() -> Result<Server, Error> {
+        Server::builder().start()
+    }
+
+    /// A server to be: default settings, a free port of the loopback interface.
+    pub fn builder() -> Builder {
+        let mut config = Config::default();
+        config.port = 0;
+        config.bind = vec!["127.0.0.1".to_owned()];
+        Builder::from_config(config)
+    }
+
+    /// The address clients connect to.
+    ///
+    /// # Panics
+    /// If the server was told to listen at no address (`port 0` with a `unixsocket`).
+    pub fn addr(&self) -> SocketAddr {
+        self.address.expect("a server that listens at an address")
+    }
+
+    /// What to give a client as its URL: `redis://127.0.0.1:54321/`, or `unix:///path`.
+    pub fn url(&self) -> String {
+        match (self.address, &self.unixsocket) {
+            (Some(address), _) => format!("redis://{address}/"),
+            (None, Some(path)) => format!("unix://{path}"),
+            (None, None) => String::new(),
+        }
+    }
+
+    /// Runs one command within this process, in a session of its own: see [`Client::call`].
+    ///
+    /// # Errors
+    /// As [`Client::call`].
+    pub fn call<A: AsRef<[u8]>>(&self, command: &[A]) -> Result<Reply, Error> {
+        self.client()?.call(command)
+    }
+
+    /// A client within this process.
+    ///
+    /// # Errors
+    /// If the server has ended.
+    pub fn client(&self) -> Result<Client, Error> {
+        Client::connect(&self.host)
+    }
+
+    /// What the server's lease clock shows, to the millisecond.
+    pub fn time(&self) -> SystemTime {
+        let since = Duration::from_millis(u64::try_from(self.host.now().now.0).unwrap_or(0));
+        UNIX_EPOCH + since
+    }
+
+    /// Moves a manual clock on by `span`, to the millisecond. What is due on the way happens in
+    /// order, each thing at its own moment, before this returns.
+    ///
+    /// # Errors
+    /// If the clock is the system's, or the server has ended.
+    pub fn advance(&self, span: Duration) -> Result<(), Error> {
+        let span_ms = i64::try_from(span.as_millis()).unwrap_or(i64::MAX);
+        self.move_clock(Millis(self.host.now().now.0.saturating_add(span_ms)))
+    }
+
+    /// Moves a manual clock on to `moment`, as [`Server::advance`] does. A moment that has passed
+    /// leaves it where it is: the clock leases run on never goes back.
+    ///
+    /// # Errors
+    /// If the clock is the system's, or the server has ended.
+    pub fn set_time(&self, moment: SystemTime) -> Result<(), Error> {
+        self.move_clock(millis(moment))
+    }
+
+    /// Steps the wall clock that `TIME` and `EXPIREAT` speak of, as an operator or NTP might, and
+    /// leaves the clock that leases run on alone. `seconds` may be negative.
+    ///
+    /// # Errors
+    /// If the clock is the system's.
+    pub fn step_wall_clock(&self, seconds: i64) -> Result<(), Error> {
+        if self.host.clock.step_wall(seconds.saturating_mul(1_000_000)) {
+            return Ok(());
+        }
+        Err(not_manual())
+    }
+
+    /// Whether the server has ended, or is about to.
+    pub fn is_stopped(&self) -> bool {
+        self.host.shutdown.is_cancelled()
+    }
+
+    /// Waits until the server is told to end, by `SHUTDOWN` or by [`Server::stop`].
+    pub async fn stopped(&self) {
+        self.host.shutdown.cancelled().await;
+    }
+
+    /// Whether the engine hit a bug and refuses to serve what it holds. The server is stopped
+    /// then.
+    pub fn has_failed(&self) -> bool {
+        self.host.has_failed()
+    }
+
+    /// Ends the server: closes its port and every connection, and waits for its threads. Does
+    /// nothing if it has ended already.
+    pub fn stop(&self) {
+        self.host.stop();
+        for thread in self.threads.lock().drain(..) {
+            // A panic in it has been reported where it happened.
+            let _ = thread.join();
+        }
+    }
+
+    fn move_clock(&self, moment: Millis) -> Result<(), Error> {
+        if !self.host.clock.is_manual() {
+            return Err(not_manual());
+        }
+        Ok(self.host.advance_to(moment)?)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").field("url", &self.url()).finish_non_exhaustive()
+    }
+}
+
+fn not_manual() -> Error {
+    Error::new(ErrorKind::Usage, "only a manual clock can be moved; see Builder::manual_clock")
+}
+
+fn millis(moment: SystemTime) -> Millis {
+    let since = moment.duration_since(UNIX_EPOCH).unwrap_or_default();
+    Millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+}
+
+fn seeds(seed: Option<u64>) -> Result<[u64; 4], Error> {
+    let mut seeds = [0; 4];
+    for (at, place) in seeds.iter_mut().enumerate() {
+        *place = match seed {
+            Some(seed) => seed.wrapping_add(at as u64),
+            None => getrandom::u64()
+                .map_err(|error| Error::new(ErrorKind::Io, format!("no randomness: {error}")))?,
+        };
+    }
+    Ok(seeds)
+}
+
+/// Starts the threads that serve clients. The first also attends the doors and the wheel.
+fn spawn_threads(
+    host: &Arc<Host>,
+    doors: Arc<Doors>,
+    count: usize,
+) -> Result<Vec<JoinHandle<()>>, Error> {
+    let (senders, receivers): (Vec<_>, Vec<_>) =
+        (0..count).map(|_| mpsc::unbounded_channel::<Visitor>()).unzip();
+    let mut doors = Some((doors, senders));
+    let mut threads = Vec::with_capacity(count);
+    for (at, visitors) in receivers.into_iter().enumerate() {
+        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+        let (thread_host, doors) = (Arc::clone(host), doors.take());
+        let thread = std::thread::Builder::new()
+            .name(format!("leasehold-io-{at}"))
+            .spawn(move || serve(&runtime, &thread_host, visitors, doors));
+        match thread {
+            Ok(thread) => threads.push(thread),
+            Err(error) => {
+                host.stop();
+                return Err(error.into());
+            }
+        }
+    }
+    Ok(threads)
+}
+
+fn serve(
+    runtime: &Runtime,
+    host: &Arc<Host>,
+    mut visitors: mpsc::UnboundedReceiver<Visitor>,
+    doors: Option<(Arc<Doors>, Vec<mpsc::UnboundedSender<Visitor>>)>,
+) {
+    let local = LocalSet::new();
+    let clients = TaskTracker::new();
+    local.block_on(runtime, async {
+        if let Some((doors, senders)) = doors {
+            let next = std::rc::Rc::new(std::cell::Cell::new(0_usize));
+            let place = move |visitor| {
+                let at = next.replace((next.get() + 1) % senders.len());
+                // A thread that has ended takes nobody: so does the server.
+                let _ = senders[at].send(visitor);
+            };
+            tokio::task::spawn_local(doors.attend(Arc::clone(host), place));
+            let ticking = Arc::clone(host);
+            tokio::task::spawn_local(async move { ticking.keep_ticking().await });
+        }
+        loop {
+            let visitor = tokio::select! {
+                visitor = visitors.recv() => visitor,
+                () = host.shutdown.cancelled() => break,
+            };
+            let Some(visitor) = visitor else { break };
+            match host.with(|engine| visitor.admit(host, engine)) {
+                Ok(Ok(Some(connection))) => {
+                    clients.spawn_local(connection.run(Arc::clone(host)));
+                }
+                Ok(Ok(None)) => {}
+                Ok(Err(error)) => tracing::debug!(%error, "a visitor was lost"),
+                Err(_) => break,
+            }
+        }
+        host.shutdown.cancelled().await;
+        clients.close();
+        clients.wait().await;
+    });
+}
