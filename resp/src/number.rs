@@ -51,7 +51,7 @@ pub fn parse_double(text: &[u8]) -> Option<f64> {
 /// Integers up to half the range of `i64` have all their digits and no exponent. Every other
 /// double has the fewest digits that read back as itself: without an exponent if the point falls
 /// among the digits or near them, else as `1.5e+30`, `1e-7` (no padding zero in the exponent).
-/// Redis's own printer needs, for a few doubles in ten thousand, one digit more than the fewest.
+/// Redis's own printer needs, for one double in a thousand, a digit more than the fewest.
 pub fn format_double(value: f64) -> DoubleText {
     let mut text = DoubleText::default();
     // The buffer holds every double: writing cannot fail.
@@ -105,12 +105,12 @@ impl fmt::Write for DoubleText {
     }
 }
 
-/// The longest is `-1.2345678901234567e-300`, 24 bytes.
+/// The longest is 25 bytes: a sign, 17 digits and 7 zeros.
 const DOUBLE_TEXT_BYTES_MAX: usize = 32;
 /// Doubles up to this size that are integers are printed as such: half of `i64::MAX`, rounded.
 const INTEGRAL_MAX: f64 = (1_u64 << 62) as f64;
 /// More zeros than this after the digits are said by an exponent.
-const TRAILING_ZEROS_MAX: i32 = 6;
+const TRAILING_ZEROS_MAX: i32 = 7;
 /// So many decimals never need an exponent.
 const DECIMALS_MAX: i32 = 6;
 /// With more decimals, numbers whose power of ten is below this still do without an exponent.
@@ -450,7 +450,9 @@ mod tests {
             (1e20, "1e+20"),
             (1.5e300, "1.5e+300"),
             (1.2345678901234568e22, "12345678901234568000000"),
-            (1.2345678901234567e23, "1.2345678901234567e+23"),
+            (-1.2345678901234567e23, "-123456789012345670000000"),
+            (1.2345678901234568e24, "1.2345678901234568e+24"),
+            (7.296538342788e19, "72965383427880000000"),
             (0.001, "0.001"),
             (0.000001, "0.000001"),
             (0.0000001, "1e-7"),

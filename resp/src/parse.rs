@@ -698,6 +698,19 @@ mod tests {
     }
 
     #[test]
+    fn memory_follows_the_bytes_received() {
+        let mut parser = parser(true);
+        let mut buffer = b"*2147483647\r\n".to_vec();
+        for _ in 0..10_000 {
+            buffer.extend_from_slice(b"$0\r\n\r\n");
+            assert_eq!(parser.parse(&buffer), Ok(None));
+            let held = parser.spans.capacity() * size_of::<Span>();
+            // Eight bytes for every six on the wire, and a vector's doubling.
+            assert!(held <= 3 * buffer.len() + 64, "{held} for {}", buffer.len());
+        }
+    }
+
+    #[test]
     fn a_giant_leaves_no_memory_behind() {
         let mut parser = parser(true);
         let giant = format!("*100000\r\n{}", "$0\r\n\r\n".repeat(100_000));
