@@ -2,8 +2,28 @@
 //!
 //! Architecture invariant: this crate knows the wire format's [`Reply`] and nothing of the server;
 //! a script sees the world through [`Host`].
+//!
+//! All `unsafe` is in `bridge`, which alone touches a Lua state.
+
+#![deny(unsafe_code)]
+
+mod bridge;
+mod budget;
+mod convert;
+mod libs;
+mod number;
+mod sandbox;
+mod script;
+mod value;
+
+use std::collections::HashMap;
+use std::fmt;
 
 use leasehold_resp::{Protocol, Reply};
+
+use crate::bridge::{Chunk, Machine};
+pub use crate::budget::Limits;
+pub use crate::script::{Script, Sha};
 
 /// What a script can reach: the commands of the server that runs it.
 pub trait Host {
@@ -43,43 +63,112 @@ pub enum Interrupt {
     /// End the script now, whatever it does about it.
     Kill,
 }
-/// The Lua state. Replaced by the real one.
-pub struct Interpreter;
-/// Bounds.
-#[derive(Default)]
-pub struct Limits;
-/// A digest.
-pub struct Sha([u8; 40]);
-/// A cached script.
-pub struct Script;
 
-impl Sha {
-    /// The digits.
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.0
+/// The memory for a Lua state could not be had.
+#[derive(Debug)]
+pub struct Error;
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the memory limit of scripts is too small for Lua itself")
     }
 }
 
-impl Script {
-    /// Declared so.
-    pub fn no_writes(&self) -> bool {
-        false
-    }
+impl std::error::Error for Error {}
+
+/// A Lua state with its cache of compiled scripts.
+pub struct Interpreter {
+    machine: Machine,
+    scripts: HashMap<Sha, Cached>,
+    limits: Limits,
 }
 
-#[expect(missing_docs, clippy::result_unit_err, reason = "placeholder")]
+struct Cached {
+    script: Script,
+    chunk: Chunk,
+}
+
 impl Interpreter {
-    pub fn new(_: Limits, _: &str, _: u64) -> Result<Self, ()> {
-        Ok(Interpreter)
+    /// A fresh state. `version` is what `redis.REDIS_VERSION` says; `seed` is where
+    /// `math.random` starts in every script.
+    pub fn new(limits: Limits, version: &str, seed: u64) -> Result<Interpreter, Error> {
+        let machine = Machine::new(limits, version, seed)?;
+        Ok(Interpreter { machine, scripts: HashMap::new(), limits })
     }
-    pub fn load(&mut self, _: &[u8]) -> Result<Sha, Reply> {
-        Err(Reply::Null)
+
+    /// Caches a script, compiling it unless it is known, and returns its name. The error is the
+    /// line the client is sent.
+    pub fn load(&mut self, body: &[u8]) -> Result<Sha, Reply> {
+        let sha = Sha::of(body);
+        if self.scripts.contains_key(&sha) {
+            return Ok(sha);
+        }
+        if body.len() > self.limits.script_bytes_max {
+            return Err(Reply::error("ERR Error compiling script (new function): too long"));
+        }
+        let (script, code) = script::parse_shebang(body)?;
+        let chunk = self.machine.compile(code).map_err(|message| {
+            let line = [b"ERR Error compiling script (new function): ", &message[..]].concat();
+            Reply::Error(convert::one_line(line))
+        })?;
+        self.scripts.insert(sha, Cached { script, chunk });
+        Ok(sha)
     }
-    pub fn get(&self, _: &[u8]) -> Option<Script> {
-        None
+
+    /// What a cached script declares. `sha` is forty digits in any case.
+    pub fn get(&self, sha: &[u8]) -> Option<Script> {
+        self.find(sha).map(|(_, cached)| cached.script)
     }
-    pub fn flush(&mut self) {}
-    pub fn run(&mut self, _: &[u8], _: &[&[u8]], _: &[&[u8]], _: &mut dyn Host) -> Reply {
-        Reply::Null
+
+    /// Forgets every script.
+    pub fn flush(&mut self) {
+        for (_, cached) in self.scripts.drain() {
+            self.machine.forget(cached.chunk);
+        }
+        self.machine.collect();
+    }
+
+    /// How many scripts are cached.
+    pub fn len(&self) -> usize {
+        self.scripts.len()
+    }
+
+    /// Whether no script is cached.
+    pub fn is_empty(&self) -> bool {
+        self.scripts.is_empty()
+    }
+
+    /// Runs a cached script: the reply to its client, or the error line Redis answers with.
+    pub fn run(
+        &mut self,
+        sha: &[u8],
+        keys: &[&[u8]],
+        args: &[&[u8]],
+        host: &mut dyn Host,
+    ) -> Reply {
+        let Some((sha, cached)) = self.find(sha) else {
+            return Reply::error("NOSCRIPT No matching script. Please use EVAL.");
+        };
+        let chunk = cached.chunk;
+        self.machine.run(chunk, &sha, keys, args, host)
+    }
+
+    /// Memory of the Lua state: cached scripts and what is not collected yet.
+    pub fn memory_bytes(&self) -> usize {
+        self.machine.memory_bytes()
+    }
+
+    fn find(&self, sha: &[u8]) -> Option<(Sha, &Cached)> {
+        let sha = Sha::parse(sha)?;
+        Some((sha, self.scripts.get(&sha)?))
+    }
+}
+
+impl fmt::Debug for Interpreter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Interpreter")
+            .field("scripts", &self.scripts.len())
+            .field("memory_bytes", &self.memory_bytes())
+            .finish_non_exhaustive()
     }
 }

@@ -1,0 +1,39 @@
+//! How much a script may use. Knows only numbers.
+
+/// Every bound on scripts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Memory of the Lua state: cached scripts and what the running one builds. A lock script
+    /// needs a few kilobytes; a runaway one must fail before the process does.
+    pub memory_bytes_max: usize,
+    /// The length of one script. Lua's parser counts brackets and levels in `int`s, and no
+    /// honest script comes near.
+    pub script_bytes_max: usize,
+    /// Steps of one pattern match in `string.find` and its kin. Backtracking is exponential and
+    /// no hook can stop it half way.
+    pub match_steps_max: u64,
+    /// How deeply the tables of a reply may nest. Clients recurse when they read it.
+    pub nesting_max: usize,
+    /// Lua instructions between two questions to the host whether to go on: some 50 microseconds.
+    pub interrupt_instructions: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            memory_bytes_max: 64 << 20,
+            script_bytes_max: 1 << 20,
+            match_steps_max: 10_000_000,
+            nesting_max: 1_000,
+            interrupt_instructions: 5_000,
+        }
+    }
+}
+
+impl Limits {
+    /// Values a table that crosses the bridge may hold: a table that contains itself twice is
+    /// endless, and each value takes some 64 bytes outside Lua.
+    pub(crate) fn values_max(&self) -> usize {
+        self.memory_bytes_max / 64
+    }
+}

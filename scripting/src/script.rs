@@ -1,0 +1,227 @@
+//! A script's name and what its first line declares about it. Knows no Lua.
+
+use std::fmt;
+
+use leasehold_resp::Reply;
+use sha1::{Digest, Sha1};
+
+/// The SHA-1 digest that names a script: forty lower-case hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Sha(pub [u8; 40]);
+
+impl Sha {
+    /// The name of the script with this text.
+    pub fn of(body: &[u8]) -> Sha {
+        let digest = Sha1::digest(body);
+        let mut hex = [0; 40];
+        for (pair, byte) in hex.chunks_exact_mut(2).zip(digest) {
+            pair[0] = HEX[usize::from(byte >> 4)];
+            pair[1] = HEX[usize::from(byte & 15)];
+        }
+        Sha(hex)
+    }
+
+    /// Reads a digest in any case; anything but forty bytes names no script.
+    pub fn parse(text: &[u8]) -> Option<Sha> {
+        let mut hex = <[u8; 40]>::try_from(text).ok()?;
+        hex.make_ascii_lowercase();
+        Some(Sha(hex))
+    }
+
+    /// The forty digits.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The forty digits as text.
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.0).unwrap_or_default()
+    }
+}
+
+impl fmt::Display for Sha {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl fmt::Debug for Sha {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Sha({self})")
+    }
+}
+
+/// What a `#!lua flags=...` line may declare.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Script {
+    bits: u8,
+}
+
+impl Script {
+    /// `no-writes`: it never writes, so it may run where writes are refused.
+    pub fn no_writes(&self) -> bool {
+        self.has("no-writes")
+    }
+
+    /// `allow-oom`: it may run when memory is short. A script that never writes may as well.
+    pub fn allow_oom(&self) -> bool {
+        self.has("allow-oom") || self.no_writes()
+    }
+
+    /// `allow-stale`: it may run on a replica that has lost its master.
+    pub fn allow_stale(&self) -> bool {
+        self.has("allow-stale")
+    }
+
+    /// `no-cluster`: it may not run in a cluster.
+    pub fn no_cluster(&self) -> bool {
+        self.has("no-cluster")
+    }
+
+    /// `allow-cross-slot-keys`: it may name keys of several slots.
+    pub fn allow_cross_slot_keys(&self) -> bool {
+        self.has("allow-cross-slot-keys")
+    }
+
+    /// Whether there was a `#!` line at all: without one a script runs in compatibility mode.
+    pub fn has_shebang(&self) -> bool {
+        self.bits & SHEBANG != 0
+    }
+
+    fn has(&self, flag: &str) -> bool {
+        FLAGS.iter().position(|name| *name == flag).is_some_and(|bit| self.bits & (1 << bit) != 0)
+    }
+}
+
+/// Splits a body into its declaration and the Lua text. The line's end stays with the text, so
+/// that line numbers are those of the body.
+pub(crate) fn parse_shebang(body: &[u8]) -> Result<(Script, &[u8]), Reply> {
+    if !body.starts_with(b"#!") {
+        return Ok((Script::default(), body));
+    }
+    let Some(end) = body.iter().position(|byte| *byte == b'\n') else {
+        return Err(Reply::error("ERR Invalid script shebang"));
+    };
+    let (line, code) = body.split_at(end);
+    let Some(words) = split_words(line) else {
+        return Err(Reply::error("ERR Invalid engine in script shebang"));
+    };
+    let mut words = words.iter();
+    let engine = words.next().map_or(&b""[..], Vec::as_slice);
+    if engine != b"#!lua" {
+        return Err(refusal("ERR Unexpected engine in script shebang: ", engine));
+    }
+    let mut script = Script { bits: SHEBANG };
+    for word in words {
+        let Some(flags) = word.strip_prefix(b"flags=") else {
+            return Err(refusal("ERR Unknown lua shebang option: ", word));
+        };
+        if flags.is_empty() {
+            continue;
+        }
+        for flag in flags.split(|byte| *byte == b',') {
+            match FLAGS.iter().position(|name| name.as_bytes() == flag) {
+                Some(bit) => script.bits |= 1 << bit,
+                None => return Err(refusal("ERR Unexpected flag in script shebang: ", flag)),
+            }
+        }
+    }
+    Ok((script, code))
+}
+
+const HEX: &[u8; 16] = b"0123456789abcdef";
+const FLAGS: [&str; 5] =
+    ["no-writes", "allow-oom", "allow-stale", "no-cluster", "allow-cross-slot-keys"];
+const SHEBANG: u8 = 0x80;
+
+fn refusal(text: &str, what: &[u8]) -> Reply {
+    let line = [text.as_bytes(), what].concat();
+    Reply::Error(line.into())
+}
+
+/// Words between blanks, single- or double-quoted as on Redis's command line; `None` if a quote
+/// stays open or is not followed by a blank.
+fn split_words(line: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let mut words = Vec::new();
+    let mut rest = line.iter().copied().peekable();
+    loop {
+        while rest.next_if(u8::is_ascii_whitespace).is_some() {}
+        if rest.peek().is_none() {
+            return Some(words);
+        }
+        let mut word = Vec::new();
+        while let Some(byte) = rest.next_if(|byte| !byte.is_ascii_whitespace()) {
+            if byte != b'"' && byte != b'\'' {
+                word.push(byte);
+                continue;
+            }
+            loop {
+                match rest.next()? {
+                    end if end == byte => break,
+                    b'\\' if byte == b'"' => word.push(unescape(rest.next()?)),
+                    b'\\' if rest.next_if_eq(&b'\'').is_some() => word.push(b'\''),
+                    inner => word.push(inner),
+                }
+            }
+            if rest.peek().is_some_and(|next| !next.is_ascii_whitespace()) {
+                return None;
+            }
+        }
+        words.push(word);
+    }
+}
+
+fn unescape(byte: u8) -> u8 {
+    match byte {
+        b'n' => b'\n',
+        b'r' => b'\r',
+        b't' => b'\t',
+        b'b' => 8,
+        b'a' => 7,
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sha_reads_in_any_case() {
+        let sha = Sha::of(b"return 1");
+        assert_eq!(sha.as_str(), "e0e1f9fabfc9d4800c877a703b823ac0578ff8db");
+        assert_eq!(Sha::parse(b"E0E1F9FABFC9D4800C877A703B823AC0578FF8DB"), Some(sha));
+        assert_eq!(Sha::parse(b"E0E1"), None);
+    }
+
+    #[test]
+    fn the_first_line_declares() {
+        let bits = |body: &str| match parse_shebang(body.as_bytes()) {
+            Ok((script, code)) => format!("{:#x} {}", script.bits, code.escape_ascii()),
+            Err(Reply::Error(line)) => String::from_utf8_lossy(&line).into_owned(),
+            Err(other) => format!("{other:?}"),
+        };
+        let cases = [
+            ("return 1", "0x0 return 1"),
+            ("#!lua\nreturn 1", "0x80 \\nreturn 1"),
+            ("#!lua flags=no-writes\nx", "0x81 \\nx"),
+            (
+                "#!lua flags=no-writes,allow-oom,allow-stale,no-cluster,allow-cross-slot-keys\n",
+                "0x9f \\n",
+            ),
+            ("#!lua flags='no-writes' flags=\"allow-oom\"  \nx", "0x83 \\nx"),
+            ("#!lua\tflags=\r\nx", "0x80 \\nx"),
+            ("#!lua flags=nope\n", "ERR Unexpected flag in script shebang: nope"),
+            ("#!lua flags=no-writes,\n", "ERR Unexpected flag in script shebang: "),
+            ("#!lua name=abc\n", "ERR Unknown lua shebang option: name=abc"),
+            ("#!lua foo\n", "ERR Unknown lua shebang option: foo"),
+            ("#!js\n", "ERR Unexpected engine in script shebang: #!js"),
+            ("#! lua\n", "ERR Unexpected engine in script shebang: #!"),
+            ("#!lua flags='no\n", "ERR Invalid engine in script shebang"),
+            ("#!lua", "ERR Invalid script shebang"),
+        ];
+        for (body, expected) in cases {
+            assert_eq!(bits(body), expected, "{body:?}");
+        }
+    }
+}
