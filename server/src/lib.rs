@@ -39,6 +39,11 @@ pub mod limits;
 mod net;
 mod server;
 
+/// The README's examples are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+mod readme {}
+
 pub use client::Client;
 pub use error::{Error, ErrorKind};
 pub use leasehold_resp::Reply;

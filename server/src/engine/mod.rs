@@ -238,7 +238,7 @@ impl Engine {
         out: &mut BytesMut,
     ) -> Flow {
         if !self.busy {
-            self.expire_due(time, &mut DUE_BEFORE_REQUEST.clone());
+            self.expire_due(time, DUE_BEFORE_REQUEST);
         }
         let Some(state) = self.clients.get_mut(client) else { return Flow::Close };
         state.active_at = time.now;
@@ -331,7 +331,7 @@ impl Engine {
     /// Does what is due, at most `budget` steps of it. There may be more if
     /// [`Engine::next_deadline`] has still been reached.
     pub fn tick(&mut self, time: Time, budget: u32) {
-        self.expire_due(time, &mut { budget });
+        self.expire_due(time, budget);
     }
 
     /// When [`Engine::tick`] has something to do next.
@@ -339,8 +339,8 @@ impl Engine {
         self.wheel.next_deadline()
     }
 
-    fn expire_due(&mut self, time: Time, budget: &mut u32) {
-        while let Some((_, timer)) = self.wheel.pop_due(time.now, budget) {
+    fn expire_due(&mut self, time: Time, mut budget: u32) {
+        while let Some((_, timer)) = self.wheel.pop_due(time.now, &mut budget) {
             match timer {
                 Timer::Key { place, slot } => {
                     self.keyspace.timer_fired(place, slot);
