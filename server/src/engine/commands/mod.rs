@@ -7,6 +7,7 @@ pub mod connection;
 pub mod hashes;
 pub mod keys;
 pub mod pubsub;
+pub mod scan;
 pub mod scripts;
 pub mod server;
 pub mod strings;
