@@ -125,22 +125,17 @@ pub const EVALUATED_SCRIPTS_MAX: usize = 500;
 /// memory of the host.
 pub const SCRIPT_MEMORY_BYTES_MAX: usize = 64 * MIB;
 
-/// Instructions of Lua between two looks at the clock and the kill switch: far below the 10 ms in
-/// which SCRIPT KILL must work, and far above what a look costs.
-pub const SCRIPT_HOOK_INSTRUCTIONS: u32 = 10_000;
+/// Instructions of Lua between two looks at the clock and the kill switch: some 50 us, far below
+/// the 10 ms in which SCRIPT KILL must work, and far above what a look costs.
+pub const SCRIPT_INTERRUPT_INSTRUCTIONS: u32 = 5_000;
 
 /// Steps of one `string.find`, `match`, `gmatch` or `gsub`. The hook does not run inside them,
 /// and their time grows exponentially with some patterns; this is some 50 ms.
-pub const SCRIPT_PATTERN_STEPS_MAX: usize = 5_000_000;
+pub const SCRIPT_PATTERN_STEPS_MAX: u64 = 5_000_000;
 
-/// How deep a value that a script returns may be nested. Deeper ones would overflow the stack.
-pub const SCRIPT_REPLY_DEPTH_MAX: usize = 128;
-
-/// Levels of nesting cjson and cmsgpack write and read, as in Redis.
-pub const SCRIPT_CODEC_DEPTH_MAX: usize = 1_000;
-
-/// Values `unpack` returns at most: what Lua's stack holds.
-pub const SCRIPT_UNPACK_MAX: usize = 7_999;
+/// How deep a value that a script returns or encodes may be nested. Deeper ones would overflow a
+/// stack, here or in the client that reads them.
+pub const SCRIPT_NESTING_MAX: usize = 1_000;
 
 // Configuration.
 

@@ -185,7 +185,7 @@ impl Engine {
         Engine {
             keyspace: Keyspace::new(config.databases as usize, hash_seed),
             events: config.notify_keyspace_events,
-            interpreter: Some(commands::scripts::interpreter(&config, seed[3])),
+            interpreter: Some(commands::scripts::interpreter(seed[3])),
             config,
             wheel: Wheel::new(time.now),
             clients: Clients::default(),

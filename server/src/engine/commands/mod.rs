@@ -22,6 +22,7 @@ pub const FAMILIES: &[&[Command]] = &[
     hashes::COMMANDS,
     keys::COMMANDS,
     pubsub::COMMANDS,
+    scripts::COMMANDS,
     server::COMMANDS,
     strings::COMMANDS,
     transactions::COMMANDS,

@@ -3,11 +3,12 @@
 use leasehold_resp::Reply;
 use leasehold_scripting::{Interpreter, Limits};
 
-use crate::config::{Config, REDIS_VERSION};
+use crate::config::REDIS_VERSION;
 use crate::engine::command::{Arity, Categories, Command, FindKeys, Flags, Group, KeySpec};
 use crate::engine::context::{Context, integer, is};
 use crate::engine::error::Error;
 use crate::engine::script::Running;
+use crate::limits;
 
 const SCRIPTING: Command =
     Command { group: Group::Scripting, categories: Categories::SCRIPTING, ..Command::BASE };
@@ -50,7 +51,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "eval_ro",
         doc: "Runs a Lua script that may not write.",
-        example: "EVAL_RO \"return redis.call('EXISTS', KEYS[1])\" 1 k => 0",
+        example: "SET k v; EVAL_RO \"return redis.call('GET', KEYS[1])\" 1 k => \"v\"",
         run: eval,
         ..EVAL_RO
     },
@@ -130,9 +131,16 @@ const SCRIPT: &[Command] = &[
     },
 ];
 
-/// A fresh Lua state with the limits of this configuration.
-pub fn interpreter(_: &Config, seed: u64) -> Interpreter {
-    Interpreter::new(Limits::default(), REDIS_VERSION, seed).expect("memory for a Lua state")
+/// A fresh Lua state.
+pub fn interpreter(seed: u64) -> Interpreter {
+    let limits = Limits {
+        memory_bytes_max: limits::SCRIPT_MEMORY_BYTES_MAX,
+        script_bytes_max: limits::SCRIPT_BYTES_MAX,
+        match_steps_max: limits::SCRIPT_PATTERN_STEPS_MAX,
+        nesting_max: limits::SCRIPT_NESTING_MAX,
+        interrupt_instructions: limits::SCRIPT_INTERRUPT_INSTRUCTIONS,
+    };
+    Interpreter::new(limits, REDIS_VERSION, seed).expect("a limit with room for Lua itself")
 }
 
 fn eval(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
