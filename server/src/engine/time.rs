@@ -16,23 +16,29 @@ pub struct Time {
     pub now: Millis,
     /// Whether the lease clock stands between `now` and the next millisecond.
     pub fraction: bool,
-    /// The wall clock in microseconds since the Unix epoch: what `TIME` answers and what
-    /// `EXPIREAT` is translated from. May be stepped by an operator at any moment.
+    /// The wall clock in microseconds since the Unix epoch: what `TIME` answers. May be stepped by
+    /// an operator at any moment.
     pub wall_us: i64,
+    /// How far the wall clock is ahead of the lease clock, to the nearest millisecond, so that the
+    /// microseconds between two readings do not show: what `EXPIREAT` is translated with.
+    wall_ahead: Millis,
 }
 
 impl Time {
     /// A whole millisecond at which both clocks agree.
     pub const fn at(now: Millis) -> Time {
-        Time { now, fraction: false, wall_us: now.0.saturating_mul(1000) }
+        let wall_us = now.0.saturating_mul(1000);
+        Time { now, fraction: false, wall_us, wall_ahead: Millis(0) }
     }
 
     /// The present from a lease clock and a wall clock in microseconds since the Unix epoch.
     pub const fn from_micros(lease_us: i64, wall_us: i64) -> Time {
+        let ahead_us = wall_us.saturating_sub(lease_us);
         Time {
             now: Millis(lease_us.div_euclid(1000)),
             fraction: lease_us.rem_euclid(1000) != 0,
             wall_us,
+            wall_ahead: Millis(ahead_us.saturating_add(500).div_euclid(1000)),
         }
     }
 
@@ -60,12 +66,12 @@ impl Time {
 
     /// Translates a wall-clock moment into one on the lease clock.
     pub const fn from_wall(self, wall: Millis) -> Millis {
-        Millis(wall.0.saturating_sub(self.wall().0.saturating_sub(self.now.0)))
+        Millis(wall.0.saturating_sub(self.wall_ahead.0))
     }
 
     /// Translates a moment on the lease clock into what the wall clock will show then.
     pub const fn to_wall(self, moment: Millis) -> Millis {
-        Millis(moment.0.saturating_add(self.wall().0.saturating_sub(self.now.0)))
+        Millis(moment.0.saturating_add(self.wall_ahead.0))
     }
 }
 
@@ -98,5 +104,16 @@ mod tests {
         let stepped = Time::from_micros(5_000, 3_605_000);
         assert_eq!(stepped.from_wall(Millis(3_615)), Millis(15));
         assert_eq!(stepped.to_wall(Millis(15)), Millis(3_615));
+    }
+
+    #[test]
+    fn a_translation_there_and_back_does_not_depend_on_when() {
+        // The two clocks are read one after the other, so they differ by a microsecond or two.
+        for (lease_us, wall_us) in [(5_000, 5_001), (5_999, 6_000), (6_000, 5_999), (6_500, 6_502)]
+        {
+            let time = Time::from_micros(lease_us, wall_us);
+            assert_eq!(time.from_wall(Millis(70)), Millis(70), "{lease_us}");
+            assert_eq!(time.to_wall(Millis(70)), Millis(70), "{lease_us}");
+        }
     }
 }
