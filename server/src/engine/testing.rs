@@ -2,8 +2,8 @@
 //! commands are written in.
 //!
 //! Steps are separated by `;`. A step is a command (`SET k v`), a command of another client
-//! (`b> GET k`), a move of the clock (`+10ms`), or what another client has received (`b<`). After
-//! `=>` stands what is expected, in a short notation: `OK`, `3`, `"bulk"`, `nil`, `nil-array`,
+//! (`b> GET k`), a move of the clock (`+10ms`, `+1us`), a step of the wall clock alone
+//! (`wall+10ms`, `wall-10ms`), or what another client has received (`b<`). After `=>` stands what is expected, in a short notation: `OK`, `3`, `"bulk"`, `nil`, `nil-array`,
 //! `[1, 2]`, `{k: v}`, `~[set]`, `>[push]`, `2.5` (double), `#t`, `!ERR line`.
 
 use std::collections::BTreeMap;
@@ -22,7 +22,8 @@ pub(crate) struct Stage {
     pub(crate) engine: Engine,
     clients: BTreeMap<String, ClientId>,
     received: BTreeMap<ClientId, BytesMut>,
-    now: Millis,
+    lease_us: i64,
+    wall_us: i64,
 }
 
 /// Where the tests' clock begins: a moment that looks like one.
@@ -37,7 +38,14 @@ impl Stage {
     /// A fresh engine.
     pub(crate) fn new(config: Config) -> Stage {
         let engine = Engine::new(config, Time::at(BEGIN), [1, 2, 3, 4]);
-        Stage { engine, clients: BTreeMap::new(), received: BTreeMap::new(), now: BEGIN }
+        let begin_us = BEGIN.0 * 1000;
+        Stage {
+            engine,
+            clients: BTreeMap::new(),
+            received: BTreeMap::new(),
+            lease_us: begin_us,
+            wall_us: begin_us,
+        }
     }
 
     /// Holds a conversation and panics where it takes another turn.
@@ -55,11 +63,12 @@ impl Stage {
     }
 
     fn step(&mut self, step: &str) -> String {
-        if let Some(span) = step.strip_prefix('+').and_then(|s| s.strip_suffix("ms")) {
-            self.now.0 += span.parse::<i64>().expect("a number of milliseconds");
-            while self.engine.next_deadline().is_some_and(|deadline| deadline <= self.now) {
-                self.engine.tick(Time::at(self.now), 1_000);
-            }
+        if let Some(span) = step.strip_prefix("wall") {
+            self.wall_us += span_us(span).expect("a span of time");
+            return String::new();
+        }
+        if let Some(span_us) = step.starts_with('+').then(|| span_us(step)).flatten() {
+            self.advance(span_us);
             return String::new();
         }
         if let Some(name) = step.strip_suffix('<') {
@@ -75,11 +84,27 @@ impl Stage {
         self.run(client, &words(command)).0
     }
 
+    /// Moves both clocks and does everything that is due by then.
+    pub(crate) fn advance(&mut self, span_us: i64) {
+        self.lease_us += span_us;
+        self.wall_us += span_us;
+        let time = self.time();
+        while self.engine.next_deadline().is_some_and(|deadline| time.reached(deadline)) {
+            self.engine.tick(time, 1_000);
+        }
+    }
+
+    /// The present.
+    pub(crate) fn time(&self) -> Time {
+        Time::from_micros(self.lease_us, self.wall_us)
+    }
+
     /// Runs one request; returns its rendered reply and what is to be done next.
     pub(crate) fn run(&mut self, client: ClientId, argv: &[Vec<u8>]) -> (String, Flow) {
         let argv: Vec<&[u8]> = argv.iter().map(|argument| &**argument).collect();
         let mut out = BytesMut::new();
-        let flow = self.engine.run(Time::at(self.now), client, &argv, &mut out);
+        let time = self.time();
+        let flow = self.engine.run(time, client, &argv, &mut out);
         (render_all(&out), flow)
     }
 
@@ -88,7 +113,8 @@ impl Stage {
         if let Some(&client) = self.clients.get(name) {
             return client;
         }
-        let client = self.engine.connect(Origin::default(), Time::at(self.now));
+        let time = self.time();
+        let client = self.engine.connect(Origin::default(), time);
         self.clients.insert(name.to_owned(), client);
         client
     }
@@ -97,6 +123,14 @@ impl Stage {
         for delivery in self.engine.deliveries() {
             self.received.entry(delivery.client).or_default().extend_from_slice(&delivery.bytes);
         }
+    }
+}
+
+/// Reads `+10ms` or `-1us`.
+fn span_us(text: &str) -> Option<i64> {
+    match text.strip_suffix("ms") {
+        Some(millis) => millis.parse::<i64>().ok()?.checked_mul(1000),
+        None => text.strip_suffix("us")?.parse().ok(),
     }
 }
 
