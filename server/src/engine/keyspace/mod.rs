@@ -95,8 +95,14 @@ impl Keyspace {
         self.databases[place as usize].number
     }
 
-    /// Exchanges two databases.
+    /// Exchanges two databases. Watchers stay: they watch what clients see under a number.
     pub fn swap(&mut self, a: usize, b: usize) {
+        if a == b {
+            return;
+        }
+        let watchers_of_a = std::mem::take(&mut self.database_mut(a).watchers);
+        let watchers_of_b = std::mem::replace(&mut self.database_mut(b).watchers, watchers_of_a);
+        self.database_mut(a).watchers = watchers_of_b;
         self.places.swap(a, b);
         for number in [a, b] {
             self.database_mut(number).number = number;
