@@ -328,7 +328,8 @@ impl Command {
     /// The places of the keys among `argv`; `None` if the arguments do not say.
     pub fn key_places(&self, argv: &[&[u8]]) -> Option<Vec<usize>> {
         let mut places = Vec::new();
-        self.keys.iter().all(|spec| spec.places(argv, &mut places)).then_some(places)
+        let mut specs = self.keys.iter().filter(|spec| !spec.flags.contains(&"not_key"));
+        specs.all(|spec| spec.places(argv, &mut places)).then_some(places)
     }
 }
 
