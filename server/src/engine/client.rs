@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use bytes::{Bytes, BytesMut};
 use leasehold_resp::Protocol;
 
+use crate::engine::pubsub::Subscription;
 use crate::engine::time::Millis;
 use crate::engine::transaction::Transaction;
 use crate::engine::waiters::Blocked;
@@ -123,6 +124,23 @@ impl Client {
     /// `subscribe` confirmation.
     pub fn subscriptions(&self) -> usize {
         self.channels.len() + self.patterns.len()
+    }
+
+    /// What it listens to, of one kind.
+    pub fn listens_to(&self, kind: Subscription) -> &BTreeSet<Bytes> {
+        match kind {
+            Subscription::Channel => &self.channels,
+            Subscription::Pattern => &self.patterns,
+            Subscription::Shard => &self.shard_channels,
+        }
+    }
+
+    pub(super) fn listens_to_mut(&mut self, kind: Subscription) -> &mut BTreeSet<Bytes> {
+        match kind {
+            Subscription::Channel => &mut self.channels,
+            Subscription::Pattern => &mut self.patterns,
+            Subscription::Shard => &mut self.shard_channels,
+        }
     }
 
     /// Whether it listens to anything.

@@ -22,19 +22,22 @@ pub enum Subscription {
     Shard,
 }
 
-/// Listeners by channel, each in order of subscription.
+/// Who listens to a channel or by a pattern, in order of subscription.
+pub type Listeners = BTreeMap<Bytes, Vec<ClientId>>;
+
+/// Every subscription there is.
 #[derive(Debug, Default)]
 pub struct PubSub {
     /// By channel.
-    pub channels: BTreeMap<Bytes, Vec<ClientId>>,
+    pub channels: Listeners,
     /// By pattern.
-    pub patterns: BTreeMap<Bytes, Vec<ClientId>>,
+    pub patterns: Listeners,
     /// By sharded channel.
-    pub shard_channels: BTreeMap<Bytes, Vec<ClientId>>,
+    pub shard_channels: Listeners,
 }
 
 impl PubSub {
-    fn table(&mut self, kind: Subscription) -> &mut BTreeMap<Bytes, Vec<ClientId>> {
+    fn table(&mut self, kind: Subscription) -> &mut Listeners {
         match kind {
             Subscription::Channel => &mut self.channels,
             Subscription::Pattern => &mut self.patterns,
@@ -79,11 +82,7 @@ impl Engine {
     pub fn subscribe(&mut self, client: ClientId, kind: Subscription, channel: &[u8]) -> bool {
         let Some(state) = self.clients.get_mut(client) else { return false };
         let channel = Bytes::copy_from_slice(channel);
-        let added = match kind {
-            Subscription::Channel => state.channels.insert(channel.clone()),
-            Subscription::Pattern => state.patterns.insert(channel.clone()),
-            Subscription::Shard => state.shard_channels.insert(channel.clone()),
-        };
+        let added = state.listens_to_mut(kind).insert(channel.clone());
         if added {
             self.pubsub.table(kind).entry(channel).or_default().push(client);
         }
@@ -93,11 +92,7 @@ impl Engine {
     /// Ends a subscription; false if the client does not have it.
     pub fn unsubscribe(&mut self, client: ClientId, kind: Subscription, channel: &[u8]) -> bool {
         let Some(state) = self.clients.get_mut(client) else { return false };
-        let removed = match kind {
-            Subscription::Channel => state.channels.remove(channel),
-            Subscription::Pattern => state.patterns.remove(channel),
-            Subscription::Shard => state.shard_channels.remove(channel),
-        };
+        let removed = state.listens_to_mut(kind).remove(channel);
         if removed {
             let table = self.pubsub.table(kind);
             if let Some(listeners) = table.get_mut(channel) {
@@ -113,11 +108,8 @@ impl Engine {
     /// Ends all subscriptions of a client, without telling it.
     pub fn unsubscribe_all(&mut self, client: ClientId) {
         let Some(state) = self.clients.get(client) else { return };
-        let all = [
-            (Subscription::Channel, state.channels.clone()),
-            (Subscription::Pattern, state.patterns.clone()),
-            (Subscription::Shard, state.shard_channels.clone()),
-        ];
+        let kinds = [Subscription::Channel, Subscription::Pattern, Subscription::Shard];
+        let all = kinds.map(|kind| (kind, state.listens_to(kind).clone()));
         for (kind, channels) in all {
             for channel in channels {
                 self.unsubscribe(client, kind, &channel);

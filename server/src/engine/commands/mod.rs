@@ -13,6 +13,8 @@ pub mod server;
 pub mod strings;
 pub mod transactions;
 
+use leasehold_resp::Reply;
+
 use crate::engine::command::Command;
 
 /// Every family's rows.
@@ -27,3 +29,12 @@ pub const FAMILIES: &[&[Command]] = &[
     strings::COMMANDS,
     transactions::COMMANDS,
 ];
+
+/// What the `HELP` subcommand of `command` answers: `lines` between the first and the last ones
+/// that all of them share.
+fn help(command: &str, lines: &'static [&'static str]) -> Reply {
+    let first = format!("{command} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:");
+    let last = ["HELP", "    Shows this."];
+    let lines = lines.iter().chain(&last).map(|line| Reply::status(line));
+    Reply::Array(std::iter::once(Reply::Simple(first.into())).chain(lines).collect())
+}
