@@ -9,6 +9,8 @@ pub struct Limits {
     /// The length of one script. Lua's parser counts brackets and levels in `int`s, and no
     /// honest script comes near.
     pub script_bytes_max: usize,
+    /// Scripts kept of those that nobody asked to be kept.
+    pub passing_scripts_max: usize,
     /// Steps of one pattern match in `string.find` and its kin. Backtracking is exponential and
     /// no hook can stop it half way.
     pub match_steps_max: u64,
@@ -23,6 +25,7 @@ impl Default for Limits {
         Limits {
             memory_bytes_max: 64 << 20,
             script_bytes_max: 1 << 20,
+            passing_scripts_max: 500,
             match_steps_max: 10_000_000,
             nesting_max: 1_000,
             interrupt_instructions: 5_000,

@@ -80,12 +80,19 @@ impl std::error::Error for Error {}
 pub struct Interpreter {
     machine: Machine,
     scripts: HashMap<Sha, Cached>,
+    /// How many of them nobody asked to be kept.
+    passing: usize,
+    /// Counts runs, so that the scripts used last are known.
+    runs: u64,
     limits: Limits,
 }
 
 struct Cached {
     script: Script,
     chunk: Chunk,
+    /// Whether somebody asked for it to be kept; else the run that used it last.
+    kept: bool,
+    used: u64,
 }
 
 impl Interpreter {
@@ -93,31 +100,60 @@ impl Interpreter {
     /// `math.random` starts in every script.
     pub fn new(limits: Limits, version: &str, seed: u64) -> Result<Interpreter, Error> {
         let machine = Machine::new(limits, version, seed)?;
-        Ok(Interpreter { machine, scripts: HashMap::new(), limits })
+        Ok(Interpreter { machine, scripts: HashMap::new(), passing: 0, runs: 0, limits })
     }
 
-    /// Caches a script, compiling it unless it is known, and returns its name. The error is the
-    /// line the client is sent.
+    /// Caches a script until the cache is flushed (`SCRIPT LOAD`), compiling it unless it is
+    /// known, and returns its name. The error is the line the client is sent.
     pub fn load(&mut self, body: &[u8]) -> Result<Sha, Reply> {
+        let sha = self.load_passing(body)?;
+        if let Some(cached) = self.scripts.get_mut(&sha)
+            && !cached.kept
+        {
+            cached.kept = true;
+            self.passing -= 1;
+        }
+        Ok(sha)
+    }
+
+    /// As [`Interpreter::load`], for a script that came with `EVAL`: it is forgotten when as many
+    /// others as the limits say have been used since, as in Redis 7.4. A client that writes its
+    /// arguments into the script makes a new one at every call.
+    pub fn load_passing(&mut self, body: &[u8]) -> Result<Sha, Reply> {
         let sha = Sha::of(body);
-        if self.scripts.contains_key(&sha) {
+        self.runs += 1;
+        if let Some(cached) = self.scripts.get_mut(&sha) {
+            cached.used = self.runs;
             return Ok(sha);
         }
         if body.len() > self.limits.script_bytes_max {
             return Err(Reply::error("ERR Error compiling script (new function): too long"));
         }
         let (script, code) = script::parse_shebang(body)?;
+        if self.passing >= self.limits.passing_scripts_max {
+            self.forget_least_used();
+        }
         let chunk = self.machine.compile(code).map_err(|message| {
             let line = [b"ERR Error compiling script (new function): ", &message[..]].concat();
             Reply::Error(convert::one_line(line))
         })?;
-        self.scripts.insert(sha, Cached { script, chunk });
+        self.passing += 1;
+        self.scripts.insert(sha, Cached { script, chunk, kept: false, used: self.runs });
         Ok(sha)
+    }
+
+    fn forget_least_used(&mut self) {
+        let passing = self.scripts.iter().filter(|(_, cached)| !cached.kept);
+        let least = passing.min_by_key(|(_, cached)| cached.used).map(|(sha, _)| *sha);
+        if let Some(cached) = least.and_then(|sha| self.scripts.remove(&sha)) {
+            self.machine.forget(cached.chunk);
+            self.passing -= 1;
+        }
     }
 
     /// What a cached script declares. `sha` is forty digits in any case.
     pub fn get(&self, sha: &[u8]) -> Option<Script> {
-        self.find(sha).map(|(_, cached)| cached.script)
+        self.scripts.get(&Sha::parse(sha)?).map(|cached| cached.script)
     }
 
     /// Forgets every script.
@@ -125,6 +161,7 @@ impl Interpreter {
         for (_, cached) in self.scripts.drain() {
             self.machine.forget(cached.chunk);
         }
+        self.passing = 0;
         self.machine.collect();
     }
 
@@ -146,9 +183,12 @@ impl Interpreter {
         args: &[&[u8]],
         host: &mut dyn Host,
     ) -> Reply {
-        let Some((sha, cached)) = self.find(sha) else {
+        let known = Sha::parse(sha).and_then(|sha| Some((sha, self.scripts.get_mut(&sha)?)));
+        let Some((sha, cached)) = known else {
             return Reply::error("NOSCRIPT No matching script. Please use EVAL.");
         };
+        self.runs += 1;
+        cached.used = self.runs;
         let chunk = cached.chunk;
         self.machine.run(chunk, &sha, keys, args, host)
     }
@@ -156,11 +196,6 @@ impl Interpreter {
     /// Memory of the Lua state: cached scripts and what is not collected yet.
     pub fn memory_bytes(&self) -> usize {
         self.machine.memory_bytes()
-    }
-
-    fn find(&self, sha: &[u8]) -> Option<(Sha, &Cached)> {
-        let sha = Sha::parse(sha)?;
-        Some((sha, self.scripts.get(&sha)?))
     }
 }
 

@@ -110,16 +110,16 @@ pub const QUEUED_COMMANDS_MAX: usize = 1_000_000;
 
 // Scripts.
 
+/// Compiled scripts kept of those that EVAL brought. A client that writes its arguments into the
+/// script makes a new one at each call: those used least recently are forgotten, as in Redis 7.4.
+pub const PASSING_SCRIPTS_MAX: usize = 500;
+
 /// How often the others are heard while a script runs past its time: SCRIPT KILL must work within
 /// 10 ms, and the script should end some time, too.
 pub const BUSY_HEARING_EVERY: Duration = Duration::from_millis(2);
 
 /// Bytes of a script. No script of a lock library comes near; Lua's lexer overflows beyond.
 pub const SCRIPT_BYTES_MAX: usize = MIB;
-
-/// Compiled scripts kept of those that EVAL brought. A client that writes its arguments into the
-/// script makes a new one at each call: the oldest are forgotten, as in Redis 7.4.
-pub const EVALUATED_SCRIPTS_MAX: usize = 500;
 
 /// Bytes all Lua values together may take. A loop that grows a table gets an error, not the
 /// memory of the host.

@@ -136,6 +136,7 @@ pub fn interpreter(seed: u64) -> Interpreter {
     let limits = Limits {
         memory_bytes_max: limits::SCRIPT_MEMORY_BYTES_MAX,
         script_bytes_max: limits::SCRIPT_BYTES_MAX,
+        passing_scripts_max: limits::PASSING_SCRIPTS_MAX,
         match_steps_max: limits::SCRIPT_PATTERN_STEPS_MAX,
         nesting_max: limits::SCRIPT_NESTING_MAX,
         interrupt_instructions: limits::SCRIPT_INTERRUPT_INSTRUCTIONS,
@@ -148,7 +149,7 @@ fn eval(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let Some(interpreter) = context.engine.interpreter.as_mut() else {
         return Err(Error::Busy);
     };
-    match interpreter.load(argv[1]) {
+    match interpreter.load_passing(argv[1]) {
         Ok(sha) => Ok(run(context, sha.as_bytes(), count, argv)),
         Err(refusal) => Ok(refusal),
     }
@@ -237,5 +238,42 @@ fn script_kill(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
             script.killed = true;
             Ok(Reply::OK)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::engine::testing::{Stage, check};
+    use crate::limits::PASSING_SCRIPTS_MAX;
+
+    #[test]
+    fn compare_and_delete() {
+        check(
+            "SET lock mine; EVAL \"if redis.call('get',KEYS[1]) == ARGV[1] then return \
+             redis.call('del',KEYS[1]) else return 0 end\" 1 lock other => 0; GET lock => \"mine\"",
+        );
+    }
+
+    #[test]
+    fn what_eval_brought_is_forgotten_and_what_was_loaded_is_kept() {
+        let mut stage = Stage::new(crate::config::Config::default());
+        stage.check("SCRIPT LOAD \"return 'kept'\"; EVAL \"return 'used'\" 0");
+        for other in 0..PASSING_SCRIPTS_MAX {
+            stage.check(&format!("EVAL \"return {other}\" 0 => {other}"));
+        }
+        stage.check(
+            "SCRIPT EXISTS a3f24c150305f97cfc8b67d23509884eee5aeecc => [0]; \
+             SCRIPT EXISTS e611e2060b67d30b5a400593ff31fdae9242be30 => [1]; \
+             EVALSHA 831718c21eb8cace8e6f31e7782a9d8e38ed5600 0 => \"kept\"",
+        );
+    }
+
+    #[test]
+    fn counts_of_keys() {
+        check(
+            "EVAL \"return 1\" -1 => !ERR Number of keys can't be negative; \
+             EVAL \"return 1\" 1 => !ERR Number of keys can't be greater than number of args; \
+             EVAL \"return 1\" x => !ERR value is not an integer or out of range",
+        );
     }
 }
