@@ -13,6 +13,8 @@ use leasehold_resp::{Reply, decode::decode};
 
 use crate::config::Config;
 use crate::engine::client::{ClientId, Origin};
+use crate::engine::notify::Events;
+use crate::engine::pubsub::Subscription;
 use crate::engine::time::{Millis, Time};
 use crate::engine::{Engine, Flow};
 
@@ -32,6 +34,35 @@ const BEGIN: Millis = Millis(1_700_000_000_000);
 /// Holds a conversation with a fresh engine.
 pub(crate) fn check(conversation: &str) {
     Stage::new(Config::default()).check(conversation);
+}
+
+/// Runs commands on a fresh engine and expects the keyspace events each of them causes, written
+/// `new k, set k`.
+pub(crate) fn check_events(commands: &[(&str, &str)]) {
+    let events = Events::KEYEVENT | Events::ALL | Events::NEW | Events::KEY_MISS;
+    let mut config = Config::default();
+    config.notify_keyspace_events = events;
+    let mut stage = Stage::new(config);
+    let listener = stage.client("listener");
+    stage.engine.subscribe(listener, Subscription::Pattern, b"__keyevent@0__:*");
+    for (command, expected) in commands {
+        stage.step(command);
+        stage.collect();
+        let bytes = stage.received.remove(&listener).unwrap_or_default();
+        let heard: Vec<String> = replies(&bytes).iter().map(event_and_key).collect();
+        assert_eq!(heard.join(", "), *expected, "after `{command}`");
+    }
+}
+
+/// What a `pmessage` tells about an event.
+fn event_and_key(message: &Reply) -> String {
+    let Reply::Array(parts) = message else { panic!("no message: {message:?}") };
+    let [_, _, Reply::Bulk(channel), Reply::Bulk(key)] = &parts[..] else {
+        panic!("no message: {message:?}")
+    };
+    let channel = String::from_utf8_lossy(channel);
+    let event = channel.split_once(':').map_or("", |(_, event)| event);
+    format!("{event} {}", String::from_utf8_lossy(key))
 }
 
 impl Stage {
@@ -134,13 +165,17 @@ fn span_us(text: &str) -> Option<i64> {
     }
 }
 
-fn render_all(mut bytes: &[u8]) -> String {
+fn render_all(bytes: &[u8]) -> String {
+    replies(bytes).iter().map(render).collect::<Vec<_>>().join(" & ")
+}
+
+fn replies(mut bytes: &[u8]) -> Vec<Reply> {
     let mut replies = Vec::new();
     while let Some((reply, used)) = decode(bytes).expect("well-formed replies") {
-        replies.push(render(&reply));
+        replies.push(reply);
         bytes = &bytes[used..];
     }
-    replies.join(" & ")
+    replies
 }
 
 /// A reply in the notation of the conversations.
