@@ -159,15 +159,33 @@ impl Context<'_> {
 
     /// Sets a key to a new value and keeps its deadline; returns its slot if it was there before.
     pub fn replace(&mut self, key: &[u8], value: Value) -> Option<Slot> {
-        if let Some(slot) = self.find(key) {
-            let now = self.time.now;
-            let record = self.engine.keyspace.database_mut(self.database).record_mut(slot);
-            record.value = value;
-            record.used_at = now;
-            return Some(slot);
+        let found = self.find(key);
+        self.put(key, found, value);
+        found
+    }
+
+    /// Sets a key that has just been found, or found missing, to a new value and keeps its
+    /// deadline; returns its slot.
+    pub fn put(&mut self, key: &[u8], found: Option<Slot>, value: Value) -> Slot {
+        let Some(slot) = found else { return self.add(key, value) };
+        let now = self.time.now;
+        let record = self.engine.keyspace.database_mut(self.database).record_mut(slot);
+        record.value = value;
+        record.used_at = now;
+        slot
+    }
+
+    /// The hash at a key, to be given fields; an empty one is added where there is nothing.
+    pub fn open_hash(&mut self, key: &[u8]) -> Result<&mut Hash, Error> {
+        let slot = match self.find(key) {
+            Some(slot) => slot,
+            None => self.add(key, Value::Hash(Hash::default())),
+        };
+        self.mark_used(slot);
+        match &mut self.engine.keyspace.database_mut(self.database).record_mut(slot).value {
+            Value::Hash(hash) => Ok(hash),
+            _ => Err(Error::WrongType),
         }
-        self.add(key, value);
-        None
     }
 
     /// Adds a key that is known to be absent.

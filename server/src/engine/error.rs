@@ -44,6 +44,8 @@ pub enum Error {
     OutOfMemory,
     /// An operation that would put an integer out of range.
     Overflow,
+    /// A sum that is no number any more.
+    NotFinite,
     /// The named key does not exist.
     NoSuchKey,
     /// An index or database number outside what exists.
@@ -105,6 +107,7 @@ impl fmt::Display for Error {
                 f.write_str("OOM command not allowed when used memory > 'maxmemory'.")
             }
             Error::Overflow => f.write_str("ERR increment or decrement would overflow"),
+            Error::NotFinite => f.write_str("ERR increment would produce NaN or Infinity"),
             Error::NoSuchKey => f.write_str("ERR no such key"),
             Error::OutOfRange(what) => write!(f, "ERR {what} is out of range"),
             Error::Line(line) => f.write_str(line),
