@@ -91,6 +91,9 @@ pub const GLOB_STEPS_MAX: usize = 1_000_000;
 /// Keys one `SCAN` looks at, whatever its COUNT: a call may not hold the engine for a second.
 pub const SCAN_KEYS_MAX: usize = 1_000_000;
 
+/// Fields one `HRANDFIELD` may repeat. Redis takes any count, and ends when the memory does.
+pub const RANDOM_REPEATS_MAX: u64 = 1_000_000;
+
 // Expiry.
 
 /// Deadlines drained in one slice, some hundred microseconds of work. A million equal ones may

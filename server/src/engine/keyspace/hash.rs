@@ -3,6 +3,8 @@
 //! A lock is a hash with one field, so the small form is what matters: it is searched from the
 //! front and keeps its fields in the order they were added, as Redis's listpack does.
 
+use std::collections::BTreeSet;
+
 use crate::engine::keyspace::dict::{Dict, HashSeed};
 use crate::engine::random::Random;
 
@@ -15,13 +17,19 @@ pub struct SmallHash {
     pub value_bytes_max: usize,
 }
 
+/// A field with its value.
+pub type Field<'a> = (&'a [u8], &'a [u8]);
+
+/// A field with its value, as the small form keeps them.
+pub type StoredField = (Box<[u8]>, Box<[u8]>);
+
 /// Fields with values. Never empty while it is stored: the last field takes the key with it.
 #[derive(Clone, Debug)]
 pub enum Hash {
     /// In order of arrival.
-    Small(Vec<(Box<[u8]>, Box<[u8]>)>),
-    /// By field.
-    Large(Dict<Box<[u8]>>),
+    Small(Vec<StoredField>),
+    /// By field. Apart, so that it does not make the record of every lock larger.
+    Large(Box<Dict<Box<[u8]>>>),
 }
 
 impl Default for Hash {
@@ -57,14 +65,23 @@ impl Hash {
         self.make_room(field, value, small, seed);
         match self {
             Hash::Small(fields) => {
-                if let Some((_, v)) = fields.iter_mut().find(|(f, _)| **f == *field) {
-                    *v = value.into();
+                if let Some((_, old)) = fields.iter_mut().find(|(f, _)| **f == *field) {
+                    overwrite(old, value);
                     return false;
                 }
                 fields.push((field.into(), value.into()));
                 true
             }
-            Hash::Large(fields) => fields.insert(field, value.into()).is_none(),
+            Hash::Large(fields) => match fields.get_mut(field) {
+                Some(old) => {
+                    overwrite(old, value);
+                    false
+                }
+                None => {
+                    fields.insert_new(field, value.into());
+                    true
+                }
+            },
         }
     }
 
@@ -80,7 +97,7 @@ impl Hash {
     }
 
     /// All fields with their values.
-    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+    pub fn iter(&self) -> impl Iterator<Item = Field<'_>> {
         let (small, large) = match self {
             Hash::Small(fields) => (Some(fields), None),
             Hash::Large(fields) => (None, Some(fields)),
@@ -93,7 +110,7 @@ impl Hash {
     }
 
     /// A field with its value, all about equally likely; `None` if there is none.
-    pub fn random(&self, random: &mut Random) -> Option<(&[u8], &[u8])> {
+    pub fn random(&self, random: &mut Random) -> Option<Field<'_>> {
         match self {
             Hash::Small(fields) if fields.is_empty() => None,
             Hash::Small(fields) => {
@@ -102,6 +119,41 @@ impl Hash {
             }
             Hash::Large(fields) => {
                 fields.random(random).map(|slot| (fields.key(slot), &**fields.value(slot)))
+            }
+        }
+    }
+
+    /// `count` different fields with their values; all of them if there are no more.
+    pub fn random_distinct(&self, count: usize, random: &mut Random) -> Vec<Field<'_>> {
+        if count >= self.len() {
+            return self.iter().collect();
+        }
+        if let Hash::Large(fields) = self
+            && count <= fields.len() / 2
+        {
+            // At least every other draw brings a new one.
+            let mut slots = BTreeSet::new();
+            while slots.len() < count {
+                slots.extend(fields.random(random));
+            }
+            return slots.into_iter().map(|at| (fields.key(at), &**fields.value(at))).collect();
+        }
+        let mut all: Vec<_> = self.iter().collect();
+        for at in 0..count {
+            all.swap(at, at + random.below(self.len() - at));
+        }
+        all.truncate(count);
+        all
+    }
+
+    /// Some fields with their values, from `cursor` on, and the cursor to go on from, 0 at the end.
+    /// The small form is shown at once, as Redis does.
+    pub fn scan(&self, cursor: u64, count: usize) -> (Vec<Field<'_>>, u64) {
+        match self {
+            Hash::Small(_) => (self.iter().collect(), 0),
+            Hash::Large(fields) => {
+                let (slots, next) = fields.scan(cursor, count);
+                (slots.map(|at| (fields.key(at), &**fields.value(at))).collect(), next)
             }
         }
     }
@@ -125,7 +177,16 @@ impl Hash {
             for (field, value) in std::mem::take(fields) {
                 large.insert_new(&field, value);
             }
-            *self = Hash::Large(large);
+            *self = Hash::Large(Box::new(large));
         }
+    }
+}
+
+/// A counter that moves by one seldom changes its length.
+fn overwrite(old: &mut Box<[u8]>, value: &[u8]) {
+    if old.len() == value.len() {
+        old.copy_from_slice(value);
+    } else {
+        *old = value.into();
     }
 }
