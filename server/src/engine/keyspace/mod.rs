@@ -120,15 +120,17 @@ impl Keyspace {
         self.database_mut(number).records.insert_new(key, record)
     }
 
-    /// Removes the key in `slot` and its timer.
+    /// Removes the key in `slot` and its timer. The record still says when it would have ended.
     pub fn remove(
         &mut self,
         number: usize,
         slot: Slot,
         wheel: &mut Wheel<Timer>,
     ) -> (Box<[u8]>, Record) {
+        let deadline = self.database(number).record(slot).deadline;
         self.set_deadline(number, slot, None, wheel);
-        self.database_mut(number).records.remove_slot(slot)
+        let (key, record) = self.database_mut(number).records.remove_slot(slot);
+        (key, Record { deadline, ..record })
     }
 
     /// Sets or clears the deadline of the key in `slot`.
