@@ -10,6 +10,7 @@ use crate::engine::Engine;
 use crate::engine::client::{Client, ClientId};
 use crate::engine::command::Command;
 use crate::engine::error::Error;
+use crate::engine::keyspace::Record;
 use crate::engine::keyspace::dict::Slot;
 use crate::engine::keyspace::hash::Hash;
 use crate::engine::keyspace::string::StringValue;
@@ -74,6 +75,14 @@ impl Context<'_> {
         }
     }
 
+    /// Does something in another database, without selecting it.
+    pub fn within<T>(&mut self, database: usize, work: impl FnOnce(&mut Self) -> T) -> T {
+        let selected = std::mem::replace(&mut self.database, database);
+        let result = work(self);
+        self.database = selected;
+        result
+    }
+
     /// Whether a command that would block must answer at once instead.
     pub fn may_not_block(&self) -> bool {
         self.caller != Caller::Client
@@ -86,23 +95,40 @@ impl Context<'_> {
         self.engine.find_alive(self.database, key, self.time)
     }
 
-    /// The value of a key, for a command that reads it.
-    pub fn read(&mut self, key: &[u8]) -> Option<&Value> {
+    /// The slot of a key, for a command that reads about it: a hit or a miss, but not a use.
+    pub fn find_for_read(&mut self, key: &[u8]) -> Option<Slot> {
         let Some(slot) = self.find(key) else {
             self.engine.stats.keyspace_misses += 1;
             self.engine.notify(Events::KEY_MISS, "keymiss", self.database, key);
             return None;
         };
         self.engine.stats.keyspace_hits += 1;
+        Some(slot)
+    }
+
+    /// The slot of a key, for a command that changes it.
+    pub fn find_for_write(&mut self, key: &[u8]) -> Option<Slot> {
+        let slot = self.find(key)?;
         self.mark_used(slot);
-        Some(&self.engine.keyspace.database(self.database).record(slot).value)
+        Some(slot)
+    }
+
+    /// The value of a key, for a command that reads it.
+    pub fn read(&mut self, key: &[u8]) -> Option<&Value> {
+        let slot = self.find_for_read(key)?;
+        self.mark_used(slot);
+        Some(&self.record(slot).value)
     }
 
     /// The value of a key, for a command that changes it.
     pub fn write(&mut self, key: &[u8]) -> Option<&mut Value> {
-        let slot = self.find(key)?;
-        self.mark_used(slot);
+        let slot = self.find_for_write(key)?;
         Some(&mut self.engine.keyspace.database_mut(self.database).record_mut(slot).value)
+    }
+
+    /// What stands in a slot of the selected database that has just been found.
+    pub fn record(&self, slot: Slot) -> &Record {
+        self.engine.keyspace.database(self.database).record(slot)
     }
 
     /// The string at a key.
@@ -145,7 +171,7 @@ impl Context<'_> {
     /// no deadline.
     pub fn deadline(&mut self, key: &[u8]) -> Option<Option<Millis>> {
         let slot = self.find(key)?;
-        Some(self.engine.keyspace.database(self.database).record(slot).deadline())
+        Some(self.record(slot).deadline())
     }
 
     // --- changing ---

@@ -29,6 +29,14 @@ impl Value {
             Value::Hash(_) => Kind::Hash,
         }
     }
+
+    /// The name `OBJECT ENCODING` answers with.
+    pub fn encoding(&self) -> &'static str {
+        match self {
+            Value::String(value) => value.encoding(),
+            Value::Hash(value) => value.encoding(),
+        }
+    }
 }
 
 impl Kind {
