@@ -4,8 +4,11 @@
 
 pub mod client;
 pub mod connection;
+pub mod expiry;
 pub mod hashes;
 pub mod keys;
+#[cfg(test)]
+mod model;
 pub mod pubsub;
 pub mod scan;
 pub mod scripts;
@@ -21,6 +24,7 @@ use crate::engine::command::Command;
 pub const FAMILIES: &[&[Command]] = &[
     client::COMMANDS,
     connection::COMMANDS,
+    expiry::COMMANDS,
     hashes::COMMANDS,
     keys::COMMANDS,
     pubsub::COMMANDS,
