@@ -3,8 +3,9 @@
 //!
 //! Steps are separated by `;`. A step is a command (`SET k v`), a command of another client
 //! (`b> GET k`), a move of the clock (`+10ms`, `+1us`), a step of the wall clock alone
-//! (`wall+10ms`, `wall-10ms`), or what another client has received (`b<`). After `=>` stands what is expected, in a short notation: `OK`, `3`, `"bulk"`, `nil`, `nil-array`,
-//! `[1, 2]`, `{k: v}`, `~[set]`, `>[push]`, `2.5` (double), `#t`, `!ERR line`.
+//! (`wall+10ms`, `wall-10ms`), or what another client has received (`b<`). After `=>` stands what
+//! is expected, in a short notation: `OK`, `3`, `"bulk"`, `nil`, `nil-array`, `[1, 2]`, `{k: v}`,
+//! `~[set]`, `>[push]`, `2.5` (double), `#t`, `!ERR line`.
 
 use std::collections::BTreeMap;
 

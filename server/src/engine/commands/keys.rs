@@ -597,7 +597,8 @@ mod tests {
     #[test]
     fn a_renamed_lease_keeps_its_deadline() {
         check(
-            "SET k v PX 10; RENAME k l => OK; +9ms; GET l => \"v\"; PTTL l => 1; +1ms; GET l => nil",
+            "SET k v PX 10; RENAME k l => OK; +9ms; \
+             GET l => \"v\"; PTTL l => 1; +1ms; GET l => nil",
         );
         check(
             "SET k v PX 10; SET l w; RENAME k l; EXISTS k => 0; PTTL l => 10; +10ms; GET l => nil",
@@ -617,7 +618,8 @@ mod tests {
     #[test]
     fn a_copied_lease_has_the_same_deadline() {
         check(
-            "SET k v PX 10; +4ms; COPY k l => 1; PTTL l => 6; PERSIST k; +6ms; GET k => \"v\"; GET l => nil",
+            "SET k v PX 10; +4ms; COPY k l => 1; PTTL l => 6; \
+             PERSIST k; +6ms; GET k => \"v\"; GET l => nil",
         );
         check("SET k v PX 10; SET l w; COPY k l => 0; COPY k l REPLACE => 1; +10ms; GET l => nil");
         check("SET k v; SET l w PX 10; COPY k l REPLACE; PTTL l => -1; +10ms; GET l => \"v\"");
@@ -645,18 +647,21 @@ mod tests {
         );
         check("SET k v PX 10; SWAPDB 0 1; SWAPDB 1 2; SWAPDB 2 0; +9ms; GET k => \"v\"");
         check(
-            "SET k v PX 10; SWAPDB 0 1; SET l w PX 5; +5ms; SWAPDB 0 1; PTTL k => 5; +5ms; DBSIZE => 0",
+            "SET k v PX 10; SWAPDB 0 1; SET l w PX 5; +5ms; \
+             SWAPDB 0 1; PTTL k => 5; +5ms; DBSIZE => 0",
         );
         check("SET k v PX 10; MOVE k 1; SET k w; MOVE k 1 => 0; +10ms; MOVE k 1 => 1");
         check("MOVE k 0 => !ERR source and destination objects are the same; MOVE k 1 => 0");
         check(
-            "MOVE k 16 => !ERR DB index is out of range; MOVE k -1 => !ERR DB index is out of range",
+            "MOVE k 16 => !ERR DB index is out of range; \
+             MOVE k -1 => !ERR DB index is out of range",
         );
         check(
             "SWAPDB 0 x => !ERR invalid second DB index; SWAPDB x y => !ERR invalid first DB index",
         );
         check(
-            "SWAPDB 0 16 => !ERR DB index is out of range; SWAPDB -1 0 => !ERR DB index is out of range",
+            "SWAPDB 0 16 => !ERR DB index is out of range; \
+             SWAPDB -1 0 => !ERR DB index is out of range",
         );
         check("SWAPDB 0 99999999999 => !ERR invalid second DB index; SWAPDB 3 3 => OK");
     }
@@ -759,7 +764,8 @@ mod tests {
         check("SET k v; SET l v; KEYS * => [\"k\", \"l\"]; KEYS [^k] => [\"l\"]; KEYS x => []");
         check("SET k v; SCAN 0 TYPE STRING => [\"0\", [\"k\"]]; SCAN 0 TYPE foo => [\"0\", []]");
         check(
-            "SET k v; SET l v; SCAN 0 COUNT 1 => [\"1\", [\"k\"]]; SCAN 1 COUNT 1 => [\"0\", [\"l\"]]",
+            "SET k v; SET l v; SCAN 0 COUNT 1 => [\"1\", [\"k\"]]; \
+             SCAN 1 COUNT 1 => [\"0\", [\"l\"]]",
         );
         check("SET k v; SCAN 18446744073709551615 => [\"0\", []]; SCAN 00 => [\"0\", [\"k\"]]");
         check(
@@ -772,7 +778,8 @@ mod tests {
     fn objects() {
         check("SET k 9999; OBJECT REFCOUNT k => 2147483647; SET k 10000; OBJECT REFCOUNT k => 1");
         check(
-            "SET k v; OBJECT ENCODING k => \"embstr\"; OBJECT IDLETIME l => nil; OBJECT REFCOUNT l => nil",
+            "SET k v; OBJECT ENCODING k => \"embstr\"; \
+             OBJECT IDLETIME l => nil; OBJECT REFCOUNT l => nil",
         );
         check("SET k v; +1999ms; OBJECT IDLETIME k => 1; TYPE k; OBJECT IDLETIME k => 1");
         check("SET k v; +1999ms; TOUCH k; OBJECT IDLETIME k => 0");

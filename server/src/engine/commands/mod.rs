@@ -42,3 +42,27 @@ fn help(command: &str, lines: &'static [&'static str]) -> Reply {
     let lines = lines.iter().chain(&last).map(|line| Reply::status(line));
     Reply::Array(std::iter::once(Reply::Simple(first.into())).chain(lines).collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::config::Config;
+    use crate::engine::command::CommandTable;
+    use crate::engine::testing::{Stage, words};
+
+    #[test]
+    fn help_names_every_subcommand_on_a_line_of_its_own() {
+        let table = CommandTable::new();
+        for name in ["object", "pubsub"] {
+            let mut stage = Stage::new(Config::default());
+            let client = stage.client("a");
+            let (reply, _) = stage.run(client, &words(&format!("{name} HELP")));
+            let lines: Vec<&str> = reply.trim_matches(['[', ']']).split(", ").collect();
+            let at = table.find(name.as_bytes()).expect("a command");
+            for &subcommand in &table.entry(at).subcommands {
+                let word = table.entry(subcommand).command.name.to_ascii_uppercase();
+                let named = |line: &&&str| line.split(' ').next() == Some(word.as_str());
+                assert_eq!(lines.iter().filter(named).count(), 1, "{name} {word}");
+            }
+        }
+    }
+}

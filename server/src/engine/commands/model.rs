@@ -23,7 +23,7 @@ enum Step {
     Del { key: usize },
     Flush { all: bool },
     Advance { span_ms: i64 },
-    WallStep { span_ms: i64 },
+    MoveWall { span_ms: i64 },
 }
 
 fn steps() -> impl Strategy<Value = Step> {
@@ -47,7 +47,7 @@ fn steps() -> impl Strategy<Value = Step> {
         1 => key().prop_map(|key| Step::Del { key }),
         1 => prop::bool::weighted(0.3).prop_map(|all| Step::Flush { all }),
         6 => (0..8_i64).prop_map(|span_ms| Step::Advance { span_ms }),
-        1 => (-5_000..5_000_i64).prop_map(|span_ms| Step::WallStep { span_ms }),
+        1 => (-5_000..5_000_i64).prop_map(|span_ms| Step::MoveWall { span_ms }),
     ]
 }
 
@@ -113,7 +113,7 @@ impl Model {
                 self.held.retain(|_, held| held.1.is_none_or(|deadline| deadline > now_ms));
                 return None;
             }
-            Step::WallStep { span_ms } => {
+            Step::MoveWall { span_ms } => {
                 self.wall_ahead_ms += span_ms;
                 return None;
             }
@@ -241,7 +241,7 @@ proptest! {
                     prop_assert_eq!(run(&mut stage, &command), reply, "{}", command);
                 }
                 (None, Step::Advance { span_ms }) => stage.advance(span_ms * 1000),
-                (None, Step::WallStep { span_ms }) => stage.check(&format!("wall{span_ms:+}ms")),
+                (None, Step::MoveWall { span_ms }) => stage.check(&format!("wall{span_ms:+}ms")),
                 (None, _) => unreachable!("all others are commands"),
             }
             compare(&mut stage, &model);

@@ -281,7 +281,18 @@ fn listener_counts(channels: &[&[u8]], listeners: &Listeners) -> Reply {
 
 #[cfg(test)]
 mod tests {
-    use crate::engine::testing::check;
+    use crate::config::Config;
+    use crate::engine::client::ReplyMode;
+    use crate::engine::testing::{Stage, check};
+
+    #[test]
+    fn a_client_that_wants_no_replies_is_still_told_of_its_subscriptions() {
+        let mut stage = Stage::new(Config::default());
+        let client = stage.client("a");
+        stage.engine.clients.get_mut(client).expect("connected").reply_mode = ReplyMode::Off;
+        stage.check("GET k => ; SUBSCRIBE a => [\"subscribe\", \"a\", 1]; a< => ");
+        stage.check("UNSUBSCRIBE => [\"unsubscribe\", \"a\", 0]; GET k => ");
+    }
 
     #[test]
     fn confirmations_count_channels_and_patterns_together() {
