@@ -1,0 +1,203 @@
+//! Any arguments to any command, from several clients, while time passes: no panic, and whatever
+//! is sent is well-formed.
+
+#![no_main]
+
+use arbitrary::Arbitrary;
+use bytes::BytesMut;
+use leasehold::config::Config;
+use leasehold::engine::client::{ClientId, Origin};
+use leasehold::engine::time::{Millis, Time};
+use leasehold::engine::{Engine, Flow};
+use leasehold_resp::decode::decode;
+use libfuzzer_sys::fuzz_target;
+
+const BEGIN: Millis = Millis(1_700_000_000_000);
+const CLIENTS: usize = 3;
+/// Timers fired in one turn.
+const TICK_BUDGET: u32 = 64;
+
+#[derive(Arbitrary, Debug)]
+enum Step<'a> {
+    Run { client: u8, command: u16, subcommand: bool, arguments: Vec<Argument<'a>> },
+    Anything { client: u8, arguments: Vec<Argument<'a>> },
+    Advance { span_ms: u32 },
+    Reconnect { client: u8 },
+}
+
+/// Arguments that mean something, more often than random bytes do.
+#[derive(Arbitrary, Debug)]
+enum Argument<'a> {
+    Key(u8),
+    Word(u8),
+    Number(i64),
+    SmallNumber(i8),
+    Float(f64),
+    Text(&'a str),
+    Bytes(&'a [u8]),
+}
+
+const WORDS: &[&str] = &[
+    "",
+    "0",
+    "-0",
+    "1",
+    "-1",
+    "+1",
+    "01",
+    " 1",
+    "1.5",
+    "1e400",
+    "nan",
+    "inf",
+    "-inf",
+    "0x10",
+    "abc",
+    "*",
+    "?",
+    "[a-",
+    "[^",
+    "\\",
+    "h*",
+    "9223372036854775807",
+    "-9223372036854775808",
+    "9223372036854775808",
+    "18446744073709551615",
+    "18446744073709551616",
+    "NX",
+    "XX",
+    "GT",
+    "LT",
+    "EX",
+    "PX",
+    "EXAT",
+    "PXAT",
+    "KEEPTTL",
+    "PERSIST",
+    "GET",
+    "REPLACE",
+    "DB",
+    "MATCH",
+    "COUNT",
+    "TYPE",
+    "WITHVALUES",
+    "ASYNC",
+    "SYNC",
+    "ON",
+    "OFF",
+    "SKIP",
+    "ID",
+    "ADDR",
+    "SKIPME",
+    "WRITE",
+    "ALL",
+    "AUTH",
+    "SETNAME",
+    "default",
+    "FILTERBY",
+    "PATTERN",
+    "return 1",
+    "return redis.call(unpack(ARGV))",
+    "return KEYS",
+];
+
+struct World {
+    engine: Engine,
+    clients: Vec<ClientId>,
+    /// Which of them wait: nothing of theirs may be run until they are resumed.
+    waiting: [bool; CLIENTS],
+    now: Millis,
+}
+
+fuzz_target!(|steps: Vec<Step>| {
+    let engine = Engine::new(Config::default(), Time::at(BEGIN), [1, 2, 3, 4]);
+    let mut world = World { engine, clients: Vec::new(), waiting: [false; CLIENTS], now: BEGIN };
+    for _ in 0..CLIENTS {
+        let client = world.engine.connect(Origin::default(), Time::at(world.now));
+        world.clients.push(client);
+    }
+    steps.iter().for_each(|step| world.take(step));
+});
+
+impl World {
+    fn take(&mut self, step: &Step) {
+        match step {
+            Step::Run { client, command, subcommand, arguments } => {
+                let argv = self.name(usize::from(*command), *subcommand);
+                self.run(*client, argv, arguments);
+            }
+            Step::Anything { client, arguments } => self.run(*client, Vec::new(), arguments),
+            Step::Advance { span_ms } => {
+                self.now.0 += i64::from(*span_ms);
+                self.engine.tick(Time::at(self.now), TICK_BUDGET);
+            }
+            Step::Reconnect { client } => {
+                self.reconnect(usize::from(*client) % CLIENTS);
+            }
+        }
+        for delivery in self.engine.deliveries() {
+            assert_well_formed(&delivery.bytes);
+            let found = self.clients.iter().position(|client| *client == delivery.client);
+            let Some(place) = found else { continue };
+            self.waiting[place] &= !delivery.resume;
+            if delivery.close.is_some() {
+                self.reconnect(place);
+            }
+        }
+    }
+
+    fn reconnect(&mut self, place: usize) {
+        self.engine.disconnect(self.clients[place]);
+        self.clients[place] = self.engine.connect(Origin::default(), Time::at(self.now));
+        self.waiting[place] = false;
+    }
+
+    /// The name of a command of the table, and perhaps of one of its subcommands.
+    fn name(&self, command: usize, subcommand: bool) -> Vec<Vec<u8>> {
+        let entries = self.engine.commands.entries();
+        let name = entries[command % entries.len()].full_name;
+        match name.split_once('|') {
+            Some((parent, child)) if subcommand => vec![parent.into(), child.into()],
+            Some((parent, _)) => vec![parent.into()],
+            None => vec![name.into()],
+        }
+    }
+
+    fn run(&mut self, client: u8, mut argv: Vec<Vec<u8>>, arguments: &[Argument]) {
+        argv.extend(arguments.iter().map(Argument::bytes));
+        let place = usize::from(client) % CLIENTS;
+        if argv.is_empty() || self.waiting[place] {
+            return;
+        }
+        let argv: Vec<&[u8]> = argv.iter().map(Vec::as_slice).collect();
+        let mut out = BytesMut::new();
+        let flow = self.engine.run(Time::at(self.now), self.clients[place], &argv, &mut out);
+        assert_well_formed(&out);
+        match flow {
+            Flow::Next | Flow::Sleep(_) | Flow::Shutdown => {}
+            Flow::Wait | Flow::Again => self.waiting[place] = true,
+            Flow::Close => self.reconnect(place),
+        }
+    }
+}
+
+impl Argument<'_> {
+    fn bytes(&self) -> Vec<u8> {
+        match self {
+            Argument::Key(number) => format!("k{}", number % 4).into_bytes(),
+            Argument::Word(number) => WORDS[usize::from(*number) % WORDS.len()].into(),
+            Argument::Number(number) => number.to_string().into_bytes(),
+            Argument::SmallNumber(number) => number.to_string().into_bytes(),
+            Argument::Float(number) => number.to_string().into_bytes(),
+            Argument::Text(text) => text.as_bytes().to_vec(),
+            Argument::Bytes(bytes) => bytes.to_vec(),
+        }
+    }
+}
+
+fn assert_well_formed(mut bytes: &[u8]) {
+    while !bytes.is_empty() {
+        let (_, used) = decode(bytes).expect("well-formed").expect("a whole reply");
+        bytes = &bytes[used..];
+    }
+}
