@@ -193,7 +193,6 @@ pub const COMMANDS: &[Command] = &[
         keys: &[pairs(&["OW", "insert"])],
         since: "1.0.1",
         complexity: "O(N) in the number of keys",
-        tips: &["request_policy:multi_shard", "response_policy:agg_min"],
         doc: "Sets several keys to strings, unless one of them is there.",
         example: "SET k v; MSETNX k w l w => 0",
         run: msetnx,
