@@ -143,6 +143,11 @@ impl Client {
         }
     }
 
+    /// Whether what it is answered now is not sent.
+    pub fn is_muted(&self) -> bool {
+        matches!(self.reply_mode, ReplyMode::Off | ReplyMode::Skip)
+    }
+
     /// Whether it listens to anything.
     pub fn is_subscriber(&self) -> bool {
         self.subscriptions() + self.shard_channels.len() > 0

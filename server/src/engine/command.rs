@@ -74,20 +74,22 @@ bitflags! {
         const FAST = 1 << 12;
         /// Allowed before `AUTH`.
         const NO_AUTH = 1 << 13;
-        /// Changes something without being a write: `PUBLISH`, `EVAL`.
+        /// Changes something without being a write: `PUBLISH`, `EVAL`. Not shown.
         const MAY_REPLICATE = 1 << 14;
+        /// May name no key at all though it could.
+        const NO_MANDATORY_KEYS = 1 << 15;
         /// Not allowed while data is loaded in the background.
-        const NO_ASYNC_LOADING = 1 << 15;
+        const NO_ASYNC_LOADING = 1 << 16;
         /// Not allowed in a transaction.
-        const NO_MULTI = 1 << 16;
+        const NO_MULTI = 1 << 17;
         /// Keys are not where the first, last and step say.
-        const MOVABLEKEYS = 1 << 17;
+        const MOVABLEKEYS = 1 << 18;
         /// Allowed while a script runs past its time.
-        const ALLOW_BUSY = 1 << 18;
-        /// May name no key at all though it could. Not shown.
-        const NO_MANDATORY_KEYS = 1 << 19;
+        const ALLOW_BUSY = 1 << 19;
         /// Changes or looks at keys it does not name. Not shown.
         const TOUCHES_ARBITRARY_KEYS = 1 << 20;
+        /// Only for those whom `enable-debug-command` admits. Not shown.
+        const PROTECTED = 1 << 21;
     }
 }
 
@@ -220,7 +222,7 @@ impl KeySpec {
     }
 
     /// Adds the places of the keys among `argv` to `places`; false if the count is malformed.
-    fn places(&self, argv: &[&[u8]], places: &mut Vec<usize>) -> bool {
+    pub fn places(&self, argv: &[&[u8]], places: &mut Vec<usize>) -> bool {
         let count = argv.len();
         match self.find {
             FindKeys::Range { last, step } => {
@@ -282,7 +284,7 @@ pub struct Command {
     /// A conversation that shows it and is run as a test: commands separated by `;`, the last one
     /// followed by `=>` and its reply as RESP2 has it, in the notation of `engine/example.rs`.
     pub example: &'static str,
-    /// Its subcommands. A command that has any is never run itself.
+    /// Its subcommands. A command that has any is run itself only where its arity admits it.
     pub subcommands: &'static [Command],
     /// What runs it.
     pub run: Handler,
@@ -323,6 +325,31 @@ impl Command {
         }
         all |= if self.flags.contains(Flags::FAST) { Categories::FAST } else { Categories::SLOW };
         all
+    }
+
+    /// Where keys stand as clients of before Redis 7 know it: the first, the last (negative:
+    /// counted from the end) and the step. All of them 0 if there are none, or elsewhere.
+    pub fn key_range(&self) -> (i64, i64, i64) {
+        let range = |spec: &KeySpec| match spec.find {
+            FindKeys::Range { last, step } => {
+                let first = spec.begin as i64;
+                Some((first, if last < 0 { last } else { first + last }, step))
+            }
+            FindKeys::Count => None,
+        };
+        if let [only] = self.keys {
+            return range(only).unwrap_or((0, 0, 0));
+        }
+        // Several are one as long as each begins where the one before ends.
+        let joined = self.keys.iter().filter_map(range).filter(|&(_, _, step)| step == 1).fold(
+            None,
+            |joined, (first, last, _)| match joined {
+                None => Some((first, last)),
+                Some((begin, end)) if end + 1 == first => Some((begin, last)),
+                other => other,
+            },
+        );
+        joined.map_or((0, 0, 0), |(first, last)| (first, last, 1))
     }
 
     /// The places of the keys among `argv`; `None` if the arguments do not say.

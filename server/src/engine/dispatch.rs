@@ -4,10 +4,11 @@
 
 use leasehold_resp::{Protocol, Reply};
 
+use crate::config::Permission;
 use crate::engine::Engine;
-use crate::engine::client::ClientId;
-use crate::engine::command::{Command, Entry, Flags};
-use crate::engine::context::{Caller, Context};
+use crate::engine::client::{Client, ClientId};
+use crate::engine::command::{Command, Flags};
+use crate::engine::context::{Caller, Context, is};
 use crate::engine::error::Error;
 use crate::engine::time::Time;
 use crate::engine::transaction::Queued;
@@ -42,16 +43,29 @@ impl Engine {
             Ok(Passage::Queued) => Outcome::Reply(Reply::status("QUEUED")),
             Ok(Passage::Paused) => Outcome::Again,
             Err(error) => {
-                if let Some(transaction) =
-                    self.clients.get_mut(client).and_then(|state| state.transaction.as_mut())
-                {
-                    transaction.broken = true;
-                }
-                let reply = Reply::from(error);
+                let is_exec = argv.first().is_some_and(|name| is(name, "exec"));
+                let reply = Reply::from(self.spoil_transaction(client, error, is_exec));
                 self.count_error(&reply);
                 Outcome::Reply(reply)
             }
         }
+    }
+
+    /// A request was refused: the client's transaction will not be run, and if that request was to
+    /// run it, there is none any more. Returns what the client is told.
+    fn spoil_transaction(&mut self, client: ClientId, error: Error, is_exec: bool) -> Error {
+        let Some(state) = self.clients.get_mut(client) else { return error };
+        if !is_exec {
+            if let Some(transaction) = state.transaction.as_mut() {
+                transaction.broken = true;
+            }
+            return error;
+        }
+        state.transaction = None;
+        self.unwatch(client);
+        let line = error.to_string();
+        let reason = line.strip_prefix("ERR ").unwrap_or(&line);
+        Error::text(format!("EXECABORT Transaction discarded because of: {reason}"))
     }
 
     /// Runs one command for a script.
@@ -63,10 +77,9 @@ impl Engine {
         let read_only = script.read_only;
         match self.find_for_script(argv, read_only) {
             Ok(at) => {
-                if self.commands.entry(at).command.flags.contains(Flags::WRITE) {
-                    if let Some(script) = self.script.as_mut() {
-                        script.wrote = true;
-                    }
+                let writes = self.commands.entry(at).command.flags.contains(Flags::WRITE);
+                if let Some(script) = self.script.as_mut() {
+                    script.wrote |= writes;
                 }
                 self.call(client, Caller::Script, at, database, argv, time)
             }
@@ -116,8 +129,7 @@ impl Engine {
             })?;
         }
         let entry = self.commands.entry_mut(at);
-        // A command that has subcommands is never run without one.
-        if !entry.command.arity.admits(argv.len()) || !entry.command.subcommands.is_empty() {
+        if !entry.command.arity.admits(argv.len()) {
             entry.stats.rejected += 1;
             return Err(Error::Arity(entry.full_name.to_owned()));
         }
@@ -138,6 +150,11 @@ impl Engine {
         if read_only && flags.intersects(Flags::WRITE | Flags::MAY_REPLICATE) {
             return Err(Error::ReadOnlyScript);
         }
+        // A script that has begun to write may finish: half of it is worse than all of it.
+        let wrote = self.script.as_ref().is_some_and(|script| script.wrote);
+        if flags.contains(Flags::DENYOOM) && !wrote && self.is_out_of_memory() {
+            return Err(Error::OutOfMemory);
+        }
         Ok(at)
     }
 
@@ -148,45 +165,48 @@ impl Engine {
         argv: &[&[u8]],
         time: Time,
     ) -> Result<Passage, Error> {
-        let Some(state) = self.clients.get(client) else { return Ok(Passage::Paused) };
         let entry = self.commands.entry(at);
-        let passed = self.refusal(client, entry);
-        if let Some(error) = passed {
+        let (command, name) = (entry.command, entry.full_name);
+        if let Some(error) = self.refusal(client, command, name) {
             self.commands.entry_mut(at).stats.rejected += 1;
             return Err(error);
         }
-        let Entry { command, .. } = entry;
-        let queueing = state.transaction.is_some() && !ends_transaction(command);
-        if self.must_wait_for_unpause(client, command, time) && !queueing {
+        if self.must_wait_for_unpause(client, command, time) {
             return Ok(Passage::Paused);
         }
-        if !queueing {
-            return Ok(Passage::Run(at));
+        let Some(state) = self.clients.get_mut(client) else { return Ok(Passage::Paused) };
+        state.last_command = name;
+        match state.transaction.as_mut() {
+            Some(transaction) if !ends_transaction(command) => {
+                let argv = argv.iter().map(|&argument| argument.into()).collect();
+                transaction.queue.push(Queued { command: at, argv });
+                Ok(Passage::Queued)
+            }
+            _ => Ok(Passage::Run(at)),
         }
-        let argv = argv.iter().map(|&argument| argument.into()).collect();
-        if let Some(transaction) =
-            self.clients.get_mut(client).and_then(|state| state.transaction.as_mut())
-        {
-            transaction.queue.push(Queued { command: at, argv });
-        }
-        Ok(Passage::Queued)
     }
 
     /// The first gate that is closed to this client, as its error.
-    fn refusal(&self, client: ClientId, entry: &Entry) -> Option<Error> {
+    fn refusal(&self, client: ClientId, command: &Command, name: &str) -> Option<Error> {
         let state = self.clients.get(client)?;
-        let flags = entry.command.flags;
+        let flags = command.flags;
+        if flags.contains(Flags::PROTECTED) && !self.may_debug(state) {
+            return Some(Error::line(DEBUG_NOT_ALLOWED));
+        }
         if !state.authenticated && !flags.contains(Flags::NO_AUTH) {
             return Some(Error::NoAuth);
         }
         if state.transaction.is_some() && flags.contains(Flags::NO_MULTI) {
             return Some(Error::NotInTransaction);
         }
+        if self.needs_memory(state, command) && self.is_out_of_memory() {
+            return Some(Error::OutOfMemory);
+        }
         if state.protocol == Protocol::Resp2
             && state.is_subscriber()
-            && !is_for_subscribers(entry.command)
+            && !is_for_subscribers(command)
         {
-            return Some(Error::SubscribedContext(entry.full_name.to_owned()));
+            return Some(Error::SubscribedContext(name.to_owned()));
         }
         if self.busy && !flags.contains(Flags::ALLOW_BUSY) {
             return Some(Error::Busy);
@@ -194,27 +214,44 @@ impl Engine {
         None
     }
 
+    fn may_debug(&self, client: &Client) -> bool {
+        match self.config.enable_debug_command {
+            Permission::Yes => true,
+            Permission::Local => client.origin.local,
+            Permission::No => false,
+        }
+    }
+
+    /// Whether a command may make data grow: all that is queued may.
+    fn needs_memory(&self, client: &Client, command: &Command) -> bool {
+        command.flags.contains(Flags::DENYOOM)
+            || client.transaction.is_some() && !ends_transaction(command)
+            || command.name == "exec" && self.queues(client, Flags::DENYOOM)
+    }
+
+    /// Whether the client has queued a command with one of these flags.
+    fn queues(&self, client: &Client, flags: Flags) -> bool {
+        client.transaction.as_ref().is_some_and(|transaction| {
+            let queued = |q: &Queued| self.commands.entry(q.command).command.flags;
+            transaction.queue.iter().any(|q| queued(q).intersects(flags))
+        })
+    }
+
     fn must_wait_for_unpause(&self, client: ClientId, command: &Command, time: Time) -> bool {
         let Some(pause) = self.pause.filter(|pause| !time.reached(pause.until)) else {
             return false;
         };
-        if !pause.writes_only {
-            return !command.flags.contains(Flags::ALLOW_BUSY) || ends_transaction(command);
-        }
         let writes = Flags::WRITE | Flags::MAY_REPLICATE;
-        if command.flags.intersects(writes) {
-            return true;
-        }
-        let queue = self.clients.get(client).and_then(|state| state.transaction.as_ref());
-        command.name == "exec"
-            && queue.is_some_and(|transaction| {
-                transaction
-                    .queue
-                    .iter()
-                    .any(|q| self.commands.entry(q.command).command.flags.intersects(writes))
-            })
+        !pause.writes_only
+            || command.flags.intersects(writes)
+            || command.name == "exec"
+                && self.clients.get(client).is_some_and(|state| self.queues(state, writes))
     }
 }
+
+const DEBUG_NOT_ALLOWED: &str = "ERR DEBUG command not allowed. If the enable-debug-command option \
+    is set to \"local\", you can run it from a local connection, otherwise you need to set this \
+    option in the configuration file, and then restart the server.";
 
 /// Commands that are run between `MULTI` and `EXEC` rather than queued.
 fn ends_transaction(command: &Command) -> bool {

@@ -15,6 +15,7 @@ pub mod dispatch;
 pub mod error;
 pub mod glob;
 pub mod keyspace;
+pub mod memory;
 pub mod notify;
 pub mod pubsub;
 pub mod random;
@@ -169,6 +170,7 @@ pub struct Engine {
     unpause_timer: Option<wheel::TimerId>,
     busy: bool,
     deliveries: Vec<ClientId>,
+    killed: Vec<ClientId>,
 }
 
 impl Engine {
@@ -207,6 +209,7 @@ impl Engine {
             unpause_timer: None,
             busy: false,
             deliveries: Vec::new(),
+            killed: Vec::new(),
         }
     }
 
@@ -242,6 +245,7 @@ impl Engine {
         }
         let Some(state) = self.clients.get_mut(client) else { return Flow::Close };
         state.active_at = time.now;
+        let reply_mode = state.reply_mode;
         if state.reply_mode == ReplyMode::Skip {
             state.reply_mode = ReplyMode::On;
         } else if state.reply_mode == ReplyMode::SkipNext {
@@ -250,20 +254,24 @@ impl Engine {
         let reply = match self.dispatch(client, argv, time) {
             Outcome::Reply(reply) => reply,
             Outcome::Again => {
-                self.block_until_unpaused(client);
+                self.block_until_unpaused(client, reply_mode);
                 return Flow::Again;
             }
         };
         // After the command: it may have changed the protocol or the mode.
         let Some(state) = self.clients.get_mut(client) else { return Flow::Close };
-        if matches!(state.reply_mode, ReplyMode::On | ReplyMode::SkipNext) {
+        if !state.is_muted() {
             encode(&reply, state.protocol, out);
         }
         out.extend_from_slice(&state.pending.split());
-        let close = state.close.take();
         let waits = state.blocked.is_some();
-        match (self.flow.take(), close) {
-            (Some(flow), _) => flow,
+        match (self.flow.take(), state.close) {
+            (Some(flow), close) => {
+                if close.is_some() {
+                    self.queue_delivery(client);
+                }
+                flow
+            }
             (None, Some(_)) => Flow::Close,
             (None, None) if waits => Flow::Wait,
             (None, None) => Flow::Next,
@@ -273,12 +281,21 @@ impl Engine {
     /// What clients are to receive since the last call.
     pub fn deliveries(&mut self) -> Vec<Delivery> {
         let queued = std::mem::take(&mut self.deliveries);
-        queued.into_iter().filter_map(|client| self.delivery(client)).collect()
+        let mut deliveries: Vec<Delivery> =
+            queued.into_iter().filter_map(|client| self.delivery(client)).collect();
+        let killed = std::mem::take(&mut self.killed).into_iter().map(|client| Delivery {
+            client,
+            bytes: BytesMut::new(),
+            resume: false,
+            close: Some(Close::Now),
+        });
+        deliveries.extend(killed);
+        deliveries
     }
 
     /// Whether there is anything in [`Engine::deliveries`].
     pub fn has_deliveries(&self) -> bool {
-        !self.deliveries.is_empty()
+        !self.deliveries.is_empty() || !self.killed.is_empty()
     }
 
     fn delivery(&mut self, client: ClientId) -> Option<Delivery> {
@@ -302,12 +319,11 @@ impl Engine {
         }
     }
 
-    /// Disconnects a client.
-    pub fn close(&mut self, client: ClientId, how: Close) {
-        if let Some(state) = self.clients.get_mut(client) {
-            state.close = Some(how);
-            self.queue_delivery(client);
-        }
+    /// Disconnects a client, and forgets it: from now on it hears nothing, holds nothing and waits
+    /// for nothing. Not for the client whose command runs.
+    pub fn kill(&mut self, client: ClientId) {
+        self.disconnect(client);
+        self.killed.push(client);
     }
 
     fn resume(&mut self, client: ClientId) {

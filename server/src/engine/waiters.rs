@@ -5,7 +5,7 @@
 
 use leasehold_resp::Reply;
 
-use crate::engine::client::ClientId;
+use crate::engine::client::{ClientId, ReplyMode};
 use crate::engine::time::Millis;
 use crate::engine::wheel::TimerId;
 use crate::engine::{Engine, Timer};
@@ -29,9 +29,11 @@ impl Engine {
         }
     }
 
-    /// Makes a client wait for the end of a pause; its request is run again then.
-    pub(super) fn block_until_unpaused(&mut self, client: ClientId) {
+    /// Makes a client wait for the end of a pause; its request is run again then, in the reply mode
+    /// it had before.
+    pub(super) fn block_until_unpaused(&mut self, client: ClientId, reply_mode: ReplyMode) {
         if let Some(state) = self.clients.get_mut(client) {
+            state.reply_mode = reply_mode;
             state.blocked =
                 Some(Blocked { on_timeout: Reply::NOTHING, unblockable: false, timer: None });
             self.paused_clients.push(client);
@@ -43,18 +45,28 @@ impl Engine {
         if !self.stop_waiting(client) {
             return false;
         }
-        self.push(client, reply);
+        if self.clients.get(client).is_some_and(|state| !state.is_muted()) {
+            self.push(client, reply);
+        }
         self.resume(client);
         true
     }
 
-    /// The time of a waiting client is up.
-    pub(super) fn wait_timed_out(&mut self, client: ClientId) {
+    /// Ends a client's wait as if its time were up.
+    pub fn end_wait(&mut self, client: ClientId) {
         let Some(state) = self.clients.get_mut(client) else { return };
         let Some(blocked) = state.blocked.as_mut() else { return };
-        blocked.timer = None;
         let reply = std::mem::replace(&mut blocked.on_timeout, Reply::NOTHING);
         self.unblock(client, &reply);
+    }
+
+    /// The timer of a waiting client has fired, which therefore has none now.
+    pub(super) fn wait_timed_out(&mut self, client: ClientId) {
+        let Some(state) = self.clients.get_mut(client) else { return };
+        if let Some(blocked) = state.blocked.as_mut() {
+            blocked.timer = None;
+            self.end_wait(client);
+        }
     }
 
     /// Forgets that a client waits, without telling it.
