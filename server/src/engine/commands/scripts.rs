@@ -75,6 +75,7 @@ pub const COMMANDS: &[Command] = &[
         name: "script",
         arity: Arity::AtLeast(2),
         since: "2.6.0",
+        categories: Categories::empty(),
         doc: "A container for commands about the script cache.",
         subcommands: SCRIPT,
         ..SCRIPTING
