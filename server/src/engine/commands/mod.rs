@@ -6,19 +6,26 @@ pub mod client;
 pub mod connection;
 pub mod expiry;
 pub mod hashes;
+pub mod info;
+pub mod introspection;
 pub mod keys;
+pub mod memory;
 #[cfg(test)]
 mod model;
 pub mod pubsub;
 pub mod scan;
 pub mod scripts;
 pub mod server;
+pub mod settings;
 pub mod strings;
 pub mod transactions;
 
 use leasehold_resp::Reply;
 
 use crate::engine::command::Command;
+use crate::engine::context::integer;
+use crate::engine::error::Error;
+use crate::engine::time::{Millis, Time};
 
 /// Every family's rows.
 pub const FAMILIES: &[&[Command]] = &[
@@ -26,10 +33,14 @@ pub const FAMILIES: &[&[Command]] = &[
     connection::COMMANDS,
     expiry::COMMANDS,
     hashes::COMMANDS,
+    info::COMMANDS,
+    introspection::COMMANDS,
     keys::COMMANDS,
+    memory::COMMANDS,
     pubsub::COMMANDS,
     scripts::COMMANDS,
     server::COMMANDS,
+    settings::COMMANDS,
     strings::COMMANDS,
     transactions::COMMANDS,
 ];
@@ -43,6 +54,32 @@ fn help(command: &str, lines: &'static [&'static str]) -> Reply {
     Reply::Array(std::iter::once(Reply::Simple(first.into())).chain(lines).collect())
 }
 
+/// A map with names for keys.
+fn map<const N: usize>(pairs: [(&'static str, Reply); N]) -> Reply {
+    Reply::Map(pairs.into_iter().map(|(name, value)| (Reply::bulk(name), value)).collect())
+}
+
+/// Text for people.
+fn text(text: impl Into<String>) -> Reply {
+    Reply::Verbatim { format: *b"txt", text: text.into().into() }
+}
+
+/// A number that cannot be negative; one too large for the protocol is its largest.
+fn number(value: u64) -> Reply {
+    Reply::Integer(i64::try_from(value).unwrap_or(i64::MAX))
+}
+
+/// Reads a timeout in milliseconds and says when it ends: never, if it is 0.
+fn timeout(time: Time, argument: &[u8]) -> Result<Option<Millis>, Error> {
+    let span = integer(argument)
+        .map_err(|_| Error::line("ERR timeout is not an integer or out of range"))?;
+    match span {
+        ..0 => Err(Error::line("ERR timeout is negative")),
+        0 => Ok(None),
+        _ => time.after(Millis(span)).map(Some).ok_or(Error::OutOfRange("timeout")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use crate::config::Config;
@@ -52,7 +89,7 @@ mod tests {
     #[test]
     fn help_names_every_subcommand_on_a_line_of_its_own() {
         let table = CommandTable::new();
-        for name in ["object", "pubsub"] {
+        for name in ["client", "command", "config", "memory", "object", "pubsub"] {
             let mut stage = Stage::new(Config::default());
             let client = stage.client("a");
             let (reply, _) = stage.run(client, &words(&format!("{name} HELP")));
