@@ -21,9 +21,10 @@ use leasehold_resp::{Protocol, Reply};
 use mlua::ffi::{self, lua_CFunction, lua_Debug, lua_State};
 
 use crate::budget::Limits;
-use crate::libs::{self, Call, Fault, Function};
+use crate::libs::{self, Call, Constant, Fault, Function, cjson};
 use crate::number::{Random, write_argument};
 use crate::script::Sha;
+use crate::strings::{self, Budget, Capture, Match};
 use crate::value::Value;
 use crate::{Error, Host, Interrupt, LogLevel, convert, sandbox};
 
@@ -93,7 +94,7 @@ impl Machine {
             // SAFETY: called by Lua in a protected call.
             unsafe { ffi::luaL_unref(lua, ffi::LUA_REGISTRYINDEX, chunk.0) }
         };
-        self.protect(&mut forget);
+        self.free(&mut forget);
     }
 
     /// Frees everything that is free.
@@ -104,7 +105,7 @@ impl Machine {
                 ffi::lua_gc(lua, ffi::LUA_GCCOLLECT, 0);
             }
         };
-        self.protect(&mut collect);
+        self.free(&mut collect);
     }
 
     pub(crate) fn memory_bytes(&self) -> usize {
@@ -127,6 +128,7 @@ impl Machine {
         context.host.set(Some(host));
         context.protocol.set(Protocol::Resp2);
         context.random.set(context.seed);
+        context.cjson.set(cjson::Settings::default());
         let frame = Frame { chunk, keys, args };
         // SAFETY: `push_base` left handler and runner; `frame` outlives the call; three slots are
         // free on a stack that holds two; a protected call lets no error out.
@@ -173,6 +175,13 @@ impl Machine {
         Reply::Error(convert::one_line(line))
     }
 
+    /// As `protect`, for what frees memory: it must work when there is none left.
+    fn free<F: FnMut(*mut lua_State)>(&self, f: &mut F) {
+        self.context().reserve.set(RESERVE_BYTES);
+        self.protect(f);
+        self.context().reserve.set(0);
+    }
+
     /// Calls `f` so that a Lua error inside ends `f` and nothing else; whether it came to its end.
     fn protect<F: FnMut(*mut lua_State)>(&self, f: &mut F) -> bool {
         unsafe extern "C-unwind" fn call<F: FnMut(*mut lua_State)>(lua: *mut lua_State) -> c_int {
@@ -216,6 +225,11 @@ type HostPointer = *mut (dyn Host + 'static);
 struct Context {
     limits: Limits,
     memory_used: Cell<usize>,
+    /// Beyond the limit, for what frees memory.
+    reserve: Cell<usize>,
+    /// Bytes moved since the host was asked last.
+    work: Cell<usize>,
+    main: Cell<*mut lua_State>,
     host: Cell<Option<HostPointer>>,
     protocol: Cell<Protocol>,
     end: Cell<End>,
@@ -223,6 +237,8 @@ struct Context {
     failure: Cell<Option<Failure>>,
     seed: Random,
     random: Cell<Random>,
+    /// What the script has set `cjson` to.
+    cjson: Cell<cjson::Settings>,
     /// Numbers among a command's arguments, as text.
     digits: Cell<Vec<u8>>,
     /// The reply that is being pushed, or the script's own.
@@ -246,6 +262,7 @@ struct Originals {
     setmetatable: Cell<Option<lua_CFunction>>,
     resume: Cell<Option<lua_CFunction>>,
     insert: Cell<Option<lua_CFunction>>,
+    remove: Cell<Option<lua_CFunction>>,
 }
 
 /// Why a script must end whatever it does.
@@ -262,6 +279,9 @@ impl Context {
         Context {
             limits,
             memory_used: Cell::new(0),
+            reserve: Cell::new(0),
+            work: Cell::new(0),
+            main: Cell::new(ptr::null_mut()),
             host: Cell::new(None),
             protocol: Cell::new(Protocol::Resp2),
             end: Cell::new(End::None),
@@ -269,6 +289,7 @@ impl Context {
             failure: Cell::new(None),
             seed,
             random: Cell::new(seed),
+            cjson: Cell::new(cjson::Settings::default()),
             digits: Cell::new(Vec::new()),
             reply: UnsafeCell::new(Reply::Null),
             values: UnsafeCell::new(Vec::new()),
@@ -277,6 +298,17 @@ impl Context {
             keys: Cell::new(ffi::LUA_NOREF),
             args: Cell::new(ffi::LUA_NOREF),
             base: Cell::new(ffi::LUA_NOREF),
+        }
+    }
+
+    /// Counts bytes that one instruction moves: after many, the host is asked at the next one.
+    fn charge(&self, bytes: usize) {
+        let work = self.work.get().saturating_add(bytes);
+        self.work.set(work);
+        if work > WORK_BYTES_PER_QUESTION && !self.main.get().is_null() {
+            // SAFETY: the main thread lives as long as the state; setting a hook writes three
+            // fields of it, which is allowed at any time.
+            unsafe { set_hook(self.main.get(), 1) }
         }
     }
 
@@ -365,6 +397,14 @@ const UNPACK_MAX: i64 = 7_990;
 const NUMBER_BYTES_MAX: usize = 32;
 /// Arguments of a command that need no allocation.
 const ARGUMENTS_INLINE: usize = 16;
+/// What freeing memory may take for itself: a closure, and a smaller table of strings.
+const RESERVE_BYTES: usize = 1 << 20;
+/// Bytes that may be moved between two questions to the host: a few milliseconds.
+const WORK_BYTES_PER_QUESTION: usize = 8 << 20;
+/// Smaller blocks are not counted: instructions are.
+const WORK_BLOCK_BYTES: usize = 4 << 10;
+/// What moving one item of a table counts as: a read and a write through Lua's interface.
+const SHIFT_BYTES: usize = 64;
 /// How deeply values given to libraries may nest.
 const LIBRARY_NESTING_MAX: usize = 1_001;
 
@@ -390,7 +430,8 @@ unsafe extern "C" fn allocate(
         let context = &*context.cast::<Context>();
         let old = if block.is_null() { 0 } else { old };
         let used = context.memory_used.get() - old;
-        if new > old && used.saturating_add(new) > context.limits.memory_bytes_max {
+        let limit = context.limits.memory_bytes_max + context.reserve.get();
+        if new > old && used.saturating_add(new) > limit {
             return ptr::null_mut();
         }
         let result = match (old, new) {
@@ -404,6 +445,9 @@ unsafe extern "C" fn allocate(
         };
         if new == 0 || !result.is_null() {
             context.memory_used.set(used + new);
+        }
+        if new > WORK_BLOCK_BYTES {
+            context.charge(new);
         }
         result.cast()
     }
@@ -433,6 +477,10 @@ unsafe extern "C-unwind" fn hook(lua: *mut lua_State, _: *mut lua_Debug) {
     unsafe {
         let context = context(lua);
         if context.end.get() == End::None {
+            context.work.set(0);
+            if ffi::lua_gethookcount(lua) == 1 {
+                set_hook(lua, context.limits.interrupt_instructions);
+            }
             let answer = context.with_host(|host| host.interrupt());
             if answer == Some(Interrupt::Kill) {
                 context.end.set(End::Killed);
@@ -490,6 +538,7 @@ unsafe fn push_base(lua: *mut lua_State) -> bool {
         ffi::lua_rawgeti_(lua, ffi::LUA_REGISTRYINDEX, -HANDLER);
         ffi::lua_rawgeti_(lua, ffi::LUA_REGISTRYINDEX, -RUNNER);
         set_hook(lua, context(lua).limits.interrupt_instructions);
+        context(lua).main.set(lua);
         true
     }
 }
@@ -1226,7 +1275,31 @@ unsafe extern "C-unwind" fn table_insert(lua: *mut lua_State) -> c_int {
     // SAFETY: plain.
     unsafe {
         refuse_frozen(lua);
+        if ffi::lua_gettop(lua) > 2 {
+            charge_shift(lua);
+        }
         original(lua, &context(lua).originals.insert)
+    }
+}
+
+unsafe extern "C-unwind" fn table_remove(lua: *mut lua_State) -> c_int {
+    // SAFETY: plain.
+    unsafe {
+        if ffi::lua_gettop(lua) > 1 {
+            charge_shift(lua);
+        }
+        original(lua, &context(lua).originals.remove)
+    }
+}
+
+/// Counts the moving of a table's items, which is one instruction for Lua's hook. Plain.
+unsafe fn charge_shift(lua: *mut lua_State) {
+    // SAFETY: plain.
+    unsafe {
+        if ffi::lua_type(lua, 1) == ffi::LUA_TTABLE {
+            let context = context(lua);
+            context.charge(ffi::lua_objlen(lua, 1).saturating_mul(SHIFT_BYTES));
+        }
     }
 }
 
@@ -1385,6 +1458,300 @@ unsafe fn compile(lua: *mut lua_State, text: &[u8], name: &CStr) -> c_int {
     }
 }
 
+// ---------------------------------------------------------------------------------------------
+// Patterns
+
+unsafe extern "C-unwind" fn string_find(lua: *mut lua_State) -> c_int {
+    // SAFETY: plain.
+    unsafe { find(lua, true) }
+}
+
+unsafe extern "C-unwind" fn string_match(lua: *mut lua_State) -> c_int {
+    // SAFETY: plain.
+    unsafe { find(lua, false) }
+}
+
+/// Plain.
+unsafe fn find(lua: *mut lua_State, places: bool) -> c_int {
+    // SAFETY: plain; both strings stay on the stack.
+    unsafe {
+        let (subject, pattern) = (argument(lua, 1), argument(lua, 2));
+        let from = ffi::luaL_optinteger(lua, 3, 1);
+        let from = if from < 0 { (from + subject.len() as i64 + 1).max(1) } else { from.max(1) };
+        let from = (from as usize - 1).min(subject.len());
+        if places && (ffi::lua_toboolean(lua, 4) != 0 || strings::is_plain(pattern)) {
+            let Some(start) = strings::find_plain(subject, pattern, from) else {
+                ffi::lua_pushnil(lua);
+                return 1;
+            };
+            ffi::lua_pushinteger(lua, (start + 1) as i64);
+            ffi::lua_pushinteger(lua, (start + pattern.len()) as i64);
+            return 2;
+        }
+        let (once, pattern) = strings::parse(pattern);
+        let Some(found) = search(lua, subject, pattern, from, once) else {
+            ffi::lua_pushnil(lua);
+            return 1;
+        };
+        if !places {
+            return push_captures(lua, subject, &found, true);
+        }
+        ffi::lua_pushinteger(lua, (found.start + 1) as i64);
+        ffi::lua_pushinteger(lua, found.end as i64);
+        2 + push_captures(lua, subject, &found, false)
+    }
+}
+
+unsafe extern "C-unwind" fn string_gmatch(lua: *mut lua_State) -> c_int {
+    // SAFETY: plain.
+    unsafe {
+        argument(lua, 1);
+        argument(lua, 2);
+        ffi::lua_settop(lua, 2);
+        ffi::lua_pushnumber(lua, 0.0);
+        ffi::lua_pushcclosure(lua, gmatch_next, 3);
+    }
+    1
+}
+
+/// Its upvalues are the subject, the pattern, and where to go on.
+unsafe extern "C-unwind" fn gmatch_next(lua: *mut lua_State) -> c_int {
+    // SAFETY: plain; upvalues 1 and 2 are strings for as long as the function lives.
+    unsafe {
+        let subject = bytes(lua, ffi::lua_upvalueindex(1));
+        let pattern = strings::until_zero(bytes(lua, ffi::lua_upvalueindex(2)));
+        let from = ffi::lua_tonumber(lua, ffi::lua_upvalueindex(3)) as usize;
+        if from > subject.len() {
+            return 0;
+        }
+        let Some(found) = search(lua, subject, pattern, from, false) else { return 0 };
+        let next = found.end + usize::from(found.end == found.start);
+        ffi::lua_pushnumber(lua, next as f64);
+        ffi::lua_replace(lua, ffi::lua_upvalueindex(3));
+        push_captures(lua, subject, &found, true)
+    }
+}
+
+unsafe extern "C-unwind" fn string_gsub(lua: *mut lua_State) -> c_int {
+    // SAFETY: plain; the strings stay on the stack, the output is Lua's.
+    unsafe {
+        let (subject, pattern) = (argument(lua, 1), argument(lua, 2));
+        let kind = ffi::lua_type(lua, 3);
+        if !matches!(
+            kind,
+            ffi::LUA_TNUMBER | ffi::LUA_TSTRING | ffi::LUA_TFUNCTION | ffi::LUA_TTABLE
+        ) {
+            ffi::luaL_argerror(lua, 3, c"string/function/table expected".as_ptr());
+        }
+        if kind == ffi::LUA_TNUMBER {
+            argument(lua, 3);
+        }
+        let most = ffi::luaL_optinteger(lua, 4, subject.len() as i64 + 1);
+        let (once, pattern) = strings::parse(pattern);
+        ffi::lua_settop(lua, 3);
+        let mut output = Output::new(lua, subject.len() + 32);
+        let (mut at, mut count) = (0, 0);
+        while count < most && at <= subject.len() {
+            let Some(found) = search(lua, subject, pattern, at, once) else { break };
+            count += 1;
+            output.add(lua, &subject[at..found.start]);
+            replace(lua, subject, &found, kind, &mut output);
+            at = found.end;
+            if found.end == found.start {
+                let Some(byte) = subject.get(at..=at) else {
+                    at += 1;
+                    break;
+                };
+                output.add(lua, byte);
+                at += 1;
+            }
+            if once {
+                break;
+            }
+        }
+        output.add(lua, subject.get(at..).unwrap_or_default());
+        output.push(lua);
+        ffi::lua_pushnumber(lua, count as f64);
+    }
+    2
+}
+
+/// Adds what takes the place of a match: by the third argument. Plain.
+unsafe fn replace(
+    lua: *mut lua_State,
+    subject: &[u8],
+    found: &Match,
+    kind: c_int,
+    output: &mut Output,
+) {
+    // SAFETY: plain.
+    unsafe {
+        let whole = &subject[found.start..found.end];
+        match kind {
+            ffi::LUA_TFUNCTION => {
+                ffi::lua_pushvalue(lua, 3);
+                let count = push_captures(lua, subject, found, true);
+                ffi::lua_call(lua, count, 1);
+            }
+            ffi::LUA_TTABLE => {
+                push_capture(lua, subject, found, 0);
+                ffi::lua_gettable_(lua, 3);
+            }
+            _ => return expand(lua, subject, found, output),
+        }
+        if ffi::lua_toboolean(lua, -1) == 0 {
+            output.add(lua, whole);
+        } else if ffi::lua_isstring(lua, -1) == 0 {
+            ffi::luaL_where(lua, 1);
+            push_bytes(lua, b"invalid replacement value (a ");
+            ffi::lua_pushstring_(lua, ffi::luaL_typename(lua, -3));
+            push_bytes(lua, b")");
+            ffi::lua_concat(lua, 4);
+            ffi::lua_error(lua);
+        } else {
+            ffi::lua_tolstring(lua, -1, ptr::null_mut());
+            output.add(lua, bytes(lua, -1));
+        }
+        ffi::lua_settop(lua, -2);
+    }
+}
+
+/// Adds the replacement string with its `%1` filled in. Plain.
+unsafe fn expand(lua: *mut lua_State, subject: &[u8], found: &Match, output: &mut Output) {
+    // SAFETY: plain; the replacement stays at 3.
+    unsafe {
+        let mut rest = bytes(lua, 3);
+        while let Some(at) = rest.iter().position(|byte| *byte == b'%') {
+            output.add(lua, &rest[..at]);
+            // A last `%` stands before the zero that ends a C string.
+            let what = rest.get(at + 1).copied().unwrap_or(0);
+            match what {
+                b'0' => output.add(lua, &subject[found.start..found.end]),
+                b'1'..=b'9' => {
+                    push_capture(lua, subject, found, usize::from(what - b'1'));
+                    ffi::lua_tolstring(lua, -1, ptr::null_mut());
+                    output.add(lua, bytes(lua, -1));
+                    ffi::lua_settop(lua, -2);
+                }
+                other => output.add(lua, &[other]),
+            }
+            rest = rest.get(at + 2..).unwrap_or_default();
+        }
+        output.add(lua, rest);
+    }
+}
+
+/// A string argument; a number becomes one, in place. Plain.
+unsafe fn argument<'a>(lua: *mut lua_State, index: c_int) -> &'a [u8] {
+    // SAFETY: plain; the string stays on the stack.
+    unsafe {
+        ffi::luaL_checklstring(lua, index, ptr::null_mut());
+        bytes(lua, index)
+    }
+}
+
+/// Plain: what it holds has no destructors.
+unsafe fn search(
+    lua: *mut lua_State,
+    subject: &[u8],
+    pattern: &[u8],
+    from: usize,
+    once: bool,
+) -> Option<Match> {
+    // SAFETY: plain.
+    unsafe {
+        let context = context(lua);
+        let found = context.guard(|| {
+            let mut ask = || {
+                if context.with_host(|host| host.interrupt()) == Some(Interrupt::Kill) {
+                    context.end.set(End::Killed);
+                }
+                context.end.get() == End::None
+            };
+            let steps = context.limits.match_steps_max;
+            strings::search(subject, pattern, from, once, &mut Budget { steps, ask: &mut ask })
+        });
+        check_end(lua);
+        match found {
+            Some(Ok(found)) => found,
+            Some(Err(why)) => raise(lua, why),
+            None => stop(lua),
+        }
+    }
+}
+
+/// Pushes all captures, or the whole match if there are none and `whole` says so. Plain.
+unsafe fn push_captures(lua: *mut lua_State, subject: &[u8], found: &Match, whole: bool) -> c_int {
+    // SAFETY: plain.
+    unsafe {
+        let count = if found.count == 0 && whole { 1 } else { found.count };
+        ffi::luaL_checkstack_(lua, count as c_int, c"too many captures".as_ptr());
+        for i in 0..count {
+            push_capture(lua, subject, found, i);
+        }
+        count as c_int
+    }
+}
+
+/// Plain.
+unsafe fn push_capture(lua: *mut lua_State, subject: &[u8], found: &Match, index: usize) {
+    // SAFETY: plain.
+    unsafe {
+        match found.captures[..found.count].get(index) {
+            Some(Capture::Range(start, end)) => push_bytes(lua, &subject[*start..*end]),
+            Some(Capture::Position(at)) => ffi::lua_pushnumber(lua, (at + 1) as f64),
+            Some(Capture::Open(_)) => raise(lua, "unfinished capture"),
+            None if index == 0 => push_bytes(lua, &subject[found.start..found.end]),
+            None => raise(lua, "invalid capture index"),
+        }
+    }
+}
+
+/// A string that grows, in memory of Lua's: it counts against the limit and is freed by the
+/// collector whatever error ends its maker. Sits at one place of the stack.
+struct Output {
+    index: c_int,
+    start: *mut u8,
+    len: usize,
+    room: usize,
+}
+
+impl Output {
+    /// Takes the next place on the stack. Plain.
+    unsafe fn new(lua: *mut lua_State, room: usize) -> Output {
+        // SAFETY: plain; the block is on the stack for as long as the output is used.
+        unsafe {
+            let start = ffi::lua_newuserdata(lua, room).cast();
+            Output { index: ffi::lua_gettop(lua), start, len: 0, room }
+        }
+    }
+
+    /// Plain.
+    unsafe fn add(&mut self, lua: *mut lua_State, text: &[u8]) {
+        // SAFETY: the block has `room` bytes; `text` is not in it.
+        unsafe {
+            if self.len + text.len() > self.room {
+                let room = (self.len + text.len()) * 2;
+                let block: *mut u8 = ffi::lua_newuserdata(lua, room).cast();
+                ptr::copy_nonoverlapping(self.start, block, self.len);
+                ffi::lua_replace(lua, self.index);
+                (self.start, self.room) = (block, room);
+            }
+            ptr::copy_nonoverlapping(text.as_ptr(), self.start.add(self.len), text.len());
+            self.len += text.len();
+        }
+    }
+
+    /// Pushes the string. Plain.
+    unsafe fn push(&self, lua: *mut lua_State) {
+        // SAFETY: the first `len` bytes have been written.
+        unsafe { push_bytes(lua, slice::from_raw_parts(self.start, self.len)) }
+    }
+}
+
+// ---------------------------------------------------------------------------------------------
+// Libraries in Rust
+
 /// A function of a library in Rust: its upvalue is its `Function`.
 unsafe extern "C-unwind" fn library_function(lua: *mut lua_State) -> c_int {
     // SAFETY: plain; results and message stay in the context while they are pushed.
@@ -1420,6 +1787,16 @@ unsafe extern "C-unwind" fn library_function(lua: *mut lua_State) -> c_int {
     }
 }
 
+/// `cjson.new`: the settings are the script's own as they are, so the library will do.
+unsafe extern "C-unwind" fn cjson_new(lua: *mut lua_State) -> c_int {
+    // SAFETY: plain.
+    unsafe {
+        ffi::lua_rawgeti_(lua, ffi::LUA_REGISTRYINDEX, context(lua).base.get());
+        get_field(lua, -1, "cjson");
+    }
+    1
+}
+
 enum Computed {
     Results(c_int),
     Argument(c_int),
@@ -1435,8 +1812,10 @@ unsafe fn compute(lua: *mut lua_State, context: &Context, function: &Function) -
         (1..=count).map(|i| read(lua, i, LIBRARY_NESTING_MAX)).collect()
     };
     let bytes_max = context.limits.memory_bytes_max;
-    let mut call = Call { args, results: Vec::new(), bytes_max };
-    match context.guard(|| (function.run)(&mut call)) {
+    let mut call = Call { args, results: Vec::new(), bytes_max, cjson: context.cjson.get() };
+    let outcome = context.guard(|| (function.run)(&mut call));
+    context.cjson.set(call.cjson);
+    match outcome {
         None => Computed::Stop,
         Some(Ok(())) => {
             let count = call.results.len() as c_int;
@@ -1485,7 +1864,13 @@ const REPLACED: &[(&str, &str, lua_CFunction)] = &[
     ("redis", "setresp", redis_setresp),
     ("redis", "sha1hex", redis_sha1hex),
     ("redis", "status_reply", redis_status_reply),
+    ("string", "find", string_find),
+    ("string", "gfind", string_gmatch),
+    ("string", "gmatch", string_gmatch),
+    ("string", "gsub", string_gsub),
+    ("string", "match", string_match),
     ("table", "insert", table_insert),
+    ("table", "remove", table_remove),
 ];
 
 /// Opens Lua's libraries and builds from them the world a script sees. Plain.
@@ -1563,8 +1948,15 @@ unsafe fn install_library(lua: *mut lua_State, library: &'static libs::Library) 
             ffi::lua_pushcclosure(lua, library_function, 1);
             set_field(lua, -2, function.name);
         }
-        for (name, value) in library.constants {
-            push(lua, value);
+        if library.name == "cjson" {
+            ffi::lua_pushcclosure(lua, cjson_new, 0);
+            set_field(lua, -2, "new");
+        }
+        for (name, constant) in library.constants {
+            match constant {
+                Constant::Text(text) => push_bytes(lua, text.as_bytes()),
+                Constant::Null => ffi::lua_pushlightuserdata(lua, ptr::null_mut()),
+            }
             set_field(lua, -2, name);
         }
     }
@@ -1746,6 +2138,7 @@ unsafe fn keep_originals(lua: *mut lua_State, originals: &Originals) {
             ("", "setmetatable", &originals.setmetatable),
             ("coroutine", "resume", &originals.resume),
             ("table", "insert", &originals.insert),
+            ("table", "remove", &originals.remove),
         ] {
             push_original(lua, library, name);
             slot.set(ffi::lua_tocfunction(lua, -1));

@@ -14,9 +14,9 @@ pub struct Limits {
     /// Steps of one pattern match in `string.find` and its kin. Backtracking is exponential and
     /// no hook can stop it half way.
     pub match_steps_max: u64,
-    /// How deeply the tables of a reply may nest. Clients recurse when they read it.
+    /// How deeply the tables of a reply may nest. Whoever reads it recurses.
     pub nesting_max: usize,
-    /// Lua instructions between two questions to the host whether to go on: some 50 microseconds.
+    /// Lua instructions between two questions to the host whether to go on: some 10 microseconds.
     pub interrupt_instructions: u32,
 }
 
@@ -27,8 +27,8 @@ impl Default for Limits {
             script_bytes_max: 1 << 20,
             passing_scripts_max: 500,
             match_steps_max: 10_000_000,
-            nesting_max: 1_000,
-            interrupt_instructions: 5_000,
+            nesting_max: 256,
+            interrupt_instructions: 1_000,
         }
     }
 }

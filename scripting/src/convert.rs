@@ -93,7 +93,7 @@ pub(crate) fn one_line(mut text: Vec<u8>) -> Bytes {
 /// Toward zero; what does not fit, and NaN, is the least integer (as on x86-64).
 pub(crate) fn truncate(number: f64) -> i64 {
     const LIMIT: f64 = 9_223_372_036_854_775_808.0;
-    if number >= -LIMIT && number < LIMIT { number as i64 } else { i64::MIN }
+    if (-LIMIT..LIMIT).contains(&number) { number as i64 } else { i64::MIN }
 }
 
 fn table_to_reply(entries: Vec<(Value, Value)>, protocol: Protocol) -> Reply {

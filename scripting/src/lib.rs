@@ -14,11 +14,13 @@ mod libs;
 mod number;
 mod sandbox;
 mod script;
+mod strings;
 mod value;
 
 use std::collections::HashMap;
 use std::fmt;
 
+use bytes::Bytes;
 use leasehold_resp::{Protocol, Reply};
 
 use crate::bridge::{Chunk, Machine};
@@ -77,9 +79,14 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {}
 
 /// A Lua state with its cache of compiled scripts.
+///
+/// The cache leaves half of the memory to the script that runs: when scripts fill more, those that
+/// came with `EVAL` are forgotten.
 pub struct Interpreter {
     machine: Machine,
     scripts: HashMap<Sha, Cached>,
+    /// The digests of the cached bodies: finding one here costs less than SHA-1.
+    digests: HashMap<Bytes, Sha>,
     /// How many of them nobody asked to be kept.
     passing: usize,
     /// Counts runs, so that the scripts used last are known.
@@ -90,6 +97,7 @@ pub struct Interpreter {
 struct Cached {
     script: Script,
     chunk: Chunk,
+    body: Bytes,
     /// Whether somebody asked for it to be kept; else the run that used it last.
     kept: bool,
     used: u64,
@@ -100,7 +108,8 @@ impl Interpreter {
     /// `math.random` starts in every script.
     pub fn new(limits: Limits, version: &str, seed: u64) -> Result<Interpreter, Error> {
         let machine = Machine::new(limits, version, seed)?;
-        Ok(Interpreter { machine, scripts: HashMap::new(), passing: 0, runs: 0, limits })
+        let (scripts, digests) = (HashMap::new(), HashMap::new());
+        Ok(Interpreter { machine, scripts, digests, passing: 0, runs: 0, limits })
     }
 
     /// Caches a script until the cache is flushed (`SCRIPT LOAD`), compiling it unless it is
@@ -120,35 +129,28 @@ impl Interpreter {
     /// others as the limits say have been used since, as in Redis 7.4. A client that writes its
     /// arguments into the script makes a new one at every call.
     pub fn load_passing(&mut self, body: &[u8]) -> Result<Sha, Reply> {
-        let sha = Sha::of(body);
         self.runs += 1;
-        if let Some(cached) = self.scripts.get_mut(&sha) {
-            cached.used = self.runs;
-            return Ok(sha);
+        if let Some(sha) = self.digests.get(body) {
+            if let Some(cached) = self.scripts.get_mut(sha) {
+                cached.used = self.runs;
+            }
+            return Ok(*sha);
         }
         if body.len() > self.limits.script_bytes_max {
             return Err(Reply::error("ERR Error compiling script (new function): too long"));
         }
         let (script, code) = script::parse_shebang(body)?;
-        if self.passing >= self.limits.passing_scripts_max {
-            self.forget_least_used();
-        }
+        self.make_room();
         let chunk = self.machine.compile(code).map_err(|message| {
             let line = [b"ERR Error compiling script (new function): ", &message[..]].concat();
             Reply::Error(convert::one_line(line))
         })?;
+        let (sha, body) = (Sha::of(body), Bytes::copy_from_slice(body));
+        self.digests.insert(body.clone(), sha);
         self.passing += 1;
-        self.scripts.insert(sha, Cached { script, chunk, kept: false, used: self.runs });
+        let used = self.runs;
+        self.scripts.insert(sha, Cached { script, chunk, body, kept: false, used });
         Ok(sha)
-    }
-
-    fn forget_least_used(&mut self) {
-        let passing = self.scripts.iter().filter(|(_, cached)| !cached.kept);
-        let least = passing.min_by_key(|(_, cached)| cached.used).map(|(sha, _)| *sha);
-        if let Some(cached) = least.and_then(|sha| self.scripts.remove(&sha)) {
-            self.machine.forget(cached.chunk);
-            self.passing -= 1;
-        }
     }
 
     /// What a cached script declares. `sha` is forty digits in any case.
@@ -158,10 +160,10 @@ impl Interpreter {
 
     /// Forgets every script.
     pub fn flush(&mut self) {
-        for (_, cached) in self.scripts.drain() {
-            self.machine.forget(cached.chunk);
+        let known: Vec<Sha> = self.scripts.keys().copied().collect();
+        for sha in known {
+            self.forget(&sha);
         }
-        self.passing = 0;
         self.machine.collect();
     }
 
@@ -196,6 +198,38 @@ impl Interpreter {
     /// Memory of the Lua state: cached scripts and what is not collected yet.
     pub fn memory_bytes(&self) -> usize {
         self.machine.memory_bytes()
+    }
+
+    /// Makes room for one more script that nobody asked to be kept.
+    fn make_room(&mut self) {
+        if self.passing >= self.limits.passing_scripts_max {
+            let passing = self.scripts.iter().filter(|(_, cached)| !cached.kept);
+            let least = passing.min_by_key(|(_, cached)| cached.used).map(|(sha, _)| *sha);
+            if let Some(sha) = least {
+                self.forget(&sha);
+            }
+        }
+        let half = self.limits.memory_bytes_max / 2;
+        if self.passing == 0 || self.memory_bytes() <= half {
+            return;
+        }
+        self.machine.collect();
+        if self.memory_bytes() > half {
+            let passing = self.scripts.iter().filter(|(_, cached)| !cached.kept);
+            let passing: Vec<Sha> = passing.map(|(sha, _)| *sha).collect();
+            for sha in passing {
+                self.forget(&sha);
+            }
+            self.machine.collect();
+        }
+    }
+
+    fn forget(&mut self, sha: &Sha) {
+        if let Some(cached) = self.scripts.remove(sha) {
+            self.digests.remove(&cached.body);
+            self.machine.forget(cached.chunk);
+            self.passing -= usize::from(!cached.kept);
+        }
     }
 }
 

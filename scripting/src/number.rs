@@ -38,6 +38,98 @@ pub(crate) fn write_argument(out: &mut Vec<u8>, value: f64) {
     }
 }
 
+/// A string as Lua reads it as a number: blanks around it are allowed, hexadecimal too.
+pub(crate) fn parse_number(text: &[u8]) -> Option<f64> {
+    let text = text.trim_ascii();
+    let (number, len) = strtod(text)?;
+    (len == text.len()).then_some(number)
+}
+
+/// The number at the start of a text and its length, as C's `strtod` reads it.
+pub(crate) fn strtod(text: &[u8]) -> Option<(f64, usize)> {
+    let sign = usize::from(matches!(text, [b'+' | b'-', ..]));
+    let rest = &text[sign..];
+    let negative = text.first() == Some(&b'-');
+    let signed = |value: f64| if negative { -value } else { value };
+    let starts =
+        |word: &[u8]| rest.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word));
+    for (word, value) in
+        [(&b"infinity"[..], f64::INFINITY), (b"inf", f64::INFINITY), (b"nan", f64::NAN)]
+    {
+        if starts(word) {
+            return Some((signed(value), sign + word.len()));
+        }
+    }
+    if starts(b"0x")
+        && let Some((value, len)) = hexadecimal(&rest[2..])
+    {
+        return Some((signed(value), sign + 2 + len));
+    }
+    let len = decimal_length(rest)?;
+    let value: f64 = std::str::from_utf8(&rest[..len]).ok()?.parse().ok()?;
+    Some((signed(value), sign + len))
+}
+
+/// The length of the decimal number a text starts with.
+fn decimal_length(text: &[u8]) -> Option<usize> {
+    let digits = |at: usize| text[at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let whole = digits(0);
+    let mut len = whole;
+    if text.get(len) == Some(&b'.') {
+        let fraction = digits(len + 1);
+        if whole + fraction == 0 {
+            return None;
+        }
+        len += 1 + fraction;
+    } else if whole == 0 {
+        return None;
+    }
+    if matches!(text.get(len), Some(b'e' | b'E')) {
+        let sign = usize::from(matches!(text.get(len + 1), Some(b'+' | b'-')));
+        let exponent = digits((len + 1 + sign).min(text.len()));
+        if exponent > 0 {
+            len += 1 + sign + exponent;
+        }
+    }
+    Some(len)
+}
+
+/// Hexadecimal digits with an optional fraction and binary exponent, and their length. Digits
+/// beyond what a double holds count for the size only.
+fn hexadecimal(text: &[u8]) -> Option<(f64, usize)> {
+    let digit = |at: usize| text.get(at).and_then(|byte| char::from(*byte).to_digit(16));
+    let (mut value, mut at, mut digits) = (0_f64, 0, 0);
+    while let Some(next) = digit(at) {
+        value = value * 16.0 + f64::from(next);
+        (at, digits) = (at + 1, digits + 1);
+    }
+    if text.get(at) == Some(&b'.') {
+        let mut scale = 1.0 / 16.0;
+        let mut end = at + 1;
+        while let Some(next) = digit(end) {
+            value += f64::from(next) * scale;
+            scale /= 16.0;
+            (end, digits) = (end + 1, digits + 1);
+        }
+        at = end;
+    }
+    if digits == 0 {
+        return None;
+    }
+    if matches!(text.get(at), Some(b'p' | b'P')) {
+        let sign = usize::from(matches!(text.get(at + 1), Some(b'+' | b'-')));
+        let rest = text.get(at + 1 + sign..).unwrap_or_default();
+        let len = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        if len > 0 {
+            let exponent = std::str::from_utf8(&rest[..len]).ok()?.parse().unwrap_or(9_999_i32);
+            let exponent = if text.get(at + 1) == Some(&b'-') { -exponent } else { exponent };
+            value *= 2_f64.powi(exponent);
+            at += 1 + sign + len;
+        }
+    }
+    Some((value, at))
+}
+
 fn trim_fraction(digits: &str) -> &str {
     if digits.contains('.') { digits.trim_end_matches('0').trim_end_matches('.') } else { digits }
 }

@@ -1,0 +1,264 @@
+//! `cmsgpack`: values as MessagePack. Knows only values.
+
+use bytes::Bytes;
+
+use super::{Call, Constant, Fault, Function, Library, RESULTS_MAX};
+use crate::value::Value;
+
+pub(super) const LIBRARY: Library = Library {
+    name: "cmsgpack",
+    functions: &[
+        Function { name: "pack", run: pack },
+        Function { name: "unpack", run: |call| unpack(call, 0, 0) },
+        Function { name: "unpack_limit", run: unpack_limit },
+        Function { name: "unpack_one", run: unpack_one },
+    ],
+    constants: &[
+        ("_NAME", Constant::Text("cmsgpack")),
+        ("_VERSION", Constant::Text("lua-cmsgpack 0.4.0")),
+    ],
+};
+
+/// Tables nested deeper than this are packed as nil.
+const PACKED_NESTING_MAX: usize = 16;
+/// Input nested deeper than this is refused: reading it recurses, on a thread's stack.
+const NESTING_MAX: usize = 256;
+
+fn pack(call: &mut Call) -> Result<(), Fault> {
+    if call.args.is_empty() {
+        return Err(Fault::Argument(0, "MessagePack pack needs input.".to_owned()));
+    }
+    let mut out = Vec::new();
+    for value in &call.args {
+        encode(&mut out, value, 0);
+    }
+    call.result(Value::Bytes(out.into()))
+}
+
+fn encode(out: &mut Vec<u8>, value: &Value, depth: usize) {
+    match value {
+        Value::Number(number) => encode_number(out, *number),
+        Value::Bytes(text) => {
+            match text.len() {
+                len @ 0..=31 => out.push(0xA0 | len as u8),
+                len @ 32..=255 => out.extend_from_slice(&[0xD9, len as u8]),
+                len => encode_length(out, 0xDA, len),
+            }
+            out.extend_from_slice(text);
+        }
+        Value::Boolean(value) => out.push(0xC2 | u8::from(*value)),
+        Value::Table(entries) if depth < PACKED_NESTING_MAX => {
+            encode_table(out, entries, depth + 1);
+        }
+        _ => out.push(0xC0),
+    }
+}
+
+fn encode_table(out: &mut Vec<u8>, entries: &[(Value, Value)], depth: usize) {
+    if let Some(items) = as_array(entries) {
+        encode_count(out, (0x90, 0xDC), items.len());
+        for item in items {
+            encode(out, item, depth);
+        }
+    } else {
+        encode_count(out, (0x80, 0xDE), entries.len());
+        for (key, value) in entries {
+            encode(out, key, depth);
+            encode(out, value, depth);
+        }
+    }
+}
+
+/// How many there are: within the first code if few, after the second if many.
+fn encode_count(out: &mut Vec<u8>, (few, many): (u8, u8), count: usize) {
+    match u8::try_from(count) {
+        Ok(count @ 0..=15) => out.push(few | count),
+        _ => encode_length(out, many, count),
+    }
+}
+
+/// The values in order, if the keys are 1 to n.
+fn as_array(entries: &[(Value, Value)]) -> Option<Vec<&Value>> {
+    let mut items = vec![None; entries.len()];
+    for (key, value) in entries {
+        let Value::Number(key) = key else { return None };
+        if *key < 1.0 || key.fract() != 0.0 {
+            return None;
+        }
+        *items.get_mut(*key as usize - 1)? = Some(value);
+    }
+    items.into_iter().collect()
+}
+
+/// A length of two or four bytes; the codes of the two follow one another.
+fn encode_length(out: &mut Vec<u8>, code: u8, len: usize) {
+    match u16::try_from(len) {
+        Ok(len) => {
+            out.push(code);
+            out.extend_from_slice(&len.to_be_bytes());
+        }
+        Err(_) => {
+            out.push(code + 1);
+            out.extend_from_slice(&(len as u32).to_be_bytes());
+        }
+    }
+}
+
+fn encode_number(out: &mut Vec<u8>, number: f64) {
+    let integer = crate::convert::truncate(number);
+    if integer as f64 != number {
+        let short = number as f32;
+        if f64::from(short) == number {
+            out.push(0xCA);
+            out.extend_from_slice(&short.to_be_bytes());
+        } else {
+            out.push(0xCB);
+            out.extend_from_slice(&number.to_be_bytes());
+        }
+        return;
+    }
+    if (-32..128).contains(&integer) {
+        return out.push(integer as u8);
+    }
+    let bytes = integer.to_be_bytes();
+    let magnitude = integer.unsigned_abs();
+    let (code, size) = match (integer > 0, magnitude) {
+        (true, ..=0xFF) => (0xCC, 1),
+        (true, ..=0xFFFF) => (0xCD, 2),
+        (true, ..=0xFFFF_FFFF) => (0xCE, 4),
+        (true, _) => (0xCF, 8),
+        (false, ..=0x80) => (0xD0, 1),
+        (false, ..=0x8000) => (0xD1, 2),
+        (false, ..=0x8000_0000) => (0xD2, 4),
+        (false, _) => (0xD3, 8),
+    };
+    out.push(code);
+    out.extend_from_slice(&bytes[8 - size..]);
+}
+
+fn unpack_one(call: &mut Call) -> Result<(), Fault> {
+    let offset = if call.missing(2) { 0 } else { call.integer(2)? };
+    unpack(call, 1, offset)
+}
+
+fn unpack_limit(call: &mut Call) -> Result<(), Fault> {
+    call.bytes(1)?;
+    let limit = call.integer(2)?;
+    let offset = if call.missing(3) { 0 } else { call.integer(3)? };
+    unpack(call, limit, offset)
+}
+
+/// Up to `limit` values from `offset` on; all if both are zero. Unless all, the first result is
+/// where to go on, or -1 at the end.
+fn unpack(call: &mut Call, limit: i64, offset: i64) -> Result<(), Fault> {
+    let data = call.bytes(1)?;
+    let len = data.len();
+    let (Ok(limit), Ok(start)) = (usize::try_from(limit), usize::try_from(offset)) else {
+        return Err(Fault::error(format!(
+            "Invalid request to unpack with offset of {offset} and limit of {len}."
+        )));
+    };
+    if start > len {
+        let text = format!("Start offset {start} greater than input length {len}.");
+        return Err(Fault::error(text));
+    }
+    let all = limit == 0 && start == 0;
+    let mut input = Input { rest: data.slice(start..), values_left: call.bytes_max / 64 };
+    let mut values = Vec::new();
+    while !input.rest.is_empty() && (all || values.len() < limit) {
+        if values.len() >= RESULTS_MAX {
+            return Err(Fault::error(
+                "stack overflow (too many return values at once; \
+                 use unpack_one or unpack_limit instead.)",
+            ));
+        }
+        values.push(input.decode(0)?);
+    }
+    if !all {
+        let at = len - input.rest.len();
+        call.results.push(Value::Number(if at == len { -1.0 } else { at as f64 }));
+    }
+    call.results.append(&mut values);
+    Ok(())
+}
+
+struct Input {
+    rest: Bytes,
+    /// How many more values may be made of it: one byte can become dozens.
+    values_left: usize,
+}
+
+impl Input {
+    fn decode(&mut self, depth: usize) -> Result<Value, Fault> {
+        if depth > NESTING_MAX {
+            return Err(Fault::error("stack overflow (too deeply nested)"));
+        }
+        self.values_left = self.values_left.checked_sub(1).ok_or_else(Fault::memory)?;
+        let code = self.take(1)?[0];
+        match code {
+            0x00..=0x7F => Ok(Value::Number(f64::from(code))),
+            0x80..=0x8F => self.map(usize::from(code & 15), depth),
+            0x90..=0x9F => self.array(usize::from(code & 15), depth),
+            0xA0..=0xBF => Ok(Value::Bytes(self.take(usize::from(code & 31))?)),
+            0xC0 => Ok(Value::Nil),
+            0xC2 => Ok(Value::Boolean(false)),
+            0xC3 => Ok(Value::Boolean(true)),
+            0xCA => Ok(Value::Number(f64::from(f32::from_bits(self.unsigned(4)? as u32)))),
+            0xCB => Ok(Value::Number(f64::from_bits(self.unsigned(8)?))),
+            0xCC..=0xCF => Ok(Value::Number(self.unsigned(1 << (code & 3))? as i64 as f64)),
+            0xD0..=0xD3 => {
+                let size = 1 << (code & 3);
+                let unused = 64 - 8 * size as u32;
+                let value = (self.unsigned(size)? << unused) as i64 >> unused;
+                Ok(Value::Number(value as f64))
+            }
+            0xD9..=0xDB => {
+                let len = self.length(1 << (code - 0xD9))?;
+                Ok(Value::Bytes(self.take(len)?))
+            }
+            0xDC | 0xDD => {
+                let len = self.length(2 << (code & 1))?;
+                self.array(len, depth)
+            }
+            0xDE | 0xDF => {
+                let len = self.length(2 << (code & 1))?;
+                self.map(len, depth)
+            }
+            0xE0..=0xFF => Ok(Value::Number(f64::from(code as i8))),
+            _ => Err(Fault::error("Bad data format in input.")),
+        }
+    }
+
+    fn array(&mut self, len: usize, depth: usize) -> Result<Value, Fault> {
+        let mut entries = Vec::new();
+        for i in 1..=len {
+            entries.push((Value::Number(i as f64), self.decode(depth + 1)?));
+        }
+        Ok(Value::Table(entries))
+    }
+
+    fn map(&mut self, len: usize, depth: usize) -> Result<Value, Fault> {
+        let mut entries = Vec::new();
+        for _ in 0..len {
+            let key = self.decode(depth + 1)?;
+            entries.push((key, self.decode(depth + 1)?));
+        }
+        Ok(Value::Table(entries))
+    }
+
+    fn length(&mut self, size: usize) -> Result<usize, Fault> {
+        Ok(self.unsigned(size)? as usize)
+    }
+
+    fn unsigned(&mut self, size: usize) -> Result<u64, Fault> {
+        let bytes = self.take(size)?;
+        Ok(bytes.iter().fold(0, |word, byte| word << 8 | u64::from(*byte)))
+    }
+
+    fn take(&mut self, len: usize) -> Result<Bytes, Fault> {
+        if len > self.rest.len() {
+            return Err(Fault::error("Missing bytes in input."));
+        }
+        Ok(self.rest.split_to(len))
+    }
+}

@@ -1,0 +1,257 @@
+//! Every known way out of the sandbox, closed. A script here either reads as in Redis, or fails
+//! and leaves the next script as if it had never run.
+
+mod host;
+
+use std::collections::BTreeSet;
+
+use host::{MapHost, eval_in, interpreter, show};
+use leasehold_resp::Reply;
+use leasehold_scripting::{Interpreter, Limits, Sha};
+
+/// What a later script must see whatever an earlier one tried.
+const INTACT: &str = "return {string.format('%d', 3), #('x'):rep(3), \
+                      tostring(redis.sha1hex ~= nil), \
+                      tostring(getmetatable('').__index.anything), tostring(rawget(_G, 'leak')), \
+                      tostring(string.leak), tostring(redis.leak), math.floor(1.5), type(pcall)}";
+const INTACT_REPLY: &str = "['3' :3 'true' 'nil' 'nil' 'nil' 'nil' :1 'function']";
+
+/// Runs each script in one interpreter; `expected` is a part of its reply.
+fn check(cases: &[(&str, &str)]) {
+    let mut lua = interpreter();
+    for (script, expected) in cases {
+        let got = show(&eval_in(&mut lua, &mut MapHost::default(), script));
+        assert!(got.contains(expected), "{script}\n     got {got}\nexpected {expected}");
+        let after = show(&eval_in(&mut lua, &mut MapHost::default(), INTACT));
+        assert_eq!(after, INTACT_REPLY, "after {script}");
+    }
+}
+
+#[test]
+fn globals_are_those_of_the_allow_list() {
+    let script = "local t = {} for k, v in pairs(_G) do t[#t+1] = k \
+                  if type(v) == 'table' and k ~= '_G' and k ~= 'KEYS' and k ~= 'ARGV' then \
+                  for name in pairs(v) do t[#t+1] = k .. '.' .. name end end end return t";
+    let reply = eval_in(&mut interpreter(), &mut MapHost::default(), script);
+    let Reply::Array(names) = reply else { panic!("{reply:?}") };
+    let names: BTreeSet<String> = names.iter().map(show).collect();
+    let names: Vec<&str> = names.iter().map(|name| name.trim_matches('\'')).collect();
+    let expected: Vec<&str> = include_str!("golden/globals.txt").lines().collect();
+    assert_eq!(names, expected);
+}
+
+#[test]
+fn bytecode_is_refused() {
+    check(&[
+        ("return string.dump", "null"),
+        ("return string.dump(function() end)", "attempt to call field 'dump' (a nil value)"),
+        ("local f, e = loadstring('\\27Lua') return {tostring(f), e}", "near 'char(27)'"),
+        ("\u{1b}LuaQ\0", "unexpected symbol near 'char(27)'"),
+        (
+            "local n=0 local f, e = load(function() n=n+1 return ({'\\27','Lua'})[n] end) \
+             return {tostring(f), e}",
+            "near 'char(27)'",
+        ),
+        ("return loadstring('return 7')()", ":7"),
+        ("local n=0 return load(function() n=n+1 return ({'return ','7'})[n] end)()", ":7"),
+    ]);
+}
+
+#[test]
+fn shared_tables_are_read_only() {
+    let readonly = "Attempt to modify a readonly table";
+    check(&[
+        ("getmetatable('').__index = function() return 'pwned' end", readonly),
+        ("getmetatable('').anything = 1", readonly),
+        ("getmetatable('').__index.anything = 1", readonly),
+        ("rawset(getmetatable('').__index, 'anything', 1)", readonly),
+        ("setmetatable(getmetatable(''), {})", readonly),
+        ("string.format = nil", readonly),
+        ("redis.call = nil", readonly),
+        ("redis.leak = 1", readonly),
+        ("_G.leak = 1", readonly),
+        ("leak = 1", readonly),
+        ("redis = nil", readonly),
+        ("KEYS = nil", readonly),
+        ("rawset(_G, 'leak', 1)", readonly),
+        ("rawset(string, 'leak', 1)", readonly),
+        ("table.insert(redis, 1)", readonly),
+        ("table.insert(string, 1, 'leak')", readonly),
+        ("setmetatable(_G, {})", readonly),
+        ("setmetatable(string, {__index = function() return 'pwned' end})", readonly),
+        ("setmetatable(string, nil)", readonly),
+        ("table.sort(string) table.remove(string) return 'harmless'", "harmless"),
+        ("for k in pairs(string) do string[k] = nil end", readonly),
+        ("local _, t = pairs(string) t.format = nil", readonly),
+        ("local mt = getmetatable(string) if mt then mt.__index.leak = 1 end return 1", ":1"),
+        ("return tostring(getmetatable(redis))", "'false'"),
+        ("next(string, nil) return rawget(_G, 'string') == string", ":1"),
+        ("for i, v in ipairs(string) do return v end return 'none'", "none"),
+        ("table.foreach(string, function(k) string[k] = 1 end) return 1", ":1"),
+        ("cjson.null = 1", readonly),
+        ("cjson.new().encode = 1", readonly),
+        ("loadstring('leak = 1')()", readonly),
+        ("coroutine.wrap(function() leak = 1 end)()", readonly),
+    ]);
+}
+
+#[test]
+fn what_is_dangerous_is_not_there() {
+    let names = "setfenv getfenv newproxy collectgarbage gcinfo print dofile loadfile require \
+                 module package io debug";
+    for name in names.split_whitespace() {
+        let expected = format!("nonexistent global variable '{name}'");
+        check(&[(&format!("return {name}"), &expected)]);
+    }
+    check(&[
+        ("return os.exit", "null"),
+        ("return os.execute", "null"),
+        ("return type(os.clock())", "'number'"),
+    ]);
+}
+
+#[test]
+fn what_a_script_leaves_behind_is_gone() {
+    check(&[
+        ("local r = math.random() math.randomseed(7) return tostring(r)", "'0.17082803611217'"),
+        ("return tostring(math.random())", "'0.17082803611217'"),
+        ("cjson.encode_number_precision(3) return cjson.encode(1/3)", "'0.333'"),
+        ("return cjson.encode(1/3)", "'0.33333333333333'"),
+        ("redis.setresp(3) return true", "#t"),
+        ("return true", ":1"),
+        ("KEYS.leak = 1 ARGV[1] = 2 return 1", ":1"),
+        ("return {tostring(KEYS.leak), tostring(ARGV[1])}", "['nil' 'nil']"),
+    ]);
+}
+
+/// Each of these would run for ever; each must end soon after the host says so.
+#[test]
+fn a_kill_ends_every_script() {
+    let forever = [
+        "while true do end",
+        "while true do pcall(function() while true do end end) end",
+        "while true do xpcall(function() while true do end end, function() end) end",
+        "xpcall(function() while true do end end, function() while true do end end)",
+        "xpcall(function() error('a') end, function() while true do end end)",
+        "coroutine.wrap(function() while true do end end)()",
+        "while true do coroutine.resume(coroutine.create(function() while true do end end)) end",
+        "while true do pcall(coroutine.wrap(function() while true do end end)) end",
+        "local function f() while true do pcall(f) end end f()",
+        "while true do local ok = pcall(error, 'a') end",
+        "while true do redis.pcall('get', 'a') end",
+        "while true do pcall(string.rep, 'x', 1000000) end",
+        "while true do load(function() while true do end end) end",
+        "table.sort({3, 2, 1}, function(a, b) while true do end end)",
+        "string.gsub('a', 'a', function() while true do end end)",
+        "return setmetatable({}, {__index = function() while true do end end}).x",
+        "local t = setmetatable({}, {__tostring = function() while true do end end}) tostring(t)",
+        "string.find(string.rep('a', 40), string.rep('a?', 40) .. string.rep('a', 40))",
+        "while true do pcall(string.find, string.rep('a', 40), string.rep('a?', 40) .. 'b') end",
+        "local t = {} for i = 1, 100000 do t[i] = i end \
+         while true do table.insert(t, 1, 1) table.remove(t, 1) end",
+        "local s = string.rep('x', 1000000) while true do local t = s .. s end",
+    ];
+    let mut lua = interpreter();
+    for script in forever {
+        let mut host = MapHost { patience: Some(5), ..MapHost::default() };
+        let got = show(&eval_in(&mut lua, &mut host, script));
+        let killed =
+            "-ERR Script killed by user with SCRIPT KILL... script: SHA, on @user_script:1.";
+        assert_eq!(got, killed, "{script}");
+        assert_eq!(host.asked, 6, "asked again after the kill: {script}");
+        let after = show(&eval_in(&mut lua, &mut MapHost::default(), INTACT));
+        assert_eq!(after, INTACT_REPLY, "after {script}");
+    }
+}
+
+#[test]
+fn a_search_is_bounded_even_if_nobody_kills_it() {
+    check(&[
+        (
+            "return string.find(string.rep('a', 40), string.rep('a?', 40) .. string.rep('a', 40))",
+            "pattern matching takes too long",
+        ),
+        ("return string.find(string.rep('a', 1000), string.rep('.-', 30) .. 'b')", "too long"),
+        ("return string.find('a', string.rep('(', 40))", "too many captures"),
+        ("return string.match(string.rep('x', 300), string.rep('x?', 300))", "pattern too complex"),
+        ("return #string.gsub(string.rep('a', 1000000), 'a', 'b')", ":1000000"),
+    ]);
+}
+
+#[test]
+fn memory_is_bounded() {
+    let memory = "not enough memory";
+    check(&[
+        ("return #string.rep('x', 1e9)", memory),
+        ("local t = {} while true do t[#t+1] = string.rep(#t, 200) end", memory),
+        ("local s = 'x' while true do s = s .. s end", memory),
+        ("local t = {} for i = 1, 1e9 do t[i] = i end", memory),
+        ("return #string.gsub(string.rep('a', 1000000), 'a', string.rep('b', 100))", memory),
+        ("return {pcall(string.rep, 'x', 1e9)}", "[null 'not enough memory']"),
+        ("return #table.concat({string.rep('x', 3e7), string.rep('x', 3e7)})", memory),
+        ("local t = {} for i = 1, 30 do t = {t, t} end return t", "too many values"),
+        ("local t = {} for i = 1, 30 do t = {t, t} end return cjson.encode(t)", "too many values"),
+        ("local t = {} t[1] = t return t", "reached lua stack limit"),
+        ("cjson.encode_sparse_array(true, 0, 0) return #cjson.encode({[2e9] = 1})", memory),
+        ("return cmsgpack.unpack(string.rep('\\192', 2e7))", "too many return values"),
+        ("return cmsgpack.unpack('\\221\\1\\0\\0\\0' .. string.rep('\\192', 16777216))", memory),
+        ("return cmsgpack.unpack(string.rep('\\145', 1e6))", "stack overflow"),
+    ]);
+}
+
+#[test]
+fn nothing_overflows_a_stack() {
+    check(&[
+        ("local function f() return 1 + f() end return f()", "stack overflow"),
+        ("local function f() return pcall(f) end return tostring(f())", ""),
+        ("local function f() coroutine.wrap(f)() end f()", "overflow"),
+        (
+            "local s = string.rep('(', 300) .. string.rep(')', 300) \
+             return loadstring('return ' .. s)",
+            "null",
+        ),
+        ("return loadstring(string.rep('do ', 500) .. string.rep(' end', 500))", "null"),
+        ("return select('#', unpack({}, 1, 1e6))", "too many results to unpack"),
+        ("return select('#', unpack({}, -2^31, 2^31))", "too many results to unpack"),
+        ("return select('#', unpack({}, 1, 2^53))", "too many results to unpack"),
+        ("return select('#', unpack({}, 1, 7000))", ":7000"),
+        (
+            "local t = {} for i = 1, 20000 do t = {t} end return cjson.encode(t)",
+            "excessive nesting",
+        ),
+        ("local t = {} for i = 1, 20000 do t = {t} end return t", "reached lua stack limit"),
+        (
+            "cjson.decode_max_depth(1e6) return cjson.decode(string.rep('[', 1e5))",
+            "too many nested",
+        ),
+        (
+            "local f = tostring \
+             for i = 1, 300 do local g = f f = function(x) return g(x) end end return f(1)",
+            "'1'",
+        ),
+        ("return loadstring('return [' .. string.rep('=', 100000) .. '[a]]')", "null"),
+    ]);
+}
+
+#[test]
+fn an_interpreter_fails_rather_than_run_without_memory() {
+    let limits = Limits { memory_bytes_max: 4_096, ..Limits::default() };
+    assert!(Interpreter::new(limits, "7.2.4", 0).is_err());
+    let passing_scripts_max = 10_000;
+    let limits = Limits { memory_bytes_max: 256 << 10, passing_scripts_max, ..Limits::default() };
+    let mut lua = Interpreter::new(limits, "7.2.4", 0).expect("enough for Lua itself");
+    for i in 0..2_000 {
+        let script = format!("return 'script number {i}'");
+        let sha = lua.load_passing(script.as_bytes()).expect("old scripts make room");
+        let reply = lua.run(sha.as_bytes(), &[], &[], &mut MapHost::default());
+        assert_eq!(reply, Reply::bulk(format!("script number {i}")));
+        assert!(lua.memory_bytes() <= limits.memory_bytes_max);
+    }
+    assert!(lua.len() < 2_000, "the cache is bounded by the memory");
+    let kept = |i: usize| format!("return 'kept script number {i}'");
+    let refused = (0..10_000).find(|i| lua.load(kept(*i).as_bytes()).is_err());
+    assert!(refused.is_some(), "what is to be kept is refused when there is no room");
+    assert!(lua.get(Sha::of(kept(0).as_bytes()).as_bytes()).is_some(), "and not forgotten");
+    lua.flush();
+    assert!(lua.load(b"return 1").is_ok(), "a flush makes room");
+}
