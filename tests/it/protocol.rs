@@ -82,7 +82,8 @@ fn answers(target: &Target, pieces: &[&[u8]]) -> String {
 
 #[test]
 fn odd_requests_are_answered_as_redis_does() {
-    let (Some(ours), Some(oracle)) = (Target::leasehold(), Target::redis()) else { return };
+    let Some(oracle) = Target::redis() else { return };
+    let ours = Target::leasehold();
     for request in REQUESTS {
         assert_eq!(answers(&ours, &[request]), answers(&oracle, &[request]), "{}", show(request));
     }
@@ -90,7 +91,8 @@ fn odd_requests_are_answered_as_redis_does() {
 
 #[test]
 fn an_unauthenticated_client_has_little_room() {
-    let (Some(ours), Some(oracle)) = (Target::leasehold(), Target::redis()) else { return };
+    let Some(oracle) = Target::redis() else { return };
+    let ours = Target::leasehold();
     for target in [&ours, &oracle] {
         target.run("CONFIG SET requirepass secret");
     }

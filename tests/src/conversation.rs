@@ -63,7 +63,7 @@ pub fn converse_with(scripts: &[(&str, &str)], text: &str) {
 impl Conversation<'_> {
     /// Holds it everywhere: on every target, in every protocol version, each time afresh.
     pub fn hold(&self) {
-        for start in [Target::leasehold, Target::redis] {
+        for start in [|| Some(Target::leasehold()), Target::redis] {
             let targets: Vec<_> = (0..self.servers).map_while(|_| start()).collect();
             if targets.len() == self.servers {
                 self.hold_among(&targets);

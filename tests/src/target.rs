@@ -15,19 +15,23 @@ use crate::{say, words};
 
 /// A server under test.
 pub enum Target {
+    /// Ours, in this process.
+    Leasehold(Box<leasehold::Server>),
     /// The oracle.
     Redis(RedisServer),
 }
 
 impl Target {
-    /// A fresh Leasehold: none yet.
-    pub fn leasehold() -> Option<Target> {
-        None
+    /// A fresh Leasehold whose clock moves only by [`Target::advance`].
+    pub fn leasehold() -> Target {
+        let server = leasehold::Server::builder().manual_clock().start();
+        Target::Leasehold(Box::new(server.expect("leasehold starts")))
     }
 
     /// A fresh Leasehold whose time is the machine's: for comparisons with wall-clock times.
-    pub fn leasehold_on_system_clock() -> Option<Target> {
-        None
+    pub fn leasehold_on_system_clock() -> Target {
+        let server = leasehold::Server::start();
+        Target::Leasehold(Box::new(server.expect("leasehold starts")))
     }
 
     /// A fresh `redis-server`, or a line saying that the comparison is skipped.
@@ -41,12 +45,13 @@ impl Target {
 
     /// Every target there is: Leasehold always, a real server where one is installed.
     pub fn all() -> Vec<Target> {
-        Target::leasehold().into_iter().chain(Target::redis()).collect()
+        std::iter::once(Target::leasehold()).chain(Target::redis()).collect()
     }
 
     /// For failure messages.
     pub fn name(&self) -> &'static str {
         match self {
+            Target::Leasehold(_) => "leasehold",
             Target::Redis(_) => "redis-server",
         }
     }
@@ -54,6 +59,7 @@ impl Target {
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         match self {
+            Target::Leasehold(server) => server.addr(),
             Target::Redis(server) => server.address(),
         }
     }
@@ -66,6 +72,7 @@ impl Target {
     /// Lets time pass: see the module's documentation.
     pub fn advance(&self, span: Duration) {
         match self {
+            Target::Leasehold(server) => server.advance(span).expect("its clock is manual"),
             Target::Redis(_) => self.move_deadlines_closer(span),
         }
     }
