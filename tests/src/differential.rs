@@ -14,6 +14,8 @@
 //! | `~plain` | not inside `MULTI` or a script |
 //! | `~mute` | no reply is read |
 //!
+//! `HELP` texts are in no table: ours are our own.
+//!
 //! Each table runs in every protocol version and [`Mode`]. A table whose first line is
 //! `# plain only` runs in one mode: it holds conversations of its own.
 
