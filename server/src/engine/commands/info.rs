@@ -110,7 +110,7 @@ fn server(engine: &mut Engine, time: Time, fields: &mut Fields) {
     fields.add("redis_mode", "standalone");
     fields.add("os", format_args!("{} {}", std::env::consts::OS, std::env::consts::ARCH));
     fields.add("arch_bits", usize::BITS);
-    fields.add("multiplexing_api", "tokio");
+    fields.add("multiplexing_api", "epoll");
     fields.add("process_id", engine.process_id);
     fields.add("process_supervised", engine.config.supervised.name());
     fields.add("run_id", &engine.run_id);
@@ -296,7 +296,8 @@ mod tests {
         check("INFO foo => \"\"; INFO modules => \"# Modules\\r\\n\"");
         check(
             "INFO KEYSPACE cluster modules => \
-               \"# Modules\\r\\n\\r\\n# Cluster\\r\\ncluster_enabled:0\\r\\n\\r\\n# Keyspace\\r\\n\"",
+               \"# Modules\\r\\n\\r\\n# Cluster\\r\\ncluster_enabled:0\\r\\n\\r\\n\
+               # Keyspace\\r\\n\"",
         );
         check(
             "INFO => \"# Server\\r\\nredis_version:7.2.4\\r\\n...# Clients...# Memory...\
