@@ -7,7 +7,7 @@ use leasehold_resp::{Protocol, Reply};
 use crate::config::Permission;
 use crate::engine::Engine;
 use crate::engine::client::{Client, ClientId};
-use crate::engine::command::{Command, Flags};
+use crate::engine::command::{Command, Flags, Group};
 use crate::engine::context::{Caller, Context, is};
 use crate::engine::error::Error;
 use crate::engine::time::Time;
@@ -151,8 +151,8 @@ impl Engine {
             return Err(Error::ReadOnlyScript);
         }
         // A script that has begun to write may finish: half of it is worse than all of it.
-        let wrote = self.script.as_ref().is_some_and(|script| script.wrote);
-        if flags.contains(Flags::DENYOOM) && !wrote && self.is_out_of_memory() {
+        let may_grow = self.script.as_ref().is_some_and(|script| script.wrote || script.allow_oom);
+        if flags.contains(Flags::DENYOOM) && !may_grow && self.is_out_of_memory() {
             return Err(Error::OutOfMemory);
         }
         Ok(at)
@@ -167,11 +167,12 @@ impl Engine {
     ) -> Result<Passage, Error> {
         let entry = self.commands.entry(at);
         let (command, name) = (entry.command, entry.full_name);
-        if let Some(error) = self.refusal(client, command, name) {
+        let flags = self.flags_of_request(command, argv);
+        if let Some(error) = self.refusal(client, command, flags, name) {
             self.commands.entry_mut(at).stats.rejected += 1;
             return Err(error);
         }
-        if self.must_wait_for_unpause(client, command, time) {
+        if self.must_wait_for_unpause(client, command, flags, time) {
             return Ok(Passage::Paused);
         }
         let Some(state) = self.clients.get_mut(client) else { return Ok(Passage::Paused) };
@@ -186,10 +187,38 @@ impl Engine {
         }
     }
 
+    /// What a request may do: for a script that says so itself, what it says. Only asked where it
+    /// matters, since a script has to be compiled to know.
+    fn flags_of_request(&mut self, command: &Command, argv: &[&[u8]]) -> Flags {
+        let matters = self.pause.is_some() || self.config.maxmemory_bytes > 0;
+        if !matters || command.group != Group::Scripting {
+            return command.flags;
+        }
+        let script = self.interpreter.as_mut().and_then(|interpreter| match command.name {
+            "eval" | "eval_ro" => interpreter
+                .load_passing(argv[1])
+                .ok()
+                .and_then(|sha| interpreter.get(sha.as_bytes())),
+            "evalsha" | "evalsha_ro" => interpreter.get(argv[1]),
+            _ => None,
+        });
+        let mut flags = command.flags;
+        if let Some(script) = script.filter(|script| script.has_shebang()) {
+            flags.set(Flags::MAY_REPLICATE, !script.no_writes());
+            flags.set(Flags::DENYOOM, !script.allow_oom());
+        }
+        flags
+    }
+
     /// The first gate that is closed to this client, as its error.
-    fn refusal(&self, client: ClientId, command: &Command, name: &str) -> Option<Error> {
+    fn refusal(
+        &self,
+        client: ClientId,
+        command: &Command,
+        flags: Flags,
+        name: &str,
+    ) -> Option<Error> {
         let state = self.clients.get(client)?;
-        let flags = command.flags;
         if flags.contains(Flags::PROTECTED) && !self.may_debug(state) {
             return Some(Error::line(DEBUG_NOT_ALLOWED));
         }
@@ -199,7 +228,7 @@ impl Engine {
         if state.transaction.is_some() && flags.contains(Flags::NO_MULTI) {
             return Some(Error::NotInTransaction);
         }
-        if self.needs_memory(state, command) && self.is_out_of_memory() {
+        if self.needs_memory(state, command, flags) && self.is_out_of_memory() {
             return Some(Error::OutOfMemory);
         }
         if state.protocol == Protocol::Resp2
@@ -223,8 +252,8 @@ impl Engine {
     }
 
     /// Whether a command may make data grow: all that is queued may.
-    fn needs_memory(&self, client: &Client, command: &Command) -> bool {
-        command.flags.contains(Flags::DENYOOM)
+    fn needs_memory(&self, client: &Client, command: &Command, flags: Flags) -> bool {
+        flags.contains(Flags::DENYOOM)
             || client.transaction.is_some() && !ends_transaction(command)
             || command.name == "exec" && self.queues(client, Flags::DENYOOM)
     }
@@ -237,13 +266,19 @@ impl Engine {
         })
     }
 
-    fn must_wait_for_unpause(&self, client: ClientId, command: &Command, time: Time) -> bool {
+    fn must_wait_for_unpause(
+        &self,
+        client: ClientId,
+        command: &Command,
+        flags: Flags,
+        time: Time,
+    ) -> bool {
         let Some(pause) = self.pause.filter(|pause| !time.reached(pause.until)) else {
             return false;
         };
         let writes = Flags::WRITE | Flags::MAY_REPLICATE;
         !pause.writes_only
-            || command.flags.intersects(writes)
+            || flags.intersects(writes)
             || command.name == "exec"
                 && self.clients.get(client).is_some_and(|state| self.queues(state, writes))
     }
@@ -292,4 +327,55 @@ fn unknown_command(argv: &[&[u8]]) -> Error {
     }
     let name = argv.first().map(|name| cut(name, ECHO_BYTES_MAX)).unwrap_or_default();
     Error::UnknownCommand(name, args)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::engine::testing::check;
+
+    #[test]
+    fn a_refused_exec_ends_its_transaction() {
+        let aborted = "!EXECABORT Transaction discarded because of: \
+                       wrong number of arguments for 'exec' command";
+        check(&format!(
+            "EXEC x => {aborted}; MULTI; SET k v; EXEC x => {aborted}; EXEC => !ERR ..."
+        ));
+        check(&format!("WATCH k; EXEC x => {aborted}; b> SET k v; MULTI; GET k; EXEC => [\"v\"]"));
+    }
+
+    #[test]
+    fn a_refused_request_breaks_its_transaction() {
+        let aborted = "!EXECABORT Transaction discarded because of previous errors.";
+        for refused in ["FOO", "GET", "CLIENT FOO", "SHUTDOWN", "DEBUG SLEEP 0"] {
+            check(&format!("MULTI; {refused} => !...; EXEC => {aborted}"));
+        }
+        for answered in ["MULTI", "WATCH k"] {
+            check(&format!("MULTI; {answered} => !...; EXEC => []"));
+        }
+    }
+
+    #[test]
+    fn a_listener_of_resp2_may_do_little() {
+        let refused = |name: &str| {
+            format!(
+                "!ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / \
+                 QUIT / RESET are allowed in this context"
+            )
+        };
+        for (request, name) in [("GET k", "get"), ("CLIENT ID", "client|id"), ("MULTI", "multi")] {
+            check(&format!("SUBSCRIBE c; {request} => {}", refused(name)));
+        }
+        check("SUBSCRIBE c; FOO => !ERR unknown command ...; GET => !ERR wrong number ...");
+        check("SUBSCRIBE c; UNSUBSCRIBE c; GET k => nil; HELLO 3; SUBSCRIBE c; GET k => nil");
+    }
+
+    #[test]
+    fn what_is_unknown_is_shown_as_far_as_it_goes() {
+        check("FOO a b => !ERR unknown command 'FOO', with args beginning with: 'a' 'b' ...");
+        let long = "x".repeat(200);
+        let shown = "x".repeat(128);
+        check(&format!("{long} a => !ERR unknown command '{shown}', with args ...: 'a' ..."));
+        check(&format!("FOO {long} b => !ERR unknown command 'FOO', ...: '{shown}' ..."));
+        check(&format!("CLIENT {long} => !ERR unknown subcommand '{shown}'. Try CLIENT HELP."));
+    }
 }

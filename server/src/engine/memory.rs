@@ -102,4 +102,20 @@ mod tests {
         );
         stage.check("GET small => \"v\"");
     }
+
+    #[test]
+    fn scripts_say_whether_they_may_grow_what_is_stored() {
+        let mut stage = Stage::new(Config::default());
+        stage.engine.config.maxmemory_bytes = 1;
+        let refused = "!OOM command not allowed when used memory > 'maxmemory'....";
+        stage.check("EVAL \"return redis.call('GET', 'k')\" 0 => nil");
+        for (script, reply) in [
+            ("return redis.call('SET', 'k', 'v')", refused),
+            ("#!lua\\x0areturn redis.call('GET', 'k')", refused),
+            ("#!lua flags=no-writes\\x0areturn redis.call('GET', 'k')", "nil"),
+            ("#!lua flags=allow-oom\\x0areturn redis.call('SET', 'k', 'v')", "OK"),
+        ] {
+            stage.check(&format!("EVAL \"{script}\" 0 => {reply}"));
+        }
+    }
 }

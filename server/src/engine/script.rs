@@ -20,6 +20,8 @@ pub struct Running {
     pub time: Time,
     /// It may not write.
     pub read_only: bool,
+    /// It may write when memory is full.
+    pub allow_oom: bool,
     /// It has written, so it can no longer be killed.
     pub wrote: bool,
     /// `SCRIPT KILL` has been called.

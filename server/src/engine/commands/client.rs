@@ -644,7 +644,8 @@ mod tests {
             assert_eq!(flow, Flow::Again, "{command}");
             assert!(stage.engine.clients.get(client).is_some_and(|c| c.blocked.is_some()));
         }
-        stage.check("EXEC; CLIENT UNBLOCK 2 => 0; +99ms");
+        stage.check("EXEC; CLIENT UNBLOCK 2 => 0; EVAL_RO \"return 1\" 0 => 1");
+        stage.check("EVAL \"#!lua flags=no-writes\\x0areturn 1\" 0 => 1; +99ms");
         assert!(!stage.engine.has_deliveries());
         stage.check("+1ms");
         let resumed: Vec<ClientId> =

@@ -166,18 +166,14 @@ fn evalsha(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 }
 
 fn run(context: &mut Context<'_>, sha: &[u8], count: usize, argv: &[&[u8]]) -> Reply {
-    let declared = context
-        .engine
-        .interpreter
-        .as_ref()
-        .and_then(|lua| lua.get(sha))
-        .is_some_and(|script| script.no_writes());
+    let script = context.engine.interpreter.as_ref().and_then(|lua| lua.get(sha));
     let running = Running {
         client: context.client,
         database: context.database,
         protocol: leasehold_resp::Protocol::Resp2,
         time: context.time,
-        read_only: declared || context.name.ends_with("_ro"),
+        read_only: script.is_some_and(|script| script.no_writes()) || context.name.ends_with("_ro"),
+        allow_oom: script.is_some_and(|script| script.allow_oom()),
         wrote: false,
         killed: false,
     };
