@@ -18,6 +18,7 @@ use crate::config::Config;
 use crate::engine::Engine;
 use crate::engine::time::Millis;
 use crate::error::{Error, ErrorKind};
+use crate::limits;
 use crate::net::busy::BusyDesk;
 use crate::net::host::Host;
 use crate::net::listener::{Doors, Visitor};
@@ -295,6 +296,7 @@ fn spawn_threads(
         let (thread_host, doors) = (Arc::clone(host), doors.take());
         let thread = std::thread::Builder::new()
             .name(format!("leasehold-io-{at}"))
+            .stack_size(limits::THREAD_STACK_BYTES)
             .spawn(move || serve(&runtime, &thread_host, visitors, doors));
         match thread {
             Ok(thread) => threads.push(thread),

@@ -84,7 +84,7 @@ pub struct Client {
     pub no_touch: bool,
     /// Between `MULTI` and `EXEC`.
     pub transaction: Option<Transaction>,
-    /// The keys it watches, each with its database and whether it was dead already.
+    /// The keys it watches, each with its database.
     pub watched: Vec<Watched>,
     /// A watched key has changed.
     pub watch_broken: bool,
@@ -115,8 +115,6 @@ pub struct Watched {
     pub database: usize,
     /// The key.
     pub key: Box<[u8]>,
-    /// It was past its deadline when the watch began, so its removal changes nothing.
-    pub dead: bool,
 }
 
 impl Client {

@@ -25,12 +25,13 @@ pub struct Queued {
 impl Engine {
     /// Starts watching a key for a client, unless it does already.
     pub fn watch(&mut self, client: ClientId, database: usize, key: &[u8], time: Time) {
-        let dead = self.is_dead(database, key, time);
+        // A lease that is over already is no part of what is watched.
+        self.find_alive(database, key, time);
         let Some(state) = self.clients.get_mut(client) else { return };
         if state.watched.iter().any(|w| w.database == database && *w.key == *key) {
             return;
         }
-        state.watched.push(Watched { database, key: key.into(), dead });
+        state.watched.push(Watched { database, key: key.into() });
         let watchers = &mut self.keyspace.database_mut(database).watchers;
         watchers.entry(key.into()).or_default().push(client);
     }
@@ -54,7 +55,7 @@ impl Engine {
     pub fn is_watch_broken(&self, client: ClientId, time: Time) -> bool {
         self.clients.get(client).is_some_and(|state| {
             state.watch_broken
-                || state.watched.iter().any(|w| !w.dead && self.is_dead(w.database, &w.key, time))
+                || state.watched.iter().any(|w| self.is_dead(w.database, &w.key, time))
         })
     }
 
@@ -90,11 +91,6 @@ impl Engine {
             for client in clients {
                 if let Some(state) = self.clients.get_mut(client) {
                     state.watch_broken = true;
-                    if let Some(w) =
-                        state.watched.iter_mut().find(|w| w.database == database && w.key == key)
-                    {
-                        w.dead = false;
-                    }
                 }
             }
         }

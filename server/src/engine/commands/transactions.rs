@@ -139,7 +139,8 @@ fn unwatch(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
 
 #[cfg(test)]
 mod tests {
-    use crate::engine::testing::check;
+    use crate::config::Config;
+    use crate::engine::testing::{Stage, check};
 
     #[test]
     fn a_watched_key_that_changes_breaks_the_transaction() {
@@ -154,6 +155,10 @@ mod tests {
     fn a_watched_lease_that_ends_breaks_the_transaction() {
         check("SET k v PX 10; WATCH k; +10ms; MULTI; GET k; EXEC => nil-array");
         check("SET k v PX 10; +10ms; WATCH k; MULTI; GET k; EXEC => [nil]");
+        let mut stage = Stage::new(Config::default());
+        stage.engine.keyspace.set_active_expiry(false, &mut stage.engine.wheel);
+        stage.check("SET k v PX 10; +10ms; WATCH k; b> GET k; MULTI; GET k; EXEC => [nil]");
+        stage.check("SET k v PX 10; WATCH k; +10ms; MULTI; GET k; EXEC => nil-array");
     }
 
     #[test]
