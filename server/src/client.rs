@@ -10,7 +10,7 @@ use leasehold_resp::{Protocol, Reply};
 use crate::engine::Flow;
 use crate::engine::client::{ClientId, Origin};
 use crate::error::{Error, ErrorKind};
-use crate::net::host::Host;
+use crate::net::host::{Failed, Host, sleep_holding_everyone};
 use crate::net::outbox::{Mail, Outbox};
 use crate::net::registry::Peer;
 
@@ -38,9 +38,7 @@ pub struct Client {
 
 impl Client {
     pub(crate) fn connect(host: &Arc<Host>) -> Result<Client, Error> {
-        if host.shutdown.is_cancelled() && !host.has_failed() {
-            return Err(stopped());
-        }
+        ensure_running(host)?;
         let outbox = Arc::new(Outbox::default());
         let id = host.with(|engine| {
             let origin = Origin {
@@ -71,16 +69,21 @@ impl Client {
         if command.is_empty() {
             return Err(Error::new(ErrorKind::Usage, "a command needs at least a name"));
         }
+        ensure_running(&self.host)?;
         let argv: Vec<&[u8]> = command.iter().map(AsRef::as_ref).collect();
         let mut out = BytesMut::new();
         loop {
             let (flow, mail) = self.host.with(|engine| {
                 let mail = self.outbox.take();
-                (engine.run(self.host.now(), self.id, &argv, &mut out), mail)
+                let flow = engine.run(self.host.now(), self.id, &argv, &mut out);
+                if let Flow::Sleep(span) = flow {
+                    sleep_holding_everyone(span);
+                }
+                (flow, mail)
             })?;
-            self.keep_pushes(mail)?;
+            self.keep_pushes(&mail)?;
             match flow {
-                Flow::Next | Flow::Close => break,
+                Flow::Next | Flow::Close | Flow::Sleep(_) => break,
                 Flow::Wait => {
                     let mail = self.wait()?;
                     out.extend_from_slice(&mail.bytes);
@@ -92,7 +95,6 @@ impl Client {
                     self.wait_for_resume()?;
                     out.clear();
                 }
-                Flow::Sleep(span) => sleep(span),
                 Flow::Shutdown => {
                     self.host.stop();
                     return Ok(Reply::OK);
@@ -112,7 +114,7 @@ impl Client {
                 return Ok(push);
             }
             let mail = self.wait()?;
-            self.keep_pushes(mail)?;
+            self.keep_pushes(&mail)?;
         }
     }
 
@@ -122,7 +124,7 @@ impl Client {
     /// If the client has been disconnected.
     pub fn try_receive(&mut self) -> Result<Option<Reply>, Error> {
         let mail = self.outbox.take();
-        self.keep_pushes(mail)?;
+        self.keep_pushes(&mail)?;
         Ok(self.pushes.pop_front())
     }
 
@@ -135,7 +137,7 @@ impl Client {
         loop {
             let mail = self.wait()?;
             let resume = mail.resume;
-            self.keep_pushes(mail)?;
+            self.keep_pushes(&mail)?;
             if resume {
                 return Ok(());
             }
@@ -149,13 +151,13 @@ impl Client {
         if nothing && mail.close.is_some() {
             return Err(Error::new(ErrorKind::Stopped, "the client has been disconnected"));
         }
-        if nothing && over() {
-            return Err(stopped());
+        if nothing {
+            ensure_running(&self.host)?;
         }
         Ok(mail)
     }
 
-    fn keep_pushes(&mut self, mail: Mail) -> Result<(), Error> {
+    fn keep_pushes(&mut self, mail: &Mail) -> Result<(), Error> {
         self.pushes.extend(replies(&mail.bytes)?);
         if mail.close.is_some() {
             return Err(Error::new(ErrorKind::Stopped, "the client has been disconnected"));
@@ -191,8 +193,14 @@ impl std::fmt::Debug for Client {
     }
 }
 
-fn stopped() -> Error {
-    Error::new(ErrorKind::Stopped, "the server has ended")
+fn ensure_running(host: &Host) -> Result<(), Error> {
+    if host.has_failed() {
+        return Err(Failed.into());
+    }
+    if host.shutdown.is_cancelled() {
+        return Err(Error::new(ErrorKind::Stopped, "the server has ended"));
+    }
+    Ok(())
 }
 
 fn replies(mut bytes: &[u8]) -> Result<Vec<Reply>, Error> {
@@ -207,9 +215,4 @@ fn replies(mut bytes: &[u8]) -> Result<Vec<Reply>, Error> {
             Err(error) => return Err(Error::new(ErrorKind::Failed, error.to_string())),
         }
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "DEBUG SLEEP is there to wait")]
-fn sleep(span: crate::engine::time::Millis) {
-    std::thread::sleep(std::time::Duration::from_millis(u64::try_from(span.0).unwrap_or(0)));
 }

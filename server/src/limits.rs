@@ -62,6 +62,10 @@ pub const CLIENTS_MAX: u32 = 10_000;
 /// so that the same `ulimit -n` admits as many clients.
 pub const RESERVED_FILE_DESCRIPTORS: u32 = 32;
 
+/// Connections accepted in one turn of the loop, some 10 us each. A storm of them may not keep the
+/// others waiting.
+pub const ACCEPTS_PER_TURN: usize = 64;
+
 /// How long to wait when the process has no file descriptor left. Trying again at once would
 /// burn a core, and later would keep clients out for longer than they notice.
 pub const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);

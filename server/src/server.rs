@@ -7,10 +7,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use leasehold_resp::Reply;
 use parking_lot::Mutex;
-use tokio::runtime::{self, Runtime};
-use tokio::sync::mpsc;
-use tokio::task::LocalSet;
-use tokio_util::task::TaskTracker;
 
 use crate::client::Client;
 use crate::clock::Clock;
@@ -18,10 +14,10 @@ use crate::config::Config;
 use crate::engine::Engine;
 use crate::engine::time::Millis;
 use crate::error::{Error, ErrorKind};
-use crate::limits;
 use crate::net::busy::BusyDesk;
+use crate::net::crew::Crew;
 use crate::net::host::Host;
-use crate::net::listener::{Doors, Visitor};
+use crate::net::listener::Doors;
 
 /// How a server is to be. Made by [`Server::builder`].
 #[derive(Debug)]
@@ -92,19 +88,19 @@ impl Builder {
             ClockChoice::System => Clock::system(),
             ClockChoice::Manual(begin) => Clock::manual(begin),
         };
-        let doors = Arc::new(Doors::open(&config)?);
+        let crew = Crew::new(usize::try_from(config.io_threads).unwrap_or(1).max(1))?;
+        let doors = Arc::new(Doors::open(&config, crew.runtimes(), crew.clients.clone())?);
         let address = doors.address();
         let unixsocket = config.unixsocket.clone();
-        let threads = usize::try_from(config.io_threads).unwrap_or(1).max(1);
         let mut engine = Engine::new(config, clock.now(), seeds(self.seed)?);
         if let Some(address) = address {
             engine.config.port = address.port();
         }
         engine.process_id = std::process::id();
         let host = Arc::new(Host::new(engine, clock));
-        let desk = BusyDesk::new(&host, Arc::clone(&doors));
+        let desk = BusyDesk::new(&host, &doors);
         host.with(|engine| engine.watchdog = Some(Box::new(desk)))?;
-        let threads = spawn_threads(&host, doors, threads)?;
+        let threads = crew.start(&host, doors)?;
         Ok(Server { host, address, unixsocket, threads: Mutex::new(threads) })
     }
 
@@ -238,6 +234,7 @@ impl Server {
             // A panic in it has been reported where it happened.
             let _ = thread.join();
         }
+        self.host.registry.clear();
     }
 
     fn move_clock(&self, moment: Millis) -> Result<(), Error> {
@@ -279,73 +276,4 @@ fn seeds(seed: Option<u64>) -> Result<[u64; 4], Error> {
         };
     }
     Ok(seeds)
-}
-
-/// Starts the threads that serve clients. The first also attends the doors and the wheel.
-fn spawn_threads(
-    host: &Arc<Host>,
-    doors: Arc<Doors>,
-    count: usize,
-) -> Result<Vec<JoinHandle<()>>, Error> {
-    let (senders, receivers): (Vec<_>, Vec<_>) =
-        (0..count).map(|_| mpsc::unbounded_channel::<Visitor>()).unzip();
-    let mut doors = Some((doors, senders));
-    let mut threads = Vec::with_capacity(count);
-    for (at, visitors) in receivers.into_iter().enumerate() {
-        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
-        let (thread_host, doors) = (Arc::clone(host), doors.take());
-        let thread = std::thread::Builder::new()
-            .name(format!("leasehold-io-{at}"))
-            .stack_size(limits::THREAD_STACK_BYTES)
-            .spawn(move || serve(&runtime, &thread_host, visitors, doors));
-        match thread {
-            Ok(thread) => threads.push(thread),
-            Err(error) => {
-                host.stop();
-                return Err(error.into());
-            }
-        }
-    }
-    Ok(threads)
-}
-
-fn serve(
-    runtime: &Runtime,
-    host: &Arc<Host>,
-    mut visitors: mpsc::UnboundedReceiver<Visitor>,
-    doors: Option<(Arc<Doors>, Vec<mpsc::UnboundedSender<Visitor>>)>,
-) {
-    let local = LocalSet::new();
-    let clients = TaskTracker::new();
-    local.block_on(runtime, async {
-        if let Some((doors, senders)) = doors {
-            let next = std::rc::Rc::new(std::cell::Cell::new(0_usize));
-            let place = move |visitor| {
-                let at = next.replace((next.get() + 1) % senders.len());
-                // A thread that has ended takes nobody: so does the server.
-                let _ = senders[at].send(visitor);
-            };
-            tokio::task::spawn_local(doors.attend(Arc::clone(host), place));
-            let ticking = Arc::clone(host);
-            tokio::task::spawn_local(async move { ticking.keep_ticking().await });
-        }
-        loop {
-            let visitor = tokio::select! {
-                visitor = visitors.recv() => visitor,
-                () = host.shutdown.cancelled() => break,
-            };
-            let Some(visitor) = visitor else { break };
-            match host.with(|engine| visitor.admit(host, engine)) {
-                Ok(Ok(Some(connection))) => {
-                    clients.spawn_local(connection.run(Arc::clone(host)));
-                }
-                Ok(Ok(None)) => {}
-                Ok(Err(error)) => tracing::debug!(%error, "a visitor was lost"),
-                Err(_) => break,
-            }
-        }
-        host.shutdown.cancelled().await;
-        clients.close();
-        clients.wait().await;
-    });
 }

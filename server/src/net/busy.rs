@@ -8,9 +8,6 @@
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use tokio::runtime::Handle;
-use tokio::task::spawn_local;
-
 use crate::engine::Engine;
 use crate::engine::script::Watchdog;
 use crate::limits;
@@ -20,7 +17,7 @@ use crate::net::listener::Doors;
 /// See the module's documentation.
 pub(crate) struct BusyDesk {
     host: Weak<Host>,
-    doors: Arc<Doors>,
+    doors: Weak<Doors>,
     /// Which script was looked at last, when that began, and when the others were last heard.
     watched: Option<Watched>,
 }
@@ -33,8 +30,9 @@ struct Watched {
 
 impl BusyDesk {
     /// A desk for the clients of `host` and those who come through `doors`.
-    pub(crate) fn new(host: &Arc<Host>, doors: Arc<Doors>) -> BusyDesk {
-        BusyDesk { host: Arc::downgrade(host), doors, watched: None }
+    pub(crate) fn new(host: &Arc<Host>, doors: &Arc<Doors>) -> BusyDesk {
+        let (host, doors) = (Arc::downgrade(host), Arc::downgrade(doors));
+        BusyDesk { host, doors, watched: None }
     }
 }
 
@@ -44,6 +42,10 @@ impl Watchdog for BusyDesk {
         let (Some(host), Some(script)) = (self.host.upgrade(), engine.running_script()) else {
             return;
         };
+        if host.shutdown.is_cancelled() {
+            engine.kill_script();
+            return;
+        }
         let now = Instant::now();
         let watched = match &mut self.watched {
             Some(watched) if watched.script == script => watched,
@@ -63,17 +65,11 @@ impl Watchdog for BusyDesk {
             );
         }
         engine.set_busy();
-        // A script called from within the process runs on a thread that cannot take newcomers.
-        if Handle::try_current().is_ok() {
-            for connection in self.doors.accept_directly(&host, engine) {
-                spawn_local(connection.run(Arc::clone(&host)));
-            }
+        if let Some(doors) = self.doors.upgrade() {
+            doors.let_all_in(&host, engine);
         }
         for connection in host.registry.sockets() {
             connection.serve_directly(&host, engine);
-        }
-        if host.shutdown.is_cancelled() {
-            engine.kill_script();
         }
         watched.heard = Instant::now();
     }

@@ -11,12 +11,10 @@ use parking_lot::Mutex;
 use tracing::{debug, warn};
 
 use crate::engine::client::{ClientId, Close};
-use crate::engine::time::Millis;
 use crate::engine::{Engine, Flow};
 use crate::limits;
-use crate::net::host::{Failed, Host, output_limit, warn_overrun};
+use crate::net::host::{Failed, Host, output_limit, sleep_holding_everyone, warn_overrun};
 use crate::net::outbox::Outbox;
-use crate::net::registry::Peer;
 use crate::net::stream::Stream;
 
 /// A connected client. Its own task drives it; while a script keeps that task's thread busy,
@@ -39,6 +37,8 @@ struct Pipes {
     parser: Parser,
     /// What has been read ends within a request.
     starved: bool,
+    /// The client will send no more.
+    ended: bool,
     /// Nothing is run until the engine resumes the client.
     waiting: bool,
     /// What is in `output` is the last it gets.
@@ -60,6 +60,7 @@ impl Connection {
             output: BytesMut::new(),
             parser,
             starved: false,
+            ended: false,
             waiting: false,
             closing: false,
         };
@@ -68,7 +69,6 @@ impl Connection {
 
     /// Serves the client until it goes, is sent away, or the server ends.
     pub(crate) async fn run(self: Arc<Connection>, host: Arc<Host>) {
-        host.registry.add(self.client, Peer::Socket(Arc::clone(&self)));
         if let Err(error) = self.serve(&host).await {
             debug!(client = self.client.serial, %error, "connection lost");
         }
@@ -82,13 +82,14 @@ impl Connection {
             if self.step(host)? == Life::Over {
                 return Ok(());
             }
-            let owes = !self.pipes.lock().output.is_empty();
+            let (wants, owes) = {
+                let pipes = self.pipes.lock();
+                (pipes.wants_input(), !pipes.output.is_empty())
+            };
             tokio::select! {
-                ready = self.stream.readable(), if !owes => {
+                ready = self.stream.readable(), if wants => {
                     ready?;
-                    if self.read()? == Life::Over {
-                        return Ok(());
-                    }
+                    self.read()?;
                 }
                 ready = self.stream.writable(), if owes => ready?,
                 () = self.outbox.woken() => {}
@@ -122,7 +123,8 @@ impl Connection {
                 pipes = self.pipes.lock();
             }
             self.write(&mut pipes)?;
-            if pipes.closing && pipes.output.is_empty() {
+            self.outbox.set_unsent(pipes.output.len());
+            if pipes.is_done() {
                 return Ok(Life::Over);
             }
             // If output held requests back, there may be room again.
@@ -150,7 +152,7 @@ impl Connection {
         }
         engine.stats.net_output_bytes += (pipes.output.len() - before) as u64;
         let limit = output_limit(engine, self.client);
-        match self.outbox.set_unsent(pipes.output.len(), limit, host.now().now) {
+        match self.outbox.check_unsent(pipes.output.len(), limit, host.now().now) {
             Some(bytes) => {
                 warn_overrun(self.client, bytes);
                 Life::Over
@@ -217,22 +219,17 @@ impl Connection {
     }
 
     /// Reads what there is.
-    fn read(&self) -> io::Result<Life> {
+    fn read(&self) -> io::Result<()> {
         let mut pipes = self.pipes.lock();
-        if pipes.closing {
-            return Ok(Life::Over);
-        }
         let needed = pipes.parser.needed().min(limits::READ_BYTES_MAX);
         pipes.input.reserve(needed.max(limits::READ_BYTES));
         match self.stream.try_read(&mut pipes.input) {
-            Ok(0) => Ok(Life::Over),
-            Ok(_) => {
-                pipes.starved = false;
-                Ok(Life::On)
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Life::On),
-            Err(error) => Err(error),
+            Ok(0) => pipes.ended = true,
+            Ok(_) => pipes.starved = false,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
         }
+        Ok(())
     }
 
     /// Writes as much as the socket takes.
@@ -261,14 +258,21 @@ impl Connection {
         if pipes.waiting || pipes.closing {
             return;
         }
-        let mut chunk = [0; limits::READ_BYTES];
-        match self.stream.read_directly(&mut chunk) {
-            Ok(0) | Err(_) => return,
-            Ok(read) => pipes.input.extend_from_slice(&chunk[..read]),
+        if pipes.wants_input() {
+            let mut chunk = [0; limits::READ_BYTES];
+            match self.stream.read_directly(&mut chunk) {
+                Ok(read) if read > 0 => {
+                    pipes.input.extend_from_slice(&chunk[..read]);
+                    pipes.starved = false;
+                }
+                // Its own thread hears of an end or an error in time.
+                _ => {}
+            }
         }
-        pipes.starved = false;
-        if self.run_requests(host, engine, &mut pipes) == Life::Over {
+        // There may be requests its own thread has read: now that waits for the engine.
+        if pipes.may_run() && self.run_requests(host, engine, &mut pipes) == Life::Over {
             pipes.closing = true;
+            pipes.output.clear();
         }
         while !pipes.output.is_empty() {
             match self.stream.write_directly(&pipes.output) {
@@ -276,6 +280,7 @@ impl Connection {
                 _ => break,
             }
         }
+        self.outbox.set_unsent(pipes.output.len());
         self.outbox.wake();
     }
 
@@ -302,6 +307,20 @@ impl Pipes {
         !self.waiting && !self.closing && !self.starved && !self.input.is_empty()
     }
 
+    /// Whether to read on. A client that is not answered for now may send ahead, but not without
+    /// bound: only half a request is a reason to read more than one read's worth.
+    fn wants_input(&self) -> bool {
+        let room = self.starved || self.input.len() < limits::READ_BYTES_MAX;
+        room && !self.ended && !self.closing && !self.is_congested()
+    }
+
+    /// Whether nothing is left to do. A client that has shut down its side still gets its replies,
+    /// but nobody is woken for one that waits: it may be gone.
+    fn is_done(&self) -> bool {
+        let silent = self.closing || (self.ended && !self.may_run());
+        (self.output.is_empty() && silent) || (self.ended && self.waiting)
+    }
+
     /// Whether the client should read before it is answered more.
     fn is_congested(&self) -> bool {
         self.output.len() > limits::OUTBOX_PAUSE_BYTES
@@ -320,11 +339,6 @@ impl Pipes {
 /// Names of requests that only a browser would send: somebody makes it talk to us.
 fn is_http(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
-}
-
-#[expect(clippy::disallowed_methods, reason = "DEBUG SLEEP is there to keep everyone waiting")]
-fn sleep_holding_everyone(span: Millis) {
-    std::thread::sleep(Duration::from_millis(u64::try_from(span.0).unwrap_or(0)));
 }
 
 async fn sleep_or_never(span: Option<Duration>) {

@@ -71,25 +71,34 @@ impl Host {
             self.pass_on(&mut engine);
             result
         }));
+        let Ok(result) = result else {
+            // While the lock is held: nobody may see what is left of the engine.
+            self.failed.store(true, Ordering::Release);
+            drop(engine);
+            error!("the engine has failed; no further command is served");
+            self.stop();
+            return Err(Failed);
+        };
+        self.publish(&engine);
+        Ok(result)
+    }
+
+    /// Copies what others look at without the lock. Under the lock, so that what they see last is
+    /// what holds.
+    fn publish(&self, engine: &Engine) {
         let deadline = engine.next_deadline().map_or(i64::MAX, |deadline| deadline.0);
-        self.idle_timeout_seconds.store(engine.config.timeout_seconds, Ordering::Relaxed);
-        drop(engine);
-        match result {
-            Ok(result) => {
-                if self.next_deadline.swap(deadline, Ordering::AcqRel) > deadline {
-                    self.deadline_moved.notify_one();
-                }
-                Ok(result)
-            }
-            Err(_) => {
-                error!("the engine has failed; no further command is served");
-                self.failed.store(true, Ordering::Release);
-                self.shutdown.cancel();
-                for peer in self.registry.all() {
-                    peer.outbox().wake();
-                }
-                Err(Failed)
-            }
+        if self.next_deadline.swap(deadline, Ordering::AcqRel) > deadline {
+            self.deadline_moved.notify_one();
+        }
+        let timeout = engine.config.timeout_seconds;
+        if self.idle_timeout_seconds.swap(timeout, Ordering::AcqRel) != timeout {
+            self.wake_everyone();
+        }
+    }
+
+    fn wake_everyone(&self) {
+        for peer in self.registry.all() {
+            peer.outbox().wake();
         }
     }
 
@@ -112,7 +121,7 @@ impl Host {
     pub(crate) fn pass_on(&self, engine: &mut Engine) {
         if engine.has_deliveries() {
             for delivery in engine.deliveries() {
-                self.deliver(engine, delivery);
+                self.deliver(engine, &delivery);
             }
         }
         for (level, message) in engine.log.drain(..) {
@@ -120,7 +129,7 @@ impl Host {
         }
     }
 
-    fn deliver(&self, engine: &Engine, delivery: Delivery) {
+    fn deliver(&self, engine: &Engine, delivery: &Delivery) {
         let client = delivery.client;
         let Some(peer) = self.registry.get(client) else { return };
         let limit = output_limit(engine, client);
@@ -169,6 +178,8 @@ impl Host {
         if !self.shutdown.is_cancelled() {
             info!("stopping");
             self.shutdown.cancel();
+            // Callers in this process may be waiting for mail.
+            self.wake_everyone();
         }
     }
 }
@@ -176,8 +187,24 @@ impl Host {
 /// How much may wait for a client that does not read.
 pub(crate) fn output_limit(engine: &Engine, client: ClientId) -> OutputBufferLimit {
     let limits = &engine.config.client_output_buffer_limits;
-    let subscriber = engine.clients.get(client).is_some_and(|state| state.is_subscriber());
-    if subscriber { limits.pubsub } else { limits.normal }
+    match engine.clients.get(client) {
+        Some(state) if !state.authenticated => STRANGERS,
+        Some(state) if state.is_subscriber() => limits.pubsub,
+        _ => limits.normal,
+    }
+}
+
+/// Before AUTH.
+const STRANGERS: OutputBufferLimit = OutputBufferLimit {
+    hard_bytes: limits::UNAUTHENTICATED_OUTBOX_BYTES_MAX as u64,
+    soft_bytes: 0,
+    soft_seconds: 0,
+};
+
+/// `DEBUG SLEEP`. The caller is alone with the engine, so everyone waits.
+#[expect(clippy::disallowed_methods, reason = "it is there to keep everyone waiting")]
+pub(crate) fn sleep_holding_everyone(span: Millis) {
+    std::thread::sleep(std::time::Duration::from_millis(u64::try_from(span.0).unwrap_or(0)));
 }
 
 /// Says that a client is closed because it does not read.
@@ -200,5 +227,48 @@ fn log_script(level: leasehold_scripting::LogLevel, message: &str) {
         LogLevel::Verbose => tracing::debug!(target: "leasehold::script", "{message}"),
         LogLevel::Notice => info!(target: "leasehold::script", "{message}"),
         LogLevel::Warning => warn!(target: "leasehold::script", "{message}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::client::Client;
+    use crate::config::Config;
+    use crate::error::ErrorKind;
+
+    fn host() -> Arc<Host> {
+        let clock = Clock::manual(Some(Millis(0)));
+        let engine = Engine::new(Config::default(), clock.now(), [0; 4]);
+        Arc::new(Host::new(engine, clock))
+    }
+
+    #[test]
+    fn a_panic_fails_the_engine_for_good() {
+        let host = host();
+        let mut client = Client::connect(&host).expect("a client");
+        let result: Result<(), Failed> = host.with(|_| panic!("on purpose"));
+        assert_eq!(result, Err(Failed));
+        assert!(host.has_failed() && host.shutdown.is_cancelled());
+        let refused = host.with(|_| unreachable!("nothing runs on a failed engine"));
+        assert_eq!(refused, Err(Failed));
+        for kind in [
+            client.call(&["GET", "k"]).expect_err("a refusal").kind(),
+            client.receive().expect_err("a refusal").kind(),
+            Client::connect(&host).expect_err("a refusal").kind(),
+        ] {
+            assert_eq!(kind, ErrorKind::Failed);
+        }
+    }
+
+    #[test]
+    fn a_panic_wakes_whoever_waits_for_mail() {
+        let host = host();
+        let mut client = Client::connect(&host).expect("a client");
+        let waiting = std::thread::spawn(move || client.receive().expect_err("no mail").kind());
+        let _: Result<(), Failed> = host.with(|_| panic!("on purpose"));
+        assert_eq!(waiting.join().expect("it returns"), ErrorKind::Failed);
     }
 }

@@ -1,6 +1,7 @@
 //! The doors: listening sockets, who may come in, and which thread looks after them.
 
 use std::fs;
+use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::fd::AsRawFd;
@@ -8,24 +9,34 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{self, Poll, ready};
 use std::time::Duration;
 
 use leasehold_resp::{Limits, Parser};
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
-use tracing::{error, warn};
+use tokio::runtime::Handle;
+use tokio_util::task::TaskTracker;
+use tracing::{debug, error, warn};
 
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::engine::client::Origin;
 use crate::limits;
 use crate::net::connection::Connection;
-use crate::net::host::Host;
+use crate::net::host::{Failed, Host};
+use crate::net::registry::Peer;
 use crate::net::stream::Stream;
 
-/// All listening sockets of a server.
+/// All listening sockets of a server, and the threads behind them.
 #[derive(Debug)]
 pub(crate) struct Doors {
     doors: Vec<Door>,
+    /// One for each thread, which get the clients in turn.
+    runtimes: Vec<Handle>,
+    next_runtime: AtomicUsize,
+    /// The clients' tasks.
+    clients: TaskTracker,
 }
 
 #[derive(Debug)]
@@ -36,20 +47,32 @@ enum Door {
 
 /// Someone at a door, not yet a client.
 #[derive(Debug)]
-pub(crate) enum Visitor {
+enum Visitor {
     /// From the network.
     Tcp(std::net::TcpStream, SocketAddr),
     /// Through the unix socket.
     Unix(std::os::unix::net::UnixStream),
 }
 
+/// Whether somebody may still be waiting outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Crowd {
+    Gone,
+    Perhaps,
+}
+
 impl Doors {
-    /// Opens every door the configuration names.
+    /// Opens every door the configuration names. Clients will be dealt out to `runtimes`, and
+    /// `clients` will keep track of them.
     ///
     /// # Errors
     /// If none can be opened at an address, unless the address is optional (`-` before it), or
     /// the unix socket cannot be made.
-    pub(crate) fn open(config: &Config) -> io::Result<Doors> {
+    pub(crate) fn open(
+        config: &Config,
+        runtimes: Vec<Handle>,
+        clients: TaskTracker,
+    ) -> io::Result<Doors> {
         let mut doors = Vec::new();
         let mut port = config.port;
         let networked = config.unixsocket.is_none() || config.port != 0;
@@ -68,15 +91,21 @@ impl Doors {
                     warn!(address, %error, "not listening at an optional address");
                 }
                 Err(error) => {
-                    let message = format!("could not listen at {address}:{port}: {error}");
+                    let message = format!(
+                        "Could not create server TCP listening socket {address}:{port}: {error}"
+                    );
                     return Err(io::Error::new(error.kind(), message));
                 }
             }
         }
         if let Some(path) = &config.unixsocket {
-            doors.push(unix_door(Path::new(path), config.unixsocketperm)?);
+            let door = unix_door(Path::new(path), config.unixsocketperm).map_err(|error| {
+                let message = format!("Could not create the unix socket {path}: {error}");
+                io::Error::new(error.kind(), message)
+            })?;
+            doors.push(door);
         }
-        Ok(Doors { doors })
+        Ok(Doors { doors, runtimes, next_runtime: AtomicUsize::new(0), clients })
     }
 
     /// The first address clients can connect to by TCP.
@@ -87,67 +116,120 @@ impl Doors {
         })
     }
 
-    /// Lets visitors in through all doors until the server ends; `place` gives each client to a
-    /// thread.
-    pub(crate) async fn attend(
-        self: Arc<Doors>,
-        host: Arc<Host>,
-        place: impl Fn(Visitor) + Clone + 'static,
-    ) {
-        let attending = (0..self.doors.len()).map(|at| {
-            let (doors, host, place) = (Arc::clone(&self), Arc::clone(&host), place.clone());
-            tokio::task::spawn_local(async move {
-                if let Err(error) = doors.doors[at].attend(&host, place).await {
+    /// Lets visitors in through all doors until the server ends.
+    pub(crate) fn attend(self: &Arc<Doors>, host: &Arc<Host>) {
+        for at in 0..self.doors.len() {
+            let (doors, host) = (Arc::clone(self), Arc::clone(host));
+            self.runtimes[0].spawn(async move {
+                if let Err(error) = doors.attend_one(at, &host).await {
                     error!(%error, "a listening socket has failed");
                 }
-            })
-        });
-        for attendant in attending.collect::<Vec<_>>() {
-            // It ends with the server.
-            let _ = attendant.await;
+            });
         }
     }
 
-    /// Lets in whoever waits outside now, past the runtime.
-    pub(crate) fn accept_directly(
+    /// Lets in whoever waits outside now, as far as that is possible, past the runtime.
+    pub(crate) fn let_all_in(&self, host: &Arc<Host>, engine: &mut Engine) {
+        for door in &self.doors {
+            let mut some = || self.let_some_in(|| door.accept(), host, engine);
+            while matches!(some(), Ok(Crowd::Perhaps)) {}
+        }
+    }
+
+    async fn attend_one(&self, at: usize, host: &Arc<Host>) -> io::Result<()> {
+        let door = self.doors[at].watched()?;
+        let mut refused = false;
+        loop {
+            let turn = poll_fn(|context| {
+                let accept = || match door.poll_accept(context) {
+                    Poll::Ready(visitor) => visitor,
+                    Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
+                };
+                match host.with(|engine| self.let_some_in(accept, host, engine)) {
+                    Ok(Ok(Crowd::Gone)) => Poll::Pending,
+                    outcome => Poll::Ready(outcome),
+                }
+            });
+            let outcome = tokio::select! {
+                outcome = turn => outcome,
+                () = host.shutdown.cancelled() => return Ok(()),
+            };
+            match outcome {
+                Ok(Ok(_)) => {
+                    refused = false;
+                    tokio::task::yield_now().await;
+                }
+                Ok(Err(error)) => {
+                    // Out of descriptors, most likely: those who are in keep working.
+                    if !refused {
+                        warn!(%error, "cannot accept connections for now");
+                    }
+                    refused = true;
+                    tokio::time::sleep(limits::ACCEPT_BACKOFF).await;
+                }
+                Err(Failed) => return Ok(()),
+            }
+        }
+    }
+
+    /// Lets in some of those whom `accept` brings. Nobody is taken from the kernel's queue but by
+    /// one who is alone with the engine: so nobody is in the house and unheard while a script
+    /// keeps the engine.
+    fn let_some_in(
         &self,
+        mut accept: impl FnMut() -> io::Result<Visitor>,
         host: &Arc<Host>,
         engine: &mut Engine,
-    ) -> Vec<Arc<Connection>> {
-        let visitors: Vec<Visitor> =
-            self.doors.iter().flat_map(|door| std::iter::from_fn(|| door.accept().ok())).collect();
-        let admitted = visitors.into_iter().filter_map(|visitor| visitor.admit(host, engine).ok());
-        admitted.flatten().collect()
+    ) -> io::Result<Crowd> {
+        for _ in 0..limits::ACCEPTS_PER_TURN {
+            match accept() {
+                Ok(visitor) => {
+                    if let Err(error) = self.admit(visitor, host, engine) {
+                        debug!(%error, "a visitor was lost");
+                    }
+                }
+                Err(error) => match error.kind() {
+                    io::ErrorKind::WouldBlock => return Ok(Crowd::Gone),
+                    io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted => {}
+                    _ => return Err(error),
+                },
+            }
+        }
+        Ok(Crowd::Perhaps)
+    }
+
+    /// Makes a client of the visitor, or sends it away with a word why.
+    fn admit(&self, visitor: Visitor, host: &Arc<Host>, engine: &mut Engine) -> io::Result<()> {
+        let turn = self.next_runtime.fetch_add(1, Ordering::Relaxed);
+        let runtime = &self.runtimes[turn % self.runtimes.len()];
+        let origin = visitor.origin();
+        let stream = {
+            // A socket belongs to the runtime within which it is made.
+            let _within = runtime.enter();
+            visitor.into_stream(engine.config.tcp_keepalive_seconds)?
+        };
+        if let Some(refusal) = refusal(engine, &origin) {
+            engine.stats.rejected_connections += 1;
+            // If even this does not fit, the visitor learns nothing, and that is all.
+            let _ = stream.write_directly(refusal.as_bytes());
+            return Ok(());
+        }
+        let client = engine.connect(origin, host.now());
+        let limits = Limits {
+            bulk_bytes_max: usize::try_from(engine.config.proto_max_bulk_len_bytes)
+                .unwrap_or(usize::MAX),
+            ..Limits::default()
+        };
+        let connection = Arc::new(Connection::new(client, stream, Parser::new(limits)));
+        // From now on it can be spoken to, whenever its task begins.
+        host.registry.add(client, Peer::Socket(Arc::clone(&connection)));
+        self.clients.spawn_on(connection.run(Arc::clone(host)), runtime);
+        Ok(())
     }
 }
 
 impl Door {
-    async fn attend(&self, host: &Host, place: impl Fn(Visitor)) -> io::Result<()> {
-        let ready = match self {
-            Door::Tcp(listener) => {
-                Ready::Tcp(tokio::net::TcpListener::from_std(listener.try_clone()?)?)
-            }
-            Door::Unix(listener, _) => {
-                Ready::Unix(tokio::net::UnixListener::from_std(listener.try_clone()?)?)
-            }
-        };
-        loop {
-            let visitor = tokio::select! {
-                visitor = ready.accept() => visitor,
-                () = host.shutdown.cancelled() => return Ok(()),
-            };
-            match visitor {
-                Ok(visitor) => place(visitor),
-                Err(error) => {
-                    // Out of descriptors, most likely: those who are in keep working.
-                    warn!(%error, "cannot accept a connection");
-                    tokio::time::sleep(limits::ACCEPT_BACKOFF).await;
-                }
-            }
-        }
-    }
-
-    /// Lets in one who waits outside now, past the runtime.
+    /// Takes in one who waits outside now.
     fn accept(&self) -> io::Result<Visitor> {
         match self {
             Door::Tcp(listener) => {
@@ -156,23 +238,38 @@ impl Door {
             Door::Unix(listener, _) => listener.accept().map(|(stream, _)| Visitor::Unix(stream)),
         }
     }
+
+    /// The same door as the runtime sees it. Must be called within one.
+    fn watched(&self) -> io::Result<WatchedDoor> {
+        Ok(match self {
+            Door::Tcp(listener) => {
+                WatchedDoor::Tcp(tokio::net::TcpListener::from_std(listener.try_clone()?)?)
+            }
+            Door::Unix(listener, _) => {
+                WatchedDoor::Unix(tokio::net::UnixListener::from_std(listener.try_clone()?)?)
+            }
+        })
+    }
 }
 
-/// A door as the runtime sees it.
-enum Ready {
+/// A door whose runtime tells when somebody comes.
+enum WatchedDoor {
     Tcp(tokio::net::TcpListener),
     Unix(tokio::net::UnixListener),
 }
 
-impl Ready {
-    async fn accept(&self) -> io::Result<Visitor> {
-        match self {
-            Ready::Tcp(listener) => {
-                let (stream, from) = listener.accept().await?;
-                Ok(Visitor::Tcp(stream.into_std()?, from))
+impl WatchedDoor {
+    fn poll_accept(&self, context: &mut task::Context<'_>) -> Poll<io::Result<Visitor>> {
+        Poll::Ready(match self {
+            WatchedDoor::Tcp(listener) => {
+                let (stream, from) = ready!(listener.poll_accept(context))?;
+                stream.into_std().map(|stream| Visitor::Tcp(stream, from))
             }
-            Ready::Unix(listener) => Ok(Visitor::Unix(listener.accept().await?.0.into_std()?)),
-        }
+            WatchedDoor::Unix(listener) => {
+                let (stream, _) = ready!(listener.poll_accept(context))?;
+                stream.into_std().map(Visitor::Unix)
+            }
+        })
     }
 }
 
@@ -186,30 +283,6 @@ impl Drop for Door {
 }
 
 impl Visitor {
-    /// Makes a client of the visitor, or sends it away with a word why. Must be called on the
-    /// thread whose runtime is to drive the socket.
-    pub(crate) fn admit(
-        self,
-        host: &Arc<Host>,
-        engine: &mut Engine,
-    ) -> io::Result<Option<Arc<Connection>>> {
-        let origin = self.origin();
-        let stream = self.into_stream(engine.config.tcp_keepalive_seconds)?;
-        if let Some(refusal) = refusal(engine, &origin) {
-            engine.stats.rejected_connections += 1;
-            // If even this does not fit, the visitor learns nothing, and that is all.
-            let _ = stream.write_directly(refusal.as_bytes());
-            return Ok(None);
-        }
-        let client = engine.connect(origin, host.now());
-        let limits = Limits {
-            bulk_bytes_max: usize::try_from(engine.config.proto_max_bulk_len_bytes)
-                .unwrap_or(usize::MAX),
-            ..Limits::default()
-        };
-        Ok(Some(Arc::new(Connection::new(client, stream, Parser::new(limits)))))
-    }
-
     fn origin(&self) -> Origin {
         match self {
             Visitor::Tcp(stream, from) => Origin {

@@ -5,6 +5,7 @@
 
 pub(crate) mod busy;
 pub(crate) mod connection;
+pub(crate) mod crew;
 pub(crate) mod host;
 pub(crate) mod listener;
 pub(crate) mod outbox;

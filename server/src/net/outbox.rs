@@ -48,7 +48,7 @@ impl Outbox {
     /// attention to if that is more than `limit` allows; the client is then to be closed.
     pub(crate) fn put(
         &self,
-        delivery: Delivery,
+        delivery: &Delivery,
         limit: OutputBufferLimit,
         now: Millis,
     ) -> Option<usize> {
@@ -76,9 +76,14 @@ impl Outbox {
         }
     }
 
-    /// Tells how much of what was taken is still to be sent; as [`Outbox::put`], says if it is too
-    /// much.
-    pub(crate) fn set_unsent(
+    /// Tells how much of what was taken is still to be sent. Without it, nobody would notice that
+    /// a client that only listens has stopped to read.
+    pub(crate) fn set_unsent(&self, bytes: usize) {
+        self.state.lock().unsent_bytes = bytes;
+    }
+
+    /// As [`Outbox::set_unsent`]; as [`Outbox::put`], says if it is too much.
+    pub(crate) fn check_unsent(
         &self,
         bytes: usize,
         limit: OutputBufferLimit,
@@ -91,6 +96,8 @@ impl Outbox {
 
     /// Wakes the connection without giving it anything.
     pub(crate) fn wake(&self) {
+        // Whoever is about to wait has looked and not yet begun to, or is waiting.
+        drop(self.state.lock());
         self.wake.notify_one();
         self.woken.notify_all();
     }
@@ -127,5 +134,48 @@ impl State {
         let patience_ms =
             i64::try_from(limit.soft_seconds.saturating_mul(1000)).unwrap_or(i64::MAX);
         (now.0.saturating_sub(since.0) > patience_ms).then_some(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Engine;
+    use crate::engine::client::Origin;
+    use crate::engine::time::Time;
+
+    const LIMIT: OutputBufferLimit =
+        OutputBufferLimit { hard_bytes: 100, soft_bytes: 50, soft_seconds: 2 };
+
+    /// Puts `bytes` at `now_ms` after a connection said that `unsent` are still to be sent.
+    fn check(outbox: &Outbox, (unsent, bytes, now_ms): (usize, usize, i64), excess: Option<usize>) {
+        outbox.set_unsent(unsent);
+        let client = Engine::new(crate::config::Config::default(), Time::at(Millis(0)), [0; 4])
+            .connect(Origin::default(), Time::at(Millis(0)));
+        let bytes = BytesMut::from(&vec![b'x'; bytes][..]);
+        let delivery = Delivery { client, bytes, resume: false, close: None };
+        assert_eq!(outbox.put(&delivery, LIMIT, Millis(now_ms)), excess);
+    }
+
+    #[test]
+    fn what_was_taken_counts_until_it_is_sent() {
+        let outbox = Outbox::default();
+        check(&outbox, (0, 40, 0), None);
+        assert_eq!(outbox.take().bytes.len(), 40);
+        check(&outbox, (40, 61, 0), Some(101));
+        let mail = outbox.take();
+        assert_eq!((mail.bytes.len(), mail.close), (0, Some(Close::Now)));
+    }
+
+    #[test]
+    fn patience_with_the_soft_limit_begins_anew_when_the_client_has_read() {
+        let outbox = Outbox::default();
+        check(&outbox, (0, 60, 0), None);
+        check(&outbox, (0, 0, 2_000), None);
+        outbox.take();
+        check(&outbox, (0, 0, 2_000), None);
+        check(&outbox, (60, 0, 2_001), None);
+        check(&outbox, (60, 0, 4_001), None);
+        check(&outbox, (60, 0, 4_002), Some(60));
     }
 }

@@ -44,6 +44,11 @@ impl Registry {
         self.peers.remove(&client);
     }
 
+    /// Forgets everyone.
+    pub(crate) fn clear(&self) {
+        self.peers.clear();
+    }
+
     /// The peer of a client.
     pub(crate) fn get(&self, client: ClientId) -> Option<Peer> {
         self.peers.get(&client).map(|peer| peer.clone())

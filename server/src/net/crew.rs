@@ -1,0 +1,67 @@
+//! The threads that serve clients. Which client goes to which thread is the doors' business.
+
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use tokio::runtime::{self, Handle, Runtime};
+use tokio_util::task::TaskTracker;
+
+use crate::limits;
+use crate::net::host::Host;
+use crate::net::listener::Doors;
+
+/// Threads to be, each with a runtime of its own.
+#[derive(Debug)]
+pub(crate) struct Crew {
+    runtimes: Vec<Runtime>,
+    /// The tasks of all clients: the threads end when these have.
+    pub(crate) clients: TaskTracker,
+}
+
+impl Crew {
+    /// A crew of `count`, not at work yet.
+    pub(crate) fn new(count: usize) -> io::Result<Crew> {
+        let runtime = |_| runtime::Builder::new_current_thread().enable_all().build();
+        let runtimes = (0..count).map(runtime).collect::<io::Result<_>>()?;
+        Ok(Crew { runtimes, clients: TaskTracker::new() })
+    }
+
+    /// Where each thread's tasks can be spawned.
+    pub(crate) fn runtimes(&self) -> Vec<Handle> {
+        self.runtimes.iter().map(|runtime| runtime.handle().clone()).collect()
+    }
+
+    /// Starts the threads. The first also attends the doors and the wheel.
+    pub(crate) fn start(
+        self,
+        host: &Arc<Host>,
+        doors: Arc<Doors>,
+    ) -> io::Result<Vec<JoinHandle<()>>> {
+        doors.attend(host);
+        // The doors' tasks keep them: when those have ended, they are shut.
+        drop(doors);
+        let ticking = Arc::clone(host);
+        self.runtimes[0].spawn(async move { ticking.keep_ticking().await });
+        let mut threads = Vec::with_capacity(self.runtimes.len());
+        for (at, runtime) in self.runtimes.into_iter().enumerate() {
+            let (end, clients) = (host.shutdown.clone(), self.clients.clone());
+            let serve = async move {
+                end.cancelled().await;
+                clients.close();
+                clients.wait().await;
+            };
+            let thread = std::thread::Builder::new()
+                .name(format!("leasehold-io-{at}"))
+                .stack_size(limits::THREAD_STACK_BYTES);
+            match thread.spawn(move || runtime.block_on(serve)) {
+                Ok(thread) => threads.push(thread),
+                Err(error) => {
+                    host.stop();
+                    return Err(error);
+                }
+            }
+        }
+        Ok(threads)
+    }
+}
