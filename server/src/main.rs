@@ -9,7 +9,7 @@ use leasehold::config::{self, Config, Invocation, LogLevel, Supervised, load};
 use leasehold::{Builder, Server, limits};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::level_filters::LevelFilter;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 mod log;
 
@@ -19,12 +19,20 @@ fn main() -> ExitCode {
     let environment: Vec<(String, String)> = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();
-    match config::from_args(&args, &environment, &mut load::read) {
+    let mut typed = None;
+    let mut read = |source: config::Source<'_>| {
+        let text = load::read(source)?;
+        if source == config::Source::Stdin {
+            typed = Some(text.clone());
+        }
+        Ok(text)
+    };
+    match config::from_args(&args, &environment, &mut read) {
         Ok(Invocation::PrintVersion) => say(&config::version_line()),
         Ok(Invocation::PrintHelp) => say(&config::usage()),
         Ok(Invocation::Serve { config, warnings }) => {
             if config.daemonize {
-                return go_to_background(&args);
+                return go_to_background(&args, typed.as_deref());
             }
             let _guard = match log::start(&config, level(config.loglevel)) {
                 Ok(guard) => guard,
@@ -40,14 +48,11 @@ fn main() -> ExitCode {
 }
 
 /// Runs the server until it is told to end.
-fn serve(config: Config) -> ExitCode {
+fn serve(mut config: Config) -> ExitCode {
     if let Err(error) = std::env::set_current_dir(&config.dir) {
-        return fail(&format!("Can't chdir to '{}': {error}", config.dir));
+        return fail_in_log(&format!("Can't chdir to '{}': {error}", config.dir));
     }
-    let descriptors = u64::from(config.maxclients + limits::RESERVED_FILE_DESCRIPTORS);
-    if let Err(error) = rlimit::increase_nofile_limit(descriptors) {
-        warn!(%error, "cannot raise the limit of open files");
-    }
+    config.maxclients = make_room_for(config.maxclients);
     info!(
         "Leasehold {} is starting, speaking Redis {}",
         config::LEASEHOLD_VERSION,
@@ -55,7 +60,7 @@ fn serve(config: Config) -> ExitCode {
     );
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return fail(&error.to_string()),
+        Err(error) => return fail_in_log(&error.to_string()),
     };
     let (pidfile, supervised) = (config.pidfile.clone(), config.supervised);
     let listens = config.port != 0 || config.unixsocket.is_none();
@@ -64,6 +69,8 @@ fn serve(config: Config) -> ExitCode {
     let end = runtime.block_on(async {
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;
+        // Caught and left alone: a server outlives its terminal.
+        let _hang_up = signal(SignalKind::hangup())?;
         let server = Builder::from_config(config).start().map_err(std::io::Error::other)?;
         if let Some(path) = &pidfile {
             fs::write(path, format!("{}\n", std::process::id()))?;
@@ -92,9 +99,27 @@ fn serve(config: Config) -> ExitCode {
             info!("Leasehold is now ready to exit, bye bye...");
             ExitCode::SUCCESS
         }
-        Ok(true) => fail("The engine has failed."),
-        Err(error) => fail(&format!("Failed to start: {error}")),
+        Ok(true) => fail_in_log("The engine has failed."),
+        Err(error) => fail_in_log(&format!("Failed to start: {error}")),
     }
+}
+
+/// Raises the limit of open files for so many clients; says how many there is room for.
+fn make_room_for(clients: u32) -> u32 {
+    let wanted = u64::from(clients) + u64::from(limits::RESERVED_FILE_DESCRIPTORS);
+    let limit = match rlimit::increase_nofile_limit(wanted) {
+        Ok(limit) => limit,
+        Err(error) => {
+            warn!(%error, "cannot raise the limit of open files");
+            return clients;
+        }
+    };
+    if limit >= wanted {
+        return clients;
+    }
+    let room = limit.saturating_sub(u64::from(limits::RESERVED_FILE_DESCRIPTORS)).max(1);
+    warn!("maxclients is {room} instead of {clients}: the limit of open files is {limit}");
+    u32::try_from(room).unwrap_or(clients)
 }
 
 /// Says that the server is ready in all the words that launchers wait for.
@@ -121,20 +146,26 @@ fn notify(supervised: Supervised, state: &[sd_notify::NotifyState<'_>]) {
 }
 
 /// Starts the same server once more, detached, and leaves.
-fn go_to_background(args: &[String]) -> ExitCode {
+/// `typed` is the configuration that came through standard input.
+fn go_to_background(args: &[String], typed: Option<&[u8]>) -> ExitCode {
+    use std::io::Write;
+    use std::os::unix::process::CommandExt;
     let child = std::env::current_exe().and_then(|program| {
-        use std::os::unix::process::CommandExt;
         Command::new(program)
             .args(&args[1..])
             .args(["--daemonize", "no"])
-            .stdin(Stdio::null())
+            .stdin(if typed.is_some() { Stdio::piped() } else { Stdio::null() })
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .process_group(0)
             .spawn()
     });
-    match child {
-        Ok(_) => ExitCode::SUCCESS,
+    let told = child.and_then(|mut child| match (child.stdin.take(), typed) {
+        (Some(mut pipe), Some(text)) => pipe.write_all(text),
+        _ => Ok(()),
+    });
+    match told {
+        Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&format!("Can't start in the background: {error}")),
     }
 }
@@ -156,6 +187,12 @@ fn say(text: &str) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     }
+}
+
+/// For when there is a log: launchers look for the reason there.
+fn fail_in_log(text: &str) -> ExitCode {
+    error!("{text}");
+    ExitCode::FAILURE
 }
 
 /// Prints to standard error, which may be closed.
