@@ -3,6 +3,8 @@
 mod atomicity;
 mod boundaries;
 mod differential;
+mod embedding;
+mod limits;
 mod protocol;
 mod redis_rs;
 mod scripts;

@@ -7,6 +7,7 @@
 pub mod conversation;
 pub mod differential;
 pub mod frame;
+pub mod process;
 pub mod redis_server;
 pub mod target;
 pub mod wire;

@@ -1,0 +1,249 @@
+//! A server inside another program: what it costs to have one, what its clock does, and that
+//! nothing of it is left behind.
+
+use std::io::{ErrorKind as IoErrorKind, Read};
+use std::net::TcpStream;
+use std::time::{Duration, SystemTime};
+
+use leasehold::{Client, Error, ErrorKind, Reply, Server};
+use leasehold_tests::process::{self, eventually};
+use leasehold_tests::wire::Wire;
+
+/// As in the documentation of most test suites that use one.
+const LEASE: Duration = Duration::from_secs(30);
+const MILLISECOND: Duration = Duration::from_millis(1);
+
+fn stopped_clock() -> Server {
+    Server::builder().manual_clock().start().expect("a server")
+}
+
+fn call(server: &Server, command: &str) -> Reply {
+    let words: Vec<&str> = command.split(' ').collect();
+    server.call(&words).expect("an answer")
+}
+
+fn kind<T: std::fmt::Debug>(result: Result<T, Error>) -> ErrorKind {
+    result.expect_err("an error").kind()
+}
+
+/// The channel and the payload of a message.
+fn message(push: &Reply) -> (String, String) {
+    let Reply::Push(parts) = push else { panic!("no message: {push:?}") };
+    let text = |reply: &Reply| match reply {
+        Reply::Bulk(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        other => panic!("no text: {other:?}"),
+    };
+    (text(&parts[1]), text(&parts[2]))
+}
+
+fn subscriber(server: &Server, channel: &str) -> Client {
+    let mut client = server.client().expect("a client");
+    client.call(&["SUBSCRIBE", channel]).expect("a subscription");
+    client
+}
+
+#[test]
+fn a_server_says_where_it_is() {
+    let server = Server::start().expect("a server");
+    assert!(server.addr().ip().is_loopback());
+    assert_eq!(server.url(), format!("redis://{}/", server.addr()));
+    let mut wire = Wire::connect(server.addr(), 2);
+    assert_eq!(wire.call(&["SET", "k", "v"]), b"+OK\r\n");
+    assert_eq!(call(&server, "GET k"), Reply::bulk("v"));
+}
+
+#[test]
+fn it_needs_no_runtime_and_minds_none() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime").block_on(async {
+        let server = Server::start().expect("a server");
+        assert_eq!(call(&server, "SET k v"), Reply::OK);
+        assert_eq!(call(&server, "EVAL return(redis.call('get','k')) 0"), Reply::bulk("v"));
+        server.stop();
+        server.stopped().await;
+    });
+}
+
+#[test]
+fn many_servers_live_in_one_process_and_share_nothing() {
+    let servers: Vec<Server> = (0..20).map(|_| Server::start().expect("a server")).collect();
+    for (at, server) in servers.iter().enumerate() {
+        assert_eq!(call(server, &format!("SET name {at}")), Reply::OK);
+    }
+    for (at, server) in servers.iter().enumerate() {
+        assert_eq!(call(server, "GET name"), Reply::bulk(at.to_string()));
+        let others = servers.iter().filter(|other| other.addr() == server.addr());
+        assert_eq!(others.count(), 1);
+    }
+}
+
+#[test]
+fn a_lease_ends_on_its_millisecond() {
+    let server = stopped_clock();
+    call(&server, "SET lock token NX PX 30000");
+    server.advance(LEASE - MILLISECOND).expect("a manual clock");
+    assert_eq!(call(&server, "GET lock"), Reply::bulk("token"));
+    assert_eq!(call(&server, "PTTL lock"), Reply::Integer(1));
+    server.advance(MILLISECOND).expect("a manual clock");
+    assert_eq!(call(&server, "GET lock"), Reply::Null);
+    assert_eq!(call(&server, "SET lock token NX PX 30000"), Reply::OK);
+}
+
+#[test]
+fn a_clock_is_set_forward_and_never_back() {
+    let server = stopped_clock();
+    let begin = server.time();
+    server.set_time(begin + LEASE).expect("a manual clock");
+    server.set_time(begin).expect("a manual clock");
+    assert_eq!(server.time(), begin + LEASE);
+    let on_time = Server::builder().manual_clock_at(SystemTime::UNIX_EPOCH + LEASE).start();
+    assert_eq!(on_time.expect("a server").time(), SystemTime::UNIX_EPOCH + LEASE);
+    let system = Server::start().expect("a server");
+    assert_eq!(kind(system.advance(LEASE)), ErrorKind::Usage);
+    assert_eq!(kind(system.set_time(begin)), ErrorKind::Usage);
+    assert_eq!(kind(system.step_wall_clock(1)), ErrorKind::Usage);
+}
+
+/// Everything that is due on the way happens at its own moment, so a subscriber hears of the ends
+/// of leases in the order of their deadlines, whatever order they were given in.
+#[test]
+fn moving_the_clock_tells_of_each_end_in_order() {
+    let server = Server::builder()
+        .manual_clock()
+        .config("notify-keyspace-events", "Ex")
+        .start()
+        .expect("a server");
+    let mut listener = subscriber(&server, "__keyevent@0__:expired");
+    for n in [3, 1, 4, 2, 5] {
+        call(&server, &format!("SET lock{n} token PX {}", n * 1000));
+    }
+    server.advance(Duration::from_millis(4_999)).expect("a manual clock");
+    let mut heard = Vec::new();
+    while let Some(push) = listener.try_receive().expect("a subscription") {
+        heard.push(message(&push).1);
+    }
+    assert_eq!(heard, ["lock1", "lock2", "lock3", "lock4"]);
+    server.advance(MILLISECOND).expect("a manual clock");
+    let last = listener.receive().expect("a message");
+    assert_eq!(message(&last).1, "lock5");
+}
+
+#[test]
+fn on_the_systems_clock_the_end_of_a_lease_is_heard_unasked() {
+    let server =
+        Server::builder().config("notify-keyspace-events", "Ex").start().expect("a server");
+    let mut listener = subscriber(&server, "__keyevent@0__:expired");
+    call(&server, "SET late token PX 60000");
+    call(&server, "SET soon token PX 5");
+    assert_eq!(message(&listener.receive().expect("a message")).1, "soon");
+}
+
+#[test]
+fn a_step_of_the_wall_clock_ends_and_prolongs_nothing() {
+    const HOUR_SECONDS: i64 = 3_600;
+    let server = stopped_clock();
+    for step in [HOUR_SECONDS, -HOUR_SECONDS, -24 * HOUR_SECONDS, 48 * HOUR_SECONDS] {
+        call(&server, "SET lock token PX 30000");
+        server.step_wall_clock(step).expect("a manual clock");
+        assert_eq!(call(&server, "PTTL lock"), Reply::Integer(30_000), "{step}");
+        server.advance(LEASE - MILLISECOND).expect("a manual clock");
+        assert_eq!(call(&server, "GET lock"), Reply::bulk("token"), "{step}");
+        server.advance(MILLISECOND).expect("a manual clock");
+        assert_eq!(call(&server, "GET lock"), Reply::Null, "{step}");
+    }
+}
+
+#[test]
+fn a_moment_of_the_wall_clock_follows_its_steps() {
+    const HOUR_SECONDS: u64 = 3_600;
+    let begin = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
+    let server = Server::builder().manual_clock_at(begin).start().expect("a server");
+    server.step_wall_clock(HOUR_SECONDS.cast_signed()).expect("a manual clock");
+    call(&server, "SET lock token");
+    let moment = 1_000_000 + HOUR_SECONDS + 10;
+    assert_eq!(call(&server, &format!("EXPIREAT lock {moment}")), Reply::Integer(1));
+    assert_eq!(call(&server, "TTL lock"), Reply::Integer(10));
+}
+
+#[test]
+fn a_caller_that_waits_for_a_message_is_released_at_the_end() {
+    let server = Server::start().expect("a server");
+    let mut listener = subscriber(&server, "news");
+    let publisher = server.client().expect("a client");
+    let waiting = std::thread::spawn(move || {
+        let heard = listener.receive().map(|push| message(&push).1);
+        (heard, listener.receive())
+    });
+    call(&server, "PUBLISH news one");
+    server.stop();
+    let (heard, end) = waiting.join().expect("it returns");
+    // The message may have come just before the end, or been overtaken by it.
+    assert!(heard.is_err() || heard.is_ok_and(|text| text == "one"));
+    assert_eq!(kind(end), ErrorKind::Stopped);
+    drop(publisher);
+}
+
+#[test]
+fn nothing_is_served_after_the_end() {
+    let server = Server::start().expect("a server");
+    let mut client = server.client().expect("a client");
+    let mut wire = Wire::connect(server.addr(), 2);
+    assert_eq!(wire.call(&["SET", "k", "v"]), b"+OK\r\n");
+    server.stop();
+    assert!(server.is_stopped() && !server.has_failed());
+    assert_eq!(wire.read_to_close(), b"");
+    assert_eq!(kind(client.call(&["GET", "k"])), ErrorKind::Stopped);
+    assert_eq!(kind(server.client()), ErrorKind::Stopped);
+    let refused = TcpStream::connect(server.addr()).map_err(|error| error.kind());
+    assert_eq!(refused.err(), Some(IoErrorKind::ConnectionRefused));
+}
+
+#[test]
+fn a_port_can_be_had_again_at_once() {
+    let first = Server::start().expect("a server");
+    let port = first.addr().port();
+    let mut wire = Wire::connect(first.addr(), 2);
+    wire.call(&["SET", "k", "v"]);
+    assert_eq!(kind(Server::builder().port(port).start()), ErrorKind::Io);
+    drop(first);
+    let second = Server::builder().port(port).start().expect("the same port");
+    assert_eq!(call(&second, "GET k"), Reply::Null);
+}
+
+#[test]
+fn wrong_settings_are_told_at_the_start() {
+    for (directive, value) in [("no-such-directive", "1"), ("io-threads", "many")] {
+        let result = Server::builder().config(directive, value).start();
+        assert_eq!(kind(result), ErrorKind::Config, "{directive}");
+    }
+}
+
+/// Starts and ends many servers, each with clients that are still connected, and compares what
+/// the process holds before and after. In a process of its own: others would count, too.
+#[test]
+fn servers_leave_neither_threads_nor_descriptors_behind() {
+    process::alone("embedding::servers_leave_neither_threads_nor_descriptors_behind", || {
+        cycle(1);
+        let before = process::descriptors();
+        for io_threads in [1, 2] {
+            (0..100).for_each(|_| cycle(io_threads));
+        }
+        assert_eq!(process::descriptors(), before);
+        eventually("the threads to be gone", || process::threads("leasehold-io-") == 0);
+    });
+}
+
+fn cycle(io_threads: u32) {
+    let server = Server::builder().config("io-threads", &io_threads.to_string()).start();
+    let server = server.expect("a server");
+    // A thread gives itself its name.
+    eventually("its threads", || process::threads("leasehold-io-") == io_threads as usize);
+    let mut wires: Vec<Wire> = (0..3).map(|_| Wire::connect(server.addr(), 2)).collect();
+    assert_eq!(wires[0].call(&["SET", "k", "v"]), b"+OK\r\n");
+    assert_eq!(wires[1].call(&["GET", "k"]), b"$1\r\nv\r\n");
+    let mut idle = TcpStream::connect(server.addr()).expect("a connection");
+    let client = server.client().expect("a client");
+    drop(server);
+    assert_eq!(idle.read(&mut [0]).unwrap_or(0), 0);
+    drop(client);
+}

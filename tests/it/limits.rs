@@ -1,0 +1,284 @@
+//! What a client may take, and that those who take too much cost nobody else anything.
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, Shutdown, TcpStream, UdpSocket};
+use std::time::Duration;
+
+use leasehold::{Builder, Reply, Server};
+use leasehold_tests::frame::show;
+use leasehold_tests::process::{self, eventually};
+use leasehold_tests::say;
+use leasehold_tests::wire::Wire;
+
+/// More than the kernel keeps for one connection that nobody reads from.
+const MORE_THAN_THE_KERNEL_KEEPS: usize = 24 << 20;
+
+fn start(settings: &[(&str, &str)]) -> Server {
+    let with = |builder: Builder, setting: &(&str, &str)| builder.config(setting.0, setting.1);
+    settings.iter().fold(Server::builder(), with).start().expect("a server")
+}
+
+fn connect(server: &Server) -> Wire {
+    Wire::connect(server.addr(), 2)
+}
+
+fn listeners(server: &Server, channel: &str) -> i64 {
+    match server.call(&["PUBSUB", "NUMSUB", channel]) {
+        Ok(Reply::Map(pairs)) => match pairs.first() {
+            Some((_, Reply::Integer(count))) => *count,
+            other => panic!("{other:?}"),
+        },
+        Ok(Reply::Array(items)) => match items.get(1) {
+            Some(Reply::Integer(count)) => *count,
+            other => panic!("{other:?}"),
+        },
+        other => panic!("{other:?}"),
+    }
+}
+
+fn set(server: &Server, key: &str, bytes: usize) {
+    let value = vec![b'x'; bytes];
+    assert_eq!(server.call(&[b"SET", key.as_bytes(), &value]).expect("an answer"), Reply::OK);
+}
+
+#[test]
+fn one_client_too_many_is_told_so() {
+    let server = start(&[("maxclients", "2")]);
+    let mut first = connect(&server);
+    let mut second = connect(&server);
+    for wire in [&mut first, &mut second] {
+        assert_eq!(wire.call(&["SET", "k", "v"]), b"+OK\r\n");
+    }
+    let refusal = connect(&server).read_to_close();
+    assert_eq!(show(&refusal), "-ERR max number of clients reached\\r\\n");
+    assert_eq!(first.call(&["GET", "k"]), b"$1\r\nv\r\n");
+    drop(second);
+    eventually("room for another", || {
+        let mut wire = connect(&server);
+        wire.send(&["GET", "k"]);
+        wire.try_read().is_ok_and(|reply| reply == b"$1\r\nv\r\n")
+    });
+}
+
+#[test]
+fn without_a_password_only_this_machine_is_served() {
+    let Some(address) = outside_address() else {
+        return say("skipped: this machine has no address but its own");
+    };
+    let cases: [(&[(&str, &str)], &str); 3] = [
+        (&[("bind", "0.0.0.0")], "-DENIED Redis is running in protected mode because"),
+        (&[("bind", "0.0.0.0"), ("requirepass", "secret")], "-NOAUTH Authentication required."),
+        (&[("bind", "0.0.0.0"), ("protected-mode", "no")], "$-1"),
+    ];
+    for (settings, expected) in cases {
+        let server = start(settings);
+        let mut wire = Wire::connect((address, server.addr().port()).into(), 2);
+        wire.send(&["GET", "k"]);
+        let reply = String::from_utf8(wire.read()).expect("text");
+        assert!(reply.starts_with(expected), "{settings:?}: {reply}");
+    }
+}
+
+/// An address of this machine that is not loopback. No packet is sent to find it.
+fn outside_address() -> Option<IpAddr> {
+    let socket = UdpSocket::bind(("0.0.0.0", 0)).ok()?;
+    socket.connect(("192.0.2.1", 9)).ok()?;
+    socket.local_addr().ok().map(|address| address.ip()).filter(|ip| !ip.is_loopback())
+}
+
+#[test]
+fn a_subscriber_that_does_not_read_is_sent_away() {
+    let server = start(&[("client-output-buffer-limit", "pubsub 1mb 0 0")]);
+    let mut slow = connect(&server);
+    slow.call(&["SUBSCRIBE", "news"]);
+    let mut quick = connect(&server);
+    quick.call(&["SUBSCRIBE", "news"]);
+    let message = vec![b'x'; 256 << 10];
+    let mut published = 0;
+    while listeners(&server, "news") == 2 {
+        assert!(published < MORE_THAN_THE_KERNEL_KEEPS, "it is kept");
+        server.call(&[b"PUBLISH", b"news".as_slice(), &message]).expect("an answer");
+        assert!(quick.read().len() > message.len());
+        published += message.len();
+    }
+    assert!(slow.read_to_close().len() < published);
+    server.call(&["PUBLISH", "news", "on"]).expect("an answer");
+    assert_eq!(
+        show(&quick.read()),
+        "*3\\r\\n$7\\r\\nmessage\\r\\n$4\\r\\nnews\\r\\n$2\\r\\non\\r\\n"
+    );
+}
+
+#[test]
+fn a_subscriber_may_lag_for_a_while() {
+    let server = Server::builder()
+        .manual_clock()
+        .config("client-output-buffer-limit", "pubsub 0 1mb 10")
+        .start()
+        .expect("a server");
+    let mut slow = connect(&server);
+    slow.call(&["SUBSCRIBE", "news"]);
+    let message = vec![b'x'; 256 << 10];
+    for _ in 0..MORE_THAN_THE_KERNEL_KEEPS / message.len() {
+        server.call(&[b"PUBLISH", b"news".as_slice(), &message]).expect("an answer");
+    }
+    for (seconds, expected) in [(10, 1), (1, 0)] {
+        server.advance(Duration::from_secs(seconds)).expect("a manual clock");
+        server.call(&["PUBLISH", "news", "on"]).expect("an answer");
+        if expected == 0 {
+            eventually("the client to be gone", || listeners(&server, "news") == 0);
+        }
+        assert_eq!(listeners(&server, "news"), expected, "after {seconds} s more");
+    }
+}
+
+#[test]
+fn a_reply_above_the_limit_ends_the_connection() {
+    let server = start(&[("client-output-buffer-limit", "normal 1mb 0 0")]);
+    set(&server, "small", 1 << 10);
+    set(&server, "large", 2 << 20);
+    let mut greedy = connect(&server);
+    assert_eq!(greedy.call(&["GET", "small"]).len(), 1024 + 9);
+    greedy.send(&["GET", "large"]);
+    assert!(greedy.read_to_close().len() <= 1 << 20);
+    assert_eq!(connect(&server).call(&["GET", "small"]).len(), 1024 + 9);
+}
+
+/// A client that asks and does not read is not asked for more than fits: its requests wait in the
+/// kernel. All of them are answered when it reads.
+#[test]
+fn a_pipeline_waits_for_its_reader_outside() {
+    process::alone("limits::a_pipeline_waits_for_its_reader_outside", || {
+        const REQUESTS: usize = 20_000;
+        const VALUE_BYTES: usize = 10_000;
+        const GROWTH_BYTES_MAX: u64 = 32 << 20;
+        let server = start(&[]);
+        set(&server, "k", VALUE_BYTES);
+        let mut other = connect(&server);
+        let before = process::resident_bytes();
+        let stream = TcpStream::connect(server.addr()).expect("a connection");
+        let mut writer = stream.try_clone().expect("a second handle");
+        let sending = std::thread::spawn(move || {
+            writer.write_all("GET k\r\n".repeat(REQUESTS).as_bytes()).expect("it is taken");
+        });
+        for _ in 0..1_000 {
+            assert_eq!(other.call(&["SET", "other", "v"]), b"+OK\r\n");
+            let growth = process::resident_bytes().saturating_sub(before);
+            assert!(growth < GROWTH_BYTES_MAX, "{growth} bytes more");
+        }
+        let header = format!("${VALUE_BYTES}\r\n");
+        let expected = REQUESTS * (header.len() + VALUE_BYTES + 2);
+        assert_eq!(count_bytes(&stream, expected), expected);
+        sending.join().expect("everything was sent");
+    });
+}
+
+#[test]
+fn a_client_that_says_no_more_still_gets_its_replies() {
+    const REQUESTS: usize = 2_000;
+    let server = start(&[]);
+    set(&server, "k", 10_000);
+    let mut stream = TcpStream::connect(server.addr()).expect("a connection");
+    stream.write_all("GET k\r\n".repeat(REQUESTS).as_bytes()).expect("it is taken");
+    stream.shutdown(Shutdown::Write).expect("half a connection");
+    let expected = REQUESTS * (8 + 10_000 + 2);
+    assert_eq!(count_bytes(&stream, usize::MAX), expected);
+}
+
+/// Reads up to so many bytes, or to the end.
+fn count_bytes(mut stream: &TcpStream, up_to: usize) -> usize {
+    let mut chunk = vec![0; 1 << 20];
+    let mut count = 0;
+    while count < up_to {
+        match stream.read(&mut chunk).expect("no error") {
+            0 => break,
+            more => count += more,
+        }
+    }
+    count
+}
+
+#[test]
+fn idle_clients_are_sent_away_and_listeners_are_not() {
+    let server = start(&[]);
+    let mut idle = connect(&server);
+    idle.call(&["GET", "k"]);
+    let mut listener = connect(&server);
+    listener.call(&["SUBSCRIBE", "news"]);
+    // It is idle already: it must hear of the change.
+    server.call(&["CONFIG", "SET", "timeout", "1"]).expect("an answer");
+    assert_eq!(idle.read_to_close(), b"");
+    server.call(&["PUBLISH", "news", "on"]).expect("an answer");
+    assert_eq!(
+        show(&listener.read()),
+        "*3\\r\\n$7\\r\\nmessage\\r\\n$4\\r\\nnews\\r\\n$2\\r\\non\\r\\n"
+    );
+}
+
+#[test]
+fn a_browser_is_not_listened_to() {
+    let server = start(&[]);
+    for request in ["POST / HTTP/1.1\r\n", "Host: localhost\r\n", "*1\r\n$4\r\nPOST\r\n"] {
+        let mut wire = connect(&server);
+        wire.send_bytes([request, "SET stolen yes\r\n"].concat().as_bytes());
+        assert_eq!(wire.read_to_close(), b"", "{request}");
+    }
+    assert_eq!(server.call(&["GET", "stolen"]).expect("an answer"), Reply::Null);
+}
+
+#[test]
+fn strangers_get_in_with_the_password_alone() {
+    let server = start(&[("requirepass", "secret")]);
+    let mut wire = connect(&server);
+    let conversation = [
+        ("GET k", "-NOAUTH Authentication required."),
+        ("AUTH wrong", "-WRONGPASS invalid username-password pair or user is disabled."),
+        ("GET k", "-NOAUTH Authentication required."),
+        ("AUTH secret", "+OK"),
+        ("GET k", "$-1"),
+    ];
+    for (request, expected) in conversation {
+        wire.send_bytes(format!("{request}\r\n").as_bytes());
+        assert_eq!(show(&wire.read()), format!("{expected}\\r\\n"), "{request}");
+    }
+}
+
+/// A stranger who asks without reading gets no buffer to fill.
+#[test]
+fn a_stranger_that_does_not_read_is_sent_away() {
+    let server = start(&[("requirepass", "secret")]);
+    let mut stream = TcpStream::connect(server.addr()).expect("a connection");
+    let requests = "GET k\r\n".repeat(10_000);
+    let mut sent = 0;
+    while stream.write_all(requests.as_bytes()).is_ok() {
+        sent += requests.len();
+        assert!(sent < 4 * MORE_THAN_THE_KERNEL_KEEPS, "it is kept");
+    }
+}
+
+#[test]
+fn strangers_and_friends_have_different_room() {
+    let server = start(&[("requirepass", "secret")]);
+    let request =
+        [b"*2\r\n$3\r\nGET\r\n$20000\r\n", vec![b'k'; 20_000].as_slice(), b"\r\n"].concat();
+    let mut wire = connect(&server);
+    wire.send_bytes(&request[..24]);
+    let refusal = "-ERR Protocol error: unauthenticated bulk length\\r\\n";
+    assert_eq!(show(&wire.read_to_close()), refusal);
+    let mut wire = connect(&server);
+    assert_eq!(wire.call(&["AUTH", "secret"]), b"+OK\r\n");
+    wire.send_bytes(&request);
+    assert_eq!(wire.read(), b"$-1\r\n");
+}
+
+#[test]
+fn a_request_longer_than_the_query_buffer_ends_the_connection() {
+    let server = start(&[("client-query-buffer-limit", "1mb")]);
+    let mut stream = TcpStream::connect(server.addr()).expect("a connection");
+    stream.write_all(b"*2\r\n$3\r\nGET\r\n$4000000\r\n").expect("it is taken");
+    // Where it ends depends on what was on its way.
+    let all = stream.write_all(&vec![b'x'; 3_000_000]);
+    let end = stream.read(&mut [0]);
+    assert!(all.is_err() || !matches!(end, Ok(1)), "{end:?}");
+    assert_eq!(connect(&server).call(&["GET", "k"]), b"$-1\r\n");
+}

@@ -1,0 +1,60 @@
+//! What a process holds: its descriptors, its threads, its memory; as Linux tells.
+
+use std::fs;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Set in a process that [`alone`] has started.
+const ALONE_VARIABLE: &str = "LEASEHOLD_TEST_ALONE";
+
+/// How long something may take before a test fails: far more than anything needs, so that a
+/// loaded machine fails nothing.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Runs `act` in a process without other tests. `name` is the calling test's.
+pub fn alone(name: &str, act: impl FnOnce()) {
+    if std::env::var_os(ALONE_VARIABLE).is_some() {
+        return act();
+    }
+    let program = std::env::current_exe().expect("this program");
+    let output = Command::new(program)
+        .args(["--exact", name, "--nocapture", "--test-threads=1"])
+        .env(ALONE_VARIABLE, "1")
+        .output()
+        .expect("this program runs");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("1 passed"), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// How many descriptors this process has open.
+pub fn descriptors() -> usize {
+    fs::read_dir("/proc/self/fd").expect("a list of descriptors").count()
+}
+
+/// How many threads of this process have a name that begins so.
+pub fn threads(prefix: &str) -> usize {
+    let tasks = fs::read_dir("/proc/self/task").expect("a list of threads");
+    let names = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("comm")).ok());
+    names.filter(|name| name.starts_with(prefix)).count()
+}
+
+/// Bytes of memory this process has resident.
+pub fn resident_bytes() -> u64 {
+    status_kib("self", "VmRSS:") * 1024
+}
+
+fn status_kib(process: &str, field: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).expect("a status");
+    let line = status.lines().find_map(|line| line.strip_prefix(field)).expect("the field");
+    line.trim().trim_end_matches(" kB").parse().expect("a number")
+}
+
+/// Waits for something that no clock of ours can bring about.
+#[expect(clippy::disallowed_methods, reason = "the system's doings are not on our clock")]
+pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !holds() {
+        assert!(begin.elapsed() < PATIENCE, "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
