@@ -20,13 +20,11 @@ use std::time::Duration;
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use leasehold::engine::time::Millis;
 use leasehold::engine::wheel::{TimerId, Wheel};
-use leasehold_benches::{Random, full, measuring, time};
+use leasehold_benches::{CHUNK, Random, full, in_chunks, measuring, time};
 use tokio::runtime::Runtime;
 use tokio::time::Instant;
 use tokio_util::time::{DelayQueue, delay_queue};
 
-/// Operations timed together, so that reading the clock leaves no mark; fewer than any size.
-const CHUNK: usize = 256;
 const SHORTEST_LEASE_MS: u32 = 10_000;
 const LONGEST_LEASE_MS: u32 = 60_000;
 
@@ -199,17 +197,6 @@ impl<T: Timers> Population<T> {
         }
         spent.mul_f64(count as f64 / total as f64)
     }
-}
-
-fn in_chunks(count: u64, mut chunk: impl FnMut(usize) -> Duration) -> Duration {
-    let mut left = count;
-    let mut spent = Duration::ZERO;
-    while left > 0 {
-        let size = left.min(CHUNK as u64);
-        spent += chunk(size as usize);
-        left -= size;
-    }
-    spent
 }
 
 impl Timers for Wheel<u32> {

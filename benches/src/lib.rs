@@ -2,7 +2,13 @@
 
 #![allow(clippy::disallowed_methods)] // To measure is to read the clock.
 
+pub mod recipes;
+pub mod stage;
+
 use std::time::{Duration, Instant};
+
+/// Operations timed together, so that reading the clock leaves no mark.
+pub const CHUNK: usize = 256;
 
 /// Whether this is a measurement (`cargo bench`) rather than a test (`cargo test --benches`), which
 /// runs everything once and wants small set-ups.
@@ -22,6 +28,18 @@ pub fn time<R>(work: impl FnOnce() -> R) -> Duration {
     let elapsed = start.elapsed();
     std::hint::black_box(result);
     elapsed
+}
+
+/// How long `count` operations take of which `chunk` times at most [`CHUNK`].
+pub fn in_chunks(count: u64, mut chunk: impl FnMut(usize) -> Duration) -> Duration {
+    let mut left = count;
+    let mut spent = Duration::ZERO;
+    while left > 0 {
+        let size = left.min(CHUNK as u64);
+        spent += chunk(size as usize);
+        left -= size;
+    }
+    spent
 }
 
 /// Repeatable pseudo-random numbers (xorshift64*), cheap enough to leave no mark.

@@ -1,0 +1,159 @@
+//! What does a lock taken and released cost a client on loopback, here and with `redis-server`?
+//!
+//! One connection. `pipeline_1` waits for each reply before the next request; `pipeline_16` sends
+//! 8 cycles of two requests at once. Each server has a thread or a process of its own, one after the
+//! other within a group, and the same client. Without `redis-server` on `PATH` Leasehold is
+//! measured alone.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use bytes::BytesMut;
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use leasehold_benches::recipes::{COMPARE_AND_DELETE, REDISSON_LOCK, REDISSON_UNLOCK};
+use leasehold_benches::stage::OWNER;
+use leasehold_resp::encode_request;
+use leasehold_scripting::Sha;
+use leasehold_tests::redis_server::RedisServer;
+
+const KEY: &str = "lock:orders:4711";
+const CHANNEL: &str = "redisson_lock__channel:{lock:orders:4711}";
+const LEASE_MS: &str = "30000";
+const PIPELINE_REQUESTS: usize = 16;
+
+/// A reply that takes longer is not coming.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+criterion_group! {
+    name = benches;
+    config = Criterion::default()
+        .sample_size(20)
+        .warm_up_time(Duration::from_millis(300))
+        .measurement_time(Duration::from_secs(1));
+    targets = all
+}
+criterion_main!(benches);
+
+fn all(criterion: &mut Criterion) {
+    let ours = leasehold::Server::start().expect("a server on a free port");
+    let redis = RedisServer::start();
+    let mut servers = vec![("leasehold", Client::connect(ours.addr()))];
+    match &redis {
+        Some(redis) => servers.push(("redis", Client::connect(redis.address()))),
+        None => leasehold_tests::say("no redis-server on PATH: measured alone"),
+    }
+    for (_, client) in &mut servers {
+        for script in [COMPARE_AND_DELETE, REDISSON_LOCK, REDISSON_UNLOCK] {
+            client.load(script);
+        }
+    }
+    for cycle in [set_and_delete(), redisson()] {
+        for requests in [1, PIPELINE_REQUESTS] {
+            let mut group =
+                criterion.benchmark_group(format!("{}/pipeline_{requests}", cycle.name));
+            let exchanges = cycle.pipelined(requests);
+            let cycles = exchanges.iter().map(|exchange| exchange.requests).sum::<usize>() / 2;
+            group.throughput(Throughput::Elements(cycles as u64));
+            for (name, client) in &mut servers {
+                group.bench_function(*name, |bencher| {
+                    bencher.iter(|| {
+                        for exchange in &exchanges {
+                            client.exchange(exchange);
+                        }
+                    });
+                });
+            }
+        }
+    }
+}
+
+/// Two requests that leave everything as it was, each with its reply.
+struct Cycle {
+    name: &'static str,
+    lock: (Vec<String>, &'static str),
+    unlock: (Vec<String>, &'static str),
+}
+
+/// What is sent at once and what comes back.
+struct Exchange {
+    requests: usize,
+    sent: BytesMut,
+    received: Vec<u8>,
+}
+
+fn set_and_delete() -> Cycle {
+    let delete = digest(COMPARE_AND_DELETE);
+    Cycle {
+        name: "set_nx_px_and_compare_and_delete",
+        lock: (words(&["SET", KEY, OWNER, "NX", "PX", LEASE_MS]), "+OK\r\n"),
+        unlock: (words(&["EVALSHA", &delete, "1", KEY, OWNER]), ":1\r\n"),
+    }
+}
+
+fn redisson() -> Cycle {
+    let (lock, unlock) = (digest(REDISSON_LOCK), digest(REDISSON_UNLOCK));
+    let unlock = words(&["EVALSHA", &unlock, "2", KEY, CHANNEL, "0", LEASE_MS, OWNER]);
+    Cycle {
+        name: "redisson_lock_and_unlock",
+        lock: (words(&["EVALSHA", &lock, "1", KEY, LEASE_MS, OWNER]), "$-1\r\n"),
+        unlock: (unlock, ":1\r\n"),
+    }
+}
+
+impl Cycle {
+    fn pipelined(&self, requests: usize) -> Vec<Exchange> {
+        let halves = [&self.lock, &self.unlock].repeat(requests.div_ceil(2));
+        halves.chunks(requests).map(Exchange::of).collect()
+    }
+}
+
+impl Exchange {
+    fn of(pipeline: &[&(Vec<String>, &'static str)]) -> Exchange {
+        let (mut sent, mut received) = (BytesMut::new(), Vec::new());
+        for (request, reply) in pipeline {
+            encode_request(request, &mut sent);
+            received.extend_from_slice(reply.as_bytes());
+        }
+        Exchange { requests: pipeline.len(), sent, received }
+    }
+}
+
+/// A connection that knows how long each reply is, so that it costs next to nothing itself.
+struct Client {
+    stream: TcpStream,
+    received: Vec<u8>,
+}
+
+impl Client {
+    fn connect(address: SocketAddr) -> Client {
+        let stream = TcpStream::connect(address).expect("the server listens");
+        stream.set_nodelay(true).expect("TCP_NODELAY");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a read timeout");
+        Client { stream, received: Vec::new() }
+    }
+
+    fn load(&mut self, script: &str) {
+        let mut sent = BytesMut::new();
+        encode_request(&["SCRIPT", "LOAD", script], &mut sent);
+        let received = format!("$40\r\n{}\r\n", digest(script)).into_bytes();
+        self.exchange(&Exchange { requests: 1, sent, received });
+    }
+
+    fn exchange(&mut self, exchange: &Exchange) {
+        self.stream.write_all(&exchange.sent).expect("the server reads");
+        self.received.resize(exchange.received.len(), 0);
+        let read = self.stream.read_exact(&mut self.received);
+        if read.is_err() || self.received != exchange.received {
+            panic!("{read:?}: {}", String::from_utf8_lossy(&self.received));
+        }
+    }
+}
+
+fn digest(script: &str) -> String {
+    Sha::of(script.as_bytes()).to_string()
+}
+
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|&word| word.to_owned()).collect()
+}

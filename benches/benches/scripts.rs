@@ -1,0 +1,143 @@
+//! What does a lock taken and released by a script cost at the engine, and how much of that is Lua
+//! and the bridge?
+//!
+//! - `engine`: `EVALSHA`, arguments in, encoded reply out, among 1 k locks held.
+//! - `interpreter`: the same scripts for a host that does nothing. `call` is one `redis.call` out
+//!   of a loop of many.
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use leasehold::engine::commands::scripts::interpreter;
+use leasehold_benches::recipes::{
+    COMPARE_AND_DELETE, REDISSON_LOCK, REDISSON_RENEW, REDISSON_UNLOCK,
+};
+use leasehold_benches::stage::{Conversation, OWNER, Stage};
+use leasehold_resp::{Protocol, Reply};
+use leasehold_scripting::{Host, Interpreter, Interrupt, LogLevel, Sha};
+
+const LOCKS: usize = 1_000;
+const RETURN_1: &str = "return 1";
+const CALLS: u64 = 1_000;
+const CALL_OFTEN: &str = "for i = 1, 1000 do redis.call('exists', KEYS[1]) end";
+
+const KEY: &[u8] = b"lock:orders:4711";
+const CHANNEL: &[u8] = b"redisson_lock__channel:{lock:orders:4711}";
+
+criterion_group! {
+    name = benches;
+    config = Criterion::default()
+        .sample_size(20)
+        .warm_up_time(Duration::from_millis(200))
+        .measurement_time(Duration::from_millis(500));
+    targets = at_the_engine, at_the_interpreter
+}
+criterion_main!(benches);
+
+fn at_the_engine(criterion: &mut Criterion) {
+    let mut stage = Stage::new(LOCKS);
+    let [one, delete, lock, unlock, renew] =
+        [RETURN_1, COMPARE_AND_DELETE, REDISSON_LOCK, REDISSON_UNLOCK, REDISSON_RENEW]
+            .map(|script| stage.load(script));
+    let hold = "SET {fresh} {owner} NX PX 30000";
+    let cases = [
+        ("return_1", "", format!("EVALSHA {one} 0"), ":1\r\n"),
+        (
+            "compare_and_delete/hit",
+            hold,
+            format!("EVALSHA {delete} 1 {{fresh}} {{owner}}"),
+            ":1\r\n",
+        ),
+        ("compare_and_delete/miss", "", format!("EVALSHA {delete} 1 {{string}} other"), ":0\r\n"),
+        (
+            "redisson_lock_and_unlock",
+            "",
+            format!(
+                "EVALSHA {lock} 1 {{fresh}} 30000 {{owner}}; EVALSHA {unlock} 2 {{fresh}} \
+                 redisson_lock__channel:{{{{fresh}}}} 0 30000 {{owner}}"
+            ),
+            "$-1\r\n:1\r\n",
+        ),
+        ("redisson_renew", "", format!("EVALSHA {renew} 1 {{hash}} 30000 {{owner}}"), ":1\r\n"),
+    ];
+    let mut group = criterion.benchmark_group("engine");
+    for (name, before, work, replies) in &cases {
+        let conversation = Conversation::new(work, replies).before(before);
+        group.bench_function(*name, |bencher| {
+            bencher.iter_custom(|count| stage.time(&conversation, count));
+        });
+    }
+}
+
+fn at_the_interpreter(criterion: &mut Criterion) {
+    let mut lua = interpreter(1);
+    let [one, delete, lock, unlock, renew, call_often] =
+        [RETURN_1, COMPARE_AND_DELETE, REDISSON_LOCK, REDISSON_UNLOCK, REDISSON_RENEW, CALL_OFTEN]
+            .map(|script| lua.load(script.as_bytes()).expect("a script that compiles"));
+    let owner = OWNER.as_bytes();
+    let lock_args: [&[u8]; 2] = [b"30000", owner];
+    let unlock_args: [&[u8]; 3] = [b"0", b"30000", owner];
+    let lock = Call { sha: lock, keys: &[KEY], args: &lock_args, reply: Reply::Null };
+    let unlock =
+        Call { sha: unlock, keys: &[KEY, CHANNEL], args: &unlock_args, reply: Reply::Integer(1) };
+    let renew = Call { sha: renew, keys: &[KEY], args: &lock_args, reply: Reply::Integer(1) };
+    let owner = [owner];
+    let delete = Call { sha: delete, keys: &[KEY], args: &owner, reply: Reply::Integer(1) };
+    let one = Call { sha: one, keys: &[], args: &[], reply: Reply::Integer(1) };
+    let call_often = Call { sha: call_often, keys: &[KEY], args: &[], reply: Reply::Null };
+    let cases = [
+        ("return_1", 1, vec![one]),
+        ("call", CALLS, vec![call_often]),
+        ("compare_and_delete", 1, vec![delete]),
+        ("redisson_lock_and_unlock", 1, vec![lock, unlock]),
+        ("redisson_renew", 1, vec![renew]),
+    ];
+    let mut group = criterion.benchmark_group("interpreter");
+    for (name, elements, calls) in &cases {
+        group.throughput(Throughput::Elements(*elements));
+        group.bench_function(*name, |bencher| {
+            bencher.iter(|| {
+                for call in calls {
+                    call.run(&mut lua);
+                }
+            });
+        });
+    }
+}
+
+struct Call<'a> {
+    sha: Sha,
+    keys: &'a [&'a [u8]],
+    args: &'a [&'a [u8]],
+    reply: Reply,
+}
+
+impl Call<'_> {
+    fn run(&self, lua: &mut Interpreter) {
+        let sha = self.sha.as_bytes();
+        let reply = lua.run(black_box(sha), self.keys, self.args, &mut DoNothing);
+        assert_eq!(reply, self.reply);
+    }
+}
+
+/// Answers as a server would to whom takes a free lock and releases it.
+struct DoNothing;
+
+impl Host for DoNothing {
+    fn call(&mut self, argv: &[&[u8]]) -> Reply {
+        match argv[0] {
+            b"get" => Reply::bulk(OWNER),
+            b"hexists" | b"pexpire" | b"del" => Reply::Integer(1),
+            _ => Reply::Integer(0),
+        }
+    }
+
+    fn set_protocol(&mut self, _: Protocol) {}
+
+    fn log(&mut self, _: LogLevel, _: &[u8]) {}
+
+    fn interrupt(&mut self) -> Interrupt {
+        Interrupt::Continue
+    }
+}
