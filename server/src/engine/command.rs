@@ -388,6 +388,7 @@ pub struct Entry {
 #[derive(Debug)]
 pub struct CommandTable {
     entries: Vec<Entry>,
+    /// Commands by name. Subcommands are found through theirs.
     index: HashTable<usize>,
     top: Vec<usize>,
 }
@@ -403,6 +404,10 @@ impl CommandTable {
         for command in super::commands::FAMILIES.iter().copied().flatten() {
             let at = table.add(command, command.name);
             table.top.push(at);
+            let entries = &table.entries;
+            table.index.insert_unique(hash(command.name.as_bytes()), at, |&other| {
+                hash(entries[other].full_name.as_bytes())
+            });
             for subcommand in command.subcommands {
                 // Names live as long as the process, of which there is one table or a few.
                 let name = format!("{}|{}", command.name, subcommand.name);
@@ -421,10 +426,6 @@ impl CommandTable {
             subcommands: Vec::new(),
             stats: CommandStats::default(),
         });
-        let entries = &self.entries;
-        self.index.insert_unique(hash(full_name.as_bytes()), at, |&other| {
-            hash(entries[other].full_name.as_bytes())
-        });
         at
     }
 
@@ -434,10 +435,7 @@ impl CommandTable {
         let lower = lower.get_mut(..name.len())?;
         lower.copy_from_slice(name);
         lower.make_ascii_lowercase();
-        self.index
-            .find(hash(lower), |&at| self.entries[at].full_name.as_bytes() == lower)
-            .copied()
-            .filter(|_| !lower.contains(&b'|'))
+        self.index.find(hash(lower), |&at| self.entries[at].full_name.as_bytes() == lower).copied()
     }
 
     /// Finds a subcommand of the command at `parent` by its name in any case.

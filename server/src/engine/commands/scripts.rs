@@ -1,7 +1,7 @@
 //! `EVAL` and its kin: scripts, which run alone and see the world stand still.
 
 use leasehold_resp::Reply;
-use leasehold_scripting::{Interpreter, Limits};
+use leasehold_scripting::{Interpreter, Limits, Script};
 
 use crate::config::REDIS_VERSION;
 use crate::engine::command::{Arity, Categories, Command, FindKeys, Flags, Group, KeySpec};
@@ -151,29 +151,35 @@ fn eval(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         return Err(Error::Busy);
     };
     match interpreter.load_passing(argv[1]) {
-        Ok(sha) => Ok(run(context, sha.as_bytes(), count, argv)),
+        Ok(sha) => {
+            let script = interpreter.get(sha.as_bytes()).unwrap_or_default();
+            Ok(run(context, sha.as_bytes(), script, count, argv))
+        }
         Err(refusal) => Ok(refusal),
     }
 }
 
 fn evalsha(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let known = context.engine.interpreter.as_ref().is_some_and(|lua| lua.get(argv[1]).is_some());
-    if !known {
-        return Err(Error::NoScript);
-    }
+    let script = context.engine.interpreter.as_ref().and_then(|lua| lua.get(argv[1]));
+    let script = script.ok_or(Error::NoScript)?;
     let count = key_count(argv)?;
-    Ok(run(context, argv[1], count, argv))
+    Ok(run(context, argv[1], script, count, argv))
 }
 
-fn run(context: &mut Context<'_>, sha: &[u8], count: usize, argv: &[&[u8]]) -> Reply {
-    let script = context.engine.interpreter.as_ref().and_then(|lua| lua.get(sha));
+fn run(
+    context: &mut Context<'_>,
+    sha: &[u8],
+    script: Script,
+    count: usize,
+    argv: &[&[u8]],
+) -> Reply {
     let running = Running {
         client: context.client,
         database: context.database,
         protocol: leasehold_resp::Protocol::Resp2,
         time: context.time,
-        read_only: script.is_some_and(|script| script.no_writes()) || context.name.ends_with("_ro"),
-        allow_oom: script.is_some_and(|script| script.allow_oom()),
+        read_only: script.no_writes() || context.name.ends_with("_ro"),
+        allow_oom: script.allow_oom(),
         wrote: false,
         killed: false,
     };
