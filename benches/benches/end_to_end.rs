@@ -1,8 +1,8 @@
 //! What does a lock taken and released cost a client on loopback, here and with `redis-server`?
 //!
 //! One connection. `pipeline_1` waits for each reply before the next request; `pipeline_16` sends
-//! 8 cycles of two requests at once. Each server has a thread or a process of its own, one after the
-//! other within a group, and the same client. Without `redis-server` on `PATH` Leasehold is
+//! 8 cycles of two requests at once. Each server has a thread or a process of its own, one after
+//! the other within a group, and the same client. Without `redis-server` on `PATH` Leasehold is
 //! measured alone.
 
 use std::io::{Read, Write};
