@@ -3,6 +3,8 @@
 //! Everything the server knows of a command before running it stands in its row: the gates, the
 //! error texts, `COMMAND`, the tests over the table and the documentation are all drawn from it.
 
+use std::sync::LazyLock;
+
 use bitflags::bitflags;
 use hashbrown::HashTable;
 use leasehold_resp::Reply;
@@ -377,14 +379,12 @@ pub struct Entry {
     /// The row.
     pub command: &'static Command,
     /// `get`, or `client|id` for a subcommand.
-    pub full_name: &'static str,
+    pub full_name: String,
     /// The entries of its subcommands.
     pub subcommands: Vec<usize>,
-    /// What it has done so far.
-    pub stats: CommandStats,
 }
 
-/// All commands by name.
+/// All commands by name. One table serves all engines of a process: it never changes.
 #[derive(Debug)]
 pub struct CommandTable {
     entries: Vec<Entry>,
@@ -398,34 +398,33 @@ const NAME_BYTES_MAX: usize = 32;
 
 impl CommandTable {
     /// The table of all families.
-    pub fn new() -> CommandTable {
+    pub fn all() -> &'static CommandTable {
+        static TABLE: LazyLock<CommandTable> = LazyLock::new(CommandTable::new);
+        &TABLE
+    }
+
+    fn new() -> CommandTable {
         let mut table =
             CommandTable { entries: Vec::new(), index: HashTable::new(), top: Vec::new() };
         for command in super::commands::FAMILIES.iter().copied().flatten() {
-            let at = table.add(command, command.name);
+            let at = table.add(command, command.name.to_owned());
             table.top.push(at);
             let entries = &table.entries;
             table.index.insert_unique(hash(command.name.as_bytes()), at, |&other| {
                 hash(entries[other].full_name.as_bytes())
             });
             for subcommand in command.subcommands {
-                // Names live as long as the process, of which there is one table or a few.
                 let name = format!("{}|{}", command.name, subcommand.name);
-                let at_sub = table.add(subcommand, Box::leak(name.into_boxed_str()));
+                let at_sub = table.add(subcommand, name);
                 table.entries[at].subcommands.push(at_sub);
             }
         }
         table
     }
 
-    fn add(&mut self, command: &'static Command, full_name: &'static str) -> usize {
+    fn add(&mut self, command: &'static Command, full_name: String) -> usize {
         let at = self.entries.len();
-        self.entries.push(Entry {
-            command,
-            full_name,
-            subcommands: Vec::new(),
-            stats: CommandStats::default(),
-        });
+        self.entries.push(Entry { command, full_name, subcommands: Vec::new() });
         at
     }
 
@@ -452,11 +451,6 @@ impl CommandTable {
         &self.entries[at]
     }
 
-    /// The entry at a place found before.
-    pub fn entry_mut(&mut self, at: usize) -> &mut Entry {
-        &mut self.entries[at]
-    }
-
     /// The places of all commands, without subcommands, family by family.
     pub fn top(&self) -> &[usize] {
         &self.top
@@ -465,19 +459,6 @@ impl CommandTable {
     /// All entries, subcommands included.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
-    }
-
-    /// Forgets what every command has done.
-    pub fn reset_stats(&mut self) {
-        for entry in &mut self.entries {
-            entry.stats = CommandStats::default();
-        }
-    }
-}
-
-impl Default for CommandTable {
-    fn default() -> CommandTable {
-        CommandTable::new()
     }
 }
 

@@ -97,15 +97,15 @@ impl Engine {
         argv: &[&[u8]],
         time: Time,
     ) -> Reply {
-        let entry = self.commands.entry_mut(at);
-        entry.stats.calls += 1;
-        let (command, name) = (entry.command, entry.full_name);
+        self.command_stats[at].calls += 1;
+        let entry = self.commands.entry(at);
+        let (command, name) = (entry.command, entry.full_name.as_str());
         self.stats.commands_processed += 1;
         let mut context = Context { engine: self, client, caller, database, time, command, name };
         match (command.run)(&mut context, argv) {
             Ok(reply) => reply,
             Err(error) => {
-                self.commands.entry_mut(at).stats.failed += 1;
+                self.command_stats[at].failed += 1;
                 let reply = Reply::from(error);
                 if caller != Caller::Script {
                     self.count_error(&reply);
@@ -122,15 +122,15 @@ impl Engine {
             return Err(unknown_command(argv));
         };
         if !self.commands.entry(at).command.subcommands.is_empty() && argv.len() > 1 {
-            let parent = self.commands.entry(at).full_name;
+            let parent = self.commands.entry(at).full_name.as_str();
             at = self.commands.find_subcommand(at, argv[1]).ok_or_else(|| {
                 let name = String::from_utf8_lossy(&argv[1][..argv[1].len().min(128)]);
                 Error::UnknownSubcommand(name.into_owned(), parent.to_ascii_uppercase())
             })?;
         }
-        let entry = self.commands.entry_mut(at);
+        let entry = self.commands.entry(at);
         if !entry.command.arity.admits(argv.len()) {
-            entry.stats.rejected += 1;
+            self.command_stats[at].rejected += 1;
             return Err(Error::Arity(entry.full_name.to_owned()));
         }
         Ok(at)
@@ -166,10 +166,10 @@ impl Engine {
         time: Time,
     ) -> Result<Passage, Error> {
         let entry = self.commands.entry(at);
-        let (command, name) = (entry.command, entry.full_name);
+        let (command, name) = (entry.command, entry.full_name.as_str());
         let flags = self.flags_of_request(command, argv);
         if let Some(error) = self.refusal(client, command, flags, name) {
-            self.commands.entry_mut(at).stats.rejected += 1;
+            self.command_stats[at].rejected += 1;
             return Err(error);
         }
         if self.must_wait_for_unpause(client, command, flags, time) {

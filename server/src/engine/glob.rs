@@ -15,6 +15,11 @@ pub fn matches_ignoring_case(pattern: &[u8], text: &[u8]) -> bool {
 }
 
 fn matches_with(pattern: &[u8], text: &[u8], fold: impl Fn(u8) -> u8) -> bool {
+    // Redis never tries a pattern on nothing; only a lone star, which it does not try at all, may
+    // stand for it.
+    if text.is_empty() {
+        return matches!(pattern, b"" | b"*");
+    }
     let (mut p, mut t) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
     loop {
@@ -88,6 +93,7 @@ mod tests {
     fn patterns() {
         for (pattern, text, expected) in [
             ("*", "", true),
+            ("**", "", false),
             ("*", "anything", true),
             ("", "", true),
             ("", "a", false),

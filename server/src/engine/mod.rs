@@ -36,7 +36,7 @@ use leasehold_scripting::{Interpreter, LogLevel};
 
 use crate::config::Config;
 use client::{ClientId, Clients, Close, Origin, ReplyMode};
-use command::CommandTable;
+use command::{CommandStats, CommandTable};
 use dispatch::Outcome;
 use keyspace::Keyspace;
 use keyspace::dict::{HashSeed, Slot};
@@ -138,7 +138,9 @@ pub struct Engine {
     /// The subscriptions.
     pub pubsub: PubSub,
     /// The commands.
-    pub commands: CommandTable,
+    pub commands: &'static CommandTable,
+    /// What each command has done so far, by its place in the table.
+    pub command_stats: Vec<CommandStats>,
     /// Which keyspace events are sent: `notify-keyspace-events`, read.
     pub events: Events,
     /// The counters.
@@ -192,7 +194,8 @@ impl Engine {
             wheel: Wheel::new(time.now),
             clients: Clients::default(),
             pubsub: PubSub::default(),
-            commands: CommandTable::new(),
+            commands: CommandTable::all(),
+            command_stats: vec![CommandStats::default(); CommandTable::all().entries().len()],
             stats: Stats::default(),
             dirty: 0,
             random,

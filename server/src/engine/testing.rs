@@ -271,8 +271,8 @@ mod examples {
     use crate::engine::command::{Command, CommandTable, Flags};
 
     fn rows() -> Vec<(&'static str, &'static Command)> {
-        let table = CommandTable::new();
-        table.entries().iter().map(|entry| (entry.full_name, entry.command)).collect()
+        let table = CommandTable::all();
+        table.entries().iter().map(|entry| (entry.full_name.as_str(), entry.command)).collect()
     }
 
     #[test]

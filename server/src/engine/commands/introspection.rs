@@ -178,7 +178,7 @@ fn list(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         _ => return Err(Error::Syntax),
     };
     let names = context.engine.commands.entries().iter().filter(|entry| passes(entry));
-    Ok(Reply::Array(names.map(|entry| Reply::bulk(entry.full_name)).collect()))
+    Ok(Reply::Array(names.map(|entry| Reply::bulk(&entry.full_name)).collect()))
 }
 
 /// Finds a command by its name, or a subcommand by its parent's and its own: `config|get`.
@@ -203,7 +203,7 @@ fn description(table: &CommandTable, entry: &Entry) -> Reply {
     let (first, last, step) = command.key_range();
     let subcommands = entry.subcommands.iter().map(|&at| description(table, table.entry(at)));
     Reply::Array(vec![
-        Reply::bulk(entry.full_name),
+        Reply::bulk(&entry.full_name),
         Reply::Integer(command.arity.code()),
         Reply::Set(flags.collect()),
         Reply::Integer(first),
@@ -252,7 +252,7 @@ fn key_flags(flags: &[&'static str]) -> Reply {
 }
 
 fn documents<'t>(table: &CommandTable, entries: impl Iterator<Item = &'t Entry>) -> Reply {
-    let document = |entry: &Entry| (Reply::bulk(entry.full_name), document(table, entry));
+    let document = |entry: &Entry| (Reply::bulk(&entry.full_name), document(table, entry));
     Reply::Map(entries.map(document).collect())
 }
 

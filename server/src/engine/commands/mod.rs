@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn help_names_every_subcommand_on_a_line_of_its_own() {
-        let table = CommandTable::new();
+        let table = CommandTable::all();
         for name in ["client", "command", "config", "memory", "object", "pubsub"] {
             let mut stage = Stage::new(Config::default());
             let client = stage.client("a");

@@ -1,7 +1,7 @@
 //! `EVAL` and its kin: scripts, which run alone and see the world stand still.
 
 use leasehold_resp::Reply;
-use leasehold_scripting::{Interpreter, Limits, Script};
+use leasehold_scripting::{Interpreter, Limits, Script, Sha};
 
 use crate::config::REDIS_VERSION;
 use crate::engine::command::{Arity, Categories, Command, FindKeys, Flags, Group, KeySpec};
@@ -160,9 +160,13 @@ fn eval(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 }
 
 fn evalsha(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    // Redis looks at the digest's length, then at the number of keys, then for the script.
+    if Sha::parse(argv[1]).is_none() {
+        return Err(Error::NoScript);
+    }
+    let count = key_count(argv)?;
     let script = context.engine.interpreter.as_ref().and_then(|lua| lua.get(argv[1]));
     let script = script.ok_or(Error::NoScript)?;
-    let count = key_count(argv)?;
     Ok(run(context, argv[1], script, count, argv))
 }
 

@@ -2,7 +2,7 @@
 
 use leasehold_resp::Reply;
 
-use crate::engine::command::{Arity, Command, Flags, Group};
+use crate::engine::command::{Arity, Command, CommandStats, Flags, Group};
 use crate::engine::context::Context;
 use crate::engine::error::Error;
 use crate::engine::{Engine, Stats, glob};
@@ -117,7 +117,7 @@ fn obey(engine: &mut Engine) {
 
 fn reset_stats(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
     context.engine.stats = Stats::default();
-    context.engine.commands.reset_stats();
+    context.engine.command_stats.fill(CommandStats::default());
     Ok(Reply::OK)
 }
 
