@@ -14,22 +14,47 @@ use crate::net::listener::Doors;
 /// Threads to be, each with a runtime of its own.
 #[derive(Debug)]
 pub(crate) struct Crew {
-    runtimes: Vec<Runtime>,
+    runtimes: Vec<Engaged>,
     /// The tasks of all clients: the threads end when these have.
     pub(crate) clients: TaskTracker,
+}
+
+/// A runtime that may be dropped anywhere: in somebody's asynchronous code, too, where tokio does
+/// not let one wait for it.
+#[derive(Debug)]
+struct Engaged(Option<Runtime>);
+
+impl Engaged {
+    fn serve(&mut self, until: impl Future<Output = ()>) {
+        if let Some(runtime) = self.0.take() {
+            runtime.block_on(until);
+        }
+    }
+}
+
+impl Drop for Engaged {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
 }
 
 impl Crew {
     /// A crew of `count`, not at work yet.
     pub(crate) fn new(count: usize) -> io::Result<Crew> {
-        let runtime = |_| runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = |_| {
+            let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+            Ok(Engaged(Some(runtime)))
+        };
         let runtimes = (0..count).map(runtime).collect::<io::Result<_>>()?;
         Ok(Crew { runtimes, clients: TaskTracker::new() })
     }
 
     /// Where each thread's tasks can be spawned.
     pub(crate) fn runtimes(&self) -> Vec<Handle> {
-        self.runtimes.iter().map(|runtime| runtime.handle().clone()).collect()
+        let runtimes = self.runtimes.iter().filter_map(|runtime| runtime.0.as_ref());
+        runtimes.map(|runtime| runtime.handle().clone()).collect()
     }
 
     /// Starts the threads. The first also attends the doors and the wheel.
@@ -42,9 +67,9 @@ impl Crew {
         // The doors' tasks keep them: when those have ended, they are shut.
         drop(doors);
         let ticking = Arc::clone(host);
-        self.runtimes[0].spawn(async move { ticking.keep_ticking().await });
+        self.runtimes()[0].spawn(async move { ticking.keep_ticking().await });
         let mut threads = Vec::with_capacity(self.runtimes.len());
-        for (at, runtime) in self.runtimes.into_iter().enumerate() {
+        for (at, mut runtime) in self.runtimes.into_iter().enumerate() {
             let (end, clients) = (host.shutdown.clone(), self.clients.clone());
             let serve = async move {
                 end.cancelled().await;
@@ -54,7 +79,7 @@ impl Crew {
             let thread = std::thread::Builder::new()
                 .name(format!("leasehold-io-{at}"))
                 .stack_size(limits::THREAD_STACK_BYTES);
-            match thread.spawn(move || runtime.block_on(serve)) {
+            match thread.spawn(move || runtime.serve(serve)) {
                 Ok(thread) => threads.push(thread),
                 Err(error) => {
                     host.stop();
