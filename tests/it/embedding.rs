@@ -59,6 +59,8 @@ fn it_needs_no_runtime_and_minds_none() {
         let server = Server::start().expect("a server");
         assert_eq!(call(&server, "SET k v"), Reply::OK);
         assert_eq!(call(&server, "EVAL return(redis.call('get','k')) 0"), Reply::bulk("v"));
+        let taken = Server::builder().port(server.addr().port()).start();
+        assert_eq!(kind(taken), ErrorKind::Io);
         server.stop();
         server.stopped().await;
     });

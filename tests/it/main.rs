@@ -2,6 +2,8 @@
 
 mod atomicity;
 mod boundaries;
+mod busy;
+mod daemon;
 mod differential;
 mod embedding;
 mod limits;

@@ -5,6 +5,7 @@
 //! hide itself.
 
 pub mod conversation;
+pub mod daemon;
 pub mod differential;
 pub mod frame;
 pub mod process;

@@ -75,7 +75,8 @@ fn program() -> Option<PathBuf> {
     std::env::split_paths(&path).map(|folder| folder.join("redis-server")).find(|it| it.is_file())
 }
 
-fn free_port() -> u16 {
+/// A loopback port that nobody listens at: for now.
+pub fn free_port() -> u16 {
     let probe = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
     probe.local_addr().expect("its address").port()
 }

@@ -1,0 +1,177 @@
+//! A script that takes too long: everybody else is heard and refused, and it can be ended.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use leasehold::{ErrorKind, Reply, Server};
+use leasehold_tests::frame::show;
+use leasehold_tests::process::eventually;
+use leasehold_tests::target::Target;
+use leasehold_tests::wire::Wire;
+
+const ENDLESS: &str = "while true do end";
+const ENDLESS_AFTER_A_WRITE: &str = "redis.call('set', 'k', 'v') while true do end";
+
+fn connect(address: SocketAddr) -> Wire {
+    Wire::connect(address, 2)
+}
+
+/// Servers with one thread and with two: then the script's thread is not everybody's.
+fn servers() -> [Server; 2] {
+    [1, 2].map(|io_threads| {
+        Server::builder()
+            .config("io-threads", &io_threads.to_string())
+            .config("busy-reply-threshold", "1")
+            .start()
+            .expect("a server")
+    })
+}
+
+/// Starts a script that does not end, and returns its client when the others are refused.
+fn keep_busy(address: SocketAddr, script: &str) -> Wire {
+    let mut wire = connect(address);
+    // In one write: what follows the script has been read with it.
+    let script = format!("*3\r\n$4\r\nEVAL\r\n${}\r\n{script}\r\n$1\r\n0\r\n", script.len());
+    wire.send_bytes([script.as_str(), "PING\r\n"].concat().as_bytes());
+    let mut other = connect(address);
+    eventually("others to be refused", || other.call(&["GET", "k"]).starts_with(b"-BUSY "));
+    wire
+}
+
+/// What clients hear while a script runs until it is killed.
+fn scene(address: SocketAddr) -> Vec<String> {
+    let mut early = connect(address);
+    early.call(&["SET", "k", "v"]);
+    let mut queueing = connect(address);
+    queueing.call(&["MULTI"]);
+    queueing.call(&["SET", "k", "queued"]);
+    let mut script = keep_busy(address, ENDLESS);
+    let mut heard = Vec::new();
+    let mut hear = |reply: Vec<u8>| heard.push(show(&reply));
+    for request in ["GET k", "PING", "SCRIPT EXISTS x", "EVAL return 0", "MULTI", "DISCARD"] {
+        early.send_bytes(format!("{request}\r\n").as_bytes());
+        hear(early.read());
+    }
+    // A stranger's first words differ; so does what is allowed.
+    for request in ["GET k", "AUTH secret", "MULTI", "SELECT 1", "NO SUCH"] {
+        let mut new = connect(address);
+        new.send_bytes(format!("{request}\r\nGET k\r\n").as_bytes());
+        hear(new.read());
+        hear(new.read());
+    }
+    let mut modern = Wire::connect(address, 3);
+    hear(modern.call(&["GET", "k"]));
+    hear(queueing.call(&["EXEC"]));
+    hear(connect(address).call(&["SCRIPT", "KILL"]));
+    hear(script.read());
+    hear(script.read());
+    hear(early.call(&["GET", "k"]));
+    hear(early.call(&["SCRIPT", "KILL"]));
+    heard
+}
+
+#[test]
+fn everybody_else_is_refused_until_the_script_is_killed() {
+    let ours: Vec<_> = servers().iter().map(|server| scene(server.addr())).collect();
+    assert_eq!(ours[0], ours[1]);
+    assert_eq!(ours[0].last().map(String::as_str), Some(NOT_BUSY));
+    if let Some(oracle) = Target::redis() {
+        oracle.run("CONFIG SET busy-reply-threshold 1");
+        assert_eq!(ours[0], scene(oracle.address()));
+    }
+}
+
+const NOT_BUSY: &str = "-NOTBUSY No scripts in execution right now.\\r\\n";
+
+#[test]
+fn a_crowd_is_refused_one_by_one() {
+    for server in servers() {
+        let mut crowd: Vec<Wire> = (0..50).map(|_| connect(server.addr())).collect();
+        let mut script = keep_busy(server.addr(), ENDLESS);
+        for _ in 0..3 {
+            crowd.iter_mut().for_each(|wire| wire.send(&["GET", "k"]));
+            for wire in &mut crowd {
+                assert!(wire.read().starts_with(b"-BUSY "));
+            }
+        }
+        crowd[0].send(&["SCRIPT", "KILL"]);
+        assert_eq!(crowd[0].read(), b"+OK\r\n");
+        assert!(script.read().starts_with(b"-ERR "));
+        assert_eq!(crowd[49].call(&["GET", "k"]), b"$-1\r\n");
+    }
+}
+
+#[test]
+fn a_script_that_has_written_ends_with_the_server_alone() {
+    for server in servers() {
+        let mut script = keep_busy(server.addr(), ENDLESS_AFTER_A_WRITE);
+        let mut other = connect(server.addr());
+        assert!(other.call(&["SCRIPT", "KILL"]).starts_with(b"-UNKILLABLE "));
+        assert!(other.call(&["GET", "k"]).starts_with(b"-BUSY "));
+        other.send(&["SHUTDOWN", "NOSAVE"]);
+        assert_eq!(other.read_to_close(), b"");
+        script.read_to_close();
+        server.stop();
+        assert!(!server.has_failed());
+    }
+}
+
+/// A transaction that began before is run whole after, or not at all: never during.
+#[test]
+fn nothing_is_changed_by_those_who_are_refused() {
+    for server in servers() {
+        let mut script = keep_busy(server.addr(), ENDLESS);
+        let mut other = connect(server.addr());
+        for request in [&["SET", "k", "other"][..], &["MULTI"], &["SET", "k", "other"], &["EXEC"]] {
+            other.call(request);
+        }
+        assert_eq!(other.call(&["SCRIPT", "KILL"]), b"+OK\r\n");
+        script.read();
+        assert_eq!(connect(server.addr()).call(&["GET", "k"]), b"$-1\r\n");
+    }
+}
+
+/// The thread is not one of the server's: those who are not busy hear their clients first.
+#[test]
+fn a_script_called_in_process_is_killed_from_outside() {
+    for server in servers() {
+        let server = Arc::new(server);
+        let mut early = connect(server.addr());
+        early.call(&["SET", "k", "v"]);
+        let calling = Arc::clone(&server);
+        let script = std::thread::spawn(move || {
+            // Nor is it disturbed by a runtime of the caller's.
+            let runtime = tokio::runtime::Builder::new_current_thread().build();
+            runtime.expect("a runtime").block_on(async { calling.call(&["EVAL", ENDLESS, "0"]) })
+        });
+        eventually("others to be refused", || early.call(&["GET", "k"]).starts_with(b"-BUSY "));
+        let mut new = connect(server.addr());
+        assert!(new.call(&["GET", "k"]).starts_with(b"-BUSY "));
+        assert_eq!(new.call(&["SCRIPT", "KILL"]), b"+OK\r\n");
+        let reply = script.join().expect("it returns").expect("an answer");
+        assert!(matches!(reply, Reply::Error(_)), "{reply:?}");
+        assert_eq!(new.call(&["GET", "k"]), b"$1\r\nv\r\n");
+    }
+}
+
+/// Even where nobody would ever be told that it is busy.
+#[test]
+fn the_end_of_the_server_ends_a_script() {
+    for threshold in ["0", "60000"] {
+        let server = Server::builder().config("busy-reply-threshold", threshold).start();
+        let server = Arc::new(server.expect("a server"));
+        let mut client = server.client().expect("a client");
+        let (begun, begins) = std::sync::mpsc::channel();
+        let script = std::thread::spawn(move || {
+            begun.send(()).expect("somebody waits");
+            client.call(&["EVAL", ENDLESS_AFTER_A_WRITE, "0"])
+        });
+        begins.recv().expect("it begins");
+        server.stop();
+        match script.join().expect("it returns") {
+            Ok(reply) => assert!(matches!(reply, Reply::Error(_)), "{reply:?}"),
+            // It had not begun yet.
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Stopped),
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! The daemon, held to what launchers and process managers expect of a `redis-server`.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::Stdio;
+
+use leasehold_tests::daemon::{Daemon, Folder, command, run};
+use leasehold_tests::process::eventually;
+use leasehold_tests::redis_server::free_port;
+
+/// Sends one inline request through a unix socket and returns what comes of it.
+fn ask(path: &str, request: &str) -> String {
+    let mut stream = UnixStream::connect(path).expect("a connection");
+    stream.write_all(format!("{request}\r\n").as_bytes()).expect("it is taken");
+    let mut reply = [0; 64];
+    let length = stream.read(&mut reply).expect("a reply");
+    String::from_utf8_lossy(&reply[..length]).into_owned()
+}
+
+fn say_ping(daemon: &Daemon, port: u16) {
+    assert_eq!(daemon.connect(port).call(&["PING"]), b"+PONG\r\n");
+}
+
+/// Both forms: launchers look for the one of Redis 3, or for one of the later ones.
+#[test]
+fn it_says_that_it_is_ready_in_old_words_and_in_new_ones() {
+    let mut daemon = Daemon::start(&["--port", "0"]);
+    let port = daemon.wait_for_port();
+    assert_eq!(daemon.wait_for("* Ready to accept connections"), "tcp");
+    say_ping(&daemon, port);
+}
+
+#[test]
+fn options_come_in_every_shape_launchers_use() {
+    // One element for an option and its value, values that are empty, an option at the end.
+    let cases: [&[&str]; 6] = [
+        &["--port PORT"],
+        &["--port PORT", "--save", ""],
+        &["--appendonly no", "--port", "PORT", "--save"],
+        &["--save 1 1 ", "--port", "PORT"],
+        &["--save", "900 1 300 10", "--rdbcompression", "yes", "--port", "PORT"],
+        &["--port", "PORT", "--bind", "127.0.0.1", "--daemonize", "no", "--loglevel", "verbose"],
+    ];
+    for arguments in cases {
+        let port = free_port();
+        let arguments = arguments.iter().map(|text| text.replace("PORT", &port.to_string()));
+        let arguments: Vec<String> = arguments.collect();
+        let mut daemon = Daemon::start(&arguments);
+        assert_eq!(daemon.wait_for_port(), port, "{arguments:?}");
+        say_ping(&daemon, port);
+    }
+}
+
+#[test]
+fn configuration_comes_from_a_file_or_from_standard_input() {
+    let text = "# a remark\nport 0\nrequirepass \"a secret\"\n";
+    let folder = Folder::new();
+    let file = folder.path("redis.conf");
+    fs::write(&file, text).expect("a file");
+    let from_file = Daemon::start_in(folder, &[&file], "");
+    let from_input = Daemon::start_in(Folder::new(), &["-"], text);
+    for mut daemon in [from_file, from_input] {
+        let port = daemon.wait_for_port();
+        let mut wire = daemon.connect(port);
+        assert_eq!(wire.call(&["PING"]), b"-NOAUTH Authentication required.\r\n");
+        assert_eq!(wire.call(&["AUTH", "a secret"]), b"+OK\r\n");
+    }
+}
+
+#[test]
+fn it_listens_at_a_unix_socket_alone() {
+    let folder = Folder::new();
+    let path = folder.path("redis.sock");
+    let mut daemon = Daemon::start_in(folder, &["--port", "0", "--unixsocket", &path], "");
+    let at = daemon.wait_for("The server is now ready to accept connections at ");
+    assert_eq!(at, path);
+    assert_eq!(daemon.wait_for("* Ready to accept connections"), "unix");
+    assert!(!daemon.heard.contains("on port"), "{}", daemon.heard);
+    assert_eq!(ask(&path, "PING"), "+PONG\r\n");
+    daemon.signal("TERM");
+    assert!(daemon.end().success());
+    assert!(!Path::new(&path).exists());
+}
+
+#[test]
+fn signals_end_it_in_order() {
+    for signal in ["INT", "TERM"] {
+        let folder = Folder::new();
+        let pidfile = folder.path("redis.pid");
+        let arguments = ["--port", "0", "--pidfile", &pidfile];
+        let mut daemon = Daemon::start_in(folder, &arguments, "");
+        let port = daemon.wait_for_port();
+        let mut wire = daemon.connect(port);
+        assert_eq!(wire.call(&["SET", "k", "v"]), b"+OK\r\n");
+        let written = fs::read_to_string(&pidfile).expect("a pidfile");
+        assert_eq!(written.trim(), daemon.process_id().to_string());
+        // It outlives its terminal.
+        daemon.signal("HUP");
+        assert_eq!(wire.call(&["GET", "k"]), b"$1\r\nv\r\n");
+        daemon.signal(signal);
+        assert_eq!(wire.read_to_close(), b"");
+        assert_eq!(daemon.end().code(), Some(0));
+        let words = [
+            &format!("Received SIG{signal} scheduling shutdown..."),
+            "User requested shutdown...",
+            "is now ready to exit, bye bye...",
+        ];
+        for words in words {
+            assert!(daemon.heard.contains(words), "{}", daemon.heard);
+        }
+        assert!(!Path::new(&pidfile).exists());
+    }
+}
+
+#[test]
+fn a_signal_ends_it_in_the_middle_of_a_script() {
+    let mut daemon = Daemon::start(&["--port", "0", "--busy-reply-threshold", "1"]);
+    let port = daemon.wait_for_port();
+    let mut wire = daemon.connect(port);
+    wire.send(&["EVAL", "redis.call('set', 'k', 'v') while true do end", "0"]);
+    let mut other = daemon.connect(port);
+    eventually("the script to keep others waiting", || {
+        other.call(&["PING"]).starts_with(b"-BUSY ")
+    });
+    daemon.signal("TERM");
+    assert_eq!(daemon.end().code(), Some(0));
+}
+
+#[test]
+fn a_command_ends_it() {
+    let mut daemon = Daemon::start(&["--port", "0"]);
+    let port = daemon.wait_for_port();
+    let mut wire = daemon.connect(port);
+    wire.send(&["SHUTDOWN", "NOSAVE"]);
+    assert_eq!(wire.read_to_close(), b"");
+    assert_eq!(daemon.end().code(), Some(0));
+}
+
+#[test]
+fn what_it_does_not_know_it_refuses() {
+    let cases: [&[&str]; 3] =
+        [&["--no-such-option", "1"], &["--port", "many"], &["no-such-file.conf"]];
+    for arguments in cases {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        let said = String::from_utf8_lossy(&output.stderr);
+        let expected = match arguments.len() {
+            1 => "Fatal error, can't open config file",
+            _ => "*** FATAL CONFIG FILE ERROR",
+        };
+        assert!(said.contains(expected), "{arguments:?}: {said}");
+    }
+}
+
+/// redis-memory-server looks for these words in the log to try another port.
+#[test]
+fn a_port_that_is_taken_is_named_in_the_log() {
+    let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let port = taken.local_addr().expect("its address").port().to_string();
+    let output = run(&["--port", &port, "--bind", "127.0.0.1"]);
+    assert_eq!(output.status.code(), Some(1));
+    let log = String::from_utf8_lossy(&output.stdout).to_lowercase();
+    assert!(log.contains("address already in use"), "{log}");
+    assert!(log.contains(&format!("127.0.0.1:{port}")), "{log}");
+}
+
+#[test]
+fn it_tells_its_version() {
+    for flag in ["--version", "-v"] {
+        let output = run(&[flag]);
+        assert!(output.status.success());
+        let said = String::from_utf8_lossy(&output.stdout);
+        let (_, version) = said.split_once(" v=").expect("a version");
+        let version = version.split(' ').next().unwrap_or_default();
+        let parts: Vec<u32> = version.split('.').filter_map(|part| part.parse().ok()).collect();
+        assert!(parts.len() == 3 && parts[0] >= 7, "{said}");
+        // The first number with a dot is the one some launchers take.
+        let first = said.find(|character: char| character.is_ascii_digit());
+        assert_eq!(first, said.find(version), "{said}");
+    }
+}
+
+/// Some launchers close the pipe as soon as they have read the ready line.
+#[test]
+fn it_works_on_when_nobody_listens_to_its_log_any_more() {
+    let mut daemon = Daemon::start(&["--port", "0", "--loglevel", "debug"]);
+    let port = daemon.wait_for_port();
+    daemon.stop_listening();
+    for _ in 0..100 {
+        say_ping(&daemon, port);
+        daemon.connect(port).send_bytes(b"POST / HTTP/1.1\r\n");
+    }
+    daemon.signal("TERM");
+    assert_eq!(daemon.end_unheard().code(), Some(0));
+}
+
+/// Others keep it open and never read: the pipe fills up.
+#[test]
+fn it_works_on_when_its_log_is_full() {
+    const PIPE_BYTES: usize = 64 << 10;
+    let mut daemon = Daemon::start(&["--port", "0"]);
+    let port = daemon.wait_for_port();
+    let line = "x".repeat(1_000);
+    let script = format!("for _ = 1, 100 do redis.log(redis.LOG_WARNING, '{line}') end");
+    let mut wire = daemon.connect(port);
+    for _ in 0..10 * PIPE_BYTES / (100 * line.len()) + 1 {
+        assert_eq!(wire.call(&["EVAL", &script, "0"]), b"$-1\r\n");
+    }
+    say_ping(&daemon, port);
+    daemon.signal("INT");
+    assert_eq!(daemon.end_unheard().code(), Some(0));
+}
+
+#[test]
+fn it_goes_to_the_background() {
+    let folder = Folder::new();
+    let (path, pidfile) = (folder.path("redis.sock"), folder.path("redis.pid"));
+    let file = folder.path("redis.conf");
+    let text = format!("port 0\ndaemonize yes\nunixsocket {path}\npidfile {pidfile}\n");
+    fs::write(&file, &text).expect("a file");
+    for (argument, input) in [(file.as_str(), ""), ("-", text.as_str())] {
+        let mut command = command(&folder, &[argument]);
+        let mut parent = command.stdin(Stdio::piped()).spawn().expect("the program runs");
+        let mut pipe = parent.stdin.take().expect("its input is piped");
+        pipe.write_all(input.as_bytes()).expect("it reads");
+        drop(pipe);
+        assert_eq!(parent.wait().expect("its end").code(), Some(0));
+        eventually("its socket", || UnixStream::connect(&path).is_ok());
+        eventually("its pidfile", || fs::read_to_string(&pidfile).is_ok_and(|pid| !pid.is_empty()));
+        let mut stream = UnixStream::connect(&path).expect("a connection");
+        stream.write_all(b"SHUTDOWN NOSAVE\r\n").expect("it is taken");
+        assert_eq!(stream.read(&mut [0; 64]).unwrap_or(0), 0);
+        eventually("its end", || !Path::new(&pidfile).exists());
+    }
+}

@@ -1,0 +1,188 @@
+//! The daemon as launchers see it: a program with arguments, signals, an exit status, and a log on
+//! its standard output.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::process::eventually;
+use crate::wire::Wire;
+
+/// A folder of its own for each daemon, removed with this.
+pub struct Folder(PathBuf);
+
+impl Folder {
+    /// An empty one.
+    pub fn new() -> Folder {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("leasehold-test-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir_all(&path).expect("a folder");
+        Folder(path)
+    }
+
+    /// Something within it.
+    pub fn path(&self, name: &str) -> String {
+        self.0.join(name).to_string_lossy().into_owned()
+    }
+}
+
+impl Default for Folder {
+    fn default() -> Folder {
+        Folder::new()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The program with these arguments, to be run in `folder`.
+pub fn command<A: AsRef<str>>(folder: &Folder, arguments: &[A]) -> Command {
+    let mut command = Command::new(program());
+    command.args(arguments.iter().map(AsRef::as_ref)).current_dir(&folder.0);
+    // Variables that begin so are settings.
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("LEASEHOLD_")) {
+        command.env_remove(name);
+    }
+    command.stdin(Stdio::null());
+    command
+}
+
+/// Runs it to its end.
+pub fn run<A: AsRef<str>>(arguments: &[A]) -> Output {
+    command(&Folder::new(), arguments).output().expect("the program runs")
+}
+
+/// A daemon that is running.
+pub struct Daemon {
+    child: Child,
+    log: BufReader<ChildStdout>,
+    /// What it has logged so far.
+    pub heard: String,
+    /// Where it runs.
+    pub folder: Folder,
+}
+
+impl Daemon {
+    /// Starts one. It need not be ready when this returns.
+    pub fn start<A: AsRef<str>>(arguments: &[A]) -> Daemon {
+        Daemon::start_in(Folder::new(), arguments, "")
+    }
+
+    /// As [`Daemon::start`], with a folder and a text to read from standard input.
+    pub fn start_in<A: AsRef<str>>(folder: Folder, arguments: &[A], input: &str) -> Daemon {
+        let mut command = command(&folder, arguments);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("the program runs");
+        let mut pipe = child.stdin.take().expect("its input is piped");
+        // It may have ended already.
+        let _ = pipe.write_all(input.as_bytes());
+        let log = BufReader::new(child.stdout.take().expect("its output is piped"));
+        Daemon { child, log, heard: String::new(), folder }
+    }
+
+    /// Reads the log as far as a line that contains `text`, and returns what follows it there.
+    pub fn wait_for(&mut self, text: &str) -> String {
+        let mut line = String::new();
+        while self.log.read_line(&mut line).is_ok_and(|length| length > 0) {
+            self.heard.push_str(&line);
+            if let Some(at) = line.find(text) {
+                return line[at + text.len()..].trim().to_owned();
+            }
+            line.clear();
+        }
+        panic!("it never said {text:?}:\n{}", self.heard);
+    }
+
+    /// Waits until it listens, and says at which port.
+    pub fn wait_for_port(&mut self) -> u16 {
+        let port = self.wait_for("The server is now ready to accept connections on port ");
+        port.parse().expect("a port")
+    }
+
+    /// A connection to a port of it.
+    pub fn connect(&self, port: u16) -> Wire {
+        Wire::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, port)), 2)
+    }
+
+    /// Its process number.
+    pub fn process_id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends it a signal: `INT`, `TERM`.
+    pub fn signal(&self, name: &str) {
+        let sent = Command::new("kill")
+            .args([format!("-{name}"), self.child.id().to_string()])
+            .status()
+            .expect("kill runs");
+        assert!(sent.success());
+    }
+
+    /// Reads the log to its end and waits for the process. Returns its status.
+    pub fn end(&mut self) -> ExitStatus {
+        let mut line = String::new();
+        while self.log.read_line(&mut line).is_ok_and(|length| length > 0) {
+            self.heard.push_str(&line);
+            line.clear();
+        }
+        self.end_unheard()
+    }
+
+    /// As [`Daemon::end`], without reading.
+    pub fn end_unheard(&mut self) -> ExitStatus {
+        let mut status = None;
+        eventually("its end", || {
+            status = self.child.try_wait().expect("a child");
+            status.is_some()
+        });
+        status.expect("a status")
+    }
+
+    /// Closes the reading end of its log.
+    pub fn stop_listening(&mut self) {
+        let nothing = Command::new("true").stdout(Stdio::piped()).spawn();
+        let mut nothing = nothing.expect("a program that says nothing");
+        self.log = BufReader::new(nothing.stdout.take().expect("its output is piped"));
+        let _ = nothing.wait();
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Where the program is, built if need be. Cargo builds a program for the tests of its own
+/// package only; it stands beside the folder that the tests are run from.
+fn program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let test = std::env::current_exe().expect("this program");
+        let folder = test.parent().and_then(Path::parent).expect("the profile's folder");
+        let target = folder.parent().expect("the target folder");
+        let profile = match folder.file_name().and_then(|name| name.to_str()) {
+            Some("debug") | None => "dev",
+            Some(profile) => profile,
+        };
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let built = Command::new(cargo)
+            .args(["build", "--quiet", "--package", "leasehold", "--bin", "leasehold"])
+            .args(["--profile", profile, "--target-dir"])
+            .arg(target)
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .status();
+        assert!(built.expect("cargo runs").success(), "the daemon cannot be built");
+        folder.join("leasehold")
+    })
+}
