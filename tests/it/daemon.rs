@@ -5,10 +5,11 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use leasehold_tests::daemon::{Daemon, Folder, command, run};
-use leasehold_tests::process::eventually;
+use leasehold_tests::process::{eventually, let_pass};
 use leasehold_tests::redis_server::free_port;
 
 /// Sends one inline request through a unix socket and returns what comes of it.
@@ -127,6 +128,45 @@ fn a_signal_ends_it_in_the_middle_of_a_script() {
     });
     daemon.signal("TERM");
     assert_eq!(daemon.end().code(), Some(0));
+}
+
+/// As when its machine stands still: what became due meanwhile happens first, in order.
+#[test]
+fn after_a_pause_of_the_process_dead_locks_are_dead() {
+    let mut daemon = Daemon::start(&["--port", "0", "--notify-keyspace-events", "Ex"]);
+    let port = daemon.wait_for_port();
+    let (mut listener, mut wire) = (daemon.connect(port), daemon.connect(port));
+    listener.call(&["SUBSCRIBE", "__keyevent@0__:expired"]);
+    for (lock, span_ms) in [("third", "160"), ("first", "120"), ("second", "140")] {
+        assert_eq!(wire.call(&["SET", lock, "token", "PX", span_ms]), b"+OK\r\n");
+    }
+    daemon.signal("STOP");
+    wire.send(&["GET", "third"]);
+    let_pass(Duration::from_millis(200));
+    daemon.signal("CONT");
+    assert_eq!(wire.read(), b"$-1\r\n");
+    for lock in ["first", "second", "third"] {
+        let message = String::from_utf8_lossy(&listener.read()).into_owned();
+        assert!(message.contains(lock), "{lock}: {message}");
+    }
+}
+
+#[test]
+fn it_admits_only_those_it_has_descriptors_for() {
+    let folder = Folder::new();
+    let mut shell = Command::new("sh");
+    let server = command(&folder, &["--port", "0", "--maxclients", "1000"]);
+    shell.args(["-c", "ulimit -n 40; exec \"$@\"", "sh"]).arg(server.get_program());
+    shell.args(server.get_args());
+    let mut daemon = Daemon::spawn(folder, shell, "");
+    let port = daemon.wait_for_port();
+    assert!(daemon.heard.contains("maxclients is 8 instead of 1000"), "{}", daemon.heard);
+    let mut wires: Vec<_> = (0..8).map(|_| daemon.connect(port)).collect();
+    for wire in &mut wires {
+        assert_eq!(wire.call(&["PING"]), b"+PONG\r\n");
+    }
+    let refusal = daemon.connect(port).read_to_close();
+    assert_eq!(refusal, b"-ERR max number of clients reached\r\n");
 }
 
 #[test]

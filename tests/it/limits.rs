@@ -1,5 +1,6 @@
 //! What a client may take, and that those who take too much cost nobody else anything.
 
+use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Shutdown, TcpStream, UdpSocket};
 use std::time::Duration;
@@ -196,6 +197,30 @@ fn count_bytes(mut stream: &TcpStream, up_to: usize) -> usize {
         }
     }
     count
+}
+
+/// Those who are in are served while there is no descriptor for those who come, and they are let
+/// in when there is one again.
+#[test]
+fn newcomers_wait_for_a_descriptor() {
+    process::alone("limits::newcomers_wait_for_a_descriptor", || {
+        let server = start(&[]);
+        let mut early = connect(&server);
+        let mut processors = process::Processors::watch();
+        let mut taken: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
+        taken.pop();
+        let mut late = connect(&server);
+        late.send(&["GET", "k"]);
+        let before = processors.ticks();
+        for _ in 0..100 {
+            assert_eq!(early.call(&["SET", "k", "v"]), b"+OK\r\n");
+        }
+        process::let_pass(Duration::from_millis(500));
+        // A server that tried again and again would have used most of fifty.
+        assert!(processors.ticks() - before < 25);
+        drop(taken);
+        assert_eq!(late.read(), b"$1\r\nv\r\n");
+    });
 }
 
 #[test]

@@ -79,7 +79,12 @@ impl Daemon {
 
     /// As [`Daemon::start`], with a folder and a text to read from standard input.
     pub fn start_in<A: AsRef<str>>(folder: Folder, arguments: &[A], input: &str) -> Daemon {
-        let mut command = command(&folder, arguments);
+        let command = command(&folder, arguments);
+        Daemon::spawn(folder, command, input)
+    }
+
+    /// As [`Daemon::start_in`], with a command that comes to the same in the end.
+    pub fn spawn(folder: Folder, mut command: Command, input: &str) -> Daemon {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("the program runs");
         let mut pipe = child.stdin.take().expect("its input is piped");

@@ -1,6 +1,7 @@
 //! What a process holds: its descriptors, its threads, its memory; as Linux tells.
 
 use std::fs;
+use std::io::{Read, Seek};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -43,10 +44,37 @@ pub fn resident_bytes() -> u64 {
     status_kib("self", "VmRSS:") * 1024
 }
 
+/// How long this process has kept processors busy. Needs a descriptor now and none later.
+pub struct Processors(fs::File);
+
+impl Processors {
+    /// Watches them.
+    pub fn watch() -> Processors {
+        Processors(fs::File::open("/proc/self/stat").expect("a status"))
+    }
+
+    /// In hundredths of a second, since the process began.
+    pub fn ticks(&mut self) -> u64 {
+        let mut stat = String::new();
+        self.0.rewind().expect("a status");
+        self.0.read_to_string(&mut stat).expect("a status");
+        // The program's name, in parentheses, may hold anything.
+        let (_, rest) = stat.rsplit_once(')').expect("a name");
+        let fields = rest.split_whitespace().skip(11).take(2);
+        fields.map(|ticks| ticks.parse::<u64>().expect("a number")).sum()
+    }
+}
+
 fn status_kib(process: &str, field: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{process}/status")).expect("a status");
     let line = status.lines().find_map(|line| line.strip_prefix(field)).expect("the field");
     line.trim().trim_end_matches(" kB").parse().expect("a number")
+}
+
+/// Lets the system's time pass: for what only a stopped process would show.
+#[expect(clippy::disallowed_methods, reason = "a stopped process's clock cannot be moved")]
+pub fn let_pass(span: Duration) {
+    std::thread::sleep(span);
 }
 
 /// Waits for something that no clock of ours can bring about.
