@@ -278,12 +278,12 @@ fn document(table: &CommandTable, entry: &Entry) -> Reply {
 // --- which keys ---
 
 fn getkeys(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let keys = keys_of(&context.engine.commands, &argv[2..])?;
+    let keys = keys_of(context.engine.commands, &argv[2..])?;
     Ok(Reply::Array(keys.into_iter().map(|(key, _)| Reply::bulk(key)).collect()))
 }
 
 fn getkeysandflags(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let keys = keys_of(&context.engine.commands, &argv[2..])?;
+    let keys = keys_of(context.engine.commands, &argv[2..])?;
     let pair = |(key, flags)| Reply::Array(vec![Reply::bulk(key), key_flags(flags)]);
     Ok(Reply::Array(keys.into_iter().map(pair).collect()))
 }
