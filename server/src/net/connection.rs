@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
-use leasehold_resp::{Parser, Reply, encode};
+use leasehold_resp::{Parser, ProtocolError, Reply, encode};
 use parking_lot::Mutex;
 use tracing::{debug, warn};
 
@@ -170,6 +170,8 @@ impl Connection {
     fn run_request(&self, host: &Host, engine: &mut Engine, pipes: &mut Pipes) -> Life {
         let Some(state) = engine.clients.get(self.client) else { return Life::Over };
         pipes.parser.set_authenticated(state.authenticated);
+        let bulk_bytes_max = engine.config.proto_max_bulk_len_bytes;
+        pipes.parser.set_bulk_bytes_max(usize::try_from(bulk_bytes_max).unwrap_or(usize::MAX));
         let used = match pipes.parser.parse(&pipes.input) {
             Ok(Some(used)) => used,
             Ok(None) => {
@@ -179,6 +181,10 @@ impl Connection {
                     return Life::On;
                 }
                 warn!(client = self.client.serial, "closing a client: query buffer limit");
+                return Life::Over;
+            }
+            Err(ProtocolError::QueryBufferFull) => {
+                warn!(client = self.client.serial, "closing a client: request too large");
                 return Life::Over;
             }
             Err(error) => {

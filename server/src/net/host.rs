@@ -28,8 +28,11 @@ pub(crate) struct Host {
     pub(crate) registry: Registry,
     /// Ends everything when cancelled.
     pub(crate) shutdown: CancellationToken,
-    /// The deadline the ticker sleeps towards, in milliseconds; `i64::MAX` for none.
+    /// The engine's next deadline in milliseconds; `i64::MAX` for none.
     next_deadline: AtomicI64,
+    /// The one the ticker sleeps towards. It may be earlier, for a lock that was released since:
+    /// waking for nothing once in a while is cheaper than being told of every release.
+    armed: AtomicI64,
     /// Tells the ticker that there is an earlier one.
     deadline_moved: Notify,
     /// `timeout`, copied here for the connections to see.
@@ -51,6 +54,7 @@ impl Host {
             registry: Registry::default(),
             shutdown: CancellationToken::new(),
             next_deadline: AtomicI64::new(i64::MAX),
+            armed: AtomicI64::new(i64::MAX),
             deadline_moved: Notify::new(),
             idle_timeout_seconds: AtomicU32::new(0),
             failed: AtomicBool::new(false),
@@ -87,7 +91,8 @@ impl Host {
     /// what holds.
     fn publish(&self, engine: &Engine) {
         let deadline = engine.next_deadline().map_or(i64::MAX, |deadline| deadline.0);
-        if self.next_deadline.swap(deadline, Ordering::AcqRel) > deadline {
+        self.next_deadline.store(deadline, Ordering::SeqCst);
+        if deadline < self.armed.load(Ordering::SeqCst) {
             self.deadline_moved.notify_one();
         }
         let timeout = engine.config.timeout_seconds;
@@ -141,8 +146,7 @@ impl Host {
     /// Does what is due, again and again as it becomes due, until the server ends.
     pub(crate) async fn keep_ticking(&self) {
         while !self.shutdown.is_cancelled() {
-            let deadline = Millis(self.next_deadline.load(Ordering::Acquire));
-            let wait = match deadline {
+            let wait = match self.arm() {
                 Millis(i64::MAX) => None,
                 deadline => self.clock.until(deadline),
             };
@@ -157,6 +161,18 @@ impl Host {
             }
             // Others get their turn between two slices of a storm.
             tokio::task::yield_now().await;
+        }
+    }
+
+    /// Settles on the deadline to sleep towards. Whoever publishes an earlier one from here on
+    /// sees which it was: both sides write before they read.
+    fn arm(&self) -> Millis {
+        loop {
+            let deadline = self.next_deadline.load(Ordering::SeqCst);
+            self.armed.store(deadline, Ordering::SeqCst);
+            if self.next_deadline.load(Ordering::SeqCst) >= deadline {
+                return Millis(deadline);
+            }
         }
     }
 

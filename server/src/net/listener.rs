@@ -215,12 +215,7 @@ impl Doors {
             return Ok(());
         }
         let client = engine.connect(origin, host.now());
-        let limits = Limits {
-            bulk_bytes_max: usize::try_from(engine.config.proto_max_bulk_len_bytes)
-                .unwrap_or(usize::MAX),
-            ..Limits::default()
-        };
-        let connection = Arc::new(Connection::new(client, stream, Parser::new(limits)));
+        let connection = Arc::new(Connection::new(client, stream, Parser::new(REQUEST_LIMITS)));
         // From now on it can be spoken to, whenever its task begins.
         host.registry.add(client, Peer::Socket(Arc::clone(&connection)));
         self.clients.spawn_on(connection.run(Arc::clone(host)), runtime);
@@ -344,6 +339,16 @@ fn refusal(engine: &Engine, origin: &Origin) -> Option<&'static str> {
     let guarded = config.protected_mode && config.requirepass.is_none();
     (guarded && !origin.local).then_some(PROTECTED)
 }
+
+/// What one request may cost. What an operator may change of it is set before each request.
+const REQUEST_LIMITS: Limits = Limits {
+    query_buffer_bytes_max: limits::QUERY_BUFFER_BYTES_MAX,
+    inline_bytes_max: limits::INLINE_BYTES_MAX,
+    args_max: limits::ARGS_MAX,
+    bulk_bytes_max: limits::BULK_BYTES_MAX,
+    unauthenticated_args_max: limits::UNAUTHENTICATED_ARGS_MAX,
+    unauthenticated_bulk_bytes_max: limits::UNAUTHENTICATED_BULK_BYTES_MAX,
+};
 
 /// Starts as Redis's refusal does, since that is what clients look for.
 const PROTECTED: &str = "-DENIED Redis is running in protected mode because protected mode is \
