@@ -26,8 +26,8 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// The one file that may be unsafe: the call from Lua and back.
-const UNSAFE_FILE: &str = "scripting/src/bridge.rs";
+/// The one folder that may be unsafe: the call from Lua and back.
+const UNSAFE_FOLDER: &str = "scripting/src/bridge/";
 
 const LINE_COLUMNS: usize = 100;
 const FUNCTION_LINES: usize = 70;
@@ -81,7 +81,7 @@ fn manifests_do_not_depend_upwards() {
 fn unsafe_code_is_in_the_bridge_alone() {
     let mut offences = Vec::new();
     let shipped = ["resp/src", "scripting/src", "server/src"].map(below).into_iter().flatten();
-    for source in shipped.filter(|source| source.path != UNSAFE_FILE) {
+    for source in shipped.filter(|source| !source.path.starts_with(UNSAFE_FOLDER)) {
         let found = code(&source).filter(|(_, line)| names(line, "unsafe"));
         offences.extend(found.map(|(number, _)| format!("{}:{number}", source.path)));
     }

@@ -1,0 +1,238 @@
+//! Lua's own functions, made safe: those of the base library, `coroutine`, `math` and `table` that
+//! would let a script outlive its end, write what is frozen, or work long unasked.
+//!
+//! What must hold: whatever catches an error asks whether the script must end; whatever writes to
+//! a table or reads it raw asks whether it is frozen.
+
+use std::cell::Cell;
+use std::ffi::c_int;
+
+use mlua::ffi::{self, lua_CFunction, lua_State};
+
+use super::bounds::check_end;
+use super::freeze::{refuse_frozen, thaw};
+use super::values::{push_bytes, raise};
+use super::{End, context};
+use crate::number::Random;
+
+/// `unpack` beyond this is refused, as Lua's own stack limit does.
+const UNPACK_MAX: i64 = 7_990;
+/// What moving one item of a table counts as: a read and a write through Lua's interface.
+const SHIFT_BYTES: usize = 64;
+
+/// `pcall`, whose error is the message if it is one of Redis's error tables, and which does not
+/// hold the end of a script.
+pub(super) unsafe extern "C-unwind" fn pcall(lua: *mut lua_State) -> c_int {
+    // SAFETY: plain.
+    unsafe {
+        let count = ffi::lua_gettop(lua);
+        if count == 0 {
+            ffi::lua_pushboolean(lua, 0);
+            push_bytes(lua, b"attempt to call a boolean value");
+            return 2;
+        }
+        ffi::lua_pushboolean(lua, 1);
+        ffi::lua_insert(lua, 1);
+        if ffi::lua_pcall(lua, count - 1, ffi::LUA_MULTRET, 0) != ffi::LUA_OK {
+            check_end(lua);
+            if ffi::lua_type(lua, -1) == ffi::LUA_TTABLE {
+                push_bytes(lua, b"err");
+                ffi::lua_rawget_(lua, -2);
+                if ffi::lua_isstring(lua, -1) != 0 {
+                    ffi::lua_replace(lua, -2);
+                } else {
+                    ffi::lua_settop(lua, -2);
+                }
+            }
+            ffi::lua_pushboolean(lua, 0);
+            ffi::lua_replace(lua, 1);
+        }
+        ffi::lua_gettop(lua)
+    }
+}
+
+pub(super) unsafe extern "C-unwind" fn xpcall(lua: *mut lua_State) -> c_int {
+    /// Calls the script's handler, unless the script must end: the hook sleeps in a handler.
+    unsafe extern "C-unwind" fn handle(lua: *mut lua_State) -> c_int {
+        // SAFETY: plain.
+        unsafe {
+            if context(lua).end.get() == End::None {
+                ffi::lua_pushvalue(lua, ffi::lua_upvalueindex(1));
+                ffi::lua_insert(lua, 1);
+                ffi::lua_call(lua, 1, 1);
+            }
+        }
+        1
+    }
+    // SAFETY: plain.
+    unsafe {
+        ffi::luaL_checkany(lua, 2);
+        ffi::lua_settop(lua, 2);
+        ffi::lua_pushcclosure(lua, handle, 1);
+        ffi::lua_insert(lua, 1);
+        let status = ffi::lua_pcall(lua, 0, ffi::LUA_MULTRET, 1);
+        check_end(lua);
+        ffi::lua_pushboolean(lua, c_int::from(status == ffi::LUA_OK));
+        ffi::lua_replace(lua, 1);
+        ffi::lua_gettop(lua)
+    }
+}
+
+pub(super) unsafe extern "C-unwind" fn coroutine_resume(lua: *mut lua_State) -> c_int {
+    // SAFETY: plain.
+    unsafe {
+        let results = original(lua, &context(lua).originals.resume);
+        check_end(lua);
+        results
+    }
+}
+
+/// Goes on in Lua's own function, with the same arguments. Plain.
+unsafe fn original(lua: *mut lua_State, function: &Cell<Option<lua_CFunction>>) -> c_int {
+    // SAFETY: a C function with the stack it expects.
+    unsafe {
+        match function.get() {
+            Some(function) => function(lua),
+            None => raise(lua, "not available"),
+        }
+    }
+}
+
+pub(super) unsafe extern "C-unwind" fn next(lua: *mut lua_State) -> c_int {
+    // SAFETY: plain.
+    unsafe {
+        thaw(lua);
+        original(lua, &context(lua).originals.next)
+    }
+}
+
+/// Its upvalue is `next`.
+pub(super) unsafe extern "C-unwind" fn pairs(lua: *mut lua_State) -> c_int {
+    // SAFETY: plain.
+    unsafe {
+        ffi::luaL_checktype(lua, 1, ffi::LUA_TTABLE);
+        ffi::lua_pushvalue(lua, ffi::lua_upvalueindex(1));
+        ffi::lua_pushvalue(lua, 1);
+        ffi::lua_pushnil(lua);
+    }
+    3
+}
+
+pub(super) unsafe extern "C-unwind" fn rawget(lua: *mut lua_State) -> c_int {
+    // SAFETY: plain.
+    unsafe {
+        thaw(lua);
+        original(lua, &context(lua).originals.rawget)
+    }
+}
+
+pub(super) unsafe extern "C-unwind" fn rawset(lua: *mut lua_State) -> c_int {
+    // SAFETY: plain.
+    unsafe {
+        refuse_frozen(lua);
+        original(lua, &context(lua).originals.rawset)
+    }
+}
+
+pub(super) unsafe extern "C-unwind" fn setmetatable(lua: *mut lua_State) -> c_int {
+    // SAFETY: plain.
+    unsafe {
+        refuse_frozen(lua);
+        original(lua, &context(lua).originals.setmetatable)
+    }
+}
+
+pub(super) unsafe extern "C-unwind" fn table_insert(lua: *mut lua_State) -> c_int {
+    // SAFETY: plain.
+    unsafe {
+        refuse_frozen(lua);
+        if ffi::lua_gettop(lua) > 2 {
+            charge_shift(lua);
+        }
+        original(lua, &context(lua).originals.insert)
+    }
+}
+
+pub(super) unsafe extern "C-unwind" fn table_remove(lua: *mut lua_State) -> c_int {
+    // SAFETY: plain.
+    unsafe {
+        if ffi::lua_gettop(lua) > 1 {
+            charge_shift(lua);
+        }
+        original(lua, &context(lua).originals.remove)
+    }
+}
+
+/// Counts the moving of a table's items, which is one instruction for Lua's hook. Plain.
+unsafe fn charge_shift(lua: *mut lua_State) {
+    // SAFETY: plain.
+    unsafe {
+        if ffi::lua_type(lua, 1) == ffi::LUA_TTABLE {
+            let context = context(lua);
+            context.charge(ffi::lua_objlen(lua, 1).saturating_mul(SHIFT_BYTES));
+        }
+    }
+}
+
+pub(super) unsafe extern "C-unwind" fn unpack(lua: *mut lua_State) -> c_int {
+    // SAFETY: plain.
+    unsafe {
+        ffi::luaL_checktype(lua, 1, ffi::LUA_TTABLE);
+        let first = ffi::luaL_optinteger(lua, 2, 1);
+        let last = match ffi::lua_type(lua, 3) {
+            ffi::LUA_TNONE | ffi::LUA_TNIL => ffi::lua_objlen(lua, 1) as i64,
+            _ => ffi::luaL_checkinteger(lua, 3),
+        };
+        if first > last {
+            return 0;
+        }
+        let count = last.saturating_sub(first).saturating_add(1);
+        let in_range = i64::from(c_int::MIN) <= first && last <= i64::from(c_int::MAX);
+        if !in_range || count > UNPACK_MAX || ffi::lua_checkstack(lua, count as c_int) == 0 {
+            raise(lua, "too many results to unpack");
+        }
+        for i in first..=last {
+            ffi::lua_rawgeti_(lua, 1, i as c_int);
+        }
+        count as c_int
+    }
+}
+
+pub(super) unsafe extern "C-unwind" fn math_random(lua: *mut lua_State) -> c_int {
+    // SAFETY: plain.
+    unsafe {
+        let context = context(lua);
+        let (number, after) = context.random.get().next();
+        context.random.set(after);
+        let result = match ffi::lua_gettop(lua) {
+            0 => number,
+            1 => {
+                let high = ffi::luaL_checkinteger(lua, 1) as i32;
+                if high < 1 {
+                    ffi::luaL_argerror(lua, 1, c"interval is empty".as_ptr());
+                }
+                (number * f64::from(high)).floor() + 1.0
+            }
+            2 => {
+                let low = ffi::luaL_checkinteger(lua, 1) as i32;
+                let high = ffi::luaL_checkinteger(lua, 2) as i32;
+                if low > high {
+                    ffi::luaL_argerror(lua, 2, c"interval is empty".as_ptr());
+                }
+                (number * (f64::from(high) - f64::from(low) + 1.0)).floor() + f64::from(low)
+            }
+            _ => raise(lua, "wrong number of arguments"),
+        };
+        ffi::lua_pushnumber(lua, result);
+    }
+    1
+}
+
+pub(super) unsafe extern "C-unwind" fn math_randomseed(lua: *mut lua_State) -> c_int {
+    // SAFETY: plain.
+    unsafe {
+        let seed = ffi::luaL_checkinteger(lua, 1);
+        context(lua).random.set(Random::new(seed as u32));
+    }
+    0
+}

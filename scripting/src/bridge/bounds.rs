@@ -1,0 +1,105 @@
+//! What bounds a script's memory and time: Lua's allocator, and the hook that asks the host whether
+//! to go on.
+//!
+//! What must hold: no block is given beyond the limit, and once a script must end, nothing that
+//! catches errors keeps its end from it: whoever catches one calls [`check_end`].
+
+use std::alloc::{Layout, alloc, dealloc, realloc};
+use std::ffi::{c_int, c_void};
+use std::ptr;
+
+use mlua::ffi::{self, lua_Debug, lua_State};
+
+use super::{Context, End, context};
+use crate::Interrupt;
+
+/// Smaller blocks are not counted: instructions are.
+const WORK_BLOCK_BYTES: usize = 4 << 10;
+
+/// Lua's allocator: counts, and refuses to grow beyond the limit.
+pub(super) unsafe extern "C" fn allocate(
+    context: *mut c_void,
+    block: *mut c_void,
+    old: usize,
+    new: usize,
+) -> *mut c_void {
+    const ALIGN: usize = 16;
+    // SAFETY: Lua passes the user data given to `lua_newstate`, and a block that came from here
+    // with the size it was asked for; sizes are below `isize::MAX` by the limit.
+    unsafe {
+        let context = &*context.cast::<Context>();
+        let old = if block.is_null() { 0 } else { old };
+        let used = context.memory_used.get() - old;
+        let limit = context.limits.memory_bytes_max + context.reserve.get();
+        if new > old && used.saturating_add(new) > limit {
+            return ptr::null_mut();
+        }
+        let result = match (old, new) {
+            (0, 0) => return ptr::null_mut(),
+            (_, 0) => {
+                dealloc(block.cast(), Layout::from_size_align_unchecked(old, ALIGN));
+                ptr::null_mut()
+            }
+            (0, _) => alloc(Layout::from_size_align_unchecked(new, ALIGN)),
+            _ => realloc(block.cast(), Layout::from_size_align_unchecked(old, ALIGN), new),
+        };
+        if new == 0 || !result.is_null() {
+            context.memory_used.set(used + new);
+        }
+        if new > WORK_BLOCK_BYTES {
+            context.charge(new);
+        }
+        result.cast()
+    }
+}
+
+pub(super) unsafe fn set_hook(lua: *mut lua_State, instructions: u32) {
+    let count = c_int::try_from(instructions.max(1)).unwrap_or(c_int::MAX);
+    // SAFETY: setting a hook neither allocates nor raises.
+    unsafe {
+        ffi::lua_sethook(lua, Some(hook), ffi::LUA_MASKCOUNT, count);
+    }
+}
+
+/// Asks the host whether to go on. Coroutines inherit it from whoever creates them.
+unsafe extern "C-unwind" fn hook(lua: *mut lua_State, _: *mut lua_Debug) {
+    // SAFETY: plain; `with_host` lets no panic out.
+    unsafe {
+        let context = context(lua);
+        if context.end.get() == End::None {
+            context.work.set(0);
+            if ffi::lua_gethookcount(lua) == 1 {
+                set_hook(lua, context.limits.interrupt_instructions);
+            }
+            let answer = context.with_host(|host| host.interrupt());
+            if answer == Some(Interrupt::Kill) {
+                context.end.set(End::Killed);
+            }
+        }
+        if context.end.get() != End::None {
+            // From here on every instruction asks again, should anything swallow the error.
+            set_hook(lua, 1);
+            stop(lua);
+        }
+    }
+}
+
+/// Ends the script. No `pcall` of ours holds this error.
+pub(super) unsafe fn stop(lua: *mut lua_State) -> ! {
+    // SAFETY: plain.
+    unsafe {
+        ffi::lua_pushnil(lua);
+        ffi::lua_error(lua)
+    }
+}
+
+/// For whatever may have caught an error: hands it on if the script must end. Plain.
+pub(super) unsafe fn check_end(lua: *mut lua_State) {
+    // SAFETY: plain.
+    unsafe {
+        if context(lua).end.get() != End::None {
+            set_hook(lua, 1);
+            stop(lua);
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! `redis.call` and `redis.pcall`: the product's hottest path.
+//!
+//! What must hold: arguments are borrowed from Lua's stack, so they stay there until the host has
+//! answered; the reply is the context's while it is pushed, so an error meanwhile leaks nothing.
+
+use std::ffi::c_int;
+use std::slice;
+
+use leasehold_resp::{Protocol, Reply};
+use mlua::ffi::{self, lua_State};
+
+use super::bounds::stop;
+use super::values::{bytes, push, push_bytes, push_error};
+use super::{Context, context};
+use crate::convert;
+use crate::number::write_argument;
+
+/// A number as text: `-1.2345678901234567e-300` and a few to spare.
+const NUMBER_BYTES_MAX: usize = 32;
+/// Arguments of a command that need no allocation.
+const ARGUMENTS_INLINE: usize = 16;
+
+pub(super) unsafe extern "C-unwind" fn redis_call(lua: *mut lua_State) -> c_int {
+    // SAFETY: plain.
+    unsafe {
+        if command(lua) {
+            ffi::lua_error(lua);
+        }
+    }
+    1
+}
+
+pub(super) unsafe extern "C-unwind" fn redis_pcall(lua: *mut lua_State) -> c_int {
+    // SAFETY: plain.
+    unsafe {
+        command(lua);
+    }
+    1
+}
+
+/// Runs the command on the stack and pushes its reply; whether that is an error. Plain.
+unsafe fn command(lua: *mut lua_State) -> bool {
+    // SAFETY: plain; the reply and the values stay in the context while they are pushed.
+    unsafe {
+        let context = context(lua);
+        let outcome = ask_host(lua, context);
+        ffi::lua_settop(lua, 0);
+        match outcome {
+            Outcome::Scalar => {
+                match &*context.reply.get() {
+                    Reply::Integer(n) => ffi::lua_pushnumber(lua, *n as f64),
+                    Reply::Bulk(text) => push_bytes(lua, text),
+                    Reply::Simple(text) => {
+                        ffi::lua_createtable(lua, 0, 1);
+                        push_bytes(lua, text);
+                        ffi::lua_setfield(lua, -2, c"ok".as_ptr());
+                    }
+                    _ if context.protocol.get() == Protocol::Resp3 => ffi::lua_pushnil(lua),
+                    _ => ffi::lua_pushboolean(lua, 0),
+                }
+                context.set_reply(Reply::Null);
+                false
+            }
+            Outcome::Value { failed } => {
+                for value in &*context.values.get() {
+                    push(lua, value);
+                }
+                context.set_values(Vec::new());
+                failed
+            }
+            Outcome::Refused(text) => {
+                push_error(lua, text);
+                true
+            }
+            Outcome::Stop => stop(lua),
+        }
+    }
+}
+
+enum Outcome {
+    /// The context's reply is one of the simple kinds.
+    Scalar,
+    /// The context's value is the reply.
+    Value { failed: bool },
+    /// There was nothing to ask the host.
+    Refused(&'static str),
+    /// The host panicked.
+    Stop,
+}
+
+/// Quiet.
+unsafe fn ask_host(lua: *mut lua_State, context: &Context) -> Outcome {
+    // SAFETY: the strings stay on the stack until `command` drops them, after this returns.
+    let count = unsafe { ffi::lua_gettop(lua) } as usize;
+    if count == 0 {
+        return Outcome::Refused("Please specify at least one argument for this redis lib call");
+    }
+    let mut digits = context.digits.take();
+    digits.clear();
+    let mut inline: [&[u8]; ARGUMENTS_INLINE] = [&[]; ARGUMENTS_INLINE];
+    let mut spilled = Vec::new();
+    let argv = if count <= ARGUMENTS_INLINE {
+        &mut inline[..count]
+    } else {
+        spilled.resize(count, &[][..]);
+        &mut spilled[..]
+    };
+    // SAFETY: as above; `digits` outlives `argv`'s use below.
+    let complete = unsafe { arguments(lua, argv, &mut digits) };
+    let reply = if complete { context.with_host(|host| host.call(argv)) } else { None };
+    context.digits.set(digits);
+    match reply {
+        _ if !complete => {
+            Outcome::Refused("Lua redis lib command arguments must be strings or integers")
+        }
+        None => Outcome::Stop,
+        Some(reply @ (Reply::Integer(_) | Reply::Bulk(_) | Reply::Simple(_) | Reply::Null)) => {
+            context.set_reply(reply);
+            Outcome::Scalar
+        }
+        Some(reply) => {
+            let failed = reply.is_error();
+            context.set_values(vec![convert::to_lua(reply, context.protocol.get())]);
+            Outcome::Value { failed }
+        }
+    }
+}
+
+/// Borrows the arguments from the stack; numbers are written to `digits`. Whether all are strings
+/// or numbers. Quiet.
+unsafe fn arguments(lua: *mut lua_State, argv: &mut [&[u8]], digits: &mut Vec<u8>) -> bool {
+    let count = argv.len();
+    for (i, slot) in argv.iter_mut().enumerate() {
+        let index = (i + 1) as c_int;
+        // SAFETY: the string stays on the stack; `digits` never moves: its room is for all.
+        unsafe {
+            match ffi::lua_type(lua, index) {
+                ffi::LUA_TSTRING => *slot = bytes(lua, index),
+                ffi::LUA_TNUMBER => {
+                    if digits.is_empty() {
+                        digits.reserve(count * NUMBER_BYTES_MAX);
+                    }
+                    let start = digits.len();
+                    write_argument(digits, ffi::lua_tonumber(lua, index));
+                    *slot = slice::from_raw_parts(digits.as_ptr().add(start), digits.len() - start);
+                }
+                _ => return false,
+            }
+        }
+    }
+    true
+}

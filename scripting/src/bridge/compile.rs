@@ -1,0 +1,105 @@
+//! From text to functions: the compiler of scripts, and Lua's `load` and `loadstring`.
+//!
+//! What must hold: nothing is taken for bytecode, which Lua does not verify; no text is longer than
+//! the limit; no script runs while the parser does.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ptr;
+
+use mlua::ffi::{self, lua_State};
+
+use super::bounds::check_end;
+use super::context;
+use super::values::{bytes, push_bytes, raise};
+
+pub(super) unsafe extern "C-unwind" fn loadstring(lua: *mut lua_State) -> c_int {
+    // SAFETY: plain; the text is on the stack.
+    unsafe {
+        let text = ffi::luaL_checklstring(lua, 1, ptr::null_mut());
+        let name = ffi::luaL_optlstring(lua, 2, text, ptr::null_mut());
+        compiled(lua, 1, CStr::from_ptr(name))
+    }
+}
+
+/// `load`: the pieces first, then the parser, which nothing may interrupt.
+pub(super) unsafe extern "C-unwind" fn load(lua: *mut lua_State) -> c_int {
+    // SAFETY: plain; the table, the text and the name are on the stack.
+    unsafe {
+        ffi::luaL_checktype(lua, 1, ffi::LUA_TFUNCTION);
+        let name = ffi::luaL_optlstring(lua, 2, c"=(load)".as_ptr(), ptr::null_mut());
+        ffi::lua_settop(lua, 2);
+        push_bytes(lua, b"");
+        loop {
+            ffi::lua_pushvalue(lua, 1);
+            let status = ffi::lua_pcall(lua, 0, 1, 0);
+            check_end(lua);
+            if status != ffi::LUA_OK {
+                ffi::lua_pushnil(lua);
+                ffi::lua_insert(lua, -2);
+                return 2;
+            }
+            match ffi::lua_type(lua, -1) {
+                ffi::LUA_TNIL => break,
+                ffi::LUA_TSTRING if bytes(lua, -1).is_empty() => break,
+                ffi::LUA_TSTRING | ffi::LUA_TNUMBER => ffi::lua_concat(lua, 2),
+                _ => {
+                    ffi::lua_pushnil(lua);
+                    push_bytes(lua, b"reader function must return a string");
+                    return 2;
+                }
+            }
+        }
+        compiled(lua, 3, CStr::from_ptr(name))
+    }
+}
+
+/// Compiles the string at `index`: a function, or nil and a message. Plain.
+unsafe fn compiled(lua: *mut lua_State, index: c_int, name: &CStr) -> c_int {
+    // SAFETY: plain; the text stays on the stack.
+    unsafe {
+        let text = bytes(lua, index);
+        if text.len() > context(lua).limits.script_bytes_max {
+            raise(lua, "chunk too long");
+        }
+        if compile(lua, text, name) == ffi::LUA_OK {
+            return 1;
+        }
+        ffi::lua_pushnil(lua);
+        ffi::lua_insert(lua, -2);
+        2
+    }
+}
+
+/// Compiles `text`, never as bytecode: only a first byte of ESC makes Lua take it for that, and a
+/// blank before it makes it a plain error. The collector rests meanwhile, for the parser holds
+/// strings it does not anchor. Plain; leaves a function or a message.
+pub(super) unsafe fn compile(lua: *mut lua_State, text: &[u8], name: &CStr) -> c_int {
+    struct Pieces<'a> {
+        rest: [&'a [u8]; 2],
+    }
+    unsafe extern "C-unwind" fn read(
+        _: *mut lua_State,
+        pieces: *mut c_void,
+        len: *mut usize,
+    ) -> *const c_char {
+        // SAFETY: `pieces` is the structure below, which waits.
+        unsafe {
+            let pieces = &mut *pieces.cast::<Pieces<'_>>();
+            let [first, second] = pieces.rest;
+            let piece = if first.is_empty() { second } else { first };
+            pieces.rest = if first.is_empty() { [&[], &[]] } else { [&[], second] };
+            *len = piece.len();
+            if piece.is_empty() { ptr::null() } else { piece.as_ptr().cast() }
+        }
+    }
+    let blank: &[u8] = if text.first() == Some(&0x1B) { b" " } else { b"" };
+    let mut pieces = Pieces { rest: [blank, text] };
+    // SAFETY: plain; `lua_load` is protected inside.
+    unsafe {
+        ffi::lua_gc(lua, ffi::LUA_GCSTOP, 0);
+        let data = ptr::from_mut(&mut pieces).cast();
+        let status = ffi::lua_load(lua, read, data, name.as_ptr());
+        ffi::lua_gc(lua, ffi::LUA_GCRESTART, 0);
+        status
+    }
+}

@@ -1,0 +1,259 @@
+//! Builds the world a script sees, once, from what `sandbox` allows.
+//!
+//! What must hold: a script reaches nothing that is not on the lists there, and everything shared
+//! between scripts but KEYS and ARGV is frozen.
+
+use std::ffi::c_int;
+use std::ptr;
+
+use mlua::ffi::{self, lua_CFunction, lua_State};
+
+use super::freeze::freeze;
+use super::libraries::{cjson_new, library_function};
+use super::run::REUSED_LENGTH_MAX;
+use super::values::{get_field, push, push_bytes, raise, set_field};
+use super::{Context, Originals, base, call, compile, context, patterns, redis};
+use crate::libs::{self, Constant};
+use crate::sandbox;
+
+/// A function that takes the place of Lua's own, or is new.
+const REPLACED: &[(&str, &str, lua_CFunction)] = &[
+    ("", "load", compile::load),
+    ("", "loadstring", compile::loadstring),
+    ("", "next", base::next),
+    ("", "pcall", base::pcall),
+    ("", "rawget", base::rawget),
+    ("", "rawset", base::rawset),
+    ("", "setmetatable", base::setmetatable),
+    ("", "unpack", base::unpack),
+    ("", "xpcall", base::xpcall),
+    ("coroutine", "resume", base::coroutine_resume),
+    ("math", "random", base::math_random),
+    ("math", "randomseed", base::math_randomseed),
+    ("redis", "acl_check_cmd", redis::redis_acl_check_cmd),
+    ("redis", "breakpoint", redis::redis_breakpoint),
+    ("redis", "call", call::redis_call),
+    ("redis", "debug", redis::redis_debug),
+    ("redis", "error_reply", redis::redis_error_reply),
+    ("redis", "log", redis::redis_log),
+    ("redis", "pcall", call::redis_pcall),
+    ("redis", "replicate_commands", redis::redis_replicate_commands),
+    ("redis", "set_repl", redis::redis_set_repl),
+    ("redis", "setresp", redis::redis_setresp),
+    ("redis", "sha1hex", redis::redis_sha1hex),
+    ("redis", "status_reply", redis::redis_status_reply),
+    ("string", "find", patterns::string_find),
+    ("string", "gfind", patterns::string_gmatch),
+    ("string", "gmatch", patterns::string_gmatch),
+    ("string", "gsub", patterns::string_gsub),
+    ("string", "match", patterns::string_match),
+    ("table", "insert", base::table_insert),
+    ("table", "remove", base::table_remove),
+];
+
+/// Opens Lua's libraries and builds from them the world a script sees. Plain.
+pub(super) unsafe fn install(lua: *mut lua_State, version: &str) {
+    // SAFETY: plain; called once, protected.
+    unsafe {
+        let context = context(lua);
+        for open in [
+            ffi::luaopen_base,
+            ffi::luaopen_math,
+            ffi::luaopen_os,
+            ffi::luaopen_string,
+            ffi::luaopen_table,
+        ] {
+            ffi::lua_settop(lua, 0);
+            ffi::lua_pushcclosure(lua, open, 0);
+            ffi::lua_call(lua, 0, 0);
+        }
+        keep_originals(lua, &context.originals);
+        ffi::lua_settop(lua, 0);
+        ffi::lua_createtable(lua, 0, 64);
+        let base = 1;
+        for name in sandbox::BASE {
+            push_allowed(lua, "", name);
+            set_field(lua, base, name);
+        }
+        for (library, names) in sandbox::LIBRARIES {
+            ffi::lua_createtable(lua, 0, names.len() as c_int);
+            for name in *names {
+                push_allowed(lua, library, name);
+                set_field(lua, 2, name);
+            }
+            seal(lua, base, library);
+        }
+        ffi::lua_createtable(lua, 0, 32);
+        for name in sandbox::REDIS {
+            push_allowed(lua, "redis", name);
+            set_field(lua, 2, name);
+        }
+        install_redis_constants(lua, context, version);
+        seal(lua, base, "redis");
+        for library in libs::LIBRARIES {
+            install_library(lua, library);
+            seal(lua, base, library.name);
+        }
+        install_globals(lua, context);
+    }
+}
+
+/// Plain: the constants are kept in the context while they are pushed.
+unsafe fn install_redis_constants(lua: *mut lua_State, context: &Context, version: &str) {
+    // SAFETY: plain.
+    unsafe {
+        let mut names = [""; 16];
+        let mut values = Vec::new();
+        for (slot, (name, value)) in names.iter_mut().zip(sandbox::redis_constants(version)) {
+            *slot = name;
+            values.push(value);
+        }
+        context.set_values(values);
+        for (name, value) in names.iter().zip(&*context.values.get()) {
+            push(lua, value);
+            set_field(lua, 2, name);
+        }
+    }
+}
+
+/// Leaves a table with a library's functions and constants. Plain.
+unsafe fn install_library(lua: *mut lua_State, library: &'static libs::Library) {
+    // SAFETY: plain; the upvalue is a static.
+    unsafe {
+        ffi::lua_createtable(lua, 0, library.functions.len() as c_int);
+        for function in library.functions {
+            ffi::lua_pushlightuserdata(lua, ptr::from_ref(function).cast_mut().cast());
+            ffi::lua_pushcclosure(lua, library_function, 1);
+            set_field(lua, -2, function.name);
+        }
+        if library.name == "cjson" {
+            ffi::lua_pushcclosure(lua, cjson_new, 0);
+            set_field(lua, -2, "new");
+        }
+        for (name, constant) in library.constants {
+            match constant {
+                Constant::Text(text) => push_bytes(lua, text.as_bytes()),
+                Constant::Null => ffi::lua_pushlightuserdata(lua, ptr::null_mut()),
+            }
+            set_field(lua, -2, name);
+        }
+    }
+}
+
+/// With the base table at 1: makes it the globals, frozen, with Redis's error for what is not
+/// there; freezes the metatable of strings; anchors KEYS and ARGV. Plain.
+unsafe fn install_globals(lua: *mut lua_State, context: &Context) {
+    // SAFETY: plain.
+    unsafe {
+        ffi::lua_settop(lua, 1);
+        push_bytes(lua, b"Lua 5.1");
+        set_field(lua, 1, "_VERSION");
+        for (anchor, name) in [(&context.keys, "KEYS"), (&context.args, "ARGV")] {
+            ffi::lua_createtable(lua, (REUSED_LENGTH_MAX / 4) as c_int, 0);
+            ffi::lua_pushvalue(lua, -1);
+            anchor.set(ffi::luaL_ref(lua, ffi::LUA_REGISTRYINDEX));
+            set_field(lua, 1, name);
+        }
+        // Strings find the frozen library through a frozen metatable.
+        push_bytes(lua, b"");
+        ffi::lua_getmetatable(lua, -1);
+        get_field(lua, 1, "string");
+        ffi::lua_pushvalue(lua, -1);
+        set_field(lua, 3, "__index");
+        ffi::lua_createtable(lua, 0, 1);
+        ffi::lua_insert(lua, -2);
+        set_field(lua, -2, "__index");
+        freeze(lua);
+        set_field(lua, 3, "__metatable");
+        ffi::lua_settop(lua, 1);
+        // What is not in the base table is an error.
+        ffi::lua_createtable(lua, 0, 1);
+        ffi::lua_pushcclosure(lua, missing_global, 0);
+        set_field(lua, 2, "__index");
+        ffi::lua_setmetatable(lua, 1);
+        ffi::lua_pushvalue(lua, 1);
+        context.base.set(ffi::luaL_ref(lua, ffi::LUA_REGISTRYINDEX));
+        ffi::lua_pushvalue(lua, 1);
+        freeze(lua);
+        ffi::lua_pushvalue(lua, -1);
+        set_field(lua, 1, "_G");
+        ffi::lua_replace(lua, ffi::LUA_GLOBALSINDEX);
+        // The tables the libraries came in are reachable from nowhere else.
+        ffi::lua_pushnil(lua);
+        ffi::lua_setfield(lua, ffi::LUA_REGISTRYINDEX, c"_LOADED".as_ptr());
+    }
+}
+
+unsafe extern "C-unwind" fn missing_global(lua: *mut lua_State) -> c_int {
+    // SAFETY: plain.
+    unsafe {
+        if ffi::lua_isstring(lua, 2) == 0 {
+            raise(lua, "Second argument to luaProtectedTableError must be a string or number");
+        }
+        ffi::luaL_where(lua, 1);
+        push_bytes(lua, b"Script attempted to access nonexistent global variable '");
+        ffi::lua_pushvalue(lua, 2);
+        push_bytes(lua, b"'");
+        ffi::lua_concat(lua, 4);
+        ffi::lua_error(lua)
+    }
+}
+
+/// Freezes the table on top and makes it the base table's field `name`. Plain.
+unsafe fn seal(lua: *mut lua_State, base: c_int, name: &str) {
+    // SAFETY: plain.
+    unsafe {
+        freeze(lua);
+        set_field(lua, base, name);
+    }
+}
+
+/// Pushes one function or constant: ours if we have one, else Lua's. Plain.
+unsafe fn push_allowed(lua: *mut lua_State, library: &str, name: &str) {
+    // SAFETY: plain.
+    unsafe {
+        if (library, name) == ("", "pairs") {
+            ffi::lua_pushcclosure(lua, base::next, 0);
+            ffi::lua_pushcclosure(lua, base::pairs, 1);
+            return;
+        }
+        let ours = REPLACED.iter().find(|row| (row.0, row.1) == (library, name));
+        match ours {
+            Some(row) => ffi::lua_pushcclosure(lua, row.2, 0),
+            None => push_original(lua, library, name),
+        }
+    }
+}
+
+/// Pushes what Lua's libraries hold. Plain.
+unsafe fn push_original(lua: *mut lua_State, library: &str, name: &str) {
+    // SAFETY: plain.
+    unsafe {
+        ffi::lua_pushvalue(lua, ffi::LUA_GLOBALSINDEX);
+        if !library.is_empty() {
+            get_field(lua, -1, library);
+            ffi::lua_replace(lua, -2);
+        }
+        get_field(lua, -1, name);
+        ffi::lua_replace(lua, -2);
+    }
+}
+
+unsafe fn keep_originals(lua: *mut lua_State, originals: &Originals) {
+    // SAFETY: plain.
+    unsafe {
+        for (library, name, slot) in [
+            ("", "next", &originals.next),
+            ("", "rawget", &originals.rawget),
+            ("", "rawset", &originals.rawset),
+            ("", "setmetatable", &originals.setmetatable),
+            ("coroutine", "resume", &originals.resume),
+            ("table", "insert", &originals.insert),
+            ("table", "remove", &originals.remove),
+        ] {
+            push_original(lua, library, name);
+            slot.set(ffi::lua_tocfunction(lua, -1));
+            ffi::lua_settop(lua, -2);
+        }
+    }
+}

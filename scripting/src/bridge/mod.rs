@@ -1,0 +1,330 @@
+//! The call from Lua to the host and back: the only place that touches a Lua state.
+//!
+//! A Lua error leaves a function by `longjmp`, which skips Rust's destructors. So every function
+//! here is of one of two kinds. *Plain* functions may raise Lua errors and own nothing: what must
+//! outlive an error lives in [`Context`]. *Quiet* functions own what they like and call only those
+//! parts of Lua's interface that neither allocate nor raise. Where a quiet function calls code of
+//! others, a panic is caught, kept in the context, ends the script, and goes on in `Machine::run`.
+//!
+//! "Plain" and "quiet" in the files below mean this. Here are the state's owner and what its
+//! functions share; every script goes through `run` and `call`; all files work with `values`.
+
+#![allow(unsafe_code)]
+
+mod base;
+mod bounds;
+mod call;
+mod compile;
+mod freeze;
+mod install;
+mod libraries;
+mod patterns;
+mod redis;
+mod run;
+mod values;
+
+use std::any::Any;
+use std::cell::{Cell, UnsafeCell};
+use std::ffi::{CStr, c_int};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::{self, NonNull};
+
+use leasehold_resp::{Protocol, Reply};
+use mlua::ffi::{self, lua_CFunction, lua_State};
+
+use self::bounds::{allocate, set_hook};
+use self::compile::compile;
+use self::install::install;
+use self::run::{Failure, push_base};
+use self::values::bytes;
+use crate::budget::Limits;
+use crate::libs::cjson;
+use crate::number::Random;
+use crate::value::Value;
+use crate::{Error, Host};
+
+const CHUNK_NAME: &CStr = c"@user_script";
+/// What freeing memory may take for itself: a closure, and a smaller table of strings.
+const RESERVE_BYTES: usize = 1 << 20;
+/// Bytes that may be moved between two questions to the host: a few milliseconds.
+const WORK_BYTES_PER_QUESTION: usize = 8 << 20;
+
+/// A Lua state, sandboxed.
+pub(crate) struct Machine {
+    state: NonNull<lua_State>,
+    context: NonNull<Context>,
+}
+
+// SAFETY: the state and the context are owned, never shared, and used through `&mut self` only;
+// Lua keeps no thread-local data.
+unsafe impl Send for Machine {}
+
+/// A compiled script, anchored in the registry.
+#[derive(Clone, Copy)]
+pub(crate) struct Chunk(c_int);
+
+impl Machine {
+    pub(crate) fn new(limits: Limits, version: &str, seed: u64) -> Result<Machine, Error> {
+        let context = Box::new(Context::new(limits, seed));
+        let context = NonNull::from(Box::leak(context));
+        // SAFETY: `allocate` takes the context as its user data, which outlives the state.
+        let state = unsafe { ffi::lua_newstate(allocate, context.as_ptr().cast()) };
+        let Some(state) = NonNull::new(state) else {
+            // SAFETY: leaked just above, and no state holds it.
+            drop(unsafe { Box::from_raw(context.as_ptr()) });
+            return Err(Error);
+        };
+        let machine = Machine { state, context };
+        // The base of the main stack for ever: the handler, then the runner.
+        let mut open = |lua| {
+            // SAFETY: called by Lua in a protected call; `version` is borrowed, not owned.
+            unsafe { install(lua, version) }
+        };
+        let opened = machine.protect(&mut open);
+        // SAFETY: a fresh stack has room for two.
+        let pushed = unsafe { push_base(state.as_ptr()) };
+        if opened && pushed { Ok(machine) } else { Err(Error) }
+    }
+
+    /// Compiles a script's text; the error is Lua's message.
+    pub(crate) fn compile(&mut self, code: &[u8]) -> Result<Chunk, Vec<u8>> {
+        let mut anchor = 0;
+        let mut message = Vec::new();
+        let refused = &mut message;
+        let mut compile = |lua| {
+            // SAFETY: called by Lua in a protected call; nothing here is owned while it may raise.
+            unsafe {
+                if compile(lua, code, CHUNK_NAME) == ffi::LUA_OK {
+                    anchor = ffi::luaL_ref(lua, ffi::LUA_REGISTRYINDEX);
+                } else {
+                    *refused = bytes(lua, -1).to_vec();
+                }
+            }
+        };
+        let done = self.protect(&mut compile);
+        if !done {
+            self.collect();
+            return Err(b"not enough memory".to_vec());
+        }
+        if message.is_empty() { Ok(Chunk(anchor)) } else { Err(message) }
+    }
+
+    /// Lets go of a compiled script.
+    pub(crate) fn forget(&mut self, chunk: Chunk) {
+        let mut forget = |lua| {
+            // SAFETY: called by Lua in a protected call.
+            unsafe { ffi::luaL_unref(lua, ffi::LUA_REGISTRYINDEX, chunk.0) }
+        };
+        self.free(&mut forget);
+    }
+
+    /// Frees everything that is free.
+    pub(crate) fn collect(&mut self) {
+        let mut collect = |lua| {
+            // SAFETY: called by Lua in a protected call.
+            unsafe {
+                ffi::lua_gc(lua, ffi::LUA_GCCOLLECT, 0);
+            }
+        };
+        self.free(&mut collect);
+    }
+
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.context().memory_used.get()
+    }
+
+    /// As `protect`, for what frees memory: it must work when there is none left.
+    fn free<F: FnMut(*mut lua_State)>(&self, f: &mut F) {
+        self.context().reserve.set(RESERVE_BYTES);
+        self.protect(f);
+        self.context().reserve.set(0);
+    }
+
+    /// Calls `f` so that a Lua error inside ends `f` and nothing else; whether it came to its end.
+    fn protect<F: FnMut(*mut lua_State)>(&self, f: &mut F) -> bool {
+        unsafe extern "C-unwind" fn call<F: FnMut(*mut lua_State)>(lua: *mut lua_State) -> c_int {
+            // SAFETY: the argument is the closure given to `lua_cpcall` below, which still waits.
+            let f = unsafe { &mut *ffi::lua_touserdata(lua, 1).cast::<F>() };
+            f(lua);
+            0
+        }
+        let lua = self.state.as_ptr();
+        // SAFETY: `lua_cpcall` protects its own allocations too; an error value is dropped.
+        unsafe {
+            let status = ffi::lua_cpcall(lua, call::<F>, ptr::from_mut(f).cast());
+            if status != ffi::LUA_OK {
+                ffi::lua_settop(lua, -2);
+            }
+            status == ffi::LUA_OK
+        }
+    }
+
+    fn context(&self) -> &'static Context {
+        // SAFETY: freed in `drop` only; shared references only, all fields are cells. The
+        // reference is used within methods of `self` alone.
+        unsafe { &*self.context.as_ptr() }
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        // SAFETY: the state first, for it frees through the context.
+        unsafe {
+            ffi::lua_close(self.state.as_ptr());
+            drop(Box::from_raw(self.context.as_ptr()));
+        }
+    }
+}
+
+type HostPointer = *mut (dyn Host + 'static);
+
+/// What the functions called by Lua share and own. Reached through the allocator's user data, so
+/// in one step from any coroutine and from the hook.
+struct Context {
+    limits: Limits,
+    memory_used: Cell<usize>,
+    /// Beyond the limit, for what frees memory.
+    reserve: Cell<usize>,
+    /// Bytes moved since the host was asked last.
+    work: Cell<usize>,
+    main: Cell<*mut lua_State>,
+    host: Cell<Option<HostPointer>>,
+    protocol: Cell<Protocol>,
+    end: Cell<End>,
+    panic: Cell<Option<Box<dyn Any + Send>>>,
+    failure: Cell<Option<Failure>>,
+    seed: Random,
+    random: Cell<Random>,
+    /// What the script has set `cjson` to.
+    cjson: Cell<cjson::Settings>,
+    /// Numbers among a command's arguments, as text.
+    digits: Cell<Vec<u8>>,
+    /// The reply that is being pushed, or the script's own.
+    reply: UnsafeCell<Reply>,
+    /// The values that are being pushed.
+    values: UnsafeCell<Vec<Value>>,
+    /// The text of the error that is being raised.
+    message: UnsafeCell<Vec<u8>>,
+    originals: Originals,
+    keys: Cell<c_int>,
+    args: Cell<c_int>,
+    base: Cell<c_int>,
+}
+
+/// Functions of Lua's own that ours end in.
+#[derive(Default)]
+struct Originals {
+    next: Cell<Option<lua_CFunction>>,
+    rawget: Cell<Option<lua_CFunction>>,
+    rawset: Cell<Option<lua_CFunction>>,
+    setmetatable: Cell<Option<lua_CFunction>>,
+    resume: Cell<Option<lua_CFunction>>,
+    insert: Cell<Option<lua_CFunction>>,
+    remove: Cell<Option<lua_CFunction>>,
+}
+
+/// Why a script must end whatever it does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    None,
+    Killed,
+    Panicked,
+}
+
+impl Context {
+    fn new(limits: Limits, seed: u64) -> Context {
+        let seed = Random::new(seed as u32);
+        Context {
+            limits,
+            memory_used: Cell::new(0),
+            reserve: Cell::new(0),
+            work: Cell::new(0),
+            main: Cell::new(ptr::null_mut()),
+            host: Cell::new(None),
+            protocol: Cell::new(Protocol::Resp2),
+            end: Cell::new(End::None),
+            panic: Cell::new(None),
+            failure: Cell::new(None),
+            seed,
+            random: Cell::new(seed),
+            cjson: Cell::new(cjson::Settings::default()),
+            digits: Cell::new(Vec::new()),
+            reply: UnsafeCell::new(Reply::Null),
+            values: UnsafeCell::new(Vec::new()),
+            message: UnsafeCell::new(Vec::new()),
+            originals: Originals::default(),
+            keys: Cell::new(ffi::LUA_NOREF),
+            args: Cell::new(ffi::LUA_NOREF),
+            base: Cell::new(ffi::LUA_NOREF),
+        }
+    }
+
+    /// Counts bytes that one instruction moves: after many, the host is asked at the next one.
+    fn charge(&self, bytes: usize) {
+        let work = self.work.get().saturating_add(bytes);
+        self.work.set(work);
+        if work > WORK_BYTES_PER_QUESTION && !self.main.get().is_null() {
+            // SAFETY: the main thread lives as long as the state; setting a hook writes three
+            // fields of it, which is allowed at any time.
+            unsafe { set_hook(self.main.get(), 1) }
+        }
+    }
+
+    fn take_reply(&self) -> Reply {
+        // SAFETY: no reference into the cell lives here: pushing is over when this is called.
+        unsafe { std::mem::replace(&mut *self.reply.get(), Reply::Null) }
+    }
+
+    fn set_reply(&self, reply: Reply) {
+        // SAFETY: as above: nothing is being pushed while a function computes.
+        unsafe { *self.reply.get() = reply }
+    }
+
+    fn set_values(&self, values: Vec<Value>) {
+        // SAFETY: as above.
+        unsafe { *self.values.get() = values }
+    }
+
+    fn set_message(&self, message: Vec<u8>) {
+        // SAFETY: as above.
+        unsafe { *self.message.get() = message }
+    }
+
+    /// Frees what an error may have left.
+    fn clear(&self) {
+        self.set_reply(Reply::Null);
+        self.set_values(Vec::new());
+        self.set_message(Vec::new());
+        self.failure.set(None);
+    }
+
+    /// Runs code that is not this file's. `None` if it panicked: the script must end.
+    fn guard<T>(&self, f: impl FnOnce() -> T) -> Option<T> {
+        match catch_unwind(AssertUnwindSafe(f)) {
+            Ok(value) => Some(value),
+            Err(panic) => {
+                self.panic.set(Some(panic));
+                self.end.set(End::Panicked);
+                None
+            }
+        }
+    }
+
+    /// The host, while a script runs.
+    fn with_host<T>(&self, f: impl FnOnce(&mut dyn Host) -> T) -> Option<T> {
+        let host = self.host.get()?;
+        // SAFETY: set by `run` from a `&mut` that outlives the script; a host cannot reach the
+        // interpreter, which is borrowed, so it is not in use twice.
+        self.guard(|| f(unsafe { &mut *host }))
+    }
+}
+
+/// The context of a state. Plain and quiet.
+unsafe fn context<'a>(lua: *mut lua_State) -> &'a Context {
+    // SAFETY: `Machine::new` gave the allocator a context that outlives the state.
+    unsafe {
+        let mut data = ptr::null_mut();
+        ffi::lua_getallocf(lua, &raw mut data);
+        &*data.cast::<Context>()
+    }
+}

@@ -1,0 +1,303 @@
+//! `string.find`, `match`, `gmatch` and `gsub`: between Lua's stack and our matcher.
+//!
+//! What must hold: subject and pattern stay on the stack while they are borrowed, and the matcher
+//! asks the host, for Lua's hook cannot fire within a match.
+
+use std::ffi::c_int;
+use std::{ptr, slice};
+
+use mlua::ffi::{self, lua_State};
+
+use super::bounds::{check_end, stop};
+use super::values::{bytes, push_bytes, raise};
+use super::{End, context};
+use crate::Interrupt;
+use crate::strings::{self, Budget, Capture, Match};
+
+pub(super) unsafe extern "C-unwind" fn string_find(lua: *mut lua_State) -> c_int {
+    // SAFETY: plain.
+    unsafe { find(lua, true) }
+}
+
+pub(super) unsafe extern "C-unwind" fn string_match(lua: *mut lua_State) -> c_int {
+    // SAFETY: plain.
+    unsafe { find(lua, false) }
+}
+
+/// Plain.
+unsafe fn find(lua: *mut lua_State, places: bool) -> c_int {
+    // SAFETY: plain; both strings stay on the stack.
+    unsafe {
+        let (subject, pattern) = (argument(lua, 1), argument(lua, 2));
+        let from = ffi::luaL_optinteger(lua, 3, 1);
+        let from = if from < 0 { (from + subject.len() as i64 + 1).max(1) } else { from.max(1) };
+        let from = (from as usize - 1).min(subject.len());
+        if places && (ffi::lua_toboolean(lua, 4) != 0 || strings::is_plain(pattern)) {
+            let Some(start) = strings::find_plain(subject, pattern, from) else {
+                ffi::lua_pushnil(lua);
+                return 1;
+            };
+            ffi::lua_pushinteger(lua, (start + 1) as i64);
+            ffi::lua_pushinteger(lua, (start + pattern.len()) as i64);
+            return 2;
+        }
+        let (once, pattern) = strings::parse(pattern);
+        let Some(found) = search(lua, subject, pattern, from, once) else {
+            ffi::lua_pushnil(lua);
+            return 1;
+        };
+        if !places {
+            return push_captures(lua, subject, &found, true);
+        }
+        ffi::lua_pushinteger(lua, (found.start + 1) as i64);
+        ffi::lua_pushinteger(lua, found.end as i64);
+        2 + push_captures(lua, subject, &found, false)
+    }
+}
+
+pub(super) unsafe extern "C-unwind" fn string_gmatch(lua: *mut lua_State) -> c_int {
+    // SAFETY: plain.
+    unsafe {
+        argument(lua, 1);
+        argument(lua, 2);
+        ffi::lua_settop(lua, 2);
+        ffi::lua_pushnumber(lua, 0.0);
+        ffi::lua_pushcclosure(lua, gmatch_next, 3);
+    }
+    1
+}
+
+/// Its upvalues are the subject, the pattern, and where to go on.
+unsafe extern "C-unwind" fn gmatch_next(lua: *mut lua_State) -> c_int {
+    // SAFETY: plain; upvalues 1 and 2 are strings for as long as the function lives.
+    unsafe {
+        let subject = bytes(lua, ffi::lua_upvalueindex(1));
+        let pattern = strings::until_zero(bytes(lua, ffi::lua_upvalueindex(2)));
+        let from = ffi::lua_tonumber(lua, ffi::lua_upvalueindex(3)) as usize;
+        if from > subject.len() {
+            return 0;
+        }
+        let Some(found) = search(lua, subject, pattern, from, false) else { return 0 };
+        let next = found.end + usize::from(found.end == found.start);
+        ffi::lua_pushnumber(lua, next as f64);
+        ffi::lua_replace(lua, ffi::lua_upvalueindex(3));
+        push_captures(lua, subject, &found, true)
+    }
+}
+
+pub(super) unsafe extern "C-unwind" fn string_gsub(lua: *mut lua_State) -> c_int {
+    // SAFETY: plain; the strings stay on the stack, the output is Lua's.
+    unsafe {
+        let (subject, pattern) = (argument(lua, 1), argument(lua, 2));
+        let kind = ffi::lua_type(lua, 3);
+        if !matches!(
+            kind,
+            ffi::LUA_TNUMBER | ffi::LUA_TSTRING | ffi::LUA_TFUNCTION | ffi::LUA_TTABLE
+        ) {
+            ffi::luaL_argerror(lua, 3, c"string/function/table expected".as_ptr());
+        }
+        if kind == ffi::LUA_TNUMBER {
+            argument(lua, 3);
+        }
+        let most = ffi::luaL_optinteger(lua, 4, subject.len() as i64 + 1);
+        let (once, pattern) = strings::parse(pattern);
+        ffi::lua_settop(lua, 3);
+        let mut output = Output::new(lua, subject.len() + 32);
+        let (mut at, mut count) = (0, 0);
+        while count < most && at <= subject.len() {
+            let Some(found) = search(lua, subject, pattern, at, once) else { break };
+            count += 1;
+            output.add(lua, &subject[at..found.start]);
+            replace(lua, subject, &found, kind, &mut output);
+            at = found.end;
+            if found.end == found.start {
+                let Some(byte) = subject.get(at..=at) else {
+                    at += 1;
+                    break;
+                };
+                output.add(lua, byte);
+                at += 1;
+            }
+            if once {
+                break;
+            }
+        }
+        output.add(lua, subject.get(at..).unwrap_or_default());
+        output.push(lua);
+        ffi::lua_pushnumber(lua, count as f64);
+    }
+    2
+}
+
+/// Adds what takes the place of a match: by the third argument. Plain.
+unsafe fn replace(
+    lua: *mut lua_State,
+    subject: &[u8],
+    found: &Match,
+    kind: c_int,
+    output: &mut Output,
+) {
+    // SAFETY: plain.
+    unsafe {
+        let whole = &subject[found.start..found.end];
+        match kind {
+            ffi::LUA_TFUNCTION => {
+                ffi::lua_pushvalue(lua, 3);
+                let count = push_captures(lua, subject, found, true);
+                ffi::lua_call(lua, count, 1);
+            }
+            ffi::LUA_TTABLE => {
+                push_capture(lua, subject, found, 0);
+                ffi::lua_gettable_(lua, 3);
+            }
+            _ => return expand(lua, subject, found, output),
+        }
+        if ffi::lua_toboolean(lua, -1) == 0 {
+            output.add(lua, whole);
+        } else if ffi::lua_isstring(lua, -1) == 0 {
+            ffi::luaL_where(lua, 1);
+            push_bytes(lua, b"invalid replacement value (a ");
+            ffi::lua_pushstring_(lua, ffi::luaL_typename(lua, -3));
+            push_bytes(lua, b")");
+            ffi::lua_concat(lua, 4);
+            ffi::lua_error(lua);
+        } else {
+            ffi::lua_tolstring(lua, -1, ptr::null_mut());
+            output.add(lua, bytes(lua, -1));
+        }
+        ffi::lua_settop(lua, -2);
+    }
+}
+
+/// Adds the replacement string with its `%1` filled in. Plain.
+unsafe fn expand(lua: *mut lua_State, subject: &[u8], found: &Match, output: &mut Output) {
+    // SAFETY: plain; the replacement stays at 3.
+    unsafe {
+        let mut rest = bytes(lua, 3);
+        while let Some(at) = rest.iter().position(|byte| *byte == b'%') {
+            output.add(lua, &rest[..at]);
+            // A last `%` stands before the zero that ends a C string.
+            let what = rest.get(at + 1).copied().unwrap_or(0);
+            match what {
+                b'0' => output.add(lua, &subject[found.start..found.end]),
+                b'1'..=b'9' => {
+                    push_capture(lua, subject, found, usize::from(what - b'1'));
+                    ffi::lua_tolstring(lua, -1, ptr::null_mut());
+                    output.add(lua, bytes(lua, -1));
+                    ffi::lua_settop(lua, -2);
+                }
+                other => output.add(lua, &[other]),
+            }
+            rest = rest.get(at + 2..).unwrap_or_default();
+        }
+        output.add(lua, rest);
+    }
+}
+
+/// A string argument; a number becomes one, in place. Plain.
+unsafe fn argument<'a>(lua: *mut lua_State, index: c_int) -> &'a [u8] {
+    // SAFETY: plain; the string stays on the stack.
+    unsafe {
+        ffi::luaL_checklstring(lua, index, ptr::null_mut());
+        bytes(lua, index)
+    }
+}
+
+/// Plain: what it holds has no destructors.
+unsafe fn search(
+    lua: *mut lua_State,
+    subject: &[u8],
+    pattern: &[u8],
+    from: usize,
+    once: bool,
+) -> Option<Match> {
+    // SAFETY: plain.
+    unsafe {
+        let context = context(lua);
+        let found = context.guard(|| {
+            let mut ask = || {
+                if context.with_host(|host| host.interrupt()) == Some(Interrupt::Kill) {
+                    context.end.set(End::Killed);
+                }
+                context.end.get() == End::None
+            };
+            let steps = context.limits.match_steps_max;
+            strings::search(subject, pattern, from, once, &mut Budget { steps, ask: &mut ask })
+        });
+        check_end(lua);
+        match found {
+            Some(Ok(found)) => found,
+            Some(Err(why)) => raise(lua, why),
+            None => stop(lua),
+        }
+    }
+}
+
+/// Pushes all captures, or the whole match if there are none and `whole` says so. Plain.
+unsafe fn push_captures(lua: *mut lua_State, subject: &[u8], found: &Match, whole: bool) -> c_int {
+    // SAFETY: plain.
+    unsafe {
+        let count = if found.count == 0 && whole { 1 } else { found.count };
+        ffi::luaL_checkstack_(lua, count as c_int, c"too many captures".as_ptr());
+        for i in 0..count {
+            push_capture(lua, subject, found, i);
+        }
+        count as c_int
+    }
+}
+
+/// Plain.
+unsafe fn push_capture(lua: *mut lua_State, subject: &[u8], found: &Match, index: usize) {
+    // SAFETY: plain.
+    unsafe {
+        match found.captures[..found.count].get(index) {
+            Some(Capture::Range(start, end)) => push_bytes(lua, &subject[*start..*end]),
+            Some(Capture::Position(at)) => ffi::lua_pushnumber(lua, (at + 1) as f64),
+            Some(Capture::Open(_)) => raise(lua, "unfinished capture"),
+            None if index == 0 => push_bytes(lua, &subject[found.start..found.end]),
+            None => raise(lua, "invalid capture index"),
+        }
+    }
+}
+
+/// A string that grows, in memory of Lua's: it counts against the limit and is freed by the
+/// collector whatever error ends its maker. Sits at one place of the stack.
+struct Output {
+    index: c_int,
+    start: *mut u8,
+    len: usize,
+    room: usize,
+}
+
+impl Output {
+    /// Takes the next place on the stack. Plain.
+    unsafe fn new(lua: *mut lua_State, room: usize) -> Output {
+        // SAFETY: plain; the block is on the stack for as long as the output is used.
+        unsafe {
+            let start = ffi::lua_newuserdata(lua, room).cast();
+            Output { index: ffi::lua_gettop(lua), start, len: 0, room }
+        }
+    }
+
+    /// Plain.
+    unsafe fn add(&mut self, lua: *mut lua_State, text: &[u8]) {
+        // SAFETY: the block has `room` bytes; `text` is not in it.
+        unsafe {
+            if self.len + text.len() > self.room {
+                let room = (self.len + text.len()) * 2;
+                let block: *mut u8 = ffi::lua_newuserdata(lua, room).cast();
+                ptr::copy_nonoverlapping(self.start, block, self.len);
+                ffi::lua_replace(lua, self.index);
+                (self.start, self.room) = (block, room);
+            }
+            ptr::copy_nonoverlapping(text.as_ptr(), self.start.add(self.len), text.len());
+            self.len += text.len();
+        }
+    }
+
+    /// Pushes the string. Plain.
+    unsafe fn push(&self, lua: *mut lua_State) {
+        // SAFETY: the first `len` bytes have been written.
+        unsafe { push_bytes(lua, slice::from_raw_parts(self.start, self.len)) }
+    }
+}

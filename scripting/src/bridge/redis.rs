@@ -1,0 +1,189 @@
+//! The functions of `redis` other than `call` and `pcall`.
+//!
+//! What must hold: what is wrong with arguments is said before the host is asked, for the functions
+//! that raise own nothing.
+
+use std::ffi::{CStr, c_int};
+use std::ptr;
+
+use bytes::Bytes;
+use leasehold_resp::{Protocol, Reply};
+use mlua::ffi::{self, lua_State};
+
+use super::bounds::stop;
+use super::context;
+use super::values::{bytes, push, push_bytes, push_error, raise_error};
+use crate::script::Sha;
+use crate::value::Value;
+use crate::{LogLevel, convert};
+
+pub(super) unsafe extern "C-unwind" fn redis_error_reply(lua: *mut lua_State) -> c_int {
+    // SAFETY: plain.
+    unsafe { single_field(lua, c"err", convert::error_reply) }
+}
+
+pub(super) unsafe extern "C-unwind" fn redis_status_reply(lua: *mut lua_State) -> c_int {
+    // SAFETY: plain.
+    unsafe { single_field(lua, c"ok", Bytes::copy_from_slice) }
+}
+
+/// Plain.
+unsafe fn single_field(lua: *mut lua_State, name: &CStr, f: fn(&[u8]) -> Bytes) -> c_int {
+    // SAFETY: plain; the text is kept in the context while it is pushed.
+    unsafe {
+        if ffi::lua_gettop(lua) != 1 || ffi::lua_type(lua, 1) != ffi::LUA_TSTRING {
+            push_error(lua, "wrong number or type of arguments");
+            return 1;
+        }
+        let context = context(lua);
+        context.set_values(vec![Value::Bytes(f(bytes(lua, 1)))]);
+        ffi::lua_createtable(lua, 0, 1);
+        for value in &*context.values.get() {
+            push(lua, value);
+        }
+        ffi::lua_setfield(lua, -2, name.as_ptr());
+    }
+    1
+}
+
+pub(super) unsafe extern "C-unwind" fn redis_sha1hex(lua: *mut lua_State) -> c_int {
+    // SAFETY: plain; the digest is on the stack frame and has no destructor.
+    unsafe {
+        if ffi::lua_gettop(lua) != 1 {
+            raise_error(lua, "wrong number of arguments");
+        }
+        ffi::lua_tolstring(lua, 1, ptr::null_mut());
+        let sha = Sha::of(bytes(lua, 1));
+        push_bytes(lua, sha.as_bytes());
+    }
+    1
+}
+
+pub(super) unsafe extern "C-unwind" fn redis_log(lua: *mut lua_State) -> c_int {
+    // SAFETY: plain.
+    unsafe {
+        let count = ffi::lua_gettop(lua);
+        if count < 2 {
+            raise_error(lua, "redis.log() requires two arguments or more.");
+        }
+        if ffi::lua_isnumber(lua, 1) == 0 {
+            raise_error(lua, "First argument must be a number (log level).");
+        }
+        let level = match ffi::lua_tonumber(lua, 1) as i64 {
+            0 => LogLevel::Debug,
+            1 => LogLevel::Verbose,
+            2 => LogLevel::Notice,
+            3 => LogLevel::Warning,
+            _ => raise_error(lua, "Invalid debug level."),
+        };
+        for i in 2..=count {
+            ffi::lua_tolstring(lua, i, ptr::null_mut());
+        }
+        if !log(lua, count, level) {
+            stop(lua);
+        }
+    }
+    0
+}
+
+/// Quiet. Whether to go on.
+unsafe fn log(lua: *mut lua_State, count: c_int, level: LogLevel) -> bool {
+    // SAFETY: the strings are on the stack; what is no string has no bytes.
+    unsafe {
+        let words: Vec<&[u8]> = (2..=count)
+            .filter(|i| ffi::lua_type(lua, *i) == ffi::LUA_TSTRING)
+            .map(|i| bytes(lua, i))
+            .collect();
+        let message = words.join(&b' ');
+        context(lua).with_host(|host| host.log(level, &message)).is_some()
+    }
+}
+
+pub(super) unsafe extern "C-unwind" fn redis_setresp(lua: *mut lua_State) -> c_int {
+    // SAFETY: plain.
+    unsafe {
+        if ffi::lua_gettop(lua) != 1 {
+            raise_error(lua, "redis.setresp() requires one argument.");
+        }
+        let protocol = match ffi::lua_tonumber(lua, 1) as i64 {
+            2 => Protocol::Resp2,
+            3 => Protocol::Resp3,
+            _ => raise_error(lua, "RESP version must be 2 or 3."),
+        };
+        let context = context(lua);
+        context.protocol.set(protocol);
+        if context.with_host(|host| host.set_protocol(protocol)).is_none() {
+            stop(lua);
+        }
+    }
+    0
+}
+
+pub(super) unsafe extern "C-unwind" fn redis_replicate_commands(lua: *mut lua_State) -> c_int {
+    // SAFETY: plain.
+    unsafe { ffi::lua_pushboolean(lua, 1) }
+    1
+}
+
+pub(super) unsafe extern "C-unwind" fn redis_set_repl(lua: *mut lua_State) -> c_int {
+    // SAFETY: plain.
+    unsafe {
+        if ffi::lua_gettop(lua) != 1 {
+            raise_error(lua, "redis.set_repl() requires two arguments.");
+        }
+        if !(0..4).contains(&(ffi::lua_tonumber(lua, 1) as i64)) {
+            raise_error(
+                lua,
+                "Invalid replication flags. Use REPL_AOF, REPL_REPLICA, REPL_ALL or REPL_NONE.",
+            );
+        }
+    }
+    0
+}
+
+pub(super) unsafe extern "C-unwind" fn redis_breakpoint(lua: *mut lua_State) -> c_int {
+    // SAFETY: plain.
+    unsafe { ffi::lua_pushboolean(lua, 0) }
+    1
+}
+
+pub(super) unsafe extern "C-unwind" fn redis_debug(_: *mut lua_State) -> c_int {
+    0
+}
+
+/// Whether the caller may run a command: asked of the host as `COMMAND INFO`, for a script runs
+/// with the caller's rights and a command it may not run fails when it is run.
+pub(super) unsafe extern "C-unwind" fn redis_acl_check_cmd(lua: *mut lua_State) -> c_int {
+    // SAFETY: plain.
+    unsafe {
+        let count = ffi::lua_gettop(lua);
+        if count == 0 {
+            raise_error(lua, "Please specify at least one argument for this redis lib call");
+        }
+        for i in 1..=count {
+            if ffi::lua_isstring(lua, i) == 0 {
+                raise_error(lua, "Lua redis lib command arguments must be strings or integers");
+            }
+        }
+        ffi::lua_tolstring(lua, 1, ptr::null_mut());
+        match command_exists(lua) {
+            Some(true) => ffi::lua_pushboolean(lua, 1),
+            Some(false) => raise_error(lua, "Invalid command passed to redis.acl_check_cmd()"),
+            None => stop(lua),
+        }
+    }
+    1
+}
+
+/// Quiet.
+unsafe fn command_exists(lua: *mut lua_State) -> Option<bool> {
+    // SAFETY: the name is on the stack.
+    unsafe {
+        let name = bytes(lua, 1);
+        let reply = context(lua).with_host(|host| host.call(&[b"COMMAND", b"INFO", name]))?;
+        Some(match reply {
+            Reply::Array(found) => matches!(found.first(), Some(Reply::Array(_))),
+            _ => false,
+        })
+    }
+}

@@ -1,0 +1,285 @@
+//! One run of a script: KEYS and ARGV in, the reply or the error line out.
+//!
+//! What must hold: whatever a script did, the stack, the hook and the context are afterwards as
+//! the next script expects them, and the tables of KEYS and ARGV hold nothing of the last one.
+
+use std::cell::Cell;
+use std::ffi::{CStr, c_int};
+use std::panic::resume_unwind;
+use std::ptr;
+
+use leasehold_resp::{Protocol, Reply};
+use mlua::ffi::{self, lua_Debug, lua_State};
+
+use super::bounds::set_hook;
+use super::values::{bytes, measure, push_bytes, read};
+use super::{Chunk, Context, End, HostPointer, Machine, context};
+use crate::libs::cjson;
+use crate::script::Sha;
+use crate::{Host, convert};
+
+pub(super) const HANDLER: c_int = 1;
+pub(super) const RUNNER: c_int = 2;
+/// Longer KEYS and ARGV are built afresh: clearing them would cost more.
+pub(super) const REUSED_LENGTH_MAX: usize = 32;
+
+impl Machine {
+    /// Runs a compiled script.
+    pub(crate) fn run(
+        &mut self,
+        chunk: Chunk,
+        sha: &Sha,
+        keys: &[&[u8]],
+        args: &[&[u8]],
+        host: &mut dyn Host,
+    ) -> Reply {
+        let lua = self.state.as_ptr();
+        let context = self.context();
+        // SAFETY: only the lifetime is forgotten; the pointer is taken back below, before it ends.
+        let host = unsafe { std::mem::transmute::<*mut (dyn Host + '_), HostPointer>(host) };
+        context.host.set(Some(host));
+        context.protocol.set(Protocol::Resp2);
+        context.random.set(context.seed);
+        context.cjson.set(cjson::Settings::default());
+        let frame = Frame { chunk, keys, args };
+        // SAFETY: `push_base` left handler and runner; `frame` outlives the call; three slots are
+        // free on a stack that holds two; a protected call lets no error out.
+        let status = unsafe {
+            ffi::lua_pushvalue(lua, RUNNER);
+            ffi::lua_pushlightuserdata(lua, ptr::from_ref(&frame).cast_mut().cast());
+            ffi::lua_pcall(lua, 1, 0, HANDLER)
+        };
+        context.host.set(None);
+        if status == ffi::LUA_OK {
+            return context.take_reply();
+        }
+        self.failed(status, sha)
+    }
+
+    /// What a script that failed answers, the state made fit for the next one.
+    fn failed(&mut self, status: c_int, sha: &Sha) -> Reply {
+        let lua = self.state.as_ptr();
+        let context = self.context();
+        let failure = context.failure.take();
+        // SAFETY: the error value is on top; reading it raises nothing; the hook is put back.
+        let message = unsafe {
+            let message = bytes(lua, -1).to_vec();
+            ffi::lua_settop(lua, RUNNER);
+            set_hook(lua, context.limits.interrupt_instructions);
+            message
+        };
+        let end = context.end.replace(End::None);
+        let panic = context.panic.take();
+        context.clear();
+        if status == ffi::LUA_ERRMEM {
+            self.collect();
+        }
+        if let Some(panic) = panic {
+            resume_unwind(panic);
+        }
+        let mut line = match failure {
+            Some(failure) if status == ffi::LUA_ERRRUN || end == End::Killed => failure.line(sha),
+            _ => [format!("ERR Error running script {sha}, ").as_bytes(), &message].concat(),
+        };
+        if line.is_empty() {
+            line = b"ERR unknown error".to_vec();
+        }
+        Reply::Error(convert::one_line(line))
+    }
+}
+
+/// An error that left the script: its line, and where it happened.
+pub(super) struct Failure {
+    message: Vec<u8>,
+    place: Option<(Vec<u8>, c_int)>,
+}
+
+impl Failure {
+    fn line(self, sha: &Sha) -> Vec<u8> {
+        let mut line = self.message;
+        if let Some((source, number)) = self.place {
+            line.extend_from_slice(format!(" script: {sha}, on ").as_bytes());
+            line.extend_from_slice(&source);
+            line.extend_from_slice(format!(":{number}.").as_bytes());
+        }
+        line
+    }
+}
+
+/// One run, as the runner sees it.
+pub(super) struct Frame<'a> {
+    chunk: Chunk,
+    keys: &'a [&'a [u8]],
+    args: &'a [&'a [u8]],
+}
+
+/// Pushes what every run needs at the base of the main stack.
+pub(super) unsafe fn push_base(lua: *mut lua_State) -> bool {
+    unsafe extern "C-unwind" fn give(lua: *mut lua_State) -> c_int {
+        // SAFETY: plain; called protected.
+        unsafe {
+            ffi::lua_pushcclosure(lua, handler, 0);
+            ffi::lua_rawseti_(lua, ffi::LUA_REGISTRYINDEX, -HANDLER);
+            ffi::lua_pushcclosure(lua, runner, 0);
+            ffi::lua_rawseti_(lua, ffi::LUA_REGISTRYINDEX, -RUNNER);
+        }
+        0
+    }
+    // SAFETY: the closures are made in a protected call; then only read.
+    unsafe {
+        if ffi::lua_cpcall(lua, give, ptr::null_mut()) != ffi::LUA_OK {
+            return false;
+        }
+        ffi::lua_settop(lua, 0);
+        ffi::lua_rawgeti_(lua, ffi::LUA_REGISTRYINDEX, -HANDLER);
+        ffi::lua_rawgeti_(lua, ffi::LUA_REGISTRYINDEX, -RUNNER);
+        set_hook(lua, context(lua).limits.interrupt_instructions);
+        context(lua).main.set(lua);
+        true
+    }
+}
+
+/// Sets KEYS and ARGV, runs the script, keeps its reply.
+unsafe extern "C-unwind" fn runner(lua: *mut lua_State) -> c_int {
+    // SAFETY: plain; the argument is the frame in `Machine::run`, which waits.
+    unsafe {
+        let context = context(lua);
+        let frame = &*ffi::lua_touserdata(lua, 1).cast::<Frame<'_>>();
+        fill(lua, &context.keys, c"KEYS", frame.keys);
+        fill(lua, &context.args, c"ARGV", frame.args);
+        ffi::lua_settop(lua, 0);
+        ffi::lua_rawgeti_(lua, ffi::LUA_REGISTRYINDEX, frame.chunk.0);
+        ffi::lua_call(lua, 0, 1);
+        measure(lua, 1, context.limits.nesting_max);
+        keep_reply(lua, context);
+    }
+    0
+}
+
+/// Quiet.
+unsafe fn keep_reply(lua: *mut lua_State, context: &Context) {
+    // SAFETY: `measure` has made room for reading.
+    let value = unsafe { read(lua, 1, context.limits.nesting_max) };
+    context.set_reply(convert::to_reply(value, context.protocol.get()));
+}
+
+/// Makes the table behind `anchor` hold exactly `items`. The last script may have done anything
+/// to it: unless only numbered items are left in it, a new one takes its place. Plain.
+unsafe fn fill(lua: *mut lua_State, anchor: &Cell<c_int>, name: &CStr, items: &[&[u8]]) {
+    // SAFETY: plain; uses at most five slots.
+    unsafe {
+        ffi::lua_rawgeti_(lua, ffi::LUA_REGISTRYINDEX, anchor.get());
+        if !clear(lua, items.len()) {
+            ffi::lua_settop(lua, -2);
+            let room = items.len().max(REUSED_LENGTH_MAX / 4) as c_int;
+            ffi::lua_createtable(lua, room, 0);
+            ffi::lua_pushvalue(lua, -1);
+            ffi::lua_rawseti_(lua, ffi::LUA_REGISTRYINDEX, anchor.get());
+            ffi::lua_rawgeti_(lua, ffi::LUA_REGISTRYINDEX, context(lua).base.get());
+            ffi::lua_pushvalue(lua, -2);
+            ffi::lua_setfield(lua, -2, name.as_ptr());
+            ffi::lua_settop(lua, -2);
+        }
+        for (i, item) in items.iter().enumerate() {
+            push_bytes(lua, item);
+            ffi::lua_rawseti_(lua, -2, (i + 1) as c_int);
+        }
+        ffi::lua_settop(lua, -2);
+    }
+}
+
+/// Removes what is beyond `len` from the table on top; whether it can be used again. Plain.
+unsafe fn clear(lua: *mut lua_State, len: usize) -> bool {
+    // SAFETY: plain; assigning nil to a key during `lua_next` is allowed.
+    unsafe {
+        if len > REUSED_LENGTH_MAX || ffi::lua_getmetatable(lua, -1) != 0 {
+            ffi::lua_settop(lua, if len > REUSED_LENGTH_MAX { -1 } else { -2 });
+            return false;
+        }
+        let mut count = 0;
+        ffi::lua_pushnil(lua);
+        while ffi::lua_next(lua, -2) != 0 {
+            ffi::lua_settop(lua, -2);
+            count += 1;
+            if count > REUSED_LENGTH_MAX || ffi::lua_type(lua, -1) != ffi::LUA_TNUMBER {
+                ffi::lua_settop(lua, -2);
+                return false;
+            }
+            let key = ffi::lua_tonumber(lua, -1);
+            if key < 1.0 || key > len as f64 || key.fract() != 0.0 {
+                ffi::lua_pushvalue(lua, -1);
+                ffi::lua_pushnil(lua);
+                ffi::lua_rawset(lua, -4);
+            }
+        }
+        true
+    }
+}
+
+/// Called where an error is raised that nothing catches: notes what and where.
+unsafe extern "C-unwind" fn handler(lua: *mut lua_State) -> c_int {
+    // SAFETY: plain up to `note`.
+    unsafe {
+        let context = context(lua);
+        ffi::lua_settop(lua, 1);
+        if context.end.get() == End::None {
+            match ffi::lua_type(lua, 1) {
+                ffi::LUA_TTABLE => {
+                    ffi::lua_pushlstring_(lua, c"err".as_ptr(), 3);
+                    ffi::lua_rawget_(lua, 1);
+                    if ffi::lua_isstring(lua, 2) == 0 {
+                        push_bytes(lua, b"ERR unknown error");
+                    }
+                }
+                ffi::LUA_TSTRING | ffi::LUA_TNUMBER => {
+                    push_bytes(lua, b"ERR ");
+                    ffi::lua_pushvalue(lua, 1);
+                    ffi::lua_concat(lua, 2);
+                }
+                ffi::LUA_TNIL => push_bytes(lua, b"ERR nil"),
+                ffi::LUA_TBOOLEAN if ffi::lua_toboolean(lua, 1) != 0 => {
+                    push_bytes(lua, b"ERR true");
+                }
+                ffi::LUA_TBOOLEAN => push_bytes(lua, b"ERR false"),
+                other => {
+                    push_bytes(lua, b"ERR ");
+                    ffi::lua_pushstring_(lua, ffi::lua_typename(lua, other));
+                    ffi::lua_concat(lua, 2);
+                }
+            }
+            ffi::lua_tolstring(lua, -1, ptr::null_mut());
+        }
+        note(lua, context);
+        ffi::lua_settop(lua, 1);
+    }
+    1
+}
+
+/// Keeps the error on top of the stack and where it was raised. Quiet.
+unsafe fn note(lua: *mut lua_State, context: &Context) {
+    // SAFETY: reads the stack and debug information only; `source` lives as long as its function.
+    unsafe {
+        let message = match context.end.get() {
+            End::None => bytes(lua, -1).to_vec(),
+            _ => b"ERR Script killed by user with SCRIPT KILL...".to_vec(),
+        };
+        let mut found: lua_Debug = std::mem::zeroed();
+        let mut at = |level| {
+            ffi::lua_getstack(lua, level, &raw mut found) != 0
+                && ffi::lua_getinfo(lua, c"Sl".as_ptr(), &raw mut found) != 0
+        };
+        let mut known = at(1);
+        if known && CStr::from_ptr(found.what) == c"C" {
+            known = {
+                let mut at = |level| {
+                    ffi::lua_getstack(lua, level, &raw mut found) != 0
+                        && ffi::lua_getinfo(lua, c"Sl".as_ptr(), &raw mut found) != 0
+                };
+                at(2)
+            };
+        }
+        let place =
+            known.then(|| (CStr::from_ptr(found.source).to_bytes().to_vec(), found.currentline));
+        context.failure.set(Some(Failure { message, place }));
+    }
+}
