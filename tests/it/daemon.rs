@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use leasehold_tests::daemon::{Daemon, Folder, command, run};
-use leasehold_tests::process::{eventually, let_pass};
+use leasehold_tests::process::{eventually, is_stopped, let_pass};
 use leasehold_tests::redis_server::free_port;
 
 /// Sends one inline request through a unix socket and returns what comes of it.
@@ -137,10 +137,13 @@ fn after_a_pause_of_the_process_dead_locks_are_dead() {
     let port = daemon.wait_for_port();
     let (mut listener, mut wire) = (daemon.connect(port), daemon.connect(port));
     listener.call(&["SUBSCRIBE", "__keyevent@0__:expired"]);
-    for (lock, span_ms) in [("third", "160"), ("first", "120"), ("second", "140")] {
-        assert_eq!(wire.call(&["SET", lock, "token", "PX", span_ms]), b"+OK\r\n");
-    }
+    // At one moment, so that nothing but the spans decides which ends first.
+    let script = "for at, lock in ipairs(KEYS) do \
+        redis.call('set', lock, 'token', 'PX', ARGV[at]) end";
+    let locks = ["EVAL", script, "3", "third", "first", "second", "160", "120", "140"];
+    assert_eq!(wire.call(&locks), b"$-1\r\n");
     daemon.signal("STOP");
+    eventually("it to stand still", || is_stopped(daemon.process_id()));
     wire.send(&["GET", "third"]);
     let_pass(Duration::from_millis(200));
     daemon.signal("CONT");

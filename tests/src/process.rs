@@ -65,6 +65,14 @@ impl Processors {
     }
 }
 
+/// Whether every thread of a process has stopped: a signal to stop reaches one after the other.
+pub fn is_stopped(process_id: u32) -> bool {
+    let tasks = fs::read_dir(format!("/proc/{process_id}/task")).expect("a list of threads");
+    let mut stats =
+        tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("stat")).ok());
+    stats.all(|stat| stat.rsplit_once(')').is_some_and(|(_, rest)| rest.starts_with(" T")))
+}
+
 fn status_kib(process: &str, field: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{process}/status")).expect("a status");
     let line = status.lines().find_map(|line| line.strip_prefix(field)).expect("the field");
