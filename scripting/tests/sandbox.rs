@@ -165,6 +165,20 @@ fn a_kill_ends_every_script() {
 }
 
 #[test]
+fn the_fuller_the_memory_the_more_often_the_host_is_asked() {
+    let asked_while_holding = |bytes: usize| {
+        let mut host = MapHost::default();
+        let script =
+            format!("local held = string.rep('x', {bytes}) for i = 1, 100000 do end return #held");
+        eval_in(&mut interpreter(), &mut host, &script);
+        host.asked
+    };
+    let (little, much) = (asked_while_holding(1 << 10), asked_while_holding(16 << 20));
+    assert!(little >= 100, "{little}");
+    assert!(much > little * 10, "{little} while holding little, {much} while holding much");
+}
+
+#[test]
 fn a_search_is_bounded_even_if_nobody_kills_it() {
     check(&[
         (

@@ -13,6 +13,8 @@ use mlua::ffi::{self, lua_Debug, lua_State};
 use super::{Context, End, context};
 use crate::Interrupt;
 
+/// Strings of so many bytes in one chain make the hook's usual interval last some milliseconds.
+const CHAINED_BYTES: usize = 1 << 20;
 /// Smaller blocks are not counted: instructions are.
 const WORK_BLOCK_BYTES: usize = 4 << 10;
 
@@ -68,9 +70,7 @@ unsafe extern "C-unwind" fn hook(lua: *mut lua_State, _: *mut lua_Debug) {
         let context = context(lua);
         if context.end.get() == End::None {
             context.work.set(0);
-            if ffi::lua_gethookcount(lua) == 1 {
-                set_hook(lua, context.limits.interrupt_instructions);
-            }
+            set_hook(lua, instructions_per_question(context));
             let answer = context.with_host(|host| host.interrupt());
             if answer == Some(Interrupt::Kill) {
                 context.end.set(End::Killed);
@@ -82,6 +82,13 @@ unsafe extern "C-unwind" fn hook(lua: *mut lua_State, _: *mut lua_Debug) {
             stop(lua);
         }
     }
+}
+
+/// The fuller the memory, the fewer: Lua hashes a few bytes of a long string only, so a script can
+/// have as many strings in one chain as memory holds, and making one more walks them all.
+fn instructions_per_question(context: &Context) -> u32 {
+    let filled = u32::try_from(context.memory_used.get() / CHAINED_BYTES).unwrap_or(u32::MAX);
+    context.limits.interrupt_instructions / filled.saturating_add(1)
 }
 
 /// Ends the script. No `pcall` of ours holds this error.
