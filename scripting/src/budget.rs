@@ -17,6 +17,7 @@ pub struct Limits {
     /// How deeply the tables of a reply may nest. Whoever reads it recurses.
     pub nesting_max: usize,
     /// Lua instructions between two questions to the host whether to go on: some 10 microseconds.
+    /// Fewer while the state holds megabytes, for an instruction may take longer then.
     pub interrupt_instructions: u32,
 }
 
