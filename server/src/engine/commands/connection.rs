@@ -140,7 +140,10 @@ fn reset(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
     client.database = 0;
     client.protocol = Protocol::Resp2;
     client.authenticated = !needs_password;
-    client.reply_mode = ReplyMode::On;
+    // To skip this very reply was asked before.
+    if client.reply_mode != ReplyMode::Skip {
+        client.reply_mode = ReplyMode::On;
+    }
     client.name.clear();
     client.no_evict = false;
     client.no_touch = false;

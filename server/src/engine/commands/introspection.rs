@@ -162,9 +162,9 @@ fn list(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         [] => Box::new(|_| true),
         [filter_by, kind, wanted] if is(filter_by, "filterby") => match () {
             () if is(kind, "module") => Box::new(|_| false),
-            () if is(kind, "pattern") => {
-                Box::new(move |entry| glob::matches(wanted, entry.full_name.as_bytes()))
-            }
+            () if is(kind, "pattern") => Box::new(move |entry| {
+                glob::matches_ignoring_case(wanted, entry.full_name.as_bytes())
+            }),
             () if is(kind, "aclcat") => {
                 let category = Categories::all()
                     .iter_names()
@@ -395,6 +395,7 @@ mod tests {
             "COMMAND LIST FILTERBY ACLCAT transaction => \
                [\"discard\", \"exec\", \"multi\", \"unwatch\", \"watch\"]",
         );
+        check("COMMAND LIST FILTERBY PATTERN UNW* => [\"unwatch\"]");
         check("COMMAND LIST FILTERBY ACLCAT foo => []; COMMAND LIST FILTERBY MODULE x => []");
         check(
             "COMMAND LIST x => !ERR syntax error; COMMAND LIST FILTERBY x y => !ERR syntax error",

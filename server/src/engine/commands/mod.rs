@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn help_names_every_subcommand_on_a_line_of_its_own() {
         let table = CommandTable::all();
-        for name in ["client", "command", "config", "memory", "object", "pubsub"] {
+        for name in ["client", "command", "config", "memory", "object", "pubsub", "script"] {
             let mut stage = Stage::new(Config::default());
             let client = stage.client("a");
             let (reply, _) = stage.run(client, &words(&format!("{name} HELP")));

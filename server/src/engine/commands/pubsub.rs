@@ -80,7 +80,7 @@ pub const COMMANDS: &[Command] = &[
         complexity: "O(log N) a channel, N being the number of channels",
         doc: "Starts to listen to sharded channels.",
         example: "SSUBSCRIBE news => [\"ssubscribe\", \"news\", 1]",
-        run: |context, argv| subscribe(context, Subscription::Shard, &argv[1..]),
+        run: ssubscribe,
         ..PUBSUB
     },
     Command {
@@ -211,6 +211,14 @@ fn subscribe(
     Ok(confirm(context, confirmations))
 }
 
+/// Unlike its kin it may not stand in a transaction.
+fn ssubscribe(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    if context.may_not_block() {
+        return Err(Error::line("ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client"));
+    }
+    subscribe(context, Subscription::Shard, &argv[1..])
+}
+
 /// Without channels, ends all subscriptions of that kind.
 fn unsubscribe(
     context: &mut Context<'_>,
@@ -337,6 +345,11 @@ mod tests {
             "MULTI; SUBSCRIBE a; PUBLISH a m; UNSUBSCRIBE; EXEC => \
              [[\"subscribe\", \"a\", 1], 1, [\"unsubscribe\", \"a\", 0]] & \
              [\"message\", \"a\", \"m\"]",
+        );
+        check(
+            "MULTI; SSUBSCRIBE a b; SUNSUBSCRIBE a; EXEC => \
+             [!ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client, \
+             [\"sunsubscribe\", \"a\", 0]]",
         );
     }
 

@@ -3,6 +3,7 @@
 use leasehold_resp::Reply;
 use leasehold_scripting::{Interpreter, Limits, Script, Sha};
 
+use super::help;
 use crate::config::REDIS_VERSION;
 use crate::engine::command::{Arity, Categories, Command, FindKeys, Flags, Group, KeySpec};
 use crate::engine::context::{Context, integer, is};
@@ -108,6 +109,16 @@ const SCRIPT: &[Command] = &[
         ..SCRIPTING
     },
     Command {
+        name: "help",
+        arity: Arity::Exactly(2),
+        flags: Flags::LOADING.union(Flags::STALE),
+        since: "5.0.0",
+        doc: "Explains the subcommands.",
+        example: "SCRIPT HELP; SCRIPT EXISTS 00 => [0]",
+        run: |_, _| Ok(help("SCRIPT", HELP)),
+        ..SCRIPTING
+    },
+    Command {
         name: "kill",
         arity: Arity::Exactly(2),
         flags: Flags::NOSCRIPT.union(Flags::ALLOW_BUSY),
@@ -132,6 +143,17 @@ const SCRIPT: &[Command] = &[
     },
 ];
 
+const HELP: &[&str] = &[
+    "EXISTS <sha1> [<sha1> ...]",
+    "    Tells of each <sha1> whether a script of that name is cached.",
+    "FLUSH [ASYNC|SYNC]",
+    "    Empties the script cache.",
+    "KILL",
+    "    Ends the running script, unless it has written.",
+    "LOAD <script>",
+    "    Caches <script> without running it, and returns its SHA-1.",
+];
+
 /// A fresh Lua state.
 pub fn interpreter(seed: u64) -> Interpreter {
     let limits = Limits {
@@ -153,7 +175,7 @@ fn eval(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     match interpreter.load_passing(argv[1]) {
         Ok(sha) => {
             let script = interpreter.get(sha.as_bytes()).unwrap_or_default();
-            Ok(run(context, sha.as_bytes(), script, count, argv))
+            run(context, sha.as_bytes(), script, count, argv)
         }
         Err(refusal) => Ok(refusal),
     }
@@ -167,7 +189,7 @@ fn evalsha(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let count = key_count(argv)?;
     let script = context.engine.interpreter.as_ref().and_then(|lua| lua.get(argv[1]));
     let script = script.ok_or(Error::NoScript)?;
-    Ok(run(context, argv[1], script, count, argv))
+    run(context, argv[1], script, count, argv)
 }
 
 fn run(
@@ -176,19 +198,23 @@ fn run(
     script: Script,
     count: usize,
     argv: &[&[u8]],
-) -> Reply {
+) -> Result<Reply, Error> {
+    let may_not_write = context.name.ends_with("_ro");
+    if may_not_write && script.has_shebang() && !script.no_writes() {
+        return Err(Error::line("ERR Can not execute a script with write flag using *_ro command."));
+    }
     let running = Running {
         client: context.client,
         database: context.database,
         protocol: leasehold_resp::Protocol::Resp2,
         time: context.time,
-        read_only: script.no_writes() || context.name.ends_with("_ro"),
+        read_only: may_not_write || script.no_writes(),
         allow_oom: script.allow_oom(),
         wrote: false,
         killed: false,
     };
     let (keys, args) = argv[3..].split_at(count);
-    context.engine.run_script(running, sha, keys, args)
+    Ok(context.engine.run_script(running, sha, keys, args))
 }
 
 /// The number of keys, which must be there.
@@ -282,5 +308,13 @@ mod tests {
              EVAL \"return 1\" 1 => !ERR Number of keys can't be greater than number of args; \
              EVAL \"return 1\" x => !ERR value is not an integer or out of range",
         );
+    }
+
+    #[test]
+    fn what_may_write_by_its_own_word_is_not_run_read_only() {
+        let writes = "!ERR Can not execute a script with write flag using *_ro command.";
+        check(&format!("EVAL_RO \"#!lua\nreturn 1\" 0 => {writes}"));
+        check(&format!("EVAL_RO \"#!lua flags=allow-oom\nreturn 1\" 0 => {writes}"));
+        check("EVAL_RO \"#!lua flags=no-writes\nreturn 1\" 0 => 1; EVAL_RO \"return 1\" 0 => 1");
     }
 }
