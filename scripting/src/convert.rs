@@ -70,14 +70,22 @@ pub(crate) fn error_table(line: Bytes) -> Value {
     ])
 }
 
-/// An error's text as `redis.error_reply` completes it: a leading dash says that a code is there;
-/// else a single word has no code and gets one.
+/// An error's text as `redis.error_reply` completes it: a single word has no code and gets one. A
+/// leading dash goes, and the end of the line with it.
 pub(crate) fn error_reply(text: &[u8]) -> Bytes {
-    match text.strip_prefix(b"-") {
-        Some(line) => Bytes::copy_from_slice(line),
-        None if text.contains(&b' ') => Bytes::copy_from_slice(text),
-        None => [b"ERR ", text].concat().into(),
+    let line = match text.strip_prefix(b"-") {
+        Some(line) => trim_line_end(line),
+        None => text,
+    };
+    let has_code = line.contains(&b' ');
+    if has_code { Bytes::copy_from_slice(line) } else { [b"ERR ", line].concat().into() }
+}
+
+fn trim_line_end(mut line: &[u8]) -> &[u8] {
+    while let [rest @ .., b'\r' | b'\n'] = line {
+        line = rest;
     }
+    line
 }
 
 /// One line: CR and LF become blanks.

@@ -81,9 +81,23 @@ impl Engine {
                 if let Some(script) = self.script.as_mut() {
                     script.wrote |= writes;
                 }
-                self.call(client, Caller::Script, at, database, argv, time)
+                let reply = self.call(client, Caller::Script, at, database, argv, time);
+                self.remember_error(&reply);
+                reply
             }
-            Err(error) => error.into(),
+            Err(error) => {
+                let reply = Reply::from(error);
+                self.count_error(&reply);
+                self.remember_error(&reply);
+                reply
+            }
+        }
+    }
+
+    /// An error that a script has been answered with is not counted again if it hands it on.
+    fn remember_error(&mut self, reply: &Reply) {
+        if let (Reply::Error(line), Some(script)) = (reply, self.script.as_mut()) {
+            script.counted_error = Some(line.clone());
         }
     }
 
@@ -103,13 +117,15 @@ impl Engine {
         self.stats.commands_processed += 1;
         let mut context = Context { engine: self, client, caller, database, time, command, name };
         match (command.run)(&mut context, argv) {
-            Ok(reply) => reply,
+            Ok(reply) => {
+                let failed = command.group == Group::Scripting && contains_error(&reply);
+                self.command_stats[at].failed += u64::from(failed);
+                reply
+            }
             Err(error) => {
                 self.command_stats[at].failed += 1;
                 let reply = Reply::from(error);
-                if caller != Caller::Script {
-                    self.count_error(&reply);
-                }
+                self.count_error(&reply);
                 reply
             }
         }
@@ -143,19 +159,25 @@ impl Engine {
             }
             _ => Error::line("ERR Unknown Redis command called from script"),
         })?;
+        let refused = self.refusal_for_script(at, read_only);
+        self.command_stats[at].rejected += u64::from(refused.is_some());
+        refused.map_or(Ok(at), Err)
+    }
+
+    fn refusal_for_script(&self, at: usize, read_only: bool) -> Option<Error> {
         let flags = self.commands.entry(at).command.flags;
         if flags.contains(Flags::NOSCRIPT) {
-            return Err(Error::line("ERR This Redis command is not allowed from script"));
+            return Some(Error::line("ERR This Redis command is not allowed from script"));
         }
         if read_only && flags.intersects(Flags::WRITE | Flags::MAY_REPLICATE) {
-            return Err(Error::ReadOnlyScript);
+            return Some(Error::ReadOnlyScript);
         }
         // A script that has begun to write may finish: half of it is worse than all of it.
         let may_grow = self.script.as_ref().is_some_and(|script| script.wrote || script.allow_oom);
         if flags.contains(Flags::DENYOOM) && !may_grow && self.is_out_of_memory() {
-            return Err(Error::OutOfMemory);
+            return Some(Error::OutOfMemory);
         }
-        Ok(at)
+        None
     }
 
     fn pass(
@@ -287,6 +309,15 @@ impl Engine {
 const DEBUG_NOT_ALLOWED: &str = "ERR DEBUG command not allowed. If the enable-debug-command option \
     is set to \"local\", you can run it from a local connection, otherwise you need to set this \
     option in the configuration file, and then restart the server.";
+
+/// Whether a script has failed, wholly or in part.
+fn contains_error(reply: &Reply) -> bool {
+    match reply {
+        Reply::Error(_) => true,
+        Reply::Array(items) => items.iter().any(contains_error),
+        _ => false,
+    }
+}
 
 /// Commands that are run between `MULTI` and `EXEC` rather than queued.
 fn ends_transaction(command: &Command) -> bool {

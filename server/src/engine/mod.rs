@@ -451,7 +451,8 @@ impl Engine {
     fn count_error(&mut self, reply: &Reply) {
         let Reply::Error(line) = reply else { return };
         self.stats.total_error_replies += 1;
-        let code = line.split(|&byte| byte == b' ').next().unwrap_or_default();
+        let blank = line.iter().position(|&byte| byte == b' ');
+        let code = blank.map_or(&b"ERR"[..], |at| &line[..at]);
         let code = String::from_utf8_lossy(code);
         let errors = &mut self.stats.errors;
         if let Some(count) = errors.get_mut(&*code) {

@@ -1,5 +1,6 @@
 //! Scripts as the engine sees them: the world a running script may touch, and when it must end.
 
+use bytes::Bytes;
 use leasehold_resp::{Protocol, Reply};
 use leasehold_scripting::{Host, Interrupt, LogLevel};
 
@@ -26,6 +27,8 @@ pub struct Running {
     pub wrote: bool,
     /// `SCRIPT KILL` has been called.
     pub killed: bool,
+    /// The latest error one of its calls was answered with, which has been counted.
+    pub counted_error: Option<Bytes>,
 }
 
 /// Looks after the world outside while a script runs for long: it knows a clock and can reach the
@@ -51,10 +54,24 @@ impl Engine {
         self.scripts_started += 1;
         self.script = Some(running);
         let reply = interpreter.run(sha, keys, args, &mut World { engine: self });
-        self.script = None;
+        let counted_error = self.script.take().and_then(|script| script.counted_error);
         self.busy = false;
         self.interpreter = Some(interpreter);
+        self.count_script_errors(&reply, counted_error.as_deref());
         reply
+    }
+
+    /// Counts the errors in a script's reply, but for the one that a call of it has been counted
+    /// for already: raised again, it has the place in the script appended.
+    fn count_script_errors(&mut self, reply: &Reply, counted: Option<&[u8]>) {
+        match reply {
+            Reply::Error(line) if counted.is_some_and(|counted| line.starts_with(counted)) => {}
+            Reply::Error(_) => self.count_error(reply),
+            Reply::Array(items) => {
+                items.iter().for_each(|item| self.count_script_errors(item, counted));
+            }
+            _ => {}
+        }
     }
 }
 

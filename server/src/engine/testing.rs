@@ -309,7 +309,7 @@ mod examples {
             if command.contains('>') || command.contains('<') || expected.contains(" & ") {
                 continue;
             }
-            if matches!(*name, "quit" | "reset" | "debug") {
+            if matches!(*name, "quit" | "reset" | "debug" | "ssubscribe") {
                 continue;
             }
             check(&format!("{before}; MULTI; {command} => QUEUED; EXEC => [{}]", expected.trim()));

@@ -177,7 +177,10 @@ fn eval(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
             let script = interpreter.get(sha.as_bytes()).unwrap_or_default();
             run(context, sha.as_bytes(), script, count, argv)
         }
-        Err(refusal) => Ok(refusal),
+        Err(refusal) => {
+            context.engine.count_error(&refusal);
+            Ok(refusal)
+        }
     }
 }
 
@@ -201,7 +204,9 @@ fn run(
 ) -> Result<Reply, Error> {
     let may_not_write = context.name.ends_with("_ro");
     if may_not_write && script.has_shebang() && !script.no_writes() {
-        return Err(Error::line("ERR Can not execute a script with write flag using *_ro command."));
+        return Err(Error::line(
+            "ERR Can not execute a script with write flag using *_ro command.",
+        ));
     }
     let running = Running {
         client: context.client,
@@ -212,6 +217,7 @@ fn run(
         allow_oom: script.allow_oom(),
         wrote: false,
         killed: false,
+        counted_error: None,
     };
     let (keys, args) = argv[3..].split_at(count);
     Ok(context.engine.run_script(running, sha, keys, args))
@@ -235,7 +241,10 @@ fn script_load(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error
     };
     Ok(match interpreter.load(argv[2]) {
         Ok(sha) => Reply::bulk(sha.as_bytes()),
-        Err(refusal) => refusal,
+        Err(refusal) => {
+            context.engine.count_error(&refusal);
+            refusal
+        }
     })
 }
 
@@ -316,5 +325,34 @@ mod tests {
         check(&format!("EVAL_RO \"#!lua\nreturn 1\" 0 => {writes}"));
         check(&format!("EVAL_RO \"#!lua flags=allow-oom\nreturn 1\" 0 => {writes}"));
         check("EVAL_RO \"#!lua flags=no-writes\nreturn 1\" 0 => 1; EVAL_RO \"return 1\" 0 => 1");
+    }
+
+    #[test]
+    fn an_error_is_counted_once_whoever_makes_it() {
+        let counted = |script: &str, errors: &str, stats: &str| {
+            check(&format!(
+                "SET s x; EVAL \"{script}\" 0; INFO errorstats => \"# Errorstats\\r\\n{errors}\"; \
+                 INFO commandstats => {stats}"
+            ));
+        };
+        let wrong = "redis.call('hget', 's', 'f')";
+        let one = "errorstat_WRONGTYPE:count=1\\r\\n";
+        let failed = "...cmdstat_eval:calls=1,...failed_calls=1...";
+        let fine =
+            "...cmdstat_eval:calls=1,usec=0,usec_per_call=0.00,rejected_calls=0,failed_calls=0...";
+        counted(&format!("return {wrong}"), one, failed);
+        counted("return redis.pcall('hget', 's', 'f')", one, failed);
+        counted("return {redis.pcall('hget', 's', 'f')}", one, failed);
+        counted("redis.pcall('hget', 's', 'f')", one, fine);
+        counted("return 1", "", fine);
+        counted("return redis.error_reply('MINE all')", "errorstat_MINE:count=1\\r\\n", failed);
+        counted("return {err = 'word'}", "errorstat_ERR:count=1\\r\\n", failed);
+        counted("error('x')", "errorstat_ERR:count=1\\r\\n", failed);
+        counted("x x", "errorstat_ERR:count=1\\r\\n", failed);
+        counted("redis.call('get')", "errorstat_ERR:count=1\\r\\n", failed);
+        check(
+            "EVAL \"redis.call('multi')\" 0; INFO commandstats => \
+               ...cmdstat_multi:calls=0,usec=0,usec_per_call=0.00,rejected_calls=1,...",
+        );
     }
 }
