@@ -231,7 +231,7 @@ fn servers_leave_neither_threads_nor_descriptors_behind() {
             (0..100).for_each(|_| cycle(io_threads));
         }
         assert_eq!(process::descriptors(), before);
-        eventually("the threads to be gone", || process::threads("leasehold-io-") == 0);
+        eventually("the threads to be gone", || process::threads("leasehold-") == 0);
     });
 }
 

@@ -1,4 +1,5 @@
-//! The threads that serve clients. Which client goes to which thread is the doors' business.
+//! The threads of a server: one that fires the wheel, and those that serve clients. Which client
+//! goes to which thread is the doors' business.
 
 use std::io;
 use std::sync::Arc;
@@ -57,7 +58,7 @@ impl Crew {
         runtimes.map(|runtime| runtime.handle().clone()).collect()
     }
 
-    /// Starts the threads. The first also attends the doors and the wheel.
+    /// Starts the threads. The first of those that serve also attends the doors.
     pub(crate) fn start(
         self,
         host: &Arc<Host>,
@@ -66,9 +67,7 @@ impl Crew {
         doors.attend(host);
         // The doors' tasks keep them: when those have ended, they are shut.
         drop(doors);
-        let ticking = Arc::clone(host);
-        self.runtimes()[0].spawn(async move { ticking.keep_ticking().await });
-        let mut threads = Vec::with_capacity(self.runtimes.len());
+        let mut threads = vec![start_ticker(host)?];
         for (at, mut runtime) in self.runtimes.into_iter().enumerate() {
             let (end, clients) = (host.shutdown.clone(), self.clients.clone());
             let serve = async move {
@@ -89,4 +88,10 @@ impl Crew {
         }
         Ok(threads)
     }
+}
+
+fn start_ticker(host: &Arc<Host>) -> io::Result<JoinHandle<()>> {
+    let host = Arc::clone(host);
+    let thread = std::thread::Builder::new().name("leasehold-wheel".to_owned());
+    thread.spawn(move || host.keep_ticking())
 }

@@ -4,10 +4,9 @@
 //! calls [`Host::with`] and is alone with it meanwhile. Replaceable as a whole.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use parking_lot::Mutex;
-use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
@@ -18,6 +17,7 @@ use crate::engine::time::{Millis, Time};
 use crate::engine::{Delivery, Engine};
 use crate::limits;
 use crate::net::registry::Registry;
+use crate::net::ticker::Alarm;
 
 /// See the module's documentation.
 pub(crate) struct Host {
@@ -28,13 +28,8 @@ pub(crate) struct Host {
     pub(crate) registry: Registry,
     /// Ends everything when cancelled.
     pub(crate) shutdown: CancellationToken,
-    /// The engine's next deadline in milliseconds; `i64::MAX` for none.
-    next_deadline: AtomicI64,
-    /// The one the ticker sleeps towards. It may be earlier, for a lock that was released since:
-    /// waking for nothing once in a while is cheaper than being told of every release.
-    armed: AtomicI64,
-    /// Tells the ticker that there is an earlier one.
-    deadline_moved: Notify,
+    /// Wakes the thread that fires the wheel.
+    pub(crate) alarm: Alarm,
     /// `timeout`, copied here for the connections to see.
     idle_timeout_seconds: AtomicU32,
     failed: AtomicBool,
@@ -53,9 +48,7 @@ impl Host {
             clock,
             registry: Registry::default(),
             shutdown: CancellationToken::new(),
-            next_deadline: AtomicI64::new(i64::MAX),
-            armed: AtomicI64::new(i64::MAX),
-            deadline_moved: Notify::new(),
+            alarm: Alarm::new(),
             idle_timeout_seconds: AtomicU32::new(0),
             failed: AtomicBool::new(false),
         }
@@ -90,11 +83,7 @@ impl Host {
     /// Copies what others look at without the lock. Under the lock, so that what they see last is
     /// what holds.
     fn publish(&self, engine: &Engine) {
-        let deadline = engine.next_deadline().map_or(i64::MAX, |deadline| deadline.0);
-        self.next_deadline.store(deadline, Ordering::SeqCst);
-        if deadline < self.armed.load(Ordering::SeqCst) {
-            self.deadline_moved.notify_one();
-        }
+        self.alarm.set(engine.next_deadline());
         let timeout = engine.config.timeout_seconds;
         if self.idle_timeout_seconds.swap(timeout, Ordering::AcqRel) != timeout {
             self.wake_everyone();
@@ -143,39 +132,6 @@ impl Host {
         }
     }
 
-    /// Does what is due, again and again as it becomes due, until the server ends.
-    pub(crate) async fn keep_ticking(&self) {
-        while !self.shutdown.is_cancelled() {
-            let wait = match self.arm() {
-                Millis(i64::MAX) => None,
-                deadline => self.clock.until(deadline),
-            };
-            tokio::select! {
-                () = sleep_for(wait) => {}
-                () = self.deadline_moved.notified() => continue,
-                () = self.shutdown.cancelled() => return,
-            }
-            let tick = |engine: &mut Engine| engine.tick(self.now(), limits::EXPIRE_SLICE_KEYS);
-            if self.with(tick).is_err() {
-                return;
-            }
-            // Others get their turn between two slices of a storm.
-            tokio::task::yield_now().await;
-        }
-    }
-
-    /// Settles on the deadline to sleep towards. Whoever publishes an earlier one from here on
-    /// sees which it was: both sides write before they read.
-    fn arm(&self) -> Millis {
-        loop {
-            let deadline = self.next_deadline.load(Ordering::SeqCst);
-            self.armed.store(deadline, Ordering::SeqCst);
-            if self.next_deadline.load(Ordering::SeqCst) >= deadline {
-                return Millis(deadline);
-            }
-        }
-    }
-
     /// Moves a manual clock to `target` and does everything that is due on the way, each thing at
     /// its own moment.
     pub(crate) fn advance_to(&self, target: Millis) -> Result<(), Failed> {
@@ -194,6 +150,7 @@ impl Host {
         if !self.shutdown.is_cancelled() {
             info!("stopping");
             self.shutdown.cancel();
+            self.alarm.ring();
             // Callers in this process may be waiting for mail.
             self.wake_everyone();
         }
@@ -226,14 +183,6 @@ pub(crate) fn sleep_holding_everyone(span: Millis) {
 /// Says that a client is closed because it does not read.
 pub(crate) fn warn_overrun(client: ClientId, bytes: usize) {
     warn!(client = client.serial, bytes, "closing a client that overran its output buffer limit");
-}
-
-async fn sleep_for(wait: Option<std::time::Duration>) {
-    match wait {
-        Some(wait) if wait.is_zero() => {}
-        Some(wait) => tokio::time::sleep(wait.min(limits::SLEEP_MAX)).await,
-        None => std::future::pending().await,
-    }
 }
 
 fn log_script(level: leasehold_scripting::LogLevel, message: &str) {

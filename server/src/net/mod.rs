@@ -11,3 +11,4 @@ pub(crate) mod listener;
 pub(crate) mod outbox;
 pub(crate) mod registry;
 pub(crate) mod stream;
+pub(crate) mod ticker;

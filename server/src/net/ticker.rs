@@ -1,0 +1,121 @@
+//! Fires the wheel at its deadlines.
+//!
+//! A thread of its own, because a lease should end on the millisecond: it wakes within some tens
+//! of microseconds, where the runtimes' timers round up by one to two milliseconds.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::clock::Clock;
+use crate::engine::Engine;
+use crate::engine::time::Millis;
+use crate::limits;
+use crate::net::host::Host;
+
+/// What the ticker sleeps on.
+#[derive(Debug)]
+pub(crate) struct Alarm {
+    /// The engine's next deadline; `i64::MAX` for none.
+    next: AtomicI64,
+    /// The one the ticker sleeps towards. It may be earlier, for a lock that was released since:
+    /// waking for nothing once in a while is cheaper than being told of every release.
+    armed: AtomicI64,
+    rung: Mutex<bool>,
+    ringing: Condvar,
+}
+
+impl Alarm {
+    /// An alarm without a deadline.
+    pub(crate) fn new() -> Alarm {
+        Alarm {
+            next: AtomicI64::new(i64::MAX),
+            armed: AtomicI64::new(i64::MAX),
+            rung: Mutex::new(false),
+            ringing: Condvar::new(),
+        }
+    }
+
+    /// The engine's next deadline is this now.
+    pub(crate) fn set(&self, deadline: Option<Millis>) {
+        let deadline = deadline.map_or(i64::MAX, |deadline| deadline.0);
+        self.next.store(deadline, Ordering::SeqCst);
+        if deadline < self.armed.load(Ordering::SeqCst) {
+            self.ring();
+        }
+    }
+
+    /// Wakes the ticker.
+    pub(crate) fn ring(&self) {
+        *self.rung.lock() = true;
+        self.ringing.notify_one();
+    }
+
+    /// Sleeps until the deadline has been reached or somebody rings.
+    fn sleep(&self, clock: &Clock) {
+        let deadline = self.arm();
+        let wait = if deadline == Millis(i64::MAX) { None } else { clock.until(deadline) };
+        let mut rung = self.rung.lock();
+        if !*rung {
+            match wait {
+                Some(wait) => drop(self.ringing.wait_for(&mut rung, wait.min(limits::SLEEP_MAX))),
+                None => self.ringing.wait(&mut rung),
+            }
+        }
+        *rung = false;
+    }
+
+    /// Settles on the deadline to sleep towards. Whoever sets an earlier one from here on sees
+    /// which it was: both sides write before they read.
+    fn arm(&self) -> Millis {
+        loop {
+            let deadline = self.next.load(Ordering::SeqCst);
+            self.armed.store(deadline, Ordering::SeqCst);
+            if self.next.load(Ordering::SeqCst) >= deadline {
+                return Millis(deadline);
+            }
+        }
+    }
+}
+
+impl Host {
+    /// Does what is due, again and again as it becomes due, until the server ends.
+    pub(crate) fn keep_ticking(&self) {
+        while !self.shutdown.is_cancelled() {
+            self.alarm.sleep(&self.clock);
+            let next = Millis(self.alarm.next.load(Ordering::SeqCst));
+            if !self.now().reached(next) {
+                continue;
+            }
+            let tick = |engine: &mut Engine| engine.tick(self.now(), limits::EXPIRE_SLICE_KEYS);
+            if self.with(tick).is_err() {
+                return;
+            }
+            // Others get their turn between two slices of a storm.
+            std::thread::yield_now();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_earlier_deadline_rings_and_a_later_one_does_not() {
+        let alarm = Alarm::new();
+        for (deadline, rings) in [
+            (Some(50), true),
+            (Some(60), false),
+            (None, false),
+            (Some(50), false),
+            (Some(40), true),
+        ] {
+            alarm.set(deadline.map(Millis));
+            assert_eq!(std::mem::take(&mut *alarm.rung.lock()), rings, "{deadline:?}");
+            if rings {
+                alarm.arm();
+            }
+        }
+    }
+}
