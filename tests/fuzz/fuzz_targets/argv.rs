@@ -155,11 +155,11 @@ impl World {
     /// The name of a command of the table, and perhaps of one of its subcommands.
     fn name(&self, command: usize, subcommand: bool) -> Vec<Vec<u8>> {
         let entries = self.engine.commands.entries();
-        let name = entries[command % entries.len()].full_name;
+        let name = &entries[command % entries.len()].full_name;
         match name.split_once('|') {
             Some((parent, child)) if subcommand => vec![parent.into(), child.into()],
             Some((parent, _)) => vec![parent.into()],
-            None => vec![name.into()],
+            None => vec![name.as_bytes().to_vec()],
         }
     }
 
