@@ -87,6 +87,8 @@ fn class(pattern: &[u8], byte: u8, fold: &impl Fn(u8) -> u8) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -136,5 +138,39 @@ mod tests {
         assert!(matches_ignoring_case(b"MAX*", b"maxmemory"));
         assert!(matches_ignoring_case(b"[A-C]x", b"bX"));
         assert!(!matches(b"MAX*", b"maxmemory"));
+    }
+
+    /// The same language without classes, tried out in full.
+    fn reference(pattern: &[u8], text: &[u8]) -> bool {
+        let (Some(&first), rest) = (pattern.first(), pattern.get(1..).unwrap_or_default()) else {
+            return text.is_empty();
+        };
+        let here = |literal: u8, rest: &[u8]| {
+            text.first() == Some(&literal) && reference(rest, &text[1..])
+        };
+        match first {
+            b'*' => reference(rest, text) || (!text.is_empty() && reference(pattern, &text[1..])),
+            b'?' => !text.is_empty() && reference(rest, &text[1..]),
+            b'\\' if !rest.is_empty() => here(rest[0], &rest[1..]),
+            literal => here(literal, rest),
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4_096))]
+
+        #[test]
+        fn agrees_with_trying_everything(
+            pattern in proptest::collection::vec(proptest::sample::select(&b"ab*?\\"[..]), 0..9),
+            text in proptest::collection::vec(proptest::sample::select(&b"ab*\\"[..]), 1..9),
+        ) {
+            prop_assert_eq!(matches(&pattern, &text), reference(&pattern, &text));
+        }
+
+        #[test]
+        fn no_pattern_panics(pattern in any::<Vec<u8>>(), text in any::<Vec<u8>>()) {
+            matches(&pattern, &text);
+            matches_ignoring_case(&pattern, &text);
+        }
     }
 }
