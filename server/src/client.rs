@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 use leasehold_resp::decode::decode;
-use leasehold_resp::{Protocol, Reply};
+use leasehold_resp::{Protocol, Reply, encode};
 
 use crate::engine::Flow;
 use crate::engine::client::{ClientId, Origin};
@@ -34,6 +34,16 @@ pub struct Client {
     id: ClientId,
     outbox: Arc<Outbox>,
     pushes: VecDeque<Reply>,
+    disconnected: bool,
+}
+
+/// Why a command has no reply yet.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wait {
+    /// Its reply comes when the wait is over.
+    ForReply,
+    /// It is to be run again then.
+    ToRunAgain,
 }
 
 impl Client {
@@ -56,7 +66,8 @@ impl Client {
             host.registry.add(id, Peer::InProcess(Arc::clone(&outbox)));
             id
         })?;
-        Ok(Client { host: Arc::clone(host), id, outbox, pushes: VecDeque::new() })
+        let host = Arc::clone(host);
+        Ok(Client { host, id, outbox, pushes: VecDeque::new(), disconnected: false })
     }
 
     /// Runs one command and returns its reply; an error the command answers with is a
@@ -66,39 +77,51 @@ impl Client {
     /// # Errors
     /// If there is no command, the client has been disconnected, or the server has ended.
     pub fn call<A: AsRef<[u8]>>(&mut self, command: &[A]) -> Result<Reply, Error> {
-        if command.is_empty() {
-            return Err(Error::new(ErrorKind::Usage, "a command needs at least a name"));
-        }
-        ensure_running(&self.host)?;
-        let argv: Vec<&[u8]> = command.iter().map(AsRef::as_ref).collect();
+        let argv = arguments(command)?;
         let mut out = BytesMut::new();
-        loop {
-            let (flow, mail) = self.host.with(|engine| {
-                let mail = self.outbox.take();
-                let flow = engine.run(self.host.now(), self.id, &argv, &mut out);
-                if let Flow::Sleep(span) = flow {
-                    sleep_holding_everyone(span);
-                }
-                (flow, mail)
-            })?;
-            self.keep_pushes(&mail)?;
-            match flow {
-                Flow::Next | Flow::Close | Flow::Sleep(_) => break,
-                Flow::Wait => {
-                    let mail = self.wait()?;
-                    out.extend_from_slice(&mail.bytes);
-                    if mail.resume {
-                        break;
-                    }
-                }
-                Flow::Again => {
-                    self.wait_for_resume()?;
-                    out.clear();
-                }
-                Flow::Shutdown => {
-                    self.host.stop();
-                    return Ok(Reply::OK);
-                }
+        while let Some(wait) = self.run(&argv, &mut out)? {
+            while !self.is_over(wait, &mut out)? {
+                self.wait();
+            }
+            if wait == Wait::ForReply {
+                break;
+            }
+        }
+        self.reply(&out)
+    }
+
+    /// As [`Client::call`], for asynchronous code on any runtime: where the command waits, the
+    /// thread does not. Scripts and all else a command does still run on the caller's thread.
+    ///
+    /// A call that is dropped while its command waits disconnects the client: nobody could tell
+    /// the late reply from a message.
+    ///
+    /// ```
+    /// use leasehold::{Reply, Server};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::Error> {
+    /// let server = Server::start()?;
+    /// let mut holder = server.client()?;
+    /// let taken = holder.call_async(&["SET", "lock", "token", "NX", "PX", "30000"]).await?;
+    /// assert_eq!(taken, Reply::OK);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Client::call`].
+    pub async fn call_async<A: AsRef<[u8]>>(&mut self, command: &[A]) -> Result<Reply, Error> {
+        let argv = arguments(command)?;
+        let mut out = BytesMut::new();
+        while let Some(wait) = self.run(&argv, &mut out)? {
+            let mut unfinished = Unfinished { host: Arc::clone(&self.host), id: Some(self.id) };
+            while !self.is_over(wait, &mut out)? {
+                self.wait_async().await;
+            }
+            unfinished.id = None;
+            if wait == Wait::ForReply {
+                break;
             }
         }
         self.reply(&out)
@@ -110,11 +133,40 @@ impl Client {
     /// If the client has been disconnected or the server has ended.
     pub fn receive(&mut self) -> Result<Reply, Error> {
         loop {
-            if let Some(push) = self.pushes.pop_front() {
+            if let Some(push) = self.try_receive()? {
                 return Ok(push);
             }
-            let mail = self.wait()?;
-            self.keep_pushes(&mail)?;
+            ensure_running(&self.host)?;
+            self.wait();
+        }
+    }
+
+    /// As [`Client::receive`], for asynchronous code on any runtime. Nothing is lost if it is
+    /// dropped, so it may stand in a `select!`.
+    ///
+    /// ```
+    /// use leasehold::Server;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::Error> {
+    /// let server = Server::start()?;
+    /// let mut waiter = server.client()?;
+    /// waiter.call(&["SUBSCRIBE", "released"])?;
+    /// server.call(&["PUBLISH", "released", "lock"])?;
+    /// println!("{:?}", waiter.receive_async().await?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Client::receive`].
+    pub async fn receive_async(&mut self) -> Result<Reply, Error> {
+        loop {
+            if let Some(push) = self.try_receive()? {
+                return Ok(push);
+            }
+            ensure_running(&self.host)?;
+            self.wait_async().await;
         }
     }
 
@@ -124,8 +176,11 @@ impl Client {
     /// If the client has been disconnected.
     pub fn try_receive(&mut self) -> Result<Option<Reply>, Error> {
         let mail = self.outbox.take();
-        self.keep_pushes(&mail)?;
-        Ok(self.pushes.pop_front())
+        self.keep(&mail)?;
+        match self.pushes.pop_front() {
+            None if self.disconnected => Err(disconnected()),
+            push => Ok(push),
+        }
     }
 
     /// The number `CLIENT ID` answers with.
@@ -133,35 +188,74 @@ impl Client {
         self.id.serial
     }
 
-    fn wait_for_resume(&mut self) -> Result<(), Error> {
-        loop {
-            let mail = self.wait()?;
-            let resume = mail.resume;
-            self.keep_pushes(&mail)?;
-            if resume {
-                return Ok(());
+    /// Runs a command. If it has to wait, says so; else its reply is in `out`.
+    fn run(&mut self, argv: &[&[u8]], out: &mut BytesMut) -> Result<Option<Wait>, Error> {
+        ensure_running(&self.host)?;
+        if self.disconnected {
+            return Err(disconnected());
+        }
+        let (flow, mail) = self.host.with(|engine| {
+            let mail = self.outbox.take();
+            let flow = engine.run(self.host.now(), self.id, argv, out);
+            if let Flow::Sleep(span) = flow {
+                sleep_holding_everyone(span);
+            }
+            (flow, mail)
+        })?;
+        self.keep(&mail)?;
+        if mail.close.is_some() {
+            return Err(disconnected());
+        }
+        match flow {
+            Flow::Next | Flow::Sleep(_) => Ok(None),
+            Flow::Wait => Ok(Some(Wait::ForReply)),
+            Flow::Again => Ok(Some(Wait::ToRunAgain)),
+            Flow::Close => {
+                self.disconnected = true;
+                Ok(None)
+            }
+            Flow::Shutdown => {
+                self.host.stop();
+                out.clear();
+                encode(&Reply::OK, Protocol::Resp3, out);
+                Ok(None)
             }
         }
     }
 
-    fn wait(&self) -> Result<Mail, Error> {
-        let over = || self.host.shutdown.is_cancelled();
-        let mail = self.outbox.wait(over);
-        let nothing = mail.bytes.is_empty() && !mail.resume;
-        if nothing && mail.close.is_some() {
-            return Err(Error::new(ErrorKind::Stopped, "the client has been disconnected"));
+    /// Whether a wait is over, to be asked whenever mail may have come.
+    fn is_over(&mut self, wait: Wait, out: &mut BytesMut) -> Result<bool, Error> {
+        let mail = self.outbox.take();
+        match wait {
+            Wait::ForReply => out.extend_from_slice(&mail.bytes),
+            Wait::ToRunAgain => self.keep(&mail)?,
         }
-        if nothing {
-            ensure_running(&self.host)?;
+        if mail.resume {
+            return Ok(true);
         }
-        Ok(mail)
+        if mail.close.is_some() {
+            self.disconnected = true;
+            return Err(disconnected());
+        }
+        ensure_running(&self.host)?;
+        Ok(false)
     }
 
-    fn keep_pushes(&mut self, mail: &Mail) -> Result<(), Error> {
-        self.pushes.extend(replies(&mail.bytes)?);
-        if mail.close.is_some() {
-            return Err(Error::new(ErrorKind::Stopped, "the client has been disconnected"));
+    /// Keeps this thread waiting until there may be mail, or the server ends.
+    fn wait(&self) {
+        self.outbox.wait(|| self.host.shutdown.is_cancelled());
+    }
+
+    async fn wait_async(&self) {
+        tokio::select! {
+            () = self.outbox.woken() => {}
+            () = self.host.shutdown.cancelled() => {}
         }
+    }
+
+    fn keep(&mut self, mail: &Mail) -> Result<(), Error> {
+        self.disconnected |= mail.close.is_some();
+        self.pushes.extend(replies(&mail.bytes)?);
         Ok(())
     }
 
@@ -191,6 +285,32 @@ impl std::fmt::Debug for Client {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Client").field("id", &self.id.serial).finish_non_exhaustive()
     }
+}
+
+/// A call whose command waits. Disconnects the client if the caller goes away before it is over.
+struct Unfinished {
+    host: Arc<Host>,
+    id: Option<ClientId>,
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if let Some(id) = self.id {
+            // A failed engine has forgotten everyone already.
+            let _ = self.host.with(|engine| engine.kill(id));
+        }
+    }
+}
+
+fn arguments<A: AsRef<[u8]>>(command: &[A]) -> Result<Vec<&[u8]>, Error> {
+    if command.is_empty() {
+        return Err(Error::new(ErrorKind::Usage, "a command needs at least a name"));
+    }
+    Ok(command.iter().map(AsRef::as_ref).collect())
+}
+
+fn disconnected() -> Error {
+    Error::new(ErrorKind::Stopped, "the client has been disconnected")
 }
 
 fn ensure_running(host: &Host) -> Result<(), Error> {

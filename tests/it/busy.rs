@@ -83,6 +83,29 @@ fn everybody_else_is_refused_until_the_script_is_killed() {
 
 const NOT_BUSY: &str = "-NOTBUSY No scripts in execution right now.\\r\\n";
 
+/// Whatever it spends its time on. That a reply comes before patience ends is all that is timed.
+#[test]
+fn a_kill_ends_every_kind_of_script() {
+    for script in [
+        ENDLESS,
+        "while true do pcall(function() while true do end end) end",
+        "local text = string.rep('a', 1000) while true do text:find('.-b') end",
+        "local t = {} while true do for n = 1, 100 do t[n] = {n} end end",
+        "local text = '' while true do text = (text .. 'x'):sub(-1000) end",
+        "while true do redis.call('get', 'k') end",
+        "while true do redis.pcall('no such command') end",
+        "while true do cjson.decode(cjson.encode({1, 2, 3})) end",
+    ] {
+        let server = Server::builder().config("busy-reply-threshold", "1").start();
+        let server = server.expect("a server");
+        let mut busy = keep_busy(server.addr(), script);
+        assert_eq!(connect(server.addr()).call(&["SCRIPT", "KILL"]), b"+OK\r\n", "{script}");
+        let end = busy.read();
+        assert!(end.starts_with(b"-ERR "), "{script}: {}", show(&end));
+        assert_eq!(connect(server.addr()).call(&["GET", "k"]), b"$-1\r\n", "{script}");
+    }
+}
+
 #[test]
 fn a_crowd_is_refused_one_by_one() {
     for server in servers() {

@@ -185,6 +185,116 @@ fn a_caller_that_waits_for_a_message_is_released_at_the_end() {
     drop(publisher);
 }
 
+/// Runs asynchronous code on the only thread there is: what blocks it blocks all.
+fn on_one_thread<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    runtime.expect("a runtime").block_on(future)
+}
+
+fn can_be_spawned<F: Future + Send>(future: F) -> F {
+    future
+}
+
+#[test]
+fn a_message_can_be_awaited() {
+    let server = Server::start().expect("a server");
+    let mut listener = subscriber(&server, "news");
+    on_one_thread(async {
+        let publish = async { call(&server, "PUBLISH news one") };
+        let (heard, _) = tokio::join!(can_be_spawned(listener.receive_async()), publish);
+        assert_eq!(message(&heard.expect("a message")).1, "one");
+        // One that gives up before there is a message misses none.
+        tokio::select! {
+            biased;
+            heard = listener.receive_async() => panic!("nothing was said: {heard:?}"),
+            () = std::future::ready(()) => {}
+        }
+        call(&server, "PUBLISH news two");
+        let heard = listener.receive_async().await;
+        assert_eq!(message(&heard.expect("a message")).1, "two");
+        let stop = async { server.stop() };
+        let (end, ()) = tokio::join!(listener.receive_async(), stop);
+        assert_eq!(kind(end), ErrorKind::Stopped);
+    });
+}
+
+/// Each command waits, for 50 ms of a clock that only moves if the thread does.
+#[test]
+fn a_command_that_waits_can_be_awaited() {
+    for (before, command, expected) in [
+        ("PING", vec!["WAIT", "1", "50"], Reply::Integer(0)),
+        ("CLIENT PAUSE 50 WRITE", vec!["SET", "k", "v"], Reply::OK),
+        ("CLIENT PAUSE 50 ALL", vec!["GET", "k"], Reply::Null),
+        (
+            "CLIENT PAUSE 50 WRITE",
+            vec!["EVAL", "return redis.call('incr', 'n')", "0"],
+            Reply::Integer(1),
+        ),
+    ] {
+        let server = stopped_clock();
+        let mut client = subscriber(&server, "news");
+        let mut other = server.client().expect("a client");
+        call(&server, before);
+        let move_on = async {
+            // A message that comes meanwhile is no reply, and ends no wait. A pause stops it.
+            if before == "PING" {
+                other.call(&["PUBLISH", "news", "one"]).expect("an answer");
+                tokio::task::yield_now().await;
+            }
+            server.advance(Duration::from_millis(50)).expect("a manual clock");
+        };
+        let reply = on_one_thread(async {
+            tokio::join!(can_be_spawned(client.call_async(&command)), move_on).0
+        });
+        assert_eq!(reply.expect("an answer"), expected, "{command:?}");
+        let heard = client.try_receive().expect("a subscription").map(|push| message(&push).1);
+        assert_eq!(heard.as_deref(), (before == "PING").then_some("one"), "{command:?}");
+        assert_eq!(client.try_receive().expect("a subscription"), None);
+    }
+}
+
+#[test]
+fn a_call_that_is_dropped_while_it_waits_disconnects_its_client() {
+    for (before, command) in
+        [("PING", vec!["WAIT", "1", "0"]), ("CLIENT PAUSE 50 WRITE", vec!["SET", "k", "v"])]
+    {
+        let server = stopped_clock();
+        let mut client = server.client().expect("a client");
+        call(&server, before);
+        on_one_thread(async {
+            tokio::select! {
+                biased;
+                reply = client.call_async(&command) => panic!("it waits: {reply:?}"),
+                () = std::future::ready(()) => {}
+            }
+        });
+        assert_eq!(kind(client.call(&["PING"])), ErrorKind::Stopped);
+        server.advance(LEASE).expect("a manual clock");
+        assert_eq!(call(&server, "GET k"), Reply::Null, "it was never run");
+    }
+}
+
+/// However often it asks, and whoever sent it away.
+#[test]
+fn a_client_that_was_disconnected_is_told_so() {
+    for by_itself in [true, false] {
+        let server = Server::start().expect("a server");
+        let mut client = subscriber(&server, "news");
+        if by_itself {
+            assert_eq!(client.call(&["QUIT"]).expect("an answer"), Reply::OK);
+        } else {
+            call(&server, &format!("CLIENT KILL ID {}", client.id()));
+        }
+        for _ in 0..2 {
+            assert_eq!(kind(client.call(&["PING"])), ErrorKind::Stopped);
+            assert_eq!(kind(client.receive()), ErrorKind::Stopped);
+            assert_eq!(kind(client.try_receive()), ErrorKind::Stopped);
+            assert_eq!(kind(on_one_thread(client.call_async(&["PING"]))), ErrorKind::Stopped);
+            assert_eq!(kind(on_one_thread(client.receive_async())), ErrorKind::Stopped);
+        }
+    }
+}
+
 #[test]
 fn nothing_is_served_after_the_end() {
     let server = Server::start().expect("a server");

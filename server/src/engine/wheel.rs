@@ -36,6 +36,9 @@ const LISTS: usize = FREE as usize + 1;
 /// The end of a list. No node has this index, so a `TimerId` is never zero.
 const NIL: u32 = u32::MAX;
 
+/// Below this many nodes an emptied wheel keeps its memory: growing again would cost more.
+const SHRINK_FLOOR: usize = 64;
+
 /// Names a timer from its insertion until it fires or is cancelled. Its number is then used again.
 /// An `Option<TimerId>` is no larger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -197,15 +200,6 @@ impl<T: Copy> Wheel<T> {
         None
     }
 
-    /// Gives memory back as far as the end of the slab is free: all of it once no timer waits.
-    pub fn shrink_to_fit(&mut self) {
-        while self.nodes.last().is_some_and(|node| node.list == FREE) {
-            self.unlink(self.nodes.len() as u32 - 1);
-            self.nodes.pop();
-        }
-        self.nodes.shrink_to_fit();
-    }
-
     /// The next slot to begin and its start. Meaningless during a cascade.
     fn next_slot(&self) -> Option<(u16, u64)> {
         let level = self.occupied.iter().position(|&word| word != 0)?;
@@ -254,7 +248,18 @@ impl<T: Copy> Wheel<T> {
         self.unlink(index);
         self.push_front_free(index);
         self.len -= 1;
-        self.nodes[index as usize].payload
+        let payload = self.nodes[index as usize].payload;
+        self.shrink();
+        payload
+    }
+
+    /// Gives memory back after a mass release. Timers never move, so the slab can only be dropped
+    /// once none waits.
+    fn shrink(&mut self) {
+        if self.len == 0 && self.nodes.len() >= SHRINK_FLOOR {
+            self.nodes = Vec::new();
+            self.lists[usize::from(FREE)] = List { head: NIL, tail: NIL };
+        }
     }
 
     fn push_back(&mut self, list: u16, index: u32) {
@@ -480,19 +485,27 @@ mod tests {
         assert_eq!(drain(&mut wheel, 100), [(100, 0)]);
     }
 
+    /// However the timers go: fired, or cancelled, even in mid-cascade.
     #[test]
-    fn memory_comes_back_when_the_end_of_the_slab_is_free() {
-        let mut wheel = Wheel::new(Millis(0));
-        let ids: Vec<_> = (0..1000).map(|n| wheel.insert(Millis(n), ())).collect();
-        for &id in &ids[10..] {
-            wheel.cancel(id);
+    fn memory_comes_back_when_the_last_timer_goes() {
+        for fired in [0, 1, 500, 999, 1000] {
+            let mut wheel = Wheel::new(Millis(0));
+            let ids: Vec<_> = (0..1000).map(|n| wheel.insert(Millis(100), n)).collect();
+            assert_eq!(wheel.pop_due(Millis(100), &mut 10), None, "the budget is for a cascade");
+            let mut budget = 990 + fired;
+            let count = std::iter::from_fn(|| wheel.pop_due(Millis(100), &mut budget)).count();
+            assert_eq!(count, fired as usize);
+            assert_eq!(wheel.nodes.is_empty(), fired == 1000);
+            for &id in &ids[count..] {
+                wheel.cancel(id);
+            }
+            wheel.check_invariants();
+            assert_eq!((wheel.nodes.capacity(), wheel.next_deadline()), (0, None), "{fired}");
+            wheel.insert(Millis(100), 1);
+            wheel.insert(Millis(200), 2);
+            assert_eq!(drain(&mut wheel, 200), [(100, 1), (200, 2)]);
+            wheel.check_invariants();
         }
-        wheel.cancel(ids[3]);
-        wheel.shrink_to_fit();
-        wheel.check_invariants();
-        assert_eq!((wheel.nodes.len(), wheel.len()), (10, 9));
-        assert_eq!(wheel.insert(Millis(3), ()), ids[3]);
-        assert_eq!(wheel.insert(Millis(3), ()), ids[10]);
     }
 
     #[test]
@@ -508,7 +521,6 @@ mod tests {
         Cancel(prop::sample::Index),
         Advance(i64),
         Drain(u32),
-        Shrink,
     }
 
     #[derive(Clone, Debug)]
@@ -540,7 +552,7 @@ mod tests {
     }
 
     fn steps() -> impl Strategy<Value = Step> {
-        use Step::{Advance, Cancel, Drain, Insert, Reschedule, Shrink};
+        use Step::{Advance, Cancel, Drain, Insert, Reschedule};
         prop_oneof![
             8 => deadlines().prop_map(Insert),
             4 => (any::<prop::sample::Index>(), deadlines())
@@ -549,7 +561,6 @@ mod tests {
             4 => spans().prop_map(Advance),
             6 => (0..6u32).prop_map(Drain),
             1 => Just(Drain(ENDLESS)),
-            1 => Just(Shrink),
         ]
     }
 
@@ -582,7 +593,6 @@ mod tests {
                 }
                 Step::Advance(span) => self.now = self.now.saturating_add(span),
                 Step::Drain(budget) => self.drain(budget),
-                Step::Shrink => self.wheel.shrink_to_fit(),
             }
             self.compare();
         }

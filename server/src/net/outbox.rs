@@ -107,15 +107,12 @@ impl Outbox {
         self.wake.notified().await;
     }
 
-    /// Keeps this thread waiting until something has been put, and takes it. For clients without
-    /// a socket.
-    pub(crate) fn wait(&self, or_until: impl Fn() -> bool) -> Mail {
+    /// Keeps this thread waiting until there is something to take. For clients without a socket.
+    pub(crate) fn wait(&self, or_until: impl Fn() -> bool) {
         let mut state = self.state.lock();
         while state.bytes.is_empty() && !state.resume && state.close.is_none() && !or_until() {
             self.woken.wait(&mut state);
         }
-        drop(state);
-        self.take()
     }
 }
 

@@ -223,3 +223,26 @@ impl<V> Dict<V> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_comes_back_after_a_mass_release() {
+        const ENTRIES: usize = 10_000;
+        let mut dict = Dict::new(HashSeed(1, 2));
+        let key = |n: usize| n.to_be_bytes();
+        let slots: Vec<Slot> = (0..ENTRIES).map(|n| dict.insert_new(&key(n), n)).collect();
+        for &slot in &slots[100..] {
+            dict.remove_slot(slot);
+        }
+        assert!(dict.index.capacity() < ENTRIES / 8, "{} for 100", dict.index.capacity());
+        assert!((0..100).all(|n| dict.find(&key(n)) == Some(slots[n])));
+        for &slot in &slots[..100] {
+            dict.remove_slot(slot);
+        }
+        assert_eq!((dict.slots.capacity(), dict.index.capacity()), (0, 0));
+        assert_eq!(dict.insert_new(&key(1), 1), 0);
+    }
+}
