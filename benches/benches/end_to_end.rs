@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use leasehold_benches::recipes::{COMPARE_AND_DELETE, REDISSON_LOCK, REDISSON_UNLOCK};
 use leasehold_benches::stage::OWNER;
 use leasehold_resp::encode_request;
 use leasehold_scripting::Sha;
 use leasehold_tests::redis_server::RedisServer;
+use leasehold_tests::scripts::{COMPARE_AND_DELETE_ONE_LINE, LOCK_3, UNLOCK_3};
 
 const KEY: &str = "lock:orders:4711";
 const CHANNEL: &str = "redisson_lock__channel:{lock:orders:4711}";
@@ -44,7 +44,7 @@ fn all(criterion: &mut Criterion) {
         None => leasehold_tests::say("no redis-server on PATH: measured alone"),
     }
     for (_, client) in &mut servers {
-        for script in [COMPARE_AND_DELETE, REDISSON_LOCK, REDISSON_UNLOCK] {
+        for script in [COMPARE_AND_DELETE_ONE_LINE, LOCK_3, UNLOCK_3] {
             client.load(script);
         }
     }
@@ -83,7 +83,7 @@ struct Exchange {
 }
 
 fn set_and_delete() -> Cycle {
-    let delete = digest(COMPARE_AND_DELETE);
+    let delete = digest(COMPARE_AND_DELETE_ONE_LINE);
     Cycle {
         name: "set_nx_px_and_compare_and_delete",
         lock: (words(&["SET", KEY, OWNER, "NX", "PX", LEASE_MS]), "+OK\r\n"),
@@ -92,7 +92,7 @@ fn set_and_delete() -> Cycle {
 }
 
 fn redisson() -> Cycle {
-    let (lock, unlock) = (digest(REDISSON_LOCK), digest(REDISSON_UNLOCK));
+    let (lock, unlock) = (digest(LOCK_3), digest(UNLOCK_3));
     let unlock = words(&["EVALSHA", &unlock, "2", KEY, CHANNEL, "0", LEASE_MS, OWNER]);
     Cycle {
         name: "redisson_lock_and_unlock",

@@ -10,12 +10,10 @@ use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use leasehold::engine::commands::scripts::interpreter;
-use leasehold_benches::recipes::{
-    COMPARE_AND_DELETE, REDISSON_LOCK, REDISSON_RENEW, REDISSON_UNLOCK,
-};
 use leasehold_benches::stage::{Conversation, OWNER, Stage};
 use leasehold_resp::{Protocol, Reply};
 use leasehold_scripting::{Host, Interpreter, Interrupt, LogLevel, Sha};
+use leasehold_tests::scripts::{COMPARE_AND_DELETE_ONE_LINE, LOCK_3, RENEW_3, UNLOCK_3};
 
 const LOCKS: usize = 1_000;
 const RETURN_1: &str = "return 1";
@@ -38,7 +36,7 @@ criterion_main!(benches);
 fn at_the_engine(criterion: &mut Criterion) {
     let mut stage = Stage::new(LOCKS);
     let [one, delete, lock, unlock, renew] =
-        [RETURN_1, COMPARE_AND_DELETE, REDISSON_LOCK, REDISSON_UNLOCK, REDISSON_RENEW]
+        [RETURN_1, COMPARE_AND_DELETE_ONE_LINE, LOCK_3, UNLOCK_3, RENEW_3]
             .map(|script| stage.load(script));
     let hold = "SET {fresh} {owner} NX PX 30000";
     let cases = [
@@ -73,7 +71,7 @@ fn at_the_engine(criterion: &mut Criterion) {
 fn at_the_interpreter(criterion: &mut Criterion) {
     let mut lua = interpreter(1);
     let [one, delete, lock, unlock, renew, call_often] =
-        [RETURN_1, COMPARE_AND_DELETE, REDISSON_LOCK, REDISSON_UNLOCK, REDISSON_RENEW, CALL_OFTEN]
+        [RETURN_1, COMPARE_AND_DELETE_ONE_LINE, LOCK_3, UNLOCK_3, RENEW_3, CALL_OFTEN]
             .map(|script| lua.load(script.as_bytes()).expect("a script that compiles"));
     let owner = OWNER.as_bytes();
     let lock_args: [&[u8]; 2] = [b"30000", owner];

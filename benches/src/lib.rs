@@ -2,7 +2,6 @@
 
 #![allow(clippy::disallowed_methods)] // To measure is to read the clock.
 
-pub mod recipes;
 pub mod stage;
 
 use std::time::{Duration, Instant};

@@ -9,7 +9,6 @@ mod embedding;
 mod limits;
 mod protocol;
 mod redis_rs;
-mod scripts;
 mod seed_000;
 mod seed_002;
 mod seed_003;

@@ -3,7 +3,7 @@
 
 use leasehold_tests::conversation::{converse, converse_with};
 
-use crate::scripts::{COMPARE_AND_DELETE, REDISSON_3};
+use leasehold_tests::scripts::{COMPARE_AND_DELETE, REDISSON_3};
 
 #[test]
 fn setnx() {

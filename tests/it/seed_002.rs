@@ -2,7 +2,7 @@
 
 use leasehold_tests::conversation::{Conversation, converse_with};
 
-use crate::scripts::{COMPARE_AND_DELETE, REDISSON_3_HSET};
+use leasehold_tests::scripts::{COMPARE_AND_DELETE, REDISSON_3_HSET};
 
 #[test]
 fn redisson_try_lock_reentry_and_unlock() {

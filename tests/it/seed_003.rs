@@ -3,7 +3,7 @@
 
 use leasehold_tests::conversation::converse_with;
 
-use crate::scripts::REDISSON_2_2_17;
+use leasehold_tests::scripts::REDISSON_2_2_17;
 
 #[test]
 fn redisson_2_2_17_lock_reentry_and_unlock() {

@@ -3,7 +3,7 @@
 
 use leasehold_tests::conversation::{Conversation, converse, converse_with};
 
-use crate::scripts::{COMPARE_AND_DELETE_ONE_LINE, REDISSON_3};
+use leasehold_tests::scripts::{COMPARE_AND_DELETE_ONE_LINE, REDISSON_3};
 
 #[test]
 fn setnx() {

@@ -13,7 +13,7 @@ use leasehold::engine::time::{Millis, Time};
 use leasehold::{Client, Reply, Server};
 use leasehold_tests::wire::Wire;
 
-use crate::scripts::{LOCK_3, UNLOCK_3};
+use leasehold_tests::scripts::{LOCK_3, UNLOCK_3};
 
 const LOCKS: usize = 200_000;
 const EXPIRED: &str = "__keyevent@0__:expired";

@@ -10,6 +10,7 @@ pub mod differential;
 pub mod frame;
 pub mod process;
 pub mod redis_server;
+pub mod scripts;
 pub mod target;
 pub mod wire;
 pub mod words;

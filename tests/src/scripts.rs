@@ -1,22 +1,22 @@
 //! The Lua of the seed documents, byte for byte as the clients send it.
 
 /// The classical release: only the owner's token deletes.
-pub(crate) const COMPARE_AND_DELETE: &str = "if redis.call('get',KEYS[1]) == ARGV[1] then\n\
+pub const COMPARE_AND_DELETE: &str = "if redis.call('get',KEYS[1]) == ARGV[1] then\n\
     \x20   return redis.call('del',KEYS[1])\n\
     else\n\
     \x20   return 0\n\
     end";
 
 /// The same on one line, as Jedis users write it.
-pub(crate) const COMPARE_AND_DELETE_ONE_LINE: &str = "if redis.call('get',KEYS[1]) == ARGV[1] then \
+pub const COMPARE_AND_DELETE_ONE_LINE: &str = "if redis.call('get',KEYS[1]) == ARGV[1] then \
     return redis.call('del',KEYS[1]) else return 0 end";
 
 /// The same test before a renewal.
-pub(crate) const COMPARE_AND_RENEW: &str = "if redis.call('get',KEYS[1]) == ARGV[1] then \
+pub const COMPARE_AND_RENEW: &str = "if redis.call('get',KEYS[1]) == ARGV[1] then \
     return redis.call('pexpire',KEYS[1],ARGV[2]) else return 0 end";
 
 /// Redisson 2.2.17 takes a free lock with `hset`.
-pub(crate) const LOCK_2_2_17: &str = "if (redis.call('exists', KEYS[1]) == 0) then \
+pub const LOCK_2_2_17: &str = "if (redis.call('exists', KEYS[1]) == 0) then \
     redis.call('hset', KEYS[1], ARGV[2], 1); \
     redis.call('pexpire', KEYS[1], ARGV[1]); \
     return nil; \
@@ -29,7 +29,7 @@ pub(crate) const LOCK_2_2_17: &str = "if (redis.call('exists', KEYS[1]) == 0) th
     return redis.call('pttl', KEYS[1]);";
 
 /// Redisson 2.2.17 publishes even when the lock is gone. `end;if` has no space between.
-pub(crate) const UNLOCK_2_2_17: &str = "if (redis.call('exists', KEYS[1]) == 0) then \
+pub const UNLOCK_2_2_17: &str = "if (redis.call('exists', KEYS[1]) == 0) then \
     redis.call('publish', KEYS[2], ARGV[1]); \
     return 1; \
     end;\
@@ -48,7 +48,7 @@ pub(crate) const UNLOCK_2_2_17: &str = "if (redis.call('exists', KEYS[1]) == 0) 
     return nil;";
 
 /// Redisson 3.13.6 and 3.15.4 count from the first holder on with `hincrby`.
-pub(crate) const LOCK_3: &str = "if (redis.call('exists', KEYS[1]) == 0) then \
+pub const LOCK_3: &str = "if (redis.call('exists', KEYS[1]) == 0) then \
     redis.call('hincrby', KEYS[1], ARGV[2], 1); \
     redis.call('pexpire', KEYS[1], ARGV[1]); \
     return nil; \
@@ -61,7 +61,7 @@ pub(crate) const LOCK_3: &str = "if (redis.call('exists', KEYS[1]) == 0) then \
     return redis.call('pttl', KEYS[1]);";
 
 /// The unlock of every Redisson 3 before the unlock latch: nil for whoever does not hold it.
-pub(crate) const UNLOCK_3: &str = "if (redis.call('hexists', KEYS[1], ARGV[3]) == 0) then \
+pub const UNLOCK_3: &str = "if (redis.call('hexists', KEYS[1], ARGV[3]) == 0) then \
     return nil;\
     end; \
     local counter = redis.call('hincrby', KEYS[1], ARGV[3], -1); \
@@ -76,19 +76,18 @@ pub(crate) const UNLOCK_3: &str = "if (redis.call('hexists', KEYS[1], ARGV[3]) =
     return nil;";
 
 /// The watchdog of Redisson 3.
-pub(crate) const RENEW_3: &str = "if (redis.call('hexists', KEYS[1], ARGV[2]) == 1) then \
+pub const RENEW_3: &str = "if (redis.call('hexists', KEYS[1], ARGV[2]) == 1) then \
     redis.call('pexpire', KEYS[1], ARGV[1]); \
     return 1; \
     end; \
     return 0;";
 
 /// Redisson's scripts of one version, under the names the conversations use.
-pub(crate) const REDISSON_2_2_17: &[(&str, &str)] =
-    &[("lock", LOCK_2_2_17), ("unlock", UNLOCK_2_2_17)];
+pub const REDISSON_2_2_17: &[(&str, &str)] = &[("lock", LOCK_2_2_17), ("unlock", UNLOCK_2_2_17)];
 
 /// As above; the document that shows 3.15.4 leaves the unlock out, which did not change.
-pub(crate) const REDISSON_3: &[(&str, &str)] =
+pub const REDISSON_3: &[(&str, &str)] =
     &[("lock", LOCK_3), ("unlock", UNLOCK_3), ("renew", RENEW_3)];
 
 /// The version of the second document: locks as 2.2.17, unlocks as every 3.
-pub(crate) const REDISSON_3_HSET: &[(&str, &str)] = &[("lock", LOCK_2_2_17), ("unlock", UNLOCK_3)];
+pub const REDISSON_3_HSET: &[(&str, &str)] = &[("lock", LOCK_2_2_17), ("unlock", UNLOCK_3)];
