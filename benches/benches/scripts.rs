@@ -9,6 +9,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use leasehold::config::CompatVersion;
 use leasehold::engine::commands::scripts::interpreter;
 use leasehold_benches::stage::{Conversation, OWNER, Stage};
 use leasehold_resp::{Protocol, Reply};
@@ -69,7 +70,7 @@ fn at_the_engine(criterion: &mut Criterion) {
 }
 
 fn at_the_interpreter(criterion: &mut Criterion) {
-    let mut lua = interpreter(1);
+    let mut lua = interpreter(1, CompatVersion::default());
     let [one, delete, lock, unlock, renew, call_often] =
         [RETURN_1, COMPARE_AND_DELETE_ONE_LINE, LOCK_3, UNLOCK_3, RENEW_3, CALL_OFTEN]
             .map(|script| lua.load(script.as_bytes()).expect("a script that compiles"));

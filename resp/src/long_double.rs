@@ -74,6 +74,29 @@ impl LongDouble {
         let magnitude = Magnitude::Finite(round(sum, more, exponent, &FORMAT)?);
         Some(LongDouble { negative, magnitude })
     }
+
+    /// A thousand times this, correctly rounded, and then up to a whole number: seconds in
+    /// milliseconds. `None` beyond the largest integer; what is below the smallest is the smallest.
+    pub fn ceil_thousandfold(self) -> Option<i64> {
+        let product = match self.magnitude {
+            Magnitude::Finite(number) => {
+                let thousandfold = u128::from(number.mantissa) * 1000;
+                round(thousandfold, false, number.exponent.into(), &FORMAT)
+            }
+            Magnitude::Infinite => None,
+        };
+        // A mantissa that is no fraction has all its 64 bits: too many for an integer.
+        let fraction = product.filter(|product| product.exponent < 0);
+        let Some(Rounded { mantissa, exponent }) = fraction else {
+            return self.negative.then_some(i64::MIN);
+        };
+        let whole = mantissa.checked_shr(exponent.unsigned_abs()).unwrap_or(0);
+        if self.negative {
+            return Some(i64::try_from(whole).map_or(i64::MIN, i64::wrapping_neg));
+        }
+        let more = mantissa.trailing_zeros() < exponent.unsigned_abs() && mantissa != 0;
+        i64::try_from(whole).ok()?.checked_add(i64::from(more))
+    }
 }
 
 impl From<i64> for LongDouble {
@@ -441,6 +464,35 @@ mod tests {
         for (text, finite) in [("inf", false), ("-INFINITY", false), ("1e4000", true)] {
             let number = LongDouble::parse(text.as_bytes());
             assert_eq!(number.map(LongDouble::is_finite), Some(finite), "{text}");
+        }
+    }
+
+    /// Each is what `BLPOP` of Redis 8.0 makes of that many seconds.
+    #[test]
+    fn thousandfold() {
+        for (text, expected) in [
+            ("0", Some(0)),
+            ("-0", Some(0)),
+            ("1", Some(1000)),
+            ("0.001", Some(1)),
+            ("0.1", Some(100)),
+            ("0.0001", Some(1)),
+            ("1e-4950", Some(1)),
+            ("1.0005", Some(1001)),
+            ("-0.0001", Some(0)),
+            ("-0.001", Some(0)),
+            ("-1.5005", Some(-1500)),
+            ("0x0.8", Some(500)),
+            ("9223372036854775.807", Some(i64::MAX)),
+            ("9223372036854775.808", None),
+            ("1e4931", None),
+            ("inf", None),
+            ("-9223372036854775.809", Some(i64::MIN)),
+            ("-1e400", Some(i64::MIN)),
+            ("-inf", Some(i64::MIN)),
+        ] {
+            let number = LongDouble::parse(text.as_bytes()).expect("a number");
+            assert_eq!(number.ceil_thousandfold(), expected, "{text}");
         }
     }
 }

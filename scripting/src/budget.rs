@@ -11,6 +11,8 @@ pub struct Limits {
     pub script_bytes_max: usize,
     /// Scripts kept of those that nobody asked to be kept.
     pub passing_scripts_max: usize,
+    /// Functions of one library. Each stays in memory until the library goes.
+    pub library_functions_max: usize,
     /// Steps of one pattern match in `string.find` and its kin. Backtracking is exponential and
     /// no hook can stop it half way.
     pub match_steps_max: u64,
@@ -27,6 +29,7 @@ impl Default for Limits {
             memory_bytes_max: 64 << 20,
             script_bytes_max: 1 << 20,
             passing_scripts_max: 500,
+            library_functions_max: 1_000,
             match_steps_max: 10_000_000,
             nesting_max: 256,
             interrupt_instructions: 1_000,

@@ -10,6 +10,7 @@
 mod bridge;
 mod budget;
 mod convert;
+mod functions;
 mod libs;
 mod number;
 mod sandbox;
@@ -23,8 +24,9 @@ use std::fmt;
 use bytes::Bytes;
 use leasehold_resp::{Protocol, Reply};
 
-use crate::bridge::{Chunk, Machine};
+use crate::bridge::{Chunk, Machine, World};
 pub use crate::budget::Limits;
+pub use crate::functions::{Function, Functions, Library, Policy};
 pub use crate::script::{Script, Sha};
 
 /// What a script can reach: the commands of the server that runs it.
@@ -107,7 +109,7 @@ impl Interpreter {
     /// A fresh state. `version` is what `redis.REDIS_VERSION` says; `seed` is where
     /// `math.random` starts in every script.
     pub fn new(limits: Limits, version: &str, seed: u64) -> Result<Interpreter, Error> {
-        let machine = Machine::new(limits, version, seed)?;
+        let machine = Machine::new(limits, version, seed, World::Scripts)?;
         let (scripts, digests) = (HashMap::new(), HashMap::new());
         Ok(Interpreter { machine, scripts, digests, passing: 0, runs: 0, limits })
     }
@@ -192,7 +194,7 @@ impl Interpreter {
         self.runs += 1;
         cached.used = self.runs;
         let chunk = cached.chunk;
-        self.machine.run(chunk, &sha, keys, args, host)
+        self.machine.run(chunk, sha.as_str(), keys, args, host)
     }
 
     /// Memory of the Lua state: cached scripts and what is not collected yet.

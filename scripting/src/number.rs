@@ -1,5 +1,7 @@
 //! Doubles as C's `%.*g` prints them, and Redis's random numbers. Knows no Lua.
 
+use leasehold_resp::format_double;
+
 /// Appends `value` with `precision` significant digits, as C's `%.{precision}g`.
 pub(crate) fn write_general(out: &mut Vec<u8>, value: f64, precision: usize) {
     if value.is_nan() {
@@ -24,15 +26,15 @@ pub(crate) fn write_general(out: &mut Vec<u8>, value: f64, precision: usize) {
     }
 }
 
-/// A number as an argument of `redis.call`: an integer if it is one, else all its digits.
+/// A number as an argument of `redis.call`: an integer if it is one, else as few digits as tell
+/// it from all others.
 pub(crate) fn write_argument(out: &mut Vec<u8>, value: f64) {
     const EXACT: f64 = (1_i64 << 62) as f64;
     let integer = value as i64;
-    if value.abs() <= EXACT
-        && integer as f64 == value
-        && !(value == 0.0 && value.is_sign_negative())
-    {
+    if value.abs() <= EXACT && integer as f64 == value {
         out.extend_from_slice(itoa::Buffer::new().format(integer).as_bytes());
+    } else if value.is_finite() {
+        out.extend_from_slice(format_double(value).as_bytes());
     } else {
         write_general(out, value, 17);
     }
@@ -190,7 +192,10 @@ mod tests {
             (-3.0, "-3"),
             (1.5, "1.5"),
             (1e17, "100000000000000000"),
-            (2f64.powi(63), "9.2233720368547758e+18"),
+            (2f64.powi(63), "9223372036854776000"),
+            (0.1, "0.1"),
+            (-0.0, "0"),
+            (1e21, "1e+21"),
             (f64::INFINITY, "inf"),
         ];
         for (value, expected) in cases {

@@ -81,18 +81,21 @@ pub(crate) const LIBRARIES: &[(&str, &[&str])] = &[
 /// The functions of `redis`.
 pub(crate) const REDIS: &[&str] = &[
     "acl_check_cmd",
-    "breakpoint",
     "call",
-    "debug",
     "error_reply",
     "log",
     "pcall",
-    "replicate_commands",
     "set_repl",
     "setresp",
     "sha1hex",
     "status_reply",
 ];
+
+/// The functions of `redis` that scripts have besides, and functions of libraries have not.
+pub(crate) const REDIS_OF_SCRIPTS: &[&str] = &["breakpoint", "debug", "replicate_commands"];
+
+/// The functions of `redis` that a library sees while it is loaded, when it sees nothing else.
+pub(crate) const REDIS_WHILE_LOADING: &[&str] = &["log", "register_function"];
 
 /// The constants of `redis`. `version` is `major.minor.patch`.
 pub(crate) fn redis_constants(version: &str) -> Vec<(&'static str, Value)> {

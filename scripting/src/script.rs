@@ -99,6 +99,23 @@ impl Script {
         self.bits & SHEBANG != 0
     }
 
+    /// The flags that are set, in Redis's order.
+    pub fn flags(&self) -> impl Iterator<Item = &'static str> {
+        let script = *self;
+        FLAGS.into_iter().filter(move |flag| script.has(flag))
+    }
+
+    /// What a function declares that has no flags. It is never in compatibility mode.
+    pub(crate) fn of_function() -> Script {
+        Script { bits: SHEBANG }
+    }
+
+    /// The same with one more flag, in any case; `None` if there is none of that name.
+    pub(crate) fn with_flag(self, flag: &[u8]) -> Option<Script> {
+        let bit = FLAGS.iter().position(|name| name.as_bytes().eq_ignore_ascii_case(flag))?;
+        Some(Script { bits: self.bits | 1 << bit })
+    }
+
     fn has(&self, flag: &str) -> bool {
         FLAGS.iter().position(|name| *name == flag).is_some_and(|bit| self.bits & (1 << bit) != 0)
     }
@@ -152,7 +169,7 @@ fn refusal(text: &str, what: &[u8]) -> Reply {
 
 /// Words between blanks, single- or double-quoted as on Redis's command line; `None` if a quote
 /// stays open or is not followed by a blank.
-fn split_words(line: &[u8]) -> Option<Vec<Vec<u8>>> {
+pub(crate) fn split_words(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut words = Vec::new();
     let mut rest = line.iter().copied().peekable();
     loop {

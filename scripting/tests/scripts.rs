@@ -106,7 +106,7 @@ fn replies_become_values() {
         ("redis.call('set','k',1.5) return redis.call('get','k')", "'1.5'"),
         ("redis.call('set','k',2^53) return redis.call('get','k')", "'9007199254740992'"),
         ("redis.call('set','k',1e15) return redis.call('get','k')", "'1000000000000000'"),
-        ("redis.call('set',1,0.1) return redis.call('get','1')", "'0.10000000000000001'"),
+        ("redis.call('set',1,0.1) return redis.call('get','1')", "'0.1'"),
         ("return redis.call('echo',1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18.5)", "[:18]"),
         ("return type(redis.call('hgetall','none'))", "'table'"),
         ("redis.call('hset','h','f','v') return redis.call('hgetall','h')", "['f' 'v']"),

@@ -86,6 +86,10 @@ pub const DATABASES_MAX: u32 = 65_536;
 /// Fields one `HRANDFIELD` may repeat. Redis takes any count, and ends when the memory does.
 pub const RANDOM_REPEATS_MAX: u64 = 1_000_000;
 
+/// Bytes that the compressed strings of one `RESTORE` may become: what the largest argument holds
+/// uncompressed. A few bytes can stand for ninety times as many.
+pub const RESTORED_BYTES_MAX: usize = BULK_BYTES_MAX;
+
 // Expiry.
 
 /// Deadlines drained in one slice, some hundred microseconds of work. A million equal ones may
@@ -123,6 +127,13 @@ pub const SCRIPT_PATTERN_STEPS_MAX: u64 = 5_000_000;
 /// How deep a value that a script returns may be nested. Deeper ones would overflow a stack, here
 /// or in the client that reads them.
 pub const SCRIPT_NESTING_MAX: usize = 256;
+
+/// Functions of one library. Each stays until the library goes, and no honest one has as many.
+pub const LIBRARY_FUNCTIONS_MAX: usize = 1_000;
+
+/// How often the clock could be looked at while a library is loaded, after which it is ended: half
+/// a second, as in Redis, for nobody else is heard meanwhile.
+pub const FUNCTION_LOAD_QUESTIONS_MAX: u32 = 50_000;
 
 // Configuration.
 

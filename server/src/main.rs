@@ -5,7 +5,7 @@
 use std::fs;
 use std::process::{Command, ExitCode, Stdio};
 
-use leasehold::config::{self, Config, Invocation, LogLevel, Supervised, load};
+use leasehold::config::{self, Config, Invocation, LogLevel, Master, Sentinel, Supervised, load};
 use leasehold::{Builder, Server, limits};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::level_filters::LevelFilter;
@@ -53,10 +53,12 @@ fn serve(mut config: Config) -> ExitCode {
         return fail_in_log(&format!("Can't chdir to '{}': {error}", config.dir));
     }
     config.maxclients = make_room_for(config.maxclients);
+    let (speaks, version) = config.compat_version.introduction();
     info!(
-        "Leasehold {} is starting, speaking Redis {}",
+        "Leasehold {} is starting, speaking {} {}",
         config::LEASEHOLD_VERSION,
-        config::REDIS_VERSION
+        if speaks == "valkey" { "Valkey" } else { "Redis" },
+        version
     );
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -65,6 +67,7 @@ fn serve(mut config: Config) -> ExitCode {
     let (pidfile, supervised) = (config.pidfile.clone(), config.supervised);
     let listens = config.port != 0 || config.unixsocket.is_none();
     let unixsocket = config.unixsocket.clone();
+    let (mode, sentinel) = (config.mode(), config.sentinel.clone());
     // Signals are caught from before the first client can connect.
     let end = runtime.block_on(async {
         let mut interrupt = signal(SignalKind::interrupt())?;
@@ -74,6 +77,13 @@ fn serve(mut config: Config) -> ExitCode {
         let server = Builder::from_config(config).start().map_err(std::io::Error::other)?;
         if let Some(path) = &pidfile {
             fs::write(path, format!("{}\n", std::process::id()))?;
+        }
+        info!("Server initialized");
+        if listens {
+            info!("Running mode={}, port={}.", mode.name(), server.addr().port());
+        }
+        if let Some(sentinel) = sentinel {
+            introduce(&sentinel, &server.node_id().map_err(std::io::Error::other)?);
         }
         announce(&server, listens, unixsocket.as_deref());
         notify(supervised, &[sd_notify::NotifyState::Ready]);
@@ -124,7 +134,6 @@ fn make_room_for(clients: u32) -> u32 {
 
 /// Says that the server is ready in all the words that launchers wait for.
 fn announce(server: &Server, listens: bool, unixsocket: Option<&str>) {
-    info!("Server initialized");
     if listens {
         let port = server.addr().port();
         info!("The server is now ready to accept connections on port {port}");
@@ -133,6 +142,14 @@ fn announce(server: &Server, listens: bool, unixsocket: Option<&str>) {
     if let Some(path) = unixsocket {
         info!("The server is now ready to accept connections at {path}");
         info!("Ready to accept connections unix");
+    }
+}
+
+/// Says what a sentinel knows, in the words of Redis's: launchers wait for its name.
+fn introduce(sentinel: &Sentinel, id: &str) {
+    info!("Sentinel ID is {id}");
+    for Master { name, host, port, quorum, .. } in &sentinel.masters {
+        info!("+monitor master {name} {host} {port} quorum {quorum}");
     }
 }
 

@@ -165,6 +165,14 @@ impl Server {
         self.client()?.call(command)
     }
 
+    /// Forty hex digits that name the server among the nodes of a cluster, or the sentinels.
+    ///
+    /// # Errors
+    /// If the server has ended.
+    pub fn node_id(&self) -> Result<String, Error> {
+        Ok(self.host.with(|engine| engine.node_id.clone())?)
+    }
+
     /// A client within this process.
     ///
     /// # Errors

@@ -154,6 +154,27 @@ fn no_file_names_a_path_of_somebodys_machine() {
     assert_eq!(offences, Vec::<String>::new());
 }
 
+/// Where somebody's machine gets its packages from is its own affair.
+#[test]
+fn no_suite_names_a_package_registry() {
+    let forbidden = |name: &str| match name {
+        "package-lock.json" => ["\"resolved\""].as_slice(),
+        "requirements.txt" => &["--index-url", "--extra-index-url", "://"],
+        "pom.xml" => &["<repository>", "<pluginRepository>", "<mirror>"],
+        "go.mod" => &["replace ", "://"],
+        _ => &[],
+    };
+    let mut offences = Vec::new();
+    for path in files(&root().join("tests/clients")) {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let words = forbidden(&name);
+        let text = if words.is_empty() { String::new() } else { read(&path) };
+        let found = words.iter().filter(|word| text.contains(**word));
+        offences.extend(found.map(|word| format!("{}: {word}", relative(&path))));
+    }
+    assert_eq!(offences, Vec::<String>::new());
+}
+
 #[test]
 fn the_rules_see_what_they_look_for() {
     assert!(names("use std::collections::{BTreeMap, HashMap};", "HashMap"));
@@ -193,7 +214,8 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     for entry in entries {
         let path = entry.expect("a readable entry").path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if name.starts_with('.') || ["target", "corpus", "artifacts"].contains(&name.as_str()) {
+        let made = ["target", "corpus", "artifacts", "node_modules", "vendor", "__pycache__"];
+        if name.starts_with('.') || made.contains(&name.as_str()) {
             continue;
         }
         if path.is_dir() {

@@ -106,6 +106,49 @@ fn a_kill_ends_every_kind_of_script() {
     }
 }
 
+/// What clients hear while a function runs until it is killed, and while a script does.
+fn scene_of_a_function(address: SocketAddr) -> Vec<String> {
+    let mut other = connect(address);
+    let code = "#!lua name=l\nredis.register_function('f', function() while true do end end)";
+    let mut heard = vec![show(&other.call(&["FUNCTION", "LOAD", "REPLACE", code]))];
+    let mut function = connect(address);
+    function.send(&["FCALL", "f", "1", "k", "a"]);
+    eventually("others to be refused", || other.call(&["GET", "k"]).starts_with(b"-BUSY "));
+    for request in [
+        &["GET", "k"][..],
+        &["FCALL", "f", "0"],
+        &["FUNCTION", "LIST"],
+        &["SCRIPT", "KILL"],
+        &["FUNCTION", "KILL"],
+    ] {
+        let stats = show(&connect(address).call(&["FUNCTION", "STATS"]));
+        let (before, after) = stats.split_once("duration_ms").expect("a function that runs");
+        let duration = after.find("engines").expect("what comes after");
+        heard.push(format!("{before}{}", &after[duration..]));
+        heard.push(show(&other.call(request)));
+    }
+    heard.push(show(&function.read()));
+    let mut script = keep_busy(address, ENDLESS);
+    for name in ["STATS", "KILL"] {
+        heard.push(show(&other.call(&["FUNCTION", name])));
+    }
+    heard.push(show(&other.call(&["SCRIPT", "KILL"])));
+    script.read();
+    script.read();
+    heard.push(show(&other.call(&["FUNCTION", "STATS"])));
+    heard
+}
+
+#[test]
+fn functions_are_told_from_scripts() {
+    let ours: Vec<_> = servers().iter().map(|s| scene_of_a_function(s.addr())).collect();
+    assert_eq!(ours[0], ours[1]);
+    if let Some(oracle) = Target::redis() {
+        oracle.run("CONFIG SET busy-reply-threshold 1");
+        assert_eq!(ours[0], scene_of_a_function(oracle.address()));
+    }
+}
+
 #[test]
 fn a_crowd_is_refused_one_by_one() {
     for server in servers() {

@@ -211,6 +211,34 @@ fn a_port_that_is_taken_is_named_in_the_log() {
 }
 
 #[test]
+fn a_sentinel_says_who_it_is_and_whom_it_names() {
+    let folder = Folder::new();
+    let conf = folder.path("sentinel.conf");
+    let text = "port 0\nrequirepass secret\nsentinel monitor mymaster 127.0.0.1 7000 2\n\
+                sentinel down-after-milliseconds mymaster 5000\n";
+    fs::write(&conf, text).expect("a file");
+    let mut daemon = Daemon::start_in(folder, &[&conf, "--sentinel"], "");
+    let id = daemon.wait_for("Sentinel ID is ");
+    assert_eq!(daemon.wait_for("+monitor master "), "mymaster 127.0.0.1 7000 quorum 2");
+    let port = daemon.wait_for_port();
+    let mut wire = daemon.connect(port);
+    wire.call(&["AUTH", "secret"]);
+    assert_eq!(wire.call(&["SENTINEL", "MYID"]), format!("$40\r\n{id}\r\n").as_bytes());
+    let address = wire.call(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", "mymaster"]);
+    assert_eq!(address, b"*2\r\n$9\r\n127.0.0.1\r\n$4\r\n7000\r\n");
+}
+
+#[test]
+fn a_node_of_a_cluster_is_where_it_listens() {
+    let mut daemon = Daemon::start(&["--port", "0", "--cluster-enabled", "yes"]);
+    daemon.wait_for("Running mode=cluster, port=");
+    let port = daemon.wait_for_port();
+    let nodes = daemon.connect(port).call(&["CLUSTER", "NODES"]);
+    let nodes = String::from_utf8_lossy(&nodes).into_owned();
+    assert!(nodes.contains(&format!(" 127.0.0.1:{port}@")), "{nodes}");
+}
+
+#[test]
 fn it_tells_its_version() {
     for flag in ["--version", "-v"] {
         let output = run(&[flag]);

@@ -5,25 +5,27 @@ use std::path::Path;
 
 use leasehold_tests::PROTOCOLS;
 use leasehold_tests::differential::Table;
-use leasehold_tests::target::Target;
+use leasehold_tests::target::{Kind, Target};
 
 #[test]
 fn leasehold_answers_as_redis_does() {
-    assert_no_differences(|| Some(Target::leasehold_on_system_clock()));
+    assert_no_differences(|oracle, kind| Some(Target::leasehold_like(oracle, kind)));
 }
 
 /// A table that differs from itself would accuse us of what is only chance.
 #[test]
 fn tables_hold_nothing_left_to_chance() {
-    assert_no_differences(Target::redis);
+    assert_no_differences(|_, kind| Target::redis_of(kind));
 }
 
 /// Runs every table on servers of its own: what one changes cannot disturb another.
-fn assert_no_differences(start: fn() -> Option<Target>) {
+fn assert_no_differences(start: fn(&Target, Kind) -> Option<Target>) {
     let mut differences = Vec::new();
     for (name, text) in tables() {
-        let (Some(ours), Some(oracle)) = (start(), Target::redis()) else { return };
         let table = Table { name: &name, text: &text };
+        let kind = table.kind();
+        let Some(oracle) = Target::redis_of(kind) else { return };
+        let Some(ours) = start(&oracle, kind) else { return };
         for protocol in PROTOCOLS {
             for &mode in table.modes() {
                 differences.extend(table.compare(&ours, &oracle, protocol, mode));

@@ -223,6 +223,7 @@ fn a_message_can_be_awaited() {
 fn a_command_that_waits_can_be_awaited() {
     for (before, command, expected) in [
         ("PING", vec!["WAIT", "1", "50"], Reply::Integer(0)),
+        ("PING", vec!["BLPOP", "k", "0.05"], Reply::Null),
         ("CLIENT PAUSE 50 WRITE", vec!["SET", "k", "v"], Reply::OK),
         ("CLIENT PAUSE 50 ALL", vec!["GET", "k"], Reply::Null),
         (
@@ -272,6 +273,25 @@ fn a_call_that_is_dropped_while_it_waits_disconnects_its_client() {
         server.advance(LEASE).expect("a manual clock");
         assert_eq!(call(&server, "GET k"), Reply::Null, "it was never run");
     }
+}
+
+#[test]
+fn a_client_in_this_process_waits_for_elements_and_takes_none_along() {
+    let server = stopped_clock();
+    let mut gone = server.client().expect("a client");
+    let mut waiter = server.client().expect("a client");
+    let reply = on_one_thread(async {
+        tokio::select! {
+            biased;
+            reply = gone.call_async(&["BLPOP", "k", "0"]) => panic!("it waits: {reply:?}"),
+            () = std::future::ready(()) => {}
+        }
+        let push = async { call(&server, "RPUSH k v w") };
+        tokio::join!(waiter.call_async(&["BLPOP", "k", "0"]), push).0
+    });
+    let taken = ["k", "v"].map(|part| Reply::Bulk(part.into()));
+    assert_eq!(reply.expect("an answer"), Reply::Array(taken.into()));
+    assert_eq!(call(&server, "LLEN k"), Reply::Integer(1));
 }
 
 /// However often it asks, and whoever sent it away.

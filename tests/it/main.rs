@@ -14,3 +14,4 @@ mod seed_002;
 mod seed_003;
 mod seed_004;
 mod storms;
+mod waiters;

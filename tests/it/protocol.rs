@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 
 use leasehold_tests::frame::show;
 use leasehold_tests::target::Target;
+use leasehold_tests::wire::Wire;
 
 /// What no client library sends. Most of these end the connection, some with a last word.
 const REQUESTS: &[&[u8]] = &[
@@ -128,6 +129,33 @@ fn a_long_pipeline_is_answered_in_order() {
             let text = n.to_string();
             let expected = format!("${}\r\n{text}\r\n", text.len());
             assert_eq!(show(&wire.read()), show(expected.as_bytes()), "{}", target.name());
+        }
+    }
+}
+
+/// Clients that see a connection closed open another before they send; they do not if it is closed
+/// a moment after the answer by which they know.
+#[test]
+fn whoever_is_sent_away_is_gone_when_that_is_answered() {
+    for target in Target::all() {
+        let mut other = target.connect(2);
+        let id_of = |wire: &mut Wire| {
+            let reply = wire.call(&["CLIENT", "ID"]);
+            String::from_utf8_lossy(&reply[1..]).trim().to_owned()
+        };
+        for _ in 0..20 {
+            let mut killed = target.connect(2);
+            let id = id_of(&mut killed);
+            assert_eq!(other.call(&["CLIENT", "KILL", "ID", &id]), b":1\r\n");
+            assert!(killed.is_closed(), "{}", target.name());
+
+            let mut itself = target.connect(2);
+            let id = id_of(&mut itself);
+            itself.call(&["CLIENT", "KILL", "ID", &id, "SKIPME", "no"]);
+            // In Redis a little later, mostly.
+            assert!(itself.is_closed() || target.name() != "leasehold");
+            let listed = other.call(&["CLIENT", "LIST", "ID", &id]);
+            assert_eq!(show(&listed), "$0\\r\\n\\r\\n", "{}", target.name());
         }
     }
 }

@@ -169,12 +169,13 @@ impl Drop for Daemon {
 }
 
 /// Where the program is, built if need be. Cargo builds a program for the tests of its own
-/// package only; it stands beside the folder that the tests are run from.
-fn program() -> &'static Path {
+/// package only; it stands in the profile's folder, the tests one deeper.
+pub fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
-        let test = std::env::current_exe().expect("this program");
-        let folder = test.parent().and_then(Path::parent).expect("the profile's folder");
+        let this = std::env::current_exe().expect("this program");
+        let mut folders = this.ancestors().skip(1).skip_while(|folder| folder.ends_with("deps"));
+        let folder = folders.next().expect("the profile's folder");
         let target = folder.parent().expect("the target folder");
         let profile = match folder.file_name().and_then(|name| name.to_str()) {
             Some("debug") | None => "dev",

@@ -9,20 +9,24 @@
 //! | `~sorted` | arrays, sets and maps are unordered here |
 //! | `~near` | positive integers agree within 2 %, 5000 at most: remaining times |
 //! | `~shape` | only the types agree: ids, times, addresses |
+//! | `~names` | of pairs only the first of each agree: maps of facts |
 //! | `~code` | of an error only the first word agrees |
 //! | `~7.2` | what 7.2 says and 7.0 does not: sent, and not compared with an older server |
+//! | `~valkey-8.1` | what Valkey says since then: sent, and compared with no other server |
 //! | `~plain` | not inside `MULTI` or a script |
 //! | `~mute` | no reply is read |
+//! | `~waits` | nor is there one yet: the next line is sent when this client waits |
 //!
 //! `HELP` texts are in no table: ours are our own.
 //!
 //! Each table runs in every protocol version and [`Mode`]. A table whose first line is
-//! `# plain only` runs in one mode: it holds conversations of its own.
+//! `# plain only` runs in one mode: it holds conversations of its own. A table whose first line
+//! ends with `cluster` or `sentinel` runs on servers of that [`Kind`].
 
 use std::collections::BTreeMap;
 
 use crate::frame::Frame;
-use crate::target::Target;
+use crate::target::{Kind, Release, Target};
 use crate::wire::Wire;
 use crate::words;
 
@@ -59,6 +63,16 @@ impl Table<'_> {
         if self.text.starts_with("# plain only") { &MODES[..1] } else { &MODES }
     }
 
+    /// The kind of servers this table is meant for.
+    pub fn kind(&self) -> Kind {
+        let first = self.text.lines().next().unwrap_or_default();
+        match first.strip_prefix('#').and_then(|line| line.split_whitespace().last()) {
+            Some("cluster") => Kind::Cluster,
+            Some("sentinel") => Kind::Sentinel,
+            _ => Kind::Standalone,
+        }
+    }
+
     /// Runs the table once on both servers, both emptied before.
     pub fn compare(&self, ours: &Target, oracle: &Target, protocol: u8, mode: Mode) -> Differences {
         let mut sides = [ours, oracle].map(|target| {
@@ -67,7 +81,7 @@ impl Table<'_> {
             }
             Side { target, protocol, mode, wires: BTreeMap::new() }
         });
-        let behind = !is_at_least_7_2(oracle);
+        let version = oracle.version();
         let mut differences = Vec::new();
         for (index, text) in self.text.lines().enumerate() {
             let Some(line) = Line::parse(text) else { continue };
@@ -75,7 +89,7 @@ impl Table<'_> {
                 continue;
             }
             let [ours, oracle] = sides.each_mut().map(|side| side.play(&line));
-            let excused = line.newer && behind;
+            let excused = line.since.is_some_and(|since| !version.has(since));
             if !excused && !line.agree(&ours, &oracle) {
                 let place = format!("{}:{} RESP{protocol} {mode:?}", self.name, index + 1);
                 let (ours_shown, oracle_shown) = (show(&ours), show(&oracle));
@@ -99,17 +113,6 @@ fn show(heard: &Heard) -> String {
     }
 }
 
-fn is_at_least_7_2(oracle: &Target) -> bool {
-    let info = oracle.run("INFO server");
-    let info = String::from_utf8_lossy(&info);
-    let version = info.lines().find_map(|line| line.strip_prefix("redis_version:"));
-    let mut numbers = version
-        .expect("INFO names the version")
-        .split('.')
-        .map(|number| number.parse().unwrap_or(0));
-    (numbers.next(), numbers.next()) >= (Some(7), Some(2))
-}
-
 #[derive(Default)]
 struct Line {
     client: String,
@@ -117,10 +120,12 @@ struct Line {
     sorted: bool,
     near: bool,
     shape: bool,
+    names: bool,
     code: bool,
-    newer: bool,
+    since: Option<Release>,
     plain: bool,
     mute: bool,
+    waits: bool,
 }
 
 impl Line {
@@ -152,11 +157,16 @@ impl Line {
             "sorted" => &mut self.sorted,
             "near" => &mut self.near,
             "shape" => &mut self.shape,
+            "names" => &mut self.names,
             "code" => &mut self.code,
-            "7.2" => &mut self.newer,
             "plain" => &mut self.plain,
             "mute" => &mut self.mute,
-            _ => panic!("no such mark: ~{mark}"),
+            "waits" => &mut self.waits,
+            release => {
+                let release = Release::parse(release);
+                self.since = Some(release.unwrap_or_else(|| panic!("no such mark: ~{mark}")));
+                return;
+            }
         };
         *flag = true;
     }
@@ -192,6 +202,10 @@ impl Line {
         } else if self.sorted {
             frame.items.sort();
         }
+        if self.names {
+            let values = frame.items.iter_mut().skip(1).step_by(2);
+            values.filter(|item| item.items.is_empty()).for_each(|item| item.text.clear());
+        }
         if self.code && frame.kind == b'-' {
             let end = frame.text.iter().position(|&byte| byte == b' ').unwrap_or(frame.text.len());
             frame.text.truncate(end);
@@ -222,6 +236,9 @@ impl Side<'_> {
         let (target, protocol, mode) = (self.target, self.protocol, self.mode);
         let open = || target.connect(protocol);
         let wire = self.wires.entry(line.client.clone()).or_insert_with(open);
+        if line.waits {
+            return Ok(send_and_see_it_wait(wire, &line.words, target));
+        }
         let mut replies = usize::from(!line.mute);
         if !line.words.is_empty() {
             replies *=
@@ -231,6 +248,24 @@ impl Side<'_> {
         let heard = (0..replies).map(read).collect::<Result<_, _>>();
         heard.map_err(|error| format!("nothing was heard: {error}"))
     }
+}
+
+/// How often to look whether a command waits that was sent before the first look.
+const LOOKS_MAX: usize = 1_000;
+
+/// Sends a command that has nothing to answer yet. What others send from here on comes later.
+fn send_and_see_it_wait(wire: &mut Wire, words: &[Vec<u8>], target: &Target) -> Vec<Frame> {
+    let mut control = target.connect(2);
+    let mut waiting = || {
+        let info = String::from_utf8(control.call(&["INFO", "clients"])).expect("text");
+        let count = info.lines().find_map(|line| line.strip_prefix("blocked_clients:"));
+        count.expect("INFO counts those who wait").parse::<u32>().expect("a number")
+    };
+    let before = waiting();
+    wire.send(words);
+    let waits = (0..LOOKS_MAX).any(|_| waiting() > before);
+    assert!(waits, "{} does not wait: {words:?}", target.name());
+    Vec::new()
 }
 
 /// Sends the words the way `mode` says; returns how many replies that makes.

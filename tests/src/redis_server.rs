@@ -1,12 +1,20 @@
 //! A real `redis-server`, the oracle: found on `PATH`, started on a free loopback port, ended with
 //! the value that owns it.
+//!
+//! Another one, newer or of another make, is named by a variable, with words before it if need be:
+//! `LEASEHOLD_TEST_REDIS_SERVER="chroot /opt/other valkey-server"`. It has to see the same folder
+//! for temporary files.
 
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-/// Names the program to use instead of the one on `PATH`.
+use crate::daemon::Folder;
+use crate::process::eventually;
+use crate::target::Kind;
+use crate::wire::Wire;
+
+/// Says how to run the server instead of the one on `PATH`.
 const PROGRAM_VARIABLE: &str = "LEASEHOLD_TEST_REDIS_SERVER";
 /// Set to 1 where a missing `redis-server` is a failure: in CI.
 const REQUIRE_VARIABLE: &str = "LEASEHOLD_REQUIRE_REDIS";
@@ -16,6 +24,8 @@ const PORT_ATTEMPTS: usize = 10;
 /// A running `redis-server`, empty, with its default configuration.
 pub struct RedisServer {
     child: Child,
+    /// For what it writes.
+    _folder: Folder,
     /// Kept open, or the server's next log line would fail.
     _log: BufReader<ChildStdout>,
     address: SocketAddr,
@@ -24,13 +34,22 @@ pub struct RedisServer {
 impl RedisServer {
     /// Starts one, or returns `None` where none is installed and none is required.
     pub fn start() -> Option<RedisServer> {
+        RedisServer::start_of(Kind::Standalone)
+    }
+
+    /// As [`RedisServer::start`], of some kind.
+    pub fn start_of(kind: Kind) -> Option<RedisServer> {
         let Some(program) = program() else {
             let required = std::env::var(REQUIRE_VARIABLE).is_ok_and(|value| value == "1");
             assert!(!required, "{REQUIRE_VARIABLE}=1, but there is no redis-server on PATH");
             return None;
         };
-        let started = (0..PORT_ATTEMPTS).find_map(|_| RedisServer::start_on(&program, free_port()));
-        Some(started.expect("redis-server starts"))
+        let start = |_| RedisServer::start_on(&program, kind, free_port());
+        let server = (0..PORT_ATTEMPTS).find_map(start).expect("redis-server starts");
+        if kind == Kind::Cluster {
+            server.take_all_slots();
+        }
+        Some(server)
     }
 
     /// Where it listens.
@@ -38,10 +57,13 @@ impl RedisServer {
         self.address
     }
 
-    fn start_on(program: &PathBuf, port: u16) -> Option<RedisServer> {
-        let mut child = Command::new(program)
+    fn start_on(program: &[String], kind: Kind, port: u16) -> Option<RedisServer> {
+        let folder = Folder::new();
+        let (first, rest) = program.split_first().expect("a program");
+        let mut child = Command::new(first)
+            .args(rest)
+            .args(arguments(kind, &folder))
             .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
-            .args(["--save", "", "--appendonly", "no"])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
@@ -49,15 +71,51 @@ impl RedisServer {
         let mut log = BufReader::new(child.stdout.take().expect("its output is piped"));
         let mut line = String::new();
         while log.read_line(&mut line).is_ok_and(|length| length > 0) {
-            if line.contains("Ready to accept connections") {
+            if line.contains("Ready to accept connections") || line.contains("Sentinel ID is") {
                 let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-                return Some(RedisServer { child, _log: log, address });
+                return Some(RedisServer { child, _folder: folder, _log: log, address });
             }
             line.clear();
         }
         let _ = child.wait();
         None
     }
+
+    /// A node takes a moment to find its cluster complete.
+    fn take_all_slots(&self) {
+        let mut wire = Wire::connect(self.address, 2);
+        wire.call(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
+        eventually("the cluster's state", || {
+            let info = wire.call(&["CLUSTER", "INFO"]);
+            String::from_utf8_lossy(&info).contains("cluster_state:ok")
+        });
+    }
+}
+
+fn arguments(kind: Kind, folder: &Folder) -> Vec<String> {
+    let nodes = folder.path("nodes.conf");
+    let conf = folder.path("sentinel.conf");
+    let bus_port = free_port().to_string();
+    let words: &[&str] = match kind {
+        Kind::Standalone => &["--save", "", "--appendonly", "no"],
+        Kind::Cluster => &[
+            "--save",
+            "",
+            "--cluster-enabled",
+            "yes",
+            "--cluster-announce-ip",
+            "127.0.0.1",
+            "--cluster-config-file",
+            &nodes,
+            "--cluster-port",
+            &bus_port,
+        ],
+        Kind::Sentinel => {
+            std::fs::write(&conf, "").expect("a file");
+            &[&conf, "--sentinel"]
+        }
+    };
+    words.iter().map(ToString::to_string).collect()
 }
 
 impl Drop for RedisServer {
@@ -67,12 +125,15 @@ impl Drop for RedisServer {
     }
 }
 
-fn program() -> Option<PathBuf> {
-    if let Some(program) = std::env::var_os(PROGRAM_VARIABLE) {
-        return Some(program.into());
+/// Where it is, if it is anywhere.
+pub fn program() -> Option<Vec<String>> {
+    if let Ok(words) = std::env::var(PROGRAM_VARIABLE) {
+        return Some(words.split_whitespace().map(String::from).collect());
     }
     let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|folder| folder.join("redis-server")).find(|it| it.is_file())
+    let mut places = std::env::split_paths(&path).map(|folder| folder.join("redis-server"));
+    let place = places.find(|place| place.is_file())?;
+    Some(vec![place.to_string_lossy().into_owned()])
 }
 
 /// A loopback port that nobody listens at: for now.

@@ -8,10 +8,64 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use leasehold::config::{CompatVersion, Config};
+
 use crate::frame::Frame;
 use crate::redis_server::RedisServer;
 use crate::wire::Wire;
 use crate::{say, words};
+
+/// What a server under test is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A server by itself.
+    Standalone,
+    /// The only node of a cluster, with all slots.
+    Cluster,
+    /// A sentinel that knows no master.
+    Sentinel,
+}
+
+/// The first two numbers of a version, and whose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Release {
+    valkey: bool,
+    numbers: (u32, u32),
+}
+
+impl Release {
+    /// Reads `7.2`, `7.2.4` or `valkey-8.1`.
+    pub fn parse(text: &str) -> Option<Release> {
+        let numbers = text.strip_prefix("valkey-").unwrap_or(text);
+        let mut parts = numbers.split('.').map(str::parse);
+        let (Some(Ok(major)), Some(Ok(minor))) = (parts.next(), parts.next()) else { return None };
+        Some(Release { valkey: numbers != text, numbers: (major, minor) })
+    }
+}
+
+/// What a server says it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Version {
+    redis: Release,
+    valkey: Option<Release>,
+}
+
+impl Version {
+    /// Whether it has what came with a release.
+    pub fn has(self, since: Release) -> bool {
+        let own = if since.valkey { self.valkey } else { Some(self.redis) };
+        own.is_some_and(|own| own.numbers >= since.numbers)
+    }
+
+    /// What Leasehold has to announce to be like it: nothing of before what is its usual.
+    fn compat(self) -> CompatVersion {
+        let usual = CompatVersion::default();
+        let Release { valkey, numbers: (major, minor) } = self.valkey.unwrap_or(self.redis);
+        let name = format!("{}{major}.{minor}", if valkey { "valkey-" } else { "" });
+        let version = CompatVersion::from_name(&name).unwrap_or(usual);
+        if version == CompatVersion::Redis70 { usual } else { version }
+    }
+}
 
 /// A server under test.
 pub enum Target {
@@ -28,15 +82,27 @@ impl Target {
         Target::Leasehold(Box::new(server.expect("leasehold starts")))
     }
 
-    /// A fresh Leasehold whose time is the machine's: for comparisons with wall-clock times.
-    pub fn leasehold_on_system_clock() -> Target {
-        let server = leasehold::Server::start();
+    /// A fresh Leasehold to be compared with `oracle`: its time is the machine's, and it has what
+    /// the other has.
+    pub fn leasehold_like(oracle: &Target, kind: Kind) -> Target {
+        let mut config = Config::default();
+        config.compat_version = oracle.version().compat();
+        config.port = 0;
+        config.bind = vec!["127.0.0.1".to_owned()];
+        config.cluster_enabled = kind == Kind::Cluster;
+        config.sentinel = (kind == Kind::Sentinel).then(Box::default);
+        let server = leasehold::Builder::from_config(config).start();
         Target::Leasehold(Box::new(server.expect("leasehold starts")))
     }
 
     /// A fresh `redis-server`, or a line saying that the comparison is skipped.
     pub fn redis() -> Option<Target> {
-        let server = RedisServer::start();
+        Target::redis_of(Kind::Standalone)
+    }
+
+    /// As [`Target::redis`], of some kind.
+    pub fn redis_of(kind: Kind) -> Option<Target> {
+        let server = RedisServer::start_of(kind);
         if server.is_none() {
             say("skipped: no redis-server found");
         }
@@ -53,6 +119,19 @@ impl Target {
         match self {
             Target::Leasehold(_) => "leasehold",
             Target::Redis(_) => "redis-server",
+        }
+    }
+
+    /// What it says it is.
+    pub fn version(&self) -> Version {
+        let info = self.run("INFO server");
+        let info = String::from_utf8_lossy(&info).into_owned();
+        let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name));
+        let redis = field("redis_version:").and_then(Release::parse);
+        let valkey = field("valkey_version:").map(|version| format!("valkey-{version}"));
+        Version {
+            redis: redis.expect("INFO names the version"),
+            valkey: valkey.and_then(|version| Release::parse(&version)),
         }
     }
 

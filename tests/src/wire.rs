@@ -81,6 +81,14 @@ impl Wire {
         std::mem::take(&mut self.received)
     }
 
+    /// Whether the server has closed the connection by now, with nothing left to read.
+    pub fn is_closed(&self) -> bool {
+        self.stream.set_nonblocking(true).expect("a mode");
+        let peeked = self.stream.peek(&mut [0]);
+        self.stream.set_nonblocking(false).expect("a mode");
+        matches!(peeked, Ok(0))
+    }
+
     fn fill(&mut self) -> io::Result<()> {
         let mut chunk = [0; 16 * 1024];
         match self.stream.read(&mut chunk)? {

@@ -36,6 +36,21 @@ pub(super) unsafe fn freeze(lua: *mut lua_State) {
     }
 }
 
+/// With a frozen table and another one on top: makes the first read from the second. Pops both.
+/// Plain.
+pub(super) unsafe fn read_from(lua: *mut lua_State) {
+    // SAFETY: plain; uses three slots.
+    unsafe {
+        ffi::luaL_checkstack_(lua, 3, c"no room".as_ptr());
+        ffi::lua_getmetatable(lua, -2);
+        ffi::lua_pushvalue(lua, -2);
+        ffi::lua_rawseti_(lua, -2, 2);
+        ffi::lua_pushvalue(lua, -2);
+        set_field(lua, -2, "__index");
+        ffi::lua_settop(lua, -4);
+    }
+}
+
 /// If the first argument is a frozen table, puts what it reads from in its place. Plain.
 pub(super) unsafe fn thaw(lua: *mut lua_State) {
     // SAFETY: plain.

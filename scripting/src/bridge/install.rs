@@ -8,13 +8,14 @@ use std::ptr;
 
 use mlua::ffi::{self, lua_CFunction, lua_State};
 
-use super::freeze::freeze;
+use super::freeze::{freeze, read_from};
 use super::libraries::{cjson_new, library_function};
 use super::run::REUSED_LENGTH_MAX;
 use super::values::{get_field, push, push_bytes, raise, set_field};
-use super::{Context, Originals, base, call, compile, context, patterns, redis};
+use super::{Context, Originals, World, base, call, compile, context, patterns, redis, register};
 use crate::libs::{self, Constant};
 use crate::sandbox;
+use crate::value::Value;
 
 /// A function that takes the place of Lua's own, or is new.
 const REPLACED: &[(&str, &str, lua_CFunction)] = &[
@@ -37,6 +38,7 @@ const REPLACED: &[(&str, &str, lua_CFunction)] = &[
     ("redis", "error_reply", redis::redis_error_reply),
     ("redis", "log", redis::redis_log),
     ("redis", "pcall", call::redis_pcall),
+    ("redis", "register_function", register::redis_register_function),
     ("redis", "replicate_commands", redis::redis_replicate_commands),
     ("redis", "set_repl", redis::redis_set_repl),
     ("redis", "setresp", redis::redis_setresp),
@@ -88,23 +90,36 @@ pub(super) unsafe fn install(lua: *mut lua_State, version: &str) {
             push_allowed(lua, "redis", name);
             set_field(lua, 2, name);
         }
-        install_redis_constants(lua, context, version);
+        if context.world == World::Scripts {
+            for name in sandbox::REDIS_OF_SCRIPTS {
+                push_allowed(lua, "redis", name);
+                set_field(lua, 2, name);
+            }
+        }
+        install_redis_constants(lua, context, sandbox::redis_constants(version));
         seal(lua, base, "redis");
         for library in libs::LIBRARIES {
             install_library(lua, library);
             seal(lua, base, library.name);
         }
         install_globals(lua, context);
+        if context.world == World::Libraries {
+            install_loading_base(lua, context, version);
+        }
     }
 }
 
 /// Plain: the constants are kept in the context while they are pushed.
-unsafe fn install_redis_constants(lua: *mut lua_State, context: &Context, version: &str) {
+unsafe fn install_redis_constants(
+    lua: *mut lua_State,
+    context: &Context,
+    constants: Vec<(&'static str, Value)>,
+) {
     // SAFETY: plain.
     unsafe {
         let mut names = [""; 16];
         let mut values = Vec::new();
-        for (slot, (name, value)) in names.iter_mut().zip(sandbox::redis_constants(version)) {
+        for (slot, (name, value)) in names.iter_mut().zip(constants) {
             *slot = name;
             values.push(value);
         }
@@ -148,7 +163,8 @@ unsafe fn install_globals(lua: *mut lua_State, context: &Context) {
         ffi::lua_settop(lua, 1);
         push_bytes(lua, b"Lua 5.1");
         set_field(lua, 1, "_VERSION");
-        for (anchor, name) in [(&context.keys, "KEYS"), (&context.args, "ARGV")] {
+        let anchors = [(&context.keys, "KEYS"), (&context.args, "ARGV")];
+        for (anchor, name) in anchors.into_iter().filter(|_| context.world == World::Scripts) {
             ffi::lua_createtable(lua, (REUSED_LENGTH_MAX / 4) as c_int, 0);
             ffi::lua_pushvalue(lua, -1);
             anchor.set(ffi::luaL_ref(lua, ffi::LUA_REGISTRYINDEX));
@@ -181,6 +197,41 @@ unsafe fn install_globals(lua: *mut lua_State, context: &Context) {
         // The tables the libraries came in are reachable from nowhere else.
         ffi::lua_pushnil(lua);
         ffi::lua_setfield(lua, ffi::LUA_REGISTRYINDEX, c"_LOADED".as_ptr());
+    }
+}
+
+/// Makes what a library sees while it is loaded: `redis` alone, and little of that. Plain.
+unsafe fn install_loading_base(lua: *mut lua_State, context: &Context, version: &str) {
+    // SAFETY: plain.
+    unsafe {
+        ffi::lua_settop(lua, 0);
+        ffi::lua_createtable(lua, 0, 1);
+        ffi::lua_createtable(lua, 0, 16);
+        for name in sandbox::REDIS_WHILE_LOADING {
+            push_allowed(lua, "redis", name);
+            set_field(lua, 2, name);
+        }
+        let constants = sandbox::redis_constants(version).into_iter();
+        let constants = constants.filter(|(name, _)| !name.starts_with("REPL_")).collect();
+        install_redis_constants(lua, context, constants);
+        for table in [2, 1] {
+            ffi::lua_createtable(lua, 0, 1);
+            ffi::lua_pushcclosure(lua, missing_global, 0);
+            set_field(lua, -2, "__index");
+            ffi::lua_setmetatable(lua, table);
+        }
+        seal(lua, 1, "redis");
+        context.loading_base.set(ffi::luaL_ref(lua, ffi::LUA_REGISTRYINDEX));
+    }
+}
+
+/// Makes the globals read from the table behind `anchor`. Plain.
+pub(super) unsafe fn use_base(lua: *mut lua_State, anchor: c_int) {
+    // SAFETY: plain.
+    unsafe {
+        ffi::lua_pushvalue(lua, ffi::LUA_GLOBALSINDEX);
+        ffi::lua_rawgeti_(lua, ffi::LUA_REGISTRYINDEX, anchor);
+        read_from(lua);
     }
 }
 

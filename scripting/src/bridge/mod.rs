@@ -20,6 +20,7 @@ mod install;
 mod libraries;
 mod patterns;
 mod redis;
+mod register;
 mod run;
 mod values;
 
@@ -35,6 +36,7 @@ use mlua::ffi::{self, lua_CFunction, lua_State};
 use self::bounds::{allocate, set_hook};
 use self::compile::compile;
 use self::install::install;
+pub(crate) use self::register::{Registered, is_name};
 use self::run::{Failure, push_base};
 use self::values::bytes;
 use crate::budget::Limits;
@@ -43,7 +45,6 @@ use crate::number::Random;
 use crate::value::Value;
 use crate::{Error, Host};
 
-const CHUNK_NAME: &CStr = c"@user_script";
 /// What freeing memory may take for itself: a closure, and a smaller table of strings.
 const RESERVE_BYTES: usize = 1 << 20;
 /// Bytes that may be moved between two questions to the host: a few milliseconds.
@@ -59,13 +60,36 @@ pub(crate) struct Machine {
 // Lua keeps no thread-local data.
 unsafe impl Send for Machine {}
 
-/// A compiled script, anchored in the registry.
-#[derive(Clone, Copy)]
+/// A compiled script or a function of a library, anchored in the registry.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Chunk(c_int);
 
+/// What a state is for, which decides what its code sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum World {
+    /// Scripts, each with KEYS and ARGV.
+    Scripts,
+    /// Libraries of functions, which see less while they are loaded.
+    Libraries,
+}
+
+impl World {
+    fn chunk_name(self) -> &'static CStr {
+        match self {
+            World::Scripts => c"@user_script",
+            World::Libraries => c"@user_function",
+        }
+    }
+}
+
 impl Machine {
-    pub(crate) fn new(limits: Limits, version: &str, seed: u64) -> Result<Machine, Error> {
-        let context = Box::new(Context::new(limits, seed));
+    pub(crate) fn new(
+        limits: Limits,
+        version: &str,
+        seed: u64,
+        world: World,
+    ) -> Result<Machine, Error> {
+        let context = Box::new(Context::new(limits, seed, world));
         let context = NonNull::from(Box::leak(context));
         // SAFETY: `allocate` takes the context as its user data, which outlives the state.
         let state = unsafe { ffi::lua_newstate(allocate, context.as_ptr().cast()) };
@@ -88,13 +112,14 @@ impl Machine {
 
     /// Compiles a script's text; the error is Lua's message.
     pub(crate) fn compile(&mut self, code: &[u8]) -> Result<Chunk, Vec<u8>> {
+        let context = self.context();
         let mut anchor = 0;
         let mut message = Vec::new();
         let refused = &mut message;
         let mut compile = |lua| {
             // SAFETY: called by Lua in a protected call; nothing here is owned while it may raise.
             unsafe {
-                if compile(lua, code, CHUNK_NAME) == ffi::LUA_OK {
+                if compile(lua, code, context.world.chunk_name()) == ffi::LUA_OK {
                     anchor = ffi::luaL_ref(lua, ffi::LUA_REGISTRYINDEX);
                 } else {
                     *refused = bytes(lua, -1).to_vec();
@@ -182,6 +207,7 @@ type HostPointer = *mut (dyn Host + 'static);
 /// in one step from any coroutine and from the hook.
 struct Context {
     limits: Limits,
+    world: World,
     memory_used: Cell<usize>,
     /// Beyond the limit, for what frees memory.
     reserve: Cell<usize>,
@@ -193,6 +219,10 @@ struct Context {
     end: Cell<End>,
     panic: Cell<Option<Box<dyn Any + Send>>>,
     failure: Cell<Option<Failure>>,
+    /// What is said of code that the host has ended.
+    killed_line: Cell<&'static str>,
+    /// What a library has registered, while it is loaded.
+    registered: UnsafeCell<Option<Vec<Registered>>>,
     seed: Random,
     random: Cell<Random>,
     /// What the script has set `cjson` to.
@@ -209,6 +239,8 @@ struct Context {
     keys: Cell<c_int>,
     args: Cell<c_int>,
     base: Cell<c_int>,
+    /// What code sees in place of the base while a library is loaded.
+    loading_base: Cell<c_int>,
 }
 
 /// Functions of Lua's own that ours end in.
@@ -232,10 +264,11 @@ enum End {
 }
 
 impl Context {
-    fn new(limits: Limits, seed: u64) -> Context {
+    fn new(limits: Limits, seed: u64, world: World) -> Context {
         let seed = Random::new(seed as u32);
         Context {
             limits,
+            world,
             memory_used: Cell::new(0),
             reserve: Cell::new(0),
             work: Cell::new(0),
@@ -245,6 +278,8 @@ impl Context {
             end: Cell::new(End::None),
             panic: Cell::new(None),
             failure: Cell::new(None),
+            killed_line: Cell::new(""),
+            registered: UnsafeCell::new(None),
             seed,
             random: Cell::new(seed),
             cjson: Cell::new(cjson::Settings::default()),
@@ -256,6 +291,7 @@ impl Context {
             keys: Cell::new(ffi::LUA_NOREF),
             args: Cell::new(ffi::LUA_NOREF),
             base: Cell::new(ffi::LUA_NOREF),
+            loading_base: Cell::new(ffi::LUA_NOREF),
         }
     }
 
@@ -288,6 +324,12 @@ impl Context {
     fn set_message(&self, message: Vec<u8>) {
         // SAFETY: as above.
         unsafe { *self.message.get() = message }
+    }
+
+    /// Sets what a library has registered so far; returns what it was.
+    fn set_registered(&self, registered: Option<Vec<Registered>>) -> Option<Vec<Registered>> {
+        // SAFETY: as above; no reference into the cell outlives the function that takes it.
+        unsafe { std::mem::replace(&mut *self.registered.get(), registered) }
     }
 
     /// Frees what an error may have left.

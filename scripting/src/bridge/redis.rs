@@ -74,7 +74,7 @@ pub(super) unsafe extern "C-unwind" fn redis_log(lua: *mut lua_State) -> c_int {
             1 => LogLevel::Verbose,
             2 => LogLevel::Notice,
             3 => LogLevel::Warning,
-            _ => raise_error(lua, "Invalid debug level."),
+            _ => raise_error(lua, "Invalid log level."),
         };
         for i in 2..=count {
             ffi::lua_tolstring(lua, i, ptr::null_mut());
@@ -129,7 +129,7 @@ pub(super) unsafe extern "C-unwind" fn redis_set_repl(lua: *mut lua_State) -> c_
     // SAFETY: plain.
     unsafe {
         if ffi::lua_gettop(lua) != 1 {
-            raise_error(lua, "redis.set_repl() requires two arguments.");
+            raise_error(lua, "redis.set_repl() requires one argument.");
         }
         if !(0..4).contains(&(ffi::lua_tonumber(lua, 1) as i64)) {
             raise_error(

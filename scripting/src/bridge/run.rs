@@ -1,4 +1,4 @@
-//! One run of a script: KEYS and ARGV in, the reply or the error line out.
+//! One run of a script or function: keys and arguments in, the reply or the error line out.
 //!
 //! What must hold: whatever a script did, the stack, the hook and the context are afterwards as
 //! the next script expects them, and the tables of KEYS and ARGV hold nothing of the last one.
@@ -12,10 +12,10 @@ use leasehold_resp::{Protocol, Reply};
 use mlua::ffi::{self, lua_Debug, lua_State};
 
 use super::bounds::set_hook;
+use super::install::use_base;
 use super::values::{bytes, measure, push_bytes, read};
-use super::{Chunk, Context, End, HostPointer, Machine, context};
+use super::{Chunk, Context, End, HostPointer, Machine, Registered, World, context};
 use crate::libs::cjson;
-use crate::script::Sha;
 use crate::{Host, convert};
 
 pub(super) const HANDLER: c_int = 1;
@@ -24,40 +24,72 @@ pub(super) const RUNNER: c_int = 2;
 pub(super) const REUSED_LENGTH_MAX: usize = 32;
 
 impl Machine {
-    /// Runs a compiled script.
+    /// Runs a compiled script, or a function of a library. `name` is what errors call it.
     pub(crate) fn run(
         &mut self,
         chunk: Chunk,
-        sha: &Sha,
+        name: &str,
         keys: &[&[u8]],
         args: &[&[u8]],
         host: &mut dyn Host,
     ) -> Reply {
+        let context = self.context();
+        let job = match context.world {
+            World::Scripts => Job::Script,
+            World::Libraries => Job::Function,
+        };
+        // Redis says so of functions, too.
+        context.killed_line.set("ERR Script killed by user with SCRIPT KILL...");
+        match self.execute(&Frame { job, chunk, keys, args }, host) {
+            Ok(()) => context.take_reply(),
+            Err(fault) => Reply::Error(convert::one_line(fault.line(name))),
+        }
+    }
+
+    /// Runs a compiled library; returns what it has registered, or the message of its error and
+    /// what it had registered by then.
+    pub(crate) fn load(
+        &mut self,
+        chunk: Chunk,
+        host: &mut dyn Host,
+    ) -> (Result<(), Vec<u8>>, Vec<Registered>) {
+        let context = self.context();
+        context.killed_line.set("ERR FUNCTION LOAD timeout");
+        context.set_registered(Some(Vec::new()));
+        let done = self.execute(&Frame { job: Job::Library, chunk, keys: &[], args: &[] }, host);
+        let registered = context.set_registered(None).unwrap_or_default();
+        let mut restore = |lua| {
+            // SAFETY: called by Lua in a protected call.
+            unsafe { use_base(lua, context.base.get()) }
+        };
+        self.free(&mut restore);
+        (done.map_err(Fault::message), registered)
+    }
+
+    fn execute(&mut self, frame: &Frame<'_>, host: &mut dyn Host) -> Result<(), Fault> {
         let lua = self.state.as_ptr();
         let context = self.context();
         // SAFETY: only the lifetime is forgotten; the pointer is taken back below, before it ends.
         let host = unsafe { std::mem::transmute::<*mut (dyn Host + '_), HostPointer>(host) };
         context.host.set(Some(host));
         context.protocol.set(Protocol::Resp2);
-        context.random.set(context.seed);
+        if context.world == World::Scripts {
+            context.random.set(context.seed);
+        }
         context.cjson.set(cjson::Settings::default());
-        let frame = Frame { chunk, keys, args };
         // SAFETY: `push_base` left handler and runner; `frame` outlives the call; three slots are
         // free on a stack that holds two; a protected call lets no error out.
         let status = unsafe {
             ffi::lua_pushvalue(lua, RUNNER);
-            ffi::lua_pushlightuserdata(lua, ptr::from_ref(&frame).cast_mut().cast());
+            ffi::lua_pushlightuserdata(lua, ptr::from_ref(frame).cast_mut().cast());
             ffi::lua_pcall(lua, 1, 0, HANDLER)
         };
         context.host.set(None);
-        if status == ffi::LUA_OK {
-            return context.take_reply();
-        }
-        self.failed(status, sha)
+        if status == ffi::LUA_OK { Ok(()) } else { Err(self.recover(status)) }
     }
 
-    /// What a script that failed answers, the state made fit for the next one.
-    fn failed(&mut self, status: c_int, sha: &Sha) -> Reply {
+    /// What went wrong, the state made fit for the next run.
+    fn recover(&mut self, status: c_int) -> Fault {
         let lua = self.state.as_ptr();
         let context = self.context();
         let failure = context.failure.take();
@@ -77,14 +109,39 @@ impl Machine {
         if let Some(panic) = panic {
             resume_unwind(panic);
         }
-        let mut line = match failure {
-            Some(failure) if status == ffi::LUA_ERRRUN || end == End::Killed => failure.line(sha),
-            _ => [format!("ERR Error running script {sha}, ").as_bytes(), &message].concat(),
-        };
-        if line.is_empty() {
-            line = b"ERR unknown error".to_vec();
+        let raised = status == ffi::LUA_ERRRUN || end == End::Killed;
+        match failure.filter(|_| raised) {
+            Some(failure) => Fault::Raised(failure),
+            None => Fault::OfLua(message),
         }
-        Reply::Error(convert::one_line(line))
+    }
+}
+
+/// Why a run did not come to its end.
+enum Fault {
+    /// An error was raised and nothing caught it.
+    Raised(Failure),
+    /// Lua could not go on.
+    OfLua(Vec<u8>),
+}
+
+impl Fault {
+    /// What the client of `name` is told.
+    fn line(self, name: &str) -> Vec<u8> {
+        let line = match self {
+            Fault::Raised(failure) => failure.line(name),
+            Fault::OfLua(text) => {
+                [format!("ERR Error running script {name}, ").as_bytes(), &text].concat()
+            }
+        };
+        if line.is_empty() { b"ERR unknown error".to_vec() } else { line }
+    }
+
+    fn message(self) -> Vec<u8> {
+        match self {
+            Fault::Raised(failure) => failure.message,
+            Fault::OfLua(text) => text,
+        }
     }
 }
 
@@ -95,10 +152,10 @@ pub(super) struct Failure {
 }
 
 impl Failure {
-    fn line(self, sha: &Sha) -> Vec<u8> {
+    fn line(self, name: &str) -> Vec<u8> {
         let mut line = self.message;
         if let Some((source, number)) = self.place {
-            line.extend_from_slice(format!(" script: {sha}, on ").as_bytes());
+            line.extend_from_slice(format!(" script: {name}, on ").as_bytes());
             line.extend_from_slice(&source);
             line.extend_from_slice(format!(":{number}.").as_bytes());
         }
@@ -106,8 +163,19 @@ impl Failure {
     }
 }
 
+/// How to run a chunk.
+enum Job {
+    /// It finds KEYS and ARGV among the globals.
+    Script,
+    /// It registers functions.
+    Library,
+    /// It is called with two tables.
+    Function,
+}
+
 /// One run, as the runner sees it.
 pub(super) struct Frame<'a> {
+    job: Job,
     chunk: Chunk,
     keys: &'a [&'a [u8]],
     args: &'a [&'a [u8]],
@@ -139,17 +207,31 @@ pub(super) unsafe fn push_base(lua: *mut lua_State) -> bool {
     }
 }
 
-/// Sets KEYS and ARGV, runs the script, keeps its reply.
+/// Hands over keys and arguments, runs the chunk, keeps its reply.
 unsafe extern "C-unwind" fn runner(lua: *mut lua_State) -> c_int {
     // SAFETY: plain; the argument is the frame in `Machine::run`, which waits.
     unsafe {
         let context = context(lua);
         let frame = &*ffi::lua_touserdata(lua, 1).cast::<Frame<'_>>();
-        fill(lua, &context.keys, c"KEYS", frame.keys);
-        fill(lua, &context.args, c"ARGV", frame.args);
+        match frame.job {
+            Job::Script => {
+                fill(lua, &context.keys, c"KEYS", frame.keys);
+                fill(lua, &context.args, c"ARGV", frame.args);
+            }
+            Job::Library => use_base(lua, context.loading_base.get()),
+            Job::Function => {}
+        }
         ffi::lua_settop(lua, 0);
         ffi::lua_rawgeti_(lua, ffi::LUA_REGISTRYINDEX, frame.chunk.0);
-        ffi::lua_call(lua, 0, 1);
+        let parameters = match frame.job {
+            Job::Script | Job::Library => 0,
+            Job::Function => {
+                push_list(lua, frame.keys);
+                push_list(lua, frame.args);
+                2
+            }
+        };
+        ffi::lua_call(lua, parameters, 1);
         measure(lua, 1, context.limits.nesting_max);
         keep_reply(lua, context);
     }
@@ -180,11 +262,28 @@ unsafe fn fill(lua: *mut lua_State, anchor: &Cell<c_int>, name: &CStr, items: &[
             ffi::lua_setfield(lua, -2, name.as_ptr());
             ffi::lua_settop(lua, -2);
         }
+        set_items(lua, items);
+        ffi::lua_settop(lua, -2);
+    }
+}
+
+/// Pushes a table of items. Plain.
+unsafe fn push_list(lua: *mut lua_State, items: &[&[u8]]) {
+    // SAFETY: plain.
+    unsafe {
+        ffi::lua_createtable(lua, c_int::try_from(items.len()).unwrap_or(c_int::MAX), 0);
+        set_items(lua, items);
+    }
+}
+
+/// Plain.
+unsafe fn set_items(lua: *mut lua_State, items: &[&[u8]]) {
+    // SAFETY: plain; the table is on top.
+    unsafe {
         for (i, item) in items.iter().enumerate() {
             push_bytes(lua, item);
             ffi::lua_rawseti_(lua, -2, (i + 1) as c_int);
         }
-        ffi::lua_settop(lua, -2);
     }
 }
 
@@ -261,7 +360,7 @@ unsafe fn note(lua: *mut lua_State, context: &Context) {
     unsafe {
         let message = match context.end.get() {
             End::None => bytes(lua, -1).to_vec(),
-            _ => b"ERR Script killed by user with SCRIPT KILL...".to_vec(),
+            _ => context.killed_line.get().into(),
         };
         let mut found: lua_Debug = std::mem::zeroed();
         let mut at = |level| {

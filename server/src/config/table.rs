@@ -2,14 +2,14 @@
 //! To add an option of our own, add a field to `Config` and a row here.
 
 use super::types::{
-    ClientClass, ClientOutputBufferLimits, LogLevel, MaxmemoryPolicy, Permission, Secret,
-    Supervised,
+    ClientClass, ClientOutputBufferLimits, EndpointType, LogLevel, MaxmemoryPolicy, Permission,
+    Secret, Supervised,
 };
 use super::value::Kind::{
     Addresses, Bool, BufferLimits, Choice, Choices, Events, FileName, HostAndPort, Int, Memory,
     MemoryOrPercent, Octal, OomScores, Percentiles, SavePoints, Text,
 };
-use super::{Config, Kind, Value};
+use super::{CompatVersion, Config, Kind, Value};
 use crate::engine::notify;
 use crate::limits::DATABASES_MAX;
 use Mutability::{Fixed, Live, Protected};
@@ -183,11 +183,10 @@ const SANITIZE: &[&str] = &["no", "yes", "clients"];
 const APPENDFSYNC: &[&str] = &["everysec", "always", "no"];
 const DISKLESS_LOAD: &[&str] = &["disabled", "on-empty-db", "swapdb"];
 const PROPAGATION: &[&str] = &["ignore", "panic", "panic-on-replicas"];
-const ENDPOINT_TYPES: &[&str] = &["ip", "hostname", "unknown-endpoint"];
 const BUFFERS: &str = "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60";
 const TLS_AUTH: &[&str] = &["no", "yes", "optional"];
 
-/// Every directive of Redis 7.2.
+/// Every directive of Redis 7.2, and what is ours.
 #[rustfmt::skip]
 pub static DIRECTIVES: &[Directive] = &[
     // Network
@@ -248,6 +247,9 @@ pub static DIRECTIVES: &[Directive] = &[
     accepted("aof_rewrite_cpulist", Text, "", Fixed, "Processors to run on."),
     accepted("bgsave_cpulist", Text, "", Fixed, "Processors to run on."),
 
+    used("compat-version", Choice(CompatVersion::NAMES), "7.2", Fixed, field!(compat_version),
+        "The server announced, and so which commands there are."),
+
     // Access
     used("requirepass", Text, "", Live, field!(requirepass),
         "Password of the default user.").secret(),
@@ -278,7 +280,8 @@ pub static DIRECTIVES: &[Directive] = &[
         field!(client_query_buffer_limit_bytes), "Bytes of one request."),
     used("client-output-buffer-limit", BufferLimits, BUFFERS, Live,
         field!(client_output_buffer_limits), "When clients that do not read are closed."),
-    accepted("tracking-table-max-keys", LONG, "1000000", Live, "Keys of client side caching."),
+    used("tracking-table-max-keys", LONG, "1000000", Live, field!(tracking_table_max_keys),
+        "Keys of client side caching."),
     accepted("lazyfree-lazy-eviction", Bool, "no", Live, "Free in the background."),
     accepted("lazyfree-lazy-expire", Bool, "no", Live, "Free in the background."),
     accepted("lazyfree-lazy-server-del", Bool, "no", Live, "Free in the background."),
@@ -325,20 +328,24 @@ pub static DIRECTIVES: &[Directive] = &[
         "Fields up to which a hash is a listpack.").alias("hash-max-ziplist-entries"),
     used("hash-max-listpack-value", SIZE, "64", Live, field!(hash_max_listpack_value_bytes),
         "Bytes of a value up to which a hash is a listpack.").alias("hash-max-ziplist-value"),
-    accepted("list-max-listpack-size", Int(INT_MIN, INT_MAX), "-2", Live,
-        "Size of a node of a list.").alias("list-max-ziplist-size"),
+    used("list-max-listpack-size", Int(INT_MIN, INT_MAX), "-2", Live,
+        field!(list_max_listpack_size),
+        "Size up to which a list is a listpack.").alias("list-max-ziplist-size"),
     accepted("list-compress-depth", INT, "0", Live, "Nodes at the ends that stay plain."),
-    accepted("set-max-intset-entries", LONG, "512", Live,
-        "Members up to which a set is an intset."),
-    accepted("set-max-listpack-entries", LONG, "128", Live,
+    used("set-max-intset-entries", LONG, "512", Live, field!(set_max_intset_entries),
+        "Members up to which a set of integers is an intset."),
+    used("set-max-listpack-entries", LONG, "128", Live, field!(set_max_listpack_entries),
         "Members up to which a set is a listpack."),
-    accepted("set-max-listpack-value", LONG, "64", Live, "Bytes up to which a set is a listpack."),
-    accepted("zset-max-listpack-entries", LONG, "128", Live,
+    used("set-max-listpack-value", LONG, "64", Live, field!(set_max_listpack_value_bytes),
+        "Bytes of a member up to which a set is a listpack."),
+    used("zset-max-listpack-entries", LONG, "128", Live, field!(zset_max_listpack_entries),
         "Members up to which a sorted set is a listpack.").alias("zset-max-ziplist-entries"),
-    accepted("zset-max-listpack-value", SIZE, "64", Live,
+    used("zset-max-listpack-value", SIZE, "64", Live, field!(zset_max_listpack_value_bytes),
         "Bytes up to which a sorted set is a listpack.").alias("zset-max-ziplist-value"),
-    accepted("stream-node-max-bytes", SIZE, "4096", Live, "Bytes of a node of a stream."),
-    accepted("stream-node-max-entries", LONG, "100", Live, "Entries of a node of a stream."),
+    used("stream-node-max-bytes", SIZE, "4096", Live, field!(stream_node_max_bytes),
+        "Bytes of a stream's entries that are trimmed together."),
+    used("stream-node-max-entries", LONG, "100", Live, field!(stream_node_max_entries),
+        "Entries of a stream that are trimmed together."),
     accepted("hll-sparse-max-bytes", SIZE, "3000", Live, "Bytes of a sparse HyperLogLog."),
 
     // Persistence: locks are kept in memory, so the default of `save` is what is true here
@@ -408,18 +415,24 @@ pub static DIRECTIVES: &[Directive] = &[
         "What to do about a command that fails."),
 
     // Cluster
-    unsupported("cluster-enabled", Bool, "no", Fixed, "Be a node of a cluster."),
+    used("cluster-enabled", Bool, "no", Fixed, field!(cluster_enabled),
+        "Be the only node of a cluster."),
     accepted("cluster-config-file", Text, "nodes.conf", Fixed, "File of the cluster's state."),
     accepted("cluster-node-timeout", LONG, "15000", Live, "Milliseconds until a node is gone."),
-    accepted("cluster-port", PORT, "0", Fixed, "Port of the cluster bus."),
-    accepted("cluster-announce-ip", Text, "", Live, "Name told to others."),
-    accepted("cluster-announce-hostname", Text, "", Live, "Name told to others."),
+    used("cluster-port", PORT, "0", Fixed, field!(cluster_port),
+        "Port of the cluster bus that is told of; nobody listens there."),
+    used("cluster-announce-ip", Text, "", Live, field!(cluster_announce_ip),
+        "Address told to others."),
+    used("cluster-announce-hostname", Text, "", Live, field!(cluster_announce_hostname),
+        "Name told to others."),
     accepted("cluster-announce-human-nodename", Text, "", Live, "Name told to others."),
-    accepted("cluster-announce-port", PORT, "0", Live, "Port told to others."),
+    used("cluster-announce-port", PORT, "0", Live, field!(cluster_announce_port),
+        "Port told to others."),
     accepted("cluster-announce-tls-port", PORT, "0", Live, "Port told to others."),
-    accepted("cluster-announce-bus-port", PORT, "0", Live, "Port told to others."),
-    accepted("cluster-preferred-endpoint-type", Choice(ENDPOINT_TYPES), "ip", Live,
-        "What clients are sent to."),
+    used("cluster-announce-bus-port", PORT, "0", Live, field!(cluster_announce_bus_port),
+        "Port told to others."),
+    used("cluster-preferred-endpoint-type", Choice(EndpointType::NAMES), "ip", Live,
+        field!(cluster_preferred_endpoint_type), "What clients are sent to."),
     accepted("cluster-allow-reads-when-down", Bool, "no", Live, "How the cluster behaves."),
     accepted("cluster-allow-pubsubshard-when-down", Bool, "yes", Live, "How the cluster behaves."),
     accepted("cluster-allow-replica-migration", Bool, "yes", Live, "How the cluster behaves."),
@@ -521,7 +534,7 @@ pub(super) const FOREIGN: &[&str] = &[
 pub(super) const FOREIGN_PREFIXES: &[&str] = &["bf-", "cf-", "search-", "ts-"];
 
 /// Directives that never were options, and that cannot be left aside without harm.
-pub(super) const FORBIDDEN: &[&str] = &["loadmodule", "rename-command", "sentinel", "user"];
+pub(super) const FORBIDDEN: &[&str] = &["loadmodule", "rename-command", "user"];
 
 /// A field that can be written as one [`Value`].
 trait Field {
@@ -559,6 +572,7 @@ macro_rules! number_fields {
 number_fields! {
     u16 => Int,
     u32 => Int,
+    i32 => Int,
     u64 => Memory,
 }
 
@@ -580,7 +594,7 @@ macro_rules! choice_fields {
     )*};
 }
 
-choice_fields!(LogLevel, MaxmemoryPolicy, Permission, Supervised);
+choice_fields!(CompatVersion, EndpointType, LogLevel, MaxmemoryPolicy, Permission, Supervised);
 
 macro_rules! plain_fields {
     ($($field:ty => $value:ident,)*) => {$(

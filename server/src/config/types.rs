@@ -15,6 +15,9 @@ macro_rules! choice {
         pub enum $name { $($(#[$variant_doc])* $variant,)* }
 
         impl $name {
+            /// Every one, in that order.
+            pub const ALL: &[$name] = &[$($name::$variant),*];
+
             /// Every name, in the order Redis lists them.
             pub const NAMES: &[&str] = &[$($text),*];
 
@@ -30,6 +33,8 @@ macro_rules! choice {
         }
     };
 }
+
+pub(super) use choice;
 
 choice! {
     /// How much is logged.
@@ -97,6 +102,32 @@ choice! {
         /// Nobody.
         #[default]
         No = "no",
+    }
+}
+
+choice! {
+    /// What kind of server this is. The names are those that `INFO` and `HELLO` tell.
+    Mode {
+        /// By itself.
+        #[default]
+        Standalone = "standalone",
+        /// The only node of a cluster.
+        Cluster = "cluster",
+        /// One that tells where masters are, and holds no keys.
+        Sentinel = "sentinel",
+    }
+}
+
+choice! {
+    /// What a cluster's clients are sent to.
+    EndpointType {
+        /// An address.
+        #[default]
+        Ip = "ip",
+        /// A name.
+        Hostname = "hostname",
+        /// Where they are already.
+        UnknownEndpoint = "unknown-endpoint",
     }
 }
 

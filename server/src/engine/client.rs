@@ -8,6 +8,7 @@ use leasehold_resp::Protocol;
 
 use crate::engine::pubsub::Subscription;
 use crate::engine::time::Millis;
+use crate::engine::tracking::Tracking;
 use crate::engine::transaction::Transaction;
 use crate::engine::waiters::Blocked;
 
@@ -78,6 +79,10 @@ pub struct Client {
     pub authenticated: bool,
     /// How it wants to be answered.
     pub reply_mode: ReplyMode,
+    /// `READONLY`
+    pub read_only: bool,
+    /// The slot of the keys of its request, in a cluster.
+    pub slot: Option<u16>,
     /// `CLIENT NO-EVICT`
     pub no_evict: bool,
     /// `CLIENT NO-TOUCH`
@@ -94,6 +99,8 @@ pub struct Client {
     pub patterns: BTreeSet<Bytes>,
     /// Sharded channels it listens to.
     pub shard_channels: BTreeSet<Bytes>,
+    /// `CLIENT TRACKING`, if on.
+    pub tracking: Option<Box<Tracking>>,
     /// Waiting for something to happen; no further request is run meanwhile.
     pub blocked: Option<Blocked>,
     /// When it connected.
@@ -180,6 +187,8 @@ impl Clients {
             protocol: Protocol::Resp2,
             authenticated,
             reply_mode: ReplyMode::On,
+            read_only: false,
+            slot: None,
             no_evict: false,
             no_touch: false,
             transaction: None,
@@ -188,6 +197,7 @@ impl Clients {
             channels: BTreeSet::new(),
             patterns: BTreeSet::new(),
             shard_channels: BTreeSet::new(),
+            tracking: None,
             blocked: None,
             connected_at: now,
             active_at: now,

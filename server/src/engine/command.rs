@@ -3,13 +3,14 @@
 //! Everything the server knows of a command before running it stands in its row: the gates, the
 //! error texts, `COMMAND`, the tests over the table and the documentation are all drawn from it.
 
-use std::sync::LazyLock;
+use std::sync::OnceLock;
 
 use bitflags::bitflags;
 use hashbrown::HashTable;
 use leasehold_resp::Reply;
 
-use crate::engine::context::Context;
+use crate::config::{CompatVersion, Maker, Mode};
+use crate::engine::context::{Context, is};
 use crate::engine::error::Error;
 
 /// What runs a command. `argv[0]` is the command's name (`argv[1]` the subcommand's, if it is one).
@@ -154,12 +155,15 @@ pub enum Group {
     Set,
     SortedSet,
     Hash,
+    Bitmap,
     Pubsub,
     Transactions,
     Connection,
     Server,
     Scripting,
     Stream,
+    Cluster,
+    Sentinel,
 }
 
 impl Group {
@@ -172,12 +176,15 @@ impl Group {
             Group::Set => "set",
             Group::SortedSet => "sorted-set",
             Group::Hash => "hash",
+            Group::Bitmap => "bitmap",
             Group::Pubsub => "pubsub",
             Group::Transactions => "transactions",
             Group::Connection => "connection",
             Group::Server => "server",
             Group::Scripting => "scripting",
             Group::Stream => "stream",
+            Group::Cluster => "cluster",
+            Group::Sentinel => "sentinel",
         }
     }
 }
@@ -205,6 +212,13 @@ pub enum FindKeys {
     },
     /// The argument at `begin` says how many follow it.
     Count,
+    /// Behind the last `STORE` among options, if there is one. The others are listed with how many
+    /// arguments they have. Shown as unknown.
+    Store(&'static [(&'static str, usize)]),
+    /// Nowhere: they follow from what is stored.
+    Unknown,
+    /// The first half of what stands behind this word, which is looked for from `begin` on.
+    HalfAfter(&'static str),
 }
 
 impl KeySpec {
@@ -256,8 +270,33 @@ impl KeySpec {
                     _ => false,
                 }
             }
+            FindKeys::Store(options) => {
+                places.extend(place_of_store(argv, self.begin, options));
+                true
+            }
+            FindKeys::Unknown => true,
+            FindKeys::HalfAfter(word) => {
+                let from = argv.get(self.begin..).unwrap_or_default();
+                let found = from.iter().position(|argument| is(argument, word));
+                let Some(first) = found.map(|at| self.begin + at + 1) else { return false };
+                places.extend(first..first + (count - first) / 2);
+                first + 1 < count
+            }
         }
     }
+}
+
+/// Where the key stands that the last `STORE` names.
+fn place_of_store(argv: &[&[u8]], begin: usize, options: &[(&str, usize)]) -> Option<usize> {
+    let (mut at, mut found) = (begin, None);
+    while let Some(word) = argv.get(at) {
+        let option = options.iter().find(|(name, _)| is(word, name));
+        if option.is_none() && is(word, "store") && at + 1 < argv.len() {
+            found = Some(at + 1);
+        }
+        at += 1 + option.map_or(0, |&(_, arguments)| arguments);
+    }
+    found
 }
 
 /// A command's row. The constants at the end of `impl Command` give a family what its rows share.
@@ -275,8 +314,10 @@ pub struct Command {
     pub keys: &'static [KeySpec],
     /// Its family.
     pub group: Group,
-    /// The Redis version that brought it.
+    /// The version that brought it.
     pub since: &'static str,
+    /// The server whose version that is.
+    pub maker: Maker,
     /// What it costs.
     pub complexity: &'static str,
     /// What it does, in a sentence.
@@ -284,7 +325,7 @@ pub struct Command {
     /// `COMMAND`'s tips, such as `nondeterministic_output`.
     pub tips: &'static [&'static str],
     /// A conversation that shows it and is run as a test: commands separated by `;`, the last one
-    /// followed by `=>` and its reply as RESP2 has it, in the notation of `engine/example.rs`.
+    /// followed by `=>` and its reply as RESP2 has it, in the notation of `engine/testing.rs`.
     pub example: &'static str,
     /// Its subcommands. A command that has any is run itself only where its arity admits it.
     pub subcommands: &'static [Command],
@@ -302,6 +343,7 @@ impl Command {
         keys: &[],
         group: Group::Generic,
         since: "1.0.0",
+        maker: Maker::Both,
         complexity: "O(1)",
         doc: "",
         tips: &[],
@@ -337,7 +379,9 @@ impl Command {
                 let first = spec.begin as i64;
                 Some((first, if last < 0 { last } else { first + last }, step))
             }
-            FindKeys::Count => None,
+            FindKeys::Count | FindKeys::HalfAfter(_) | FindKeys::Store(_) | FindKeys::Unknown => {
+                None
+            }
         };
         if let [only] = self.keys {
             return range(only).unwrap_or((0, 0, 0));
@@ -384,7 +428,8 @@ pub struct Entry {
     pub subcommands: Vec<usize>,
 }
 
-/// All commands by name. One table serves all engines of a process: it never changes.
+/// The commands of one kind and version of server by name. One table serves all engines of them
+/// in a process: it never changes.
 #[derive(Debug)]
 pub struct CommandTable {
     entries: Vec<Entry>,
@@ -397,23 +442,37 @@ pub struct CommandTable {
 const NAME_BYTES_MAX: usize = 32;
 
 impl CommandTable {
-    /// The table of all families.
-    pub fn all() -> &'static CommandTable {
-        static TABLE: LazyLock<CommandTable> = LazyLock::new(CommandTable::new);
-        &TABLE
+    /// The table of a kind and version of server.
+    pub fn of(mode: Mode, version: CompatVersion) -> &'static CommandTable {
+        const VERSIONS: usize = CompatVersion::ALL.len();
+        static KEEPERS: [OnceLock<CommandTable>; VERSIONS] = [const { OnceLock::new() }; VERSIONS];
+        static SENTINELS: [OnceLock<CommandTable>; VERSIONS] =
+            [const { OnceLock::new() }; VERSIONS];
+        let at = version as usize;
+        match mode {
+            Mode::Standalone | Mode::Cluster => {
+                KEEPERS[at].get_or_init(|| CommandTable::new(super::commands::of_keeper(), version))
+            }
+            Mode::Sentinel => SENTINELS[at]
+                .get_or_init(|| CommandTable::new(super::commands::of_sentinel(), version)),
+        }
     }
 
-    fn new() -> CommandTable {
+    fn new(
+        commands: impl Iterator<Item = &'static Command>,
+        version: CompatVersion,
+    ) -> CommandTable {
         let mut table =
             CommandTable { entries: Vec::new(), index: HashTable::new(), top: Vec::new() };
-        for command in super::commands::FAMILIES.iter().copied().flatten() {
+        let exists = |command: &&Command| version.has(command.maker, command.since);
+        for command in commands.filter(exists) {
             let at = table.add(command, command.name.to_owned());
             table.top.push(at);
             let entries = &table.entries;
             table.index.insert_unique(hash(command.name.as_bytes()), at, |&other| {
                 hash(entries[other].full_name.as_bytes())
             });
-            for subcommand in command.subcommands {
+            for subcommand in command.subcommands.iter().filter(exists) {
                 let name = format!("{}|{}", command.name, subcommand.name);
                 let at_sub = table.add(subcommand, name);
                 table.entries[at].subcommands.push(at_sub);

@@ -4,7 +4,7 @@
 //! What must hold: a handler looks at keys only through here, so it never sees a dead one; and it
 //! tells of every change through [`Context::changed`], so watchers and subscribers learn of it.
 
-use leasehold_resp::{Protocol, number};
+use leasehold_resp::{Protocol, Reply, number};
 
 use crate::engine::Engine;
 use crate::engine::client::{Client, ClientId};
@@ -12,17 +12,18 @@ use crate::engine::command::Command;
 use crate::engine::error::Error;
 use crate::engine::keyspace::Record;
 use crate::engine::keyspace::dict::Slot;
-use crate::engine::keyspace::hash::Hash;
-use crate::engine::keyspace::string::StringValue;
-use crate::engine::keyspace::value::Value;
+use crate::engine::keyspace::value::{Typed, Value};
 use crate::engine::notify::Events;
 use crate::engine::time::{Millis, Time};
+use crate::engine::waiters::Wanted;
 
 /// Who runs the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Caller {
     /// A client, directly.
     Client,
+    /// A key that a waiting client waits for has changed: its command is run again.
+    Waiter,
     /// `EXEC`, for a client.
     Transaction,
     /// A script, for a client.
@@ -85,7 +86,28 @@ impl Context<'_> {
 
     /// Whether a command that would block must answer at once instead.
     pub fn may_not_block(&self) -> bool {
-        self.caller != Caller::Client
+        matches!(self.caller, Caller::Transaction | Caller::Script)
+    }
+
+    /// Makes the client wait until a key has changed to what is wanted, or until `deadline`; then
+    /// `argv` is run for it, which is the command itself or says more exactly what it meant. For a
+    /// command that has changed nothing, and answers what this returns: nothing. `None` if the
+    /// client may not wait.
+    pub fn wait_for(
+        &mut self,
+        wanted: Wanted<'_>,
+        deadline: Option<Millis>,
+        argv: &[&[u8]],
+    ) -> Option<Reply> {
+        match self.caller {
+            Caller::Transaction | Caller::Script => return None,
+            // It keeps its place in all queues and its deadline.
+            Caller::Waiter => {}
+            Caller::Client => {
+                self.engine.block_for_keys(self.client, self.database, wanted, deadline, argv);
+            }
+        }
+        Some(Reply::NOTHING)
     }
 
     // --- looking ---
@@ -106,6 +128,13 @@ impl Context<'_> {
         Some(slot)
     }
 
+    /// The slot of a key, for a command that reads its value.
+    pub fn read_slot(&mut self, key: &[u8]) -> Option<Slot> {
+        let slot = self.find_for_read(key)?;
+        self.mark_used(slot);
+        Some(slot)
+    }
+
     /// The slot of a key, for a command that changes it.
     pub fn find_for_write(&mut self, key: &[u8]) -> Option<Slot> {
         let slot = self.find(key)?;
@@ -115,8 +144,7 @@ impl Context<'_> {
 
     /// The value of a key, for a command that reads it.
     pub fn read(&mut self, key: &[u8]) -> Option<&Value> {
-        let slot = self.find_for_read(key)?;
-        self.mark_used(slot);
+        let slot = self.read_slot(key)?;
         Some(&self.record(slot).value)
     }
 
@@ -131,40 +159,27 @@ impl Context<'_> {
         self.engine.keyspace.database(self.database).record(slot)
     }
 
-    /// The string at a key.
-    pub fn read_string(&mut self, key: &[u8]) -> Result<Option<&StringValue>, Error> {
-        match self.read(key) {
-            None => Ok(None),
-            Some(Value::String(value)) => Ok(Some(value)),
-            Some(_) => Err(Error::WrongType),
-        }
+    /// The value of a key that must be of one type, for a command that reads it.
+    pub fn read_as<T: Typed>(&mut self, key: &[u8]) -> Result<Option<&T>, Error> {
+        self.read(key).map(|value| T::of(value).ok_or(Error::WrongType)).transpose()
     }
 
-    /// The string at a key, to be changed.
-    pub fn write_string(&mut self, key: &[u8]) -> Result<Option<&mut StringValue>, Error> {
-        match self.write(key) {
-            None => Ok(None),
-            Some(Value::String(value)) => Ok(Some(value)),
-            Some(_) => Err(Error::WrongType),
+    /// The values of several keys, all of one type as far as they are there.
+    pub fn read_all_as<T: Typed>(&mut self, keys: &[&[u8]]) -> Result<Vec<Option<&T>>, Error> {
+        let mut slots = Vec::with_capacity(keys.len());
+        for key in keys {
+            let slot = self.read_slot(key);
+            if slot.is_some_and(|slot| T::of(&self.record(slot).value).is_none()) {
+                return Err(Error::WrongType);
+            }
+            slots.push(slot);
         }
+        Ok(slots.into_iter().map(|slot| T::of(&self.record(slot?).value)).collect())
     }
 
-    /// The hash at a key.
-    pub fn read_hash(&mut self, key: &[u8]) -> Result<Option<&Hash>, Error> {
-        match self.read(key) {
-            None => Ok(None),
-            Some(Value::Hash(value)) => Ok(Some(value)),
-            Some(_) => Err(Error::WrongType),
-        }
-    }
-
-    /// The hash at a key, to be changed.
-    pub fn write_hash(&mut self, key: &[u8]) -> Result<Option<&mut Hash>, Error> {
-        match self.write(key) {
-            None => Ok(None),
-            Some(Value::Hash(value)) => Ok(Some(value)),
-            Some(_) => Err(Error::WrongType),
-        }
+    /// The value of a key that must be of one type, for a command that changes it.
+    pub fn write_as<T: Typed>(&mut self, key: &[u8]) -> Result<Option<&mut T>, Error> {
+        self.write(key).map(|value| T::of_mut(value).ok_or(Error::WrongType)).transpose()
     }
 
     /// The deadline of a key that is alive: `None` if there is no such key, `Some(None)` if it has
@@ -201,17 +216,15 @@ impl Context<'_> {
         slot
     }
 
-    /// The hash at a key, to be given fields; an empty one is added where there is nothing.
-    pub fn open_hash(&mut self, key: &[u8]) -> Result<&mut Hash, Error> {
+    /// The value of a key, to be given elements; an empty one is added where there is nothing.
+    pub fn open<T: Typed + Default>(&mut self, key: &[u8]) -> Result<&mut T, Error> {
         let slot = match self.find(key) {
             Some(slot) => slot,
-            None => self.add(key, Value::Hash(Hash::default())),
+            None => self.add(key, T::default().into()),
         };
         self.mark_used(slot);
-        match &mut self.engine.keyspace.database_mut(self.database).record_mut(slot).value {
-            Value::Hash(hash) => Ok(hash),
-            _ => Err(Error::WrongType),
-        }
+        let record = self.engine.keyspace.database_mut(self.database).record_mut(slot);
+        T::of_mut(&mut record.value).ok_or(Error::WrongType)
     }
 
     /// Adds a key that is known to be absent.
@@ -228,6 +241,12 @@ impl Context<'_> {
         let (_, record) = self.engine.keyspace.remove(self.database, slot, wheel);
         let deadline = record.deadline();
         Some((record.value, deadline))
+    }
+
+    /// Removes a key whose last element has gone, and tells of it.
+    pub fn remove_emptied(&mut self, key: &[u8]) {
+        self.remove(key);
+        self.engine.notify(Events::GENERIC, "del", self.database, key);
     }
 
     /// Sets or clears the deadline of a key; false if there is no such key.
@@ -247,10 +266,11 @@ impl Context<'_> {
         self.engine.keyspace.set_deadline(self.database, slot, deadline, wheel);
     }
 
-    /// Tells watchers and subscribers that a key has changed, and counts the change.
+    /// Tells watchers, those with copies and subscribers that a key has changed, and counts that.
     pub fn changed(&mut self, kind: Events, event: &str, key: &[u8]) {
         self.engine.dirty += 1;
         self.engine.touch(self.database, key);
+        self.engine.invalidate(key, Some((self.client, self.caller)));
         self.engine.notify(kind, event, self.database, key);
     }
 

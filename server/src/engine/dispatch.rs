@@ -5,13 +5,13 @@
 use leasehold_resp::{Protocol, Reply};
 
 use crate::config::Permission;
-use crate::engine::Engine;
 use crate::engine::client::{Client, ClientId};
 use crate::engine::command::{Command, Flags, Group};
 use crate::engine::context::{Caller, Context, is};
 use crate::engine::error::Error;
 use crate::engine::time::Time;
 use crate::engine::transaction::Queued;
+use crate::engine::{Engine, slots};
 
 /// What to do with a request that passed the gates.
 enum Passage {
@@ -63,6 +63,9 @@ impl Engine {
         }
         state.transaction = None;
         self.unwatch(client);
+        if error == Error::CrossSlot {
+            return error;
+        }
         let line = error.to_string();
         let reason = line.strip_prefix("ERR ").unwrap_or(&line);
         Error::text(format!("EXECABORT Transaction discarded because of: {reason}"))
@@ -111,24 +114,49 @@ impl Engine {
         argv: &[&[u8]],
         time: Time,
     ) -> Reply {
-        self.command_stats[at].calls += 1;
         let entry = self.commands.entry(at);
         let (command, name) = (entry.command, entry.full_name.as_str());
-        self.stats.commands_processed += 1;
         let mut context = Context { engine: self, client, caller, database, time, command, name };
-        match (command.run)(&mut context, argv) {
+        let result = (command.run)(&mut context, argv);
+        self.remember_reads(client, command, argv);
+        match result {
+            // It counts when its wait is over.
+            Ok(reply) if command.flags.contains(Flags::BLOCKING) && reply == Reply::NOTHING => {
+                self.set_waiting_command(client, at);
+                reply
+            }
             Ok(reply) => {
                 let failed = command.group == Group::Scripting && contains_error(&reply);
-                self.command_stats[at].failed += u64::from(failed);
+                self.count_call(at, failed);
                 reply
             }
             Err(error) => {
-                self.command_stats[at].failed += 1;
+                self.count_call(at, true);
                 let reply = Reply::from(error);
                 self.count_error(&reply);
                 reply
             }
         }
+    }
+
+    /// Runs the command of a waiting client again, which answers nothing if it still has to wait.
+    pub(super) fn run_again(
+        &mut self,
+        client: ClientId,
+        at: usize,
+        database: usize,
+        argv: &[&[u8]],
+        time: Time,
+    ) -> Reply {
+        let entry = self.commands.entry(at);
+        let (command, flags) = (entry.command, entry.command.flags);
+        if let Some(error) = self.refusal(client, command, flags, &entry.full_name, argv) {
+            self.command_stats[at].rejected += 1;
+            let reply = Reply::from(error);
+            self.count_error(&reply);
+            return reply;
+        }
+        self.call(client, Caller::Waiter, at, database, argv, time)
     }
 
     /// The command or subcommand that `argv` names, with a number of arguments it takes.
@@ -160,6 +188,7 @@ impl Engine {
             _ => Error::line("ERR Unknown Redis command called from script"),
         })?;
         let refused = self.refusal_for_script(at, read_only);
+        let refused = refused.or_else(|| self.slot_refusal_for_script(at, argv).err());
         self.command_stats[at].rejected += u64::from(refused.is_some());
         refused.map_or(Ok(at), Err)
     }
@@ -180,6 +209,29 @@ impl Engine {
         None
     }
 
+    /// In a cluster a command names keys of one slot; and all commands of a script do, unless it
+    /// has no `#!` line or says otherwise there.
+    fn slot_refusal_for_script(&mut self, at: usize, argv: &[&[u8]]) -> Result<(), Error> {
+        if !self.config.cluster_enabled {
+            return Ok(());
+        }
+        let command = self.commands.entry(at).command;
+        let slot = slots::slot_of_request(command, argv).map_err(|_| {
+            Error::text(format!(
+                "ERR Command '{}' in script attempted to access keys that don't hash to the same \
+                 slot",
+                self.commands.entry(at).full_name
+            ))
+        })?;
+        let Some(script) = self.script.as_mut().filter(|script| !script.crosses_slots) else {
+            return Ok(());
+        };
+        script.slot = slots::join(script.slot, slot).map_err(|_| {
+            Error::line("ERR Script attempted to access keys that do not hash to the same slot")
+        })?;
+        Ok(())
+    }
+
     fn pass(
         &mut self,
         client: ClientId,
@@ -190,7 +242,7 @@ impl Engine {
         let entry = self.commands.entry(at);
         let (command, name) = (entry.command, entry.full_name.as_str());
         let flags = self.flags_of_request(command, argv);
-        if let Some(error) = self.refusal(client, command, flags, name) {
+        if let Some(error) = self.refusal(client, command, flags, name, argv) {
             self.command_stats[at].rejected += 1;
             return Err(error);
         }
@@ -200,7 +252,7 @@ impl Engine {
         let Some(state) = self.clients.get_mut(client) else { return Ok(Passage::Paused) };
         state.last_command = name;
         match state.transaction.as_mut() {
-            Some(transaction) if !ends_transaction(command) => {
+            Some(transaction) if !ends_transaction(name) => {
                 let argv = argv.iter().map(|&argument| argument.into()).collect();
                 transaction.queue.push(Queued { command: at, argv });
                 Ok(Passage::Queued)
@@ -216,14 +268,16 @@ impl Engine {
         if !matters || command.group != Group::Scripting {
             return command.flags;
         }
-        let script = self.interpreter.as_mut().and_then(|interpreter| match command.name {
-            "eval" | "eval_ro" => interpreter
-                .load_passing(argv[1])
-                .ok()
-                .and_then(|sha| interpreter.get(sha.as_bytes())),
-            "evalsha" | "evalsha_ro" => interpreter.get(argv[1]),
+        let (interpreter, functions) = (self.interpreter.as_mut(), self.functions.as_ref());
+        let script = match command.name {
+            "eval" | "eval_ro" => interpreter.and_then(|interpreter| {
+                let sha = interpreter.load_passing(argv[1]).ok()?;
+                interpreter.get(sha.as_bytes())
+            }),
+            "evalsha" | "evalsha_ro" => interpreter.and_then(|lua| lua.get(argv[1])),
+            "fcall" | "fcall_ro" => functions.and_then(|all| Some(all.get(argv[1])?.script)),
             _ => None,
-        });
+        };
         let mut flags = command.flags;
         if let Some(script) = script.filter(|script| script.has_shebang()) {
             flags.set(Flags::MAY_REPLICATE, !script.no_writes());
@@ -234,11 +288,12 @@ impl Engine {
 
     /// The first gate that is closed to this client, as its error.
     fn refusal(
-        &self,
+        &mut self,
         client: ClientId,
         command: &Command,
         flags: Flags,
         name: &str,
+        argv: &[&[u8]],
     ) -> Option<Error> {
         let state = self.clients.get(client)?;
         if flags.contains(Flags::PROTECTED) && !self.may_debug(state) {
@@ -250,19 +305,43 @@ impl Engine {
         if state.transaction.is_some() && flags.contains(Flags::NO_MULTI) {
             return Some(Error::NotInTransaction);
         }
-        if self.needs_memory(state, command, flags) && self.is_out_of_memory() {
+        if self.config.cluster_enabled {
+            let slot = self.slot_of_all(state, command, argv);
+            let crosses = slot.is_err();
+            self.clients.get_mut(client)?.slot = slot.unwrap_or_default();
+            if crosses {
+                return Some(Error::CrossSlot);
+            }
+        }
+        let state = self.clients.get(client)?;
+        if self.needs_memory(state, name, flags) && self.is_out_of_memory() {
             return Some(Error::OutOfMemory);
         }
-        if state.protocol == Protocol::Resp2
-            && state.is_subscriber()
-            && !is_for_subscribers(command)
-        {
+        if state.protocol == Protocol::Resp2 && state.is_subscriber() && !is_for_subscribers(name) {
             return Some(Error::SubscribedContext(name.to_owned()));
         }
         if self.busy && !flags.contains(Flags::ALLOW_BUSY) {
-            return Some(Error::Busy);
+            return Some(self.busy_error());
         }
         None
+    }
+
+    /// The slot of what a request names: for `EXEC`, of what all the queued commands name.
+    fn slot_of_all(
+        &self,
+        client: &Client,
+        command: &Command,
+        argv: &[&[u8]],
+    ) -> Result<Option<u16>, Error> {
+        let Some(transaction) = client.transaction.as_ref().filter(|_| command.name == "exec")
+        else {
+            return slots::slot_of_request(command, argv);
+        };
+        transaction.queue.iter().try_fold(None, |slot, queued| {
+            let argv: Vec<&[u8]> = queued.argv.iter().map(|argument| &**argument).collect();
+            let command = self.commands.entry(queued.command).command;
+            slots::join(slot, slots::slot_of_request(command, &argv)?)
+        })
     }
 
     fn may_debug(&self, client: &Client) -> bool {
@@ -274,10 +353,10 @@ impl Engine {
     }
 
     /// Whether a command may make data grow: all that is queued may.
-    fn needs_memory(&self, client: &Client, command: &Command, flags: Flags) -> bool {
+    fn needs_memory(&self, client: &Client, name: &str, flags: Flags) -> bool {
         flags.contains(Flags::DENYOOM)
-            || client.transaction.is_some() && !ends_transaction(command)
-            || command.name == "exec" && self.queues(client, Flags::DENYOOM)
+            || client.transaction.is_some() && !ends_transaction(name)
+            || name == "exec" && self.queues(client, Flags::DENYOOM)
     }
 
     /// Whether the client has queued a command with one of these flags.
@@ -288,7 +367,7 @@ impl Engine {
         })
     }
 
-    fn must_wait_for_unpause(
+    pub(super) fn must_wait_for_unpause(
         &self,
         client: ClientId,
         command: &Command,
@@ -320,14 +399,14 @@ fn contains_error(reply: &Reply) -> bool {
 }
 
 /// Commands that are run between `MULTI` and `EXEC` rather than queued.
-fn ends_transaction(command: &Command) -> bool {
-    matches!(command.name, "exec" | "discard" | "multi" | "watch" | "quit" | "reset")
+fn ends_transaction(name: &str) -> bool {
+    matches!(name, "exec" | "discard" | "multi" | "watch" | "quit" | "reset")
 }
 
 /// Commands a subscribed RESP2 client may send.
-fn is_for_subscribers(command: &Command) -> bool {
+fn is_for_subscribers(name: &str) -> bool {
     matches!(
-        command.name,
+        name,
         "ping"
             | "subscribe"
             | "ssubscribe"

@@ -30,6 +30,8 @@ pub enum Error {
     NoAuth,
     /// A script has run past `busy-reply-threshold`.
     Busy,
+    /// A function has.
+    BusyFunction,
     /// The command changes data and the script or command calling it promised not to.
     ReadOnlyScript,
     /// `EVALSHA` of a script that is not cached.
@@ -46,6 +48,10 @@ pub enum Error {
     Overflow,
     /// A sum that is no number any more.
     NotFinite,
+    /// Keys of different slots where a cluster wants one.
+    CrossSlot,
+    /// What only a node of a cluster can do.
+    NoCluster,
     /// The named key does not exist.
     NoSuchKey,
     /// An index or database number outside what exists.
@@ -90,6 +96,10 @@ impl fmt::Display for Error {
                 "BUSY Redis is busy running a script. \
                  You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
             ),
+            Error::BusyFunction => f.write_str(
+                "BUSY Redis is busy running a script. \
+                 You can only call FUNCTION KILL or SHUTDOWN NOSAVE.",
+            ),
             Error::ReadOnlyScript => {
                 f.write_str("ERR Write commands are not allowed from read-only scripts.")
             }
@@ -108,6 +118,10 @@ impl fmt::Display for Error {
             }
             Error::Overflow => f.write_str("ERR increment or decrement would overflow"),
             Error::NotFinite => f.write_str("ERR increment would produce NaN or Infinity"),
+            Error::CrossSlot => {
+                f.write_str("CROSSSLOT Keys in request don't hash to the same slot")
+            }
+            Error::NoCluster => f.write_str("ERR This instance has cluster support disabled"),
             Error::NoSuchKey => f.write_str("ERR no such key"),
             Error::OutOfRange(what) => write!(f, "ERR {what} is out of range"),
             Error::Line(line) => f.write_str(line),

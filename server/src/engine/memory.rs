@@ -1,10 +1,16 @@
 //! How many bytes things take. An estimate from lengths and counts: what an allocator really
 //! spends is not known here.
 
+use leasehold_scripting::Functions;
+
 use crate::engine::Engine;
 use crate::engine::keyspace::Database;
 use crate::engine::keyspace::dict::Slot;
 use crate::engine::keyspace::hash::Hash;
+use crate::engine::keyspace::list::List;
+use crate::engine::keyspace::set::Set;
+use crate::engine::keyspace::sorted_set::SortedSet;
+use crate::engine::keyspace::stream::Stream;
 use crate::engine::keyspace::string::StringValue;
 use crate::engine::keyspace::value::Value;
 
@@ -14,8 +20,27 @@ const KEY_OVERHEAD_BYTES: usize = 120;
 /// What a field of a hash costs besides the bytes of its name and value.
 const FIELD_OVERHEAD_BYTES: usize = 32;
 
+/// What an element of a list costs besides its bytes.
+const ELEMENT_OVERHEAD_BYTES: usize = 24;
+
+/// What a member of a set costs besides its bytes.
+const MEMBER_OVERHEAD_BYTES: usize = 16;
+/// What a member of a sorted set costs besides its bytes.
+const SCORED_OVERHEAD_BYTES: usize = 40;
+/// What an entry of a stream costs besides its values: its id, its place, a share of the names.
+const ENTRY_OVERHEAD_BYTES: usize = 64;
+
+/// What an entry that waits for its acknowledgement costs, in the two lists it stands in.
+const PENDING_BYTES: usize = 96;
+
 /// What a connected client costs while it asks for nothing.
 const CLIENT_BYTES: usize = 1024;
+
+/// What a key costs that clients have copies of, its bytes among it.
+const TRACKED_KEY_BYTES: usize = 100;
+
+/// What each client costs that has a copy.
+const TRACKED_READ_BYTES: usize = 24;
 
 /// Keys looked at to know what the keys of a database take: enough where keys resemble each other,
 /// as locks do, and few enough to look before every write.
@@ -24,12 +49,16 @@ const KEYS_SAMPLED: usize = 32;
 /// Fields looked at to know what a hash takes, as `MEMORY USAGE` does by default.
 pub const FIELDS_SAMPLED: usize = 5;
 
-/// The bytes of a key and its value, judged by so many of its fields.
+/// The bytes of a key and its value, judged by so many of its fields or entries.
 pub fn of_key(database: &Database, slot: Slot, fields_sampled: usize) -> usize {
     let value = match &database.record(slot).value {
         Value::String(StringValue::Int(_)) => 0,
         Value::String(string) => string.len(),
         Value::Hash(hash) => of_hash(hash, fields_sampled),
+        Value::List(list) => of_list(list, fields_sampled),
+        Value::Set(set) => of_set(set, fields_sampled),
+        Value::SortedSet(set) => of_sorted_set(set, fields_sampled),
+        Value::Stream(stream) => of_stream(stream, fields_sampled),
     };
     KEY_OVERHEAD_BYTES + database.key(slot).len() + value
 }
@@ -37,6 +66,37 @@ pub fn of_key(database: &Database, slot: Slot, fields_sampled: usize) -> usize {
 fn of_hash(hash: &Hash, sampled: usize) -> usize {
     let sizes = hash.iter().map(|(field, value)| FIELD_OVERHEAD_BYTES + field.len() + value.len());
     extrapolate(sizes.take(sampled), hash.len())
+}
+
+fn of_list(list: &List, sampled: usize) -> usize {
+    let sizes = list.iter().map(|element| ELEMENT_OVERHEAD_BYTES + element.len());
+    extrapolate(sizes.take(sampled), list.len())
+}
+
+fn of_set(set: &Set, sampled: usize) -> usize {
+    match set {
+        Set::Integers(members) => size_of_val(&members[..]),
+        _ => extrapolate(
+            set.iter().map(|member| MEMBER_OVERHEAD_BYTES + member.len()).take(sampled),
+            set.len(),
+        ),
+    }
+}
+
+fn of_sorted_set(set: &SortedSet, sampled: usize) -> usize {
+    let members = set.range(0..sampled.min(set.len()));
+    extrapolate(members.map(|(member, _)| SCORED_OVERHEAD_BYTES + member.len()), set.len())
+}
+
+fn of_stream(stream: &Stream, sampled: usize) -> usize {
+    let entries = stream.entries().values().map(|entry| {
+        let fields = entry.fields();
+        let fields = fields.map(|(_, value)| FIELD_OVERHEAD_BYTES + value.len());
+        ENTRY_OVERHEAD_BYTES + fields.sum::<usize>()
+    });
+    let groups = stream.groups().values();
+    let pending = groups.map(|group| group.pending().len() * PENDING_BYTES).sum::<usize>();
+    extrapolate(entries.take(sampled), stream.len()) + pending
 }
 
 /// The bytes of all keys of a database.
@@ -67,7 +127,10 @@ impl Engine {
 
     /// The bytes of everything that grows with what clients do.
     pub fn used_memory_bytes(&self) -> usize {
-        self.dataset_bytes() + self.clients.len() * CLIENT_BYTES
+        let tracked =
+            self.tracked.keys() * TRACKED_KEY_BYTES + self.tracked.reads() * TRACKED_READ_BYTES;
+        let libraries = self.functions.as_ref().map_or(0, Functions::text_bytes);
+        self.dataset_bytes() + self.clients.len() * CLIENT_BYTES + tracked + libraries
     }
 
     /// The most of it that has ever been seen; looks now, too.

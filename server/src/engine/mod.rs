@@ -20,9 +20,13 @@ pub mod notify;
 pub mod pubsub;
 pub mod random;
 pub mod script;
+pub mod slots;
+#[cfg(test)]
+mod table_tests;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod time;
+pub mod tracking;
 pub mod transaction;
 pub mod waiters;
 pub mod wheel;
@@ -32,7 +36,7 @@ use std::collections::BTreeMap;
 use bytes::BytesMut;
 use leasehold_resp::Reply;
 use leasehold_resp::encode::encode;
-use leasehold_scripting::{Interpreter, LogLevel};
+use leasehold_scripting::{Functions, Interpreter, LogLevel};
 
 use crate::config::Config;
 use client::{ClientId, Clients, Close, Origin, ReplyMode};
@@ -45,6 +49,8 @@ use pubsub::PubSub;
 use random::Random;
 use script::{Running, Watchdog};
 use time::{Millis, Time};
+use tracking::Tracked;
+use waiters::Waiters;
 use wheel::Wheel;
 
 /// What a timer of the wheel is for.
@@ -137,6 +143,10 @@ pub struct Engine {
     pub clients: Clients,
     /// The subscriptions.
     pub pubsub: PubSub,
+    /// What clients want to hear of because they keep copies of it.
+    pub tracked: Tracked,
+    /// Who waits for which keys.
+    pub waiters: Waiters,
     /// The commands.
     pub commands: &'static CommandTable,
     /// What each command has done so far, by its place in the table.
@@ -155,9 +165,15 @@ pub struct Engine {
     pub process_id: u32,
     /// Forty hex digits that name this run of the server.
     pub run_id: String,
+    /// Forty hex digits that name this node of a cluster, or this sentinel.
+    pub node_id: String,
+    /// Forty hex digits that name the node's shard.
+    pub shard_id: String,
     /// The Lua state; taken while a script runs.
     pub interpreter: Option<Interpreter>,
-    /// The script that is running.
+    /// The libraries of functions; taken while one of their functions runs.
+    pub functions: Option<Functions>,
+    /// The script or function that is running.
     pub script: Option<Running>,
     scripts_started: u64,
     /// Looks after the others while a script runs for long.
@@ -177,31 +193,41 @@ pub struct Engine {
 
 impl Engine {
     /// An engine without keys or clients. `seed` is all the randomness it will ever have.
-    pub fn new(config: Config, time: Time, seed: [u64; 4]) -> Engine {
+    pub fn new(mut config: Config, time: Time, seed: [u64; 4]) -> Engine {
         let hash_seed = HashSeed(seed[0], seed[1]);
         let mut random = Random::new(seed[2]);
-        let run_id = format!(
-            "{:016x}{:016x}{:08x}",
-            random.bits(),
-            random.bits(),
-            random.bits() & 0xffff_ffff
-        );
+        let mut id = || {
+            let (a, b, c) = (random.bits(), random.bits(), random.bits() >> 32);
+            format!("{a:016x}{b:016x}{c:08x}")
+        };
+        let (run_id, node_id, shard_id) = (id(), id(), id());
+        let told_id = config.sentinel.as_ref().and_then(|sentinel| sentinel.my_id.clone());
+        let commands = CommandTable::of(config.mode(), config.compat_version);
+        if config.cluster_enabled {
+            // All keys of a cluster are in one database.
+            config.databases = 1;
+        }
         Engine {
             keyspace: Keyspace::new(config.databases as usize, hash_seed),
             events: config.notify_keyspace_events,
-            interpreter: Some(commands::scripts::interpreter(seed[3])),
+            interpreter: Some(commands::scripts::interpreter(seed[3], config.compat_version)),
+            functions: Some(commands::functions::functions(seed[3], config.compat_version)),
             config,
             wheel: Wheel::new(time.now),
             clients: Clients::default(),
             pubsub: PubSub::default(),
-            commands: CommandTable::all(),
-            command_stats: vec![CommandStats::default(); CommandTable::all().entries().len()],
+            tracked: Tracked::new(hash_seed),
+            commands,
+            command_stats: vec![CommandStats::default(); commands.entries().len()],
+            waiters: Waiters::default(),
             stats: Stats::default(),
             dirty: 0,
             random,
             started_at: time.now,
             process_id: 0,
             run_id,
+            node_id: told_id.unwrap_or(node_id),
+            shard_id,
             script: None,
             scripts_started: 0,
             watchdog: None,
@@ -230,6 +256,7 @@ impl Engine {
         self.stop_waiting(client);
         self.unwatch(client);
         self.unsubscribe_all(client);
+        self.stop_tracking(client);
         self.clients.remove(client);
     }
 
@@ -261,6 +288,8 @@ impl Engine {
                 return Flow::Again;
             }
         };
+        self.serve_waiters(time);
+        self.finish_tracking(client, argv);
         // After the command: it may have changed the protocol or the mode.
         let Some(state) = self.clients.get_mut(client) else { return Flow::Close };
         if !state.is_muted() {
@@ -351,6 +380,7 @@ impl Engine {
     /// [`Engine::next_deadline`] has still been reached.
     pub fn tick(&mut self, time: Time, budget: u32) {
         self.expire_due(time, budget);
+        self.broadcast_changes();
     }
 
     /// When [`Engine::tick`] has something to do next.
@@ -373,6 +403,7 @@ impl Engine {
                 }
             }
         }
+        self.serve_waiters(time);
     }
 
     /// The key in `slot` has reached its deadline: removes it and tells who wants to know.
@@ -381,6 +412,7 @@ impl Engine {
         self.stats.expired_keys += 1;
         self.dirty += 1;
         self.touch(database, &key);
+        self.invalidate(&key, None);
         self.notify(Events::EXPIRED, "expired", database, &key);
     }
 
@@ -421,9 +453,11 @@ impl Engine {
         }
     }
 
-    /// Ends the pause and resumes everyone it stopped.
+    /// Ends the pause and resumes everyone it stopped. What has changed meanwhile may be what
+    /// others wait for, who could not be served.
     pub fn unpause(&mut self) {
         self.pause = None;
+        self.mark_held_for_waiters();
         if let Some(timer) = self.unpause_timer.take() {
             self.wheel.cancel(timer);
         }
@@ -447,6 +481,13 @@ impl Engine {
     }
 
     // --- counting ---
+
+    /// Counts a command that has run, for good.
+    fn count_call(&mut self, at: usize, failed: bool) {
+        self.stats.commands_processed += 1;
+        self.command_stats[at].calls += 1;
+        self.command_stats[at].failed += u64::from(failed);
+    }
 
     fn count_error(&mut self, reply: &Reply) {
         let Reply::Error(line) = reply else { return };

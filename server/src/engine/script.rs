@@ -2,11 +2,13 @@
 
 use bytes::Bytes;
 use leasehold_resp::{Protocol, Reply};
-use leasehold_scripting::{Host, Interrupt, LogLevel};
+use leasehold_scripting::{Functions, Host, Interrupt, LogLevel};
 
 use crate::engine::Engine;
 use crate::engine::client::ClientId;
+use crate::engine::error::Error;
 use crate::engine::time::Time;
+use crate::limits;
 
 /// The script that is running.
 #[derive(Debug)]
@@ -23,20 +25,41 @@ pub struct Running {
     pub read_only: bool,
     /// It may write when memory is full.
     pub allow_oom: bool,
+    /// It may name keys of several slots in a cluster.
+    pub crosses_slots: bool,
+    /// The slot of the keys it has named so far, its request's among them.
+    pub slot: Option<u16>,
     /// It has written, so it can no longer be killed.
     pub wrote: bool,
-    /// `SCRIPT KILL` has been called.
+    /// `SCRIPT KILL` or `FUNCTION KILL` has been called.
     pub killed: bool,
+    /// What it is called, if it is a function.
+    pub function: Option<Call>,
     /// The latest error one of its calls was answered with, which has been counted.
     pub counted_error: Option<Bytes>,
 }
 
-/// Looks after the world outside while a script runs for long: it knows a clock and can reach the
-/// other clients' sockets, which the engine cannot.
+/// A call of a function, as `FUNCTION STATS` shows it while it runs.
+#[derive(Debug)]
+pub struct Call {
+    /// The function.
+    pub name: String,
+    /// The request.
+    pub argv: Vec<Box<[u8]>>,
+    /// How many libraries and functions there are.
+    pub counts: (usize, usize),
+}
+
+/// Looks after the world outside: it knows a clock and can reach the clients' sockets, which the
+/// engine cannot.
 pub trait Watchdog: Send {
     /// Called every few thousand Lua instructions. May call [`Engine::set_busy`], and then
     /// [`Engine::run`] for other clients.
     fn poll(&mut self, engine: &mut Engine);
+
+    /// Whether a client has hung up, though nobody has told the engine yet. Asked before something
+    /// is given to a client that waits.
+    fn has_hung_up(&self, client: ClientId) -> bool;
 }
 
 impl Engine {
@@ -49,16 +72,58 @@ impl Engine {
         args: &[&[u8]],
     ) -> Reply {
         let Some(mut interpreter) = self.interpreter.take() else {
-            return Reply::error("ERR a script is running already");
+            return self.busy_error().into();
         };
+        let reply = self.run_as(running, |world| interpreter.run(sha, keys, args, world));
+        self.interpreter = Some(interpreter);
+        reply
+    }
+
+    /// Calls a function for a client. The caller has checked that no script is running.
+    pub fn run_function(
+        &mut self,
+        running: Running,
+        name: &[u8],
+        keys: &[&[u8]],
+        args: &[&[u8]],
+    ) -> Reply {
+        let Some(mut functions) = self.functions.take() else {
+            return self.busy_error().into();
+        };
+        let reply = self.run_as(running, |world| functions.run(name, keys, args, world));
+        self.functions = Some(functions);
+        reply
+    }
+
+    fn run_as(&mut self, running: Running, run: impl FnOnce(&mut World<'_>) -> Reply) -> Reply {
         self.scripts_started += 1;
         self.script = Some(running);
-        let reply = interpreter.run(sha, keys, args, &mut World { engine: self });
+        let reply = run(&mut World { engine: self });
         let counted_error = self.script.take().and_then(|script| script.counted_error);
         self.busy = false;
-        self.interpreter = Some(interpreter);
         self.count_script_errors(&reply, counted_error.as_deref());
         reply
+    }
+
+    /// Changes the libraries of functions. Their text is run, without a world.
+    pub fn change_functions<T>(
+        &mut self,
+        change: impl FnOnce(&mut Functions, &mut Loader) -> T,
+    ) -> Result<T, Error> {
+        let Some(functions) = self.functions.as_mut() else { return Err(self.busy_error()) };
+        let mut loader =
+            Loader { questions_left: limits::FUNCTION_LOAD_QUESTIONS_MAX, log: Vec::new() };
+        let result = change(functions, &mut loader);
+        self.log.append(&mut loader.log);
+        Ok(result)
+    }
+
+    /// What clients are told while a script or function runs.
+    pub fn busy_error(&self) -> Error {
+        match &self.script {
+            Some(Running { function: Some(_), .. }) => Error::BusyFunction,
+            _ => Error::Busy,
+        }
     }
 
     /// Counts the errors in a script's reply, but for the one that a call of it has been counted
@@ -85,6 +150,35 @@ impl Engine {
     pub fn kill_script(&mut self) {
         if let Some(script) = self.script.as_mut() {
             script.killed = true;
+        }
+    }
+}
+
+/// What a library sees while it is loaded: nothing. It has so much time and no more.
+#[derive(Debug)]
+pub struct Loader {
+    questions_left: u32,
+    log: Vec<(LogLevel, String)>,
+}
+
+impl Host for Loader {
+    fn call(&mut self, _: &[&[u8]]) -> Reply {
+        Reply::error("ERR a library may not call commands while it is loaded")
+    }
+
+    fn set_protocol(&mut self, _: Protocol) {}
+
+    fn log(&mut self, level: LogLevel, message: &[u8]) {
+        self.log.push((level, String::from_utf8_lossy(message).into_owned()));
+    }
+
+    fn interrupt(&mut self) -> Interrupt {
+        match self.questions_left.checked_sub(1) {
+            Some(left) => {
+                self.questions_left = left;
+                Interrupt::Continue
+            }
+            None => Interrupt::Kill,
         }
     }
 }

@@ -95,26 +95,32 @@ impl Stage {
         }
     }
 
-    fn step(&mut self, step: &str) -> String {
+    /// Takes one step; returns the replies in the notation of the conversations.
+    pub(crate) fn step(&mut self, step: &str) -> String {
+        render_all(&self.answers(step))
+    }
+
+    /// Takes one step; returns the replies.
+    pub(crate) fn answers(&mut self, step: &str) -> Vec<Reply> {
         if let Some(span) = step.strip_prefix("wall") {
             self.wall_us += span_us(span).expect("a span of time");
-            return String::new();
+            return Vec::new();
         }
         if let Some(span_us) = step.starts_with('+').then(|| span_us(step)).flatten() {
             self.advance(span_us);
-            return String::new();
+            return Vec::new();
         }
         if let Some(name) = step.strip_suffix('<') {
             let client = self.client(name);
             self.collect();
-            return render_all(&self.received.remove(&client).unwrap_or_default());
+            return replies(&self.received.remove(&client).unwrap_or_default());
         }
         let (name, command) = match step.split_once("> ") {
             Some((name, command)) if name.len() == 1 => (name, command),
             _ => ("a", step),
         };
         let client = self.client(name);
-        self.run(client, &words(command)).0
+        self.request(client, &words(command)).0
     }
 
     /// Moves both clocks and does everything that is due by then.
@@ -134,11 +140,16 @@ impl Stage {
 
     /// Runs one request; returns its rendered reply and what is to be done next.
     pub(crate) fn run(&mut self, client: ClientId, argv: &[Vec<u8>]) -> (String, Flow) {
+        let (replies, flow) = self.request(client, argv);
+        (render_all(&replies), flow)
+    }
+
+    fn request(&mut self, client: ClientId, argv: &[Vec<u8>]) -> (Vec<Reply>, Flow) {
         let argv: Vec<&[u8]> = argv.iter().map(|argument| &**argument).collect();
         let mut out = BytesMut::new();
         let time = self.time();
         let flow = self.engine.run(time, client, &argv, &mut out);
-        (render_all(&out), flow)
+        (replies(&out), flow)
     }
 
     /// The client of that name, connected when first mentioned.
@@ -160,7 +171,7 @@ impl Stage {
 }
 
 /// Whether a reply is what is expected, where `...` stands for anything.
-fn matches(got: &str, expected: &str) -> bool {
+pub(crate) fn matches(got: &str, expected: &str) -> bool {
     let parts: Vec<&str> = expected.split("...").collect();
     let [first, middle @ .., last] = parts.as_slice() else { return got == expected };
     let Some(mut rest) = got.strip_prefix(first) else { return false };
@@ -179,11 +190,13 @@ fn span_us(text: &str) -> Option<i64> {
     }
 }
 
-fn render_all(bytes: &[u8]) -> String {
-    replies(bytes).iter().map(render).collect::<Vec<_>>().join(" & ")
+/// Several replies, separated by `&`.
+pub(crate) fn render_all(replies: &[Reply]) -> String {
+    replies.iter().map(render).collect::<Vec<_>>().join(" & ")
 }
 
-fn replies(mut bytes: &[u8]) -> Vec<Reply> {
+/// Replies from what a client has received.
+pub(crate) fn replies(mut bytes: &[u8]) -> Vec<Reply> {
     let mut replies = Vec::new();
     while let Some((reply, used)) = decode(bytes).expect("well-formed replies") {
         replies.push(reply);
@@ -219,7 +232,8 @@ pub(crate) fn render(reply: &Reply) -> String {
     }
 }
 
-fn split_outside_quotes(line: &str, separator: char) -> Vec<&str> {
+/// The parts between separators that do not stand in quotes.
+pub(crate) fn split_outside_quotes(line: &str, separator: char) -> Vec<&str> {
     let (mut parts, mut start, mut quoted) = (Vec::new(), 0, false);
     for (at, c) in line.char_indices() {
         match c {
@@ -263,93 +277,4 @@ fn unescape(word: &str) -> Vec<u8> {
     }
     bytes.extend_from_slice(rest.as_bytes());
     bytes
-}
-
-/// The examples of all rows, each run directly, in `MULTI`, in `EVAL`, and in RESP3.
-mod examples {
-    use super::*;
-    use crate::engine::command::{Command, CommandTable, Flags};
-
-    fn rows() -> Vec<(&'static str, &'static Command)> {
-        let table = CommandTable::all();
-        table.entries().iter().map(|entry| (entry.full_name.as_str(), entry.command)).collect()
-    }
-
-    #[test]
-    fn every_row_is_documented_and_has_an_example() {
-        for (name, row) in rows() {
-            assert!(!row.doc.is_empty(), "{name} has no doc");
-            if row.subcommands.is_empty() {
-                assert!(row.example.contains("=>"), "{name} has no example");
-                assert!(
-                    row.example.to_ascii_lowercase().contains(row.name),
-                    "the example of {name} does not show it"
-                );
-            }
-        }
-    }
-
-    #[test]
-    fn every_example_holds() {
-        for (_, row) in rows().iter().filter(|(_, row)| row.subcommands.is_empty()) {
-            check(row.example);
-        }
-    }
-
-    #[test]
-    fn every_example_holds_inside_a_transaction() {
-        for (name, row) in rows().iter().filter(|(_, row)| row.subcommands.is_empty()) {
-            if row.flags.contains(Flags::NO_MULTI)
-                || row.group == super::super::command::Group::Transactions
-            {
-                continue;
-            }
-            let (before, last) = last_step(row.example);
-            let (command, expected) = last.split_once("=>").expect("an expectation");
-            if command.contains('>') || command.contains('<') || expected.contains(" & ") {
-                continue;
-            }
-            if matches!(*name, "quit" | "reset" | "debug" | "ssubscribe") {
-                continue;
-            }
-            check(&format!("{before}; MULTI; {command} => QUEUED; EXEC => [{}]", expected.trim()));
-        }
-    }
-
-    #[test]
-    fn no_row_panics_on_odd_arguments() {
-        let odd: [&[u8]; 8] = [
-            b"",
-            b"-1",
-            b"9223372036854775807",
-            b"-9223372036854775808",
-            b"nan",
-            b"\xff\x00",
-            b"*",
-            b"1e400",
-        ];
-        for (name, row) in rows().iter().filter(|(_, row)| row.subcommands.is_empty()) {
-            let named: Vec<Vec<u8>> =
-                name.split('|').map(|part| part.as_bytes().to_vec()).collect();
-            let mut stage = Stage::new(Config::default());
-            let client = stage.client("a");
-            for count in 0..5_usize {
-                for shift in 0..odd.len() {
-                    let mut argv = named.clone();
-                    argv.extend((0..count).map(|at| odd[(at * 3 + shift) % odd.len()].to_vec()));
-                    stage.run(client, &argv);
-                    if row.name == "quit" {
-                        break;
-                    }
-                }
-            }
-        }
-    }
-
-    /// Splits an example before its last step.
-    fn last_step(example: &str) -> (String, &str) {
-        let steps = split_outside_quotes(example, ';');
-        let (last, before) = steps.split_last().expect("at least one step");
-        (before.join(";"), last)
-    }
 }

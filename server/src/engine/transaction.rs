@@ -59,8 +59,10 @@ impl Engine {
         })
     }
 
-    /// A key has changed: breaks the transactions of those who watch it.
+    /// A key has changed: breaks the transactions of those who watch it, and marks it for those
+    /// who wait for it.
     pub fn touch(&mut self, database: usize, key: &[u8]) {
+        self.mark_for_waiters(database, key);
         let watchers = &self.keyspace.database(database).watchers;
         if watchers.is_empty() {
             return;
@@ -73,8 +75,10 @@ impl Engine {
     }
 
     /// A database is emptied or exchanged with `other`: breaks the transactions of those who watch
-    /// a key that is there, or comes to be there. Call it before the change.
+    /// a key that is there, or comes to be there, and marks keys for those who wait for them. Call
+    /// it before the change.
     pub fn touch_all(&mut self, database: usize, other: Option<usize>) {
+        self.mark_all_for_waiters(database, other);
         let watched: Vec<(Box<[u8]>, Vec<ClientId>)> = self
             .keyspace
             .database(database)

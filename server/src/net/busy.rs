@@ -1,18 +1,24 @@
-//! What happens while a script runs past its time: the others are heard, and refused.
+//! What the engine has to be told of the world outside while it does not listen.
 //!
-//! A script holds the engine and the thread it runs on, so nobody else is served; when that has
-//! lasted longer than `busy-reply-threshold`, this looks at every socket itself, between two
-//! stretches of Lua. The engine's own gates then answer `-BUSY` to everything but what may end the
-//! script. Nothing runs nested that could touch a key.
+//! Whether a client that waits has hung up is asked of its socket at the moment it would be given
+//! something.
+//!
+//! While a script runs past its time, the others are heard, and refused. A script holds the engine
+//! and the thread it runs on, so nobody else is served; when that has lasted longer than
+//! `busy-reply-threshold`, this looks at every socket itself, between two stretches of Lua. The
+//! engine's own gates then answer `-BUSY` to everything but what may end the script. Nothing runs
+//! nested that could touch a key.
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use crate::engine::Engine;
+use crate::engine::client::ClientId;
 use crate::engine::script::Watchdog;
 use crate::limits;
 use crate::net::host::Host;
 use crate::net::listener::Doors;
+use crate::net::registry::Peer;
 
 /// See the module's documentation.
 pub(crate) struct BusyDesk {
@@ -72,5 +78,10 @@ impl Watchdog for BusyDesk {
             connection.serve_directly(&host, engine);
         }
         watched.heard = Instant::now();
+    }
+
+    fn has_hung_up(&self, client: ClientId) -> bool {
+        let peer = self.host.upgrade().and_then(|host| host.registry.get(client));
+        matches!(peer, Some(Peer::Socket(connection)) if connection.has_hung_up())
     }
 }

@@ -72,6 +72,8 @@ impl Connection {
         if let Err(error) = self.serve(&host).await {
             debug!(client = self.client.serial, %error, "connection lost");
         }
+        // At once: what the client still sends is answered by nobody, and would be an error to it.
+        self.hang_up();
         // A failed engine has forgotten everyone already.
         let _: Result<(), Failed> = host.with(|engine| engine.disconnect(self.client));
         host.registry.remove(self.client);
@@ -161,6 +163,11 @@ impl Connection {
         }
     }
 
+    /// Ends the connection from this side, from whatever thread.
+    pub(crate) fn hang_up(&self) {
+        self.stream.hang_up();
+    }
+
     /// The server ends: sends what has been answered already, as far as it goes.
     fn say_last_words(&self) -> io::Result<()> {
         self.write(&mut self.pipes.lock())
@@ -213,7 +220,11 @@ impl Connection {
         match flow {
             Flow::Next => {}
             Flow::Wait | Flow::Again => pipes.waiting = true,
-            Flow::Close => pipes.closing = true,
+            Flow::Close => {
+                // Whoever sees its last reply finds it gone.
+                engine.disconnect(self.client);
+                pipes.closing = true;
+            }
             Flow::Sleep(span) => sleep_holding_everyone(span),
             Flow::Shutdown => {
                 pipes.closing = true;
@@ -240,6 +251,9 @@ impl Connection {
 
     /// Writes as much as the socket takes.
     fn write(&self, pipes: &mut Pipes) -> io::Result<()> {
+        if pipes.closing {
+            self.stream.begin_last_words();
+        }
         while !pipes.output.is_empty() {
             match self.stream.try_write(&pipes.output) {
                 Ok(written) => pipes.output.advance(written),
@@ -288,6 +302,11 @@ impl Connection {
         }
         self.outbox.set_unsent(pipes.output.len());
         self.outbox.wake();
+    }
+
+    /// Whether the client has hung up, even if its own thread has not come to see it.
+    pub(crate) fn has_hung_up(&self) -> bool {
+        self.stream.is_at_end()
     }
 
     /// How long the client may go on saying nothing (`timeout`); `None` for ever. Clients that

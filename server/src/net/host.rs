@@ -12,11 +12,11 @@ use tracing::{error, info, warn};
 
 use crate::clock::Clock;
 use crate::config::OutputBufferLimit;
-use crate::engine::client::ClientId;
+use crate::engine::client::{ClientId, Close};
 use crate::engine::time::{Millis, Time};
 use crate::engine::{Delivery, Engine};
 use crate::limits;
-use crate::net::registry::Registry;
+use crate::net::registry::{Peer, Registry};
 use crate::net::ticker::Alarm;
 
 /// See the module's documentation.
@@ -129,6 +129,10 @@ impl Host {
         let limit = output_limit(engine, client);
         if let Some(bytes) = peer.outbox().put(delivery, limit, self.now().now) {
             warn_overrun(client, bytes);
+        }
+        // Before whoever wanted it gone is told that it is.
+        if let (Peer::Socket(connection), Some(Close::Now)) = (&peer, delivery.close) {
+            connection.hang_up();
         }
     }
 

@@ -1,6 +1,8 @@
 //! A connected socket of either family.
 
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
+use std::mem::MaybeUninit;
+use std::net::Shutdown;
 
 use bytes::BytesMut;
 use socket2::SockRef;
@@ -56,6 +58,28 @@ impl Stream {
     /// Writes past the runtime, likewise.
     pub(crate) fn write_directly(&self, bytes: &[u8]) -> io::Result<usize> {
         (&*self.socket()).write(bytes)
+    }
+
+    /// Whether there is nothing more to read, nor ever will be. Leaves what there is unread.
+    pub(crate) fn is_at_end(&self) -> bool {
+        match self.socket().peek(&mut [MaybeUninit::uninit()]) {
+            Ok(bytes) => bytes == 0,
+            Err(error) => !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
+        }
+    }
+
+    /// Says that what is written next is the last: it is sent together with the hanging up, so that
+    /// nobody sees one without the other and sends more in between.
+    pub(crate) fn begin_last_words(&self) {
+        // Where this cannot be had, the two follow each other closely.
+        #[cfg(target_os = "linux")]
+        let _ = self.socket().set_tcp_cork(true);
+    }
+
+    /// Tells the other side that this was all; what has been written still arrives.
+    pub(crate) fn hang_up(&self) {
+        // It may have gone already.
+        let _ = self.socket().shutdown(Shutdown::Both);
     }
 
     /// The socket, for its options.

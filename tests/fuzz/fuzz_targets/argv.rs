@@ -5,7 +5,7 @@
 
 use arbitrary::Arbitrary;
 use bytes::BytesMut;
-use leasehold::config::Config;
+use leasehold::config::{CompatVersion, Config};
 use leasehold::engine::client::{ClientId, Origin};
 use leasehold::engine::time::{Millis, Time};
 use leasehold::engine::{Engine, Flow};
@@ -99,6 +99,13 @@ const WORDS: &[&str] = &[
     "return 1",
     "return redis.call(unpack(ARGV))",
     "return KEYS",
+    "IFEQ",
+    "IFDNE",
+    "0123456789abcdef",
+    "16383",
+    "127.0.0.1",
+    "quorum",
+    "announce-port",
 ];
 
 struct World {
@@ -109,8 +116,9 @@ struct World {
     now: Millis,
 }
 
-fuzz_target!(|steps: Vec<Step>| {
-    let engine = Engine::new(Config::default(), Time::at(BEGIN), [1, 2, 3, 4]);
+fuzz_target!(|input: (u8, Vec<Step>)| {
+    let (kind, steps) = input;
+    let engine = Engine::new(config(kind), Time::at(BEGIN), [1, 2, 3, 4]);
     let mut world = World { engine, clients: Vec::new(), waiting: [false; CLIENTS], now: BEGIN };
     for _ in 0..CLIENTS {
         let client = world.engine.connect(Origin::default(), Time::at(world.now));
@@ -118,6 +126,18 @@ fuzz_target!(|steps: Vec<Step>| {
     }
     steps.iter().for_each(|step| world.take(step));
 });
+
+/// Of every version, and now and then a node of a cluster or a sentinel.
+fn config(kind: u8) -> Config {
+    let mut config = Config::default();
+    config.compat_version = CompatVersion::ALL[usize::from(kind) % CompatVersion::ALL.len()];
+    match kind >> 6 {
+        1 => config.cluster_enabled = true,
+        2 => config.sentinel = Some(Box::default()),
+        _ => {}
+    }
+    config
+}
 
 impl World {
     fn take(&mut self, step: &Step) {

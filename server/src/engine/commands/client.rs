@@ -6,14 +6,16 @@ use leasehold_resp::{Protocol, Reply};
 use crate::engine::Engine;
 use crate::engine::client::{Client, ClientId, Close, ReplyMode};
 use crate::engine::command::{Arity, Categories, Command, Flags, Group};
+use crate::engine::commands::tracking;
 use crate::engine::context::{Context, integer, is};
 use crate::engine::error::Error;
 use crate::engine::time::Time;
+use crate::engine::tracking::Mode;
 
 const ANYWHERE: Flags = Flags::NOSCRIPT.union(Flags::LOADING).union(Flags::STALE);
 
 /// Subcommands about the caller.
-const OWN: Command = Command {
+pub(super) const OWN: Command = Command {
     group: Group::Connection,
     categories: Categories::CONNECTION,
     flags: ANYWHERE,
@@ -37,6 +39,7 @@ pub const COMMANDS: &[Command] = &[Command {
 }];
 
 const SUBCOMMANDS: &[Command] = &[
+    tracking::CACHING,
     Command {
         name: "getname",
         arity: Arity::Exactly(2),
@@ -46,6 +49,7 @@ const SUBCOMMANDS: &[Command] = &[
         run: getname,
         ..OWN
     },
+    tracking::GETREDIR,
     Command {
         name: "help",
         arity: Arity::Exactly(2),
@@ -151,6 +155,8 @@ const SUBCOMMANDS: &[Command] = &[
         run: setname,
         ..OWN
     },
+    tracking::TRACKING,
+    tracking::TRACKINGINFO,
     Command {
         name: "unblock",
         arity: Arity::AtLeast(3),
@@ -174,8 +180,12 @@ const SUBCOMMANDS: &[Command] = &[
 ];
 
 const HELP: &[&str] = &[
+    "CACHING (YES|NO)",
+    "    Makes the next command an exception to what tracking remembers.",
     "GETNAME",
     "    Returns the name of the connection.",
+    "GETREDIR",
+    "    Returns the number of the connection that is told what this one tracks.",
     "ID",
     "    Returns the number of the connection.",
     "INFO",
@@ -198,6 +208,11 @@ const HELP: &[&str] = &[
     "    Tells which library speaks.",
     "SETNAME <name>",
     "    Names the connection.",
+    "TRACKING (ON|OFF) [REDIRECT <id>] [BCAST] [PREFIX <prefix> [...]]",
+    "         [OPTIN] [OPTOUT] [NOLOOP]",
+    "    Lets the connection be told when keys change.",
+    "TRACKINGINFO",
+    "    Tells how the connection tracks keys.",
     "UNBLOCK <id> [TIMEOUT|ERROR]",
     "    Ends the wait of a connection.",
     "UNPAUSE",
@@ -262,7 +277,7 @@ fn no_touch(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(Reply::OK)
 }
 
-fn on_or_off(word: &[u8]) -> Result<bool, Error> {
+pub(super) fn on_or_off(word: &[u8]) -> Result<bool, Error> {
     match () {
         () if is(word, "on") => Ok(true),
         () if is(word, "off") => Ok(false),
@@ -388,7 +403,7 @@ fn line(client: &Client, time: Time) -> String {
         ("events", "r".to_owned()),
         ("cmd", client.last_command.to_owned()),
         ("user", "default".to_owned()),
-        ("redir", "-1".to_owned()),
+        ("redir", tracking::redirect_number(client).to_string()),
         ("resp", if client.protocol == Protocol::Resp3 { "3" } else { "2" }.to_owned()),
     ];
     let mut line = String::new();
@@ -400,13 +415,18 @@ fn line(client: &Client, time: Time) -> String {
 }
 
 fn flag_letters(client: &Client) -> String {
+    let tracking = client.tracking.as_ref();
     let letters: String = [
         ('P', client.is_subscriber()),
+        ('t', tracking.is_some()),
+        ('R', tracking.is_some_and(|tracking| tracking.broken_redirect)),
+        ('B', tracking.is_some_and(|tracking| tracking.mode == Mode::Broadcast)),
         ('x', client.transaction.is_some()),
         ('b', client.blocked.is_some()),
         ('d', client.watch_broken),
         ('c', client.close == Some(Close::AfterReplies)),
         ('U', client.origin.unix),
+        ('r', client.read_only),
         ('e', client.no_evict),
         ('T', client.no_touch),
     ]
@@ -469,7 +489,7 @@ impl<'a> Filter<'a> {
     }
 }
 
-fn yes_or_no(word: &[u8]) -> Result<bool, Error> {
+pub(super) fn yes_or_no(word: &[u8]) -> Result<bool, Error> {
     match () {
         () if is(word, "yes") => Ok(true),
         () if is(word, "no") => Ok(false),
@@ -536,7 +556,8 @@ fn unblock(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let engine = &mut *context.engine;
     let waiter = u64::try_from(serial).ok().and_then(|serial| engine.clients.by_serial(serial));
     let blocked = waiter.and_then(|id| engine.clients.get(id)?.blocked.as_ref());
-    let (Some(waiter), true) = (waiter, blocked.is_some_and(|blocked| blocked.unblockable)) else {
+    let (Some(waiter), true) = (waiter, blocked.is_some_and(|blocked| blocked.command.is_some()))
+    else {
         return Ok(Reply::Integer(0));
     };
     if with_error {

@@ -4,7 +4,7 @@ use leasehold_resp::{Protocol, Reply};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use crate::config::REDIS_VERSION;
+use crate::config::{Config, Mode};
 use crate::engine::client::{Close, ReplyMode};
 use crate::engine::command::{Arity, Categories, Command, Flags, Group};
 use crate::engine::context::{Context, integer, is};
@@ -116,6 +116,9 @@ fn select(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
             "ERR value is out of range, value must between -2147483648 and 2147483647",
         ));
     }
+    if context.engine.config.cluster_enabled && number != 0 {
+        return Err(Error::line("ERR SELECT is not allowed in cluster mode"));
+    }
     match usize::try_from(number) {
         Ok(number) if number < context.engine.keyspace.count() => {
             context.select(number);
@@ -134,6 +137,7 @@ fn reset(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
     let id = context.client;
     context.engine.unwatch(id);
     context.engine.unsubscribe_all(id);
+    context.engine.stop_tracking(id);
     let needs_password = context.engine.config.requirepass.is_some();
     let client = context.client_mut();
     client.transaction = None;
@@ -145,6 +149,7 @@ fn reset(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
         client.reply_mode = ReplyMode::On;
     }
     client.name.clear();
+    client.read_only = false;
     client.no_evict = false;
     client.no_touch = false;
     Ok(Reply::status("RESET"))
@@ -209,8 +214,8 @@ fn hello(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     if !context.client().authenticated {
         return Err(Error::line(
             "NOAUTH HELLO must be called with the client already authenticated, otherwise the \
-             HELLO AUTH <user> <pass> option can be used to authenticate the client and select \
-             the RESP protocol version at the same time",
+             HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and \
+             select the RESP protocol version at the same time",
         ));
     }
     let client = context.client_mut();
@@ -218,7 +223,8 @@ fn hello(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         client.name = name;
     }
     client.protocol = protocol.unwrap_or(client.protocol);
-    Ok(introduction(client.protocol, client.id.serial))
+    let (protocol, serial) = (client.protocol, client.id.serial);
+    Ok(introduction(protocol, serial, &context.engine.config))
 }
 
 fn protocol(version: &[u8]) -> Result<Protocol, Error> {
@@ -230,20 +236,24 @@ fn protocol(version: &[u8]) -> Result<Protocol, Error> {
     }
 }
 
-fn introduction(protocol: Protocol, serial: u64) -> Reply {
+fn introduction(protocol: Protocol, serial: u64, config: &Config) -> Reply {
     let version = match protocol {
         Protocol::Resp2 => 2,
         Protocol::Resp3 => 3,
     };
-    let pairs = [
-        ("server", Reply::bulk("redis")),
-        ("version", Reply::bulk(REDIS_VERSION)),
+    let mode = config.mode();
+    let (server, server_version) = config.compat_version.introduction();
+    let mut pairs = vec![
+        ("server", Reply::bulk(server)),
+        ("version", Reply::bulk(server_version)),
         ("proto", Reply::Integer(version)),
         ("id", super::number(serial)),
-        ("mode", Reply::bulk("standalone")),
-        ("role", Reply::bulk("master")),
-        ("modules", Reply::Array(Vec::new())),
+        ("mode", Reply::bulk(mode.name())),
     ];
+    if mode != Mode::Sentinel {
+        pairs.push(("role", Reply::bulk("master")));
+    }
+    pairs.push(("modules", Reply::Array(Vec::new())));
     super::map(pairs)
 }
 

@@ -5,15 +5,15 @@
 use leasehold_resp::{LongDouble, Protocol, Reply};
 
 use crate::engine::command::{Arity, Categories, Command, Flags, Group, KeySpec};
+use crate::engine::commands::picks::Count;
 use crate::engine::commands::scan;
-use crate::engine::context::{Context, integer, is};
+use crate::engine::context::{Context, integer};
 use crate::engine::error::Error;
 use crate::engine::glob;
 use crate::engine::keyspace::dict::HashSeed;
 use crate::engine::keyspace::hash::{Field, Hash, SmallHash};
 use crate::engine::notify::Events;
 use crate::engine::random::Random;
-use crate::limits;
 
 const HASH: Command = Command {
     group: Group::Hash,
@@ -210,49 +210,49 @@ pub const COMMANDS: &[Command] = &[
 // --- looking ---
 
 fn hget(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let value = context.read_hash(argv[1])?.and_then(|hash| hash.get(argv[2]));
+    let value = context.read_as::<Hash>(argv[1])?.and_then(|hash| hash.get(argv[2]));
     Ok(value.map_or(Reply::Null, Reply::bulk))
 }
 
 fn hmget(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let hash = context.read_hash(argv[1])?;
+    let hash = context.read_as::<Hash>(argv[1])?;
     let value =
         |field: &&[u8]| hash.and_then(|hash| hash.get(field)).map_or(Reply::Null, Reply::bulk);
     Ok(Reply::Array(argv[2..].iter().map(value).collect()))
 }
 
 fn hexists(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    Ok(context.read_hash(argv[1])?.is_some_and(|hash| hash.get(argv[2]).is_some()).into())
+    Ok(context.read_as::<Hash>(argv[1])?.is_some_and(|hash| hash.get(argv[2]).is_some()).into())
 }
 
 fn hstrlen(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let value = context.read_hash(argv[1])?.and_then(|hash| hash.get(argv[2]));
+    let value = context.read_as::<Hash>(argv[1])?.and_then(|hash| hash.get(argv[2]));
     Ok(value.map_or(0, <[u8]>::len).into())
 }
 
 fn hlen(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    Ok(context.read_hash(argv[1])?.map_or(0, Hash::len).into())
+    Ok(context.read_as::<Hash>(argv[1])?.map_or(0, Hash::len).into())
 }
 
 fn hgetall(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let fields = context.read_hash(argv[1])?.into_iter().flat_map(Hash::iter);
+    let fields = context.read_as::<Hash>(argv[1])?.into_iter().flat_map(Hash::iter);
     Ok(Reply::Map(fields.map(|(field, value)| (Reply::bulk(field), Reply::bulk(value))).collect()))
 }
 
 fn hkeys(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let fields = context.read_hash(argv[1])?.into_iter().flat_map(Hash::iter);
+    let fields = context.read_as::<Hash>(argv[1])?.into_iter().flat_map(Hash::iter);
     Ok(Reply::Array(fields.map(|(field, _)| Reply::bulk(field)).collect()))
 }
 
 fn hvals(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let fields = context.read_hash(argv[1])?.into_iter().flat_map(Hash::iter);
+    let fields = context.read_as::<Hash>(argv[1])?.into_iter().flat_map(Hash::iter);
     Ok(Reply::Array(fields.map(|(_, value)| Reply::bulk(value)).collect()))
 }
 
 fn hscan(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let cursor = scan::cursor(argv[2])?;
     // Options are not even read where there is nothing to go through.
-    let (fields, next) = match context.read_hash(argv[1])? {
+    let (fields, next) = match context.read_as::<Hash>(argv[1])? {
         Some(hash) => {
             let options = scan::options(&argv[3..], false)?;
             let (mut fields, next) = hash.scan(cursor, options.count);
@@ -269,45 +269,23 @@ fn hscan(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 fn hrandfield(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let mut random = Random::new(context.engine.random.bits());
     let key = argv[1];
-    let &[count, ref options @ ..] = &argv[2..] else {
-        let picked = context.read_hash(key)?.and_then(|hash| hash.random(&mut random));
+    if argv.len() == 2 {
+        let picked = context.read_as::<Hash>(key)?.and_then(|hash| hash.random(&mut random));
         return Ok(picked.map_or(Reply::Null, |(field, _)| Reply::bulk(field)));
-    };
-    let count = integer(count)?;
-    if count == i64::MIN {
-        return Err(Error::line(
-            "ERR value is out of range, value must between -9223372036854775807 and \
-             9223372036854775807",
-        ));
     }
-    let with_values = match options {
-        [] => false,
-        [option] if is(option, "withvalues") => true,
-        _ => return Err(Error::Syntax),
-    };
-    if with_values && !(-i64::MAX / 2..=i64::MAX / 2).contains(&count) {
-        return Err(Error::OutOfRange("value"));
-    }
+    let (count, with_values) = Count::read_with(&argv[2..], "withvalues")?;
     let protocol = context.protocol();
-    let Some(hash) = context.read_hash(key)? else { return Ok(Reply::Array(Vec::new())) };
-    let picked = pick(hash, count, &mut random)?;
+    let Some(hash) = context.read_as::<Hash>(key)? else { return Ok(Reply::Array(Vec::new())) };
+    let picked = count.pick(
+        &mut random,
+        |count, random| hash.random_distinct(count, random),
+        |random| hash.random(random),
+    )?;
     Ok(match (with_values, protocol) {
         (false, _) => Reply::Array(picked.iter().map(|(field, _)| Reply::bulk(field)).collect()),
         (true, Protocol::Resp2) => flat(&picked),
         (true, Protocol::Resp3) => Reply::Array(picked.iter().map(|pair| flat(&[*pair])).collect()),
     })
-}
-
-/// `count` different fields, or, if it is negative, as many that may repeat.
-fn pick<'a>(hash: &'a Hash, count: i64, random: &mut Random) -> Result<Vec<Field<'a>>, Error> {
-    if count >= 0 {
-        let count = usize::try_from(count).unwrap_or(usize::MAX);
-        return Ok(hash.random_distinct(count, random));
-    }
-    if count.unsigned_abs() > limits::RANDOM_REPEATS_MAX {
-        return Err(Error::OutOfRange("value"));
-    }
-    Ok((count..0).filter_map(|_| hash.random(random)).collect())
 }
 
 /// Fields and values by turns.
@@ -323,7 +301,7 @@ fn hset(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         return Err(Error::Arity(context.name.to_owned()));
     };
     let (small, seed) = forms(context);
-    let hash = context.open_hash(argv[1])?;
+    let hash = context.open::<Hash>(argv[1])?;
     let mut added = 0_usize;
     for &[field, value] in pairs {
         added += usize::from(hash.set(field, value, small, seed));
@@ -339,7 +317,7 @@ fn hmset(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 
 fn hsetnx(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let (small, seed) = forms(context);
-    let hash = context.open_hash(argv[1])?;
+    let hash = context.open::<Hash>(argv[1])?;
     if hash.get(argv[2]).is_some() {
         return Ok(false.into());
     }
@@ -350,15 +328,14 @@ fn hsetnx(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 
 fn hdel(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let key = argv[1];
-    let Some(hash) = context.write_hash(key)? else { return Ok(0_usize.into()) };
+    let Some(hash) = context.write_as::<Hash>(key)? else { return Ok(0_usize.into()) };
     let removed = argv[2..].iter().filter(|field| hash.remove(field).is_some()).count();
     let emptied = hash.is_empty();
     if removed > 0 {
         context.changed(Events::HASH, "hdel", key);
     }
     if emptied {
-        context.remove(key);
-        context.engine.notify(Events::GENERIC, "del", context.database, key);
+        context.remove_emptied(key);
     }
     Ok(removed.into())
 }
@@ -367,7 +344,7 @@ fn hincrby(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let (key, field, increment) = (argv[1], argv[2], integer(argv[3])?);
     let (small, seed) = forms(context);
     // Adding to a hash that was not there cannot fail, so none is left empty.
-    let hash = context.open_hash(key)?;
+    let hash = context.open::<Hash>(key)?;
     let old = match hash.get(field) {
         Some(value) => {
             integer(value).map_err(|_| Error::line("ERR hash value is not an integer"))?
@@ -388,7 +365,7 @@ fn hincrbyfloat(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Erro
     }
     let (small, seed) = forms(context);
     // Adding to a hash that was not there cannot fail, so none is left empty.
-    let hash = context.open_hash(key)?;
+    let hash = context.open::<Hash>(key)?;
     let old = match hash.get(field) {
         Some(value) => {
             LongDouble::parse(value).ok_or(Error::line("ERR hash value is not a float"))?
@@ -402,7 +379,7 @@ fn hincrbyfloat(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Erro
 }
 
 /// How long a hash stays small, and what its dictionary is keyed with when it no longer is.
-fn forms(context: &Context<'_>) -> (SmallHash, HashSeed) {
+pub(super) fn forms(context: &Context<'_>) -> (SmallHash, HashSeed) {
     let config = &context.engine.config;
     let small = SmallHash {
         entries_max: usize::try_from(config.hash_max_listpack_entries).unwrap_or(usize::MAX),
@@ -416,7 +393,6 @@ fn forms(context: &Context<'_>) -> (SmallHash, HashSeed) {
 mod tests {
     use super::*;
     use crate::config::Config;
-    use crate::engine::keyspace::value::Value;
     use crate::engine::testing::{Stage, check, check_events};
     use crate::engine::time::Millis;
 
@@ -585,10 +561,7 @@ mod tests {
 
     fn encoding_of_h(stage: &Stage) -> &'static str {
         let slot = stage.engine.keyspace.find(0, b"h").expect("set before");
-        match &stage.engine.keyspace.database(0).record(slot).value {
-            Value::Hash(hash) => hash.encoding(),
-            Value::String(_) => "a string",
-        }
+        stage.engine.keyspace.database(0).record(slot).value.encoding()
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::fmt::{Display, Write};
 
 use leasehold_resp::Reply;
 
-use crate::config::{LEASEHOLD_VERSION, REDIS_VERSION};
+use crate::config::{LEASEHOLD_VERSION, Mode};
 use crate::engine::Engine;
 use crate::engine::command::{Arity, Categories, Command, Flags, Group};
 use crate::engine::context::{Context, is};
@@ -51,9 +51,21 @@ const SECTIONS: &[Section] = &[
     section("Modules", |_, _, _| {}),
     Section { by_default: false, ..section("Commandstats", command_stats) },
     section("Errorstats", error_stats),
-    section("Cluster", |_, _, fields| fields.add("cluster_enabled", 0)),
+    section("Cluster", cluster),
     section("Keyspace", keyspace),
+    section("Sentinel", |engine, _, fields| fields.0.push_str(&super::sentinel::info(engine))),
 ];
+
+/// Those that a sentinel has.
+const SECTIONS_OF_SENTINEL: &[&str] = &["Server", "Clients", "Stats", "CPU", "Sentinel"];
+
+/// Whether a server of this kind has the section.
+fn is_of(mode: Mode, section: &Section) -> bool {
+    match mode {
+        Mode::Sentinel => SECTIONS_OF_SENTINEL.contains(&section.title),
+        _ => section.title != "Sentinel",
+    }
+}
 
 /// The lines of a section.
 struct Fields(String);
@@ -88,7 +100,8 @@ fn info(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         }),
     };
     let mut text = String::new();
-    for section in SECTIONS.iter().filter(|section| wanted(section)) {
+    let mode = context.engine.config.mode();
+    for section in SECTIONS.iter().filter(|section| wanted(section) && is_of(mode, section)) {
         if !text.is_empty() {
             text.push_str("\r\n");
         }
@@ -96,18 +109,27 @@ fn info(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         (section.fields)(context.engine, context.time, &mut fields);
         text.push_str(&fields.0);
     }
-    Ok(super::text(text))
+    // A sentinel's was never made text for people.
+    Ok(if mode == Mode::Sentinel { Reply::bulk(text) } else { super::text(text) })
 }
 
 fn server(engine: &mut Engine, time: Time, fields: &mut Fields) {
     let uptime_seconds = (time.now.0 - engine.started_at.0).max(0) / 1000;
-    fields.add("redis_version", REDIS_VERSION);
-    fields.add("server_name", "leasehold");
+    let version = engine.config.compat_version;
+    fields.add("redis_version", version.redis_version());
+    match version.valkey_version() {
+        None => fields.add("server_name", "leasehold"),
+        Some(valkey) => {
+            fields.add("server_name", "valkey");
+            fields.add("valkey_version", valkey);
+        }
+    }
     fields.add("leasehold_version", LEASEHOLD_VERSION);
     fields.add("redis_git_sha1", "00000000");
     fields.add("redis_git_dirty", 0);
     fields.add("redis_build_id", "0");
-    fields.add("redis_mode", "standalone");
+    let mode_field = if version.valkey_version().is_some() { "server_mode" } else { "redis_mode" };
+    fields.add(mode_field, engine.config.mode().name());
     fields.add("os", format_args!("{} {}", std::env::consts::OS, std::env::consts::ARCH));
     fields.add("arch_bits", usize::BITS);
     fields.add("multiplexing_api", "epoll");
@@ -132,10 +154,13 @@ fn clients(engine: &mut Engine, _: Time, fields: &mut Fields) {
     fields.add("client_recent_max_input_buffer", 0);
     fields.add("client_recent_max_output_buffer", 0);
     fields.add("blocked_clients", all.iter().filter(|c| c.blocked.is_some()).count());
-    fields.add("tracking_clients", 0);
+    fields.add("tracking_clients", engine.tracked.clients());
     fields.add("pubsub_clients", all.iter().filter(|c| c.is_subscriber()).count());
     fields.add("watching_clients", all.iter().filter(|c| !c.watched.is_empty()).count());
-    fields.add("clients_in_timeout_table", 0);
+    let waits = all.iter().filter_map(|c| c.blocked.as_ref());
+    fields.add("clients_in_timeout_table", waits.filter(|wait| wait.has_deadline()).count());
+    fields.add("total_blocking_keys", engine.waiters.keys());
+    fields.add("total_blocking_keys_on_nokey", engine.waiters.keys_even_if_gone());
 }
 
 fn memory(engine: &mut Engine, _: Time, fields: &mut Fields) {
@@ -143,6 +168,8 @@ fn memory(engine: &mut Engine, _: Time, fields: &mut Fields) {
     let dataset = engine.dataset_bytes() as u64;
     let peak = engine.peak_memory_bytes();
     let max = engine.config.maxmemory_bytes;
+    let functions = engine.functions.as_ref();
+    let functions = functions.map_or((0, 0), |all| (all.count(), all.libraries().len()));
     let scripts = engine.interpreter.as_ref().map_or(0, |interpreter| interpreter.len());
     fields.bytes("used_memory", used);
     // The process's share of memory is the operating system's to tell.
@@ -153,7 +180,8 @@ fn memory(engine: &mut Engine, _: Time, fields: &mut Fields) {
     fields.add("used_memory_dataset", dataset);
     fields.zeros(&["used_memory_lua", "used_memory_vm_eval"]);
     fields.add("number_of_cached_scripts", scripts);
-    fields.zeros(&["number_of_functions", "number_of_libraries"]);
+    fields.add("number_of_functions", functions.0);
+    fields.add("number_of_libraries", functions.1);
     fields.bytes("maxmemory", max);
     fields.add("maxmemory_policy", engine.config.maxmemory_policy.name());
     fields.add("mem_fragmentation_ratio", "1.00");
@@ -198,7 +226,11 @@ fn stats(engine: &mut Engine, _: Time, fields: &mut Fields) {
     fields.add("pubsub_channels", engine.pubsub.channels.len());
     fields.add("pubsub_patterns", engine.pubsub.patterns.len());
     fields.add("pubsubshard_channels", engine.pubsub.shard_channels.len());
-    fields.zeros(&["latest_fork_usec", "total_forks", "unexpected_error_replies"]);
+    fields.zeros(&["latest_fork_usec", "total_forks"]);
+    fields.add("tracking_total_keys", engine.tracked.keys());
+    fields.add("tracking_total_items", engine.tracked.reads());
+    fields.add("tracking_total_prefixes", engine.tracked.prefixes());
+    fields.add("unexpected_error_replies", 0);
     fields.add("total_error_replies", stats.total_error_replies);
     fields.zeros(&["acl_access_denied_auth", "acl_access_denied_cmd"]);
     fields.zeros(&["acl_access_denied_key", "acl_access_denied_channel"]);
@@ -244,6 +276,10 @@ fn error_stats(engine: &mut Engine, _: Time, fields: &mut Fields) {
     for (code, count) in &engine.stats.errors {
         fields.add(&format!("errorstat_{code}"), format_args!("count={count}"));
     }
+}
+
+fn cluster(engine: &mut Engine, _: Time, fields: &mut Fields) {
+    fields.add("cluster_enabled", u8::from(engine.config.cluster_enabled));
 }
 
 fn keyspace(engine: &mut Engine, time: Time, fields: &mut Fields) {

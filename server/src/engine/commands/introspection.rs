@@ -56,7 +56,7 @@ const SUBCOMMANDS: &[Command] = &[
     },
     Command {
         name: "getkeys",
-        arity: Arity::AtLeast(4),
+        arity: Arity::AtLeast(3),
         since: "2.8.13",
         complexity: "O(N) in the number of arguments",
         doc: "Returns the keys among the arguments of a command.",
@@ -66,7 +66,7 @@ const SUBCOMMANDS: &[Command] = &[
     },
     Command {
         name: "getkeysandflags",
-        arity: Arity::AtLeast(4),
+        arity: Arity::AtLeast(3),
         since: "7.0.0",
         complexity: "O(N) in the number of arguments",
         doc: "Returns the keys among the arguments of a command, and what it does to them.",
@@ -221,16 +221,25 @@ fn lower_status(prefix: &str, name: &str) -> Reply {
 }
 
 fn key_spec(spec: &KeySpec) -> Reply {
-    let begin = super::map([("index", Reply::from(spec.begin))]);
+    let mut begin = ("index", super::map([("index", Reply::from(spec.begin))]));
+    let range = |last, step, limit| {
+        super::map([
+            ("lastkey", Reply::Integer(last)),
+            ("keystep", Reply::Integer(step)),
+            ("limit", Reply::Integer(limit)),
+        ])
+    };
     let (kind, find) = match spec.find {
-        FindKeys::Range { last, step } => (
-            "range",
-            super::map([
-                ("lastkey", Reply::Integer(last)),
-                ("keystep", Reply::Integer(step)),
-                ("limit", Reply::Integer(0)),
-            ]),
-        ),
+        FindKeys::Store(_) | FindKeys::Unknown => {
+            begin = ("unknown", super::map([]));
+            begin.clone()
+        }
+        FindKeys::Range { last, step } => ("range", range(last, step, 0)),
+        FindKeys::HalfAfter(word) => {
+            let from = ("startfrom", Reply::from(spec.begin));
+            begin = ("keyword", super::map([("keyword", Reply::bulk(word)), from]));
+            ("range", range(-1, 1, 2))
+        }
         FindKeys::Count => (
             "keynum",
             super::map([
@@ -242,7 +251,7 @@ fn key_spec(spec: &KeySpec) -> Reply {
     };
     super::map([
         ("flags", key_flags(spec.flags)),
-        ("begin_search", super::map([("type", Reply::bulk("index")), ("spec", begin)])),
+        ("begin_search", super::map([("type", Reply::bulk(begin.0)), ("spec", begin.1)])),
         ("find_keys", super::map([("type", Reply::bulk(kind)), ("spec", find)])),
     ])
 }

@@ -410,6 +410,9 @@ fn copy(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 
 fn move_key(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let key = argv[1];
+    if context.engine.config.cluster_enabled {
+        return Err(Error::line("ERR MOVE is not allowed in cluster mode"));
+    }
     let database = database_number(context, argv[2])?;
     if database == context.database {
         return Err(SAME_OBJECT);
@@ -531,6 +534,7 @@ fn scan_slots(context: &Context<'_>, cursor: u64, count: usize) -> (Vec<Slot>, u
 fn flushdb(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     check_flush_option(argv)?;
     flush(context, context.database);
+    context.engine.invalidate_all();
     Ok(Reply::OK)
 }
 
@@ -539,6 +543,7 @@ fn flushall(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     for database in 0..context.engine.keyspace.count() {
         flush(context, database);
     }
+    context.engine.invalidate_all();
     Ok(Reply::OK)
 }
 
@@ -558,6 +563,9 @@ fn flush(context: &mut Context<'_>, database: usize) {
 }
 
 fn swapdb(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    if context.engine.config.cluster_enabled {
+        return Err(Error::line("ERR SWAPDB is not allowed in cluster mode"));
+    }
     let number = |argument, refusal| match integer(argument).map(i32::try_from) {
         Ok(Ok(number)) => Ok(i64::from(number)),
         _ => Err(Error::line(refusal)),

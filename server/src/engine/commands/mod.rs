@@ -2,48 +2,94 @@
 //!
 //! Adding a command touches the family's file alone; adding a family adds a line here.
 
+pub mod bits;
 pub mod client;
+pub mod cluster;
+pub mod conditional;
 pub mod connection;
+pub mod dump;
 pub mod expiry;
+pub mod functions;
 pub mod hashes;
 pub mod info;
 pub mod introspection;
 pub mod keys;
+pub mod lists;
 pub mod memory;
 #[cfg(test)]
 mod model;
+pub mod picks;
 pub mod pubsub;
+pub mod replication;
 pub mod scan;
 pub mod scripts;
+pub mod sentinel;
 pub mod server;
+pub mod sets;
 pub mod settings;
+pub mod sort;
+pub mod sorted_set_algebra;
+pub mod sorted_set_ranges;
+pub mod sorted_sets;
+pub mod stream_groups;
+pub mod stream_info;
+pub mod stream_reads;
+pub mod streams;
 pub mod strings;
+mod tracking;
 pub mod transactions;
 
-use leasehold_resp::Reply;
+use leasehold_resp::{LongDouble, Reply};
 
 use crate::engine::command::Command;
 use crate::engine::context::integer;
 use crate::engine::error::Error;
 use crate::engine::time::{Millis, Time};
 
-/// Every family's rows.
+/// The rows of every family but that of a sentinel.
 pub const FAMILIES: &[&[Command]] = &[
+    bits::COMMANDS,
     client::COMMANDS,
+    cluster::COMMANDS,
+    conditional::COMMANDS,
     connection::COMMANDS,
+    dump::COMMANDS,
     expiry::COMMANDS,
+    functions::COMMANDS,
     hashes::COMMANDS,
     info::COMMANDS,
     introspection::COMMANDS,
     keys::COMMANDS,
+    lists::COMMANDS,
     memory::COMMANDS,
     pubsub::COMMANDS,
+    replication::COMMANDS,
     scripts::COMMANDS,
     server::COMMANDS,
+    sets::COMMANDS,
     settings::COMMANDS,
+    sort::COMMANDS,
+    sorted_set_algebra::COMMANDS,
+    sorted_set_ranges::COMMANDS,
+    sorted_sets::COMMANDS,
+    stream_groups::COMMANDS,
+    stream_info::COMMANDS,
+    stream_reads::COMMANDS,
+    streams::COMMANDS,
     strings::COMMANDS,
     transactions::COMMANDS,
 ];
+
+/// The commands of a server that keeps keys.
+pub fn of_keeper() -> impl Iterator<Item = &'static Command> {
+    FAMILIES.iter().copied().flatten()
+}
+
+/// The commands of a sentinel: its own, and some of the others.
+pub fn of_sentinel() -> impl Iterator<Item = &'static Command> {
+    let shared = of_keeper().filter(|command| sentinel::ALSO.contains(&command.name));
+    sentinel::COMMANDS.iter().chain(shared)
+}
 
 /// What the `HELP` subcommand of `command` answers: `lines` between the first and the last ones
 /// that all of them share.
@@ -55,7 +101,7 @@ fn help(command: &str, lines: &'static [&'static str]) -> Reply {
 }
 
 /// A map with names for keys.
-fn map<const N: usize>(pairs: [(&'static str, Reply); N]) -> Reply {
+fn map(pairs: impl IntoIterator<Item = (&'static str, Reply)>) -> Reply {
     Reply::Map(pairs.into_iter().map(|(name, value)| (Reply::bulk(name), value)).collect())
 }
 
@@ -80,17 +126,38 @@ fn timeout(time: Time, argument: &[u8]) -> Result<Option<Millis>, Error> {
     }
 }
 
+/// Reads a timeout in seconds, with decimals, and says when it ends: never, if it is 0.
+fn timeout_seconds(time: Time, argument: &[u8]) -> Result<Option<Millis>, Error> {
+    let seconds = LongDouble::parse(argument)
+        .ok_or(Error::line("ERR timeout is not a float or out of range"))?;
+    match seconds.ceil_thousandfold() {
+        Some(..0) => Err(Error::line("ERR timeout is negative")),
+        Some(0) => Ok(None),
+        Some(span) => time.after(Millis(span)).map(Some).ok_or(Error::OutOfRange("timeout")),
+        None => Err(Error::OutOfRange("timeout")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use crate::config::Config;
-    use crate::engine::command::CommandTable;
     use crate::engine::testing::{Stage, words};
+
+    fn config_for(name: &str) -> Config {
+        let mut config = Config::default();
+        config.cluster_enabled = name == "cluster";
+        config.sentinel = (name == "sentinel").then(Box::default);
+        config
+    }
 
     #[test]
     fn help_names_every_subcommand_on_a_line_of_its_own() {
-        let table = CommandTable::all();
-        for name in ["client", "command", "config", "memory", "object", "pubsub", "script"] {
-            let mut stage = Stage::new(Config::default());
+        for name in [
+            "client", "cluster", "command", "config", "function", "memory", "object", "pubsub",
+            "script", "sentinel", "xgroup", "xinfo",
+        ] {
+            let mut stage = Stage::new(config_for(name));
+            let table = stage.engine.commands;
             let client = stage.client("a");
             let (reply, _) = stage.run(client, &words(&format!("{name} HELP")));
             let lines: Vec<&str> = reply.trim_matches(['[', ']']).split(", ").collect();

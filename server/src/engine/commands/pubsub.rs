@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use leasehold_resp::Reply;
 
+use crate::config::Mode;
 use crate::engine::client::ReplyMode;
 use crate::engine::command::{Arity, Command, Flags, Group, KeySpec};
 use crate::engine::commands::help;
@@ -191,6 +192,9 @@ const HELP: &[&str] = &[
 ];
 
 fn publish(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    if context.engine.config.mode() == Mode::Sentinel {
+        return super::sentinel::publish(argv[1]);
+    }
     Ok(Reply::from(context.engine.publish(argv[1], argv[2])))
 }
 

@@ -4,11 +4,11 @@ use leasehold_resp::Reply;
 use leasehold_scripting::{Interpreter, Limits, Script, Sha};
 
 use super::help;
-use crate::config::REDIS_VERSION;
+use crate::config::CompatVersion;
 use crate::engine::command::{Arity, Categories, Command, FindKeys, Flags, Group, KeySpec};
 use crate::engine::context::{Context, integer, is};
 use crate::engine::error::Error;
-use crate::engine::script::Running;
+use crate::engine::script::{Call, Running};
 use crate::limits;
 
 const SCRIPTING: Command =
@@ -155,17 +155,21 @@ const HELP: &[&str] = &[
 ];
 
 /// A fresh Lua state.
-pub fn interpreter(seed: u64) -> Interpreter {
-    let limits = Limits {
-        memory_bytes_max: limits::SCRIPT_MEMORY_BYTES_MAX,
-        script_bytes_max: limits::SCRIPT_BYTES_MAX,
-        passing_scripts_max: limits::PASSING_SCRIPTS_MAX,
-        match_steps_max: limits::SCRIPT_PATTERN_STEPS_MAX,
-        nesting_max: limits::SCRIPT_NESTING_MAX,
-        interrupt_instructions: limits::SCRIPT_INTERRUPT_INSTRUCTIONS,
-    };
-    Interpreter::new(limits, REDIS_VERSION, seed).expect("a limit with room for Lua itself")
+pub fn interpreter(seed: u64, version: CompatVersion) -> Interpreter {
+    Interpreter::new(LIMITS, version.redis_version(), seed)
+        .expect("a limit with room for Lua itself")
 }
+
+/// How much scripts may use, and functions as much again.
+pub const LIMITS: Limits = Limits {
+    memory_bytes_max: limits::SCRIPT_MEMORY_BYTES_MAX,
+    script_bytes_max: limits::SCRIPT_BYTES_MAX,
+    passing_scripts_max: limits::PASSING_SCRIPTS_MAX,
+    match_steps_max: limits::SCRIPT_PATTERN_STEPS_MAX,
+    nesting_max: limits::SCRIPT_NESTING_MAX,
+    interrupt_instructions: limits::SCRIPT_INTERRUPT_INSTRUCTIONS,
+    library_functions_max: limits::LIBRARY_FUNCTIONS_MAX,
+};
 
 fn eval(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let count = key_count(argv)?;
@@ -202,30 +206,49 @@ fn run(
     count: usize,
     argv: &[&[u8]],
 ) -> Result<Reply, Error> {
+    let running = prepare(context, script, None)?;
+    let (keys, args) = argv[3..].split_at(count);
+    Ok(context.engine.run_script(running, sha, keys, args))
+}
+
+/// What a script or a function may do in this request, if it may be run at all.
+pub fn prepare(
+    context: &Context<'_>,
+    script: Script,
+    function: Option<Call>,
+) -> Result<Running, Error> {
     let may_not_write = context.name.ends_with("_ro");
     if may_not_write && script.has_shebang() && !script.no_writes() {
         return Err(Error::line(
             "ERR Can not execute a script with write flag using *_ro command.",
         ));
     }
-    let running = Running {
+    if context.engine.config.cluster_enabled && script.no_cluster() {
+        return Err(Error::line("ERR Can not run script on cluster, 'no-cluster' flag is set."));
+    }
+    Ok(Running {
         client: context.client,
         database: context.database,
         protocol: leasehold_resp::Protocol::Resp2,
         time: context.time,
         read_only: may_not_write || script.no_writes(),
         allow_oom: script.allow_oom(),
+        crosses_slots: !script.has_shebang() || script.allow_cross_slot_keys(),
+        slot: context.client().slot,
         wrote: false,
         killed: false,
+        function,
         counted_error: None,
-    };
-    let (keys, args) = argv[3..].split_at(count);
-    Ok(context.engine.run_script(running, sha, keys, args))
+    })
 }
 
 /// The number of keys, which must be there.
 fn key_count(argv: &[&[u8]]) -> Result<usize, Error> {
-    let count = integer(argv[2])?;
+    checked_key_count(integer(argv[2])?, argv)
+}
+
+/// The number of keys, if there are as many arguments.
+pub fn checked_key_count(count: i64, argv: &[&[u8]]) -> Result<usize, Error> {
     match usize::try_from(count) {
         Err(_) => Err(Error::line("ERR Number of keys can't be negative")),
         Ok(count) if count > argv.len() - 3 => {
@@ -269,6 +292,12 @@ fn script_flush(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Erro
 }
 
 fn script_kill(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
+    kill(context, false)
+}
+
+/// Ends what is running, if it is what the caller takes it for.
+pub fn kill(context: &mut Context<'_>, function: bool) -> Result<Reply, Error> {
+    let busy = context.engine.busy_error();
     match context.engine.script.as_mut() {
         None => Err(Error::line("NOTBUSY No scripts in execution right now.")),
         Some(script) if script.wrote => Err(Error::line(
@@ -276,6 +305,7 @@ fn script_kill(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
              You can either wait the script termination or kill the server in a hard way using \
              the SHUTDOWN NOSAVE command.",
         )),
+        Some(script) if script.function.is_some() != function => Err(busy),
         Some(script) => {
             script.killed = true;
             Ok(Reply::OK)

@@ -1,23 +1,14 @@
-//! Commands about the server as a whole: its time and role, waiting for replicas it does not have,
-//! its end, and what tests may do to it.
+//! Commands about the server as a whole: its time, its end, and what tests may do to it.
 
 use leasehold_resp::Reply;
 
 use crate::engine::Flow;
-use crate::engine::command::{Arity, Categories, Command, Flags, Group};
+use crate::engine::command::{Arity, Command, Flags, Group};
 use crate::engine::context::{Context, integer, is};
 use crate::engine::error::Error;
 use crate::engine::time::Millis;
 
 const SERVER: Command = Command { group: Group::Server, ..Command::BASE };
-
-const WAIT: Command = Command {
-    flags: Flags::BLOCKING,
-    categories: Categories::CONNECTION,
-    group: Group::Generic,
-    tips: &["request_policy:all_shards", "response_policy:agg_min"],
-    ..SERVER
-};
 
 const ADMIN_ANYTIME: Flags =
     Flags::ADMIN.union(Flags::NOSCRIPT).union(Flags::LOADING).union(Flags::STALE);
@@ -32,17 +23,6 @@ pub const COMMANDS: &[Command] = &[
         doc: "A container for what only tests should do.",
         example: "DEBUG SLEEP 0 => !ERR DEBUG command not allowed. ...",
         run: debug,
-        ..SERVER
-    },
-    Command {
-        name: "role",
-        arity: Arity::Exactly(1),
-        flags: Flags::NOSCRIPT.union(Flags::LOADING).union(Flags::STALE).union(Flags::FAST),
-        categories: Categories::ADMIN.union(Categories::DANGEROUS),
-        since: "2.8.12",
-        doc: "Tells whether the server is a master, and who follows it.",
-        example: "ROLE => [\"master\", 0, []]",
-        run: role,
         ..SERVER
     },
     Command {
@@ -65,77 +45,12 @@ pub const COMMANDS: &[Command] = &[
         run: time,
         ..SERVER
     },
-    Command {
-        name: "wait",
-        arity: Arity::Exactly(3),
-        since: "3.0.0",
-        doc: "Waits until replicas have what the client wrote; returns how many do.",
-        example: "WAIT 0 0 => 0",
-        run: wait,
-        ..WAIT
-    },
-    Command {
-        name: "waitaof",
-        arity: Arity::Exactly(4),
-        since: "7.2.0",
-        doc: "Waits until what the client wrote is in append-only files.",
-        example: "WAITAOF 0 0 0 => [0, 0]",
-        run: waitaof,
-        ..WAIT
-    },
 ];
 
 fn time(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
     let wall_us = context.time.wall_us;
     let (seconds, micros) = (wall_us.div_euclid(1_000_000), wall_us.rem_euclid(1_000_000));
     Ok(Reply::Array(vec![Reply::bulk(seconds.to_string()), Reply::bulk(micros.to_string())]))
-}
-
-fn role(_: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
-    let no_replicas = Reply::Array(Vec::new());
-    Ok(Reply::Array(vec![Reply::bulk("master"), Reply::Integer(0), no_replicas]))
-}
-
-// --- waiting for replicas, of which there are none ---
-
-fn wait(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let replicas = integer(argv[1])?;
-    let deadline = super::timeout(context.time, argv[2])?;
-    Ok(answer_when_replicated(context, replicas > 0, deadline, Reply::Integer(0)))
-}
-
-fn waitaof(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let local = integer(argv[1])?;
-    if !(0..=1).contains(&local) {
-        return Err(Error::line("ERR value is out of range, value must between 0 and 1"));
-    }
-    let replicas = integer(argv[2])?;
-    if replicas < 0 {
-        return Err(Error::line("ERR value is out of range, must be positive"));
-    }
-    let deadline = super::timeout(context.time, argv[3])?;
-    if local > 0 {
-        return Err(Error::line(
-            "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.",
-        ));
-    }
-    let none = Reply::Array(vec![Reply::Integer(0), Reply::Integer(0)]);
-    Ok(answer_when_replicated(context, replicas > 0, deadline, none))
-}
-
-/// Answers at once that there is no replica, unless the client asks for one: then when it has
-/// waited for as long as it wants to.
-fn answer_when_replicated(
-    context: &mut Context<'_>,
-    asks_for_any: bool,
-    deadline: Option<Millis>,
-    answer: Reply,
-) -> Reply {
-    if !asks_for_any || context.may_not_block() {
-        return answer;
-    }
-    context.engine.block(context.client, answer, deadline);
-    Reply::NOTHING
 }
 
 // --- the end ---
@@ -159,7 +74,7 @@ fn shutdown(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     }
     // A running script may be in the middle of a change that must not be kept.
     if context.engine.is_busy() && !no_save {
-        return Err(Error::Busy);
+        return Err(context.engine.busy_error());
     }
     context.engine.flow = Some(Flow::Shutdown);
     Ok(Reply::NOTHING)
@@ -220,30 +135,6 @@ mod tests {
     fn time_is_the_wall_clock() {
         check(
             "+1us; TIME => [\"1700000000\", \"1\"]; wall-1000ms; TIME => [\"1699999999\", \"1\"]",
-        );
-    }
-
-    #[test]
-    fn waits_end_with_the_clock() {
-        check("WAIT 0 0 => 0; WAIT -1 0 => 0; WAITAOF 0 0 0 => [0, 0]");
-        check("WAIT 1 50 => ; +49ms; a< => ; +1ms; a< => 0");
-        check("WAITAOF 0 1 50 => ; +49ms; a< => ; +1ms; a< => [0, 0]");
-        check("WAIT 1 0 => ; +1000000ms; a< => ");
-        check("MULTI; WAIT 1 0; WAITAOF 0 1 0; EXEC => [0, [0, 0]]");
-        check("EVAL \"return redis.call('WAIT', '1', '0')\" 0 => 0");
-    }
-
-    #[test]
-    fn waits_that_make_no_sense() {
-        check("WAIT x 0 => !ERR value is not an integer or out of range");
-        check("WAIT 1 x => !ERR timeout is not an integer or out of range");
-        check("WAIT 1 -1 => !ERR timeout is negative");
-        check("WAIT 1 9223372036854775807 => !ERR timeout is out of range");
-        check("WAITAOF 2 0 0 => !ERR value is out of range, value must between 0 and 1");
-        check("WAITAOF 0 -1 0 => !ERR value is out of range, must be positive");
-        check(
-            "WAITAOF 1 0 0 => !ERR WAITAOF cannot be used when numlocal is set but appendonly \
-               is disabled.",
         );
     }
 

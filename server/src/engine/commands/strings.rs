@@ -3,6 +3,7 @@
 use leasehold_resp::{LongDouble, Reply};
 
 use crate::engine::command::{Arity, Categories, Command, FindKeys, Flags, Group, KeySpec};
+use crate::engine::commands::conditional::Condition;
 use crate::engine::context::{Context, integer, is};
 use crate::engine::error::Error;
 use crate::engine::keyspace::dict::Slot;
@@ -279,11 +280,11 @@ pub const COMMANDS: &[Command] = &[
 // --- whole strings ---
 
 fn get(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    Ok(context.read_string(argv[1])?.map_or(Reply::Null, reply))
+    Ok(context.read_as::<StringValue>(argv[1])?.map_or(Reply::Null, reply))
 }
 
 fn strlen(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    Ok(context.read_string(argv[1])?.map_or(0, StringValue::len).into())
+    Ok(context.read_as::<StringValue>(argv[1])?.map_or(0, StringValue::len).into())
 }
 
 fn getset(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
@@ -303,7 +304,7 @@ fn getdel(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 
 fn getex(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let key = argv[1];
-    let options = options(&argv[2..], false)?;
+    let options = options(context, &argv[2..])?;
     let value = get(context, argv)?;
     // What is said about the deadline of a key that is not there is not even read.
     let Some(slot) = context.find(key) else { return Ok(value) };
@@ -328,7 +329,7 @@ fn getex(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 
 fn set(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let (key, value) = (argv[1], argv[2]);
-    let options = options(&argv[3..], true)?;
+    let options = options(context, &argv[3..])?;
     let expiry = match options.expiry {
         Asked::Given(unit, amount) => {
             Expiry::At(unit.deadline(amount, context.time, context.name)?)
@@ -340,6 +341,12 @@ fn set(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let found = context.find(key);
     if (options.only_new && found.is_some()) || (options.only_old && found.is_none()) {
         return Ok(old.unwrap_or(Reply::Null));
+    }
+    if let Some(condition) = options.condition {
+        let value = context.write_as::<StringValue>(key)?;
+        if !value.map_or(Ok(condition.admits_nothing()), |value| condition.holds(value))? {
+            return Ok(old.unwrap_or(Reply::Null));
+        }
     }
     store(context, key, found, value, expiry);
     Ok(old.unwrap_or(Reply::OK))
@@ -413,8 +420,15 @@ fn reply(value: &StringValue) -> Reply {
 struct Options<'a> {
     only_new: bool,
     only_old: bool,
+    condition: Option<Condition<'a>>,
     get: bool,
     expiry: Asked<'a>,
+}
+
+impl Options<'_> {
+    fn is_conditional(&self) -> bool {
+        self.only_new || self.only_old || self.condition.is_some()
+    }
 }
 
 /// What the options say about the deadline, not yet judged.
@@ -439,14 +453,22 @@ impl Asked<'_> {
     }
 }
 
-/// Reads the options of `SET` (`sets`) or of `GETEX`.
-fn options<'a>(arguments: &[&'a [u8]], sets: bool) -> Result<Options<'a>, Error> {
+/// Reads the options of `SET` or of `GETEX`.
+fn options<'a>(context: &Context<'_>, arguments: &[&'a [u8]]) -> Result<Options<'a>, Error> {
+    let sets = context.name == "set";
+    let version = context.engine.config.compat_version;
     let mut options = Options::default();
     let mut rest = arguments.iter();
     while let Some(&word) = rest.next() {
-        if sets && is(word, "nx") && !options.only_old {
+        let operand = rest.as_slice().first().copied();
+        let condition = operand.and_then(|operand| Condition::named(word, operand));
+        let condition = condition.filter(|it| sets && it.is_of_set_in(version));
+        if condition.is_some() && !options.is_conditional() {
+            options.condition = condition;
+            rest.next();
+        } else if sets && is(word, "nx") && (options.only_new || !options.is_conditional()) {
             options.only_new = true;
-        } else if sets && is(word, "xx") && !options.only_new {
+        } else if sets && is(word, "xx") && (options.only_old || !options.is_conditional()) {
             options.only_old = true;
         } else if sets && is(word, "get") {
             options.get = true;
@@ -516,7 +538,7 @@ fn mget(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let mut replies = Vec::with_capacity(argv.len() - 1);
     for key in &argv[1..] {
         // What is no string counts as missing here.
-        replies.push(context.read_string(key).ok().flatten().map_or(Reply::Null, reply));
+        replies.push(context.read_as::<StringValue>(key).ok().flatten().map_or(Reply::Null, reply));
     }
     Ok(Reply::Array(replies))
 }
@@ -553,7 +575,7 @@ fn keys_with_values<'a, 'b>(
 fn append(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let (key, more) = (argv[1], argv[2]);
     let bytes_max = context.engine.config.proto_max_bulk_len_bytes;
-    let length = match context.write_string(key)? {
+    let length = match context.write_as::<StringValue>(key)? {
         Some(value) => {
             string_end(value.len() as u64, more, bytes_max)?;
             value.raw_mut().extend_from_slice(more);
@@ -570,7 +592,7 @@ fn append(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 
 fn getrange(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let (first, last) = (integer(argv[2])?, integer(argv[3])?);
-    let Some(value) = context.read_string(argv[1])? else { return Ok(Reply::bulk("")) };
+    let Some(value) = context.read_as::<StringValue>(argv[1])? else { return Ok(Reply::bulk("")) };
     let bytes = value.bytes();
     let length = bytes.len() as i64;
     let from_start = |place: i64| if place < 0 { place.saturating_add(length) } else { place };
@@ -588,7 +610,7 @@ fn setrange(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let (key, patch) = (argv[1], argv[3]);
     let offset = u64::try_from(integer(argv[2])?).map_err(|_| Error::OutOfRange("offset"))?;
     let bytes_max = context.engine.config.proto_max_bulk_len_bytes;
-    let found = context.write_string(key)?;
+    let found = context.write_as::<StringValue>(key)?;
     if patch.is_empty() {
         return Ok(found.map_or(0, |value| value.len()).into());
     }
@@ -608,12 +630,18 @@ fn setrange(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 
 /// Writes `patch` so that it ends at `end`, after zeros if need be; returns the new length.
 fn overwrite(bytes: &mut Vec<u8>, patch: &[u8], end: usize) -> Result<usize, Error> {
-    if end > bytes.len() {
-        bytes.try_reserve(end - bytes.len()).map_err(|_| Error::OutOfMemory)?;
-        bytes.resize(end, 0);
-    }
+    grow(bytes, end)?;
     bytes[end - patch.len()..end].copy_from_slice(patch);
     Ok(bytes.len())
+}
+
+/// Adds zeros until there are as many bytes as `length`.
+pub(super) fn grow(bytes: &mut Vec<u8>, length: usize) -> Result<(), Error> {
+    if length > bytes.len() {
+        bytes.try_reserve(length - bytes.len()).map_err(|_| Error::OutOfMemory)?;
+        bytes.resize(length, 0);
+    }
+    Ok(())
 }
 
 /// Where a string ends that has `more` at `offset`, if it may be that long.
@@ -643,7 +671,7 @@ fn decrby(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 }
 
 fn add(context: &mut Context<'_>, key: &[u8], increment: i64) -> Result<Reply, Error> {
-    let found = context.write_string(key)?;
+    let found = context.write_as::<StringValue>(key)?;
     let old = found.as_ref().map_or(Some(0), |value| value.integer());
     let sum = old.ok_or(Error::NotAnInteger)?.checked_add(increment).ok_or(Error::Overflow)?;
     let value = StringValue::Int(sum);
@@ -657,7 +685,7 @@ fn add(context: &mut Context<'_>, key: &[u8], increment: i64) -> Result<Reply, E
 
 fn incrbyfloat(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let key = argv[1];
-    let found = context.write_string(key)?;
+    let found = context.write_as::<StringValue>(key)?;
     let old = match &found {
         Some(value) => LongDouble::parse(&value.bytes()).ok_or(Error::NotAFloat)?,
         None => LongDouble::ZERO,
@@ -719,7 +747,7 @@ fn lcs(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 }
 
 fn bytes_for_lcs(context: &mut Context<'_>, key: &[u8]) -> Result<Vec<u8>, Error> {
-    match context.read_string(key) {
+    match context.read_as::<StringValue>(key) {
         Ok(value) => Ok(value.map_or_else(Vec::new, |value| value.bytes().into_owned())),
         Err(_) => Err(Error::line("ERR The specified keys must contain string values")),
     }

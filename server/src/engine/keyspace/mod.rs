@@ -5,6 +5,12 @@
 
 pub mod dict;
 pub mod hash;
+pub mod list;
+pub mod sequence;
+pub mod serialised;
+pub mod set;
+pub mod sorted_set;
+pub mod stream;
 pub mod string;
 pub mod value;
 

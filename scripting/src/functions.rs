@@ -1,0 +1,327 @@
+//! Libraries of functions: Lua that is loaded once and called by name. Knows no keyspace.
+//!
+//! What must hold: a function's name, in any case, is that of one function among all libraries;
+//! what cannot be loaded as a whole changes nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use bytes::Bytes;
+use leasehold_resp::Reply;
+
+use crate::bridge::{Chunk, Machine, Registered, World, is_name};
+use crate::budget::Limits;
+use crate::script::{Script, split_words};
+use crate::{Host, convert};
+
+/// All libraries, and the Lua state they live in, which is made for the first of them.
+pub struct Functions {
+    limits: Limits,
+    version: String,
+    seed: u64,
+    machine: Option<Machine>,
+    libraries: BTreeMap<String, Library>,
+    /// The library of each function, by the function's name in small letters.
+    homes: BTreeMap<String, String>,
+}
+
+/// Functions that were loaded together.
+#[derive(Debug)]
+pub struct Library {
+    /// Its name.
+    pub name: String,
+    /// The text it was loaded from.
+    pub code: Bytes,
+    /// What it has registered.
+    pub functions: Vec<Function>,
+}
+
+/// A function of a library.
+#[derive(Debug)]
+pub struct Function {
+    /// Its name.
+    pub name: String,
+    /// What its library says of it.
+    pub description: Option<Vec<u8>>,
+    /// What it may do.
+    pub script: Script,
+    chunk: Chunk,
+}
+
+/// What to do with libraries that are there when others are restored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// Let them be; none may have a name that is restored.
+    Append,
+    /// Replace those that have a name that is restored.
+    Replace,
+    /// Remove them all.
+    Flush,
+}
+
+impl Functions {
+    /// No libraries yet. `version` and `seed` are as for an interpreter of scripts.
+    pub fn new(limits: Limits, version: &str, seed: u64) -> Functions {
+        Functions {
+            limits,
+            version: version.to_owned(),
+            seed,
+            machine: None,
+            libraries: BTreeMap::new(),
+            homes: BTreeMap::new(),
+        }
+    }
+
+    /// Loads a library; returns its name. `host` is asked while its text runs, which registers
+    /// its functions. The error is the line the client is sent.
+    pub fn load(
+        &mut self,
+        code: &[u8],
+        replace: bool,
+        host: &mut dyn Host,
+    ) -> Result<String, Reply> {
+        let name = library_name(code)?;
+        if !replace && self.libraries.contains_key(&name) {
+            return Err(Reply::error(format!("ERR Library '{name}' already exists")));
+        }
+        let library = self.prepare(name.clone(), code, host)?;
+        self.join(vec![library], Policy::Replace)?;
+        Ok(name)
+    }
+
+    /// Loads several libraries, or none of them.
+    pub fn restore(
+        &mut self,
+        codes: &[Vec<u8>],
+        policy: Policy,
+        host: &mut dyn Host,
+    ) -> Result<(), Reply> {
+        let mut libraries: Vec<Library> = Vec::new();
+        for code in codes {
+            let library = library_name(code).and_then(|name| {
+                if libraries.iter().any(|other| other.name == name) {
+                    return Err(Reply::error(format!("ERR Library '{name}' already exists")));
+                }
+                self.prepare(name, code, host)
+            });
+            match library {
+                Ok(library) => libraries.push(library),
+                Err(refusal) => {
+                    libraries.iter().for_each(|library| self.forget(library));
+                    return Err(refusal);
+                }
+            }
+        }
+        self.join(libraries, policy)
+    }
+
+    /// Removes a library; false if there is none of that name.
+    pub fn delete(&mut self, name: &[u8]) -> bool {
+        let removed = std::str::from_utf8(name).ok().and_then(|name| self.take(name));
+        let found = removed.is_some();
+        removed.iter().for_each(|library| self.forget(library));
+        found
+    }
+
+    /// Removes every library.
+    pub fn flush(&mut self) {
+        self.libraries.clear();
+        self.homes.clear();
+        self.machine = None;
+    }
+
+    /// The libraries by name.
+    pub fn libraries(&self) -> impl ExactSizeIterator<Item = &Library> {
+        self.libraries.values()
+    }
+
+    /// How many functions there are.
+    pub fn count(&self) -> usize {
+        self.homes.len()
+    }
+
+    /// The bytes of their texts.
+    pub fn text_bytes(&self) -> usize {
+        self.libraries.values().map(|library| library.code.len()).sum()
+    }
+
+    /// The function of that name, in any case.
+    pub fn get(&self, name: &[u8]) -> Option<&Function> {
+        let home = self.homes.get(&std::str::from_utf8(name).ok()?.to_ascii_lowercase())?;
+        let mut functions = self.libraries.get(home)?.functions.iter();
+        functions.find(|function| function.name.as_bytes().eq_ignore_ascii_case(name))
+    }
+
+    /// Calls a function: the reply to its client, or the error line Redis answers with.
+    pub fn run(
+        &mut self,
+        name: &[u8],
+        keys: &[&[u8]],
+        args: &[&[u8]],
+        host: &mut dyn Host,
+    ) -> Reply {
+        let found = self.get(name).map(|function| (function.chunk, function.name.clone()));
+        match (found, self.machine.as_mut()) {
+            (Some((chunk, name)), Some(machine)) => machine.run(chunk, &name, keys, args, host),
+            _ => Reply::error("ERR Function not found"),
+        }
+    }
+
+    /// Compiles and runs a library's text, and sees what it registers.
+    fn prepare(
+        &mut self,
+        name: String,
+        code: &[u8],
+        host: &mut dyn Host,
+    ) -> Result<Library, Reply> {
+        let said = |what: &str, message: &[u8]| {
+            let line = [b"ERR ", what.as_bytes(), b": ", message].concat();
+            Reply::Error(convert::one_line(line))
+        };
+        if code.len() > self.limits.script_bytes_max {
+            return Err(said("Error compiling function", b"too long"));
+        }
+        // The line's end stays, so that lines are counted as in the text.
+        let text = &code[code.iter().position(|byte| *byte == b'\n').unwrap_or(code.len())..];
+        let machine = self.machine()?;
+        let chunk = machine.compile(text);
+        let chunk = chunk.map_err(|message| said("Error compiling function", &message))?;
+        let (done, registered) = machine.load(chunk, host);
+        machine.forget(chunk);
+        let functions: Vec<Function> = registered.into_iter().map(Function::from).collect();
+        let library = Library { name, code: Bytes::copy_from_slice(code), functions };
+        let refusal = match done {
+            Err(message) => Some(said("Error registering functions", &message)),
+            Ok(()) if library.functions.is_empty() => {
+                Some(Reply::error("ERR No functions registered"))
+            }
+            Ok(()) => None,
+        };
+        match refusal {
+            Some(refusal) => {
+                self.forget(&library);
+                Err(refusal)
+            }
+            None => Ok(library),
+        }
+    }
+
+    fn machine(&mut self) -> Result<&mut Machine, Reply> {
+        if let Some(ref mut machine) = self.machine {
+            return Ok(machine);
+        }
+        let machine = Machine::new(self.limits, &self.version, self.seed, World::Libraries);
+        let machine = machine.map_err(|error| Reply::error(format!("ERR {error}")))?;
+        Ok(self.machine.insert(machine))
+    }
+
+    /// Adds libraries to those that are there.
+    fn join(&mut self, libraries: Vec<Library>, policy: Policy) -> Result<(), Reply> {
+        let goes = |library: &str| match policy {
+            Policy::Append => false,
+            Policy::Replace => libraries.iter().any(|new| new.name == library),
+            Policy::Flush => true,
+        };
+        let refusal = self.collision(&libraries, goes);
+        if let Some(refusal) = refusal {
+            libraries.iter().for_each(|library| self.forget(library));
+            return Err(refusal);
+        }
+        let names: Vec<String> = self.libraries.keys().filter(|name| goes(name)).cloned().collect();
+        for name in names {
+            self.take(&name).iter().for_each(|library| self.forget(library));
+        }
+        for library in libraries {
+            for function in &library.functions {
+                self.homes.insert(function.name.to_ascii_lowercase(), library.name.clone());
+            }
+            self.libraries.insert(library.name.clone(), library);
+        }
+        Ok(())
+    }
+
+    /// The first name that is taken by what does not go.
+    fn collision(&self, libraries: &[Library], goes: impl Fn(&str) -> bool) -> Option<Reply> {
+        let mut seen = BTreeSet::new();
+        for library in libraries {
+            if self.libraries.contains_key(&library.name) && !goes(&library.name) {
+                let name = &library.name;
+                return Some(Reply::error(format!("ERR Library {name} already exists")));
+            }
+        }
+        for function in libraries.iter().flat_map(|library| &library.functions) {
+            let name = function.name.to_ascii_lowercase();
+            let taken = self.homes.get(&name).is_some_and(|home| !goes(home));
+            if taken || !seen.insert(name) {
+                let name = &function.name;
+                return Some(Reply::error(format!("ERR Function {name} already exists")));
+            }
+        }
+        None
+    }
+
+    fn take(&mut self, name: &str) -> Option<Library> {
+        let library = self.libraries.remove(name)?;
+        for function in &library.functions {
+            self.homes.remove(&function.name.to_ascii_lowercase());
+        }
+        Some(library)
+    }
+
+    /// Lets go of a library's Lua.
+    fn forget(&mut self, library: &Library) {
+        if let Some(machine) = &mut self.machine {
+            library.functions.iter().for_each(|function| machine.forget(function.chunk));
+            machine.collect();
+        }
+    }
+}
+
+impl From<Registered> for Function {
+    fn from(registered: Registered) -> Function {
+        let Registered { name, description, script, function } = registered;
+        Function { name, description, script, chunk: function }
+    }
+}
+
+impl fmt::Debug for Functions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Functions").field("libraries", &self.libraries).finish_non_exhaustive()
+    }
+}
+
+/// What the first line of a library says its name is.
+fn library_name(code: &[u8]) -> Result<String, Reply> {
+    let refused = |text: &str| Err(Reply::error(format!("ERR {text}")));
+    let Some(line) = code.strip_prefix(b"#!") else {
+        return refused("Missing library metadata");
+    };
+    let Some(end) = line.iter().position(|byte| *byte == b'\n') else {
+        return refused("Invalid library metadata");
+    };
+    let Some(words) = split_words(&code[..end + 2]) else {
+        return refused("Invalid library metadata");
+    };
+    let mut name = None;
+    for word in words.iter().skip(1) {
+        let Some(given) = word.strip_prefix(b"name=") else {
+            let word = String::from_utf8_lossy(word);
+            return refused(&format!("Invalid metadata value given: {word}"));
+        };
+        if name.replace(given).is_some() {
+            return refused("Invalid metadata value, name argument was given multiple times");
+        }
+    }
+    let Some(name) = name else { return refused("Library name was not given") };
+    if !is_name(name) {
+        return refused(
+            "Library names can only contain letters, numbers, or underscores(_) and must be at \
+             least one character long",
+        );
+    }
+    let engine = words.first().and_then(|word| word.strip_prefix(b"#!")).unwrap_or_default();
+    if !engine.eq_ignore_ascii_case(b"lua") {
+        return refused(&format!("Engine '{}' not found", String::from_utf8_lossy(engine)));
+    }
+    Ok(String::from_utf8_lossy(name).into_owned())
+}

@@ -1,0 +1,118 @@
+//! `compat-version`: which server is announced, and so which commands and options there are. The
+//! behaviour of those that all of them have is that of Redis 7.2, whatever is announced.
+
+use super::types::choice;
+
+choice! {
+    /// A server that clients may take this one for.
+    CompatVersion {
+        /// Redis 7.0.
+        Redis70 = "7.0",
+        /// Redis 7.2, whose behaviour is promised.
+        #[default]
+        Redis72 = "7.2",
+        /// Redis 7.4.
+        Redis74 = "7.4",
+        /// Redis 8.0.
+        Redis80 = "8.0",
+        /// Redis 8.2.
+        Redis82 = "8.2",
+        /// Redis 8.4: `SET IFEQ` and its kin, `DELEX`, `DIGEST`.
+        Redis84 = "8.4",
+        /// Valkey 8.0.
+        Valkey80 = "valkey-8.0",
+        /// Valkey 8.1: `SET IFEQ`.
+        Valkey81 = "valkey-8.1",
+        /// Valkey 9.0: `DELIFEQ`.
+        Valkey90 = "valkey-9.0",
+    }
+}
+
+/// Whose servers have something. What Redis had when Valkey parted from it, both have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Maker {
+    /// Redis, and Valkey from its beginning.
+    Both,
+    /// Redis alone.
+    Redis,
+    /// Valkey alone.
+    Valkey,
+}
+
+impl CompatVersion {
+    /// What is told as the version of Redis: for Valkey, the one it parted from.
+    pub const fn redis_version(self) -> &'static str {
+        match self {
+            CompatVersion::Redis70 => "7.0.15",
+            CompatVersion::Redis74 => "7.4.0",
+            CompatVersion::Redis80 => "8.0.0",
+            CompatVersion::Redis82 => "8.2.0",
+            CompatVersion::Redis84 => "8.4.0",
+            CompatVersion::Redis72
+            | CompatVersion::Valkey80
+            | CompatVersion::Valkey81
+            | CompatVersion::Valkey90 => "7.2.4",
+        }
+    }
+
+    /// What is told as the version of Valkey, if that is announced.
+    pub const fn valkey_version(self) -> Option<&'static str> {
+        match self {
+            CompatVersion::Valkey80 => Some("8.0.0"),
+            CompatVersion::Valkey81 => Some("8.1.0"),
+            CompatVersion::Valkey90 => Some("9.0.0"),
+            _ => None,
+        }
+    }
+
+    /// The server's name and version as `HELLO` tells them.
+    pub fn introduction(self) -> (&'static str, &'static str) {
+        match self.valkey_version() {
+            Some(version) => ("valkey", version),
+            None => ("redis", self.redis_version()),
+        }
+    }
+
+    /// Whether it has what `maker` brought with the version `since`.
+    pub fn has(self, maker: Maker, since: &str) -> bool {
+        let has = |version| release(since) <= release(version);
+        match (maker, self.valkey_version()) {
+            (Maker::Both, _) | (Maker::Redis, None) => has(self.redis_version()),
+            (Maker::Valkey, Some(version)) => has(version),
+            (Maker::Redis, Some(_)) | (Maker::Valkey, None) => false,
+        }
+    }
+}
+
+/// The first two numbers of a version.
+fn release(version: &str) -> (u32, u32) {
+    let mut numbers = version.split('.').map(|number| number.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_the_releases_that_are_told() {
+        for &version in CompatVersion::ALL {
+            let told = version.valkey_version().unwrap_or(version.redis_version());
+            let name = version.name();
+            assert_eq!(release(name.strip_prefix("valkey-").unwrap_or(name)), release(told));
+        }
+    }
+
+    #[test]
+    fn what_one_maker_brought_later_the_other_has_not() {
+        let having = |maker, since| {
+            let all = CompatVersion::ALL.iter().filter(|version| version.has(maker, since));
+            all.map(|version| version.name()).collect::<Vec<_>>().join(" ")
+        };
+        let valkey = "valkey-8.0 valkey-8.1 valkey-9.0";
+        assert_eq!(having(Maker::Both, "7.2.0"), format!("7.2 7.4 8.0 8.2 8.4 {valkey}"));
+        assert_eq!(having(Maker::Both, "1.0.0").split(' ').count(), CompatVersion::ALL.len());
+        assert_eq!(having(Maker::Redis, "8.0.0"), "8.0 8.2 8.4");
+        assert_eq!(having(Maker::Valkey, "8.1.0"), "valkey-8.1 valkey-9.0");
+    }
+}

@@ -1,0 +1,133 @@
+//! The packed forms of before Redis 7, of which only the intset is still written.
+
+use std::borrow::Cow;
+
+use super::read::{Malformed, Text, little_endian};
+
+/// What ends a ziplist and a zipmap.
+const END: u8 = 0xff;
+
+/// The integers of an intset: their width, their number, and themselves in order.
+pub(super) fn intset(packed: &[u8]) -> Result<impl Iterator<Item = Text<'_>>, Malformed> {
+    let (&width, rest) = packed.split_first_chunk().ok_or(Malformed)?;
+    let (&count, rest) = rest.split_first_chunk().ok_or(Malformed)?;
+    let width = match u32::from_le_bytes(width) {
+        width @ (2 | 4 | 8) => width as usize,
+        _ => return Err(Malformed),
+    };
+    if (u32::from_le_bytes(count) as usize).checked_mul(width) != Some(rest.len()) {
+        return Err(Malformed);
+    }
+    let mut before = None;
+    Ok(rest.chunks(width).map(move |bytes| {
+        let integer = little_endian(bytes);
+        let in_order = before.is_none_or(|before| before < integer);
+        before = Some(integer);
+        if in_order { Ok(digits(integer)) } else { Err(Malformed) }
+    }))
+}
+
+/// The entries of a ziplist: each with the length of the one before it, then its own.
+pub(super) fn ziplist(packed: &[u8]) -> Result<impl Iterator<Item = Text<'_>>, Malformed> {
+    let (&bytes, rest) = packed.split_first_chunk().ok_or(Malformed)?;
+    let (_tail, rest) = rest.split_first_chunk::<4>().ok_or(Malformed)?;
+    let (&count, rest) = rest.split_first_chunk().ok_or(Malformed)?;
+    if u32::from_le_bytes(bytes) as usize != packed.len() {
+        return Err(Malformed);
+    }
+    let count = u16::from_le_bytes(count);
+    let count = (count != u16::MAX).then_some(usize::from(count));
+    Ok(entries(rest, count, ziplist_entry))
+}
+
+fn ziplist_entry<'a>(packed: &mut Packed<'a>) -> Option<Cow<'a, [u8]>> {
+    if packed.byte()? == 0xfe {
+        packed.take(4)?;
+    }
+    let first = packed.byte()?;
+    let length = match first {
+        0..0x40 => usize::from(first),
+        0x40..0x80 => usize::from(first & 0x3f) << 8 | usize::from(packed.byte()?),
+        0x80 => {
+            let length = packed.take(4)?.first_chunk()?;
+            usize::try_from(u32::from_be_bytes(*length)).ok()?
+        }
+        _ => {
+            let integer = match first {
+                0xc0 => little_endian(packed.take(2)?),
+                0xd0 => little_endian(packed.take(4)?),
+                0xe0 => little_endian(packed.take(8)?),
+                0xf0 => little_endian(packed.take(3)?),
+                0xfe => little_endian(packed.take(1)?),
+                0xf1..=0xfd => i64::from(first & 0x0f) - 1,
+                _ => return None,
+            };
+            return Some(digits(integer));
+        }
+    };
+    packed.take(length).map(Cow::Borrowed)
+}
+
+/// The fields and values of a zipmap by turns.
+pub(super) fn zipmap(packed: &[u8]) -> Result<impl Iterator<Item = Text<'_>>, Malformed> {
+    let (&fields, rest) = packed.split_first().ok_or(Malformed)?;
+    let count = (fields < 254).then_some(usize::from(fields) * 2);
+    let mut is_value = false;
+    Ok(entries(rest, count, move |packed| {
+        let length = match packed.byte()? {
+            254 => {
+                let length = packed.take(4)?.first_chunk()?;
+                usize::try_from(u32::from_le_bytes(*length)).ok()?
+            }
+            255 => return None,
+            length => length.into(),
+        };
+        // Behind a value there may be room that it does not need any more.
+        let unused = if is_value { packed.byte()? } else { 0 };
+        is_value = !is_value;
+        let text = packed.take(length)?;
+        packed.take(unused.into())?;
+        Some(Cow::Borrowed(text))
+    }))
+}
+
+/// What is left of a packed form.
+struct Packed<'a>(&'a [u8]);
+
+impl<'a> Packed<'a> {
+    fn byte(&mut self) -> Option<u8> {
+        self.take(1).map(|taken| taken[0])
+    }
+
+    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(taken)
+    }
+}
+
+/// Entries up to the end, of which there must be `count`, if it is known.
+fn entries<'a>(
+    rest: &'a [u8],
+    count: Option<usize>,
+    mut entry: impl FnMut(&mut Packed<'a>) -> Option<Cow<'a, [u8]>>,
+) -> impl Iterator<Item = Text<'a>> {
+    let (mut packed, mut seen, mut ended) = (Packed(rest), 0, false);
+    std::iter::from_fn(move || {
+        if ended {
+            return None;
+        }
+        if packed.0 == [END] {
+            ended = true;
+            return count.is_some_and(|count| count != seen).then_some(Err(Malformed));
+        }
+        seen += 1;
+        let entry = entry(&mut packed);
+        ended = entry.is_none();
+        Some(entry.ok_or(Malformed))
+    })
+}
+
+fn digits(integer: i64) -> Cow<'static, [u8]> {
+    Cow::Owned(itoa::Buffer::new().format(integer).as_bytes().to_vec())
+}

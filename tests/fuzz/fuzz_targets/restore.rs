@@ -1,0 +1,68 @@
+//! Any bytes as what `RESTORE` is given, under a checksum that is right: no panic, and what is
+//! made of them can be dumped and restored again, and read.
+
+#![no_main]
+
+use bytes::BytesMut;
+use leasehold::config::Config;
+use leasehold::engine::Engine;
+use leasehold::engine::client::{ClientId, Origin};
+use leasehold::engine::keyspace::serialised::{seal, unseal};
+use leasehold::engine::time::{Millis, Time};
+use leasehold_resp::Reply;
+use leasehold_resp::decode::decode;
+use libfuzzer_sys::fuzz_target;
+
+const NOW: Time = Time::at(Millis(1_700_000_000_000));
+
+fuzz_target!(|body: &[u8]| {
+    let mut engine = Engine::new(Config::default(), NOW, [1, 2, 3, 4]);
+    let client = engine.connect(Origin::default(), NOW);
+    let payload = seal(body.to_vec());
+    if !matches!(run(&mut engine, client, &[b"RESTORE", b"k", b"0", &payload]), Reply::Simple(_)) {
+        return;
+    }
+    let Reply::Bulk(dumped) = run(&mut engine, client, &[b"DUMP", b"k"]) else {
+        panic!("what was restored cannot be dumped")
+    };
+    assert!(unseal(&dumped).is_some());
+    let again = run(&mut engine, client, &[b"RESTORE", b"l", b"0", &dumped]);
+    assert_eq!(again, Reply::OK);
+    for read in [
+        &[b"GET".as_slice(), b"k"][..],
+        &[b"LRANGE", b"k", b"0", b"-1"],
+        &[b"SMEMBERS", b"k"],
+        &[b"HGETALL", b"k"],
+        &[b"ZRANGE", b"k", b"0", b"-1", b"WITHSCORES"],
+        &[b"XINFO", b"STREAM", b"k", b"FULL"],
+        &[b"XINFO", b"GROUPS", b"k"],
+        &[b"SORT", b"k", b"ALPHA"],
+        &[b"MEMORY", b"USAGE", b"k"],
+    ] {
+        run(&mut engine, client, read);
+    }
+    // What was read may be changed like anything else.
+    for write in [
+        &[b"APPEND".as_slice(), b"k", b"v"][..],
+        &[b"RPUSH", b"k", b"v"],
+        &[b"LPOP", b"k"],
+        &[b"SADD", b"k", b"v"],
+        &[b"SPOP", b"k"],
+        &[b"HINCRBY", b"k", b"v", b"1"],
+        &[b"ZINCRBY", b"k", b"1", b"v"],
+        &[b"ZPOPMIN", b"k"],
+        &[b"XADD", b"k", b"*", b"f", b"v"],
+        &[b"XTRIM", b"k", b"MAXLEN", b"~", b"1"],
+        &[b"DEL", b"k"],
+    ] {
+        run(&mut engine, client, write);
+    }
+});
+
+fn run(engine: &mut Engine, client: ClientId, argv: &[&[u8]]) -> Reply {
+    let mut out = BytesMut::new();
+    engine.run(NOW, client, argv, &mut out);
+    let (reply, used) = decode(&out).expect("well-formed").expect("a whole reply");
+    assert_eq!(used, out.len());
+    reply
+}

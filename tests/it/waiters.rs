@@ -1,0 +1,170 @@
+//! Clients that wait for elements and go away: no element goes with them.
+
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use leasehold::Server;
+use leasehold_tests::frame::Frame;
+use leasehold_tests::wire::Wire;
+use socket2::SockRef;
+
+fn server(threads: &str) -> Server {
+    let builder = Server::builder().config("io-threads", threads);
+    builder.config("enable-debug-command", "yes").start().expect("a server")
+}
+
+/// How often to look for what the server is about to do anyway: far more often than it takes.
+const LOOKS_MAX: usize = 100_000;
+
+/// How many clients wait.
+fn waiting(control: &mut Wire) -> usize {
+    let info = String::from_utf8(control.call(&["INFO", "clients"])).expect("text");
+    let count = info.lines().find_map(|line| line.strip_prefix("blocked_clients:"));
+    count.expect("INFO counts those who wait").parse().expect("a number")
+}
+
+/// A client that waits for elements of `queue`, and is known to.
+fn waiter(address: SocketAddr, control: &mut Wire) -> TcpStream {
+    let before = waiting(control);
+    let mut socket = TcpStream::connect(address).expect("the server accepts connections");
+    socket.write_all(b"BLPOP queue 0\r\n").expect("a request is sent");
+    assert!((0..LOOKS_MAX).any(|_| waiting(control) > before), "it does not wait");
+    socket
+}
+
+/// What `BLPOP queue` answers.
+fn taken(element: usize) -> String {
+    let element = element.to_string();
+    format!("*2\r\n$5\r\nqueue\r\n${}\r\n{element}\r\n", element.len())
+}
+
+/// The server is kept from hearing of any end before there is something to give.
+#[test]
+fn those_who_hang_up_get_nothing() {
+    for threads in ["1", "2"] {
+        let server = server(threads);
+        let mut pusher = Wire::connect(server.addr(), 2);
+        let waiters: Vec<_> = (0..60).map(|_| waiter(server.addr(), &mut pusher)).collect();
+        let mut sleeper = Wire::connect(server.addr(), 2);
+        sleeper.send(&["DEBUG", "SLEEP", "0.02"]);
+        let mut living = Vec::new();
+        for (n, socket) in waiters.into_iter().enumerate() {
+            match n % 3 {
+                0 => living.push(socket),
+                1 => drop(socket),
+                _ => {
+                    // As the system does for a process that is killed with unread replies.
+                    SockRef::from(&socket).set_linger(Some(Duration::ZERO)).expect("an option");
+                    drop(socket);
+                }
+            }
+        }
+        let elements: Vec<String> = (0..25).map(|n| n.to_string()).collect();
+        let push = ["RPUSH", "queue"].into_iter().chain(elements.iter().map(String::as_str));
+        assert_eq!(pusher.call(&push.collect::<Vec<_>>()), b":25\r\n");
+        for (n, socket) in living.iter_mut().enumerate() {
+            let expected = taken(n);
+            let mut got = vec![0; expected.len()];
+            socket.read_exact(&mut got).expect("an element");
+            assert_eq!(String::from_utf8_lossy(&got), expected, "{threads} threads");
+        }
+        assert_eq!(pusher.call(&["LLEN", "queue"]), b":5\r\n");
+        assert_eq!(pusher.call(&["LINDEX", "queue", "0"]), b"$2\r\n20\r\n");
+        assert!((0..LOOKS_MAX).any(|_| waiting(&mut pusher) == 0), "the gone still wait");
+    }
+}
+
+const PUSHERS: usize = 2;
+const PUSHES: usize = 2_000;
+
+/// Pushes its share, by ones and in transactions of several.
+fn push(address: SocketAddr, pusher: usize) {
+    let mut wire = Wire::connect(address, 2);
+    for n in 0..PUSHES {
+        let element = (pusher * PUSHES + n).to_string();
+        if n % 16 == 0 {
+            wire.call(&["MULTI"]);
+        }
+        wire.call(&["RPUSH", "queue", &element]);
+        if n % 16 == 7 {
+            wire.call(&["EXEC"]);
+        }
+    }
+}
+
+/// Takes elements, hangs up in the middle of a wait, comes again. What is sent to it until its
+/// server hangs up, too, it has got.
+fn take_and_vanish(address: SocketAddr, seed: usize, over: &AtomicBool) -> Vec<usize> {
+    let mut elements = Vec::new();
+    let mut life = seed;
+    while !over.load(Ordering::Acquire) {
+        life = life * 7 % 11 + 1;
+        let mut socket = TcpStream::connect(address).expect("the server accepts connections");
+        socket.set_nodelay(true).expect("TCP_NODELAY");
+        let mut received = Vec::new();
+        for _ in 0..life {
+            socket.write_all(b"BLPOP queue 0.002 \r\n").expect("a request is sent");
+            let mut chunk = [0; 1024];
+            let count = socket.read(&mut chunk).expect("an answer");
+            received.extend_from_slice(&chunk[..count]);
+        }
+        socket.write_all(b"BLPOP queue 0\r\n").expect("a request is sent");
+        socket.shutdown(Shutdown::Write).expect("an end");
+        socket.read_to_end(&mut received).expect("the server hangs up, too");
+        elements.extend(elements_in(&received));
+    }
+    elements
+}
+
+/// The elements among replies to `BLPOP`.
+fn elements_in(mut replies: &[u8]) -> Vec<usize> {
+    let mut elements = Vec::new();
+    while !replies.is_empty() {
+        let length = leasehold_tests::frame::length(replies).expect("whole replies");
+        let frame = Frame::parse(&replies[..length]);
+        if let [_, element] = &frame.items[..] {
+            elements.push(String::from_utf8_lossy(&element.text).parse().expect("a number"));
+        }
+        replies = &replies[length..];
+    }
+    elements
+}
+
+#[test]
+fn under_load_every_element_is_taken_once_or_left() {
+    for threads in ["1", "2"] {
+        let server = server(threads);
+        let address = server.addr();
+        let over = AtomicBool::new(false);
+        let pushing = AtomicUsize::new(PUSHERS);
+        let taken: Vec<usize> = thread::scope(|scope| {
+            for pusher in 0..PUSHERS {
+                let (over, pushing) = (&over, &pushing);
+                scope.spawn(move || {
+                    push(address, pusher);
+                    if pushing.fetch_sub(1, Ordering::AcqRel) == 1 {
+                        over.store(true, Ordering::Release);
+                    }
+                });
+            }
+            let take = |seed| {
+                let over = &over;
+                scope.spawn(move || take_and_vanish(address, seed, over))
+            };
+            let takers: Vec<_> = (0..6).map(take).collect();
+            takers.into_iter().flat_map(|taker| taker.join().expect("it returns")).collect()
+        });
+        let mut wire = Wire::connect(address, 2);
+        let left = Frame::parse(&wire.call(&["LRANGE", "queue", "0", "-1"]));
+        let left = left.items.iter();
+        let left = left.map(|item| String::from_utf8_lossy(&item.text).parse().expect("a number"));
+        let all: Vec<usize> = taken.iter().copied().chain(left).collect();
+        assert_eq!(all.len(), PUSHERS * PUSHES, "{threads} threads, {} taken", taken.len());
+        assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len());
+        assert!(taken.len() > PUSHES / 10, "hardly any was taken: {}", taken.len());
+    }
+}
