@@ -1,0 +1,131 @@
+package clients
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// What must hold of any lock, told once: mutual exclusion, the lease to the millisecond, release
+// and extension by the owner alone.
+
+const (
+	// long is a lease that no test sees the end of.
+	long = 60 * time.Second
+	// short is one that ends within a test.
+	short = 600 * time.Millisecond
+	// generous is how late a lease may end or a waiter be woken on a slow and busy machine.
+	generous = 10 * time.Second
+
+	// near is how long before the end of a lease it is near.
+	near = 30 * time.Millisecond
+
+	workers = 8
+	rounds  = 10
+)
+
+// contender is one who wants locks, with connections of its own.
+type contender interface {
+	// tryLock takes the lock if it is free; nil if it is not.
+	tryLock(key string, lease time.Duration) held
+}
+
+// held is a lock in somebody's hands.
+type held interface {
+	// unlock says whether it was still the holder's.
+	unlock() bool
+	// extend lets it end a lease after now, and says whether it was still the holder's.
+	extend() bool
+}
+
+// excludes: many contenders read a number, wait, and write back one more: an overlap loses one.
+func excludes(t *T, key string, make func() contender) {
+	var number, inside atomic.Int64
+	var all sync.WaitGroup
+	for range workers {
+		contender := make()
+		all.Go(func() {
+			for range rounds {
+				lock := wait(t, contender, key, long)
+				if inside.Add(1) != 1 {
+					t.Errorf("two hold the lock")
+				}
+				read := number.Load()
+				time.Sleep(time.Millisecond)
+				number.Store(read + 1)
+				inside.Add(-1)
+				t.is(lock.unlock(), "the lock was lost while it was held")
+			}
+		})
+	}
+	all.Wait()
+	t.is(number.Load() == workers*rounds, "%d of %d additions", number.Load(), workers*rounds)
+}
+
+// expires: the lock is granted when its lease has ended, and not before.
+func expires(t *T, key string, make func() contender) {
+	holder, other := make(), make()
+	before := time.Now()
+	t.is(holder.tryLock(key, short) != nil, "it is free")
+	isGranted(t, other, key, before, short)
+}
+
+// releases: a released lock is free at once, however long its lease was.
+func releases(t *T, key string, make func() contender) {
+	holder, other := make(), make()
+	lock := holder.tryLock(key, long)
+	t.is(lock != nil, "it is free")
+	t.is(other.tryLock(key, long) == nil, "it was granted twice")
+	t.is(lock.unlock(), "it was the holder's")
+	t.is(other.tryLock(key, long) != nil, "it was not released")
+}
+
+// refusesStrangers: who releases after the lease has ended takes nothing from the next holder.
+func refusesStrangers(t *T, key string, make func() contender) {
+	late, next, third := make(), make(), make()
+	ended := late.tryLock(key, short)
+	t.is(ended != nil, "it is free")
+	kept := wait(t, next, key, long)
+	t.is(!ended.extend(), "a lock that another holds was extended")
+	t.is(!ended.unlock(), "the late holder was told that it was still its lock")
+	t.is(third.tryLock(key, long) == nil, "the late holder took it from the next")
+	t.is(kept.unlock(), "the next holder had lost it")
+}
+
+// extends: an extension counts from its own moment; nobody is let in before.
+func extends(t *T, key string, make func() contender) {
+	holder, other := make(), make()
+	lock := holder.tryLock(key, short*2)
+	t.is(lock != nil, "it is free")
+	time.Sleep(short / 2)
+	before := time.Now()
+	t.is(lock.extend(), "it was the holder's to extend")
+	isGranted(t, other, key, before, short*2)
+}
+
+// isGranted asks for a lock whose lease began after `before`, as often as it can when the end is
+// near, and fails if it is granted too early.
+func isGranted(t *T, contender contender, key string, before time.Time, lease time.Duration) {
+	time.Sleep(lease - near - time.Since(before))
+	for contender.tryLock(key, long) == nil {
+		t.is(time.Since(before) < lease+generous, "the lease did not end")
+	}
+	isDue(t, time.Since(before), lease)
+}
+
+// wait asks until it is granted.
+func wait(t *T, contender contender, key string, lease time.Duration) held {
+	for begin := time.Now(); ; {
+		if lock := contender.tryLock(key, lease); lock != nil {
+			return lock
+		}
+		t.is(time.Since(begin) < 3*generous, "the lock never came free")
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+// isDue fails for what came before its time, and for what came far too late.
+func isDue(t *T, elapsed, lease time.Duration) {
+	t.is(elapsed >= lease, "a lease of %v ended after %v", lease, elapsed)
+	t.is(elapsed < lease+generous, "a lease of %v still held after %v", lease, elapsed)
+}

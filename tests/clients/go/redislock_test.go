@@ -1,0 +1,130 @@
+package clients
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/bsm/redislock"
+)
+
+var redislockLibrary = library{"bsm/redislock", "github.com/bsm/redislock"}
+
+type redislockContender struct {
+	t      *T
+	client *redislock.Client
+}
+
+type redislockLock struct {
+	t     *T
+	lock  *redislock.Lock
+	lease time.Duration
+}
+
+func (c redislockContender) tryLock(key string, lease time.Duration) held {
+	lock, err := c.client.Obtain(context.Background(), key, lease, nil)
+	if errors.Is(err, redislock.ErrNotObtained) {
+		return nil
+	}
+	c.t.no(err)
+	return redislockLock{c.t, lock, lease}
+}
+
+func (l redislockLock) unlock() bool {
+	err := l.lock.Release(context.Background())
+	if errors.Is(err, redislock.ErrLockNotHeld) {
+		return false
+	}
+	l.t.no(err)
+	return true
+}
+
+func (l redislockLock) extend() bool {
+	err := l.lock.Refresh(context.Background(), l.lease, nil)
+	if errors.Is(err, redislock.ErrNotObtained) {
+		return false
+	}
+	l.t.no(err)
+	return true
+}
+
+func redislockOver(t *T, protocol int) func() contender {
+	return func() contender {
+		return redislockContender{t, redislock.New(dial(t, mainServer(), protocol))}
+	}
+}
+
+func TestRedislock(t *testing.T) {
+	test := func(sentence string, test func(*T)) {
+		behaviour(t, redislockLibrary, sentence, test)
+	}
+	test("RESP2: of many contenders one holds the lock", func(t *T) {
+		excludes(t, unique("redislock"), redislockOver(t, 2))
+	})
+	test("RESP3: of many contenders one holds the lock", func(t *T) {
+		excludes(t, unique("redislock"), redislockOver(t, 3))
+	})
+	test("a lease ends at its time, not before", func(t *T) {
+		expires(t, unique("redislock"), redislockOver(t, 3))
+	})
+	test("a released lock is free at once", func(t *T) {
+		releases(t, unique("redislock"), redislockOver(t, 3))
+	})
+	test("a late release takes nothing from the next holder", func(t *T) {
+		refusesStrangers(t, unique("redislock"), redislockOver(t, 2))
+	})
+	test("a refreshed lease ends at its new time", func(t *T) {
+		extends(t, unique("redislock"), redislockOver(t, 3))
+	})
+	test("who has the token takes the lock again, another does not", redislockReenters)
+	test("TTL tells what is left, and nothing when it has ended", redislockTellsTheRest)
+	test("a waiter gets the lock when it is released, and not before", redislockWaits)
+}
+
+func redislockReenters(t *T) {
+	client, key := redislock.New(dial(t, mainServer(), 3)), unique("redislock")
+	mine := &redislock.Options{Token: "mine-mine-mine-mine-22", Metadata: "first"}
+	first, err := client.Obtain(context.Background(), key, short, mine)
+	t.no(err)
+	before := time.Now()
+	again := &redislock.Options{Token: mine.Token, Metadata: "second"}
+	second, err := client.Obtain(context.Background(), key, short*2, again)
+	t.no(err)
+	t.is(second.Token() == first.Token() && second.Metadata() == "second", "it is another's")
+	_, err = client.Obtain(context.Background(), key, short, nil)
+	t.is(errors.Is(err, redislock.ErrNotObtained), "it was granted twice")
+	isGranted(t, redislockOver(t, 3)(), key, before, short*2)
+}
+
+func redislockTellsTheRest(t *T) {
+	client, key := redislock.New(dial(t, mainServer(), 3)), unique("redislock")
+	lock, err := client.Obtain(context.Background(), key, short, nil)
+	t.no(err)
+	rest, err := lock.TTL(context.Background())
+	t.no(err)
+	t.is(rest > 0 && rest <= short, "%v are left of %v", rest, short)
+	wait(t, redislockOver(t, 3)(), key, long)
+	rest, err = lock.TTL(context.Background())
+	t.no(err)
+	t.is(rest == 0, "%v are left of a lock that another holds", rest)
+}
+
+func redislockWaits(t *T) {
+	holder, waiter := redislockOver(t, 3)(), redislock.New(dial(t, mainServer(), 3))
+	key := unique("redislock")
+	lock := holder.tryLock(key, long)
+	t.is(lock != nil, "it is free")
+	acquired := make(chan time.Time)
+	go func() {
+		patient := &redislock.Options{RetryStrategy: redislock.LinearBackoff(5 * time.Millisecond)}
+		if _, err := waiter.Obtain(context.Background(), key, long, patient); err != nil {
+			t.Errorf("%v", err)
+		}
+		acquired <- time.Now()
+	}()
+	time.Sleep(short)
+	released := time.Now()
+	t.is(lock.unlock(), "it was the holder's")
+	t.is((<-acquired).After(released), "two held it")
+}

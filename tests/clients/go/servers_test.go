@@ -1,0 +1,79 @@
+package clients
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Servers that a test ends are that test's alone. Here is who has which of REDIS_SERVERS.
+type slice struct{ from, to int }
+
+var (
+	ofRedsyncWithAll        = slice{0, 3}
+	ofRedsyncWithOneDead    = slice{3, 6}
+	ofRedsyncWithoutQuorum  = slice{6, 9}
+	ofRedsyncWithFiveAndTwo = slice{9, 14}
+	ofAForgetfulOne         = slice{14, 15}
+)
+
+// mainServer is the one that most tests share.
+func mainServer() string { return address(os.Getenv("REDIS_URL")) }
+
+// disposable are some of the servers that may be ended.
+func disposable(which slice) []string {
+	var addresses []string
+	for _, url := range strings.Split(os.Getenv("REDIS_SERVERS"), ",")[which.from:which.to] {
+		addresses = append(addresses, address(url))
+	}
+	return addresses
+}
+
+// optional is a server that is there, or "".
+func optional(variable string) string { return address(os.Getenv(variable)) }
+
+func address(url string) string { return strings.TrimPrefix(url, "redis://") }
+
+// dial is a client of go-redis; protocol is 2 or 3.
+func dial(t *T, address string, protocol int) *redis.Client {
+	// A dead server is found dead at once: asking it again takes longer than a short lease.
+	client := redis.NewClient(&redis.Options{
+		Addr: address, Protocol: protocol, MaxRetries: -1, DialerRetries: 1,
+	})
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// end stops a server and waits until nobody listens there.
+func end(t *T, address string) {
+	client := redis.NewClient(&redis.Options{Addr: address, MaxRetries: -1, DialerRetries: 1})
+	defer client.Close()
+	_ = client.Do(context.Background(), "SHUTDOWN", "NOSAVE").Err()
+	for begin := time.Now(); client.Ping(context.Background()).Err() == nil; {
+		if time.Since(begin) > generous {
+			t.Fatalf("%s does not end", address)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+var names atomic.Int64
+
+// unique is a name that nobody else uses, on this run of the suite or on an earlier one.
+func unique(prefix string) string {
+	return fmt.Sprintf("%s:%d:%d", prefix, os.Getpid(), names.Add(1))
+}
+
+func TestMain(m *testing.M) {
+	if os.Getenv("REDIS_URL") == "" {
+		fmt.Fprintln(os.Stderr, "REDIS_URL is not set")
+		os.Exit(2)
+	}
+	os.Exit(m.Run())
+}

@@ -1,0 +1,26 @@
+// A BullMQ worker in a process of its own, so that a test can kill it in the middle of a job.
+//
+// Arguments: the queue, how long a job takes, how long its lock lasts. It tells its parent of each
+// job that it begins.
+
+import { setTimeout as sleep } from "node:timers/promises";
+import { Worker } from "bullmq";
+
+import { MAIN, address } from "./servers.js";
+
+const [queue, takesMs, lockDuration] = process.argv.slice(2);
+
+async function work(job) {
+  process.send(job.id);
+  await sleep(Number(takesMs));
+  return process.pid;
+}
+
+const options = {
+  connection: address(MAIN),
+  lockDuration: Number(lockDuration),
+  // Who checks for stalled jobs keeps all others from it for as long.
+  stalledInterval: 200,
+};
+const worker = new Worker(queue, work, options);
+worker.on("error", () => {});

@@ -1,0 +1,146 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Leasehold\Clients;
+
+/**
+ * What must hold of any lock, told once: mutual exclusion, the lease to the millisecond, release
+ * and extension by the owner alone.
+ */
+abstract class LockSuite extends Suite
+{
+    /** A lease that no test sees the end of. */
+    protected const LONG = 60.0;
+    /** How late a lease may end or a waiter be woken on a machine that is slow and busy. */
+    protected const GENEROUS = 10.0;
+
+    /** How long before the end of a lease it is near. */
+    private const NEAR = 0.03;
+    private const WORKERS = 6;
+    private const ROUNDS = 8;
+
+    /** A lease that ends within a test. */
+    protected function short(): float
+    {
+        return 0.6;
+    }
+
+    /** Many contenders read a number, wait, and write back one more: an overlap loses one. */
+    protected function excludes(callable $contender): void
+    {
+        $key = Servers::unique('excludes');
+        $number = tempnam(sys_get_temp_dir(), 'number');
+        file_put_contents($number, '0');
+        self::together(self::WORKERS, function () use ($contender, $key, $number): void {
+            $contender = $contender();
+            for ($round = 0; $round < self::ROUNDS; ++$round) {
+                $held = self::wait($contender, $key, self::LONG);
+                $inside = @fopen("$number.inside", 'x');
+                self::assertNotFalse($inside, 'two hold the lock');
+                $read = (int) file_get_contents($number);
+                usleep(1000);
+                file_put_contents($number, (string) ($read + 1));
+                unlink("$number.inside");
+                self::assertTrue($held->unlock(), 'the lock was lost while it was held');
+            }
+        });
+        self::assertSame((string) (self::WORKERS * self::ROUNDS), file_get_contents($number));
+        unlink($number);
+    }
+
+    /** The lock is granted when its lease has ended, and not before. */
+    protected function expires(callable $contender, float $roundedSeconds = 0): void
+    {
+        [$holder, $other, $key] = [$contender(), $contender(), Servers::unique('expires')];
+        $before = hrtime(true);
+        $held = $holder->tryLock($key, $this->short());
+        self::assertNotNull($held, 'it is free');
+        $this->isGranted($other, $key, $before, $this->short(), $roundedSeconds);
+    }
+
+    /** A released lock is free at once, however long its lease was. */
+    protected function releases(callable $contender): void
+    {
+        [$holder, $other, $key] = [$contender(), $contender(), Servers::unique('releases')];
+        $held = $holder->tryLock($key, self::LONG);
+        self::assertNotNull($held, 'it is free');
+        self::assertNull($other->tryLock($key, self::LONG), 'it was granted twice');
+        self::assertTrue($held->unlock(), 'it was the holder\'s');
+        self::assertNotNull($other->tryLock($key, self::LONG), 'it was not released');
+    }
+
+    /** Who releases after the lease has ended takes nothing from the next holder. */
+    protected function refusesStrangers(callable $contender): void
+    {
+        [$late, $next, $third] = [$contender(), $contender(), $contender()];
+        $key = Servers::unique('strangers');
+        $ended = $late->tryLock($key, $this->short());
+        self::assertNotNull($ended, 'it is free');
+        $kept = self::wait($next, $key, self::LONG);
+        if ($ended instanceof Extendable) {
+            self::assertFalse($ended->extend(self::LONG), 'what another holds was extended');
+        }
+        self::assertFalse($ended->unlock(), 'the late holder was told that it was still its lock');
+        self::assertNull($third->tryLock($key, self::LONG), 'it was taken from the next holder');
+        self::assertTrue($kept->unlock(), 'the next holder had lost it');
+    }
+
+    /** An extension counts from its own moment; nobody is let in before. */
+    protected function extends(callable $contender, float $roundedSeconds = 0): void
+    {
+        [$holder, $other, $key] = [$contender(), $contender(), Servers::unique('extends')];
+        $held = $holder->tryLock($key, 2 * $this->short());
+        self::assertNotNull($held, 'it is free');
+        usleep((int) ($this->short() / 4 * 1e6));
+        $before = hrtime(true);
+        self::assertTrue($held->extend(3 * $this->short()), 'it was the holder\'s to extend');
+        $this->isGranted($other, $key, $before, 3 * $this->short(), $roundedSeconds);
+    }
+
+    /**
+     * Asks for a lock whose lease began after `before`, as often as it can when the end is near,
+     * and fails if it is granted earlier than what a library may round away.
+     */
+    protected function isGranted(
+        Contender $contender,
+        string $key,
+        int $before,
+        float $lease,
+        float $roundedSeconds = 0,
+    ): void {
+        usleep((int) max(0, ($lease - self::NEAR - self::since($before)) * 1e6));
+        while ($contender->tryLock($key, self::LONG) === null) {
+            self::assertLessThan($lease + self::GENEROUS, self::since($before), 'it did not end');
+        }
+        $this->isDue($before, $lease - $roundedSeconds);
+    }
+
+    /** Asks until it is granted. */
+    protected static function wait(Contender $contender, string $key, float $lease): Held
+    {
+        $begin = hrtime(true);
+        while (true) {
+            $held = $contender->tryLock($key, $lease);
+            if ($held !== null) {
+                return $held;
+            }
+            self::assertLessThan(3 * self::GENEROUS, self::since($begin), 'it never came free');
+            usleep(2000);
+        }
+    }
+
+    /** Fails for what came before its time, and for what came far too late. */
+    protected function isDue(int $before, float $lease): void
+    {
+        $elapsed = self::since($before);
+        self::assertGreaterThanOrEqual($lease, $elapsed, 'the lease ended too early');
+        self::assertLessThan($lease + self::GENEROUS, $elapsed, 'the lease did not end');
+    }
+
+    /** Seconds since a moment of `hrtime`. */
+    protected static function since(int $before): float
+    {
+        return (hrtime(true) - $before) / 1e9;
+    }
+}

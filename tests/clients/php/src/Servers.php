@@ -1,0 +1,62 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Leasehold\Clients;
+
+/** The servers, as the environment names them. */
+final class Servers
+{
+    // Servers that a test ends are that test's alone. Here is who has which of REDIS_SERVERS.
+    public const OF_SYMFONY_WITH_ONE_DEAD = [0, 3];
+    public const OF_SYMFONY_WITHOUT_QUORUM = [3, 3];
+    public const OF_MALKUSCH_WITH_ONE_DEAD = [6, 3];
+    public const OF_MALKUSCH_WITHOUT_QUORUM = [9, 3];
+    /** Their scripts are forgotten. */
+    public const OF_A_FORGETFUL_PHPREDIS = [12, 1];
+    public const OF_A_FORGETFUL_PREDIS = [13, 1];
+
+    /** The host and port of the one that most tests share. */
+    public static function main(): array
+    {
+        return self::optional('REDIS_URL') ?? throw new \LogicException('REDIS_URL is not set');
+    }
+
+    /** Hosts and ports of some that may be ended. */
+    public static function disposable(array $which): array
+    {
+        $urls = explode(',', (string) getenv('REDIS_SERVERS'));
+        return array_map(self::address(...), array_slice($urls, $which[0], $which[1]));
+    }
+
+    /** One that is there or is not. */
+    public static function optional(string $variable): ?array
+    {
+        $url = getenv($variable);
+        return $url ? self::address($url) : null;
+    }
+
+    /** Ends one, and waits until nobody listens there. */
+    public static function end(array $address): void
+    {
+        [$host, $port] = $address;
+        $connection = fsockopen($host, $port);
+        fwrite($connection, "SHUTDOWN NOSAVE\r\n");
+        stream_get_contents($connection);
+        while (@fsockopen($host, $port)) {
+            usleep(10_000);
+        }
+    }
+
+    /** A name that nobody else uses, on this run of the suite or on an earlier one. */
+    public static function unique(string $prefix): string
+    {
+        return $prefix . ':' . bin2hex(random_bytes(8));
+    }
+
+    private static function address(string $url): array
+    {
+        $parts = parse_url($url);
+        return [$parts['host'], $parts['port']];
+    }
+}

@@ -1,0 +1,16 @@
+<?php
+
+// Adds eight to a number that is kept in a session, one in each of eight visits.
+
+declare(strict_types=1);
+
+ini_set('session.use_cookies', '0');
+ini_set('session.cache_limiter', '');
+for ($visit = 0; $visit < 8; ++$visit) {
+    session_id($argv[1]);
+    session_start();
+    $read = $_SESSION['number'] ?? 0;
+    usleep(1000);
+    $_SESSION['number'] = $read + 1;
+    session_write_close();
+}

@@ -1,0 +1,99 @@
+"""How the tests see that a lock excludes, and when a lease ended."""
+
+import asyncio
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+WORKERS = 8
+ROUNDS = 5
+
+# A server is never waited for longer: slow machines are no failure, a lost wake-up is one.
+PATIENCE_S = 30
+
+# How long before its end a lease is watched without a pause.
+NEAR_S = 0.03
+
+# How long somebody stays inside: another who gets in meanwhile reads the old count.
+INSIDE_S = 0.002
+
+
+class Section:
+    """A counter that is read, left alone and written: two inside at once lose counts."""
+
+    def __init__(self):
+        self.count = 0
+
+    def visit(self):
+        """Goes in and out once."""
+        seen = self.count
+        time.sleep(INSIDE_S)
+        self.count = seen + 1
+
+    async def visit_async(self):
+        """The same for a task."""
+        seen = self.count
+        await asyncio.sleep(INSIDE_S)
+        self.count = seen + 1
+
+
+def contend(work, workers=WORKERS):
+    """Runs `work(section)` on many threads at once; the section they met in, and what they gave."""
+    section = Section()
+    with ThreadPoolExecutor(workers) as pool:
+        futures = [pool.submit(work, section) for _ in range(workers)]
+        results = [future.result(timeout=4 * PATIENCE_S) for future in futures]
+    return section, results
+
+
+async def contend_async(work, workers=WORKERS):
+    """Runs `work(section)` as many tasks at once; the section they met in."""
+    section = Section()
+    await asyncio.gather(*(work(section) for _ in range(workers)))
+    return section
+
+
+def lease_ends(attempt, since, lease_s):
+    """Tries until granted, without a pause when the end is near: fails if that is sooner than a
+    lease after `since`, the moment before it began."""
+    while not attempt():
+        time.sleep(_pause_s(since, lease_s))
+    _check_end(since, lease_s)
+
+
+async def lease_ends_async(attempt, since, lease_s):
+    """The same for a task."""
+    while not await attempt():
+        await asyncio.sleep(_pause_s(since, lease_s))
+    _check_end(since, lease_s)
+
+
+def _pause_s(since, lease_s):
+    passed_s = time.monotonic() - since
+    assert passed_s < PATIENCE_S, "not granted after the lease"
+    return max(0, min(NEAR_S, lease_s - NEAR_S - passed_s))
+
+
+def _check_end(since, lease_s):
+    passed_s = time.monotonic() - since
+    assert passed_s >= lease_s, f"granted {passed_s} s after the beginning of a lease of {lease_s}"
+
+
+def aside(work, *arguments):
+    """Runs `work` on a thread of its own, which keeps nobody from ending."""
+    thread = threading.Thread(target=work, args=arguments, daemon=True)
+    thread.start()
+    return thread
+
+
+def eventually(condition):
+    """Waits until `condition()` holds."""
+    since = time.monotonic()
+    while not condition():
+        assert time.monotonic() - since < PATIENCE_S, "did not come about"
+        time.sleep(0.01)
+
+
+def blocked_clients(client):
+    """How many connections of the server wait in a blocking command."""
+    return client.info("clients")["blocked_clients"]

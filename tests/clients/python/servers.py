@@ -1,0 +1,34 @@
+"""The servers that the environment names, and which tests own which of the disposable ones.
+
+A test that kills servers must own them: nobody else may look at its slice.
+"""
+
+import os
+
+import redis
+
+MAIN = os.environ["REDIS_URL"]
+CLUSTER = os.environ.get("REDIS_CLUSTER_URL")
+SENTINEL = os.environ.get("REDIS_SENTINEL_URL")
+SENTINEL_MASTER = "mymaster"
+
+_DISPOSABLE = os.environ["REDIS_SERVERS"].split(",")
+
+POTTERY = _DISPOSABLE[0:5]
+POTTERY_KILLED = _DISPOSABLE[5:8]
+POTTERY_LOST = _DISPOSABLE[8:11]
+NEXT_ID_KILLED = _DISPOSABLE[11:13] + _DISPOSABLE[0:1]
+AIOREDLOCK = _DISPOSABLE[0:3]
+AIOREDLOCK_KILLED = _DISPOSABLE[13:16]
+
+
+def host_and_port(url):
+    """The address in a URL of this suite, as clients that take no URL want it."""
+    connection = redis.connection.parse_url(url)
+    return connection["host"], connection.get("port", 6379)
+
+
+def kill(url):
+    """Ends a disposable server for good."""
+    with redis.Redis.from_url(url, retry=None) as client:
+        client.shutdown(nosave=True)

@@ -1,0 +1,133 @@
+"""aioredlock, on a client library that its time has passed: aioredis 1."""
+
+import asyncio
+import sys
+import time
+
+import pytest
+
+import servers
+from contention import PATIENCE_S, ROUNDS, contend_async, lease_ends_async
+
+LIBRARY = ("aioredlock", "aioredlock")
+
+
+@pytest.fixture
+async def manager():
+    """Makes lock managers over some servers, and ends them."""
+    if sys.version_info >= (3, 12):
+        pytest.skip("it imports distutils, which Python 3.12 no longer has")
+    from aioredlock import Aioredlock
+
+    made = []
+
+    def make(urls=servers.AIOREDLOCK, **options):
+        addresses = [servers.host_and_port(url) for url in urls]
+        made.append(Aioredlock(addresses, **options))
+        return made[-1]
+
+    yield make
+    for each in made:
+        await each.destroy()
+
+
+def attempt(manager, name):
+    """An attempt to take the lock, that tells whether it was granted."""
+    from aioredlock import LockError
+
+    async def acquire():
+        try:
+            await manager.lock(name, lock_timeout=30)
+        except LockError:
+            return False
+        return True
+
+    return acquire
+
+
+async def test_acquire_release(manager, name):
+    """Aioredlock: acquired, seen as locked, released, free"""
+    first = manager(retry_count=1)
+    lock = await first.lock(name, lock_timeout=30)
+    assert lock.valid and await first.is_locked(name)
+    assert not await attempt(manager(retry_count=1), name)()
+    await first.unlock(lock)
+    assert not await first.is_locked(name)
+    assert await attempt(manager(retry_count=1), name)()
+
+
+async def test_mutual_exclusion(manager, name):
+    """Aioredlock: one of many tasks gets in"""
+
+    async def work(section):
+        mine = manager(retry_count=1000, retry_delay_min=0.001, retry_delay_max=0.03)
+        for _ in range(ROUNDS):
+            async with await mine.lock(name, lock_timeout=30):
+                await section.visit_async()
+
+    section = await contend_async(work, workers=4)
+    assert section.count == 4 * ROUNDS
+
+
+async def test_lease(manager, name):
+    """Aioredlock: refused before the end of the lease, granted after it"""
+    since = time.monotonic()
+    await manager().lock(name, lock_timeout=0.5)
+    await lease_ends_async(attempt(manager(retry_count=1), name), since, 0.5)
+
+
+async def test_watchdog(manager, name):
+    """Aioredlock: without a lease its watchdog holds the lock beyond the internal one"""
+    first = manager(internal_lock_timeout=1)
+    lock = await first.lock(name)
+    second = attempt(manager(retry_count=1), name)
+    since = time.monotonic()
+    while time.monotonic() - since < 2.2:
+        assert not await second()
+    await first.unlock(lock)
+    assert await second()
+
+
+async def test_extend(manager, name):
+    """Aioredlock: an extended lease holds beyond its first end"""
+    first = manager()
+    lock = await first.lock(name, lock_timeout=1)
+    await asyncio.sleep(0.2)
+    since = time.monotonic()
+    await lock.extend()
+    await lease_ends_async(attempt(manager(retry_count=1), name), since, 1)
+
+
+async def test_stranger(manager, name):
+    """Aioredlock: release and extension are refused to who comes after the lease"""
+    from aioredlock import LockError
+
+    first, second = manager(retry_count=1), manager(retry_count=1)
+    late = await first.lock(name, lock_timeout=0.5)
+    async with asyncio.timeout(PATIENCE_S):
+        while not await attempt(second, name)():
+            await asyncio.sleep(0.02)
+    with pytest.raises(LockError):
+        await first.extend(late)
+    with pytest.raises(LockError):
+        await first.unlock(late)
+    assert await second.is_locked(name)
+
+
+async def test_scripts_forgotten(manager, name, client):
+    """Aioredlock: released even when the server forgot its scripts meanwhile"""
+    only = manager([servers.MAIN])
+    lock = await only.lock(name, lock_timeout=30)
+    client.script_flush()
+    await only.unlock(lock)
+    assert not await only.is_locked(name)
+
+
+async def test_minority_killed(manager, name):
+    """Aioredlock: with a minority of the servers killed it is still taken and excludes"""
+    first = manager(servers.AIOREDLOCK_KILLED)
+    lock = await first.lock(name, lock_timeout=30)
+    servers.kill(servers.AIOREDLOCK_KILLED[0])
+    assert not await attempt(manager(servers.AIOREDLOCK_KILLED, retry_count=1), name)()
+    await first.unlock(lock)
+    assert await attempt(manager(servers.AIOREDLOCK_KILLED), name)()

@@ -1,0 +1,81 @@
+"""RedBeat: of two schedulers, processes of their own, one holds the lock and sends."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+
+import pytest
+
+from contention import PATIENCE_S, eventually
+
+LIBRARY = ("RedBeat", "celery-redbeat")
+
+LOCK_TIMEOUT_S = 3
+
+
+@pytest.fixture
+def schedulers():
+    """Starts schedulers that share a name space, and ends them."""
+    namespace = "redbeat-" + uuid.uuid4().hex[:8]
+    running = []
+
+    def start():
+        command = [sys.executable, "-m", "celery", "--app", "celery_app", "--quiet", "beat"]
+        options = ["--scheduler", "redbeat.RedBeatScheduler", "--pidfile=", "--loglevel=ERROR"]
+        environment = {**os.environ, "CELERY_NAMESPACE": namespace}
+        running.append(subprocess.Popen(command + options, env=environment))
+        return running[-1]
+
+    start.namespace = namespace
+    yield start
+    for scheduler in running:
+        scheduler.kill()
+        scheduler.wait()
+
+
+def test_one_sends(client, schedulers):
+    """RedBeat: of two schedulers the one with the lock sends, and holds it beyond its lease"""
+    lock, queue = schedulers.namespace + "::lock", schedulers.namespace
+    schedulers()
+    eventually(lambda: client.exists(lock))
+    holder = client.get(lock)
+    schedulers()
+    since, sent = time.monotonic(), client.llen(queue)
+    while time.monotonic() - since < LOCK_TIMEOUT_S + 2:
+        assert client.get(lock) == holder
+        assert 0 < client.pttl(lock) <= LOCK_TIMEOUT_S * 1000
+        time.sleep(0.05)
+    passed = time.monotonic() - since
+    assert 1 <= client.llen(queue) - sent <= passed + 1
+    assert client.zcard(schedulers.namespace + "::schedule") == 1
+
+
+def test_takes_over(client, schedulers):
+    """RedBeat: when the holder is killed another takes over, after the lease and not before"""
+    lock, queue = schedulers.namespace + "::lock", schedulers.namespace
+    first = schedulers()
+    eventually(lambda: client.exists(lock))
+    second = schedulers()
+    eventually(lambda: client.llen(queue) > 0)
+    first.kill()
+    first.wait()
+    holder, since = client.get(lock), time.monotonic()
+    remaining_s = client.pttl(lock) / 1000
+    eventually(lambda: client.get(lock) not in (holder, None))
+    assert time.monotonic() - since >= remaining_s
+    sent = client.llen(queue)
+    eventually(lambda: client.llen(queue) > sent)
+    assert second.poll() is None
+
+
+def test_hands_over(client, schedulers):
+    """RedBeat: a scheduler that is told to stop frees the lock"""
+    lock = schedulers.namespace + "::lock"
+    scheduler = schedulers()
+    eventually(lambda: client.llen(schedulers.namespace) > 0)
+    scheduler.send_signal(signal.SIGTERM)
+    scheduler.wait(timeout=PATIENCE_S)
+    assert not client.exists(lock)

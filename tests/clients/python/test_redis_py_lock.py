@@ -1,0 +1,197 @@
+"""redis-py's own `Lock`."""
+
+import threading
+import time
+
+import pytest
+import redis
+from redis.cluster import RedisCluster
+from redis.exceptions import LockError, LockNotOwnedError
+from redis.sentinel import Sentinel
+
+import servers
+from contention import PATIENCE_S, ROUNDS, WORKERS, aside, contend, lease_ends
+
+LIBRARY = ("redis-py", "redis")
+
+
+def test_acquire_release(client, name):
+    """Lock: acquired, seen as locked, released, free"""
+    lock = client.lock(name, timeout=30)
+    assert lock.acquire(blocking=False)
+    assert lock.locked() and lock.owned()
+    assert not client.lock(name).acquire(blocking=False)
+    assert not client.lock(name).owned()
+    lock.release()
+    assert not lock.locked()
+    assert client.lock(name).acquire(blocking=False)
+
+
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_mutual_exclusion(name, protocol):
+    """Lock: one of many gets in (RESP{protocol})"""
+
+    def work(section):
+        with redis.Redis.from_url(servers.MAIN, protocol=protocol) as client:
+            for _ in range(ROUNDS):
+                with client.lock(name, timeout=30, sleep=0.002):
+                    section.visit()
+
+    section, _ = contend(work)
+    assert section.count == WORKERS * ROUNDS
+
+
+def test_lease(client, name):
+    """Lock: refused before the end of the lease, granted after it"""
+    since = time.monotonic()
+    assert client.lock(name, timeout=0.3).acquire()
+    lease_ends(lambda: client.lock(name, timeout=30).acquire(blocking=False), since, 0.3)
+
+
+def test_no_lease(client, name):
+    """Lock: without a timeout it never ends by itself"""
+    assert client.lock(name).acquire()
+    assert client.ttl(name) == -1
+
+
+def test_waiter(client, name):
+    """Lock: a waiter gets it when it is released, not before"""
+    lock = client.lock(name, timeout=30)
+    assert lock.acquire()
+    got = threading.Event()
+
+    def wait():
+        assert client.lock(name, timeout=30, sleep=0.01).acquire(blocking_timeout=PATIENCE_S)
+        got.set()
+
+    waiter = aside(wait)
+    assert not got.wait(0.2)
+    lock.release()
+    waiter.join(PATIENCE_S)
+    assert got.is_set()
+
+
+def test_blocking_timeout(client, name):
+    """Lock: a waiter gives up after its blocking timeout, and holds nothing"""
+    holder = client.lock(name, timeout=30)
+    assert holder.acquire()
+    waiter = client.lock(name, timeout=30, sleep=0.01)
+    since = time.monotonic()
+    assert not waiter.acquire(blocking_timeout=0.2)
+    assert time.monotonic() - since < PATIENCE_S
+    assert holder.owned()
+    with pytest.raises(LockError):
+        waiter.release()
+
+
+def test_stranger(client, name):
+    """Lock: release by a stranger is refused, and so is one that comes after the lease"""
+    late = client.lock(name, timeout=30)
+    assert late.acquire()
+    with pytest.raises(LockError):
+        client.lock(name).release()
+    assert late.owned()
+    assert late.extend(0.05, replace_ttl=True)
+    second = client.lock(name, timeout=30)
+    assert second.acquire(blocking_timeout=PATIENCE_S)
+    with pytest.raises(LockNotOwnedError):
+        late.release()
+    assert second.owned()
+
+
+def test_token_of_another_thread(client, name):
+    """Lock: another thread with the same object does not own it"""
+    lock = client.lock(name, timeout=30)
+    assert lock.acquire()
+    seen = []
+
+    def look():
+        seen.append(lock.acquire(blocking=False))
+
+    aside(look).join(PATIENCE_S)
+    assert seen == [False]
+    assert lock.owned()
+
+
+def test_extend(client, name):
+    """Lock: extend adds to the lease, and the lock holds so long"""
+    lock = client.lock(name, timeout=1)
+    since = time.monotonic()
+    assert lock.acquire()
+    assert lock.extend(0.5)
+    lease_ends(lambda: client.lock(name, timeout=30).acquire(blocking=False), since, 1.5)
+
+
+def test_extend_replaces(client, name):
+    """Lock: extend with replace_ttl sets the lease anew"""
+    lock = client.lock(name, timeout=30)
+    assert lock.acquire()
+    since = time.monotonic()
+    assert lock.extend(0.4, replace_ttl=True)
+    lease_ends(lambda: client.lock(name, timeout=30).acquire(blocking=False), since, 0.4)
+
+
+def test_reacquire(client, name):
+    """Lock: reacquire starts the lease again"""
+    lock = client.lock(name, timeout=1)
+    assert lock.acquire()
+    time.sleep(0.2)
+    since = time.monotonic()
+    assert lock.reacquire()
+    lease_ends(lambda: client.lock(name, timeout=30).acquire(blocking=False), since, 1)
+
+
+def test_late_extend(client, name):
+    """Lock: who lost it can neither extend nor reacquire it"""
+    late = client.lock(name, timeout=0.1)
+    assert late.acquire()
+    second = client.lock(name, timeout=30)
+    assert second.acquire(blocking_timeout=PATIENCE_S)
+    with pytest.raises(LockNotOwnedError):
+        late.extend(60)
+    with pytest.raises(LockNotOwnedError):
+        late.reacquire()
+    assert client.pttl(name) <= 30_000
+
+
+def test_scripts_forgotten(client, name):
+    """Lock: released even when the server forgot its scripts meanwhile"""
+    lock = client.lock(name, timeout=30)
+    assert lock.acquire()
+    client.script_flush()
+    assert lock.extend(1)
+    client.script_flush()
+    lock.release()
+    assert not lock.locked()
+
+
+def test_cluster(name):
+    """Lock on a cluster client: one of many gets in"""
+    if servers.CLUSTER is None:
+        pytest.skip("no cluster given")
+
+    with RedisCluster.from_url(servers.CLUSTER) as cluster:
+
+        def work(section):
+            for _ in range(ROUNDS):
+                with cluster.lock(name, timeout=30, sleep=0.002):
+                    section.visit()
+
+        section, _ = contend(work)
+        assert section.count == WORKERS * ROUNDS
+
+
+def test_sentinel(name):
+    """Lock on the master that a sentinel names: one of many gets in"""
+    if servers.SENTINEL is None:
+        pytest.skip("no sentinel given")
+    sentinel = Sentinel([servers.host_and_port(servers.SENTINEL)])
+    with sentinel.master_for(servers.SENTINEL_MASTER) as master:
+
+        def work(section):
+            for _ in range(ROUNDS):
+                with master.lock(name, timeout=30, sleep=0.002):
+                    section.visit()
+
+        section, _ = contend(work)
+        assert section.count == WORKERS * ROUNDS

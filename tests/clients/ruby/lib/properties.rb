@@ -1,0 +1,106 @@
+# frozen_string_literal: true
+
+# What must hold of any lock, told once: mutual exclusion, the lease to the millisecond, release
+# and extension by the owner alone. A contender answers to `try_lock(key, lease_ms)`, which gives a
+# lock or nil; a lock to `unlock` and `extend(lease_ms)`, which say whether it was still the
+# holder's.
+module Properties
+  # A lease that no test sees the end of.
+  LONG_MS = 60_000
+  # One that ends within a test.
+  SHORT_MS = 600
+  # How late a lease may end or a waiter be woken on a machine that is slow and busy.
+  GENEROUS_MS = 10_000
+
+  # How long before the end of a lease it is near.
+  NEAR_MS = 30
+
+  WORKERS = 8
+  ROUNDS = 10
+
+  # Many contenders read a number, wait, and write back one more: an overlap loses one.
+  def assert_excludes
+    key = Servers.unique('excludes')
+    number = 0
+    inside = 0
+    together(WORKERS) do
+      contender = yield
+      ROUNDS.times do
+        lock = wait(contender, key)
+        inside += 1
+        assert_equal 1, inside, 'two hold the lock'
+        read = number
+        sleep 0.001
+        number = read + 1
+        inside -= 1
+        assert lock.unlock, 'the lock was lost while it was held'
+      end
+    end
+    assert_equal WORKERS * ROUNDS, number
+  end
+
+  # The lock is granted when its lease has ended, and not before.
+  def assert_expires
+    holder, other, key = yield, yield, Servers.unique('expires')
+    before = now_ms
+    assert holder.try_lock(key, SHORT_MS), 'it is free'
+    assert_granted(other, key, before, SHORT_MS)
+  end
+
+  # Who releases after the lease has ended takes nothing from the next holder.
+  def assert_refuses_strangers
+    late, following, third = yield, yield, yield
+    key = Servers.unique('strangers')
+    ended = late.try_lock(key, SHORT_MS)
+    assert ended, 'it is free'
+    kept = wait(following, key)
+    refute ended.extend(LONG_MS), 'a lock that another holds was extended'
+    refute ended.unlock, 'the late holder was told that it was still its lock'
+    refute third.try_lock(key, LONG_MS), 'it was taken from the next holder'
+    assert kept.unlock, 'the next holder had lost it'
+  end
+
+  # An extension counts from its own moment; nobody is let in before.
+  def assert_extends
+    holder, other, key = yield, yield, Servers.unique('extends')
+    lock = holder.try_lock(key, SHORT_MS * 3)
+    assert lock, 'it is free'
+    sleep SHORT_MS / 4000.0
+    before = now_ms
+    assert lock.extend(SHORT_MS * 4), "it was the holder's to extend"
+    assert_granted(other, key, before, SHORT_MS * 4)
+  end
+
+  # Runs something in so many threads at once, and fails if it fails in any.
+  def together(count, &work)
+    threads = Array.new(count) { |number| Thread.new(number, &work) }
+    threads.each { |thread| thread.report_on_exception = false }
+    threads.each(&:join)
+  end
+
+  # Asks for a lock whose lease began after `before_ms`, as often as it can when the end is near, and
+  # fails if it is granted too early.
+  def assert_granted(contender, key, before_ms, lease_ms)
+    sleep [(lease_ms - NEAR_MS - (now_ms - before_ms)) / 1000.0, 0].max
+    until contender.try_lock(key, LONG_MS)
+      assert_operator now_ms - before_ms, :<, lease_ms + GENEROUS_MS, 'the lease did not end'
+    end
+    assert_operator now_ms - before_ms, :>=, lease_ms, 'the lease ended too early'
+  end
+
+  # Asks until it is granted.
+  def wait(contender, key)
+    begin_ms = now_ms
+    loop do
+      lock = contender.try_lock(key, LONG_MS)
+      return lock if lock
+
+      assert_operator now_ms - begin_ms, :<, 3 * GENEROUS_MS, 'the lock never came free'
+      sleep 0.005
+    end
+  end
+
+  def now_ms
+    Process.clock_gettime(Process::CLOCK_MONOTONIC, :float_millisecond)
+  end
+end

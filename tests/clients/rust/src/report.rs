@@ -1,0 +1,63 @@
+//! The report: a line for each behaviour, appended to the file that `CLIENTS_REPORT` names.
+
+use std::env;
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::panic;
+
+use serde_json::json;
+
+/// Says of a behaviour of a library whether it was shown, and fails if it was not.
+pub fn behaviour(library: &str, sentence: &str, test: impl Future<Output = ()>) {
+    let run = || runtime().block_on(test);
+    match panic::catch_unwind(panic::AssertUnwindSafe(run)) {
+        Ok(()) => append(library, sentence, "passed", None),
+        Err(cause) => {
+            let reason = cause
+                .downcast_ref::<String>()
+                .cloned()
+                .or_else(|| cause.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+            append(library, sentence, "failed", Some(reason.as_deref().unwrap_or("it panicked")));
+            panic::resume_unwind(cause);
+        }
+    }
+}
+
+/// Says of a behaviour why it was not tried.
+pub fn skipped(library: &str, sentence: &str, reason: &str) {
+    println!("skipped: {library}: {sentence}: {reason}");
+    append(library, sentence, "skipped", Some(reason));
+}
+
+fn append(library: &str, sentence: &str, outcome: &str, reason: Option<&str>) {
+    let Some(path) = env::var_os("CLIENTS_REPORT") else { return };
+    let mut line = json!({
+        "library": library,
+        "version": version(library),
+        "behaviour": sentence,
+        "outcome": outcome,
+    });
+    if let Some(reason) = reason {
+        line["reason"] = reason.into();
+    }
+    let mut file = OpenOptions::new().create(true).append(true).open(path).expect("the report");
+    // One write, so that lines of tests that end together do not mix.
+    file.write_all(format!("{line}\n").as_bytes()).expect("a line of the report");
+}
+
+/// The version that was built against.
+fn version(library: &str) -> String {
+    let package = if library == "redis-rs" { "redis" } else { library };
+    let lock_file = include_str!("../Cargo.lock");
+    let entry = lock_file.split(&format!("name = \"{package}\"\nversion = \"")).nth(1);
+    let entry = entry.unwrap_or_else(|| panic!("{package} is not in Cargo.lock"));
+    entry.split('"').next().unwrap_or_default().to_owned()
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .expect("a runtime")
+}

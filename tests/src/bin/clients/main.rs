@@ -1,0 +1,171 @@
+//! Runs the suites of the client libraries (`tests/clients/<language>/run`) on Leasehold and on a
+//! real `redis-server`, compares what passed, and writes `docs/clients.md`.
+//!
+//! Fails when anything that passes on Redis does not on Leasehold, when anything fails at all,
+//! and when a suite or a server dies.
+
+#![allow(clippy::print_stdout)] // A program that speaks to whoever runs it.
+
+mod page;
+mod report;
+mod servers;
+mod suite;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Parser;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::page::Page;
+use crate::report::{Comparison, Line};
+use crate::servers::{Kind, Servers};
+use crate::suite::Ending;
+
+/// Runs the client libraries' suites on Leasehold and on a real redis-server.
+#[derive(Parser)]
+#[command(name = "tests/clients/run")]
+struct Options {
+    /// Which suites; all of them when none is named
+    languages: Vec<String>,
+    /// Run on Leasehold alone: compares nothing and writes no page
+    #[arg(long, conflicts_with = "only_redis")]
+    only_leasehold: bool,
+    /// Run on redis-server alone: compares nothing and writes no page
+    #[arg(long)]
+    only_redis: bool,
+    /// Say which suites there are
+    #[arg(long)]
+    list: bool,
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    let options = Options::parse();
+    let problems = tokio::select! {
+        problems = run(&options) => problems,
+        () = interrupted() => vec!["interrupted".to_owned()],
+    };
+    if problems.is_empty() {
+        return ExitCode::SUCCESS;
+    }
+    println!("\nThis is not as it must be:");
+    for problem in problems {
+        println!("  {problem}");
+    }
+    ExitCode::FAILURE
+}
+
+/// Ends when whoever started this wants it to: everything started here ends with it.
+async fn interrupted() {
+    let mut terminate = signal(SignalKind::terminate()).expect("a signal can be awaited");
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        _ = terminate.recv() => {}
+    }
+}
+
+/// Returns what is not as it must be.
+async fn run(options: &Options) -> Vec<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients");
+    let known = suites(&folder);
+    if options.list {
+        println!("{}", known.join("\n"));
+        return Vec::new();
+    }
+    if let Some(unknown) = options.languages.iter().find(|it| !known.contains(it)) {
+        return vec![format!("there is no suite {unknown}: there are {}", known.join(", "))];
+    }
+    let languages = if options.languages.is_empty() { &known } else { &options.languages };
+    let kinds: &[Kind] = match (options.only_redis, options.only_leasehold) {
+        (true, _) => &[Kind::Redis],
+        (_, true) => &[Kind::Leasehold],
+        _ => &[Kind::Redis, Kind::Leasehold],
+    };
+    let mut problems = Vec::new();
+    let mut versions = BTreeMap::new();
+    let mut comparisons = BTreeMap::new();
+    for language in languages {
+        let mut comparison = Comparison::default();
+        for &kind in kinds {
+            let (lines, troubles) = one(&folder.join(language), kind, &mut versions).await;
+            let place = |trouble| format!("{language} on {}: {trouble}", kind.name());
+            problems.extend(troubles.into_iter().map(place));
+            comparison.add(kind, lines);
+        }
+        comparisons.insert(language.clone(), comparison);
+    }
+    conclude(kinds, &versions, &comparisons, &mut problems);
+    problems
+}
+
+/// The languages that have a suite.
+fn suites(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).expect("the folder of the suites").flatten();
+    let suites = entries.filter(|entry| entry.path().join("run").is_file());
+    let mut names: Vec<_> =
+        suites.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+/// Runs one suite on servers of its own. Returns its report and what went wrong besides.
+async fn one(
+    suite: &Path,
+    kind: Kind,
+    versions: &mut BTreeMap<Kind, String>,
+) -> (Vec<Line>, Vec<String>) {
+    let mut servers = match Servers::start(kind) {
+        Ok(servers) => servers,
+        Err(problem) => return (Vec::new(), vec![problem]),
+    };
+    versions.entry(kind).or_insert_with(|| servers.version());
+    for missing in &servers.missing {
+        println!("{}: goes without: {missing}", kind.name());
+    }
+    let report = PathBuf::from(servers.folder.path("report.jsonl"));
+    let ending = suite::run(suite, kind, &servers, &report).await;
+    let mut troubles = servers.deaths();
+    let lines = match Line::read_all(&report) {
+        Ok(lines) => lines,
+        Err(problem) => {
+            troubles.push(problem);
+            Vec::new()
+        }
+    };
+    match ending {
+        Ending::Died(how) => troubles.push(how),
+        Ending::NoTools => println!("skipped: the tool chain of {} is missing", suite.display()),
+        Ending::Ended(_) if lines.is_empty() => troubles.push("nothing was reported".to_owned()),
+        Ending::Ended(status) if status != 0 && !report::any_failed(&lines) => {
+            troubles.push(format!("ended with status {status}, and no failure was reported"));
+        }
+        Ending::Ended(_) => {}
+    }
+    (lines, troubles)
+}
+
+/// Tells the outcome and, when both servers were tried, writes the page.
+fn conclude(
+    kinds: &[Kind],
+    versions: &BTreeMap<Kind, String>,
+    comparisons: &BTreeMap<String, Comparison>,
+    problems: &mut Vec<String>,
+) {
+    for (language, comparison) in comparisons {
+        comparison.print(language, kinds);
+        let place = |fault| format!("{language}: {fault}");
+        problems.extend(comparison.faults(kinds).into_iter().map(place));
+    }
+    if kinds.len() < 2 {
+        return;
+    }
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/clients.md");
+    let mut page = Page::read(&fs::read_to_string(&path).unwrap_or_default());
+    for (language, comparison) in comparisons.iter().filter(|(_, it)| !it.is_empty()) {
+        page.put(language, comparison, versions);
+    }
+    fs::write(&path, page.to_string()).expect("the page is written");
+}

@@ -1,0 +1,183 @@
+//! `docs/clients.md`: the matrix of the libraries, then a section to a language. A run of some
+//! suites replaces what the page says of those and keeps the rest.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Write};
+
+use crate::report::{self, Comparison, Outcome, Verdicts};
+use crate::servers::Kind;
+
+const TITLE: &str = "# Client libraries
+
+Lock libraries and clients as they are published, unmodified. Each one's suite runs on Leasehold
+and on a real `redis-server`, and asserts the property itself: that no two hold a lock, that a lease
+ends when it should and not before, that a stranger cannot release it. `tests/clients/run` writes
+this page.
+";
+
+const MATRIX: &str = "
+| Language | Library | Version | Redis | Leasehold |
+|---|---|---|---|---|
+";
+
+const REPEAT: &str = "
+## How to repeat it
+
+```sh
+tests/clients/run                # every suite
+tests/clients/run rust go        # some of them; the page keeps what it says of the others
+tests/clients/run --only-leasehold java
+tests/clients/run --list
+```
+
+It starts Leasehold and a `redis-server` on free ports. A suite needs the tools of its language
+and is said to be skipped where they are missing. What a suite is, and how to write one:
+`tests/clients/README.md`.
+";
+
+/// The heading that the page ends with.
+const REPEAT_HEADING: &str = "How to repeat it";
+
+/// The page, taken apart.
+#[derive(Default)]
+pub(crate) struct Page {
+    languages: BTreeMap<String, Language>,
+}
+
+/// What the page says of one language.
+#[derive(Default)]
+struct Language {
+    rows: Vec<String>,
+    section: String,
+}
+
+impl Page {
+    /// Takes a page apart that was written before.
+    pub(crate) fn read(text: &str) -> Page {
+        let mut page = Page::default();
+        let mut sections = text.split("\n## ");
+        let head = sections.next().unwrap_or_default();
+        for section in sections {
+            let (name, text) = section.split_once('\n').unwrap_or((section, ""));
+            if name == REPEAT_HEADING {
+                continue;
+            }
+            let rows = head.lines().filter(|row| row.starts_with(&format!("| {name} |")));
+            let rows = rows.map(str::to_owned).collect();
+            let section = text.trim_end().to_owned();
+            page.languages.insert(name.to_owned(), Language { rows, section });
+        }
+        page
+    }
+
+    /// Replaces what it says of one language.
+    pub(crate) fn put(
+        &mut self,
+        language: &str,
+        comparison: &Comparison,
+        versions: &BTreeMap<Kind, String>,
+    ) {
+        let title = title(language);
+        let version = |kind| versions.get(&kind).map_or("?", String::as_str);
+        let mut section = format!(
+            "\nRun on Redis {} and Leasehold {}.\n",
+            version(Kind::Redis),
+            version(Kind::Leasehold)
+        );
+        let mut rows = Vec::new();
+        for ((library, version), behaviours) in &comparison.libraries {
+            let [redis, leasehold] =
+                [Kind::Redis, Kind::Leasehold].map(|kind| report::score(behaviours, kind));
+            rows.push(format!("| {title} | {library} | {version} | {redis} | {leasehold} |"));
+            section += &format!("\n### {library} {version}\n\n");
+            for (behaviour, verdicts) in behaviours {
+                section += &bullet(behaviour, verdicts);
+            }
+        }
+        let section = section.trim_end().to_owned();
+        self.languages.insert(title, Language { rows, section });
+    }
+}
+
+impl fmt::Display for Page {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(TITLE)?;
+        out.write_str(MATRIX)?;
+        for row in self.languages.values().flat_map(|language| &language.rows) {
+            writeln!(out, "{row}")?;
+        }
+        out.write_str(
+            "\nA score counts what was tried; what was not is listed below, with why.\n",
+        )?;
+        for (name, language) in &self.languages {
+            writeln!(out, "\n## {name}\n{}", language.section)?;
+        }
+        out.write_str(REPEAT)
+    }
+}
+
+/// A language's name as it is written.
+fn title(language: &str) -> String {
+    match language {
+        "php" => "PHP".to_owned(),
+        "node" => "Node.js".to_owned(),
+        _ => language[..1].to_uppercase() + &language[1..],
+    }
+}
+
+/// A line for a behaviour: what it is, and what is to be said if it did not pass on both.
+fn bullet(behaviour: &str, verdicts: &Verdicts) -> String {
+    let mut line = format!("- {behaviour}");
+    for kind in [Kind::Redis, Kind::Leasehold] {
+        let Some(verdict) = verdicts.get(&kind) else {
+            let _ = write!(line, " - **not reported on {}**", kind.name());
+            continue;
+        };
+        let _ = match verdict.outcome {
+            Outcome::Passed => Ok(()),
+            Outcome::Skipped => write!(line, " - skipped on {}: {}", kind.name(), verdict.reason),
+            Outcome::Failed => {
+                write!(line, " - **failed on {}**: {}", kind.name(), verdict.reason)
+            }
+        };
+    }
+    line + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn comparison(library: &str, outcome: &str) -> Comparison {
+        let mut comparison = Comparison::default();
+        let line = format!(
+            r#"{{"library":"{library}","version":"1.2",
+                "behaviour":"excludes","outcome":"{outcome}"}}"#
+        );
+        for kind in [Kind::Redis, Kind::Leasehold] {
+            comparison.add(kind, vec![serde_json::from_str(&line).expect("a line")]);
+        }
+        comparison
+    }
+
+    fn versions() -> BTreeMap<Kind, String> {
+        [(Kind::Redis, "7.0".to_owned()), (Kind::Leasehold, "0.1".to_owned())].into()
+    }
+
+    #[test]
+    fn a_run_of_one_suite_keeps_what_is_said_of_the_others() {
+        let mut page = Page::default();
+        page.put("go", &comparison("redsync", "passed"), &versions());
+        page.put("php", &comparison("predis", "failed"), &versions());
+        let first = page.to_string();
+        assert!(first.contains("| Go | redsync | 1.2 | 1/1 | 1/1 |\n"), "{first}");
+        assert!(first.contains("| PHP | predis | 1.2 | 0/1 | 0/1 |\n"), "{first}");
+        assert_eq!(Page::read(&first).to_string(), first);
+
+        let mut page = Page::read(&first);
+        page.put("php", &comparison("phpredis", "passed"), &versions());
+        let second = page.to_string();
+        assert!(second.contains("redsync") && second.contains("phpredis"), "{second}");
+        assert!(!second.contains("| predis |"), "{second}");
+    }
+}

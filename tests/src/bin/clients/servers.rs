@@ -1,0 +1,259 @@
+//! The servers a suite talks to, all of one kind, fresh for each suite: on free loopback ports,
+//! in a folder of their own, ended with the value that owns them.
+
+use std::fs::{self, File};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use leasehold_tests::daemon::{self, Folder};
+use leasehold_tests::frame;
+use leasehold_tests::process::eventually;
+use leasehold_tests::redis_server::{self, free_port};
+use leasehold_tests::wire::Wire;
+
+/// For locks that want the agreement of most of several servers: enough that every test of a
+/// suite that ends some of its servers has its own.
+const DISPOSABLE_COUNT: usize = 16;
+/// A free port can be taken by somebody else before the server binds it; so often we try again.
+const PORT_ATTEMPTS: usize = 5;
+
+/// Which program serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    /// The real one.
+    Redis,
+    /// Ours.
+    Leasehold,
+}
+
+impl Kind {
+    /// For whoever reads.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Kind::Redis => "Redis",
+            Kind::Leasehold => "Leasehold",
+        }
+    }
+
+    fn program(self) -> Result<Vec<String>, String> {
+        match self {
+            Kind::Redis => redis_server::program().ok_or("there is no redis-server".to_owned()),
+            Kind::Leasehold => Ok(vec![daemon::program().to_string_lossy().into_owned()]),
+        }
+    }
+}
+
+/// All servers of one suite.
+pub(crate) struct Servers {
+    kind: Kind,
+    main: Server,
+    disposable: Vec<Server>,
+    cluster: Option<Server>,
+    sentinel: Option<Server>,
+    watched: Option<Server>,
+    /// What this kind of server would not do, and why.
+    pub(crate) missing: Vec<String>,
+    /// Where they run.
+    pub(crate) folder: Folder,
+}
+
+impl Servers {
+    /// Starts them; what is not there can do without a cluster or a sentinel, not without a server.
+    pub(crate) fn start(kind: Kind) -> Result<Servers, String> {
+        let folder = Folder::new();
+        let launch = Launch { program: kind.program()?, folder: &folder };
+        let main = launch.server("main", &[])?;
+        let disposable = (0..DISPOSABLE_COUNT)
+            .map(|number| launch.server(&format!("disposable-{number}"), &[]))
+            .collect::<Result<_, _>>()?;
+        let mut missing = Vec::new();
+        let mut note = |problem| missing.push(problem);
+        let cluster = launch.cluster().map_err(&mut note).ok();
+        let (watched, sentinel) = launch.sentinel().map_err(&mut note).ok().unzip();
+        Ok(Servers { kind, main, disposable, cluster, sentinel, watched, missing, folder })
+    }
+
+    /// What the suite finds in its environment.
+    pub(crate) fn environment(&self) -> Vec<(&'static str, String)> {
+        let disposable: Vec<_> = self.disposable.iter().map(Server::url).collect();
+        let mut environment =
+            vec![("REDIS_URL", self.main.url()), ("REDIS_SERVERS", disposable.join(","))];
+        let cluster = self.cluster.iter().map(|server| ("REDIS_CLUSTER_URL", server.url()));
+        environment.extend(cluster);
+        let sentinel = self.sentinel.iter().map(|server| ("REDIS_SENTINEL_URL", server.url()));
+        environment.extend(sentinel);
+        environment
+    }
+
+    /// The version it calls itself.
+    pub(crate) fn version(&self) -> String {
+        let info = self.main.connect().call(&["INFO", "server"]);
+        let info = String::from_utf8_lossy(&info);
+        let field = match self.kind {
+            Kind::Redis => "redis_version:",
+            Kind::Leasehold => "leasehold_version:",
+        };
+        let version = info.lines().find_map(|line| line.strip_prefix(field));
+        version.unwrap_or("?").to_owned()
+    }
+
+    /// Which of them ended otherwise than a command to do so ends them.
+    pub(crate) fn deaths(&mut self) -> Vec<String> {
+        let lasting = [Some(&mut self.main), self.cluster.as_mut(), self.sentinel.as_mut()];
+        let lasting = lasting.into_iter().flatten().chain(self.watched.as_mut());
+        let mut deaths = Vec::new();
+        for server in lasting {
+            if let Ok(Some(status)) = server.child.try_wait() {
+                deaths.push(format!("{} ended, {status}: {}", server.name, server.last_words()));
+            }
+        }
+        for server in &mut self.disposable {
+            if let Ok(Some(status)) = server.child.try_wait()
+                && !status.success()
+            {
+                deaths.push(format!("{} died, {status}: {}", server.name, server.last_words()));
+            }
+        }
+        deaths
+    }
+}
+
+/// How servers of one kind are started.
+struct Launch<'a> {
+    /// The program, and what comes before the server's own arguments.
+    program: Vec<String>,
+    folder: &'a Folder,
+}
+
+impl Launch<'_> {
+    /// A server with these arguments besides the usual.
+    fn server(&self, name: &str, more: &[&str]) -> Result<Server, String> {
+        let usual = ["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"];
+        self.spawn(name, &[&usual, more].concat())
+    }
+
+    /// One node that has all slots.
+    fn cluster(&self) -> Result<Server, String> {
+        let bus_port = free_port().to_string();
+        let server = self.server(
+            "cluster",
+            &[
+                "--cluster-enabled",
+                "yes",
+                "--cluster-config-file",
+                "cluster-nodes.conf",
+                "--cluster-announce-ip",
+                "127.0.0.1",
+                "--cluster-port",
+                &bus_port,
+            ],
+        )?;
+        let mut wire = server.connect();
+        // A node that is a cluster by itself may have them already, and say so.
+        let _ = wire.call(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
+        let mut info = Vec::new();
+        eventually("the cluster's state", || {
+            info = wire.call(&["CLUSTER", "INFO"]);
+            info.starts_with(b"-") || contains(&info, b"cluster_state:ok")
+        });
+        if info.starts_with(b"-") {
+            return Err(format!("cluster: {}", frame::show(&info)));
+        }
+        Ok(server)
+    }
+
+    /// A master and a sentinel that watches it.
+    fn sentinel(&self) -> Result<(Server, Server), String> {
+        let watched = self.server("watched", &[])?;
+        let conf = self.folder.path("sentinel.conf");
+        let text = format!("sentinel monitor mymaster 127.0.0.1 {} 1\n", watched.port);
+        fs::write(&conf, text).map_err(|error| error.to_string())?;
+        let sentinel = self.spawn("sentinel", &[&conf, "--sentinel", "--bind", "127.0.0.1"])?;
+        let answer = sentinel.connect().call(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", "mymaster"]);
+        if !contains(&answer, watched.port.to_string().as_bytes()) {
+            return Err(format!("sentinel: {}", frame::show(&answer)));
+        }
+        Ok((watched, sentinel))
+    }
+
+    fn spawn(&self, name: &str, arguments: &[&str]) -> Result<Server, String> {
+        let mut problem = String::new();
+        for _ in 0..PORT_ATTEMPTS {
+            let mut server = self.spawn_on(name, free_port(), arguments)?;
+            if server.is_ready() {
+                return Ok(server);
+            }
+            problem = format!("{name} does not start: {}", server.last_words());
+        }
+        Err(problem)
+    }
+
+    fn spawn_on(&self, name: &str, port: u16, arguments: &[&str]) -> Result<Server, String> {
+        let log = PathBuf::from(self.folder.path(&format!("{name}.log")));
+        let file = File::create(&log).map_err(|error| error.to_string())?;
+        let errors = file.try_clone().map_err(|error| error.to_string())?;
+        let (program, before) = self.program.split_first().ok_or("no program")?;
+        let mut command = Command::new(program);
+        // Variables that begin so are settings.
+        for (variable, _) in std::env::vars().filter(|(it, _)| it.starts_with("LEASEHOLD_")) {
+            command.env_remove(variable);
+        }
+        command.args(before).args(arguments).args(["--port", &port.to_string()]);
+        command.current_dir(self.folder.path(""));
+        let child = command.stdin(Stdio::null()).stdout(file).stderr(errors).spawn();
+        let child = child.map_err(|error| format!("{program}: {error}"))?;
+        Ok(Server { name: name.to_owned(), port, log, child })
+    }
+}
+
+fn contains(text: &[u8], part: &[u8]) -> bool {
+    text.windows(part.len()).any(|window| window == part)
+}
+
+/// One server.
+struct Server {
+    name: String,
+    port: u16,
+    log: PathBuf,
+    child: Child,
+}
+
+impl Server {
+    fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    fn address(&self) -> SocketAddr {
+        SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
+    }
+
+    fn connect(&self) -> Wire {
+        Wire::connect(self.address(), 2)
+    }
+
+    /// Waits until it listens, or has ended.
+    fn is_ready(&mut self) -> bool {
+        let (address, mut has_ended) = (self.address(), false);
+        eventually("a server that listens", || {
+            has_ended = matches!(self.child.try_wait(), Ok(Some(_)));
+            has_ended || TcpStream::connect(address).is_ok()
+        });
+        !has_ended
+    }
+
+    /// The end of its log.
+    fn last_words(&self) -> String {
+        let log = fs::read_to_string(&self.log).unwrap_or_default();
+        let mut lines: Vec<_> = log.lines().rev().take(3).map(str::trim).collect();
+        lines.reverse();
+        lines.join(" / ")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
