@@ -48,6 +48,16 @@ pub(crate) fn any_failed(lines: &[Line]) -> bool {
     lines.iter().any(|line| line.outcome == Outcome::Failed)
 }
 
+/// A report in which what failed came out as it did when it was tried again.
+pub(crate) fn better(mut lines: Vec<Line>, again: Vec<Line>) -> Vec<Line> {
+    let name = |line: &Line| (line.library.clone(), line.behaviour.clone());
+    let failed = |line: &&Line| line.outcome == Outcome::Failed;
+    let retried: Vec<_> = lines.iter().filter(failed).map(name).collect();
+    lines.retain(|line| !retried.contains(&name(line)));
+    lines.extend(again.into_iter().filter(|line| retried.contains(&name(line))));
+    lines
+}
+
 /// How one behaviour came out on one server, and why if it did not pass.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Verdict {
@@ -190,6 +200,18 @@ mod tests {
     fn what_is_told_twice_is_as_bad_as_the_worse() {
         let twice = ["failed", "passed"];
         assert_eq!(faults(&["passed"], &twice), ["l: b: failed on Leasehold: "]);
+    }
+
+    #[test]
+    fn what_failed_counts_as_it_came_out_when_tried_again() {
+        let parse = |line: String| serde_json::from_str::<Line>(&line).expect("a line");
+        let outcome = |first: &str, second: &str| {
+            let lines = better(vec![parse(line("b", first))], vec![parse(line("b", second))]);
+            lines.iter().map(|line| line.outcome).collect::<Vec<_>>()
+        };
+        assert_eq!(outcome("failed", "passed"), [Outcome::Passed]);
+        assert_eq!(outcome("failed", "failed"), [Outcome::Failed]);
+        assert_eq!(outcome("passed", "failed"), [Outcome::Passed]);
     }
 
     #[test]
