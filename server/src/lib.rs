@@ -31,6 +31,7 @@
 
 mod client;
 mod clock;
+pub mod compat;
 pub mod config;
 #[doc(hidden)]
 pub mod engine;

@@ -11,11 +11,15 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing::level_filters::LevelFilter;
 use tracing::{error, info, warn};
 
+mod compat_command;
 mod log;
 
 fn main() -> ExitCode {
     let args: Vec<String> =
         std::env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect();
+    if args.get(1).is_some_and(|first| first == "compat") {
+        return compat_command::main(&args[2..]);
+    }
     let environment: Vec<(String, String)> = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();

@@ -1,0 +1,339 @@
+//! Cases: conversations of several clients with a server, written as text.
+//!
+//! ```text
+//! family: Strings
+//! why: What a lock is made of.
+//!
+//! == SET NX refuses what is there
+//! why: Two holders would each believe that they hold the lock.
+//! # Two clients want one lock.
+//! a> SET <lock> token-a NX PX 30000
+//! a< +OK
+//! b> SET <lock> token-b NX PX 30000
+//! b< nil
+//! b> PTTL <lock>
+//! b< :29000..30000
+//! ```
+//!
+//! A file begins with what holds for all its cases; a case begins with `==` and its name, and what
+//! holds for it alone:
+//!
+//! | Line | Meaning |
+//! |---|---|
+//! | `family: words` | what the case is about, a row of the table |
+//! | `client: words` | the client library whose habit it is |
+//! | `why: words` | why it matters to a lock |
+//! | `needs: redis 7.2` | a server announcing that, or later; `valkey 8.1` likewise |
+//! | `needs: database` | a database that nobody else uses |
+//! | `needs: flush` | the permission to flush what belongs to all: scripts, functions |
+//! | `alone: yes` | nothing else may go on meanwhile: it pauses or counts everybody |
+//! | `protocol: 2` | in that version of the protocol alone |
+//!
+//! Then the conversation:
+//!
+//! | Line | Meaning |
+//! |---|---|
+//! | `a> words` | client `a` sends a command; it connects when it first speaks |
+//! | `a>> "bytes"` | client `a` sends bytes as they are |
+//! | `a< reply` | the next thing client `a` receives: see [`Pattern`] |
+//! | `a<2 reply`, `a<3 reply` | the same, in one version of the protocol |
+//! | `a< closed` | the server closes the connection |
+//! | `a waits` | nothing comes for a while |
+//! | `a!` | client `a` dies: its connection closes |
+//! | `+5ms`, `+1s` | time passes |
+//! | `# words` | a remark |
+//!
+//! Words are quoted as in `redis-cli`. `<lock>` is a key or channel of this case's own, in words
+//! and in replies. `$name` among the words is the value that a reply gave that name. `@name` is
+//! the text of that script, `@name.sha1` its digest.
+
+use std::time::Duration;
+
+use super::pattern::Pattern;
+use super::words;
+
+/// A conversation and what it is for.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// What must hold, in a sentence.
+    pub name: String,
+    /// What it is about.
+    pub family: String,
+    /// The client library whose habit it is.
+    pub client: Option<String>,
+    /// Why it matters to a lock.
+    pub why: String,
+    /// What must be there for it to be tried.
+    pub needs: Vec<Need>,
+    /// Whether nothing else may go on meanwhile.
+    pub alone: bool,
+    /// The one protocol version it is meant for, if not both.
+    pub protocol: Option<u8>,
+    /// What is said and heard.
+    pub steps: Vec<Step>,
+    /// The file it stands in.
+    pub file: String,
+}
+
+/// What must be there for a case to be tried.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// A server that announces at least this version of Redis.
+    Redis(u32, u32),
+    /// A server that announces at least this version of Valkey.
+    Valkey(u32, u32),
+    /// A database that nobody else uses.
+    Database,
+    /// The permission to flush what belongs to all.
+    Flush,
+}
+
+/// A line of a conversation.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// Its number in the file, from 1.
+    pub number: usize,
+    /// The line as it stands.
+    pub line: String,
+    /// What it says.
+    pub action: Action,
+}
+
+/// What a line says.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// A client sends a command.
+    Say(String, Vec<Vec<u8>>),
+    /// A client sends bytes.
+    Raw(String, Vec<u8>),
+    /// A client hears a reply, in one version of the protocol or in all.
+    Hear(String, Option<u8>, Pattern),
+    /// The server closes a client's connection.
+    Closed(String),
+    /// A client hears nothing.
+    Waits(String),
+    /// A client closes its connection.
+    HangUp(String),
+    /// Time passes.
+    Pass(Duration),
+}
+
+/// A mistake in a file of cases.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mistake {
+    /// The file.
+    pub file: String,
+    /// The line, from 1.
+    pub number: usize,
+    /// What is wrong.
+    pub problem: String,
+}
+
+impl std::fmt::Display for Mistake {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}: {}", self.file, self.number, self.problem)
+    }
+}
+
+impl std::error::Error for Mistake {}
+
+impl Case {
+    /// Reads a file of cases.
+    pub fn parse_all(file: &str, text: &str) -> Result<Vec<Case>, Mistake> {
+        let mut common = Case::empty(file);
+        let mut cases: Vec<Case> = Vec::new();
+        for (index, line) in text.lines().enumerate() {
+            let mistake =
+                |problem: String| Mistake { file: file.to_owned(), number: index + 1, problem };
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            if let Some(name) = line.strip_prefix("==") {
+                cases.push(Case { name: name.trim().to_owned(), ..common.clone() });
+                continue;
+            }
+            let case = cases.last_mut().unwrap_or(&mut common);
+            if case.steps.is_empty() && case.attribute(line).map_err(mistake)? {
+                continue;
+            }
+            let action = Action::parse(line).map_err(mistake)?;
+            case.steps.push(Step { number: index + 1, line: line.to_owned(), action });
+        }
+        if let Some(step) = common.steps.first() {
+            let problem = "a conversation without a case: `== its name`".to_owned();
+            return Err(Mistake { file: file.to_owned(), number: step.number, problem });
+        }
+        Ok(cases)
+    }
+
+    /// Reads a conversation that is no case of a file: a test's own.
+    pub fn parse_steps(text: &str) -> Result<Vec<Step>, Mistake> {
+        let whole = format!("== \n{text}");
+        let mistake = |mistake: Mistake| Mistake { number: mistake.number - 1, ..mistake };
+        let mut cases = Case::parse_all("conversation", &whole).map_err(mistake)?;
+        let mut steps = cases.pop().map_or(Vec::new(), |case| case.steps);
+        steps.iter_mut().for_each(|step| step.number -= 1);
+        Ok(steps)
+    }
+
+    fn empty(file: &str) -> Case {
+        Case {
+            name: String::new(),
+            family: String::new(),
+            client: None,
+            why: String::new(),
+            needs: Vec::new(),
+            alone: false,
+            protocol: None,
+            steps: Vec::new(),
+            file: file.to_owned(),
+        }
+    }
+
+    /// Takes in a line before the conversation; false if it is none of these.
+    fn attribute(&mut self, line: &str) -> Result<bool, String> {
+        let Some((name, value)) = line.split_once(": ") else { return Ok(false) };
+        let value = value.trim().to_owned();
+        match name {
+            "family" => self.family = value,
+            "client" => self.client = Some(value),
+            "why" => self.why = value,
+            "needs" => self.needs.push(Need::parse(&value)?),
+            "alone" => self.alone = value == "yes",
+            "protocol" => {
+                let version = value.parse().ok().filter(|version| matches!(version, 2 | 3));
+                self.protocol = Some(version.ok_or_else(|| format!("no protocol: {value}"))?);
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+impl Need {
+    fn parse(text: &str) -> Result<Need, String> {
+        let version = |text: &str| {
+            let (major, minor) = text.split_once('.')?;
+            Some((major.parse().ok()?, minor.parse().ok()?))
+        };
+        match text.split_once(' ') {
+            None if text == "database" => return Ok(Need::Database),
+            None if text == "flush" => return Ok(Need::Flush),
+            Some(("redis", text)) => version(text).map(|(major, minor)| Need::Redis(major, minor)),
+            Some(("valkey", text)) => {
+                version(text).map(|(major, minor)| Need::Valkey(major, minor))
+            }
+            _ => None,
+        }
+        .ok_or_else(|| format!("nothing that can be needed: {text}"))
+    }
+}
+
+impl Action {
+    fn parse(line: &str) -> Result<Action, String> {
+        if let Some(span) = line.strip_prefix('+') {
+            return Ok(Action::Pass(duration(span)?));
+        }
+        let is_name = |character: char| character.is_alphanumeric() || "@-_".contains(character);
+        let end = line.find(|character| !is_name(character)).unwrap_or(line.len());
+        let (name, rest) = (line[..end].to_owned(), &line[end..]);
+        if name.is_empty() {
+            return Err("neither a remark, nor said, nor heard".to_owned());
+        }
+        if let Some(bytes) = rest.strip_prefix(">>") {
+            return Ok(Action::Raw(name, words::split(bytes)?.concat()));
+        }
+        if let Some(text) = rest.strip_prefix('>') {
+            return Ok(Action::Say(name, words::split(text)?));
+        }
+        if let Some(text) = rest.strip_prefix('<') {
+            let (protocol, text) = match text.as_bytes().first() {
+                Some(b'2') => (Some(2), &text[1..]),
+                Some(b'3') => (Some(3), &text[1..]),
+                _ => (None, text),
+            };
+            return match text.trim() {
+                "closed" => Ok(Action::Closed(name)),
+                text => Ok(Action::Hear(name, protocol, Pattern::parse(text)?)),
+            };
+        }
+        match rest.trim() {
+            "waits" => Ok(Action::Waits(name)),
+            "!" => Ok(Action::HangUp(name)),
+            _ => Err("neither a remark, nor said, nor heard".to_owned()),
+        }
+    }
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let parse = |digits: &str| digits.parse().map_err(|_| format!("no span of time: {text}"));
+    match text.strip_suffix("ms") {
+        Some(digits) => parse(digits).map(Duration::from_millis),
+        None => parse(text.strip_suffix('s').unwrap_or(text)).map(Duration::from_secs),
+    }
+}
+
+/// Replaces every `<name>` in `text` by what `key` makes of the name.
+pub(crate) fn expand_keys(text: &[u8], key: &dyn Fn(&str) -> String) -> Vec<u8> {
+    let is_name = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || *byte == b'-';
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(open) = rest.iter().position(|&byte| byte == b'<') {
+        let (before, after) = (&rest[..open], &rest[open + 1..]);
+        out.extend_from_slice(before);
+        let length = after.iter().position(|byte| !is_name(byte)).unwrap_or(after.len());
+        let starts_well = after.first().is_some_and(u8::is_ascii_lowercase);
+        if starts_well && after.get(length) == Some(&b'>') {
+            out.extend(key(&String::from_utf8_lossy(&after[..length])).into_bytes());
+            rest = &after[length + 1..];
+        } else {
+            out.push(b'<');
+            rest = after;
+        }
+    }
+    out.extend_from_slice(rest);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Action, Case, Need, expand_keys};
+
+    #[test]
+    fn a_file_is_read() {
+        let text = "family: Strings\nwhy: all\n\n== one\nwhy: own\nneeds: redis 7.2\n\
+                    alone: yes\na> SET <k> v\na<3 +OK\na waits\n+5ms\na!\n\
+                    == two\na>> \"PING\\r\\n\"\na< closed\n";
+        let cases = Case::parse_all("f", text).expect("it is well-formed");
+        let [one, two] = &cases[..] else { panic!("two cases") };
+        assert_eq!((&*one.name, &*one.family, &*one.why), ("one", "Strings", "own"));
+        assert_eq!((&one.needs[..], one.alone), (&[Need::Redis(7, 2)][..], true));
+        assert_eq!((&*two.why, two.alone, two.needs.len()), ("all", false, 0));
+        assert_eq!((one.steps.len(), one.steps[0].number), (5, 8));
+        assert_eq!(two.steps[1].action, Action::Closed("a".to_owned()));
+    }
+
+    #[test]
+    fn mistakes_are_named_by_their_line() {
+        let check = |text: &str, expected: &str| {
+            let mistake = Case::parse_all("f", text).expect_err("a mistake");
+            assert_eq!(mistake.to_string(), expected);
+        };
+        check("a> PING\n", "f:1: a conversation without a case: `== its name`");
+        check("== x\na> \"\n", "f:2: open quote: ");
+        check("== x\nneeds: luck\n", "f:2: nothing that can be needed: luck");
+        check("== x\na< OK\n", "f:2: not a reply: OK");
+        check("== x\n?\n", "f:2: neither a remark, nor said, nor heard");
+    }
+
+    #[test]
+    fn keys_are_put_in_their_places() {
+        let expand = |text: &str| {
+            let expanded = expand_keys(text.as_bytes(), &|name| format!("p:{name}"));
+            String::from_utf8(expanded).expect("text")
+        };
+        assert_eq!(expand("x:{<lock>}:<b-2>"), "x:{p:lock}:p:b-2");
+        assert_eq!(expand("if a < b and c > d <="), "if a < b and c > d <=");
+    }
+}

@@ -1,0 +1,5 @@
+if redis.call('get',KEYS[1]) == ARGV[1] then
+    return redis.call('del',KEYS[1])
+else
+    return 0
+end

@@ -1,0 +1,304 @@
+//! Plays a case on one server: says what it says, hears what it hears, and stops where something
+//! else comes than was expected.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::time::Duration;
+
+use sha1::{Digest, Sha1};
+
+use super::case::{Action, Step, expand_keys};
+use super::frame::{Frame, quoted, show};
+use super::pattern::{Captures, Pattern};
+use super::wire::Wire;
+
+/// For how long nothing must come when a client waits.
+pub const QUIET: Duration = Duration::from_millis(30);
+
+/// Where a conversation is held.
+pub trait Scene {
+    /// A new connection for a client of that name.
+    fn connect(&mut self, client: &str, protocol: u8) -> io::Result<Wire>;
+    /// Lets time pass.
+    fn pass(&mut self, span: Duration) -> io::Result<()>;
+}
+
+/// What a conversation needs to know besides its steps.
+#[derive(Clone, Copy)]
+pub struct Setting<'a> {
+    /// The version of the protocol: 2 or 3.
+    pub protocol: u8,
+    /// What `<name>` stands for.
+    pub key: &'a dyn Fn(&str) -> String,
+    /// The text of the script of a name.
+    pub script: &'a dyn Fn(&str) -> Option<String>,
+}
+
+/// What came of it.
+#[derive(Debug, Default)]
+pub struct Performance {
+    /// Everything that was said and heard, as a case would write it.
+    pub transcript: Vec<String>,
+    /// What was heard where the case says what must be, with what the case leaves open taken out.
+    pub masked: Vec<(usize, Frame)>,
+    /// What went otherwise than expected, if anything.
+    pub problem: Option<Problem>,
+}
+
+/// What went otherwise than expected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The line of the file.
+    pub number: usize,
+    /// What the client had said last, as the case writes it.
+    pub sent: String,
+    /// What was expected.
+    pub expected: String,
+    /// What came.
+    pub came: String,
+    /// The command that the server says it does not have, if that is what came.
+    pub lacking: Option<String>,
+}
+
+/// Plays it.
+pub fn perform(steps: &[Step], setting: Setting<'_>, scene: &mut dyn Scene) -> Performance {
+    let mut stage = Stage {
+        setting,
+        scene,
+        cast: BTreeMap::new(),
+        said: BTreeMap::new(),
+        captures: Captures::new(),
+        performance: Performance::default(),
+    };
+    for step in steps {
+        if let Err(problem) = stage.play(step) {
+            stage.performance.problem = Some(problem);
+            break;
+        }
+    }
+    stage.performance
+}
+
+/// The name Redis knows a script by.
+pub fn sha1_hex(script: &str) -> String {
+    Sha1::digest(script).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+struct Stage<'a, 's> {
+    setting: Setting<'a>,
+    scene: &'s mut dyn Scene,
+    cast: BTreeMap<String, Wire>,
+    /// What each client said last, as the case writes it and as it was sent.
+    said: BTreeMap<String, (String, Vec<Vec<u8>>)>,
+    captures: Captures,
+    performance: Performance,
+}
+
+impl Stage<'_, '_> {
+    fn play(&mut self, step: &Step) -> Result<(), Problem> {
+        let problem = |said: &str, expected: &str, came: String| Problem {
+            number: step.number,
+            sent: said.to_owned(),
+            expected: expected.to_owned(),
+            came,
+            lacking: None,
+        };
+        let line = &step.line;
+        match &step.action {
+            Action::Say(client, words) => {
+                let words: Result<Vec<_>, _> = words.iter().map(|word| self.word(word)).collect();
+                let words = words.map_err(|error| problem(line, "a word", error))?;
+                self.note(client, '>', &show_words(&words));
+                let sent = self.client(client).and_then(|wire| wire.send(&words));
+                self.said.insert(client.clone(), (line.clone(), words));
+                sent.map_err(|error| problem(line, "to be heard", told(&error)))
+            }
+            Action::Raw(client, bytes) => {
+                let bytes = expand_keys(bytes, self.setting.key);
+                self.note(client, '>', &format!("> {}", quoted(&bytes)));
+                self.said.insert(client.clone(), (line.clone(), Vec::new()));
+                // A server may have closed after an error; its reply is what the case reads.
+                let _ = self.client(client).and_then(|wire| wire.send_bytes(&bytes));
+                Ok(())
+            }
+            Action::Hear(_, Some(version), _) if *version != self.setting.protocol => Ok(()),
+            Action::Hear(client, _, pattern) => self.hear(step, client, pattern),
+            Action::Closed(client) => self
+                .closed(client)
+                .map_err(|came| problem(self.last_said(client), "the connection is closed", came)),
+            Action::Waits(client) => self
+                .waits(client)
+                .map_err(|came| problem(self.last_said(client), "nothing: it waits", came)),
+            Action::HangUp(client) => {
+                self.performance.transcript.push(line.clone());
+                self.cast.remove(client);
+                Ok(())
+            }
+            Action::Pass(span) => {
+                self.performance.transcript.push(line.clone());
+                self.scene.pass(*span).map_err(|error| problem(line, "time passes", told(&error)))
+            }
+        }
+    }
+
+    fn hear(&mut self, step: &Step, client: &str, pattern: &Pattern) -> Result<(), Problem> {
+        let pattern = self.resolve(pattern);
+        let expected = self.resolved_text(&step.line);
+        let problem = |sent: &str, came: String, lacking| Problem {
+            number: step.number,
+            sent: sent.to_owned(),
+            expected,
+            came,
+            lacking,
+        };
+        let frame = match self.client(client).and_then(Wire::read) {
+            Ok(frame) => frame,
+            Err(error) => return Err(problem(self.last_said(client), told(&error), None)),
+        };
+        self.note(client, '<', &frame.notation());
+        if pattern.matches(&frame, self.setting.protocol, &mut self.captures) {
+            let mut masked = frame;
+            pattern.mask(&mut masked);
+            self.performance.masked.push((step.number, masked));
+            return Ok(());
+        }
+        let lacking = self.said.get(client).and_then(|(_, words)| lacking(&frame, words));
+        self.performance.masked.push((step.number, frame.clone()));
+        Err(problem(self.last_said(client), frame.notation(), lacking))
+    }
+
+    fn closed(&mut self, client: &str) -> Result<(), String> {
+        let wire = self.client(client).map_err(|error| told(&error))?;
+        match wire.read() {
+            Ok(frame) => Err(frame.notation()),
+            Err(error) if is_end(&error) => {
+                self.performance.transcript.push(format!("{client}< closed"));
+                Ok(())
+            }
+            Err(error) => Err(told(&error)),
+        }
+    }
+
+    fn waits(&mut self, client: &str) -> Result<(), String> {
+        let wire = self.client(client).map_err(|error| told(&error))?;
+        wire.set_patience(QUIET).map_err(|error| told(&error))?;
+        let heard = wire.read();
+        wire.set_patience(super::PATIENCE).map_err(|error| told(&error))?;
+        match heard {
+            Ok(frame) => Err(frame.notation()),
+            Err(error) if is_silence(&error) => {
+                self.performance.transcript.push(format!("{client} waits"));
+                Ok(())
+            }
+            Err(error) => Err(told(&error)),
+        }
+    }
+
+    fn client(&mut self, name: &str) -> io::Result<&mut Wire> {
+        if !self.cast.contains_key(name) {
+            let wire = self.scene.connect(name, self.setting.protocol)?;
+            self.cast.insert(name.to_owned(), wire);
+        }
+        self.cast.get_mut(name).ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+
+    fn last_said(&self, client: &str) -> &str {
+        self.said.get(client).map_or("(nothing yet)", |(line, _)| line)
+    }
+
+    fn note(&mut self, client: &str, sign: char, text: &str) {
+        self.performance.transcript.push(format!("{client}{sign} {text}"));
+    }
+
+    /// A word as it is sent.
+    fn word(&self, word: &[u8]) -> Result<Vec<u8>, String> {
+        if let Some(name) = word.strip_prefix(b"$") {
+            let name = String::from_utf8_lossy(name);
+            if let Some(value) = self.captures.get(&*name) {
+                return Ok(value.clone());
+            }
+        }
+        let Some(name) = word.strip_prefix(b"@") else {
+            return Ok(expand_keys(word, self.setting.key));
+        };
+        let name = String::from_utf8_lossy(name);
+        let (name, digest) = match name.strip_suffix(".sha1") {
+            Some(name) => (name, true),
+            None => (&*name, false),
+        };
+        let script = (self.setting.script)(name).ok_or_else(|| format!("no script {name}"))?;
+        Ok(if digest { sha1_hex(&script).into_bytes() } else { script.into_bytes() })
+    }
+
+    /// The pattern with the case's own keys and the scripts' digests in their places.
+    fn resolve(&self, pattern: &Pattern) -> Pattern {
+        let text = |text: &str| {
+            String::from_utf8_lossy(&expand_keys(text.as_bytes(), self.setting.key)).into_owned()
+        };
+        let all = |items: &[Pattern]| items.iter().map(|item| self.resolve(item)).collect();
+        match pattern {
+            Pattern::Line(kind, line) => Pattern::Line(*kind, text(line)),
+            Pattern::ErrorPrefix(line) => Pattern::ErrorPrefix(text(line)),
+            // A bulk that is no name of a script stays what it is.
+            Pattern::Bulk(bytes) => Pattern::Bulk(match bytes.strip_suffix(b".sha1") {
+                Some(_) => self.word(bytes).unwrap_or_else(|_| bytes.clone()),
+                None => expand_keys(bytes, self.setting.key),
+            }),
+            Pattern::Aggregate { kind, items, open, unordered } => Pattern::Aggregate {
+                kind: *kind,
+                items: all(items),
+                open: *open,
+                unordered: *unordered,
+            },
+            Pattern::Either(patterns) => Pattern::Either(all(patterns)),
+            other => other.clone(),
+        }
+    }
+
+    fn resolved_text(&self, line: &str) -> String {
+        let text = line.split_once('<').map_or(line, |(_, text)| text.trim());
+        String::from_utf8_lossy(&expand_keys(text.as_bytes(), self.setting.key)).into_owned()
+    }
+}
+
+/// The command that an error says is not there, if it is what was sent.
+fn lacking(frame: &Frame, words: &[Vec<u8>]) -> Option<String> {
+    let text = String::from_utf8_lossy(&frame.text).to_lowercase();
+    let name = |at: usize| words.get(at).map(|it| String::from_utf8_lossy(it).to_uppercase());
+    let unknown = text.contains("unknown") || text.contains("not supported");
+    if frame.kind != b'-' || !unknown {
+        return None;
+    }
+    if text.contains("subcommand") {
+        return Some(format!("{} {}", name(0)?, name(1)?));
+    }
+    if text.contains("command") { name(0) } else { None }
+}
+
+fn show_words(words: &[Vec<u8>]) -> String {
+    let plain = |byte: &u8| byte.is_ascii_graphic() && !b"\"'\\".contains(byte);
+    let word = |word: &Vec<u8>| {
+        let is_plain = !word.is_empty() && word.iter().all(plain);
+        if is_plain { show(word) } else { quoted(word) }
+    };
+    words.iter().map(word).collect::<Vec<_>>().join(" ")
+}
+
+/// Whether nothing came in time.
+fn is_silence(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+}
+
+/// Whether the other side closed.
+fn is_end(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), UnexpectedEof | ConnectionReset | BrokenPipe)
+}
+
+fn told(error: &io::Error) -> String {
+    match error {
+        error if is_silence(error) => "nothing in time".to_owned(),
+        error if is_end(error) => "the server closed the connection".to_owned(),
+        error => error.to_string(),
+    }
+}

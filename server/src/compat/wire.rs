@@ -1,0 +1,162 @@
+//! A raw, blocking connection: arguments or bytes in, replies out exactly as they were sent.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use super::address::{Address, Endpoint};
+use super::frame::Frame;
+
+/// A connection that keeps every byte it receives.
+pub struct Wire {
+    stream: Stream,
+    received: Vec<u8>,
+}
+
+enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Wire {
+    /// Connects; nothing is said yet. A reply may take as long as `patience`.
+    pub fn open(endpoint: &Endpoint, patience: Duration) -> io::Result<Wire> {
+        let stream = match endpoint {
+            Endpoint::Tcp(host, port) => {
+                let mut outcome = Err(io::ErrorKind::AddrNotAvailable.into());
+                for address in (host.as_str(), *port).to_socket_addrs()? {
+                    outcome = TcpStream::connect_timeout(&address, patience);
+                    if outcome.is_ok() {
+                        break;
+                    }
+                }
+                let stream = outcome?;
+                stream.set_nodelay(true)?;
+                Stream::Tcp(stream)
+            }
+            Endpoint::Unix(path) => Stream::Unix(UnixStream::connect(path)?),
+        };
+        let wire = Wire { stream, received: Vec::new() };
+        wire.set_patience(patience)?;
+        Ok(wire)
+    }
+
+    /// Connects, gives the password, chooses the protocol and the database.
+    pub fn connect(address: &Address, protocol: u8, patience: Duration) -> io::Result<Wire> {
+        let mut wire = Wire::open(&address.endpoint, patience)?;
+        if let Some(password) = &address.password {
+            let user = address.user.as_deref();
+            let auth: Vec<&str> = ["AUTH"].into_iter().chain(user).chain([&**password]).collect();
+            wire.expect_no_error(&auth)?;
+        }
+        if protocol != 2 {
+            wire.expect_no_error(&["HELLO", &protocol.to_string()])?;
+        }
+        if let Some(database) = address.database.filter(|&database| database != 0) {
+            wire.expect_no_error(&["SELECT", &database.to_string()])?;
+        }
+        Ok(wire)
+    }
+
+    /// How long a reply may take from here on.
+    pub fn set_patience(&self, patience: Duration) -> io::Result<()> {
+        // A zero would mean for ever.
+        let patience = Some(patience.max(Duration::from_millis(1)));
+        match &self.stream {
+            Stream::Tcp(stream) => {
+                stream.set_read_timeout(patience)?;
+                stream.set_write_timeout(patience)
+            }
+            Stream::Unix(stream) => {
+                stream.set_read_timeout(patience)?;
+                stream.set_write_timeout(patience)
+            }
+        }
+    }
+
+    /// Sends one command as an array of bulk strings.
+    pub fn send<A: AsRef<[u8]>>(&mut self, arguments: &[A]) -> io::Result<()> {
+        self.send_bytes(&request(arguments))
+    }
+
+    /// Sends bytes as they are.
+    pub fn send_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match &mut self.stream {
+            Stream::Tcp(stream) => stream.write_all(bytes),
+            Stream::Unix(stream) => stream.write_all(bytes),
+        }
+    }
+
+    /// The next reply; an error when none comes in time, the server closed the connection
+    /// (`UnexpectedEof`), or what it sent is no reply (`InvalidData`).
+    pub fn read(&mut self) -> io::Result<Frame> {
+        loop {
+            let malformed = |error| io::Error::new(io::ErrorKind::InvalidData, error);
+            if let Some((frame, length)) = Frame::first(&self.received).map_err(malformed)? {
+                self.received.drain(..length);
+                return Ok(frame);
+            }
+            self.fill()?;
+        }
+    }
+
+    /// Sends one command and reads one reply.
+    pub fn call<A: AsRef<[u8]>>(&mut self, arguments: &[A]) -> io::Result<Frame> {
+        self.send(arguments)?;
+        self.read()
+    }
+
+    /// What was received and not yet read as a reply.
+    pub fn unread(&self) -> &[u8] {
+        &self.received
+    }
+
+    /// Reads once from the socket; `UnexpectedEof` if the server closed it.
+    pub fn fill(&mut self) -> io::Result<()> {
+        let mut chunk = [0; 16 * 1024];
+        let count = match &mut self.stream {
+            Stream::Tcp(stream) => stream.read(&mut chunk)?,
+            Stream::Unix(stream) => stream.read(&mut chunk)?,
+        };
+        if count == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        self.received.extend_from_slice(&chunk[..count]);
+        Ok(())
+    }
+
+    /// Takes what was received so far.
+    pub fn take_unread(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.received)
+    }
+
+    /// Ends one or both directions.
+    pub fn shut(&self, how: Shutdown) -> io::Result<()> {
+        match &self.stream {
+            Stream::Tcp(stream) => stream.shutdown(how),
+            Stream::Unix(stream) => stream.shutdown(how),
+        }
+    }
+
+    fn expect_no_error(&mut self, arguments: &[&str]) -> io::Result<()> {
+        let reply = self.call(arguments)?;
+        if reply.kind == b'-' {
+            let text = format!("{}: {}", arguments[0], String::from_utf8_lossy(&reply.text));
+            return Err(io::Error::other(text));
+        }
+        Ok(())
+    }
+}
+
+/// A command as an array of bulk strings.
+pub fn request<A: AsRef<[u8]>>(arguments: &[A]) -> Vec<u8> {
+    let mut request = format!("*{}\r\n", arguments.len()).into_bytes();
+    for argument in arguments {
+        let argument = argument.as_ref();
+        request.extend_from_slice(format!("${}\r\n", argument.len()).as_bytes());
+        request.extend_from_slice(argument);
+        request.extend_from_slice(b"\r\n");
+    }
+    request
+}
