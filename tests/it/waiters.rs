@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use leasehold::Server;
 use leasehold_tests::frame::Frame;
+use leasehold_tests::frame_of;
 use leasehold_tests::wire::Wire;
 use socket2::SockRef;
 
@@ -124,8 +125,8 @@ fn take_and_vanish(address: SocketAddr, seed: usize, over: &AtomicBool) -> Vec<u
 fn elements_in(mut replies: &[u8]) -> Vec<usize> {
     let mut elements = Vec::new();
     while !replies.is_empty() {
-        let length = leasehold_tests::frame::length(replies).expect("whole replies");
-        let frame = Frame::parse(&replies[..length]);
+        let first = Frame::first(replies).expect("well-formed");
+        let (frame, length) = first.expect("whole replies");
         if let [_, element] = &frame.items[..] {
             elements.push(String::from_utf8_lossy(&element.text).parse().expect("a number"));
         }
@@ -159,7 +160,7 @@ fn under_load_every_element_is_taken_once_or_left() {
             takers.into_iter().flat_map(|taker| taker.join().expect("it returns")).collect()
         });
         let mut wire = Wire::connect(address, 2);
-        let left = Frame::parse(&wire.call(&["LRANGE", "queue", "0", "-1"]));
+        let left = frame_of(&wire.call(&["LRANGE", "queue", "0", "-1"]));
         let left = left.items.iter();
         let left = left.map(|item| String::from_utf8_lossy(&item.text).parse().expect("a number"));
         let all: Vec<usize> = taken.iter().copied().chain(left).collect();

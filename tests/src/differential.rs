@@ -28,7 +28,7 @@ use std::collections::BTreeMap;
 use crate::frame::Frame;
 use crate::target::{Kind, Release, Target};
 use crate::wire::Wire;
-use crate::words;
+use crate::{frame_of, words};
 
 /// How the commands of a table reach the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,7 +148,7 @@ impl Line {
                 line.client = name[..1].to_owned();
             }
         }
-        line.words = words::split(rest);
+        line.words = words(rest);
         Some(line)
     }
 
@@ -210,7 +210,7 @@ impl Line {
             let end = frame.text.iter().position(|&byte| byte == b' ').unwrap_or(frame.text.len());
             frame.text.truncate(end);
         }
-        if self.shape && frame.text != b"-1" && !matches!(frame.kind, b'+' | b'-') {
+        if self.shape && !frame.missing && !matches!(frame.kind, b'+' | b'-') {
             frame.text = b"...".to_vec();
         }
     }
@@ -244,7 +244,7 @@ impl Side<'_> {
             replies *=
                 say(wire, &line.words, if line.plain { Mode::Plain } else { mode }, protocol);
         }
-        let read = |_| wire.try_read().map(|bytes| Frame::parse(&bytes));
+        let read = |_| wire.try_read().map(|bytes| frame_of(&bytes));
         let heard = (0..replies).map(read).collect::<Result<_, _>>();
         heard.map_err(|error| format!("nothing was heard: {error}"))
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use leasehold::config::{CompatVersion, Config};
 
-use crate::frame::Frame;
+use crate::frame::show;
 use crate::redis_server::RedisServer;
 use crate::wire::Wire;
 use crate::{say, words};
@@ -167,11 +167,11 @@ impl Target {
                       return redis.status_reply('OK')";
         let span_ms = span.as_millis().to_string();
         let reply = wire.call(&["EVAL", script, "0", &span_ms]);
-        assert_eq!(reply, b"+OK\r\n", "{}", Frame::parse(&reply));
+        assert_eq!(reply, b"+OK\r\n", "{}", show(&reply));
     }
 
     /// Runs one line of text as a command on a connection of its own.
     pub fn run(&self, line: &str) -> Vec<u8> {
-        self.connect(2).call(&words::split(line))
+        self.connect(2).call(&words(line))
     }
 }

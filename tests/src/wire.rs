@@ -1,67 +1,50 @@
-//! A raw, blocking connection: arguments or bytes in, replies out exactly as they were sent.
+//! A connection of a test, which must not fail: replies out exactly as they were sent.
 
-use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::frame;
+use leasehold::compat::address::{Address, Endpoint};
+use leasehold::compat::frame::show;
+use leasehold::compat::wire;
 
 /// How long a reply may take before the test fails: far more than any needs, so that a loaded
 /// machine fails nothing.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a look for the end of a connection takes.
+const GLANCE: Duration = Duration::from_millis(1);
 
 /// A connection that keeps every byte it receives.
-pub struct Wire {
-    stream: TcpStream,
-    received: Vec<u8>,
-}
+pub struct Wire(wire::Wire);
 
 impl Wire {
     /// Connects, and switches to RESP3 when asked to.
     pub fn connect(address: SocketAddr, protocol: u8) -> Wire {
-        let stream = TcpStream::connect(address).expect("the server accepts connections");
-        stream.set_nodelay(true).expect("TCP_NODELAY");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a read timeout");
-        let mut wire = Wire { stream, received: Vec::new() };
-        if protocol != 2 {
-            let greeting = wire.call(&["HELLO", &protocol.to_string()]);
-            assert_eq!(greeting[0], b'%', "HELLO failed: {}", frame::show(&greeting));
-        }
-        wire
+        let endpoint = Endpoint::Tcp(address.ip().to_string(), address.port());
+        let address = Address { endpoint, user: None, password: None, database: None };
+        Wire(wire::Wire::connect(&address, protocol, PATIENCE).expect("the server lets us in"))
     }
 
     /// Sends one command as an array of bulk strings.
     pub fn send<A: AsRef<[u8]>>(&mut self, arguments: &[A]) {
-        let mut request = format!("*{}\r\n", arguments.len()).into_bytes();
-        for argument in arguments {
-            let argument = argument.as_ref();
-            request.extend_from_slice(format!("${}\r\n", argument.len()).as_bytes());
-            request.extend_from_slice(argument);
-            request.extend_from_slice(b"\r\n");
-        }
-        self.send_bytes(&request);
+        self.send_bytes(&wire::request(arguments));
     }
 
     /// Sends bytes as they are.
     pub fn send_bytes(&mut self, bytes: &[u8]) {
         // A server may have closed after an error; the reply that says so is what the test reads.
-        let _ = self.stream.write_all(bytes);
+        let _ = self.0.send_bytes(bytes);
     }
 
     /// The next reply; an error when none comes in time or the server closed the connection.
     pub fn try_read(&mut self) -> io::Result<Vec<u8>> {
-        loop {
-            if let Some(length) = frame::length(&self.received) {
-                return Ok(self.received.drain(..length).collect());
-            }
-            self.fill()?;
-        }
+        self.0.read_with_bytes().map(|(_, bytes)| bytes)
     }
 
     /// The next reply, which must come.
     pub fn read(&mut self) -> Vec<u8> {
         self.try_read().unwrap_or_else(|error| {
-            panic!("no reply ({error}), received so far: {}", frame::show(&self.received))
+            panic!("no reply ({error}), received so far: {}", show(self.0.unread()))
         })
     }
 
@@ -73,30 +56,26 @@ impl Wire {
 
     /// Everything until the server closes the connection, which it must.
     pub fn read_to_close(&mut self) -> Vec<u8> {
-        while match self.fill() {
+        while match self.0.fill() {
             Ok(()) => true,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => panic!("still open"),
             Err(_) => false,
         } {}
-        std::mem::take(&mut self.received)
+        self.0.take_unread()
     }
 
     /// Whether the server has closed the connection by now, with nothing left to read.
-    pub fn is_closed(&self) -> bool {
-        self.stream.set_nonblocking(true).expect("a mode");
-        let peeked = self.stream.peek(&mut [0]);
-        self.stream.set_nonblocking(false).expect("a mode");
-        matches!(peeked, Ok(0))
+    pub fn is_closed(&mut self) -> bool {
+        self.0.set_patience(GLANCE).expect("a read timeout");
+        let looked = self.0.fill();
+        self.0.set_patience(PATIENCE).expect("a read timeout");
+        looked.is_err_and(|error| error.kind() == io::ErrorKind::UnexpectedEof)
+            && self.0.unread().is_empty()
     }
+}
 
-    fn fill(&mut self) -> io::Result<()> {
-        let mut chunk = [0; 16 * 1024];
-        match self.stream.read(&mut chunk)? {
-            0 => Err(io::ErrorKind::UnexpectedEof.into()),
-            count => {
-                self.received.extend_from_slice(&chunk[..count]);
-                Ok(())
-            }
-        }
+impl From<Wire> for wire::Wire {
+    fn from(wire: Wire) -> wire::Wire {
+        wire.0
     }
 }

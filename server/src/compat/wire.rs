@@ -91,11 +91,15 @@ impl Wire {
     /// The next reply; an error when none comes in time, the server closed the connection
     /// (`UnexpectedEof`), or what it sent is no reply (`InvalidData`).
     pub fn read(&mut self) -> io::Result<Frame> {
+        self.read_with_bytes().map(|(frame, _)| frame)
+    }
+
+    /// As [`Wire::read`], with the bytes as they were sent.
+    pub fn read_with_bytes(&mut self) -> io::Result<(Frame, Vec<u8>)> {
         loop {
             let malformed = |error| io::Error::new(io::ErrorKind::InvalidData, error);
             if let Some((frame, length)) = Frame::first(&self.received).map_err(malformed)? {
-                self.received.drain(..length);
-                return Ok(frame);
+                return Ok((frame, self.received.drain(..length).collect()));
             }
             self.fill()?;
         }
