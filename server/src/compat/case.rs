@@ -36,12 +36,15 @@
 //! | `a> words` | client `a` sends a command; it connects when it first speaks |
 //! | `a>> "bytes"` | client `a` sends bytes as they are |
 //! | `a< reply` | the next thing client `a` receives: see [`Pattern`] |
-//! | `a<2 reply`, `a<3 reply` | the same, in one version of the protocol |
+//! | `a<2 reply`, `a<3 reply` | the same, where the case is played in that version alone |
 //! | `a< closed` | the server closes the connection |
 //! | `a waits` | nothing comes for a while |
 //! | `a!` | client `a` dies: its connection closes |
 //! | `+5ms`, `+1s` | time passes |
 //! | `# words` | a remark |
+//!
+//! A case is played in RESP2 and RESP3. A client that says `HELLO` or `RESET` is understood in the
+//! version that it speaks from the answer on.
 //!
 //! Words are quoted as in `redis-cli`. `<lock>` is a key or channel of this case's own, in words
 //! and in replies. `$name` among the words is the value that a reply gave that name. `@name` is

@@ -66,6 +66,7 @@ pub fn perform(steps: &[Step], setting: Setting<'_>, scene: &mut dyn Scene) -> P
         setting,
         scene,
         cast: BTreeMap::new(),
+        spoken: BTreeMap::new(),
         said: BTreeMap::new(),
         captures: Captures::new(),
         performance: Performance::default(),
@@ -88,6 +89,8 @@ struct Stage<'a, 's> {
     setting: Setting<'a>,
     scene: &'s mut dyn Scene,
     cast: BTreeMap<String, Wire>,
+    /// The version each client speaks now, where `HELLO` or `RESET` changed it.
+    spoken: BTreeMap<String, u8>,
     /// What each client said last, as the case writes it and as it was sent.
     said: BTreeMap<String, (String, Vec<Vec<u8>>)>,
     captures: Captures,
@@ -132,6 +135,7 @@ impl Stage<'_, '_> {
             Action::HangUp(client) => {
                 self.performance.transcript.push(line.clone());
                 self.cast.remove(client);
+                self.spoken.remove(client);
                 Ok(())
             }
             Action::Pass(span) => {
@@ -156,7 +160,11 @@ impl Stage<'_, '_> {
             Err(error) => return Err(problem(self.last_said(client), told(&error), None)),
         };
         self.note(client, '<', &frame.notation());
-        if pattern.matches(&frame, self.setting.protocol, &mut self.captures) {
+        if let Some(version) = changed_protocol(&frame) {
+            self.spoken.insert(client.to_owned(), version);
+        }
+        let protocol = self.spoken.get(client).copied().unwrap_or(self.setting.protocol);
+        if pattern.matches(&frame, protocol, &mut self.captures) {
             let mut masked = frame;
             pattern.mask(&mut masked);
             self.performance.masked.push((step.number, masked));
@@ -261,6 +269,20 @@ impl Stage<'_, '_> {
     }
 }
 
+/// The version of the protocol that is spoken from this reply on: that which the reply to `HELLO`
+/// names, 2 after `RESET`.
+fn changed_protocol(frame: &Frame) -> Option<u8> {
+    if frame.kind == b'+' && frame.text == b"RESET" {
+        return Some(2);
+    }
+    let named = frame.items.chunks(2).find(|pair| pair[0].text == b"proto")?;
+    match named.get(1)?.text.as_slice() {
+        b"2" => Some(2),
+        b"3" => Some(3),
+        _ => None,
+    }
+}
+
 /// The command that an error says is not there, if it is what was sent.
 fn lacking(frame: &Frame, words: &[Vec<u8>]) -> Option<String> {
     let text = String::from_utf8_lossy(&frame.text).to_lowercase();
@@ -300,5 +322,24 @@ fn told(error: &io::Error) -> String {
         error if is_silence(error) => "nothing in time".to_owned(),
         error if is_end(error) => "the server closed the connection".to_owned(),
         error => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::changed_protocol;
+    use crate::compat::frame::Frame;
+
+    #[test]
+    fn greetings_and_resets_change_the_protocol() {
+        let check = |bytes: &[u8], expected: Option<u8>| {
+            let frame = Frame::whole(bytes).expect("one reply");
+            assert_eq!(changed_protocol(&frame), expected, "{}", bytes.escape_ascii());
+        };
+        check(b"%2\r\n+server\r\n+redis\r\n+proto\r\n:3\r\n", Some(3));
+        check(b"*4\r\n$6\r\nserver\r\n$5\r\nredis\r\n$5\r\nproto\r\n:2\r\n", Some(2));
+        check(b"+RESET\r\n", Some(2));
+        check(b"-NOPROTO unsupported protocol version\r\n", None);
+        check(b"*3\r\n+a\r\n+b\r\n+proto\r\n", None);
     }
 }
