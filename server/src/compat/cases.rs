@@ -4,7 +4,10 @@
 use super::case::{Case, Mistake};
 
 /// Names and texts of the files of cases.
-pub const FILES: &[(&str, &str)] = &[("cases/strings.txt", include_str!("cases/strings.txt"))];
+pub const FILES: &[(&str, &str)] = &[
+    ("cases/protocol.txt", include_str!("cases/protocol.txt")),
+    ("cases/strings.txt", include_str!("cases/strings.txt")),
+];
 
 /// Names and texts of the scripts: `@compare-and-delete` is `scripts/compare-and-delete.lua`.
 pub const SCRIPTS: &[(&str, &str)] =
