@@ -5,6 +5,7 @@
 //! | `+OK`, `-ERR syntax error` | a status, an error; `-WRONGTYPE ...` an error that begins so |
 //! | `:7`, `:1..9` | an integer, one in a range |
 //! | `"bulk"`, `nil`, `nil-array` | a bulk string, its absence, an array's absence |
+//! | `has "a" "b"` | a bulk string or verbatim text that holds these, one behind the other |
 //! | `,1.5`, `verbatim "txt"` | a double, a verbatim text; in RESP2 a bulk string |
 //! | `#t` | a boolean; in RESP2 an integer |
 //! | `[a, b]`, `[a, ...]` | an array, one that begins so |
@@ -34,6 +35,8 @@ pub enum Pattern {
     Integer(i64, i64),
     /// A bulk string.
     Bulk(Vec<u8>),
+    /// A bulk string or verbatim text that holds these, one behind the other.
+    Has(Vec<Vec<u8>>),
     /// No value.
     Nil,
     /// No array.
@@ -91,6 +94,9 @@ impl Pattern {
                 frame.kind == b':' && number.is_some_and(|it| (*low..=*high).contains(&it))
             }
             Pattern::Bulk(bytes) => is(b'$', bytes),
+            Pattern::Has(texts) => {
+                matches!(frame.kind, b'$' | b'=') && !frame.missing && holds(&frame.text, texts)
+            }
             Pattern::Nil => missing(b'$'),
             Pattern::NilArray => missing(b'*'),
             Pattern::Double(text) => is(if protocol == 2 { b'$' } else { b',' }, text.as_bytes()),
@@ -125,7 +131,7 @@ impl Pattern {
     pub fn mask(&self, frame: &mut Frame) {
         match self {
             Pattern::Integer(low, high) if low != high => frame.text = b"in range".to_vec(),
-            Pattern::Any | Pattern::Named(_) => {
+            Pattern::Any | Pattern::Named(_) | Pattern::Has(_) => {
                 *frame = Frame { kind: b'+', text: b"any".to_vec(), items: vec![], missing: false };
             }
             Pattern::Either(patterns) => {
@@ -150,6 +156,15 @@ impl Pattern {
     fn is_map(&self) -> bool {
         matches!(self, Pattern::Aggregate { kind: b'%', .. })
     }
+}
+
+/// Whether `text` holds all of `parts`, one behind the other.
+fn holds(text: &[u8], parts: &[Vec<u8>]) -> bool {
+    let mut rest = text;
+    parts.iter().all(|part| {
+        let at = rest.windows(part.len().max(1)).position(|window| window == part.as_slice());
+        at.inspect(|at| rest = &rest[at + part.len()..]).is_some()
+    })
 }
 
 /// Sorts what a reply holds, in steps of so many.
@@ -227,6 +242,20 @@ fn value(text: &str, outermost: bool) -> Parsed<'_> {
                 Ok((pattern, rest))
             }
             _ => Err(format!("nothing that has an order: {text}")),
+        };
+    }
+    if let Some(mut rest) = text.strip_prefix("has ") {
+        let mut texts = Vec::new();
+        while let Some(quoted) = rest.trim_start().strip_prefix('"') {
+            let (bytes, after) = words::double_quoted(quoted)?;
+            texts.push(bytes);
+            rest = after;
+        }
+        let none = texts.iter().all(Vec::is_empty);
+        return if none {
+            Err(format!("no text: {text}"))
+        } else {
+            Ok((Pattern::Has(texts), rest))
         };
     }
     if let Some(rest) = text.strip_prefix("verbatim \"") {
@@ -359,6 +388,10 @@ mod tests {
         check(r#"[:1, "a b", nil]"#, 2, b"*3\r\n:1\r\n$3\r\na b\r\n$-1\r\n", true);
         check(r#"[:1, ...]"#, 2, b"*3\r\n:1\r\n$3\r\na b\r\n$-1\r\n", true);
         check("[]", 2, b"*0\r\n", true);
+        check(r#"has "b=1 " "c=2""#, 2, b"$12\r\na=0 b=1 c=2 \r\n", true);
+        check(r#"has "b=1 " "c=2""#, 3, b"=15\r\ntxt:b=1 x=0 c=2\r\n", true);
+        check(r#"has "c=2" "b=1""#, 2, b"$7\r\nb=1 c=2\r\n", false);
+        check(r#"has "b=1""#, 2, b"+b=1\r\n", false);
         check("[+a b, -ERR x]", 2, b"*2\r\n+a b\r\n-ERR x\r\n", true);
         check(r#"[-"ERR x, y", #t]"#, 3, b"*2\r\n-ERR x, y\r\n#t\r\n", true);
         check(r#"{"f": ,1.5}"#, 2, b"*2\r\n$1\r\nf\r\n$3\r\n1.5\r\n", true);
@@ -379,7 +412,8 @@ mod tests {
 
     #[test]
     fn what_is_no_pattern_is_an_error() {
-        for text in ["", "OK", "[:1", ":x", "+OK extra\u{0} | ", "[:1 :2]", "unordered :1"] {
+        for text in ["", "OK", "[:1", ":x", "+OK extra\u{0} | ", "[:1 :2]", "unordered :1", "has 1"]
+        {
             assert!(Pattern::parse(text).is_err(), "{text}");
         }
     }

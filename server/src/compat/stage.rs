@@ -252,6 +252,10 @@ impl Stage<'_, '_> {
                 Some(_) => self.word(bytes).unwrap_or_else(|_| bytes.clone()),
                 None => expand_keys(bytes, self.setting.key),
             }),
+            Pattern::Has(texts) => {
+                let expand = |text: &Vec<u8>| expand_keys(text, self.setting.key);
+                Pattern::Has(texts.iter().map(expand).collect())
+            }
             Pattern::Aggregate { kind, items, open, unordered } => Pattern::Aggregate {
                 kind: *kind,
                 items: all(items),
