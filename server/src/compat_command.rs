@@ -31,6 +31,15 @@ struct Arguments {
     /// Print the cases of --cases with what the server answers in the place of what they expect
     #[arg(long, requires = "cases")]
     record: bool,
+    /// For how long each property under contention is tried
+    #[arg(long, value_name = "SECONDS")]
+    seconds: Option<f64>,
+    /// How many clients contend in a property
+    #[arg(long, value_name = "N")]
+    connections: Option<usize>,
+    /// What decides what clients do in properties; another each time if none is given
+    #[arg(long, value_name = "S")]
+    seed: Option<u64>,
     /// Try what flushes scripts and functions as well, which belong to all databases
     #[arg(long)]
     allow_flush: bool,
@@ -85,6 +94,9 @@ fn options(arguments: &Arguments) -> Result<Options, Error> {
     options.reference = arguments.reference.as_ref().map(address).transpose()?;
     options.only.clone_from(&arguments.only);
     options.allow_flush = arguments.allow_flush;
+    options.seconds = arguments.seconds.unwrap_or(options.seconds);
+    options.connections = arguments.connections.unwrap_or(options.connections);
+    options.seed = arguments.seed.unwrap_or(options.seed);
     let mut cases = Vec::new();
     for path in &arguments.cases {
         let file = path.display().to_string();

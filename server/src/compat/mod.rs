@@ -18,6 +18,8 @@ pub mod case;
 pub mod cases;
 pub mod frame;
 pub mod pattern;
+pub mod properties;
+pub mod random;
 pub mod record;
 pub mod report;
 pub mod stage;

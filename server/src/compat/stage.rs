@@ -288,7 +288,7 @@ fn changed_protocol(frame: &Frame) -> Option<u8> {
 }
 
 /// The command that an error says is not there, if it is what was sent.
-fn lacking(frame: &Frame, words: &[Vec<u8>]) -> Option<String> {
+pub(super) fn lacking(frame: &Frame, words: &[Vec<u8>]) -> Option<String> {
     let text = String::from_utf8_lossy(&frame.text).to_lowercase();
     let name = |at: usize| words.get(at).map(|it| String::from_utf8_lossy(it).to_uppercase());
     let unknown = text.contains("unknown") || text.contains("not supported");
@@ -311,7 +311,7 @@ fn show_words(words: &[Vec<u8>]) -> String {
 }
 
 /// Whether nothing came in time.
-fn is_silence(error: &io::Error) -> bool {
+pub(super) fn is_silence(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
@@ -321,7 +321,7 @@ fn is_end(error: &io::Error) -> bool {
     matches!(error.kind(), UnexpectedEof | ConnectionReset | BrokenPipe)
 }
 
-fn told(error: &io::Error) -> String {
+pub(super) fn told(error: &io::Error) -> String {
     match error {
         error if is_silence(error) => "nothing in time".to_owned(),
         error if is_end(error) => "the server closed the connection".to_owned(),

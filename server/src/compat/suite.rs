@@ -5,16 +5,22 @@ use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
+use std::time::Duration;
 
 use super::address::Address;
 use super::case::Case;
 use super::cases;
+use super::properties::{self, Arena, Property};
 use super::report::{Failure, Outcome, Report, Verdict};
 use super::stage::{Performance, Setting, perform};
 use super::target::{OnTarget, Target};
 
 /// How many cases are played at a time: they wait more than they work.
 const JOBS: usize = 8;
+/// For how long each property is tried.
+const SECONDS: f64 = 2.0;
+/// How many clients contend in a property.
+const CONNECTIONS: usize = 16;
 
 /// What to run, and on what.
 #[derive(Clone, Debug)]
@@ -29,7 +35,13 @@ pub struct Options {
     pub allow_flush: bool,
     /// How many cases are played at a time.
     pub jobs: usize,
-    /// The cases to play instead of those that are built in.
+    /// For how long each property is tried.
+    pub seconds: f64,
+    /// How many clients contend in a property.
+    pub connections: usize,
+    /// What decides what clients do in properties.
+    pub seed: u64,
+    /// The cases to play instead of everything that is built in.
     pub cases: Option<Vec<Case>>,
 }
 
@@ -74,6 +86,7 @@ impl Progress for () {}
 pub struct Suite {
     options: Options,
     cases: Vec<Case>,
+    properties: Vec<&'static Property>,
 }
 
 impl Options {
@@ -85,6 +98,9 @@ impl Options {
             only: Vec::new(),
             allow_flush: false,
             jobs: JOBS,
+            seconds: SECONDS,
+            connections: CONNECTIONS,
+            seed: u64::from(nonce()),
             cases: None,
         })
     }
@@ -93,26 +109,37 @@ impl Options {
 impl Suite {
     /// Chooses what to run.
     pub fn new(options: &Options) -> Result<Suite, Error> {
-        let cases = match &options.cases {
-            Some(cases) => cases.clone(),
-            None => cases::all().map_err(|mistake| Error::Usage(mistake.to_string()))?,
+        let (cases, properties) = match &options.cases {
+            Some(cases) => (cases.clone(), Vec::new()),
+            None => {
+                let cases = cases::all().map_err(|mistake| Error::Usage(mistake.to_string()))?;
+                (cases, properties::all().collect())
+            }
         };
-        let chosen = |case: &Case| {
-            let client = case.client.as_deref().unwrap_or_default();
-            let whole = format!("{}: {client}: {}", case.family, case.name).to_lowercase();
+        let chosen = |family: &str, client: Option<&str>, name: &str| {
+            let whole = format!("{family}: {}: {name}", client.unwrap_or_default());
+            let whole = whole.to_lowercase();
             options.only.is_empty()
                 || options.only.iter().any(|part| whole.contains(&part.to_lowercase()))
         };
-        let cases: Vec<_> = cases.into_iter().filter(chosen).collect();
-        if cases.is_empty() {
+        let of_case = |case: &Case| chosen(&case.family, case.client.as_deref(), &case.name);
+        let cases: Vec<_> = cases.into_iter().filter(of_case).collect();
+        let of_property = |it: &&Property| chosen(properties::FAMILY, it.client, it.name);
+        let properties: Vec<_> = properties.into_iter().filter(of_property).collect();
+        if cases.is_empty() && properties.is_empty() {
             return Err(Error::Usage(format!("nothing is called {}", options.only.join(" or "))));
         }
-        Ok(Suite { options: options.clone(), cases })
+        Ok(Suite { options: options.clone(), cases, properties })
     }
 
-    /// What will be run.
+    /// The cases that will be played.
     pub fn cases(&self) -> &[Case] {
         &self.cases
+    }
+
+    /// The properties that will be tried.
+    pub fn properties(&self) -> &[&'static Property] {
+        &self.properties
     }
 
     /// Runs it.
@@ -125,8 +152,9 @@ impl Suite {
         let target = explore(&self.options.target)?;
         let reference = self.options.reference.as_ref().map(explore).transpose()?;
         let run = Run { target, reference };
-        progress.begins(self.cases.len());
-        let outcomes = self.play_all(&run, progress);
+        progress.begins(self.cases.len() + self.properties.len());
+        let mut outcomes = self.play_all(&run, progress);
+        outcomes.extend(self.try_all(&run.target, progress));
         for server in [Some(&run.target), run.reference.as_ref()].into_iter().flatten() {
             let lost = |error| Error::Server(server.address.clone(), error);
             server.clean_up().map_err(lost)?;
@@ -170,6 +198,18 @@ impl Suite {
             }
         }
         outcomes.into_iter().flatten().collect()
+    }
+
+    /// The properties, one by one: each wants the server for itself.
+    fn try_all(&self, target: &Target, progress: &mut dyn Progress) -> Vec<Outcome> {
+        let Options { seconds, connections, seed, .. } = self.options;
+        let span = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
+        let one = |(number, property): (usize, &&Property)| {
+            let outcome = property.judge(&Arena::new(target, number, span, connections, seed));
+            progress.ended(&outcome);
+            outcome
+        };
+        self.properties.iter().enumerate().map(one).collect()
     }
 }
 
