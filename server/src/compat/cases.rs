@@ -7,6 +7,8 @@ use super::case::{Case, Mistake};
 pub const FILES: &[(&str, &str)] = &[
     ("cases/protocol.txt", include_str!("cases/protocol.txt")),
     ("cases/strings.txt", include_str!("cases/strings.txt")),
+    ("cases/hashes.txt", include_str!("cases/hashes.txt")),
+    ("cases/lists.txt", include_str!("cases/lists.txt")),
 ];
 
 /// Names and texts of the scripts: `@compare-and-delete` is `scripts/compare-and-delete.lua`.
