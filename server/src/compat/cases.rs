@@ -7,8 +7,10 @@ use super::case::{Case, Mistake};
 pub const FILES: &[(&str, &str)] = &[
     ("cases/protocol.txt", include_str!("cases/protocol.txt")),
     ("cases/strings.txt", include_str!("cases/strings.txt")),
+    ("cases/keys.txt", include_str!("cases/keys.txt")),
     ("cases/hashes.txt", include_str!("cases/hashes.txt")),
     ("cases/lists.txt", include_str!("cases/lists.txt")),
+    ("cases/sorted_sets.txt", include_str!("cases/sorted_sets.txt")),
 ];
 
 /// Names and texts of the scripts: `@compare-and-delete` is `scripts/compare-and-delete.lua`.
