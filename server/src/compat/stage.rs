@@ -292,7 +292,8 @@ pub(super) fn lacking(frame: &Frame, words: &[Vec<u8>]) -> Option<String> {
     let text = String::from_utf8_lossy(&frame.text).to_lowercase();
     let name = |at: usize| words.get(at).map(|it| String::from_utf8_lossy(it).to_uppercase());
     let unknown = text.contains("unknown") || text.contains("not supported");
-    if frame.kind != b'-' || !unknown {
+    // A script's error is about a command within it.
+    if frame.kind != b'-' || !unknown || text.contains("called from script") {
         return None;
     }
     if text.contains("subcommand") {
