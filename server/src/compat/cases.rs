@@ -5,7 +5,9 @@ use super::case::{Case, Mistake};
 
 /// Names and texts of the files of cases.
 pub const FILES: &[(&str, &str)] = &[
+    ("cases/conversions.txt", include_str!("cases/conversions.txt")),
     ("cases/protocol.txt", include_str!("cases/protocol.txt")),
+    ("cases/scripts.txt", include_str!("cases/scripts.txt")),
     ("cases/strings.txt", include_str!("cases/strings.txt")),
     ("cases/keys.txt", include_str!("cases/keys.txt")),
     ("cases/hashes.txt", include_str!("cases/hashes.txt")),
@@ -47,7 +49,7 @@ mod tests {
             assert!(!case.family.is_empty(), "{place}: no family");
             assert!(!case.why.is_empty(), "{place}: no reason");
             assert!(!case.steps.is_empty(), "{place}: nothing is said");
-            assert!(names.insert((&case.family, &case.name)), "{place}: twice");
+            assert!(names.insert((&case.family, &case.client, &case.name)), "{place}: twice");
         }
     }
 
