@@ -3,27 +3,73 @@
 
 use super::case::{Case, Mistake};
 
-/// Names and texts of the files of cases.
-pub const FILES: &[(&str, &str)] = &[
-    ("cases/conversions.txt", include_str!("cases/conversions.txt")),
-    ("cases/protocol.txt", include_str!("cases/protocol.txt")),
-    ("cases/scripts.txt", include_str!("cases/scripts.txt")),
-    ("cases/strings.txt", include_str!("cases/strings.txt")),
-    ("cases/keys.txt", include_str!("cases/keys.txt")),
-    ("cases/hashes.txt", include_str!("cases/hashes.txt")),
-    ("cases/lists.txt", include_str!("cases/lists.txt")),
-    ("cases/sorted_sets.txt", include_str!("cases/sorted_sets.txt")),
-];
+/// A table of texts: name and contents of each file.
+macro_rules! texts {
+    ($folder:literal; $extension:literal; $($name:literal)*) => {
+        &[$(($name, include_str!(concat!($folder, "/", $name, $extension)))),*]
+    };
+}
+
+/// Names and texts of the files of cases: `strings` is `cases/strings.txt`.
+pub const FILES: &[(&str, &str)] = texts! { "cases"; ".txt";
+    "conversions"
+    "protocol"
+    "scripts"
+    "strings"
+    "keys"
+    "hashes"
+    "lists"
+    "sorted_sets"
+    "redisson/lock"
+};
 
 /// Names and texts of the scripts: `@compare-and-delete` is `scripts/compare-and-delete.lua`.
-pub const SCRIPTS: &[(&str, &str)] =
-    &[("compare-and-delete", include_str!("scripts/compare-and-delete.lua"))];
+pub const SCRIPTS: &[(&str, &str)] = texts! { "scripts"; ".lua";
+    "compare-and-delete"
+    "redisson-2.2/lock"
+    "redisson-2.2/unlock"
+    "redisson-3/lock"
+    "redisson-3/renew"
+    "redisson-3/unlock"
+    "redisson/expire"
+    "redisson/expire-at"
+    "redisson/fair-force-unlock"
+    "redisson/fair-lock"
+    "redisson/fair-lock-failed"
+    "redisson/fair-try-lock"
+    "redisson/fair-unlock"
+    "redisson/fenced-lock"
+    "redisson/fenced-lock-token"
+    "redisson/force-unlock"
+    "redisson/lock"
+    "redisson/non-reentrant-lock"
+    "redisson/persist"
+    "redisson/read-force-unlock"
+    "redisson/read-is-locked"
+    "redisson/read-lock"
+    "redisson/read-renew"
+    "redisson/read-unlock"
+    "redisson/renew"
+    "redisson/semaphore-acquire"
+    "redisson/semaphore-add"
+    "redisson/semaphore-drain"
+    "redisson/semaphore-release"
+    "redisson/semaphore-release-if-exists"
+    "redisson/semaphore-set"
+    "redisson/semaphore-set-with-lease"
+    "redisson/spin-force-unlock"
+    "redisson/spin-unlock"
+    "redisson/unlock"
+    "redisson/write-force-unlock"
+    "redisson/write-lock"
+    "redisson/write-unlock"
+};
 
 /// Every case.
 pub fn all() -> Result<Vec<Case>, Mistake> {
     let mut cases = Vec::new();
     for (file, text) in FILES {
-        cases.extend(Case::parse_all(file, text)?);
+        cases.extend(Case::parse_all(&format!("cases/{file}.txt"), text)?);
     }
     Ok(cases)
 }

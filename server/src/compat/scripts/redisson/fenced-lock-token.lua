@@ -1,0 +1,10 @@
+-- RFencedLock: the lock and its token. {-1, token}: it is held; {ms, -1}: another holds it.
+-- KEYS: lock, token. ARGV: lease ms, owner.
+local free = redis.call('exists', KEYS[1]) == 0
+if free or redis.call('hexists', KEYS[1], ARGV[2]) == 1 then
+    local token = redis.call('incr', KEYS[2])
+    redis.call('hincrby', KEYS[1], ARGV[2], 1)
+    redis.call('pexpire', KEYS[1], ARGV[1])
+    return {-1, token}
+end
+return {redis.call('pttl', KEYS[1]), -1}

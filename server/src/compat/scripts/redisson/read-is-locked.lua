@@ -1,0 +1,7 @@
+-- RReadWriteLock: whether any reader holds it. 1: so it is.
+-- KEYS: lock.
+local mode = redis.call('hget', KEYS[1], 'mode')
+if mode == 'read' or (mode == 'write' and redis.call('hlen', KEYS[1]) > 2) then
+    return 1
+end
+return 0
