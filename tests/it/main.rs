@@ -3,6 +3,7 @@
 mod atomicity;
 mod boundaries;
 mod busy;
+mod compat;
 mod daemon;
 mod differential;
 mod embedding;

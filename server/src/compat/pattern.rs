@@ -106,7 +106,7 @@ impl Pattern {
             Pattern::Verbatim(text) => is(b'=', &[b"txt:", &text[..]].concat()),
             Pattern::Aggregate { kind, items, open, unordered } => {
                 let kind = if protocol == 2 { b'*' } else { *kind };
-                let step = if *unordered && self.is_map() { 2 } else { 1 };
+                let step = self.step();
                 frame.kind == kind
                     && !frame.missing
                     && if *unordered {
@@ -126,31 +126,52 @@ impl Pattern {
         }
     }
 
-    /// Takes out of a reply what this leaves open, so that two servers' replies can be compared:
-    /// numbers in a range, values with a name, anything, and order where there is none.
-    pub fn mask(&self, frame: &mut Frame) {
+    /// Takes out of a reply that this matches what this leaves open, so that two servers' replies
+    /// can be compared: numbers in a range, values with a name, choices, what may follow, and
+    /// order where there is none.
+    pub fn mask(&self, frame: &mut Frame, protocol: u8) {
+        let open = |text: &str| Frame {
+            kind: b'+',
+            text: text.as_bytes().to_vec(),
+            items: Vec::new(),
+            missing: false,
+        };
         match self {
-            Pattern::Integer(low, high) if low != high => frame.text = b"in range".to_vec(),
-            Pattern::Any | Pattern::Named(_) | Pattern::Has(_) => {
-                *frame = Frame { kind: b'+', text: b"any".to_vec(), items: vec![], missing: false };
-            }
-            Pattern::Either(patterns) => {
-                for pattern in patterns {
-                    pattern.mask(frame);
-                }
-            }
+            Pattern::Integer(low, high) if low != high => *frame = open("in range"),
+            Pattern::Any | Pattern::Named(_) | Pattern::Has(_) => *frame = open("any"),
+            Pattern::Either(_) => *frame = open("either"),
             Pattern::Aggregate { items, open, unordered, .. } => {
                 if *unordered {
-                    sort(frame, if self.is_map() { 2 } else { 1 });
-                } else {
-                    items.iter().zip(&mut frame.items).for_each(|(it, frame)| it.mask(frame));
-                }
-                if *open {
+                    self.bring_to_order(items, frame, protocol);
+                } else if *open {
                     frame.items.truncate(items.len());
                 }
+                let pairs = items.iter().zip(&mut frame.items);
+                pairs.for_each(|(item, frame)| item.mask(frame, protocol));
             }
             _ => {}
         }
+    }
+
+    /// Puts the parts of a reply in the order in which they are written here; leaves out others.
+    fn bring_to_order(&self, items: &[Pattern], frame: &mut Frame, protocol: u8) {
+        let step = self.step();
+        let mut left: Vec<_> = frame.items.chunks(step).map(<[Frame]>::to_vec).collect();
+        let mut ordered = Vec::new();
+        for item in items.chunks(step) {
+            let is = |part: &Vec<Frame>| {
+                match_in_order(item, part, false, protocol, &mut Captures::new())
+            };
+            if let Some(at) = left.iter().position(is) {
+                ordered.extend(left.remove(at));
+            }
+        }
+        frame.items = ordered;
+    }
+
+    /// How many frames go together where order does not matter: a map's keys have values.
+    fn step(&self) -> usize {
+        if self.is_map() { 2 } else { 1 }
     }
 
     fn is_map(&self) -> bool {
@@ -165,13 +186,6 @@ fn holds(text: &[u8], parts: &[Vec<u8>]) -> bool {
         let at = rest.windows(part.len().max(1)).position(|window| window == part.as_slice());
         at.inspect(|at| rest = &rest[at + part.len()..]).is_some()
     })
-}
-
-/// Sorts what a reply holds, in steps of so many.
-fn sort(frame: &mut Frame, step: usize) {
-    let mut parts: Vec<_> = frame.items.chunks(step).map(<[Frame]>::to_vec).collect();
-    parts.sort();
-    frame.items = parts.concat();
 }
 
 fn match_in_order(
@@ -408,6 +422,20 @@ mod tests {
         );
         check("[$x, $x]", 2, b"*2\r\n:1\r\n:1\r\n", true);
         check("[$x, $x]", 2, b"*2\r\n:1\r\n:2\r\n", false);
+    }
+
+    #[test]
+    fn what_a_pattern_leaves_open_is_taken_out() {
+        let check = |text: &str, protocol: u8, bytes: &[u8], expected: &str| {
+            let mut frame = Frame::whole(bytes).expect("one reply");
+            Pattern::parse(text).expect(text).mask(&mut frame, protocol);
+            assert_eq!(frame.notation(), expected, "{text}");
+        };
+        check("[:1..9, :7, ...]", 2, b"*3\r\n:5\r\n:7\r\n:8\r\n", "[+in range, :7]");
+        let pairs = b"*4\r\n+b\r\n:3\r\n+a\r\n:2\r\n";
+        check("unordered {+a: _, ...}", 2, pairs, "[+a, +any]");
+        check("unordered [+b, +a, :2, :3]", 2, pairs, "[+b, +a, :2, :3]");
+        check("+a | +b", 2, b"+b\r\n", "+either");
     }
 
     #[test]

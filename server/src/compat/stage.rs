@@ -166,7 +166,7 @@ impl Stage<'_, '_> {
         let protocol = self.spoken.get(client).copied().unwrap_or(self.setting.protocol);
         if pattern.matches(&frame, protocol, &mut self.captures) {
             let mut masked = frame;
-            pattern.mask(&mut masked);
+            pattern.mask(&mut masked, protocol);
             self.performance.masked.push((step.number, masked));
             return Ok(());
         }

@@ -1,0 +1,33 @@
+//! The compatibility suite is green: on a real server, so it asks for nothing that Redis does not
+//! do, and on Leasehold, also when every reply is compared with the real server's.
+
+use leasehold::compat::{Options, Report, Suite};
+use leasehold_tests::target::{Kind, Target};
+
+/// For how long each property is tried: the suite's own usual is for people with a server to judge.
+const SECONDS: f64 = 0.5;
+
+fn run(target: &Target, reference: Option<&Target>) -> Report {
+    let mut options = Options::new(&target.address().to_string()).expect("an address");
+    options.reference = reference
+        .map(|server| Options::new(&server.address().to_string()).expect("an address").target);
+    options.allow_flush = true;
+    options.seconds = SECONDS;
+    let suite = Suite::new(&options).expect("the cases are well-formed");
+    suite.run(&mut ()).expect("both servers answer")
+}
+
+#[test]
+fn redis_is_green() {
+    let Some(redis) = Target::redis() else { return };
+    let report = run(&redis, None);
+    assert!(report.is_green(), "{}", report.text());
+}
+
+#[test]
+fn leasehold_is_green() {
+    let Some(redis) = Target::redis() else { return };
+    let leasehold = Target::leasehold_like(&redis, Kind::Standalone);
+    let report = run(&leasehold, Some(&redis));
+    assert!(report.is_green(), "{}", report.text());
+}
