@@ -21,6 +21,7 @@ pub const FILES: &[(&str, &str)] = texts! { "cases"; ".txt";
     "lists"
     "sorted_sets"
     "redisson/lock"
+    "seeds"
 };
 
 /// Names and texts of the scripts: `@compare-and-delete` is `scripts/compare-and-delete.lua`.
@@ -63,6 +64,7 @@ pub const SCRIPTS: &[(&str, &str)] = texts! { "scripts"; ".lua";
     "redisson/write-force-unlock"
     "redisson/write-lock"
     "redisson/write-unlock"
+    "seeds/compare-and-expire"
 };
 
 /// Every case.
