@@ -1,0 +1,9 @@
+-- RCountDownLatch: one less; the last one opens it. Says nothing.
+-- KEYS: latch, channel. ARGV: message, publish command.
+local left = redis.call('decr', KEYS[1])
+if left <= 0 then
+    redis.call('del', KEYS[1])
+end
+if left == 0 then
+    redis.call(ARGV[2], KEYS[2], ARGV[1])
+end

@@ -1,0 +1,8 @@
+-- RCountDownLatch: there is no count any more. 1: there was.
+-- KEYS: latch, channel. ARGV: message, publish command.
+if redis.call('del', KEYS[1]) == 1 then
+    redis.call(ARGV[2], KEYS[2], ARGV[1])
+    return 1
+else
+    return 0
+end

@@ -1,0 +1,50 @@
+-- The fair lock that its holder cannot enter again: that is an error, not a wait for oneself.
+-- KEYS: lock, queue, timeouts. ARGV: lease ms, owner, wait ms, now, the error's text.
+while true do
+    local first = redis.call('lindex', KEYS[2], 0)
+    if first == false then
+        break
+    end
+    local timeout = redis.call('zscore', KEYS[3], first)
+    if timeout ~= false and tonumber(timeout) <= tonumber(ARGV[4]) then
+        redis.call('zrem', KEYS[3], first)
+        redis.call('lpop', KEYS[2])
+    else
+        break
+    end
+end
+if redis.call('exists', KEYS[1]) == 0
+    and (redis.call('exists', KEYS[2]) == 0 or redis.call('lindex', KEYS[2], 0) == ARGV[2])
+then
+    redis.call('lpop', KEYS[2])
+    redis.call('zrem', KEYS[3], ARGV[2])
+    local waiting = redis.call('zrange', KEYS[3], 0, -1)
+    for i = 1, #waiting, 1 do
+        redis.call('zincrby', KEYS[3], -tonumber(ARGV[3]), waiting[i])
+    end
+    redis.call('hset', KEYS[1], ARGV[2], 1)
+    redis.call('pexpire', KEYS[1], ARGV[1])
+    return nil
+end
+if redis.call('hexists', KEYS[1], ARGV[2]) == 1 then
+    return redis.error_reply(ARGV[5])
+end
+-- Already in the queue: its timeout says when its turn is at the latest.
+local timeout = redis.call('zscore', KEYS[3], ARGV[2])
+if timeout ~= false then
+    local before = timeout - tonumber(ARGV[3]) - tonumber(ARGV[4])
+    return math.max(0, before)
+end
+-- The last one: its turn is after that of the one before it, or after the holder's lease.
+local last = redis.call('lindex', KEYS[2], -1)
+local ttl
+if last ~= false and last ~= ARGV[2] and redis.call('zscore', KEYS[3], last) ~= false then
+    ttl = tonumber(redis.call('zscore', KEYS[3], last)) - tonumber(ARGV[4])
+else
+    ttl = redis.call('pttl', KEYS[1])
+end
+local own = ttl + tonumber(ARGV[3]) + tonumber(ARGV[4])
+if redis.call('zadd', KEYS[3], own, ARGV[2]) == 1 then
+    redis.call('rpush', KEYS[2], ARGV[2])
+end
+return ttl

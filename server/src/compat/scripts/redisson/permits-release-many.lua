@@ -1,0 +1,21 @@
+-- RPermitExpirableSemaphore: gives several permits back. How many there were.
+-- KEYS: semaphore, channel, ends. ARGV: count, now, publish command, ids.
+local ended = redis.call('zrangebyscore', KEYS[3], 0, ARGV[2], 'limit', 0, -1)
+if #ended > 0 then
+    redis.call('zrem', KEYS[3], unpack(ended))
+    local available = redis.call('incrby', KEYS[1], #ended)
+    if tonumber(available) > 0 then
+        redis.call(ARGV[3], KEYS[2], available)
+    end
+end
+local ids = {}
+for i = 4, #ARGV, 1 do
+    table.insert(ids, ARGV[i])
+end
+local removed = redis.call('zrem', KEYS[3], unpack(ids))
+if tonumber(removed) == 0 then
+    return 0
+end
+redis.call('incrby', KEYS[1], removed)
+redis.call(ARGV[3], KEYS[2], removed)
+return removed
