@@ -30,6 +30,13 @@ pub const FILES: &[(&str, &str)] = texts! { "cases"; ".txt";
     "redisson/lock"
     "seeds"
     "redisson/read_write_lock"
+    "clients/aioredlock"
+    "clients/celery-singleton"
+    "clients/pottery"
+    "clients/python-redis-lock"
+    "clients/redbeat"
+    "clients/redis-py"
+    "clients/sherlock"
 };
 
 /// Names and texts of the scripts: `@compare-and-delete` is `scripts/compare-and-delete.lua`.
@@ -98,6 +105,23 @@ pub const SCRIPTS: &[(&str, &str)] = texts! { "scripts"; ".lua";
     "redisson/write-lock"
     "redisson/write-unlock"
     "seeds/compare-and-expire"
+    "aioredlock/set"
+    "aioredlock/ttl"
+    "aioredlock/unset"
+    "compare-and-pexpire"
+    "pottery/acquired"
+    "pottery/set-id"
+    "python-redis-lock/extend"
+    "python-redis-lock/reset"
+    "python-redis-lock/reset-all"
+    "python-redis-lock/unlock"
+    "redbeat/extend-to"
+    "redis-py/extend"
+    "redis-py/reacquire"
+    "redis-py/release"
+    "sherlock/acquire"
+    "sherlock/release"
+    "sherlock/renew"
 };
 
 /// Every case.

@@ -1,0 +1,11 @@
+-- The library's own pattern is `lock:*`; here it is an argument, so that no stranger's lock is met.
+local found = redis.call('keys', ARGV[1])
+local signal
+for _, lock in pairs(found) do
+    signal = lock .. ':signal:' .. string.sub(lock, 1, 4)
+    redis.call('del', signal)
+    redis.call('lpush', signal, 1)
+    redis.call('expire', signal, 1)
+    redis.call('del', lock)
+end
+return #found

@@ -1,0 +1,6 @@
+local freed = 0
+if redis.call('GET', KEYS[1]) == ARGV[1] then
+    redis.call('DEL', KEYS[1])
+    freed = 1
+end
+return freed
