@@ -27,8 +27,14 @@ pub const FILES: &[(&str, &str)] = texts! { "cases"; ".txt";
     "functions"
     "server"
     "redisson/fair_lock"
+    "redisson/faster_multi_lock"
+    "redisson/fenced_lock"
+    "redisson/latch"
     "redisson/lock"
-    "seeds"
+    "redisson/multi_lock"
+    "redisson/non_reentrant_lock"
+    "redisson/permits"
+    "redisson/rate_limiter"
     "redisson/read_write_lock"
     "clients/aioredlock"
     "clients/celery-singleton"
@@ -37,6 +43,9 @@ pub const FILES: &[(&str, &str)] = texts! { "cases"; ".txt";
     "clients/redbeat"
     "clients/redis-py"
     "clients/sherlock"
+    "redisson/semaphore"
+    "redisson/spin_lock"
+    "seeds"
 };
 
 /// Names and texts of the scripts: `@compare-and-delete` is `scripts/compare-and-delete.lua`.
