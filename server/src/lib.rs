@@ -31,6 +31,7 @@
 
 mod client;
 mod clock;
+#[cfg(feature = "compat")]
 pub mod compat;
 pub mod config;
 #[doc(hidden)]

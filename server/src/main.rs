@@ -11,6 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing::level_filters::LevelFilter;
 use tracing::{error, info, warn};
 
+#[cfg(feature = "compat")]
 mod compat_command;
 mod log;
 
@@ -18,7 +19,10 @@ fn main() -> ExitCode {
     let args: Vec<String> =
         std::env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect();
     if args.get(1).is_some_and(|first| first == "compat") {
+        #[cfg(feature = "compat")]
         return compat_command::main(&args[2..]);
+        #[cfg(not(feature = "compat"))]
+        return fail("this leasehold was built without the feature \"compat\"");
     }
     let environment: Vec<(String, String)> = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))

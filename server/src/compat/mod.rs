@@ -17,6 +17,7 @@ pub mod address;
 pub mod case;
 pub mod cases;
 pub mod frame;
+pub mod interrupt;
 pub mod pattern;
 pub mod properties;
 pub mod random;
@@ -25,6 +26,7 @@ pub mod report;
 pub mod stage;
 mod suite;
 pub mod target;
+pub mod tidy;
 pub mod time;
 pub mod wire;
 pub mod words;
@@ -32,6 +34,7 @@ pub mod words;
 use std::time::Duration;
 
 pub use address::Address;
+pub use interrupt::Interrupt;
 pub use report::{Failure, Outcome, Report, Verdict};
 pub use suite::{Error, Options, Progress, Suite};
 

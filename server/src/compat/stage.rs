@@ -108,10 +108,14 @@ impl Stage<'_, '_> {
         };
         let line = &step.line;
         match &step.action {
-            Action::Say(client, words) => {
-                let words: Result<Vec<_>, _> = words.iter().map(|word| self.word(word)).collect();
+            Action::Say(client, written) => {
+                let words: Result<Vec<_>, _> = written.iter().map(|word| self.word(word)).collect();
                 let words = words.map_err(|error| problem(line, "a word", error))?;
-                self.note(client, '>', &show_words(&words));
+                // A script is told by its name: its text would hide what happens.
+                let script = |word: &[u8]| word.starts_with(b"@");
+                let pairs = written.iter().zip(&words);
+                let shown = pairs.map(|(name, word)| if script(name) { name } else { word });
+                self.note(client, '>', &show_words(&shown.cloned().collect::<Vec<_>>()));
                 let sent = self.client(client).and_then(|wire| wire.send(&words));
                 self.said.insert(client.clone(), (line.clone(), words));
                 sent.map_err(|error| problem(line, "to be heard", told(&error)))
@@ -189,9 +193,10 @@ impl Stage<'_, '_> {
 
     fn waits(&mut self, client: &str) -> Result<(), String> {
         let wire = self.client(client).map_err(|error| told(&error))?;
+        let patience = wire.patience();
         wire.set_patience(QUIET).map_err(|error| told(&error))?;
         let heard = wire.read();
-        wire.set_patience(super::PATIENCE).map_err(|error| told(&error))?;
+        wire.set_patience(patience).map_err(|error| told(&error))?;
         match heard {
             Ok(frame) => Err(frame.notation()),
             Err(error) if is_silence(&error) => {
@@ -322,6 +327,7 @@ fn is_end(error: &io::Error) -> bool {
     matches!(error.kind(), UnexpectedEof | ConnectionReset | BrokenPipe)
 }
 
+/// What went wrong with a connection, in the report's words.
 pub(super) fn told(error: &io::Error) -> String {
     match error {
         error if is_silence(error) => "nothing in time".to_owned(),

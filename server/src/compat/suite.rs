@@ -3,17 +3,20 @@
 use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc;
+use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
 use super::address::Address;
-use super::case::Case;
+use super::case::{Case, Need};
 use super::cases;
+use super::interrupt::Interrupt;
 use super::properties::{self, Arena, Property};
 use super::report::{Failure, Outcome, Report, Verdict};
 use super::stage::{Performance, Setting, perform};
 use super::target::{OnTarget, Target};
+use super::tidy::Tidy;
+use super::{PATIENCE, time};
 
 /// How many cases are played at a time: they wait more than they work.
 const JOBS: usize = 8;
@@ -21,6 +24,8 @@ const JOBS: usize = 8;
 const SECONDS: f64 = 2.0;
 /// How many clients contend in a property.
 const CONNECTIONS: usize = 16;
+/// Why a case was not tried once a run was over.
+const UNTRIED: &str = "the run was over";
 
 /// What to run, and on what.
 #[derive(Clone, Debug)]
@@ -41,6 +46,12 @@ pub struct Options {
     pub connections: usize,
     /// What decides what clients do in properties.
     pub seed: u64,
+    /// How long a reply may take before a case fails.
+    pub patience: Duration,
+    /// Whether a command that the target lacks leaves the run green.
+    pub allow_missing: bool,
+    /// Ends the run early, and cleanly.
+    pub interrupt: Interrupt,
     /// The cases to play instead of everything that is built in.
     pub cases: Option<Vec<Case>>,
 }
@@ -101,6 +112,9 @@ impl Options {
             seconds: SECONDS,
             connections: CONNECTIONS,
             seed: u64::from(nonce()),
+            patience: PATIENCE,
+            allow_missing: false,
+            interrupt: Interrupt::default(),
             cases: None,
         })
     }
@@ -117,7 +131,8 @@ impl Suite {
             }
         };
         let chosen = |family: &str, client: Option<&str>, name: &str| {
-            let whole = format!("{family}: {}: {name}", client.unwrap_or_default());
+            let client = client.map(|client| format!("{client}: ")).unwrap_or_default();
+            let whole = format!("{family}: {client}{name}");
             let whole = whole.to_lowercase();
             options.only.is_empty()
                 || options.only.iter().any(|part| whole.contains(&part.to_lowercase()))
@@ -146,29 +161,67 @@ impl Suite {
     pub fn run(&self, progress: &mut dyn Progress) -> Result<Report, Error> {
         let prefix = format!("compat:{:08x}:", nonce());
         let explore = |address: &Address| {
-            Target::explore(address, &prefix, self.options.allow_flush)
-                .map_err(|error| Error::Server(address.clone(), error))
+            let explored = Target::explore(address, &prefix, self.options.allow_flush);
+            let patience = self.options.patience;
+            let explored = explored.map(|target| Target { patience, ..target });
+            explored.map_err(|error| Error::Server(address.clone(), error))
         };
         let target = explore(&self.options.target)?;
         let reference = self.options.reference.as_ref().map(explore).transpose()?;
-        let run = Run { target, reference };
+        let run = Run { target, reference, suite: self, ending: Mutex::default() };
         progress.begins(self.cases.len() + self.properties.len());
-        let mut outcomes = self.play_all(&run, progress);
-        outcomes.extend(self.try_all(&run.target, progress));
-        for server in [Some(&run.target), run.reference.as_ref()].into_iter().flatten() {
-            let lost = |error| Error::Server(server.address.clone(), error);
-            server.clean_up().map_err(lost)?;
+        let begun_us = time::now_us();
+        let tidies: Vec<_> = run.servers().map(|it| Tidy::new(it, &self.cases)).collect();
+        let mut outcomes = self.play_all(&run, &tidies, progress);
+        outcomes.extend(self.try_all(&run, progress));
+        let mut notices = self.notices(&run.target);
+        let ending =
+            run.ending.lock().map_or_else(|lock| lock.into_inner().clone(), |it| it.clone());
+        for (tidy, server) in tidies.into_iter().zip(run.servers()) {
+            if let Err(error) = tidy.finish() {
+                let prefix = &server.prefix;
+                notices.push(format!("{prefix}* may be left on {}: {error}", server.address));
+            }
         }
         Ok(Report {
             target: run.target.name.clone(),
-            reference: run.reference.map(|reference| reference.name),
+            address: run.target.place(),
+            reference: run.reference.as_ref().map(|it| format!("{} at {}", it.name, it.place())),
+            only: self.options.only.clone(),
+            allow_missing: self.options.allow_missing,
             outcomes,
-            notices: Vec::new(),
+            notices,
+            ending,
+            elapsed_ms: u64::try_from((time::now_us() - begun_us) / 1000).unwrap_or(0),
         })
     }
 
+    /// What is worth saying once.
+    fn notices(&self, target: &Target) -> Vec<String> {
+        let mut notices = Vec::new();
+        let count = |of: &dyn Fn(&Case) -> bool| self.cases.iter().filter(|it| of(it)).count();
+        if !target.resp3 {
+            let only = count(&|case| case.protocol == Some(3));
+            let rest = self.cases.len() - only;
+            let all = format!("RESP3 is not spoken: {rest} cases were tried in RESP2 alone");
+            notices.push(if only == 0 { all } else { format!("{all}, {only} not at all") });
+        }
+        let needing = count(&|case| case.needs.contains(&Need::Database));
+        if !target.own_database && needing > 0 {
+            notices.push(format!(
+                "no empty database was found: {needing} cases that need one were not tried"
+            ));
+        }
+        notices
+    }
+
     /// Those that may be played together, and then the others one by one.
-    fn play_all(&self, run: &Run, progress: &mut dyn Progress) -> Vec<Outcome> {
+    fn play_all(
+        &self,
+        run: &Run<'_>,
+        tidies: &[Tidy<'_>],
+        progress: &mut dyn Progress,
+    ) -> Vec<Outcome> {
         let mut outcomes: Vec<Option<Outcome>> = Vec::new();
         outcomes.resize_with(self.cases.len(), || None);
         let together: Vec<usize> =
@@ -193,6 +246,11 @@ impl Suite {
         for (at, outcome) in outcomes.iter_mut().enumerate() {
             if outcome.is_none() {
                 let played = run.play(at, &self.cases[at]);
+                if matches!(played.verdict, Verdict::Failed(_)) {
+                    // It may have come to its end half way. What cannot be put back now is told
+                    // when the run ends.
+                    tidies.iter().for_each(|tidy| drop(tidy.put_back()));
+                }
                 progress.ended(&played);
                 *outcome = Some(played);
             }
@@ -201,11 +259,18 @@ impl Suite {
     }
 
     /// The properties, one by one: each wants the server for itself.
-    fn try_all(&self, target: &Target, progress: &mut dyn Progress) -> Vec<Outcome> {
+    fn try_all(&self, run: &Run<'_>, progress: &mut dyn Progress) -> Vec<Outcome> {
         let Options { seconds, connections, seed, .. } = self.options;
         let span = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
         let one = |(number, property): (usize, &&Property)| {
-            let outcome = property.judge(&Arena::new(target, number, span, connections, seed));
+            let arena = Arena::new(&run.target, number, span, connections, seed);
+            let outcome = match run.over() {
+                Some(reason) => property.outcome(&arena, Verdict::Skipped(reason)),
+                None => property.judge(&arena),
+            };
+            if matches!(outcome.verdict, Verdict::Failed(_) | Verdict::Unknown(_)) {
+                run.look_for_deaths(&outcome.family, &outcome.name);
+            }
             progress.ended(&outcome);
             outcome
         };
@@ -214,20 +279,59 @@ impl Suite {
 }
 
 /// The servers of a run.
-struct Run {
+struct Run<'a> {
     target: Target,
     reference: Option<Target>,
+    suite: &'a Suite,
+    /// Why it ended before everything was played.
+    ending: Mutex<Option<String>>,
 }
 
-impl Run {
+impl Run<'_> {
+    fn servers(&self) -> impl Iterator<Item = &Target> {
+        [Some(&self.target), self.reference.as_ref()].into_iter().flatten()
+    }
+
     fn play(&self, at: usize, case: &Case) -> Outcome {
+        let verdict = match self.over() {
+            Some(reason) => Verdict::Skipped(reason),
+            None => self.judge(at, case),
+        };
+        if matches!(verdict, Verdict::Failed(_)) {
+            self.look_for_deaths(&case.family, &case.name);
+        }
         Outcome {
             family: case.family.clone(),
             client: case.client.clone(),
             name: case.name.clone(),
             why: case.why.clone(),
             place: case.file.clone(),
-            verdict: self.judge(at, case),
+            verdict,
+        }
+    }
+
+    /// Why nothing more is played, if so.
+    fn over(&self) -> Option<String> {
+        if self.suite.options.interrupt.is_asked() {
+            self.end("interrupted");
+        }
+        let ending = self.ending.lock().unwrap_or_else(PoisonError::into_inner);
+        ending.as_ref().map(|_| UNTRIED.to_owned())
+    }
+
+    fn end(&self, reason: &str) {
+        let mut ending = self.ending.lock().unwrap_or_else(PoisonError::into_inner);
+        ending.get_or_insert_with(|| reason.to_owned());
+    }
+
+    /// A server that is gone fails all that comes: better to say so once.
+    fn look_for_deaths(&self, family: &str, name: &str) {
+        for server in self.servers() {
+            if let Some(problem) = server.death() {
+                let (server, place) = (&server.name, &server.address);
+                let since = format!("since \"{family}: {name}\" was tried");
+                self.end(&format!("{server} at {place} is dead ({problem}) {since}"));
+            }
         }
     }
 
@@ -254,7 +358,10 @@ impl Run {
             {
                 return Verdict::Lacking(command.clone());
             }
-            failures.extend(failure(case, protocol, performance, reference.as_ref()));
+            let failure = failure(case, protocol, performance, reference.as_ref());
+            // Keys are told by the names that the case gives them.
+            let prefix = format!("{}{at}-{protocol}:", self.target.prefix);
+            failures.extend(failure.map(|it| it.without(&prefix)));
         }
         match (tried, failures.is_empty()) {
             (false, _) => Verdict::Skipped("RESP3 is not spoken".to_owned()),

@@ -6,15 +6,17 @@ use std::time::Duration;
 
 use super::address::Address;
 use super::case::Need;
-use super::frame::{Frame, show};
-use super::stage::Scene;
+use super::frame::Frame;
+use super::stage::{Scene, is_silence, told};
 use super::wire::Wire;
 use super::{PATIENCE, time};
 
 /// How many databases are looked at for an empty one.
 const DATABASES_MAX: u32 = 16;
-/// How many keys one step of the clean-up asks for.
-const SCAN_COUNT: &str = "1000";
+
+/// How often a server is asked for a sign of life, and how long to wait in between.
+const DEATH_ATTEMPTS: usize = 3;
+const DEATH_PAUSE: Duration = Duration::from_millis(100);
 
 /// A server and what it says about itself.
 #[derive(Clone, Debug)]
@@ -35,13 +37,19 @@ pub struct Target {
     pub may_flush: bool,
     /// What every key and channel of this run begins with.
     pub prefix: String,
+    /// How long a reply may take.
+    pub patience: Duration,
 }
 
 impl Target {
     /// Connects, asks what it is, and looks for an empty database.
     pub fn explore(address: &Address, prefix: &str, may_flush: bool) -> io::Result<Target> {
         let mut wire = Wire::connect(address, 2, PATIENCE)?;
-        let info = text(&wire.call(&["INFO", "server"])?);
+        let info = wire.call(&["INFO", "server"])?;
+        if info.kind == b'-' && info.text.starts_with(b"NOAUTH") {
+            return Err(io::Error::other("it wants a password: redis://:password@host:port"));
+        }
+        let info = text(&info);
         let field = |name: &str| {
             let line = info.lines().find(|line| line.starts_with(name))?;
             Some(line[name.len()..].trim().to_owned())
@@ -70,6 +78,7 @@ impl Target {
             own_database: false,
             may_flush,
             prefix: prefix.to_owned(),
+            patience: PATIENCE,
         };
         target.choose_database()?;
         Ok(target)
@@ -97,9 +106,30 @@ impl Target {
         Ok(())
     }
 
+    /// Its address and the suite's database, for people.
+    pub fn place(&self) -> String {
+        let database = self.address.database.unwrap_or(0);
+        format!("{}, database {database}", self.address)
+    }
+
     /// Connects to the suite's database.
     pub fn connect(&self, protocol: u8) -> io::Result<Wire> {
-        Wire::connect(&self.address, protocol, PATIENCE)
+        Wire::connect(&self.address, protocol, self.patience)
+    }
+
+    /// Why it is as good as dead, if it is: it is asked a few times.
+    pub fn death(&self) -> Option<String> {
+        let mut problem = None;
+        for _ in 0..DEATH_ATTEMPTS {
+            match self.connect(2).and_then(|mut wire| wire.call(&["PING"])) {
+                Ok(_) => return None,
+                // To ask a server that hangs again takes as long again.
+                Err(error) if is_silence(&error) => return Some(told(&error)),
+                Err(error) => problem = Some(told(&error)),
+            }
+            time::sleep(DEATH_PAUSE);
+        }
+        problem
     }
 
     /// Whether it is what a case needs; otherwise why not.
@@ -122,29 +152,6 @@ impl Target {
             }
         }
         Ok(())
-    }
-
-    /// Removes every key of this run.
-    pub fn clean_up(&self) -> io::Result<()> {
-        let mut wire = self.connect(2)?;
-        let pattern = format!("*{}*", self.prefix);
-        let mut cursor = b"0".to_vec();
-        loop {
-            let scan = [b"SCAN", &cursor[..], b"MATCH", pattern.as_bytes(), b"COUNT"];
-            let page = wire.call(&[&scan[..], &[SCAN_COUNT.as_bytes()]].concat())?;
-            let [next, keys] = &page.items[..] else {
-                return Err(io::Error::other(format!("SCAN: {}", show(&page.text))));
-            };
-            if !keys.items.is_empty() {
-                let keys = keys.items.iter().map(|key| key.text.as_slice());
-                let del: Vec<&[u8]> = [&b"DEL"[..]].into_iter().chain(keys).collect();
-                wire.call(&del)?;
-            }
-            cursor.clone_from(&next.text);
-            if cursor == b"0" {
-                return Ok(());
-            }
-        }
     }
 }
 

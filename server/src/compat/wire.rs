@@ -12,6 +12,7 @@ use super::frame::Frame;
 pub struct Wire {
     stream: Stream,
     received: Vec<u8>,
+    patience: Duration,
 }
 
 enum Stream {
@@ -37,7 +38,7 @@ impl Wire {
             }
             Endpoint::Unix(path) => Stream::Unix(UnixStream::connect(path)?),
         };
-        let wire = Wire { stream, received: Vec::new() };
+        let mut wire = Wire { stream, received: Vec::new(), patience };
         wire.set_patience(patience)?;
         Ok(wire)
     }
@@ -60,7 +61,8 @@ impl Wire {
     }
 
     /// How long a reply may take from here on.
-    pub fn set_patience(&self, patience: Duration) -> io::Result<()> {
+    pub fn set_patience(&mut self, patience: Duration) -> io::Result<()> {
+        self.patience = patience;
         // A zero would mean for ever.
         let patience = Some(patience.max(Duration::from_millis(1)));
         match &self.stream {
@@ -73,6 +75,11 @@ impl Wire {
                 stream.set_write_timeout(patience)
             }
         }
+    }
+
+    /// How long a reply may take.
+    pub fn patience(&self) -> Duration {
+        self.patience
     }
 
     /// Sends one command as an array of bulk strings.

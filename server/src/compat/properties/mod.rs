@@ -41,6 +41,11 @@ impl Property {
             Err(Trouble::Lacking(command)) => Verdict::Lacking(command),
             Err(Trouble::Unknown(reason)) => Verdict::Unknown(reason),
         };
+        self.outcome(arena, verdict)
+    }
+
+    /// What is told of it.
+    pub fn outcome(&self, arena: &Arena<'_>, verdict: Verdict) -> Outcome {
         Outcome {
             family: FAMILY.to_owned(),
             client: self.client.map(str::to_owned),

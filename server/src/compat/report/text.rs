@@ -2,33 +2,175 @@
 
 use std::fmt::Write;
 
-use super::{Report, Verdict};
+use super::{Failure, Outcome, Report, Row, Score, Verdict, elapsed, merged, short};
+
+/// How many lines of a conversation are shown: those before the failure.
+const STORY_LINES: usize = 16;
+/// Where lines are cut.
+const COLUMNS: usize = 160;
+/// What the columns of the table are called.
+const HEADINGS: [&str; 5] = ["passed", "failed", "lacking", "unknown", "not tried"];
+
+/// What the terminal is to show in which colour.
+#[derive(Clone, Copy)]
+struct Paint(bool);
+
+impl Paint {
+    fn wrap(self, code: &str, text: &str) -> String {
+        if self.0 { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+
+    fn bold(self, text: &str) -> String {
+        self.wrap("1", text)
+    }
+
+    fn bad(self, text: &str) -> String {
+        self.wrap("31", text)
+    }
+
+    fn good(self, text: &str) -> String {
+        self.wrap("32", text)
+    }
+
+    fn doubtful(self, text: &str) -> String {
+        self.wrap("33", text)
+    }
+}
 
 /// Writes it.
-pub(super) fn write(report: &Report) -> String {
-    let mut out = format!("{}\n", report.target);
+pub(super) fn write(report: &Report, colours: bool) -> String {
+    let paint = Paint(colours);
+    let mut out = format!("{} at {}\n", report.target, report.address);
+    if let Some(reference) = &report.reference {
+        let _ = writeln!(out, "compared with {reference}");
+    }
+    out.push('\n');
+    write_table(&mut out, report, paint);
     for outcome in &report.outcomes {
-        let verdict = match &outcome.verdict {
-            Verdict::Passed => continue,
-            Verdict::Failed(_) => "failed".to_owned(),
-            Verdict::Lacking(command) => format!("lacks {command}"),
-            Verdict::Skipped(reason) => format!("skipped: {reason}"),
-            Verdict::Unknown(reason) => format!("unknown: {reason}"),
-        };
-        let _ = writeln!(out, "{}: {}: {verdict}", outcome.family, outcome.name);
-    }
-    for (outcome, failure) in report.failures() {
-        let number = failure.number.unwrap_or_default();
-        let _ = writeln!(out, "\n{}:{number} {}", outcome.place, outcome.name);
-        let _ = writeln!(out, "  sent      {}", failure.sent);
-        let _ = writeln!(out, "  expected  {}", failure.expected);
-        let _ = writeln!(out, "  came      {}", failure.came);
-        if let Some(reference) = &failure.reference {
-            let _ = writeln!(out, "  reference {reference}");
+        match &outcome.verdict {
+            Verdict::Failed(failures) => write_failure(&mut out, outcome, failures, paint),
+            Verdict::Unknown(reason) => {
+                let title = format!("UNKNOWN  {}: {}", outcome.family, outcome.name);
+                let _ = writeln!(out, "\n{}", paint.doubtful(&title));
+                let _ = writeln!(out, "  where           {}", outcome.place);
+                let _ = writeln!(out, "  reason          {reason}");
+                let _ = writeln!(out, "  why it matters  {}", outcome.why);
+            }
+            _ => {}
         }
-        let _ = writeln!(out, "  why       {}", outcome.why);
     }
-    let passed = report.outcomes.iter().filter(|it| matches!(it.verdict, Verdict::Passed)).count();
-    let _ = writeln!(out, "\n{passed} of {} passed", report.outcomes.len());
+    write_lacking(&mut out, report);
+    write_notices(&mut out, report);
+    let summary = report.summary();
+    let summary = if report.is_green() { paint.good(&summary) } else { paint.bad(&summary) };
+    let _ = writeln!(out, "\n{summary} It took {}.", elapsed(report));
     out
+}
+
+fn write_table(out: &mut String, report: &Report, paint: Paint) {
+    let table = report.table();
+    let rows = || table.families.iter().chain(&table.clients);
+    let width = rows().map(|row| row.name.len() + 2).max().unwrap_or(0).max(12);
+    // A column in which nothing stands is left out; what passed is always told.
+    let shown: Vec<usize> =
+        (0..HEADINGS.len()).filter(|&at| at == 0 || cells(&table.sum)[at] != "0").collect();
+    let heading = |at: &usize| format!("{:>10}", HEADINGS[*at]);
+    let headings: String = shown.iter().map(heading).collect();
+    let _ = writeln!(out, "{:width$}{}", "", headings.trim_end());
+    let mut line = |row: &Row, indent: &str| {
+        let name = format!("{indent}{}", row.name);
+        let cells = cells(&row.score);
+        let cell = |at: &usize| match cells[*at].as_str() {
+            "0" => format!("{:>10}", ""),
+            cell => format!("{cell:>10}"),
+        };
+        let cells: String = shown.iter().map(cell).collect();
+        let text = format!("{name:width$}{}", cells.trim_end());
+        let score = &row.score;
+        let text = match score {
+            Score { failed: 1.., .. } | Score { lacking: 1.., .. } => paint.bad(&text),
+            Score { unknown: 1.., .. } => paint.doubtful(&text),
+            _ => text,
+        };
+        let _ = writeln!(out, "{}", text.trim_end());
+    };
+    table.families.iter().for_each(|row| line(row, ""));
+    line(&Row { name: "All".to_owned(), score: table.sum }, "");
+    if !table.clients.is_empty() {
+        let heading = Row { name: "By client".to_owned(), score: Score::default() };
+        line(&heading, "");
+        table.clients.iter().for_each(|row| line(row, "  "));
+    }
+}
+
+fn cells(score: &Score) -> [String; 5] {
+    let passed = match score.tried() {
+        0 if score.skipped == 0 => String::new(),
+        tried => format!("{}/{tried}", score.passed),
+    };
+    let [failed, lacking, unknown, skipped] =
+        [score.failed, score.lacking, score.unknown, score.skipped].map(|it| it.to_string());
+    [passed, failed, lacking, unknown, skipped]
+}
+
+fn write_failure(out: &mut String, outcome: &Outcome, failures: &[Failure], paint: Paint) {
+    for (protocols, failure) in merged(failures) {
+        let client = outcome.client.as_ref().map(|it| format!(" ({it})")).unwrap_or_default();
+        let title = format!("FAILED  {}{client}: {}", outcome.family, outcome.name);
+        let _ = writeln!(out, "\n{}", paint.bad(&title));
+        let mut field = |name: &str, value: &str| {
+            let _ = writeln!(out, "  {name:15} {}", short(value, COLUMNS));
+        };
+        let place = failure.place(outcome);
+        let place = if protocols.is_empty() { place } else { format!("{place}, {protocols}") };
+        field("where", &place);
+        field("why it matters", &outcome.why);
+        field("sent", &failure.sent);
+        field("expected", &failure.expected);
+        field("came", &failure.came);
+        if let Some(reference) = &failure.reference {
+            field("reference said", reference);
+        }
+        write_story(out, failure, paint);
+    }
+}
+
+fn write_story(out: &mut String, failure: &Failure, paint: Paint) {
+    if failure.story.is_empty() {
+        return;
+    }
+    let _ = writeln!(out, "  {}", paint.bold("what happened (a> is what client a sends):"));
+    let hidden = failure.story.len().saturating_sub(STORY_LINES);
+    if hidden > 0 {
+        let _ = writeln!(out, "    ({hidden} lines before)");
+    }
+    for line in &failure.story[hidden..] {
+        let _ = writeln!(out, "    {}", short(line, COLUMNS));
+    }
+}
+
+fn write_lacking(out: &mut String, report: &Report) {
+    let counts = report.lacking_counts();
+    if counts.is_empty() {
+        return;
+    }
+    let _ = writeln!(out, "\nThe server lacks:");
+    for (command, count) in counts {
+        let cases = if count == 1 { "case needs" } else { "cases need" };
+        let _ = writeln!(out, "  {command:24} {count:>4} {cases} it");
+    }
+}
+
+fn write_notices(out: &mut String, report: &Report) {
+    let skipped = report.skipped_counts();
+    if report.notices.is_empty() && skipped.is_empty() {
+        return;
+    }
+    out.push('\n');
+    for notice in &report.notices {
+        let _ = writeln!(out, "Note: {notice}.");
+    }
+    for (reason, count) in skipped {
+        let _ = writeln!(out, "Not tried: {count}: {reason}.");
+    }
 }

@@ -1,0 +1,125 @@
+//! The report for a pull request or a page.
+
+use std::fmt::Write;
+
+use super::{Failure, Outcome, Report, Row, Verdict, elapsed, merged, short};
+
+/// Where lines are cut.
+const COLUMNS: usize = 400;
+
+/// Writes it.
+pub(super) fn write(report: &Report) -> String {
+    let mut out = format!("## {}\n\n{}", escaped(&report.target), escaped(&report.summary()));
+    let _ = write!(out, " `{}`, {}", report.address, elapsed(report));
+    if let Some(reference) = &report.reference {
+        let _ = write!(out, ", compared with {}", escaped(reference));
+    }
+    let table = report.table();
+    out += ".\n";
+    write_table(&mut out, "Family", &table.families);
+    write_table(&mut out, "Client", &table.clients);
+    let failed = report.outcomes.iter().filter(|it| matches!(it.verdict, Verdict::Failed(_)));
+    for outcome in failed {
+        if let Verdict::Failed(failures) = &outcome.verdict {
+            write_failure(&mut out, outcome, failures);
+        }
+    }
+    write_rest(&mut out, report);
+    out
+}
+
+fn write_table(out: &mut String, kind: &str, rows: &[Row]) {
+    if rows.is_empty() {
+        return;
+    }
+    let _ = writeln!(out, "\n| {kind} | passed | failed | lacking | unknown | not tried |");
+    let _ = writeln!(out, "|---|---|---|---|---|---|");
+    for Row { name, score } in rows {
+        let number = |count: usize| if count == 0 { String::new() } else { count.to_string() };
+        let _ = writeln!(
+            out,
+            "| {} | {}/{} | {} | {} | {} | {} |",
+            escaped(name),
+            score.passed,
+            score.tried(),
+            number(score.failed),
+            number(score.lacking),
+            number(score.unknown),
+            number(score.skipped)
+        );
+    }
+}
+
+fn write_failure(out: &mut String, outcome: &Outcome, failures: &[Failure]) {
+    for (protocols, failure) in merged(failures) {
+        let client = outcome.client.as_ref().map(|it| format!(" ({it})")).unwrap_or_default();
+        let title = format!("{}{client}: {}", outcome.family, outcome.name);
+        let _ = writeln!(out, "\n### Failed: {}\n", escaped(&title));
+        let _ = writeln!(out, "{}\n", escaped(&outcome.why));
+        let mut field = |name: &str, value: &str| {
+            let _ = writeln!(out, "- {name}: {}", code(&short(value, COLUMNS)));
+        };
+        field("where", &failure.place(outcome));
+        if !protocols.is_empty() {
+            field("protocol", &protocols);
+        }
+        field("sent", &failure.sent);
+        field("expected", &failure.expected);
+        field("came", &failure.came);
+        if let Some(reference) = &failure.reference {
+            field("the reference said", reference);
+        }
+        if !failure.story.is_empty() {
+            let _ = writeln!(out, "\n<details><summary>What happened</summary>\n");
+            for line in &failure.story {
+                let _ = writeln!(out, "    {}", short(line, COLUMNS));
+            }
+            let _ = writeln!(out, "\n</details>");
+        }
+    }
+}
+
+/// What could not be judged, what is lacking, and what was worth saying once.
+fn write_rest(out: &mut String, report: &Report) {
+    let mut lines = Vec::new();
+    for outcome in &report.outcomes {
+        if let Verdict::Unknown(reason) = &outcome.verdict {
+            lines.push(format!("Unknown: {}: {}: {reason}", outcome.family, outcome.name));
+        }
+    }
+    for (command, count) in report.lacking_counts() {
+        lines.push(format!("Lacks {command}, which {count} need"));
+    }
+    lines.extend(report.notices.iter().cloned());
+    for (reason, count) in report.skipped_counts() {
+        lines.push(format!("Not tried: {count}: {reason}"));
+    }
+    if !lines.is_empty() {
+        out.push('\n');
+    }
+    for line in lines {
+        let _ = writeln!(out, "- {}", escaped(&line));
+    }
+}
+
+/// Text that Markdown leaves as it is.
+fn escaped(text: &str) -> String {
+    let mut out = String::new();
+    for character in text.chars() {
+        if "\\`*_[]<>|#".contains(character) {
+            out.push('\\');
+        }
+        out.push(character);
+    }
+    out
+}
+
+/// Text between as many signs as it takes.
+fn code(text: &str) -> String {
+    let mut signs = "`".to_owned();
+    while text.contains(&signs) {
+        signs.push('`');
+    }
+    let pad = if text.starts_with('`') || text.ends_with('`') { " " } else { "" };
+    format!("{signs}{pad}{text}{pad}{signs}")
+}
