@@ -12,6 +12,7 @@ macro_rules! texts {
 
 /// Names and texts of the files of cases: `strings` is `cases/strings.txt`.
 pub const FILES: &[(&str, &str)] = texts! { "cases"; ".txt";
+    "connection"
     "conversions"
     "protocol"
     "scripts"
@@ -30,6 +31,9 @@ pub const FILES: &[(&str, &str)] = texts! { "cases"; ".txt";
     "redisson/faster_multi_lock"
     "redisson/fenced_lock"
     "redisson/latch"
+    "expiry"
+    "pubsub"
+    "transactions"
     "redisson/lock"
     "redisson/multi_lock"
     "redisson/non_reentrant_lock"
