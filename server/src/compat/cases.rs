@@ -34,6 +34,7 @@ pub const FILES: &[(&str, &str)] = texts! { "cases"; ".txt";
     "expiry"
     "pubsub"
     "transactions"
+    "blocking"
     "redisson/lock"
     "redisson/multi_lock"
     "redisson/non_reentrant_lock"
