@@ -1,0 +1,5 @@
+-- RBucket: takes the value out.
+-- KEYS: bucket.
+local value = redis.call('get', KEYS[1])
+redis.call('del', KEYS[1])
+return value

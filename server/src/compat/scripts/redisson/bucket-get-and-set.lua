@@ -1,0 +1,5 @@
+-- RBucket: another value with a lease, for the old one.
+-- KEYS: bucket. ARGV: new, ms.
+local value = redis.call('get', KEYS[1])
+redis.call('psetex', KEYS[1], ARGV[2], ARGV[1])
+return value

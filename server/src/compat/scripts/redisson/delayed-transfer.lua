@@ -1,0 +1,16 @@
+-- RDelayedQueue: moves what is due to its queue. The time of the next one, if there is any.
+-- KEYS: destination, timeouts, queue. ARGV: now, at most so many.
+local due = redis.call('zrangebyscore', KEYS[2], 0, ARGV[1], 'limit', 0, ARGV[2])
+if #due > 0 then
+    for _, packed in ipairs(due) do
+        local _, element = struct.unpack('Bc0Lc0', packed)
+        redis.call('rpush', KEYS[1], element)
+        redis.call('lrem', KEYS[3], 1, packed)
+    end
+    redis.call('zrem', KEYS[2], unpack(due))
+end
+local first = redis.call('zrange', KEYS[2], 0, 0, 'WITHSCORES')
+if first[1] ~= nil then
+    return first[2]
+end
+return nil

@@ -1,0 +1,52 @@
+-- RMapCache: an entry that may end, by its age or by idleness, for the old value. A value is
+-- packed: its idle time as a double, its length, itself.
+-- KEYS: map, ends by age, ends by idleness, created channel, updated channel.
+-- ARGV: now, end by age, end by idleness, idle ms, field, value, publish command.
+local old = redis.call('hget', KEYS[1], ARGV[5])
+local fresh = false
+if old == false then
+    fresh = true
+else
+    local idle = struct.unpack('dLc0', old)
+    local ends = 92233720368547758
+    local by_age = redis.call('zscore', KEYS[2], ARGV[5])
+    if by_age ~= false then
+        ends = tonumber(by_age)
+    end
+    if idle ~= 0 then
+        local by_idleness = redis.call('zscore', KEYS[3], ARGV[5])
+        if by_idleness ~= false then
+            ends = math.min(ends, tonumber(by_idleness))
+        end
+    end
+    if ends <= tonumber(ARGV[1]) then
+        fresh = true
+    end
+end
+if tonumber(ARGV[2]) > 0 then
+    redis.call('zadd', KEYS[2], ARGV[2], ARGV[5])
+else
+    redis.call('zrem', KEYS[2], ARGV[5])
+end
+if tonumber(ARGV[3]) > 0 then
+    redis.call('zadd', KEYS[3], ARGV[3], ARGV[5])
+else
+    redis.call('zrem', KEYS[3], ARGV[5])
+end
+local packed = struct.pack('dLc0', ARGV[4], string.len(ARGV[6]), ARGV[6])
+redis.call('hset', KEYS[1], ARGV[5], packed)
+if fresh then
+    local message = struct.pack(
+        'Lc0Lc0',
+        string.len(ARGV[5]), ARGV[5], string.len(ARGV[6]), ARGV[6]
+    )
+    redis.call(ARGV[7], KEYS[4], message)
+    return nil
+end
+local _, value = struct.unpack('dLc0', old)
+local message = struct.pack(
+    'Lc0Lc0Lc0',
+    string.len(ARGV[5]), ARGV[5], string.len(ARGV[6]), ARGV[6], string.len(value), value
+)
+redis.call(ARGV[7], KEYS[5], message)
+return value

@@ -1,0 +1,5 @@
+-- RReliableTopic: a message for all groups. How many these are.
+-- KEYS: stream. ARGV: message.
+redis.call('xadd', KEYS[1], '*', 'm', ARGV[1])
+local groups = redis.call('xinfo', 'groups', KEYS[1])
+return #groups
