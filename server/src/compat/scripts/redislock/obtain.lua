@@ -1,0 +1,8 @@
+-- ARGV: token with what is told about it, length of the token alone, lease.
+if redis.call('set', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[3]) then
+    return redis.status_reply('OK')
+end
+local length = tonumber(ARGV[2])
+if redis.call('getrange', KEYS[1], 0, length - 1) == string.sub(ARGV[1], 1, length) then
+    return redis.call('set', KEYS[1], ARGV[1], 'PX', ARGV[3])
+end

@@ -1,0 +1,7 @@
+-- ARGV: client, channel.
+local owner = redis.call('GET', KEYS[1])
+if owner == ARGV[1] and redis.call('UNLINK', KEYS[1]) == 1 then
+    redis.call('PUBLISH', ARGV[2], KEYS[1])
+    return true
+end
+return false
