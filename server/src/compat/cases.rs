@@ -76,6 +76,18 @@ pub const FILES: &[(&str, &str)] = texts! { "cases"; ".txt";
     "clients/redlock-universal"
     "clients/redsync"
     "clients/symfony-lock"
+    "clients/async-redis-lock"
+    "clients/distributed-lock"
+    "clients/jedis-lettuce"
+    "clients/redlock-net"
+    "clients/redlock-rb"
+    "clients/rslock"
+    "clients/rust"
+    "clients/shedlock"
+    "clients/sidekiq-unique-jobs"
+    "clients/spring-lock-registry"
+    "clients/spring-redis-template"
+    "clients/stackexchange-redis"
 };
 
 /// Names and texts of the scripts: `@compare-and-delete` is `scripts/compare-and-delete.lua`.
