@@ -4,6 +4,7 @@ mod atomicity;
 mod boundaries;
 mod busy;
 mod compat;
+mod compat_command;
 mod daemon;
 mod differential;
 mod embedding;

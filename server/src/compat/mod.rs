@@ -4,14 +4,24 @@
 //! send, and properties under contention, judged from what many clients saw. It knows of the
 //! server under test nothing but an address, and nothing of our own: it would judge us as anybody.
 //!
-//! ```no_run
+//! On the command line it is `leasehold compat redis://host:port`. The tests of another server, or
+//! of a fork, call it as a library:
+//!
+//! ```
+//! use leasehold::Server;
 //! use leasehold::compat::{Options, Suite};
 //!
-//! let options = Options::new("redis://127.0.0.1:6379")?;
+//! let server = Server::start()?; // or yours: all that is needed is its URL
+//! let mut options = Options::new(&server.url())?;
+//! options.only = vec!["SET NX refuses".to_owned()]; // leave this out to try everything
+//! options.allow_missing = true; // lacking commands do not fail the run
 //! let report = Suite::new(&options)?.run(&mut ())?;
-//! assert!(report.is_green(), "{report:?}");
-//! # Ok::<(), leasehold::compat::Error>(())
+//! assert!(report.is_green(), "{}", report.text());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! [`Report`] holds the verdicts, case by case; [`Report::write`] writes it for people and
+//! programs.
 
 pub mod address;
 pub mod case;
