@@ -323,7 +323,9 @@ fn keys_of<'a>(
     let mut keys = Vec::new();
     for spec in command.keys.iter().filter(is_key) {
         let mut places = Vec::new();
-        if !spec.places(argv, &mut places) {
+        let is_right = spec.places(argv, &mut places);
+        // Nought is no count of keys, unless the command may do without.
+        if !is_right || places.is_empty() && matches!(spec.find, FindKeys::Count) {
             if command.flags.contains(Flags::NO_MANDATORY_KEYS) {
                 return Ok(Vec::new());
             }

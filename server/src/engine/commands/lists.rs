@@ -478,8 +478,12 @@ impl<'a> MultiPop<'a> {
         let end = self::end(rest[0])?;
         let count = match &rest[1..] {
             [] => 1,
-            [option, count] if is(option, "count") => {
-                at_least(count, 1, "ERR count should be greater than 0")?
+            [option, count, rest @ ..] if is(option, "count") => {
+                let count = at_least(count, 1, "ERR count should be greater than 0")?;
+                if !rest.is_empty() {
+                    return Err(Error::Syntax);
+                }
+                count
             }
             _ => return Err(Error::Syntax),
         };

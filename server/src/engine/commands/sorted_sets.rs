@@ -492,8 +492,12 @@ impl<'a> MultiPop<'a> {
         };
         let count = match options {
             [] => 1,
-            [option, count] if is(option, "count") => {
-                at_least_1(count, "ERR count should be greater than 0")?
+            [option, count, rest @ ..] if is(option, "count") => {
+                let count = at_least_1(count, "ERR count should be greater than 0")?;
+                if !rest.is_empty() {
+                    return Err(Error::Syntax);
+                }
+                count
             }
             _ => return Err(Error::Syntax),
         };
