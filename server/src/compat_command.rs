@@ -13,10 +13,10 @@ use clap::{Parser, ValueEnum};
 use leasehold::compat::case::Case;
 use leasehold::compat::report::{Format, Report};
 use leasehold::compat::target::Target;
-use leasehold::compat::{Address, Error, Interrupt, Options, Suite, record};
+use leasehold::compat::{Address, Error, Interrupt, Options, Suite, fuzz, record};
 use tokio::signal::unix::{SignalKind, signal};
 
-use self::progress::Meter;
+use self::progress::{FuzzMeter, Meter};
 
 /// Something is not as it must be.
 const NOT_GREEN: u8 = 1;
@@ -84,9 +84,14 @@ struct Arguments {
     /// How many clients contend in a property
     #[arg(long, value_name = "N")]
     connections: Option<usize>,
-    /// What decides what clients do in properties; another each time if none is given
+    /// What decides what clients do in properties, and what --fuzz sends; another each time if
+    /// none is given
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
+    /// Instead of the suite, send so many commands drawn by chance to both servers, compare, and
+    /// shorten whatever differs to a case
+    #[arg(long, value_name = "N", requires = "reference")]
+    fuzz: Option<usize>,
 }
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
@@ -112,6 +117,9 @@ pub(crate) fn main(arguments: &[String]) -> ExitCode {
     let status = options(&arguments).and_then(|options| {
         if arguments.record {
             return record(&options);
+        }
+        if let Some(count) = arguments.fuzz {
+            return fuzz(options, count);
         }
         let suite = Suite::new(&options)?;
         if arguments.list {
@@ -186,6 +194,18 @@ fn obey_signals(interrupt: &Interrupt) {
             }
         });
     });
+}
+
+fn fuzz(options: Options, count: usize) -> Result<u8, Error> {
+    let Some(reference) = options.reference else {
+        return Err(Error::Usage("--fuzz needs a --reference".to_owned()));
+    };
+    obey_signals(&options.interrupt);
+    let (target, seed, interrupt) = (options.target, options.seed, options.interrupt);
+    let options = fuzz::Options { target, reference, count, seed, interrupt };
+    let report = fuzz::fuzz(&options, &mut FuzzMeter::new())?;
+    say(&report.text());
+    Ok(if report.is_green() { 0 } else { NOT_GREEN })
 }
 
 fn record(options: &Options) -> Result<u8, Error> {

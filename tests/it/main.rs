@@ -8,6 +8,7 @@ mod compat_command;
 mod daemon;
 mod differential;
 mod embedding;
+mod fuzz;
 mod limits;
 mod protocol;
 mod redis_rs;

@@ -419,7 +419,7 @@ fn failure(
 }
 
 /// Tells the runs on one server apart.
-fn nonce() -> u32 {
+pub(super) fn nonce() -> u32 {
     let mut bytes = [0; 4];
     // Without entropy two runs at the same moment may get in each other's way, and no worse.
     let _ = getrandom::fill(&mut bytes);

@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use leasehold::compat::{Outcome, Progress, Verdict, time};
+use leasehold::compat::{Outcome, Progress, Verdict, fuzz, time};
 
 /// How often a line is said where there is no terminal.
 const PAUSE_US: i64 = 10_000_000;
@@ -62,6 +62,41 @@ impl Progress for Meter {
             self.said_us = time::now_us();
             let (done, count, words) = (self.done, self.count, self.words());
             let _ = writeln!(io::stderr(), "{done} of {count} {words}");
+        }
+    }
+}
+
+/// Shows how many commands were drawn and sent.
+pub(super) struct FuzzMeter {
+    bar: Option<ProgressBar>,
+    said_us: i64,
+}
+
+impl FuzzMeter {
+    /// Nothing is shown yet.
+    pub(super) fn new() -> FuzzMeter {
+        let bar = io::stderr().is_terminal().then(|| ProgressBar::new(0));
+        let style = ProgressStyle::with_template("{bar:40} {pos}/{len} {per_sec} {msg}");
+        if let (Some(bar), Ok(style)) = (&bar, style) {
+            bar.set_style(style);
+        }
+        FuzzMeter { bar, said_us: time::now_us() }
+    }
+}
+
+impl fuzz::Progress for FuzzMeter {
+    fn fuzzed(&mut self, done: usize, of: usize, found: usize) {
+        let words = if found == 1 { "difference" } else { "differences" };
+        if let Some(bar) = &self.bar {
+            bar.set_length(u64::try_from(of).unwrap_or(u64::MAX));
+            bar.set_position(u64::try_from(done).unwrap_or(u64::MAX));
+            bar.set_message(format!("{found} {words}"));
+            if done >= of {
+                bar.finish_and_clear();
+            }
+        } else if time::now_us() - self.said_us >= PAUSE_US {
+            self.said_us = time::now_us();
+            let _ = writeln!(io::stderr(), "{done} of {of} commands, {found} {words}");
         }
     }
 }
