@@ -357,7 +357,7 @@ pub(super) fn is_silence(error: &io::Error) -> bool {
 }
 
 /// Whether the other side closed.
-fn is_end(error: &io::Error) -> bool {
+pub(super) fn is_end(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
     matches!(error.kind(), UnexpectedEof | ConnectionReset | BrokenPipe)
 }

@@ -256,11 +256,16 @@ struct Round {
 
 fn rounds(events: &[Event], numbers: &[usize]) -> Vec<Round> {
     let mut rounds: Vec<Round> = Vec::new();
-    let mut open = false;
+    let (mut open, mut holds) = (false, false);
     for &number in numbers {
         let event = &events[number];
         if !matches!(event.action, Action::Acquire { .. }) {
+            holds &= !matches!(event.outcome, Outcome::Released | Outcome::NotOwner);
             open = false;
+            continue;
+        }
+        // A holder that enters again does not queue.
+        if holds {
             continue;
         }
         let returned_us = event.returned_us.unwrap_or(i64::MAX);
@@ -279,7 +284,8 @@ fn rounds(events: &[Event], numbers: &[usize]) -> Vec<Round> {
         round.waited_until_us = event.invoked_us;
         round.is_sure &= event.outcome != Outcome::Unknown;
         round.granted_us = event.returned_us.filter(|_| event.outcome == Outcome::Granted);
-        open = event.outcome != Outcome::Granted;
+        holds = event.outcome == Outcome::Granted;
+        open = !holds;
     }
     rounds
 }

@@ -262,7 +262,10 @@ impl Owner {
                     from_us: event.invoked_us,
                     start_us: i64::MAX,
                     end_us: i64::MAX,
-                    latest_end_us: i64::MAX,
+                    latest_end_us: match event.returned_us {
+                        Some(returned_us) => self.latest_end_us(returned_us, ttl_us),
+                        None => i64::MAX,
+                    },
                     released: false,
                 });
             }

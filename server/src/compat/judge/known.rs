@@ -65,6 +65,9 @@ fn tokens_turns_and_sharing() {
     let passed = format!("{queue}70..80 l c acquire 9ms granted\n90..95 l b acquire 9ms refused");
     check(fair, &passed, Some(Kind::OutOfTurn));
     check(fair, &format!("{queue}70..80 l c acquire 9ms granted"), None);
+    let again =
+        queue.replace("50..60", "45..48 l a acquire 9ms granted\n49..50 l a release kept\n50..60");
+    check(Rules { reentrant: true, ..fair }, &again, None);
     let later = "70..80 l d acquire 9ms granted\n90..95 l b acquire 9ms refused";
     check(fair, &format!("{queue}{later}"), Some(Kind::OutOfTurn));
     let at_once = queue.replace("30..40", "15..40");

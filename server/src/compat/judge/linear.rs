@@ -4,7 +4,7 @@
 //! allow, with Lowe's memory of where it has already been: the operations that are done, and the
 //! state they led to. The set of those done is kept as what is missing from a prefix, so that a
 //! place is small however long the history. An operation whose answer never came may be done at
-//! any time after it was sent, or never.
+//! a time when it was under way, or never.
 
 use std::collections::HashSet;
 use std::hash::Hash;
@@ -40,8 +40,10 @@ pub struct Operation<C> {
     pub call: C,
     /// When it was sent.
     pub invoked_us: i64,
-    /// When the answer was there; `None` if it never was.
+    /// When the answer was there, or could no longer come; `None` if it always may.
     pub returned_us: Option<i64>,
+    /// Whether there was an answer: if not, it need not have happened.
+    pub answered: bool,
 }
 
 /// What may be spent on an answer.
@@ -133,7 +135,7 @@ impl Search {
         let mut moments = Vec::with_capacity(operations.len() * 2);
         let mut unanswered = Vec::new();
         for (number, operation) in operations.iter().enumerate() {
-            match operation.returned_us {
+            match operation.returned_us.filter(|_| operation.answered) {
                 Some(returned_us) => {
                     moments.push((operation.invoked_us, false, number));
                     moments.push((returned_us, true, number));
@@ -371,7 +373,7 @@ mod tests {
         }
 
         fn step(&self, state: &i64, operation: &Operation<Call>) -> [Option<i64>; 2] {
-            let answered = operation.returned_us.is_some();
+            let answered = operation.answered;
             let after = match operation.call {
                 Call::Read(value) => (*state == value && answered).then_some(value),
                 Call::Write(value) => Some(value),
@@ -387,6 +389,7 @@ mod tests {
             call,
             invoked_us,
             returned_us: (returned_us >= 0).then_some(returned_us),
+            answered: returned_us >= 0,
         };
         history.iter().map(operation).collect()
     }

@@ -65,7 +65,8 @@ fn operation<'e>(event: &'e Event, owners: &mut BTreeMap<&'e str, u32>) -> Opera
     let fresh = u32::try_from(owners.len()).unwrap_or(u32::MAX);
     let owner = *owners.entry(&event.client).or_insert(fresh);
     let Event { action, outcome, count, invoked_us, returned_us, .. } = *event;
-    Operation { call: Call { owner, action, outcome, count }, invoked_us, returned_us }
+    let answered = outcome != Outcome::Unknown;
+    Operation { call: Call { owner, action, outcome, count }, invoked_us, returned_us, answered }
 }
 
 /// The moment at which an operation happens: not before and not after.

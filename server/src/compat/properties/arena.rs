@@ -2,6 +2,7 @@
 //! time, and a seed.
 
 use std::io;
+use std::net::Shutdown;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use std::time::Duration;
 use super::super::frame::Frame;
 use super::super::random::Random;
 use super::super::report::Failure;
-use super::super::stage::{is_silence, lacking, told};
+use super::super::stage::{is_end, is_silence, lacking, told};
 use super::super::target::Target;
 use super::super::time;
 use super::super::wire::{Wire, request};
@@ -179,6 +180,13 @@ impl Client {
     pub fn send(&mut self, words: &[&str]) -> Result<(), Trouble> {
         let failed = |error: io::Error| Trouble::unexpected(words, "to be heard", told(&error));
         self.wire.send(words).map_err(failed)
+    }
+
+    /// Says no more, and hears no more than that the server closes the connection. Whether it did.
+    pub fn die(mut self) -> bool {
+        let quiet = self.wire.shut(Shutdown::Write);
+        while self.wire.fill().is_ok() {}
+        quiet.is_ok() && self.wire.fill().is_err_and(|error| is_end(&error))
     }
 
     /// The next thing that comes, if something comes within `patience`.

@@ -7,6 +7,9 @@
 
 mod arena;
 mod atomicity;
+mod exclusion;
+mod leases;
+mod recipe;
 
 pub use arena::{Arena, Client, Trouble};
 
@@ -29,7 +32,7 @@ pub struct Property {
 
 /// Every property, in the order of the table.
 pub fn all() -> impl Iterator<Item = &'static Property> {
-    [atomicity::PROPERTIES].into_iter().flatten()
+    [atomicity::PROPERTIES, exclusion::PROPERTIES, leases::PROPERTIES].into_iter().flatten()
 }
 
 impl Property {

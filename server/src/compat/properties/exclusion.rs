@@ -1,0 +1,244 @@
+//! A lock is never held twice: clients take, renew, release and abandon a few locks as libraries
+//! do, with leases of milliseconds, and both judges judge what they saw.
+
+use std::time::Duration;
+
+use super::super::history::{Action, Event, Outcome, around};
+use super::super::judge::linear::{Budget, Linear};
+use super::super::judge::{entitlement, lock};
+use super::super::random::Random;
+use super::super::time;
+use super::recipe::{self, Recipe};
+use super::{Arena, Client, Property, Trouble};
+
+const TWICE: &str = "Two clients that both hold the lock do at once what only one may do.";
+
+/// What is tried.
+pub(super) const PROPERTIES: &[Property] = &[
+    Property {
+        name: "A lock of SET NX PX is never held twice",
+        client: None,
+        why: TWICE,
+        run: |arena| exclusive(arena, &recipe::SET_NX),
+    },
+    Property {
+        name: "A lock of SETNX and PEXPIRE in a script is never held twice",
+        client: None,
+        why: TWICE,
+        run: |arena| exclusive(arena, &recipe::SETNX_IN_SCRIPT),
+    },
+    Property {
+        name: "An RLock is never held twice, and as often as it was entered",
+        client: Some("Redisson RLock"),
+        why: TWICE,
+        run: |arena| exclusive(arena, &recipe::REDISSON_LOCK),
+    },
+    Property {
+        name: "An RFencedLock is never held twice, and its tokens rise",
+        client: Some("Redisson RFencedLock"),
+        why: "A token that does not rise lets a holder of long ago write over the work of today's.",
+        run: |arena| exclusive(arena, &recipe::REDISSON_FENCED_LOCK),
+    },
+    Property {
+        name: "An RFairLock is never held twice, and given in the order of asking",
+        client: Some("Redisson RFairLock"),
+        why: "Whoever is passed over may wait for ever.",
+        run: |arena| exclusive(arena, &recipe::REDISSON_FAIR_LOCK),
+    },
+    Property {
+        name: "An RReadWriteLock has one writer or readers, never both",
+        client: Some("Redisson RReadWriteLock"),
+        why: "A reader beside a writer reads what is half-written.",
+        run: |arena| exclusive(arena, &recipe::REDISSON_READ_WRITE_LOCK),
+    },
+    Property {
+        name: "An RSemaphore gives no more permits than it has",
+        client: Some("Redisson RSemaphore"),
+        why: "The permits stand for something there is no more of.",
+        run: |arena| exclusive(arena, &recipe::REDISSON_SEMAPHORE),
+    },
+];
+
+/// How many locks they contend for.
+const LOCKS: u64 = 2;
+const TTL_MS: (i64, i64) = (4, 30);
+/// The lease of what has none, for the history.
+const ENDLESS_US: i64 = 3_600_000_000;
+/// For how long at most one who was refused waits before asking again.
+const PAUSE_US: i64 = 2000;
+/// One in so many requests is sent by a client that then dies.
+const DEATHS: u64 = 50;
+/// How much of the history a story tells.
+const STORY_LINES: usize = 14;
+/// What may be spent on the search for an order.
+const BUDGET_STEPS: u64 = 100_000_000;
+const BUDGET_US: i64 = 10_000_000;
+
+fn exclusive(arena: &Arena<'_>, recipe: &Recipe) -> Result<(), Trouble> {
+    if !recipe.leased {
+        let mut client = arena.connect()?;
+        for number in 0..LOCKS {
+            let permits = recipe.rules.permits.to_string();
+            client.call(&["SET", &arena.key(&format!("lock-{number}")), &permits])?;
+        }
+    }
+    let histories = arena.crowd(arena.connections, |number, _| {
+        let random = arena.random(number);
+        let client = arena.connect()?;
+        let mut visitor =
+            Visitor { arena, recipe, client, random, number, round: 0, events: Vec::new() };
+        while !arena.is_over() {
+            visitor.visit()?;
+        }
+        Ok(visitor.events)
+    })?;
+    judge(&histories.concat(), recipe)
+}
+
+/// Has both judges look at it.
+fn judge(events: &[Event], recipe: &Recipe) -> Result<(), Trouble> {
+    let is_grant = |event: &&Event| {
+        event.outcome == Outcome::Granted && matches!(event.action, Action::Acquire { .. })
+    };
+    let grants = events.iter().filter(is_grant).count();
+    if let Some(offence) = entitlement::judge(events, recipe.rules).first() {
+        let story = around(events, &offence.lock, offence.at_us, STORY_LINES);
+        let came = format!("{}: {}", offence.kind, events[offence.event]);
+        return Err(Trouble::broken("the lock keeps its rules", &came, story));
+    }
+    if recipe.rules.permits == 1 && !recipe.shared {
+        let until_us = time::now_us() + BUDGET_US;
+        let mut budget = Budget { steps: BUDGET_STEPS, until_us };
+        match lock::judge(events, recipe.rules, &mut budget) {
+            Linear::Legal => {}
+            Linear::Illegal(number) => {
+                let event = &events[number];
+                let at_us = event.returned_us.unwrap_or(event.invoked_us);
+                let story = around(events, &event.lock, at_us, STORY_LINES);
+                let expected = "an order of events in which a lock would have answered so";
+                let came = format!("none: {event} does not fit");
+                return Err(Trouble::broken(expected, &came, story));
+            }
+            Linear::Unknown => {
+                let reason = format!("{} events could not be put in order in time", events.len());
+                return Err(Trouble::unknown(reason));
+            }
+        }
+    }
+    if grants < 10 {
+        return Err(Trouble::unknown(format!("the lock was granted {grants} times only")));
+    }
+    Ok(())
+}
+
+/// A client that asks for locks again and again.
+struct Visitor<'a> {
+    arena: &'a Arena<'a>,
+    recipe: &'a Recipe,
+    client: Client,
+    random: Random,
+    number: usize,
+    round: usize,
+    events: Vec<Event>,
+}
+
+impl Visitor<'_> {
+    /// Asks for a lock, holds it for a while if it is granted, and lets it go in one way or other.
+    fn visit(&mut self) -> Result<(), Trouble> {
+        self.round += 1;
+        let shared = self.recipe.shared && !self.random.once_in(3);
+        let role = if shared { ".r" } else { "" };
+        let owner = format!("c{}.{}{role}", self.number, self.round);
+        let lock = format!("lock-{}", self.random.below(LOCKS));
+        loop {
+            let ttl_us = self.ttl_us();
+            match self.ask(&lock, &owner, Action::Acquire { ttl_us, shared })? {
+                Some(Outcome::Granted) => return self.hold(&lock, &owner, ttl_us),
+                Some(_) if self.recipe.insists && !self.arena.is_over() => self.pause(PAUSE_US),
+                _ => {
+                    self.pause(PAUSE_US);
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    fn hold(&mut self, lock: &str, owner: &str, ttl_us: i64) -> Result<(), Trouble> {
+        let mut count = 1;
+        self.pause(ttl_us.min(TTL_MS.1 * 1000) / 2);
+        while self.recipe.leased && self.random.once_in(2) {
+            let ttl_us = self.ttl_us();
+            let again = self.recipe.rules.reentrant && !self.recipe.shared;
+            let action = if again && self.random.once_in(2) {
+                Action::Acquire { ttl_us, shared: false }
+            } else {
+                Action::Renew { ttl_us }
+            };
+            let entered = matches!(action, Action::Acquire { .. });
+            match self.ask(lock, owner, action)? {
+                Some(Outcome::Granted) => count += i64::from(entered),
+                Some(_) => return Ok(()),
+                None if entered || (self.recipe.words)(lock, owner, action).is_some() => {
+                    return Ok(());
+                }
+                None => {}
+            }
+            self.pause(ttl_us / 2);
+        }
+        if self.recipe.leased {
+            match self.random.below(8) {
+                // Its lease ends by itself; or before it is released.
+                0 => return Ok(()),
+                1 => self.pause(ttl_us * 2),
+                _ => {}
+            }
+        }
+        for _ in 0..count {
+            let ttl_us = self.recipe.leased.then(|| self.ttl_us());
+            let ttl_us = ttl_us.filter(|_| self.recipe.rules.reentrant);
+            match self.ask(lock, owner, Action::Release { ttl_us })? {
+                Some(Outcome::Kept) => {}
+                _ => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks, and notes what was asked and answered; nothing if nothing was answered.
+    fn ask(&mut self, lock: &str, owner: &str, action: Action) -> Result<Option<Outcome>, Trouble> {
+        let Some(words) = (self.recipe.words)(&self.arena.key(lock), owner, action) else {
+            return Ok(None);
+        };
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let event = Event::asked(lock, owner, action, time::now_us());
+        let dies = self.recipe.leased && !self.recipe.insists && self.random.once_in(DEATHS);
+        if dies {
+            self.client.send(&words)?;
+            let next = self.arena.connect()?;
+            // What the server has closed, it has done or will not do.
+            let closed = std::mem::replace(&mut self.client, next).die();
+            let returned_us = closed.then(time::now_us);
+            self.events.push(Event { returned_us, ..event });
+            return Ok(None);
+        }
+        let reply = self.client.call(&words)?;
+        let returned_us = time::now_us();
+        let Some((outcome, token)) = (self.recipe.meaning)(action, &reply) else {
+            let came = reply.notation();
+            return Err(Trouble::broken(&format!("an answer to {action}"), &came, Vec::new()));
+        };
+        self.events.push(Event { token, ..event.told(outcome, returned_us) });
+        Ok(Some(outcome))
+    }
+
+    fn ttl_us(&mut self) -> i64 {
+        let ttl_ms = self.random.between(TTL_MS.0, TTL_MS.1);
+        if self.recipe.leased { ttl_ms * 1000 } else { ENDLESS_US }
+    }
+
+    /// Does nothing for a while, of at most so long.
+    fn pause(&mut self, most_us: i64) {
+        let span_us = self.random.between(0, most_us);
+        time::sleep(Duration::from_micros(span_us.unsigned_abs()));
+    }
+}

@@ -1,0 +1,270 @@
+//! How libraries take, renew and release a lock: what they send, and what the replies mean.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::super::cases;
+use super::super::frame::Frame;
+use super::super::history::{Action, Outcome};
+use super::super::judge::Rules;
+use super::arena::text;
+
+/// What was told, and the fencing token in it.
+type Told = (Outcome, Option<i64>);
+
+/// How one kind of lock is used.
+pub(super) struct Recipe {
+    /// What is promised of it.
+    pub(super) rules: Rules,
+    /// Whether some ask to share it.
+    pub(super) shared: bool,
+    /// Whether whoever asks goes on asking until it is granted.
+    pub(super) insists: bool,
+    /// Whether it ends by itself.
+    pub(super) leased: bool,
+    /// What is sent, for a lock, an owner and what it asks; nothing if there is no such request.
+    pub(super) words: fn(&str, &str, Action) -> Option<Vec<String>>,
+    /// What a reply to that means; nothing if it means nothing.
+    pub(super) meaning: fn(Action, &Frame) -> Option<Told>,
+}
+
+/// What real servers promise: their clocks are not ours, and a lease ends on a whole millisecond.
+const REAL: Rules = Rules { drift_ppm: 1000, late_us: 2000, ..Rules::LOCK };
+/// The permits of a semaphore.
+pub(super) const PERMITS: usize = 3;
+/// Of those who wait for a fair lock, nobody gives up.
+const FAIR_WAIT_MS: &str = "600000";
+const LATCH_MS: &str = "1000";
+
+/// A key with the owner's token, removed and prolonged by scripts that compare it.
+pub(super) const SET_NX: Recipe = Recipe {
+    rules: REAL,
+    shared: false,
+    insists: false,
+    leased: true,
+    words: |lock, owner, action| {
+        Some(match action {
+            Action::Acquire { ttl_us, .. } => owned(&["SET", lock, owner, "NX", "PX", &ms(ttl_us)]),
+            Action::Renew { ttl_us } => {
+                let script = "if redis.call('get', KEYS[1]) == ARGV[1] then \
+                    return redis.call('pexpire', KEYS[1], ARGV[2]) else return 0 end";
+                owned(&["EVAL", script, "1", lock, owner, &ms(ttl_us)])
+            }
+            Action::Release { .. } => eval("compare-and-delete", &[lock], &[owner]),
+        })
+    },
+    meaning: |action, reply| match action {
+        Action::Acquire { .. } if reply.kind == b'+' => Some((Outcome::Granted, None)),
+        Action::Acquire { .. } => missing(reply).then_some((REFUSED, None)),
+        action => one_or_zero(action, reply),
+    },
+};
+
+/// SETNX, and its lease in the same script.
+pub(super) const SETNX_IN_SCRIPT: Recipe = Recipe {
+    words: |lock, owner, action| match action {
+        Action::Acquire { ttl_us, .. } => {
+            let script = "if redis.call('setnx', KEYS[1], ARGV[1]) == 1 then \
+                return redis.call('pexpire', KEYS[1], ARGV[2]) else return 0 end";
+            Some(owned(&["EVAL", script, "1", lock, owner, &ms(ttl_us)]))
+        }
+        action => (SET_NX.words)(lock, owner, action),
+    },
+    meaning: one_or_zero,
+    ..SET_NX
+};
+
+/// A hash with the owner's count, entered as often as one likes.
+pub(super) const REDISSON_LOCK: Recipe = Recipe {
+    rules: Rules { reentrant: true, ..REAL },
+    shared: false,
+    insists: false,
+    leased: true,
+    words: |lock, owner, action| {
+        Some(match action {
+            Action::Acquire { ttl_us, .. } => eval("redisson/lock", &[lock], &[&ms(ttl_us), owner]),
+            Action::Renew { ttl_us } => eval("redisson/renew", &[lock], &[&ms(ttl_us), owner]),
+            Action::Release { ttl_us } => {
+                let keys = [lock, &channel(lock), &latch(lock)];
+                let lease = ms(ttl_us.unwrap_or_default());
+                eval("redisson/unlock", &keys, &["0", &lease, owner, "PUBLISH", LATCH_MS])
+            }
+        })
+    },
+    meaning: redisson,
+};
+
+/// The same with a token that rises from holder to holder.
+pub(super) const REDISSON_FENCED_LOCK: Recipe = Recipe {
+    words: |lock, owner, action| match action {
+        Action::Acquire { ttl_us, .. } => {
+            let keys = [lock, &format!("{lock}:token")];
+            Some(eval("redisson/fenced-lock-token", &keys, &[&ms(ttl_us), owner]))
+        }
+        action => (REDISSON_LOCK.words)(lock, owner, action),
+    },
+    meaning: |action, reply| match (action, &reply.items[..]) {
+        (Action::Acquire { .. }, [remaining, token]) => {
+            match (number(remaining)?, number(token)?) {
+                (-1, token) => Some((Outcome::Granted, Some(token))),
+                (remaining, _) => {
+                    let remaining_us = Some(remaining.checked_mul(1000)?);
+                    Some((Outcome::Refused { remaining_us }, None))
+                }
+            }
+        }
+        _ => redisson(action, reply),
+    },
+    ..REDISSON_LOCK
+};
+
+/// Those who wait queue.
+pub(super) const REDISSON_FAIR_LOCK: Recipe = Recipe {
+    rules: Rules { reentrant: true, fair: true, ..REAL },
+    insists: true,
+    words: |lock, owner, action| {
+        let (queue, timeouts) = (format!("{lock}:queue"), format!("{lock}:timeouts"));
+        let now = "1000000000000";
+        Some(match action {
+            Action::Acquire { ttl_us, .. } => {
+                let arguments = [&ms(ttl_us), owner, FAIR_WAIT_MS, now];
+                eval("redisson/fair-lock", &[lock, &queue, &timeouts], &arguments)
+            }
+            Action::Renew { .. } => return (REDISSON_LOCK.words)(lock, owner, action),
+            Action::Release { ttl_us } => {
+                let keys = [lock, &queue, &timeouts, &channel(lock), &latch(lock)];
+                let lease = ms(ttl_us.unwrap_or_default());
+                let arguments = ["0", &lease, owner, now, "PUBLISH", LATCH_MS];
+                eval("redisson/fair-unlock", &keys, &arguments)
+            }
+        })
+    },
+    // The time to wait is not that of the holder's lease. And a free lock is said to be released
+    // by whoever asks.
+    meaning: |action, reply| match redisson(action, reply)? {
+        (Outcome::Refused { .. }, token) => Some((REFUSED, token)),
+        (Outcome::Released, token) => Some((Outcome::Unknown, token)),
+        told => Some(told),
+    },
+    ..REDISSON_LOCK
+};
+
+/// Many readers or one writer. When a reader leaves, the lease of the others is set anew, in whole
+/// milliseconds; and who reads on past the end of a lease is not sent away while others read.
+pub(super) const REDISSON_READ_WRITE_LOCK: Recipe = Recipe {
+    rules: Rules { reentrant: true, early_us: 2000, late_us: i64::MAX / 4, ..REAL },
+    shared: true,
+    insists: false,
+    leased: true,
+    words: |lock, owner, action| {
+        let entries = format!("{{{lock}}}:{owner}:rwlock_timeout");
+        let reads = owner.ends_with(".r");
+        Some(match action {
+            Action::Acquire { ttl_us, .. } if reads => {
+                let writer = format!("{owner}:write");
+                eval("redisson/read-lock", &[lock, &entries], &[&ms(ttl_us), owner, &writer])
+            }
+            Action::Acquire { ttl_us, .. } => {
+                eval("redisson/write-lock", &[lock], &[&ms(ttl_us), owner])
+            }
+            Action::Renew { .. } => return None,
+            Action::Release { .. } if reads => {
+                let all = format!("{{{lock}}}");
+                let keys = [lock, &channel(lock), &entries, &all, &latch(lock)];
+                eval("redisson/read-unlock", &keys, &["0", owner, "PUBLISH", LATCH_MS])
+            }
+            Action::Release { ttl_us } => {
+                let keys = [lock, &channel(lock), &latch(lock)];
+                let lease = ms(ttl_us.unwrap_or_default());
+                eval("redisson/write-unlock", &keys, &["1", &lease, owner, "PUBLISH", LATCH_MS])
+            }
+        })
+    },
+    meaning: |action, reply| match (action, redisson(action, reply)?) {
+        // Others still read; oneself does not.
+        (Action::Release { .. }, (Outcome::Kept, _)) => Some((Outcome::Released, None)),
+        (Action::Acquire { .. }, (Outcome::Refused { .. }, _)) => Some((REFUSED, None)),
+        (_, told) => Some(told),
+    },
+};
+
+/// So many permits, and no leases.
+pub(super) const REDISSON_SEMAPHORE: Recipe = Recipe {
+    rules: Rules { permits: PERMITS, ..REAL },
+    shared: false,
+    insists: false,
+    leased: false,
+    words: |lock, _, action| match action {
+        Action::Acquire { .. } => Some(eval("redisson/semaphore-acquire", &[lock], &["1"])),
+        Action::Renew { .. } => None,
+        Action::Release { .. } => {
+            let keys = [lock, &channel(lock)];
+            Some(eval("redisson/semaphore-release", &keys, &["1", "PUBLISH"]))
+        }
+    },
+    meaning: |action, reply| match action {
+        Action::Release { .. } => Some((Outcome::Released, None)),
+        action => one_or_zero(action, reply),
+    },
+};
+
+const REFUSED: Outcome = Outcome::Refused { remaining_us: None };
+
+/// Scripts that return 1 or 0.
+fn one_or_zero(action: Action, reply: &Frame) -> Option<Told> {
+    let outcome = match (action, number(reply)?) {
+        (Action::Release { .. }, 1) => Outcome::Released,
+        (_, 1) => Outcome::Granted,
+        (Action::Acquire { .. }, 0) => REFUSED,
+        (_, 0) => Outcome::NotOwner,
+        _ => return None,
+    };
+    Some((outcome, None))
+}
+
+/// Nil is a lock taken, or one that was not held; a number is a time to wait, or how it was left.
+fn redisson(action: Action, reply: &Frame) -> Option<Told> {
+    let outcome = match (action, &reply.items[..]) {
+        (Action::Renew { .. }, [renewed]) => return one_or_zero(action, renewed),
+        (Action::Acquire { .. }, _) if missing(reply) => Outcome::Granted,
+        (Action::Release { .. }, _) if missing(reply) => Outcome::NotOwner,
+        (Action::Acquire { .. }, _) => {
+            Outcome::Refused { remaining_us: Some(number(reply)?.checked_mul(1000)?) }
+        }
+        (Action::Release { .. }, _) if number(reply)? == 0 => Outcome::Kept,
+        (Action::Release { .. }, _) if number(reply)? == 1 => Outcome::Released,
+        _ => return None,
+    };
+    Some((outcome, None))
+}
+
+fn missing(reply: &Frame) -> bool {
+    text(reply).is_none()
+}
+
+fn number(reply: &Frame) -> Option<i64> {
+    std::str::from_utf8(&reply.text).ok()?.parse().ok().filter(|_| reply.kind != b'-')
+}
+
+fn ms(span_us: i64) -> String {
+    (span_us / 1000).to_string()
+}
+
+fn channel(lock: &str) -> String {
+    format!("{lock}:channel")
+}
+
+/// One for each request.
+fn latch(lock: &str) -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    format!("{lock}:latch:{}", NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+fn eval(script: &str, keys: &[&str], arguments: &[&str]) -> Vec<String> {
+    let text = cases::script(script).unwrap_or_default();
+    let count = keys.len().to_string();
+    owned(&[&["EVAL", text, &count], keys, arguments].concat())
+}
+
+fn owned(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
