@@ -5,6 +5,7 @@ mod boundaries;
 mod busy;
 mod compat;
 mod compat_command;
+mod compat_faults;
 mod daemon;
 mod differential;
 mod embedding;

@@ -7,6 +7,7 @@
 pub mod conversation;
 pub mod daemon;
 pub mod differential;
+pub mod faulty;
 pub mod process;
 pub mod redis_server;
 pub mod scripts;

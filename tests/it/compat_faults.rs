@@ -1,0 +1,130 @@
+//! The compatibility suite can see: on servers with seeded faults the cases and properties that
+//! the table names fail, and on the same server without a fault nothing does.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use leasehold::compat::{Options, Report, Suite, Verdict, properties};
+use leasehold_tests::faulty::{Fault, FaultyServer, families, faults};
+
+/// For how long each property is tried.
+const SECONDS: f64 = 0.5;
+/// How many servers are tried at a time.
+const AT_A_TIME: usize = 4;
+
+#[test]
+fn every_fault_has_a_name_and_somebody_who_finds_it() {
+    let mut names = BTreeSet::new();
+    for fault in faults() {
+        assert!(names.insert(fault.name), "{}: twice", fault.name);
+        assert!(!fault.what.is_empty(), "{}: what is wrong?", fault.name);
+        assert!(!fault.found_by.is_empty(), "{}: nobody finds it", fault.name);
+        let hooks = [fault.run.is_some(), fault.tell.is_some(), fault.leave.is_some()];
+        assert!(hooks.contains(&true), "{}: nothing is wrong", fault.name);
+    }
+}
+
+#[test]
+fn without_a_fault_everything_passes() {
+    let report = run(None, &[]);
+    let bad: Vec<_> = failed(&report).collect();
+    // Once more by themselves: a machine that is busy keeps cases with short leases waiting.
+    let report = if bad.is_empty() { report.clone() } else { run(None, &bad) };
+    assert!(report.is_green(), "{}", report.text());
+}
+
+#[test]
+fn every_fault_is_found() {
+    let faults = faults();
+    let missed = at_a_time(&faults, |fault| {
+        let (blind, misled) = judge(fault, fault.found_by, &bystanders(fault));
+        if blind.is_empty() && misled.is_empty() {
+            return Vec::new();
+        }
+        // As above.
+        let (blind, misled) = judge(fault, &blind, &misled);
+        let blind = blind.iter().map(|words| format!("{} is not found by: {words}", fault.name));
+        let misled = misled.iter().map(|words| format!("{} is found by: {words}", fault.name));
+        blind.chain(misled).collect()
+    });
+    assert_eq!(missed.concat(), Vec::<String>::new());
+}
+
+/// Who of those that must find a fault does not, and who of those that must not does.
+fn judge(
+    fault: &'static Fault,
+    finders: &[&'static str],
+    bystanders: &[&'static str],
+) -> (Vec<&'static str>, Vec<&'static str>) {
+    let report = run(Some(fault), &[finders, bystanders].concat());
+    let finds = |words: &&str| failed(&report).any(|name| name.contains(*words));
+    let blind = finders.iter().copied().filter(|words| !finds(words));
+    let misled = bystanders.iter().copied().filter(finds);
+    (blind.collect(), misled.collect())
+}
+
+/// The cases that find faults of other families, and should not find this one. No properties:
+/// those take their time.
+fn bystanders(fault: &Fault) -> Vec<&'static str> {
+    let own = |family: &&[Fault]| family.iter().any(|other| other.name == fault.name);
+    let others = families().into_iter().filter(|family| !own(family)).flatten();
+    let is_case = |words: &&str| {
+        !properties::all().any(|it| it.name.contains(words)) && !fault.also.contains(words)
+    };
+    let names: BTreeSet<_> =
+        others.flat_map(|other| other.found_by).copied().filter(is_case).collect();
+    names.into_iter().collect()
+}
+
+/// Shows who finds what, for whoever adds a fault: run it with `--ignored --nocapture`.
+#[test]
+#[ignore = "it takes minutes, and asserts nothing"]
+fn who_finds_what() {
+    let found = at_a_time(&faults(), |fault| {
+        let report = run(Some(fault), &[]);
+        let names: Vec<_> = failed(&report).map(|name| format!("    {name}\n")).collect();
+        format!("{}\n{}", fault.name, names.concat())
+    });
+    leasehold_tests::say(&found.concat());
+}
+
+fn run(fault: Option<&'static Fault>, only: &[&str]) -> Report {
+    let server = FaultyServer::start(fault).expect("a server");
+    let mut options = Options::new(&server.url()).expect("a URL");
+    options.allow_flush = true;
+    options.seconds = SECONDS;
+    options.only = only.iter().map(|words| (*words).to_owned()).collect();
+    let suite = Suite::new(&options).unwrap_or_else(|error| panic!("{fault:?}: {error}"));
+    suite.run(&mut ()).unwrap_or_else(|error| panic!("{fault:?}: {error}"))
+}
+
+/// What has failed, each as `--only` knows it.
+fn failed(report: &Report) -> impl Iterator<Item = &str> {
+    let failed = |verdict: &Verdict| matches!(verdict, Verdict::Failed(_));
+    let outcomes = report.outcomes.iter().filter(move |outcome| failed(&outcome.verdict));
+    outcomes.map(|outcome| outcome.name.as_str())
+}
+
+/// Does something with each fault, a few at a time; the results in order.
+fn at_a_time<T: Send>(
+    faults: &[&'static Fault],
+    act: impl Fn(&'static Fault) -> T + Sync,
+) -> Vec<T> {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut done = Vec::new();
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(fault) = faults.get(at) else { return done };
+            done.push((at, act(fault)));
+        }
+    };
+    let mut results: Vec<(usize, T)> = thread::scope(|scope| {
+        let workers: Vec<_> = (0..AT_A_TIME).map(|_| scope.spawn(work)).collect();
+        let done = workers.into_iter().map(|worker| worker.join().expect("it does not panic"));
+        done.flatten().collect()
+    });
+    results.sort_by_key(|(at, _)| *at);
+    results.into_iter().map(|(_, result)| result).collect()
+}

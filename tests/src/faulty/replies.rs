@@ -1,0 +1,192 @@
+//! Faults of single commands and of what replies look like.
+
+use std::time::Duration;
+
+use leasehold::engine::Flow;
+use leasehold_resp::Reply;
+
+use super::{Answer, Fault, Request, World};
+
+/// For how long a second request is waited for.
+const PIPELINE: Duration = Duration::from_millis(2);
+
+pub(super) const FAULTS: &[Fault] = &[
+    Fault {
+        name: "setnx-overwrites",
+        what: "SETNX replaces what is there, and says that it does not",
+        found_by: &["SETNX answers one or zero", "SETNX gives the lock to the first who asks"],
+        run: Some(setnx_overwrites),
+        ..Fault::NONE
+    },
+    Fault {
+        name: "del-counts-nothing",
+        what: "DEL of a key that is not there answers 1",
+        found_by: &["DEL counts the keys that were there"],
+        also: &["What has ended is not there for anybody"],
+        run: Some(del_counts_nothing),
+        ..Fault::NONE
+    },
+    Fault {
+        name: "options-in-capitals",
+        what: "option words are understood in capitals only",
+        found_by: &["The options of SET stand in any order and case"],
+        run: Some(options_in_capitals),
+        ..Fault::NONE
+    },
+    Fault {
+        name: "incr-wraps",
+        what: "INCR of the greatest number gives the least one",
+        found_by: &["INCR at the greatest number is refused, and changes nothing"],
+        run: Some(incr_wraps),
+        ..Fault::NONE
+    },
+    Fault {
+        name: "old-null",
+        what: "a null of RESP3 is sent as that of RESP2",
+        found_by: &["Nothing is one thing in RESP3 and two in RESP2"],
+        also: &[
+            "A broken EXEC is no empty EXEC",
+            "A change between MULTI and EXEC breaks as well",
+            "A missing array is false to a script",
+            "A missing key is false to a script",
+            "Deletion and re-creation with the same value is a change",
+            "Deletion is a change",
+            "EXEC ends all watches, whatever came of it",
+            "EXPIRE of zero or less deletes at once",
+            "One's own change before MULTI breaks as well",
+            "Setting the same value again is a change",
+            "The end of a lease is a change",
+            "The script is loaded once and called by its digest",
+            "What has ended is not there for anybody",
+        ],
+        run: Some(old_null),
+        ..Fault::NONE
+    },
+    Fault {
+        name: "flat-maps",
+        what: "a map of RESP3 is sent as a flat array",
+        found_by: &["HELLO 3 is answered by a map and switches"],
+        run: Some(flat_maps),
+        ..Fault::NONE
+    },
+    Fault {
+        name: "wrongtype-is-err",
+        what: "errors about a key's type begin with ERR in the place of WRONGTYPE",
+        found_by: &["GET and its relatives refuse a hash", "Commands of hashes refuse a string"],
+        also: &["A wrong type within a script stops it there"],
+        run: Some(wrongtype_is_err),
+        ..Fault::NONE
+    },
+    Fault {
+        name: "pipeline-out-of-order",
+        what: "of two requests sent at once the second is answered first",
+        found_by: &["Requests sent together are answered in their order"],
+        also: &["In a pipeline of RESP3 messages and replies keep their order"],
+        run: Some(pipeline_out_of_order),
+        ..Fault::NONE
+    },
+    Fault {
+        name: "hset-counts-updates",
+        what: "HSET counts fields that were there already",
+        found_by: &["HSET tells how many fields are new"],
+        run: Some(hset_counts_updates),
+        ..Fault::NONE
+    },
+];
+
+fn setnx_overwrites(world: &mut World, request: &Request) -> Answer {
+    let answer = world.run(request);
+    if request.is("setnx") && answer.reply() == Reply::Integer(0) {
+        world.aside(request, &[b"SET", &request.argv[1][..], &request.argv[2]]);
+    }
+    answer
+}
+
+fn del_counts_nothing(world: &mut World, request: &Request) -> Answer {
+    let answer = world.run(request);
+    if request.is("del") && answer.reply() == Reply::Integer(0) {
+        return world.answer(request, &Reply::Integer(1));
+    }
+    answer
+}
+
+fn options_in_capitals(world: &mut World, request: &Request) -> Answer {
+    let mut options = request.argv.iter().skip(3);
+    let small = options.any(|word| [&b"nx"[..], b"px", b"ex", b"xx"].contains(&&word[..]));
+    if request.is("set") && small {
+        return world.answer(request, &Reply::error("ERR syntax error"));
+    }
+    world.run(request)
+}
+
+fn incr_wraps(world: &mut World, request: &Request) -> Answer {
+    let answer = world.run(request);
+    let overflows = answer.reply() == Reply::error("ERR increment or decrement would overflow");
+    if request.is("incr") && overflows {
+        let least = i64::MIN.to_string().into_bytes();
+        world.aside(request, &[b"SET", &request.argv[1][..], &least, b"KEEPTTL"]);
+        return world.answer(request, &Reply::Integer(i64::MIN));
+    }
+    answer
+}
+
+fn old_null(world: &mut World, request: &Request) -> Answer {
+    let mut answer = world.run(request);
+    if answer.bytes[..] == *b"_\r\n" {
+        answer.bytes = b"$-1\r\n"[..].into();
+    }
+    answer
+}
+
+fn flat_maps(world: &mut World, request: &Request) -> Answer {
+    let answer = world.run(request);
+    match answer.reply() {
+        Reply::Map(pairs) => {
+            let flat = pairs.into_iter().flat_map(|(key, value)| [key, value]);
+            world.answer(request, &Reply::Array(flat.collect()))
+        }
+        _ => answer,
+    }
+}
+
+fn wrongtype_is_err(world: &mut World, request: &Request) -> Answer {
+    let answer = world.run(request);
+    match answer.reply() {
+        Reply::Error(line) if line.starts_with(b"WRONGTYPE") => {
+            let line = String::from_utf8_lossy(&line).replacen("WRONGTYPE", "ERR", 1);
+            world.answer(request, &Reply::error(line))
+        }
+        _ => answer,
+    }
+}
+
+fn pipeline_out_of_order(world: &mut World, request: &Request) -> Answer {
+    let simple = |request: &Request| request.is_any(&["get", "set", "incr", "ping", "echo"]);
+    if simple(request) {
+        // What was sent at once has arrived by then.
+        world.live_for(PIPELINE);
+    }
+    let next = simple(request).then(|| world.take_pipelined(request.client)).flatten();
+    let mut first = world.run(request);
+    if let Some(next) = next {
+        let second = world.run(&next);
+        if second.flow != Flow::Next || !simple(&next) {
+            first.bytes.extend_from_slice(&second.bytes);
+            return Answer { bytes: first.bytes, flow: second.flow };
+        }
+        let bytes = [&second.bytes[..], &first.bytes].concat();
+        first.bytes = bytes[..].into();
+    }
+    first
+}
+
+fn hset_counts_updates(world: &mut World, request: &Request) -> Answer {
+    let answer = world.run(request);
+    match answer.reply() {
+        Reply::Integer(_) if request.is("hset") => {
+            let fields = i64::try_from((request.argv.len() - 2) / 2).unwrap_or(0);
+            world.answer(request, &Reply::Integer(fields))
+        }
+        _ => answer,
+    }
+}

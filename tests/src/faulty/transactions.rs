@@ -1,0 +1,194 @@
+//! Faults of `MULTI`, `EXEC` and `WATCH`.
+
+use std::time::Duration;
+
+use leasehold::engine::client::Client;
+use leasehold_resp::Reply;
+
+use super::{Answer, Fault, Request, World};
+
+/// For how long the others are let in.
+const PAUSE: Duration = Duration::from_millis(1);
+
+pub(super) const FAULTS: &[Fault] = &[
+    Fault {
+        name: "exec-lets-others-in",
+        what: "between the commands of a transaction others are served",
+        found_by: &[
+            "A transaction's commands are one step",
+            "Scripts and transactions do not get between each other",
+            "A transaction sees one moment",
+        ],
+        also: &["A transaction's elements are handed out when it is done"],
+        run: Some(exec_lets_others_in),
+        ..Fault::NONE
+    },
+    Fault {
+        name: "watch-checked-at-multi",
+        what: "whether a watched key has changed is looked at by MULTI, not by EXEC",
+        found_by: &["A change between MULTI and EXEC breaks as well"],
+        run: Some(watch_checked_at_multi),
+        ..Fault::NONE
+    },
+    Fault {
+        name: "watch-misses-the-end",
+        what: "WATCH does not see that the key is gone, deleted or expired",
+        found_by: &["Deletion is a change", "The end of a lease is a change"],
+        run: Some(watch_misses_the_end),
+        ..Fault::NONE
+    },
+    Fault {
+        name: "watch-misses-own-changes",
+        what: "WATCH does not see what the client itself changes before MULTI",
+        found_by: &["One's own change before MULTI breaks as well"],
+        run: Some(watch_misses_own_changes),
+        ..Fault::NONE
+    },
+    Fault {
+        name: "watch-compares-values",
+        what: "WATCH does not see a key that has changed and has its old value again",
+        found_by: &[
+            "Setting the same value again is a change",
+            "Deletion and re-creation with the same value is a change",
+        ],
+        run: Some(watch_compares_values),
+        ..Fault::NONE
+    },
+    Fault {
+        name: "broken-exec-is-empty",
+        what: "EXEC whose watch is broken answers an empty array",
+        found_by: &["A broken EXEC is no empty EXEC"],
+        run: Some(broken_exec_is_empty),
+        ..Fault::NONE
+    },
+    Fault {
+        name: "exec-after-an-error",
+        what: "EXEC runs the rest when a command could not be queued",
+        found_by: &[
+            "An unknown command aborts the transaction",
+            "A wrong number of arguments aborts the transaction",
+        ],
+        run: Some(exec_after_an_error),
+        ..Fault::NONE
+    },
+    Fault {
+        name: "exec-keeps-watching",
+        what: "EXEC does not end the watches",
+        found_by: &["EXEC ends all watches, whatever came of it"],
+        run: Some(exec_keeps_watching),
+        ..Fault::NONE
+    },
+];
+
+fn state<'a>(world: &'a mut World, request: &Request) -> Option<&'a mut Client> {
+    world.engine.clients.get_mut(request.client)
+}
+
+fn is_watch_broken(world: &World, request: &Request) -> bool {
+    world.engine.is_watch_broken(request.client, world.now())
+}
+
+fn exec_lets_others_in(world: &mut World, request: &Request) -> Answer {
+    let broken = is_watch_broken(world, request);
+    let ready = |client: &mut Client| {
+        let queued = client.transaction.take_if(|queued| !queued.broken && !broken)?;
+        Some(queued.queue.into_iter().map(|queued| queued.argv).collect::<Vec<_>>())
+    };
+    let queue = request.is("exec").then(|| state(world, request).and_then(ready)).flatten();
+    let Some(queue) = queue else { return world.run(request) };
+    world.engine.unwatch(request.client);
+    let mut replies = Vec::new();
+    for argv in queue {
+        replies.push(world.run_as(request, &argv).reply());
+        world.live_for(PAUSE);
+    }
+    world.answer(request, &Reply::Array(replies))
+}
+
+fn watch_checked_at_multi(world: &mut World, request: &Request) -> Answer {
+    if request.is("multi") {
+        let broken = is_watch_broken(world, request);
+        world.engine.unwatch(request.client);
+        if let Some(state) = state(world, request) {
+            state.watch_broken = broken;
+        }
+    }
+    world.run(request)
+}
+
+fn watch_misses_the_end(world: &mut World, request: &Request) -> Answer {
+    if request.is("exec") && is_watch_broken(world, request) {
+        let watched = state(world, request).map(|state| state.watched.clone());
+        let keys: Vec<_> = watched.into_iter().flatten().map(|watched| watched.key).collect();
+        if keys.iter().all(|key| world.number(request, &[b"EXISTS", key]) == 0) {
+            world.engine.unwatch(request.client);
+        }
+    }
+    world.run(request)
+}
+
+fn watch_misses_own_changes(world: &mut World, request: &Request) -> Answer {
+    let broken = is_watch_broken(world, request);
+    let answer = world.run(request);
+    if let Some(state) = state(world, request)
+        && !request.is_any(&["exec", "discard", "unwatch"])
+    {
+        state.watch_broken = broken;
+    }
+    answer
+}
+
+/// The notes are checksums of the values that were watched.
+fn watch_compares_values(world: &mut World, request: &Request) -> Answer {
+    let value = |world: &mut World, key: &[u8]| match world.aside(request, &[b"GET", key]) {
+        Reply::Bulk(value) => {
+            value.iter().fold(7, |sum, &byte| sum * 31 % 1_000_003 + i64::from(byte))
+        }
+        _ => 0,
+    };
+    if request.is("watch") {
+        for key in &request.argv[1..] {
+            let now = value(world, key);
+            world.notes.insert(key.clone(), now);
+        }
+    } else if request.is("exec") {
+        let watched = state(world, request).map(|state| state.watched.clone());
+        let keys: Vec<_> = watched.into_iter().flatten().map(|watched| watched.key).collect();
+        let mut same = |key: &[u8]| world.notes.get(key).copied() == Some(value(world, key));
+        if keys.iter().all(|key| same(key)) {
+            world.engine.unwatch(request.client);
+        }
+    }
+    world.run(request)
+}
+
+fn broken_exec_is_empty(world: &mut World, request: &Request) -> Answer {
+    let broken = request.is("exec") && is_watch_broken(world, request);
+    let answer = world.run(request);
+    match answer.reply() {
+        Reply::Null | Reply::NullArray if broken => {
+            world.answer(request, &Reply::Array(Vec::new()))
+        }
+        _ => answer,
+    }
+}
+
+fn exec_after_an_error(world: &mut World, request: &Request) -> Answer {
+    if request.is("exec")
+        && let Some(queued) = state(world, request).and_then(|state| state.transaction.as_mut())
+    {
+        queued.broken = false;
+    }
+    world.run(request)
+}
+
+fn exec_keeps_watching(world: &mut World, request: &Request) -> Answer {
+    let watched = state(world, request).map(|state| state.watched.clone());
+    let answer = world.run(request);
+    if request.is("exec") {
+        for watched in watched.into_iter().flatten() {
+            world.engine.watch(request.client, watched.database, &watched.key, world.now());
+        }
+    }
+    answer
+}
