@@ -102,6 +102,7 @@ pub const SCRIPTS: &[(&str, &str)] = texts! { "scripts"; ".lua";
     "redisson/atomic-compare-and-set"
     "redisson/bounded-queue-add"
     "redisson/bounded-queue-poll"
+    "redisson/bounded-queue-set"
     "redisson/bucket-compare-and-delete"
     "redisson/bucket-compare-and-set"
     "redisson/bucket-get-and-delete"

@@ -1,8 +1,8 @@
 -- RBoundedBlockingQueue: takes the head out and gives its permit back.
--- KEYS: queue, permits, channel. ARGV: publish command.
+-- KEYS: queue, permits, channel. ARGV: 1.
 local element = redis.call('lpop', KEYS[1])
 if element ~= false then
-    local left = redis.call('incrby', KEYS[2], 1)
-    redis.call(ARGV[1], KEYS[3], left)
+    local left = redis.call('incrby', KEYS[2], ARGV[1])
+    redis.call('publish', KEYS[3], left)
 end
 return element

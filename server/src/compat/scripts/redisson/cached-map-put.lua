@@ -1,14 +1,13 @@
 -- RLocalCachedMap: an entry, and a message that makes others forget theirs. The old value.
--- KEYS: map, topic, log of updates. ARGV: field, value, message, 1 to tell, 2 to log, now, entry,
--- publish command.
+-- KEYS: map, topic, log of updates.
+-- ARGV: field, value, message, 1 to tell or 2 to log as well, now, what to log, publish command.
 local old = redis.call('hget', KEYS[1], ARGV[1])
-if redis.call('hset', KEYS[1], ARGV[1], ARGV[2]) == 0 then
-    if ARGV[4] == '1' then
-        redis.call(ARGV[7], KEYS[2], ARGV[3])
-    end
-    if ARGV[4] == '2' then
-        redis.call('zadd', KEYS[3], ARGV[5], ARGV[6])
-        redis.call(ARGV[7], KEYS[2], ARGV[3])
-    end
+redis.call('hset', KEYS[1], ARGV[1], ARGV[2])
+if ARGV[4] == '1' then
+    redis.call(ARGV[7], KEYS[2], ARGV[3])
+end
+if ARGV[4] == '2' then
+    redis.call('zadd', KEYS[3], ARGV[5], ARGV[6])
+    redis.call(ARGV[7], KEYS[2], ARGV[3])
 end
 return old

@@ -1,7 +1,14 @@
 -- RLocalCachedMap: no entry any more, and a message that makes others forget theirs.
--- KEYS: map, topic. ARGV: field, message, publish command.
+-- KEYS: map, topic, log of updates.
+-- ARGV: field, message, 1 to tell or 2 to log as well, now, what to log, publish command.
 local old = redis.call('hget', KEYS[1], ARGV[1])
 if redis.call('hdel', KEYS[1], ARGV[1]) == 1 then
-    redis.call(ARGV[3], KEYS[2], ARGV[2])
+    if ARGV[3] == '1' then
+        redis.call(ARGV[6], KEYS[2], ARGV[2])
+    end
+    if ARGV[3] == '2' then
+        redis.call('zadd', KEYS[3], ARGV[4], ARGV[5])
+        redis.call(ARGV[6], KEYS[2], ARGV[2])
+    end
 end
 return old

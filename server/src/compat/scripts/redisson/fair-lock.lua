@@ -32,11 +32,10 @@ if redis.call('hexists', KEYS[1], ARGV[2]) == 1 then
     redis.call('pexpire', KEYS[1], ARGV[1])
     return nil
 end
--- Already in the queue: its timeout says when its turn is at the latest.
-local timeout = redis.call('zscore', KEYS[3], ARGV[2])
-if timeout ~= false then
-    local before = timeout - tonumber(ARGV[3]) - tonumber(ARGV[4])
-    return math.max(0, before)
+-- Already in the queue: it keeps its place, and is told the rest of the holder's lease.
+if redis.call('zscore', KEYS[3], ARGV[2]) ~= false then
+    local remaining = redis.call('pttl', KEYS[1])
+    return math.max(0, remaining)
 end
 -- The last one: its turn is after that of the one before it, or after the holder's lease.
 local last = redis.call('lindex', KEYS[2], -1)

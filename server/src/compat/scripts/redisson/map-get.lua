@@ -1,5 +1,5 @@
 -- RMapCache: a value that has not ended; reading puts off its end by idleness.
--- KEYS: map, ends by age, ends by idleness. ARGV: now, field.
+-- KEYS: map, ends by age, ends by idleness, last uses, options. ARGV: now, field.
 local packed = redis.call('hget', KEYS[1], ARGV[2])
 if packed == false then
     return nil
@@ -21,5 +21,14 @@ if idle ~= 0 then
 end
 if ends <= tonumber(ARGV[1]) then
     return nil
+end
+local size_max = tonumber(redis.call('hget', KEYS[5], 'max-size'))
+if size_max ~= nil and size_max ~= 0 then
+    local mode = redis.call('hget', KEYS[5], 'mode')
+    if mode == false or mode == 'LRU' then
+        redis.call('zadd', KEYS[4], tonumber(ARGV[1]), ARGV[2])
+    else
+        redis.call('zincrby', KEYS[4], 1, ARGV[2])
+    end
 end
 return value

@@ -1,6 +1,7 @@
 -- RMapCache: an entry that may end, by its age or by idleness, for the old value. A value is
 -- packed: its idle time as a double, its length, itself.
--- KEYS: map, ends by age, ends by idleness, created channel, updated channel.
+-- KEYS: map, ends by age, ends by idleness, created channel, updated channel, last uses, removed
+-- channel, options.
 -- ARGV: now, end by age, end by idleness, idle ms, field, value, publish command.
 local old = redis.call('hget', KEYS[1], ARGV[5])
 local fresh = false
@@ -33,20 +34,55 @@ if tonumber(ARGV[3]) > 0 then
 else
     redis.call('zrem', KEYS[3], ARGV[5])
 end
+local heard = redis.call('hget', KEYS[8], 'has-listeners')
+local size_max = tonumber(redis.call('hget', KEYS[8], 'max-size'))
+if size_max ~= nil and size_max ~= 0 then
+    local mode = redis.call('hget', KEYS[8], 'mode')
+    if mode == false or mode == 'LRU' then
+        redis.call('zadd', KEYS[6], tonumber(ARGV[1]), ARGV[5])
+    end
+    local size = tonumber(redis.call('hlen', KEYS[1]))
+    if size >= size_max then
+        for _, field in ipairs(redis.call('zrange', KEYS[6], 0, size - size_max)) do
+            if field ~= ARGV[5] then
+                local packed = redis.call('hget', KEYS[1], field)
+                redis.call('hdel', KEYS[1], field)
+                redis.call('zrem', KEYS[2], field)
+                redis.call('zrem', KEYS[3], field)
+                redis.call('zrem', KEYS[6], field)
+                if packed ~= false and heard ~= false then
+                    local _, value = struct.unpack('dLc0', packed)
+                    local removed = struct.pack(
+                        'Lc0Lc0',
+                        string.len(field), field, string.len(value), value
+                    )
+                    redis.call(ARGV[7], KEYS[7], removed)
+                end
+            end
+        end
+    end
+    if mode == 'LFU' then
+        redis.call('zincrby', KEYS[6], 1, ARGV[5])
+    end
+end
 local packed = struct.pack('dLc0', ARGV[4], string.len(ARGV[6]), ARGV[6])
 redis.call('hset', KEYS[1], ARGV[5], packed)
 if fresh then
-    local message = struct.pack(
-        'Lc0Lc0',
-        string.len(ARGV[5]), ARGV[5], string.len(ARGV[6]), ARGV[6]
-    )
-    redis.call(ARGV[7], KEYS[4], message)
+    if heard ~= false then
+        local message = struct.pack(
+            'Lc0Lc0',
+            string.len(ARGV[5]), ARGV[5], string.len(ARGV[6]), ARGV[6]
+        )
+        redis.call(ARGV[7], KEYS[4], message)
+    end
     return nil
 end
 local _, value = struct.unpack('dLc0', old)
-local message = struct.pack(
-    'Lc0Lc0Lc0',
-    string.len(ARGV[5]), ARGV[5], string.len(ARGV[6]), ARGV[6], string.len(value), value
-)
-redis.call(ARGV[7], KEYS[5], message)
+if heard ~= false then
+    local message = struct.pack(
+        'Lc0Lc0Lc0',
+        string.len(ARGV[5]), ARGV[5], string.len(ARGV[6]), ARGV[6], string.len(value), value
+    )
+    redis.call(ARGV[7], KEYS[5], message)
+end
 return value

@@ -1,4 +1,4 @@
--- RRateLimiter: gives permits back, those of the oldest takings first. Says nothing.
+-- RRateLimiter: gives permits back before their window ends. Says nothing.
 -- KEYS: limiter, value, this client's value, permits, this client's permits. ARGV: permits.
 local rate = redis.call('hget', KEYS[1], 'rate')
 local interval = redis.call('hget', KEYS[1], 'interval')
@@ -9,20 +9,6 @@ local permits = KEYS[4]
 if type == '1' then
     value = KEYS[3]
     permits = KEYS[5]
-end
-local wanted = tonumber(ARGV[1])
-local members = redis.call('zrange', permits, 0, -1, 'withscores')
-for i = 1, #members - 1, 2 do
-    if wanted <= 0 then break end
-    local random, count = struct.unpack('Bc0I', members[i])
-    redis.call('zrem', permits, members[i])
-    if count <= wanted then
-        wanted = wanted - count
-    else
-        local rest = struct.pack('Bc0I', string.len(random), random, count - wanted)
-        redis.call('zadd', permits, members[i + 1], rest)
-        wanted = 0
-    end
 end
 local left = redis.call('get', value)
 if left == false then

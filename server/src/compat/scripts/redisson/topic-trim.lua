@@ -1,22 +1,22 @@
--- RReliableTopic: removes groups whose subscriber is gone, and then what all others have read.
--- What the last-read ids are is the eighth word of each group.
--- KEYS: stream, timeouts. ARGV: now, group, time. 1: anything was removed.
-local gone = redis.call('zrangebyscore', KEYS[2], 0, tonumber(ARGV[1]) - 1)
+-- RReliableTopic: removes groups whose subscriber is gone, and then what all others have read. The
+-- id that a group has read last is the eighth word of its description. 1: the group is known.
+-- KEYS: stream, timeouts. ARGV: group, now.
+local gone = redis.call('zrangebyscore', KEYS[2], 0, tonumber(ARGV[2]) - 1)
 for _, group in ipairs(gone) do
     redis.call('xgroup', 'destroy', KEYS[1], group)
+    redis.call('zrem', KEYS[2], group)
 end
-redis.call('zrem', KEYS[2], ARGV[2], unpack(gone))
-redis.call('zadd', KEYS[2], ARGV[3], ARGV[2])
-local least
+local known = redis.call('zscore', KEYS[2], ARGV[1])
+local least = 92233720368547758
 for _, group in ipairs(redis.call('xinfo', 'groups', KEYS[1])) do
-    local time, count = string.match(group[8], '(%d+)%-(%d+)')
-    time, count = tonumber(time), tonumber(count)
-    if least == nil or time < least[1] or (time == least[1] and count < least[2]) then
-        least = {time, count, group[8]}
-    end
+    local time = string.match(group[8], '(.*)%-(.*)')
+    least = math.min(tonumber(time), least)
 end
-if least == nil then
-    return 0
+least = tostring(least) .. '-0'
+local unread = redis.call('xrange', KEYS[1], least, '+')
+if #unread == 0 or (#unread == 1 and unread[1][1] == least) then
+    redis.call('xtrim', KEYS[1], 'maxlen', 0)
+else
+    redis.call('xtrim', KEYS[1], 'maxlen', #unread)
 end
-local unread = redis.call('xrange', KEYS[1], '(' .. least[3], '+')
-return redis.call('xtrim', KEYS[1], 'maxlen', #unread) > 0 and 1 or 0
+return known ~= false
