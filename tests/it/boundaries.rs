@@ -173,7 +173,8 @@ fn no_suite_names_a_package_registry() {
         _ => &[],
     };
     let mut offences = Vec::new();
-    for path in files(&root().join("tests/clients")) {
+    let folders = ["tests/clients", "tests/compatibility"];
+    for path in folders.iter().flat_map(|folder| files(&root().join(folder))) {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let words = forbidden(&name);
         let text = if words.is_empty() { String::new() } else { read(&path) };

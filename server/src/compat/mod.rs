@@ -50,7 +50,7 @@ use std::time::Duration;
 pub use address::Address;
 pub use interrupt::Interrupt;
 pub use report::{Failure, Outcome, Report, Verdict};
-pub use suite::{Error, Options, Progress, Suite};
+pub use suite::{Error, Options, Progress, Suite, UNTRIED};
 
 /// How long a reply may take before a case fails: far more than any needs, so that a loaded
 /// machine fails nothing.

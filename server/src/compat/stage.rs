@@ -123,6 +123,9 @@ impl Said {
     }
 }
 
+/// What came instead of nothing, and the command that is lacking if that is what it says.
+type Surprise = (String, Option<String>);
+
 impl Stage<'_, '_> {
     fn play(&mut self, step: &Step) -> Result<(), Problem> {
         let problem = |said: &str, expected: &str, came: String| Problem {
@@ -144,7 +147,7 @@ impl Stage<'_, '_> {
                 self.note(client, '>', &show_words(&shown.cloned().collect::<Vec<_>>()));
                 let sent = self.client(client).and_then(|wire| wire.send(&words));
                 self.said.entry(client.clone()).or_default().add(line, words);
-                sent.map_err(|error| problem(line, "to be heard", told(&error)))
+                sent.map_err(|error| problem(line, "the server takes it", told(&error)))
             }
             Action::Raw(client, bytes) => {
                 let bytes = expand_keys(bytes, self.setting.key);
@@ -156,12 +159,14 @@ impl Stage<'_, '_> {
             }
             Action::Hear(_, Some(version), _) if *version != self.setting.protocol => Ok(()),
             Action::Hear(client, _, pattern) => self.hear(step, client, pattern),
-            Action::Closed(client) => self
-                .closed(client)
-                .map_err(|came| problem(self.asked(client), "the connection is closed", came)),
-            Action::Waits(client) => self
-                .waits(client)
-                .map_err(|came| problem(self.asked(client), "nothing: it waits", came)),
+            Action::Closed(client) => self.closed(client).map_err(|(came, lacking)| Problem {
+                lacking,
+                ..problem(self.asked(client), "the connection is closed", came)
+            }),
+            Action::Waits(client) => self.waits(client).map_err(|(came, lacking)| Problem {
+                lacking,
+                ..problem(self.asked(client), "nothing: it waits", came)
+            }),
             Action::HangUp(client) => {
                 self.performance.transcript.push(line.clone());
                 self.cast.remove(client);
@@ -210,34 +215,42 @@ impl Stage<'_, '_> {
         Err(problem(self.asked(client), frame.notation(), lacking))
     }
 
-    fn closed(&mut self, client: &str) -> Result<(), String> {
+    fn closed(&mut self, client: &str) -> Result<(), Surprise> {
         self.said.entry(client.to_owned()).or_default().go_on();
-        let wire = self.client(client).map_err(|error| told(&error))?;
+        let wire = self.client(client).map_err(|error| (told(&error), None))?;
         match wire.read() {
-            Ok(frame) => Err(frame.notation()),
+            Ok(frame) => Err(self.surprise(client, &frame)),
             Err(error) if is_end(&error) => {
                 self.performance.transcript.push(format!("{client}< closed"));
                 Ok(())
             }
-            Err(error) => Err(told(&error)),
+            Err(error) => Err((told(&error), None)),
         }
     }
 
-    fn waits(&mut self, client: &str) -> Result<(), String> {
+    fn waits(&mut self, client: &str) -> Result<(), Surprise> {
         self.said.entry(client.to_owned()).or_default().go_on();
-        let wire = self.client(client).map_err(|error| told(&error))?;
+        let lost = |error: io::Error| (told(&error), None);
+        let wire = self.client(client).map_err(lost)?;
         let patience = wire.patience();
-        wire.set_patience(QUIET).map_err(|error| told(&error))?;
+        wire.set_patience(QUIET).map_err(lost)?;
         let heard = wire.read();
-        wire.set_patience(patience).map_err(|error| told(&error))?;
+        wire.set_patience(patience).map_err(lost)?;
         match heard {
-            Ok(frame) => Err(frame.notation()),
+            Ok(frame) => Err(self.surprise(client, &frame)),
             Err(error) if is_silence(&error) => {
                 self.performance.transcript.push(format!("{client} waits"));
                 Ok(())
             }
-            Err(error) => Err(told(&error)),
+            Err(error) => Err((told(&error), None)),
         }
+    }
+
+    /// What came where nothing should have.
+    fn surprise(&mut self, client: &str, frame: &Frame) -> Surprise {
+        self.note(client, '<', &frame.notation());
+        let words = self.said.get(client).and_then(Said::words);
+        (frame.notation(), words.and_then(|words| lacking(frame, words)))
     }
 
     fn client(&mut self, name: &str) -> io::Result<&mut Wire> {
@@ -331,7 +344,7 @@ fn changed_protocol(frame: &Frame) -> Option<u8> {
 pub(super) fn lacking(frame: &Frame, words: &[Vec<u8>]) -> Option<String> {
     let text = String::from_utf8_lossy(&frame.text).to_lowercase();
     let name = |at: usize| words.get(at).map(|it| String::from_utf8_lossy(it).to_uppercase());
-    let unknown = text.contains("unknown") || text.contains("not supported");
+    let unknown = ["unknown", "not supported", "unsupported"].iter().any(|it| text.contains(it));
     // A script's error is about a command within it.
     if frame.kind != b'-' || !unknown || text.contains("called from script") {
         return None;
@@ -339,7 +352,7 @@ pub(super) fn lacking(frame: &Frame, words: &[Vec<u8>]) -> Option<String> {
     if text.contains("subcommand") {
         return Some(format!("{} {}", name(0)?, name(1)?));
     }
-    if text.contains("command") { name(0) } else { None }
+    if text.contains("command") || text.contains("operation") { name(0) } else { None }
 }
 
 fn show_words(words: &[Vec<u8>]) -> String {

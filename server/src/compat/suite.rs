@@ -25,7 +25,7 @@ const SECONDS: f64 = 2.0;
 /// How many clients contend in a property.
 const CONNECTIONS: usize = 16;
 /// Why a case was not tried once a run was over.
-const UNTRIED: &str = "the run was over";
+pub const UNTRIED: &str = "the run was over";
 
 /// What to run, and on what.
 #[derive(Clone, Debug)]

@@ -1,0 +1,268 @@
+//! The servers: what each is, and how it is started on a free port.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use leasehold::compat::Address;
+use leasehold::compat::time;
+use leasehold::compat::wire::Wire;
+use leasehold_tests::daemon::{self, Folder};
+use leasehold_tests::redis_server::free_port;
+
+/// Names the folder with Debian 13 in it.
+const DEBIAN_13_VARIABLE: &str = "LEASEHOLD_TEST_DEBIAN_13";
+/// The status with which a project's `run` says that its tool chain is not installed.
+const NO_TOOLS: i32 = 77;
+/// A server that does not listen by then never will: the first run downloads and builds.
+const START_PATIENCE_US: i64 = 20 * 60 * 1_000_000;
+/// How long to wait between two looks, and for an answer to one.
+const GLANCE: Duration = Duration::from_millis(100);
+const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
+
+/// A server that the suite is run on.
+pub(crate) struct Server {
+    /// What it is called on the command line, and its files.
+    pub(crate) key: &'static str,
+    /// What it is called on the page.
+    pub(crate) title: &'static str,
+    /// What it is for, in a sentence.
+    pub(crate) purpose: &'static str,
+    /// Whether it stands in for Redis in tests, and does not promise to be Redis.
+    pub(crate) is_double: bool,
+    origin: Origin,
+}
+
+/// Where a server comes from.
+enum Origin {
+    /// This workspace.
+    Own,
+    /// A program on the path.
+    Path(&'static str),
+    /// A program in the folder with Debian 13.
+    Debian13(&'static str),
+    /// A project below `tests/compatibility/`.
+    Project,
+}
+
+/// Every server, in the order of the page.
+pub(crate) const SERVERS: &[Server] = &[
+    Server {
+        key: "leasehold",
+        title: "Leasehold",
+        purpose: "This project: a small server for locks, embeddable in tests.",
+        is_double: false,
+        origin: Origin::Own,
+    },
+    Server {
+        key: "redis-7.0",
+        title: "Redis 7.0",
+        purpose: "The server itself, as Debian 12 packages it.",
+        is_double: false,
+        origin: Origin::Path("redis-server"),
+    },
+    Server {
+        key: "redis-8.0",
+        title: "Redis 8.0",
+        purpose: "The server itself, as Debian 13 packages it.",
+        is_double: false,
+        origin: Origin::Debian13("redis-server"),
+    },
+    Server {
+        key: "valkey-8.1",
+        title: "Valkey 8.1",
+        purpose: "The fork of Redis that the Linux Foundation keeps, as Debian 13 packages it.",
+        is_double: false,
+        origin: Origin::Debian13("valkey-server"),
+    },
+    Server {
+        key: "fakeredis",
+        title: "fakeredis",
+        purpose: "A test double for Python, made to be used inside the process with redis-py in \
+                  front, which hides much of what differs on the wire. Its TCP server was tried.",
+        is_double: true,
+        origin: Origin::Project,
+    },
+    Server {
+        key: "miniredis",
+        title: "miniredis",
+        purpose: "A test double for Go's unit tests. Its clock stands still until a test moves \
+                  it; here a program of ten lines moved it along with the machine's.",
+        is_double: true,
+        origin: Origin::Project,
+    },
+    Server {
+        key: "jedis-mock",
+        title: "jedis-mock",
+        purpose: "A test double for Java's unit tests.",
+        is_double: true,
+        origin: Origin::Project,
+    },
+    Server {
+        key: "meebis",
+        title: "meebis",
+        purpose: "A disposable server for development in a single binary.",
+        is_double: true,
+        origin: Origin::Project,
+    },
+];
+
+/// Why a server was not tried to the end.
+pub(crate) enum Trouble {
+    /// It cannot be had here.
+    NoTools(String),
+    /// It does not start, or was lost.
+    Died(String),
+}
+
+/// A server that is running; it ends with this.
+pub(crate) struct Running {
+    child: Child,
+    port: u16,
+    log: PathBuf,
+    /// Where it runs.
+    _folder: Folder,
+}
+
+impl Server {
+    /// Starts it and waits until it answers.
+    pub(crate) fn start(&self, may_bootstrap: bool) -> Result<Running, Trouble> {
+        let port = free_port();
+        let folder = Folder::new();
+        let mut command = self.command(port, may_bootstrap)?;
+        let log = PathBuf::from(folder.path("log"));
+        let died = |error: io::Error| Trouble::Died(format!("it cannot be started: {error}"));
+        let output = File::create(&log).map_err(died)?;
+        let errors = output.try_clone().map_err(died)?;
+        for (variable, _) in std::env::vars().filter(|(it, _)| it.starts_with("LEASEHOLD_")) {
+            command.env_remove(variable);
+        }
+        command.current_dir(folder.path("")).stdin(Stdio::null()).stdout(output).stderr(errors);
+        let child = command.spawn().map_err(died)?;
+        let mut running = Running { child, port, log, _folder: folder };
+        running.wait_until_ready()?;
+        Ok(running)
+    }
+
+    fn command(&self, port: u16, may_bootstrap: bool) -> Result<Command, Trouble> {
+        let words: Vec<String> = match &self.origin {
+            Origin::Own => vec![daemon::program().to_string_lossy().into_owned()],
+            Origin::Path(program) => vec![(*program).to_owned()],
+            Origin::Debian13(program) => {
+                let root = debian_13(may_bootstrap)?.to_string_lossy().into_owned();
+                vec!["chroot".to_owned(), root, (*program).to_owned()]
+            }
+            Origin::Project => {
+                let mut command = Command::new(self.script());
+                command.arg(port.to_string());
+                return Ok(command);
+            }
+        };
+        let is_there = match &self.origin {
+            Origin::Path(program) => on_path(program),
+            _ => true,
+        };
+        if !is_there {
+            return Err(Trouble::NoTools(format!("there is no {} on the path", words[0])));
+        }
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).args(["--port", &port.to_string(), "--bind", "127.0.0.1"]);
+        command.args(["--save", "", "--appendonly", "no"]);
+        Ok(command)
+    }
+
+    /// The program of a project that starts its server.
+    fn script(&self) -> PathBuf {
+        crate::folder().join(self.key).join("run")
+    }
+
+    /// The version that a project has pinned.
+    pub(crate) fn pinned_version(&self) -> Option<String> {
+        let Origin::Project = self.origin else { return None };
+        let output = Command::new(self.script()).arg("--version").output().ok()?;
+        Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    }
+}
+
+impl Running {
+    /// Where it is.
+    pub(crate) fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// What it said went wrong, or else the last it said.
+    pub(crate) fn last_words(&self) -> String {
+        let log = fs::read(&self.log).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log).into_owned();
+        // A trace follows what went wrong in most languages; Rust tells where before it tells what.
+        let mut lines = log.lines().skip_while(|line| {
+            !["panic", "failed", "Exception", "Error"].iter().any(|word| line.contains(word))
+        });
+        let first = lines.next().or(log.lines().last()).unwrap_or_default();
+        let line = if first.contains("panicked at") { lines.next() } else { None };
+        line.unwrap_or(first).trim().to_owned()
+    }
+
+    fn wait_until_ready(&mut self) -> Result<(), Trouble> {
+        let address = Address::parse(&self.url()).map_err(Trouble::Died)?;
+        let begun_us = time::now_us();
+        loop {
+            let wire = Wire::connect(&address, 2, ANSWER_PATIENCE);
+            if wire.and_then(|mut wire| wire.call(&["PING"])).is_ok() {
+                return Ok(());
+            }
+            if let Ok(Some(status)) = self.child.try_wait() {
+                return Err(match status.code() {
+                    Some(NO_TOOLS) => Trouble::NoTools("its tools are not installed".to_owned()),
+                    _ => Trouble::Died(format!("{status}: {}", self.last_words())),
+                });
+            }
+            if time::now_us() - begun_us > START_PATIENCE_US {
+                return Err(Trouble::Died("it never listens".to_owned()));
+            }
+            time::sleep(GLANCE);
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The folder with Debian 13 and its servers; it is made if that is allowed.
+fn debian_13(may_bootstrap: bool) -> Result<PathBuf, Trouble> {
+    let named = std::env::var_os(DEBIAN_13_VARIABLE).map(PathBuf::from);
+    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let cache = cache.or_else(|| Some(Path::new(&std::env::var_os("HOME")?).join(".cache")));
+    let folder = named.or_else(|| Some(cache?.join("leasehold/debian-13")));
+    let folder = folder.ok_or_else(|| Trouble::NoTools("there is no HOME".to_owned()))?;
+    if folder.join("usr/bin/valkey-server").exists() {
+        return Ok(folder);
+    }
+    if !may_bootstrap {
+        let advice = "name a folder with Debian 13, or say --debootstrap to make one";
+        let place = folder.display();
+        return Err(Trouble::NoTools(format!("{place} is not there: {advice}")));
+    }
+    println!("debootstrap makes {}", folder.display());
+    fs::create_dir_all(&folder).map_err(|error| Trouble::Died(error.to_string()))?;
+    let made = Command::new("debootstrap")
+        .args(["--variant=minbase", "--include=redis-server,valkey-server", "trixie"])
+        .arg(&folder)
+        .status();
+    match made {
+        Ok(status) if status.success() => Ok(folder),
+        Ok(status) => Err(Trouble::Died(format!("debootstrap: {status}"))),
+        Err(error) => Err(Trouble::NoTools(format!("debootstrap: {error}"))),
+    }
+}
+
+fn on_path(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
