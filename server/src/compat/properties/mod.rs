@@ -7,9 +7,13 @@
 
 mod arena;
 mod atomicity;
+mod deletion;
 mod exclusion;
 mod leases;
+mod messages;
 mod recipe;
+mod transactions;
+mod waiters;
 
 pub use arena::{Arena, Client, Trouble};
 
@@ -32,7 +36,16 @@ pub struct Property {
 
 /// Every property, in the order of the table.
 pub fn all() -> impl Iterator<Item = &'static Property> {
-    [atomicity::PROPERTIES, exclusion::PROPERTIES, leases::PROPERTIES].into_iter().flatten()
+    let groups = [
+        atomicity::PROPERTIES,
+        transactions::PROPERTIES,
+        deletion::PROPERTIES,
+        exclusion::PROPERTIES,
+        messages::PROPERTIES,
+        waiters::PROPERTIES,
+        leases::PROPERTIES,
+    ];
+    groups.into_iter().flatten()
 }
 
 impl Property {

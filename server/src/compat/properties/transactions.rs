@@ -1,0 +1,171 @@
+//! WATCH: an optimistic client hears of every change made since, and loses no update.
+
+use std::time::Duration;
+
+use super::super::time;
+use super::arena::text;
+use super::{Arena, Client, Property, Trouble};
+
+/// What is tried.
+pub(super) const PROPERTIES: &[Property] = &[
+    Property {
+        name: "WATCH, GET, MULTI, SET, EXEC loses no update",
+        client: None,
+        why: "A lock that is taken after a look at it is taken twice if EXEC does not notice that \
+              another was quicker.",
+        run: no_update_lost,
+    },
+    Property {
+        name: "EXEC notices every change since WATCH, even after MULTI",
+        client: None,
+        why: "A lock that ended, was deleted or changed hands after it was looked at must not be \
+              released or renewed by who held it before.",
+        run: every_change_noticed,
+    },
+];
+
+fn no_update_lost(arena: &Arena<'_>) -> Result<(), Trouble> {
+    let key = arena.key("count");
+    arena.connect()?.call(&["SET", &key, "0"])?;
+    let done = arena.crowd(arena.connections, |_, client| {
+        let mut done = (0_i64, 0_i64);
+        while !arena.is_over() {
+            let replies = client.pipeline(&[&["WATCH", &key], &["GET", &key]])?;
+            let count = replies.last().and_then(text).and_then(|text| text.parse::<i64>().ok());
+            let count = count.ok_or_else(|| Trouble::unknown("the count is no number"))? + 1;
+            let set: &[&str] = &["SET", &key, &count.to_string()];
+            let replies = client.pipeline(&[&["MULTI"], set, &["EXEC"]])?;
+            let executed = replies.last().is_some_and(|reply| !reply.items.is_empty());
+            done.0 += i64::from(executed);
+            done.1 += i64::from(!executed);
+        }
+        Ok(done)
+    })?;
+    let raised: i64 = done.iter().map(|(raised, _)| raised).sum();
+    let refused: i64 = done.iter().map(|(_, refused)| refused).sum();
+    let count = arena.connect()?.integer(&["GET", &key])?;
+    if count != raised {
+        let expected = format!("{raised}: so many EXECs set the count one higher");
+        return Err(Trouble::broken(&expected, &count.to_string(), Vec::new()));
+    }
+    if raised < 10 || refused == 0 {
+        let reason = format!("{raised} updates and {refused} collisions are too few");
+        return Err(Trouble::unknown(reason));
+    }
+    Ok(())
+}
+
+/// How a key changes: what it is before, and what another client does to it.
+type Change = (&'static [&'static str], &'static [&'static [&'static str]]);
+
+const CHANGES: &[Change] = &[
+    (&["SET", "<k>", "v"], &[&["SET", "<k>", "w"]]),
+    (&["SET", "<k>", "v"], &[&["SET", "<k>", "v"]]),
+    (&["SET", "<k>", "v"], &[&["DEL", "<k>"]]),
+    (&["SET", "<k>", "v"], &[&["DEL", "<k>"], &["SET", "<k>", "v"]]),
+    (&["SET", "<k>", "v"], &[&["PEXPIRE", "<k>", "60000"]]),
+    (&["SET", "<k>", "v"], &[&["PEXPIRE", "<k>", "0"]]),
+    (&["SET", "<k>", "v"], &[&["APPEND", "<k>", "w"]]),
+    (&["SET", "<k>", "v"], &[&["RENAME", "<k>", "<k>:other"]]),
+    (&["SET", "<k>", "v"], &[&["MULTI"], &["SET", "<k>", "w"], &["EXEC"]]),
+    (&["SET", "<k>", "v"], &[&["EVAL", "return redis.call('del', KEYS[1])", "1", "<k>"]]),
+    (&["HSET", "<k>", "owner", "1"], &[&["HINCRBY", "<k>", "owner", "1"]]),
+    (&["HSET", "<k>", "owner", "1"], &[&["HDEL", "<k>", "owner"]]),
+    (&["RPUSH", "<k>", "v"], &[&["LPOP", "<k>"]]),
+    (&["DEL", "<k>"], &[&["SET", "<k>", "v", "NX", "PX", "60000"]]),
+    (&["DEL", "<k>"], &[&["HSET", "<k>", "owner", "1"]]),
+    (&["DEL", "<k>"], &[&["SET", "<k>", "v"], &["DEL", "<k>"]]),
+    // Nobody does anything: the lease ends.
+    (&["SET", "<k>", "v", "PX", "20"], &[]),
+    // Nobody does anything, and nothing changes.
+    (&["SET", "<k>", "v", "PX", "600000"], &[]),
+];
+
+/// When the change is made.
+#[derive(Clone, Copy)]
+enum When {
+    BeforeMulti,
+    InMulti,
+    BeforeExec,
+}
+
+fn every_change_noticed(arena: &Arena<'_>) -> Result<(), Trouble> {
+    let tried = arena.crowd(arena.connections.min(8), |number, watcher| {
+        let mut random = arena.random(number);
+        let mut other = arena.connect()?;
+        let key = arena.key(&format!("watched-{number}"));
+        let renamed = format!("{key}:other");
+        let mut tried = 0;
+        while !arena.is_over() {
+            let when = *random.pick(&[When::BeforeMulti, When::InMulti, When::BeforeExec]);
+            let change = random.pick(CHANGES);
+            tried += i64::from(notice(watcher, &mut other, [&key, &renamed], change, when)?);
+        }
+        Ok(tried)
+    })?;
+    match tried.iter().sum::<i64>() {
+        tried if tried < 20 => Err(Trouble::unknown(format!("{tried} changes are too few"))),
+        _ => Ok(()),
+    }
+}
+
+/// Watches a key, has another change it, and looks what EXEC says. Whether it could be tried.
+fn notice(
+    watcher: &mut Client,
+    other: &mut Client,
+    names: [&str; 2],
+    change: &Change,
+    when: When,
+) -> Result<bool, Trouble> {
+    let with_key = |words: &[&'static str]| -> Vec<&str> {
+        let name = |word: &&'static str| match *word {
+            "<k>" => names[0],
+            "<k>:other" => names[1],
+            word => word,
+        };
+        words.iter().map(name).collect()
+    };
+    let key = names[0];
+    other.call(&["DEL", key, names[1]])?;
+    let before = with_key(change.0);
+    let replies = watcher.pipeline(&[&before, &["WATCH", key], &["EXISTS", key]])?;
+    let existed = replies.last().is_some_and(|reply| reply.text == b"1");
+    if !existed && change.0[0] != "DEL" {
+        // Its lease ended before it was watched.
+        watcher.call(&["UNWATCH"])?;
+        return Ok(false);
+    }
+    let mut story = vec![format!("a> {}", before.join(" ")), format!("a> WATCH {key}")];
+    let mut happens = |story: &mut Vec<String>, now: bool| -> Result<(), Trouble> {
+        if !now {
+            return Ok(());
+        }
+        for words in change.1 {
+            other.call(&with_key(words))?;
+            story.push(format!("b> {}", with_key(words).join(" ")));
+        }
+        while change.0.contains(&"20") && other.integer(&["EXISTS", key])? == 1 {
+            time::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    };
+    happens(&mut story, matches!(when, When::BeforeMulti))?;
+    watcher.call(&["MULTI"])?;
+    story.push("a> MULTI".to_owned());
+    happens(&mut story, matches!(when, When::InMulti))?;
+    watcher.call(&["SET", key, "mine"])?;
+    story.push(format!("a> SET {key} mine"));
+    happens(&mut story, matches!(when, When::BeforeExec))?;
+    let reply = watcher.call(&["EXEC"])?;
+    story.push(format!("a> EXEC: {}", reply.notation()));
+    let unchanged = change.1.is_empty() && !change.0.contains(&"20");
+    if unchanged && reply.items.is_empty() {
+        let expected = "EXEC does what was asked: nobody changed the key";
+        return Err(Trouble::broken(expected, &reply.notation(), story));
+    }
+    if !unchanged && !reply.items.is_empty() {
+        let expected = "EXEC does nothing: the key was changed after WATCH";
+        return Err(Trouble::broken(expected, &reply.notation(), story));
+    }
+    Ok(true)
+}
