@@ -93,8 +93,14 @@ pub const FILES: &[(&str, &str)] = texts! { "cases"; ".txt";
 /// Names and texts of the scripts: `@compare-and-delete` is `scripts/compare-and-delete.lua`.
 pub const SCRIPTS: &[(&str, &str)] = texts! { "scripts"; ".lua";
     "compare-and-delete"
+    "redisson-2.2/fair-lock"
+    "redisson-2.2/fair-unlock"
     "redisson-2.2/lock"
+    "redisson-2.2/read-lock"
+    "redisson-2.2/read-unlock"
     "redisson-2.2/unlock"
+    "redisson-2.2/write-lock"
+    "redisson-2.2/write-unlock"
     "redisson-3/lock"
     "redisson-3/rate-acquire"
     "redisson-3/renew"
