@@ -8,13 +8,23 @@ use super::{Answer, Fault, Request, World};
 /// How often the sweeper of `leases-end-at-the-sweep` comes by.
 const SWEEP_MS: i64 = 500;
 /// By how much leases are too long in `leases-end-late`.
-const LATE_MS: i64 = 200;
+const LATE_MS: i64 = 50;
 
 pub(super) const FAULTS: &[Fault] = &[
     Fault {
+        name: "leases-end-early",
+        what: "leases end one millisecond before their time",
+        found_by: &[
+            "SET PX: the lease ends at its deadline, to the millisecond",
+            "PEXPIRE and PEXPIREAT: the lease ends at its deadline, to the millisecond",
+        ],
+        run: Some(|world, request| stretched(world, request, |span| (span - 1).max(1))),
+        ..Fault::NONE
+    },
+    Fault {
         name: "leases-end-late",
-        what: "leases end 200 ms after their time, though PTTL tells that they do not",
-        found_by: &["A short lease ends", "What has ended is not there for anybody"],
+        what: "leases end 50 ms after their time, though PTTL tells that they do not",
+        found_by: &["SET PX: the lease ends at its deadline, to the millisecond"],
         also: &["The end of a lease is a change"],
         run: Some(leases_end_late),
         ..Fault::NONE

@@ -12,6 +12,13 @@ const PIPELINE: Duration = Duration::from_millis(2);
 
 pub(super) const FAULTS: &[Fault] = &[
     Fault {
+        name: "set-nx-twice",
+        what: "one in 64 refused SET NX is told that it has set the key",
+        found_by: &["A lock of SET NX PX is never held twice"],
+        run: Some(set_nx_twice),
+        ..Fault::NONE
+    },
+    Fault {
         name: "setnx-overwrites",
         what: "SETNX replaces what is there, and says that it does not",
         found_by: &["SETNX answers one or zero", "SETNX gives the lock to the first who asks"],
@@ -93,6 +100,15 @@ pub(super) const FAULTS: &[Fault] = &[
         ..Fault::NONE
     },
 ];
+
+fn set_nx_twice(world: &mut World, request: &Request) -> Answer {
+    let answer = world.run(request);
+    let refused = request.is("set") && request.option("nx").is_some();
+    if refused && matches!(answer.reply(), Reply::Null) && world.once_in(64) {
+        return world.answer(request, &Reply::OK);
+    }
+    answer
+}
 
 fn setnx_overwrites(world: &mut World, request: &Request) -> Answer {
     let answer = world.run(request);

@@ -27,6 +27,15 @@ pub(super) const FAULTS: &[Fault] = &[
         ..Fault::NONE
     },
     Fault {
+        name: "compare-then-delete",
+        what: "a script that compares and deletes lets others in between the two",
+        found_by: &["A lock of SET NX PX is never held twice"],
+        run: Some(|world, request| {
+            call_by_call(world, request, is_compare_and_delete, Between::Others)
+        }),
+        ..Fault::NONE
+    },
+    Fault {
         name: "publish-before-del",
         what: "the message of an unlock script is sent before the lock is deleted",
         found_by: &["When the message of an unlock arrives the lock is free"],
@@ -153,6 +162,11 @@ fn with_prologue(world: &mut World, request: &Request, before: &str, behind: &st
 
 fn has(body: &[u8], word: &str) -> bool {
     String::from_utf8_lossy(body).to_lowercase().contains(word)
+}
+
+fn is_compare_and_delete(body: &[u8]) -> bool {
+    has(body, "'get'") && has(body, "'del'") && !has(body, "publish")
+        || has(body, "\"get\"") && has(body, "\"del\"") && !has(body, "publish")
 }
 
 fn publishes(body: &[u8]) -> bool {

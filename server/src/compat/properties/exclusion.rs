@@ -68,6 +68,9 @@ const ENDLESS_US: i64 = 3_600_000_000;
 const PAUSE_US: i64 = 2000;
 /// One in so many requests is sent by a client that then dies.
 const DEATHS: u64 = 50;
+/// What the lines of a story are.
+const LEGEND: &str = "when asked..when answered (us), the lock, the client and its turn, what it \
+                      asked, for how long, and what it was told:";
 /// How much of the history a story tells.
 const STORY_LINES: usize = 14;
 /// What may be spent on the search for an order.
@@ -95,6 +98,13 @@ fn exclusive(arena: &Arena<'_>, recipe: &Recipe) -> Result<(), Trouble> {
     judge(&histories.concat(), recipe)
 }
 
+/// What went on at a lock at a moment.
+fn story(events: &[Event], lock: &str, at_us: i64) -> Vec<String> {
+    let mut story = around(events, lock, at_us, STORY_LINES);
+    story.insert(0, LEGEND.to_owned());
+    story
+}
+
 /// Has both judges look at it.
 fn judge(events: &[Event], recipe: &Recipe) -> Result<(), Trouble> {
     let is_grant = |event: &&Event| {
@@ -102,9 +112,9 @@ fn judge(events: &[Event], recipe: &Recipe) -> Result<(), Trouble> {
     };
     let grants = events.iter().filter(is_grant).count();
     if let Some(offence) = entitlement::judge(events, recipe.rules).first() {
-        let story = around(events, &offence.lock, offence.at_us, STORY_LINES);
+        let story = story(events, &offence.lock, offence.at_us);
         let came = format!("{}: {}", offence.kind, events[offence.event]);
-        return Err(Trouble::broken("the lock keeps its rules", &came, story));
+        return Err(Trouble::broken("nobody has it while another may rely on it", &came, story));
     }
     if recipe.rules.permits == 1 && !recipe.shared {
         let until_us = time::now_us() + BUDGET_US;
@@ -114,7 +124,7 @@ fn judge(events: &[Event], recipe: &Recipe) -> Result<(), Trouble> {
             Linear::Illegal(number) => {
                 let event = &events[number];
                 let at_us = event.returned_us.unwrap_or(event.invoked_us);
-                let story = around(events, &event.lock, at_us, STORY_LINES);
+                let story = story(events, &event.lock, at_us);
                 let expected = "an order of events in which a lock would have answered so";
                 let came = format!("none: {event} does not fit");
                 return Err(Trouble::broken(expected, &came, story));

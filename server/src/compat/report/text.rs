@@ -125,7 +125,9 @@ fn write_failure(out: &mut String, outcome: &Outcome, failures: &[Failure], pain
         let place = if protocols.is_empty() { place } else { format!("{place}, {protocols}") };
         field("where", &place);
         field("why it matters", &outcome.why);
-        field("sent", &failure.sent);
+        if !failure.sent.is_empty() {
+            field("sent", &failure.sent);
+        }
         field("expected", &failure.expected);
         field("came", &failure.came);
         if let Some(reference) = &failure.reference {
@@ -139,7 +141,12 @@ fn write_story(out: &mut String, failure: &Failure, paint: Paint) {
     if failure.story.is_empty() {
         return;
     }
-    let _ = writeln!(out, "  {}", paint.bold("what happened (a> is what client a sends):"));
+    // Only cases are conversations.
+    let heading = match failure.number {
+        Some(_) => "what happened (a> is what client a sends):",
+        None => "what happened:",
+    };
+    let _ = writeln!(out, "  {}", paint.bold(heading));
     let hidden = failure.story.len().saturating_sub(STORY_LINES);
     if hidden > 0 {
         let _ = writeln!(out, "    ({hidden} lines before)");
