@@ -140,6 +140,7 @@ impl Pattern {
             Pattern::Integer(low, high) if low != high => *frame = open("in range"),
             Pattern::Any | Pattern::Named(_) | Pattern::Has(_) => *frame = open("any"),
             Pattern::Either(_) => *frame = open("either"),
+            Pattern::ErrorPrefix(prefix) => frame.text.truncate(prefix.len()),
             Pattern::Aggregate { items, open, unordered, .. } => {
                 if *unordered {
                     self.bring_to_order(items, frame, protocol);
@@ -436,6 +437,7 @@ mod tests {
         check("unordered {+a: _, ...}", 2, pairs, "[+a, +any]");
         check("unordered [+b, +a, :2, :3]", 2, pairs, "[+b, +a, :2, :3]");
         check("+a | +b", 2, b"+b\r\n", "+either");
+        check("-NOGROUP ...", 2, b"-NOGROUP such\r\n", "-NOGROUP ");
     }
 
     #[test]
