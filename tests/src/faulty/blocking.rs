@@ -10,21 +10,30 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "one-element-wakes-two",
         what: "an element is given to two of those who wait for it",
-        found_by: &["Who waits longest is served first"],
+        found_by: &[
+            "Who waits longest is served first",
+            "Of those who wait in BLPOP, each element goes to one, and nobody is forgotten",
+        ],
         run: Some(one_element_wakes_two),
         ..Fault::NONE
     },
     Fault {
         name: "last-come-first-served",
         what: "whoever came last is served first",
-        found_by: &["Who waits longest is served first"],
+        found_by: &[
+            "Who waits longest is served first",
+            "Who waits first is served first, and the dead are passed over",
+        ],
         run: Some(last_come_first_served),
         ..Fault::NONE
     },
     Fault {
         name: "the-second-is-forgotten",
         what: "whoever waits while another does already is never woken",
-        found_by: &["Who waits longest is served first"],
+        found_by: &[
+            "Who waits longest is served first",
+            "Of those who wait in BLPOP, each element goes to one, and nobody is forgotten",
+        ],
         run: Some(the_second_is_forgotten),
         ..Fault::NONE
     },

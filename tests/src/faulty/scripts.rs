@@ -22,6 +22,7 @@ pub(super) const FAULTS: &[Fault] = &[
         found_by: &[
             "A script's read and its write are one step",
             "Scripts and transactions do not get between each other",
+            "Compare-and-delete in a script never deletes a stranger's lock",
         ],
         run: Some(|world, request| call_by_call(world, request, |_| true, Between::Others)),
         ..Fault::NONE
@@ -29,7 +30,10 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "compare-then-delete",
         what: "a script that compares and deletes lets others in between the two",
-        found_by: &["A lock of SET NX PX is never held twice"],
+        found_by: &[
+            "A lock of SET NX PX is never held twice",
+            "Compare-and-delete in a script never deletes a stranger's lock",
+        ],
         run: Some(|world, request| {
             call_by_call(world, request, is_compare_and_delete, Between::Others)
         }),
@@ -38,7 +42,10 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "publish-before-del",
         what: "the message of an unlock script is sent before the lock is deleted",
-        found_by: &["When the message of an unlock arrives the lock is free"],
+        found_by: &[
+            "When the message of an unlock arrives the lock is free",
+            "An unlock message of a script is not received before the lock is free",
+        ],
         run: Some(|world, request| call_by_call(world, request, publishes, Between::Message)),
         ..Fault::NONE
     },

@@ -26,7 +26,10 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "watch-checked-at-multi",
         what: "whether a watched key has changed is looked at by MULTI, not by EXEC",
-        found_by: &["A change between MULTI and EXEC breaks as well"],
+        found_by: &[
+            "A change between MULTI and EXEC breaks as well",
+            "EXEC notices every change since WATCH, even after MULTI",
+        ],
         run: Some(watch_checked_at_multi),
         ..Fault::NONE
     },
