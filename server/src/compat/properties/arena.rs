@@ -23,8 +23,10 @@ pub struct Arena<'a> {
     pub connections: usize,
     /// What decides what they do.
     pub seed: u64,
+    span: Duration,
     ends_us: i64,
     stopped: AtomicBool,
+    attempt: usize,
 }
 
 /// Why a property did not pass.
@@ -73,13 +75,20 @@ impl<'a> Arena<'a> {
     ) -> Arena<'a> {
         let span_us = i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
         let ends_us = time::now_us().saturating_add(span_us);
-        let stopped = AtomicBool::new(false);
-        Arena { target, number, connections: connections.max(2), seed, ends_us, stopped }
+        let (connections, stopped) = (connections.max(2), AtomicBool::new(false));
+        Arena { target, number, connections, seed, span, ends_us, stopped, attempt: 0 }
+    }
+
+    /// The same with other keys, for so many times as long.
+    pub fn again(&self, times: u32) -> Arena<'a> {
+        let span = self.span.saturating_mul(times);
+        let arena = Arena::new(self.target, self.number, span, self.connections, self.seed);
+        Arena { attempt: self.attempt + 1, ..arena }
     }
 
     /// A key or channel of this property's own.
     pub fn key(&self, name: &str) -> String {
-        format!("{}p{}:{name}", self.target.prefix, self.number)
+        format!("{}p{}.{}:{name}", self.target.prefix, self.number, self.attempt)
     }
 
     /// Whether the time is over, or somebody has seen enough.

@@ -22,6 +22,9 @@ use super::report::{Outcome, Verdict};
 /// The row of the table that all properties belong to.
 pub const FAMILY: &str = "Properties under contention";
 
+/// How many times as long a property is tried in which too little has happened.
+const PATIENCE: u32 = 5;
+
 /// Something that must hold.
 pub struct Property {
     /// It, in a sentence.
@@ -51,7 +54,12 @@ pub fn all() -> impl Iterator<Item = &'static Property> {
 impl Property {
     /// Tries it and says what came of it.
     pub fn judge(&self, arena: &Arena<'_>) -> Outcome {
-        let verdict = match (self.run)(arena) {
+        let mut result = (self.run)(arena);
+        if matches!(result, Err(Trouble::Unknown(_))) {
+            // On a machine that is busy too little happens; it is given more time, once.
+            result = (self.run)(&arena.again(PATIENCE));
+        }
+        let verdict = match result {
             Ok(()) => Verdict::Passed,
             Err(Trouble::Broken(failure)) => Verdict::Failed(vec![*failure]),
             Err(Trouble::Lacking(command)) => Verdict::Lacking(command),

@@ -27,8 +27,9 @@ pub(super) struct Recipe {
     pub(super) meaning: fn(Action, &Frame) -> Option<Told>,
 }
 
-/// What real servers promise: their clocks are not ours, and a lease ends on a whole millisecond.
-const REAL: Rules = Rules { drift_ppm: 1000, late_us: 2000, ..Rules::LOCK };
+/// What real servers promise: their clocks are not ours, and a lease begins and ends on a whole
+/// millisecond.
+const REAL: Rules = Rules { drift_ppm: 1000, early_us: 1000, late_us: 2000, ..Rules::LOCK };
 /// The permits of a semaphore.
 pub(super) const PERMITS: usize = 3;
 /// Of those who wait for a fair lock, nobody gives up.
