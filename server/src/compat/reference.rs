@@ -69,10 +69,25 @@ pub const NORMALISATIONS: &[Normalisation] = &[
     },
     Normalisation {
         name: "identity",
-        reason: "names that a server gives: client ids, addresses, its own name and version",
-        commands: &["CLIENT ID", "CLIENT INFO", "CLIENT LIST", "HELLO"],
+        reason: "what a server calls things: client ids, addresses, its own offset",
+        commands: &["CLIENT ID", "CLIENT INFO", "CLIENT LIST", "ROLE"],
         leaves: Leaves::Anything,
         apply: shapes,
+    },
+    Normalisation {
+        name: "greeting",
+        reason: "a server's own name, version and modules, and the client's id",
+        commands: &["HELLO"],
+        leaves: Leaves::Anything,
+        apply: |ours, theirs| {
+            for frame in [&mut *ours, &mut *theirs] {
+                let modules = frame.items.iter().position(|item| item.text == b"modules");
+                if let Some(modules) = modules.and_then(|at| frame.items.get_mut(at + 1)) {
+                    modules.items.clear();
+                }
+            }
+            shapes(ours, theirs);
+        },
     },
     Normalisation {
         name: "unordered",

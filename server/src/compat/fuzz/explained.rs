@@ -12,23 +12,56 @@ pub struct Explained {
     pub line: &'static str,
     /// The commands it is about.
     commands: &'static [&'static str],
-    /// The reference is older than this release of Redis.
-    before: (u32, u32),
+    /// The references that it is about.
+    of: Of,
     /// Whether what is there then may differ as well, so that the episode ends.
     pub ends: bool,
     is: fn(&Met<'_>) -> bool,
+}
+
+/// Which references something holds for.
+#[derive(Clone, Copy)]
+enum Of {
+    Every,
+    /// Those that announce an older version of Redis.
+    Before(u32, u32),
+    /// Those that announce this version of Redis or a later one.
+    Since(u32, u32),
+    Valkey,
 }
 
 /// A difference that was met.
 pub struct Met<'a> {
     /// The command.
     pub words: &'a [Vec<u8>],
+    /// The command that was sent last: another one, if a client that waited has heard something.
+    pub cause: &'a [Vec<u8>],
     /// What the target said.
     pub ours: &'a Frame,
     /// What the reference said.
     pub theirs: &'a Frame,
-    /// The version of Redis that the reference announces.
-    pub version: (u32, u32),
+    /// What the reference is.
+    pub version: Version,
+}
+
+/// What a reference is.
+#[derive(Clone, Copy, Debug)]
+pub struct Version {
+    /// The version of Redis that it announces.
+    pub redis: (u32, u32),
+    /// Whether it is a Valkey.
+    pub is_valkey: bool,
+}
+
+impl Of {
+    fn holds(self, version: Version) -> bool {
+        match self {
+            Of::Every => true,
+            Of::Before(major, minor) => version.redis < (major, minor),
+            Of::Since(major, minor) => version.redis >= (major, minor),
+            Of::Valkey => version.is_valkey,
+        }
+    }
 }
 
 impl std::fmt::Debug for Explained {
@@ -50,7 +83,6 @@ const WAITING: &[&str] = &[
     "XREAD",
     "XREADGROUP",
 ];
-const ANY: (u32, u32) = (u32::MAX, 0);
 
 /// All of them.
 pub const EXPLAINED: &[Explained] = &[
@@ -58,7 +90,7 @@ pub const EXPLAINED: &[Explained] = &[
         name: "scores are printed with 17 digits",
         line: "| Scores that are no whole numbers |",
         commands: &[],
-        before: (7, 2),
+        of: Of::Before(7, 2),
         ends: false,
         is: |met| is_any(met, &["Z", "BZ", "EVAL", "SORT"]) && same_numbers(met.ours, met.theirs),
     },
@@ -66,7 +98,7 @@ pub const EXPLAINED: &[Explained] = &[
         name: "encodings of lists and sets",
         line: "| `OBJECT ENCODING` of short lists and sets |",
         commands: &["OBJECT ENCODING"],
-        before: (7, 2),
+        of: Of::Before(7, 2),
         ends: false,
         is: |met| {
             matches!(&*met.theirs.text, b"quicklist" | b"hashtable") && met.ours.text == b"listpack"
@@ -76,7 +108,7 @@ pub const EXPLAINED: &[Explained] = &[
         name: "large forms of what is small",
         line: "| `OBJECT ENCODING` after `SORT` of a sorted set",
         commands: &["OBJECT ENCODING"],
-        before: ANY,
+        of: Of::Every,
         ends: false,
         is: |met| {
             matches!(&*met.theirs.text, b"quicklist" | b"hashtable" | b"skiplist")
@@ -87,7 +119,7 @@ pub const EXPLAINED: &[Explained] = &[
         name: "ranks with scores",
         line: "| `ZRANK` and `ZREVRANK` with `WITHSCORE` |",
         commands: &["ZRANK", "ZREVRANK"],
-        before: (7, 2),
+        of: Of::Before(7, 2),
         ends: true,
         is: |met| met.words.len() == 4 && has(met.theirs, "wrong number of arguments"),
     },
@@ -95,7 +127,7 @@ pub const EXPLAINED: &[Explained] = &[
         name: "keys of commands without arguments",
         line: "| `COMMAND GETKEYS` of a name alone |",
         commands: &["COMMAND GETKEYS"],
-        before: (7, 2),
+        of: Of::Before(7, 2),
         ends: true,
         is: |met| met.words.len() == 3 && has(met.theirs, "wrong number of arguments"),
     },
@@ -103,7 +135,7 @@ pub const EXPLAINED: &[Explained] = &[
         name: "waiting beside a key of another type",
         line: "| A client that waits for several keys, one of which",
         commands: WAITING,
-        before: (7, 2),
+        of: Of::Before(7, 2),
         ends: true,
         is: |met| has(met.ours, "WRONGTYPE") && met.theirs.kind != b'-',
     },
@@ -111,7 +143,7 @@ pub const EXPLAINED: &[Explained] = &[
         name: "the least number",
         line: "| `LREM` and `LPOS` of the least number |",
         commands: &["LREM", "LPOS"],
-        before: (7, 2),
+        of: Of::Before(7, 2),
         ends: true,
         is: |met| has(met.ours, "value must between"),
     },
@@ -119,7 +151,7 @@ pub const EXPLAINED: &[Explained] = &[
         name: "bytes that are no text, in errors",
         line: "| Bytes of an unknown command's name",
         commands: &[],
-        before: ANY,
+        of: Of::Every,
         ends: false,
         is: |met| has(met.ours, "unknown ") && has(met.theirs, "unknown ") && holds_no_text(met),
     },
@@ -127,7 +159,7 @@ pub const EXPLAINED: &[Explained] = &[
         name: "shared integers",
         line: "| `OBJECT REFCOUNT` of a small integer |",
         commands: &["OBJECT REFCOUNT"],
-        before: ANY,
+        of: Of::Every,
         ends: false,
         is: |met| met.ours.text == b"2147483647" && met.theirs.kind == b':',
     },
@@ -135,7 +167,7 @@ pub const EXPLAINED: &[Explained] = &[
         name: "references of a transaction",
         line: "| `OBJECT REFCOUNT` of what the same transaction",
         commands: &["OBJECT REFCOUNT"],
-        before: ANY,
+        of: Of::Every,
         ends: false,
         is: |met| met.ours.text == b"1" && met.theirs.text == b"2",
     },
@@ -143,23 +175,25 @@ pub const EXPLAINED: &[Explained] = &[
         name: "the greatest time-outs",
         line: "| A time-out in milliseconds that is beyond the end of time |",
         commands: &["WAIT", "XREAD", "XREADGROUP"],
-        before: (7, 2),
+        of: Of::Before(7, 2),
         ends: true,
-        is: |met| has(met.ours, "timeout is out of range") && met.theirs.kind != b'-',
+        is: |met| has(met.ours, "timeout is out of range"),
     },
     Explained {
         name: "waiting for a stream that goes",
         line: "| `XREADGROUP` that waits for a stream that is removed |",
         commands: &["XREADGROUP"],
-        before: (7, 2),
+        of: Of::Before(7, 2),
         ends: false,
-        is: |met| says(met, "", "UNBLOCKED"),
+        is: |met| {
+            says(met, "", "UNBLOCKED") || says(met, "NOGROUP", "was blocked on no longer exists")
+        },
     },
     Explained {
         name: "entries that are trimmed as they are added",
         line: "| `XADD` whose trimming removes the entry itself |",
-        commands: &["XREAD"],
-        before: (7, 2),
+        commands: &["XREAD", "XREADGROUP"],
+        of: Of::Before(7, 2),
         ends: true,
         is: |met| {
             let stream = met.theirs.items.last();
@@ -168,10 +202,88 @@ pub const EXPLAINED: &[Explained] = &[
         },
     },
     Explained {
+        name: "Valkey's wording",
+        line: "| `compat-version` other than 7.2 |",
+        commands: &["WATCH", "EVAL", "EVAL_RO", "EVALSHA", "EVALSHA_RO"],
+        of: Of::Valkey,
+        // What is refused by other words may end a transaction as well.
+        ends: true,
+        is: |met| same_but_wording(met.ours, met.theirs),
+    },
+    Explained {
+        name: "reading from replicas",
+        line: "| `READONLY` and `READWRITE` outside a cluster |",
+        commands: &["READONLY", "READWRITE"],
+        of: Of::Valkey,
+        ends: false,
+        is: |met| has(met.ours, "cluster support disabled"),
+    },
+    Explained {
+        name: "the last entry of a stream",
+        line: "| `XREAD` from `+` |",
+        commands: &["XREAD", "XREADGROUP"],
+        of: Of::Since(7, 4),
+        ends: false,
+        is: |met| has(met.theirs, "'+'"),
+    },
+    Explained {
+        name: "numbers behind a blank, and hexadecimal ones",
+        line: "| Scores that begin with a blank or are hexadecimal |",
+        commands: &[],
+        of: Of::Since(8, 0),
+        ends: true,
+        is: |met| {
+            let odd = |word: &Vec<u8>| {
+                let word = String::from_utf8_lossy(word);
+                word.starts_with(' ') || word.contains("0x") || word.contains("' ")
+            };
+            met.words.iter().any(odd) && has(met.theirs, "is not a")
+                || is_any(met, &["SORT"]) && has(met.theirs, "converted into double")
+        },
+    },
+    Explained {
+        name: "lag of groups",
+        line: "| `lag` and `entries-read` of `XINFO` |",
+        commands: &["XINFO"],
+        of: Of::Since(7, 2),
+        ends: false,
+        is: |met| same_but(&[b"lag", b"entries-read"], met.ours, met.theirs),
+    },
+    Explained {
+        name: "types that are none",
+        line: "| `SCAN` of a type that is none |",
+        commands: &["SCAN"],
+        of: Of::Valkey,
+        ends: false,
+        is: |met| has(met.theirs, "unknown type name"),
+    },
+    Explained {
+        name: "waiting for what SORT or ZRANGESTORE puts in place of another type",
+        line: "| Those who wait for a key that `SORT",
+        commands: WAITING,
+        of: Of::Every,
+        ends: true,
+        is: |met| {
+            let stores = ["SORT", "ZRANGESTORE"].iter().any(|name| is_named(met.cause, name));
+            stores && met.theirs.text == b"waits" && met.ours.kind == b'*'
+        },
+    },
+    Explained {
+        name: "waiting for several keys that are filled at once",
+        line: "| A client that waits for several keys that one transaction",
+        commands: WAITING,
+        of: Of::Before(7, 2),
+        ends: true,
+        is: |met| {
+            let at_once = ["EXEC", "EVAL", "EVALSHA"].iter().any(|it| is_named(met.cause, it));
+            at_once && met.ours.kind == b'*' && met.theirs.kind == b'*'
+        },
+    },
+    Explained {
         name: "infinite time-outs",
         line: "| A time-out of `inf` |",
         commands: WAITING,
-        before: (7, 2),
+        of: Of::Before(7, 2),
         ends: false,
         is: |met| says(met, "timeout is out of range", "timeout is negative"),
     },
@@ -179,7 +291,7 @@ pub const EXPLAINED: &[Explained] = &[
         name: "unbalanced lists of streams",
         line: "| `XREAD` of streams without as many ids |",
         commands: &["XREAD", "XREADGROUP"],
-        before: (7, 2),
+        of: Of::Before(7, 2),
         ends: false,
         is: |met| says(met, "Unbalanced 'xread", "Unbalanced XREAD list"),
     },
@@ -187,7 +299,7 @@ pub const EXPLAINED: &[Explained] = &[
         name: "bits of what is not there",
         line: "| `BITCOUNT` and `BITPOS` of a missing key |",
         commands: &["BITCOUNT", "BITPOS"],
-        before: (7, 2),
+        of: Of::Before(7, 2),
         ends: false,
         is: |met| {
             met.ours.kind == b'-' && (met.theirs.kind == b':' || has(met.theirs, "WRONGTYPE"))
@@ -197,11 +309,12 @@ pub const EXPLAINED: &[Explained] = &[
         name: "consumers that read in vain",
         line: "| `XREADGROUP` that finds nothing |",
         commands: &["XGROUP CREATECONSUMER", "XINFO GROUPS", "XINFO CONSUMERS"],
-        before: (7, 2),
+        of: Of::Before(7, 2),
         ends: false,
         is: |met| {
             is_named(met.words, "XGROUP CREATECONSUMER") && met.ours.text == b"0"
-                || is_named(met.words, "XINFO GROUPS") && same_but_consumers(met.ours, met.theirs)
+                || is_named(met.words, "XINFO GROUPS")
+                    && same_but(&[b"consumers"], met.ours, met.theirs)
                 || is_named(met.words, "XINFO CONSUMERS") && met.ours.kind == b'*'
         },
     },
@@ -209,7 +322,7 @@ pub const EXPLAINED: &[Explained] = &[
         name: "times of consumers",
         line: "| `XINFO CONSUMERS` and `STREAM ... FULL` |",
         commands: &["XINFO STREAM"],
-        before: (7, 2),
+        of: Of::Before(7, 2),
         ends: false,
         is: |met| met.words.len() > 3 && met.theirs.kind != b'-',
     },
@@ -220,7 +333,7 @@ pub fn find(met: &Met<'_>) -> Option<&'static Explained> {
     let named = |it: &Explained| {
         it.commands.is_empty() || it.commands.iter().any(|name| is_named(met.words, name))
     };
-    EXPLAINED.iter().find(|it| met.version < it.before && named(it) && (it.is)(met))
+    EXPLAINED.iter().find(|it| it.of.holds(met.version) && named(it) && (it.is)(met))
 }
 
 /// Whether a command may differ in a known way: what a script makes of that is not known.
@@ -250,6 +363,27 @@ fn has(frame: &Frame, text: &str) -> bool {
     frame.kind == b'-' && String::from_utf8_lossy(&frame.text).contains(text)
 }
 
+/// Words of Redis, and Valkey's in their place.
+const WORDING: &[(&str, &str)] = &[
+    ("WATCH inside MULTI is not allowed", "Command not allowed inside a transaction"),
+    ("Lua redis lib command arguments must", "Command arguments must"),
+    ("Unknown Redis command called", "Unknown command called"),
+    ("for this redis lib call", "for this call"),
+    ("This Redis command is not allowed", "This command is not allowed"),
+    ("No matching script. Please use EVAL.", "No matching script."),
+];
+
+/// Whether they differ in nothing but such words.
+fn same_but_wording(ours: &Frame, theirs: &Frame) -> bool {
+    let (one, other) = (String::from_utf8_lossy(&ours.text), String::from_utf8_lossy(&theirs.text));
+    let reworded = |(redis, valkey): &(&str, &str)| one.replace(redis, valkey) == other;
+    ours.kind == theirs.kind
+        && ours.missing == theirs.missing
+        && (one == other || WORDING.iter().any(reworded))
+        && ours.items.len() == theirs.items.len()
+        && ours.items.iter().zip(&theirs.items).all(|(one, other)| same_but_wording(one, other))
+}
+
 /// Whether they differ in nothing but how numbers are printed.
 fn same_numbers(ours: &Frame, theirs: &Frame) -> bool {
     let number = |frame: &Frame| {
@@ -265,14 +399,15 @@ fn same_numbers(ours: &Frame, theirs: &Frame) -> bool {
         && ours.items.iter().zip(&theirs.items).all(|(ours, theirs)| same_numbers(ours, theirs))
 }
 
-/// Whether they differ in nothing but the number that stands behind `consumers`.
-fn same_but_consumers(ours: &Frame, theirs: &Frame) -> bool {
+/// Whether they differ in nothing but what stands behind these names.
+fn same_but(names: &[&[u8]], ours: &Frame, theirs: &Frame) -> bool {
     let blanked = |frame: &Frame| {
         let mut frame = frame.clone();
         frame.walk(&mut |frame| {
             for at in 1..frame.items.len() {
-                if frame.items[at - 1].text == b"consumers" {
-                    frame.items[at].text.clear();
+                if names.contains(&&*frame.items[at - 1].text) {
+                    let nothing = frame.items[at - 1].clone();
+                    frame.items[at] = nothing;
                 }
             }
         });
@@ -283,7 +418,7 @@ fn same_but_consumers(ours: &Frame, theirs: &Frame) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{EXPLAINED, Met, find};
+    use super::{EXPLAINED, Met, Version, find};
     use crate::compat::frame::Frame;
     use crate::compat::words;
 
@@ -302,7 +437,14 @@ mod tests {
         let check = |command: &str, ours: &str, theirs: &str, version, expected| {
             let frame = |text: &str| Frame::whole(text.as_bytes()).expect("one reply");
             let words = words::split(command).expect("words");
-            let met = Met { words: &words, ours: &frame(ours), theirs: &frame(theirs), version };
+            let version = Version { redis: version, is_valkey: false };
+            let met = Met {
+                words: &words,
+                cause: &words,
+                ours: &frame(ours),
+                theirs: &frame(theirs),
+                version,
+            };
             assert_eq!(find(&met).map(|it| it.name), expected, "{command}");
         };
         let digits = Some("scores are printed with 17 digits");

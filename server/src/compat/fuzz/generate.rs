@@ -162,6 +162,22 @@ pub(super) fn is_safe(words: &[Vec<u8>]) -> bool {
     if words.len() > 1 && words[1].starts_with(b"@") && is_any(words, &["EVAL", "EVALSHA"]) {
         return words[2..].iter().skip(1).all(|word| lua_takes_as_text_or_far(word));
     }
+    // There are no replicas to wait for.
+    if is("WAIT") {
+        return words.get(1).and_then(|word| number(word)).is_none_or(|count| count <= 0);
+    }
+    // What others listen to is not ours.
+    if is_any(words, &["PUBSUB"]) && words.len() < 3 {
+        return false;
+    }
+    // A page that is not the whole is whatever a server makes it.
+    let cursor = if is("SCAN") { 1 } else { 2 };
+    if ["SCAN", "HSCAN", "SSCAN", "ZSCAN"].iter().any(|name| is(name)) {
+        let at = words.iter().rposition(|word| word.eq_ignore_ascii_case(b"COUNT"));
+        let count = at.and_then(|at| words.get(at + 1)).and_then(|word| number(word));
+        return words.get(cursor).is_some_and(|it| it == b"0")
+            && count.is_some_and(|it| it >= 1000);
+    }
     // Each server has its own table of commands.
     if is("COMMAND") && words.len() < 2 {
         return false;

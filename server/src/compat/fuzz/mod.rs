@@ -182,8 +182,8 @@ impl Run<'_> {
             remarks.push("It was not there every time it was tried again.".to_owned());
         }
         if let Some(difference) = &told.difference {
-            let ours = difference.ours.as_case();
-            remarks.extend(ours.lines().map(|line| format!("The target: {line}")));
+            remarks.push(format!("The target:    {}", difference.ours.notation()));
+            remarks.push(format!("The reference: {}", difference.theirs.notation()));
         }
         if self.report.found.len() >= FOUND_MAX {
             remarks.push("Not shortened: there are too many.".to_owned());

@@ -10,7 +10,7 @@ use std::io;
 use std::time::Duration;
 
 use super::episode::{Episode, Step, expectation};
-use super::explained::{self, Explained, Met};
+use super::explained::{self, Explained, Met, Version};
 use super::generate::{LISTENER, WORKERS, block_ms};
 use super::kinds;
 use crate::compat::case::expand_keys;
@@ -198,9 +198,10 @@ impl Playing<'_, '_> {
     /// Where the steps end that can be sent together.
     fn chunk_end(&self, from: usize) -> usize {
         let steps = &self.played.steps;
+        // Whoever waits may be served by any command, and is asked after each.
+        let most = if self.waiting.is_empty() { CHUNK_MAX } else { 1 };
         let mut end = from;
-        while end < steps.len() && end - from < CHUNK_MAX && steps[end].client == steps[from].client
-        {
+        while end < steps.len() && end - from < most && steps[end].client == steps[from].client {
             end += 1;
             let last = &steps[end - 1];
             if last.pass.is_some() || block_ms(&last.words).is_some() {
@@ -257,8 +258,10 @@ impl Playing<'_, '_> {
     /// Notes what the reference said, and the difference if there is one.
     fn compare(&mut self, ours: Event, theirs: Event) {
         let queue = self.queues.entry(theirs.client).or_default();
-        let version = self.sides[1].target.redis;
-        let explained = agree(&ours, &theirs, queue, version);
+        let reference = self.sides[1].target;
+        let version = Version { redis: reference.redis, is_valkey: reference.valkey.is_some() };
+        let cause = &self.played.steps[theirs.at].words;
+        let explained = agree(&ours, &theirs, queue, (cause, version));
         let last = theirs.frames.last();
         let ends = ["EXEC", "DISCARD"].iter().any(|name| reference::is_named(&theirs.words, name));
         if last.is_some_and(|frame| frame.kind == b'+' && frame.text == b"QUEUED") {
@@ -377,9 +380,14 @@ impl Side<'_> {
         };
         let Some(pending) = client.pending.front().copied() else { return Ok(event) };
         client.wire.set_patience(if may_stay { GLANCE } else { PATIENCE })?;
+        let id = client.id.clone();
         let mut confirmed = 0;
         let mut glances = 0;
         loop {
+            if may_stay && self.is_waiting(&id)? {
+                event.end = End::Waits;
+                return Ok(event);
+            }
             let Some(client) = self.clients.get_mut(&name) else { return Ok(event) };
             match client.wire.read() {
                 Ok(frame) => {
@@ -398,11 +406,6 @@ impl Side<'_> {
                 }
                 Err(error) if is_silence(&error) && may_stay && glances < GLANCES => {
                     glances += 1;
-                    let id = client.id.clone();
-                    if self.is_waiting(&id)? {
-                        event.end = End::Waits;
-                        return Ok(event);
-                    }
                 }
                 Err(error) => {
                     let silent = is_silence(&error);
@@ -455,27 +458,28 @@ fn agree(
     ours: &Event,
     theirs: &Event,
     queue: &[Vec<Vec<u8>>],
-    version: (u32, u32),
+    (cause, version): (&[Vec<u8>], Version),
 ) -> Result<Vec<&'static Explained>, ()> {
     let words = &theirs.words;
     let mut known = Vec::new();
-    if ours.end != theirs.end || ours.frames.len() != theirs.frames.len() {
+    let silent = theirs.end == End::Silent;
+    if silent || ours.end != theirs.end || ours.frames.len() != theirs.frames.len() {
         let said = |event: &Event| {
             let waits =
                 Frame { kind: b'+', text: b"waits".to_vec(), items: vec![], missing: false };
             event.frames.last().cloned().unwrap_or(waits)
         };
-        let met = Met { words, ours: &said(ours), theirs: &said(theirs), version };
+        let met = Met { words, cause, ours: &said(ours), theirs: &said(theirs), version };
         return explained::find(&met).filter(|it| it.ends).map(|it| vec![it]).ok_or(());
     }
     for (ours, theirs) in ours.frames.iter().zip(&theirs.frames) {
         let exec = reference::is_named(words, "EXEC") && ours.items.len() == queue.len();
         if exec && theirs.items.len() == queue.len() && !is_message(theirs) {
             for ((ours, theirs), words) in ours.items.iter().zip(&theirs.items).zip(queue) {
-                known.extend(frames_agree(words, ours, theirs, version)?);
+                known.extend(frames_agree(words, ours, theirs, (cause, version))?);
             }
         } else {
-            known.extend(frames_agree(words, ours, theirs, version)?);
+            known.extend(frames_agree(words, ours, theirs, (cause, version))?);
         }
     }
     Ok(known)
@@ -485,7 +489,7 @@ fn frames_agree(
     words: &[Vec<u8>],
     ours: &Frame,
     theirs: &Frame,
-    version: (u32, u32),
+    (cause, version): (&[Vec<u8>], Version),
 ) -> Result<Option<&'static Explained>, ()> {
     if ours == theirs {
         return Ok(None);
@@ -497,7 +501,7 @@ fn frames_agree(
     if ours == theirs {
         return Ok(None);
     }
-    let met = Met { words, ours: &ours, theirs: &theirs, version };
+    let met = Met { words, cause, ours: &ours, theirs: &theirs, version };
     explained::find(&met).map(Some).ok_or(())
 }
 
@@ -518,6 +522,15 @@ fn is_silence(error: &io::Error) -> bool {
 }
 
 impl Event {
+    /// It whole, in one line.
+    pub fn notation(&self) -> String {
+        let frames: Vec<_> = self.frames.iter().map(Frame::notation).collect();
+        match self.end {
+            End::Replied => frames.join(" "),
+            end => format!("{} {end:?}", frames.join(" ")),
+        }
+    }
+
     /// The lines of a case that expect it.
     pub fn as_case(&self) -> String {
         let mut out = String::new();
