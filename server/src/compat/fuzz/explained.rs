@@ -118,10 +118,13 @@ pub const EXPLAINED: &[Explained] = &[
     Explained {
         name: "ranks with scores",
         line: "| `ZRANK` and `ZREVRANK` with `WITHSCORE` |",
-        commands: &["ZRANK", "ZREVRANK"],
+        commands: &["ZRANK", "ZREVRANK", "COMMAND GETKEYS ZRANK", "COMMAND GETKEYS ZREVRANK"],
         of: Of::Before(7, 2),
         ends: true,
-        is: |met| met.words.len() == 4 && has(met.theirs, "wrong number of arguments"),
+        is: |met| {
+            met.words.len() == 4 && has(met.theirs, "wrong number of arguments")
+                || met.words.len() == 6 && has(met.theirs, "Invalid number of arguments")
+        },
     },
     Explained {
         name: "keys of commands without arguments",
@@ -274,10 +277,7 @@ pub const EXPLAINED: &[Explained] = &[
         commands: WAITING,
         of: Of::Before(7, 2),
         ends: true,
-        is: |met| {
-            let at_once = ["EXEC", "EVAL", "EVALSHA"].iter().any(|it| is_named(met.cause, it));
-            at_once && met.ours.kind == b'*' && met.theirs.kind == b'*'
-        },
+        is: |met| met.cause != met.words && met.ours.kind == b'*' && met.theirs.kind == b'*',
     },
     Explained {
         name: "infinite time-outs",

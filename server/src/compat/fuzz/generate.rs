@@ -91,7 +91,8 @@ impl Maker<'_> {
                 _ => !subscribes,
             };
             // A message that a client sends itself comes before the reply, or since 7.2 behind it.
-            let echoes = client == LISTENER && form.name().ends_with("PUBLISH");
+            let publishes = form.name().ends_with("PUBLISH") || form.name().starts_with("EVAL");
+            let echoes = client == LISTENER && publishes;
             let tracking = ["CLIENT TRACKING", "CLIENT CACHING"].iter();
             let tracking = tracking.into_iter().any(|line| form.line.starts_with(line));
             let odd = if self.tracks { form.name().starts_with("EVAL") } else { tracking }
