@@ -280,6 +280,16 @@ pub const EXPLAINED: &[Explained] = &[
         is: |met| met.cause != met.words && met.ours.kind == b'*' && met.theirs.kind == b'*',
     },
     Explained {
+        name: "numbers that a script has stored",
+        line: "| Numbers that a script hands to a command |",
+        commands: &[
+            "GET", "MGET", "GETSET", "GETDEL", "GETEX", "HGET", "HMGET", "HGETALL", "HVALS",
+        ],
+        of: Of::Before(7, 2),
+        ends: true,
+        is: |met| same_numbers(met.ours, met.theirs),
+    },
+    Explained {
         name: "infinite time-outs",
         line: "| A time-out of `inf` |",
         commands: WAITING,
@@ -451,7 +461,7 @@ mod tests {
         check("ZSCORE z a", "$3\r\n0.1\r\n", "$19\r\n0.10000000000000001\r\n", (7, 0), digits);
         check("ZSCORE z a", "$3\r\n0.1\r\n", "$19\r\n0.10000000000000001\r\n", (7, 2), None);
         check("ZSCORE z a", "$3\r\n0.1\r\n", "$3\r\n0.2\r\n", (7, 0), None);
-        check("GET k", "$3\r\n0.1\r\n", "$4\r\n0.10\r\n", (7, 0), None);
+        check("GET k", "$3\r\n0.1\r\n", "$4\r\n0.10\r\n", (7, 2), None);
         check("ZCARD z", ":1\r\n", ":2\r\n", (7, 0), None);
     }
 }
