@@ -345,14 +345,22 @@ pub(super) fn lacking(frame: &Frame, words: &[Vec<u8>]) -> Option<String> {
     let text = String::from_utf8_lossy(&frame.text).to_lowercase();
     let name = |at: usize| words.get(at).map(|it| String::from_utf8_lossy(it).to_uppercase());
     let unknown = ["unknown", "not supported", "unsupported"].iter().any(|it| text.contains(it));
-    // A script's error is about a command within it.
-    if frame.kind != b'-' || !unknown || text.contains("called from script") {
+    if frame.kind != b'-' || !unknown {
+        return None;
+    }
+    // A script's error is about a command within it, unless it names the one that was sent.
+    let first = name(0)?;
+    let runs_scripts = first.starts_with("EVAL") || first.starts_with("FCALL");
+    let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    let mut words_told = text.as_bytes().split(|&byte| !is_word(byte));
+    if runs_scripts && !words_told.any(|word| word.eq_ignore_ascii_case(first.as_bytes())) {
         return None;
     }
     if text.contains("subcommand") {
-        return Some(format!("{} {}", name(0)?, name(1)?));
+        return Some(format!("{first} {}", name(1)?));
     }
-    if text.contains("command") || text.contains("operation") { name(0) } else { None }
+    let is_told = text.contains("command") || text.contains("operation");
+    is_told.then_some(first)
 }
 
 fn show_words(words: &[Vec<u8>]) -> String {
