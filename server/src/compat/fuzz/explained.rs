@@ -268,7 +268,7 @@ pub const EXPLAINED: &[Explained] = &[
         ends: true,
         is: |met| {
             let stores = ["SORT", "ZRANGESTORE"].iter().any(|name| is_named(met.cause, name));
-            stores && met.theirs.text == b"waits" && met.ours.kind == b'*'
+            stores && met.theirs.text == b"waits" && met.ours.kind != b'-'
         },
     },
     Explained {
@@ -288,6 +288,14 @@ pub const EXPLAINED: &[Explained] = &[
         of: Of::Before(7, 2),
         ends: true,
         is: |met| same_numbers(met.ours, met.theirs),
+    },
+    Explained {
+        name: "ids below what was deleted",
+        line: "| `XSETID` below an entry that was deleted |",
+        commands: &["XSETID"],
+        of: Of::Before(7, 2),
+        ends: true,
+        is: |met| has(met.ours, "smaller than current max_deleted_entry_id"),
     },
     Explained {
         name: "infinite time-outs",

@@ -234,6 +234,7 @@ impl Playing<'_, '_> {
     /// Asks those that wait whether they still do.
     fn settle(&mut self, at: usize) -> io::Result<()> {
         let waiting: Vec<_> = self.waiting.iter().map(|(client, at)| (*client, *at)).collect();
+        let mut answers = Vec::new();
         for (client, since) in waiting {
             let words = self.played.steps[since].words.clone();
             let mut heard = Vec::new();
@@ -247,6 +248,12 @@ impl Playing<'_, '_> {
             if theirs.end != End::Waits {
                 self.waiting.remove(&client);
             }
+            answers.push((ours, theirs));
+        }
+        // Whoever is refused leaves its share to the next, and is looked at first.
+        let is_error = |event: &Event| event.frames.last().is_some_and(|frame| frame.kind == b'-');
+        answers.sort_by_key(|(ours, theirs)| !is_error(ours) && !is_error(theirs));
+        for (ours, theirs) in answers {
             self.compare(ours, theirs);
             if self.is_done() {
                 break;
