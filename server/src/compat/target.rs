@@ -137,10 +137,10 @@ impl Target {
         for need in needs {
             match *need {
                 Need::Redis(major, minor) if self.redis < (major, minor) => {
-                    return Err(format!("is of Redis {major}.{minor} and later"));
+                    return Err(format!("needs Redis {major}.{minor} or later"));
                 }
                 Need::Valkey(major, minor) if self.valkey < Some((major, minor)) => {
-                    return Err(format!("is of Valkey {major}.{minor} and later"));
+                    return Err(format!("needs Valkey {major}.{minor} or later"));
                 }
                 Need::Database if !self.own_database => {
                     return Err("needs an empty database".to_owned());

@@ -11,8 +11,8 @@
 //!
 //! # How to add a fault
 //!
-//! 1. Write what is wrong as a function in the file of its family ([`blocking`], [`leases`],
-//!    [`messages`], [`replies`], [`scripts`], [`transactions`]). It gets the [`World`], in which
+//! 1. Write what is wrong as a function in the file of its family (`blocking`, `leases`,
+//!    `messages`, `replies`, `scripts`, `transactions`). It gets the `World`, in which
 //!    the engine and everything that is connected to it can be reached, and a [`Request`], and
 //!    says what is answered; [`World::run`] is what a right server does.
 //! 2. Add a row to the file's `FAULTS`: a name, a sentence, and who must find it: words out of the
