@@ -7,6 +7,8 @@ use std::ops::Range;
 use leasehold_resp::Reply;
 
 use crate::engine::command::{Arity, Categories, Command, FindKeys, Flags, Group, KeySpec};
+use crate::engine::commands::at_least;
+use crate::engine::commands::multi_pop::MultiPop;
 use crate::engine::context::{Context, integer, is};
 use crate::engine::error::Error;
 use crate::engine::keyspace::list::{Element, End, List, SmallList};
@@ -455,51 +457,19 @@ fn reduced(context: &mut Context<'_>, event: &str, key: &[u8]) {
 }
 
 fn lmpop(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let request = MultiPop::parse(&argv[1..])?;
-    Ok(request.run(context)?.unwrap_or(Reply::NullArray))
+    let request = MultiPop::read(&argv[1..], end)?;
+    Ok(request.run(context, take_all)?.unwrap_or(Reply::NullArray))
 }
 
-/// What `LMPOP` is asked for.
-struct MultiPop<'a> {
-    keys: &'a [&'a [u8]],
+/// What an end of a list gives, as a reply.
+fn take_all(
+    context: &mut Context<'_>,
+    key: &[u8],
     end: End,
     count: usize,
-}
-
-impl<'a> MultiPop<'a> {
-    /// Reads `numkeys key [key ...] LEFT|RIGHT [COUNT count]`.
-    fn parse(arguments: &'a [&'a [u8]]) -> Result<MultiPop<'a>, Error> {
-        let keys = at_least(arguments[0], 1, "ERR numkeys should be greater than 0")?;
-        let rest = &arguments[1..];
-        if keys >= rest.len() {
-            return Err(Error::Syntax);
-        }
-        let (keys, rest) = rest.split_at(keys);
-        let end = self::end(rest[0])?;
-        let count = match &rest[1..] {
-            [] => 1,
-            [option, count, rest @ ..] if is(option, "count") => {
-                let count = at_least(count, 1, "ERR count should be greater than 0")?;
-                if !rest.is_empty() {
-                    return Err(Error::Syntax);
-                }
-                count
-            }
-            _ => return Err(Error::Syntax),
-        };
-        Ok(MultiPop { keys, end, count })
-    }
-
-    /// The first key of a list that is there, with what was taken from it.
-    fn run(&self, context: &mut Context<'_>) -> Result<Option<Reply>, Error> {
-        for key in self.keys {
-            if let Some(taken) = take(context, key, self.end, self.count)? {
-                let taken = taken.iter().map(Reply::bulk).collect();
-                return Ok(Some(Reply::Array(vec![Reply::bulk(key), Reply::Array(taken)])));
-            }
-        }
-        Ok(None)
-    }
+) -> Result<Option<Reply>, Error> {
+    let taken = take(context, key, end, count)?;
+    Ok(taken.map(|taken| Reply::Array(taken.iter().map(Reply::bulk).collect())))
 }
 
 fn lrem(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
@@ -566,9 +536,9 @@ fn blocking_pop(context: &mut Context<'_>, argv: &[&[u8]], end: End) -> Result<R
 }
 
 fn blmpop(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let request = MultiPop::parse(&argv[2..])?;
+    let request = MultiPop::read(&argv[2..], end)?;
     let deadline = super::timeout_seconds(context.time, argv[1])?;
-    if let Some(popped) = request.run(context)? {
+    if let Some(popped) = request.run(context, take_all)? {
         return Ok(popped);
     }
     let wait = context.wait_for(Wanted::any(request.keys, Kind::List), deadline, argv);
@@ -614,13 +584,6 @@ fn negatable(argument: &[u8]) -> Result<i64, Error> {
         )),
         number => Ok(number),
     }
-}
-
-/// Reads a number that is not smaller than `min`; otherwise, and if it is none, `refusal` is said.
-fn at_least(argument: &[u8], min: i64, refusal: &'static str) -> Result<usize, Error> {
-    let number = integer(argument).ok().filter(|&number| number >= min);
-    let number = number.ok_or(Error::line(refusal))?;
-    Ok(usize::try_from(number).unwrap_or(usize::MAX))
 }
 
 /// The place an index means; negative ones count from the end. There may be no element there.

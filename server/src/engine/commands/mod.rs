@@ -18,6 +18,7 @@ pub mod lists;
 pub mod memory;
 #[cfg(test)]
 mod model;
+pub mod multi_pop;
 pub mod picks;
 pub mod pubsub;
 pub mod replication;
@@ -113,6 +114,13 @@ fn text(text: impl Into<String>) -> Reply {
 /// A number that cannot be negative; one too large for the protocol is its largest.
 fn number(value: u64) -> Reply {
     Reply::Integer(i64::try_from(value).unwrap_or(i64::MAX))
+}
+
+/// Reads a number that is not smaller than `min`; otherwise, and if it is none, `refusal` is said.
+fn at_least(argument: &[u8], min: i64, refusal: &'static str) -> Result<usize, Error> {
+    let number = integer(argument).ok().filter(|&number| number >= min);
+    let number = number.ok_or(Error::line(refusal))?;
+    Ok(usize::try_from(number).unwrap_or(usize::MAX))
 }
 
 /// Reads a timeout in milliseconds and says when it ends: never, if it is 0.

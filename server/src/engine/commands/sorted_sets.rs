@@ -6,6 +6,7 @@
 use leasehold_resp::{Protocol, Reply, format_double, number};
 
 use crate::engine::command::{Arity, Categories, Command, FindKeys, Flags, Group, KeySpec};
+use crate::engine::commands::multi_pop::MultiPop;
 use crate::engine::commands::picks::Count;
 use crate::engine::commands::scan;
 use crate::engine::context::{Context, integer, is};
@@ -464,55 +465,26 @@ fn zpop(context: &mut Context<'_>, argv: &[&[u8]], end: End) -> Result<Reply, Er
 }
 
 fn zmpop(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    Ok(MultiPop::read(&argv[1..])?.run(context)?.unwrap_or(Reply::NullArray))
+    Ok(MultiPop::read(&argv[1..], end)?.run(context, pop_pairs)?.unwrap_or(Reply::NullArray))
 }
 
-/// What `ZMPOP` is asked for.
-struct MultiPop<'a> {
-    keys: &'a [&'a [u8]],
+/// From which end `ZMPOP` takes.
+fn end(word: &[u8]) -> Result<End, Error> {
+    match () {
+        () if is(word, "min") => Ok(End::Min),
+        () if is(word, "max") => Ok(End::Max),
+        () => Err(Error::Syntax),
+    }
+}
+
+/// What an end of a sorted set gives, as a reply.
+fn pop_pairs(
+    context: &mut Context<'_>,
+    key: &[u8],
     end: End,
     count: usize,
-}
-
-impl<'a> MultiPop<'a> {
-    /// Reads `numkeys key ... MIN|MAX [COUNT count]`.
-    fn read(arguments: &'a [&'a [u8]]) -> Result<MultiPop<'a>, Error> {
-        let at_least_1 = |argument: &[u8], refusal| match integer(argument).map(usize::try_from) {
-            Ok(Ok(number @ 1..)) => Ok(number),
-            _ => Err(Error::line(refusal)),
-        };
-        let count = at_least_1(arguments[0], "ERR numkeys should be greater than 0")?;
-        let Some((keys, [end, options @ ..])) = arguments[1..].split_at_checked(count) else {
-            return Err(Error::Syntax);
-        };
-        let end = match end {
-            end if is(end, "min") => End::Min,
-            end if is(end, "max") => End::Max,
-            _ => return Err(Error::Syntax),
-        };
-        let count = match options {
-            [] => 1,
-            [option, count, rest @ ..] if is(option, "count") => {
-                let count = at_least_1(count, "ERR count should be greater than 0")?;
-                if !rest.is_empty() {
-                    return Err(Error::Syntax);
-                }
-                count
-            }
-            _ => return Err(Error::Syntax),
-        };
-        Ok(MultiPop { keys, end, count })
-    }
-
-    /// The first key of a sorted set that is there, with what was taken from it.
-    fn run(&self, context: &mut Context<'_>) -> Result<Option<Reply>, Error> {
-        for key in self.keys {
-            if let Some(popped) = pop(context, key, self.end, self.count)? {
-                return Ok(Some(Reply::Array(vec![Reply::bulk(key), pairs(popped)])));
-            }
-        }
-        Ok(None)
-    }
+) -> Result<Option<Reply>, Error> {
+    Ok(pop(context, key, end, count)?.map(pairs))
 }
 
 // --- waiting ---
@@ -531,9 +503,9 @@ fn bzpop(context: &mut Context<'_>, argv: &[&[u8]], end: End) -> Result<Reply, E
 }
 
 fn bzmpop(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let request = MultiPop::read(&argv[2..])?;
+    let request = MultiPop::read(&argv[2..], end)?;
     let deadline = super::timeout_seconds(context.time, argv[1])?;
-    if let Some(popped) = request.run(context)? {
+    if let Some(popped) = request.run(context, pop_pairs)? {
         return Ok(popped);
     }
     let wait = context.wait_for(Wanted::any(request.keys, Kind::SortedSet), deadline, argv);
