@@ -3,11 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::mem;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
 use std::time::Duration;
 
 use leasehold::compat::case::Case;
 use leasehold::compat::{
-    Error, Failure, Options, Outcome, Report, Suite, UNTRIED, Verdict, cases, properties,
+    Error, Failure, Interrupt, Options, Outcome, Report, Suite, UNTRIED, Verdict, cases, properties,
 };
 
 use crate::results::Results;
@@ -15,6 +17,8 @@ use crate::servers::{Running, Server, Trouble};
 
 /// A server that dies more often is left alone: what was not tried by then is told.
 const DEATHS_MAX: usize = 40;
+/// The same of a server that takes longer for everything: one that hangs costs a wait per case.
+const TRIAL_MAX: Duration = Duration::from_secs(10 * 60);
 /// How long a test double may take for a reply. Most that are late never come.
 const DOUBLE_PATIENCE: Duration = Duration::from_secs(3);
 /// How a failure reads when the connection was lost or the server silent.
@@ -30,26 +34,38 @@ pub(crate) fn run(server: &Server, may_bootstrap: bool) -> Result<Results, Troub
         running,
         outcomes: BTreeMap::new(),
         deaths: Vec::new(),
+        restarts: 0,
+        interrupt: Interrupt::default(),
         whole: Report::default(),
     };
+    let in_time = end_after(TRIAL_MAX, trial.interrupt.clone());
     trial.play_all(&all)?;
     trial.try_properties()?;
-    let order = all.iter().map(|case| (case.family.clone(), case.name.clone()));
-    let family = properties::FAMILY.to_owned();
-    let order = order.chain(properties::all().map(|it| (family.clone(), it.name.to_owned())));
+    drop(in_time);
     let Trial { mut whole, mut outcomes, deaths, .. } = trial;
-    whole.outcomes = order.filter_map(|name| outcomes.remove(&name)).collect();
+    let cases = all.iter().map(|it| name(&it.family, it.client.as_deref(), &it.name));
+    let properties = properties::all().map(|it| name(properties::FAMILY, it.client, it.name));
+    whole.outcomes = cases.chain(properties).filter_map(|name| outcomes.remove(&name)).collect();
     whole.notices.dedup();
     let version = server.pinned_version().unwrap_or_else(|| whole.target.clone());
     Ok(Results::of(&whole, &version, deaths))
 }
 
+/// The family, the client if it is of one, and what it is called.
+type Name = (String, Option<String>, String);
+
+fn name(family: &str, client: Option<&str>, name: &str) -> Name {
+    (family.to_owned(), client.map(str::to_owned), name.to_owned())
+}
+
 struct Trial<'s> {
     server: &'s Server,
     running: Running,
-    /// By family and name.
-    outcomes: BTreeMap<(String, String), Outcome>,
+    outcomes: BTreeMap<Name, Outcome>,
     deaths: Vec<String>,
+    restarts: usize,
+    /// Asked for when it takes too long.
+    interrupt: Interrupt,
     /// What holds for all rounds.
     whole: Report,
 }
@@ -67,18 +83,19 @@ impl Trial<'_> {
                 options.cases = Some(batch.clone());
                 options.jobs = if by_itself { 1 } else { options.jobs };
             })?;
+            let may_go_on = self.restarts < DEATHS_MAX && !self.interrupt.is_asked();
             let has_died = report.ending.is_some();
             let last = report.outcomes.iter().rfind(|outcome| !is_untried(outcome)).cloned();
             for (case, outcome) in batch.into_iter().zip(report.outcomes) {
-                if has_died && is_untried(&outcome) && self.deaths.len() < DEATHS_MAX {
+                if has_died && may_go_on && is_untried(&outcome) {
                     if by_itself { suspects.push(case) } else { pending.push(case) }
-                } else if has_died && !by_itself && is_lost(&outcome) {
+                } else if has_died && may_go_on && !by_itself && is_lost(&outcome) {
                     suspects.push(case);
                 } else {
                     self.keep(outcome);
                 }
             }
-            if has_died {
+            if has_died && !self.interrupt.is_asked() {
                 let of = last.filter(|_| by_itself || suspects.is_empty());
                 self.bury(of.as_ref())?;
             }
@@ -91,7 +108,7 @@ impl Trial<'_> {
             let report = self.round(|options| options.only = vec![property.name.to_owned()])?;
             let has_died = report.ending.is_some();
             let outcome = report.outcomes.into_iter().find(|it| it.name == property.name);
-            if has_died {
+            if has_died && !self.interrupt.is_asked() {
                 self.bury(outcome.as_ref())?;
             }
             outcome.into_iter().for_each(|outcome| self.keep(outcome));
@@ -104,6 +121,7 @@ impl Trial<'_> {
         let died = |error: Error| Trouble::Died(error.to_string());
         let mut options = Options::new(&self.running.url()).map_err(died)?;
         options.allow_flush = true;
+        options.interrupt = self.interrupt.clone();
         if self.server.is_double {
             options.patience = DOUBLE_PATIENCE;
         }
@@ -128,13 +146,26 @@ impl Trial<'_> {
             let words = if words.is_empty() { words } else { format!(": `{words}`") };
             self.deaths.push(format!("{}: {}{words}", outcome.family, outcome.name));
         }
+        self.restarts += 1;
         self.running = self.server.start(false)?;
         Ok(())
     }
 
     fn keep(&mut self, outcome: Outcome) {
-        self.outcomes.insert((outcome.family.clone(), outcome.name.clone()), outcome);
+        let name = name(&outcome.family, outcome.client.as_deref(), &outcome.name);
+        self.outcomes.insert(name, outcome);
     }
+}
+
+/// Asks for an end after `span`, unless what this returns is dropped before.
+fn end_after(span: Duration, interrupt: Interrupt) -> mpsc::Sender<()> {
+    let (in_time, end) = mpsc::channel();
+    thread::spawn(move || {
+        if end.recv_timeout(span) == Err(RecvTimeoutError::Timeout) {
+            interrupt.ask();
+        }
+    });
+    in_time
 }
 
 /// Whether a notice holds for the server and not for one round.
