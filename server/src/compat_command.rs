@@ -13,7 +13,9 @@ use clap::{Parser, ValueEnum};
 use leasehold::compat::case::Case;
 use leasehold::compat::report::{Format, Report};
 use leasehold::compat::target::Target;
-use leasehold::compat::{Address, Error, Interrupt, Options, Suite, fuzz, record};
+use leasehold::compat::{
+    Address, Error, Interrupt, Options, Suite, fuzz, key_prefix_of_run, record,
+};
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::progress::{FuzzMeter, Meter};
@@ -210,7 +212,8 @@ fn fuzz(options: Options, count: usize) -> Result<u8, Error> {
 
 fn record(options: &Options) -> Result<u8, Error> {
     let lost = |error| Error::Server(options.target.clone(), error);
-    let target = Target::explore(&options.target, "", false).map_err(lost)?;
+    let prefix = key_prefix_of_run();
+    let target = Target::explore(&options.target, &prefix, false).map_err(lost)?;
     for case in options.cases.iter().flatten() {
         let text = record::record(&target, case).map_err(lost)?;
         say(&format!("{text}\n"));

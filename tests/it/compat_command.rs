@@ -161,6 +161,21 @@ fn there_is_a_list() {
 }
 
 #[test]
+fn a_case_is_recorded_beside_the_keys_of_others() {
+    let server = server();
+    server.call(&["SET", "theirs:<k>:", "value"]).expect("an answer");
+    let output =
+        play(&server, "family: x\nwhy: x\n\n== one\na> SET <k> v\na> KEYS *<k>\n", &["--record"]);
+    assert_eq!(status(&output), GREEN, "{}", complained(&output));
+    let heard = "== one\na> SET <k> v\na< +OK\na> KEYS *<k>\na< [\"<k>\"]\n\n";
+    assert_eq!(said(&output), heard);
+    assert_eq!(
+        server.call(&["KEYS", "*"]).expect("an answer"),
+        Reply::Array(vec![Reply::bulk("theirs:<k>:")])
+    );
+}
+
+#[test]
 fn where_nothing_can_be_tried_it_says_why() {
     let port = leasehold_tests::redis_server::free_port();
     let url = format!("redis://127.0.0.1:{port}");

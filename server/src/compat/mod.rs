@@ -50,7 +50,7 @@ use std::time::Duration;
 pub use address::Address;
 pub use interrupt::Interrupt;
 pub use report::{Failure, Outcome, Report, Verdict};
-pub use suite::{Error, Options, Progress, Suite, UNTRIED};
+pub use suite::{Error, Options, Progress, Suite, UNTRIED, key_prefix_of_run};
 
 /// How long a reply may take before a case fails: far more than any needs, so that a loaded
 /// machine fails nothing.

@@ -10,7 +10,7 @@ use sha1::{Digest, Sha1};
 use super::case::{Action, Step, expand_keys};
 use super::frame::{Frame, quoted, show};
 use super::pattern::{Captures, Pattern};
-use super::wire::Wire;
+use super::wire::{Wire, is_end, told};
 
 /// For how long nothing must come when a client waits.
 pub const QUIET: Duration = Duration::from_millis(30);
@@ -78,6 +78,22 @@ pub fn perform(steps: &[Step], setting: Setting<'_>, scene: &mut dyn Scene) -> P
         }
     }
     stage.performance
+}
+
+/// What `@name` and `@name.sha1` stand for: the text of the script of that name, and its digest;
+/// `None` for a word that names none.
+pub(super) fn script_named(
+    word: &[u8],
+    script: &dyn Fn(&str) -> Option<String>,
+) -> Result<Option<Vec<u8>>, String> {
+    let Some(name) = word.strip_prefix(b"@") else { return Ok(None) };
+    let name = String::from_utf8_lossy(name);
+    let (name, digest) = match name.strip_suffix(".sha1") {
+        Some(name) => (name, true),
+        None => (&*name, false),
+    };
+    let script = script(name).ok_or_else(|| format!("no script {name}"))?;
+    Ok(Some(if digest { sha1_hex(&script).into_bytes() } else { script.into_bytes() }))
 }
 
 /// The name Redis knows a script by.
@@ -232,17 +248,12 @@ impl Stage<'_, '_> {
         self.said.entry(client.to_owned()).or_default().go_on();
         let lost = |error: io::Error| (told(&error), None);
         let wire = self.client(client).map_err(lost)?;
-        let patience = wire.patience();
-        wire.set_patience(QUIET).map_err(lost)?;
-        let heard = wire.read();
-        wire.set_patience(patience).map_err(lost)?;
-        match heard {
-            Ok(frame) => Err(self.surprise(client, &frame)),
-            Err(error) if is_silence(&error) => {
+        match wire.read_within(QUIET).map_err(lost)? {
+            Some(frame) => Err(self.surprise(client, &frame)),
+            None => {
                 self.performance.transcript.push(format!("{client} waits"));
                 Ok(())
             }
-            Err(error) => Err((told(&error), None)),
         }
     }
 
@@ -279,16 +290,8 @@ impl Stage<'_, '_> {
                 return Ok(value.clone());
             }
         }
-        let Some(name) = word.strip_prefix(b"@") else {
-            return Ok(expand_keys(word, self.setting.key));
-        };
-        let name = String::from_utf8_lossy(name);
-        let (name, digest) = match name.strip_suffix(".sha1") {
-            Some(name) => (name, true),
-            None => (&*name, false),
-        };
-        let script = (self.setting.script)(name).ok_or_else(|| format!("no script {name}"))?;
-        Ok(if digest { sha1_hex(&script).into_bytes() } else { script.into_bytes() })
+        let named = script_named(word, self.setting.script)?;
+        Ok(named.unwrap_or_else(|| expand_keys(word, self.setting.key)))
     }
 
     /// The pattern with the case's own keys and the scripts' digests in their places.
@@ -370,26 +373,6 @@ fn show_words(words: &[Vec<u8>]) -> String {
         if is_plain { show(word) } else { quoted(word) }
     };
     words.iter().map(word).collect::<Vec<_>>().join(" ")
-}
-
-/// Whether nothing came in time.
-pub(super) fn is_silence(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
-}
-
-/// Whether the other side closed.
-pub(super) fn is_end(error: &io::Error) -> bool {
-    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
-    matches!(error.kind(), UnexpectedEof | ConnectionReset | BrokenPipe)
-}
-
-/// What went wrong with a connection, in the report's words.
-pub(super) fn told(error: &io::Error) -> String {
-    match error {
-        error if is_silence(error) => "nothing in time".to_owned(),
-        error if is_end(error) => "the server closed the connection".to_owned(),
-        error => error.to_string(),
-    }
 }
 
 #[cfg(test)]

@@ -159,7 +159,7 @@ impl Suite {
 
     /// Runs it.
     pub fn run(&self, progress: &mut dyn Progress) -> Result<Report, Error> {
-        let prefix = format!("compat:{:08x}:", nonce());
+        let prefix = key_prefix_of_run();
         let explore = |address: &Address| {
             let explored = Target::explore(address, &prefix, self.options.allow_flush);
             let patience = self.options.patience;
@@ -175,8 +175,7 @@ impl Suite {
         let mut outcomes = self.play_all(&run, &tidies, progress);
         outcomes.extend(self.try_all(&run, progress));
         let mut notices = self.notices(&run.target);
-        let ending =
-            run.ending.lock().map_or_else(|lock| lock.into_inner().clone(), |it| it.clone());
+        let ending = run.ending.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for (tidy, server) in tidies.into_iter().zip(run.servers()) {
             if let Err(error) = tidy.finish() {
                 let prefix = &server.prefix;
@@ -336,8 +335,7 @@ impl Run<'_> {
     }
 
     fn judge(&self, at: usize, case: &Case) -> Verdict {
-        let servers = [Some(&self.target), self.reference.as_ref()];
-        for server in servers.into_iter().flatten() {
+        for server in self.servers() {
             if let Err(reason) = server.offers(&case.needs) {
                 return Verdict::Skipped(reason);
             }
@@ -360,7 +358,7 @@ impl Run<'_> {
             }
             let failure = failure(case, protocol, performance, reference.as_ref());
             // Keys are told by the names that the case gives them.
-            let prefix = format!("{}{at}-{protocol}:", self.target.prefix);
+            let prefix = key_prefix(&self.target, at, protocol);
             failures.extend(failure.map(|it| it.without(&prefix)));
         }
         match (tried, failures.is_empty()) {
@@ -371,8 +369,14 @@ impl Run<'_> {
     }
 }
 
+/// What the keys begin with that a case names, in one protocol.
+fn key_prefix(server: &Target, at: usize, protocol: u8) -> String {
+    format!("{}{at}-{protocol}:", server.prefix)
+}
+
 fn play_on(server: &Target, at: usize, case: &Case, protocol: u8) -> Performance {
-    let key = |name: &str| format!("{}{at}-{protocol}:{name}", server.prefix);
+    let prefix = key_prefix(server, at, protocol);
+    let key = |name: &str| format!("{prefix}{name}");
     let script = |name: &str| cases::script(name).map(str::to_owned);
     let setting = Setting { protocol, key: &key, script: &script };
     perform(&case.steps, setting, &mut OnTarget(server))
@@ -418,8 +422,13 @@ fn failure(
     })
 }
 
+/// What all keys of a run begin with, so that nobody else's are touched.
+pub fn key_prefix_of_run() -> String {
+    format!("compat:{:08x}:", nonce())
+}
+
 /// Tells the runs on one server apart.
-pub(super) fn nonce() -> u32 {
+fn nonce() -> u32 {
     let mut bytes = [0; 4];
     // Without entropy two runs at the same moment may get in each other's way, and no worse.
     let _ = getrandom::fill(&mut bytes);

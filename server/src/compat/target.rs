@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::address::Address;
 use super::case::Need;
 use super::frame::Frame;
-use super::stage::{Scene, is_silence, told};
-use super::wire::Wire;
+use super::stage::Scene;
+use super::wire::{Wire, is_silence, told};
 use super::{PATIENCE, time};
 
 /// How many databases are looked at for an empty one.

@@ -189,7 +189,8 @@ fn remove_listed(wire: &mut Wire, pattern: &str) -> io::Result<()> {
     }
 }
 
-fn remove(wire: &mut Wire, keys: &Frame) -> io::Result<()> {
+/// Removes the keys of a list of them.
+pub(super) fn remove(wire: &mut Wire, keys: &Frame) -> io::Result<()> {
     if !keys.items.is_empty() {
         let keys = keys.items.iter().map(|key| key.text.as_slice());
         let del: Vec<&[u8]> = [&b"DEL"[..]].into_iter().chain(keys).collect();

@@ -77,11 +77,6 @@ impl Wire {
         }
     }
 
-    /// How long a reply may take.
-    pub fn patience(&self) -> Duration {
-        self.patience
-    }
-
     /// Sends one command as an array of bulk strings.
     pub fn send<A: AsRef<[u8]>>(&mut self, arguments: &[A]) -> io::Result<()> {
         self.send_bytes(&request(arguments))
@@ -109,6 +104,18 @@ impl Wire {
                 return Ok((frame, self.received.drain(..length).collect()));
             }
             self.fill()?;
+        }
+    }
+
+    /// The next reply if one comes within `patience`; `None` if nothing does.
+    pub fn read_within(&mut self, patience: Duration) -> io::Result<Option<Frame>> {
+        let usual = self.patience;
+        self.set_patience(patience)?;
+        let heard = self.read();
+        self.set_patience(usual)?;
+        match heard {
+            Err(error) if is_silence(&error) => Ok(None),
+            heard => heard.map(Some),
         }
     }
 
@@ -170,4 +177,24 @@ pub fn request<A: AsRef<[u8]>>(arguments: &[A]) -> Vec<u8> {
         request.extend_from_slice(b"\r\n");
     }
     request
+}
+
+/// Whether nothing came in time.
+pub(super) fn is_silence(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+}
+
+/// Whether the other side closed.
+pub(super) fn is_end(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), UnexpectedEof | ConnectionReset | BrokenPipe)
+}
+
+/// What went wrong with a connection, in the report's words.
+pub(super) fn told(error: &io::Error) -> String {
+    match error {
+        error if is_silence(error) => "nothing in time".to_owned(),
+        error if is_end(error) => "the server closed the connection".to_owned(),
+        error => error.to_string(),
+    }
 }

@@ -20,7 +20,7 @@ use episode::{Episode, as_case};
 use grammar::Grammar;
 use run::{End, Event, Pair, Played};
 
-use super::suite::{Error, nonce};
+use super::suite::{Error, key_prefix_of_run};
 use super::target::Target;
 use super::{Address, Interrupt, time};
 
@@ -91,7 +91,7 @@ impl Progress for () {}
 /// Plays episodes until enough commands were sent.
 pub fn fuzz(options: &Options, progress: &mut dyn Progress) -> Result<Report, Error> {
     let grammar = Grammar::new().map_err(Error::Usage)?;
-    let prefix = format!("compat:{:08x}:", nonce());
+    let prefix = key_prefix_of_run();
     let explore = |address: &Address| {
         let lost = |error| Error::Server(address.clone(), error);
         let target = Target::explore(address, &prefix, false).map_err(lost)?;

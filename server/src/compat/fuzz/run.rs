@@ -16,9 +16,10 @@ use super::kinds;
 use crate::compat::case::expand_keys;
 use crate::compat::frame::Frame;
 use crate::compat::reference;
-use crate::compat::stage::sha1_hex;
+use crate::compat::stage::script_named;
 use crate::compat::target::Target;
-use crate::compat::wire::{Wire, request};
+use crate::compat::tidy::remove;
+use crate::compat::wire::{Wire, is_silence, request};
 use crate::compat::{PATIENCE, cases, time};
 
 /// How many commands are sent together, at most.
@@ -435,12 +436,7 @@ impl Side<'_> {
     /// Removes every key of the database, which is ours.
     fn remove_everything(&mut self) -> io::Result<()> {
         let keys = self.control.call(&["KEYS", "*"])?;
-        if !keys.items.is_empty() {
-            let keys = keys.items.iter().map(|key| key.text.as_slice());
-            let del: Vec<&[u8]> = [&b"DEL"[..]].into_iter().chain(keys).collect();
-            self.control.call(&del)?;
-        }
-        Ok(())
+        remove(&mut self.control, &keys)
     }
 }
 
@@ -451,11 +447,9 @@ fn expand(word: &[u8], prefix: &str, ids: &BTreeMap<char, String>) -> Vec<u8> {
         let id = name.chars().next().and_then(|name| ids.get(&name));
         return id.map_or(b"0".to_vec(), |id| id.clone().into_bytes());
     }
-    if let Some(name) = text.strip_prefix('@') {
-        let digest = name.strip_suffix(".sha1").and_then(cases::script).map(sha1_hex);
-        if let Some(word) = digest.or_else(|| cases::script(name).map(str::to_owned)) {
-            return word.into_bytes();
-        }
+    let script = |name: &str| cases::script(name).map(str::to_owned);
+    if let Ok(Some(script)) = script_named(word, &script) {
+        return script;
     }
     expand_keys(word, &|name| format!("{prefix}{name}"))
 }
@@ -522,10 +516,6 @@ fn is_message(frame: &Frame) -> bool {
 fn is_confirmation(frame: &Frame) -> bool {
     let first = frame.items.first().map(|item| item.text.as_slice()).unwrap_or_default();
     matches!(frame.kind, b'*' | b'>') && frame.items.len() == 3 && (first.ends_with(b"subscribe"))
-}
-
-fn is_silence(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
 impl Event {

@@ -10,10 +10,10 @@ use std::time::Duration;
 use super::super::frame::Frame;
 use super::super::random::Random;
 use super::super::report::Failure;
-use super::super::stage::{is_end, is_silence, lacking, told};
+use super::super::stage::lacking;
 use super::super::target::Target;
 use super::super::time;
-use super::super::wire::{Wire, request};
+use super::super::wire::{Wire, is_end, request, told};
 
 /// A server and what a property may use of it.
 pub struct Arena<'a> {
@@ -201,14 +201,7 @@ impl Client {
     /// The next thing that comes, if something comes within `patience`.
     pub fn hear(&mut self, patience: Duration) -> Result<Option<Frame>, Trouble> {
         let failed = |error: io::Error| Trouble::unexpected(&[], "a reply", told(&error));
-        self.wire.set_patience(patience).map_err(failed)?;
-        let heard = self.wire.read();
-        self.wire.set_patience(super::super::PATIENCE).map_err(failed)?;
-        match heard {
-            Ok(frame) => Ok(Some(frame)),
-            Err(error) if is_silence(&error) => Ok(None),
-            Err(error) => Err(failed(error)),
-        }
+        self.wire.read_within(patience).map_err(failed)
     }
 }
 
