@@ -174,8 +174,13 @@ impl Owner {
         if !unsure && wrong(event.count, Some(1)) {
             self.offences.push((Kind::Count, number));
         }
+        self.current = Some(self.hold_from(number, event, ttl_us, shared));
+    }
+
+    /// What the client holds from this event on.
+    fn hold_from(&self, number: usize, event: &Event, ttl_us: i64, shared: bool) -> Hold {
         let returned_us = event.returned_us.unwrap_or(i64::MAX);
-        self.current = Some(Hold {
+        Hold {
             event: number,
             client: self.client,
             shared,
@@ -184,7 +189,7 @@ impl Owner {
             end_us: self.end_us(event.invoked_us, ttl_us),
             latest_end_us: self.latest_end_us(returned_us, ttl_us),
             released: false,
-        });
+        }
     }
 
     fn certain_count(&self) -> Option<i64> {
@@ -203,16 +208,7 @@ impl Owner {
             let shared = self.current.as_ref().is_some_and(|hold| hold.shared);
             self.let_go();
             self.count = None;
-            self.current = Some(Hold {
-                event: number,
-                client: self.client,
-                shared,
-                from_us: event.invoked_us,
-                start_us: returned_us,
-                end_us,
-                latest_end_us,
-                released: false,
-            });
+            self.current = Some(self.hold_from(number, event, ttl_us, shared));
         } else if let Some(hold) = &mut self.current {
             hold.end_us = if overlaps { hold.end_us.min(end_us) } else { end_us };
             let longer_us = if overlaps { hold.latest_end_us } else { i64::MIN };
