@@ -96,6 +96,14 @@ pub const RESTORED_BYTES_MAX: usize = BULK_BYTES_MAX;
 /// not stall the others: what is left is drained in the next slices, and is dead meanwhile.
 pub const EXPIRE_SLICE_KEYS: u32 = 500;
 
+/// Parts of the registry of clients, each with a lock of its own: some for each thread there may
+/// be. To count processors for a number of its own, the map would read files at every start.
+pub const REGISTRY_SHARDS: usize = 64;
+
+/// Lines of the log that may wait to be written; further ones are left out. Room for all of them is
+/// made at the start and touched: at the default, 128 thousand, that took 1.5 ms and 4 MB.
+pub const LOG_LINES_MAX: usize = 4096;
+
 /// How long the ticker sleeps at most. The runtime's timer has an end, deadlines have none.
 pub const SLEEP_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 

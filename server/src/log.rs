@@ -6,6 +6,7 @@ use std::fs::OpenOptions;
 use std::io;
 
 use leasehold::config::Config;
+use leasehold::limits;
 use tracing::level_filters::LevelFilter;
 use tracing::{Event, Level, Subscriber};
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
@@ -21,7 +22,10 @@ pub(crate) fn start(config: &Config, level: LevelFilter) -> io::Result<WorkerGua
         Some(path) => Box::new(OpenOptions::new().create(true).append(true).open(path)?),
         None => Box::new(io::stdout()),
     };
-    let (writer, guard) = NonBlockingBuilder::default().lossy(true).finish(writer);
+    let (writer, guard) = NonBlockingBuilder::default()
+        .buffered_lines_limit(limits::LOG_LINES_MAX)
+        .lossy(true)
+        .finish(writer);
     tracing_subscriber::fmt()
         .with_max_level(level)
         .log_internal_errors(false)

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use dashmap::DashMap;
 
 use crate::engine::client::ClientId;
+use crate::limits;
 use crate::net::connection::Connection;
 use crate::net::outbox::Outbox;
 
@@ -28,9 +29,15 @@ impl Peer {
 }
 
 /// All peers. No guard of the map is held across a call: callers get clones.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Registry {
     peers: DashMap<ClientId, Peer>,
+}
+
+impl Default for Registry {
+    fn default() -> Registry {
+        Registry { peers: DashMap::with_shard_amount(limits::REGISTRY_SHARDS) }
+    }
 }
 
 impl Registry {
