@@ -22,7 +22,7 @@ const STRIDE: usize = 7_919;
 
 /// What is measured. Commands are separated by `;`. In them `{string}` and `{hash}` stand for locks
 /// that are held for 30 s, another one each time, `{fresh}` for a key that does not exist, and
-/// `{owner}` for [`OWNER`].
+/// `{owner}` for [`OWNER`]; `{100 hashes}` and `{100 owners}` for as many of them.
 #[derive(Clone, Copy, Debug)]
 pub struct Conversation<'a> {
     before: &'a str,
@@ -93,6 +93,20 @@ impl Stage {
         }
     }
 
+    /// Says something once, which may not fail; nothing, if there is nothing to say.
+    pub fn hold_once(&mut self, conversation: &str) {
+        self.hold(conversation, &[0]);
+    }
+
+    /// Does a chunk of the work where nobody measures it, so that whatever grows has grown.
+    pub fn warm_up(&mut self, conversation: &Conversation<'_>) {
+        let numbers = self.numbers(CHUNK);
+        for part in [conversation.before, conversation.work, conversation.after] {
+            self.hold(part, &numbers);
+        }
+        self.out.reserve(conversation.replies.len() * CHUNK);
+    }
+
     /// How long it takes to do the work `count` times.
     pub fn time(&mut self, conversation: &Conversation<'_>, count: u64) -> Duration {
         in_chunks(count, |size| {
@@ -101,16 +115,20 @@ impl Stage {
             let requests = requests(conversation.work, &numbers);
             let requests: Vec<Vec<&[u8]>> = requests.iter().map(|it| slices(it)).collect();
             self.out.clear();
-            let spent = time(|| {
-                for argv in &requests {
-                    self.run(argv);
-                }
-            });
+            let spent = time(|| self.run_all(&requests));
             let expected = conversation.replies.repeat(size);
             assert_eq!(String::from_utf8_lossy(&self.out), expected, "{}", conversation.work);
             self.hold(conversation.after, &numbers);
             spent
         })
+    }
+
+    /// The work alone: what is counted where instructions are, so a function that can be named.
+    #[inline(never)]
+    fn run_all(&mut self, requests: &[Vec<&[u8]>]) {
+        for argv in requests {
+            self.run(argv);
+        }
     }
 
     /// Runs one request as a connection does, and takes what others are to receive of it.
@@ -142,8 +160,15 @@ impl Stage {
 /// The conversation's requests, held once for every number.
 fn requests(conversation: &str, numbers: &[usize]) -> Vec<Vec<String>> {
     let commands = || conversation.split(';').filter(|command| !command.trim().is_empty());
+    let hashes = |from: usize| {
+        let hash = |step: usize| format!("hash:{}", (from + step) % CHUNK);
+        (0..100).map(hash).collect::<Vec<_>>().join(" ")
+    };
+    let owners = [OWNER; 100].join(" ");
     let request = |command: &str, number: usize| {
         command
+            .replace("{100 hashes}", &hashes(number))
+            .replace("{100 owners}", &owners)
             .replace("{string}", &format!("string:{number}"))
             .replace("{hash}", &format!("hash:{number}"))
             .replace("{fresh}", &format!("fresh:{number}"))
