@@ -35,6 +35,20 @@ pub trait Host {
     /// protocol chosen by [`Host::set_protocol`]. A failure is a [`Reply::Error`], never a panic.
     fn call(&mut self, argv: &[&[u8]]) -> Reply;
 
+    /// Looks a command's name up once and for all, for callers that call it often. `None` means
+    /// that there is nothing to gain, or no such command: [`Host::call`] will say.
+    fn command(&mut self, name: &[u8]) -> Option<CommandId> {
+        let _ = name;
+        None
+    }
+
+    /// As [`Host::call`], and nothing else, for a command whose name, `argv[0]`, [`Host::command`]
+    /// has looked up.
+    fn call_command(&mut self, command: CommandId, argv: &[&[u8]]) -> Reply {
+        let _ = command;
+        self.call(argv)
+    }
+
     /// `redis.setresp(2|3)`: the protocol whose types later calls answer with. Every script starts
     /// in RESP2.
     fn set_protocol(&mut self, protocol: Protocol);
@@ -45,6 +59,10 @@ pub trait Host {
     /// Asked while Lua runs, at least every few thousand instructions; says whether to go on.
     fn interrupt(&mut self) -> Interrupt;
 }
+
+/// What [`Host::command`] calls a command: meaningful to the host that gave it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CommandId(pub u32);
 
 /// The levels of `redis.log`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

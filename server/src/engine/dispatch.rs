@@ -71,14 +71,15 @@ impl Engine {
         Error::text(format!("EXECABORT Transaction discarded because of: {reason}"))
     }
 
-    /// Runs one command for a script.
-    pub(super) fn dispatch_from_script(&mut self, argv: &[&[u8]]) -> Reply {
+    /// Runs one command for a script. `known` is the command's place, if its name has been looked
+    /// up before; one with subcommands may not have been.
+    pub(super) fn dispatch_from_script(&mut self, known: Option<usize>, argv: &[&[u8]]) -> Reply {
         let Some(script) = self.script.as_ref() else {
             return Reply::error("ERR redis.call() can only be called inside a script");
         };
         let (client, database, time) = (script.client, script.database, script.time);
         let read_only = script.read_only;
-        match self.find_for_script(argv, read_only) {
+        match self.find_for_script(known, argv, read_only) {
             Ok(at) => {
                 let writes = self.commands.entry(at).command.flags.contains(Flags::WRITE);
                 if let Some(script) = self.script.as_mut() {
@@ -172,6 +173,10 @@ impl Engine {
                 Error::UnknownSubcommand(name.into_owned(), parent.to_ascii_uppercase())
             })?;
         }
+        self.check_arity(at, argv)
+    }
+
+    fn check_arity(&mut self, at: usize, argv: &[&[u8]]) -> Result<usize, Error> {
         let entry = self.commands.entry(at);
         if !entry.command.arity.admits(argv.len()) {
             self.command_stats[at].rejected += 1;
@@ -180,8 +185,17 @@ impl Engine {
         Ok(at)
     }
 
-    fn find_for_script(&mut self, argv: &[&[u8]], read_only: bool) -> Result<usize, Error> {
-        let at = self.find_command(argv).map_err(|error| match error {
+    fn find_for_script(
+        &mut self,
+        known: Option<usize>,
+        argv: &[&[u8]],
+        read_only: bool,
+    ) -> Result<usize, Error> {
+        let found = match known {
+            Some(at) => self.check_arity(at, argv),
+            None => self.find_command(argv),
+        };
+        let at = found.map_err(|error| match error {
             Error::Arity(_) => {
                 Error::line("ERR Wrong number of args calling Redis command from script")
             }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use leasehold_resp::{Protocol, Reply};
-use leasehold_scripting::{Functions, Host, Interrupt, LogLevel};
+use leasehold_scripting::{CommandId, Functions, Host, Interrupt, LogLevel};
 
 use crate::engine::Engine;
 use crate::engine::client::ClientId;
@@ -190,7 +190,18 @@ struct World<'a> {
 
 impl Host for World<'_> {
     fn call(&mut self, argv: &[&[u8]]) -> Reply {
-        self.engine.dispatch_from_script(argv)
+        self.engine.dispatch_from_script(None, argv)
+    }
+
+    fn command(&mut self, name: &[u8]) -> Option<CommandId> {
+        let at = self.engine.commands.find(name)?;
+        // Its next argument may name another row.
+        let has_subcommands = !self.engine.commands.entry(at).command.subcommands.is_empty();
+        u32::try_from(at).ok().filter(|_| !has_subcommands).map(CommandId)
+    }
+
+    fn call_command(&mut self, command: CommandId, argv: &[&[u8]]) -> Reply {
+        self.engine.dispatch_from_script(Some(command.0 as usize), argv)
     }
 
     fn set_protocol(&mut self, protocol: Protocol) {
