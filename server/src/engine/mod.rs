@@ -26,6 +26,7 @@ mod table_tests;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod time;
+pub mod timers;
 pub mod tracking;
 pub mod transaction;
 pub mod waiters;
@@ -49,9 +50,9 @@ use pubsub::PubSub;
 use random::Random;
 use script::{Running, Watchdog};
 use time::{Millis, Time};
+use timers::Timers;
 use tracking::Tracked;
 use waiters::Waiters;
-use wheel::Wheel;
 
 /// What a timer of the wheel is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,7 +139,7 @@ pub struct Engine {
     /// The databases.
     pub keyspace: Keyspace,
     /// Everything that happens at a moment.
-    pub wheel: Wheel<Timer>,
+    pub wheel: Timers<Timer>,
     /// The connected clients.
     pub clients: Clients,
     /// The subscriptions.
@@ -185,7 +186,7 @@ pub struct Engine {
     /// What the next [`Engine::run`] returns instead of `Next`, set by a handler.
     pub flow: Option<Flow>,
     paused_clients: Vec<ClientId>,
-    unpause_timer: Option<wheel::TimerId>,
+    unpause_timer: Option<timers::TimerId>,
     busy: bool,
     deliveries: Vec<ClientId>,
     killed: Vec<ClientId>,
@@ -213,7 +214,7 @@ impl Engine {
             interpreter: Some(commands::scripts::interpreter(seed[3], config.compat_version)),
             functions: Some(commands::functions::functions(seed[3], config.compat_version)),
             config,
-            wheel: Wheel::new(time.now),
+            wheel: Timers::new(time.now),
             clients: Clients::default(),
             pubsub: PubSub::default(),
             tracked: Tracked::new(hash_seed),

@@ -21,7 +21,7 @@ use leasehold_resp::Reply;
 use crate::engine::client::{ClientId, ReplyMode};
 use crate::engine::keyspace::value::Kind;
 use crate::engine::time::{Millis, Time};
-use crate::engine::wheel::TimerId;
+use crate::engine::timers::TimerId;
 use crate::engine::{Engine, Timer};
 
 /// A client's wait.

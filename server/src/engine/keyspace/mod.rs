@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use crate::engine::Timer;
 use crate::engine::client::ClientId;
 use crate::engine::time::{Millis, Time};
-use crate::engine::wheel::{TimerId, Wheel};
+use crate::engine::timers::{TimerId, Timers};
 use dict::{Dict, HashSeed, Slot};
 use value::Value;
 
@@ -131,7 +131,7 @@ impl Keyspace {
         &mut self,
         number: usize,
         slot: Slot,
-        wheel: &mut Wheel<Timer>,
+        wheel: &mut Timers<Timer>,
     ) -> (Box<[u8]>, Record) {
         let deadline = self.database(number).record(slot).deadline;
         self.set_deadline(number, slot, None, wheel);
@@ -145,7 +145,7 @@ impl Keyspace {
         number: usize,
         slot: Slot,
         deadline: Option<Millis>,
-        wheel: &mut Wheel<Timer>,
+        wheel: &mut Timers<Timer>,
     ) {
         let place = self.places[number];
         let database = &mut self.databases[place];
@@ -173,7 +173,7 @@ impl Keyspace {
     }
 
     /// Turns active expiry on or off. Keys keep their deadlines either way.
-    pub fn set_active_expiry(&mut self, on: bool, wheel: &mut Wheel<Timer>) {
+    pub fn set_active_expiry(&mut self, on: bool, wheel: &mut Timers<Timer>) {
         self.active_expiry = on;
         for (place, database) in self.databases.iter_mut().enumerate() {
             let slots: Vec<Slot> = database.records.scan(0, usize::MAX).0.collect();
@@ -198,7 +198,7 @@ impl Keyspace {
     }
 
     /// Removes every key of a database, and their timers; returns how many there were.
-    pub fn clear(&mut self, number: usize, wheel: &mut Wheel<Timer>) -> usize {
+    pub fn clear(&mut self, number: usize, wheel: &mut Timers<Timer>) -> usize {
         let database = self.database_mut(number);
         let slots = database.records.scan(0, usize::MAX).0;
         for timer in slots.filter_map(|slot| database.records.value(slot).timer) {
