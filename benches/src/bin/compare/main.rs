@@ -1,0 +1,141 @@
+//! The comparison: starts Leasehold and every peer it finds, measures each workload on all of them
+//! in turn, and tells how they stand to each other. It must not know what a workload does.
+
+#![forbid(unsafe_code)]
+#![allow(clippy::disallowed_methods)] // To measure is to read the clock.
+#![allow(clippy::print_stdout)] // A program that speaks to whoever runs it.
+
+mod figures;
+mod options;
+mod peers;
+mod progress;
+mod report;
+mod running;
+mod workload;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::figures::Figures;
+use crate::options::Options;
+use crate::peers::Peer;
+use crate::progress::Meter;
+use crate::workload::{Effort, Workload};
+
+/// What may go wrong, in words for whoever runs this.
+type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    match run(&options) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            progress::say(&format!("compare: {error}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Whether everything that was to be measured was.
+fn run(options: &Options) -> Outcome<bool> {
+    let effort = options.effort();
+    let mut workloads = workload::all(&effort);
+    workloads.retain(|workload| options.wants(&workload::title(workload.as_ref())));
+    if options.list {
+        workloads.iter().for_each(|it| println!("{}", workload::title(it.as_ref())));
+        return Ok(true);
+    }
+    if workloads.is_empty() {
+        return Err("no workload has that in its name: see --list".into());
+    }
+    let peers = peers::find(options)?;
+    // Written after the work: a folder that is not there had better be known before it.
+    let mut output = options.open_output()?;
+    let mut figures = Figures::new(options, &peers);
+    let mut meter = Meter::begin(count(&workloads, &peers, options.rounds()));
+    for workload in &mut workloads {
+        measure(workload.as_mut(), &peers, &effort, options.rounds(), &mut figures, &mut meter);
+    }
+    meter.end();
+    figures.end();
+    output.write_all(report::write(&figures, options.format).as_bytes())?;
+    Ok(figures.failures.is_empty())
+}
+
+/// Measures one workload on all peers, in every round forth and back again, so that whatever
+/// changes steadily in a round (a processor's temperature, a neighbour) falls on all alike.
+fn measure(
+    workload: &mut dyn Workload,
+    peers: &[Peer],
+    effort: &Effort,
+    rounds: u32,
+    figures: &mut Figures,
+    meter: &mut Meter,
+) {
+    let chosen: Vec<&Peer> = takers(workload, peers).collect();
+    let title = workload::title(workload);
+    if let Err(error) = workload.prepare(&chosen, effort) {
+        figures.failed(workload, "all", error.as_ref());
+        return;
+    }
+    figures.announce(workload);
+    for round in 0..rounds {
+        for peer in turns(&chosen, round, workload.there_and_back()) {
+            meter.at(&title, &peer.name);
+            match workload.measure(peer, effort) {
+                Ok(readings) => figures.add(workload, peer, round, readings),
+                Err(error) => figures.failed(workload, &peer.name, error.as_ref()),
+            }
+            meter.did_one();
+        }
+    }
+}
+
+/// Whose turn it is in a round, one after the other.
+fn turns<'a>(peers: &[&'a Peer], round: u32, there_and_back: bool) -> Vec<&'a Peer> {
+    let forth = peers.iter().copied();
+    let back = peers.iter().rev().copied();
+    match there_and_back {
+        true => forth.chain(back).collect(),
+        false if round.is_multiple_of(2) => forth.collect(),
+        false => back.collect(),
+    }
+}
+
+/// The peers a workload is run on.
+fn takers<'a>(workload: &dyn Workload, peers: &'a [Peer]) -> impl Iterator<Item = &'a Peer> {
+    let runs_scripts = workload.runs_scripts();
+    peers.iter().filter(move |peer| runs_scripts || !peer.for_scripts_only)
+}
+
+/// How many measurements there will be.
+fn count(workloads: &[Box<dyn Workload>], peers: &[Peer], rounds: u32) -> u64 {
+    let of = |workload: &dyn Workload| {
+        let turns = if workload.there_and_back() { 2 } else { 1 };
+        takers(workload, peers).count() as u64 * turns * u64::from(rounds)
+    };
+    workloads.iter().map(|workload| of(workload.as_ref())).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::turns;
+    use crate::peers::Peer;
+
+    #[test]
+    fn peers_take_turns_forth_and_back() {
+        let (a, b) = (Peer::named("a"), Peer::named("b"));
+        let peers = [&a, &b];
+        let check = |round, there_and_back, expected: &str| {
+            let turns = turns(&peers, round, there_and_back);
+            let names: Vec<_> = turns.iter().map(|peer| peer.name.as_str()).collect();
+            assert_eq!(names.join(" "), expected);
+        };
+        check(0, true, "a b b a");
+        check(1, true, "a b b a");
+        check(0, false, "a b");
+        check(1, false, "b a");
+    }
+}

@@ -1,0 +1,124 @@
+//! Which servers are compared, and how each is started. It must not know what is measured.
+
+use std::path::PathBuf;
+
+use leasehold_tests::daemon;
+use leasehold_tests::redis_server;
+
+use crate::options::{Options, holds_one_of};
+use crate::running::{Running, stay_on};
+use crate::{Outcome, progress};
+
+/// Names the folder with Debian 13 in it, whose servers are run by `chroot`.
+const DEBIAN_13_VARIABLE: &str = "LEASEHOLD_BENCH_DEBIAN_13";
+
+/// The directive that says whether known shapes of scripts are run without Lua.
+const PLANS_DIRECTIVE: &str = "script-plans";
+
+/// A server that is compared.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    /// What it is called in the report.
+    pub(crate) name: String,
+    /// What it says its version is.
+    pub(crate) version: String,
+    /// Whether it differs from another in how it runs scripts, and in nothing else.
+    pub(crate) for_scripts_only: bool,
+    /// Whether it is one of ours.
+    pub(crate) ours: bool,
+    words: Vec<String>,
+    core: usize,
+}
+
+impl Peer {
+    /// Starts it, with arguments beyond those that make it a plain server without persistence.
+    pub(crate) fn start(&self, arguments: &[&str]) -> Outcome<Running> {
+        Running::start(&self.words, arguments, self.core)
+    }
+
+    fn new(name: &str, words: Vec<String>, core: usize) -> Peer {
+        let version = String::new();
+        Peer { name: name.to_owned(), version, for_scripts_only: false, ours: false, words, core }
+    }
+
+    /// One that is not to be started.
+    #[cfg(test)]
+    pub(crate) fn named(name: &str) -> Peer {
+        Peer::new(name, Vec::new(), 0)
+    }
+}
+
+/// Every server that is wanted and can be had, what others are compared with first. From here on
+/// this thread stays on the clients' processor.
+pub(crate) fn find(options: &Options) -> Outcome<Vec<Peer>> {
+    let core = options.server_core;
+    let mut peers = others(options)?;
+    for peer in &mut peers {
+        peer.version = version(&peer.start(&[])?)?;
+        peer.name = format!("{} {}", peer.name, peer.version);
+    }
+    peers.extend(ours(core)?);
+    if !options.peers.is_empty() {
+        peers.retain(|peer| holds_one_of(&peer.name, &options.peers));
+    }
+    if peers.is_empty() {
+        return Err("no server has that in its name".into());
+    }
+    stay_on(options.client_core)?;
+    if options.server_core == options.client_core {
+        progress::say("servers and clients share a processor: rates mean little");
+    }
+    Ok(peers)
+}
+
+/// Leasehold as people run it, and once more with every script in Lua, if it can do otherwise.
+fn ours(core: usize) -> Outcome<Vec<Peer>> {
+    let words = vec![daemon::program().to_string_lossy().into_owned()];
+    let mut peer = Peer { ours: true, ..Peer::new("Leasehold", words.clone(), core) };
+    let running = peer.start(&[])?;
+    peer.version = version(&running)?;
+    let knows_plans = !running.open()?.call(&["CONFIG", "GET", PLANS_DIRECTIVE])?.items.is_empty();
+    let mut ours = vec![peer];
+    if knows_plans {
+        let arguments = [format!("--{PLANS_DIRECTIVE}"), "no".to_owned()];
+        let words = words.into_iter().chain(arguments).collect();
+        let name = "Leasehold, scripts in Lua";
+        let version = ours[0].version.clone();
+        let lua =
+            Peer { version, ours: true, for_scripts_only: true, ..Peer::new(name, words, core) };
+        ours.push(lua);
+    }
+    Ok(ours)
+}
+
+/// `redis-server` on the path, the servers of another folder, and those of the command line.
+fn others(options: &Options) -> Outcome<Vec<Peer>> {
+    let core = options.server_core;
+    let mut found = Vec::new();
+    match redis_server::program() {
+        Some(words) => found.push(Peer::new("Redis", words, core)),
+        None => progress::say("no redis-server on PATH: there is nobody to be compared with"),
+    }
+    if let Some(folder) = std::env::var_os(DEBIAN_13_VARIABLE).map(PathBuf::from) {
+        for (name, program) in [("Redis", "redis-server"), ("Valkey", "valkey-server")] {
+            let words = ["chroot", &folder.to_string_lossy(), program].map(str::to_owned);
+            found.push(Peer::new(name, words.to_vec(), core));
+        }
+    }
+    for peer in &options.peer {
+        let (name, command) = peer.split_once('=').ok_or("--peer is NAME=COMMAND")?;
+        let words = command.split_whitespace().map(str::to_owned).collect();
+        found.push(Peer::new(name, words, core));
+    }
+    Ok(found)
+}
+
+/// What a server says of itself.
+fn version(running: &Running) -> Outcome<String> {
+    let info = running.ask(&["INFO", "server"])?;
+    let field =
+        |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    let versions = ["leasehold_version", "valkey_version", "redis_version"];
+    let version = versions.iter().find_map(|name| field(name)).ok_or("INFO tells no version")?;
+    Ok(version.trim().to_owned())
+}

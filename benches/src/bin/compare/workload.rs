@@ -1,0 +1,63 @@
+//! What a workload is to those who run it and tell of it, and the list of all.
+
+use std::time::Duration;
+
+use crate::Outcome;
+use crate::figures::Reading;
+use crate::peers::Peer;
+
+/// Something that is measured on one server after the other.
+pub(crate) trait Workload {
+    /// What it is about. Workloads of one group share a table.
+    fn group(&self) -> &'static str;
+
+    /// What tells it from the others of its group: "50 connections, pipeline 16".
+    fn parameters(&self) -> String;
+
+    /// What a reader of the group's table has to know.
+    fn note(&self) -> &'static str;
+
+    /// Whether scripts are a part of it, so that Leasehold is also measured with all in Lua.
+    fn runs_scripts(&self) -> bool {
+        false
+    }
+
+    /// Whether each server is measured twice in a round, in the order A B B A. What takes long is
+    /// measured once, and the order turns from round to round.
+    fn there_and_back(&self) -> bool {
+        true
+    }
+
+    /// Called once, before the first round: for what must be the same on all of them.
+    fn prepare(&mut self, _peers: &[&Peer], _effort: &Effort) -> Outcome<()> {
+        Ok(())
+    }
+
+    /// Starts the server, measures, and lets it end. An answer that is not what it must be is an
+    /// error.
+    fn measure(&self, peer: &Peer, effort: &Effort) -> Outcome<Vec<Reading>>;
+}
+
+/// How much is done for one measurement.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Effort {
+    /// How long is measured, where that can be chosen.
+    pub(crate) span: Duration,
+    /// How long the same is done before.
+    pub(crate) warm_up: Duration,
+    /// Whether only to show that it works: a hundredth of the locks will do.
+    pub(crate) quick: bool,
+}
+
+/// Group and parameters.
+pub(crate) fn title(workload: &dyn Workload) -> String {
+    match workload.parameters() {
+        parameters if parameters.is_empty() => workload.group().to_owned(),
+        parameters => format!("{}, {parameters}", workload.group()),
+    }
+}
+
+/// Every workload, in the order of the report.
+pub(crate) fn all(_effort: &Effort) -> Vec<Box<dyn Workload>> {
+    Vec::new()
+}
