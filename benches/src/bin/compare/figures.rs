@@ -257,7 +257,7 @@ impl Machine {
             cpu_info.lines().find(|line| named(line)).and_then(|line| line.split_once(": "));
         Machine {
             processor: model.map_or("?", |(_, model)| model.trim()).to_owned(),
-            processors: std::thread::available_parallelism().map_or(0, usize::from),
+            processors: cpu_info.lines().filter(|line| line.starts_with("processor")).count(),
             kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
             load: vec![Machine::load()],
         }

@@ -5,12 +5,16 @@
 #![allow(clippy::disallowed_methods)] // To measure is to read the clock.
 #![allow(clippy::print_stdout)] // A program that speaks to whoever runs it.
 
+mod cycles;
 mod figures;
+mod generator;
 mod options;
 mod peers;
 mod progress;
 mod report;
+mod requests;
 mod running;
+mod watchdog;
 mod workload;
 
 use std::process::ExitCode;
@@ -41,7 +45,7 @@ fn main() -> ExitCode {
 /// Whether everything that was to be measured was.
 fn run(options: &Options) -> Outcome<bool> {
     let effort = options.effort();
-    let mut workloads = workload::all(&effort);
+    let mut workloads = workload::all();
     workloads.retain(|workload| options.wants(&workload::title(workload.as_ref())));
     if options.list {
         workloads.iter().for_each(|it| println!("{}", workload::title(it.as_ref())));

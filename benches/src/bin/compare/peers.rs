@@ -27,7 +27,7 @@ pub(crate) struct Peer {
     /// Whether it is one of ours.
     pub(crate) ours: bool,
     words: Vec<String>,
-    core: usize,
+    core: Option<usize>,
 }
 
 impl Peer {
@@ -36,7 +36,7 @@ impl Peer {
         Running::start(&self.words, arguments, self.core)
     }
 
-    fn new(name: &str, words: Vec<String>, core: usize) -> Peer {
+    fn new(name: &str, words: Vec<String>, core: Option<usize>) -> Peer {
         let version = String::new();
         Peer { name: name.to_owned(), version, for_scripts_only: false, ours: false, words, core }
     }
@@ -44,14 +44,20 @@ impl Peer {
     /// One that is not to be started.
     #[cfg(test)]
     pub(crate) fn named(name: &str) -> Peer {
-        Peer::new(name, Vec::new(), 0)
+        Peer::new(name, Vec::new(), None)
+    }
+
+    /// Our own, on any processor.
+    #[cfg(test)]
+    pub(crate) fn leasehold() -> Peer {
+        Peer::new("Leasehold", own_words(), None)
     }
 }
 
 /// Every server that is wanted and can be had, what others are compared with first. From here on
 /// this thread stays on the clients' processor.
 pub(crate) fn find(options: &Options) -> Outcome<Vec<Peer>> {
-    let core = options.server_core;
+    let core = Some(options.server_core);
     let mut peers = others(options)?;
     for peer in &mut peers {
         peer.version = version(&peer.start(&[])?)?;
@@ -72,8 +78,8 @@ pub(crate) fn find(options: &Options) -> Outcome<Vec<Peer>> {
 }
 
 /// Leasehold as people run it, and once more with every script in Lua, if it can do otherwise.
-fn ours(core: usize) -> Outcome<Vec<Peer>> {
-    let words = vec![daemon::program().to_string_lossy().into_owned()];
+fn ours(core: Option<usize>) -> Outcome<Vec<Peer>> {
+    let words = own_words();
     let mut peer = Peer { ours: true, ..Peer::new("Leasehold", words.clone(), core) };
     let running = peer.start(&[])?;
     peer.version = version(&running)?;
@@ -91,9 +97,13 @@ fn ours(core: usize) -> Outcome<Vec<Peer>> {
     Ok(ours)
 }
 
+fn own_words() -> Vec<String> {
+    vec![daemon::program().to_string_lossy().into_owned()]
+}
+
 /// `redis-server` on the path, the servers of another folder, and those of the command line.
 fn others(options: &Options) -> Outcome<Vec<Peer>> {
-    let core = options.server_core;
+    let core = Some(options.server_core);
     let mut found = Vec::new();
     match redis_server::program() {
         Some(words) => found.push(Peer::new("Redis", words, core)),

@@ -35,8 +35,12 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts a server on a free port. It stays on that processor.
-    pub(crate) fn start(words: &[String], arguments: &[&str], core: usize) -> Outcome<Running> {
+    /// Starts a server on a free port. It stays on the processor, if one is named.
+    pub(crate) fn start(
+        words: &[String],
+        arguments: &[&str],
+        core: Option<usize>,
+    ) -> Outcome<Running> {
         let mut outcome = Err("no port is free".into());
         for _ in 0..PORT_ATTEMPTS {
             outcome = Running::start_on(free_port(), words, arguments, core);
@@ -47,7 +51,12 @@ impl Running {
         outcome
     }
 
-    fn start_on(port: u16, words: &[String], rest: &[&str], core: usize) -> Outcome<Running> {
+    fn start_on(
+        port: u16,
+        words: &[String],
+        rest: &[&str],
+        core: Option<usize>,
+    ) -> Outcome<Running> {
         let mut command = command(words);
         command.args(["--port", &port.to_string(), "--bind", "127.0.0.1"]);
         command.args(["--save", "", "--appendonly", "no"]).args(rest);
@@ -124,7 +133,8 @@ pub(crate) fn stay_on(core: usize) -> Outcome<()> {
 }
 
 /// Does something on a processor, and goes back to where it was. A child stays there.
-fn on_core<R>(core: usize, act: impl FnOnce() -> R) -> Outcome<R> {
+fn on_core<R>(core: Option<usize>, act: impl FnOnce() -> R) -> Outcome<R> {
+    let Some(core) = core else { return Ok(act()) };
     let this = Pid::from_raw(0);
     let before = sched_getaffinity(this)?;
     stay_on(core)?;

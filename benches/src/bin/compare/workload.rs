@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::Outcome;
 use crate::figures::Reading;
 use crate::peers::Peer;
+use crate::{Outcome, cycles, watchdog};
 
 /// Something that is measured on one server after the other.
 pub(crate) trait Workload {
@@ -58,6 +58,38 @@ pub(crate) fn title(workload: &dyn Workload) -> String {
 }
 
 /// Every workload, in the order of the report.
-pub(crate) fn all(_effort: &Effort) -> Vec<Box<dyn Workload>> {
-    Vec::new()
+pub(crate) fn all() -> Vec<Box<dyn Workload>> {
+    let all = [cycles::all(), watchdog::all()];
+    all.into_iter().flatten().collect()
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::time::Duration;
+
+    use super::{Effort, Workload, all, title};
+    use crate::peers::Peer;
+
+    /// Runs it briefly on Leasehold. What it measures is not judged.
+    pub(crate) fn works(workload: &mut dyn Workload) {
+        let peer = Peer::leasehold();
+        let span = Duration::from_millis(10);
+        let effort = Effort { span, warm_up: span, quick: true };
+        let outcome =
+            workload.prepare(&[&peer], &effort).and_then(|()| workload.measure(&peer, &effort));
+        let readings = outcome.unwrap_or_else(|error| panic!("{}: {error}", title(workload)));
+        assert!(!readings.is_empty());
+        for reading in readings {
+            assert!(reading.value.is_finite(), "{}: {reading:?}", title(workload));
+        }
+    }
+
+    #[test]
+    fn no_two_workloads_have_one_name() {
+        let mut titles: Vec<_> = all().iter().map(|workload| title(workload.as_ref())).collect();
+        titles.sort();
+        let count = titles.len();
+        titles.dedup();
+        assert_eq!(titles.len(), count);
+    }
 }

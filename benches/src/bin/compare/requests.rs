@@ -1,0 +1,204 @@
+//! Requests as bytes, made once, with holes for the number of a lock. It must not know what they
+//! mean.
+
+use leasehold::compat::wire::request;
+
+use crate::generator::{Batch, Traffic};
+use leasehold_benches::Random;
+
+/// Stands for the number in a template. No request contains it otherwise.
+pub(crate) const NUMBER: &str = "@@@@@@@@@@";
+
+/// Bytes with holes of ten digits.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Template {
+    bytes: Vec<u8>,
+    holes: Vec<usize>,
+}
+
+impl Template {
+    /// One request, with holes where [`NUMBER`] stands.
+    pub(crate) fn of(words: &[&str]) -> Template {
+        let bytes = request(words);
+        let width = NUMBER.len();
+        let is_hole = |at: &usize| bytes[*at..].starts_with(NUMBER.as_bytes());
+        let holes = (0..bytes.len().saturating_sub(width)).filter(is_hole).collect();
+        Template { bytes, holes }
+    }
+
+    /// Puts a number into every hole. The bytes are what it had become by then.
+    pub(crate) fn fill(&mut self, number: u64) -> &[u8] {
+        let mut digits = [b'0'; NUMBER.len()];
+        let mut rest = number;
+        for digit in digits.iter_mut().rev() {
+            *digit = b'0' + (rest % 10) as u8;
+            rest /= 10;
+        }
+        for &hole in &self.holes {
+            self.bytes[hole..hole + NUMBER.len()].copy_from_slice(&digits);
+        }
+        &self.bytes
+    }
+}
+
+/// A request and what it must be answered.
+#[derive(Clone, Debug)]
+pub(crate) struct Step {
+    pub(crate) request: Template,
+    pub(crate) reply: &'static str,
+}
+
+impl Step {
+    pub(crate) fn new(words: &[&str], reply: &'static str) -> Step {
+        Step { request: Template::of(words), reply }
+    }
+}
+
+/// Clients that go through the same steps again and again, each time with another lock, drawn at
+/// random, that no other of them names.
+pub(crate) struct Cycles {
+    batches: Vec<Prepared>,
+    clients: Vec<Client>,
+    /// Each client draws from so many.
+    locks_each: u32,
+    random: Random,
+    sent: Vec<u8>,
+}
+
+/// What is sent at once: so many whole cycles, or a part of one.
+struct Prepared {
+    cycles: Vec<Template>,
+    /// Whether it goes on with the lock of the batch before.
+    keeps_lock: bool,
+    expected: Vec<u8>,
+    operations: u64,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Client {
+    next_batch: usize,
+    lock: u64,
+}
+
+impl Cycles {
+    /// So many clients, drawing from so many locks; up to `pipeline` requests are sent at once.
+    pub(crate) fn new(steps: &[Step], pipeline: usize, clients: usize, locks: u32) -> Cycles {
+        let cycles = (pipeline / steps.len()).max(1);
+        let parts: Vec<&[Step]> = match pipeline {
+            1 => steps.chunks(1).collect(),
+            _ => vec![steps],
+        };
+        let last = parts.len() - 1;
+        let batch = |(index, part): (usize, &&[Step])| Prepared {
+            cycles: vec![joined(part); cycles],
+            keeps_lock: index > 0,
+            expected: part.iter().map(|it| it.reply).collect::<String>().repeat(cycles).into(),
+            operations: if index == last { cycles as u64 } else { 0 },
+        };
+        Cycles {
+            batches: parts.iter().enumerate().map(batch).collect(),
+            clients: vec![Client::default(); clients],
+            locks_each: (locks / clients as u32).max(1),
+            random: Random::new(),
+            sent: Vec::new(),
+        }
+    }
+}
+
+impl Traffic for Cycles {
+    fn next(&mut self, connection: usize) -> Batch<'_> {
+        let clients = self.clients.len() as u64;
+        let client = &mut self.clients[connection];
+        let index = client.next_batch;
+        client.next_batch = (index + 1) % self.batches.len();
+        let batch = &mut self.batches[index];
+        self.sent.clear();
+        for cycle in &mut batch.cycles {
+            if !batch.keeps_lock {
+                let draw = u64::from(self.random.below(self.locks_each));
+                client.lock = draw * clients + connection as u64;
+            }
+            self.sent.extend_from_slice(cycle.fill(client.lock));
+        }
+        Batch { sent: &self.sent, reply: index, operations: batch.operations }
+    }
+
+    fn expected(&self, reply: usize) -> &[u8] {
+        &self.batches[reply].expected
+    }
+}
+
+/// The requests of the steps, one behind the other.
+fn joined(steps: &[Step]) -> Template {
+    let mut whole = Template::default();
+    for Step { request, .. } in steps {
+        let begin = whole.bytes.len();
+        whole.bytes.extend_from_slice(&request.bytes);
+        whole.holes.extend(request.holes.iter().map(|hole| begin + hole));
+    }
+    whole
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Cycles, NUMBER, Step, Template};
+    use crate::generator::Traffic;
+
+    #[test]
+    fn every_hole_is_filled() {
+        let key = format!("lock:{NUMBER}");
+        let mut template = Template::of(&["MGET", &key, &key]);
+        let filled = "*3\r\n$4\r\nMGET\r\n$15\r\nlock:0000000042\r\n$15\r\nlock:0000000042\r\n";
+        assert_eq!(template.fill(7).len(), filled.len());
+        assert_eq!(String::from_utf8_lossy(template.fill(42)), filled);
+    }
+
+    fn steps() -> [Step; 2] {
+        [Step::new(&["A", NUMBER], "+A\r\n"), Step::new(&["B", NUMBER], "+B\r\n")]
+    }
+
+    /// The second words of the requests.
+    fn numbers(sent: &[u8]) -> Vec<String> {
+        let text = String::from_utf8_lossy(sent);
+        text.split("\r\n").filter(|it| it.len() == NUMBER.len()).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn without_a_pipeline_the_steps_of_a_cycle_share_a_lock() {
+        let mut cycles = Cycles::new(&steps(), 1, 2, 1_000_000);
+        let mut said = |connection| {
+            let batch = cycles.next(connection);
+            let said = (numbers(batch.sent), batch.operations);
+            (said, batch.reply)
+        };
+        let ((first, none), reply) = said(1);
+        let ((second, one), _) = said(1);
+        let ((third, _), _) = said(1);
+        assert_eq!((first.len(), none, one), (1, 0, 1));
+        assert_eq!(first, second);
+        assert_ne!(first, third);
+        assert_eq!(cycles.expected(reply), b"+A\r\n");
+    }
+
+    #[test]
+    fn a_pipeline_holds_whole_cycles() {
+        let mut cycles = Cycles::new(&steps(), 6, 2, 1_000_000);
+        let batch = cycles.next(0);
+        let numbers = numbers(batch.sent);
+        assert_eq!((numbers.len(), batch.operations), (6, 3));
+        assert_eq!(numbers[0], numbers[1]);
+        assert_ne!(numbers[1], numbers[2]);
+        assert_eq!(cycles.expected(0), b"+A\r\n+B\r\n+A\r\n+B\r\n+A\r\n+B\r\n");
+    }
+
+    #[test]
+    fn clients_never_share_a_lock() {
+        let mut cycles = Cycles::new(&steps(), 2, 2, 10);
+        for _ in 0..100 {
+            for client in [0, 1] {
+                let number: usize = numbers(cycles.next(client).sent)[0].parse().expect("digits");
+                assert_eq!(number % 2, client);
+            }
+        }
+    }
+}
