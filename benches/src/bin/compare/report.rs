@@ -143,9 +143,9 @@ fn heading(figures: &Figures) -> String {
     let reference = peers.first().map_or("", |peer| &peer.name);
     let mut out = format!(
         "{}, {} processors, Linux {}; load {} before, {} after.\n{}; persistence off.\n\
-        {rounds} rounds of {seconds} s a measurement. A figure is the median of the rounds; behind \
-        it\nhow many times as good as {reference} it is, round for round: the median (the worst..the \
-        best round).\n",
+        {rounds} rounds of {seconds} s a measurement. A figure is the median of the rounds. Behind \
+        it:\nhow many times as good as {reference}'s it is, paired within each round: the median \
+        (worst..best).\n",
         machine.processor,
         machine.processors,
         machine.kernel,
