@@ -153,6 +153,14 @@ impl Client {
         matches!(self.reply_mode, ReplyMode::Off | ReplyMode::Skip)
     }
 
+    /// Whether nothing about it keeps it from any command: it has given the password, is in no
+    /// transaction, and listens to nothing or may do so meanwhile.
+    pub(super) fn is_free(&self) -> bool {
+        self.authenticated
+            && self.transaction.is_none()
+            && (self.protocol == Protocol::Resp3 || !self.is_subscriber())
+    }
+
     /// Whether it listens to anything.
     pub fn is_subscriber(&self) -> bool {
         self.subscriptions() + self.shard_channels.len() > 0

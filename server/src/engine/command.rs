@@ -6,12 +6,12 @@
 use std::sync::OnceLock;
 
 use bitflags::bitflags;
-use hashbrown::HashTable;
 use leasehold_resp::Reply;
 
 use crate::config::{CompatVersion, Maker, Mode};
 use crate::engine::context::{Context, is};
 use crate::engine::error::Error;
+use crate::engine::names::Names;
 
 /// What runs a command. `argv[0]` is the command's name (`argv[1]` the subcommand's, if it is one).
 /// The number of arguments has been checked against the row.
@@ -434,12 +434,9 @@ pub struct Entry {
 pub struct CommandTable {
     entries: Vec<Entry>,
     /// Commands by name. Subcommands are found through theirs.
-    index: HashTable<usize>,
+    index: Names,
     top: Vec<usize>,
 }
-
-/// No name of a command is longer, so a longer one is unknown.
-const NAME_BYTES_MAX: usize = 32;
 
 impl CommandTable {
     /// The table of a kind and version of server.
@@ -462,22 +459,20 @@ impl CommandTable {
         commands: impl Iterator<Item = &'static Command>,
         version: CompatVersion,
     ) -> CommandTable {
-        let mut table =
-            CommandTable { entries: Vec::new(), index: HashTable::new(), top: Vec::new() };
+        let index = Names::new([].into_iter());
+        let mut table = CommandTable { entries: Vec::new(), index, top: Vec::new() };
         let exists = |command: &&Command| version.has(command.maker, command.since);
         for command in commands.filter(exists) {
             let at = table.add(command, command.name.to_owned());
             table.top.push(at);
-            let entries = &table.entries;
-            table.index.insert_unique(hash(command.name.as_bytes()), at, |&other| {
-                hash(entries[other].full_name.as_bytes())
-            });
             for subcommand in command.subcommands.iter().filter(exists) {
                 let name = format!("{}|{}", command.name, subcommand.name);
                 let at_sub = table.add(subcommand, name);
                 table.entries[at].subcommands.push(at_sub);
             }
         }
+        let name = |&at: &usize| (table.entries[at].command.name, at);
+        table.index = Names::new(table.top.iter().map(name));
         table
     }
 
@@ -489,11 +484,7 @@ impl CommandTable {
 
     /// Finds a command by its name in any case.
     pub fn find(&self, name: &[u8]) -> Option<usize> {
-        let mut lower = [0; NAME_BYTES_MAX];
-        let lower = lower.get_mut(..name.len())?;
-        lower.copy_from_slice(name);
-        lower.make_ascii_lowercase();
-        self.index.find(hash(lower), |&at| self.entries[at].full_name.as_bytes() == lower).copied()
+        self.index.find(name)
     }
 
     /// Finds a subcommand of the command at `parent` by its name in any case.
@@ -519,11 +510,4 @@ impl CommandTable {
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
-}
-
-/// FNV-1a. The names are ours, so nobody can prepare collisions.
-fn hash(name: &[u8]) -> u64 {
-    name.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
 }

@@ -82,20 +82,23 @@ impl Engine {
         match self.find_for_script(known, argv, read_only) {
             Ok(at) => {
                 let writes = self.commands.entry(at).command.flags.contains(Flags::WRITE);
-                if let Some(script) = self.script.as_mut() {
-                    script.wrote |= writes;
+                if let Some(script) = self.script.as_mut().filter(|_| writes) {
+                    script.wrote = true;
                 }
                 let reply = self.call(client, Caller::Script, at, database, argv, time);
                 self.remember_error(&reply);
                 reply
             }
-            Err(error) => {
-                let reply = Reply::from(error);
-                self.count_error(&reply);
-                self.remember_error(&reply);
-                reply
-            }
+            Err(error) => self.refuse_script(error),
         }
+    }
+
+    #[cold]
+    fn refuse_script(&mut self, error: Error) -> Reply {
+        let reply = Reply::from(error);
+        self.count_error(&reply);
+        self.remember_error(&reply);
+        reply
     }
 
     /// An error that a script has been answered with is not counted again if it hands it on.
@@ -119,25 +122,29 @@ impl Engine {
         let (command, name) = (entry.command, entry.full_name.as_str());
         let mut context = Context { engine: self, client, caller, database, time, command, name };
         let result = (command.run)(&mut context, argv);
-        self.remember_reads(client, command, argv);
-        match result {
-            // It counts when its wait is over.
-            Ok(reply) if command.flags.contains(Flags::BLOCKING) && reply == Reply::NOTHING => {
-                self.set_waiting_command(client, at);
-                reply
-            }
-            Ok(reply) => {
-                let failed = command.group == Group::Scripting && contains_error(&reply);
-                self.count_call(at, failed);
-                reply
-            }
-            Err(error) => {
-                self.count_call(at, true);
-                let reply = Reply::from(error);
-                self.count_error(&reply);
-                reply
-            }
+        if self.tracked.clients() > 0 {
+            self.remember_reads(client, command, argv);
         }
+        let reply = match result {
+            Ok(reply) => reply,
+            Err(error) => return self.failed(at, error),
+        };
+        if command.flags.contains(Flags::BLOCKING) && reply == Reply::NOTHING {
+            // It counts when its wait is over.
+            self.set_waiting_command(client, at);
+        } else {
+            let failed = command.group == Group::Scripting && contains_error(&reply);
+            self.count_call(at, failed);
+        }
+        reply
+    }
+
+    #[cold]
+    fn failed(&mut self, at: usize, error: Error) -> Reply {
+        self.count_call(at, true);
+        let reply = Reply::from(error);
+        self.count_error(&reply);
+        reply
     }
 
     /// Runs the command of a waiting client again, which answers nothing if it still has to wait.
@@ -162,10 +169,23 @@ impl Engine {
 
     /// The command or subcommand that `argv` names, with a number of arguments it takes.
     fn find_command(&mut self, argv: &[&[u8]]) -> Result<usize, Error> {
-        let name = argv.first().copied().unwrap_or_default();
-        let Some(mut at) = self.commands.find(name) else {
-            return Err(unknown_command(argv));
-        };
+        let found = self.commands.find(argv.first().copied().unwrap_or_default());
+        match found.filter(|&at| self.fits(at, argv)) {
+            Some(at) => Ok(at),
+            None => self.find_subcommand(found, argv),
+        }
+    }
+
+    /// Whether a command is no container and takes so many arguments.
+    fn fits(&self, at: usize, argv: &[&[u8]]) -> bool {
+        let command = self.commands.entry(at).command;
+        command.subcommands.is_empty() && command.arity.admits(argv.len())
+    }
+
+    /// The subcommand that `argv` names of the command that was found, or what is wrong.
+    #[cold]
+    fn find_subcommand(&mut self, found: Option<usize>, argv: &[&[u8]]) -> Result<usize, Error> {
+        let Some(mut at) = found else { return Err(unknown_command(argv)) };
         if !self.commands.entry(at).command.subcommands.is_empty() && argv.len() > 1 {
             let parent = self.commands.entry(at).full_name.as_str();
             at = self.commands.find_subcommand(at, argv[1]).ok_or_else(|| {
@@ -173,10 +193,6 @@ impl Engine {
                 Error::UnknownSubcommand(name.into_owned(), parent.to_ascii_uppercase())
             })?;
         }
-        self.check_arity(at, argv)
-    }
-
-    fn check_arity(&mut self, at: usize, argv: &[&[u8]]) -> Result<usize, Error> {
         let entry = self.commands.entry(at);
         if !entry.command.arity.admits(argv.len()) {
             self.command_stats[at].rejected += 1;
@@ -191,16 +207,24 @@ impl Engine {
         argv: &[&[u8]],
         read_only: bool,
     ) -> Result<usize, Error> {
-        let found = match known {
-            Some(at) => self.check_arity(at, argv),
-            None => self.find_command(argv),
+        let name = argv.first().copied().unwrap_or_default();
+        let found = known.or_else(|| self.commands.find(name));
+        let at = match found.filter(|&at| self.fits(at, argv)) {
+            Some(at) => at,
+            None => self.find_subcommand(found, argv).map_err(|error| match error {
+                Error::Arity(_) => {
+                    Error::line("ERR Wrong number of args calling Redis command from script")
+                }
+                _ => Error::line("ERR Unknown Redis command called from script"),
+            })?,
         };
-        let at = found.map_err(|error| match error {
-            Error::Arity(_) => {
-                Error::line("ERR Wrong number of args calling Redis command from script")
-            }
-            _ => Error::line("ERR Unknown Redis command called from script"),
-        })?;
+        let mut gates = Flags::NOSCRIPT;
+        gates.set(Flags::WRITE | Flags::MAY_REPLICATE, read_only);
+        gates.set(Flags::DENYOOM, self.config.maxmemory_bytes > 0);
+        let flags = self.commands.entry(at).command.flags;
+        if !flags.intersects(gates) && !self.config.cluster_enabled {
+            return Ok(at);
+        }
         let refused = self.refusal_for_script(at, read_only);
         let refused = refused.or_else(|| self.slot_refusal_for_script(at, argv).err());
         self.command_stats[at].rejected += u64::from(refused.is_some());
@@ -255,6 +279,13 @@ impl Engine {
     ) -> Result<Passage, Error> {
         let entry = self.commands.entry(at);
         let (command, name) = (entry.command, entry.full_name.as_str());
+        if self.all_gates_are_open(command.flags)
+            && let Some(state) = self.clients.get_mut(client)
+            && state.is_free()
+        {
+            state.last_command = name;
+            return Ok(Passage::Run(at));
+        }
         let flags = self.flags_of_request(command, argv);
         if let Some(error) = self.refusal(client, command, flags, name, argv) {
             self.command_stats[at].rejected += 1;
@@ -273,6 +304,16 @@ impl Engine {
             }
             _ => Ok(Passage::Run(at)),
         }
+    }
+
+    /// Whether no gate asks for more than that the client [is free](Client::is_free): so it is for
+    /// almost every request.
+    fn all_gates_are_open(&self, flags: Flags) -> bool {
+        !flags.contains(Flags::PROTECTED)
+            && self.config.maxmemory_bytes == 0
+            && self.pause.is_none()
+            && !self.busy
+            && !self.config.cluster_enabled
     }
 
     /// What a request may do: for a script that says so itself, what it says. Only asked where it

@@ -16,6 +16,7 @@ pub mod error;
 pub mod glob;
 pub mod keyspace;
 pub mod memory;
+mod names;
 pub mod notify;
 pub mod pubsub;
 pub mod random;
@@ -290,13 +291,17 @@ impl Engine {
             }
         };
         self.serve_waiters(time);
-        self.finish_tracking(client, argv);
+        if self.tracked.clients() > 0 {
+            self.finish_tracking(client, argv);
+        }
         // After the command: it may have changed the protocol or the mode.
         let Some(state) = self.clients.get_mut(client) else { return Flow::Close };
         if !state.is_muted() {
             encode(&reply, state.protocol, out);
         }
-        out.extend_from_slice(&state.pending.split());
+        if !state.pending.is_empty() {
+            out.extend_from_slice(&state.pending.split());
+        }
         let waits = state.blocked.is_some();
         match (self.flow.take(), state.close) {
             (Some(flow), close) => {
@@ -490,6 +495,7 @@ impl Engine {
         self.command_stats[at].failed += u64::from(failed);
     }
 
+    #[cold]
     fn count_error(&mut self, reply: &Reply) {
         let Reply::Error(line) = reply else { return };
         self.stats.total_error_replies += 1;

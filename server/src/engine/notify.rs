@@ -89,10 +89,15 @@ impl Events {
 
 impl Engine {
     /// Tells the subscribers of an event about it, if events of its kind are asked for.
+    #[inline]
     pub fn notify(&mut self, kind: Events, event: &str, database: usize, key: &[u8]) {
-        if !self.events.contains(kind) {
-            return;
+        if self.events.contains(kind) {
+            self.publish_event(event, database, key);
         }
+    }
+
+    #[cold]
+    fn publish_event(&mut self, event: &str, database: usize, key: &[u8]) {
         if self.events.contains(Events::KEYSPACE) {
             let mut channel = format!("__keyspace@{database}__:").into_bytes();
             channel.extend_from_slice(key);

@@ -116,11 +116,11 @@ impl Engine {
         }
     }
 
-    /// A client's command has been run: remembers what it has read, if the client wants to hear
-    /// of that.
+    /// A client's command has been run, and somebody tracks: remembers what it has read, if the
+    /// client wants to hear of that.
     pub(super) fn remember_reads(&mut self, client: ClientId, command: &Command, argv: &[&[u8]]) {
         let reads = command.flags.contains(Flags::READONLY) && command.group != Group::Scripting;
-        if self.tracked.clients == 0 || !reads {
+        if !reads {
             return;
         }
         let state = self.clients.get(client);
@@ -172,10 +172,15 @@ impl Engine {
 
     /// A key has changed, by whose command if it was one: tells those who have read it, and
     /// remembers it for those who listen for its beginning.
+    #[inline]
     pub fn invalidate(&mut self, key: &[u8], changed_by: Option<(ClientId, Caller)>) {
-        if self.tracked.clients == 0 && self.tracked.readers.is_empty() {
-            return;
+        if self.tracked.clients > 0 || !self.tracked.readers.is_empty() {
+            self.tell_of_key(key, changed_by);
         }
+    }
+
+    #[cold]
+    fn tell_of_key(&mut self, key: &[u8], changed_by: Option<(ClientId, Caller)>) {
         // What a script has changed its caller is told even if it asked not to be, as in Redis.
         let author = changed_by.filter(|&(_, caller)| caller != Caller::Script);
         for (name, prefix) in &mut self.tracked.prefixes {
@@ -211,12 +216,10 @@ impl Engine {
         self.tracked.reads = 0;
     }
 
-    /// A client's request has been run: tells of what it has changed, and ends the exception that
-    /// `CLIENT CACHING` made, unless that was the request, or a transaction has begun.
+    /// A client's request has been run, and somebody tracks: tells of what it has changed, and ends
+    /// the exception that `CLIENT CACHING` made, unless that was the request, or a transaction has
+    /// begun.
     pub(super) fn finish_tracking(&mut self, client: ClientId, argv: &[&[u8]]) {
-        if self.tracked.clients == 0 {
-            return;
-        }
         if !self.busy {
             self.broadcast_changes();
         }

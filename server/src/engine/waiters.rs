@@ -227,8 +227,9 @@ impl Engine {
     // --- waits are served ---
 
     /// A key has changed: marks it if that is news to anybody who waits for it.
+    #[inline]
     pub(super) fn mark_for_waiters(&mut self, database: usize, key: &[u8]) {
-        if self.waiters.are_there(database, key) {
+        if !self.waiters.queues.is_empty() && self.waiters.are_there(database, key) {
             let kind = self.kind_of(database, key);
             self.waiters.mark(database, key, kind);
         }
@@ -259,7 +260,15 @@ impl Engine {
 
     /// Serves those who wait for keys that have changed, until no such key is left. Not within a
     /// script, which is one command to those who look on.
+    #[inline]
     pub(super) fn serve_waiters(&mut self, time: Time) {
+        if !self.waiters.marked.is_empty() {
+            self.serve_marked(time);
+        }
+    }
+
+    #[cold]
+    fn serve_marked(&mut self, time: Time) {
         while self.script.is_none()
             && let Some((database, key)) = self.waiters.next_marked()
         {

@@ -1,0 +1,129 @@
+//! Names of commands, found in any case. Every request and every call of a script looks one up, so
+//! a name is read as four words: put into small letters at once, hashed and compared without a
+//! loop. It must not know what a command is.
+
+/// No name is longer, so what is longer is unknown.
+const NAME_BYTES_MAX: usize = 32;
+const WORD_BYTES: usize = 8;
+
+/// Small letters, zeroes behind them, and their number: a client may send zeroes, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Name {
+    words: [u64; NAME_BYTES_MAX / WORD_BYTES],
+    len: usize,
+}
+
+impl Name {
+    fn of(text: &[u8]) -> Option<Name> {
+        let mut words = [0; NAME_BYTES_MAX / WORD_BYTES];
+        if text.len() <= WORD_BYTES {
+            words[0] = in_small_letters(word(text));
+        } else if text.len() <= NAME_BYTES_MAX {
+            for (to, from) in words.iter_mut().zip(text.chunks(WORD_BYTES)) {
+                *to = in_small_letters(word(from));
+            }
+        } else {
+            return None;
+        }
+        Some(Name { words, len: text.len() })
+    }
+
+    /// The names are ours, so nobody can prepare collisions.
+    fn hash(&self) -> usize {
+        const ODD: u64 = 0x9E37_79B9_7F4A_7C15;
+        let [a, b, c, d] = self.words;
+        let mixed = a ^ b.rotate_left(19) ^ c.rotate_left(37) ^ d.rotate_left(53);
+        (mixed.wrapping_mul(ODD) >> 32) as usize
+    }
+}
+
+/// At most eight bytes as a number, the first one lowest.
+fn word(text: &[u8]) -> u64 {
+    if let Some(whole) = text.first_chunk::<8>() {
+        return u64::from_le_bytes(*whole);
+    }
+    if let (Some(first), Some(last)) = (text.first_chunk::<4>(), text.last_chunk::<4>()) {
+        let shift = 8 * (text.len() - 4);
+        let (first, last) = (u32::from_le_bytes(*first), u32::from_le_bytes(*last));
+        return u64::from(first) | u64::from(last) << shift;
+    }
+    text.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte))
+}
+
+/// Each of the eight bytes that is a capital becomes small: bit 7 of a sum says whether a byte,
+/// taken without its own, has reached a bound; bit 5 is what makes a letter small.
+fn in_small_letters(word: u64) -> u64 {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    let low = word & (0x7F * ONES);
+    let from_a = low.wrapping_add((0x80 - b'A' as u64) * ONES);
+    let past_z = low.wrapping_add((0x7F - b'Z' as u64) * ONES);
+    let capital = from_a & !past_z & !word & (0x80 * ONES);
+    word | capital >> 2
+}
+
+/// A number for each of some names.
+#[derive(Debug)]
+pub(super) struct Names {
+    /// A power of two, and never more than half full, so that a search soon ends.
+    slots: Vec<Option<(Name, usize)>>,
+}
+
+impl Names {
+    /// Each name with its number. A name that is too long is never found.
+    pub(super) fn new<'a>(names: impl ExactSizeIterator<Item = (&'a str, usize)>) -> Names {
+        let mut slots = vec![None; (names.len() * 2).next_power_of_two()];
+        for (name, number) in names {
+            let Some(name) = Name::of(name.as_bytes()) else { continue };
+            let mut at = name.hash() & (slots.len() - 1);
+            while slots[at].is_some() {
+                at = (at + 1) & (slots.len() - 1);
+            }
+            slots[at] = Some((name, number));
+        }
+        Names { slots }
+    }
+
+    /// The number of a name in any case.
+    pub(super) fn find(&self, name: &[u8]) -> Option<usize> {
+        let name = Name::of(name)?;
+        let mut at = name.hash();
+        loop {
+            let (known, number) = self.slots[at & (self.slots.len() - 1)]?;
+            if known == name {
+                return Some(number);
+            }
+            at += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_found_in_any_case_and_nothing_else_is() {
+        let long = "a_name_of_thirty_two_letters_xyz";
+        let known =
+            ["get", "set", "hincrby", "p|q", "zrangebyscore", long].map(|it| (it, it.len()));
+        let names = Names::new(known.into_iter());
+        for (name, number) in known {
+            assert_eq!(names.find(name.as_bytes()), Some(number), "{name}");
+            assert_eq!(names.find(name.to_ascii_uppercase().as_bytes()), Some(number), "{name}");
+            assert_eq!(names.find(format!("{name}\0").as_bytes()), None, "{name}");
+            assert_eq!(names.find(&name.as_bytes()[1..]), None, "{name}");
+        }
+        for other in ["", "\0", "ge", "g\u{e5}t", "p\\q", "P\\Q", "\u{c7}et", "sett", "7et"] {
+            assert_eq!(names.find(other.as_bytes()), None, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn letters_become_small_as_ascii_has_it() {
+        for byte in 0..=u8::MAX {
+            let bytes = [b'A', byte, b'z', byte, b'@', b'[', 0xC1, byte];
+            let small = in_small_letters(u64::from_le_bytes(bytes));
+            assert_eq!(small.to_le_bytes(), bytes.map(|byte| byte.to_ascii_lowercase()));
+        }
+    }
+}
