@@ -7,8 +7,8 @@
 //! - `release`: a lock is released that was taken just now, as most are.
 //! - `expire`: a lock runs out; the cost of one of those that come due as time passes.
 //!
-//! Among a million timers most of what that takes is waiting for memory, so `touch` says what is the
-//! least: to change one 24-byte node picked at random, and nothing else.
+//! Among a million timers most of what that takes is waiting for memory, so `touch` says what is
+//! the least: to change one 24-byte node picked at random, and nothing else.
 //!
 //! The heap keeps a dead entry for each move and cancel until they outnumber the live ones, then
 //! sweeps; it does not keep the order of equal deadlines, which the wheel does.
