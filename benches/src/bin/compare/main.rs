@@ -6,14 +6,20 @@
 #![allow(clippy::print_stdout)] // A program that speaks to whoever runs it.
 
 mod cycles;
+mod expiry;
 mod figures;
 mod generator;
+mod load;
+mod memory;
+mod open_loop;
 mod options;
 mod peers;
 mod progress;
 mod report;
 mod requests;
 mod running;
+mod scale;
+mod start;
 mod watchdog;
 mod workload;
 
@@ -22,7 +28,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::figures::Figures;
-use crate::options::Options;
+use crate::options::{Act, Options};
 use crate::peers::Peer;
 use crate::progress::Meter;
 use crate::workload::{Effort, Workload};
@@ -32,6 +38,9 @@ type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
 fn main() -> ExitCode {
     let options = Options::parse();
+    if options.act == Some(Act::StartInProcess) {
+        return start::tell();
+    }
     match run(&options) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
@@ -85,7 +94,7 @@ fn measure(
         return;
     }
     figures.announce(workload);
-    for round in 0..rounds {
+    for round in 0..workload.rounds(rounds) {
         for peer in turns(&chosen, round, workload.there_and_back()) {
             meter.at(&title, &peer.name);
             match workload.measure(peer, effort) {
@@ -118,7 +127,7 @@ fn takers<'a>(workload: &dyn Workload, peers: &'a [Peer]) -> impl Iterator<Item 
 fn count(workloads: &[Box<dyn Workload>], peers: &[Peer], rounds: u32) -> u64 {
     let of = |workload: &dyn Workload| {
         let turns = if workload.there_and_back() { 2 } else { 1 };
-        takers(workload, peers).count() as u64 * turns * u64::from(rounds)
+        takers(workload, peers).count() as u64 * turns * u64::from(workload.rounds(rounds))
     };
     workloads.iter().map(|workload| of(workload.as_ref())).sum()
 }

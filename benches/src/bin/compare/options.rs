@@ -5,10 +5,13 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Parser, ValueEnum};
+use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::Outcome;
 use crate::workload::Effort;
+
+/// How the subcommand is called that says how long a start within a process takes.
+pub(crate) const START_IN_PROCESS: &str = "start-in-process";
 
 const ROUNDS: u32 = 5;
 const SECONDS: f64 = 1.0;
@@ -22,6 +25,8 @@ const WARM_UP_SHARE: f64 = 0.3;
 #[derive(Parser)]
 #[command(name = "compare")]
 pub(crate) struct Options {
+    #[command(subcommand)]
+    pub(crate) act: Option<Act>,
     /// How often everything is measured [default: 5]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     rounds: Option<u32>,
@@ -55,6 +60,14 @@ pub(crate) struct Options {
     /// The processor the clients run on
     #[arg(long, value_name = "CPU", default_value_t = 1)]
     pub(crate) client_core: usize,
+}
+
+/// What is done instead of a comparison.
+#[derive(Debug, PartialEq, Eq, Subcommand)]
+pub(crate) enum Act {
+    /// Starts a server in this process and says how long that took, in nanoseconds
+    #[command(hide = true)]
+    StartInProcess,
 }
 
 /// The forms of the outcome.

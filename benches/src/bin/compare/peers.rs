@@ -36,6 +36,11 @@ impl Peer {
         Running::start(&self.words, arguments, self.core)
     }
 
+    /// As [`Peer::start`], on whatever processors there are.
+    pub(crate) fn start_anywhere(&self, arguments: &[&str]) -> Outcome<Running> {
+        Running::start(&self.words, arguments, None)
+    }
+
     fn new(name: &str, words: Vec<String>, core: Option<usize>) -> Peer {
         let version = String::new();
         Peer { name: name.to_owned(), version, for_scripts_only: false, ours: false, words, core }

@@ -132,12 +132,21 @@ pub(crate) fn stay_on(core: usize) -> Outcome<()> {
     set.map_err(|error| format!("nothing can run on processor {core}: {error}").into())
 }
 
-/// Does something on a processor, and goes back to where it was. A child stays there.
+/// All there may be; the system leaves out those that there are not.
+fn every_core() -> Outcome<CpuSet> {
+    let mut cores = CpuSet::new();
+    (0..CpuSet::count()).try_for_each(|core| cores.set(core))?;
+    Ok(cores)
+}
+
+/// Does something on a processor, or on any, and goes back to where it was. A child stays there.
 fn on_core<R>(core: Option<usize>, act: impl FnOnce() -> R) -> Outcome<R> {
-    let Some(core) = core else { return Ok(act()) };
     let this = Pid::from_raw(0);
     let before = sched_getaffinity(this)?;
-    stay_on(core)?;
+    match core {
+        Some(core) => stay_on(core)?,
+        None => sched_setaffinity(this, &every_core()?)?,
+    }
     let result = act();
     sched_setaffinity(this, &before)?;
     Ok(result)

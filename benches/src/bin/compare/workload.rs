@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::figures::Reading;
 use crate::peers::Peer;
-use crate::{Outcome, cycles, watchdog};
+use crate::{Outcome, cycles, expiry, memory, scale, start, watchdog};
 
 /// Something that is measured on one server after the other.
 pub(crate) trait Workload {
@@ -26,6 +26,11 @@ pub(crate) trait Workload {
     /// measured once, and the order turns from round to round.
     fn there_and_back(&self) -> bool {
         true
+    }
+
+    /// In how many rounds it is measured, of those that were asked for.
+    fn rounds(&self, asked: u32) -> u32 {
+        asked
     }
 
     /// Called once, before the first round: for what must be the same on all of them.
@@ -59,8 +64,9 @@ pub(crate) fn title(workload: &dyn Workload) -> String {
 
 /// Every workload, in the order of the report.
 pub(crate) fn all() -> Vec<Box<dyn Workload>> {
-    let all = [cycles::all(), watchdog::all()];
-    all.into_iter().flatten().collect()
+    let locks = [cycles::all(), watchdog::all(), expiry::all()];
+    let all = locks.into_iter().chain([memory::all(), start::all(), scale::all()]);
+    all.flatten().collect()
 }
 
 #[cfg(test)]
