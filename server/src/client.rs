@@ -243,7 +243,7 @@ impl Client {
 
     /// Keeps this thread waiting until there may be mail, or the server ends.
     fn wait(&self) {
-        self.outbox.wait(|| self.host.shutdown.is_cancelled());
+        self.outbox.wait(|| self.host.is_stopping());
     }
 
     async fn wait_async(&self) {
@@ -317,7 +317,7 @@ fn ensure_running(host: &Host) -> Result<(), Error> {
     if host.has_failed() {
         return Err(Failed.into());
     }
-    if host.shutdown.is_cancelled() {
+    if host.is_stopping() {
         return Err(Error::new(ErrorKind::Stopped, "the server has ended"));
     }
     Ok(())

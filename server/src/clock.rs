@@ -7,6 +7,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::engine::time::{Millis, Time};
 
+/// Reading a clock costs as much as a small command: the wall clock is read once in a while, and
+/// taken to run as fast as the lease clock in between.
+const LOOK_AT_WALL_CLOCK_EVERY_US: i64 = 1_000;
+
 /// Where the present comes from.
 #[derive(Debug)]
 pub(crate) enum Clock {
@@ -17,6 +21,10 @@ pub(crate) enum Clock {
         begin: Instant,
         /// The wall clock then, in microseconds since the Unix epoch.
         begin_us: i64,
+        /// How far the wall clock was ahead of the lease clock when it was last looked at.
+        wall_ahead_us: AtomicI64,
+        /// What the lease clock showed then.
+        looked_us: AtomicI64,
     },
     /// Both clocks stand still until they are moved.
     Manual {
@@ -30,7 +38,13 @@ pub(crate) enum Clock {
 impl Clock {
     /// The system's clocks, anchored now.
     pub(crate) fn system() -> Clock {
-        Clock::System { begin: Instant::now(), begin_us: wall_us() }
+        let begin_us = wall_us();
+        Clock::System {
+            begin: Instant::now(),
+            begin_us,
+            wall_ahead_us: AtomicI64::new(0),
+            looked_us: AtomicI64::new(begin_us),
+        }
     }
 
     /// A clock that stands at `begin`, or at the present to the millisecond.
@@ -45,9 +59,15 @@ impl Clock {
     /// The present.
     pub(crate) fn now(&self) -> Time {
         match self {
-            Clock::System { begin, begin_us } => {
+            Clock::System { begin, begin_us, wall_ahead_us, looked_us } => {
                 let passed_us = i64::try_from(begin.elapsed().as_micros()).unwrap_or(i64::MAX);
-                Time::from_micros(begin_us.saturating_add(passed_us), wall_us())
+                let lease_us = begin_us.saturating_add(passed_us);
+                if lease_us - looked_us.load(Ordering::Relaxed) >= LOOK_AT_WALL_CLOCK_EVERY_US {
+                    wall_ahead_us.store(wall_us() - lease_us, Ordering::Relaxed);
+                    looked_us.store(lease_us, Ordering::Relaxed);
+                }
+                let ahead_us = wall_ahead_us.load(Ordering::Relaxed);
+                Time::from_micros(lease_us, lease_us.saturating_add(ahead_us))
             }
             Clock::Manual { lease_us, wall_ahead_us } => {
                 let lease_us = lease_us.load(Ordering::Acquire);
@@ -60,7 +80,7 @@ impl Clock {
     /// How long until the lease clock shows `moment`; `None` if it has to be moved there.
     pub(crate) fn until(&self, moment: Millis) -> Option<Duration> {
         match self {
-            Clock::System { begin, begin_us } => {
+            Clock::System { begin, begin_us, .. } => {
                 let passed_us = i64::try_from(begin.elapsed().as_micros()).unwrap_or(i64::MAX);
                 let left_us = moment
                     .0

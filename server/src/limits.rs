@@ -46,6 +46,26 @@ pub const UNAUTHENTICATED_OUTBOX_BYTES_MAX: usize = 64 * KIB;
 /// a pipeline waits in the kernel, at the sender's cost, rather than here.
 pub const OUTBOX_PAUSE_BYTES: usize = MIB;
 
+/// Bytes of output that are held back until the end of a turn at most. For more, one system call
+/// does not matter; and all that is held back stays within 16 MiB.
+pub const HELD_BACK_BYTES: usize = 64 * KIB;
+
+/// Clients who are owed something when a turn ends at the latest: some millisecond of work.
+/// Larger turns save nothing, and whoever was served first waits for the last.
+pub const TURN_CLIENTS_MAX: usize = 256;
+
+/// Tasks a thread runs between two looks for what has come in: a whole turn, since what comes in
+/// meanwhile is not run before the others anyway, and a look is a system call.
+pub const TASKS_BETWEEN_LOOKS: u32 = 256;
+
+/// How long a thread waits for the engine before it sends what it holds back: more than most have
+/// it for, less than anybody notices.
+pub const ENGINE_PATIENCE: Duration = Duration::from_micros(200);
+
+/// How long a script runs before its thread sends what it holds back. Those of lock libraries take
+/// some 10 us; no client should wait 2 ms.
+pub const HELD_BACK_BY_SCRIPT: Duration = Duration::from_millis(1);
+
 /// Bytes of buffer a quiet connection keeps. What a burst needed beyond is given back.
 pub const IDLE_BUFFER_BYTES: usize = 16 * KIB;
 

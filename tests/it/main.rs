@@ -18,4 +18,5 @@ mod seed_002;
 mod seed_003;
 mod seed_004;
 mod storms;
+mod turns;
 mod waiters;

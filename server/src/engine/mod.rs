@@ -41,6 +41,7 @@ use leasehold_resp::encode::encode;
 use leasehold_scripting::{Functions, Interpreter, LogLevel};
 
 use crate::config::Config;
+use crate::limits;
 use client::{ClientId, Clients, Close, Origin, ReplyMode};
 use command::{CommandStats, CommandTable};
 use dispatch::Outcome;
@@ -299,9 +300,8 @@ impl Engine {
         if !state.is_muted() {
             encode(&reply, state.protocol, out);
         }
-        if !state.pending.is_empty() {
-            out.extend_from_slice(&state.pending.split());
-        }
+        out.extend_from_slice(&state.pending);
+        state.pending.clear();
         let waits = state.blocked.is_some();
         match (self.flow.take(), state.close) {
             (Some(flow), close) => {
@@ -318,17 +318,34 @@ impl Engine {
 
     /// What clients are to receive since the last call.
     pub fn deliveries(&mut self) -> Vec<Delivery> {
-        let queued = std::mem::take(&mut self.deliveries);
-        let mut deliveries: Vec<Delivery> =
-            queued.into_iter().filter_map(|client| self.delivery(client)).collect();
-        let killed = std::mem::take(&mut self.killed).into_iter().map(|client| Delivery {
-            client,
-            bytes: BytesMut::new(),
-            resume: false,
-            close: Some(Close::Now),
+        let mut deliveries = Vec::new();
+        self.hand_out(|_, delivery| {
+            let (client, bytes) = (delivery.client, std::mem::take(&mut delivery.bytes));
+            let (resume, close) = (delivery.resume, delivery.close);
+            deliveries.push(Delivery { client, bytes, resume, close });
         });
-        deliveries.extend(killed);
         deliveries
+    }
+
+    /// As [`Engine::deliveries`], one by one. The receiver may swap the bytes for an empty buffer:
+    /// its room is used for what the client is to receive next.
+    pub fn hand_out(&mut self, mut give: impl FnMut(&Engine, &mut Delivery)) {
+        let mut queued = std::mem::take(&mut self.deliveries);
+        for client in queued.drain(..) {
+            let Some(mut delivery) = self.delivery(client) else { continue };
+            give(self, &mut delivery);
+            if let Some(state) = self.clients.get_mut(client)
+                && delivery.bytes.capacity() <= limits::IDLE_BUFFER_BYTES
+            {
+                delivery.bytes.clear();
+                state.pending = delivery.bytes;
+            }
+        }
+        self.deliveries = queued;
+        for client in std::mem::take(&mut self.killed) {
+            let (bytes, close) = (BytesMut::new(), Some(Close::Now));
+            give(self, &mut Delivery { client, bytes, resume: false, close });
+        }
     }
 
     /// Whether there is anything in [`Engine::deliveries`].
@@ -339,14 +356,15 @@ impl Engine {
     fn delivery(&mut self, client: ClientId) -> Option<Delivery> {
         let state = self.clients.get_mut(client)?;
         state.queued = false;
-        let delivery = Delivery {
+        if state.pending.is_empty() && !state.resume && state.close.is_none() {
+            return None;
+        }
+        Some(Delivery {
             client,
-            bytes: state.pending.split(),
+            bytes: std::mem::take(&mut state.pending),
             resume: std::mem::take(&mut state.resume),
             close: state.close.take(),
-        };
-        let empty = delivery.bytes.is_empty() && !delivery.resume && delivery.close.is_none();
-        (!empty).then_some(delivery)
+        })
     }
 
     /// Gives a client something it did not ask for just now.

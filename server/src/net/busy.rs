@@ -19,6 +19,7 @@ use crate::limits;
 use crate::net::host::Host;
 use crate::net::listener::Doors;
 use crate::net::registry::Peer;
+use crate::net::turn;
 
 /// See the module's documentation.
 pub(crate) struct BusyDesk {
@@ -32,6 +33,8 @@ struct Watched {
     script: u64,
     begin: Instant,
     heard: Instant,
+    /// Nobody waits for what this thread has to send but held back.
+    sent: bool,
 }
 
 impl BusyDesk {
@@ -48,15 +51,19 @@ impl Watchdog for BusyDesk {
         let (Some(host), Some(script)) = (self.host.upgrade(), engine.running_script()) else {
             return;
         };
-        if host.shutdown.is_cancelled() {
+        if host.is_stopping() {
             engine.kill_script();
             return;
         }
         let now = Instant::now();
         let watched = match &mut self.watched {
             Some(watched) if watched.script == script => watched,
-            _ => self.watched.insert(Watched { script, begin: now, heard: now }),
+            _ => self.watched.insert(Watched { script, begin: now, heard: now, sent: false }),
         };
+        if !watched.sent && now - watched.begin >= limits::HELD_BACK_BY_SCRIPT {
+            watched.sent = true;
+            turn::end();
+        }
         let threshold = Duration::from_millis(engine.config.busy_reply_threshold_ms);
         if threshold.is_zero() {
             return;

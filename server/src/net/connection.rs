@@ -1,21 +1,31 @@
-//! One socket: reads, cuts requests out of what was read, has them run, and writes what they and
+//! One socket: reads, cuts requests out of what was read, has them run, and sends what they and
 //! others have to say.
+//!
+//! Its task reads and runs; who writes, and when, stands in [`turn`].
 
+use std::future::poll_fn;
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 use leasehold_resp::{Parser, ProtocolError, Reply, encode};
 use parking_lot::Mutex;
+use smallvec::SmallVec;
+use tokio::time::Sleep;
 use tracing::{debug, warn};
 
 use crate::engine::client::{ClientId, Close};
 use crate::engine::{Engine, Flow};
 use crate::limits;
 use crate::net::host::{Failed, Host, output_limit, sleep_holding_everyone, warn_overrun};
+use crate::net::input::Input;
 use crate::net::outbox::Outbox;
 use crate::net::stream::Stream;
+use crate::net::turn;
 
 /// A connected client. Its own task drives it; while a script keeps that task's thread busy,
 /// [`crate::net::busy`] does.
@@ -27,12 +37,14 @@ pub(crate) struct Connection {
     pub(crate) outbox: Outbox,
     stream: Stream,
     pipes: Mutex<Pipes>,
+    /// A thread will send what is owed when its turn ends.
+    enlisted: AtomicBool,
 }
 
 /// Bytes on their way in and out.
 #[derive(Debug)]
 struct Pipes {
-    input: BytesMut,
+    input: Input,
     output: BytesMut,
     parser: Parser,
     /// What has been read ends within a request.
@@ -43,6 +55,10 @@ struct Pipes {
     waiting: bool,
     /// What is in `output` is the last it gets.
     closing: bool,
+    /// The socket takes no more for now: the task waits for room.
+    stuck: bool,
+    /// Nothing is left to be done but to hang up.
+    over: bool,
 }
 
 /// Whether a connection goes on.
@@ -56,15 +72,18 @@ impl Connection {
     /// A connection for a client the engine knows already.
     pub(crate) fn new(client: ClientId, stream: Stream, parser: Parser) -> Connection {
         let pipes = Pipes {
-            input: BytesMut::new(),
+            input: Input::default(),
             output: BytesMut::new(),
             parser,
             starved: false,
             ended: false,
             waiting: false,
             closing: false,
+            stuck: false,
+            over: false,
         };
-        Connection { client, outbox: Outbox::default(), stream, pipes: Mutex::new(pipes) }
+        let (outbox, enlisted) = (Outbox::default(), AtomicBool::new(false));
+        Connection { client, outbox, stream, pipes: Mutex::new(pipes), enlisted }
     }
 
     /// Serves the client until it goes, is sent away, or the server ends.
@@ -73,44 +92,73 @@ impl Connection {
             debug!(client = self.client.serial, %error, "connection lost");
         }
         // At once: what the client still sends is answered by nobody, and would be an error to it.
-        self.hang_up();
+        self.stream.hang_up();
         // A failed engine has forgotten everyone already.
         let _: Result<(), Failed> = host.with(|engine| engine.disconnect(self.client));
         host.registry.remove(self.client);
     }
 
-    async fn serve(&self, host: &Host) -> io::Result<()> {
+    async fn serve(self: &Arc<Self>, host: &Host) -> io::Result<()> {
+        // A task keeps its waker. What is put from here on wakes it, and what was before is seen.
+        let waker = poll_fn(|context| Poll::Ready(context.waker().clone())).await;
+        self.outbox.set_waker(waker);
+        let mut idleness = Idleness::default();
+        let mut last_turn = 0;
+        poll_fn(|context| {
+            turn::come_round(&mut last_turn);
+            if host.is_stopping() {
+                return Poll::Ready(self.say_last_words());
+            }
+            match self.go_on(host, context) {
+                Ok(Life::On) if idleness.is_too_long(self, host, context) => {
+                    debug!(client = self.client.serial, "closing an idle client");
+                    Poll::Ready(Ok(()))
+                }
+                Ok(Life::On) => Poll::Pending,
+                Ok(Life::Over) => Poll::Ready(Ok(())),
+                Err(error) => Poll::Ready(Err(error)),
+            }
+        })
+        .await
+    }
+
+    /// Does what can be done now, and sees to it that the task is woken when there is more.
+    fn go_on(self: &Arc<Self>, host: &Host, context: &mut Context<'_>) -> io::Result<Life> {
+        let mut has_read = false;
         loop {
             if self.step(host)? == Life::Over {
-                return Ok(());
+                return Ok(Life::Over);
             }
-            let (wants, owes) = {
-                let pipes = self.pipes.lock();
-                (pipes.wants_input(), !pipes.output.is_empty())
-            };
-            tokio::select! {
-                ready = self.stream.readable(), if wants => {
-                    ready?;
-                    self.read()?;
-                }
-                ready = self.stream.writable(), if owes => ready?,
-                () = self.outbox.woken() => {}
-                () = host.shutdown.cancelled() => return self.say_last_words(),
-                () = sleep_or_never(self.may_idle(host)) => {
-                    if self.may_idle(host).is_some_and(|left| left.is_zero()) {
-                        debug!(client = self.client.serial, "closing an idle client");
-                        return Ok(());
-                    }
-                }
+            let mut pipes = self.pipes.lock();
+            if pipes.stuck
+                && let Poll::Ready(ready) = self.stream.poll_writable(context)
+            {
+                ready?;
+                pipes.stuck = false;
+                continue;
             }
+            if !pipes.wants_input() {
+                return Ok(Life::On);
+            }
+            match self.stream.poll_readable(context) {
+                Poll::Pending => return Ok(Life::On),
+                Poll::Ready(ready) => ready?,
+            }
+            if has_read {
+                // There is more than one read takes: the others come first.
+                context.waker().wake_by_ref();
+                return Ok(Life::On);
+            }
+            has_read = self.read(&mut pipes)?;
         }
     }
 
-    /// Runs what has been read and writes what there is to say.
-    fn step(&self, host: &Host) -> io::Result<Life> {
+    /// Runs what has been read and sees to it that what there is to say is sent.
+    fn step(self: &Arc<Self>, host: &Host) -> io::Result<Life> {
         loop {
             let mut pipes = self.pipes.lock();
-            if pipes.take_mail(&self.outbox) == Life::Over {
+            pipes.take_mail(&self.outbox);
+            if pipes.over {
                 return Ok(Life::Over);
             }
             if pipes.may_run() {
@@ -124,13 +172,17 @@ impl Connection {
                 }
                 pipes = self.pipes.lock();
             }
-            self.write(&mut pipes)?;
-            self.outbox.set_unsent(pipes.output.len());
+            if pipes.may_be_held_back() {
+                turn::enlist(Arc::clone(self));
+            } else {
+                self.write(&mut pipes)?;
+            }
             if pipes.is_done() {
                 return Ok(Life::Over);
             }
             // If output held requests back, there may be room again.
             if !pipes.may_run() || pipes.is_congested() {
+                pipes.input.give_back();
                 return Ok(Life::On);
             }
         }
@@ -140,7 +192,8 @@ impl Connection {
     /// write. The caller is alone with the engine.
     fn run_requests(&self, host: &Host, engine: &mut Engine, pipes: &mut Pipes) -> Life {
         // What was sent to the client before its requests run comes before their replies.
-        if pipes.take_mail(&self.outbox) == Life::Over {
+        pipes.take_mail(&self.outbox);
+        if pipes.over {
             return Life::Over;
         }
         let before = pipes.output.len();
@@ -154,7 +207,8 @@ impl Connection {
         }
         engine.stats.net_output_bytes += (pipes.output.len() - before) as u64;
         let limit = output_limit(engine, self.client);
-        match self.outbox.check_unsent(pipes.output.len(), limit, host.now().now) {
+        self.outbox.set_unsent(pipes.output.len());
+        match self.outbox.excess(limit, || host.now().now) {
             Some(bytes) => {
                 warn_overrun(self.client, bytes);
                 Life::Over
@@ -163,14 +217,53 @@ impl Connection {
         }
     }
 
-    /// Ends the connection from this side, from whatever thread.
-    pub(crate) fn hang_up(&self) {
+    /// Ends the connection from outside, whatever its task is at, once what has been answered
+    /// already is sent, as far as it goes.
+    pub(crate) fn cut_off(&self) {
+        if let Some(mut pipes) = self.pipes.try_lock() {
+            // It may have gone already.
+            let _ = self.write(&mut pipes);
+            pipes.over = true;
+        }
         self.stream.hang_up();
+        self.outbox.wake();
     }
 
-    /// The server ends: sends what has been answered already, as far as it goes.
+    /// The server ends: sends what there is to say, as far as it goes.
     fn say_last_words(&self) -> io::Result<()> {
-        self.write(&mut self.pipes.lock())
+        let mut pipes = self.pipes.lock();
+        pipes.take_mail(&self.outbox);
+        pipes.stuck = false;
+        self.write(&mut pipes)
+    }
+
+    /// Sends what the client is owed. What the socket does not take, and whatever else there is to
+    /// do, is left to the task.
+    pub(crate) fn send_owed(&self) {
+        self.enlisted.store(false, Ordering::SeqCst);
+        let Some(mut pipes) = self.pipes.try_lock() else {
+            // Whoever is at it may have looked before there was something.
+            return self.leave_to_its_task();
+        };
+        let was_stuck = pipes.stuck;
+        pipes.take_mail(&self.outbox);
+        if self.write(&mut pipes).is_err() {
+            pipes.over = true;
+        }
+        if pipes.needs_its_task() || pipes.stuck && !was_stuck {
+            self.leave_to_its_task();
+        }
+    }
+
+    /// Marks it as one that will be sent what it is owed; says if it was marked before.
+    pub(crate) fn is_enlisted_already(&self) -> bool {
+        self.enlisted.swap(true, Ordering::SeqCst)
+    }
+
+    /// The task is to send what there is.
+    pub(crate) fn leave_to_its_task(&self) {
+        self.enlisted.store(false, Ordering::SeqCst);
+        self.outbox.wake();
     }
 
     /// Runs the next request, if all of it has been read.
@@ -179,7 +272,7 @@ impl Connection {
         pipes.parser.set_authenticated(state.authenticated);
         let bulk_bytes_max = engine.config.proto_max_bulk_len_bytes;
         pipes.parser.set_bulk_bytes_max(usize::try_from(bulk_bytes_max).unwrap_or(usize::MAX));
-        let used = match pipes.parser.parse(&pipes.input) {
+        let used = match pipes.parser.parse(pipes.input.unread()) {
             Ok(Some(used)) => used,
             Ok(None) => {
                 pipes.starved = true;
@@ -203,17 +296,18 @@ impl Connection {
             }
         };
         engine.stats.net_input_bytes += used as u64;
-        let mut argv = Vec::new();
-        pipes.parser.args(&pipes.input, &mut argv);
-        let Some(&name) = argv.first() else {
-            pipes.input.advance(used);
-            return Life::On;
+        let flow = {
+            let argv: SmallVec<[&[u8]; ARGUMENTS_IN_PLACE]> =
+                pipes.parser.iter(pipes.input.unread()).collect();
+            match argv.first() {
+                None => Flow::Next,
+                Some(name) if is_http(name) => {
+                    warn!(client = self.client.serial, "closing a client that speaks HTTP");
+                    return Life::Over;
+                }
+                Some(_) => engine.run(host.now(), self.client, &argv, &mut pipes.output),
+            }
         };
-        if is_http(name) {
-            warn!(client = self.client.serial, "closing a client that speaks HTTP");
-            return Life::Over;
-        }
-        let flow = engine.run(host.now(), self.client, &argv, &mut pipes.output);
         if flow != Flow::Again {
             pipes.input.advance(used);
         }
@@ -235,18 +329,11 @@ impl Connection {
         Life::On
     }
 
-    /// Reads what there is.
-    fn read(&self) -> io::Result<()> {
-        let mut pipes = self.pipes.lock();
+    /// Reads what there is; says if that was anything.
+    fn read(&self, pipes: &mut Pipes) -> io::Result<bool> {
         let needed = pipes.parser.needed().min(limits::READ_BYTES_MAX);
-        pipes.input.reserve(needed.max(limits::READ_BYTES));
-        match self.stream.try_read(&mut pipes.input) {
-            Ok(0) => pipes.ended = true,
-            Ok(_) => pipes.starved = false,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) => return Err(error),
-        }
-        Ok(())
+        let outcome = self.stream.read(pipes.input.room(needed));
+        pipes.has_read(outcome)
     }
 
     /// Writes as much as the socket takes.
@@ -254,19 +341,14 @@ impl Connection {
         if pipes.closing {
             self.stream.begin_last_words();
         }
-        while !pipes.output.is_empty() {
-            match self.stream.try_write(&pipes.output) {
-                Ok(written) => pipes.output.advance(written),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+        while !pipes.output.is_empty() && !pipes.stuck {
+            match self.stream.write(&pipes.output) {
+                Ok(written) => pipes.has_written(written),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => pipes.stuck = true,
                 Err(error) => return Err(error),
             }
         }
-        if pipes.output.is_empty() && pipes.output.capacity() > limits::IDLE_BUFFER_BYTES {
-            pipes.output = BytesMut::new();
-        }
-        if pipes.input.is_empty() && pipes.input.capacity() > limits::IDLE_BUFFER_BYTES {
-            pipes.input = BytesMut::new();
-        }
+        self.outbox.set_unsent(pipes.output.len());
         Ok(())
     }
 
@@ -275,18 +357,14 @@ impl Connection {
     /// thread busy. Does nothing if that thread is in the middle of this connection.
     pub(crate) fn serve_directly(&self, host: &Host, engine: &mut Engine) {
         let Some(mut pipes) = self.pipes.try_lock() else { return };
-        if pipes.waiting || pipes.closing {
+        if pipes.waiting || pipes.closing || pipes.over {
             return;
         }
         if pipes.wants_input() {
-            let mut chunk = [0; limits::READ_BYTES];
-            match self.stream.read_directly(&mut chunk) {
-                Ok(read) if read > 0 => {
-                    pipes.input.extend_from_slice(&chunk[..read]);
-                    pipes.starved = false;
-                }
-                // Its own thread hears of an end or an error in time.
-                _ => {}
+            let outcome = self.stream.read_directly(pipes.input.room(limits::READ_BYTES));
+            // Its own thread hears of an end or an error in time.
+            if outcome.as_ref().is_ok_and(|&read| read > 0) {
+                let _ = pipes.has_read(outcome);
             }
         }
         // There may be requests its own thread has read: now that waits for the engine.
@@ -296,7 +374,7 @@ impl Connection {
         }
         while !pipes.output.is_empty() {
             match self.stream.write_directly(&pipes.output) {
-                Ok(written) if written > 0 => pipes.output.advance(written),
+                Ok(written) if written > 0 => pipes.has_written(written),
                 _ => break,
             }
         }
@@ -309,20 +387,16 @@ impl Connection {
         self.stream.is_at_end()
     }
 
-    /// How long the client may go on saying nothing (`timeout`); `None` for ever. Clients that
-    /// wait or listen are left alone, as in Redis.
-    fn may_idle(&self, host: &Host) -> Option<Duration> {
-        let seconds = host.idle_timeout_seconds();
-        if seconds == 0 {
-            return None;
-        }
-        let left = host.with(|engine| {
+    /// How long the client may at least go on saying nothing. Clients that wait or listen are left
+    /// alone, as in Redis.
+    fn may_idle(&self, host: &Host, timeout_seconds: u32) -> Duration {
+        let idle = host.with(|engine| {
             let state = engine.clients.get(self.client)?;
             let busy = state.blocked.is_some() || state.is_subscriber();
             (!busy).then(|| host.now().now.0.saturating_sub(state.active_at.0))
         });
-        let idle_ms = u64::try_from(left.ok().flatten()?).unwrap_or(0);
-        Some(Duration::from_millis((u64::from(seconds) * 1000).saturating_sub(idle_ms)))
+        let idle_ms = u64::try_from(idle.ok().flatten().unwrap_or(0)).unwrap_or(0);
+        Duration::from_millis((u64::from(timeout_seconds) * 1000).saturating_sub(idle_ms))
     }
 }
 
@@ -351,24 +425,93 @@ impl Pipes {
         self.output.len() > limits::OUTBOX_PAUSE_BYTES
     }
 
-    /// Takes what others have sent; says whether the client is to go at once.
-    fn take_mail(&mut self, outbox: &Outbox) -> Life {
-        let mail = outbox.take();
-        self.output.extend_from_slice(&mail.bytes);
-        self.waiting &= !mail.resume;
-        self.closing |= mail.close.is_some();
-        if mail.close == Some(Close::Now) { Life::Over } else { Life::On }
+    /// Whether what there is to send can wait for the end of the turn.
+    fn may_be_held_back(&self) -> bool {
+        let short = (1..=limits::HELD_BACK_BYTES).contains(&self.output.len());
+        short && !self.stuck && !self.closing && !self.ended
+    }
+
+    /// Whether there is something that only the connection's task does.
+    fn needs_its_task(&self) -> bool {
+        self.over || self.closing || self.ended || self.may_run()
+    }
+
+    /// Takes what others have sent.
+    fn take_mail(&mut self, outbox: &Outbox) {
+        let (resume, close) = outbox.take_into(&mut self.output);
+        self.waiting &= !resume;
+        self.closing |= close.is_some();
+        self.over |= close == Some(Close::Now);
+    }
+
+    /// This is what came of reading; says if it was anything.
+    fn has_read(&mut self, outcome: io::Result<usize>) -> io::Result<bool> {
+        match outcome {
+            Ok(0) => self.ended = true,
+            Ok(read) => {
+                self.input.filled(read);
+                self.starved = false;
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+            Err(error) => return Err(error),
+        }
+        Ok(true)
+    }
+
+    /// So much of the output has been sent.
+    fn has_written(&mut self, written: usize) {
+        if written < self.output.len() {
+            return self.output.advance(written);
+        }
+        self.stuck = false;
+        self.output.clear();
+        if self.output.capacity() > limits::IDLE_BUFFER_BYTES {
+            self.output = BytesMut::new();
+        }
     }
 }
+
+/// How long a client has said nothing, if `timeout` is set.
+#[derive(Default)]
+struct Idleness {
+    timeout_seconds: u32,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl Idleness {
+    /// Whether the client is to go; if not, the task is woken when that is to be asked again.
+    fn is_too_long(
+        &mut self,
+        connection: &Connection,
+        host: &Host,
+        context: &mut Context<'_>,
+    ) -> bool {
+        let timeout_seconds = host.idle_timeout_seconds();
+        if self.timeout_seconds != timeout_seconds {
+            *self = Idleness { timeout_seconds, timer: None };
+        }
+        if timeout_seconds == 0 {
+            return false;
+        }
+        loop {
+            if let Some(timer) = &mut self.timer
+                && timer.as_mut().poll(context).is_pending()
+            {
+                return false;
+            }
+            let left = connection.may_idle(host, timeout_seconds);
+            if left.is_zero() {
+                return true;
+            }
+            self.timer = Some(Box::pin(tokio::time::sleep(left)));
+        }
+    }
+}
+
+/// Arguments of a request that need no memory of their own. Scripts of lock libraries have fewer.
+const ARGUMENTS_IN_PLACE: usize = 16;
 
 /// Names of requests that only a browser would send: somebody makes it talk to us.
 fn is_http(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
-}
-
-async fn sleep_or_never(span: Option<Duration>) {
-    match span {
-        Some(span) => tokio::time::sleep(span).await,
-        None => std::future::pending().await,
-    }
 }

@@ -11,6 +11,7 @@ use tokio_util::task::TaskTracker;
 use crate::limits;
 use crate::net::host::Host;
 use crate::net::listener::Doors;
+use crate::net::turn;
 
 /// Threads to be, each with a runtime of its own.
 #[derive(Debug)]
@@ -45,7 +46,11 @@ impl Crew {
     /// A crew of `count`, not at work yet.
     pub(crate) fn new(count: usize) -> io::Result<Crew> {
         let runtime = |_| {
-            let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+            let runtime = runtime::Builder::new_current_thread()
+                .enable_all()
+                .event_interval(limits::TASKS_BETWEEN_LOOKS)
+                .on_thread_park(turn::end)
+                .build()?;
             Ok(Engaged(Some(runtime)))
         };
         let runtimes = (0..count).map(runtime).collect::<io::Result<_>>()?;
@@ -78,7 +83,12 @@ impl Crew {
             let thread = std::thread::Builder::new()
                 .name(format!("leasehold-io-{at}"))
                 .stack_size(limits::THREAD_STACK_BYTES);
-            match thread.spawn(move || runtime.serve(serve)) {
+            let work = move || {
+                turn::begin_loop();
+                runtime.serve(serve);
+                turn::end();
+            };
+            match thread.spawn(work) {
                 Ok(thread) => threads.push(thread),
                 Err(error) => {
                     host.stop();

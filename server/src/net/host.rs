@@ -6,7 +6,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
@@ -18,6 +18,7 @@ use crate::engine::{Delivery, Engine};
 use crate::limits;
 use crate::net::registry::{Peer, Registry};
 use crate::net::ticker::Alarm;
+use crate::net::turn;
 
 /// See the module's documentation.
 pub(crate) struct Host {
@@ -33,6 +34,8 @@ pub(crate) struct Host {
     /// `timeout`, copied here for the connections to see.
     idle_timeout_seconds: AtomicU32,
     failed: AtomicBool,
+    /// `shutdown` has been cancelled: told without its lock.
+    stopping: AtomicBool,
 }
 
 /// The engine has failed: a bug was hit in the middle of a change, so nothing it holds can be
@@ -51,6 +54,7 @@ impl Host {
             alarm: Alarm::new(),
             idle_timeout_seconds: AtomicU32::new(0),
             failed: AtomicBool::new(false),
+            stopping: AtomicBool::new(false),
         }
     }
 
@@ -59,7 +63,20 @@ impl Host {
     /// A panic in `act` fails the engine for good: clients are disconnected, and this and every
     /// later call returns [`Failed`].
     pub(crate) fn with<R>(&self, act: impl FnOnce(&mut Engine) -> R) -> Result<R, Failed> {
-        let mut engine = self.engine.lock();
+        self.with_until(act, |engine| drop(engine))
+    }
+
+    /// As [`Host::with`], for who will be back at once: if somebody is waiting, it is their turn.
+    pub(crate) fn with_in_turn<R>(&self, act: impl FnOnce(&mut Engine) -> R) -> Result<R, Failed> {
+        self.with_until(act, |engine| MutexGuard::unlock_fair(engine))
+    }
+
+    fn with_until<R>(
+        &self,
+        act: impl FnOnce(&mut Engine) -> R,
+        let_go: impl FnOnce(MutexGuard<'_, Engine>),
+    ) -> Result<R, Failed> {
+        let mut engine = self.engine.try_lock().unwrap_or_else(|| self.wait_for_engine());
         if self.failed.load(Ordering::Acquire) {
             return Err(Failed);
         }
@@ -77,7 +94,19 @@ impl Host {
             return Err(Failed);
         };
         self.publish(&engine);
+        let_go(engine);
+        turn::engine_let_go();
         Ok(result)
+    }
+
+    #[cold]
+    fn wait_for_engine(&self) -> MutexGuard<'_, Engine> {
+        if let Some(engine) = self.engine.try_lock_for(limits::ENGINE_PATIENCE) {
+            return engine;
+        }
+        // It may take long: those who have been served need not wait as well.
+        turn::end();
+        self.engine.lock()
     }
 
     /// Copies what others look at without the lock. Under the lock, so that what they see last is
@@ -85,7 +114,8 @@ impl Host {
     fn publish(&self, engine: &Engine) {
         self.alarm.set(engine.next_deadline());
         let timeout = engine.config.timeout_seconds;
-        if self.idle_timeout_seconds.swap(timeout, Ordering::AcqRel) != timeout {
+        if self.idle_timeout_seconds.load(Ordering::Relaxed) != timeout {
+            self.idle_timeout_seconds.store(timeout, Ordering::Relaxed);
             self.wake_everyone();
         }
     }
@@ -101,6 +131,11 @@ impl Host {
         self.idle_timeout_seconds.load(Ordering::Relaxed)
     }
 
+    /// Whether the server ends. Everyone has been woken since.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::SeqCst)
+    }
+
     /// Whether the engine has failed.
     pub(crate) fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Acquire)
@@ -114,25 +149,36 @@ impl Host {
     /// Gives the engine's deliveries to the outboxes and its log lines to the log.
     pub(crate) fn pass_on(&self, engine: &mut Engine) {
         if engine.has_deliveries() {
-            for delivery in engine.deliveries() {
-                self.deliver(engine, &delivery);
-            }
+            engine.hand_out(|engine, delivery| self.deliver(engine, delivery));
         }
         for (level, message) in engine.log.drain(..) {
             log_script(level, &message);
         }
     }
 
-    fn deliver(&self, engine: &Engine, delivery: &Delivery) {
-        let client = delivery.client;
+    fn deliver(&self, engine: &Engine, delivery: &mut Delivery) {
+        let (client, close) = (delivery.client, delivery.close);
         let Some(peer) = self.registry.get(client) else { return };
-        let limit = output_limit(engine, client);
-        if let Some(bytes) = peer.outbox().put(delivery, limit, self.now().now) {
+        let (outbox, limit) = (peer.outbox(), output_limit(engine, client));
+        let now = || self.now().now;
+        let mut excess = outbox.put(delivery, limit, now);
+        if let (Some(_), Peer::Socket(connection)) = (excess, &peer) {
+            // Some of it may only have been held back until now.
+            connection.send_owed();
+            excess = outbox.excess(limit, now);
+        }
+        if let Some(bytes) = excess {
+            outbox.give_up();
             warn_overrun(client, bytes);
         }
-        // Before whoever wanted it gone is told that it is.
-        if let (Peer::Socket(connection), Some(Close::Now)) = (&peer, delivery.close) {
-            connection.hang_up();
+        match peer {
+            // Before whoever wanted it gone is told that it is.
+            Peer::Socket(connection) if close == Some(Close::Now) => connection.cut_off(),
+            Peer::Socket(connection) if close.is_none() && excess.is_none() => {
+                turn::enlist(connection);
+            }
+            Peer::Socket(connection) => connection.outbox.wake(),
+            Peer::InProcess(outbox) => outbox.wake(),
         }
     }
 
@@ -151,7 +197,7 @@ impl Host {
 
     /// Ends the server, from whatever side.
     pub(crate) fn stop(&self) {
-        if !self.shutdown.is_cancelled() {
+        if !self.stopping.swap(true, Ordering::SeqCst) {
             info!("stopping");
             self.shutdown.cancel();
             self.alarm.ring();
@@ -181,6 +227,7 @@ const STRANGERS: OutputBufferLimit = OutputBufferLimit {
 /// `DEBUG SLEEP`. The caller is alone with the engine, so everyone waits.
 #[expect(clippy::disallowed_methods, reason = "it is there to keep everyone waiting")]
 pub(crate) fn sleep_holding_everyone(span: Millis) {
+    turn::end();
     std::thread::sleep(std::time::Duration::from_millis(u64::try_from(span.0).unwrap_or(0)));
 }
 

@@ -27,6 +27,7 @@ use crate::net::connection::Connection;
 use crate::net::host::{Failed, Host};
 use crate::net::registry::Peer;
 use crate::net::stream::Stream;
+use crate::net::turn;
 
 /// All listening sockets of a server, and the threads behind them.
 #[derive(Debug)]
@@ -157,6 +158,7 @@ impl Doors {
             match outcome {
                 Ok(Ok(_)) => {
                     refused = false;
+                    turn::end();
                     tokio::task::yield_now().await;
                 }
                 Ok(Err(error)) => {

@@ -3,9 +3,10 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::mem::MaybeUninit;
 use std::net::Shutdown;
+use std::task::{Context, Poll};
 
-use bytes::BytesMut;
 use socket2::SockRef;
+use tokio::io::Interest;
 use tokio::net::{TcpStream, UnixStream};
 
 /// A TCP or unix socket.
@@ -18,36 +19,53 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
-    /// Waits until there may be something to read.
-    pub(crate) async fn readable(&self) -> io::Result<()> {
+    /// Whether there may be something to read; if not, the task is woken when there is.
+    pub(crate) fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
-            Stream::Tcp(stream) => stream.readable().await,
-            Stream::Unix(stream) => stream.readable().await,
+            Stream::Tcp(stream) => stream.poll_read_ready(context),
+            Stream::Unix(stream) => stream.poll_read_ready(context),
         }
     }
 
-    /// Waits until there may be room to write.
-    pub(crate) async fn writable(&self) -> io::Result<()> {
+    /// Whether there may be room to write; if not, the task is woken when there is.
+    pub(crate) fn poll_writable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
-            Stream::Tcp(stream) => stream.writable().await,
-            Stream::Unix(stream) => stream.writable().await,
+            Stream::Tcp(stream) => stream.poll_write_ready(context),
+            Stream::Unix(stream) => stream.poll_write_ready(context),
         }
     }
 
-    /// Appends what can be read now. Call it when the socket was said to be readable.
-    pub(crate) fn try_read(&self, into: &mut BytesMut) -> io::Result<usize> {
-        match self {
-            Stream::Tcp(stream) => stream.try_read_buf(into),
-            Stream::Unix(stream) => stream.try_read_buf(into),
-        }
+    /// Reads what there is, as far as it fits.
+    pub(crate) fn read(&self, into: &mut [u8]) -> io::Result<usize> {
+        let room = into.len();
+        self.transfer(Interest::READABLE, room, || self.read_directly(into))
     }
 
     /// Writes what can be written now.
-    pub(crate) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Stream::Tcp(stream) => stream.try_write(bytes),
-            Stream::Unix(stream) => stream.try_write(bytes),
-        }
+    pub(crate) fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.transfer(Interest::WRITABLE, bytes.len(), || self.write_directly(bytes))
+    }
+
+    /// One system call that may move up to `most` bytes, if the runtime thinks that it can. When it
+    /// moves fewer, the socket can do no more for now, and the runtime is told so: that saves a
+    /// second call to find it out.
+    fn transfer(
+        &self,
+        interest: Interest,
+        most: usize,
+        call: impl FnOnce() -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        let mut moved = 0;
+        let attempt = || {
+            moved = call()?;
+            let exhausted = 0 < moved && moved < most;
+            if exhausted { Err(ErrorKind::WouldBlock.into()) } else { Ok(moved) }
+        };
+        let outcome = match self {
+            Stream::Tcp(stream) => stream.try_io(interest, attempt),
+            Stream::Unix(stream) => stream.try_io(interest, attempt),
+        };
+        if moved > 0 { Ok(moved) } else { outcome }
     }
 
     /// Reads past the runtime: for when its thread is busy and cannot say what is readable.

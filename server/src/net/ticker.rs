@@ -39,6 +39,10 @@ impl Alarm {
     /// The engine's next deadline is this now.
     pub(crate) fn set(&self, deadline: Option<Millis>) {
         let deadline = deadline.map_or(i64::MAX, |deadline| deadline.0);
+        // Only one at a time sets it: whoever has the engine.
+        if self.next.load(Ordering::Relaxed) == deadline {
+            return;
+        }
         self.next.store(deadline, Ordering::SeqCst);
         if deadline < self.armed.load(Ordering::SeqCst) {
             self.ring();
@@ -81,18 +85,17 @@ impl Alarm {
 impl Host {
     /// Does what is due, again and again as it becomes due, until the server ends.
     pub(crate) fn keep_ticking(&self) {
-        while !self.shutdown.is_cancelled() {
+        while !self.is_stopping() {
             self.alarm.sleep(&self.clock);
             let next = Millis(self.alarm.next.load(Ordering::SeqCst));
             if !self.now().reached(next) {
                 continue;
             }
             let tick = |engine: &mut Engine| engine.tick(self.now(), limits::EXPIRE_SLICE_KEYS);
-            if self.with(tick).is_err() {
+            // Others get their turn between two slices of a storm.
+            if self.with_in_turn(tick).is_err() {
                 return;
             }
-            // Others get their turn between two slices of a storm.
-            std::thread::yield_now();
         }
     }
 }

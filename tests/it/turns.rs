@@ -1,0 +1,279 @@
+//! Replies and messages leave together at the end of a turn: in order, to everyone, and nothing is
+//! left behind.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use leasehold::Server;
+use leasehold_tests::frame::show;
+use leasehold_tests::wire::Wire;
+
+/// Servers with one thread and with two: then those who write and those who read may be apart.
+fn servers() -> [Server; 2] {
+    [1, 2].map(|io_threads| start(&[("io-threads", &io_threads.to_string())]))
+}
+
+fn start(settings: &[(&str, &str)]) -> Server {
+    let builder = Server::builder();
+    let builder =
+        settings.iter().fold(builder, |builder, (name, value)| builder.config(name, value));
+    builder.start().expect("a server")
+}
+
+fn connect(server: &Server) -> Wire {
+    Wire::connect(server.addr(), 2)
+}
+
+fn listener(server: &Server, channel: &str) -> Wire {
+    let mut wire = connect(server);
+    wire.call(&["SUBSCRIBE", channel]);
+    wire
+}
+
+fn message(text: &str) -> String {
+    format!("*3\\r\\n$7\\r\\nmessage\\r\\n$4\\r\\nnews\\r\\n${}\\r\\n{text}\\r\\n", text.len())
+}
+
+/// What comes, as one line.
+fn hear(wire: &mut Wire, count: usize) -> String {
+    (0..count).map(|_| show(&wire.read())).collect()
+}
+
+#[test]
+fn messages_to_oneself_stand_by_the_reply_of_their_command() {
+    for server in servers() {
+        let mut wire = Wire::connect(server.addr(), 3);
+        wire.call(&["SUBSCRIBE", "news"]);
+        wire.send_bytes(b"PUBLISH news a\r\nECHO b\r\nPUBLISH news c\r\nECHO d\r\n");
+        let push = |text| message(text).replacen('*', ">", 1);
+        let heard = hear(&mut wire, 6);
+        let (b, d) = ("$1\\r\\nb\\r\\n", "$1\\r\\nd\\r\\n");
+        assert_eq!(heard, [":1\\r\\n", &push("a"), b, ":1\\r\\n", &push("c"), d].concat());
+    }
+}
+
+#[test]
+fn what_was_published_before_a_request_comes_before_its_reply() {
+    for server in servers() {
+        let mut listeners: Vec<Wire> = (0..4).map(|_| Wire::connect(server.addr(), 3)).collect();
+        for wire in &mut listeners {
+            wire.call(&["SUBSCRIBE", "news"]);
+        }
+        let mut teller = connect(&server);
+        for round in 0..100 {
+            let text = round.to_string();
+            assert_eq!(teller.call(&["PUBLISH", "news", &text]), b":4\r\n");
+            for wire in &mut listeners {
+                wire.send_bytes(b"ECHO reply\r\n");
+                let expected = message(&text).replacen('*', ">", 1) + "$5\\r\\nreply\\r\\n";
+                assert_eq!(hear(wire, 2), expected);
+            }
+        }
+    }
+}
+
+/// Tellers on all threads, listeners on all threads: everybody hears everything, in one order.
+#[test]
+fn all_listeners_hear_all_tellers_in_one_order() {
+    const TELLERS: usize = 4;
+    const MESSAGES: usize = 300;
+    for server in servers() {
+        let mut listeners: Vec<Wire> = (0..6).map(|_| listener(&server, "news")).collect();
+        let address = server.addr();
+        let tell = |teller: usize| {
+            let mut wire = Wire::connect(address, 2);
+            for number in 0..MESSAGES {
+                wire.send_bytes(format!("PUBLISH news {teller}:{number}\r\n").as_bytes());
+                // Some together, some alone.
+                if number % 7 == 0 {
+                    hear(&mut wire, 1);
+                }
+            }
+        };
+        thread::scope(|scope| {
+            for teller in 0..TELLERS {
+                scope.spawn(move || tell(teller));
+            }
+        });
+        let mut heard = listeners
+            .iter_mut()
+            .map(|wire| (0..TELLERS * MESSAGES).map(|_| show(&wire.read())).collect::<Vec<_>>());
+        let first = heard.next().expect("a listener");
+        for teller in 0..TELLERS {
+            let its = first.iter().filter(|heard| heard.contains(&format!("\\n{teller}:")));
+            let expected = (0..MESSAGES).map(|number| message(&format!("{teller}:{number}")));
+            assert!(its.cloned().eq(expected), "teller {teller}");
+        }
+        for others in heard {
+            assert!(others == first);
+        }
+    }
+}
+
+#[test]
+fn a_listener_that_does_not_read_holds_nobody_up_and_misses_nothing() {
+    const MESSAGES: usize = 100;
+    let text = vec![b'x'; 256 << 10];
+    for io_threads in ["1", "2"] {
+        let server =
+            start(&[("io-threads", io_threads), ("client-output-buffer-limit", "pubsub 0 0 0")]);
+        let mut slow = listener(&server, "news");
+        let mut quick: Vec<Wire> = (0..5).map(|_| listener(&server, "news")).collect();
+        let mut teller = connect(&server);
+        for _ in 0..MESSAGES {
+            assert_eq!(teller.call(&[b"PUBLISH", b"news".as_slice(), &text]), b":6\r\n");
+            for wire in &mut quick {
+                assert!(wire.read().len() > text.len());
+            }
+        }
+        for _ in 0..MESSAGES {
+            assert!(slow.read().len() > text.len());
+        }
+        assert_eq!(teller.call(&["PUBLISH", "news", "on"]), b":6\r\n");
+        assert_eq!(hear(&mut slow, 1), message("on"));
+    }
+}
+
+/// The limit is for those who do not read, not for a turn that has much to say.
+#[test]
+fn a_burst_within_one_turn_sends_nobody_away() {
+    let server = start(&[("client-output-buffer-limit", "pubsub 64kb 0 0")]);
+    let mut listener = listener(&server, "news");
+    let mut teller = connect(&server);
+    let text = "x".repeat(1_000);
+    teller.send_bytes(format!("PUBLISH news {text}\r\n").repeat(200).as_bytes());
+    for _ in 0..200 {
+        assert_eq!(hear(&mut listener, 1), message(&text));
+        assert_eq!(teller.read(), b":1\r\n");
+    }
+}
+
+#[test]
+fn a_listener_that_does_not_read_is_sent_away_by_those_who_tell() {
+    for server in servers() {
+        let mut slow = listener(&server, "news");
+        let mut quick = listener(&server, "news");
+        let mut teller = connect(&server);
+        teller.call(&["CONFIG", "SET", "client-output-buffer-limit", "pubsub 1mb 0 0"]);
+        let text = vec![b'x'; 256 << 10];
+        let mut told = 0;
+        while teller.call(&[b"PUBLISH", b"news".as_slice(), &text]) == b":2\r\n" {
+            assert!(quick.read().len() > text.len());
+            told += text.len();
+            assert!(told < 64 << 20, "it is kept");
+        }
+        assert!(slow.read_to_close().len() <= told + text.len());
+    }
+}
+
+/// A thread that never comes to rest still answers those who ask little.
+#[test]
+fn a_flood_holds_nobody_up() {
+    for (begin, request) in [("", "PING\r\n"), ("CLIENT REPLY OFF\r\n", "SET k v\r\n")] {
+        let server = start(&[]);
+        let ended = AtomicBool::new(false);
+        let flood = |address: SocketAddr| {
+            let mut stream = TcpStream::connect(address).expect("a connection");
+            let mut replies = stream.try_clone().expect("the same");
+            let reads = thread::spawn(move || std::io::copy(&mut replies, &mut std::io::sink()));
+            stream.write_all(begin.as_bytes()).expect("it is taken");
+            let requests = request.repeat(10_000);
+            while !ended.load(Ordering::Relaxed) {
+                stream.write_all(requests.as_bytes()).expect("it is taken");
+            }
+            stream.shutdown(std::net::Shutdown::Both).expect("an end");
+            drop(reads.join());
+        };
+        thread::scope(|scope| {
+            scope.spawn(|| flood(server.addr()));
+            scope.spawn(|| flood(server.addr()));
+            let mut listener = listener(&server, "news");
+            let mut wire = connect(&server);
+            for _ in 0..20 {
+                assert_eq!(wire.call(&["PUBLISH", "news", "on"]), b":1\r\n");
+                assert_eq!(hear(&mut listener, 1), message("on"));
+            }
+            ended.store(true, Ordering::Relaxed);
+        });
+    }
+}
+
+/// Through either kind of socket, and whether or not the client waits for what it asked.
+#[test]
+fn a_pipeline_longer_than_a_turn_is_answered_whole() {
+    const REQUESTS: usize = 50_000;
+    let path = std::env::temp_dir().join(format!("leasehold-turns-{}.sock", std::process::id()));
+    let server = start(&[("unixsocket", &path.to_string_lossy()), ("port", "0")]);
+    let stream = UnixStream::connect(&path).expect("a connection");
+    drive(stream, REQUESTS);
+    server.stop();
+    let server = start(&[]);
+    drive(TcpStream::connect(server.addr()).expect("a connection"), REQUESTS);
+}
+
+fn drive(mut stream: impl Read + Write, requests: usize) {
+    // Few enough that the kernel keeps the replies meanwhile.
+    for number in 0..requests / 1_000 {
+        let begin = number * 1_000;
+        let asked: String = (begin..begin + 1_000).map(|n| format!("ECHO {n:06}\r\n")).collect();
+        stream.write_all(asked.as_bytes()).expect("it is taken");
+        let expected: String =
+            (begin..begin + 1_000).map(|n| format!("$6\r\n{n:06}\r\n")).collect();
+        let mut replies = vec![0; expected.len()];
+        stream.read_exact(&mut replies).expect("all replies");
+        assert!(replies == expected.as_bytes());
+    }
+}
+
+#[test]
+fn the_end_of_the_server_comes_after_what_was_said() {
+    for server in servers() {
+        let mut listeners: Vec<Wire> = (0..4).map(|_| listener(&server, "news")).collect();
+        let mut wire = connect(&server);
+        wire.send_bytes(b"SET k v\r\nPUBLISH news end\r\nGET k\r\nSHUTDOWN NOSAVE\r\nGET k\r\n");
+        assert_eq!(show(&wire.read_to_close()), "+OK\\r\\n:4\\r\\n$1\\r\\nv\\r\\n");
+        for listener in &mut listeners {
+            assert_eq!(show(&listener.read_to_close()), message("end"));
+        }
+    }
+}
+
+#[test]
+fn whoever_quits_is_answered_and_others_hear_it() {
+    for server in servers() {
+        let mut listener = listener(&server, "news");
+        let mut wire = connect(&server);
+        wire.send_bytes(b"PUBLISH news last\r\nQUIT\r\nPUBLISH news never\r\n");
+        assert_eq!(show(&wire.read_to_close()), ":1\\r\\n+OK\\r\\n");
+        assert_eq!(hear(&mut listener, 1), message("last"));
+    }
+}
+
+/// Its wait is over without its task: what it has asked since is answered all the same.
+#[test]
+fn requests_behind_a_wait_are_run_when_it_is_over() {
+    for server in servers() {
+        let mut waiters: Vec<Wire> = (0..4).map(|_| connect(&server)).collect();
+        let mut giver = connect(&server);
+        for round in 0..50 {
+            for wire in &mut waiters {
+                wire.send_bytes(b"BLPOP list 0\r\n");
+                if round % 2 == 0 {
+                    wire.send_bytes(b"ECHO after\r\n");
+                }
+            }
+            giver.send_bytes(b"RPUSH list a b c d\r\n");
+            giver.read();
+            for wire in &mut waiters {
+                assert!(show(&wire.read()).starts_with("*2\\r\\n$4\\r\\nlist\\r\\n$1\\r\\n"));
+                if round % 2 == 1 {
+                    wire.send_bytes(b"ECHO after\r\n");
+                }
+                assert_eq!(show(&wire.read()), "$5\\r\\nafter\\r\\n");
+            }
+        }
+    }
+}
