@@ -65,11 +65,42 @@ fn map(pairs: &[(Reply, Reply)], protocol: Protocol, out: &mut BytesMut) {
     }
 }
 
+/// Appends a push of bulk strings: what a subscriber is sent.
+pub fn encode_push(words: &[&[u8]], protocol: Protocol, out: &mut BytesMut) {
+    let room = |word: &&[u8]| HEADER_BYTES_MAX + word.len() + LINE_END.len();
+    out.reserve(HEADER_BYTES_MAX + words.iter().map(room).sum::<usize>());
+    length(if protocol == Protocol::Resp3 { b'>' } else { b'*' }, words.len(), out);
+    for word in words {
+        bulk(word, out);
+    }
+}
+
 fn bulk(bytes: &[u8], out: &mut BytesMut) {
+    if bytes.len() < SMALL_BYTES_MAX {
+        return small_bulk(bytes, out);
+    }
     out.reserve(HEADER_BYTES_MAX + bytes.len() + LINE_END.len());
     length(b'$', bytes.len(), out);
     out.extend_from_slice(bytes);
     out.extend_from_slice(LINE_END);
+}
+
+/// At most two digits, put together on the stack so that `out` grows once.
+fn small_bulk(bytes: &[u8], out: &mut BytesMut) {
+    let mut small = [0; 1 + 2 + 2 + SMALL_BYTES_MAX + 2];
+    let digit = |number: usize| b'0' + number as u8;
+    let start = if bytes.len() < 10 {
+        small[..4].copy_from_slice(&[b'$', digit(bytes.len()), b'\r', b'\n']);
+        4
+    } else {
+        let (tens, ones) = (digit(bytes.len() / 10), digit(bytes.len() % 10));
+        small[..5].copy_from_slice(&[b'$', tens, ones, b'\r', b'\n']);
+        5
+    };
+    let end = start + bytes.len();
+    small[start..end].copy_from_slice(bytes);
+    small[end..end + LINE_END.len()].copy_from_slice(LINE_END);
+    out.extend_from_slice(&small[..end + LINE_END.len()]);
 }
 
 fn verbatim(format: [u8; 3], text: &Bytes, out: &mut BytesMut) {
@@ -83,6 +114,14 @@ fn verbatim(format: [u8; 3], text: &Bytes, out: &mut BytesMut) {
 /// A marker and text up to the line end. Text with line ends of its own would be read as more
 /// replies: they become spaces.
 fn line(marker: u8, text: &[u8], out: &mut BytesMut) {
+    if text.len() <= SHORT_LINE_BYTES_MAX && !text.iter().any(|byte| matches!(byte, b'\r' | b'\n'))
+    {
+        let mut short = [marker; 1 + SHORT_LINE_BYTES_MAX + 2];
+        let end = 1 + text.len();
+        short[1..end].copy_from_slice(text);
+        short[end..end + LINE_END.len()].copy_from_slice(LINE_END);
+        return out.extend_from_slice(&short[..end + LINE_END.len()]);
+    }
     out.reserve(1 + text.len() + LINE_END.len());
     out.put_u8(marker);
     let mut rest = text;
@@ -102,6 +141,9 @@ fn length(marker: u8, count: usize, out: &mut BytesMut) {
 
 /// A marker and a number, put together on the stack so that `out` grows once.
 fn header(marker: u8, value: i64, out: &mut BytesMut) {
+    if (0..10).contains(&value) {
+        return out.extend_from_slice(&[marker, b'0' + value as u8, b'\r', b'\n']);
+    }
     let mut digits = itoa::Buffer::new();
     let digits = digits.format(value).as_bytes();
     let mut bytes = [0; HEADER_BYTES_MAX];
@@ -113,6 +155,10 @@ fn header(marker: u8, value: i64, out: &mut BytesMut) {
 }
 
 const LINE_END: &[u8] = b"\r\n";
+/// `OK` and `PONG` are shorter, errors longer.
+const SHORT_LINE_BYTES_MAX: usize = 8;
+/// Less than this is copied twice rather than appended in pieces.
+const SMALL_BYTES_MAX: usize = 64;
 /// A marker, `-9223372036854775808` and the line end.
 const HEADER_BYTES_MAX: usize = 1 + 20 + 2;
 
@@ -144,6 +190,14 @@ mod tests {
         check_both(&Reply::Integer(i64::MIN), ":-9223372036854775808|");
         check_both(&Reply::bulk(b"a\0b"), "$3|a\\x00b|");
         check_both(&Reply::bulk(""), "$0||");
+        for length in [9, 10, 63, 64, 99, 100] {
+            let text = "x".repeat(length);
+            check_both(&Reply::bulk(&text), &format!("${length}|{text}|"));
+            check_both(&Reply::Simple(text.clone().into()), &format!("+{text}|"));
+        }
+        check_both(&Reply::Integer(9), ":9|");
+        check_both(&Reply::Integer(10), ":10|");
+        check_both(&Reply::Integer(-1), ":-1|");
         check_both(&Reply::Array(vec![]), "*0|");
         check_both(
             &Reply::Array(vec![Reply::Integer(7), Reply::Array(vec![Reply::OK])]),

@@ -14,7 +14,7 @@ pub mod reply;
 
 pub use codec::{CodecError, ReplyCodec, RequestCodec};
 pub use decode::{DecodeError, decode};
-pub use encode::{encode, encode_request};
+pub use encode::{encode, encode_push, encode_request};
 pub use long_double::LongDouble;
 pub use number::{format_double, parse_double, parse_integer};
 pub use parse::{Limits, Parser, ProtocolError};

@@ -300,8 +300,10 @@ impl Engine {
         if !state.is_muted() {
             encode(&reply, state.protocol, out);
         }
-        out.extend_from_slice(&state.pending);
-        state.pending.clear();
+        if !state.pending.is_empty() {
+            out.extend_from_slice(&state.pending);
+            state.pending.clear();
+        }
         let waits = state.blocked.is_some();
         match (self.flow.take(), state.close) {
             (Some(flow), close) => {

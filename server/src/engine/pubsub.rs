@@ -5,10 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use bytes::Bytes;
-use leasehold_resp::Reply;
+use bytes::{Bytes, BytesMut};
+use leasehold_resp::{Protocol, encode_push};
 
-use crate::engine::client::ClientId;
+use crate::engine::client::{ClientId, Clients};
 use crate::engine::{Engine, glob};
 
 /// The three kinds of subscription, and the words used for each on the wire.
@@ -49,33 +49,24 @@ impl PubSub {
 impl Engine {
     /// Sends `message` to all who listen to `channel`; returns how many that were.
     pub fn publish(&mut self, channel: &[u8], message: &[u8]) -> usize {
+        let (pubsub, mut post) = (&self.pubsub, Post::new(&mut self.clients, &mut self.deliveries));
         let mut receivers = 0;
-        if let Some(listeners) = self.pubsub.channels.get(channel).cloned() {
-            let push = message_push(b"message", None, channel, message);
-            receivers += self.deliver(&listeners, &push);
+        if let Some(listeners) = pubsub.channels.get(channel) {
+            receivers += post.deliver(listeners, &[b"message", channel, message]);
         }
-        if self.pubsub.patterns.is_empty() {
-            return receivers;
-        }
-        let matching: Vec<(Bytes, Vec<ClientId>)> = self
-            .pubsub
-            .patterns
-            .iter()
-            .filter(|(pattern, _)| glob::matches(pattern, channel))
-            .map(|(pattern, listeners)| (pattern.clone(), listeners.clone()))
-            .collect();
-        for (pattern, listeners) in matching {
-            let push = message_push(b"pmessage", Some(&pattern), channel, message);
-            receivers += self.deliver(&listeners, &push);
+        for (pattern, listeners) in &pubsub.patterns {
+            if glob::matches(pattern, channel) {
+                receivers += post.deliver(listeners, &[b"pmessage", pattern, channel, message]);
+            }
         }
         receivers
     }
 
     /// Sends `message` to all who listen to the sharded `channel`; returns how many that were.
     pub fn publish_to_shard(&mut self, channel: &[u8], message: &[u8]) -> usize {
-        let Some(listeners) = self.pubsub.shard_channels.get(channel).cloned() else { return 0 };
-        let push = message_push(b"smessage", None, channel, message);
-        self.deliver(&listeners, &push)
+        let Some(listeners) = self.pubsub.shard_channels.get(channel) else { return 0 };
+        let mut post = Post::new(&mut self.clients, &mut self.deliveries);
+        post.deliver(listeners, &[b"smessage", channel, message])
     }
 
     /// Adds a subscription; false if the client has it already.
@@ -116,19 +107,42 @@ impl Engine {
             }
         }
     }
+}
 
-    fn deliver(&mut self, listeners: &[ClientId], push: &Reply) -> usize {
+/// Hands messages to their receivers.
+struct Post<'a> {
+    clients: &'a mut Clients,
+    deliveries: &'a mut Vec<ClientId>,
+}
+
+impl<'a> Post<'a> {
+    fn new(clients: &'a mut Clients, deliveries: &'a mut Vec<ClientId>) -> Post<'a> {
+        Post { clients, deliveries }
+    }
+
+    /// Appends a message to what its listeners are to receive; returns how many they are. It is
+    /// encoded once for each protocol they speak.
+    fn deliver(&mut self, listeners: &[ClientId], words: &[&[u8]]) -> usize {
+        let (mut resp2, mut resp3) = (BytesMut::new(), BytesMut::new());
         for &listener in listeners {
-            self.push(listener, push);
+            let Some(state) = self.clients.get_mut(listener) else { continue };
+            let encoded = match state.protocol {
+                Protocol::Resp2 => &mut resp2,
+                Protocol::Resp3 => &mut resp3,
+            };
+            if let [_] = listeners {
+                encode_push(words, state.protocol, &mut state.pending);
+            } else {
+                if encoded.is_empty() {
+                    encode_push(words, state.protocol, encoded);
+                }
+                state.pending.extend_from_slice(encoded);
+            }
+            if !state.queued {
+                state.queued = true;
+                self.deliveries.push(listener);
+            }
         }
         listeners.len()
     }
-}
-
-fn message_push(word: &'static [u8], pattern: Option<&[u8]>, channel: &[u8], text: &[u8]) -> Reply {
-    let mut parts = vec![Reply::Bulk(Bytes::from_static(word))];
-    parts.extend(pattern.map(Reply::bulk));
-    parts.push(Reply::bulk(channel));
-    parts.push(Reply::bulk(text));
-    Reply::Push(parts)
 }
