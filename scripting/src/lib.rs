@@ -20,6 +20,7 @@ mod value;
 
 use std::collections::HashMap;
 use std::fmt;
+use std::hash::BuildHasherDefault;
 
 use bytes::Bytes;
 use leasehold_resp::{Protocol, Reply};
@@ -27,6 +28,7 @@ use leasehold_resp::{Protocol, Reply};
 use crate::bridge::{Chunk, Machine, World};
 pub use crate::budget::Limits;
 pub use crate::functions::{Function, Functions, Library, Policy};
+use crate::script::ShaHasher;
 pub use crate::script::{Script, Sha};
 
 /// What a script can reach: the commands of the server that runs it.
@@ -104,7 +106,7 @@ impl std::error::Error for Error {}
 /// came with `EVAL` are forgotten.
 pub struct Interpreter {
     machine: Machine,
-    scripts: HashMap<Sha, Cached>,
+    scripts: HashMap<Sha, Cached, BuildHasherDefault<ShaHasher>>,
     /// The digests of the cached bodies: finding one here costs less than SHA-1.
     digests: HashMap<Bytes, Sha>,
     /// How many of them nobody asked to be kept.
@@ -128,7 +130,7 @@ impl Interpreter {
     /// `math.random` starts in every script.
     pub fn new(limits: Limits, version: &str, seed: u64) -> Result<Interpreter, Error> {
         let machine = Machine::new(limits, version, seed, World::Scripts)?;
-        let (scripts, digests) = (HashMap::new(), HashMap::new());
+        let (scripts, digests) = (HashMap::default(), HashMap::new());
         Ok(Interpreter { machine, scripts, digests, passing: 0, runs: 0, limits })
     }
 

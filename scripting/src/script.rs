@@ -10,15 +10,35 @@ use sha1::{Digest, Sha1};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Sha(pub [u8; 40]);
 
-/// The digits of a digest are random, so a part of them tells scripts apart as well as all do.
+/// A part of the digits tells scripts apart as well as all do.
 impl Hash for Sha {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write(&self.0[..HASHED_DIGITS]);
+        let digits = |at: usize| self.0[at..].first_chunk().map_or(0, |it| u64::from_le_bytes(*it));
+        // Of each digit only half its bits vary.
+        state.write_u64(digits(0) ^ digits(8) << 4 ^ digits(16).rotate_left(32));
     }
 }
 
-/// 64 bits, as many as the hash has.
-const HASHED_DIGITS: usize = 16;
+/// For [`Sha`]s, which are hashes themselves: whoever wants two that share a place in a table has
+/// to find them among the digests of texts, and gains what one slow script gives him as well.
+#[derive(Default)]
+pub(crate) struct ShaHasher(u64);
+
+impl Hasher for ShaHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u64(u64::from(byte)));
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        const ODD: u64 = 0x9E37_79B9_7F4A_7C15;
+        let mixed = (self.0 ^ word).wrapping_mul(ODD);
+        self.0 = mixed ^ mixed >> 32;
+    }
+}
 
 impl Sha {
     /// The name of the script with this text.

@@ -152,6 +152,70 @@ fn keys_and_arguments_are_the_runs_own() {
 /// What Redisson sends, and what it must find: the lock is taken, taken again, released once and
 /// then for good.
 #[test]
+fn keys_hold_nothing_of_the_run_before_whatever_that_did() {
+    let mut lua = host::interpreter();
+    let mut run = |script: &str, keys: &[&[u8]]| {
+        let sha = lua.load(script.as_bytes()).expect("it compiles");
+        show(&lua.run(sha.as_bytes(), keys, keys, &mut MapHost::default()))
+    };
+    let looks = "local function at(list, i) return list[i] or 'none' end \
+        return {#KEYS, at(KEYS, 1), at(KEYS, 3), at(KEYS, 9), #ARGV, at(ARGV, 1), at(ARGV, 'x')}";
+    // One that writes a table is given other globals than one that only reads.
+    let looks_and_writes = format!("local seen = {{}} seen.x = KEYS[3] {looks}");
+    let befores = [
+        "return KEYS[1]",
+        "error('x')",
+        "KEYS[1] = 'lost' KEYS[9] = 'left' ARGV.x = 1",
+        "table.insert(KEYS, 'left') table.remove(ARGV)",
+        "rawset(KEYS, 3, 'left') rawset(ARGV, -1, 'left')",
+        "setmetatable(KEYS, {__index = function() return 'left' end})",
+        "loadstring('KEYS[3] = 7 ARGV[1] = nil')()",
+        "local keys = KEYS pcall(function() keys[3] = 'left' error('x') end)",
+        "_G.KEYS[3] = 'left'",
+    ];
+    for before in befores {
+        for look in [looks, &looks_and_writes] {
+            run(before, &[b"x", b"y"]);
+            assert_eq!(run(look, &[b"a"]), "[:1 'a' 'none' 'none' :1 'a' 'none']", "{before}");
+            run(before, &[b"x", b"y"]);
+            let expected = "[:3 'a' 'c' 'none' :3 'a' 'none']";
+            assert_eq!(run(look, &[b"a", b"b", b"c"]), expected, "{before}");
+            assert_eq!(run(look, &[]), "[:0 'none' 'none' 'none' :0 'none' 'none']", "{before}");
+        }
+    }
+}
+
+#[test]
+fn what_only_reads_sees_what_others_see() {
+    let cases = [
+        "return type(redis) .. type(math) .. type(string) .. #redis .. type(KEYS)",
+        "return redis",
+        "return {redis.leak == nil, math.leak == nil, redis.LOG_WARNING, math.huge > 1}",
+        "return {pcall(redis), pcall(error, redis)}",
+        "return redis.leak()",
+        "return redis .. ''",
+        "return redis < math",
+        "return redis.call(redis)",
+        "return unpack(redis)",
+        "local names = '' for name in pairs(redis) do names = names .. name end return names",
+        "return {next(math) ~= nil, next(string) ~= nil}",
+        "return ('x'):rep(3) .. string.rep('y', 2) .. math.floor(1.5)",
+        "return leak",
+        "local function f() return leak end return f()",
+        "return select('#', ipairs(KEYS))",
+    ];
+    for script in cases {
+        let shown = |script: &str| {
+            let shown = show(&eval(&mut MapHost::default(), script));
+            // An error names the script.
+            shown.split(" script: ").next().unwrap_or_default().to_owned()
+        };
+        let writes = format!("local seen = {{}} seen.x = 1 {script}");
+        assert_eq!(shown(script), shown(&writes), "{script}");
+    }
+}
+
+#[test]
 fn the_scripts_of_redisson_run() {
     const LOCK: &str = "if ((redis.call('exists', KEYS[1]) == 0) \
         or (redis.call('hexists', KEYS[1], ARGV[2]) == 1)) then \

@@ -101,7 +101,7 @@ unsafe fn original(lua: *mut lua_State, function: &Cell<Option<lua_CFunction>>) 
 pub(super) unsafe extern "C-unwind" fn next(lua: *mut lua_State) -> c_int {
     // SAFETY: plain.
     unsafe {
-        thaw(lua);
+        thaw(lua, 1);
         original(lua, &context(lua).originals.next)
     }
 }
@@ -121,7 +121,7 @@ pub(super) unsafe extern "C-unwind" fn pairs(lua: *mut lua_State) -> c_int {
 pub(super) unsafe extern "C-unwind" fn rawget(lua: *mut lua_State) -> c_int {
     // SAFETY: plain.
     unsafe {
-        thaw(lua);
+        thaw(lua, 1);
         original(lua, &context(lua).originals.rawget)
     }
 }

@@ -10,7 +10,7 @@ use leasehold_resp::{Protocol, Reply};
 use mlua::ffi::{self, lua_State};
 
 use super::bounds::stop;
-use super::values::{bytes, push, push_bytes, push_error};
+use super::values::{push, push_bytes, push_error};
 use super::{Context, context};
 use crate::convert;
 use crate::number::write_argument;
@@ -46,17 +46,27 @@ unsafe fn command(lua: *mut lua_State) -> bool {
         let outcome = ask_host(lua, context);
         ffi::lua_settop(lua, 0);
         match outcome {
-            Outcome::Scalar => {
+            Outcome::Integer(number) => {
+                ffi::lua_pushnumber(lua, number as f64);
+                false
+            }
+            Outcome::Null if context.protocol.get() == Protocol::Resp3 => {
+                ffi::lua_pushnil(lua);
+                false
+            }
+            Outcome::Null => {
+                ffi::lua_pushboolean(lua, 0);
+                false
+            }
+            Outcome::Text => {
                 match &*context.reply.get() {
-                    Reply::Integer(n) => ffi::lua_pushnumber(lua, *n as f64),
-                    Reply::Bulk(text) => push_bytes(lua, text),
                     Reply::Simple(text) => {
                         ffi::lua_createtable(lua, 0, 1);
                         push_bytes(lua, text);
                         ffi::lua_setfield(lua, -2, c"ok".as_ptr());
                     }
-                    _ if context.protocol.get() == Protocol::Resp3 => ffi::lua_pushnil(lua),
-                    _ => ffi::lua_pushboolean(lua, 0),
+                    Reply::Bulk(text) => push_bytes(lua, text),
+                    _ => ffi::lua_pushnil(lua),
                 }
                 context.set_reply(Reply::Null);
                 false
@@ -78,8 +88,12 @@ unsafe fn command(lua: *mut lua_State) -> bool {
 }
 
 enum Outcome {
-    /// The context's reply is one of the simple kinds.
-    Scalar,
+    /// The reply is this number.
+    Integer(i64),
+    /// The reply is no value.
+    Null,
+    /// The context's reply is a string or a status.
+    Text,
     /// The context's value is the reply.
     Value { failed: bool },
     /// There was nothing to ask the host.
@@ -114,9 +128,11 @@ unsafe fn ask_host(lua: *mut lua_State, context: &Context) -> Outcome {
             Outcome::Refused("Lua redis lib command arguments must be strings or integers")
         }
         None => Outcome::Stop,
-        Some(reply @ (Reply::Integer(_) | Reply::Bulk(_) | Reply::Simple(_) | Reply::Null)) => {
+        Some(Reply::Integer(number)) => Outcome::Integer(number),
+        Some(Reply::Null) => Outcome::Null,
+        Some(reply @ (Reply::Bulk(_) | Reply::Simple(_))) => {
             context.set_reply(reply);
-            Outcome::Scalar
+            Outcome::Text
         }
         Some(reply) => {
             let failed = reply.is_error();
@@ -135,7 +151,11 @@ unsafe fn arguments(lua: *mut lua_State, argv: &mut [&[u8]], digits: &mut Vec<u8
         // SAFETY: the string stays on the stack; `digits` never moves: its room is for all.
         unsafe {
             match ffi::lua_type(lua, index) {
-                ffi::LUA_TSTRING => *slot = bytes(lua, index),
+                ffi::LUA_TSTRING => {
+                    let mut len = 0;
+                    let start = ffi::lua_tolstring(lua, index, &raw mut len);
+                    *slot = slice::from_raw_parts(start.cast(), len);
+                }
                 ffi::LUA_TNUMBER => {
                     if digits.is_empty() {
                         digits.reserve(count * NUMBER_BYTES_MAX);

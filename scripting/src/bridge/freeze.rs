@@ -1,7 +1,7 @@
 //! Frozen tables: an empty table that reads from another and refuses writes.
 //!
-//! What must hold: a script never gets hold of the table that is read from, nor of the metatable
-//! that stands between.
+//! What must hold: a script never gets hold of the table that is read from, unless it is harmless,
+//! nor of the metatable that stands between.
 
 use std::ffi::c_int;
 use std::ptr;
@@ -51,12 +51,12 @@ pub(super) unsafe fn read_from(lua: *mut lua_State) {
     }
 }
 
-/// If the first argument is a frozen table, puts what it reads from in its place. Plain.
-pub(super) unsafe fn thaw(lua: *mut lua_State) {
+/// If there is a frozen table at `index`, puts what it reads from in its place. Plain.
+pub(super) unsafe fn thaw(lua: *mut lua_State, index: c_int) {
     // SAFETY: plain.
     unsafe {
-        if push_frozen(lua) {
-            ffi::lua_replace(lua, 1);
+        if push_frozen(lua, index) {
+            ffi::lua_replace(lua, index);
         }
     }
 }
@@ -65,17 +65,17 @@ pub(super) unsafe fn thaw(lua: *mut lua_State) {
 pub(super) unsafe fn refuse_frozen(lua: *mut lua_State) {
     // SAFETY: plain.
     unsafe {
-        if push_frozen(lua) {
+        if push_frozen(lua, 1) {
             raise_bare(lua, READONLY);
         }
     }
 }
 
-/// Pushes what the first argument reads from, if it is a frozen table. Quiet.
-unsafe fn push_frozen(lua: *mut lua_State) -> bool {
+/// Pushes what the table at `index` reads from, if it is a frozen one. Quiet.
+unsafe fn push_frozen(lua: *mut lua_State, index: c_int) -> bool {
     // SAFETY: raw reads of a metatable only.
     unsafe {
-        if ffi::lua_type(lua, 1) != ffi::LUA_TTABLE || ffi::lua_getmetatable(lua, 1) == 0 {
+        if ffi::lua_type(lua, index) != ffi::LUA_TTABLE || ffi::lua_getmetatable(lua, index) == 0 {
             return false;
         }
         ffi::lua_rawgeti_(lua, -1, 1);

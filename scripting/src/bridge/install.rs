@@ -1,14 +1,15 @@
 //! Builds the world a script sees, once, from what `sandbox` allows.
 //!
 //! What must hold: a script reaches nothing that is not on the lists there, and everything shared
-//! between scripts but KEYS and ARGV is frozen.
+//! between scripts but KEYS and ARGV is frozen for whatever script could write it.
 
 use std::ffi::c_int;
 use std::ptr;
 
 use mlua::ffi::{self, lua_CFunction, lua_State};
 
-use super::freeze::{freeze, read_from};
+use super::freeze::{freeze, read_from, thaw};
+use super::harmless::GLOBALS;
 use super::libraries::{cjson_new, library_function};
 use super::run::REUSED_LENGTH_MAX;
 use super::values::{get_field, push, push_bytes, raise, set_field};
@@ -103,6 +104,9 @@ pub(super) unsafe fn install(lua: *mut lua_State, version: &str) {
             seal(lua, base, library.name);
         }
         install_globals(lua, context);
+        if context.world == World::Scripts {
+            install_plain_base(lua, context);
+        }
         if context.world == World::Libraries {
             install_loading_base(lua, context, version);
         }
@@ -163,7 +167,7 @@ unsafe fn install_globals(lua: *mut lua_State, context: &Context) {
         ffi::lua_settop(lua, 1);
         push_bytes(lua, b"Lua 5.1");
         set_field(lua, 1, "_VERSION");
-        let anchors = [(&context.keys, "KEYS"), (&context.args, "ARGV")];
+        let anchors = [(&context.keys.anchor, "KEYS"), (&context.args.anchor, "ARGV")];
         for (anchor, name) in anchors.into_iter().filter(|_| context.world == World::Scripts) {
             ffi::lua_createtable(lua, (REUSED_LENGTH_MAX / 4) as c_int, 0);
             ffi::lua_pushvalue(lua, -1);
@@ -197,6 +201,21 @@ unsafe fn install_globals(lua: *mut lua_State, context: &Context) {
         // The tables the libraries came in are reachable from nowhere else.
         ffi::lua_pushnil(lua);
         ffi::lua_setfield(lua, ffi::LUA_REGISTRYINDEX, c"_LOADED".as_ptr());
+    }
+}
+
+/// With the base table at 1: makes what harmless scripts see, read without a detour. Plain.
+unsafe fn install_plain_base(lua: *mut lua_State, context: &Context) {
+    // SAFETY: plain.
+    unsafe {
+        ffi::lua_settop(lua, 1);
+        ffi::lua_createtable(lua, 0, GLOBALS.len() as c_int);
+        for name in GLOBALS {
+            get_field(lua, 1, name);
+            thaw(lua, 3);
+            set_field(lua, 2, name);
+        }
+        context.plain_base.set(ffi::luaL_ref(lua, ffi::LUA_REGISTRYINDEX));
     }
 }
 

@@ -16,6 +16,7 @@ mod bounds;
 mod call;
 mod compile;
 mod freeze;
+mod harmless;
 mod install;
 mod libraries;
 mod patterns;
@@ -35,9 +36,10 @@ use mlua::ffi::{self, lua_CFunction, lua_State};
 
 use self::bounds::{allocate, set_hook};
 use self::compile::compile;
+use self::harmless::is_harmless;
 use self::install::install;
 pub(crate) use self::register::{Registered, is_name};
-use self::run::{Failure, push_base};
+use self::run::{Failure, Reused, push_base};
 use self::values::bytes;
 use crate::budget::Limits;
 use crate::libs::cjson;
@@ -62,7 +64,10 @@ unsafe impl Send for Machine {}
 
 /// A compiled script or a function of a library, anchored in the registry.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Chunk(c_int);
+pub(crate) struct Chunk {
+    anchor: c_int,
+    harmless: bool,
+}
 
 /// What a state is for, which decides what its code sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,14 +118,19 @@ impl Machine {
     /// Compiles a script's text; the error is Lua's message.
     pub(crate) fn compile(&mut self, code: &[u8]) -> Result<Chunk, Vec<u8>> {
         let context = self.context();
-        let mut anchor = 0;
+        let mut chunk = Chunk { anchor: 0, harmless: false };
         let mut message = Vec::new();
         let refused = &mut message;
         let mut compile = |lua| {
             // SAFETY: called by Lua in a protected call; nothing here is owned while it may raise.
             unsafe {
                 if compile(lua, code, context.world.chunk_name()) == ffi::LUA_OK {
-                    anchor = ffi::luaL_ref(lua, ffi::LUA_REGISTRYINDEX);
+                    chunk.harmless = context.world == World::Scripts && is_harmless(lua);
+                    if chunk.harmless {
+                        ffi::lua_rawgeti_(lua, ffi::LUA_REGISTRYINDEX, context.plain_base.get());
+                        ffi::lua_setfenv(lua, -2);
+                    }
+                    chunk.anchor = ffi::luaL_ref(lua, ffi::LUA_REGISTRYINDEX);
                 } else {
                     *refused = bytes(lua, -1).to_vec();
                 }
@@ -131,14 +141,14 @@ impl Machine {
             self.collect();
             return Err(b"not enough memory".to_vec());
         }
-        if message.is_empty() { Ok(Chunk(anchor)) } else { Err(message) }
+        if message.is_empty() { Ok(chunk) } else { Err(message) }
     }
 
     /// Lets go of a compiled script.
     pub(crate) fn forget(&mut self, chunk: Chunk) {
         let mut forget = |lua| {
             // SAFETY: called by Lua in a protected call.
-            unsafe { ffi::luaL_unref(lua, ffi::LUA_REGISTRYINDEX, chunk.0) }
+            unsafe { ffi::luaL_unref(lua, ffi::LUA_REGISTRYINDEX, chunk.anchor) }
         };
         self.free(&mut forget);
     }
@@ -236,9 +246,11 @@ struct Context {
     /// The text of the error that is being raised.
     message: UnsafeCell<Vec<u8>>,
     originals: Originals,
-    keys: Cell<c_int>,
-    args: Cell<c_int>,
+    keys: Reused,
+    args: Reused,
     base: Cell<c_int>,
+    /// What harmless scripts see in place of the base: the libraries themselves.
+    plain_base: Cell<c_int>,
     /// What code sees in place of the base while a library is loaded.
     loading_base: Cell<c_int>,
 }
@@ -288,9 +300,10 @@ impl Context {
             values: UnsafeCell::new(Vec::new()),
             message: UnsafeCell::new(Vec::new()),
             originals: Originals::default(),
-            keys: Cell::new(ffi::LUA_NOREF),
-            args: Cell::new(ffi::LUA_NOREF),
+            keys: Reused::default(),
+            args: Reused::default(),
             base: Cell::new(ffi::LUA_NOREF),
+            plain_base: Cell::new(ffi::LUA_NOREF),
             loading_base: Cell::new(ffi::LUA_NOREF),
         }
     }

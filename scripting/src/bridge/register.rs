@@ -55,7 +55,8 @@ pub(super) unsafe extern "C-unwind" fn redis_register_function(lua: *mut lua_Sta
             raise_error(lua, refusal);
         }
         ffi::lua_pushvalue(lua, CALLBACK);
-        let function = Chunk(ffi::luaL_ref(lua, ffi::LUA_REGISTRYINDEX));
+        let anchor = ffi::luaL_ref(lua, ffi::LUA_REGISTRYINDEX);
+        let function = Chunk { anchor, harmless: false };
         keep(lua, script, function);
     }
     0

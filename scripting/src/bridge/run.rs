@@ -215,14 +215,14 @@ unsafe extern "C-unwind" fn runner(lua: *mut lua_State) -> c_int {
         let frame = &*ffi::lua_touserdata(lua, 1).cast::<Frame<'_>>();
         match frame.job {
             Job::Script => {
-                fill(lua, &context.keys, c"KEYS", frame.keys);
-                fill(lua, &context.args, c"ARGV", frame.args);
+                fill(lua, context, &context.keys, c"KEYS", frame.keys);
+                fill(lua, context, &context.args, c"ARGV", frame.args);
             }
             Job::Library => use_base(lua, context.loading_base.get()),
             Job::Function => {}
         }
         ffi::lua_settop(lua, 0);
-        ffi::lua_rawgeti_(lua, ffi::LUA_REGISTRYINDEX, frame.chunk.0);
+        ffi::lua_rawgeti_(lua, ffi::LUA_REGISTRYINDEX, frame.chunk.anchor);
         let parameters = match frame.job {
             Job::Script | Job::Library => 0,
             Job::Function => {
@@ -232,6 +232,10 @@ unsafe extern "C-unwind" fn runner(lua: *mut lua_State) -> c_int {
             }
         };
         ffi::lua_call(lua, parameters, 1);
+        if frame.chunk.harmless {
+            context.keys.holds(frame.keys);
+            context.args.holds(frame.args);
+        }
         measure(lua, 1, context.limits.nesting_max);
         keep_reply(lua, context);
     }
@@ -245,25 +249,76 @@ unsafe fn keep_reply(lua: *mut lua_State, context: &Context) {
     context.set_reply(convert::to_reply(value, context.protocol.get()));
 }
 
-/// Makes the table behind `anchor` hold exactly `items`. The last script may have done anything
-/// to it: unless only numbered items are left in it, a new one takes its place. Plain.
-unsafe fn fill(lua: *mut lua_State, anchor: &Cell<c_int>, name: &CStr, items: &[&[u8]]) {
+/// A table of scripts' keys or arguments, used again and again.
+pub(super) struct Reused {
+    pub(super) anchor: Cell<c_int>,
+    /// How many items it holds and nothing else, if that is known.
+    len: Cell<Option<usize>>,
+}
+
+impl Default for Reused {
+    fn default() -> Reused {
+        Reused { anchor: Cell::new(ffi::LUA_NOREF), len: Cell::new(None) }
+    }
+}
+
+impl Reused {
+    /// The script that was given these items has left the table as it was.
+    fn holds(&self, items: &[&[u8]]) {
+        self.len.set(Some(items.len()).filter(|&len| len <= REUSED_LENGTH_MAX));
+    }
+}
+
+/// Makes a table hold exactly `items`. Unless the last script was harmless, it may have done
+/// anything to it: if not only numbered items are left in it, a new one takes its place. Plain.
+unsafe fn fill(
+    lua: *mut lua_State,
+    context: &Context,
+    table: &Reused,
+    name: &CStr,
+    items: &[&[u8]],
+) {
     // SAFETY: plain; uses at most five slots.
     unsafe {
-        ffi::lua_rawgeti_(lua, ffi::LUA_REGISTRYINDEX, anchor.get());
-        if !clear(lua, items.len()) {
-            ffi::lua_settop(lua, -2);
-            let room = items.len().max(REUSED_LENGTH_MAX / 4) as c_int;
-            ffi::lua_createtable(lua, room, 0);
-            ffi::lua_pushvalue(lua, -1);
-            ffi::lua_rawseti_(lua, ffi::LUA_REGISTRYINDEX, anchor.get());
-            ffi::lua_rawgeti_(lua, ffi::LUA_REGISTRYINDEX, context(lua).base.get());
+        ffi::lua_rawgeti_(lua, ffi::LUA_REGISTRYINDEX, table.anchor.get());
+        match table.len.take() {
+            Some(held) if items.len() <= REUSED_LENGTH_MAX => {
+                for at in items.len()..held {
+                    ffi::lua_pushnil(lua);
+                    ffi::lua_rawseti_(lua, -2, (at + 1) as c_int);
+                }
+            }
+            _ => {
+                if !clear(lua, items.len()) {
+                    replace(lua, context, table, name, items.len());
+                }
+            }
+        }
+        set_items(lua, items);
+        ffi::lua_settop(lua, -2);
+    }
+}
+
+/// Puts a new table in the place of the one on top. Plain.
+unsafe fn replace(
+    lua: *mut lua_State,
+    context: &Context,
+    table: &Reused,
+    name: &CStr,
+    items: usize,
+) {
+    // SAFETY: plain; uses three more slots than it finds.
+    unsafe {
+        ffi::lua_settop(lua, -2);
+        ffi::lua_createtable(lua, items.max(REUSED_LENGTH_MAX / 4) as c_int, 0);
+        ffi::lua_pushvalue(lua, -1);
+        ffi::lua_rawseti_(lua, ffi::LUA_REGISTRYINDEX, table.anchor.get());
+        for base in [&context.base, &context.plain_base] {
+            ffi::lua_rawgeti_(lua, ffi::LUA_REGISTRYINDEX, base.get());
             ffi::lua_pushvalue(lua, -2);
             ffi::lua_setfield(lua, -2, name.as_ptr());
             ffi::lua_settop(lua, -2);
         }
-        set_items(lua, items);
-        ffi::lua_settop(lua, -2);
     }
 }
 

@@ -1,0 +1,117 @@
+//! Which scripts cannot write to a table that is not their own making, as their bytecode shows.
+//!
+//! Almost every script is one: it calls commands and compares what they answer. It may be given
+//! the globals and libraries themselves in place of the frozen tables that read from them, and
+//! KEYS and ARGV are after it what they were before.
+//!
+//! What must hold: a function that writes to a table, or makes code that does, is not among
+//! [`GLOBALS`], nor is one that shows what is behind a table that reads from another.
+
+use std::ffi::{c_int, c_void};
+use std::slice;
+
+use mlua::ffi::{self, lua_State};
+
+/// What such a script may name.
+pub(super) const GLOBALS: &[&str] = &[
+    "ARGV", "KEYS", "assert", "error", "ipairs", "math", "next", "pairs", "pcall", "redis",
+    "select", "string", "tonumber", "tostring", "type", "unpack",
+];
+
+/// Whether the function on top, and every function within it, is harmless. Quiet.
+pub(super) unsafe fn is_harmless(lua: *mut lua_State) -> bool {
+    unsafe extern "C-unwind" fn append(
+        _: *mut lua_State,
+        piece: *const c_void,
+        len: usize,
+        dump: *mut c_void,
+    ) -> c_int {
+        if len == 0 {
+            return 0;
+        }
+        // SAFETY: `dump` is the vector below, which waits; Lua lends the piece, which is some.
+        unsafe {
+            let dump = &mut *dump.cast::<Vec<u8>>();
+            dump.extend_from_slice(slice::from_raw_parts(piece.cast(), len));
+        }
+        0
+    }
+    let mut dump = Vec::new();
+    // SAFETY: dumping reads the function and calls `append`, which raises nothing.
+    let status = unsafe { ffi::lua_dump_(lua, append, (&raw mut dump).cast()) };
+    let mut dump = Dump { rest: dump.get(HEADER_BYTES..).unwrap_or_default() };
+    status == 0 && dump.function() == Some(true)
+}
+
+/// The signature, the version and the sizes of numbers, which are those of this machine.
+const HEADER_BYTES: usize = 12;
+
+const GETGLOBAL: u32 = 5;
+const SETGLOBAL: u32 = 7;
+const SETTABLE: u32 = 9;
+
+/// What is left of a dumped function, as `ldump.c` writes it.
+struct Dump<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Dump<'a> {
+    /// Reads a function: whether it is harmless. `None` if it is not written as it should be.
+    fn function(&mut self) -> Option<bool> {
+        self.string()?;
+        // Its first and last line; upvalues, parameters, whether it takes more, and slots.
+        self.take(2 * size_of::<c_int>() + 4)?;
+        let code: Vec<u32> = self.list(|dump| dump.word())?;
+        let constants: Vec<&[u8]> = self.list(Dump::constant)?;
+        let mut harmless = code.iter().all(|&instruction| match instruction & 0x3F {
+            SETGLOBAL | SETTABLE => false,
+            GETGLOBAL => constants
+                .get((instruction >> 14) as usize)
+                .is_some_and(|name| GLOBALS.iter().any(|known| known.as_bytes() == *name)),
+            _ => true,
+        });
+        for _ in 0..self.word()? {
+            harmless &= self.function()?;
+        }
+        // For error messages: lines, then local variables, then upvalues.
+        self.list(|dump| dump.word())?;
+        self.list(|dump| {
+            dump.string()?;
+            dump.take(2 * size_of::<c_int>())
+        })?;
+        self.list(Dump::string)?;
+        Some(harmless)
+    }
+
+    /// A constant's text, if it is one.
+    fn constant(&mut self) -> Option<&'a [u8]> {
+        match self.take(1)?[0].into() {
+            ffi::LUA_TSTRING => self.string(),
+            ffi::LUA_TNUMBER => self.take(8).map(|_| &[][..]),
+            ffi::LUA_TBOOLEAN => self.take(1).map(|_| &[][..]),
+            ffi::LUA_TNIL => Some(&[]),
+            _ => None,
+        }
+    }
+
+    /// A text without the zero at its end; none at all is an empty one.
+    fn string(&mut self) -> Option<&'a [u8]> {
+        let len = usize::from_ne_bytes(*self.take(size_of::<usize>())?.first_chunk()?);
+        let text = self.take(len)?;
+        Some(text.strip_suffix(b"\0").unwrap_or(text))
+    }
+
+    fn list<T>(&mut self, mut item: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
+        (0..self.word()?).map(|_| item(self)).collect()
+    }
+
+    fn word(&mut self) -> Option<u32> {
+        self.take(size_of::<u32>())?.first_chunk().map(|it| u32::from_ne_bytes(*it))
+    }
+
+    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.rest.split_at_checked(len)?;
+        self.rest = rest;
+        Some(taken)
+    }
+}
