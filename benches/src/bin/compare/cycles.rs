@@ -115,17 +115,9 @@ impl Workload for Uncontended {
 impl What {
     /// The requests of a cycle. The scripts are loaded.
     fn steps(self, running: &Running) -> Outcome<Vec<Step>> {
-        let key = &format!("lock:{NUMBER}");
-        let channel = &format!("redisson_lock__channel:{{lock:{NUMBER}}}");
+        let (key, channel) = (&key(), &channel());
         Ok(match self {
-            What::Redisson3 => {
-                let (lock, unlock) = (&load(running, LOCK_3)?, &load(running, UNLOCK_3)?);
-                let unlock = ["EVALSHA", unlock, "2", key, channel, "0", LEASE_MS, OWNER];
-                vec![
-                    Step::new(&["EVALSHA", lock, "1", key, LEASE_MS, OWNER], "$-1\r\n"),
-                    Step::new(&unlock, ":1\r\n"),
-                ]
-            }
+            What::Redisson3 => redisson_3(running)?.to_vec(),
             What::Redisson4 => redisson_4(running, key, channel)?.to_vec(),
             What::CompareAndDelete => {
                 let delete = &load(running, COMPARE_AND_DELETE_ONE_LINE)?;
@@ -140,6 +132,17 @@ impl What {
     }
 }
 
+/// A cycle of Redisson 3 on a lock with a number: lock and unlock. Scripts are loaded.
+pub(crate) fn redisson_3(running: &Running) -> Outcome<[Step; 2]> {
+    let (key, channel) = (&key(), &channel());
+    let (lock, unlock) = (&load(running, LOCK_3)?, &load(running, UNLOCK_3)?);
+    let unlock = ["EVALSHA", unlock, "2", key, channel, "0", LEASE_MS, OWNER];
+    Ok([
+        Step::new(&["EVALSHA", lock, "1", key, LEASE_MS, OWNER], "$-1\r\n"),
+        Step::new(&unlock, ":1\r\n"),
+    ])
+}
+
 /// A cycle of Redisson 4.7 on a lock: lock, unlock, and away with the latch. Scripts are loaded.
 pub(crate) fn redisson_4(running: &Running, key: &str, channel: &str) -> Outcome<[Step; 3]> {
     let lock = &load(running, named("redisson/lock")?)?;
@@ -152,6 +155,14 @@ pub(crate) fn redisson_4(running: &Running, key: &str, channel: &str) -> Outcome
         Step::new(&[unlock.as_slice(), &[LATCH_MS]].concat(), ":1\r\n"),
         Step::new(&["DEL", latch], ":1\r\n"),
     ])
+}
+
+fn key() -> String {
+    format!("lock:{NUMBER}")
+}
+
+fn channel() -> String {
+    format!("redisson_lock__channel:{{lock:{NUMBER}}}")
 }
 
 /// A script of the compatibility suite: statement for statement as the client sends it.

@@ -13,7 +13,7 @@ use crate::running::Running;
 use crate::workload::Effort;
 
 /// A server that is silent for so long will not answer any more.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// Larger than what any batch is answered with, mostly.
 const CHUNK_BYTES: usize = 64 * 1024;
 /// How many sockets are asked about at once.
@@ -21,7 +21,7 @@ const EVENTS_MAX: usize = 1024;
 /// How much of a wrong reply is shown.
 const SHOWN_BYTES: usize = 200;
 
-/// What clients say.
+/// What clients say. A reply is known by its number, so that they need not keep it.
 pub(crate) trait Traffic {
     /// The next batch of a connection.
     fn next(&mut self, connection: usize) -> Batch<'_>;
@@ -76,21 +76,50 @@ pub(crate) fn saturate(
     for client in 0..connections {
         clients.say(client, traffic)?;
     }
-    clients.work(traffic, effort.warm_up)?;
+    keep_busy(&mut clients, traffic, effort.warm_up)?;
     let (began, before) = (Instant::now(), running.cpu()?);
-    let operations = clients.work(traffic, effort.span)?;
+    let operations = keep_busy(&mut clients, traffic, effort.span)?;
     Ok(Done { operations, span: began.elapsed(), cpu: running.cpu()? - before })
 }
 
-struct Clients {
+/// Keeps all busy for so long, and until something is done. How many operations were it?
+fn keep_busy(clients: &mut Clients, traffic: &mut impl Traffic, span: Duration) -> Outcome<u64> {
+    let began = Instant::now();
+    let mut done = 0;
+    while done == 0 || began.elapsed() < span {
+        clients.wait(traffic, PATIENCE)?;
+        if clients.answered.is_empty() && clients.events.is_empty() {
+            return Err("the server has fallen silent".into());
+        }
+        for index in 0..clients.answered.len() {
+            let Answered { client, operations } = clients.answered[index];
+            done += operations;
+            clients.say(client, traffic)?;
+        }
+    }
+    Ok(done)
+}
+
+/// Clients of one server, each with one batch under way at most.
+pub(crate) struct Clients {
     poll: Poll,
     events: Events,
     connections: Vec<Connection>,
-    /// What the batches under way are to be answered, and what they count for.
     under_way: Vec<UnderWay>,
     chunk: Vec<u8>,
+    /// Whose batches were answered at the last look.
+    pub(crate) answered: Vec<Answered>,
 }
 
+/// A batch that was answered as it must be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answered {
+    pub(crate) client: usize,
+    /// As in [`Batch`].
+    pub(crate) operations: u64,
+}
+
+/// What the batch under way is to be answered, and what it counts for.
 #[derive(Clone, Copy, Default)]
 struct UnderWay {
     reply: usize,
@@ -100,75 +129,66 @@ struct UnderWay {
 }
 
 impl Clients {
-    fn connect(address: SocketAddr, connections: usize) -> Outcome<Clients> {
+    pub(crate) fn connect(address: SocketAddr, connections: usize) -> Outcome<Clients> {
         let poll = Poll::new()?;
         let connect = |number| Connection::open(address, &poll, number);
         let connections = (0..connections).map(connect).collect::<io::Result<Vec<_>>>()?;
         let under_way = vec![UnderWay::default(); connections.len()];
         let events = Events::with_capacity(EVENTS_MAX);
-        Ok(Clients { poll, events, connections, under_way, chunk: vec![0; CHUNK_BYTES] })
+        let (chunk, answered) = (vec![0; CHUNK_BYTES], Vec::new());
+        Ok(Clients { poll, events, connections, under_way, chunk, answered })
     }
 
     /// Sends a client's next batch.
-    fn say(&mut self, client: usize, traffic: &mut impl Traffic) -> Outcome<()> {
+    pub(crate) fn say(&mut self, client: usize, traffic: &mut impl Traffic) -> Outcome<()> {
         let Batch { sent, reply, operations } = traffic.next(client);
         self.under_way[client] = UnderWay { reply, operations, received: 0 };
         Ok(self.connections[client].send(sent)?)
     }
 
-    /// Keeps all busy for so long, and until something is done. How many operations were it?
-    fn work(&mut self, traffic: &mut impl Traffic, span: Duration) -> Outcome<u64> {
-        let began = Instant::now();
-        let mut done = 0;
-        loop {
-            if done > 0 && began.elapsed() >= span {
-                return Ok(done);
+    /// Waits until something comes, but no longer than that, and reads it.
+    pub(crate) fn wait(&mut self, traffic: &impl Traffic, patience: Duration) -> Outcome<()> {
+        self.answered.clear();
+        self.poll.poll(&mut self.events, Some(patience))?;
+        for event in &self.events {
+            let Token(client) = event.token();
+            let connection = &mut self.connections[client];
+            if event.is_writable() {
+                connection.flush()?;
             }
-            self.poll.poll(&mut self.events, Some(PATIENCE))?;
-            if self.events.is_empty() {
-                return Err("the server has fallen silent".into());
+            let under_way = &mut self.under_way[client];
+            let expected = traffic.expected(under_way.reply);
+            if event.is_readable() && under_way.hear(connection, expected, &mut self.chunk)? {
+                self.answered.push(Answered { client, operations: under_way.operations });
             }
-            let mut events = std::mem::replace(&mut self.events, Events::with_capacity(0));
-            for event in &events {
-                let Token(client) = event.token();
-                if event.is_writable() {
-                    self.connections[client].flush()?;
-                }
-                if event.is_readable() {
-                    done += self.hear(client, traffic)?;
-                }
-            }
-            std::mem::swap(&mut self.events, &mut events);
         }
+        Ok(())
     }
+}
 
-    /// Reads what has come for a client. If its batch is answered, the next is sent. How many
-    /// operations were done?
+impl UnderWay {
+    /// Reads what has come. Is the batch answered?
     ///
     /// Nothing comes after the end of a batch's answer, so a short read leaves nothing behind, and
     /// the socket need not be asked once more.
-    fn hear(&mut self, client: usize, traffic: &mut impl Traffic) -> Outcome<u64> {
+    fn hear(
+        &mut self,
+        connection: &mut Connection,
+        expected: &[u8],
+        chunk: &mut [u8],
+    ) -> Outcome<bool> {
         loop {
-            let count = match self.connections[client].stream.read(&mut self.chunk) {
-                Ok(0) => return Err("the server has closed a connection".into()),
-                Ok(count) => count,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(0),
-                Err(error) => return Err(error.into()),
-            };
-            let UnderWay { reply, operations, received } = &mut self.under_way[client];
-            let expected = &traffic.expected(*reply)[*received..];
-            let came = &self.chunk[..count];
-            if !expected.starts_with(came) {
-                return Err(wrong(came, expected).into());
+            let Some(count) = connection.read(chunk)? else { return Ok(false) };
+            let (came, missing) = (&chunk[..count], &expected[self.received..]);
+            if !missing.starts_with(came) {
+                return Err(wrong(came, missing).into());
             }
-            *received += count;
-            if count == expected.len() {
-                let operations = *operations;
-                self.say(client, traffic)?;
-                return Ok(operations);
+            self.received += count;
+            if count == missing.len() {
+                return Ok(true);
             }
-            if count < CHUNK_BYTES {
-                return Ok(0);
+            if count < chunk.len() {
+                return Ok(false);
             }
         }
     }
@@ -176,7 +196,7 @@ impl Clients {
 
 /// A socket, and what it would not take yet.
 pub(crate) struct Connection {
-    pub(crate) stream: TcpStream,
+    stream: TcpStream,
     unsent: Vec<u8>,
 }
 
@@ -184,13 +204,31 @@ impl Connection {
     /// Connects, and has the poll tell of it under a number.
     pub(crate) fn open(address: SocketAddr, poll: &Poll, number: usize) -> io::Result<Connection> {
         // Blocking: a server's queue of connections may be shorter than their number.
-        let stream = std::net::TcpStream::connect(address)?;
+        Connection::of(std::net::TcpStream::connect(address)?, poll, number)
+    }
+
+    /// One that is there already.
+    pub(crate) fn of(
+        stream: std::net::TcpStream,
+        poll: &Poll,
+        number: usize,
+    ) -> io::Result<Connection> {
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
         let mut stream = TcpStream::from_std(stream);
         let interests = Interest::READABLE | Interest::WRITABLE;
         poll.registry().register(&mut stream, Token(number), interests)?;
         Ok(Connection { stream, unsent: Vec::new() })
+    }
+
+    /// Reads what has come; `None` if nothing has. It is an error if the server has gone.
+    pub(crate) fn read(&mut self, chunk: &mut [u8]) -> io::Result<Option<usize>> {
+        match self.stream.read(chunk) {
+            Ok(0) => Err(io::Error::other("the server has closed a connection")),
+            Ok(count) => Ok(Some(count)),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Sends, now or when the socket takes it.

@@ -9,6 +9,8 @@ mod cycles;
 mod expiry;
 mod figures;
 mod generator;
+mod handoff;
+mod latency;
 mod load;
 mod memory;
 mod open_loop;

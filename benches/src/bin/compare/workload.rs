@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::figures::Reading;
 use crate::peers::Peer;
-use crate::{Outcome, cycles, expiry, memory, scale, start, watchdog};
+use crate::{Outcome, cycles, expiry, handoff, latency, memory, scale, start, watchdog};
 
 /// Something that is measured on one server after the other.
 pub(crate) trait Workload {
@@ -64,7 +64,7 @@ pub(crate) fn title(workload: &dyn Workload) -> String {
 
 /// Every workload, in the order of the report.
 pub(crate) fn all() -> Vec<Box<dyn Workload>> {
-    let locks = [cycles::all(), watchdog::all(), expiry::all()];
+    let locks = [cycles::all(), handoff::all(), watchdog::all(), latency::all(), expiry::all()];
     let all = locks.into_iter().chain([memory::all(), start::all(), scale::all()]);
     all.flatten().collect()
 }
