@@ -118,7 +118,7 @@ impl What {
         let (key, channel) = (&key(), &channel());
         Ok(match self {
             What::Redisson3 => redisson_3(running)?.to_vec(),
-            What::Redisson4 => redisson_4(running, key, channel)?.to_vec(),
+            What::Redisson4 => redisson_4(running, key, channel, OWNER)?.to_vec(),
             What::CompareAndDelete => {
                 let delete = &load(running, COMPARE_AND_DELETE_ONE_LINE)?;
                 vec![
@@ -144,14 +144,19 @@ pub(crate) fn redisson_3(running: &Running) -> Outcome<[Step; 2]> {
 }
 
 /// A cycle of Redisson 4.7 on a lock: lock, unlock, and away with the latch. Scripts are loaded.
-pub(crate) fn redisson_4(running: &Running, key: &str, channel: &str) -> Outcome<[Step; 3]> {
+pub(crate) fn redisson_4(
+    running: &Running,
+    key: &str,
+    channel: &str,
+    owner: &str,
+) -> Outcome<[Step; 3]> {
     let lock = &load(running, named("redisson/lock")?)?;
     let unlock = &load(running, named("redisson/unlock")?)?;
-    // Named after the lock and the request: here a lock is released once at a time.
-    let latch = &format!("redisson_unlock_latch:{{{key}}}:5b3f8e1d0c7a49d2b6e48f1a93c07d5e");
-    let unlock = ["EVALSHA", unlock, "3", key, channel, latch, "0", LEASE_MS, OWNER, "PUBLISH"];
+    // Named after the lock and the request, of which each client has one at a time.
+    let latch = &format!("redisson_unlock_latch:{{{key}}}:5b3f8e1d0c7a49d2b6e48f{NUMBER}");
+    let unlock = ["EVALSHA", unlock, "3", key, channel, latch, "0", LEASE_MS, owner, "PUBLISH"];
     Ok([
-        Step::new(&["EVALSHA", lock, "1", key, LEASE_MS, OWNER], "$-1\r\n"),
+        Step::new(&["EVALSHA", lock, "1", key, LEASE_MS, owner], "$-1\r\n"),
         Step::new(&[unlock.as_slice(), &[LATCH_MS]].concat(), ":1\r\n"),
         Step::new(&["DEL", latch], ":1\r\n"),
     ])

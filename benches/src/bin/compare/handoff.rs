@@ -24,6 +24,8 @@ use crate::workload::{Effort, Workload};
 
 const CLIENTS: [usize; 3] = [2, 16, 128];
 const KEY: &str = "lock:orders";
+/// A process and a thread of it: every client is another.
+const OWNER: &str = "0d9f4c5e-9a53-4a39-9b0b-@@@@@@@@@@c4:1";
 const CHANNEL: &str = "redisson_lock__channel:{lock:orders}";
 /// Far more than can come to one client at once: a reply or two, a message or two.
 const CHUNK_BYTES: usize = 4 * 1024;
@@ -82,12 +84,11 @@ impl Workload for HandOff {
     }
 }
 
-/// What is sent, once and for all.
+/// What a client sends, each time the same.
 struct Words {
     lock: Vec<u8>,
     unlock: Vec<u8>,
     delete_latch: Vec<u8>,
-    message: Vec<u8>,
 }
 
 /// Who a reply is to.
@@ -99,6 +100,7 @@ enum Asked {
 }
 
 struct Contender {
+    words: Words,
     commands: Connection,
     listener: Connection,
     /// What is not answered yet.
@@ -120,7 +122,8 @@ struct Contest {
     poll: Poll,
     events: Events,
     contenders: Vec<Contender>,
-    words: Words,
+    /// What every release sends to all.
+    message: Vec<u8>,
     chunk: Vec<u8>,
     granted: u64,
     tried: u64,
@@ -131,23 +134,22 @@ struct Contest {
 impl Contest {
     /// All listen, and all have asked for the lock.
     fn begin(running: &Running, clients: usize) -> Outcome<Contest> {
-        let [lock, unlock, latch] = redisson_4(running, KEY, CHANNEL)?.map(|step| step.request);
-        let message =
-            format!("*3\r\n$7\r\nmessage\r\n${}\r\n{CHANNEL}\r\n$1\r\n0\r\n", CHANNEL.len());
-        let words = Words {
-            lock: lock.into_bytes(),
-            unlock: unlock.into_bytes(),
-            delete_latch: latch.into_bytes(),
-            message: message.into_bytes(),
-        };
+        let requests = redisson_4(running, KEY, CHANNEL, OWNER)?.map(|step| step.request);
+        let length = CHANNEL.len();
+        let message = format!("*3\r\n$7\r\nmessage\r\n${length}\r\n{CHANNEL}\r\n$1\r\n0\r\n");
         let poll = Poll::new()?;
-        let contender = |number| Contender::open(running, &poll, number);
+        let contender = |number| {
+            let mut requests = requests.clone();
+            let [lock, unlock, delete_latch] =
+                requests.each_mut().map(|it| it.fill(number as u64).to_vec());
+            Contender::open(running, &poll, number, Words { lock, unlock, delete_latch })
+        };
         let contenders = (0..clients).map(contender).collect::<Outcome<Vec<_>>>()?;
         let mut contest = Contest {
             poll,
             events: Events::with_capacity(EVENTS_MAX),
             contenders,
-            words,
+            message: message.into_bytes(),
             chunk: vec![0; CHUNK_BYTES],
             granted: 0,
             tried: 0,
@@ -191,14 +193,14 @@ impl Contest {
         contender.trying = true;
         contender.again = false;
         self.tried += 1;
-        contender.ask(Asked::Lock, &self.words)
+        contender.ask(Asked::Lock)
     }
 
     /// Reads messages. Whoever waits tries again.
     fn hear(&mut self, client: usize) -> Outcome<()> {
         let contender = &mut self.contenders[client];
         let Some(count) = contender.listener.read(&mut self.chunk)? else { return Ok(()) };
-        contender.count_messages(&self.chunk[..count], &self.words.message)?;
+        contender.count_messages(&self.chunk[..count], &self.message)?;
         if contender.heard > self.granted {
             return Err("more messages than releases".into());
         }
@@ -221,7 +223,7 @@ impl Contest {
                 (Asked::Lock, b"$-1") => self.granted(client)?,
                 (Asked::Lock, [b':', b'1'..=b'9', ..]) => self.refused(client)?,
                 (Asked::Unlock, b":1") => {
-                    self.contenders[client].ask(Asked::DeleteLatch, &self.words)?;
+                    self.contenders[client].ask(Asked::DeleteLatch)?;
                 }
                 (Asked::DeleteLatch, b":1") => {}
                 (asked, _) => return Err(format!("{asked:?}: {}", wrong(&reply, b":1")).into()),
@@ -241,7 +243,7 @@ impl Contest {
         let contender = &mut self.contenders[client];
         contender.released = self.granted;
         contender.trying = false;
-        contender.ask(Asked::Unlock, &self.words)
+        contender.ask(Asked::Unlock)
     }
 
     fn refused(&mut self, client: usize) -> Outcome<()> {
@@ -253,10 +255,11 @@ impl Contest {
 
 impl Contender {
     /// Connects twice, and listens.
-    fn open(running: &Running, poll: &Poll, number: usize) -> Outcome<Contender> {
+    fn open(running: &Running, poll: &Poll, number: usize, words: Words) -> Outcome<Contender> {
         let commands = Connection::open(running.address, poll, number * 2)?;
         let listener = Connection::of(listen(running)?, poll, number * 2 + 1)?;
         Ok(Contender {
+            words,
             commands,
             listener,
             asked: VecDeque::new(),
@@ -269,12 +272,12 @@ impl Contender {
         })
     }
 
-    fn ask(&mut self, what: Asked, words: &Words) -> Outcome<()> {
+    fn ask(&mut self, what: Asked) -> Outcome<()> {
         self.asked.push_back(what);
         Ok(self.commands.send(match what {
-            Asked::Lock => &words.lock,
-            Asked::Unlock => &words.unlock,
-            Asked::DeleteLatch => &words.delete_latch,
+            Asked::Lock => &self.words.lock,
+            Asked::Unlock => &self.words.unlock,
+            Asked::DeleteLatch => &self.words.delete_latch,
         })?)
     }
 

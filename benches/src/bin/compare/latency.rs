@@ -150,7 +150,9 @@ impl Schedule {
                 self.waiting.push_back(due);
                 due += self.pause();
             }
-            while let (false, Some(client)) = (self.waiting.is_empty(), self.free.pop()) {
+            while !self.waiting.is_empty()
+                && let Some(client) = self.free.pop()
+            {
                 self.intended[client] = self.waiting.pop_front().unwrap_or(now);
                 self.clients.say(client, &mut self.cycles)?;
             }

@@ -26,11 +26,6 @@ impl Template {
         Template { bytes, holes }
     }
 
-    /// The request as it is.
-    pub(crate) fn into_bytes(self) -> Vec<u8> {
-        self.bytes
-    }
-
     /// Puts a number into every hole. The bytes are what it had become by then.
     pub(crate) fn fill(&mut self, number: u64) -> &[u8] {
         let mut digits = [b'0'; NUMBER.len()];

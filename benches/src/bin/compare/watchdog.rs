@@ -60,7 +60,7 @@ impl Workload for Watchdog {
 
 /// Takes locks, as Redisson does.
 fn hold(running: &Running, locks: u64) -> Outcome<()> {
-    let [mut lock, ..] = redisson_4(running, &key(NUMBER), "channel")?;
+    let [mut lock, ..] = redisson_4(running, &key(NUMBER), "channel", OWNER)?;
     let mut wire = running.open()?;
     for first in (0..locks).step_by(AT_ONCE as usize) {
         let requests: Vec<u8> = (first..first + AT_ONCE)
