@@ -21,6 +21,19 @@ pub struct Limits {
     /// Lua instructions between two questions to the host whether to go on: some 10 microseconds.
     /// Fewer while the state holds megabytes, for an instruction may take longer then.
     pub interrupt_instructions: u32,
+    /// Words and signs of a script that the fast tier looks at. A longer one is not worth it.
+    pub plan_tokens_max: usize,
+    /// How deeply statements, expressions and chains of operators may nest in the fast tier, whose
+    /// reader and runner recurse.
+    pub plan_depth_max: usize,
+    /// Locals that may be in scope at once in the fast tier. Lua itself takes 200.
+    pub plan_locals_max: usize,
+    /// Commands one run of the fast tier may keep the replies of: what Lua would be told again,
+    /// should it have to take over.
+    pub plan_calls_max: usize,
+    /// Bytes of keys, arguments, replies and texts one run of the fast tier may hold. Far below
+    /// what Lua may hold, so that no script ends for want of memory in one tier only.
+    pub plan_bytes_max: usize,
 }
 
 impl Default for Limits {
@@ -33,6 +46,11 @@ impl Default for Limits {
             match_steps_max: 10_000_000,
             nesting_max: 256,
             interrupt_instructions: 1_000,
+            plan_tokens_max: 4_096,
+            plan_depth_max: 48,
+            plan_locals_max: 64,
+            plan_calls_max: 512,
+            plan_bytes_max: 1 << 20,
         }
     }
 }

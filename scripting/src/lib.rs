@@ -13,6 +13,7 @@ mod convert;
 mod functions;
 mod libs;
 mod number;
+mod plan;
 mod sandbox;
 mod script;
 mod strings;
@@ -28,6 +29,8 @@ use leasehold_resp::{Protocol, Reply};
 use crate::bridge::{Chunk, Machine, World};
 pub use crate::budget::Limits;
 pub use crate::functions::{Function, Functions, Library, Policy};
+pub use crate::plan::Outside;
+use crate::plan::{Plan, Scratch};
 use crate::script::ShaHasher;
 pub use crate::script::{Script, Sha};
 
@@ -114,6 +117,20 @@ pub struct Interpreter {
     /// Counts runs, so that the scripts used last are known.
     runs: u64,
     limits: Limits,
+    has_plans: bool,
+    scratch: Scratch,
+    tiers: Tiers,
+}
+
+/// How often scripts have been run, and by what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tiers {
+    /// By a plan, from beginning to end.
+    pub planned: u64,
+    /// By a plan first, and then by Lua.
+    pub left: u64,
+    /// By Lua alone.
+    pub lua: u64,
 }
 
 struct Cached {
@@ -123,6 +140,40 @@ struct Cached {
     /// Whether somebody asked for it to be kept; else the run that used it last.
     kept: bool,
     used: u64,
+    plan: Planned,
+    /// Runs of the plan to its end, and runs that it has left.
+    planned: u64,
+    left: u64,
+}
+
+/// A script in the fast tier.
+enum Planned {
+    /// Nobody has looked yet.
+    Unread,
+    /// It is not of the subset.
+    Outside,
+    As(Box<Plan>),
+}
+
+/// A plan that is left oftener than every fourth time costs more than it saves; what is forgiven
+/// first.
+const LEFT_FORGIVEN: u64 = 16;
+
+impl Cached {
+    /// The plan, if the script has one that is worth its while. Read at the first run.
+    fn plan(&mut self, limits: &Limits, host: &mut dyn Host) -> Option<&Plan> {
+        if matches!(self.plan, Planned::Unread) {
+            self.plan = match script::parse_shebang(&self.body).map(|(_, code)| code) {
+                Ok(code) => Plan::read(code, limits, &mut |name| host.command(name))
+                    .map_or(Planned::Outside, |plan| Planned::As(Box::new(plan))),
+                Err(_) => Planned::Outside,
+            };
+        }
+        match &self.plan {
+            Planned::As(plan) if self.left * 4 <= self.planned + LEFT_FORGIVEN * 4 => Some(plan),
+            _ => None,
+        }
+    }
 }
 
 impl Interpreter {
@@ -131,7 +182,17 @@ impl Interpreter {
     pub fn new(limits: Limits, version: &str, seed: u64) -> Result<Interpreter, Error> {
         let machine = Machine::new(limits, version, seed, World::Scripts)?;
         let (scripts, digests) = (HashMap::default(), HashMap::new());
-        Ok(Interpreter { machine, scripts, digests, passing: 0, runs: 0, limits })
+        Ok(Interpreter {
+            machine,
+            scripts,
+            digests,
+            passing: 0,
+            runs: 0,
+            limits,
+            has_plans: true,
+            scratch: Scratch::default(),
+            tiers: Tiers::default(),
+        })
     }
 
     /// Caches a script until the cache is flushed (`SCRIPT LOAD`), compiling it unless it is
@@ -171,7 +232,9 @@ impl Interpreter {
         self.digests.insert(body.clone(), sha);
         self.passing += 1;
         let used = self.runs;
-        self.scripts.insert(sha, Cached { script, chunk, body, kept: false, used });
+        let plan = Planned::Unread;
+        let cached = Cached { script, chunk, body, kept: false, used, plan, planned: 0, left: 0 };
+        self.scripts.insert(sha, cached);
         Ok(sha)
     }
 
@@ -213,8 +276,52 @@ impl Interpreter {
         };
         self.runs += 1;
         cached.used = self.runs;
+        let has_room = self.machine.memory_bytes() <= self.limits.memory_bytes_max / 2;
         let chunk = cached.chunk;
-        self.machine.run(chunk, sha.as_str(), keys, args, host)
+        let plan = if self.has_plans && has_room { cached.plan(&self.limits, host) } else { None };
+        let Some(plan) = plan else {
+            self.tiers.lua += 1;
+            return self.machine.run(chunk, sha.as_str(), keys, args, host);
+        };
+        match plan::run(plan, &mut self.scratch, &self.limits, keys, args, host) {
+            Some(reply) => {
+                cached.planned += 1;
+                self.tiers.planned += 1;
+                reply
+            }
+            None => {
+                cached.left += 1;
+                self.tiers.left += 1;
+                self.take_over(chunk, sha, keys, args, host)
+            }
+        }
+    }
+
+    /// Runs the script that a plan has just left.
+    fn take_over(
+        &mut self,
+        chunk: Chunk,
+        sha: Sha,
+        keys: &[&[u8]],
+        args: &[&[u8]],
+        host: &mut dyn Host,
+    ) -> Reply {
+        self.machine.ask_at_once(self.scratch.must_end());
+        let mut replay = self.scratch.replay(host);
+        let reply = self.machine.run(chunk, sha.as_str(), keys, args, &mut replay);
+        assert!(replay.is_over() || reply.is_error(), "Lua has come as far as the plan");
+        self.machine.ask_at_once(false);
+        reply
+    }
+
+    /// Whether scripts may be run by plans. They are unless this says otherwise.
+    pub fn set_plans(&mut self, has_plans: bool) {
+        self.has_plans = has_plans;
+    }
+
+    /// How often scripts have been run by which tier.
+    pub fn tiers(&self) -> Tiers {
+        self.tiers
     }
 
     /// Memory of the Lua state: cached scripts and what is not collected yet.
@@ -253,6 +360,12 @@ impl Interpreter {
             self.passing -= usize::from(!cached.kept);
         }
     }
+}
+
+/// The first thing in a script that keeps it from having a plan; `None` if it has one.
+pub fn outside_of_plans(body: &[u8]) -> Option<Outside> {
+    let code = script::parse_shebang(body).map_or(body, |(_, code)| code);
+    Plan::read(code, &Limits::default(), &mut |_| None).err()
 }
 
 impl fmt::Debug for Interpreter {

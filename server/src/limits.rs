@@ -156,6 +156,25 @@ pub const SCRIPT_PATTERN_STEPS_MAX: u64 = 5_000_000;
 /// or in the client that reads them.
 pub const SCRIPT_NESTING_MAX: usize = 256;
 
+/// Words and signs of a script that may become a plan. Redisson's longest has some 700; what is
+/// longer spends its time elsewhere.
+pub const PLAN_TOKENS_MAX: usize = 4_096;
+
+/// How deep statements, expressions and chains of operators of a plan may nest: whoever reads and
+/// runs them recurses. Lock scripts nest less than ten deep.
+pub const PLAN_DEPTH_MAX: usize = 48;
+
+/// Locals in scope at once in a plan. Lua takes 200, lock scripts need ten.
+pub const PLAN_LOCALS_MAX: usize = 64;
+
+/// Replies one run of a plan may keep, in case Lua has to take over: as many as the renewal of a
+/// hundred locks needs, and some to spare.
+pub const PLAN_CALLS_MAX: usize = 512;
+
+/// Bytes one run of a plan may hold. Far below what Lua may, so that what ends for want of memory
+/// does so in Lua.
+pub const PLAN_BYTES_MAX: usize = MIB;
+
 /// Functions of one library. Each stays until the library goes, and no honest one has as many.
 pub const LIBRARY_FUNCTIONS_MAX: usize = 1_000;
 

@@ -18,5 +18,6 @@ mod seed_002;
 mod seed_003;
 mod seed_004;
 mod storms;
+mod tiers;
 mod turns;
 mod waiters;

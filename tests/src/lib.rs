@@ -12,6 +12,7 @@ pub mod process;
 pub mod redis_server;
 pub mod scripts;
 pub mod target;
+pub mod tiers;
 pub mod wire;
 
 pub use leasehold::compat::frame;

@@ -87,6 +87,9 @@ unsafe extern "C-unwind" fn hook(lua: *mut lua_State, _: *mut lua_Debug) {
 /// The fuller the memory, the fewer: Lua hashes a few bytes of a long string only, so a script can
 /// have as many strings in one chain as memory holds, and making one more walks them all.
 fn instructions_per_question(context: &Context) -> u32 {
+    if context.asks_at_once.get() {
+        return 1;
+    }
     let filled = u32::try_from(context.memory_used.get() / CHAINED_BYTES).unwrap_or(u32::MAX);
     context.limits.interrupt_instructions / filled.saturating_add(1)
 }

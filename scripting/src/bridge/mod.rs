@@ -168,6 +168,16 @@ impl Machine {
         self.context().memory_used.get()
     }
 
+    /// Whether the host is asked at every instruction: for a script whose end is certain.
+    pub(crate) fn ask_at_once(&mut self, at_once: bool) {
+        let context = self.context();
+        if context.asks_at_once.replace(at_once) != at_once {
+            let instructions = if at_once { 1 } else { context.limits.interrupt_instructions };
+            // SAFETY: setting a hook is allowed at any time.
+            unsafe { set_hook(self.state.as_ptr(), instructions) }
+        }
+    }
+
     /// As `protect`, for what frees memory: it must work when there is none left.
     fn free<F: FnMut(*mut lua_State)>(&self, f: &mut F) {
         self.context().reserve.set(RESERVE_BYTES);
@@ -223,6 +233,8 @@ struct Context {
     reserve: Cell<usize>,
     /// Bytes moved since the host was asked last.
     work: Cell<usize>,
+    /// Whether the host is asked at every instruction.
+    asks_at_once: Cell<bool>,
     main: Cell<*mut lua_State>,
     host: Cell<Option<HostPointer>>,
     protocol: Cell<Protocol>,
@@ -284,6 +296,7 @@ impl Context {
             memory_used: Cell::new(0),
             reserve: Cell::new(0),
             work: Cell::new(0),
+            asks_at_once: Cell::new(false),
             main: Cell::new(ptr::null_mut()),
             host: Cell::new(None),
             protocol: Cell::new(Protocol::Resp2),

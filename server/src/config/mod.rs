@@ -84,6 +84,8 @@ pub struct Config {
     pub notify_keyspace_events: Events,
     /// Milliseconds a script may run before the others are told `-BUSY`; 0 is no limit.
     pub busy_reply_threshold_ms: u64,
+    /// Whether scripts that need no Lua are run without it.
+    pub script_plans: bool,
     /// When clients that do not read are closed.
     pub client_output_buffer_limits: ClientOutputBufferLimits,
     /// Bytes of one request, complete or not.
@@ -174,6 +176,7 @@ impl Default for Config {
             logfile: None,
             notify_keyspace_events: Events::empty(),
             busy_reply_threshold_ms: 5_000,
+            script_plans: true,
             client_output_buffer_limits: ClientOutputBufferLimits::default(),
             client_query_buffer_limit_bytes: 1 << 30,
             proto_max_bulk_len_bytes: 512 << 20,

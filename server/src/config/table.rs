@@ -313,6 +313,8 @@ pub static DIRECTIVES: &[Directive] = &[
     accepted("active-expire-effort", Int(1, 10), "1", Live, "Effort of expiry; ours is exact."),
     used("busy-reply-threshold", LONG, "5000", Live, field!(busy_reply_threshold_ms),
         "Milliseconds before others are told that a script is busy.").alias("lua-time-limit"),
+    used("script-plans", Bool, "yes", Live, field!(script_plans),
+        "Run scripts that need no Lua without it."),
     used("notify-keyspace-events", Events, "", Live, field!(notify_keyspace_events),
         "Events that are published."),
     accepted("slowlog-log-slower-than", Int(-1, i64::MAX), "10000", Live,

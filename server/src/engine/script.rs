@@ -74,6 +74,7 @@ impl Engine {
         let Some(mut interpreter) = self.interpreter.take() else {
             return self.busy_error().into();
         };
+        interpreter.set_plans(self.config.script_plans);
         let reply = self.run_as(running, |world| interpreter.run(sha, keys, args, world));
         self.interpreter = Some(interpreter);
         reply

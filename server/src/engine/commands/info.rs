@@ -4,6 +4,7 @@
 use std::fmt::{Display, Write};
 
 use leasehold_resp::Reply;
+use leasehold_scripting::Interpreter;
 
 use crate::config::{LEASEHOLD_VERSION, Mode};
 use crate::engine::Engine;
@@ -54,7 +55,11 @@ const SECTIONS: &[Section] = &[
     section("Cluster", cluster),
     section("Keyspace", keyspace),
     section("Sentinel", |engine, _, fields| fields.0.push_str(&super::sentinel::info(engine))),
+    Section { by_default: false, ..section(OURS, leasehold) },
 ];
+
+/// What no other server has is shown to those only who ask for it by name.
+const OURS: &str = "Leasehold";
 
 /// Those that a sentinel has.
 const SECTIONS_OF_SENTINEL: &[&str] = &["Server", "Clients", "Stats", "CPU", "Sentinel"];
@@ -94,8 +99,8 @@ fn info(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         [] => section.by_default,
         names => names.iter().any(|name| {
             is(name, section.title)
-                || is(name, "all")
-                || is(name, "everything")
+                || is(name, "all") && section.title != OURS
+                || is(name, "everything") && section.title != OURS
                 || is(name, "default") && section.by_default
         }),
     };
@@ -280,6 +285,14 @@ fn error_stats(engine: &mut Engine, _: Time, fields: &mut Fields) {
 
 fn cluster(engine: &mut Engine, _: Time, fields: &mut Fields) {
     fields.add("cluster_enabled", u8::from(engine.config.cluster_enabled));
+}
+
+/// How often scripts have been run by a plan, by a plan and then by Lua, and by Lua alone.
+fn leasehold(engine: &mut Engine, _: Time, fields: &mut Fields) {
+    let tiers = engine.interpreter.as_ref().map(Interpreter::tiers).unwrap_or_default();
+    fields.add("scripts_planned", tiers.planned);
+    fields.add("scripts_left_to_lua", tiers.left);
+    fields.add("scripts_of_lua", tiers.lua);
 }
 
 fn keyspace(engine: &mut Engine, time: Time, fields: &mut Fields) {

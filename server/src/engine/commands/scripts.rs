@@ -169,6 +169,11 @@ pub const LIMITS: Limits = Limits {
     nesting_max: limits::SCRIPT_NESTING_MAX,
     interrupt_instructions: limits::SCRIPT_INTERRUPT_INSTRUCTIONS,
     library_functions_max: limits::LIBRARY_FUNCTIONS_MAX,
+    plan_tokens_max: limits::PLAN_TOKENS_MAX,
+    plan_depth_max: limits::PLAN_DEPTH_MAX,
+    plan_locals_max: limits::PLAN_LOCALS_MAX,
+    plan_calls_max: limits::PLAN_CALLS_MAX,
+    plan_bytes_max: limits::PLAN_BYTES_MAX,
 };
 
 fn eval(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {

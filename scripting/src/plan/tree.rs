@@ -1,0 +1,140 @@
+//! What a plan is: the script's statements, its names resolved. Knows no text and no host.
+
+use bytes::Bytes;
+
+use crate::CommandId;
+
+/// A script of the subset.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(super) body: Block,
+    /// How many locals are in scope at most.
+    pub(super) registers: usize,
+    /// The strings in the text.
+    pub(super) literals: Vec<Bytes>,
+}
+
+pub(super) type Block = Box<[Statement]>;
+
+#[derive(Debug)]
+pub(super) enum Statement {
+    /// `local a = e`, `a = e`
+    Set(u16, Expr),
+    /// The values first, then the locals.
+    SetMany(Box<[u16]>, Box<[Expr]>),
+    /// `local[e] = e`
+    Store {
+        list: u16,
+        index: Expr,
+        value: Expr,
+    },
+    /// `table.insert(e, e)`
+    Insert {
+        list: Expr,
+        value: Expr,
+    },
+    /// A call whose value nobody wants.
+    Run(Expr),
+    If {
+        arms: Box<[(Expr, Block)]>,
+        otherwise: Block,
+    },
+    While {
+        condition: Expr,
+        body: Block,
+    },
+    For(Box<For>),
+    Each(Box<Each>),
+    Do(Block),
+    Break,
+    Return(Expr),
+    /// `return {ok = e}`
+    ReturnStatus(Expr),
+}
+
+/// `for variable = from, to, step do body end`
+#[derive(Debug)]
+pub(super) struct For {
+    pub(super) variable: u16,
+    pub(super) from: Expr,
+    pub(super) to: Expr,
+    pub(super) step: Option<Expr>,
+    pub(super) body: Block,
+}
+
+/// `for index, value in ipairs(list) do body end`
+#[derive(Debug)]
+pub(super) struct Each {
+    pub(super) index: u16,
+    pub(super) value: u16,
+    pub(super) list: Expr,
+    pub(super) body: Block,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Expr {
+    Nil,
+    Boolean(bool),
+    Number(f64),
+    Literal(u32),
+    Local(u16),
+    Keys,
+    Args,
+    /// `KEYS[n]`, counted from 0.
+    Key(u32),
+    /// `ARGV[n]`, counted from 0.
+    Arg(u32),
+    List(Box<[Expr]>),
+    Index(Box<(Expr, Expr)>),
+    Not(Box<Expr>),
+    Minus(Box<Expr>),
+    Length(Box<Expr>),
+    And(Box<(Expr, Expr)>),
+    Or(Box<(Expr, Expr)>),
+    Equal(Box<(Expr, Expr)>),
+    Less(Box<(Expr, Expr)>),
+    LessOrEqual(Box<(Expr, Expr)>),
+    Greater(Box<(Expr, Expr)>),
+    GreaterOrEqual(Box<(Expr, Expr)>),
+    Arithmetic(Operator, Box<(Expr, Expr)>),
+    Concat(Box<[Expr]>),
+    Call(Box<Call>),
+    ToNumber(Box<Expr>),
+    ToText(Box<Expr>),
+    /// The literal that is the first of the types' names.
+    Type(u32, Box<Expr>),
+    Largest(Box<[Expr]>),
+    Smallest(Box<[Expr]>),
+    Floor(Box<Expr>),
+    /// `string.len`, which takes strings and numbers only.
+    TextLength(Box<Expr>),
+    Sub(Box<(Expr, Expr, Expr)>),
+    Assert(Box<[Expr]>),
+    /// Lua knows better.
+    Leave,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Operator {
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+    Modulo,
+}
+
+/// `redis.call` and `redis.pcall`, which differ only where a command fails.
+#[derive(Clone, Debug)]
+pub(super) struct Call {
+    pub(super) command: Option<CommandId>,
+    pub(super) arguments: Box<[Expr]>,
+    pub(super) unpacked: Option<Unpacked>,
+}
+
+/// `unpack(list, from, to)`
+#[derive(Clone, Debug)]
+pub(super) struct Unpacked {
+    pub(super) list: Expr,
+    pub(super) from: Option<Expr>,
+    pub(super) to: Option<Expr>,
+}

@@ -1,0 +1,183 @@
+//! The fast tier of scripts cannot be told from Lua: every script is run by an engine with plans and
+//! by one without, and whatever clients and listeners hear, and whatever is counted, is the same.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use leasehold_scripting::outside_of_plans;
+use leasehold_tests::scripts;
+use leasehold_tests::tiers::{Pair, grammar};
+
+/// Scripts drawn by chance, and how often each is run.
+const DRAWN: usize = 3_000;
+const RUNS: usize = 3;
+/// Requests drawn for each script of a client library.
+const REQUESTS: usize = 150;
+
+/// A generator of the same numbers each time.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, bound: usize) -> usize {
+        // Of L'Ecuyer, Blouin and Couture, with the high bits, which are the better ones.
+        self.0 = self.0.wrapping_mul(2_862_933_555_777_941_757).wrapping_add(3_037_000_493);
+        ((self.0 >> 33) as usize) % bound.max(1)
+    }
+}
+
+/// Every Lua file the suite has, and the scripts of the seeds, by name.
+fn known() -> BTreeMap<String, String> {
+    fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
+        for entry in std::fs::read_dir(folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                walk(&path, found);
+            } else {
+                found.push(path);
+            }
+        }
+    }
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/src/compat/scripts");
+    let mut files = Vec::new();
+    walk(&folder, &mut files);
+    let mut all: BTreeMap<_, _> = files
+        .iter()
+        .map(|file| {
+            let name = file.strip_prefix(&folder).expect("inside").with_extension("");
+            (name.display().to_string(), std::fs::read_to_string(file).expect("a text"))
+        })
+        .collect();
+    for (name, text) in [
+        ("seed/compare-and-delete", scripts::COMPARE_AND_DELETE),
+        ("seed/compare-and-delete-one-line", scripts::COMPARE_AND_DELETE_ONE_LINE),
+        ("seed/compare-and-renew", scripts::COMPARE_AND_RENEW),
+    ] {
+        all.insert(name.to_owned(), text.to_owned());
+    }
+    all
+}
+
+fn make_world(pair: &mut Pair) {
+    pair.run_words("FLUSHALL");
+    for command in grammar::WORLD {
+        pair.run_words(command);
+    }
+}
+
+fn eval(pair: &mut Pair, request: &[String]) -> Vec<u8> {
+    let argv: Vec<&[u8]> = request.iter().map(String::as_bytes).collect();
+    pair.run(&argv)
+}
+
+#[test]
+fn scripts_drawn_by_chance_do_the_same() {
+    let mut chance = Chance(2026);
+    let mut pair = Pair::new();
+    for number in 0..DRAWN {
+        let mut dice = |bound| chance.below(bound);
+        let script = grammar::script(&mut dice);
+        if number % 20 == 0 {
+            make_world(&mut pair);
+        }
+        for _ in 0..RUNS {
+            let request = grammar::request(&script, &mut dice);
+            eval(&mut pair, &request);
+        }
+        if number % 100 == 99 {
+            pair.advance(chance.below(20_000) as i64);
+            pair.compare();
+        }
+    }
+    let tiers = pair.tiers();
+    // It would prove nothing if few were planned, or few left.
+    let all = tiers.planned + tiers.left + tiers.lua;
+    assert!(tiers.planned * 3 > all && tiers.left * 10 > all, "{tiers:?}");
+}
+
+/// With all that a lock may look like when a script comes.
+#[test]
+fn scripts_of_client_libraries_do_the_same() {
+    const STATES: [&str; 8] = [
+        "",
+        "SET KEY owner PX 30000",
+        "SET KEY 1",
+        "HSET KEY owner 1",
+        "HSET KEY owner 2 mode write other 1 owner:write 1",
+        "HSET KEY mode read owner 1 other 1",
+        "RPUSH KEY owner other a",
+        "ZADD KEY 1700000030000 owner 1 other",
+    ];
+    let mut chance = Chance(7);
+    let mut pair = Pair::new();
+    for (name, script) in known() {
+        for _ in 0..REQUESTS {
+            pair.run_words("FLUSHALL");
+            let count = 1 + chance.below(5);
+            let keys: Vec<String> = (1..=count).map(|number| format!("{{k}}{number}")).collect();
+            for key in &keys {
+                let state = STATES[chance.below(STATES.len())];
+                let is_there = !state.is_empty() && chance.below(3) > 0;
+                if is_there {
+                    pair.run_words(&state.replace("KEY", key));
+                    pair.run_words(&format!("PEXPIRE {key} 20000"));
+                }
+            }
+            let mut request = vec!["EVAL".to_owned(), script.clone(), count.to_string()];
+            request.extend(keys);
+            let words = chance.below(8);
+            request.extend((0..words).map(|_| {
+                let word = ["30000", "owner", "0", "publish", "1", "other", "1700000000000"];
+                match chance.below(4) {
+                    0 => grammar::WORDS[chance.below(grammar::WORDS.len())].to_owned(),
+                    _ => word[chance.below(word.len())].to_owned(),
+                }
+            }));
+            eval(&mut pair, &request);
+            if chance.below(2) == 0 {
+                eval(&mut pair, &request);
+            }
+        }
+        pair.compare();
+        assert!(pair.tiers().planned + pair.tiers().lua > 0, "{name}");
+    }
+}
+
+/// Which scripts need Lua, and why: nothing else may leave the subset unnoticed.
+#[test]
+fn the_scripts_of_lock_libraries_have_plans() {
+    let outside: Vec<String> = known()
+        .iter()
+        .filter_map(|(name, script)| {
+            let reason = outside_of_plans(script.as_bytes())?;
+            Some(format!("{name}: {} (line {})", reason.what, reason.line))
+        })
+        .collect();
+    assert_eq!(outside, NEED_LUA, "{outside:#?}");
+}
+
+/// They define functions, read what other clients have packed, or walk a table by `pairs`.
+const NEED_LUA: &[&str] = &[
+    "bullmq/extend-lock: an expression like this (line 3)",
+    "bullmq/extend-locks: an expression like this (line 3)",
+    "bullmq/finish-job: an expression like this (line 4)",
+    "bullmq/move-stalled: an expression like this (line 4)",
+    "bullmq/take-job: an expression like this (line 4)",
+    "laravel/allow: a name like this (line 4)",
+    "laravel/take-slot: a loop over anything but `ipairs` (line 2)",
+    "python-redis-lock/reset-all: a loop over anything but `ipairs` (line 4)",
+    "redisson-2.2/fair-lock: a name like this (line 4)",
+    "redisson-3/rate-acquire: a name that is not of the subset (line 19)",
+    "redisson/delayed-elements: a name that is not of the subset (line 5)",
+    "redisson/delayed-offer: a name that is not of the subset (line 3)",
+    "redisson/delayed-transfer: a name that is not of the subset (line 6)",
+    "redisson/map-evict: a name that is not of the subset (line 7)",
+    "redisson/map-get: a number written like this (line 8)",
+    "redisson/map-put: a number written like this (line 12)",
+    "redisson/rate-acquire: a name that is not of the subset (line 26)",
+    "redisson/rate-available: a name that is not of the subset (line 21)",
+    "redisson/rate-update: a name that is not of the subset (line 33)",
+    "redisson/topic-trim: a number written like this (line 10)",
+    "sidekiq-unique-jobs/lock: a name that is not of the subset (line 2)",
+    "sidekiq-unique-jobs/queue: a name that is not of the subset (line 2)",
+    "sidekiq-unique-jobs/unlock: a name that is not of the subset (line 2)",
+];
