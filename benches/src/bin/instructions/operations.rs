@@ -19,7 +19,8 @@ const LISTENERS: usize = 16;
 pub(crate) const TIMES: u64 = 8 * CHUNK as u64;
 
 /// A way to run scripts, and the command that chooses it. One row more for each further way.
-const TIERS: &[(&str, &str)] = &[("lua", "")];
+const TIERS: &[(&str, &str)] =
+    &[("lua", "CONFIG SET script-plans no"), ("plan", "CONFIG SET script-plans yes")];
 
 /// What is counted.
 pub(crate) struct Operation {

@@ -1,0 +1,262 @@
+//! What a plan does is what Lua does: the same calls and the same reply, however it ends. And it is
+//! a plan that does it, where it is meant to be one.
+
+mod host;
+
+use host::{MapHost, interpreter, show};
+use leasehold_resp::Reply;
+use leasehold_scripting::{Sha, Tiers, outside_of_plans};
+
+const KEYS: &[&[u8]] = &[b"k", b"h"];
+const ARGS: &[&[u8]] = &[b"30000", b"owner", b"1.5", b"abc"];
+
+/// Which tier has run a script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum By {
+    Plan,
+    /// The plan has left.
+    Both,
+    Lua,
+}
+
+/// What a script answers, what it calls, and what has run it.
+fn run(script: &str, has_plans: bool, patience: Option<u32>) -> (String, Vec<String>, By) {
+    let mut host = MapHost { patience, ..MapHost::default() };
+    host.strings.insert(b"k".to_vec(), b"owner".to_vec());
+    host.hashes.entry(b"h".to_vec()).or_default().insert(b"owner".to_vec(), b"1".to_vec());
+    let mut lua = interpreter();
+    lua.set_plans(has_plans);
+    let sha = lua.load(script.as_bytes()).expect("a script that compiles");
+    let reply = lua.run(sha.as_bytes(), KEYS, ARGS, &mut host);
+    let by = match lua.tiers() {
+        Tiers { planned: 1, left: 0, lua: 0 } => By::Plan,
+        Tiers { planned: 0, left: 1, lua: 0 } => By::Both,
+        _ => By::Lua,
+    };
+    let text = show(&reply).replace(Sha::of(script.as_bytes()).as_str(), "SHA");
+    (text, host.calls, by)
+}
+
+fn check(cases: &[(&str, By, &str)]) {
+    for (script, by, reply) in cases {
+        let (planned, calls, tier) = run(script, true, None);
+        let (plain, plain_calls, lua) = run(script, false, None);
+        assert_eq!((&planned, &calls), (&plain, &plain_calls), "{script}");
+        assert_eq!(lua, By::Lua, "{script}");
+        let outside = outside_of_plans(script.as_bytes());
+        assert_eq!(tier, *by, "{script}: {outside:?}");
+        assert_eq!(planned, *reply, "{script}");
+    }
+}
+
+#[test]
+fn usual_scripts_are_planned() {
+    check(&[
+        ("return 1", By::Plan, ":1"),
+        ("", By::Plan, "null"),
+        ("return redis.call('get', KEYS[1]) == ARGV[2]", By::Plan, ":1"),
+        (
+            "if redis.call('get', KEYS[1]) == ARGV[2] then return redis.call('del', KEYS[1]) end \
+          return 0",
+            By::Plan,
+            ":1",
+        ),
+        (
+            "return {KEYS[1], ARGV[1], 1, false, true, redis.call('get', 'no'), {2}}",
+            By::Plan,
+            "['k' '30000' :1 null :1 null [:2]]",
+        ),
+        ("return {KEYS, #ARGV}", By::Plan, "[['k' 'h'] :4]"),
+        ("local a, b = 1 return {a, b == nil}", By::Plan, "[:1 :1]"),
+        ("local a, b = 1, 2 a, b = b, a return a * 10 + b", By::Plan, ":21"),
+        ("local n = 0 for i = 10, 1, -3 do n = n + i end return n", By::Plan, ":22"),
+        (
+            "local n = '' for i, v in ipairs(ARGV) do n = n .. i .. v end return n",
+            By::Plan,
+            "'1300002owner31.54abc'",
+        ),
+        (
+            "local n = 0 while true do n = n + 1 if n > 5 then break end end return n",
+            By::Plan,
+            ":6",
+        ),
+        (
+            "local t = {} for i = 1, 3 do table.insert(t, i) t[#t + 1] = 'x' end return t",
+            By::Plan,
+            "[:1 'x' :2 'x' :3 'x']",
+        ),
+        ("return redis.call('set', 'a', 'b')", By::Plan, "+OK"),
+        ("return redis.call('set', 'a', 'b').ok", By::Plan, "'OK'"),
+        ("return redis.call('set', 'a', 'b')['err']", By::Plan, "null"),
+        ("return redis.status_reply('FINE')", By::Plan, "+FINE"),
+        ("return {ok = 'a\\nb'}", By::Plan, "+a b"),
+        ("return redis.call('hgetall', 'h')", By::Plan, "['owner' '1']"),
+        ("return redis.call('hgetall', 'h')[2] + 1", By::Plan, ":2"),
+        ("return redis.call('echo', unpack(ARGV, 2))", By::Plan, "[:3]"),
+        ("return tonumber(ARGV[1]) + ARGV[3]", By::Plan, ":30001"),
+        ("return tonumber('write') == nil", By::Plan, ":1"),
+        ("return math.max(1, ARGV[1], -5) + math.min(3, 2) + math.floor(2.7)", By::Plan, ":30004"),
+        ("return string.sub('owner', 2, -2) .. string.len(ARGV[2])", By::Plan, "'wne5'"),
+        (
+            "return type(nil) .. type(1) .. type('x') .. type({}) .. type(true)",
+            By::Plan,
+            "'nilnumberstringtableboolean'",
+        ),
+        ("return tostring(nil) .. tostring(12) .. tostring(false)", By::Plan, "'nil12false'"),
+        ("return 7 % 3 + -7 % 3", By::Plan, ":3"),
+        ("return not nil == true and 2 ^ 1 or 1", By::Lua, ":2"),
+        ("return 1 .. 2 == '12'", By::Plan, ":1"),
+        ("return 2 - 1 - 1", By::Plan, ":0"),
+        ("return 1 < 2 == true", By::Plan, ":1"),
+        ("return '\\065\\n\\\"' -- comment", By::Plan, "'A\\n\"'"),
+        ("local redis = {1, 2} return redis[2]", By::Plan, ":2"),
+        ("local x = 1 do local x = 2 end return x", By::Plan, ":1"),
+        ("local x = 1 local x = x + 1 return x", By::Plan, ":2"),
+        ("redis.replicate_commands() return assert(5, 'no')", By::Plan, ":5"),
+        ("local n for i = ARGV[3], 3 do n = i end return tostring(n * 2)", By::Plan, "'5'"),
+        ("return redis.call('hincrby', 'h', 'owner', 1.0)", By::Plan, ":2"),
+    ]);
+}
+
+#[test]
+fn what_is_unusual_is_left_to_lua() {
+    let wrong = "-ERR Unknown Redis command called from script script: SHA, on @user_script:2.";
+    check(&[
+        ("redis.call('set', 'a', 'b')\nredis.call('no')", By::Both, wrong),
+        (
+            "redis.call('incr', 'n') return redis.pcall('no').err",
+            By::Both,
+            "'ERR Unknown Redis command called from script'",
+        ),
+        ("redis.call('incr', 'n') return redis.error_reply('MINE no')", By::Both, "-MINE no"),
+        ("redis.call('incr', 'n') return {err = 'MINE no'}", By::Both, "-MINE no"),
+        (
+            "redis.call('incr', 'n') error('so')",
+            By::Both,
+            "-ERR user_script:1: so script: SHA, on @user_script:1.",
+        ),
+        (
+            "redis.call('incr', 'n') assert(false, 'so')",
+            By::Both,
+            "-ERR so script: SHA, on @user_script:1.",
+        ),
+        (
+            "local n = redis.call('incr', 'n') return n .. nil",
+            By::Both,
+            "-ERR user_script:1: attempt to concatenate a nil value script: SHA, on @user_script:1.",
+        ),
+        (
+            "redis.call('incr', 'n') return ARGV[4] + 1",
+            By::Both,
+            "-ERR user_script:1: attempt to perform arithmetic on field '?' (a string value) \
+          script: SHA, on @user_script:1.",
+        ),
+        ("return 1.5 .. ''", By::Both, "'1.5'"),
+        ("return 100000000000000 .. ''", By::Both, "'1e+14'"),
+        ("return 0 * (0 - 1) .. ''", By::Both, "'-0'"),
+        ("return tonumber('0x10')", By::Both, ":16"),
+        ("return tonumber(' 7 ')", By::Both, ":7"),
+        ("return 'a' < 'b'", By::Both, ":1"),
+        ("return ('x').y", By::Both, "null"),
+        ("local t = {1, nil, 3} return t", By::Both, "[:1]"),
+        (
+            "for i = 1, 600 do redis.call('incr', 'n') end return redis.call('get', 'n')",
+            By::Both,
+            "'600'",
+        ),
+    ]);
+}
+
+#[test]
+fn what_is_outside_is_not_looked_at_twice() {
+    check(&[
+        ("return #{...}", By::Lua, ":0"),
+        ("local f = redis.call return f('get', KEYS[1])", By::Lua, "'owner'"),
+        ("local function f() return 1 end return f()", By::Lua, ":1"),
+        ("return 0x10", By::Lua, ":16"),
+        ("return 1e3", By::Lua, ":1000"),
+        ("return [[x]]", By::Lua, "'x'"),
+        ("return ('x'):rep(2)", By::Lua, "'xx'"),
+        ("return {a = 1}", By::Lua, "[]"),
+        ("repeat local x = 1 until x == 1 return 2", By::Lua, ":2"),
+        ("KEYS[1] = 'z' return KEYS[1]", By::Lua, "'z'"),
+        ("return redis.sha1hex('')", By::Lua, "'da39a3ee5e6b4b0d3255bfef95601890afd80709'"),
+        ("return 1, 2", By::Lua, ":1"),
+        ("return tostring(-0)", By::Lua, "'-0'"),
+    ]);
+}
+
+#[test]
+fn lists_in_lists_cost_what_they_hold() {
+    let (reply, _, by) = run("local t = {} for i = 1, 30 do t = {t, t} end return t", true, None);
+    assert_eq!(by, By::Both);
+    assert!(reply.contains("too many values"), "{reply}");
+}
+
+/// The host says to end: the script ends, where it was, whatever is left of it.
+#[test]
+fn a_script_is_killed_in_either_tier() {
+    let scripts = [
+        "while true do end",
+        "local n = 0\nwhile true do\nn = n + 1 end",
+        "local n = 0\nfor i = 1, 3000 do n = n + i end redis.call('set', 'x', 'y') return n",
+        "redis.call('set', 'a', 'b')\nwhile true do redis.call('get', 'a') end",
+        "for i = 1, 2000 do redis.call('get', 'a') end return redis.call('set', 'x', 'y')",
+        "local t = {}\nfor i = 1, 1000000 do\nfor j, k in ipairs(KEYS) do t[1] = i\nend end",
+    ];
+    for script in scripts {
+        for patience in [0, 1, 3] {
+            let (planned, calls, by) = run(script, true, Some(patience));
+            let (plain, ..) = run(script, false, Some(patience));
+            assert_eq!(by, By::Both, "{script}");
+            for reply in [&planned, &plain] {
+                let killed = "-ERR Script killed by user with SCRIPT KILL... script: SHA, on @";
+                assert!(reply.starts_with(killed), "{script}: {reply}");
+            }
+            assert!(!calls.contains(&"set x y".to_owned()), "{script}");
+            if !script.contains('\n') {
+                assert_eq!(planned, plain);
+            }
+        }
+    }
+}
+
+/// The line in an error is the line where the script was, not where Lua was asked first.
+#[test]
+fn a_killed_script_dies_in_its_loop() {
+    let script = "local n = 0\nlocal m = 1\nwhile true do n = n + 1 end";
+    assert!(run(script, true, Some(0)).0.ends_with("on @user_script:3."));
+    let script = "redis.call('get', 'a')\nlocal n = 0\nwhile true do n = n + 1 end";
+    assert!(run(script, true, Some(2)).0.ends_with("on @user_script:3."));
+}
+
+#[test]
+fn a_script_that_keeps_leaving_its_plan_is_given_to_lua() {
+    let mut lua = interpreter();
+    let sha = lua.load(b"return redis.pcall('no').err").expect("a script that compiles");
+    for _ in 0..100 {
+        lua.run(sha.as_bytes(), &[], &[], &mut MapHost::default());
+    }
+    let Tiers { planned, left, lua } = lua.tiers();
+    assert!(planned == 0 && left < 20 && left + lua == 100, "{left} {lua}");
+}
+
+#[test]
+fn what_one_run_leaves_is_gone_in_the_next() {
+    let mut lua = interpreter();
+    let mut host = MapHost::default();
+    let text = b"local t = {} table.insert(t, ARGV[1]) return {t, redis.call('get', 'k') .. 'x'}";
+    let sha = lua.load(text).expect("a script that compiles");
+    host.strings.insert(b"k".to_vec(), b"v".to_vec());
+    let expected =
+        |word: &str| Reply::Array(vec![Reply::Array(vec![Reply::bulk(word)]), Reply::bulk("vx")]);
+    for word in ["a", "b"] {
+        let reply = lua.run(sha.as_bytes(), &[], &[word.as_bytes()], &mut host);
+        assert_eq!(reply, expected(word));
+    }
+    host.strings.clear();
+    assert!(lua.run(sha.as_bytes(), &[], &[b"c"], &mut host).is_error());
+    host.strings.insert(b"k".to_vec(), b"v".to_vec());
+    assert_eq!(lua.run(sha.as_bytes(), &[], &[b"d"], &mut host), expected("d"));
+    assert_eq!(lua.tiers(), Tiers { planned: 3, left: 1, lua: 0 });
+}
