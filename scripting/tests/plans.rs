@@ -138,12 +138,13 @@ fn what_is_unusual_is_left_to_lua() {
         (
             "redis.call('incr', 'n') assert(false, 'so')",
             By::Both,
-            "-ERR so script: SHA, on @user_script:1.",
+            "-ERR user_script:1: so script: SHA, on @user_script:1.",
         ),
         (
             "local n = redis.call('incr', 'n') return n .. nil",
             By::Both,
-            "-ERR user_script:1: attempt to concatenate a nil value script: SHA, on @user_script:1.",
+            "-ERR user_script:1: attempt to concatenate a nil value \
+             script: SHA, on @user_script:1.",
         ),
         (
             "redis.call('incr', 'n') return ARGV[4] + 1",

@@ -1,5 +1,6 @@
-//! The fast tier of scripts cannot be told from Lua: every script is run by an engine with plans and
-//! by one without, and whatever clients and listeners hear, and whatever is counted, is the same.
+//! The fast tier of scripts cannot be told from Lua: every script is run by an engine with plans
+//! and by one without, and whatever clients and listeners hear, and whatever is counted, is the
+//! same.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
