@@ -1,5 +1,5 @@
-//! Scripts of the subset that plans are made of: an engine with plans and one without cannot be told
-//! apart by replies, by what listeners hear, by what is counted, or by what is stored.
+//! Scripts of the subset that plans are made of: an engine with plans and one without cannot be
+//! told apart by replies, by what listeners hear, by what is counted, or by what is stored.
 
 #![no_main]
 
