@@ -2,16 +2,19 @@
 //! are paired, since only within a round is the machine the same. It must not know how they are
 //! told.
 
+use std::borrow::Cow;
 use std::error::Error;
+use std::path::PathBuf;
+use std::process::Command;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::options::Options;
 use crate::peers::Peer;
 use crate::workload::{self, Workload};
 
 /// Which way a figure is better.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Better {
     /// Costs: time, bytes.
@@ -23,24 +26,24 @@ pub(crate) enum Better {
 }
 
 /// What a figure says: its name, its unit, and which way it is better.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Metric {
     pub(crate) name: String,
-    pub(crate) unit: &'static str,
+    pub(crate) unit: Cow<'static, str>,
     pub(crate) better: Better,
 }
 
 impl Metric {
     pub(crate) fn less(name: impl Into<String>, unit: &'static str) -> Metric {
-        Metric { name: name.into(), unit, better: Better::Less }
+        Metric { name: name.into(), unit: unit.into(), better: Better::Less }
     }
 
     pub(crate) fn more(name: impl Into<String>, unit: &'static str) -> Metric {
-        Metric { name: name.into(), unit, better: Better::More }
+        Metric { name: name.into(), unit: unit.into(), better: Better::More }
     }
 
     pub(crate) fn told(name: impl Into<String>, unit: &'static str) -> Metric {
-        Metric { name: name.into(), unit, better: Better::Neither }
+        Metric { name: name.into(), unit: unit.into(), better: Better::Neither }
     }
 
     /// With a value.
@@ -57,9 +60,9 @@ pub(crate) struct Reading {
 }
 
 /// A value, and where it comes from.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Figure {
-    pub(crate) group: &'static str,
+    pub(crate) group: Cow<'static, str>,
     pub(crate) parameters: String,
     pub(crate) peer: String,
     pub(crate) round: u32,
@@ -69,7 +72,7 @@ pub(crate) struct Figure {
 }
 
 /// Something that could not be measured.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Failure {
     pub(crate) workload: String,
     pub(crate) peer: String,
@@ -77,7 +80,7 @@ pub(crate) struct Failure {
 }
 
 /// A server of the run.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Entrant {
     pub(crate) name: String,
     pub(crate) version: String,
@@ -85,29 +88,35 @@ pub(crate) struct Entrant {
 }
 
 /// The machine, and how busy others kept it.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Machine {
     pub(crate) processor: String,
     pub(crate) processors: usize,
     pub(crate) kernel: String,
+    /// What the kernel does about the processor's faults, and what that costs all servers alike.
+    pub(crate) mitigations: Vec<String>,
+    /// The day of the run.
+    pub(crate) date: String,
     /// Before the run and after it: above two, others were at work too.
     pub(crate) load: Vec<String>,
 }
 
 /// A group of workloads, as the report introduces it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Group {
-    pub(crate) name: &'static str,
-    pub(crate) note: &'static str,
+    pub(crate) name: Cow<'static, str>,
+    pub(crate) note: Cow<'static, str>,
 }
 
 /// Everything that came of a run.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Figures {
     pub(crate) machine: Machine,
     pub(crate) seconds: f64,
     pub(crate) rounds: u32,
     pub(crate) quick: bool,
+    /// How long the run has taken.
+    pub(crate) spent_seconds: f64,
     /// What the others are compared with comes first.
     pub(crate) peers: Vec<Entrant>,
     pub(crate) groups: Vec<Group>,
@@ -149,7 +158,7 @@ impl Figures {
     pub(crate) fn announce(&mut self, workload: &dyn Workload) {
         let name = workload.group();
         if self.groups.iter().all(|group| group.name != name) {
-            self.groups.push(Group { name, note: workload.note() });
+            self.groups.push(Group { name: name.into(), note: workload.note().into() });
         }
     }
 
@@ -163,7 +172,7 @@ impl Figures {
     ) {
         let (group, parameters) = (workload.group(), workload.parameters());
         self.figures.extend(readings.into_iter().map(|Reading { metric, value }| Figure {
-            group,
+            group: group.into(),
             parameters: parameters.clone(),
             peer: peer.name.clone(),
             round,
@@ -176,6 +185,33 @@ impl Figures {
     pub(crate) fn failed(&mut self, workload: &dyn Workload, peer: &str, error: &dyn Error) {
         let (workload, peer) = (workload::title(workload), peer.to_owned());
         self.failures.push(Failure { workload, peer, error: error.to_string() });
+    }
+
+    /// Whether something of a workload has been measured.
+    pub(crate) fn hold(&self, workload: &dyn Workload) -> bool {
+        let (group, parameters) = (workload.group(), workload.parameters());
+        self.figures.iter().any(|it| it.group == group && it.parameters == parameters)
+    }
+
+    /// Takes over what another run has measured, in place of what is known of the same workloads.
+    pub(crate) fn merge(&mut self, other: Figures) {
+        let is_of = |it: &Figure, other: &Figure| {
+            it.group == other.group && it.parameters == other.parameters
+        };
+        self.figures.retain(|it| !other.figures.iter().any(|new| is_of(it, new)));
+        self.figures.extend(other.figures);
+        self.failures.extend(other.failures);
+        self.spent_seconds += other.spent_seconds;
+        for group in other.groups {
+            if self.groups.iter().all(|known| known.name != group.name) {
+                self.groups.push(group);
+            }
+        }
+        for peer in other.peers {
+            if self.peers.iter().all(|known| known.name != peer.name) {
+                self.peers.push(peer);
+            }
+        }
     }
 
     /// The figures of a group by parameters and metric, in the order in which they came.
@@ -259,8 +295,32 @@ impl Machine {
             processor: model.map_or("?", |(_, model)| model.trim()).to_owned(),
             processors: cpu_info.lines().filter(|line| line.starts_with("processor")).count(),
             kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
+            mitigations: Machine::mitigations(),
+            date: Machine::date(),
             load: vec![Machine::load()],
         }
+    }
+
+    /// Each fault that costs something to live with, and how that is done.
+    fn mitigations() -> Vec<String> {
+        let folder = std::fs::read_dir("/sys/devices/system/cpu/vulnerabilities");
+        let told = |path: PathBuf| {
+            let state = std::fs::read_to_string(&path).ok()?;
+            let state = state.trim().strip_prefix("Mitigation: ")?;
+            let how = state.split([';', ',']).next().unwrap_or_default();
+            let fault = path.file_name()?.to_string_lossy().replace('_', " ");
+            Some(format!("{fault}: {how}"))
+        };
+        let paths = folder.into_iter().flatten().flatten().map(|entry| entry.path());
+        let mut all: Vec<String> = paths.filter_map(told).collect();
+        all.sort();
+        all
+    }
+
+    fn date() -> String {
+        let output = Command::new("date").args(["--utc", "+%F"]).output();
+        let date = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+        date.unwrap_or_default()
     }
 
     /// The mean number of threads that ran or would have, of the last minute.
@@ -286,7 +346,7 @@ pub(crate) mod tests {
         let figure = |line: &str| {
             let words: Vec<_> = line.split_whitespace().collect();
             Figure {
-                group: GROUP,
+                group: GROUP.into(),
                 parameters: "much".to_owned(),
                 peer: words[1].to_owned(),
                 round: words[2].parse().expect("a round"),
@@ -298,7 +358,7 @@ pub(crate) mod tests {
             |name: &str, ours| Entrant { name: name.to_owned(), version: "1".to_owned(), ours };
         Figures {
             peers: vec![entrant("theirs", false), entrant("ours", true)],
-            groups: vec![Group { name: GROUP, note: "A note." }],
+            groups: vec![Group { name: GROUP.into(), note: "A note.".into() }],
             figures: text.lines().map(figure).collect(),
             ..Figures::default()
         }
@@ -333,6 +393,19 @@ pub(crate) mod tests {
         let rows = figures.rows(GROUP);
         assert_eq!(rows[0].ratio("ours", "theirs"), None);
         assert_eq!(rows[0].values("ours").map(|spread| spread.median), Some(98.0));
+    }
+
+    #[test]
+    fn runs_are_put_together() {
+        let mut whole = figures("cost theirs 0 10\ncost ours 0 5");
+        let mut later = figures("cost theirs 0 8\ncost ours 0 2");
+        whole.merge(later.clone());
+        assert_eq!(whole.rows(GROUP)[0].ratio("ours", "theirs").map(|it| it.median), Some(4.0));
+        later.figures.iter_mut().for_each(|figure| figure.parameters = "more".to_owned());
+        whole.merge(later);
+        let rows = whole.rows(GROUP);
+        assert_eq!(rows.iter().map(|row| row.parameters).collect::<Vec<_>>(), ["much", "more"]);
+        assert_eq!((whole.groups.len(), whole.peers.len()), (1, 2));
     }
 
     #[test]

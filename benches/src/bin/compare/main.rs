@@ -10,12 +10,15 @@ mod expiry;
 mod figures;
 mod generator;
 mod handoff;
+mod kept;
 mod latency;
 mod load;
 mod memory;
 mod open_loop;
 mod options;
+mod page;
 mod peers;
+mod plots;
 mod progress;
 mod report;
 mod requests;
@@ -25,12 +28,15 @@ mod start;
 mod watchdog;
 mod workload;
 
+use std::io::Write;
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Instant;
 
 use clap::Parser;
 
 use crate::figures::Figures;
-use crate::options::{Act, Options};
+use crate::options::{Act, Format, Options};
 use crate::peers::Peer;
 use crate::progress::Meter;
 use crate::workload::{Effort, Workload};
@@ -40,10 +46,12 @@ type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    if options.act == Some(Act::StartInProcess) {
-        return start::tell();
-    }
-    match run(&options) {
+    let outcome = match &options.act {
+        Some(Act::StartInProcess) => return start::tell(),
+        Some(Act::Render { files }) => render(&options, files),
+        None => run(&options),
+    };
+    match outcome {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -67,16 +75,37 @@ fn run(options: &Options) -> Outcome<bool> {
     }
     let peers = peers::find(options)?;
     // Written after the work: a folder that is not there had better be known before it.
-    let mut output = options.open_output()?;
-    let mut figures = Figures::new(options, &peers);
+    let output = options.open_output()?;
+    let mut figures = kept::begin(options, &peers)?;
+    workloads.retain(|workload| !figures.hold(workload.as_ref()));
     let mut meter = Meter::begin(count(&workloads, &peers, options.rounds()));
     for workload in &mut workloads {
+        let began = Instant::now();
         measure(workload.as_mut(), &peers, &effort, options.rounds(), &mut figures, &mut meter);
+        figures.spent_seconds += began.elapsed().as_secs_f64();
+        kept::write(options, &figures)?;
     }
     meter.end();
     figures.end();
-    output.write_all(report::write(&figures, options.format).as_bytes())?;
+    kept::write(options, &figures)?;
+    tell(options, &figures, output)?;
     Ok(figures.failures.is_empty())
+}
+
+/// Tells what was measured before.
+fn render(options: &Options, files: &[PathBuf]) -> Outcome<bool> {
+    let figures = kept::read_all(files)?;
+    tell(options, &figures, options.open_output()?)?;
+    Ok(true)
+}
+
+/// Writes the outcome, in the form that is wanted.
+fn tell(options: &Options, figures: &Figures, mut output: Box<dyn Write>) -> Outcome<()> {
+    if options.format == Format::Page {
+        page::draw(figures, options.output.as_deref().ok_or("a page needs --output")?)?;
+    }
+    output.write_all(report::write(figures, options.format).as_bytes())?;
+    Ok(())
 }
 
 /// Measures one workload on all peers, in every round forth and back again, so that whatever
@@ -110,8 +139,8 @@ fn measure(
 
 /// Whose turn it is in a round, one after the other.
 fn turns<'a>(peers: &[&'a Peer], round: u32, there_and_back: bool) -> Vec<&'a Peer> {
-    let forth = peers.iter().copied();
-    let back = peers.iter().rev().copied();
+    let taking_part = peers.iter().copied().filter(|peer| round == 0 || !peer.once);
+    let (forth, back) = (taking_part.clone(), taking_part.rev());
     match there_and_back {
         true => forth.chain(back).collect(),
         false if round.is_multiple_of(2) => forth.collect(),
@@ -127,9 +156,10 @@ fn takers<'a>(workload: &dyn Workload, peers: &'a [Peer]) -> impl Iterator<Item 
 
 /// How many measurements there will be.
 fn count(workloads: &[Box<dyn Workload>], peers: &[Peer], rounds: u32) -> u64 {
-    let of = |workload: &dyn Workload| {
-        let turns = if workload.there_and_back() { 2 } else { 1 };
-        takers(workload, peers).count() as u64 * turns * u64::from(workload.rounds(rounds))
+    let of = |workload: &dyn Workload| -> u64 {
+        let chosen: Vec<&Peer> = takers(workload, peers).collect();
+        let turns = |round| turns(&chosen, round, workload.there_and_back()).len() as u64;
+        (0..workload.rounds(rounds)).map(turns).sum()
     };
     workloads.iter().map(|workload| of(workload.as_ref())).sum()
 }
@@ -142,15 +172,17 @@ mod tests {
     #[test]
     fn peers_take_turns_forth_and_back() {
         let (a, b) = (Peer::named("a"), Peer::named("b"));
-        let peers = [&a, &b];
+        let mut once = Peer::named("once");
+        once.once = true;
+        let peers = [&a, &once, &b];
         let check = |round, there_and_back, expected: &str| {
             let turns = turns(&peers, round, there_and_back);
             let names: Vec<_> = turns.iter().map(|peer| peer.name.as_str()).collect();
             assert_eq!(names.join(" "), expected);
         };
-        check(0, true, "a b b a");
+        check(0, true, "a once b b once a");
         check(1, true, "a b b a");
-        check(0, false, "a b");
+        check(0, false, "a once b");
         check(1, false, "b a");
     }
 }

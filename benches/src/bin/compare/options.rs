@@ -13,8 +13,8 @@ use crate::workload::Effort;
 /// How the subcommand is called that says how long a start within a process takes.
 pub(crate) const START_IN_PROCESS: &str = "start-in-process";
 
-const ROUNDS: u32 = 5;
-const SECONDS: f64 = 1.0;
+const ROUNDS: u32 = 3;
+const SECONDS: f64 = 0.5;
 /// One round, and no longer than shows that everything works.
 const QUICK_ROUNDS: u32 = 1;
 const QUICK_SECONDS: f64 = 0.1;
@@ -27,10 +27,10 @@ const WARM_UP_SHARE: f64 = 0.3;
 pub(crate) struct Options {
     #[command(subcommand)]
     pub(crate) act: Option<Act>,
-    /// How often everything is measured [default: 5]
+    /// How often everything is measured [default: 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     rounds: Option<u32>,
-    /// How long one measurement takes, where that can be chosen [default: 1]
+    /// How long one measurement takes, where that can be chosen [default: 0.5]
     #[arg(long, value_name = "S", value_parser = seconds)]
     seconds: Option<f64>,
     /// Everything once, briefly and small: whether it works, not what it costs
@@ -49,11 +49,18 @@ pub(crate) struct Options {
     #[arg(long, value_name = "NAME=COMMAND")]
     pub(crate) peer: Vec<String>,
     /// In which form the outcome is told
-    #[arg(long, value_enum, default_value_t = Format::Table)]
+    #[arg(long, value_enum, default_value_t = Format::Table, global = true)]
     pub(crate) format: Format,
-    /// Where it is written instead of the standard output
+    /// Where it is written instead of the standard output. A page needs it: its plots go into the
+    /// folder beside it that has its name
+    #[arg(long, value_name = "FILE", global = true)]
+    pub(crate) output: Option<PathBuf>,
+    /// Where every figure is kept, after each workload, for `render` and `--resume`
     #[arg(long, value_name = "FILE")]
-    output: Option<PathBuf>,
+    pub(crate) save: Option<PathBuf>,
+    /// Measure only what the file of --save does not hold yet
+    #[arg(long, requires = "save")]
+    pub(crate) resume: bool,
     /// The processor the servers run on
     #[arg(long, value_name = "CPU", default_value_t = 0)]
     pub(crate) server_core: usize,
@@ -65,6 +72,12 @@ pub(crate) struct Options {
 /// What is done instead of a comparison.
 #[derive(Debug, PartialEq, Eq, Subcommand)]
 pub(crate) enum Act {
+    /// Tells once more what was measured before. Of what several runs have measured the last counts
+    Render {
+        /// What --save has kept, or --format json has written
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+    },
     /// Starts a server in this process and says how long that took, in nanoseconds
     #[command(hide = true)]
     StartInProcess,
@@ -79,6 +92,8 @@ pub(crate) enum Format {
     Markdown,
     /// With every single figure
     Json,
+    /// docs/performance.md: text, tables and plots
+    Page,
 }
 
 impl Options {

@@ -26,6 +26,8 @@ pub(crate) struct Peer {
     pub(crate) for_scripts_only: bool,
     /// Whether it is one of ours.
     pub(crate) ours: bool,
+    /// Whether it is measured in the first round only: there are others that matter more.
+    pub(crate) once: bool,
     words: Vec<String>,
     core: Option<usize>,
 }
@@ -43,7 +45,15 @@ impl Peer {
 
     fn new(name: &str, words: Vec<String>, core: Option<usize>) -> Peer {
         let version = String::new();
-        Peer { name: name.to_owned(), version, for_scripts_only: false, ours: false, words, core }
+        Peer {
+            name: name.to_owned(),
+            version,
+            for_scripts_only: false,
+            ours: false,
+            once: false,
+            words,
+            core,
+        }
     }
 
     /// One that is not to be started.
@@ -74,6 +84,9 @@ pub(crate) fn find(options: &Options) -> Outcome<Vec<Peer>> {
     }
     if peers.is_empty() {
         return Err("no server has that in its name".into());
+    }
+    for peer in peers.iter_mut().skip(1) {
+        peer.once = !peer.ours;
     }
     stay_on(options.client_core)?;
     if options.server_core == options.client_core {

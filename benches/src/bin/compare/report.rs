@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::figures::{Figures, Row, Spread};
 use crate::options::Format;
+use crate::page;
 
 /// Tells it.
 pub(crate) fn write(figures: &Figures, format: Format) -> String {
@@ -13,6 +14,7 @@ pub(crate) fn write(figures: &Figures, format: Format) -> String {
         Format::Table => Text::write(figures),
         Format::Markdown => markdown(figures),
         Format::Json => json(figures),
+        Format::Page => page::write(figures),
     }
 }
 
@@ -43,7 +45,7 @@ impl Text {
         let mut out = heading(figures);
         out.push('\n');
         for group in &figures.groups {
-            let rows = figures.rows(group.name);
+            let rows = figures.rows(&group.name);
             let _ = writeln!(out, "\n{}\n{}\n", group.name, group.note);
             let mut parameters = None;
             let taking_part = taking_part(figures, &rows);
@@ -72,25 +74,32 @@ fn markdown(figures: &Figures) -> String {
     let mut out = heading(figures);
     out.push('\n');
     for group in &figures.groups {
-        let rows = figures.rows(group.name);
-        let taking_part = taking_part(figures, &rows);
         let _ = writeln!(out, "\n### {}\n\n{}\n", group.name, group.note);
-        let _ = writeln!(out, "| | | {} |", taking_part.join(" | "));
-        let _ = writeln!(out, "|---|---|{}", "---:|".repeat(taking_part.len()));
-        let mut parameters = None;
-        for row in &rows {
-            let first = if parameters == Some(row.parameters) { "" } else { row.parameters };
-            parameters = Some(row.parameters);
-            let cells = taking_part.iter().map(|peer| Cell::of(row, peer, taking_part[0]));
-            let cells = cells.map(|Cell { value, ratio, spread }| match ratio.is_empty() {
-                true => value,
-                false => format!("{value}; **{ratio}** ({spread})"),
-            });
-            let cells = cells.collect::<Vec<_>>().join(" | ");
-            let _ = writeln!(out, "| {first} | {} | {cells} |", metric_name(row));
-        }
+        out += &table(figures, &group.name);
     }
     out + &failures(figures)
+}
+
+/// The table of a group, for a document.
+pub(crate) fn table(figures: &Figures, group: &str) -> String {
+    let mut out = String::new();
+    let rows = figures.rows(group);
+    let taking_part = taking_part(figures, &rows);
+    let _ = writeln!(out, "| | | {} |", taking_part.join(" | "));
+    let _ = writeln!(out, "|---|---|{}", "---:|".repeat(taking_part.len()));
+    let mut parameters = None;
+    for row in &rows {
+        let first = if parameters == Some(row.parameters) { "" } else { row.parameters };
+        parameters = Some(row.parameters);
+        let cells = taking_part.iter().map(|peer| Cell::of(row, peer, taking_part[0]));
+        let cells = cells.map(|Cell { value, ratio, spread }| match ratio.is_empty() {
+            true => value,
+            false => format!("{value}; **{ratio}** ({spread})"),
+        });
+        let cells = cells.collect::<Vec<_>>().join(" | ");
+        let _ = writeln!(out, "| {first} | {} | {cells} |", metric_name(row));
+    }
+    out
 }
 
 fn json(figures: &Figures) -> String {
@@ -111,11 +120,11 @@ fn json(figures: &Figures) -> String {
     }
     let mut compared = Vec::new();
     for group in &figures.groups {
-        let rows = figures.rows(group.name);
+        let rows = figures.rows(&group.name);
         for row in &rows {
             let taking_part = taking_part(figures, &rows);
             compared.extend(taking_part.iter().map(|peer| Compared {
-                group: group.name,
+                group: &group.name,
                 parameters: row.parameters,
                 metric: &row.metric.name,
                 peer,
@@ -159,7 +168,8 @@ fn heading(figures: &Figures) -> String {
     out
 }
 
-fn failures(figures: &Figures) -> String {
+/// What could not be measured.
+pub(crate) fn failures(figures: &Figures) -> String {
     let mut out = String::new();
     for failure in &figures.failures {
         let _ =
@@ -168,15 +178,15 @@ fn failures(figures: &Figures) -> String {
     out
 }
 
-fn metric_name(row: &Row<'_>) -> String {
-    match row.metric.unit {
+pub(crate) fn metric_name(row: &Row<'_>) -> String {
+    match &*row.metric.unit {
         "" => row.metric.name.clone(),
         unit => format!("{}, {unit}", row.metric.name),
     }
 }
 
 /// Three digits that mean something, at least.
-fn number(value: f64) -> String {
+pub(crate) fn number(value: f64) -> String {
     let digits = match value.abs() {
         size if size >= 99.95 || size == 0.0 => 0,
         size if size >= 9.995 => 1,
