@@ -11,6 +11,13 @@ use crate::engine::time::{Millis, Time};
 /// taken to run as fast as the lease clock in between.
 const LOOK_AT_WALL_CLOCK_EVERY_US: i64 = 1_000;
 
+/// Two readings of the lease clock further apart than this had somebody else on the processor in
+/// between, and the wall clock was read who knows when.
+const APART_US_MAX: i64 = 50;
+
+/// Looks at both clocks for the sake of two close readings.
+const LOOKS_MAX: u32 = 5;
+
 /// Where the present comes from.
 #[derive(Debug)]
 pub(crate) enum Clock {
@@ -43,7 +50,8 @@ impl Clock {
             begin: Instant::now(),
             begin_us,
             wall_ahead_us: AtomicI64::new(0),
-            looked_us: AtomicI64::new(begin_us),
+            // Not looked at yet: the thread may have been kept waiting just now.
+            looked_us: AtomicI64::new(begin_us - LOOK_AT_WALL_CLOCK_EVERY_US),
         }
     }
 
@@ -60,10 +68,10 @@ impl Clock {
     pub(crate) fn now(&self) -> Time {
         match self {
             Clock::System { begin, begin_us, wall_ahead_us, looked_us } => {
-                let passed_us = i64::try_from(begin.elapsed().as_micros()).unwrap_or(i64::MAX);
-                let lease_us = begin_us.saturating_add(passed_us);
+                let lease = || lease_us(*begin, *begin_us);
+                let lease_us = lease();
                 if lease_us - looked_us.load(Ordering::Relaxed) >= LOOK_AT_WALL_CLOCK_EVERY_US {
-                    wall_ahead_us.store(wall_us() - lease_us, Ordering::Relaxed);
+                    wall_ahead_us.store(ahead_us(lease, wall_us), Ordering::Relaxed);
                     looked_us.store(lease_us, Ordering::Relaxed);
                 }
                 let ahead_us = wall_ahead_us.load(Ordering::Relaxed);
@@ -81,11 +89,8 @@ impl Clock {
     pub(crate) fn until(&self, moment: Millis) -> Option<Duration> {
         match self {
             Clock::System { begin, begin_us, .. } => {
-                let passed_us = i64::try_from(begin.elapsed().as_micros()).unwrap_or(i64::MAX);
-                let left_us = moment
-                    .0
-                    .saturating_mul(1000)
-                    .saturating_sub(begin_us.saturating_add(passed_us));
+                let deadline_us = moment.0.saturating_mul(1000);
+                let left_us = deadline_us.saturating_sub(lease_us(*begin, *begin_us));
                 Some(Duration::from_micros(u64::try_from(left_us).unwrap_or(0)))
             }
             Clock::Manual { .. } => None,
@@ -121,6 +126,33 @@ impl Clock {
     }
 }
 
+/// How far the wall clock is ahead of the lease clock.
+///
+/// If the two cannot be read close together the difference comes out too small rather than too
+/// large: a lease until a moment of the wall clock may end late, never early.
+fn ahead_us(mut lease_us: impl FnMut() -> i64, mut wall_us: impl FnMut() -> i64) -> i64 {
+    let (mut closest_us, mut ahead_us) = (i64::MAX, 0);
+    for _ in 0..LOOKS_MAX {
+        let before_us = lease_us();
+        let wall_us = wall_us();
+        let after_us = lease_us();
+        let apart_us = after_us.saturating_sub(before_us);
+        if apart_us < closest_us {
+            (closest_us, ahead_us) = (apart_us, wall_us.saturating_sub(after_us));
+        }
+        if apart_us <= APART_US_MAX {
+            break;
+        }
+    }
+    ahead_us
+}
+
+/// The lease clock in microseconds since the Unix epoch.
+fn lease_us(begin: Instant, begin_us: i64) -> i64 {
+    let passed_us = i64::try_from(begin.elapsed().as_micros()).unwrap_or(i64::MAX);
+    begin_us.saturating_add(passed_us)
+}
+
 /// The wall clock in microseconds since the Unix epoch.
 fn wall_us() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -146,6 +178,29 @@ mod tests {
         assert!(clock.step_wall(-500_000));
         assert_eq!(clock.now().now, Millis(1_000));
         assert_eq!(clock.now().wall(), Millis(500));
+    }
+
+    #[test]
+    fn who_is_kept_waiting_between_two_clocks_looks_again() {
+        // What passes before each reading: lease, wall, lease, and once more. The wall clock is
+        // 7 ms ahead.
+        let check = |passes: &[i64], expected| {
+            let present = std::cell::Cell::new(0);
+            let mut passes = passes.iter().cycle();
+            let passes = std::cell::RefCell::new(&mut passes);
+            let step = || {
+                let passed = passes.borrow_mut().next().copied().unwrap_or_default();
+                present.set(present.get() + passed);
+                present.get()
+            };
+            assert_eq!(ahead_us(step, || step() + 7_000), expected);
+        };
+        check(&[0, 0, 0], 7_000);
+        check(&[0, 8_000, 0, 0, 0, 0], 7_000);
+        check(&[0, 0, 8_000, 0, 0, 0], 7_000);
+        // Always: then too little rather than too much.
+        check(&[0, 8_000, 0], 7_000);
+        check(&[0, 0, 8_000], -1_000);
     }
 
     #[test]
