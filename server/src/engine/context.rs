@@ -10,9 +10,9 @@ use crate::engine::Engine;
 use crate::engine::client::{Client, ClientId};
 use crate::engine::command::Command;
 use crate::engine::error::Error;
-use crate::engine::keyspace::Record;
 use crate::engine::keyspace::dict::Slot;
-use crate::engine::keyspace::value::{Typed, Value};
+use crate::engine::keyspace::records::{Given, HashMut, Record, Records};
+use crate::engine::keyspace::value::{Apart, Typed, Value, ValueRef};
 use crate::engine::notify::Events;
 use crate::engine::time::{Millis, Time};
 use crate::engine::waiters::Wanted;
@@ -143,43 +143,62 @@ impl Context<'_> {
     }
 
     /// The value of a key, for a command that reads it.
-    pub fn read(&mut self, key: &[u8]) -> Option<&Value> {
+    pub fn read(&mut self, key: &[u8]) -> Option<ValueRef<'_>> {
         let slot = self.read_slot(key)?;
-        Some(&self.record(slot).value)
-    }
-
-    /// The value of a key, for a command that changes it.
-    pub fn write(&mut self, key: &[u8]) -> Option<&mut Value> {
-        let slot = self.find_for_write(key)?;
-        Some(&mut self.engine.keyspace.database_mut(self.database).record_mut(slot).value)
+        Some(self.record(slot).value())
     }
 
     /// What stands in a slot of the selected database that has just been found.
-    pub fn record(&self, slot: Slot) -> &Record {
+    pub fn record(&self, slot: Slot) -> Record<'_> {
         self.engine.keyspace.database(self.database).record(slot)
     }
 
     /// The value of a key that must be of one type, for a command that reads it.
-    pub fn read_as<T: Typed>(&mut self, key: &[u8]) -> Result<Option<&T>, Error> {
+    pub fn read_as<T: Typed>(&mut self, key: &[u8]) -> Result<Option<T::View<'_>>, Error> {
         self.read(key).map(|value| T::of(value).ok_or(Error::WrongType)).transpose()
     }
 
     /// The values of several keys, all of one type as far as they are there.
-    pub fn read_all_as<T: Typed>(&mut self, keys: &[&[u8]]) -> Result<Vec<Option<&T>>, Error> {
+    pub fn read_all_as<T: Typed>(
+        &mut self,
+        keys: &[&[u8]],
+    ) -> Result<Vec<Option<T::View<'_>>>, Error> {
         let mut slots = Vec::with_capacity(keys.len());
         for key in keys {
             let slot = self.read_slot(key);
-            if slot.is_some_and(|slot| T::of(&self.record(slot).value).is_none()) {
+            if slot.is_some_and(|slot| T::of(self.record(slot).value()).is_none()) {
                 return Err(Error::WrongType);
             }
             slots.push(slot);
         }
-        Ok(slots.into_iter().map(|slot| T::of(&self.record(slot?).value)).collect())
+        Ok(slots.into_iter().map(|slot| T::of(self.record(slot?).value())).collect())
+    }
+
+    /// The slot and the value of a key that must be of one type, for a command that changes it.
+    pub fn find_to_write<T: Typed>(
+        &mut self,
+        key: &[u8],
+    ) -> Result<Option<(Slot, T::View<'_>)>, Error> {
+        let Some(slot) = self.find_for_write(key) else { return Ok(None) };
+        let value = T::of(self.record(slot).value()).ok_or(Error::WrongType)?;
+        Ok(Some((slot, value)))
     }
 
     /// The value of a key that must be of one type, for a command that changes it.
-    pub fn write_as<T: Typed>(&mut self, key: &[u8]) -> Result<Option<&mut T>, Error> {
-        self.write(key).map(|value| T::of_mut(value).ok_or(Error::WrongType)).transpose()
+    pub fn write_as<T: Apart>(&mut self, key: &[u8]) -> Result<Option<&mut T>, Error> {
+        let Some(slot) = self.find_for_write(key) else { return Ok(None) };
+        self.records_mut().value_mut(slot).ok_or(Error::WrongType).map(Some)
+    }
+
+    /// The hash of a key, for a command that changes it.
+    pub fn write_hash(&mut self, key: &[u8]) -> Result<Option<HashMut<'_>>, Error> {
+        let Some(slot) = self.find_for_write(key) else { return Ok(None) };
+        self.records_mut().hash_mut(slot).ok_or(Error::WrongType).map(Some)
+    }
+
+    /// The bytes of a string that has just been found, to be changed in place.
+    pub fn raw_mut(&mut self, slot: Slot) -> &mut Vec<u8> {
+        self.records_mut().raw_mut(slot)
     }
 
     /// The deadline of a key that is alive: `None` if there is no such key, `Some(None)` if it has
@@ -192,55 +211,61 @@ impl Context<'_> {
     // --- changing ---
 
     /// Sets a key to a new value without a deadline, whatever it held before.
-    pub fn set(&mut self, key: &[u8], value: Value) {
-        if let Some(slot) = self.replace(key, value) {
+    pub fn set(&mut self, key: &[u8], value: Given<'_>) {
+        let found = self.find(key);
+        let slot = self.put(key, found, value);
+        if found.is_some() {
             self.set_deadline_at(slot, None);
         }
     }
 
-    /// Sets a key to a new value and keeps its deadline; returns its slot if it was there before.
-    pub fn replace(&mut self, key: &[u8], value: Value) -> Option<Slot> {
-        let found = self.find(key);
-        self.put(key, found, value);
-        found
-    }
-
     /// Sets a key that has just been found, or found missing, to a new value and keeps its
     /// deadline; returns its slot.
-    pub fn put(&mut self, key: &[u8], found: Option<Slot>, value: Value) -> Slot {
+    pub fn put(&mut self, key: &[u8], found: Option<Slot>, value: Given<'_>) -> Slot {
         let Some(slot) = found else { return self.add(key, value) };
-        let now = self.time.now;
-        let record = self.engine.keyspace.database_mut(self.database).record_mut(slot);
-        record.value = value;
-        record.used_at = now;
+        self.set_value(slot, value);
+        self.mark_used_now(slot);
         slot
     }
 
+    /// Gives a key that has just been found another value, and keeps its deadline.
+    pub fn set_value(&mut self, slot: Slot, value: Given<'_>) {
+        self.records_mut().set_value(slot, value);
+    }
+
     /// The value of a key, to be given elements; an empty one is added where there is nothing.
-    pub fn open<T: Typed + Default>(&mut self, key: &[u8]) -> Result<&mut T, Error> {
+    pub fn open<T: Apart + Default>(&mut self, key: &[u8]) -> Result<&mut T, Error> {
         let slot = match self.find(key) {
             Some(slot) => slot,
-            None => self.add(key, T::default().into()),
+            None => self.add(key, Given::Value(T::default().into())),
         };
         self.mark_used(slot);
-        let record = self.engine.keyspace.database_mut(self.database).record_mut(slot);
-        T::of_mut(&mut record.value).ok_or(Error::WrongType)
+        self.records_mut().value_mut(slot).ok_or(Error::WrongType)
     }
 
     /// Adds a key that is known to be absent.
-    pub fn add(&mut self, key: &[u8], value: Value) -> Slot {
-        let slot = self.engine.keyspace.add(self.database, key, value, self.time);
+    pub fn add(&mut self, key: &[u8], value: Given<'_>) -> Slot {
+        let now = self.time.now;
+        let slot = self.engine.keyspace.add(self.database, key, value, now);
         self.engine.notify(Events::NEW, "new", self.database, key);
         slot
     }
 
-    /// Removes a key; returns its value and deadline. Says nothing to watchers or subscribers.
-    pub fn remove(&mut self, key: &[u8]) -> Option<(Value, Option<Millis>)> {
+    /// Removes a key; returns whether it was there. Says nothing to watchers or subscribers.
+    pub fn remove(&mut self, key: &[u8]) -> bool {
+        let found = self.find(key);
+        if let Some(slot) = found {
+            self.engine.keyspace.remove(self.database, slot);
+        }
+        found.is_some()
+    }
+
+    /// As `remove`, and returns the value and the deadline.
+    pub fn take(&mut self, key: &[u8]) -> Option<(Value, Option<Millis>)> {
         let slot = self.find(key)?;
-        let wheel = &mut self.engine.wheel;
-        let (_, record) = self.engine.keyspace.remove(self.database, slot, wheel);
-        let deadline = record.deadline();
-        Some((record.value, deadline))
+        let removed = self.engine.keyspace.remove(self.database, slot);
+        let deadline = removed.deadline();
+        Some((removed.into_value(), deadline))
     }
 
     /// Removes a key whose last element has gone, and tells of it.
@@ -262,8 +287,7 @@ impl Context<'_> {
 
     /// Sets or clears the deadline of the key in `slot`.
     pub fn set_deadline_at(&mut self, slot: Slot, deadline: Option<Millis>) {
-        let wheel = &mut self.engine.wheel;
-        self.engine.keyspace.set_deadline(self.database, slot, deadline, wheel);
+        self.engine.keyspace.set_deadline(self.database, slot, deadline);
     }
 
     /// Tells watchers, those with copies and subscribers that a key has changed, and counts that.
@@ -275,11 +299,19 @@ impl Context<'_> {
     }
 
     fn mark_used(&mut self, slot: Slot) {
-        let now = self.time.now;
-        if self.client().no_touch {
-            return;
+        if !self.client().no_touch {
+            self.mark_used_now(slot);
         }
-        self.engine.keyspace.database_mut(self.database).record_mut(slot).used_at = now;
+    }
+
+    /// A use even by a client that asked for `CLIENT NO-TOUCH`.
+    pub fn mark_used_now(&mut self, slot: Slot) {
+        let now = self.time.now;
+        self.records_mut().set_used_at(slot, now);
+    }
+
+    fn records_mut(&mut self) -> &mut Records {
+        self.engine.keyspace.database_mut(self.database).records_mut()
     }
 }
 

@@ -6,19 +6,21 @@ use leasehold_scripting::Functions;
 use crate::engine::Engine;
 use crate::engine::keyspace::Database;
 use crate::engine::keyspace::dict::Slot;
-use crate::engine::keyspace::hash::Hash;
+use crate::engine::keyspace::hash::Fields;
 use crate::engine::keyspace::list::List;
 use crate::engine::keyspace::set::Set;
 use crate::engine::keyspace::sorted_set::SortedSet;
 use crate::engine::keyspace::stream::Stream;
-use crate::engine::keyspace::string::StringValue;
-use crate::engine::keyspace::value::Value;
+use crate::engine::keyspace::value::ValueRef;
 
-/// What a key costs besides its bytes: its record, its place in the table, its timer.
-const KEY_OVERHEAD_BYTES: usize = 120;
+/// What a key costs besides its bytes and its value's: its entry, which is its timer, too (40), its
+/// place in the index (8), and what an allocator adds (8).
+const KEY_OVERHEAD_BYTES: usize = 56;
 
-/// What a field of a hash costs besides the bytes of its name and value.
-const FIELD_OVERHEAD_BYTES: usize = 32;
+/// What a field of a small hash costs besides the bytes of its name and value: their lengths.
+const PACKED_FIELD_OVERHEAD_BYTES: usize = 2;
+/// What one of a large hash costs.
+const FIELD_OVERHEAD_BYTES: usize = 56;
 
 /// What an element of a list costs besides its bytes.
 const ELEMENT_OVERHEAD_BYTES: usize = 24;
@@ -51,20 +53,23 @@ pub const FIELDS_SAMPLED: usize = 5;
 
 /// The bytes of a key and its value, judged by so many of its fields or entries.
 pub fn of_key(database: &Database, slot: Slot, fields_sampled: usize) -> usize {
-    let value = match &database.record(slot).value {
-        Value::String(StringValue::Int(_)) => 0,
-        Value::String(string) => string.len(),
-        Value::Hash(hash) => of_hash(hash, fields_sampled),
-        Value::List(list) => of_list(list, fields_sampled),
-        Value::Set(set) => of_set(set, fields_sampled),
-        Value::SortedSet(set) => of_sorted_set(set, fields_sampled),
-        Value::Stream(stream) => of_stream(stream, fields_sampled),
+    let value = match database.record(slot).value() {
+        ValueRef::String(string) => string.len(),
+        ValueRef::Hash(hash) => of_hash(hash, fields_sampled),
+        ValueRef::List(list) => of_list(list, fields_sampled),
+        ValueRef::Set(set) => of_set(set, fields_sampled),
+        ValueRef::SortedSet(set) => of_sorted_set(set, fields_sampled),
+        ValueRef::Stream(stream) => of_stream(stream, fields_sampled),
     };
     KEY_OVERHEAD_BYTES + database.key(slot).len() + value
 }
 
-fn of_hash(hash: &Hash, sampled: usize) -> usize {
-    let sizes = hash.iter().map(|(field, value)| FIELD_OVERHEAD_BYTES + field.len() + value.len());
+fn of_hash(hash: Fields<'_>, sampled: usize) -> usize {
+    let overhead = match hash {
+        Fields::Small(_) => PACKED_FIELD_OVERHEAD_BYTES,
+        Fields::Large(_) => FIELD_OVERHEAD_BYTES,
+    };
+    let sizes = hash.iter().map(|(field, value)| overhead + field.len() + value.len());
     extrapolate(sizes.take(sampled), hash.len())
 }
 

@@ -56,16 +56,9 @@ use timers::Timers;
 use tracking::Tracked;
 use waiters::Waiters;
 
-/// What a timer of the wheel is for.
+/// What a timer is for that belongs to no key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timer {
-    /// The key in `slot` of the database at `place` ends.
-    Key {
-        /// The database's place, which `SWAPDB` does not change.
-        place: u32,
-        /// The key's slot.
-        slot: Slot,
-    },
     /// A waiting client's time is up.
     Blocked(ClientId),
     /// `CLIENT PAUSE` is over.
@@ -140,8 +133,8 @@ pub struct Engine {
     pub config: Config,
     /// The databases.
     pub keyspace: Keyspace,
-    /// Everything that happens at a moment.
-    pub wheel: Timers<Timer>,
+    /// What happens at a moment and is no key's end.
+    pub timers: Timers<Timer>,
     /// The connected clients.
     pub clients: Clients,
     /// The subscriptions.
@@ -211,12 +204,12 @@ impl Engine {
             config.databases = 1;
         }
         Engine {
-            keyspace: Keyspace::new(config.databases as usize, hash_seed),
+            keyspace: Keyspace::new(config.databases as usize, hash_seed, time.now),
             events: config.notify_keyspace_events,
             interpreter: Some(commands::scripts::interpreter(seed[3], config.compat_version)),
             functions: Some(commands::functions::functions(seed[3], config.compat_version)),
             config,
-            wheel: Timers::new(time.now),
+            timers: Timers::new(time.now),
             clients: Clients::default(),
             pubsub: PubSub::default(),
             tracked: Tracked::new(hash_seed),
@@ -411,42 +404,56 @@ impl Engine {
 
     /// When [`Engine::tick`] has something to do next.
     pub fn next_deadline(&self) -> Option<Millis> {
-        self.wheel.next_deadline()
+        let moments = [self.keyspace.next_deadline(), self.timers.next_deadline()];
+        moments.into_iter().flatten().min()
     }
 
     fn expire_due(&mut self, time: Time, mut budget: u32) {
-        while let Some((_, timer)) = self.wheel.pop_due(time.now, &mut budget) {
-            match timer {
-                Timer::Key { place, slot } => {
-                    self.keyspace.timer_fired(place, slot);
-                    let number = self.keyspace.number_at(place);
-                    self.expire(number, slot);
-                }
-                Timer::Blocked(client) => self.wait_timed_out(client),
-                Timer::Unpause => {
-                    self.unpause_timer = None;
-                    self.unpause();
-                }
-            }
+        while budget > 0 {
+            let Some(moment) = self.next_deadline().filter(|&moment| moment <= time.now) else {
+                self.keyspace.advance(time.now);
+                self.timers.advance(time.now);
+                break;
+            };
+            self.do_next(moment, &mut budget);
         }
         self.serve_waiters(time);
     }
 
+    /// Does what is next, which is due at `moment`. Leases end before waits of the same moment.
+    fn do_next(&mut self, moment: Millis, budget: &mut u32) {
+        if self.keyspace.next_deadline().is_some_and(|next| next <= moment) {
+            if let Some((database, slot)) = self.keyspace.pop_due(moment, budget) {
+                self.expire(database, slot);
+            }
+            return;
+        }
+        match self.timers.pop_due(moment, budget) {
+            Some((_, Timer::Blocked(client))) => self.wait_timed_out(client),
+            Some((_, Timer::Unpause)) => {
+                self.unpause_timer = None;
+                self.unpause();
+            }
+            None => {}
+        }
+    }
+
     /// The key in `slot` has reached its deadline: removes it and tells who wants to know.
     fn expire(&mut self, database: usize, slot: Slot) {
-        let (key, _) = self.keyspace.remove(database, slot, &mut self.wheel);
+        let removed = self.keyspace.remove(database, slot);
+        let key = removed.key();
         self.stats.expired_keys += 1;
         self.dirty += 1;
-        self.touch(database, &key);
-        self.invalidate(&key, None);
-        self.notify(Events::EXPIRED, "expired", database, &key);
+        self.touch(database, key);
+        self.invalidate(key, None);
+        self.notify(Events::EXPIRED, "expired", database, key);
     }
 
     /// The slot of a key, if it is there and its deadline has not been reached. A dead key is
     /// removed on the way.
     fn find_alive(&mut self, database: usize, key: &[u8], time: Time) -> Option<Slot> {
         let slot = self.keyspace.find(database, key)?;
-        let deadline = self.keyspace.database(database).record(slot).deadline();
+        let deadline = self.keyspace.database(database).records().deadline(slot);
         if deadline.is_some_and(|deadline| time.reached(deadline)) {
             self.expire(database, slot);
             return None;
@@ -457,7 +464,7 @@ impl Engine {
     /// Whether a key is there and past its deadline.
     fn is_dead(&self, database: usize, key: &[u8], time: Time) -> bool {
         self.keyspace.find(database, key).is_some_and(|slot| {
-            let deadline = self.keyspace.database(database).record(slot).deadline();
+            let deadline = self.keyspace.database(database).records().deadline(slot);
             deadline.is_some_and(|deadline| time.reached(deadline))
         })
     }
@@ -474,8 +481,8 @@ impl Engine {
         };
         self.pause = Some(pause);
         match self.unpause_timer {
-            Some(timer) => self.wheel.reschedule(timer, pause.until),
-            None => self.unpause_timer = Some(self.wheel.insert(pause.until, Timer::Unpause)),
+            Some(timer) => self.timers.reschedule(timer, pause.until),
+            None => self.unpause_timer = Some(self.timers.insert(pause.until, Timer::Unpause)),
         }
     }
 
@@ -485,7 +492,7 @@ impl Engine {
         self.pause = None;
         self.mark_held_for_waiters();
         if let Some(timer) = self.unpause_timer.take() {
-            self.wheel.cancel(timer);
+            self.timers.cancel(timer);
         }
         for client in std::mem::take(&mut self.paused_clients) {
             if self.stop_waiting(client) {

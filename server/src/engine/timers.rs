@@ -111,6 +111,11 @@ impl<T: Copy> Timers<T> {
         self.wheel.next_deadline()
     }
 
+    /// As [`Wheel::advance`].
+    pub fn advance(&mut self, now: Millis) {
+        self.wheel.advance(now);
+    }
+
     /// Takes out the next timer due at `now`, with its deadline, as [`Wheel::pop_due`] says.
     pub fn pop_due(&mut self, now: Millis, budget: &mut u32) -> Option<(Millis, T)> {
         let index = self.wheel.pop_due(&mut self.slab, now, budget)?;

@@ -183,7 +183,7 @@ impl Engine {
     /// Makes a client wait, until `deadline` if there is one.
     pub fn block(&mut self, client: ClientId, on_timeout: Reply, deadline: Option<Millis>) {
         self.stop_waiting(client);
-        let timer = deadline.map(|deadline| self.wheel.insert(deadline, Timer::Blocked(client)));
+        let timer = deadline.map(|deadline| self.timers.insert(deadline, Timer::Blocked(client)));
         if let Some(state) = self.clients.get_mut(client) {
             state.blocked = Some(Blocked { on_timeout, command: None, timer, order: None });
         }
@@ -255,7 +255,7 @@ impl Engine {
 
     fn kind_of(&self, database: usize, key: &[u8]) -> Option<Kind> {
         let slot = self.keyspace.find(database, key)?;
-        Some(self.keyspace.database(database).record(slot).value.kind())
+        Some(self.keyspace.database(database).record(slot).value().kind())
     }
 
     /// Serves those who wait for keys that have changed, until no such key is left. Not within a
@@ -383,7 +383,7 @@ impl Engine {
         let Some(state) = self.clients.get_mut(client) else { return false };
         let Some(blocked) = state.blocked.take() else { return false };
         if let Some(timer) = blocked.timer {
-            self.wheel.cancel(timer);
+            self.timers.cancel(timer);
         }
         if let Some(order) = blocked.order {
             self.waiters.leave(&order);
@@ -405,7 +405,7 @@ mod tests {
         let waiters = &stage.engine.waiters;
         assert!(waiters.queues.is_empty() && waiters.marked.is_empty(), "{waiters:?}");
         assert!(waiters.held.is_empty(), "{waiters:?}");
-        assert!(stage.engine.wheel.is_empty());
+        assert!(stage.engine.timers.is_empty());
     }
 
     #[test]

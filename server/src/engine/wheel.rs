@@ -196,6 +196,14 @@ impl Wheel {
         None
     }
 
+    /// Nothing is due by `now`, so that may be the wheel's own time.
+    pub fn advance(&mut self, now: Millis) {
+        let now = tick_of(now);
+        if self.cascade.is_none() && self.next_slot().is_none_or(|(_, start)| start > now) {
+            self.elapsed = self.elapsed.max(now);
+        }
+    }
+
     /// The next slot to begin and its start. Meaningless during a cascade.
     fn next_slot(&self) -> Option<(u16, u64)> {
         let level = self.occupied.iter().position(|&word| word != 0)?;

@@ -1,15 +1,13 @@
 //! Commands for the bits of strings, counted from the highest of the first byte.
 
-use std::borrow::Cow;
-
 use leasehold_resp::{Reply, number};
 
 use crate::engine::command::{Arity, Categories, Command, Flags, Group, KeySpec};
 use crate::engine::commands::strings::grow;
 use crate::engine::context::{Context, integer, is};
 use crate::engine::error::Error;
-use crate::engine::keyspace::string::StringValue;
-use crate::engine::keyspace::value::Value;
+use crate::engine::keyspace::records::Given;
+use crate::engine::keyspace::string::{StringValue, Text};
 use crate::engine::notify::Events;
 
 const BITMAP: Command = Command {
@@ -112,7 +110,7 @@ pub const COMMANDS: &[Command] = &[
 fn getbit(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let place = place(context, argv[2])?;
     let value = context.read_as::<StringValue>(argv[1])?;
-    Ok(Reply::from(value.is_some_and(|value| bit(&value.bytes(), place) == 1)))
+    Ok(Reply::from(value.is_some_and(|value| bit(value.bytes(), place) == 1)))
 }
 
 fn setbit(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
@@ -147,17 +145,17 @@ fn open<'c>(
     last: u64,
 ) -> Result<(&'c mut Vec<u8>, bool), Error> {
     let length = usize::try_from((last >> 3) + 1).map_err(|_| Error::OutOfMemory)?;
-    let found = context.write_as::<StringValue>(key)?.is_some();
-    if !found {
-        let mut bytes = Vec::new();
-        grow(&mut bytes, length)?;
-        context.add(key, Value::String(StringValue::Raw(bytes)));
-    }
-    let Some(value) = context.write_as::<StringValue>(key)? else {
-        unreachable!("found or added above")
+    let found = context.find_to_write::<StringValue>(key)?.map(|(slot, _)| slot);
+    let slot = match found {
+        Some(slot) => slot,
+        None => {
+            let mut bytes = Vec::new();
+            grow(&mut bytes, length)?;
+            context.add(key, Given::Value(StringValue::Raw(bytes).into()))
+        }
     };
-    let bytes = value.raw_mut();
-    let grown = !found || bytes.len() < length;
+    let bytes = context.raw_mut(slot);
+    let grown = found.is_none() || bytes.len() < length;
     grow(bytes, length)?;
     Ok((bytes, grown))
 }
@@ -183,7 +181,7 @@ fn bitcount(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     if first < 0 && last < 0 && first > last {
         return Ok(false.into());
     }
-    let part = Part::of(&bytes, first, last, in_bits);
+    let part = Part::of(bytes, first, last, in_bits);
     let count = part.map_or(0, |part| part.bytes(false).map(|(_, byte)| byte.count_ones()).sum());
     Ok(Reply::from(i64::from(count)))
 }
@@ -209,7 +207,7 @@ fn bitpos(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         return Ok(Reply::Integer(if clear { 0 } else { -1 }));
     };
     let bytes = value.bytes();
-    let Some(part) = Part::of(&bytes, first, last.unwrap_or(-1), in_bits) else {
+    let Some(part) = Part::of(bytes, first, last.unwrap_or(-1), in_bits) else {
         return Ok(Reply::Integer(-1));
     };
     let found = part
@@ -285,13 +283,13 @@ fn bitop(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         return Err(Error::line("ERR BITOP NOT must be called with a single source key."));
     }
     let found = context.read_all_as::<StringValue>(keys)?;
-    let strings: Vec<Cow<'_, [u8]>> =
-        found.into_iter().map(|it| it.map(StringValue::bytes).unwrap_or_default()).collect();
+    let strings: Vec<&[u8]> =
+        found.into_iter().map(|it| it.map(Text::bytes).unwrap_or_default()).collect();
     let length = strings.iter().map(|bytes| bytes.len()).max().unwrap_or(0);
     let at = |string: &[u8], place: usize| string.get(place).copied().unwrap_or(0);
     let mut result = Vec::new();
     grow(&mut result, length)?;
-    result[..strings[0].len()].copy_from_slice(&strings[0]);
+    result[..strings[0].len()].copy_from_slice(strings[0]);
     // NOT has one string, which is joined with nothing that matters.
     let others = if is(argv[1], "not") { &strings[..] } else { &strings[1..] };
     for string in others {
@@ -300,9 +298,9 @@ fn bitop(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         }
     }
     if length > 0 {
-        context.set(destination, Value::String(StringValue::Raw(result)));
+        context.set(destination, Given::Value(StringValue::Raw(result).into()));
         context.changed(Events::STRING, "set", destination);
-    } else if context.remove(destination).is_some() {
+    } else if context.remove(destination) {
         context.changed(Events::GENERIC, "del", destination);
     }
     Ok(length.into())
@@ -346,8 +344,8 @@ fn bitfield(context: &mut Context<'_>, argv: &[&[u8]], read_only: bool) -> Resul
     let last = writes.map(|it| it.place + u64::from(it.integer.bits) - 1).max();
     let Some(last) = last else {
         let value = context.read_as::<StringValue>(key)?;
-        let bytes = value.map_or(Cow::Borrowed(&[][..]), StringValue::bytes);
-        let get = |it: &Operation| Reply::Integer(it.integer.read(&bytes, it.place) as i64);
+        let bytes = value.map(Text::bytes).unwrap_or_default();
+        let get = |it: &Operation| Reply::Integer(it.integer.read(bytes, it.place) as i64);
         return Ok(Reply::Array(operations.iter().map(get).collect()));
     };
     if read_only {

@@ -14,7 +14,7 @@ use crate::engine::client::Client;
 use crate::engine::command::{Arity, Categories, Command, Flags, Group};
 use crate::engine::context::{Context, integer, is};
 use crate::engine::error::Error;
-use crate::engine::keyspace::Record;
+use crate::engine::keyspace::records::Record;
 use crate::engine::slots::{SLOTS, parse_slot, slot_of};
 
 const CLUSTER: Command =
@@ -565,9 +565,9 @@ fn get_keys_in_slot(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, 
 
 fn keys_in_slot<'a>(context: &'a Context<'_>, slot: u16) -> impl Iterator<Item = &'a [u8]> {
     let time = context.time;
-    let alive = move |record: &Record| !record.deadline().is_some_and(|d| time.reached(d));
+    let alive = move |record: Record<'_>| !record.deadline().is_some_and(|d| time.reached(d));
     let records = context.engine.keyspace.database(context.database).records().iter();
-    let of_slot = records.filter(move |(key, record)| slot_of(key) == slot && alive(record));
+    let of_slot = records.filter(move |&(key, record)| slot_of(key) == slot && alive(record));
     of_slot.map(|(key, _)| key)
 }
 
@@ -776,7 +776,7 @@ mod tests {
     #[test]
     fn what_is_dead_is_in_no_slot() {
         let mut stage = cluster();
-        stage.engine.keyspace.set_active_expiry(false, &mut stage.engine.wheel);
+        stage.engine.keyspace.set_active_expiry(false);
         stage.check("SET {a}1 v; SET {a}2 v PX 10; CLUSTER COUNTKEYSINSLOT 15495 => 2; +10ms");
         stage.check("CLUSTER COUNTKEYSINSLOT 15495 => 1");
         stage.check("CLUSTER GETKEYSINSLOT 15495 9 => [\"{a}1\"]");

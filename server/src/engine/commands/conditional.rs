@@ -8,7 +8,7 @@ use crate::config::{CompatVersion, Maker};
 use crate::engine::command::{Arity, Categories, Command, Flags, Group, KeySpec};
 use crate::engine::context::{Context, is};
 use crate::engine::error::Error;
-use crate::engine::keyspace::string::StringValue;
+use crate::engine::keyspace::string::{StringValue, Text};
 use crate::engine::notify::Events;
 
 const STRING: Command =
@@ -96,7 +96,7 @@ impl<'a> Condition<'a> {
     ///
     /// # Errors
     /// If it speaks of a digest that is none.
-    pub fn holds(self, value: &StringValue) -> Result<bool, Error> {
+    pub fn holds(self, value: Text<'_>) -> Result<bool, Error> {
         let has_digest = |digest: &[u8]| {
             if digest.len() != DIGEST_DIGITS {
                 return Err(Error::line("ERR must be exactly 16 hexadecimal characters"));
@@ -115,8 +115,8 @@ impl<'a> Condition<'a> {
 /// Digits of a digest.
 const DIGEST_DIGITS: usize = 16;
 
-fn digest_of(value: &StringValue) -> String {
-    format!("{:0DIGEST_DIGITS$x}", xxh3_64(&value.bytes()))
+fn digest_of(value: Text<'_>) -> String {
+    format!("{:0DIGEST_DIGITS$x}", xxh3_64(value.bytes()))
 }
 
 fn digest(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
@@ -136,12 +136,12 @@ fn delex(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         return Ok(Reply::from(false));
     }
     if let Some(condition) = condition {
-        let value = context.write_as::<StringValue>(key).map_err(|_| {
+        let found = context.find_to_write::<StringValue>(key).map_err(|_| {
             Error::line("ERR Key should be of string type if conditions are specified")
         })?;
         let condition = condition
             .ok_or(Error::line("ERR Invalid condition. Use IFEQ, IFNE, IFDEQ, or IFDNE"))?;
-        if !value.map_or(Ok(false), |value| condition.holds(value))? {
+        if !found.map_or(Ok(false), |(_, value)| condition.holds(value))? {
             return Ok(Reply::from(false));
         }
     }
@@ -150,8 +150,8 @@ fn delex(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 
 fn delifeq(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let key = argv[1];
-    let value = context.write_as::<StringValue>(key)?;
-    if value.map_or(Ok(false), |value| Condition::Equal(argv[2]).holds(value))? {
+    let found = context.find_to_write::<StringValue>(key)?;
+    if found.map_or(Ok(false), |(_, value)| Condition::Equal(argv[2]).holds(value))? {
         return Ok(removed(context, key));
     }
     Ok(Reply::from(false))

@@ -70,18 +70,18 @@ fn restore(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         // Beyond the end of time is its end.
         (span, false) => Some(context.time.after(Millis(span)).unwrap_or(Millis(i64::MAX))),
     };
-    let replaced = context.remove(key).is_some();
+    let replaced = context.remove(key);
     if deadline.is_some_and(|deadline| context.time.reached(deadline)) {
         if replaced {
             context.changed(Events::GENERIC, "del", key);
         }
         return Ok(Reply::OK);
     }
-    let slot = context.add(key, value);
+    let slot = context.add(key, value.into());
     context.set_deadline_at(slot, deadline);
-    let used_at = context.time.now.0.saturating_sub(options.idle_ms);
+    let now = context.time.now;
     let database = context.engine.keyspace.database_mut(context.database);
-    database.record_mut(slot).used_at = Millis(used_at);
+    database.records_mut().set_idle(slot, Millis(options.idle_ms), now);
     context.changed(Events::GENERIC, "restore", key);
     Ok(Reply::OK)
 }

@@ -11,7 +11,8 @@ use crate::engine::context::{Context, integer};
 use crate::engine::error::Error;
 use crate::engine::glob;
 use crate::engine::keyspace::dict::HashSeed;
-use crate::engine::keyspace::hash::{Field, Hash, SmallHash};
+use crate::engine::keyspace::hash::{Field, Fields, Hash, SmallHash};
+use crate::engine::keyspace::records::Given;
 use crate::engine::notify::Events;
 use crate::engine::random::Random;
 
@@ -231,21 +232,21 @@ fn hstrlen(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 }
 
 fn hlen(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    Ok(context.read_as::<Hash>(argv[1])?.map_or(0, Hash::len).into())
+    Ok(context.read_as::<Hash>(argv[1])?.map_or(0, Fields::len).into())
 }
 
 fn hgetall(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let fields = context.read_as::<Hash>(argv[1])?.into_iter().flat_map(Hash::iter);
+    let fields = context.read_as::<Hash>(argv[1])?.into_iter().flat_map(Fields::iter);
     Ok(Reply::Map(fields.map(|(field, value)| (Reply::bulk(field), Reply::bulk(value))).collect()))
 }
 
 fn hkeys(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let fields = context.read_as::<Hash>(argv[1])?.into_iter().flat_map(Hash::iter);
+    let fields = context.read_as::<Hash>(argv[1])?.into_iter().flat_map(Fields::iter);
     Ok(Reply::Array(fields.map(|(field, _)| Reply::bulk(field)).collect()))
 }
 
 fn hvals(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let fields = context.read_as::<Hash>(argv[1])?.into_iter().flat_map(Hash::iter);
+    let fields = context.read_as::<Hash>(argv[1])?.into_iter().flat_map(Fields::iter);
     Ok(Reply::Array(fields.map(|(_, value)| Reply::bulk(value)).collect()))
 }
 
@@ -300,13 +301,22 @@ fn hset(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let (pairs, []) = argv[2..].as_chunks() else {
         return Err(Error::Arity(context.name.to_owned()));
     };
-    let (small, seed) = forms(context);
-    let hash = context.open::<Hash>(argv[1])?;
+    let (key, forms) = (argv[1], forms(context));
     let mut added = 0_usize;
-    for &[field, value] in pairs {
-        added += usize::from(hash.set(field, value, small, seed));
+    let mut rest = pairs.iter();
+    if context.find(key).is_none()
+        && let Some([field, value]) = rest.next()
+    {
+        add_hash(context, key, field, value);
+        added += 1;
     }
-    context.changed(Events::HASH, "hset", argv[1]);
+    if let Some(mut hash) = context.write_hash(key)? {
+        for [field, value] in rest {
+            let found = hash.find(field);
+            added += usize::from(hash.put(found, field, value, forms));
+        }
+    }
+    context.changed(Events::HASH, "hset", key);
     Ok(added.into())
 }
 
@@ -316,21 +326,27 @@ fn hmset(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 }
 
 fn hsetnx(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let (small, seed) = forms(context);
-    let hash = context.open::<Hash>(argv[1])?;
-    if hash.get(argv[2]).is_some() {
-        return Ok(false.into());
+    let (key, field, value) = (argv[1], argv[2], argv[3]);
+    let forms = forms(context);
+    match context.write_hash(key)? {
+        Some(mut hash) => {
+            let found = hash.find(field);
+            if hash.value(&found).is_some() {
+                return Ok(false.into());
+            }
+            hash.put(found, field, value, forms);
+        }
+        None => add_hash(context, key, field, value),
     }
-    hash.set(argv[2], argv[3], small, seed);
-    context.changed(Events::HASH, "hset", argv[1]);
+    context.changed(Events::HASH, "hset", key);
     Ok(true.into())
 }
 
 fn hdel(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let key = argv[1];
-    let Some(hash) = context.write_as::<Hash>(key)? else { return Ok(0_usize.into()) };
-    let removed = argv[2..].iter().filter(|field| hash.remove(field).is_some()).count();
-    let emptied = hash.is_empty();
+    let Some(mut hash) = context.write_hash(key)? else { return Ok(0_usize.into()) };
+    let removed = argv[2..].iter().filter(|field| hash.remove(field)).count();
+    let emptied = hash.fields().is_empty();
     if removed > 0 {
         context.changed(Events::HASH, "hdel", key);
     }
@@ -342,17 +358,22 @@ fn hdel(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 
 fn hincrby(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let (key, field, increment) = (argv[1], argv[2], integer(argv[3])?);
-    let (small, seed) = forms(context);
-    // Adding to a hash that was not there cannot fail, so none is left empty.
-    let hash = context.open::<Hash>(key)?;
-    let old = match hash.get(field) {
-        Some(value) => {
-            integer(value).map_err(|_| Error::line("ERR hash value is not an integer"))?
+    let forms = forms(context);
+    let mut digits = itoa::Buffer::new();
+    let sum = match context.write_hash(key)? {
+        Some(mut hash) => {
+            let found = hash.find(field);
+            let old = hash.value(&found).map_or(Ok(0), integer);
+            let old = old.map_err(|_| Error::line("ERR hash value is not an integer"))?;
+            let sum = old.checked_add(increment).ok_or(Error::Overflow)?;
+            hash.put(found, field, digits.format(sum).as_bytes(), forms);
+            sum
         }
-        None => 0,
+        None => {
+            add_hash(context, key, field, digits.format(increment).as_bytes());
+            increment
+        }
     };
-    let sum = old.checked_add(increment).ok_or(Error::Overflow)?;
-    hash.set(field, itoa::Buffer::new().format(sum).as_bytes(), small, seed);
     context.changed(Events::HASH, "hincrby", key);
     Ok(sum.into())
 }
@@ -363,19 +384,36 @@ fn hincrbyfloat(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Erro
     if !increment.is_finite() {
         return Err(Error::line("ERR value is NaN or Infinity"));
     }
-    let (small, seed) = forms(context);
-    // Adding to a hash that was not there cannot fail, so none is left empty.
-    let hash = context.open::<Hash>(key)?;
-    let old = match hash.get(field) {
-        Some(value) => {
-            LongDouble::parse(value).ok_or(Error::line("ERR hash value is not a float"))?
+    let forms = forms(context);
+    let sum = match context.write_hash(key)? {
+        Some(mut hash) => {
+            let found = hash.find(field);
+            let old = hash.value(&found).map_or(Some(LongDouble::ZERO), LongDouble::parse);
+            let old = old.ok_or(Error::line("ERR hash value is not a float"))?;
+            let sum = old.checked_add(increment).ok_or(Error::NotFinite)?.to_string();
+            hash.put(found, field, sum.as_bytes(), forms);
+            sum
         }
-        None => LongDouble::ZERO,
+        None => {
+            let sum = increment.to_string();
+            add_hash(context, key, field, sum.as_bytes());
+            sum
+        }
     };
-    let sum = old.checked_add(increment).ok_or(Error::NotFinite)?.to_string();
-    hash.set(field, sum.as_bytes(), small, seed);
     context.changed(Events::HASH, "hincrbyfloat", key);
     Ok(Reply::bulk(sum))
+}
+
+/// Adds a key that is known to be absent: a hash with one field.
+fn add_hash(context: &mut Context<'_>, key: &[u8], field: &[u8], value: &[u8]) {
+    let (small, seed) = forms(context);
+    if small.admits(field, value) {
+        context.add(key, Given::Field(field, value));
+    } else {
+        let mut hash = Hash::default();
+        hash.set(field, value, small, seed);
+        context.add(key, Given::Value(hash.into()));
+    }
 }
 
 /// How long a hash stays small, and what its dictionary is keyed with when it no longer is.
@@ -462,8 +500,7 @@ mod tests {
             stage.check("HSET h f 1 g 1");
             let deadline = stage.time().after(Millis(10));
             let slot = stage.engine.keyspace.find(0, b"h").expect("set above");
-            let wheel = &mut stage.engine.wheel;
-            stage.engine.keyspace.set_deadline(0, slot, deadline, wheel);
+            stage.engine.keyspace.set_deadline(0, slot, deadline);
             stage.check(&format!("{command}; +9ms; HEXISTS h g => 1; +1ms; HEXISTS h g => 0"));
         }
     }
@@ -502,7 +539,7 @@ mod tests {
             for count in [1, fields / 3, fields - 1, fields, fields + 1] {
                 let mut seen = std::collections::BTreeSet::new();
                 for _ in 0..1000 {
-                    let mut picked = hash.random_distinct(count, &mut random);
+                    let mut picked = hash.fields().random_distinct(count, &mut random);
                     seen.extend(picked.iter().map(|(field, _)| field.to_vec()));
                     picked.sort_unstable();
                     picked.dedup();
@@ -561,7 +598,7 @@ mod tests {
 
     fn encoding_of_h(stage: &Stage) -> &'static str {
         let slot = stage.engine.keyspace.find(0, b"h").expect("set before");
-        stage.engine.keyspace.database(0).record(slot).value.encoding()
+        stage.engine.keyspace.database(0).record(slot).value().encoding()
     }
 
     #[test]

@@ -10,10 +10,10 @@ use crate::engine::commands::{help, scan};
 use crate::engine::context::{Context, integer, is};
 use crate::engine::error::Error;
 use crate::engine::glob;
-use crate::engine::keyspace::Record;
 use crate::engine::keyspace::dict::Slot;
-use crate::engine::keyspace::string::StringValue;
-use crate::engine::keyspace::value::Value;
+use crate::engine::keyspace::records::Record;
+use crate::engine::keyspace::string::TextForm;
+use crate::engine::keyspace::value::{Value, ValueRef};
 use crate::engine::notify::Events;
 use crate::engine::time::Millis;
 
@@ -236,7 +236,7 @@ const OBJECT: &[Command] = &[
         name: "encoding",
         doc: "Names the form in which a value is kept.",
         example: "SET k 5; OBJECT ENCODING k => \"int\"",
-        run: |context, argv| object(context, argv[2], |r, _| Ok(Reply::bulk(r.value.encoding()))),
+        run: |context, argv| object(context, argv[2], |r, _| Ok(Reply::bulk(r.value().encoding()))),
         ..OF_A_KEY
     },
     Command {
@@ -270,7 +270,7 @@ const OBJECT: &[Command] = &[
         name: "refcount",
         doc: "Tells how many share a value, in the figures of Redis.",
         example: "SET k v; OBJECT REFCOUNT k => 1",
-        run: |context, argv| object(context, argv[2], |r, _| Ok(references(&r.value).into())),
+        run: |context, argv| object(context, argv[2], |r, _| Ok(references(r.value()).into())),
         ..OF_A_KEY
     },
 ];
@@ -297,7 +297,7 @@ const SAME_OBJECT: Error = Error::line("ERR source and destination objects are t
 fn del(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let mut removed = 0_usize;
     for key in &argv[1..] {
-        if context.remove(key).is_some() {
+        if context.remove(key) {
             context.changed(Events::GENERIC, "del", key);
             removed += 1;
         }
@@ -315,9 +315,7 @@ fn touch(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let mut touched = 0_usize;
     for key in &argv[1..] {
         if let Some(slot) = context.find_for_read(key) {
-            let now = context.time.now;
-            let database = context.engine.keyspace.database_mut(context.database);
-            database.record_mut(slot).used_at = now;
+            context.mark_used_now(slot);
             touched += 1;
         }
     }
@@ -326,14 +324,14 @@ fn touch(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 
 fn type_of(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let slot = context.find_for_read(argv[1]);
-    Ok(Reply::status(slot.map_or("none", |slot| context.record(slot).value.kind().name())))
+    Ok(Reply::status(slot.map_or("none", |slot| context.record(slot).value().kind().name())))
 }
 
 /// `OBJECT`: what `shown` says of a key, or nil without one. Not a use of it.
 fn object(
     context: &mut Context<'_>,
     key: &[u8],
-    shown: impl Fn(&Record, Millis) -> Result<Reply, Error>,
+    shown: impl Fn(Record<'_>, Millis) -> Result<Reply, Error>,
 ) -> Result<Reply, Error> {
     match context.find(key) {
         Some(slot) => shown(context.record(slot), context.time.now),
@@ -341,14 +339,17 @@ fn object(
     }
 }
 
-fn idle_seconds(record: &Record, now: Millis) -> i64 {
-    now.0.saturating_sub(record.used_at.0).max(0) / 1000
+fn idle_seconds(record: Record<'_>, now: Millis) -> i64 {
+    record.idle(now).0 / 1000
 }
 
 /// Redis keeps one object for all values below 10000 and shows it with the greatest count.
-fn references(value: &Value) -> i64 {
+fn references(value: ValueRef<'_>) -> i64 {
     match value {
-        Value::String(StringValue::Int(0..10_000)) => i64::from(i32::MAX),
+        ValueRef::String(text) if text.form == TextForm::Int => match text.integer() {
+            Some(0..10_000) => i64::from(i32::MAX),
+            _ => 1,
+        },
         _ => 1,
     }
 }
@@ -357,7 +358,7 @@ fn references(value: &Value) -> i64 {
 
 /// Adds a key that is known to be absent, with the deadline it had elsewhere.
 fn put(context: &mut Context<'_>, key: &[u8], value: Value, deadline: Option<Millis>) {
-    let slot = context.add(key, value);
+    let slot = context.add(key, value.into());
     context.set_deadline_at(slot, deadline);
 }
 
@@ -370,7 +371,7 @@ fn rename(context: &mut Context<'_>, argv: &[&[u8]], only_if_free: bool) -> Resu
     if from == to || (only_if_free && context.find(to).is_some()) {
         return Ok(!only_if_free);
     }
-    let Some((value, deadline)) = context.remove(from) else { return Err(Error::NoSuchKey) };
+    let Some((value, deadline)) = context.take(from) else { return Err(Error::NoSuchKey) };
     context.remove(to);
     put(context, to, value, deadline);
     context.changed(Events::GENERIC, "rename_from", from);
@@ -394,7 +395,9 @@ fn copy(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     if database == context.database && from == to {
         return Err(SAME_OBJECT);
     }
-    let Some(value) = context.read(from).cloned() else { return Ok(Reply::from(false)) };
+    let Some(value) = context.read(from).map(ValueRef::to_value) else {
+        return Ok(Reply::from(false));
+    };
     let deadline = context.deadline(from).flatten();
     let copied = context.within(database, |context| {
         if !replace && context.find(to).is_some() {
@@ -421,7 +424,7 @@ fn move_key(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     if context.find_for_write(key).is_none() || taken {
         return Ok(Reply::from(false));
     }
-    let Some((value, deadline)) = context.remove(key) else { return Ok(Reply::from(false)) };
+    let Some((value, deadline)) = context.take(key) else { return Ok(Reply::from(false)) };
     context.within(database, |context| put(context, key, value, deadline));
     context.changed(Events::GENERIC, "move_from", key);
     context.within(database, |context| context.changed(Events::GENERIC, "move_to", key));
@@ -458,11 +461,11 @@ fn key_at<'c>(context: &'c Context<'_>, slot: Slot) -> &'c [u8] {
 
 fn keys(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let database = context.engine.keyspace.database(context.database);
-    let alive = |record: &Record| !record.deadline().is_some_and(|d| context.time.reached(d));
+    let alive = |record: Record<'_>| !record.deadline().is_some_and(|d| context.time.reached(d));
     let matching = database
         .records()
         .iter()
-        .filter(|(key, record)| alive(record) && glob::matches(argv[1], key));
+        .filter(|&(key, record)| alive(record) && glob::matches(argv[1], key));
     Ok(Reply::Array(matching.map(|(key, _)| Reply::bulk(key)).collect()))
 }
 
@@ -500,7 +503,7 @@ fn scan_keys(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> 
             continue;
         }
         let key = key_at(context, slot);
-        let kind = context.record(slot).value.kind().name();
+        let kind = context.record(slot).value().kind().name();
         if options.pattern.is_none_or(|pattern| glob::matches(pattern, key))
             && options.kind.is_none_or(|wanted| is(wanted, kind))
         {
@@ -559,7 +562,7 @@ fn check_flush_option(argv: &[&[u8]]) -> Result<(), Error> {
 fn flush(context: &mut Context<'_>, database: usize) {
     let engine = &mut *context.engine;
     engine.touch_all(database, None);
-    engine.dirty += engine.keyspace.clear(database, &mut engine.wheel) as u64;
+    engine.dirty += engine.keyspace.clear(database) as u64;
 }
 
 fn swapdb(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
@@ -748,7 +751,7 @@ mod tests {
     fn the_dead_are_not_shown_even_while_nobody_collects_them() {
         let mut stage = Stage::new(Config::default());
         let engine = &mut stage.engine;
-        engine.keyspace.set_active_expiry(false, &mut engine.wheel);
+        engine.keyspace.set_active_expiry(false);
         stage.check("SET k v PX 10; SET l v; +9ms");
         stage.check("KEYS k => [\"k\"]; SCAN 0 MATCH k => [\"0\", [\"k\"]]");
         stage.check("+1ms; DBSIZE => 2; KEYS * => [\"l\"]; DBSIZE => 2; RANDOMKEY => \"l\"");
@@ -760,7 +763,7 @@ mod tests {
     fn a_random_key_is_alive_among_however_many_dead() {
         let mut stage = Stage::new(Config::default());
         let engine = &mut stage.engine;
-        engine.keyspace.set_active_expiry(false, &mut engine.wheel);
+        engine.keyspace.set_active_expiry(false);
         for number in 0..500 {
             stage.check(&format!("SET k{number} v PX 10"));
         }
@@ -805,9 +808,9 @@ mod tests {
     fn flushing_takes_the_timers_along() {
         let mut stage = Stage::new(Config::default());
         stage.check("SET k v PX 10; MOVE k 1; SET k v PX 10; FLUSHDB SYNC => OK; DBSIZE => 0");
-        assert_eq!(stage.engine.wheel.len(), 1);
+        assert_eq!(stage.engine.keyspace.timers(), 1);
         stage.check("FLUSHALL ASYNC => OK; SET k v; +10ms; GET k => \"v\"");
-        assert!(stage.engine.wheel.is_empty());
+        assert_eq!(stage.engine.keyspace.timers(), 0);
         stage.check("FLUSHDB x => !ERR syntax error; FLUSHALL ASYNC SYNC => !ERR syntax error");
     }
 

@@ -111,7 +111,7 @@ fn debug(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         [name, on] if is(name, "set-active-expire") => {
             let on = integer(on).unwrap_or(0) != 0;
             let engine = &mut *context.engine;
-            engine.keyspace.set_active_expiry(on, &mut engine.wheel);
+            engine.keyspace.set_active_expiry(on);
             Ok(Reply::OK)
         }
         _ => {

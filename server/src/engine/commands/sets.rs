@@ -13,6 +13,7 @@ use crate::engine::context::{Context, integer, is};
 use crate::engine::error::Error;
 use crate::engine::glob;
 use crate::engine::keyspace::dict::HashSeed;
+use crate::engine::keyspace::records::Given;
 use crate::engine::keyspace::set::{Set, SmallSet};
 use crate::engine::notify::Events;
 use crate::engine::random::Random;
@@ -413,7 +414,7 @@ pub(super) fn forms(context: &Context<'_>) -> (SmallSet, HashSeed) {
 // --- several sets ---
 
 fn sinter(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let sets = context.read_all_as(&argv[1..])?;
+    let sets = context.read_all_as::<Set>(&argv[1..])?;
     Ok(Reply::Set(bulks(intersection(&sets))))
 }
 
@@ -438,7 +439,7 @@ fn sintercard(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error>
         return Err(Error::Syntax);
     }
     let limit = if limit == 0 { usize::MAX } else { limit };
-    Ok(intersection(&context.read_all_as(keys)?).take(limit).count().into())
+    Ok(intersection(&context.read_all_as::<Set>(keys)?).take(limit).count().into())
 }
 
 fn sinterstore(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
@@ -511,9 +512,9 @@ fn difference(context: &mut Context<'_>, keys: &[&[u8]]) -> Result<Set, Error> {
 fn store(context: &mut Context<'_>, key: &[u8], set: Set, event: &str) -> Reply {
     let count = set.len();
     if count > 0 {
-        context.set(key, set.into());
+        context.set(key, Given::Value(set.into()));
         context.changed(Events::SET, event, key);
-    } else if context.remove(key).is_some() {
+    } else if context.remove(key) {
         context.changed(Events::GENERIC, "del", key);
     }
     count.into()

@@ -11,8 +11,9 @@ use crate::engine::context::{Caller, Context, integer, is};
 use crate::engine::error::Error;
 use crate::engine::keyspace::hash::Hash;
 use crate::engine::keyspace::list::{End, List};
+use crate::engine::keyspace::records::Given;
 use crate::engine::keyspace::string::StringValue;
-use crate::engine::keyspace::value::Value;
+use crate::engine::keyspace::value::ValueRef;
 use crate::engine::notify::Events;
 
 const SORT: Command = Command {
@@ -172,9 +173,11 @@ fn sort(context: &mut Context<'_>, argv: &[&[u8]], may_store: bool) -> Result<Re
 fn elements(context: &mut Context<'_>, key: &[u8]) -> Result<(Vec<Vec<u8>>, bool), Error> {
     match context.read(key) {
         None => Ok((Vec::new(), false)),
-        Some(Value::List(list)) => Ok((list.iter().map(<[u8]>::to_vec).collect(), false)),
-        Some(Value::Set(set)) => Ok((set.iter().map(|member| member.into_owned()).collect(), true)),
-        Some(Value::SortedSet(set)) => {
+        Some(ValueRef::List(list)) => Ok((list.iter().map(<[u8]>::to_vec).collect(), false)),
+        Some(ValueRef::Set(set)) => {
+            Ok((set.iter().map(|member| member.into_owned()).collect(), true))
+        }
+        Some(ValueRef::SortedSet(set)) => {
             Ok((set.iter().map(|(member, _)| member.to_vec()).collect(), false))
         }
         Some(_) => Err(Error::WrongType),
@@ -259,7 +262,7 @@ fn look_up(context: &mut Context<'_>, pattern: &[u8], element: &[u8]) -> Option<
         }
         None => {
             let string = context.read_as::<StringValue>(&key).ok().flatten()?;
-            Some(string.bytes().into_owned())
+            Some(string.bytes().to_vec())
         }
     }
 }
@@ -273,9 +276,9 @@ fn store(context: &mut Context<'_>, key: &[u8], results: &[Option<Vec<u8>>]) -> 
         let mut list = List::default();
         list.grow(&elements, lists::small(context));
         elements.iter().for_each(|element| list.push(End::Right, element));
-        context.set(key, list.into());
+        context.set(key, Given::Value(list.into()));
         context.changed(Events::LIST, "sortstore", key);
-    } else if context.remove(key).is_some() {
+    } else if context.remove(key) {
         context.changed(Events::GENERIC, "del", key);
     }
     elements.len().into()

@@ -11,7 +11,7 @@ use crate::engine::context::{Context, integer, is};
 use crate::engine::error::Error;
 use crate::engine::keyspace::set::Set;
 use crate::engine::keyspace::sorted_set::{SmallSortedSet, SortedSet};
-use crate::engine::keyspace::value::Value;
+use crate::engine::keyspace::value::ValueRef;
 
 /// What the rows of commands that return the result share.
 const RETURN: Command = Command {
@@ -218,16 +218,16 @@ fn inputs<'c, 'k, 'a>(
     let mut slots = Vec::with_capacity(count);
     for key in keys {
         let slot = context.read_slot(key);
-        let value = slot.map(|slot| &context.record(slot).value);
-        if !matches!(value, None | Some(Value::Set(_) | Value::SortedSet(_))) {
+        let value = slot.map(|slot| context.record(slot).value());
+        if !matches!(value, None | Some(ValueRef::Set(_) | ValueRef::SortedSet(_))) {
             return Err(Error::WrongType);
         }
         slots.push(slot);
     }
     let context = &*context;
-    let members = |slot: Option<_>| match slot.map(|slot| &context.record(slot).value) {
-        Some(Value::Set(set)) => Members::Set(set),
-        Some(Value::SortedSet(set)) => Members::SortedSet(set),
+    let members = |slot: Option<_>| match slot.map(|slot| context.record(slot).value()) {
+        Some(ValueRef::Set(set)) => Members::Set(set),
+        Some(ValueRef::SortedSet(set)) => Members::SortedSet(set),
         _ => Members::None,
     };
     let input = |slot| Input { members: members(slot), weight: 1.0 };

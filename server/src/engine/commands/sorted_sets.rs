@@ -13,6 +13,7 @@ use crate::engine::context::{Context, integer, is};
 use crate::engine::error::Error;
 use crate::engine::glob;
 use crate::engine::keyspace::dict::HashSeed;
+use crate::engine::keyspace::records::Given;
 use crate::engine::keyspace::sorted_set::{Scored, SmallSortedSet, SortedSet};
 use crate::engine::keyspace::value::Kind;
 use crate::engine::notify::Events;
@@ -530,9 +531,9 @@ pub(super) fn forms(context: &Context<'_>) -> (SmallSortedSet, HashSeed) {
 pub(super) fn store(context: &mut Context<'_>, key: &[u8], set: SortedSet, event: &str) -> Reply {
     let len = set.len();
     if len > 0 {
-        context.set(key, set.into());
+        context.set(key, Given::Value(set.into()));
         context.changed(Events::ZSET, event, key);
-    } else if context.remove(key).is_some() {
+    } else if context.remove(key) {
         context.changed(Events::GENERIC, "del", key);
     }
     Reply::from(len)

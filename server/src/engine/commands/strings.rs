@@ -7,8 +7,8 @@ use crate::engine::commands::conditional::Condition;
 use crate::engine::context::{Context, integer, is};
 use crate::engine::error::Error;
 use crate::engine::keyspace::dict::Slot;
-use crate::engine::keyspace::string::StringValue;
-use crate::engine::keyspace::value::Value;
+use crate::engine::keyspace::records::Given;
+use crate::engine::keyspace::string::{StringValue, Text};
 use crate::engine::notify::Events;
 use crate::engine::time::{Millis, Time};
 
@@ -284,7 +284,7 @@ fn get(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 }
 
 fn strlen(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    Ok(context.read_as::<StringValue>(argv[1])?.map_or(0, StringValue::len).into())
+    Ok(context.read_as::<StringValue>(argv[1])?.map_or(0, Text::len).into())
 }
 
 fn getset(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
@@ -343,8 +343,8 @@ fn set(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         return Ok(old.unwrap_or(Reply::Null));
     }
     if let Some(condition) = options.condition {
-        let value = context.write_as::<StringValue>(key)?;
-        if !value.map_or(Ok(condition.admits_nothing()), |value| condition.holds(value))? {
+        let found = context.find_to_write::<StringValue>(key)?;
+        if !found.map_or(Ok(condition.admits_nothing()), |(_, value)| condition.holds(value))? {
             return Ok(old.unwrap_or(Reply::Null));
         }
     }
@@ -388,7 +388,7 @@ enum Expiry {
 
 /// Sets a key that has just been found, or found missing, to a string and tells of it.
 fn store(context: &mut Context<'_>, key: &[u8], found: Option<Slot>, value: &[u8], expiry: Expiry) {
-    let slot = context.put(key, found, Value::String(StringValue::new(value)));
+    let slot = context.put(key, found, Given::Text(value));
     match expiry {
         Expiry::Keep => {}
         Expiry::Clear => context.set_deadline_at(slot, None),
@@ -405,12 +405,8 @@ fn remove(context: &mut Context<'_>, key: &[u8]) {
     context.changed(Events::GENERIC, "del", key);
 }
 
-fn reply(value: &StringValue) -> Reply {
-    match value {
-        StringValue::Int(value) => Reply::bulk(itoa::Buffer::new().format(*value)),
-        StringValue::Bytes(bytes) => Reply::bulk(bytes),
-        StringValue::Raw(bytes) => Reply::bulk(bytes),
-    }
+fn reply(value: Text<'_>) -> Reply {
+    Reply::bulk(value.bytes())
 }
 
 // --- options ---
@@ -575,14 +571,15 @@ fn keys_with_values<'a, 'b>(
 fn append(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let (key, more) = (argv[1], argv[2]);
     let bytes_max = context.engine.config.proto_max_bulk_len_bytes;
-    let length = match context.write_as::<StringValue>(key)? {
-        Some(value) => {
+    let length = match context.find_to_write::<StringValue>(key)? {
+        Some((slot, value)) => {
             string_end(value.len() as u64, more, bytes_max)?;
-            value.raw_mut().extend_from_slice(more);
-            value.len()
+            let bytes = context.raw_mut(slot);
+            bytes.extend_from_slice(more);
+            bytes.len()
         }
         None => {
-            context.add(key, Value::String(StringValue::new(more)));
+            context.add(key, Given::Text(more));
             more.len()
         }
     };
@@ -610,17 +607,17 @@ fn setrange(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let (key, patch) = (argv[1], argv[3]);
     let offset = u64::try_from(integer(argv[2])?).map_err(|_| Error::OutOfRange("offset"))?;
     let bytes_max = context.engine.config.proto_max_bulk_len_bytes;
-    let found = context.write_as::<StringValue>(key)?;
+    let found = context.find_to_write::<StringValue>(key)?;
     if patch.is_empty() {
-        return Ok(found.map_or(0, |value| value.len()).into());
+        return Ok(found.map_or(0, |(_, value)| value.len()).into());
     }
     let end = string_end(offset, patch, bytes_max)?;
     let length = match found {
-        Some(value) => overwrite(value.raw_mut(), patch, end)?,
+        Some((slot, _)) => overwrite(context.raw_mut(slot), patch, end)?,
         None => {
             let mut bytes = Vec::new();
             overwrite(&mut bytes, patch, end)?;
-            context.add(key, Value::String(StringValue::Raw(bytes)));
+            context.add(key, Given::Value(StringValue::Raw(bytes).into()));
             end
         }
     };
@@ -671,35 +668,37 @@ fn decrby(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 }
 
 fn add(context: &mut Context<'_>, key: &[u8], increment: i64) -> Result<Reply, Error> {
-    let found = context.write_as::<StringValue>(key)?;
-    let old = found.as_ref().map_or(Some(0), |value| value.integer());
+    let found = context.find_to_write::<StringValue>(key)?;
+    let old = found.map_or(Some(0), |(_, value)| value.integer());
+    let slot = found.map(|(slot, _)| slot);
     let sum = old.ok_or(Error::NotAnInteger)?.checked_add(increment).ok_or(Error::Overflow)?;
-    let value = StringValue::Int(sum);
-    match found {
-        Some(old) => *old = value,
-        None => drop(context.add(key, Value::String(value))),
-    }
+    give(context, key, slot, Given::Text(itoa::Buffer::new().format(sum).as_bytes()));
     context.changed(Events::STRING, "incrby", key);
     Ok(sum.into())
 }
 
 fn incrbyfloat(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let key = argv[1];
-    let found = context.write_as::<StringValue>(key)?;
-    let old = match &found {
-        Some(value) => LongDouble::parse(&value.bytes()).ok_or(Error::NotAFloat)?,
+    let found = context.find_to_write::<StringValue>(key)?;
+    let slot = found.map(|(slot, _)| slot);
+    let old = match found {
+        Some((_, value)) => LongDouble::parse(value.bytes()).ok_or(Error::NotAFloat)?,
         None => LongDouble::ZERO,
     };
     let increment = LongDouble::parse(argv[2]).ok_or(Error::NotAFloat)?;
     let sum = old.checked_add(increment).ok_or(Error::NotFinite)?.to_string();
     // Not kept as an integer even if it is one, as OBJECT ENCODING shows.
-    let value = StringValue::Bytes(sum.as_bytes().into());
-    match found {
-        Some(old) => *old = value,
-        None => drop(context.add(key, Value::String(value))),
-    }
+    give(context, key, slot, Given::Float(sum.as_bytes()));
     context.changed(Events::STRING, "incrbyfloat", key);
     Ok(Reply::bulk(sum))
+}
+
+/// Gives another value to a key that has just been found, or found missing.
+fn give(context: &mut Context<'_>, key: &[u8], found: Option<Slot>, value: Given<'_>) {
+    match found {
+        Some(slot) => context.set_value(slot, value),
+        None => drop(context.add(key, value)),
+    }
 }
 
 // --- common subsequences ---
@@ -748,7 +747,7 @@ fn lcs(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 
 fn bytes_for_lcs(context: &mut Context<'_>, key: &[u8]) -> Result<Vec<u8>, Error> {
     match context.read_as::<StringValue>(key) {
-        Ok(value) => Ok(value.map_or_else(Vec::new, |value| value.bytes().into_owned())),
+        Ok(value) => Ok(value.map_or_else(Vec::new, |value| value.bytes().to_vec())),
         Err(_) => Err(Error::line("ERR The specified keys must contain string values")),
     }
 }
@@ -803,8 +802,8 @@ fn common_pairs(left: &[u8], right: &[u8], bytes_max: u64) -> Result<Vec<(usize,
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::config::Config;
+    use crate::engine::keyspace::value::ValueRef;
     use crate::engine::testing::{Stage, check, check_events};
 
     #[test]
@@ -951,7 +950,7 @@ mod tests {
             stage.check(commands);
             let slot = stage.engine.keyspace.find(0, b"k").expect("set by the commands");
             let record = stage.engine.keyspace.database(0).record(slot);
-            let Value::String(value) = &record.value else { panic!("no string: {record:?}") };
+            let ValueRef::String(value) = record.value() else { panic!("no string: {record:?}") };
             assert_eq!(value.encoding(), encoding, "{commands}");
         }
     }

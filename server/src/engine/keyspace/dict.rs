@@ -20,7 +20,8 @@ pub type Slot = u32;
 pub struct HashSeed(pub u64, pub u64);
 
 impl HashSeed {
-    fn hash(self, key: &[u8]) -> u64 {
+    /// The hash of a key.
+    pub(super) fn hash(self, key: &[u8]) -> u64 {
         let mut hasher = SipHasher13::new_with_keys(self.0, self.1);
         hasher.write(key);
         hasher.finish()

@@ -1,11 +1,15 @@
 //! The hash type: a few fields in a row, many in a dictionary.
 //!
-//! A lock is a hash with one field, so the small form is what matters: it is searched from the
-//! front and keeps its fields in the order they were added, as Redis's listpack does.
+//! A lock is a hash with one field, so the small form is what matters: its fields and values stand
+//! one after another, it is searched from the front and keeps the order in which they were added,
+//! as Redis's listpack does. It may stand behind other bytes, a key in its record, and changes
+//! where it stands; what does not change its length moves nothing.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
-use crate::engine::keyspace::dict::{Dict, HashSeed};
+use crate::engine::keyspace::dict::{Dict, HashSeed, Slot};
+use crate::engine::keyspace::packed::{self, Items, Part};
 use crate::engine::random::Random;
 
 /// When a hash leaves its small form. Redis's `hash-max-listpack-entries` and `-value`.
@@ -20,115 +24,183 @@ pub struct SmallHash {
 /// A field with its value.
 pub type Field<'a> = (&'a [u8], &'a [u8]);
 
-/// A field with its value, as the small form keeps them.
-pub type StoredField = (Box<[u8]>, Box<[u8]>);
+/// The large form.
+pub type LargeHash = Dict<Box<[u8]>>;
 
-/// Fields with values. Never empty while it is stored: the last field takes the key with it.
+/// Fields with values, apart from any key. Never empty while it is stored: the last field takes the
+/// key with it.
 #[derive(Clone, Debug)]
 pub enum Hash {
-    /// In order of arrival.
-    Small(Vec<StoredField>),
-    /// By field. Apart, so that it does not make the record of every lock larger.
-    Large(Box<Dict<Box<[u8]>>>),
+    /// In order of arrival, packed.
+    Small(Box<[u8]>),
+    /// By field.
+    Large(Box<LargeHash>),
+}
+
+/// Fields with values, wherever they are.
+#[derive(Clone, Copy, Debug)]
+pub enum Fields<'a> {
+    /// As [`Hash::Small`].
+    Small(&'a [u8]),
+    /// As [`Hash::Large`].
+    Large(&'a LargeHash),
+}
+
+/// Fields with values, to be changed where they are.
+#[derive(Debug)]
+pub(super) enum FieldsMut<'a> {
+    /// Behind the first `from` bytes.
+    Small {
+        bytes: &'a mut Box<[u8]>,
+        from: usize,
+    },
+    Large(&'a mut LargeHash),
+}
+
+/// What a search for a field has come to. Good until the hash is changed.
+#[derive(Clone, Debug)]
+pub enum Found {
+    /// It is in the small form: where it begins, and where its value is, from the first field on.
+    Small { start: usize, value: Range<usize> },
+    /// It is not, among so many fields.
+    NotSmall(usize),
+    /// It is in the large form.
+    Large(Slot),
+    /// It is not.
+    NotLarge,
+}
+
+impl SmallHash {
+    /// Whether the small form admits a field with a value at all.
+    pub fn admits(self, field: &[u8], value: &[u8]) -> bool {
+        self.entries_max > 0 && field.len().max(value.len()) <= self.value_bytes_max
+    }
 }
 
 impl Default for Hash {
     fn default() -> Hash {
-        Hash::Small(Vec::new())
+        Hash::Small(Box::default())
     }
 }
 
 impl Hash {
-    /// How many fields there are.
-    pub fn len(&self) -> usize {
+    /// The fields, to be looked at.
+    pub fn fields(&self) -> Fields<'_> {
         match self {
-            Hash::Small(fields) => fields.len(),
-            Hash::Large(fields) => fields.len(),
+            Hash::Small(bytes) => Fields::Small(bytes),
+            Hash::Large(fields) => Fields::Large(fields),
         }
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// The value of a field.
-    pub fn get(&self, field: &[u8]) -> Option<&[u8]> {
-        match self {
-            Hash::Small(fields) => fields.iter().find(|(f, _)| **f == *field).map(|(_, v)| &**v),
-            Hash::Large(fields) => fields.get(field).map(|v| &**v),
-        }
+        self.fields().is_empty()
     }
 
     /// Sets a field; returns whether it is new.
     pub fn set(&mut self, field: &[u8], value: &[u8], small: SmallHash, seed: HashSeed) -> bool {
-        self.make_room(field, value, small, seed);
+        let mut found = self.fields().find(field);
+        if found.outgrows(field, value, small) {
+            *self = Hash::Large(Box::new(self.fields().to_large(seed)));
+            found = self.fields().find(field);
+        }
         match self {
-            Hash::Small(fields) => {
-                if let Some((_, old)) = fields.iter_mut().find(|(f, _)| **f == *field) {
-                    overwrite(old, value);
-                    return false;
-                }
-                fields.push((field.into(), value.into()));
-                true
-            }
-            Hash::Large(fields) => match fields.get_mut(field) {
-                Some(old) => {
-                    overwrite(old, value);
-                    false
-                }
-                None => {
-                    fields.insert_new(field, value.into());
-                    true
-                }
-            },
+            Hash::Small(bytes) => FieldsMut::Small { bytes, from: 0 }.put(&found, field, value),
+            Hash::Large(fields) => FieldsMut::Large(fields).put(&found, field, value),
+        }
+    }
+}
+
+impl Found {
+    /// Whether the small form would become too large by setting the field.
+    pub(super) fn outgrows(&self, field: &[u8], value: &[u8], small: SmallHash) -> bool {
+        let long = field.len().max(value.len()) > small.value_bytes_max;
+        match *self {
+            Found::Small { .. } => long,
+            Found::NotSmall(count) => long || count >= small.entries_max,
+            Found::Large(_) | Found::NotLarge => false,
+        }
+    }
+}
+
+impl<'a> Fields<'a> {
+    /// How many fields there are.
+    pub fn len(self) -> usize {
+        match self {
+            Fields::Small(bytes) => Items(bytes).count() / 2,
+            Fields::Large(fields) => fields.len(),
         }
     }
 
-    /// Removes a field; returns its value.
-    pub fn remove(&mut self, field: &[u8]) -> Option<Box<[u8]>> {
+    /// Whether there are none.
+    pub fn is_empty(self) -> bool {
         match self {
-            Hash::Small(fields) => {
-                let at = fields.iter().position(|(f, _)| **f == *field)?;
-                Some(fields.remove(at).1)
+            Fields::Small(bytes) => bytes.is_empty(),
+            Fields::Large(fields) => fields.is_empty(),
+        }
+    }
+
+    /// The value of a field.
+    pub fn get(self, field: &[u8]) -> Option<&'a [u8]> {
+        self.value(&self.find(field))
+    }
+
+    /// Searches for a field.
+    pub(super) fn find(self, field: &[u8]) -> Found {
+        match self {
+            Fields::Small(bytes) => {
+                let (mut at, mut count) = (0, 0);
+                while at < bytes.len() {
+                    let name = packed::item_at(bytes, at);
+                    let value = packed::item_at(bytes, name.end);
+                    if bytes[name] == *field {
+                        return Found::Small { start: at, value };
+                    }
+                    (at, count) = (value.end, count + 1);
+                }
+                Found::NotSmall(count)
             }
-            Hash::Large(fields) => fields.remove(field).map(|(_, value)| value),
+            Fields::Large(fields) => fields.find(field).map_or(Found::NotLarge, Found::Large),
+        }
+    }
+
+    /// The value that has been found.
+    pub(super) fn value(self, found: &Found) -> Option<&'a [u8]> {
+        match (self, found) {
+            (Fields::Small(bytes), Found::Small { value, .. }) => Some(&bytes[value.clone()]),
+            (Fields::Large(fields), Found::Large(slot)) => Some(fields.value(*slot)),
+            _ => None,
         }
     }
 
     /// All fields with their values.
-    pub fn iter(&self) -> impl Iterator<Item = Field<'_>> {
+    pub fn iter(self) -> impl Iterator<Item = Field<'a>> {
         let (small, large) = match self {
-            Hash::Small(fields) => (Some(fields), None),
-            Hash::Large(fields) => (None, Some(fields)),
+            Fields::Small(bytes) => (Some(bytes), None),
+            Fields::Large(fields) => (None, Some(fields)),
         };
-        small
-            .into_iter()
-            .flatten()
-            .map(|(f, v)| (&**f, &**v))
+        let mut items = Items(small.unwrap_or_default());
+        std::iter::from_fn(move || Some((items.next()?, items.next()?)))
             .chain(large.into_iter().flat_map(|fields| fields.iter().map(|(f, v)| (f, &**v))))
     }
 
     /// A field with its value, all about equally likely; `None` if there is none.
-    pub fn random(&self, random: &mut Random) -> Option<Field<'_>> {
+    pub fn random(self, random: &mut Random) -> Option<Field<'a>> {
         match self {
-            Hash::Small(fields) if fields.is_empty() => None,
-            Hash::Small(fields) => {
-                let (field, value) = &fields[random.below(fields.len())];
-                Some((field, value))
-            }
-            Hash::Large(fields) => {
+            Fields::Small([]) => None,
+            Fields::Small(_) => self.iter().nth(random.below(self.len())),
+            Fields::Large(fields) => {
                 fields.random(random).map(|slot| (fields.key(slot), &**fields.value(slot)))
             }
         }
     }
 
     /// `count` different fields with their values; all of them if there are no more.
-    pub fn random_distinct(&self, count: usize, random: &mut Random) -> Vec<Field<'_>> {
+    pub fn random_distinct(self, count: usize, random: &mut Random) -> Vec<Field<'a>> {
         if count >= self.len() {
             return self.iter().collect();
         }
-        if let Hash::Large(fields) = self
+        if let Fields::Large(fields) = self
             && count <= fields.len() / 2
         {
             // At least every other draw brings a new one.
@@ -140,7 +212,8 @@ impl Hash {
         }
         let mut all: Vec<_> = self.iter().collect();
         for at in 0..count {
-            all.swap(at, at + random.below(self.len() - at));
+            let left = all.len() - at;
+            all.swap(at, at + random.below(left));
         }
         all.truncate(count);
         all
@@ -148,10 +221,10 @@ impl Hash {
 
     /// Some fields with their values, from `cursor` on, and the cursor to go on from, 0 at the end.
     /// The small form is shown at once, as Redis does.
-    pub fn scan(&self, cursor: u64, count: usize) -> (Vec<Field<'_>>, u64) {
+    pub fn scan(self, cursor: u64, count: usize) -> (Vec<Field<'a>>, u64) {
         match self {
-            Hash::Small(_) => (self.iter().collect(), 0),
-            Hash::Large(fields) => {
+            Fields::Small(_) => (self.iter().collect(), 0),
+            Fields::Large(fields) => {
                 let (slots, next) = fields.scan(cursor, count);
                 (slots.map(|at| (fields.key(at), &**fields.value(at))).collect(), next)
             }
@@ -159,26 +232,65 @@ impl Hash {
     }
 
     /// The name `OBJECT ENCODING` answers with.
-    pub fn encoding(&self) -> &'static str {
+    pub fn encoding(self) -> &'static str {
         match self {
-            Hash::Small(_) => "listpack",
-            Hash::Large(_) => "hashtable",
+            Fields::Small(_) => "listpack",
+            Fields::Large(_) => "hashtable",
         }
     }
 
-    /// Turns into a dictionary before `field` would make the small form too large. There is no
-    /// way back, as in Redis.
-    fn make_room(&mut self, field: &[u8], value: &[u8], small: SmallHash, seed: HashSeed) {
-        let Hash::Small(fields) = self else { return };
-        let long = field.len().max(value.len()) > small.value_bytes_max;
-        let full = fields.len() >= small.entries_max && !fields.iter().any(|(f, _)| **f == *field);
-        if long || full {
-            let mut large = Dict::new(seed);
-            for (field, value) in std::mem::take(fields) {
-                large.insert_new(&field, value);
-            }
-            *self = Hash::Large(Box::new(large));
+    /// The same fields, to stand by themselves.
+    pub fn to_hash(self) -> Hash {
+        match self {
+            Fields::Small(bytes) => Hash::Small(bytes.into()),
+            Fields::Large(fields) => Hash::Large(Box::new(fields.clone())),
         }
+    }
+
+    /// The same fields as a dictionary. There is no way back, as in Redis.
+    pub(super) fn to_large(self, seed: HashSeed) -> LargeHash {
+        let mut large = Dict::new(seed);
+        for (field, value) in self.iter() {
+            large.insert_new(field, value.into());
+        }
+        large
+    }
+}
+
+impl FieldsMut<'_> {
+    /// Sets a field that has just been searched for; returns whether it is new.
+    pub(super) fn put(self, found: &Found, field: &[u8], value: &[u8]) -> bool {
+        match (self, found) {
+            (FieldsMut::Small { bytes, from }, Found::Small { start, value: old }) => {
+                if old.len() == value.len() {
+                    bytes[from + old.start..from + old.end].copy_from_slice(value);
+                } else {
+                    let pair = from + start..from + old.end;
+                    packed::splice(bytes, pair, &[Part::Item(field), Part::Item(value)]);
+                }
+            }
+            (FieldsMut::Small { bytes, .. }, _) => {
+                let end = bytes.len();
+                packed::splice(bytes, end..end, &[Part::Item(field), Part::Item(value)]);
+            }
+            (FieldsMut::Large(fields), &Found::Large(slot)) => {
+                overwrite(fields.value_mut(slot), value);
+            }
+            (FieldsMut::Large(fields), _) => drop(fields.insert_new(field, value.into())),
+        }
+        matches!(found, Found::NotSmall(_) | Found::NotLarge)
+    }
+
+    /// Removes a field that has just been searched for; returns whether it was there.
+    pub(super) fn remove(self, found: &Found) -> bool {
+        match (self, found) {
+            (FieldsMut::Small { bytes, from }, Found::Small { start, value }) => {
+                packed::splice(bytes, from + start..from + value.end, &[]);
+            }
+            (FieldsMut::Large(fields), &Found::Large(slot)) => drop(fields.remove_slot(slot)),
+            _ => return false,
+        }
+        true
     }
 }
 

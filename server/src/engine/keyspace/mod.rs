@@ -1,14 +1,20 @@
 //! The databases: which keys exist, what they hold and until when.
 //!
 //! What must hold: a key whose deadline has been reached is removed before anyone can look at it,
-//! and a key with a deadline has exactly one timer in the wheel (none while active expiry is off).
+//! and a key with a deadline has exactly one timer in the wheel of its database (none while active
+//! expiry is off).
 
 pub mod dict;
 pub mod hash;
+pub mod hasher;
+pub mod index;
 pub mod list;
+pub mod packed;
+pub mod records;
 pub mod sequence;
 pub mod serialised;
 pub mod set;
+pub mod slab;
 pub mod sorted_set;
 pub mod stream;
 pub mod string;
@@ -16,67 +22,48 @@ pub mod value;
 
 use std::collections::BTreeMap;
 
-use crate::engine::Timer;
 use crate::engine::client::ClientId;
-use crate::engine::time::{Millis, Time};
-use crate::engine::timers::{TimerId, Timers};
-use dict::{Dict, HashSeed, Slot};
-use value::Value;
+use crate::engine::time::Millis;
+use dict::{HashSeed, Slot};
+use hasher::KeyHasher;
+use records::{Given, Record, Records, Removed};
 
-/// What stands behind a key.
-#[derive(Debug)]
-pub struct Record {
-    /// The value.
-    pub value: Value,
-    /// When the key was last used, for `OBJECT IDLETIME`.
-    pub used_at: Millis,
-    deadline: Option<Millis>,
-    timer: Option<TimerId>,
-}
-
-impl Record {
-    /// When the key ends, if it does.
-    pub fn deadline(&self) -> Option<Millis> {
-        self.deadline
-    }
-}
+/// Wheels that are kept though they are empty: a lock comes and goes, its wheel should not.
+const IDLE_WHEELS_MAX: usize = 16;
 
 /// One of the numbered databases.
 #[derive(Debug)]
 pub struct Database {
-    records: Dict<Record>,
-    with_deadline: usize,
+    records: Records,
     /// Who watches which key.
     pub watchers: BTreeMap<Box<[u8]>, Vec<ClientId>>,
-    /// The number clients select it by; its place in [`Keyspace`] stays when `SWAPDB` changes it.
-    pub number: usize,
 }
 
-/// All databases. `SWAPDB` exchanges their numbers, so timers, which know a database's place, stay
-/// right.
+/// All databases, by their numbers.
 #[derive(Debug)]
 pub struct Keyspace {
     databases: Vec<Database>,
-    places: Vec<usize>,
     /// The key of every hash table that holds what clients sent.
     pub seed: HashSeed,
-    /// Whether the wheel removes keys at their deadline (`DEBUG SET-ACTIVE-EXPIRE`).
+    hasher: KeyHasher,
+    /// The numbers of the databases that have a wheel: seldom more than one.
+    timed: Vec<usize>,
+    /// The moment all that was due has been done for.
+    now: Millis,
+    /// Whether the wheels remove keys at their deadline (`DEBUG SET-ACTIVE-EXPIRE`).
     active_expiry: bool,
 }
 
 impl Keyspace {
     /// `count` empty databases.
-    pub fn new(count: usize, seed: HashSeed) -> Keyspace {
-        let empty = |number| Database {
-            records: Dict::new(seed),
-            with_deadline: 0,
-            watchers: BTreeMap::new(),
-            number,
-        };
+    pub fn new(count: usize, seed: HashSeed, now: Millis) -> Keyspace {
+        let empty = |_| Database { records: Records::default(), watchers: BTreeMap::new() };
         Keyspace {
             databases: (0..count).map(empty).collect(),
-            places: (0..count).collect(),
             seed,
+            hasher: KeyHasher::new(seed),
+            timed: Vec::new(),
+            now,
             active_expiry: true,
         }
     }
@@ -88,17 +75,12 @@ impl Keyspace {
 
     /// The database a client selects by `number`, which must exist.
     pub fn database(&self, number: usize) -> &Database {
-        &self.databases[self.places[number]]
+        &self.databases[number]
     }
 
     /// The database a client selects by `number`, which must exist.
     pub fn database_mut(&mut self, number: usize) -> &mut Database {
-        &mut self.databases[self.places[number]]
-    }
-
-    /// The number by which clients now select the database at a timer's `place`.
-    pub fn number_at(&self, place: u32) -> usize {
-        self.databases[place as usize].number
+        &mut self.databases[number]
     }
 
     /// Exchanges two databases. Watchers stay: they watch what clients see under a number.
@@ -106,108 +88,108 @@ impl Keyspace {
         if a == b {
             return;
         }
-        let watchers_of_a = std::mem::take(&mut self.database_mut(a).watchers);
-        let watchers_of_b = std::mem::replace(&mut self.database_mut(b).watchers, watchers_of_a);
-        self.database_mut(a).watchers = watchers_of_b;
-        self.places.swap(a, b);
-        for number in [a, b] {
-            self.database_mut(number).number = number;
+        self.databases.swap(a, b);
+        let watchers_of_b = std::mem::take(&mut self.databases[a].watchers);
+        let watchers_of_a = std::mem::replace(&mut self.databases[b].watchers, watchers_of_b);
+        self.databases[a].watchers = watchers_of_a;
+        for number in &mut self.timed {
+            *number = match *number {
+                number if number == a => b,
+                number if number == b => a,
+                number => number,
+            };
         }
     }
 
     /// Finds a key, dead or alive.
     pub fn find(&self, number: usize, key: &[u8]) -> Option<Slot> {
-        self.database(number).records.find(key)
+        self.databases[number].records.find(key, &self.hasher)
     }
 
     /// Adds a key that is known to be absent.
-    pub fn add(&mut self, number: usize, key: &[u8], value: Value, time: Time) -> Slot {
-        let record = Record { value, used_at: time.now, deadline: None, timer: None };
-        self.database_mut(number).records.insert_new(key, record)
+    pub fn add(&mut self, number: usize, key: &[u8], given: Given<'_>, now: Millis) -> Slot {
+        self.databases[number].records.add(key, given, now, &self.hasher)
     }
 
-    /// Removes the key in `slot` and its timer. The record still says when it would have ended.
-    pub fn remove(
-        &mut self,
-        number: usize,
-        slot: Slot,
-        wheel: &mut Timers<Timer>,
-    ) -> (Box<[u8]>, Record) {
-        let deadline = self.database(number).record(slot).deadline;
-        self.set_deadline(number, slot, None, wheel);
-        let (key, record) = self.database_mut(number).records.remove_slot(slot);
-        (key, Record { deadline, ..record })
+    /// Removes the key in `slot` and its timer. What is returned still says when it would have
+    /// ended.
+    pub fn remove(&mut self, number: usize, slot: Slot) -> Removed {
+        self.databases[number].records.remove(slot, &self.hasher)
     }
+
+    /// Removes every key of a database, and their timers; returns how many there were.
+    pub fn clear(&mut self, number: usize) -> usize {
+        self.timed.retain(|&timed| timed != number);
+        self.databases[number].records.clear()
+    }
+
+    // --- time ---
 
     /// Sets or clears the deadline of the key in `slot`.
-    pub fn set_deadline(
-        &mut self,
-        number: usize,
-        slot: Slot,
-        deadline: Option<Millis>,
-        wheel: &mut Timers<Timer>,
-    ) {
-        let place = self.places[number];
-        let database = &mut self.databases[place];
-        let record = database.records.value_mut(slot);
-        database.with_deadline -= usize::from(record.deadline.is_some());
-        database.with_deadline += usize::from(deadline.is_some());
-        record.deadline = deadline;
-        match (record.timer, deadline) {
-            (Some(timer), Some(deadline)) => wheel.reschedule(timer, deadline),
-            (Some(timer), None) => {
-                wheel.cancel(timer);
-                record.timer = None;
-            }
-            (None, Some(deadline)) if self.active_expiry => {
-                let payload = Timer::Key { place: place as u32, slot };
-                record.timer = Some(wheel.insert(deadline, payload));
-            }
-            (None, _) => {}
+    pub fn set_deadline(&mut self, number: usize, slot: Slot, deadline: Option<Millis>) {
+        let records = &mut self.databases[number].records;
+        let had_wheel = records.has_wheel();
+        records.set_deadline(slot, deadline, self.now);
+        if records.has_wheel() && !had_wheel {
+            self.timed.push(number);
         }
-    }
-
-    /// The wheel has fired the timer of this key, which therefore has none now.
-    pub fn timer_fired(&mut self, place: u32, slot: Slot) {
-        self.databases[place as usize].records.value_mut(slot).timer = None;
     }
 
     /// Turns active expiry on or off. Keys keep their deadlines either way.
-    pub fn set_active_expiry(&mut self, on: bool, wheel: &mut Timers<Timer>) {
+    pub fn set_active_expiry(&mut self, on: bool) {
         self.active_expiry = on;
-        for (place, database) in self.databases.iter_mut().enumerate() {
-            let slots: Vec<Slot> = database.records.scan(0, usize::MAX).0.collect();
-            for slot in slots {
-                let record = database.records.value_mut(slot);
-                match (on, record.timer.take(), record.deadline) {
-                    (true, None, Some(deadline)) => {
-                        let payload = Timer::Key { place: place as u32, slot };
-                        record.timer = Some(wheel.insert(deadline, payload));
-                    }
-                    (true, timer, _) => record.timer = timer,
-                    (false, Some(timer), _) => drop(wheel.cancel(timer)),
-                    (false, None, _) => {}
-                }
+        self.timed.clear();
+        for (number, database) in self.databases.iter_mut().enumerate() {
+            database.records.set_ticking(on, self.now);
+            if database.records.has_wheel() {
+                self.timed.push(number);
             }
         }
     }
 
-    /// Whether the wheel removes keys at their deadline.
+    /// Whether the wheels remove keys at their deadline.
     pub fn active_expiry(&self) -> bool {
         self.active_expiry
     }
 
-    /// Removes every key of a database, and their timers; returns how many there were.
-    pub fn clear(&mut self, number: usize, wheel: &mut Timers<Timer>) -> usize {
-        let database = self.database_mut(number);
-        let slots = database.records.scan(0, usize::MAX).0;
-        for timer in slots.filter_map(|slot| database.records.value(slot).timer) {
-            wheel.cancel(timer);
+    /// How many timers wait.
+    pub fn timers(&self) -> usize {
+        self.timed.iter().map(|&number| self.databases[number].records.timers()).sum()
+    }
+
+    /// When [`Keyspace::pop_due`] next has work.
+    pub fn next_deadline(&self) -> Option<Millis> {
+        self.next_wheel().map(|(moment, _)| moment)
+    }
+
+    /// Does the next thing that is due, if that is at `moment`, the next deadline: tells the key
+    /// whose lease ends, by its database and slot, or nothing yet.
+    pub fn pop_due(&mut self, moment: Millis, budget: &mut u32) -> Option<(usize, Slot)> {
+        let (_, number) = self.next_wheel().filter(|&(next, _)| next <= moment)?;
+        let slot = self.databases[number].records.pop_due(moment, budget)?;
+        Some((number, slot))
+    }
+
+    /// All that is due by `now` has been done.
+    pub fn advance(&mut self, now: Millis) {
+        self.now = now;
+        if self.timed.len() > IDLE_WHEELS_MAX {
+            let databases = &mut self.databases;
+            self.timed.retain(|&number| {
+                databases[number].records.drop_empty_wheel();
+                databases[number].records.has_wheel()
+            });
         }
-        let removed = database.records.len();
-        database.records.clear();
-        database.with_deadline = 0;
-        removed
+        for &number in &self.timed {
+            self.databases[number].records.advance(now);
+        }
+    }
+
+    /// The database whose wheel is next, and when.
+    fn next_wheel(&self) -> Option<(Millis, usize)> {
+        let next =
+            |&number: &usize| Some((self.databases[number].records.next_deadline()?, number));
+        self.timed.iter().filter_map(next).min()
     }
 }
 
@@ -224,17 +206,12 @@ impl Database {
 
     /// How many of them have a deadline.
     pub fn with_deadline(&self) -> usize {
-        self.with_deadline
+        self.records.with_deadline()
     }
 
-    /// The record in a slot that is taken.
-    pub fn record(&self, slot: Slot) -> &Record {
-        self.records.value(slot)
-    }
-
-    /// The record in a slot that is taken.
-    pub fn record_mut(&mut self, slot: Slot) -> &mut Record {
-        self.records.value_mut(slot)
+    /// What stands in a slot that is taken.
+    pub fn record(&self, slot: Slot) -> Record<'_> {
+        self.records.get(slot)
     }
 
     /// The key in a slot that is taken.
@@ -243,7 +220,13 @@ impl Database {
     }
 
     /// The keys by slot: for `SCAN`, `KEYS` and `RANDOMKEY`, which must skip the dead.
-    pub fn records(&self) -> &Dict<Record> {
+    pub fn records(&self) -> &Records {
         &self.records
+    }
+
+    /// The keys, to be changed. What concerns their number and their deadlines goes through
+    /// [`Keyspace`].
+    pub fn records_mut(&mut self) -> &mut Records {
+        &mut self.records
     }
 }

@@ -1,83 +1,106 @@
-//! The string type: bytes, kept as an integer where that is the same.
-
-use std::borrow::Cow;
+//! The string type: bytes, and how Redis would say they are kept.
 
 use leasehold_resp::number;
 
 /// Strings up to this length are reported as `embstr`, longer ones as `raw` (Redis's figure).
 const EMBEDDED_BYTES_MAX: usize = 44;
 
-/// A byte string.
+/// A byte string that stands by itself. Behind a key only the last kind does; see `records.rs`.
 #[derive(Clone, Debug)]
 pub enum StringValue {
-    /// Digits of a 64-bit integer, kept as the integer.
-    Int(i64),
+    /// Digits of a 64-bit integer, as it is written.
+    Int(Box<[u8]>),
     /// Bytes as they were set.
     Bytes(Box<[u8]>),
     /// Bytes that have been changed in place, with room to grow.
     Raw(Vec<u8>),
 }
 
-impl StringValue {
-    /// Keeps `bytes` in the smallest form.
-    pub fn new(bytes: &[u8]) -> StringValue {
+/// How a string came to be what it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TextForm {
+    /// [`StringValue::Int`]
+    Int,
+    /// [`StringValue::Bytes`]
+    Bytes,
+    /// [`StringValue::Raw`]
+    Raw,
+}
+
+/// A byte string, wherever it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Text<'a> {
+    /// Its bytes.
+    pub bytes: &'a [u8],
+    /// How it came to be.
+    pub form: TextForm,
+}
+
+impl TextForm {
+    /// That of a string that is set to these bytes.
+    pub fn of(bytes: &[u8]) -> TextForm {
         match number::parse_integer(bytes) {
-            Some(value) => StringValue::Int(value),
-            None => StringValue::Bytes(bytes.into()),
+            Some(_) => TextForm::Int,
+            None => TextForm::Bytes,
+        }
+    }
+}
+
+impl StringValue {
+    /// The string that is set to these bytes.
+    pub fn new(bytes: &[u8]) -> StringValue {
+        match TextForm::of(bytes) {
+            TextForm::Int => StringValue::Int(bytes.into()),
+            _ => StringValue::Bytes(bytes.into()),
         }
     }
 
-    /// The bytes a client sees.
-    pub fn bytes(&self) -> Cow<'_, [u8]> {
+    /// What it says.
+    pub fn text(&self) -> Text<'_> {
         match self {
-            StringValue::Int(value) => {
-                Cow::Owned(itoa::Buffer::new().format(*value).as_bytes().to_vec())
-            }
-            StringValue::Bytes(bytes) => Cow::Borrowed(bytes),
-            StringValue::Raw(bytes) => Cow::Borrowed(bytes),
+            StringValue::Int(bytes) => Text { bytes, form: TextForm::Int },
+            StringValue::Bytes(bytes) => Text { bytes, form: TextForm::Bytes },
+            StringValue::Raw(bytes) => Text { bytes, form: TextForm::Raw },
         }
+    }
+}
+
+impl<'a> Text<'a> {
+    /// The bytes a client sees.
+    pub fn bytes(self) -> &'a [u8] {
+        self.bytes
     }
 
     /// The length of those bytes.
-    pub fn len(&self) -> usize {
-        match self {
-            StringValue::Int(value) => itoa::Buffer::new().format(*value).len(),
-            StringValue::Bytes(bytes) => bytes.len(),
-            StringValue::Raw(bytes) => bytes.len(),
-        }
+    pub fn len(self) -> usize {
+        self.bytes.len()
     }
 
     /// Whether there are no bytes.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// The bytes, to be changed in place.
-    pub fn raw_mut(&mut self) -> &mut Vec<u8> {
-        if !matches!(self, StringValue::Raw(_)) {
-            *self = StringValue::Raw(self.bytes().into_owned());
-        }
-        match self {
-            StringValue::Raw(bytes) => bytes,
-            _ => unreachable!("made raw above"),
-        }
+    pub fn is_empty(self) -> bool {
+        self.bytes.is_empty()
     }
 
     /// The value as an integer, if its bytes are one.
-    pub fn integer(&self) -> Option<i64> {
-        match self {
-            StringValue::Int(value) => Some(*value),
-            StringValue::Bytes(bytes) => number::parse_integer(bytes),
-            StringValue::Raw(bytes) => number::parse_integer(bytes),
+    pub fn integer(self) -> Option<i64> {
+        number::parse_integer(self.bytes)
+    }
+
+    /// The same string, to stand by itself.
+    pub fn to_string_value(self) -> StringValue {
+        match self.form {
+            TextForm::Int => StringValue::Int(self.bytes.into()),
+            TextForm::Bytes => StringValue::Bytes(self.bytes.into()),
+            TextForm::Raw => StringValue::Raw(self.bytes.into()),
         }
     }
 
     /// The name `OBJECT ENCODING` answers with.
-    pub fn encoding(&self) -> &'static str {
-        match self {
-            StringValue::Int(_) => "int",
-            StringValue::Bytes(bytes) if bytes.len() <= EMBEDDED_BYTES_MAX => "embstr",
-            StringValue::Bytes(_) | StringValue::Raw(_) => "raw",
+    pub fn encoding(self) -> &'static str {
+        match self.form {
+            TextForm::Int => "int",
+            TextForm::Bytes if self.bytes.len() <= EMBEDDED_BYTES_MAX => "embstr",
+            TextForm::Bytes | TextForm::Raw => "raw",
         }
     }
 }

@@ -1,13 +1,13 @@
 //! What a key can hold. A new type is a variant here and a family of commands.
 
-use crate::engine::keyspace::hash::Hash;
+use crate::engine::keyspace::hash::{Fields, Hash};
 use crate::engine::keyspace::list::List;
 use crate::engine::keyspace::set::Set;
 use crate::engine::keyspace::sorted_set::SortedSet;
 use crate::engine::keyspace::stream::Stream;
-use crate::engine::keyspace::string::StringValue;
+use crate::engine::keyspace::string::{StringValue, Text};
 
-/// The value of a key.
+/// A value that stands by itself: one that goes from key to key, or is too large for a record.
 #[derive(Clone, Debug)]
 pub enum Value {
     /// A byte string.
@@ -22,6 +22,18 @@ pub enum Value {
     SortedSet(SortedSet),
     /// Entries in order, and who is given them.
     Stream(Box<Stream>),
+}
+
+/// A value, wherever it is kept.
+#[derive(Clone, Copy, Debug)]
+#[expect(missing_docs, reason = "each is the variant of `Value` of that name")]
+pub enum ValueRef<'a> {
+    String(Text<'a>),
+    Hash(Fields<'a>),
+    List(&'a List),
+    Set(&'a Set),
+    SortedSet(&'a SortedSet),
+    Stream(&'a Stream),
 }
 
 /// The type of a value, as `TYPE` names it.
@@ -42,16 +54,24 @@ pub enum Kind {
 }
 
 /// What can stand behind a key: the type inside one variant of [`Value`].
-pub trait Typed: Into<Value> {
+pub trait Typed {
+    /// How such a value is looked at.
+    type View<'a>: Copy;
+
     /// The value, if it is of this type.
-    fn of(value: &Value) -> Option<&Self>;
+    fn of(value: ValueRef<'_>) -> Option<Self::View<'_>>;
+}
+
+/// A type whose values never stand in the record of their key, so that they can be changed where
+/// they are.
+pub trait Apart: Typed + Into<Value> {
     /// The value, if it is of this type.
     fn of_mut(value: &mut Value) -> Option<&mut Self>;
 }
 
 /// Ties each variant to the type inside it.
 macro_rules! typed {
-    ($($variant:ident($inner:ty),)*) => {$(
+    ($($variant:ident($inner:ty) seen as $view:ty,)*) => {$(
         impl From<$inner> for Value {
             fn from(inner: $inner) -> Value {
                 Value::$variant(inner)
@@ -59,13 +79,21 @@ macro_rules! typed {
         }
 
         impl Typed for $inner {
-            fn of(value: &Value) -> Option<&Self> {
+            type View<'a> = $view;
+
+            fn of(value: ValueRef<'_>) -> Option<Self::View<'_>> {
                 match value {
-                    Value::$variant(inner) => Some(inner),
+                    ValueRef::$variant(view) => Some(view),
                     _ => None,
                 }
             }
+        }
+    )*};
+}
 
+macro_rules! apart {
+    ($($variant:ident($inner:ty),)*) => {$(
+        impl Apart for $inner {
             fn of_mut(value: &mut Value) -> Option<&mut Self> {
                 match value {
                     Value::$variant(inner) => Some(inner),
@@ -77,8 +105,15 @@ macro_rules! typed {
 }
 
 typed! {
-    String(StringValue),
-    Hash(Hash),
+    String(StringValue) seen as Text<'a>,
+    Hash(Hash) seen as Fields<'a>,
+    List(List) seen as &'a List,
+    Set(Set) seen as &'a Set,
+    SortedSet(SortedSet) seen as &'a SortedSet,
+    Stream(Box<Stream>) seen as &'a Stream,
+}
+
+apart! {
     List(List),
     Set(Set),
     SortedSet(SortedSet),
@@ -86,27 +121,53 @@ typed! {
 }
 
 impl Value {
-    /// The type of this value.
-    pub fn kind(&self) -> Kind {
+    /// The value, to be looked at.
+    pub fn view(&self) -> ValueRef<'_> {
         match self {
-            Value::String(_) => Kind::String,
-            Value::Hash(_) => Kind::Hash,
-            Value::List(_) => Kind::List,
-            Value::Set(_) => Kind::Set,
-            Value::SortedSet(_) => Kind::SortedSet,
-            Value::Stream(_) => Kind::Stream,
+            Value::String(value) => ValueRef::String(value.text()),
+            Value::Hash(value) => ValueRef::Hash(value.fields()),
+            Value::List(value) => ValueRef::List(value),
+            Value::Set(value) => ValueRef::Set(value),
+            Value::SortedSet(value) => ValueRef::SortedSet(value),
+            Value::Stream(value) => ValueRef::Stream(value),
+        }
+    }
+}
+
+impl ValueRef<'_> {
+    /// The same value, to stand by itself.
+    pub fn to_value(self) -> Value {
+        match self {
+            ValueRef::String(value) => value.to_string_value().into(),
+            ValueRef::Hash(value) => value.to_hash().into(),
+            ValueRef::List(value) => value.clone().into(),
+            ValueRef::Set(value) => value.clone().into(),
+            ValueRef::SortedSet(value) => value.clone().into(),
+            ValueRef::Stream(value) => Box::new(value.clone()).into(),
+        }
+    }
+
+    /// The type of this value.
+    pub fn kind(self) -> Kind {
+        match self {
+            ValueRef::String(_) => Kind::String,
+            ValueRef::Hash(_) => Kind::Hash,
+            ValueRef::List(_) => Kind::List,
+            ValueRef::Set(_) => Kind::Set,
+            ValueRef::SortedSet(_) => Kind::SortedSet,
+            ValueRef::Stream(_) => Kind::Stream,
         }
     }
 
     /// The name `OBJECT ENCODING` answers with.
-    pub fn encoding(&self) -> &'static str {
+    pub fn encoding(self) -> &'static str {
         match self {
-            Value::String(value) => value.encoding(),
-            Value::Hash(value) => value.encoding(),
-            Value::List(value) => value.encoding(),
-            Value::Set(value) => value.encoding(),
-            Value::SortedSet(value) => value.encoding(),
-            Value::Stream(value) => value.encoding(),
+            ValueRef::String(value) => value.encoding(),
+            ValueRef::Hash(value) => value.encoding(),
+            ValueRef::List(value) => value.encoding(),
+            ValueRef::Set(value) => value.encoding(),
+            ValueRef::SortedSet(value) => value.encoding(),
+            ValueRef::Stream(value) => value.encoding(),
         }
     }
 }

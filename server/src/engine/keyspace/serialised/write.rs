@@ -5,11 +5,11 @@ use std::borrow::Cow;
 use leasehold_resp::{format_double, number};
 
 use super::{encoding, form, listpack, lzf, node, seal, stream};
-use crate::engine::keyspace::hash::Hash;
+use crate::engine::keyspace::hash::Fields;
 use crate::engine::keyspace::list::List;
 use crate::engine::keyspace::set::Set;
 use crate::engine::keyspace::sorted_set::SortedSet;
-use crate::engine::keyspace::value::Value;
+use crate::engine::keyspace::value::ValueRef;
 
 /// Bytes up to which several elements share a listpack: what Redis makes of a list by default.
 const NODE_BYTES_MAX: usize = 8 << 10;
@@ -23,18 +23,18 @@ const COMPRESSED_BYTES_MIN: usize = 21;
 const INTEGER_BYTES_MAX: usize = 11;
 
 /// The payload that `RESTORE` makes the value from.
-pub fn write(value: &Value) -> Vec<u8> {
+pub fn write(value: ValueRef<'_>) -> Vec<u8> {
     let mut writer = Writer(Vec::new());
     match value {
-        Value::String(string) => {
+        ValueRef::String(string) => {
             writer.form(form::STRING);
-            writer.string(&string.bytes());
+            writer.string(string.bytes());
         }
-        Value::List(list) => writer.list(list),
-        Value::Set(set) => writer.set(set),
-        Value::Hash(hash) => writer.hash(hash),
-        Value::SortedSet(set) => writer.sorted_set(set),
-        Value::Stream(stream) => stream::write(stream, &mut writer),
+        ValueRef::List(list) => writer.list(list),
+        ValueRef::Set(set) => writer.set(set),
+        ValueRef::Hash(hash) => writer.hash(hash),
+        ValueRef::SortedSet(set) => writer.sorted_set(set),
+        ValueRef::Stream(stream) => stream::write(stream, &mut writer),
     }
     seal(writer.0)
 }
@@ -95,9 +95,9 @@ impl Writer {
         }
     }
 
-    fn hash(&mut self, hash: &Hash) {
+    fn hash(&mut self, hash: Fields<'_>) {
         let texts = || hash.iter().flat_map(|(field, value)| [field, value]);
-        if matches!(hash, Hash::Small(_)) && fits(texts().map(<[u8]>::len)) {
+        if matches!(hash, Fields::Small(_)) && fits(texts().map(<[u8]>::len)) {
             self.form(form::HASH_LISTPACK);
             self.string(&listpack::pack(texts().map(Cow::Borrowed)));
         } else {

@@ -1,0 +1,896 @@
+//! The keys of one database: what they hold, until when, and which is next to end.
+//!
+//! A lock takes one entry of 40 bytes in a slab, one allocation with its key and its value, and a
+//! place in the index. The entry is its timer, too.
+//!
+//! What always holds:
+//! - An entry's bytes are its key, behind its length, and then its payload. For strings and for
+//!   small hashes that is the value itself; for everything else, four bytes that say where among
+//!   `values` it is, and each of those belongs to one entry.
+//! - Every entry that is taken is in the index, under the hash of its key, and no other is.
+//! - An entry is a timer of the wheel if it has a deadline and `ticking` is on, and only then.
+//! - There is no wheel until there is a deadline: most databases never hold a key.
+
+use super::dict::{HashSeed, Slot};
+use super::hash::{Fields, FieldsMut, Found, Hash, LargeHash, SmallHash};
+use super::hasher::KeyHasher;
+use super::index::Index;
+use super::packed::{self, Part};
+use super::slab::Slab;
+use super::string::{StringValue, Text, TextForm};
+use super::value::{Apart, Value, ValueRef};
+use crate::engine::random::Random;
+use crate::engine::time::Millis;
+use crate::engine::wheel::{Links, Nodes, Wheel};
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub struct Records {
+    entries: Slab<Entry>,
+    values: Slab<Option<Value>>,
+    index: Index,
+    wheel: Option<Box<Wheel>>,
+    with_deadline: usize,
+    /// Whether the wheel ends keys (`DEBUG SET-ACTIVE-EXPIRE`).
+    ticking: bool,
+}
+
+/// A million of them are 40 MB, so every byte is accounted for.
+#[derive(Debug)]
+struct Entry {
+    bytes: Box<[u8]>,
+    deadline: Millis,
+    prev: u32,
+    next: u32,
+    used_at_low: u32,
+    list: u16,
+    used_at_high: u8,
+    form: Form,
+}
+
+const _: () = assert!(size_of::<Entry>() == 40);
+
+/// What an entry's payload is, and whether its deadline counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Form(u8);
+
+impl Form {
+    const INT: u8 = 0;
+    const BYTES: u8 = 1;
+    const FIELDS: u8 = 2;
+    /// Four bytes that name a place in `values`.
+    const APART: u8 = 3;
+    const PAYLOAD: u8 = 3;
+    const ENDS: u8 = 4;
+
+    fn payload(self) -> u8 {
+        self.0 & Form::PAYLOAD
+    }
+
+    fn set_payload(&mut self, payload: u8) {
+        self.0 = self.0 & !Form::PAYLOAD | payload;
+    }
+
+    fn ends(self) -> bool {
+        self.0 & Form::ENDS != 0
+    }
+
+    fn set_ends(&mut self, ends: bool) {
+        self.0 = if ends { self.0 | Form::ENDS } else { self.0 & !Form::ENDS };
+    }
+}
+
+impl Default for Entry {
+    fn default() -> Entry {
+        let Links { prev, next, list } = Links::NONE;
+        Entry {
+            bytes: Box::default(),
+            deadline: Millis(0),
+            prev,
+            next,
+            used_at_low: 0,
+            list,
+            used_at_high: 0,
+            form: Form(Form::BYTES),
+        }
+    }
+}
+
+/// What a key is given.
+#[derive(Debug)]
+pub enum Given<'a> {
+    /// These bytes, as `SET` sets them.
+    Text(&'a [u8]),
+    /// These bytes, which are no integer even if they could be one.
+    Float(&'a [u8]),
+    /// A small hash with one field.
+    Field(&'a [u8], &'a [u8]),
+    /// Any value.
+    Value(Value),
+}
+
+impl From<Value> for Given<'_> {
+    fn from(value: Value) -> Self {
+        Given::Value(value)
+    }
+}
+
+/// What stands behind a key, to be looked at.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'a> {
+    entry: &'a Entry,
+    values: &'a Slab<Option<Value>>,
+}
+
+/// What stood behind a key.
+#[derive(Debug)]
+pub struct Removed {
+    bytes: Box<[u8]>,
+    form: Form,
+    deadline: Option<Millis>,
+    apart: Option<Value>,
+}
+
+/// A hash, to be changed.
+#[derive(Debug)]
+pub struct HashMut<'a> {
+    records: &'a mut Records,
+    slot: Slot,
+}
+
+// --- looking ---
+
+impl Default for Records {
+    /// None yet, which takes no memory.
+    fn default() -> Records {
+        Records {
+            entries: Slab::default(),
+            values: Slab::default(),
+            index: Index::default(),
+            wheel: None,
+            with_deadline: 0,
+            ticking: true,
+        }
+    }
+}
+
+impl Records {
+    /// How many keys there are, dead ones that nobody has looked at included.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// How many of them have a deadline.
+    pub fn with_deadline(&self) -> usize {
+        self.with_deadline
+    }
+
+    /// Where a key stands.
+    pub fn find(&self, key: &[u8], hasher: &KeyHasher) -> Option<Slot> {
+        self.index.find(hasher.hash(key), |slot| self.entries.get(slot).key() == key)
+    }
+
+    /// The key in a slot that is taken.
+    pub fn key(&self, slot: Slot) -> &[u8] {
+        self.entries.get(slot).key()
+    }
+
+    /// When the key in a slot that is taken ends, if it does.
+    pub fn deadline(&self, slot: Slot) -> Option<Millis> {
+        self.entries.get(slot).deadline()
+    }
+
+    /// What stands in a slot that is taken.
+    pub fn get(&self, slot: Slot) -> Record<'_> {
+        Record { entry: self.entries.get(slot), values: &self.values }
+    }
+
+    /// All keys, with what stands behind them, in slot order.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], Record<'_>)> {
+        self.entries.numbers().map(|slot| (self.key(slot), self.get(slot)))
+    }
+
+    /// As [`Slab::scan`].
+    pub fn scan(&self, cursor: u64, count: usize) -> (impl Iterator<Item = Slot>, u64) {
+        self.entries.scan(cursor, count)
+    }
+
+    /// As [`Slab::random`].
+    pub fn random(&self, random: &mut Random) -> Option<Slot> {
+        self.entries.random(random)
+    }
+}
+
+impl<'a> Record<'a> {
+    /// When the key ends, if it does.
+    pub fn deadline(self) -> Option<Millis> {
+        self.entry.deadline()
+    }
+
+    /// The bytes of the key.
+    pub fn key(self) -> &'a [u8] {
+        self.entry.key()
+    }
+
+    /// The value.
+    pub fn value(self) -> ValueRef<'a> {
+        let payload = self.entry.payload();
+        let text = |form| ValueRef::String(Text { bytes: payload, form });
+        match self.entry.form.payload() {
+            Form::INT => text(TextForm::Int),
+            Form::BYTES => text(TextForm::Bytes),
+            Form::FIELDS => ValueRef::Hash(Fields::Small(payload)),
+            _ => match self.values.get(place_of(payload)) {
+                Some(value) => value.view(),
+                None => unreachable!("its entry is there"),
+            },
+        }
+    }
+
+    /// For how long nobody has used the key.
+    pub fn idle(self, now: Millis) -> Millis {
+        let Entry { used_at_low, used_at_high, .. } = *self.entry;
+        let used_at = u64::from(used_at_high) << u32::BITS | u64::from(used_at_low);
+        let idle = now.0.cast_unsigned().wrapping_sub(used_at) & MOMENT_MASK;
+        // The clock of a server that is told the time may go back.
+        Millis(if idle > IDLE_MAX.0.cast_unsigned() { 0 } else { idle.cast_signed() })
+    }
+}
+
+/// Of the moment a key was used the last 40 bits are kept.
+const MOMENT_MASK: u64 = (1 << 40) - 1;
+
+/// The longest time that nobody has used a key: more than 17 years.
+const IDLE_MAX: Millis = Millis((MOMENT_MASK >> 1).cast_signed());
+
+impl Entry {
+    /// The key, and the payload behind it.
+    fn split(&self) -> (&[u8], &[u8]) {
+        let key = packed::item_at(&self.bytes, 0);
+        let (head, payload) = self.bytes.split_at(key.end);
+        (&head[key.start..], payload)
+    }
+
+    fn key(&self) -> &[u8] {
+        self.split().0
+    }
+
+    fn payload(&self) -> &[u8] {
+        self.split().1
+    }
+
+    fn payload_start(&self) -> usize {
+        packed::item_at(&self.bytes, 0).end
+    }
+
+    fn deadline(&self) -> Option<Millis> {
+        self.form.ends().then_some(self.deadline)
+    }
+}
+
+/// The place in `values` that a payload names.
+fn place_of(payload: &[u8]) -> u32 {
+    let mut place = [0; 4];
+    place.copy_from_slice(payload);
+    u32::from_le_bytes(place)
+}
+
+// --- changing ---
+
+impl Records {
+    /// Adds a key that is known to be absent.
+    pub fn add(&mut self, key: &[u8], given: Given<'_>, now: Millis, hasher: &KeyHasher) -> Slot {
+        let entry = self.with_payload(given, |payload, parts| Entry {
+            bytes: packed::concat(&[Part::Item(key), parts[0], parts[1]]),
+            form: Form(payload),
+            ..Entry::default()
+        });
+        let slot = self.entries.insert(entry);
+        self.set_used_at(slot, now);
+        let entries = &self.entries;
+        let hash_of = |slot| hasher.seed.hash(entries.get(slot).key());
+        self.index.insert(hasher.hash(key), slot, hash_of);
+        slot
+    }
+
+    /// Gives a key another value. Its deadline stays.
+    pub fn set_value(&mut self, slot: Slot, given: Given<'_>) {
+        self.drop_apart(slot);
+        let mut bytes = std::mem::take(&mut self.entries.get_mut(slot).bytes);
+        let start = packed::item_at(&bytes, 0).end;
+        let payload = self.with_payload(given, |payload, parts| {
+            if let (Part::Bytes(new), Part::Bytes([])) = (parts[0], parts[1])
+                && new.len() == bytes.len() - start
+            {
+                bytes[start..].copy_from_slice(new);
+            } else {
+                let end = bytes.len();
+                packed::splice(&mut bytes, start..end, &parts);
+            }
+            payload
+        });
+        let entry = self.entries.get_mut(slot);
+        entry.bytes = bytes;
+        entry.form.set_payload(payload);
+    }
+
+    /// Somebody uses the key.
+    pub fn set_used_at(&mut self, slot: Slot, now: Millis) {
+        let moment = now.0.cast_unsigned();
+        let entry = self.entries.get_mut(slot);
+        entry.used_at_low = moment as u32;
+        entry.used_at_high = (moment >> u32::BITS) as u8;
+    }
+
+    /// Nobody has used the key for so long.
+    pub fn set_idle(&mut self, slot: Slot, idle: Millis, now: Millis) {
+        self.set_used_at(slot, Millis(now.0.wrapping_sub(idle.0.min(IDLE_MAX.0))));
+    }
+
+    /// The value of a key, to be changed where it is; `None` if it is of another type.
+    pub fn value_mut<T: Apart>(&mut self, slot: Slot) -> Option<&mut T> {
+        self.apart_mut(slot).and_then(T::of_mut)
+    }
+
+    /// The bytes of a string, to be changed in place.
+    pub fn raw_mut(&mut self, slot: Slot) -> &mut Vec<u8> {
+        if !matches!(self.apart_mut(slot), Some(Value::String(StringValue::Raw(_)))) {
+            let raw = StringValue::Raw(self.entries.get(slot).payload().to_vec());
+            self.set_value(slot, Given::Value(raw.into()));
+        }
+        match self.apart_mut(slot) {
+            Some(Value::String(StringValue::Raw(bytes))) => bytes,
+            _ => unreachable!("made raw above"),
+        }
+    }
+
+    /// The hash behind a key, to be changed; `None` if it is of another type.
+    pub fn hash_mut(&mut self, slot: Slot) -> Option<HashMut<'_>> {
+        let is_hash = matches!(self.get(slot).value(), ValueRef::Hash(_));
+        is_hash.then_some(HashMut { records: self, slot })
+    }
+
+    /// Removes a key and its timer. What is returned still says when it would have ended.
+    pub fn remove(&mut self, slot: Slot, hasher: &KeyHasher) -> Removed {
+        let deadline = self.deadline(slot);
+        self.set_deadline(slot, None, Millis(0));
+        let entries = &self.entries;
+        let hash_of = |slot| hasher.seed.hash(entries.get(slot).key());
+        self.index.remove(hasher.hash(entries.get(slot).key()), slot, hash_of);
+        let Entry { bytes, form, .. } = self.entries.remove(slot);
+        let apart = (form.payload() == Form::APART).then(|| {
+            let place = place_of(&bytes[packed::item_at(&bytes, 0).end..]);
+            self.values.remove(place)
+        });
+        Removed { bytes, form, deadline, apart: apart.flatten() }
+    }
+
+    /// Removes all keys; returns how many there were.
+    pub fn clear(&mut self) -> usize {
+        let removed = self.len();
+        *self = Records { ticking: self.ticking, ..Records::default() };
+        removed
+    }
+
+    /// Puts what is given where it belongs, and passes on what the entry has of it.
+    fn with_payload<R>(&mut self, given: Given<'_>, put: impl FnOnce(u8, [Part<'_>; 2]) -> R) -> R {
+        const NOTHING: Part<'static> = Part::Bytes(&[]);
+        match given {
+            Given::Text(text) => {
+                let is_int = TextForm::of(text) == TextForm::Int;
+                put(if is_int { Form::INT } else { Form::BYTES }, [Part::Bytes(text), NOTHING])
+            }
+            Given::Float(text) => put(Form::BYTES, [Part::Bytes(text), NOTHING]),
+            Given::Field(field, value) => put(Form::FIELDS, [Part::Item(field), Part::Item(value)]),
+            Given::Value(Value::String(StringValue::Int(bytes))) => {
+                put(Form::INT, [Part::Bytes(&bytes), NOTHING])
+            }
+            Given::Value(Value::String(StringValue::Bytes(bytes))) => {
+                put(Form::BYTES, [Part::Bytes(&bytes), NOTHING])
+            }
+            Given::Value(Value::Hash(Hash::Small(bytes))) => {
+                put(Form::FIELDS, [Part::Bytes(&bytes), NOTHING])
+            }
+            Given::Value(value) => {
+                let place = self.values.insert(Some(value)).to_le_bytes();
+                put(Form::APART, [Part::Bytes(&place), NOTHING])
+            }
+        }
+    }
+
+    fn apart_mut(&mut self, slot: Slot) -> Option<&mut Value> {
+        let entry = self.entries.get(slot);
+        if entry.form.payload() != Form::APART {
+            return None;
+        }
+        self.values.get_mut(place_of(entry.payload())).as_mut()
+    }
+
+    fn drop_apart(&mut self, slot: Slot) {
+        let entry = self.entries.get(slot);
+        if entry.form.payload() == Form::APART {
+            self.values.remove(place_of(entry.payload()));
+        }
+    }
+}
+
+impl Removed {
+    /// The key.
+    pub fn key(&self) -> &[u8] {
+        &self.bytes[packed::item_at(&self.bytes, 0)]
+    }
+
+    /// When it would have ended, if so.
+    pub fn deadline(&self) -> Option<Millis> {
+        self.deadline
+    }
+
+    /// The value.
+    pub fn into_value(self) -> Value {
+        let payload = || self.bytes[packed::item_at(&self.bytes, 0).end..].into();
+        match (self.apart, self.form.payload()) {
+            (Some(value), _) => value,
+            (None, Form::INT) => Value::String(StringValue::Int(payload())),
+            (None, Form::FIELDS) => Value::Hash(Hash::Small(payload())),
+            (None, _) => Value::String(StringValue::Bytes(payload())),
+        }
+    }
+}
+
+impl HashMut<'_> {
+    /// The fields, to be looked at.
+    pub fn fields(&self) -> Fields<'_> {
+        match self.records.get(self.slot).value() {
+            ValueRef::Hash(fields) => fields,
+            _ => unreachable!("looked at when this was made"),
+        }
+    }
+
+    /// Searches for a field.
+    pub fn find(&self, field: &[u8]) -> Found {
+        self.fields().find(field)
+    }
+
+    /// The value that has been found.
+    pub fn value(&self, found: &Found) -> Option<&[u8]> {
+        self.fields().value(found)
+    }
+
+    /// Sets a field that has just been searched for; returns whether it is new.
+    pub fn put(
+        &mut self,
+        mut found: Found,
+        field: &[u8],
+        value: &[u8],
+        (small, seed): (SmallHash, HashSeed),
+    ) -> bool {
+        if found.outgrows(field, value, small) {
+            let large = Hash::Large(Box::new(self.fields().to_large(seed)));
+            self.records.set_value(self.slot, Given::Value(large.into()));
+            found = self.find(field);
+        }
+        self.fields_mut().put(&found, field, value)
+    }
+
+    /// Removes a field; returns whether it was there.
+    pub fn remove(&mut self, field: &[u8]) -> bool {
+        let found = self.find(field);
+        self.fields_mut().remove(&found)
+    }
+
+    fn fields_mut(&mut self) -> FieldsMut<'_> {
+        let entry = self.records.entries.get(self.slot);
+        if entry.form.payload() == Form::FIELDS {
+            let entry = self.records.entries.get_mut(self.slot);
+            let from = entry.payload_start();
+            return FieldsMut::Small { bytes: &mut entry.bytes, from };
+        }
+        FieldsMut::Large(self.large_mut())
+    }
+
+    fn large_mut(&mut self) -> &mut LargeHash {
+        match self.records.apart_mut(self.slot) {
+            Some(Value::Hash(Hash::Large(fields))) => fields,
+            _ => unreachable!("a hash that is not in its record is large"),
+        }
+    }
+}
+
+// --- deadlines ---
+
+impl Records {
+    /// Sets or clears the deadline of a key. `now` is when the wheel begins, if this is its first.
+    pub fn set_deadline(&mut self, slot: Slot, deadline: Option<Millis>, now: Millis) {
+        let entry = self.entries.get_mut(slot);
+        self.with_deadline -= usize::from(entry.form.ends());
+        self.with_deadline += usize::from(deadline.is_some());
+        entry.form.set_ends(deadline.is_some());
+        let timed = entry.list != Links::NONE.list;
+        if let Some(deadline) = deadline {
+            entry.deadline = deadline;
+        }
+        match (&mut self.wheel, deadline) {
+            (Some(wheel), Some(_)) if timed => wheel.reschedule(&mut self.entries, slot),
+            (Some(wheel), None) if timed => wheel.cancel(&mut self.entries, slot),
+            (wheel, Some(_)) if self.ticking => {
+                let wheel = wheel.get_or_insert_with(|| Box::new(Wheel::new(now)));
+                wheel.insert(&mut self.entries, slot);
+            }
+            _ => {}
+        }
+    }
+
+    /// Turns the wheel on or off. Keys keep their deadlines either way.
+    pub fn set_ticking(&mut self, on: bool, now: Millis) {
+        self.ticking = on;
+        let slots: Vec<Slot> = self.entries.numbers().collect();
+        for slot in slots {
+            let entry = self.entries.get(slot);
+            let timed = entry.list != Links::NONE.list;
+            if on && !timed && entry.form.ends() {
+                let wheel = self.wheel.get_or_insert_with(|| Box::new(Wheel::new(now)));
+                wheel.insert(&mut self.entries, slot);
+            } else if let Some(wheel) = &mut self.wheel
+                && !on
+                && timed
+            {
+                wheel.cancel(&mut self.entries, slot);
+            }
+        }
+    }
+
+    /// How many timers wait.
+    pub fn timers(&self) -> usize {
+        self.wheel.as_ref().map_or(0, |wheel| wheel.len())
+    }
+
+    /// Whether there is a wheel, be it empty.
+    pub fn has_wheel(&self) -> bool {
+        self.wheel.is_some()
+    }
+
+    /// Gives the memory of an empty wheel back.
+    pub fn drop_empty_wheel(&mut self) {
+        self.wheel = self.wheel.take().filter(|wheel| !wheel.is_empty());
+    }
+
+    /// As [`Wheel::next_deadline`].
+    pub fn next_deadline(&self) -> Option<Millis> {
+        self.wheel.as_ref()?.next_deadline()
+    }
+
+    /// As [`Wheel::advance`].
+    pub fn advance(&mut self, now: Millis) {
+        if let Some(wheel) = &mut self.wheel {
+            wheel.advance(now);
+        }
+    }
+
+    /// As [`Wheel::pop_due`]. The key still has its deadline, but no timer.
+    pub fn pop_due(&mut self, now: Millis, budget: &mut u32) -> Option<Slot> {
+        self.wheel.as_mut()?.pop_due(&mut self.entries, now, budget)
+    }
+}
+
+impl Nodes for Slab<Entry> {
+    fn deadline(&self, index: u32) -> Millis {
+        self.get(index).deadline
+    }
+
+    fn links(&self, index: u32) -> Links {
+        let &Entry { prev, next, list, .. } = self.get(index);
+        Links { prev, next, list }
+    }
+
+    fn set_links(&mut self, index: u32, links: Links) {
+        let entry = self.get_mut(index);
+        (entry.prev, entry.next, entry.list) = (links.prev, links.next, links.list);
+    }
+
+    fn set_prev(&mut self, index: u32, prev: u32) {
+        self.get_mut(index).prev = prev;
+    }
+
+    fn set_next(&mut self, index: u32, next: u32) {
+        self.get_mut(index).next = next;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::engine::keyspace::list::{End, List};
+
+    const SMALL: SmallHash = SmallHash { entries_max: 4, value_bytes_max: 300 };
+    const SEED: HashSeed = HashSeed(1, 2);
+
+    /// A value too simple to be wrong.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    enum Plain {
+        Text(Vec<u8>),
+        Fields(Vec<(Vec<u8>, Vec<u8>)>),
+        List(Vec<Vec<u8>>),
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Text(usize, Vec<u8>),
+        Append(usize, Vec<u8>),
+        Field(usize, u8, Vec<u8>),
+        RemoveField(usize, u8),
+        Push(usize, Vec<u8>),
+        Deadline(usize, Option<i64>),
+        Ticking(bool),
+        Advance(i64),
+        Remove(usize),
+        Clear,
+    }
+
+    fn steps() -> impl Strategy<Value = Step> {
+        let key = || 0..12_usize;
+        let bytes = || {
+            prop_oneof![8 => 0..9_usize, 1 => 250..310_usize]
+                .prop_flat_map(|length| prop::collection::vec(b'0'..b'4', length))
+        };
+        prop_oneof![
+            4 => (key(), bytes()).prop_map(|(key, bytes)| Step::Text(key, bytes)),
+            2 => (key(), bytes()).prop_map(|(key, bytes)| Step::Append(key, bytes)),
+            6 => (key(), 0..7_u8, bytes()).prop_map(|(key, at, it)| Step::Field(key, at, it)),
+            3 => (key(), 0..7_u8).prop_map(|(key, at)| Step::RemoveField(key, at)),
+            2 => (key(), bytes()).prop_map(|(key, bytes)| Step::Push(key, bytes)),
+            6 => (key(), prop::option::weighted(0.8, 1..40_i64))
+                .prop_map(|(key, span)| Step::Deadline(key, span)),
+            1 => any::<bool>().prop_map(Step::Ticking),
+            4 => (0..20_i64).prop_map(Step::Advance),
+            4 => key().prop_map(Step::Remove),
+            1 => prop::bool::weighted(0.2).prop_map(|all| if all {
+                Step::Clear
+            } else {
+                Step::Advance(1)
+            }),
+        ]
+    }
+
+    /// Keys of all lengths that are told in different ways.
+    fn name(key: usize) -> Vec<u8> {
+        vec![b'a' + key as u8; [0, 1, 17, 254, 255, 300][key % 6] + usize::from(key > 0)]
+    }
+
+    struct Pair {
+        records: Records,
+        hasher: KeyHasher,
+        model: BTreeMap<Vec<u8>, (Plain, Option<i64>)>,
+        now: i64,
+    }
+
+    impl Pair {
+        fn step(&mut self, step: Step) {
+            match step {
+                Step::Text(key, bytes) => {
+                    self.give(key, Given::Text(&bytes), Plain::Text(bytes.clone()));
+                }
+                Step::Append(key, bytes) => self.append(&name(key), &bytes),
+                Step::Field(key, field, value) => {
+                    self.set_field(key, &[b'f'; 9][..field.into()], &value);
+                }
+                Step::RemoveField(key, field) => {
+                    self.remove_field(&name(key), &[b'f'; 9][..field.into()]);
+                }
+                Step::Push(key, bytes) => self.push(key, &bytes),
+                Step::Deadline(key, span) => self.set_deadline(&name(key), span),
+                Step::Ticking(on) => self.records.set_ticking(on, Millis(self.now)),
+                Step::Advance(span) => self.advance(span),
+                Step::Remove(key) => {
+                    let key = name(key);
+                    let removed = self.find(&key).map(|at| self.records.remove(at, &self.hasher));
+                    let expected = self.model.remove(&key);
+                    assert_eq!(removed.is_some(), expected.is_some());
+                    if let (Some(removed), Some((value, deadline))) = (removed, expected) {
+                        assert_eq!(removed.key(), key);
+                        assert_eq!(removed.deadline(), deadline.map(Millis));
+                        assert_eq!(plain(removed.into_value().view()), value);
+                    }
+                }
+                Step::Clear => {
+                    assert_eq!(self.records.clear(), self.model.len());
+                    self.model.clear();
+                }
+            }
+            self.compare();
+        }
+
+        fn find(&self, key: &[u8]) -> Option<Slot> {
+            self.records.find(key, &self.hasher)
+        }
+
+        /// Adds a key or changes its value.
+        fn give(&mut self, key: usize, given: Given<'_>, value: Plain) {
+            let key = name(key);
+            match self.find(&key) {
+                Some(slot) => self.records.set_value(slot, given),
+                None => drop(self.records.add(&key, given, Millis(self.now), &self.hasher)),
+            }
+            let deadline = self.model.get(&key).and_then(|(_, deadline)| *deadline);
+            self.model.insert(key, (value, deadline));
+        }
+
+        fn append(&mut self, key: &[u8], more: &[u8]) {
+            let Some(slot) = self.find(key) else { return };
+            if let Some((Plain::Text(bytes), _)) = self.model.get_mut(key) {
+                self.records.raw_mut(slot).extend_from_slice(more);
+                bytes.extend_from_slice(more);
+            }
+        }
+
+        fn set_field(&mut self, key: usize, field: &[u8], value: &[u8]) {
+            let Some(slot) = self.find(&name(key)) else {
+                if SMALL.admits(field, value) {
+                    let fields = Plain::Fields(vec![(field.to_vec(), value.to_vec())]);
+                    self.give(key, Given::Field(field, value), fields);
+                }
+                return;
+            };
+            let hash = self.records.hash_mut(slot);
+            let Some((Plain::Fields(fields), _)) = self.model.get_mut(&name(key)) else {
+                return assert!(hash.is_none());
+            };
+            let mut hash = hash.expect("fields in the model");
+            let found = hash.find(field);
+            let known = fields.iter_mut().find(|(name, _)| name == field);
+            assert_eq!(hash.value(&found), known.as_ref().map(|(_, value)| &value[..]));
+            assert_eq!(hash.put(found, field, value, (SMALL, SEED)), known.is_none());
+            match known {
+                Some((_, old)) => *old = value.to_vec(),
+                None => fields.push((field.to_vec(), value.to_vec())),
+            }
+        }
+
+        fn remove_field(&mut self, key: &[u8], field: &[u8]) {
+            let Some(slot) = self.find(key) else { return };
+            if let Some((Plain::Fields(fields), _)) = self.model.get_mut(key) {
+                let mut hash = self.records.hash_mut(slot).expect("fields in the model");
+                let known = fields.len();
+                fields.retain(|(name, _)| name != field);
+                assert_eq!(hash.remove(field), fields.len() < known);
+            }
+        }
+
+        fn push(&mut self, key: usize, element: &[u8]) {
+            let slot = self.find(&name(key));
+            if let Some((Plain::List(elements), _)) = self.model.get_mut(&name(key)) {
+                let slot = slot.expect("a list in the model");
+                let list = self.records.value_mut::<List>(slot).expect("a list");
+                list.push(End::Right, element);
+                elements.push(element.to_vec());
+            } else {
+                let mut list = List::default();
+                list.push(End::Right, element);
+                self.give(key, Given::Value(list.into()), Plain::List(vec![element.to_vec()]));
+            }
+        }
+
+        fn set_deadline(&mut self, key: &[u8], span: Option<i64>) {
+            let Some(slot) = self.find(key) else { return };
+            let deadline = span.map(|span| self.now + span);
+            self.records.set_deadline(slot, deadline.map(Millis), Millis(self.now));
+            self.model.get_mut(key).expect("it is there").1 = deadline;
+        }
+
+        fn advance(&mut self, span: i64) {
+            self.now += span;
+            let mut budget = u32::MAX;
+            while let Some(slot) = self.records.pop_due(Millis(self.now), &mut budget) {
+                let removed = self.records.remove(slot, &self.hasher);
+                let (_, deadline) = self.model.remove(removed.key()).expect("invented");
+                assert_eq!(deadline.map(Millis), removed.deadline());
+                assert!(deadline.is_some_and(|deadline| deadline <= self.now), "early");
+            }
+            self.records.advance(Millis(self.now));
+            let overdue =
+                self.model.values().any(|(_, end)| end.is_some_and(|end| end <= self.now));
+            assert!(!overdue || !self.records.ticking, "lost or late");
+        }
+
+        /// All that can be seen, and what the head of the file says always holds.
+        fn compare(&self) {
+            let Records { entries, values, index, with_deadline, .. } = &self.records;
+            assert_eq!((self.records.len(), index.entries()), (self.model.len(), self.model.len()));
+            let apart =
+                entries.numbers().filter(|&at| entries.get(at).form.payload() == Form::APART);
+            assert_eq!(values.len(), apart.count());
+            let deadlines = self.model.values().filter(|(_, deadline)| deadline.is_some()).count();
+            assert_eq!(*with_deadline, deadlines);
+            let timers = if self.records.ticking { deadlines } else { 0 };
+            assert_eq!(self.records.timers(), timers);
+            for (key, (value, deadline)) in &self.model {
+                let record = self.records.get(self.find(key).expect("in the model"));
+                assert_eq!((record.key(), record.deadline()), (&key[..], deadline.map(Millis)));
+                let shown = plain(record.value());
+                match (shown, value.clone()) {
+                    // A dictionary reuses the places of removed fields.
+                    (Plain::Fields(mut shown), Plain::Fields(mut value)) => {
+                        if matches!(record.value(), ValueRef::Hash(Fields::Large(_))) {
+                            shown.sort();
+                            value.sort();
+                        }
+                        assert_eq!(shown, value);
+                    }
+                    (shown, value) => assert_eq!(shown, value),
+                }
+            }
+        }
+    }
+
+    fn plain(value: ValueRef<'_>) -> Plain {
+        match value {
+            ValueRef::String(text) => Plain::Text(text.bytes().to_vec()),
+            ValueRef::Hash(fields) => {
+                assert_eq!(fields.len(), fields.iter().count());
+                Plain::Fields(fields.iter().map(|(f, v)| (f.to_vec(), v.to_vec())).collect())
+            }
+            ValueRef::List(list) => Plain::List(list.iter().map(<[u8]>::to_vec).collect()),
+            other => unreachable!("{other:?}"),
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn agrees_with_a_map(steps in prop::collection::vec(steps(), 1..120)) {
+            let (hasher, model) = (KeyHasher::new(SEED), BTreeMap::new());
+            let mut pair = Pair { records: Records::default(), hasher, model, now: 0 };
+            for step in steps {
+                pair.step(step);
+            }
+        }
+    }
+
+    #[test]
+    fn a_value_of_the_same_length_is_set_where_it_is() {
+        let hasher = KeyHasher::new(SEED);
+        let mut records = Records::default();
+        let place = |records: &Records, slot| records.entries.get(slot).bytes.as_ptr();
+        let slot = records.add(b"lock", Given::Text(b"token-1"), Millis(0), &hasher);
+        let before = place(&records, slot);
+        records.set_value(slot, Given::Text(b"token-2"));
+        assert_eq!(place(&records, slot), before);
+        assert_eq!(plain(records.get(slot).value()), Plain::Text(b"token-2".to_vec()));
+        let slot = records.add(b"count", Given::Field(b"owner", b"1"), Millis(0), &hasher);
+        let before = place(&records, slot);
+        let mut hash = records.hash_mut(slot).expect("a hash");
+        let found = hash.find(b"owner");
+        hash.put(found, b"owner", b"2", (SMALL, SEED));
+        assert_eq!(hash.fields().get(b"owner"), Some(&b"2"[..]));
+        assert_eq!(place(&records, slot), before);
+    }
+
+    #[test]
+    fn idle_time_is_told_to_the_millisecond_for_years() {
+        let hasher = KeyHasher::new(SEED);
+        for now in [0, -5, 1_700_000_000_000, i64::MAX] {
+            let mut records = Records::default();
+            let slot = records.add(b"k", Given::Text(b"v"), Millis(now), &hasher);
+            let idle = |records: &Records, after: i64| {
+                records.get(slot).idle(Millis(now.wrapping_add(after))).0
+            };
+            for after in [0, 1, 999, 1_000_000_000, IDLE_MAX.0] {
+                assert_eq!(idle(&records, after), after);
+            }
+            assert_eq!(idle(&records, -1), 0, "the clock went back");
+            records.set_idle(slot, Millis(5_000), Millis(now));
+            assert_eq!(idle(&records, 7), 5_007);
+            records.set_idle(slot, Millis(i64::MAX), Millis(now));
+            assert_eq!(idle(&records, 0), IDLE_MAX.0);
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! Numbered places for things of one kind, in chunks. It knows nothing of what it keeps.
+//!
+//! What always holds:
+//! - A thing does not move: its number is its own until it is removed. So a number can be a
+//!   `SCAN` cursor, a timer, and what an index points to.
+//! - A new thing gets the lowest free number of the lowest chunk with room, so what numbers clients
+//!   see follows from the commands alone, and what is left after a mass release gathers in front.
+//! - A chunk without things has no memory, but for one, so that a single thing that comes and goes
+//!   costs no allocation. Growing copies no thing.
+
+use crate::engine::random::Random;
+
+/// Things of a chunk: a bit for each in a word.
+const CHUNK: usize = u64::BITS as usize;
+
+/// Chunks whose headers an emptied slab keeps.
+const SHRINK_FLOOR: usize = 16;
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub struct Slab<T> {
+    chunks: Vec<Chunk<T>>,
+    /// Bit by bit, which chunks have room.
+    roomy: Bits,
+    /// The lowest of the chunks with memory and without things, if there is one.
+    spare: Option<usize>,
+    len: usize,
+}
+
+#[derive(Debug)]
+struct Chunk<T> {
+    /// Bit by bit, which places are taken.
+    taken: u64,
+    places: Option<Box<[T; CHUNK]>>,
+}
+
+impl<T> Default for Slab<T> {
+    /// An empty slab, which takes no memory.
+    fn default() -> Slab<T> {
+        Slab { chunks: Vec::new(), roomy: Bits::default(), spare: None, len: 0 }
+    }
+}
+
+impl<T: Default> Slab<T> {
+    /// How many things there are.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The thing of a number that is taken.
+    pub fn get(&self, number: u32) -> &T {
+        let (chunk, place) = split(number);
+        let Some(places) = &self.chunks[chunk].places else { unreachable!("{number} is free") };
+        &places[place]
+    }
+
+    /// The thing of a number that is taken.
+    pub fn get_mut(&mut self, number: u32) -> &mut T {
+        let (chunk, place) = split(number);
+        let Some(places) = &mut self.chunks[chunk].places else { unreachable!("{number} is free") };
+        &mut places[place]
+    }
+
+    /// Adds a thing and gives it a number.
+    pub fn insert(&mut self, thing: T) -> u32 {
+        let at = self.roomy.first().unwrap_or_else(|| {
+            self.chunks.push(Chunk { taken: 0, places: None });
+            self.chunks.len() - 1
+        });
+        if self.spare == Some(at) {
+            self.spare = None;
+        }
+        let chunk = &mut self.chunks[at];
+        let place = (!chunk.taken).trailing_zeros() as usize;
+        chunk.taken |= 1 << place;
+        chunk.places.get_or_insert_with(empty)[place] = thing;
+        self.roomy.set(at, chunk.taken != u64::MAX);
+        self.len += 1;
+        u32::try_from(at * CHUNK + place).expect("fewer than 2^32 things")
+    }
+
+    /// Takes a thing out; its number may then be another's.
+    pub fn remove(&mut self, number: u32) -> T {
+        let (at, place) = split(number);
+        let chunk = &mut self.chunks[at];
+        assert!(chunk.taken & (1 << place) != 0, "{number} is free");
+        let Some(places) = &mut chunk.places else { unreachable!("one of its places is taken") };
+        let thing = std::mem::take(&mut places[place]);
+        chunk.taken &= !(1 << place);
+        let emptied = chunk.taken == 0;
+        self.roomy.set(at, true);
+        self.len -= 1;
+        if emptied {
+            self.give_back(at);
+        }
+        thing
+    }
+
+    /// Numbers that are taken, in order, from `cursor` on, among the next `count`; those of chunks
+    /// without memory are not counted. The second part is the cursor to go on from, 0 at the end.
+    pub fn scan(&self, cursor: u64, count: usize) -> (impl Iterator<Item = u32>, u64) {
+        let len = self.chunks.len() * CHUNK;
+        let start = usize::try_from(cursor).unwrap_or(usize::MAX).min(len);
+        let (mut end, mut left) = (start, count);
+        while left > 0 && end < len {
+            let rest = CHUNK - end % CHUNK;
+            let counts = self.chunks[end / CHUNK].places.is_some();
+            let step = if counts { rest.min(left) } else { rest };
+            left -= if counts { step } else { 0 };
+            end += step;
+        }
+        let next = self.taken_from(end).next().map_or(0, |_| end as u64);
+        (self.taken_from(start).take_while(move |&number| (number as usize) < end), next)
+    }
+
+    /// All numbers that are taken, in order.
+    pub fn numbers(&self) -> impl Iterator<Item = u32> {
+        self.taken_from(0)
+    }
+
+    /// Any number that is taken, all about equally likely; `None` if there is none.
+    pub fn random(&self, random: &mut Random) -> Option<u32> {
+        /// Trials until a taken one turns up; a sparse slab is walked from a random place.
+        const TRIALS: usize = 128;
+        if self.is_empty() {
+            return None;
+        }
+        let len = self.chunks.len() * CHUNK;
+        for _ in 0..TRIALS {
+            let number = random.below(len);
+            if self.chunks[number / CHUNK].taken & (1 << (number % CHUNK)) != 0 {
+                return Some(number as u32);
+            }
+        }
+        self.taken_from(random.below(len)).chain(self.taken_from(0)).next()
+    }
+
+    fn taken_from(&self, start: usize) -> impl Iterator<Item = u32> {
+        let (first, place) = (start / CHUNK, start % CHUNK);
+        let chunks = self.chunks.iter().enumerate().skip(first);
+        chunks.filter(|(_, chunk)| chunk.taken != 0).flat_map(move |(at, chunk)| {
+            let mask = if at == first { u64::MAX << place } else { u64::MAX };
+            ones(chunk.taken & mask).map(move |bit| (at * CHUNK) as u32 + bit)
+        })
+    }
+
+    /// A chunk has lost its last thing: either it or the one that was spare so far loses its
+    /// memory, whichever is further from where the next thing goes.
+    fn give_back(&mut self, emptied: usize) {
+        let spare = self.spare.map_or(emptied, |spare| spare.min(emptied));
+        let other = self.spare.map(|old| old.max(emptied));
+        self.spare = Some(spare);
+        if let Some(other) = other {
+            self.chunks[other].places = None;
+        }
+        while self.chunks.last().is_some_and(|chunk| chunk.places.is_none()) {
+            self.chunks.pop();
+            self.roomy.set(self.chunks.len(), false);
+        }
+        if self.chunks.capacity() > SHRINK_FLOOR.max(self.chunks.len() * 4) {
+            self.chunks.shrink_to(SHRINK_FLOOR.max(self.chunks.len() * 2));
+            self.roomy.shrink(self.chunks.len());
+        }
+    }
+}
+
+fn split(number: u32) -> (usize, usize) {
+    (number as usize / CHUNK, number as usize % CHUNK)
+}
+
+/// The numbers of the bits that are set.
+fn ones(word: u64) -> impl Iterator<Item = u32> {
+    std::iter::successors(Some(word).filter(|&word| word != 0), |word| {
+        Some(word & (word - 1)).filter(|&rest| rest != 0)
+    })
+    .map(u64::trailing_zeros)
+}
+
+fn empty<T: Default>() -> Box<[T; CHUNK]> {
+    let places: Box<[T]> = (0..CHUNK).map(|_| T::default()).collect();
+    let Ok(places) = places.try_into() else { unreachable!("made with that length") };
+    places
+}
+
+/// A set of small numbers that knows its least one.
+#[derive(Debug, Default)]
+struct Bits {
+    words: Vec<u64>,
+    /// Bit by bit, which words are not zero.
+    summary: Vec<u64>,
+}
+
+impl Bits {
+    fn first(&self) -> Option<usize> {
+        let at = self.summary.iter().position(|&word| word != 0)?;
+        let word = at * CHUNK + self.summary[at].trailing_zeros() as usize;
+        Some(word * CHUNK + self.words[word].trailing_zeros() as usize)
+    }
+
+    fn set(&mut self, number: usize, on: bool) {
+        let (word, bit) = (number / CHUNK, number % CHUNK);
+        if word >= self.words.len() {
+            self.words.resize(word + 1, 0);
+            self.summary.resize(word / CHUNK + 1, 0);
+        }
+        put_bit(&mut self.words[word], bit, on);
+        let any = self.words[word] != 0;
+        put_bit(&mut self.summary[word / CHUNK], word % CHUNK, any);
+    }
+
+    /// Gives back what numbers from `len` on would need, none of which is in the set.
+    fn shrink(&mut self, len: usize) {
+        self.words.truncate(len.div_ceil(CHUNK));
+        self.summary.truncate(self.words.len().div_ceil(CHUNK));
+        self.words.shrink_to_fit();
+        self.summary.shrink_to_fit();
+    }
+}
+
+fn put_bit(word: &mut u64, bit: usize, on: bool) {
+    *word = *word & !(1 << bit) | (u64::from(on) << bit);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    impl<T> Slab<T> {
+        /// Checks what the head of the file says always holds.
+        fn check_invariants(&self) {
+            let taken: u32 = self.chunks.iter().map(|chunk| chunk.taken.count_ones()).sum();
+            assert_eq!(taken as usize, self.len);
+            let idle = |chunk: &Chunk<T>| chunk.taken == 0 && chunk.places.is_some();
+            assert!(self.chunks.iter().filter(|chunk| idle(chunk)).count() <= 1);
+            assert_eq!(self.chunks.iter().position(idle), self.spare);
+            assert!(self.chunks.last().is_none_or(|chunk| chunk.places.is_some()));
+            let roomy = self.chunks.iter().position(|chunk| chunk.taken != u64::MAX);
+            assert_eq!(self.roomy.first(), roomy);
+        }
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Insert(u16),
+        Remove(prop::sample::Index, u16),
+        Scan(u64, usize),
+    }
+
+    fn steps() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            (1..300_u16).prop_map(Step::Insert),
+            (any::<prop::sample::Index>(), 1..400_u16).prop_map(|(at, n)| Step::Remove(at, n)),
+            (0..600_u64, 0..200_usize).prop_map(|(cursor, count)| Step::Scan(cursor, count)),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig {
+            cases: if cfg!(miri) { 4 } else { 256 },
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        })]
+
+        #[test]
+        fn agrees_with_a_map(steps in prop::collection::vec(steps(), 1..60)) {
+            let (mut slab, mut model) = (Slab::default(), BTreeMap::new());
+            let mut random = Random::new(1);
+            for (serial, step) in (0_u64..).zip(steps) {
+                match step {
+                    Step::Insert(count) => for _ in 0..count {
+                        let number = slab.insert(serial);
+                        prop_assert_eq!(model.insert(number, serial), None);
+                    },
+                    Step::Remove(at, count) => for _ in 0..count.min(model.len() as u16) {
+                        let number = *at.get(&model.keys().copied().collect::<Vec<_>>());
+                        prop_assert_eq!(Some(slab.remove(number)), model.remove(&number));
+                    },
+                    Step::Scan(cursor, count) => {
+                        let (numbers, next) = slab.scan(cursor, count);
+                        let end = if next == 0 { u32::MAX } else { next as u32 };
+                        let wanted: Vec<u32> =
+                            model.range(cursor as u32..end).map(|(&number, _)| number).collect();
+                        prop_assert_eq!(numbers.collect::<Vec<_>>(), wanted);
+                        prop_assert_eq!(next == 0, model.range(end..).next().is_none());
+                    }
+                }
+                slab.check_invariants();
+                prop_assert_eq!(slab.len(), model.len());
+                prop_assert!(slab.numbers().eq(model.keys().copied()));
+                prop_assert!(model.iter().all(|(&number, thing)| slab.get(number) == thing));
+                let random = slab.random(&mut random);
+                prop_assert_eq!(random.is_some(), !model.is_empty());
+                prop_assert!(random.is_none_or(|number| model.contains_key(&number)));
+            }
+        }
+    }
+
+    #[test]
+    fn memory_comes_back_as_things_go() {
+        let mut slab = Slab::default();
+        let numbers: Vec<u32> = (0..100_000).map(|n| slab.insert(n)).collect();
+        for number in &numbers[100..] {
+            slab.remove(*number);
+        }
+        let chunks = slab.chunks.iter().filter(|chunk| chunk.places.is_some()).count();
+        assert!(chunks <= 3, "{chunks} chunks for 100");
+        assert!(slab.chunks.capacity() <= SHRINK_FLOOR, "{}", slab.chunks.capacity());
+        assert!((0..100).all(|n| *slab.get(n) == n as usize as u32));
+    }
+
+    #[test]
+    fn one_thing_that_comes_and_goes_keeps_its_chunk() {
+        let mut slab = Slab::default();
+        let number = slab.insert(1);
+        let place: *const u32 = slab.get(number);
+        for n in 0..10 {
+            slab.remove(number);
+            assert_eq!(slab.insert(n), number);
+            assert_eq!(std::ptr::from_ref(slab.get(number)), place);
+        }
+    }
+}
