@@ -255,7 +255,7 @@ impl Context<'_> {
     pub fn remove(&mut self, key: &[u8]) -> bool {
         let found = self.find(key);
         if let Some(slot) = found {
-            self.engine.keyspace.remove(self.database, slot);
+            self.engine.keyspace.discard(self.database, slot);
         }
         found.is_some()
     }

@@ -13,9 +13,9 @@ use crate::engine::keyspace::sorted_set::SortedSet;
 use crate::engine::keyspace::stream::Stream;
 use crate::engine::keyspace::value::ValueRef;
 
-/// What a key costs besides its bytes and its value's: its entry, which is its timer, too (40), its
-/// place in the index (8), and what an allocator adds (8).
-const KEY_OVERHEAD_BYTES: usize = 56;
+/// What a key costs besides its bytes and its value's: its entry, which is its timer, too (32), its
+/// place in the index (8), its length (1) and what is left of its place on the shelf (4).
+const KEY_OVERHEAD_BYTES: usize = 45;
 
 /// What a field of a small hash costs besides the bytes of its name and value: their lengths.
 const PACKED_FIELD_OVERHEAD_BYTES: usize = 2;

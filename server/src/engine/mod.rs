@@ -184,6 +184,7 @@ pub struct Engine {
     unpause_timer: Option<timers::TimerId>,
     busy: bool,
     deliveries: Vec<ClientId>,
+    ended_key: Vec<u8>,
     killed: Vec<ClientId>,
 }
 
@@ -234,6 +235,7 @@ impl Engine {
             unpause_timer: None,
             busy: false,
             deliveries: Vec::new(),
+            ended_key: Vec::new(),
             killed: Vec::new(),
         }
     }
@@ -440,13 +442,17 @@ impl Engine {
 
     /// The key in `slot` has reached its deadline: removes it and tells who wants to know.
     fn expire(&mut self, database: usize, slot: Slot) {
-        let removed = self.keyspace.remove(database, slot);
-        let key = removed.key();
+        // Keys end by the million, so the copy of theirs is made in a place that is there.
+        let mut key = std::mem::take(&mut self.ended_key);
+        key.clear();
+        key.extend_from_slice(self.keyspace.database(database).key(slot));
+        self.keyspace.discard(database, slot);
         self.stats.expired_keys += 1;
         self.dirty += 1;
-        self.touch(database, key);
-        self.invalidate(key, None);
-        self.notify(Events::EXPIRED, "expired", database, key);
+        self.touch(database, &key);
+        self.invalidate(&key, None);
+        self.notify(Events::EXPIRED, "expired", database, &key);
+        self.ended_key = key;
     }
 
     /// The slot of a key, if it is there and its deadline has not been reached. A dead key is

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use crate::engine::keyspace::dict::{Dict, HashSeed, Slot};
-use crate::engine::keyspace::packed::{self, Items, Part};
+use crate::engine::keyspace::packed::{self, Edit, Items, Part};
 use crate::engine::random::Random;
 
 /// When a hash leaves its small form. Redis's `hash-max-listpack-entries` and `-value`.
@@ -48,10 +48,10 @@ pub enum Fields<'a> {
 
 /// Fields with values, to be changed where they are.
 #[derive(Debug)]
-pub(super) enum FieldsMut<'a> {
+pub(super) enum FieldsMut<'a, B> {
     /// Behind the first `from` bytes.
     Small {
-        bytes: &'a mut Box<[u8]>,
+        bytes: B,
         from: usize,
     },
     Large(&'a mut LargeHash),
@@ -106,7 +106,9 @@ impl Hash {
         }
         match self {
             Hash::Small(bytes) => FieldsMut::Small { bytes, from: 0 }.put(&found, field, value),
-            Hash::Large(fields) => FieldsMut::Large(fields).put(&found, field, value),
+            Hash::Large(fields) => {
+                FieldsMut::<&mut Box<[u8]>>::Large(fields).put(&found, field, value)
+            }
         }
     }
 }
@@ -257,21 +259,22 @@ impl<'a> Fields<'a> {
     }
 }
 
-impl FieldsMut<'_> {
+impl<B: Edit> FieldsMut<'_, B> {
     /// Sets a field that has just been searched for; returns whether it is new.
     pub(super) fn put(self, found: &Found, field: &[u8], value: &[u8]) -> bool {
         match (self, found) {
-            (FieldsMut::Small { bytes, from }, Found::Small { start, value: old }) => {
+            (FieldsMut::Small { mut bytes, from }, Found::Small { start, value: old }) => {
                 if old.len() == value.len() {
-                    bytes[from + old.start..from + old.end].copy_from_slice(value);
+                    let old = from + old.start..from + old.end;
+                    bytes.bytes_mut()[old].copy_from_slice(value);
                 } else {
                     let pair = from + start..from + old.end;
-                    packed::splice(bytes, pair, &[Part::Item(field), Part::Item(value)]);
+                    bytes.splice(pair, &[Part::Item(field), Part::Item(value)]);
                 }
             }
-            (FieldsMut::Small { bytes, .. }, _) => {
-                let end = bytes.len();
-                packed::splice(bytes, end..end, &[Part::Item(field), Part::Item(value)]);
+            (FieldsMut::Small { mut bytes, .. }, _) => {
+                let end = bytes.bytes_mut().len();
+                bytes.splice(end..end, &[Part::Item(field), Part::Item(value)]);
             }
             (FieldsMut::Large(fields), &Found::Large(slot)) => {
                 overwrite(fields.value_mut(slot), value);
@@ -284,8 +287,8 @@ impl FieldsMut<'_> {
     /// Removes a field that has just been searched for; returns whether it was there.
     pub(super) fn remove(self, found: &Found) -> bool {
         match (self, found) {
-            (FieldsMut::Small { bytes, from }, Found::Small { start, value }) => {
-                packed::splice(bytes, from + start..from + value.end, &[]);
+            (FieldsMut::Small { mut bytes, from }, Found::Small { start, value }) => {
+                bytes.splice(from + start..from + value.end, &[]);
             }
             (FieldsMut::Large(fields), &Found::Large(slot)) => drop(fields.remove_slot(slot)),
             _ => return false,

@@ -18,6 +18,7 @@ pub mod slab;
 pub mod sorted_set;
 pub mod stream;
 pub mod string;
+pub mod strings;
 pub mod value;
 
 use std::collections::BTreeMap;
@@ -115,6 +116,11 @@ impl Keyspace {
     /// ended.
     pub fn remove(&mut self, number: usize, slot: Slot) -> Removed {
         self.databases[number].records.remove(slot, &self.hasher)
+    }
+
+    /// As `remove`, for who does not want to know more.
+    pub fn discard(&mut self, number: usize, slot: Slot) {
+        self.databases[number].records.discard(slot, &self.hasher);
     }
 
     /// Removes every key of a database, and their timers; returns how many there were.

@@ -1,30 +1,18 @@
-//! Byte strings one after another in one allocation, each behind its length: how keys stand before
-//! their values, and the fields of a small hash. Knows nothing of what they mean.
+//! Byte strings one after another, each behind its length: how keys stand before their values, and
+//! the fields of a small hash. Knows nothing of what they mean.
 //!
-//! A length is one byte, or for longer ones [`LONG`] and eight more.
+//! A length is one byte, or for longer ones `LONG` and eight more.
 
 use std::ops::Range;
 
 /// The first byte of a length that does not fit in one.
 const LONG: u8 = u8::MAX;
-const LONG_BYTES: usize = 1 + size_of::<u64>();
+const LONG_BYTES: usize = 1 + std::mem::size_of::<u64>();
 
 /// The bytes that an item takes.
 pub const fn size(item: &[u8]) -> usize {
     let length_bytes = if item.len() < LONG as usize { 1 } else { LONG_BYTES };
     length_bytes + item.len()
-}
-
-/// Adds an item at the end.
-pub fn push(bytes: &mut Vec<u8>, item: &[u8]) {
-    match u8::try_from(item.len()) {
-        Ok(length) if length < LONG => bytes.push(length),
-        _ => {
-            bytes.push(LONG);
-            bytes.extend_from_slice(&(item.len() as u64).to_le_bytes());
-        }
-    }
-    bytes.extend_from_slice(item);
 }
 
 /// Where the item is whose length begins at `at`, without its length. The next begins at its end.
@@ -34,7 +22,7 @@ pub fn item_at(bytes: &[u8], at: usize) -> Range<usize> {
         return at + 1..at + 1 + usize::from(length);
     }
     let start = at + LONG_BYTES;
-    let mut length = [0; size_of::<u64>()];
+    let mut length = [0; LONG_BYTES - 1];
     length.copy_from_slice(&bytes[at + 1..start]);
     start..start + u64::from_le_bytes(length) as usize
 }
@@ -57,16 +45,37 @@ impl<'a> Iterator for Items<'a> {
     }
 }
 
-/// Puts items, or bytes as they are, in the place of those in a range, with one allocation at most.
-pub fn splice(bytes: &mut Box<[u8]>, range: Range<usize>, new: &[Part<'_>]) {
-    let length = bytes.len() - range.len() + new.iter().map(Part::size).sum::<usize>();
-    let mut spliced = Vec::with_capacity(length);
-    spliced.extend_from_slice(&bytes[..range.start]);
-    for part in new {
-        part.push_to(&mut spliced);
+/// Bytes that can be changed.
+pub trait Edit {
+    /// The bytes, to be overwritten.
+    fn bytes_mut(&mut self) -> &mut [u8];
+    /// Puts parts in the place of those in a range.
+    fn splice(&mut self, range: Range<usize>, parts: &[Part<'_>]);
+}
+
+impl Edit for Box<[u8]> {
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        self
     }
-    spliced.extend_from_slice(&bytes[range.end..]);
-    *bytes = spliced.into_boxed_slice();
+
+    fn splice(&mut self, range: Range<usize>, parts: &[Part<'_>]) {
+        let mut spliced = Vec::with_capacity(self.len() - range.len() + size_of(parts));
+        spliced.extend_from_slice(&self[..range.start]);
+        spliced.resize(range.start + size_of(parts), 0);
+        write(&mut spliced[range.start..], parts);
+        spliced.extend_from_slice(&self[range.end..]);
+        *self = spliced.into_boxed_slice();
+    }
+}
+
+impl<E: Edit> Edit for &mut E {
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        (**self).bytes_mut()
+    }
+
+    fn splice(&mut self, range: Range<usize>, parts: &[Part<'_>]) {
+        (**self).splice(range, parts);
+    }
 }
 
 /// What is to be written.
@@ -78,29 +87,43 @@ pub enum Part<'a> {
     Bytes(&'a [u8]),
 }
 
-impl Part<'_> {
-    fn size(&self) -> usize {
-        match self {
-            Part::Item(item) => size(item),
-            Part::Bytes(bytes) => bytes.len(),
-        }
-    }
+/// The bytes that parts take.
+pub fn size_of(parts: &[Part<'_>]) -> usize {
+    let size = |part: &Part<'_>| match part {
+        Part::Item(item) => size(item),
+        Part::Bytes(bytes) => bytes.len(),
+    };
+    parts.iter().map(size).sum()
+}
 
-    fn push_to(&self, bytes: &mut Vec<u8>) {
-        match self {
-            Part::Item(item) => push(bytes, item),
-            Part::Bytes(more) => bytes.extend_from_slice(more),
+/// Writes parts into bytes of just their size.
+pub fn write(mut out: &mut [u8], parts: &[Part<'_>]) {
+    let mut put = |bytes: &[u8]| {
+        let (head, rest) = std::mem::take(&mut out).split_at_mut(bytes.len());
+        head.copy_from_slice(bytes);
+        out = rest;
+    };
+    for part in parts {
+        match part {
+            Part::Item(item) if item.len() < usize::from(LONG) => {
+                put(&[item.len() as u8]);
+                put(item);
+            }
+            Part::Item(item) => {
+                put(&[LONG]);
+                put(&(item.len() as u64).to_le_bytes());
+                put(item);
+            }
+            Part::Bytes(bytes) => put(bytes),
         }
     }
 }
 
 /// All parts, in one allocation of just their size.
 pub fn concat(parts: &[Part<'_>]) -> Box<[u8]> {
-    let mut bytes = Vec::with_capacity(parts.iter().map(Part::size).sum());
-    for part in parts {
-        part.push_to(&mut bytes);
-    }
-    bytes.into_boxed_slice()
+    let mut bytes = vec![0; size_of(parts)].into_boxed_slice();
+    write(&mut bytes, parts);
+    bytes
 }
 
 #[cfg(test)]
@@ -116,7 +139,7 @@ mod tests {
         let mut bytes = concat(&parts);
         assert_eq!(bytes.len(), items.iter().map(|item| size(item)).sum::<usize>());
         assert_eq!(Items(&bytes).collect::<Vec<_>>(), items);
-        splice(&mut bytes, 0..1, &[Part::Item(b"ab"), Part::Item(b"")]);
+        bytes.splice(0..1, &[Part::Item(b"ab"), Part::Item(b"")]);
         let first: Vec<&[u8]> = Items(&bytes).take(3).collect();
         assert_eq!(first, [&b"ab"[..], b"", b"x"]);
     }

@@ -1,7 +1,7 @@
 //! The keys of one database: what they hold, until when, and which is next to end.
 //!
-//! A lock takes one entry of 40 bytes in a slab, one allocation with its key and its value, and a
-//! place in the index. The entry is its timer, too.
+//! A lock takes one entry of 32 bytes in a slab, as many bytes as its key and its value have on a
+//! shelf of such, and a place in the index: no allocation of its own. The entry is its timer, too.
 //!
 //! What always holds:
 //! - An entry's bytes are its key, behind its length, and then its payload. For strings and for
@@ -12,12 +12,13 @@
 //! - There is no wheel until there is a deadline: most databases never hold a key.
 
 use super::dict::{HashSeed, Slot};
-use super::hash::{Fields, FieldsMut, Found, Hash, LargeHash, SmallHash};
+use super::hash::{Fields, FieldsMut, Found, Hash, SmallHash};
 use super::hasher::KeyHasher;
 use super::index::Index;
-use super::packed::{self, Part};
+use super::packed::{self, Edit, Part};
 use super::slab::Slab;
 use super::string::{StringValue, Text, TextForm};
+use super::strings::{Handle, StringMut, Strings};
 use super::value::{Apart, Value, ValueRef};
 use crate::engine::random::Random;
 use crate::engine::time::Millis;
@@ -27,6 +28,7 @@ use crate::engine::wheel::{Links, Nodes, Wheel};
 #[derive(Debug)]
 pub struct Records {
     entries: Slab<Entry>,
+    strings: Strings,
     values: Slab<Option<Value>>,
     index: Index,
     wheel: Option<Box<Wheel>>,
@@ -35,11 +37,13 @@ pub struct Records {
     ticking: bool,
 }
 
-/// A million of them are 40 MB, so every byte is accounted for.
+/// A million of them are 32 MB, so every byte is accounted for.
 #[derive(Debug)]
 struct Entry {
-    bytes: Box<[u8]>,
     deadline: Millis,
+    /// Its bytes are the string of this number and length.
+    number: u32,
+    length: u16,
     prev: u32,
     next: u32,
     used_at_low: u32,
@@ -48,7 +52,7 @@ struct Entry {
     form: Form,
 }
 
-const _: () = assert!(size_of::<Entry>() == 40);
+const _: () = assert!(size_of::<Entry>() == 32);
 
 /// What an entry's payload is, and whether its deadline counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,8 +88,9 @@ impl Default for Entry {
     fn default() -> Entry {
         let Links { prev, next, list } = Links::NONE;
         Entry {
-            bytes: Box::default(),
             deadline: Millis(0),
+            number: 0,
+            length: 0,
             prev,
             next,
             used_at_low: 0,
@@ -119,6 +124,7 @@ impl From<Value> for Given<'_> {
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a> {
     entry: &'a Entry,
+    bytes: &'a [u8],
     values: &'a Slab<Option<Value>>,
 }
 
@@ -145,6 +151,7 @@ impl Default for Records {
     fn default() -> Records {
         Records {
             entries: Slab::default(),
+            strings: Strings::default(),
             values: Slab::default(),
             index: Index::default(),
             wheel: None,
@@ -157,12 +164,12 @@ impl Default for Records {
 impl Records {
     /// How many keys there are, dead ones that nobody has looked at included.
     pub fn len(&self) -> usize {
-        self.entries.len()
+        self.entries.chunks().len()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.entries.chunks().is_empty()
     }
 
     /// How many of them have a deadline.
@@ -172,12 +179,12 @@ impl Records {
 
     /// Where a key stands.
     pub fn find(&self, key: &[u8], hasher: &KeyHasher) -> Option<Slot> {
-        self.index.find(hasher.hash(key), |slot| self.entries.get(slot).key() == key)
+        self.index.find(hasher.hash(key), |slot| self.key(slot) == key)
     }
 
     /// The key in a slot that is taken.
     pub fn key(&self, slot: Slot) -> &[u8] {
-        self.entries.get(slot).key()
+        split(self.bytes(slot)).0
     }
 
     /// When the key in a slot that is taken ends, if it does.
@@ -187,22 +194,27 @@ impl Records {
 
     /// What stands in a slot that is taken.
     pub fn get(&self, slot: Slot) -> Record<'_> {
-        Record { entry: self.entries.get(slot), values: &self.values }
+        let entry = self.entries.get(slot);
+        Record { entry, bytes: self.strings.get(entry.handle()), values: &self.values }
     }
 
     /// All keys, with what stands behind them, in slot order.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], Record<'_>)> {
-        self.entries.numbers().map(|slot| (self.key(slot), self.get(slot)))
+        self.entries.chunks().numbers().map(|slot| (self.key(slot), self.get(slot)))
     }
 
-    /// As [`Slab::scan`].
+    /// As [`Chunks::scan`](super::slab::Chunks::scan).
     pub fn scan(&self, cursor: u64, count: usize) -> (impl Iterator<Item = Slot>, u64) {
-        self.entries.scan(cursor, count)
+        self.entries.chunks().scan(cursor, count)
     }
 
-    /// As [`Slab::random`].
+    /// As [`Chunks::random`](super::slab::Chunks::random).
     pub fn random(&self, random: &mut Random) -> Option<Slot> {
-        self.entries.random(random)
+        self.entries.chunks().random(random)
+    }
+
+    fn bytes(&self, slot: Slot) -> &[u8] {
+        self.strings.get(self.entries.get(slot).handle())
     }
 }
 
@@ -214,12 +226,12 @@ impl<'a> Record<'a> {
 
     /// The bytes of the key.
     pub fn key(self) -> &'a [u8] {
-        self.entry.key()
+        split(self.bytes).0
     }
 
     /// The value.
     pub fn value(self) -> ValueRef<'a> {
-        let payload = self.entry.payload();
+        let (_, payload) = split(self.bytes);
         let text = |form| ValueRef::String(Text { bytes: payload, form });
         match self.entry.form.payload() {
             Form::INT => text(TextForm::Int),
@@ -249,28 +261,24 @@ const MOMENT_MASK: u64 = (1 << 40) - 1;
 const IDLE_MAX: Millis = Millis((MOMENT_MASK >> 1).cast_signed());
 
 impl Entry {
-    /// The key, and the payload behind it.
-    fn split(&self) -> (&[u8], &[u8]) {
-        let key = packed::item_at(&self.bytes, 0);
-        let (head, payload) = self.bytes.split_at(key.end);
-        (&head[key.start..], payload)
+    fn handle(&self) -> Handle {
+        Handle { number: self.number, length: self.length }
     }
 
-    fn key(&self) -> &[u8] {
-        self.split().0
-    }
-
-    fn payload(&self) -> &[u8] {
-        self.split().1
-    }
-
-    fn payload_start(&self) -> usize {
-        packed::item_at(&self.bytes, 0).end
+    fn set_handle(&mut self, handle: Handle) {
+        (self.number, self.length) = (handle.number, handle.length);
     }
 
     fn deadline(&self) -> Option<Millis> {
         self.form.ends().then_some(self.deadline)
     }
+}
+
+/// The key of an entry's bytes, and the payload behind it.
+fn split(bytes: &[u8]) -> (&[u8], &[u8]) {
+    let key = packed::item_at(bytes, 0);
+    let (head, payload) = bytes.split_at(key.end);
+    (&head[key.start..], payload)
 }
 
 /// The place in `values` that a payload names.
@@ -285,37 +293,33 @@ fn place_of(payload: &[u8]) -> u32 {
 impl Records {
     /// Adds a key that is known to be absent.
     pub fn add(&mut self, key: &[u8], given: Given<'_>, now: Millis, hasher: &KeyHasher) -> Slot {
-        let entry = self.with_payload(given, |payload, parts| Entry {
-            bytes: packed::concat(&[Part::Item(key), parts[0], parts[1]]),
-            form: Form(payload),
-            ..Entry::default()
+        let strings = &mut self.strings;
+        let (handle, payload) = with_payload(&mut self.values, given, |payload, parts| {
+            (strings.add(&[Part::Item(key), parts[0], parts[1]]), payload)
         });
+        let Handle { number, length } = handle;
+        let entry = Entry { number, length, form: Form(payload), ..Entry::default() };
         let slot = self.entries.insert(entry);
         self.set_used_at(slot, now);
-        let entries = &self.entries;
-        let hash_of = |slot| hasher.seed.hash(entries.get(slot).key());
+        let (entries, strings) = (&self.entries, &self.strings);
+        let hash_of = |slot| hasher.seed.hash(split(strings.get(entries.get(slot).handle())).0);
         self.index.insert(hasher.hash(key), slot, hash_of);
         slot
     }
 
     /// Gives a key another value. Its deadline stays.
     pub fn set_value(&mut self, slot: Slot, given: Given<'_>) {
-        self.drop_apart(slot);
-        let mut bytes = std::mem::take(&mut self.entries.get_mut(slot).bytes);
-        let start = packed::item_at(&bytes, 0).end;
-        let payload = self.with_payload(given, |payload, parts| {
-            if let (Part::Bytes(new), Part::Bytes([])) = (parts[0], parts[1])
-                && new.len() == bytes.len() - start
-            {
-                bytes[start..].copy_from_slice(new);
-            } else {
-                let end = bytes.len();
-                packed::splice(&mut bytes, start..end, &parts);
-            }
+        drop(self.take_apart(slot));
+        let entry = self.entries.get_mut(slot);
+        let mut handle = entry.handle();
+        let mut bytes = self.strings.edit(&mut handle);
+        let payload = with_payload(&mut self.values, given, |payload, parts| {
+            let old = bytes.bytes_mut();
+            let range = packed::item_at(old, 0).end..old.len();
+            bytes.splice(range, &parts);
             payload
         });
-        let entry = self.entries.get_mut(slot);
-        entry.bytes = bytes;
+        entry.set_handle(handle);
         entry.form.set_payload(payload);
     }
 
@@ -340,7 +344,7 @@ impl Records {
     /// The bytes of a string, to be changed in place.
     pub fn raw_mut(&mut self, slot: Slot) -> &mut Vec<u8> {
         if !matches!(self.apart_mut(slot), Some(Value::String(StringValue::Raw(_)))) {
-            let raw = StringValue::Raw(self.entries.get(slot).payload().to_vec());
+            let raw = StringValue::Raw(split(self.bytes(slot)).1.to_vec());
             self.set_value(slot, Given::Value(raw.into()));
         }
         match self.apart_mut(slot) {
@@ -358,16 +362,17 @@ impl Records {
     /// Removes a key and its timer. What is returned still says when it would have ended.
     pub fn remove(&mut self, slot: Slot, hasher: &KeyHasher) -> Removed {
         let deadline = self.deadline(slot);
-        self.set_deadline(slot, None, Millis(0));
-        let entries = &self.entries;
-        let hash_of = |slot| hasher.seed.hash(entries.get(slot).key());
-        self.index.remove(hasher.hash(entries.get(slot).key()), slot, hash_of);
-        let Entry { bytes, form, .. } = self.entries.remove(slot);
-        let apart = (form.payload() == Form::APART).then(|| {
-            let place = place_of(&bytes[packed::item_at(&bytes, 0).end..]);
-            self.values.remove(place)
-        });
-        Removed { bytes, form, deadline, apart: apart.flatten() }
+        let bytes = self.bytes(slot).into();
+        let apart = self.unlink(slot, hasher);
+        let form = self.entries.get(slot).form;
+        self.forget(slot);
+        Removed { bytes, form, deadline, apart }
+    }
+
+    /// As `remove`, for who does not want to know more.
+    pub fn discard(&mut self, slot: Slot, hasher: &KeyHasher) {
+        self.unlink(slot, hasher);
+        self.forget(slot);
     }
 
     /// Removes all keys; returns how many there were.
@@ -377,30 +382,18 @@ impl Records {
         removed
     }
 
-    /// Puts what is given where it belongs, and passes on what the entry has of it.
-    fn with_payload<R>(&mut self, given: Given<'_>, put: impl FnOnce(u8, [Part<'_>; 2]) -> R) -> R {
-        const NOTHING: Part<'static> = Part::Bytes(&[]);
-        match given {
-            Given::Text(text) => {
-                let is_int = TextForm::of(text) == TextForm::Int;
-                put(if is_int { Form::INT } else { Form::BYTES }, [Part::Bytes(text), NOTHING])
-            }
-            Given::Float(text) => put(Form::BYTES, [Part::Bytes(text), NOTHING]),
-            Given::Field(field, value) => put(Form::FIELDS, [Part::Item(field), Part::Item(value)]),
-            Given::Value(Value::String(StringValue::Int(bytes))) => {
-                put(Form::INT, [Part::Bytes(&bytes), NOTHING])
-            }
-            Given::Value(Value::String(StringValue::Bytes(bytes))) => {
-                put(Form::BYTES, [Part::Bytes(&bytes), NOTHING])
-            }
-            Given::Value(Value::Hash(Hash::Small(bytes))) => {
-                put(Form::FIELDS, [Part::Bytes(&bytes), NOTHING])
-            }
-            Given::Value(value) => {
-                let place = self.values.insert(Some(value)).to_le_bytes();
-                put(Form::APART, [Part::Bytes(&place), NOTHING])
-            }
-        }
+    /// Takes a key out of the index and the wheel; returns what was apart.
+    fn unlink(&mut self, slot: Slot, hasher: &KeyHasher) -> Option<Value> {
+        self.set_deadline(slot, None, Millis(0));
+        let (entries, strings) = (&self.entries, &self.strings);
+        let key_of = |slot| split(strings.get(entries.get(slot).handle())).0;
+        self.index.remove(hasher.hash(key_of(slot)), slot, |slot| hasher.seed.hash(key_of(slot)));
+        self.take_apart(slot)
+    }
+
+    fn forget(&mut self, slot: Slot) {
+        let entry = self.entries.remove(slot);
+        self.strings.remove(entry.handle());
     }
 
     fn apart_mut(&mut self, slot: Slot) -> Option<&mut Value> {
@@ -408,13 +401,47 @@ impl Records {
         if entry.form.payload() != Form::APART {
             return None;
         }
-        self.values.get_mut(place_of(entry.payload())).as_mut()
+        let (_, payload) = split(self.strings.get(entry.handle()));
+        self.values.get_mut(place_of(payload)).as_mut()
     }
 
-    fn drop_apart(&mut self, slot: Slot) {
-        let entry = self.entries.get(slot);
-        if entry.form.payload() == Form::APART {
-            self.values.remove(place_of(entry.payload()));
+    /// Takes out what the payload names, which from here on is nothing.
+    fn take_apart(&mut self, slot: Slot) -> Option<Value> {
+        if self.entries.get(slot).form.payload() != Form::APART {
+            return None;
+        }
+        let (_, payload) = split(self.bytes(slot));
+        let place = place_of(payload);
+        self.values.remove(place)
+    }
+}
+
+/// Puts what is given where it belongs, and passes on what the entry has of it.
+fn with_payload<R>(
+    values: &mut Slab<Option<Value>>,
+    given: Given<'_>,
+    put: impl FnOnce(u8, [Part<'_>; 2]) -> R,
+) -> R {
+    const NOTHING: Part<'static> = Part::Bytes(&[]);
+    match given {
+        Given::Text(text) => {
+            let is_int = TextForm::of(text) == TextForm::Int;
+            put(if is_int { Form::INT } else { Form::BYTES }, [Part::Bytes(text), NOTHING])
+        }
+        Given::Float(text) => put(Form::BYTES, [Part::Bytes(text), NOTHING]),
+        Given::Field(field, value) => put(Form::FIELDS, [Part::Item(field), Part::Item(value)]),
+        Given::Value(Value::String(StringValue::Int(bytes))) => {
+            put(Form::INT, [Part::Bytes(&bytes), NOTHING])
+        }
+        Given::Value(Value::String(StringValue::Bytes(bytes))) => {
+            put(Form::BYTES, [Part::Bytes(&bytes), NOTHING])
+        }
+        Given::Value(Value::Hash(Hash::Small(bytes))) => {
+            put(Form::FIELDS, [Part::Bytes(&bytes), NOTHING])
+        }
+        Given::Value(value) => {
+            let place = values.insert(Some(value)).to_le_bytes();
+            put(Form::APART, [Part::Bytes(&place), NOTHING])
         }
     }
 }
@@ -422,7 +449,7 @@ impl Records {
 impl Removed {
     /// The key.
     pub fn key(&self) -> &[u8] {
-        &self.bytes[packed::item_at(&self.bytes, 0)]
+        split(&self.bytes).0
     }
 
     /// When it would have ended, if so.
@@ -432,7 +459,7 @@ impl Removed {
 
     /// The value.
     pub fn into_value(self) -> Value {
-        let payload = || self.bytes[packed::item_at(&self.bytes, 0).end..].into();
+        let payload = || split(&self.bytes).1.into();
         match (self.apart, self.form.payload()) {
             (Some(value), _) => value,
             (None, Form::INT) => Value::String(StringValue::Int(payload())),
@@ -474,28 +501,29 @@ impl HashMut<'_> {
             self.records.set_value(self.slot, Given::Value(large.into()));
             found = self.find(field);
         }
-        self.fields_mut().put(&found, field, value)
+        self.change(|fields| fields.put(&found, field, value))
     }
 
     /// Removes a field; returns whether it was there.
     pub fn remove(&mut self, field: &[u8]) -> bool {
         let found = self.find(field);
-        self.fields_mut().remove(&found)
+        self.change(|fields| fields.remove(&found))
     }
 
-    fn fields_mut(&mut self) -> FieldsMut<'_> {
-        let entry = self.records.entries.get(self.slot);
+    /// Does something to the fields, wherever they are; they may be elsewhere then.
+    fn change<R>(&mut self, act: impl FnOnce(FieldsMut<'_, StringMut<'_>>) -> R) -> R {
+        let HashMut { records, slot } = self;
+        let entry = records.entries.get_mut(*slot);
         if entry.form.payload() == Form::FIELDS {
-            let entry = self.records.entries.get_mut(self.slot);
-            let from = entry.payload_start();
-            return FieldsMut::Small { bytes: &mut entry.bytes, from };
+            let mut handle = entry.handle();
+            let mut bytes = records.strings.edit(&mut handle);
+            let from = packed::item_at(bytes.bytes_mut(), 0).end;
+            let result = act(FieldsMut::Small { bytes, from });
+            entry.set_handle(handle);
+            return result;
         }
-        FieldsMut::Large(self.large_mut())
-    }
-
-    fn large_mut(&mut self) -> &mut LargeHash {
-        match self.records.apart_mut(self.slot) {
-            Some(Value::Hash(Hash::Large(fields))) => fields,
+        match records.apart_mut(*slot) {
+            Some(Value::Hash(Hash::Large(fields))) => act(FieldsMut::Large(fields)),
             _ => unreachable!("a hash that is not in its record is large"),
         }
     }
@@ -528,7 +556,7 @@ impl Records {
     /// Turns the wheel on or off. Keys keep their deadlines either way.
     pub fn set_ticking(&mut self, on: bool, now: Millis) {
         self.ticking = on;
-        let slots: Vec<Slot> = self.entries.numbers().collect();
+        let slots: Vec<Slot> = self.entries.chunks().numbers().collect();
         for slot in slots {
             let entry = self.entries.get(slot);
             let timed = entry.list != Links::NONE.list;
@@ -804,9 +832,11 @@ mod tests {
         fn compare(&self) {
             let Records { entries, values, index, with_deadline, .. } = &self.records;
             assert_eq!((self.records.len(), index.entries()), (self.model.len(), self.model.len()));
-            let apart =
-                entries.numbers().filter(|&at| entries.get(at).form.payload() == Form::APART);
-            assert_eq!(values.len(), apart.count());
+            let apart = entries
+                .chunks()
+                .numbers()
+                .filter(|&at| entries.get(at).form.payload() == Form::APART);
+            assert_eq!(values.chunks().len(), apart.count());
             let deadlines = self.model.values().filter(|(_, deadline)| deadline.is_some()).count();
             assert_eq!(*with_deadline, deadlines);
             let timers = if self.records.ticking { deadlines } else { 0 };
@@ -843,7 +873,10 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+        #![proptest_config(ProptestConfig {
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        })]
 
         #[test]
         fn agrees_with_a_map(steps in prop::collection::vec(steps(), 1..120)) {
@@ -859,7 +892,7 @@ mod tests {
     fn a_value_of_the_same_length_is_set_where_it_is() {
         let hasher = KeyHasher::new(SEED);
         let mut records = Records::default();
-        let place = |records: &Records, slot| records.entries.get(slot).bytes.as_ptr();
+        let place = |records: &Records, slot| records.bytes(slot).as_ptr();
         let slot = records.add(b"lock", Given::Text(b"token-1"), Millis(0), &hasher);
         let before = place(&records, slot);
         records.set_value(slot, Given::Text(b"token-2"));

@@ -1,4 +1,5 @@
 //! Numbered places for things of one kind, in chunks. It knows nothing of what it keeps.
+//! [`Chunks`] keeps the numbers, whatever a chunk's memory is; [`Slab`] is for values.
 //!
 //! What always holds:
 //! - A thing does not move: its number is its own until it is removed. So a number can be a
@@ -11,15 +12,15 @@
 use crate::engine::random::Random;
 
 /// Things of a chunk: a bit for each in a word.
-const CHUNK: usize = u64::BITS as usize;
+pub const CHUNK: usize = u64::BITS as usize;
 
 /// Chunks whose headers an emptied slab keeps.
 const SHRINK_FLOOR: usize = 16;
 
-/// See the module's documentation.
+/// Numbered places in chunks, the memory of each of which is an `M`.
 #[derive(Debug)]
-pub struct Slab<T> {
-    chunks: Vec<Chunk<T>>,
+pub struct Chunks<M> {
+    chunks: Vec<Chunk<M>>,
     /// Bit by bit, which chunks have room.
     roomy: Bits,
     /// The lowest of the chunks with memory and without things, if there is one.
@@ -28,48 +29,48 @@ pub struct Slab<T> {
 }
 
 #[derive(Debug)]
-struct Chunk<T> {
+struct Chunk<M> {
     /// Bit by bit, which places are taken.
     taken: u64,
-    places: Option<Box<[T; CHUNK]>>,
+    memory: Option<M>,
 }
 
-impl<T> Default for Slab<T> {
-    /// An empty slab, which takes no memory.
-    fn default() -> Slab<T> {
-        Slab { chunks: Vec::new(), roomy: Bits::default(), spare: None, len: 0 }
+impl<M> Default for Chunks<M> {
+    /// Nothing, which takes no memory.
+    fn default() -> Chunks<M> {
+        Chunks { chunks: Vec::new(), roomy: Bits::default(), spare: None, len: 0 }
     }
 }
 
-impl<T: Default> Slab<T> {
-    /// How many things there are.
+impl<M> Chunks<M> {
+    /// How many places are taken.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Whether none is.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The thing of a number that is taken.
-    pub fn get(&self, number: u32) -> &T {
+    /// The memory of the chunk in which a number that is taken has its place, and the place.
+    pub fn at(&self, number: u32) -> (&M, usize) {
         let (chunk, place) = split(number);
-        let Some(places) = &self.chunks[chunk].places else { unreachable!("{number} is free") };
-        &places[place]
+        let Some(memory) = &self.chunks[chunk].memory else { unreachable!("{number} is free") };
+        (memory, place)
     }
 
-    /// The thing of a number that is taken.
-    pub fn get_mut(&mut self, number: u32) -> &mut T {
+    /// The memory of the chunk in which a number that is taken has its place, and the place.
+    pub fn at_mut(&mut self, number: u32) -> (&mut M, usize) {
         let (chunk, place) = split(number);
-        let Some(places) = &mut self.chunks[chunk].places else { unreachable!("{number} is free") };
-        &mut places[place]
+        let Some(memory) = &mut self.chunks[chunk].memory else { unreachable!("{number} is free") };
+        (memory, place)
     }
 
-    /// Adds a thing and gives it a number.
-    pub fn insert(&mut self, thing: T) -> u32 {
+    /// Takes a place. `memory` makes that of a chunk.
+    pub fn take(&mut self, memory: impl FnOnce() -> M) -> u32 {
         let at = self.roomy.first().unwrap_or_else(|| {
-            self.chunks.push(Chunk { taken: 0, places: None });
+            self.chunks.push(Chunk { taken: 0, memory: None });
             self.chunks.len() - 1
         });
         if self.spare == Some(at) {
@@ -78,27 +79,27 @@ impl<T: Default> Slab<T> {
         let chunk = &mut self.chunks[at];
         let place = (!chunk.taken).trailing_zeros() as usize;
         chunk.taken |= 1 << place;
-        chunk.places.get_or_insert_with(empty)[place] = thing;
-        self.roomy.set(at, chunk.taken != u64::MAX);
+        chunk.memory.get_or_insert_with(memory);
+        if chunk.taken == u64::MAX || place == 0 {
+            self.roomy.set(at, chunk.taken != u64::MAX);
+        }
         self.len += 1;
         u32::try_from(at * CHUNK + place).expect("fewer than 2^32 things")
     }
 
-    /// Takes a thing out; its number may then be another's.
-    pub fn remove(&mut self, number: u32) -> T {
+    /// Gives a place back; its number may then be another's.
+    pub fn release(&mut self, number: u32) {
         let (at, place) = split(number);
         let chunk = &mut self.chunks[at];
         assert!(chunk.taken & (1 << place) != 0, "{number} is free");
-        let Some(places) = &mut chunk.places else { unreachable!("one of its places is taken") };
-        let thing = std::mem::take(&mut places[place]);
+        if chunk.taken == u64::MAX {
+            self.roomy.set(at, true);
+        }
         chunk.taken &= !(1 << place);
-        let emptied = chunk.taken == 0;
-        self.roomy.set(at, true);
         self.len -= 1;
-        if emptied {
+        if chunk.taken == 0 {
             self.give_back(at);
         }
-        thing
     }
 
     /// Numbers that are taken, in order, from `cursor` on, among the next `count`; those of chunks
@@ -109,7 +110,7 @@ impl<T: Default> Slab<T> {
         let (mut end, mut left) = (start, count);
         while left > 0 && end < len {
             let rest = CHUNK - end % CHUNK;
-            let counts = self.chunks[end / CHUNK].places.is_some();
+            let counts = self.chunks[end / CHUNK].memory.is_some();
             let step = if counts { rest.min(left) } else { rest };
             left -= if counts { step } else { 0 };
             end += step;
@@ -156,9 +157,9 @@ impl<T: Default> Slab<T> {
         let other = self.spare.map(|old| old.max(emptied));
         self.spare = Some(spare);
         if let Some(other) = other {
-            self.chunks[other].places = None;
+            self.chunks[other].memory = None;
         }
-        while self.chunks.last().is_some_and(|chunk| chunk.places.is_none()) {
+        while self.chunks.last().is_some_and(|chunk| chunk.memory.is_none()) {
             self.chunks.pop();
             self.roomy.set(self.chunks.len(), false);
         }
@@ -166,6 +167,52 @@ impl<T: Default> Slab<T> {
             self.chunks.shrink_to(SHRINK_FLOOR.max(self.chunks.len() * 2));
             self.roomy.shrink(self.chunks.len());
         }
+    }
+}
+
+/// Things of one kind.
+#[derive(Debug)]
+pub struct Slab<T> {
+    chunks: Chunks<Box<[T; CHUNK]>>,
+}
+
+impl<T> Default for Slab<T> {
+    /// An empty slab, which takes no memory.
+    fn default() -> Slab<T> {
+        Slab { chunks: Chunks::default() }
+    }
+}
+
+impl<T: Default> Slab<T> {
+    /// How many things there are, and which numbers they have.
+    pub fn chunks(&self) -> &Chunks<Box<[T; CHUNK]>> {
+        &self.chunks
+    }
+
+    /// The thing of a number that is taken.
+    pub fn get(&self, number: u32) -> &T {
+        let (things, place) = self.chunks.at(number);
+        &things[place]
+    }
+
+    /// The thing of a number that is taken.
+    pub fn get_mut(&mut self, number: u32) -> &mut T {
+        let (things, place) = self.chunks.at_mut(number);
+        &mut things[place]
+    }
+
+    /// Adds a thing and gives it a number.
+    pub fn insert(&mut self, thing: T) -> u32 {
+        let number = self.chunks.take(empty);
+        *self.get_mut(number) = thing;
+        number
+    }
+
+    /// Takes a thing out; its number may then be another's.
+    pub fn remove(&mut self, number: u32) -> T {
+        let thing = std::mem::take(self.get_mut(number));
+        self.chunks.release(number);
+        thing
     }
 }
 
@@ -234,15 +281,15 @@ mod tests {
 
     use super::*;
 
-    impl<T> Slab<T> {
+    impl<M> Chunks<M> {
         /// Checks what the head of the file says always holds.
         fn check_invariants(&self) {
             let taken: u32 = self.chunks.iter().map(|chunk| chunk.taken.count_ones()).sum();
             assert_eq!(taken as usize, self.len);
-            let idle = |chunk: &Chunk<T>| chunk.taken == 0 && chunk.places.is_some();
+            let idle = |chunk: &Chunk<M>| chunk.taken == 0 && chunk.memory.is_some();
             assert!(self.chunks.iter().filter(|chunk| idle(chunk)).count() <= 1);
             assert_eq!(self.chunks.iter().position(idle), self.spare);
-            assert!(self.chunks.last().is_none_or(|chunk| chunk.places.is_some()));
+            assert!(self.chunks.last().is_none_or(|chunk| chunk.memory.is_some()));
             let roomy = self.chunks.iter().position(|chunk| chunk.taken != u64::MAX);
             assert_eq!(self.roomy.first(), roomy);
         }
@@ -285,7 +332,7 @@ mod tests {
                         prop_assert_eq!(Some(slab.remove(number)), model.remove(&number));
                     },
                     Step::Scan(cursor, count) => {
-                        let (numbers, next) = slab.scan(cursor, count);
+                        let (numbers, next) = slab.chunks.scan(cursor, count);
                         let end = if next == 0 { u32::MAX } else { next as u32 };
                         let wanted: Vec<u32> =
                             model.range(cursor as u32..end).map(|(&number, _)| number).collect();
@@ -293,11 +340,11 @@ mod tests {
                         prop_assert_eq!(next == 0, model.range(end..).next().is_none());
                     }
                 }
-                slab.check_invariants();
-                prop_assert_eq!(slab.len(), model.len());
-                prop_assert!(slab.numbers().eq(model.keys().copied()));
+                slab.chunks.check_invariants();
+                prop_assert_eq!(slab.chunks.len(), model.len());
+                prop_assert!(slab.chunks.numbers().eq(model.keys().copied()));
                 prop_assert!(model.iter().all(|(&number, thing)| slab.get(number) == thing));
-                let random = slab.random(&mut random);
+                let random = slab.chunks.random(&mut random);
                 prop_assert_eq!(random.is_some(), !model.is_empty());
                 prop_assert!(random.is_none_or(|number| model.contains_key(&number)));
             }
@@ -311,9 +358,9 @@ mod tests {
         for number in &numbers[100..] {
             slab.remove(*number);
         }
-        let chunks = slab.chunks.iter().filter(|chunk| chunk.places.is_some()).count();
+        let chunks = slab.chunks.chunks.iter().filter(|chunk| chunk.memory.is_some()).count();
         assert!(chunks <= 3, "{chunks} chunks for 100");
-        assert!(slab.chunks.capacity() <= SHRINK_FLOOR, "{}", slab.chunks.capacity());
+        assert!(slab.chunks.chunks.capacity() <= SHRINK_FLOOR, "{}", slab.chunks.chunks.capacity());
         assert!((0..100).all(|n| *slab.get(n) == n as usize as u32));
     }
 

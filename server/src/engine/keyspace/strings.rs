@@ -1,0 +1,187 @@
+//! Byte strings of a few dozen bytes, by the million: those of about the same length stand side by
+//! side, so that one costs what it is long and no allocation of its own. It knows nothing of what
+//! they say.
+//!
+//! What always holds: a string of up to `SHELVED_BYTES_MAX` bytes is on the shelf of its length,
+//! in the first bytes of its place; a longer one has an allocation of its own.
+
+use std::ops::Range;
+
+use super::packed::{self, Edit, Part};
+use super::slab::{CHUNK, Chunks, Slab};
+
+/// The places of a shelf are so many bytes longer than those of the shelf before.
+const STEP: usize = 8;
+
+/// Longer strings have an allocation of their own, next to which its overhead is nothing.
+const SHELVED_BYTES_MAX: usize = 256;
+
+/// Instead of the length of a string that is on no shelf.
+const LONG: u16 = u16::MAX;
+
+/// See the module's documentation.
+#[derive(Debug, Default)]
+pub struct Strings {
+    /// By length, as far as there ever was one as long.
+    shelves: Vec<Chunks<Box<[u8]>>>,
+    long: Slab<Box<[u8]>>,
+}
+
+/// Which string.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Handle {
+    /// Its number on its shelf, or among the long ones.
+    pub number: u32,
+    /// Its length, or `LONG`.
+    pub length: u16,
+}
+
+impl Strings {
+    /// Adds the parts one after another.
+    pub fn add(&mut self, parts: &[Part<'_>]) -> Handle {
+        let length = packed::size_of(parts);
+        if length > SHELVED_BYTES_MAX {
+            return Handle { number: self.long.insert(packed::concat(parts)), length: LONG };
+        }
+        let shelf = shelf_of(length);
+        if shelf >= self.shelves.len() {
+            self.shelves.resize_with(shelf + 1, Chunks::default);
+        }
+        let memory = || vec![0; place_bytes(shelf) * CHUNK].into_boxed_slice();
+        let number = self.shelves[shelf].take(memory);
+        let handle = Handle { number, length: length as u16 };
+        packed::write(self.get_mut(handle), parts);
+        handle
+    }
+
+    /// The bytes of a string.
+    pub fn get(&self, handle: Handle) -> &[u8] {
+        if handle.length == LONG {
+            return self.long.get(handle.number);
+        }
+        let length = usize::from(handle.length);
+        let shelf = shelf_of(length);
+        let (memory, place) = self.shelves[shelf].at(handle.number);
+        &memory[place * place_bytes(shelf)..][..length]
+    }
+
+    /// The bytes of a string.
+    pub fn get_mut(&mut self, handle: Handle) -> &mut [u8] {
+        if handle.length == LONG {
+            return self.long.get_mut(handle.number);
+        }
+        let length = usize::from(handle.length);
+        let shelf = shelf_of(length);
+        let (memory, place) = self.shelves[shelf].at_mut(handle.number);
+        &mut memory[place * place_bytes(shelf)..][..length]
+    }
+
+    /// Forgets a string.
+    pub fn remove(&mut self, handle: Handle) {
+        if handle.length == LONG {
+            drop(self.long.remove(handle.number));
+        } else {
+            self.shelves[shelf_of(handle.length.into())].release(handle.number);
+        }
+    }
+
+    /// A string, to be changed. It may have another handle then.
+    pub fn edit<'a>(&'a mut self, handle: &'a mut Handle) -> StringMut<'a> {
+        StringMut { strings: self, handle }
+    }
+}
+
+/// A string, to be changed.
+#[derive(Debug)]
+pub struct StringMut<'a> {
+    strings: &'a mut Strings,
+    handle: &'a mut Handle,
+}
+
+impl Edit for StringMut<'_> {
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        self.strings.get_mut(*self.handle)
+    }
+
+    /// It stays where it is as long as its shelf is the right one.
+    fn splice(&mut self, range: Range<usize>, parts: &[Part<'_>]) {
+        let StringMut { strings, handle } = self;
+        let old_length = strings.get(**handle).len();
+        let length = old_length - range.len() + packed::size_of(parts);
+        let old_shelf = (handle.length != LONG).then(|| shelf_of(old_length));
+        let shelf = (length <= SHELVED_BYTES_MAX).then(|| shelf_of(length));
+        match (old_shelf, shelf) {
+            (Some(old_shelf), Some(shelf)) if old_shelf == shelf => {
+                let tail = range.end..old_length;
+                handle.length = length.max(old_length) as u16;
+                let bytes = strings.get_mut(**handle);
+                let start = range.start + packed::size_of(parts);
+                bytes.copy_within(tail, start);
+                packed::write(&mut bytes[range.start..start], parts);
+                handle.length = length as u16;
+            }
+            (None, None) => strings.long.get_mut(handle.number).splice(range, parts),
+            _ => {
+                let mut bytes: Box<[u8]> = strings.get(**handle).into();
+                strings.remove(**handle);
+                bytes.splice(range, parts);
+                **handle = strings.add(&[Part::Bytes(&bytes)]);
+            }
+        }
+    }
+}
+
+fn shelf_of(length: usize) -> usize {
+    length.saturating_sub(1) / STEP
+}
+
+fn place_bytes(shelf: usize) -> usize {
+    (shelf + 1) * STEP
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig {
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        })]
+
+        #[test]
+        fn agrees_with_vectors(
+            steps in prop::collection::vec(
+                (0..8_usize, any::<[prop::sample::Index; 2]>(), 0..70_usize, any::<u8>()),
+                1..200,
+            ),
+        ) {
+            let mut strings = Strings::default();
+            let mut model: Vec<(Handle, Vec<u8>)> = Vec::new();
+            for (at, range, length, byte) in steps {
+                let new = vec![byte; length * length / 12];
+                if let Some((handle, bytes)) = model.get_mut(at) {
+                    let mut ends = range.map(|end| end.index(bytes.len() + 1));
+                    ends.sort_unstable();
+                    let range = ends[0]..ends[1];
+                    strings.edit(handle).splice(range.clone(), &[Part::Bytes(&new)]);
+                    bytes.splice(range, new);
+                } else {
+                    let handle = strings.add(&[Part::Bytes(&new)]);
+                    model.push((handle, new));
+                }
+                for (handle, bytes) in &model {
+                    prop_assert_eq!(strings.get(*handle), &bytes[..]);
+                }
+                if byte < 40 {
+                    let (handle, _) = model.swap_remove(at.min(model.len() - 1));
+                    strings.remove(handle);
+                }
+            }
+            let shelved: usize = strings.shelves.iter().map(Chunks::len).sum();
+            prop_assert_eq!(shelved + strings.long.chunks().len(), model.len());
+        }
+    }
+}
