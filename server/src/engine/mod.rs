@@ -413,8 +413,9 @@ impl Engine {
     fn expire_due(&mut self, time: Time, mut budget: u32) {
         while budget > 0 {
             let Some(moment) = self.next_deadline().filter(|&moment| moment <= time.now) else {
-                self.keyspace.advance(time.now);
-                self.timers.advance(time.now);
+                if self.keyspace.advance(time.now) {
+                    self.timers.advance(time.now);
+                }
                 break;
             };
             self.do_next(moment, &mut budget);

@@ -150,6 +150,9 @@ impl Wheel {
     /// When `pop_due` next has work: never later than the earliest deadline, or the wheel's own
     /// time where that has passed. It may be earlier, for timers that move without firing.
     pub fn next_deadline(&self) -> Option<Millis> {
+        if self.is_empty() {
+            return None;
+        }
         if self.cascade.is_some() {
             return Some(moment_of(self.elapsed));
         }

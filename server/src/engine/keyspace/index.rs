@@ -22,11 +22,16 @@ const TABLE_SHIFT: u32 = 40;
 /// Below this many places a table keeps its memory: growing again would cost more.
 const SHRINK_FLOOR: usize = 64;
 
+/// Entries that may be moved at once by shrinking. After a mass release all tables have become too
+/// large at about the same time; each removal earns the move of one entry, up to this.
+const SHRINK_CREDIT_MAX: usize = 512;
+
 /// See the module's documentation.
 #[derive(Debug)]
 pub struct Index {
     tables: Tables,
     len: usize,
+    shrink_credit: usize,
 }
 
 #[derive(Debug)]
@@ -38,7 +43,7 @@ enum Tables {
 impl Default for Index {
     /// An empty index, which takes no memory.
     fn default() -> Index {
-        Index { tables: Tables::One(HashTable::new()), len: 0 }
+        Index { tables: Tables::One(HashTable::new()), len: 0, shrink_credit: 0 }
     }
 }
 
@@ -59,14 +64,18 @@ impl Index {
 
     /// Removes an entry, and gives memory back after a mass release.
     pub fn remove(&mut self, hash: u64, slot: Slot, hash_of: impl Fn(Slot) -> u64) {
+        let mut credit = SHRINK_CREDIT_MAX.min(self.shrink_credit + 1);
         let table = self.table_mut(hash);
         match table.find_entry(hash, |&other| other == slot) {
             Ok(entry) => drop(entry.remove()),
             Err(_) => unreachable!("slot {slot} is not indexed"),
         }
-        if table.capacity() > SHRINK_FLOOR && table.len() < table.capacity() / 8 {
+        let is_air = table.capacity() > SHRINK_FLOOR && table.len() < table.capacity() / 8;
+        if is_air && table.len() <= credit {
+            credit -= table.len();
             table.shrink_to(table.len() * 2, |&slot| hash_of(slot));
         }
+        self.shrink_credit = credit;
         self.len -= 1;
         if self.len < UNITE_BELOW && matches!(self.tables, Tables::Many(_)) {
             self.unite(&hash_of);

@@ -176,8 +176,12 @@ impl Keyspace {
         Some((number, slot))
     }
 
-    /// All that is due by `now` has been done.
-    pub fn advance(&mut self, now: Millis) {
+    /// All that is due by `now` has been done. Returns whether that is news: many requests come in
+    /// one millisecond.
+    pub fn advance(&mut self, now: Millis) -> bool {
+        if self.now == now {
+            return false;
+        }
         self.now = now;
         if self.timed.len() > IDLE_WHEELS_MAX {
             let databases = &mut self.databases;
@@ -189,6 +193,7 @@ impl Keyspace {
         for &number in &self.timed {
             self.databases[number].records.advance(now);
         }
+        true
     }
 
     /// The database whose wheel is next, and when.
