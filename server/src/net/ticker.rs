@@ -92,10 +92,12 @@ impl Host {
                 continue;
             }
             let tick = |engine: &mut Engine| engine.tick(self.now(), limits::EXPIRE_SLICE_KEYS);
-            // Others get their turn between two slices of a storm.
+            // Others get their turn between two slices of a storm: those who wait for the engine,
+            // and those who wait for the processor that this thread is on.
             if self.with_in_turn(tick).is_err() {
                 return;
             }
+            std::thread::yield_now();
         }
     }
 }
