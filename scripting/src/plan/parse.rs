@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::lexer::{Token, tokens};
-use super::run::{ARGUMENTS_MAX, ASSIGNED_MAX, PIECES_MAX};
+use super::run::{ARGUMENTS_MAX, ARGUMENTS_USUAL, ASSIGNED_MAX, PIECES_MAX};
 use super::tree::{Block, Call, Each, Expr, For, Operator, Plan, Statement, Unpacked};
 use super::value::TYPE_NAMES;
 use crate::CommandId;
@@ -582,7 +582,13 @@ impl<'t> Parser<'t, '_> {
             Some(Expr::Literal(name)) => (self.commands)(&self.literals[*name as usize]),
             _ => None,
         };
-        Ok(Expr::Call(Box::new(Call { command, arguments: arguments.into(), unpacked })))
+        let is_at_hand = unpacked.is_none()
+            && (1..=ARGUMENTS_USUAL).contains(&arguments.len())
+            && arguments.iter().all(|argument| {
+                matches!(argument, Expr::Literal(_) | Expr::Key(_) | Expr::Arg(_) | Expr::Local(_))
+            });
+        let arguments = arguments.into();
+        Ok(Expr::Call(Box::new(Call { command, arguments, unpacked, is_at_hand })))
     }
 
     /// A number that stands in the text is written as an argument once and for all.

@@ -15,7 +15,7 @@ const STEPS_PER_QUESTION: u64 = 256;
 /// Of so many steps more than Lua has done at least as many instructions, wherever they fell.
 const STEPS_AHEAD: u64 = 8;
 /// Arguments of nearly every command.
-const ARGUMENTS_USUAL: usize = 8;
+pub(super) const ARGUMENTS_USUAL: usize = 8;
 /// Arguments of a command.
 pub(super) const ARGUMENTS_MAX: usize = 128;
 /// Pieces of a text that are joined at once.
@@ -83,8 +83,7 @@ pub(crate) fn run(
         host,
         bytes_left,
         calls_max,
-        steps: 0,
-        end_after,
+        pace: Pace { steps: 0, end_after },
     };
     let given = keys.iter().chain(args).map(|text| text.len() + ITEM_BYTES).sum();
     run.spend(given)?;
@@ -192,8 +191,25 @@ struct Run<'r> {
     host: &'r mut dyn Host,
     bytes_left: usize,
     calls_max: usize,
+    pace: Pace<'r>,
+}
+
+/// How far a run has come.
+struct Pace<'r> {
     steps: u64,
     end_after: &'r mut Option<u64>,
+}
+
+impl Pace<'_> {
+    /// Counts what Lua takes at least one instruction for, and asks the host from time to time.
+    fn step(&mut self, host: &mut dyn Host) -> Option<()> {
+        self.steps += 1;
+        if self.steps.is_multiple_of(STEPS_PER_QUESTION) && host.interrupt() == Interrupt::Kill {
+            *self.end_after = Some(self.steps.saturating_sub(STEPS_AHEAD));
+            return None;
+        }
+        Some(())
+    }
 }
 
 // Statements.
@@ -316,15 +332,8 @@ impl Run<'_> {
         }
     }
 
-    /// Counts what Lua takes at least one instruction for, and asks the host from time to time.
     fn step(&mut self) -> Option<()> {
-        self.steps += 1;
-        if self.steps.is_multiple_of(STEPS_PER_QUESTION) && self.host.interrupt() == Interrupt::Kill
-        {
-            *self.end_after = Some(self.steps.saturating_sub(STEPS_AHEAD));
-            return None;
-        }
-        Some(())
+        self.pace.step(self.host)
     }
 
     fn spend(&mut self, bytes: usize) -> Option<()> {
@@ -625,11 +634,39 @@ impl Run<'_> {
 // Commands and replies.
 impl Run<'_> {
     fn call(&mut self, call: &Call) -> Option<Value> {
+        if let Some(answered) = self.call_at_hand(call) {
+            return answered;
+        }
         if call.unpacked.is_none() && call.arguments.len() <= ARGUMENTS_USUAL {
             self.call_with::<ARGUMENTS_USUAL>(call)
         } else {
             self.call_with::<ARGUMENTS_MAX>(call)
         }
+    }
+
+    /// Runs a command all of whose arguments are strings that are there already; nearly all are so.
+    /// `None` if this one is not, and nothing has been done.
+    fn call_at_hand(&mut self, call: &Call) -> Option<Option<Value>> {
+        if !call.is_at_hand || self.held.record.len() >= self.calls_max {
+            return None;
+        }
+        let mut argv: [&[u8]; ARGUMENTS_USUAL] = [&[]; ARGUMENTS_USUAL];
+        let argv = argv.get_mut(..call.arguments.len())?;
+        for (argument, expr) in argv.iter_mut().zip(&call.arguments) {
+            *argument = match expr {
+                Expr::Literal(at) => &self.held.literals[*at as usize],
+                Expr::Key(at) => self.held.keys.get(*at as usize)?,
+                Expr::Arg(at) => self.held.args.get(*at as usize)?,
+                Expr::Local(at) => self.held.bytes(self.registers[usize::from(*at)])?,
+                _ => return None,
+            };
+        }
+        let print = Print::of(argv);
+        if self.pace.step(self.host).is_none() {
+            return Some(None);
+        }
+        let reply = ask(self.host, call, argv);
+        Some(self.accept(reply, print))
     }
 
     fn call_with<const MAX: usize>(&mut self, call: &Call) -> Option<Value> {
@@ -659,10 +696,7 @@ impl Run<'_> {
         }
         let argv = &argv[..count];
         let print = Print::of(argv);
-        let reply = match call.command {
-            Some(command) => self.host.call_command(command, argv),
-            None => self.host.call(argv),
-        };
+        let reply = ask(self.host, call, argv);
         // What was made for the arguments has no other name.
         self.held.text.truncate(text_before);
         self.accept(reply, print)
@@ -759,6 +793,13 @@ impl Run<'_> {
                 Reply::Array(replies?)
             }
         })
+    }
+}
+
+fn ask(host: &mut dyn Host, call: &Call, argv: &[&[u8]]) -> Reply {
+    match call.command {
+        Some(command) => host.call_command(command, argv),
+        None => host.call(argv),
     }
 }
 

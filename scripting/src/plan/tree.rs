@@ -129,6 +129,8 @@ pub(super) struct Call {
     pub(super) command: Option<CommandId>,
     pub(super) arguments: Box<[Expr]>,
     pub(super) unpacked: Option<Unpacked>,
+    /// Whether nothing has to be computed for it: keys, arguments, literals and locals.
+    pub(super) is_at_hand: bool,
 }
 
 /// `unpack(list, from, to)`
