@@ -457,7 +457,7 @@ impl Writer<'_> {
             // Not of a table: it has another address each time.
             2 => match self.chance(1, 2) {
                 true => format!("tostring(tonumber({}))", self.value(Kind::Number, depth)),
-                false => format!("tostring(not {})", self.value(Kind::Any, depth)),
+                false => format!("tostring(not ({}))", self.value(Kind::Any, depth)),
             },
             3 => format!("type({})", self.value(Kind::Any, depth)),
             4 => format!("string.sub(ARGV[1], {}, -1)", self.small()),
