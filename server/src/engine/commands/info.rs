@@ -355,6 +355,12 @@ mod tests {
         check("INFO all => ...# Commandstats...; INFO everything => ...# Commandstats...");
         check("INFO default cluster => ...# Modules\\r\\n\\r\\n# Errorstats...");
         check("HELLO 3; INFO modules => =# Modules...");
+        check(
+            "EVAL \"return 1\" 0; EVAL \"return {err = 'X no'}\" 0 => !X no; \
+             EVAL \"return 0x1\" 0; \
+             INFO leasehold => \"# Leasehold\\r\\nscripts_planned:1\\r\\n\
+             scripts_left_to_lua:1\\r\\nscripts_of_lua:1\\r\\n\"",
+        );
     }
 
     #[test]
