@@ -114,7 +114,7 @@ pub const RESTORED_BYTES_MAX: usize = BULK_BYTES_MAX;
 
 /// Deadlines drained in one slice, some hundred microseconds of work. A million equal ones may
 /// not stall the others: what is left is drained in the next slices, and is dead meanwhile.
-pub const EXPIRE_SLICE_KEYS: u32 = 500;
+pub const EXPIRE_SLICE_KEYS: u32 = 250;
 
 /// Parts of the registry of clients, each with a lock of its own: some for each thread there may
 /// be. To count processors for a number of its own, the map would read files at every start.

@@ -180,6 +180,8 @@ pub struct Engine {
     pub pause: Option<Pause>,
     /// What the next [`Engine::run`] returns instead of `Next`, set by a handler.
     pub flow: Option<Flow>,
+    /// When a request last found more due than it had to pay for.
+    storm_seen_at: Option<Millis>,
     paused_clients: Vec<ClientId>,
     unpause_timer: Option<timers::TimerId>,
     busy: bool,
@@ -231,6 +233,7 @@ impl Engine {
             log: Vec::new(),
             pause: None,
             flow: None,
+            storm_seen_at: None,
             paused_clients: Vec::new(),
             unpause_timer: None,
             busy: false,
@@ -268,8 +271,9 @@ impl Engine {
         argv: &[&[u8]],
         out: &mut BytesMut,
     ) -> Flow {
-        if !self.busy {
-            self.expire_due(time, DUE_BEFORE_REQUEST);
+        if !self.busy && self.storm_seen_at != Some(time.now) {
+            let budget_left = self.expire_due(time, DUE_BEFORE_REQUEST);
+            self.storm_seen_at = (budget_left == 0).then_some(time.now);
         }
         let Some(state) = self.clients.get_mut(client) else { return Flow::Close };
         state.active_at = time.now;
@@ -410,7 +414,8 @@ impl Engine {
         moments.into_iter().flatten().min()
     }
 
-    fn expire_due(&mut self, time: Time, mut budget: u32) {
+    /// Returns what is left of `budget`.
+    fn expire_due(&mut self, time: Time, mut budget: u32) -> u32 {
         while budget > 0 {
             let Some(moment) = self.next_deadline().filter(|&moment| moment <= time.now) else {
                 if self.keyspace.advance(time.now) {
@@ -421,6 +426,7 @@ impl Engine {
             self.do_next(moment, &mut budget);
         }
         self.serve_waiters(time);
+        budget
     }
 
     /// Does what is next, which is due at `moment`. Leases end before waits of the same moment.
@@ -546,5 +552,6 @@ impl Engine {
 }
 
 /// How much of what is due is done before a request, so that the events of leases that ended while
-/// nobody looked come before the reply, without one request paying for a storm.
+/// nobody looked come before the reply, without one request paying for a storm; nor do all that
+/// come within the same millisecond.
 const DUE_BEFORE_REQUEST: u32 = 64;
