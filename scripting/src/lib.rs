@@ -24,6 +24,7 @@ use std::fmt;
 use std::hash::BuildHasherDefault;
 
 use bytes::Bytes;
+use indexmap::IndexMap;
 use leasehold_resp::{Protocol, Reply};
 
 use crate::bridge::{Chunk, Machine, World};
@@ -31,7 +32,7 @@ pub use crate::budget::Limits;
 pub use crate::functions::{Function, Functions, Library, Policy};
 pub use crate::plan::Outside;
 use crate::plan::{Plan, Scratch};
-use crate::script::ShaHasher;
+use crate::script::{Digits, ShaHasher};
 pub use crate::script::{Script, Sha};
 
 /// What a script can reach: the commands of the server that runs it.
@@ -109,7 +110,7 @@ impl std::error::Error for Error {}
 /// came with `EVAL` are forgotten.
 pub struct Interpreter {
     machine: Machine,
-    scripts: HashMap<Sha, Cached, BuildHasherDefault<ShaHasher>>,
+    scripts: IndexMap<Sha, Cached, BuildHasherDefault<ShaHasher>>,
     /// The digests of the cached bodies: finding one here costs less than SHA-1.
     digests: HashMap<Bytes, Sha>,
     /// How many of them nobody asked to be kept.
@@ -131,6 +132,14 @@ pub struct Tiers {
     pub left: u64,
     /// By Lua alone.
     pub lua: u64,
+}
+
+/// A cached script that has been looked up. Good until another one is cached or any is forgotten.
+#[derive(Clone, Copy, Debug)]
+pub struct Found {
+    /// What it declares.
+    pub script: Script,
+    at: usize,
 }
 
 struct Cached {
@@ -181,7 +190,7 @@ impl Interpreter {
     /// `math.random` starts in every script.
     pub fn new(limits: Limits, version: &str, seed: u64) -> Result<Interpreter, Error> {
         let machine = Machine::new(limits, version, seed, World::Scripts)?;
-        let (scripts, digests) = (HashMap::default(), HashMap::new());
+        let (scripts, digests) = (IndexMap::default(), HashMap::new());
         Ok(Interpreter {
             machine,
             scripts,
@@ -238,9 +247,10 @@ impl Interpreter {
         Ok(sha)
     }
 
-    /// What a cached script declares. `sha` is forty digits in any case.
-    pub fn get(&self, sha: &[u8]) -> Option<Script> {
-        self.scripts.get(&Sha::parse(sha)?).map(|cached| cached.script)
+    /// Looks a cached script up. `sha` is forty digits in any case.
+    pub fn find(&self, sha: &[u8]) -> Option<Found> {
+        let (at, _, cached) = self.scripts.get_full(&Digits::read(sha)?)?;
+        Some(Found { script: cached.script, at })
     }
 
     /// Forgets every script.
@@ -270,45 +280,40 @@ impl Interpreter {
         args: &[&[u8]],
         host: &mut dyn Host,
     ) -> Reply {
-        let known = Sha::parse(sha).and_then(|sha| Some((sha, self.scripts.get_mut(&sha)?)));
-        let Some((sha, cached)) = known else {
-            return Reply::error("NOSCRIPT No matching script. Please use EVAL.");
-        };
-        self.runs += 1;
-        cached.used = self.runs;
-        let has_room = self.machine.memory_bytes() <= self.limits.memory_bytes_max / 2;
-        let chunk = cached.chunk;
-        let plan = if self.has_plans && has_room { cached.plan(&self.limits, host) } else { None };
-        let Some(plan) = plan else {
-            self.tiers.lua += 1;
-            return self.machine.run(chunk, sha.as_str(), keys, args, host);
-        };
-        match plan::run(plan, &mut self.scratch, &self.limits, keys, args, host) {
-            Some(reply) => {
-                cached.planned += 1;
-                self.tiers.planned += 1;
-                reply
-            }
-            None => {
-                cached.left += 1;
-                self.tiers.left += 1;
-                self.take_over(chunk, sha, keys, args, host)
-            }
+        match self.find(sha) {
+            Some(found) => self.run_found(found, keys, args, host),
+            None => unknown(),
         }
     }
 
-    /// Runs the script that a plan has just left.
-    fn take_over(
+    /// As [`Interpreter::run`], for a script that has just been found.
+    pub fn run_found(
         &mut self,
-        chunk: Chunk,
-        sha: Sha,
+        found: Found,
         keys: &[&[u8]],
         args: &[&[u8]],
         host: &mut dyn Host,
     ) -> Reply {
+        let Some((sha, cached)) = self.scripts.get_index_mut(found.at) else { return unknown() };
+        self.runs += 1;
+        cached.used = self.runs;
+        let has_room = self.machine.memory_bytes() <= self.limits.memory_bytes_max / 2;
+        let plan = if self.has_plans && has_room { cached.plan(&self.limits, host) } else { None };
+        let Some(plan) = plan else {
+            self.tiers.lua += 1;
+            return self.machine.run(cached.chunk, sha, keys, args, host);
+        };
+        if let Some(reply) = plan::run(plan, &mut self.scratch, &self.limits, keys, args, host) {
+            cached.planned += 1;
+            self.tiers.planned += 1;
+            return reply;
+        }
+        cached.left += 1;
+        self.tiers.left += 1;
+        // Lua runs the script from its beginning.
         self.machine.ask_at_once(self.scratch.must_end());
         let mut replay = self.scratch.replay(host);
-        let reply = self.machine.run(chunk, sha.as_str(), keys, args, &mut replay);
+        let reply = self.machine.run(cached.chunk, sha, keys, args, &mut replay);
         assert!(replay.is_over() || reply.is_error(), "Lua has come as far as the plan");
         self.machine.ask_at_once(false);
         reply
@@ -354,12 +359,16 @@ impl Interpreter {
     }
 
     fn forget(&mut self, sha: &Sha) {
-        if let Some(cached) = self.scripts.remove(sha) {
+        if let Some(cached) = self.scripts.swap_remove(sha) {
             self.digests.remove(&cached.body);
             self.machine.forget(cached.chunk);
             self.passing -= usize::from(!cached.kept);
         }
     }
+}
+
+fn unknown() -> Reply {
+    Reply::error("NOSCRIPT No matching script. Please use EVAL.")
 }
 
 /// The first thing in a script that keeps it from having a plan; `None` if it has one.

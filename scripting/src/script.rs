@@ -3,19 +3,46 @@
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
+use indexmap::Equivalent;
 use leasehold_resp::Reply;
 use sha1::{Digest, Sha1};
 
 /// The SHA-1 digest that names a script: forty lower-case hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Sha(pub [u8; 40]);
+pub struct Sha(pub [u8; Sha::DIGITS]);
 
-/// A part of the digits tells scripts apart as well as all do.
 impl Hash for Sha {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let digits = |at: usize| self.0[at..].first_chunk().map_or(0, |it| u64::from_le_bytes(*it));
+        Digits(&self.0).hash(state);
+    }
+}
+
+/// Forty bytes that may be a digest, in any case.
+pub(crate) struct Digits<'a>(&'a [u8; Sha::DIGITS]);
+
+impl<'a> Digits<'a> {
+    pub(crate) fn read(text: &'a [u8]) -> Option<Digits<'a>> {
+        text.try_into().ok().map(Digits)
+    }
+}
+
+/// A part of the digits tells scripts apart as well as all do.
+impl Hash for Digits<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        // What makes a letter small, and a digit has anyway.
+        const SMALL: u64 = 0x2020_2020_2020_2020;
+        let [digits, ..] = self.0.as_chunks::<24>().0 else { return };
+        let [first, second, third] = digits.as_chunks().0 else { return };
+        let [first, second, third] =
+            [first, second, third].map(|word| u64::from_le_bytes(*word) | SMALL);
         // Of each digit only half its bits vary.
-        state.write_u64(digits(0) ^ digits(8) << 4 ^ digits(16).rotate_left(32));
+        state.write_u64(first ^ second << 4 ^ third.rotate_left(32));
+    }
+}
+
+impl Equivalent<Sha> for Digits<'_> {
+    fn equivalent(&self, sha: &Sha) -> bool {
+        *self.0 == sha.0 || self.0.eq_ignore_ascii_case(&sha.0)
     }
 }
 
@@ -41,10 +68,13 @@ impl Hasher for ShaHasher {
 }
 
 impl Sha {
+    /// How many digits a name has.
+    pub const DIGITS: usize = 40;
+
     /// The name of the script with this text.
     pub fn of(body: &[u8]) -> Sha {
         let digest = Sha1::digest(body);
-        let mut hex = [0; 40];
+        let mut hex = [0; Sha::DIGITS];
         for (pair, byte) in hex.chunks_exact_mut(2).zip(digest) {
             pair[0] = HEX[usize::from(byte >> 4)];
             pair[1] = HEX[usize::from(byte & 15)];
@@ -54,7 +84,7 @@ impl Sha {
 
     /// Reads a digest in any case; anything but forty bytes names no script.
     pub fn parse(text: &[u8]) -> Option<Sha> {
-        let mut hex = <[u8; 40]>::try_from(text).ok()?;
+        let mut hex = <[u8; Sha::DIGITS]>::try_from(text).ok()?;
         hex.make_ascii_lowercase();
         Some(Sha(hex))
     }

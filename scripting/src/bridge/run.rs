@@ -5,6 +5,7 @@
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_int};
+use std::fmt::Display;
 use std::panic::resume_unwind;
 use std::ptr;
 
@@ -28,7 +29,7 @@ impl Machine {
     pub(crate) fn run(
         &mut self,
         chunk: Chunk,
-        name: &str,
+        name: &dyn Display,
         keys: &[&[u8]],
         args: &[&[u8]],
         host: &mut dyn Host,
@@ -127,7 +128,7 @@ enum Fault {
 
 impl Fault {
     /// What the client of `name` is told.
-    fn line(self, name: &str) -> Vec<u8> {
+    fn line(self, name: &dyn Display) -> Vec<u8> {
         let line = match self {
             Fault::Raised(failure) => failure.line(name),
             Fault::OfLua(text) => {
@@ -152,7 +153,7 @@ pub(super) struct Failure {
 }
 
 impl Failure {
-    fn line(self, name: &str) -> Vec<u8> {
+    fn line(self, name: &dyn Display) -> Vec<u8> {
         let mut line = self.message;
         if let Some((source, number)) = self.place {
             line.extend_from_slice(format!(" script: {name}, on ").as_bytes());

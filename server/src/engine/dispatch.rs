@@ -31,6 +31,69 @@ pub(super) enum Outcome {
     Again,
 }
 
+/// Which gates a script's commands may find closed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Gates {
+    /// To commands with one of these flags.
+    closed: Flags,
+    /// To keys of another slot.
+    by_slot: bool,
+}
+
+impl Gates {
+    fn are_open(self, flags: Flags) -> bool {
+        !flags.intersects(self.closed) && !self.by_slot
+    }
+}
+
+impl Context<'_> {
+    /// Runs one command for the script whose context this is. `known` is the command's place, if
+    /// its name has been looked up before; one with subcommands may not have been.
+    pub(super) fn call_for_script(
+        &mut self,
+        gates: Gates,
+        known: Option<usize>,
+        argv: &[&[u8]],
+    ) -> Reply {
+        let engine = &mut *self.engine;
+        let found = known.or_else(|| engine.commands.find(argv.first().copied()?));
+        let open = |&at: &usize| {
+            engine.fits(at, argv) && gates.are_open(engine.commands.entry(at).command.flags)
+        };
+        let at = match found.filter(open) {
+            Some(at) => at,
+            None => match engine.find_for_script(found, argv) {
+                Ok(at) => at,
+                Err(error) => return engine.refuse_script(error),
+            },
+        };
+        let entry = engine.commands.entry(at);
+        (self.command, self.name) = (entry.command, &entry.full_name);
+        let writes = self.command.flags.contains(Flags::WRITE);
+        if let Some(script) = engine.script.as_mut().filter(|_| writes) {
+            script.wrote = true;
+        }
+        // No command waits in a script, and none there runs scripts.
+        let result = (self.command.run)(self, argv);
+        let engine = &mut *self.engine;
+        if engine.tracked.clients() > 0 {
+            engine.remember_reads(self.client, self.command, argv);
+        }
+        match result {
+            Ok(reply) => {
+                engine.count_call(at, false);
+                engine.remember_error(&reply);
+                reply
+            }
+            Err(error) => {
+                let reply = engine.failed(at, error);
+                engine.remember_error(&reply);
+                reply
+            }
+        }
+    }
+}
+
 impl Engine {
     /// Passes a client's request through the gates and runs it.
     pub(super) fn dispatch(&mut self, client: ClientId, argv: &[&[u8]], time: Time) -> Outcome {
@@ -71,26 +134,12 @@ impl Engine {
         Error::text(format!("EXECABORT Transaction discarded because of: {reason}"))
     }
 
-    /// Runs one command for a script. `known` is the command's place, if its name has been looked
-    /// up before; one with subcommands may not have been.
-    pub(super) fn dispatch_from_script(&mut self, known: Option<usize>, argv: &[&[u8]]) -> Reply {
-        let Some(script) = self.script.as_ref() else {
-            return Reply::error("ERR redis.call() can only be called inside a script");
-        };
-        let (client, database, time) = (script.client, script.database, script.time);
-        let read_only = script.read_only;
-        match self.find_for_script(known, argv, read_only) {
-            Ok(at) => {
-                let writes = self.commands.entry(at).command.flags.contains(Flags::WRITE);
-                if let Some(script) = self.script.as_mut().filter(|_| writes) {
-                    script.wrote = true;
-                }
-                let reply = self.call(client, Caller::Script, at, database, argv, time);
-                self.remember_error(&reply);
-                reply
-            }
-            Err(error) => self.refuse_script(error),
-        }
+    /// The gates of a script's commands, which are the same while it runs.
+    pub(super) fn gates_for_script(&self, read_only: bool) -> Gates {
+        let mut closed = Flags::NOSCRIPT;
+        closed.set(Flags::WRITE | Flags::MAY_REPLICATE, read_only);
+        closed.set(Flags::DENYOOM, self.config.maxmemory_bytes > 0);
+        Gates { closed, by_slot: self.config.cluster_enabled }
     }
 
     #[cold]
@@ -190,7 +239,7 @@ impl Engine {
             let parent = self.commands.entry(at).full_name.as_str();
             at = self.commands.find_subcommand(at, argv[1]).ok_or_else(|| {
                 let name = String::from_utf8_lossy(&argv[1][..argv[1].len().min(128)]);
-                Error::UnknownSubcommand(name.into_owned(), parent.to_ascii_uppercase())
+                Error::UnknownSubcommand([name.into_owned(), parent.to_ascii_uppercase()].into())
             })?;
         }
         let entry = self.commands.entry(at);
@@ -201,14 +250,9 @@ impl Engine {
         Ok(at)
     }
 
-    fn find_for_script(
-        &mut self,
-        known: Option<usize>,
-        argv: &[&[u8]],
-        read_only: bool,
-    ) -> Result<usize, Error> {
-        let name = argv.first().copied().unwrap_or_default();
-        let found = known.or_else(|| self.commands.find(name));
+    /// As [`Engine::find_command`], past the gates that are not open for certain.
+    #[cold]
+    fn find_for_script(&mut self, found: Option<usize>, argv: &[&[u8]]) -> Result<usize, Error> {
         let at = match found.filter(|&at| self.fits(at, argv)) {
             Some(at) => at,
             None => self.find_subcommand(found, argv).map_err(|error| match error {
@@ -218,29 +262,23 @@ impl Engine {
                 _ => Error::line("ERR Unknown Redis command called from script"),
             })?,
         };
-        let mut gates = Flags::NOSCRIPT;
-        gates.set(Flags::WRITE | Flags::MAY_REPLICATE, read_only);
-        gates.set(Flags::DENYOOM, self.config.maxmemory_bytes > 0);
-        let flags = self.commands.entry(at).command.flags;
-        if !flags.intersects(gates) && !self.config.cluster_enabled {
-            return Ok(at);
-        }
-        let refused = self.refusal_for_script(at, read_only);
+        let refused = self.refusal_for_script(at);
         let refused = refused.or_else(|| self.slot_refusal_for_script(at, argv).err());
         self.command_stats[at].rejected += u64::from(refused.is_some());
         refused.map_or(Ok(at), Err)
     }
 
-    fn refusal_for_script(&self, at: usize, read_only: bool) -> Option<Error> {
+    fn refusal_for_script(&self, at: usize) -> Option<Error> {
         let flags = self.commands.entry(at).command.flags;
+        let script = self.script.as_ref()?;
         if flags.contains(Flags::NOSCRIPT) {
             return Some(Error::line("ERR This Redis command is not allowed from script"));
         }
-        if read_only && flags.intersects(Flags::WRITE | Flags::MAY_REPLICATE) {
+        if script.read_only && flags.intersects(Flags::WRITE | Flags::MAY_REPLICATE) {
             return Some(Error::ReadOnlyScript);
         }
         // A script that has begun to write may finish: half of it is worse than all of it.
-        let may_grow = self.script.as_ref().is_some_and(|script| script.wrote || script.allow_oom);
+        let may_grow = script.wrote || script.allow_oom;
         if flags.contains(Flags::DENYOOM) && !may_grow && self.is_out_of_memory() {
             return Some(Error::OutOfMemory);
         }
@@ -327,9 +365,9 @@ impl Engine {
         let script = match command.name {
             "eval" | "eval_ro" => interpreter.and_then(|interpreter| {
                 let sha = interpreter.load_passing(argv[1]).ok()?;
-                interpreter.get(sha.as_bytes())
+                Some(interpreter.find(sha.as_bytes())?.script)
             }),
-            "evalsha" | "evalsha_ro" => interpreter.and_then(|lua| lua.get(argv[1])),
+            "evalsha" | "evalsha_ro" => interpreter.and_then(|lua| Some(lua.find(argv[1])?.script)),
             "fcall" | "fcall_ro" => functions.and_then(|all| Some(all.get(argv[1])?.script)),
             _ => None,
         };
@@ -491,7 +529,7 @@ fn unknown_command(argv: &[&[u8]]) -> Error {
         args.push_str("' ");
     }
     let name = argv.first().map(|name| cut(name, ECHO_BYTES_MAX)).unwrap_or_default();
-    Error::UnknownCommand(name, args)
+    Error::UnknownCommand([name, args].into())
 }
 
 #[cfg(test)]

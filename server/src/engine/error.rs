@@ -23,9 +23,9 @@ pub enum Error {
     /// Too few or too many arguments. Holds the full name (`client|id`).
     Arity(String),
     /// No such command; holds its name and the first arguments as the client wrote them.
-    UnknownCommand(String, String),
+    UnknownCommand(Box<[String; 2]>),
     /// No such subcommand; holds the subcommand and the command, in capitals.
-    UnknownSubcommand(String, String),
+    UnknownSubcommand(Box<[String; 2]>),
     /// `AUTH` comes first.
     NoAuth,
     /// A script has run past `busy-reply-threshold`.
@@ -85,10 +85,12 @@ impl fmt::Display for Error {
             Error::Arity(name) => {
                 write!(f, "ERR wrong number of arguments for '{name}' command")
             }
-            Error::UnknownCommand(name, args) => {
+            Error::UnknownCommand(said) => {
+                let [name, args] = &**said;
                 write!(f, "ERR unknown command '{name}', with args beginning with: {args}")
             }
-            Error::UnknownSubcommand(name, command) => {
+            Error::UnknownSubcommand(said) => {
+                let [name, command] = &**said;
                 write!(f, "ERR unknown subcommand '{name}'. Try {command} HELP.")
             }
             Error::NoAuth => f.write_str("NOAUTH Authentication required."),

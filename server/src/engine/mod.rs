@@ -166,7 +166,7 @@ pub struct Engine {
     /// Forty hex digits that name the node's shard.
     pub shard_id: String,
     /// The Lua state; taken while a script runs.
-    pub interpreter: Option<Interpreter>,
+    pub interpreter: Option<Box<Interpreter>>,
     /// The libraries of functions; taken while one of their functions runs.
     pub functions: Option<Functions>,
     /// The script or function that is running.
@@ -202,6 +202,7 @@ impl Engine {
         let (run_id, node_id, shard_id) = (id(), id(), id());
         let told_id = config.sentinel.as_ref().and_then(|sentinel| sentinel.my_id.clone());
         let commands = CommandTable::of(config.mode(), config.compat_version);
+        let interpreter = commands::scripts::interpreter(seed[3], config.compat_version);
         if config.cluster_enabled {
             // All keys of a cluster are in one database.
             config.databases = 1;
@@ -209,7 +210,7 @@ impl Engine {
         Engine {
             keyspace: Keyspace::new(config.databases as usize, hash_seed, time.now),
             events: config.notify_keyspace_events,
-            interpreter: Some(commands::scripts::interpreter(seed[3], config.compat_version)),
+            interpreter: Some(Box::new(interpreter)),
             functions: Some(commands::functions::functions(seed[3], config.compat_version)),
             config,
             timers: Timers::new(time.now),

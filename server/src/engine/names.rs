@@ -28,13 +28,16 @@ impl Name {
         Some(Name { words, len: text.len() })
     }
 
-    /// The names are ours, so nobody can prepare collisions.
     fn hash(&self) -> usize {
-        const ODD: u64 = 0x9E37_79B9_7F4A_7C15;
         let [a, b, c, d] = self.words;
-        let mixed = a ^ b.rotate_left(19) ^ c.rotate_left(37) ^ d.rotate_left(53);
-        (mixed.wrapping_mul(ODD) >> 32) as usize
+        hash_of_word(a ^ b.rotate_left(19) ^ c.rotate_left(37) ^ d.rotate_left(53))
     }
+}
+
+/// The names are ours, so nobody can prepare collisions.
+fn hash_of_word(word: u64) -> usize {
+    const ODD: u64 = 0x9E37_79B9_7F4A_7C15;
+    (word.wrapping_mul(ODD) >> 32) as usize
 }
 
 /// At most eight bytes as a number, the first one lowest.
@@ -64,33 +67,52 @@ fn in_small_letters(word: u64) -> u64 {
 /// A number for each of some names.
 #[derive(Debug)]
 pub(super) struct Names {
-    /// A power of two, and never more than half full, so that a search soon ends.
-    slots: Vec<Option<(Name, usize)>>,
+    /// A power of two, and never more than half full, so that a search soon ends. A name without
+    /// letters marks a place that is free.
+    slots: Vec<(Name, usize)>,
 }
 
 impl Names {
     /// Each name with its number. A name that is too long is never found.
     pub(super) fn new<'a>(names: impl ExactSizeIterator<Item = (&'a str, usize)>) -> Names {
-        let mut slots = vec![None; (names.len() * 2).next_power_of_two()];
+        let free = Name { words: [0; NAME_BYTES_MAX / WORD_BYTES], len: 0 };
+        let mut slots = vec![(free, 0); (names.len() * 2).next_power_of_two()];
         for (name, number) in names {
             let Some(name) = Name::of(name.as_bytes()) else { continue };
             let mut at = name.hash() & (slots.len() - 1);
-            while slots[at].is_some() {
+            while slots[at].0.len > 0 {
                 at = (at + 1) & (slots.len() - 1);
             }
-            slots[at] = Some((name, number));
+            slots[at] = (name, number);
         }
         Names { slots }
     }
 
     /// The number of a name in any case.
     pub(super) fn find(&self, name: &[u8]) -> Option<usize> {
+        if name.len() > WORD_BYTES {
+            return self.find_long(name);
+        }
+        let letters = in_small_letters(word(name));
+        self.first_from(hash_of_word(letters), |known| {
+            known.words[0] == letters && known.len == name.len()
+        })
+    }
+
+    fn find_long(&self, name: &[u8]) -> Option<usize> {
         let name = Name::of(name)?;
-        let mut at = name.hash();
+        self.first_from(name.hash(), |known| *known == name)
+    }
+
+    fn first_from(&self, hash: usize, is_wanted: impl Fn(&Name) -> bool) -> Option<usize> {
+        let mut at = hash;
         loop {
-            let (known, number) = self.slots[at & (self.slots.len() - 1)]?;
-            if known == name {
-                return Some(number);
+            let (known, number) = &self.slots[at & (self.slots.len() - 1)];
+            if known.len == 0 {
+                return None;
+            }
+            if is_wanted(known) {
+                return Some(*number);
             }
             at += 1;
         }

@@ -2,10 +2,13 @@
 
 use bytes::Bytes;
 use leasehold_resp::{Protocol, Reply};
-use leasehold_scripting::{CommandId, Functions, Host, Interrupt, LogLevel};
+use leasehold_scripting::{CommandId, Found, Functions, Host, Interrupt, LogLevel};
 
 use crate::engine::Engine;
 use crate::engine::client::ClientId;
+use crate::engine::command::Command;
+use crate::engine::context::{Caller, Context};
+use crate::engine::dispatch::Gates;
 use crate::engine::error::Error;
 use crate::engine::time::Time;
 use crate::limits;
@@ -34,7 +37,7 @@ pub struct Running {
     /// `SCRIPT KILL` or `FUNCTION KILL` has been called.
     pub killed: bool,
     /// What it is called, if it is a function.
-    pub function: Option<Call>,
+    pub function: Option<Box<Call>>,
     /// The latest error one of its calls was answered with, which has been counted.
     pub counted_error: Option<Bytes>,
 }
@@ -67,7 +70,7 @@ impl Engine {
     pub fn run_script(
         &mut self,
         running: Running,
-        sha: &[u8],
+        script: Found,
         keys: &[&[u8]],
         args: &[&[u8]],
     ) -> Reply {
@@ -75,7 +78,7 @@ impl Engine {
             return self.busy_error().into();
         };
         interpreter.set_plans(self.config.script_plans);
-        let reply = self.run_as(running, |world| interpreter.run(sha, keys, args, world));
+        let reply = self.run_as(running, |world| interpreter.run_found(script, keys, args, world));
         self.interpreter = Some(interpreter);
         reply
     }
@@ -98,8 +101,12 @@ impl Engine {
 
     fn run_as(&mut self, running: Running, run: impl FnOnce(&mut World<'_>) -> Reply) -> Reply {
         self.scripts_started += 1;
+        let gates = self.gates_for_script(running.read_only);
+        let (client, database, time) = (running.client, running.database, running.time);
         self.script = Some(running);
-        let reply = run(&mut World { engine: self });
+        let (caller, command, name) = (Caller::Script, &Command::BASE, "");
+        let context = Context { engine: self, client, caller, database, time, command, name };
+        let reply = run(&mut World { context, gates });
         let counted_error = self.script.take().and_then(|script| script.counted_error);
         self.busy = false;
         self.count_script_errors(&reply, counted_error.as_deref());
@@ -186,41 +193,44 @@ impl Host for Loader {
 
 /// What a script sees of the engine.
 struct World<'a> {
-    engine: &'a mut Engine,
+    /// The command and its name are those of the latest call.
+    context: Context<'a>,
+    gates: Gates,
 }
 
 impl Host for World<'_> {
     fn call(&mut self, argv: &[&[u8]]) -> Reply {
-        self.engine.dispatch_from_script(None, argv)
+        self.context.call_for_script(self.gates, None, argv)
     }
 
     fn command(&mut self, name: &[u8]) -> Option<CommandId> {
-        let at = self.engine.commands.find(name)?;
+        let at = self.context.engine.commands.find(name)?;
         // Its next argument may name another row.
-        let has_subcommands = !self.engine.commands.entry(at).command.subcommands.is_empty();
+        let has_subcommands =
+            !self.context.engine.commands.entry(at).command.subcommands.is_empty();
         u32::try_from(at).ok().filter(|_| !has_subcommands).map(CommandId)
     }
 
     fn call_command(&mut self, command: CommandId, argv: &[&[u8]]) -> Reply {
-        self.engine.dispatch_from_script(Some(command.0 as usize), argv)
+        self.context.call_for_script(self.gates, Some(command.0 as usize), argv)
     }
 
     fn set_protocol(&mut self, protocol: Protocol) {
-        if let Some(script) = self.engine.script.as_mut() {
+        if let Some(script) = self.context.engine.script.as_mut() {
             script.protocol = protocol;
         }
     }
 
     fn log(&mut self, level: LogLevel, message: &[u8]) {
-        self.engine.log.push((level, String::from_utf8_lossy(message).into_owned()));
+        self.context.engine.log.push((level, String::from_utf8_lossy(message).into_owned()));
     }
 
     fn interrupt(&mut self) -> Interrupt {
-        if let Some(mut watchdog) = self.engine.watchdog.take() {
-            watchdog.poll(self.engine);
-            self.engine.watchdog = Some(watchdog);
+        if let Some(mut watchdog) = self.context.engine.watchdog.take() {
+            watchdog.poll(self.context.engine);
+            self.context.engine.watchdog = Some(watchdog);
         }
-        match &self.engine.script {
+        match &self.context.engine.script {
             Some(script) if script.killed => Interrupt::Kill,
             _ => Interrupt::Continue,
         }

@@ -138,7 +138,7 @@ fn body(world: &mut World, request: &Request) -> Option<Vec<u8>> {
         world.scripts.insert(Sha::of(text).as_bytes().to_vec(), text.clone());
         return Some(text.clone());
     }
-    let known = world.engine.interpreter.as_ref().is_some_and(|lua| lua.get(text).is_some());
+    let known = world.engine.interpreter.as_ref().is_some_and(|lua| lua.find(text).is_some());
     let digest = text.to_ascii_lowercase();
     world.scripts.get(&digest).filter(|_| known && request.is("evalsha")).cloned()
 }

@@ -103,7 +103,7 @@ impl Pair {
     /// How the engine with plans has run its scripts.
     pub fn tiers(&self) -> Tiers {
         let interpreter = self.engines[0].interpreter.as_ref();
-        interpreter.map(leasehold_scripting::Interpreter::tiers).unwrap_or_default()
+        interpreter.map(|lua| lua.tiers()).unwrap_or_default()
     }
 }
 

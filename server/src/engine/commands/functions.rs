@@ -199,7 +199,7 @@ fn fcall(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let script = function.script;
     let count = integer(argv[2]).map_err(|_| Error::line("ERR Bad number of keys provided"))?;
     let count = scripts::checked_key_count(count, argv)?;
-    let running = scripts::prepare(context, script, Some(call))?;
+    let running = scripts::prepare(context, script, Some(Box::new(call)))?;
     let (keys, args) = argv[3..].split_at(count);
     Ok(context.engine.run_function(running, argv[1], keys, args))
 }

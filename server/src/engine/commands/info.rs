@@ -4,7 +4,6 @@
 use std::fmt::{Display, Write};
 
 use leasehold_resp::Reply;
-use leasehold_scripting::Interpreter;
 
 use crate::config::{LEASEHOLD_VERSION, Mode};
 use crate::engine::Engine;
@@ -289,7 +288,7 @@ fn cluster(engine: &mut Engine, _: Time, fields: &mut Fields) {
 
 /// How often scripts have been run by a plan, by a plan and then by Lua, and by Lua alone.
 fn leasehold(engine: &mut Engine, _: Time, fields: &mut Fields) {
-    let tiers = engine.interpreter.as_ref().map(Interpreter::tiers).unwrap_or_default();
+    let tiers = engine.interpreter.as_ref().map(|lua| lua.tiers()).unwrap_or_default();
     fields.add("scripts_planned", tiers.planned);
     fields.add("scripts_left_to_lua", tiers.left);
     fields.add("scripts_of_lua", tiers.lua);

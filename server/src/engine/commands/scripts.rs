@@ -182,10 +182,7 @@ fn eval(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         return Err(Error::Busy);
     };
     match interpreter.load_passing(argv[1]) {
-        Ok(sha) => {
-            let script = interpreter.get(sha.as_bytes()).unwrap_or_default();
-            run(context, sha.as_bytes(), script, count, argv)
-        }
+        Ok(sha) => run(context, sha.as_bytes(), count, argv),
         Err(refusal) => {
             context.engine.count_error(&refusal);
             Ok(refusal)
@@ -195,34 +192,32 @@ fn eval(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 
 fn evalsha(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     // Redis looks at the digest's length, then at the number of keys, then for the script.
-    if Sha::parse(argv[1]).is_none() {
+    if argv[1].len() != Sha::DIGITS {
         return Err(Error::NoScript);
     }
-    let count = key_count(argv)?;
-    let script = context.engine.interpreter.as_ref().and_then(|lua| lua.get(argv[1]));
-    let script = script.ok_or(Error::NoScript)?;
-    run(context, argv[1], script, count, argv)
+    run(context, argv[1], key_count(argv)?, argv)
 }
 
 fn run(
     context: &mut Context<'_>,
     sha: &[u8],
-    script: Script,
     count: usize,
     argv: &[&[u8]],
 ) -> Result<Reply, Error> {
-    let running = prepare(context, script, None)?;
+    let found = context.engine.interpreter.as_ref().and_then(|lua| lua.find(sha));
+    let found = found.ok_or(Error::NoScript)?;
+    let running = prepare(context, found.script, None)?;
     let (keys, args) = argv[3..].split_at(count);
-    Ok(context.engine.run_script(running, sha, keys, args))
+    Ok(context.engine.run_script(running, found, keys, args))
 }
 
 /// What a script or a function may do in this request, if it may be run at all.
 pub fn prepare(
     context: &Context<'_>,
     script: Script,
-    function: Option<Call>,
+    function: Option<Box<Call>>,
 ) -> Result<Running, Error> {
-    let may_not_write = context.name.ends_with("_ro");
+    let may_not_write = context.command.flags.contains(Flags::READONLY);
     if may_not_write && script.has_shebang() && !script.no_writes() {
         return Err(Error::line(
             "ERR Can not execute a script with write flag using *_ro command.",
@@ -279,7 +274,7 @@ fn script_load(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error
 fn script_exists(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let known = |sha: &&[u8]| {
         let interpreter = context.engine.interpreter.as_ref();
-        Reply::from(interpreter.is_some_and(|lua| lua.get(sha).is_some()))
+        Reply::from(interpreter.is_some_and(|lua| lua.find(sha).is_some()))
     };
     Ok(Reply::Array(argv[2..].iter().map(known).collect()))
 }
