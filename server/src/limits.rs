@@ -50,9 +50,14 @@ pub const OUTBOX_PAUSE_BYTES: usize = MIB;
 /// does not matter; and all that is held back stays within 16 MiB.
 pub const HELD_BACK_BYTES: usize = 64 * KIB;
 
-/// Clients who are owed something when a turn ends at the latest: some millisecond of work.
+/// Clients who are owed a reply when a turn ends at the latest: some millisecond of work.
 /// Larger turns save nothing, and whoever was served first waits for the last.
 pub const TURN_CLIENTS_MAX: usize = 256;
+
+/// Clients who are sent messages between two looks for what has come in, when there are no more
+/// replies than that. A look costs a fifth of what sending a message costs; two by two, sixteen who
+/// want a lock try ten times a hand-off instead of fifteen.
+pub const MESSAGES_BETWEEN_LOOKS: usize = 2;
 
 /// Tasks a thread runs between two looks for what has come in: a whole turn, since what comes in
 /// meanwhile is not run before the others anyway, and a look is a system call.

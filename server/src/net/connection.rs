@@ -7,7 +7,7 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ use crate::net::host::{Failed, Host, output_limit, sleep_holding_everyone, warn_
 use crate::net::input::Input;
 use crate::net::outbox::Outbox;
 use crate::net::stream::Stream;
-use crate::net::turn;
+use crate::net::turn::{self, Owed};
 
 /// A connected client. Its own task drives it; while a script keeps that task's thread busy,
 /// [`crate::net::busy`] does.
@@ -37,8 +37,8 @@ pub(crate) struct Connection {
     pub(crate) outbox: Outbox,
     stream: Stream,
     pipes: Mutex<Pipes>,
-    /// A thread will send what is owed when its turn ends.
-    enlisted: AtomicBool,
+    /// What some thread has enlisted it for and will send it: a [`turn::Owed`], or [`NOTHING`].
+    owed: AtomicU8,
 }
 
 /// Bytes on their way in and out.
@@ -82,8 +82,8 @@ impl Connection {
             stuck: false,
             over: false,
         };
-        let (outbox, enlisted) = (Outbox::default(), AtomicBool::new(false));
-        Connection { client, outbox, stream, pipes: Mutex::new(pipes), enlisted }
+        let (outbox, owed) = (Outbox::default(), AtomicU8::new(NOTHING));
+        Connection { client, outbox, stream, pipes: Mutex::new(pipes), owed }
     }
 
     /// Serves the client until it goes, is sent away, or the server ends.
@@ -173,7 +173,7 @@ impl Connection {
                 pipes = self.pipes.lock();
             }
             if pipes.may_be_held_back() {
-                turn::enlist(Arc::clone(self));
+                turn::enlist(Arc::clone(self), Owed::Reply);
             } else {
                 self.write(&mut pipes)?;
             }
@@ -240,7 +240,7 @@ impl Connection {
     /// Sends what the client is owed. What the socket does not take, and whatever else there is to
     /// do, is left to the task.
     pub(crate) fn send_owed(&self) {
-        self.enlisted.store(false, Ordering::SeqCst);
+        self.owed.store(NOTHING, Ordering::SeqCst);
         let Some(mut pipes) = self.pipes.try_lock() else {
             // Whoever is at it may have looked before there was something.
             return self.leave_to_its_task();
@@ -255,14 +255,20 @@ impl Connection {
         }
     }
 
-    /// Marks it as one that will be sent what it is owed; says if it was marked before.
-    pub(crate) fn is_enlisted_already(&self) -> bool {
-        self.enlisted.swap(true, Ordering::SeqCst)
+    /// Marks it as one that will be sent what it is owed, if it is not; says if it was not. A
+    /// reply counts anew where only messages were owed: it leaves earlier.
+    pub(crate) fn becomes_owed(&self, owed: Owed) -> bool {
+        self.owed.fetch_max(mark(owed), Ordering::SeqCst) < mark(owed)
+    }
+
+    /// Whether this is what it is marked for.
+    pub(crate) fn is_owed(&self, owed: Owed) -> bool {
+        self.owed.load(Ordering::SeqCst) == mark(owed)
     }
 
     /// The task is to send what there is.
     pub(crate) fn leave_to_its_task(&self) {
-        self.enlisted.store(false, Ordering::SeqCst);
+        self.owed.store(NOTHING, Ordering::SeqCst);
         self.outbox.wake();
     }
 
@@ -505,6 +511,16 @@ impl Idleness {
             }
             self.timer = Some(Box::pin(tokio::time::sleep(left)));
         }
+    }
+}
+
+/// Marks of a connection: it is owed nothing, or one of two things, the higher the sooner.
+const NOTHING: u8 = 0;
+
+const fn mark(owed: Owed) -> u8 {
+    match owed {
+        Owed::Messages => 1,
+        Owed::Reply => 2,
     }
 }
 

@@ -49,7 +49,7 @@ impl Crew {
             let runtime = runtime::Builder::new_current_thread()
                 .enable_all()
                 .event_interval(limits::TASKS_BETWEEN_LOOKS)
-                .on_thread_park(turn::end)
+                .on_thread_park(turn::rest)
                 .build()?;
             Ok(Engaged(Some(runtime)))
         };
@@ -76,6 +76,7 @@ impl Crew {
         for (at, mut runtime) in self.runtimes.into_iter().enumerate() {
             let (end, clients) = (host.shutdown.clone(), self.clients.clone());
             let serve = async move {
+                tokio::spawn(turn::keep_awake());
                 end.cancelled().await;
                 clients.close();
                 clients.wait().await;

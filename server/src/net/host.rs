@@ -18,7 +18,7 @@ use crate::engine::{Delivery, Engine};
 use crate::limits;
 use crate::net::registry::{Peer, Registry};
 use crate::net::ticker::Alarm;
-use crate::net::turn;
+use crate::net::turn::{self, Owed};
 
 /// See the module's documentation.
 pub(crate) struct Host {
@@ -158,6 +158,7 @@ impl Host {
 
     fn deliver(&self, engine: &Engine, delivery: &mut Delivery) {
         let (client, close) = (delivery.client, delivery.close);
+        let owed = if delivery.resume { Owed::Reply } else { Owed::Messages };
         let Some(peer) = self.registry.get(client) else { return };
         let (outbox, limit) = (peer.outbox(), output_limit(engine, client));
         let now = || self.now().now;
@@ -175,7 +176,7 @@ impl Host {
             // Before whoever wanted it gone is told that it is.
             Peer::Socket(connection) if close == Some(Close::Now) => connection.cut_off(),
             Peer::Socket(connection) if close.is_none() && excess.is_none() => {
-                turn::enlist(connection);
+                turn::enlist(connection, owed);
             }
             Peer::Socket(connection) => connection.outbox.wake(),
             Peer::InProcess(outbox) => outbox.wake(),
