@@ -31,6 +31,8 @@ pub struct Limits {
     /// Commands one run of the fast tier may keep the replies of: what Lua would be told again,
     /// should it have to take over.
     pub plan_calls_max: usize,
+    /// Turns of loops and commands after which the fast tier leaves a script to Lua, about.
+    pub plan_steps_max: u64,
     /// Bytes of keys, arguments, replies and texts one run of the fast tier may hold. Far below
     /// what Lua may hold, so that no script ends for want of memory in one tier only.
     pub plan_bytes_max: usize,
@@ -50,6 +52,7 @@ impl Default for Limits {
             plan_depth_max: 48,
             plan_locals_max: 64,
             plan_calls_max: 512,
+            plan_steps_max: 10_000,
             plan_bytes_max: 1 << 20,
         }
     }

@@ -168,6 +168,21 @@ fn what_is_unusual_is_left_to_lua() {
     ]);
 }
 
+/// Lua has to come as far as the plan before a script can be killed.
+#[test]
+fn a_script_that_runs_for_long_is_given_to_lua() {
+    check(&[
+        ("for i = 1, 9000 do end return 1", By::Plan, ":1"),
+        ("for i = 1, 11000 do end return 1", By::Both, ":1"),
+        ("local n = 0 while n < 11000 do n = n + 1 end return n", By::Both, ":11000"),
+        (
+            "local n = 0 for i = 1, 6000 do for j in ipairs(KEYS) do n = n + j end end return n",
+            By::Both,
+            ":18000",
+        ),
+    ]);
+}
+
 #[test]
 fn what_is_outside_is_not_looked_at_twice() {
     check(&[

@@ -176,6 +176,10 @@ pub const PLAN_LOCALS_MAX: usize = 64;
 /// hundred locks needs, and some to spare.
 pub const PLAN_CALLS_MAX: usize = 512;
 
+/// Turns of loops and commands of one run of a plan, some 100 microseconds. Lua, which takes over,
+/// needs about as long to come as far, and hears nobody meanwhile, `SCRIPT KILL` included.
+pub const PLAN_STEPS_MAX: u64 = 10_000;
+
 /// Bytes one run of a plan may hold. Far below what Lua may, so that what ends for want of memory
 /// does so in Lua.
 pub const PLAN_BYTES_MAX: usize = MIB;

@@ -83,7 +83,7 @@ pub(crate) fn run(
         host,
         bytes_left,
         calls_max,
-        pace: Pace { steps: 0, end_after },
+        pace: Pace { steps: 0, steps_max: limits.plan_steps_max, end_after },
     };
     let given = keys.iter().chain(args).map(|text| text.len() + ITEM_BYTES).sum();
     run.spend(given)?;
@@ -197,6 +197,8 @@ struct Run<'r> {
 /// How far a run has come.
 struct Pace<'r> {
     steps: u64,
+    /// What runs for longer is Lua's: while it goes back to where a plan has left, nobody is heard.
+    steps_max: u64,
     end_after: &'r mut Option<u64>,
 }
 
@@ -204,11 +206,14 @@ impl Pace<'_> {
     /// Counts what Lua takes at least one instruction for, and asks the host from time to time.
     fn step(&mut self, host: &mut dyn Host) -> Option<()> {
         self.steps += 1;
-        if self.steps.is_multiple_of(STEPS_PER_QUESTION) && host.interrupt() == Interrupt::Kill {
+        if !self.steps.is_multiple_of(STEPS_PER_QUESTION) {
+            return Some(());
+        }
+        if host.interrupt() == Interrupt::Kill {
             *self.end_after = Some(self.steps.saturating_sub(STEPS_AHEAD));
             return None;
         }
-        Some(())
+        (self.steps < self.steps_max).then_some(())
     }
 }
 

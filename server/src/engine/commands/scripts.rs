@@ -173,6 +173,7 @@ pub const LIMITS: Limits = Limits {
     plan_depth_max: limits::PLAN_DEPTH_MAX,
     plan_locals_max: limits::PLAN_LOCALS_MAX,
     plan_calls_max: limits::PLAN_CALLS_MAX,
+    plan_steps_max: limits::PLAN_STEPS_MAX,
     plan_bytes_max: limits::PLAN_BYTES_MAX,
 };
 
