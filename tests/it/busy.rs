@@ -16,11 +16,13 @@ fn connect(address: SocketAddr) -> Wire {
     Wire::connect(address, 2)
 }
 
-/// Servers with one thread and with two: then the script's thread is not everybody's.
-fn servers() -> [Server; 2] {
-    [1, 2].map(|io_threads| {
+/// Servers with one thread and with two: then the script's thread is not everybody's. And one
+/// whose scripts are Lua's from the beginning: elsewhere a plan begins those of this file.
+fn servers() -> [Server; 3] {
+    [("1", "yes"), ("2", "yes"), ("1", "no")].map(|(io_threads, plans)| {
         Server::builder()
-            .config("io-threads", &io_threads.to_string())
+            .config("io-threads", io_threads)
+            .config("script-plans", plans)
             .config("busy-reply-threshold", "1")
             .start()
             .expect("a server")
@@ -73,7 +75,7 @@ fn scene(address: SocketAddr) -> Vec<String> {
 #[test]
 fn everybody_else_is_refused_until_the_script_is_killed() {
     let ours: Vec<_> = servers().iter().map(|server| scene(server.addr())).collect();
-    assert_eq!(ours[0], ours[1]);
+    assert!(ours.iter().all(|heard| *heard == ours[0]), "{ours:#?}");
     assert_eq!(ours[0].last().map(String::as_str), Some(NOT_BUSY));
     if let Some(oracle) = Target::redis() {
         oracle.run("CONFIG SET busy-reply-threshold 1");
@@ -83,26 +85,38 @@ fn everybody_else_is_refused_until_the_script_is_killed() {
 
 const NOT_BUSY: &str = "-NOTBUSY No scripts in execution right now.\\r\\n";
 
-/// Whatever it spends its time on. That a reply comes before patience ends is all that is timed.
+/// Whatever it spends its time on, and whatever has begun it. That a reply comes before patience
+/// ends is all that is timed.
 #[test]
 fn a_kill_ends_every_kind_of_script() {
-    for script in [
-        ENDLESS,
-        "while true do pcall(function() while true do end end) end",
-        "local text = string.rep('a', 1000) while true do text:find('.-b') end",
-        "local t = {} while true do for n = 1, 100 do t[n] = {n} end end",
-        "local text = '' while true do text = (text .. 'x'):sub(-1000) end",
-        "while true do redis.call('get', 'k') end",
-        "while true do redis.pcall('no such command') end",
-        "while true do cjson.decode(cjson.encode({1, 2, 3})) end",
+    const BY_A_PLAN: &str = "scripts_left_to_lua:1\r\nscripts_of_lua:0\r\n";
+    const BY_LUA: &str = "scripts_left_to_lua:0\r\nscripts_of_lua:1\r\n";
+    for (script, begun) in [
+        (ENDLESS, BY_A_PLAN),
+        ("for i = 1, 1000000000 do redis.call('get', 'k') end", BY_A_PLAN),
+        ("for i = 1, 1000000000 do local n = i * 2 end", BY_A_PLAN),
+        ("local a = {} while true do for i, n in ipairs({1, 2}) do a[i] = n end end", BY_A_PLAN),
+        ("while true do redis.call('get', 'k') end", BY_A_PLAN),
+        ("while true do redis.pcall('no such command') end", BY_A_PLAN),
+        ("while true do pcall(function() while true do end end) end", BY_LUA),
+        ("local text = string.rep('a', 1000) while true do text:find('.-b') end", BY_LUA),
+        ("local t = {} while true do for n = 1, 100 do t[n] = {[n] = n} end end", BY_LUA),
+        ("local text = '' while true do text = (text .. 'x'):sub(-1000) end", BY_LUA),
+        ("while true do cjson.decode(cjson.encode({1, 2, 3})) end", BY_LUA),
     ] {
-        let server = Server::builder().config("busy-reply-threshold", "1").start();
-        let server = server.expect("a server");
-        let mut busy = keep_busy(server.addr(), script);
-        assert_eq!(connect(server.addr()).call(&["SCRIPT", "KILL"]), b"+OK\r\n", "{script}");
-        let end = busy.read();
-        assert!(end.starts_with(b"-ERR "), "{script}: {}", show(&end));
-        assert_eq!(connect(server.addr()).call(&["GET", "k"]), b"$-1\r\n", "{script}");
+        for (plans, begun) in [("yes", begun), ("no", BY_LUA)] {
+            let server = Server::builder().config("busy-reply-threshold", "1");
+            let server = server.config("script-plans", plans).start().expect("a server");
+            let mut busy = keep_busy(server.addr(), script);
+            assert_eq!(connect(server.addr()).call(&["SCRIPT", "KILL"]), b"+OK\r\n", "{script}");
+            let end = show(&busy.read());
+            assert!(end.starts_with("-ERR ") && end.contains("Script killed"), "{script}: {end}");
+            let mut other = connect(server.addr());
+            assert_eq!(other.call(&["GET", "k"]), b"$-1\r\n", "{script}");
+            let tiers = other.call(&["INFO", "leasehold"]);
+            let tiers = String::from_utf8(tiers).expect("a text");
+            assert!(tiers.contains(begun), "{script}: {tiers}");
+        }
     }
 }
 
@@ -142,7 +156,7 @@ fn scene_of_a_function(address: SocketAddr) -> Vec<String> {
 #[test]
 fn functions_are_told_from_scripts() {
     let ours: Vec<_> = servers().iter().map(|s| scene_of_a_function(s.addr())).collect();
-    assert_eq!(ours[0], ours[1]);
+    assert!(ours.iter().all(|heard| *heard == ours[0]), "{ours:#?}");
     if let Some(oracle) = Target::redis() {
         oracle.run("CONFIG SET busy-reply-threshold 1");
         assert_eq!(ours[0], scene_of_a_function(oracle.address()));
@@ -169,8 +183,10 @@ fn a_crowd_is_refused_one_by_one() {
 
 #[test]
 fn a_script_that_has_written_ends_with_the_server_alone() {
-    for server in servers() {
-        let mut script = keep_busy(server.addr(), ENDLESS_AFTER_A_WRITE);
+    const COUNTING: &str = "for i = 1, 1000000000 do redis.call('set', 'k', i) end";
+    let scripts = [ENDLESS_AFTER_A_WRITE, COUNTING];
+    for (server, script) in scripts.iter().flat_map(|script| servers().map(|it| (it, script))) {
+        let mut script = keep_busy(server.addr(), script);
         let mut other = connect(server.addr());
         assert!(other.call(&["SCRIPT", "KILL"]).starts_with(b"-UNKILLABLE "));
         assert!(other.call(&["GET", "k"]).starts_with(b"-BUSY "));
@@ -223,8 +239,9 @@ fn a_script_called_in_process_is_killed_from_outside() {
 /// Even where nobody would ever be told that it is busy.
 #[test]
 fn the_end_of_the_server_ends_a_script() {
-    for threshold in ["0", "60000"] {
-        let server = Server::builder().config("busy-reply-threshold", threshold).start();
+    for (threshold, plans) in [("0", "yes"), ("60000", "yes"), ("60000", "no")] {
+        let server = Server::builder().config("busy-reply-threshold", threshold);
+        let server = server.config("script-plans", plans).start();
         let server = Arc::new(server.expect("a server"));
         let mut client = server.client().expect("a client");
         let (begun, begins) = std::sync::mpsc::channel();

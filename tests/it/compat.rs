@@ -1,7 +1,9 @@
 //! The compatibility suite is green: on a real server, so it asks for nothing that Redis does not
 //! do, and on Leasehold, also when every reply is compared with the real server's.
 
+use leasehold::Server;
 use leasehold::compat::{Options, Report, Suite};
+use leasehold_tests::frame::show;
 use leasehold_tests::target::{Kind, Target};
 
 /// For how long each property is tried: the suite's own usual is for people with a server to judge.
@@ -30,4 +32,20 @@ fn leasehold_is_green() {
     let leasehold = Target::leasehold_like(&redis, Kind::Standalone);
     let report = run(&leasehold, Some(&redis));
     assert!(report.is_green(), "{}", report.text());
+}
+
+/// Everything that the suite sends, where Lua runs every script: it passes, and is answered what
+/// plans answer.
+#[test]
+fn scripts_are_answered_the_same_with_plans_and_without() {
+    let [plans, lua] = ["yes", "no"].map(|plans| {
+        let server = Server::builder().config("script-plans", plans).start();
+        Target::Leasehold(Box::new(server.expect("leasehold starts")))
+    });
+    let report = run(&lua, Some(&plans));
+    assert!(report.is_green(), "{}", report.text());
+    let tiers = |server: &Target| show(&server.run("INFO leasehold"));
+    assert!(tiers(&lua).contains("scripts_planned:0\\r\\nscripts_left_to_lua:0\\r\\n"));
+    assert!(!tiers(&plans).contains("scripts_planned:0\\r\\n"), "{}", tiers(&plans));
+    assert!(!tiers(&plans).contains("scripts_left_to_lua:0\\r\\n"), "{}", tiers(&plans));
 }
