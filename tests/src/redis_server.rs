@@ -7,6 +7,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use crate::daemon::Folder;
@@ -18,6 +19,8 @@ use crate::wire::Wire;
 const PROGRAM_VARIABLE: &str = "LEASEHOLD_TEST_REDIS_SERVER";
 /// Set to 1 where a missing `redis-server` is a failure: in CI.
 const REQUIRE_VARIABLE: &str = "LEASEHOLD_REQUIRE_REDIS";
+/// Names the folder of [`debian_13`].
+const DEBIAN_13_VARIABLE: &str = "LEASEHOLD_TEST_DEBIAN_13";
 /// A free port can be taken by somebody else before the server binds it; so often we try again.
 const PORT_ATTEMPTS: usize = 10;
 
@@ -134,6 +137,11 @@ pub fn program() -> Option<Vec<String>> {
     let mut places = std::env::split_paths(&path).map(|folder| folder.join("redis-server"));
     let place = places.find(|place| place.is_file())?;
     Some(vec![place.to_string_lossy().into_owned()])
+}
+
+/// A folder with Debian 13 in it, whose servers are run by `chroot`, if one is named.
+pub fn debian_13() -> Option<PathBuf> {
+    std::env::var_os(DEBIAN_13_VARIABLE).map(PathBuf::from)
 }
 
 /// A loopback port that nobody listens at: for now.

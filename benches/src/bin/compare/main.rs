@@ -6,6 +6,7 @@
 #![allow(clippy::print_stdout)] // A program that speaks to whoever runs it.
 
 mod cycles;
+mod ending;
 mod expiry;
 mod figures;
 mod generator;
@@ -73,6 +74,7 @@ fn run(options: &Options) -> Outcome<bool> {
     if workloads.is_empty() {
         return Err("no workload has that in its name: see --list".into());
     }
+    ending::obey_signals()?;
     let peers = peers::find(options)?;
     // Written after the work: a folder that is not there had better be known before it.
     let output = options.open_output()?;

@@ -1,16 +1,11 @@
 //! Which servers are compared, and how each is started. It must not know what is measured.
 
-use std::path::PathBuf;
-
 use leasehold_tests::daemon;
 use leasehold_tests::redis_server;
 
 use crate::options::{Options, holds_one_of};
 use crate::running::{Running, stay_on};
 use crate::{Outcome, progress};
-
-/// Names the folder with Debian 13 in it, whose servers are run by `chroot`.
-const DEBIAN_13_VARIABLE: &str = "LEASEHOLD_BENCH_DEBIAN_13";
 
 /// The directive that says whether known shapes of scripts are run without Lua.
 const PLANS_DIRECTIVE: &str = "script-plans";
@@ -127,7 +122,7 @@ fn others(options: &Options) -> Outcome<Vec<Peer>> {
         Some(words) => found.push(Peer::new("Redis", words, core)),
         None => progress::say("no redis-server on PATH: there is nobody to be compared with"),
     }
-    if let Some(folder) = std::env::var_os(DEBIAN_13_VARIABLE).map(PathBuf::from) {
+    if let Some(folder) = redis_server::debian_13() {
         for (name, program) in [("Redis", "redis-server"), ("Valkey", "valkey-server")] {
             let words = ["chroot", &folder.to_string_lossy(), program].map(str::to_owned);
             found.push(Peer::new(name, words.to_vec(), core));

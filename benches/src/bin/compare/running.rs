@@ -14,7 +14,7 @@ use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::time::{clock_getcpuclockid, clock_gettime};
 use nix::unistd::Pid;
 
-use crate::Outcome;
+use crate::{Outcome, ending};
 
 /// A free port can be taken by somebody else before the server binds it; so often we try again.
 const PORT_ATTEMPTS: usize = 10;
@@ -61,7 +61,7 @@ impl Running {
         command.args(["--port", &port.to_string(), "--bind", "127.0.0.1"]);
         command.args(["--save", "", "--appendonly", "no"]).args(rest);
         let began = Instant::now();
-        let child = on_core(core, || command.spawn())?;
+        let child = on_core(core, || ending::spawn(&mut command))?;
         let child = child.map_err(|error| format!("{}: {error}", words.join(" ")))?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let mut running = Running { child, address, start: Duration::ZERO };
@@ -119,8 +119,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        ending::end(&mut self.child);
     }
 }
 

@@ -10,10 +10,8 @@ use leasehold::compat::Address;
 use leasehold::compat::time;
 use leasehold::compat::wire::Wire;
 use leasehold_tests::daemon::{self, Folder};
-use leasehold_tests::redis_server::free_port;
+use leasehold_tests::redis_server::{self, free_port};
 
-/// Names the folder with Debian 13 in it.
-const DEBIAN_13_VARIABLE: &str = "LEASEHOLD_TEST_DEBIAN_13";
 /// The status with which a project's `run` says that its tool chain is not installed.
 const NO_TOOLS: i32 = 77;
 /// A server that does not listen by then never will: the first run downloads and builds.
@@ -236,7 +234,7 @@ impl Drop for Running {
 
 /// The folder with Debian 13 and its servers; it is made if that is allowed.
 fn debian_13(may_bootstrap: bool) -> Result<PathBuf, Trouble> {
-    let named = std::env::var_os(DEBIAN_13_VARIABLE).map(PathBuf::from);
+    let named = redis_server::debian_13();
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let cache = cache.or_else(|| Some(Path::new(&std::env::var_os("HOME")?).join(".cache")));
     let folder = named.or_else(|| Some(cache?.join("leasehold/debian-13")));
