@@ -1,5 +1,5 @@
-//! What does a lock taken and released by a script cost at the engine, and how much of that is Lua
-//! and the bridge?
+//! What does a lock taken, renewed and released by a script cost at the engine, run by its plan and
+//! run by Lua, and how much of that is the tier itself?
 //!
 //! - `engine`: `EVALSHA`, arguments in, encoded reply out, among 1 k locks held.
 //! - `interpreter`: the same scripts for a host that does nothing. `call` is one `redis.call` out
@@ -18,8 +18,9 @@ use leasehold_tests::scripts::{COMPARE_AND_DELETE_ONE_LINE, LOCK_3, RENEW_3, UNL
 
 const LOCKS: usize = 1_000;
 const RETURN_1: &str = "return 1";
-const CALLS: u64 = 1_000;
-const CALL_OFTEN: &str = "for i = 1, 1000 do redis.call('exists', KEYS[1]) end";
+/// As many as a plan may keep the replies of, nearly.
+const CALLS: u64 = 500;
+const CALL_OFTEN: &str = "for i = 1, 500 do redis.call('exists', KEYS[1]) end";
 
 const KEY: &[u8] = b"lock:orders:4711";
 const CHANNEL: &[u8] = b"redisson_lock__channel:{lock:orders:4711}";
@@ -34,40 +35,45 @@ criterion_group! {
 }
 criterion_main!(benches);
 
+/// Which tier runs the scripts: plans where a script has one, or Lua.
+const TIERS: [(&str, bool); 2] = [("plan", true), ("lua", false)];
+
 fn at_the_engine(criterion: &mut Criterion) {
     let mut stage = Stage::new(LOCKS);
     let [one, delete, lock, unlock, renew] =
         [RETURN_1, COMPARE_AND_DELETE_ONE_LINE, LOCK_3, UNLOCK_3, RENEW_3]
             .map(|script| stage.load(script));
     let hold = "SET {fresh} {owner} NX PX 30000";
+    let hold_hash = "HSET {fresh} {owner} 1";
+    let lock = format!("EVALSHA {lock} 1 {{fresh}} 30000 {{owner}}");
+    let unlock = format!(
+        "EVALSHA {unlock} 2 {{fresh}} redisson_lock__channel:{{{{fresh}}}} 0 30000 {{owner}}"
+    );
+    let delete_own = format!("EVALSHA {delete} 1 {{fresh}} {{owner}}");
+    let delete_others = format!("EVALSHA {delete} 1 {{string}} other");
+    let renew = format!("EVALSHA {renew} 1 {{hash}} 30000 {{owner}}");
+    let one = format!("EVALSHA {one} 0");
     let cases = [
-        ("return_1", "", format!("EVALSHA {one} 0"), ":1\r\n"),
-        (
-            "compare_and_delete/hit",
-            hold,
-            format!("EVALSHA {delete} 1 {{fresh}} {{owner}}"),
-            ":1\r\n",
-        ),
-        ("compare_and_delete/miss", "", format!("EVALSHA {delete} 1 {{string}} other"), ":0\r\n"),
-        (
-            "redisson_lock_and_unlock",
-            "",
-            format!(
-                "EVALSHA {lock} 1 {{fresh}} 30000 {{owner}}; EVALSHA {unlock} 2 {{fresh}} \
-                 redisson_lock__channel:{{{{fresh}}}} 0 30000 {{owner}}"
-            ),
-            "$-1\r\n:1\r\n",
-        ),
-        ("redisson_renew", "", format!("EVALSHA {renew} 1 {{hash}} 30000 {{owner}}"), ":1\r\n"),
+        ("return_1", Conversation::new(&one, ":1\r\n")),
+        ("compare_and_delete/hit", Conversation::new(&delete_own, ":1\r\n").before(hold)),
+        ("compare_and_delete/miss", Conversation::new(&delete_others, ":0\r\n")),
+        ("redisson_lock", Conversation::new(&lock, "$-1\r\n").after("DEL {fresh}")),
+        ("redisson_unlock", Conversation::new(&unlock, ":1\r\n").before(hold_hash)),
+        ("redisson_renew", Conversation::new(&renew, ":1\r\n")),
     ];
     let mut group = criterion.benchmark_group("engine");
-    for (name, before, work, replies) in &cases {
-        let conversation = Conversation::new(work, replies).before(before);
-        group.bench_function(*name, |bencher| {
-            bencher.iter_custom(|count| stage.time(&conversation, count));
-        });
+    for (name, conversation) in &cases {
+        for (tier, has_plans) in TIERS {
+            stage.hold_once(if has_plans { PLANS } else { NO_PLANS });
+            group.bench_function(format!("{name}/{tier}"), |bencher| {
+                bencher.iter_custom(|count| stage.time(conversation, count));
+            });
+        }
     }
 }
+
+const PLANS: &str = "CONFIG SET script-plans yes";
+const NO_PLANS: &str = "CONFIG SET script-plans no";
 
 fn at_the_interpreter(criterion: &mut Criterion) {
     let mut lua = interpreter(1, CompatVersion::default());
@@ -86,22 +92,22 @@ fn at_the_interpreter(criterion: &mut Criterion) {
     let one = Call { sha: one, keys: &[], args: &[], reply: Reply::Integer(1) };
     let call_often = Call { sha: call_often, keys: &[KEY], args: &[], reply: Reply::Null };
     let cases = [
-        ("return_1", 1, vec![one]),
-        ("call", CALLS, vec![call_often]),
-        ("compare_and_delete", 1, vec![delete]),
-        ("redisson_lock_and_unlock", 1, vec![lock, unlock]),
-        ("redisson_renew", 1, vec![renew]),
+        ("return_1", 1, one),
+        ("call", CALLS, call_often),
+        ("compare_and_delete", 1, delete),
+        ("redisson_lock", 1, lock),
+        ("redisson_unlock", 1, unlock),
+        ("redisson_renew", 1, renew),
     ];
     let mut group = criterion.benchmark_group("interpreter");
-    for (name, elements, calls) in &cases {
+    for (name, elements, call) in &cases {
         group.throughput(Throughput::Elements(*elements));
-        group.bench_function(*name, |bencher| {
-            bencher.iter(|| {
-                for call in calls {
-                    call.run(&mut lua);
-                }
+        for (tier, has_plans) in TIERS {
+            lua.set_plans(has_plans);
+            group.bench_function(format!("{name}/{tier}"), |bencher| {
+                bencher.iter(|| call.run(&mut lua));
             });
-        });
+        }
     }
 }
 
