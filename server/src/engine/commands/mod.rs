@@ -4,6 +4,7 @@
 
 pub mod bits;
 pub mod client;
+mod client_list;
 pub mod cluster;
 pub mod conditional;
 pub mod connection;
@@ -34,6 +35,7 @@ pub mod sorted_set_ranges;
 pub mod sorted_sets;
 pub mod stream_groups;
 pub mod stream_info;
+pub mod stream_pending;
 pub mod stream_reads;
 pub mod streams;
 pub mod strings;
@@ -75,6 +77,7 @@ pub const FAMILIES: &[&[Command]] = &[
     sorted_sets::COMMANDS,
     stream_groups::COMMANDS,
     stream_info::COMMANDS,
+    stream_pending::COMMANDS,
     stream_reads::COMMANDS,
     streams::COMMANDS,
     strings::COMMANDS,
