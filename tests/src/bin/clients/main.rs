@@ -8,6 +8,7 @@
 
 mod page;
 mod report;
+mod scripts;
 mod servers;
 mod suite;
 
@@ -21,6 +22,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::page::Page;
 use crate::report::{Comparison, Line};
+use crate::scripts::{List, Listeners};
 use crate::servers::{Kind, Servers};
 use crate::suite::Ending;
 
@@ -86,16 +88,18 @@ async fn run(options: &Options) -> Vec<String> {
     };
     let mut problems = Vec::new();
     let mut versions = BTreeMap::new();
+    let path = folder.join("scripts.txt");
+    let mut scripts = List::read(&path);
     let mut comparisons = BTreeMap::new();
     for language in languages {
         let mut comparison = Comparison::default();
         for &kind in kinds {
             let suite = folder.join(language);
-            let (mut lines, mut troubles) = one(&suite, kind, &mut versions).await;
+            let (mut lines, mut troubles) = one(&suite, kind, &mut versions, &mut scripts).await;
             // Redis is right by definition: what fails there is chance, and is given one more.
             if kind == Kind::Redis && report::any_failed(&lines) {
                 println!("{language} on Redis: something failed there, so all is tried once more");
-                let (again, more) = one(&suite, kind, &mut versions).await;
+                let (again, more) = one(&suite, kind, &mut versions, &mut scripts).await;
                 lines = report::better(lines, again);
                 troubles.extend(more);
             }
@@ -104,6 +108,11 @@ async fn run(options: &Options) -> Vec<String> {
             comparison.add(kind, lines);
         }
         comparisons.insert(language.clone(), comparison);
+        let (planned, all) = scripts.count(language);
+        println!("{language}: of {all} scripts {planned} have a plan");
+    }
+    if let Err(error) = scripts.write(&path) {
+        problems.push(format!("{}: {error}", path.display()));
     }
     conclude(kinds, &versions, &comparisons, &mut problems);
     problems
@@ -124,9 +133,16 @@ async fn one(
     suite: &Path,
     kind: Kind,
     versions: &mut BTreeMap<Kind, String>,
+    scripts: &mut List,
 ) -> (Vec<Line>, Vec<String>) {
     let mut servers = match Servers::start(kind) {
         Ok(servers) => servers,
+        Err(problem) => return (Vec::new(), vec![problem]),
+    };
+    // Leasehold has no MONITOR, and is sent the same.
+    let listened_to = servers.keepers().filter(|_| kind == Kind::Redis);
+    let listeners = match Listeners::start(listened_to) {
+        Ok(listeners) => listeners,
         Err(problem) => return (Vec::new(), vec![problem]),
     };
     versions.entry(kind).or_insert_with(|| servers.version());
@@ -152,6 +168,10 @@ async fn one(
         }
         Ending::Ended(_) => {}
     }
+    drop(servers);
+    let (heard, differences) = listeners.finish();
+    troubles.extend(differences);
+    troubles.extend(scripts.add(&suite.file_name().unwrap_or_default().to_string_lossy(), &heard));
     (lines, troubles)
 }
 

@@ -86,6 +86,12 @@ impl Servers {
         environment
     }
 
+    /// Where those listen that keep keys.
+    pub(crate) fn keepers(&self) -> impl Iterator<Item = SocketAddr> {
+        let optional = self.cluster.iter().chain(&self.watched);
+        std::iter::once(&self.main).chain(&self.disposable).chain(optional).map(Server::address)
+    }
+
     /// The version it calls itself.
     pub(crate) fn version(&self) -> String {
         let info = self.main.connect().call(&["INFO", "server"]);
