@@ -174,6 +174,8 @@ pub struct Clients {
     free: Vec<u32>,
     count: usize,
     last_serial: u64,
+    /// Whether any client has ever asked for `CLIENT NO-TOUCH`.
+    pub no_touch_asked: bool,
 }
 
 impl Clients {

@@ -155,7 +155,10 @@ impl Context<'_> {
 
     /// The value of a key that must be of one type, for a command that reads it.
     pub fn read_as<T: Typed>(&mut self, key: &[u8]) -> Result<Option<T::View<'_>>, Error> {
-        self.read(key).map(|value| T::of(value).ok_or(Error::WrongType)).transpose()
+        match self.read(key).map(T::of) {
+            Some(None) => Err(Error::WrongType),
+            found => Ok(found.flatten()),
+        }
     }
 
     /// The values of several keys, all of one type as far as they are there.
@@ -180,8 +183,10 @@ impl Context<'_> {
         key: &[u8],
     ) -> Result<Option<(Slot, T::View<'_>)>, Error> {
         let Some(slot) = self.find_for_write(key) else { return Ok(None) };
-        let value = T::of(self.record(slot).value()).ok_or(Error::WrongType)?;
-        Ok(Some((slot, value)))
+        match T::of(self.record(slot).value()) {
+            Some(value) => Ok(Some((slot, value))),
+            None => Err(Error::WrongType),
+        }
     }
 
     /// The value of a key that must be of one type, for a command that changes it.
@@ -193,7 +198,10 @@ impl Context<'_> {
     /// The hash of a key, for a command that changes it.
     pub fn write_hash(&mut self, key: &[u8]) -> Result<Option<HashMut<'_>>, Error> {
         let Some(slot) = self.find_for_write(key) else { return Ok(None) };
-        self.records_mut().hash_mut(slot).ok_or(Error::WrongType).map(Some)
+        match self.records_mut().hash_mut(slot) {
+            Some(hash) => Ok(Some(hash)),
+            None => Err(Error::WrongType),
+        }
     }
 
     /// The bytes of a string that has just been found, to be changed in place.
@@ -299,7 +307,8 @@ impl Context<'_> {
     }
 
     fn mark_used(&mut self, slot: Slot) {
-        if !self.client().no_touch {
+        // Hardly anybody ever asks for it, and then nobody has to be asked.
+        if !self.engine.clients.no_touch_asked || !self.client().no_touch {
             self.mark_used_now(slot);
         }
     }
@@ -317,7 +326,10 @@ impl Context<'_> {
 
 /// Reads an integer argument.
 pub fn integer(argument: &[u8]) -> Result<i64, Error> {
-    number::parse_integer(argument).ok_or(Error::NotAnInteger)
+    match number::parse_integer(argument) {
+        Some(integer) => Ok(integer),
+        None => Err(Error::NotAnInteger),
+    }
 }
 
 /// Whether an argument is the option `word`, in any case.

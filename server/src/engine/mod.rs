@@ -272,7 +272,7 @@ impl Engine {
         argv: &[&[u8]],
         out: &mut BytesMut,
     ) -> Flow {
-        if !self.busy && self.storm_seen_at != Some(time.now) {
+        if !self.is_done_for(time.now) && !self.busy && self.storm_seen_at != Some(time.now) {
             let budget_left = self.expire_due(time, DUE_BEFORE_REQUEST);
             self.storm_seen_at = (budget_left == 0).then_some(time.now);
         }
@@ -413,6 +413,12 @@ impl Engine {
     pub fn next_deadline(&self) -> Option<Millis> {
         let moments = [self.keyspace.next_deadline(), self.timers.next_deadline()];
         moments.into_iter().flatten().min()
+    }
+
+    /// Whether all that is due by `now` is known to have been done: many requests come in one
+    /// millisecond.
+    fn is_done_for(&self, now: Millis) -> bool {
+        self.keyspace.is_done_for(now) && self.timers.next_deadline().is_none_or(|next| next > now)
     }
 
     /// Returns what is left of `budget`.

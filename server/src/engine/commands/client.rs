@@ -271,6 +271,7 @@ fn no_evict(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 
 fn no_touch(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     context.client_mut().no_touch = on_or_off(argv[2])?;
+    context.engine.clients.no_touch_asked = true;
     Ok(Reply::OK)
 }
 
@@ -465,6 +466,7 @@ mod tests {
         let client = stage.client("a");
         assert_eq!(stage.run(client, &words("SET k v")).1, Flow::Again);
         stage.check("+1ms; SET k v => OK; CLIENT PAUSE 0 WRITE; SET k v => OK");
+        stage.check("CLIENT PAUSE 0 ALL; CLIENT PAUSE 10 WRITE; GET k => \"v\"; CLIENT UNPAUSE");
         check("CLIENT PAUSE x => !ERR timeout is not an integer or out of range");
         check("CLIENT PAUSE -1 => !ERR timeout is negative");
         check("CLIENT PAUSE 9223372036854775807 => !ERR timeout is out of range");

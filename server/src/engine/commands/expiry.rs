@@ -337,6 +337,12 @@ mod tests {
     }
 
     #[test]
+    fn what_is_due_when_it_is_set_is_gone_before_the_next_request() {
+        check("DBSIZE => 0; SET k v PXAT 1 => OK; DBSIZE => 0; EXISTS k => 0");
+        check("SET k v; DBSIZE => 1; GETEX k PXAT 1; DBSIZE => 0");
+    }
+
+    #[test]
     fn a_changed_deadline_breaks_watches() {
         check("SET k v; WATCH k; b> PEXPIRE k 10; MULTI; EXEC => nil-array");
         check("SET k v PX 10; WATCH k; b> PERSIST k; MULTI; EXEC => nil-array");

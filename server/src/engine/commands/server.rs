@@ -183,6 +183,8 @@ mod tests {
         stage.check("DEBUG SLEEP x => OK; DEBUG ERROR \"MY own\" => !MY own");
         stage.check("DEBUG SET-ACTIVE-EXPIRE 0 => OK; SET k v PX 10; +10ms");
         assert_eq!(stage.engine.keyspace.database(0).len(), 1);
+        stage.check("SET l v PX 10; +10ms; DBSIZE => 2; DEBUG SET-ACTIVE-EXPIRE 1; DBSIZE => 0");
+        stage.check("DEBUG SET-ACTIVE-EXPIRE 0");
         stage.check("GET k => nil; SET k v PX 10; DEBUG SET-ACTIVE-EXPIRE 1; +10ms");
         assert_eq!(stage.engine.keyspace.database(0).len(), 0);
         stage.check(

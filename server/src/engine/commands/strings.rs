@@ -2,6 +2,7 @@
 
 use leasehold_resp::{LongDouble, Reply};
 
+use crate::config::CompatVersion;
 use crate::engine::command::{Arity, Categories, Command, FindKeys, Flags, Group, KeySpec};
 use crate::engine::commands::conditional::Condition;
 use crate::engine::context::{Context, integer, is};
@@ -421,9 +422,39 @@ struct Options<'a> {
     expiry: Asked<'a>,
 }
 
-impl Options<'_> {
-    fn is_conditional(&self) -> bool {
-        self.only_new || self.only_old || self.condition.is_some()
+impl<'a> Options<'a> {
+    /// Reads an option that only `SET` has. `None` if it may not stand here, else whether what
+    /// follows belongs to it.
+    fn read(
+        &mut self,
+        word: &[u8],
+        operand: Option<&'a [u8]>,
+        version: CompatVersion,
+    ) -> Option<bool> {
+        let is_free = !(self.only_new || self.only_old || self.condition.is_some());
+        if is(word, "nx") && (self.only_new || is_free) {
+            self.only_new = true;
+        } else if is(word, "xx") && (self.only_old || is_free) {
+            self.only_old = true;
+        } else if is(word, "get") {
+            self.get = true;
+        } else if is(word, "keepttl") {
+            return self.ask(Asked::Keep);
+        } else {
+            let condition = Condition::named(word, operand?)?;
+            self.condition = Some(condition).filter(|it| is_free && it.is_of_set_in(version));
+            return self.condition.map(|_| true);
+        }
+        Some(false)
+    }
+
+    /// As `read`, for what is said about the deadline.
+    fn ask(&mut self, asked: Asked<'a>) -> Option<bool> {
+        if !self.expiry.admits(asked) {
+            return None;
+        }
+        self.expiry = asked;
+        Some(matches!(asked, Asked::Given(..)))
     }
 }
 
@@ -452,36 +483,19 @@ impl Asked<'_> {
 /// Reads the options of `SET` or of `GETEX`.
 fn options<'a>(context: &Context<'_>, arguments: &[&'a [u8]]) -> Result<Options<'a>, Error> {
     let sets = context.name == "set";
-    let version = context.engine.config.compat_version;
     let mut options = Options::default();
-    let mut rest = arguments.iter();
-    while let Some(&word) = rest.next() {
-        let operand = rest.as_slice().first().copied();
-        let condition = operand.and_then(|operand| Condition::named(word, operand));
-        let condition = condition.filter(|it| sets && it.is_of_set_in(version));
-        if condition.is_some() && !options.is_conditional() {
-            options.condition = condition;
-            rest.next();
-        } else if sets && is(word, "nx") && (options.only_new || !options.is_conditional()) {
-            options.only_new = true;
-        } else if sets && is(word, "xx") && (options.only_old || !options.is_conditional()) {
-            options.only_old = true;
-        } else if sets && is(word, "get") {
-            options.get = true;
-        } else {
-            let asked = if sets && is(word, "keepttl") {
-                Asked::Keep
-            } else if !sets && is(word, "persist") {
-                Asked::Persist
-            } else {
-                let unit = Unit::of(word).ok_or(Error::Syntax)?;
-                Asked::Given(unit, rest.next().ok_or(Error::Syntax)?)
-            };
-            if !options.expiry.admits(asked) {
-                return Err(Error::Syntax);
-            }
-            options.expiry = asked;
-        }
+    let mut rest = arguments;
+    while let Some((&word, behind)) = rest.split_first() {
+        let operand = behind.first().copied();
+        let unit = Unit::of(word);
+        let takes_operand = match (unit, operand) {
+            (Some(unit), Some(amount)) => options.ask(Asked::Given(unit, amount)),
+            (None, _) if sets => options.read(word, operand, context.engine.config.compat_version),
+            (None, _) if is(word, "persist") => options.ask(Asked::Persist),
+            _ => None,
+        };
+        let Some(takes_operand) = takes_operand else { return Err(Error::Syntax) };
+        rest = if takes_operand { &behind[1..] } else { behind };
     }
     Ok(options)
 }
@@ -497,14 +511,13 @@ enum Unit {
 
 impl Unit {
     fn of(option: &[u8]) -> Option<Unit> {
-        [
-            ("ex", Unit::Seconds),
-            ("px", Unit::Millis),
-            ("exat", Unit::UnixSeconds),
-            ("pxat", Unit::UnixMillis),
-        ]
-        .into_iter()
-        .find_map(|(word, unit)| is(option, word).then_some(unit))
+        match option {
+            [b'p' | b'P', b'x' | b'X'] => Some(Unit::Millis),
+            [b'e' | b'E', b'x' | b'X'] => Some(Unit::Seconds),
+            _ if is(option, "exat") => Some(Unit::UnixSeconds),
+            _ if is(option, "pxat") => Some(Unit::UnixMillis),
+            _ => None,
+        }
     }
 
     /// Reads the amount; refuses what is not in the future of the year 0 or beyond what fits.
@@ -524,7 +537,10 @@ impl Unit {
             }
             (_, None) => None,
         };
-        deadline.ok_or(Error::InvalidExpire(name))
+        match deadline {
+            Some(deadline) => Ok(deadline),
+            None => Err(Error::InvalidExpire(name)),
+        }
     }
 }
 

@@ -5,8 +5,6 @@
 //! What a client can see of the order follows from the sequence of commands alone, never from the
 //! hash seed.
 
-use std::hash::Hasher;
-
 use hashbrown::HashTable;
 use siphasher::sip::SipHasher13;
 
@@ -22,9 +20,7 @@ pub struct HashSeed(pub u64, pub u64);
 impl HashSeed {
     /// The hash of a key.
     pub(super) fn hash(self, key: &[u8]) -> u64 {
-        let mut hasher = SipHasher13::new_with_keys(self.0, self.1);
-        hasher.write(key);
-        hasher.finish()
+        SipHasher13::new_with_keys(self.0, self.1).hash(key)
     }
 }
 

@@ -51,6 +51,8 @@ pub struct Keyspace {
     timed: Vec<usize>,
     /// The moment all that was due has been done for.
     now: Millis,
+    /// Something may have been set since that was due by then.
+    overdue: bool,
     /// Whether the wheels remove keys at their deadline (`DEBUG SET-ACTIVE-EXPIRE`).
     active_expiry: bool,
 }
@@ -65,6 +67,7 @@ impl Keyspace {
             hasher: KeyHasher::new(seed),
             timed: Vec::new(),
             now,
+            overdue: false,
             active_expiry: true,
         }
     }
@@ -134,16 +137,20 @@ impl Keyspace {
     /// Sets or clears the deadline of the key in `slot`.
     pub fn set_deadline(&mut self, number: usize, slot: Slot, deadline: Option<Millis>) {
         let records = &mut self.databases[number].records;
-        let had_wheel = records.has_wheel();
-        records.set_deadline(slot, deadline, self.now);
-        if records.has_wheel() && !had_wheel {
-            self.timed.push(number);
+        if let Some(deadline) = deadline {
+            self.overdue |= deadline <= self.now;
+            if records.set_deadline(slot, deadline, self.now) {
+                self.timed.push(number);
+            }
+        } else {
+            records.clear_deadline(slot);
         }
     }
 
     /// Turns active expiry on or off. Keys keep their deadlines either way.
     pub fn set_active_expiry(&mut self, on: bool) {
         self.active_expiry = on;
+        self.overdue = on;
         self.timed.clear();
         for (number, database) in self.databases.iter_mut().enumerate() {
             database.records.set_ticking(on, self.now);
@@ -176,9 +183,15 @@ impl Keyspace {
         Some((number, slot))
     }
 
-    /// All that is due by `now` has been done. Returns whether that is news: many requests come in
-    /// one millisecond.
+    /// Whether all that is due by `now` is known to have been done.
+    #[inline]
+    pub fn is_done_for(&self, now: Millis) -> bool {
+        self.now == now && !self.overdue
+    }
+
+    /// All that is due by `now` has been done. Returns whether that is news.
     pub fn advance(&mut self, now: Millis) -> bool {
+        self.overdue = false;
         if self.now == now {
             return false;
         }

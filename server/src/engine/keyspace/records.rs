@@ -179,7 +179,10 @@ impl Records {
 
     /// Where a key stands.
     pub fn find(&self, key: &[u8], hasher: &KeyHasher) -> Option<Slot> {
-        self.index.find(hasher.hash(key), |slot| self.key(slot) == key)
+        self.index.find(hasher.hash(key), |slot| {
+            let bytes = self.bytes(slot);
+            bytes[packed::item_at(bytes, 0)] == *key
+        })
     }
 
     /// The key in a slot that is taken.
@@ -281,6 +284,18 @@ fn split(bytes: &[u8]) -> (&[u8], &[u8]) {
     (&head[key.start..], payload)
 }
 
+/// The key of an entry's bytes, and the payload behind it.
+fn split_mut(bytes: &mut [u8]) -> (&[u8], &mut [u8]) {
+    let key = packed::item_at(bytes, 0);
+    let (head, payload) = bytes.split_at_mut(key.end);
+    (&head[key.start..], payload)
+}
+
+/// The form of a string that is set to these bytes.
+fn form_of(text: &[u8]) -> u8 {
+    if TextForm::of(text) == TextForm::Int { Form::INT } else { Form::BYTES }
+}
+
 /// The place in `values` that a payload names.
 fn place_of(payload: &[u8]) -> u32 {
     let mut place = [0; 4];
@@ -309,6 +324,11 @@ impl Records {
 
     /// Gives a key another value. Its deadline stays.
     pub fn set_value(&mut self, slot: Slot, given: Given<'_>) {
+        if let Given::Text(text) = given
+            && self.overwrite(slot, text)
+        {
+            return;
+        }
         drop(self.take_apart(slot));
         let entry = self.entries.get_mut(slot);
         let mut handle = entry.handle();
@@ -321,6 +341,21 @@ impl Records {
         });
         entry.set_handle(handle);
         entry.form.set_payload(payload);
+    }
+
+    /// Sets a string to one of the same length; false if there is none.
+    fn overwrite(&mut self, slot: Slot, text: &[u8]) -> bool {
+        let entry = self.entries.get_mut(slot);
+        if !matches!(entry.form.payload(), Form::INT | Form::BYTES) {
+            return false;
+        }
+        let (_, old) = split_mut(self.strings.get_mut(entry.handle()));
+        if old.len() != text.len() {
+            return false;
+        }
+        old.copy_from_slice(text);
+        entry.form.set_payload(form_of(text));
+        true
     }
 
     /// Somebody uses the key.
@@ -355,7 +390,11 @@ impl Records {
 
     /// The hash behind a key, to be changed; `None` if it is of another type.
     pub fn hash_mut(&mut self, slot: Slot) -> Option<HashMut<'_>> {
-        let is_hash = matches!(self.get(slot).value(), ValueRef::Hash(_));
+        let is_hash = match self.entries.get(slot).form.payload() {
+            Form::INT | Form::BYTES => false,
+            Form::FIELDS => true,
+            _ => matches!(self.get(slot).value(), ValueRef::Hash(_)),
+        };
         is_hash.then_some(HashMut { records: self, slot })
     }
 
@@ -384,7 +423,7 @@ impl Records {
 
     /// Takes a key out of the index and the wheel; returns what was apart.
     fn unlink(&mut self, slot: Slot, hasher: &KeyHasher) -> Option<Value> {
-        self.set_deadline(slot, None, Millis(0));
+        self.clear_deadline(slot);
         let (entries, strings) = (&self.entries, &self.strings);
         let key_of = |slot| split(strings.get(entries.get(slot).handle())).0;
         self.index.remove(hasher.hash(key_of(slot)), slot, |slot| hasher.seed.hash(key_of(slot)));
@@ -424,10 +463,7 @@ fn with_payload<R>(
 ) -> R {
     const NOTHING: Part<'static> = Part::Bytes(&[]);
     match given {
-        Given::Text(text) => {
-            let is_int = TextForm::of(text) == TextForm::Int;
-            put(if is_int { Form::INT } else { Form::BYTES }, [Part::Bytes(text), NOTHING])
-        }
+        Given::Text(text) => put(form_of(text), [Part::Bytes(text), NOTHING]),
         Given::Float(text) => put(Form::BYTES, [Part::Bytes(text), NOTHING]),
         Given::Field(field, value) => put(Form::FIELDS, [Part::Item(field), Part::Item(value)]),
         Given::Value(Value::String(StringValue::Int(bytes))) => {
@@ -532,24 +568,39 @@ impl HashMut<'_> {
 // --- deadlines ---
 
 impl Records {
-    /// Sets or clears the deadline of a key. `now` is when the wheel begins, if this is its first.
-    pub fn set_deadline(&mut self, slot: Slot, deadline: Option<Millis>, now: Millis) {
+    /// Sets the deadline of a key. Returns whether there is a wheel now and was none before, which
+    /// begins at `now`.
+    pub fn set_deadline(&mut self, slot: Slot, deadline: Millis, now: Millis) -> bool {
         let entry = self.entries.get_mut(slot);
-        self.with_deadline -= usize::from(entry.form.ends());
-        self.with_deadline += usize::from(deadline.is_some());
-        entry.form.set_ends(deadline.is_some());
+        self.with_deadline += usize::from(!entry.form.ends());
+        entry.form.set_ends(true);
+        entry.deadline = deadline;
         let timed = entry.list != Links::NONE.list;
-        if let Some(deadline) = deadline {
-            entry.deadline = deadline;
+        if !self.ticking {
+            return false;
         }
-        match (&mut self.wheel, deadline) {
-            (Some(wheel), Some(_)) if timed => wheel.reschedule(&mut self.entries, slot),
-            (Some(wheel), None) if timed => wheel.cancel(&mut self.entries, slot),
-            (wheel, Some(_)) if self.ticking => {
-                let wheel = wheel.get_or_insert_with(|| Box::new(Wheel::new(now)));
-                wheel.insert(&mut self.entries, slot);
-            }
-            _ => {}
+        let is_first = self.wheel.is_none();
+        let wheel = self.wheel.get_or_insert_with(|| Box::new(Wheel::new(now)));
+        if timed {
+            wheel.reschedule(&mut self.entries, slot);
+        } else {
+            wheel.insert(&mut self.entries, slot);
+        }
+        is_first
+    }
+
+    /// The key has no deadline from here on.
+    pub fn clear_deadline(&mut self, slot: Slot) {
+        let entry = self.entries.get_mut(slot);
+        if !entry.form.ends() {
+            return;
+        }
+        self.with_deadline -= 1;
+        entry.form.set_ends(false);
+        if let Some(wheel) = &mut self.wheel
+            && entry.list != Links::NONE.list
+        {
+            wheel.cancel(&mut self.entries, slot);
         }
     }
 
@@ -809,7 +860,12 @@ mod tests {
         fn set_deadline(&mut self, key: &[u8], span: Option<i64>) {
             let Some(slot) = self.find(key) else { return };
             let deadline = span.map(|span| self.now + span);
-            self.records.set_deadline(slot, deadline.map(Millis), Millis(self.now));
+            match deadline {
+                Some(deadline) => {
+                    self.records.set_deadline(slot, Millis(deadline), Millis(self.now));
+                }
+                None => self.records.clear_deadline(slot),
+            }
             self.model.get_mut(key).expect("it is there").1 = deadline;
         }
 
