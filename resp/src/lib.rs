@@ -10,6 +10,7 @@ pub mod encode;
 pub mod long_double;
 pub mod number;
 pub mod parse;
+pub mod peek;
 pub mod reply;
 
 pub use codec::{CodecError, ReplyCodec, RequestCodec};

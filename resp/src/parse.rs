@@ -392,7 +392,7 @@ enum Line<'a> {
 /// The largest position a `Span` can hold.
 const POSITION_MAX: usize = u32::MAX as usize;
 /// CR and LF.
-const LINE_END_BYTES: usize = 2;
+pub(crate) const LINE_END_BYTES: usize = 2;
 /// The most room asked for at once: as much as one large read.
 const NEEDED_BYTES_MAX: usize = 64 * 1024;
 /// Spans kept for the next request: a rare giant may not pin its memory for ever.
@@ -402,7 +402,7 @@ const SHORT_DIGITS_MAX: usize = 9;
 
 /// The common case by hand: the marker, a few digits without leading zeros, CR, any byte.
 /// Gives the number and the bytes of the line; `None` says nothing about the line.
-fn short_length(marker: u8, rest: &[u8]) -> Option<(usize, usize)> {
+pub(crate) fn short_length(marker: u8, rest: &[u8]) -> Option<(usize, usize)> {
     let (first, digits) = rest.split_first()?;
     if *first != marker {
         return None;

@@ -102,6 +102,10 @@ pub const KEEPALIVE_PROBES: u32 = 3;
 /// little, and the others wait for them.
 pub const BATCH_REQUESTS_MAX: usize = 256;
 
+/// Requests that are prepared for together. A processor waits for some ten pieces of memory at the
+/// same time, and what is brought too early is gone again when it is needed.
+pub const LOOK_AHEAD_REQUESTS: usize = 16;
+
 // Keyspace.
 
 /// Databases. An empty one costs memory too; Redis has no bound but the C `int`, and ends when

@@ -15,6 +15,7 @@ pub mod dispatch;
 pub mod error;
 pub mod glob;
 pub mod keyspace;
+mod look_ahead;
 pub mod memory;
 mod names;
 pub mod notify;

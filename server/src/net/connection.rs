@@ -197,9 +197,13 @@ impl Connection {
             return Life::Over;
         }
         let before = pipes.output.len();
-        for _ in 0..limits::BATCH_REQUESTS_MAX {
+        for done in 0..limits::BATCH_REQUESTS_MAX {
             if !pipes.may_run() || pipes.is_congested() {
                 break;
+            }
+            // A single request has nothing to gain.
+            if done % limits::LOOK_AHEAD_REQUESTS == 1 {
+                engine.look_ahead(self.client, pipes.input.unread());
             }
             if self.run_request(host, engine, pipes) == Life::Over {
                 return Life::Over;

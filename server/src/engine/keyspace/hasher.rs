@@ -8,8 +8,10 @@ use super::dict::HashSeed;
 /// Longer keys are hashed each time. Lock names are shorter, and this makes a line 72 bytes.
 const KEY_BYTES_MAX: usize = 63;
 
-/// Keys that are remembered: the scripts of locks name up to four.
-const LINES: usize = 4;
+/// Keys that are remembered, as a power of two: the scripts of locks name up to four, and a few
+/// requests are looked at ahead.
+const LINES: usize = 1 << LINE_BITS;
+const LINE_BITS: u32 = 6;
 
 /// See the module's documentation.
 #[derive(Debug)]
@@ -38,9 +40,7 @@ impl KeyHasher {
         if key.len() > KEY_BYTES_MAX {
             return self.seed.hash(key);
         }
-        // The names of one lock's keys differ in length, those of several locks at their end.
-        let mixed = key.len() ^ usize::from(key.last().copied().unwrap_or_default());
-        let line = &mut self.lines.borrow_mut()[mixed % LINES];
+        let line = &mut self.lines.borrow_mut()[line_of(key)];
         if line.key[..usize::from(line.length)] != *key {
             line.hash = self.seed.hash(key);
             line.length = key.len() as u8;
@@ -48,6 +48,18 @@ impl KeyHasher {
         }
         line.hash
     }
+}
+
+/// Where a key is remembered. The names of one lock's keys differ in length, those of several locks
+/// at their end.
+fn line_of(key: &[u8]) -> usize {
+    const MULTIPLIER: u64 = 0x9E37_79B9_7F4A_7C15;
+    let end = match key.last_chunk() {
+        Some(&end) => u64::from_le_bytes(end),
+        None => key.last().copied().map_or(0, u64::from),
+    };
+    let mixed = (end ^ key.len() as u64).wrapping_mul(MULTIPLIER);
+    (mixed >> (u64::BITS - LINE_BITS)) as usize
 }
 
 #[cfg(test)]

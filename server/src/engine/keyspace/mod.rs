@@ -110,6 +110,11 @@ impl Keyspace {
         self.databases[number].records.find(key, &self.hasher)
     }
 
+    /// As [`Records::look_ahead`].
+    pub fn look_ahead(&self, number: usize, keys: &[&[u8]]) {
+        self.databases[number].records.look_ahead(keys, &self.hasher);
+    }
+
     /// Adds a key that is known to be absent.
     pub fn add(&mut self, number: usize, key: &[u8], given: Given<'_>, now: Millis) -> Slot {
         self.databases[number].records.add(key, given, now, &self.hasher)

@@ -11,6 +11,8 @@
 //! - An entry is a timer of the wheel if it has a deadline and `ticking` is on, and only then.
 //! - There is no wheel until there is a deadline: most databases never hold a key.
 
+use smallvec::SmallVec;
+
 use super::dict::{HashSeed, Slot};
 use super::hash::{Fields, FieldsMut, Found, Hash, SmallHash};
 use super::hasher::KeyHasher;
@@ -23,6 +25,10 @@ use super::value::{Apart, Value, ValueRef};
 use crate::engine::random::Random;
 use crate::engine::time::Millis;
 use crate::engine::wheel::{Links, Nodes, Wheel};
+use crate::limits;
+
+/// A few things of the requests that come next.
+pub type LookAhead<T> = SmallVec<[T; limits::LOOK_AHEAD_REQUESTS]>;
 
 /// See the module's documentation.
 #[derive(Debug)]
@@ -183,6 +189,21 @@ impl Records {
             let bytes = self.bytes(slot);
             bytes[packed::item_at(bytes, 0)] == *key
         })
+    }
+
+    /// Has memory bring what stands behind these keys, so that who comes to look need not wait.
+    /// What each of them waits for follows from what came before; what several wait for does not,
+    /// and so comes together: first all places in the index, then all entries, then all bytes.
+    pub fn look_ahead(&self, keys: &[&[u8]], hasher: &KeyHasher) {
+        let hashes: LookAhead<u64> = keys.iter().map(|key| hasher.hash(key)).collect();
+        let likely = |&hash| self.index.find(hash, |_| true);
+        let slots: LookAhead<Slot> = hashes.iter().filter_map(likely).collect();
+        let handle = |&slot| self.entries.get(slot).handle();
+        let handles: LookAhead<Handle> = slots.iter().map(handle).collect();
+        for &handle in &handles {
+            let bytes = self.strings.get(handle);
+            std::hint::black_box((bytes.first().copied(), bytes.last().copied()));
+        }
     }
 
     /// The key in a slot that is taken.
