@@ -46,8 +46,8 @@ use crate::limits;
 use client::{ClientId, Clients, Close, Origin, ReplyMode};
 use command::{CommandStats, CommandTable};
 use dispatch::Outcome;
-use keyspace::Keyspace;
 use keyspace::dict::{HashSeed, Slot};
+use keyspace::{Due, Keyspace};
 use notify::Events;
 use pubsub::PubSub;
 use random::Random;
@@ -187,7 +187,9 @@ pub struct Engine {
     unpause_timer: Option<timers::TimerId>,
     busy: bool,
     deliveries: Vec<ClientId>,
+    due: Vec<Due>,
     ended_key: Vec<u8>,
+    event_channel: Vec<u8>,
     killed: Vec<ClientId>,
 }
 
@@ -240,7 +242,9 @@ impl Engine {
             unpause_timer: None,
             busy: false,
             deliveries: Vec::new(),
+            due: Vec::new(),
             ended_key: Vec::new(),
+            event_channel: Vec::new(),
             killed: Vec::new(),
         }
     }
@@ -406,12 +410,21 @@ impl Engine {
     /// Does what is due, at most `budget` steps of it. There may be more if
     /// [`Engine::next_deadline`] has still been reached.
     pub fn tick(&mut self, time: Time, budget: u32) {
-        self.expire_due(time, budget);
+        let budget_left = self.expire_due(time, budget);
+        if budget_left > 0 {
+            self.keyspace.work_ahead(time.now, budget_left);
+        }
         self.broadcast_changes();
     }
 
     /// When [`Engine::tick`] has something to do next.
     pub fn next_deadline(&self) -> Option<Millis> {
+        let moments = [self.next_due(), self.keyspace.next_work_ahead()];
+        moments.into_iter().flatten().min()
+    }
+
+    /// When something is due next.
+    fn next_due(&self) -> Option<Millis> {
         let moments = [self.keyspace.next_deadline(), self.timers.next_deadline()];
         moments.into_iter().flatten().min()
     }
@@ -425,7 +438,7 @@ impl Engine {
     /// Returns what is left of `budget`.
     fn expire_due(&mut self, time: Time, mut budget: u32) -> u32 {
         while budget > 0 {
-            let Some(moment) = self.next_deadline().filter(|&moment| moment <= time.now) else {
+            let Some(moment) = self.next_due().filter(|&moment| moment <= time.now) else {
                 if self.keyspace.advance(time.now) {
                     self.timers.advance(time.now);
                 }
@@ -440,9 +453,13 @@ impl Engine {
     /// Does what is next, which is due at `moment`. Leases end before waits of the same moment.
     fn do_next(&mut self, moment: Millis, budget: &mut u32) {
         if self.keyspace.next_deadline().is_some_and(|next| next <= moment) {
-            if let Some((database, slot)) = self.keyspace.pop_due(moment, budget) {
-                self.expire(database, slot);
+            let mut due = std::mem::take(&mut self.due);
+            if let Some(database) = self.keyspace.pop_due(moment, budget, &mut due) {
+                for due in due.drain(..) {
+                    self.end_lease(database, due);
+                }
             }
+            self.due = due;
             return;
         }
         match self.timers.pop_due(moment, budget) {
@@ -457,11 +474,15 @@ impl Engine {
 
     /// The key in `slot` has reached its deadline: removes it and tells who wants to know.
     fn expire(&mut self, database: usize, slot: Slot) {
+        self.end_lease(database, self.keyspace.due(database, slot));
+    }
+
+    fn end_lease(&mut self, database: usize, due: Due) {
         // Keys end by the million, so the copy of theirs is made in a place that is there.
         let mut key = std::mem::take(&mut self.ended_key);
         key.clear();
-        key.extend_from_slice(self.keyspace.database(database).key(slot));
-        self.keyspace.discard(database, slot);
+        key.extend_from_slice(self.keyspace.database(database).key(due.slot));
+        self.keyspace.discard_due(database, due);
         self.stats.expired_keys += 1;
         self.dirty += 1;
         self.touch(database, &key);

@@ -98,15 +98,25 @@ impl Engine {
 
     #[cold]
     fn publish_event(&mut self, event: &str, database: usize, key: &[u8]) {
+        // Leases end by the million, so a channel's name is written in a place that is there.
+        let mut channel = std::mem::take(&mut self.event_channel);
         if self.events.contains(Events::KEYSPACE) {
-            let mut channel = format!("__keyspace@{database}__:").into_bytes();
-            channel.extend_from_slice(key);
+            name_channel(&mut channel, "__keyspace@", database, key);
             self.publish(&channel, event.as_bytes());
         }
         if self.events.contains(Events::KEYEVENT) {
-            let channel = format!("__keyevent@{database}__:{event}");
-            self.publish(channel.as_bytes(), key);
+            name_channel(&mut channel, "__keyevent@", database, event.as_bytes());
+            self.publish(&channel, key);
         }
+        self.event_channel = channel;
+    }
+}
+
+fn name_channel(name: &mut Vec<u8>, begin: &str, database: usize, end: &[u8]) {
+    let mut digits = itoa::Buffer::new();
+    name.clear();
+    for part in [begin.as_bytes(), digits.format(database).as_bytes(), b"__:", end] {
+        name.extend_from_slice(part);
     }
 }
 

@@ -62,8 +62,15 @@ impl Index {
         self.len += 1;
     }
 
-    /// Removes an entry, and gives memory back after a mass release.
-    pub fn remove(&mut self, hash: u64, slot: Slot, hash_of: impl Fn(Slot) -> u64) {
+    /// Removes an entry, and gives memory back after a mass release. `look` touches what
+    /// `hash_of` will: keys lie anywhere, but several can be fetched at the same time.
+    pub fn remove(
+        &mut self,
+        hash: u64,
+        slot: Slot,
+        look: impl Fn(Slot),
+        hash_of: impl Fn(Slot) -> u64,
+    ) {
         let mut credit = SHRINK_CREDIT_MAX.min(self.shrink_credit + 1);
         let table = self.table_mut(hash);
         match table.find_entry(hash, |&other| other == slot) {
@@ -73,6 +80,7 @@ impl Index {
         let is_air = table.capacity() > SHRINK_FLOOR && table.len() < table.capacity() / 8;
         if is_air && table.len() <= credit {
             credit -= table.len();
+            table.iter().for_each(|&slot| look(slot));
             table.shrink_to(table.len() * 2, |&slot| hash_of(slot));
         }
         self.shrink_credit = credit;
@@ -154,7 +162,7 @@ mod tests {
         assert!((0..ENTRIES).all(|slot| found(&index, slot) == Some(slot)));
         assert_eq!(index.entries(), ENTRIES as usize);
         for slot in 100..ENTRIES {
-            index.remove(hash_of(slot), slot, hash_of);
+            index.remove(hash_of(slot), slot, |_| {}, hash_of);
             assert_eq!(found(&index, slot), None);
         }
         assert!((0..100).all(|slot| found(&index, slot) == Some(slot)));

@@ -27,6 +27,7 @@ use crate::engine::client::ClientId;
 use crate::engine::time::Millis;
 use dict::{HashSeed, Slot};
 use hasher::KeyHasher;
+pub use records::Due;
 use records::{Given, Record, Records, Removed};
 
 /// Wheels that are kept though they are empty: a lock comes and goes, its wheel should not.
@@ -180,12 +181,40 @@ impl Keyspace {
         self.next_wheel().map(|(moment, _)| moment)
     }
 
-    /// Does the next thing that is due, if that is at `moment`, the next deadline: tells the key
-    /// whose lease ends, by its database and slot, or nothing yet.
-    pub fn pop_due(&mut self, moment: Millis, budget: &mut u32) -> Option<(usize, Slot)> {
+    /// When [`Keyspace::work_ahead`] next has something to do.
+    pub fn next_work_ahead(&self) -> Option<Millis> {
+        let next = |&number: &usize| self.databases[number].records.next_work_ahead();
+        self.timed.iter().filter_map(next).min()
+    }
+
+    /// If nothing is due: prepares for moments at which much is, by at most `budget` steps.
+    pub fn work_ahead(&mut self, now: Millis, budget: u32) {
+        for &number in &self.timed {
+            self.databases[number].records.work_ahead(now, budget);
+        }
+    }
+
+    /// Does the next thing that is due, if that is at `moment`, the next deadline: tells the keys
+    /// of a database whose leases end, or none yet. They are still there, without their timers.
+    pub fn pop_due(
+        &mut self,
+        moment: Millis,
+        budget: &mut u32,
+        due: &mut Vec<Due>,
+    ) -> Option<usize> {
         let (_, number) = self.next_wheel().filter(|&(next, _)| next <= moment)?;
-        let slot = self.databases[number].records.pop_due(moment, budget)?;
-        Some((number, slot))
+        self.databases[number].records.pop_due(moment, budget, &self.hasher, due);
+        Some(number)
+    }
+
+    /// A key whose time has come.
+    pub fn due(&self, number: usize, slot: Slot) -> Due {
+        self.databases[number].records.due(slot, &self.hasher)
+    }
+
+    /// Removes a key whose time has come.
+    pub fn discard_due(&mut self, number: usize, due: Due) {
+        self.databases[number].records.discard_due(due, &self.hasher);
     }
 
     /// Whether all that is due by `now` is known to have been done.

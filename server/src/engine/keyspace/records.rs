@@ -11,6 +11,8 @@
 //! - An entry is a timer of the wheel if it has a deadline and `ticking` is on, and only then.
 //! - There is no wheel until there is a deadline: most databases never hold a key.
 
+use std::hint::black_box;
+
 use smallvec::SmallVec;
 
 use super::dict::{HashSeed, Slot};
@@ -143,6 +145,18 @@ pub struct Removed {
     apart: Option<Value>,
 }
 
+/// A key whose time has come.
+#[derive(Clone, Copy, Debug)]
+pub struct Due {
+    /// Where it stands.
+    pub slot: Slot,
+    hash: u64,
+}
+
+/// Keys that end together, if as many are due: enough for the processor to fetch what it needs of
+/// one while it waits for that of others.
+const DUE_TOGETHER: usize = 32;
+
 /// A hash, to be changed.
 #[derive(Debug)]
 pub struct HashMut<'a> {
@@ -202,7 +216,7 @@ impl Records {
         let handles: LookAhead<Handle> = slots.iter().map(handle).collect();
         for &handle in &handles {
             let bytes = self.strings.get(handle);
-            std::hint::black_box((bytes.first().copied(), bytes.last().copied()));
+            black_box((bytes.first().copied(), bytes.last().copied()));
         }
     }
 
@@ -423,7 +437,7 @@ impl Records {
     pub fn remove(&mut self, slot: Slot, hasher: &KeyHasher) -> Removed {
         let deadline = self.deadline(slot);
         let bytes = self.bytes(slot).into();
-        let apart = self.unlink(slot, hasher);
+        let apart = self.unlink(slot, hasher.hash(self.key(slot)), hasher);
         let form = self.entries.get(slot).form;
         self.forget(slot);
         Removed { bytes, form, deadline, apart }
@@ -431,8 +445,22 @@ impl Records {
 
     /// As `remove`, for who does not want to know more.
     pub fn discard(&mut self, slot: Slot, hasher: &KeyHasher) {
-        self.unlink(slot, hasher);
+        self.unlink(slot, hasher.hash(self.key(slot)), hasher);
         self.forget(slot);
+    }
+
+    /// A key whose time has come.
+    pub fn due(&self, slot: Slot, hasher: &KeyHasher) -> Due {
+        Due { slot, hash: hasher.hash(self.key(slot)) }
+    }
+
+    /// Removes a key whose time has come.
+    pub fn discard_due(&mut self, due: Due, hasher: &KeyHasher) {
+        if let Some(wheel) = &mut self.wheel {
+            wheel.step_ahead(&mut self.entries);
+        }
+        self.unlink(due.slot, due.hash, hasher);
+        self.forget(due.slot);
     }
 
     /// Removes all keys; returns how many there were.
@@ -443,11 +471,14 @@ impl Records {
     }
 
     /// Takes a key out of the index and the wheel; returns what was apart.
-    fn unlink(&mut self, slot: Slot, hasher: &KeyHasher) -> Option<Value> {
+    fn unlink(&mut self, slot: Slot, hash: u64, hasher: &KeyHasher) -> Option<Value> {
         self.clear_deadline(slot);
         let (entries, strings) = (&self.entries, &self.strings);
-        let key_of = |slot| split(strings.get(entries.get(slot).handle())).0;
-        self.index.remove(hasher.hash(key_of(slot)), slot, |slot| hasher.seed.hash(key_of(slot)));
+        let bytes_of = |slot| strings.get(entries.get(slot).handle());
+        let look = |slot| {
+            black_box(bytes_of(slot).first());
+        };
+        self.index.remove(hash, slot, look, |slot| hasher.seed.hash(split(bytes_of(slot)).0));
         self.take_apart(slot)
     }
 
@@ -664,6 +695,18 @@ impl Records {
         self.wheel.as_ref()?.next_deadline()
     }
 
+    /// As [`Wheel::next_work_ahead`].
+    pub fn next_work_ahead(&self) -> Option<Millis> {
+        self.wheel.as_ref()?.next_work_ahead()
+    }
+
+    /// As [`Wheel::work_ahead`].
+    pub fn work_ahead(&mut self, now: Millis, budget: u32) {
+        if let Some(wheel) = &mut self.wheel {
+            wheel.work_ahead(&mut self.entries, now, budget);
+        }
+    }
+
     /// As [`Wheel::advance`].
     pub fn advance(&mut self, now: Millis) {
         if let Some(wheel) = &mut self.wheel {
@@ -671,9 +714,31 @@ impl Records {
         }
     }
 
-    /// As [`Wheel::pop_due`]. The key still has its deadline, but no timer.
-    pub fn pop_due(&mut self, now: Millis, budget: &mut u32) -> Option<Slot> {
-        self.wheel.as_mut()?.pop_due(&mut self.entries, now, budget)
+    /// As [`Wheel::pop_due`], for several keys. They still have their deadlines, but no timers.
+    pub fn pop_due(
+        &mut self,
+        now: Millis,
+        budget: &mut u32,
+        hasher: &KeyHasher,
+        due: &mut Vec<Due>,
+    ) {
+        let Some(wheel) = &mut self.wheel else { return };
+        while due.len() < DUE_TOGETHER
+            && let Some(slot) = wheel.pop_due(&mut self.entries, now, budget)
+        {
+            due.push(Due { slot, hash: 0 });
+        }
+        // What is needed of a key lies anywhere in memory, and to fetch it takes longer than all
+        // the rest. So all of them are looked at first: no look waits for the one before.
+        for due in &*due {
+            black_box(self.bytes(due.slot).first());
+        }
+        for due in &mut *due {
+            due.hash = hasher.seed.hash(self.key(due.slot));
+        }
+        for due in due {
+            black_box(self.index.find(due.hash, |slot| slot == due.slot));
+        }
     }
 }
 
@@ -893,11 +958,16 @@ mod tests {
         fn advance(&mut self, span: i64) {
             self.now += span;
             let mut budget = u32::MAX;
-            while let Some(slot) = self.records.pop_due(Millis(self.now), &mut budget) {
-                let removed = self.records.remove(slot, &self.hasher);
-                let (_, deadline) = self.model.remove(removed.key()).expect("invented");
-                assert_eq!(deadline.map(Millis), removed.deadline());
-                assert!(deadline.is_some_and(|deadline| deadline <= self.now), "early");
+            while self.records.next_deadline().is_some_and(|next| next <= Millis(self.now)) {
+                let mut due = Vec::new();
+                self.records.pop_due(Millis(self.now), &mut budget, &self.hasher, &mut due);
+                for due in due {
+                    let record = self.records.get(due.slot);
+                    let (_, deadline) = self.model.remove(record.key()).expect("invented");
+                    assert_eq!(deadline.map(Millis), record.deadline());
+                    assert!(deadline.is_some_and(|deadline| deadline <= self.now), "early");
+                    self.records.discard_due(due, &self.hasher);
+                }
             }
             self.records.advance(Millis(self.now));
             let overdue =
