@@ -33,10 +33,13 @@
 //! leaves. It has no error texts and no Lua state; it knows [`Reply`](leasehold_resp::Reply) and
 //! [`Host`](crate::Host).
 
+mod call;
+mod held;
 mod lexer;
 mod parse;
 mod replay;
 mod run;
+mod tables;
 mod tree;
 mod value;
 

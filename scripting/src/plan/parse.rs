@@ -2,9 +2,12 @@
 
 use bytes::Bytes;
 
+use super::call::ARGUMENTS_MAX;
 use super::lexer::{Token, tokens};
-use super::run::{ARGUMENTS_MAX, ARGUMENTS_USUAL, ASSIGNED_MAX, PIECES_MAX};
-use super::tree::{Block, Call, Each, Expr, For, Operator, Plan, Statement, Unpacked};
+use super::run::{ASSIGNED_MAX, PIECES_MAX};
+use super::tree::{
+    Block, Call, Each, Expr, For, Operand, Operator, Place, Plan, Statement, Unpacked,
+};
 use super::value::TYPE_NAMES;
 use crate::CommandId;
 use crate::budget::Limits;
@@ -582,13 +585,12 @@ impl<'t> Parser<'t, '_> {
             Some(Expr::Literal(name)) => (self.commands)(&self.literals[*name as usize]),
             _ => None,
         };
-        let is_at_hand = unpacked.is_none()
-            && (1..=ARGUMENTS_USUAL).contains(&arguments.len())
-            && arguments.iter().all(|argument| {
-                matches!(argument, Expr::Literal(_) | Expr::Key(_) | Expr::Arg(_) | Expr::Local(_))
-            });
-        let arguments = arguments.into();
-        Ok(Expr::Call(Box::new(Call { command, arguments, unpacked, is_at_hand })))
+        let at_hand: Option<Box<_>> = match unpacked {
+            None => arguments.iter().map(Operand::of).collect(),
+            Some(_) => None,
+        };
+        let (arguments, at_hand) = (arguments.into(), at_hand.unwrap_or_default());
+        Ok(Expr::Call(Box::new(Call { command, arguments, unpacked, at_hand })))
     }
 
     /// A number that stands in the text is written as an argument once and for all.
@@ -666,6 +668,11 @@ fn taken(value: Expr, index: Expr) -> Expr {
     match (value, place) {
         (Expr::Keys, Some(place)) => Expr::Key(place),
         (Expr::Args, Some(place)) => Expr::Arg(place),
+        (table @ (Expr::Keys | Expr::Args), None) => match (Place::read(&index), &table) {
+            (Some(place), Expr::Keys) => Expr::KeyAt(place),
+            (Some(place), _) => Expr::ArgAt(place),
+            (None, _) => Expr::Index(Box::new((table, index))),
+        },
         (value, _) => Expr::Index(Box::new((value, index))),
     }
 }

@@ -18,14 +18,17 @@ pub(super) struct Print(u64);
 
 impl Print {
     /// In a release, of how many bytes: two scripts that differ in more than that are none of ours.
+    #[inline]
     pub(super) fn of(argv: &[&[u8]]) -> Print {
-        let mix = |sum: u64, next: u64| sum.wrapping_mul(31).wrapping_add(next);
-        let sizes = argv.iter().fold(0, |sum, argument| mix(sum, argument.len() as u64 + 1));
-        if !cfg!(debug_assertions) {
-            return Print(sizes);
+        let mut sum = argv.len() as u64;
+        for argument in argv {
+            sum = sum.wrapping_mul(31).wrapping_add(argument.len() as u64);
         }
-        let bytes = argv.iter().flat_map(|argument| argument.iter());
-        Print(bytes.fold(sizes, |sum, byte| mix(sum, u64::from(*byte))))
+        if cfg!(debug_assertions) {
+            let bytes = argv.iter().flat_map(|argument| argument.iter());
+            sum = bytes.fold(sum, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(*byte)));
+        }
+        Print(sum)
     }
 }
 

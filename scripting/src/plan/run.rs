@@ -1,29 +1,22 @@
 //! Runs a plan. Every step here does what Lua 5.1 does, or returns `None`: the plan leaves.
 
-use bytes::Bytes;
 use leasehold_resp::Reply;
 
-use super::replay::{Print, Recorded, Replay};
-use super::tree::{Call, Each, Expr, For, Operator, Plan, Statement, Unpacked};
-use super::value::{ITEM_BYTES, Read, Value, as_integer, read_number, settle};
+use super::held::Held;
+use super::replay::{Recorded, Replay};
+use super::tree::{Each, Expr, For, Operator, Plan, Statement};
+use super::value::{ITEM_BYTES, Read, Value, as_integer, read_number};
 use crate::budget::Limits;
-use crate::number::write_argument;
 use crate::{Host, Interrupt, convert};
 
 /// Turns of loops and calls between two questions to the host: as rarely as Lua asks, about.
 const STEPS_PER_QUESTION: u64 = 256;
 /// Of so many steps more than Lua has done at least as many instructions, wherever they fell.
 const STEPS_AHEAD: u64 = 8;
-/// Arguments of nearly every command.
-pub(super) const ARGUMENTS_USUAL: usize = 8;
-/// Arguments of a command.
-pub(super) const ARGUMENTS_MAX: usize = 128;
 /// Pieces of a text that are joined at once.
 pub(super) const PIECES_MAX: usize = 8;
 /// Values of one assignment.
 pub(super) const ASSIGNED_MAX: usize = 8;
-/// Tables one run may make.
-const LISTS_MAX: usize = 64;
 /// What is kept of the room that runs have needed.
 const KEPT_BYTES: usize = 16 << 10;
 
@@ -50,11 +43,18 @@ impl Scratch {
     }
 
     fn clear(&mut self) {
+        const VALUES_KEPT: usize = KEPT_BYTES / size_of::<Value>();
         self.record.clear();
         self.text.clear();
-        self.text.shrink_to(KEPT_BYTES);
-        self.lists.truncate(1);
-        self.lists.iter_mut().for_each(|list| list.shrink_to(KEPT_BYTES / size_of::<Value>()));
+        if self.text.capacity() > KEPT_BYTES {
+            self.text.shrink_to(KEPT_BYTES);
+        }
+        if self.lists.len() > 1 {
+            self.lists.truncate(1);
+        }
+        if let Some(list) = self.lists.first_mut().filter(|list| list.capacity() > VALUES_KEPT) {
+            list.shrink_to(VALUES_KEPT);
+        }
         self.end_after = None;
     }
 }
@@ -69,8 +69,10 @@ pub(crate) fn run(
     host: &mut dyn Host,
 ) -> Option<Reply> {
     scratch.clear();
-    scratch.registers.clear();
-    scratch.registers.resize(plan.registers, Value::Nil);
+    // What the last run has left in them is not seen: every local begins with a value.
+    if scratch.registers.len() < plan.registers {
+        scratch.registers.resize(plan.registers, Value::Nil);
+    }
     let Scratch { registers, record, text, lists, end_after } = scratch;
     let held = Held { literals: &plan.literals, keys, args, record, text };
     let bytes_left = limits.plan_bytes_max.min(limits.memory_bytes_max / 16);
@@ -84,118 +86,47 @@ pub(crate) fn run(
         bytes_left,
         calls_max,
         pace: Pace { steps: 0, steps_max: limits.plan_steps_max, end_after },
+        returned: Value::Nil,
     };
-    let given = keys.iter().chain(args).map(|text| text.len() + ITEM_BYTES).sum();
-    run.spend(given)?;
+    for given in [keys, args] {
+        let bytes = given.iter().fold(0_usize, |sum, text| sum.saturating_add(text.len()));
+        run.spend(bytes.saturating_add(given.len() * ITEM_BYTES))?;
+    }
     match run.block(&plan.body)? {
-        Flow::Return(reply) => Some(reply),
         Flow::Next | Flow::Break => Some(Reply::Null),
+        Flow::Return => run.answer(run.returned),
+        Flow::ReturnStatus => {
+            let text = run.held.bytes(run.returned)?;
+            Some(Reply::Simple(convert::one_line(text.to_vec())))
+        }
     }
 }
 
-/// Where the values of a run are.
-struct Held<'r> {
-    literals: &'r [Bytes],
-    keys: &'r [&'r [u8]],
-    args: &'r [&'r [u8]],
-    record: &'r mut Vec<Recorded>,
-    text: &'r mut Vec<u8>,
-}
-
-impl Held<'_> {
-    /// A string's bytes.
-    fn bytes(&self, value: Value) -> Option<&[u8]> {
-        Some(match value {
-            Value::Literal(at) => &self.literals[at as usize],
-            Value::Key(at) => self.keys[at as usize],
-            Value::Arg(at) => self.args[at as usize],
-            Value::Text(_) | Value::Item { .. } => self.shared(value)?,
-            Value::Made { start, len } => &self.text[start as usize..][..len as usize],
-            _ => return None,
-        })
-    }
-
-    /// A string that a command was answered with.
-    fn shared(&self, value: Value) -> Option<&Bytes> {
-        let reply = match value {
-            Value::Text(at) => &self.record[at as usize].reply,
-            Value::Item { reply, at } => &self.items(reply)[at as usize],
-            _ => return None,
-        };
-        match reply {
-            Reply::Bulk(text) | Reply::Simple(text) => Some(text),
-            _ => None,
-        }
-    }
-
-    /// The array a command was answered with.
-    fn items(&self, reply: u32) -> &[Reply] {
-        match &self.record[reply as usize].reply {
-            Reply::Array(items) => items,
-            _ => &[],
-        }
-    }
-
-    /// Lua's `==`.
-    fn equal(&self, left: Value, right: Value) -> bool {
-        match (left, right) {
-            (Value::Nil, Value::Nil) | (Value::Keys, Value::Keys) | (Value::Args, Value::Args) => {
-                true
-            }
-            (Value::Boolean(left), Value::Boolean(right)) => left == right,
-            (Value::Number(left), Value::Number(right)) => left == right,
-            (Value::Status(left), Value::Status(right))
-            | (Value::Array(left), Value::Array(right))
-            | (Value::List(left), Value::List(right)) => left == right,
-            _ => match (self.bytes(left), self.bytes(right)) {
-                (Some(left), Some(right)) => left == right,
-                _ => false,
-            },
-        }
-    }
-
-    /// Adds a string to the text.
-    fn append(&mut self, value: Value) -> Option<()> {
-        match value {
-            Value::Made { start, len } => {
-                let start = start as usize;
-                self.text.extend_from_within(start..start + len as usize);
-            }
-            Value::Number(number) => {
-                let integer = as_integer(number)?;
-                self.text.extend_from_slice(itoa::Buffer::new().format(integer).as_bytes());
-            }
-            Value::Literal(at) => self.text.extend_from_slice(&self.literals[at as usize]),
-            Value::Key(at) => self.text.extend_from_slice(self.keys[at as usize]),
-            Value::Arg(at) => self.text.extend_from_slice(self.args[at as usize]),
-            _ => {
-                let text = self.shared(value)?.clone();
-                self.text.extend_from_slice(&text);
-            }
-        }
-        Some(())
-    }
-}
-
+/// Where to go on after a statement.
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Flow {
     Next,
     Break,
-    Return(Reply),
+    /// With what has been returned.
+    Return,
+    /// With it as the text of a status.
+    ReturnStatus,
 }
 
-struct Run<'r> {
-    held: Held<'r>,
-    registers: &'r mut [Value],
-    lists: &'r mut Vec<Vec<Value>>,
-    lists_used: usize,
-    host: &'r mut dyn Host,
+pub(super) struct Run<'r> {
+    pub(super) held: Held<'r>,
+    pub(super) registers: &'r mut [Value],
+    pub(super) lists: &'r mut Vec<Vec<Value>>,
+    pub(super) lists_used: usize,
+    pub(super) host: &'r mut dyn Host,
     bytes_left: usize,
-    calls_max: usize,
-    pace: Pace<'r>,
+    pub(super) calls_max: usize,
+    pub(super) pace: Pace<'r>,
+    returned: Value,
 }
 
 /// How far a run has come.
-struct Pace<'r> {
+pub(super) struct Pace<'r> {
     steps: u64,
     /// What runs for longer is Lua's: while it goes back to where a plan has left, nobody is heard.
     steps_max: u64,
@@ -204,7 +135,7 @@ struct Pace<'r> {
 
 impl Pace<'_> {
     /// Counts what Lua takes at least one instruction for, and asks the host from time to time.
-    fn step(&mut self, host: &mut dyn Host) -> Option<()> {
+    pub(super) fn step(&mut self, host: &mut dyn Host) -> Option<()> {
         self.steps += 1;
         if !self.steps.is_multiple_of(STEPS_PER_QUESTION) {
             return Some(());
@@ -246,14 +177,14 @@ impl Run<'_> {
             }
             Statement::If { arms, otherwise } => {
                 for (condition, body) in arms {
-                    if self.value(condition)?.is_true() {
+                    if self.truth(condition)? {
                         return self.block(body);
                     }
                 }
                 return self.block(otherwise);
             }
             Statement::While { condition, body } => {
-                while self.value(condition)?.is_true() {
+                while self.truth(condition)? {
                     self.step()?;
                     match self.block(body)? {
                         Flow::Next => {}
@@ -267,13 +198,12 @@ impl Run<'_> {
             Statement::Do(body) => return self.block(body),
             Statement::Break => return Some(Flow::Break),
             Statement::Return(value) => {
-                let value = self.value(value)?;
-                return Some(Flow::Return(self.answer(value)?));
+                self.returned = self.value(value)?;
+                return Some(Flow::Return);
             }
             Statement::ReturnStatus(text) => {
-                let text = self.value(text)?;
-                let line = convert::one_line(self.held.bytes(text)?.to_vec());
-                return Some(Flow::Return(Reply::Simple(line)));
+                self.returned = self.value(text)?;
+                return Some(Flow::ReturnStatus);
             }
         }
         Some(Flow::Next)
@@ -337,11 +267,11 @@ impl Run<'_> {
         }
     }
 
-    fn step(&mut self) -> Option<()> {
+    pub(super) fn step(&mut self) -> Option<()> {
         self.pace.step(self.host)
     }
 
-    fn spend(&mut self, bytes: usize) -> Option<()> {
+    pub(super) fn spend(&mut self, bytes: usize) -> Option<()> {
         self.bytes_left = self.bytes_left.checked_sub(bytes)?;
         Some(())
     }
@@ -349,24 +279,28 @@ impl Run<'_> {
 
 // Expressions.
 impl Run<'_> {
-    fn value(&mut self, expr: &Expr) -> Option<Value> {
+    #[inline(always)]
+    pub(super) fn value(&mut self, expr: &Expr) -> Option<Value> {
+        match expr {
+            Expr::Call(call) => self.call(call),
+            Expr::Number(number) => Some(Value::Number(*number)),
+            Expr::Local(at) => Some(self.registers[usize::from(*at)]),
+            other => self.other_value(other),
+        }
+    }
+
+    fn other_value(&mut self, expr: &Expr) -> Option<Value> {
         Some(match expr {
             Expr::Nil => Value::Nil,
             Expr::Boolean(value) => Value::Boolean(*value),
-            Expr::Number(number) => Value::Number(*number),
             Expr::Literal(at) => Value::Literal(*at),
-            Expr::Local(at) => self.registers[usize::from(*at)],
             Expr::Keys => Value::Keys,
             Expr::Args => Value::Args,
             Expr::Key(at) if (*at as usize) < self.held.keys.len() => Value::Key(*at),
             Expr::Arg(at) if (*at as usize) < self.held.args.len() => Value::Arg(*at),
             Expr::Key(_) | Expr::Arg(_) => Value::Nil,
-            Expr::Call(call) => return self.call(call),
-            Expr::Equal(both) => {
-                let (left, right) = (self.value(&both.0)?, self.value(&both.1)?);
-                Value::Boolean(self.held.equal(left, right))
-            }
-            Expr::Not(operand) => Value::Boolean(!self.value(operand)?.is_true()),
+            Expr::KeyAt(place) => return self.item_at(Value::Keys, *place),
+            Expr::ArgAt(place) => return self.item_at(Value::Args, *place),
             Expr::And(both) => match self.value(&both.0)? {
                 left if left.is_true() => return self.value(&both.1),
                 left => left,
@@ -375,10 +309,12 @@ impl Run<'_> {
                 left if left.is_true() => left,
                 _ => return self.value(&both.1),
             },
-            Expr::Less(both) => self.compared(both, |left, right| left < right)?,
-            Expr::LessOrEqual(both) => self.compared(both, |left, right| left <= right)?,
-            Expr::Greater(both) => self.compared(both, |left, right| left > right)?,
-            Expr::GreaterOrEqual(both) => self.compared(both, |left, right| left >= right)?,
+            Expr::Not(_)
+            | Expr::Equal(_)
+            | Expr::Less(_)
+            | Expr::LessOrEqual(_)
+            | Expr::Greater(_)
+            | Expr::GreaterOrEqual(_) => Value::Boolean(self.truth(expr)?),
             other => return self.rarer(other),
         })
     }
@@ -434,16 +370,34 @@ impl Run<'_> {
         })
     }
 
+    /// Whether a condition holds.
+    fn truth(&mut self, condition: &Expr) -> Option<bool> {
+        match condition {
+            Expr::Equal(both) => match (self.value(&both.0)?, self.value(&both.1)?) {
+                (Value::Number(left), Value::Number(right)) => Some(left == right),
+                (left, right) => Some(self.held.equal(left, right)),
+            },
+            Expr::Not(operand) => Some(!self.truth(operand)?),
+            Expr::And(both) => Some(self.truth(&both.0)? && self.truth(&both.1)?),
+            Expr::Or(both) => Some(self.truth(&both.0)? || self.truth(&both.1)?),
+            Expr::Less(both) => self.compared(both, |left, right| left < right),
+            Expr::LessOrEqual(both) => self.compared(both, |left, right| left <= right),
+            Expr::Greater(both) => self.compared(both, |left, right| left > right),
+            Expr::GreaterOrEqual(both) => self.compared(both, |left, right| left >= right),
+            other => Some(self.value(other)?.is_true()),
+        }
+    }
+
     /// Strings are compared by the locale's rules, which are not for us to know.
-    fn compared(&mut self, both: &(Expr, Expr), holds: fn(f64, f64) -> bool) -> Option<Value> {
+    fn compared(&mut self, both: &(Expr, Expr), holds: fn(f64, f64) -> bool) -> Option<bool> {
         match (self.value(&both.0)?, self.value(&both.1)?) {
-            (Value::Number(left), Value::Number(right)) => Some(Value::Boolean(holds(left, right))),
+            (Value::Number(left), Value::Number(right)) => Some(holds(left, right)),
             _ => None,
         }
     }
 
     /// A number, or a string that is plainly one.
-    fn number(&self, value: Value) -> Option<f64> {
+    pub(super) fn number(&self, value: Value) -> Option<f64> {
         match value {
             Value::Number(number) => Some(number),
             text => match read_number(self.held.bytes(text)?) {
@@ -510,7 +464,7 @@ impl Run<'_> {
     }
 
     /// The text from `start` on as a value.
-    fn made(&mut self, start: usize) -> Option<Value> {
+    pub(super) fn made(&mut self, start: usize) -> Option<Value> {
         let len = self.held.text.len() - start;
         self.spend(len)?;
         Some(Value::Made { start: u32::try_from(start).ok()?, len: u32::try_from(len).ok()? })
@@ -530,294 +484,6 @@ impl Run<'_> {
             self.held.text.extend_from_slice(&bytes);
         }
         self.made(start)
-    }
-}
-
-// Tables.
-impl Run<'_> {
-    fn length(&self, value: Value) -> Option<usize> {
-        match value {
-            Value::Keys => Some(self.held.keys.len()),
-            Value::Args => Some(self.held.args.len()),
-            Value::Array(at) => Some(self.held.items(at).len()),
-            Value::List(at) => Some(self.lists[at as usize].len()),
-            text => Some(self.held.bytes(text)?.len()),
-        }
-    }
-
-    fn index(&self, table: Value, index: Value) -> Option<Value> {
-        match (table, index) {
-            (Value::Status(at), index) => {
-                let is_ok = self.held.bytes(index) == Some(b"ok");
-                Some(if is_ok { Value::Text(at) } else { Value::Nil })
-            }
-            (table, Value::Number(number)) if table.is_table() => {
-                match as_integer(number).and_then(|place| usize::try_from(place - 1).ok()) {
-                    Some(place) => self.item(table, place),
-                    None => Some(Value::Nil),
-                }
-            }
-            (table, _) if table.is_table() => Some(Value::Nil),
-            _ => None,
-        }
-    }
-
-    /// The item at `place`, counted from 0.
-    fn item(&self, table: Value, place: usize) -> Option<Value> {
-        let short = u32::try_from(place).ok()?;
-        Some(match table {
-            Value::Keys if place < self.held.keys.len() => Value::Key(short),
-            Value::Args if place < self.held.args.len() => Value::Arg(short),
-            Value::List(at) => self.lists[at as usize].get(place).copied().unwrap_or(Value::Nil),
-            Value::Array(reply) => match self.held.items(reply).get(place) {
-                None => Value::Nil,
-                Some(Reply::Bulk(_)) => Value::Item { reply, at: short },
-                Some(Reply::Integer(number)) => Value::Number(*number as f64),
-                Some(Reply::Null | Reply::NullArray) => Value::Boolean(false),
-                // A table of its own, which has no name here.
-                Some(_) => return None,
-            },
-            _ => Value::Nil,
-        })
-    }
-
-    fn list(&mut self, items: &[Expr]) -> Option<Value> {
-        let at = self.lists_used;
-        if at >= LISTS_MAX {
-            return None;
-        }
-        self.lists_used += 1;
-        if self.lists.len() <= at {
-            self.lists.push(Vec::new());
-        }
-        self.lists[at].clear();
-        let mut has_hole = false;
-        for item in items {
-            match self.value(item)? {
-                Value::Nil => has_hole = true,
-                _ if has_hole => return None,
-                value => {
-                    self.spend(ITEM_BYTES)?;
-                    self.lists[at].push(value);
-                }
-            }
-        }
-        Some(Value::List(u32::try_from(at).ok()?))
-    }
-
-    /// Adds to the end of a list. Tables stay out: a list could come to contain itself.
-    fn push(&mut self, list: Value, value: Value) -> Option<()> {
-        let Value::List(at) = list else { return None };
-        if matches!(value, Value::Nil) {
-            return Some(());
-        }
-        if value.is_table() {
-            return None;
-        }
-        self.spend(ITEM_BYTES)?;
-        self.lists[at as usize].push(value);
-        Some(())
-    }
-
-    fn store(&mut self, list: u16, index: &Expr, value: &Expr) -> Option<()> {
-        let list = self.registers[usize::from(list)];
-        let (index, value) = (self.value(index)?, self.value(value)?);
-        let (Value::List(at), Value::Number(index)) = (list, index) else { return None };
-        let place = usize::try_from(as_integer(index)? - 1).ok()?;
-        if place == self.lists[at as usize].len() {
-            return self.push(list, value);
-        }
-        let slot = self.lists[at as usize].get_mut(place)?;
-        if value.is_table() || matches!(value, Value::Nil) {
-            return None;
-        }
-        *slot = value;
-        Some(())
-    }
-}
-
-// Commands and replies.
-impl Run<'_> {
-    fn call(&mut self, call: &Call) -> Option<Value> {
-        if let Some(answered) = self.call_at_hand(call) {
-            return answered;
-        }
-        if call.unpacked.is_none() && call.arguments.len() <= ARGUMENTS_USUAL {
-            self.call_with::<ARGUMENTS_USUAL>(call)
-        } else {
-            self.call_with::<ARGUMENTS_MAX>(call)
-        }
-    }
-
-    /// Runs a command all of whose arguments are strings that are there already; nearly all are so.
-    /// `None` if this one is not, and nothing has been done.
-    fn call_at_hand(&mut self, call: &Call) -> Option<Option<Value>> {
-        if !call.is_at_hand || self.held.record.len() >= self.calls_max {
-            return None;
-        }
-        let mut argv: [&[u8]; ARGUMENTS_USUAL] = [&[]; ARGUMENTS_USUAL];
-        let argv = argv.get_mut(..call.arguments.len())?;
-        for (argument, expr) in argv.iter_mut().zip(&call.arguments) {
-            *argument = match expr {
-                Expr::Literal(at) => &self.held.literals[*at as usize],
-                Expr::Key(at) => self.held.keys.get(*at as usize)?,
-                Expr::Arg(at) => self.held.args.get(*at as usize)?,
-                Expr::Local(at) => self.held.bytes(self.registers[usize::from(*at)])?,
-                _ => return None,
-            };
-        }
-        let print = Print::of(argv);
-        if self.pace.step(self.host).is_none() {
-            return Some(None);
-        }
-        let reply = ask(self.host, call, argv);
-        Some(self.accept(reply, print))
-    }
-
-    fn call_with<const MAX: usize>(&mut self, call: &Call) -> Option<Value> {
-        let text_before = self.held.text.len();
-        let mut values = [Value::Nil; MAX];
-        let mut count = 0;
-        for argument in &call.arguments {
-            let value = self.value(argument)?;
-            *values.get_mut(count)? = self.argument(value)?;
-            count += 1;
-        }
-        if let Some(unpacked) = &call.unpacked {
-            let (list, places) = self.unpacked(unpacked)?;
-            for place in places {
-                let value = self.item(list, place)?;
-                *values.get_mut(count)? = self.argument(value)?;
-                count += 1;
-            }
-        }
-        if count == 0 || self.held.record.len() >= self.calls_max {
-            return None;
-        }
-        self.step()?;
-        let mut argv: [&[u8]; MAX] = [&[]; MAX];
-        for (argument, value) in argv.iter_mut().zip(&values[..count]) {
-            *argument = self.held.bytes(*value)?;
-        }
-        let argv = &argv[..count];
-        let print = Print::of(argv);
-        let reply = ask(self.host, call, argv);
-        // What was made for the arguments has no other name.
-        self.held.text.truncate(text_before);
-        self.accept(reply, print)
-    }
-
-    /// A value as an argument of a command: a string, or a number that becomes one.
-    fn argument(&mut self, value: Value) -> Option<Value> {
-        match value {
-            Value::Number(number) if number.is_finite() => {
-                let start = self.held.text.len();
-                write_argument(self.held.text, number);
-                self.made(start)
-            }
-            text if text.is_text() => Some(text),
-            _ => None,
-        }
-    }
-
-    /// The places of the items that `unpack` stands for.
-    fn unpacked(&mut self, unpacked: &Unpacked) -> Option<(Value, std::ops::Range<usize>)> {
-        let list = self.value(&unpacked.list)?;
-        if !list.is_table() || matches!(list, Value::Status(_)) {
-            return None;
-        }
-        let mut place = |expr: &Option<Expr>| match expr {
-            Some(expr) => match self.value(expr)? {
-                Value::Number(number) => Some(Some(as_integer(number)?)),
-                _ => None,
-            },
-            None => Some(None),
-        };
-        let (from, to) = (place(&unpacked.from)?, place(&unpacked.to)?);
-        let to = match to {
-            Some(to) => usize::try_from(to).ok()?,
-            None => self.length(list)?,
-        };
-        let from = usize::try_from(from.unwrap_or(1) - 1).ok()?;
-        Some((list, from..to))
-    }
-
-    /// Keeps a reply and gives the value it is in Lua.
-    fn accept(&mut self, mut reply: Reply, print: Print) -> Option<Value> {
-        let at = self.held.record.len() as u32;
-        let (value, bytes) = match &reply {
-            Reply::Integer(number) => (Some(Value::Number(*number as f64)), 0),
-            Reply::Null | Reply::NullArray => (Some(Value::Boolean(false)), 0),
-            Reply::Bulk(text) => (Some(Value::Text(at)), text.len()),
-            Reply::Simple(text) => (Some(Value::Status(at)), text.len()),
-            _ => {
-                let bytes = settle(&mut reply);
-                let value = match &reply {
-                    Reply::Array(_) => Value::Array(at),
-                    Reply::Integer(number) => Value::Number(*number as f64),
-                    _ => Value::Text(at),
-                };
-                (bytes.map(|_| value), bytes.unwrap_or(0))
-            }
-        };
-        self.held.record.push(Recorded { reply, print });
-        self.spend(bytes)?;
-        value
-    }
-
-    /// What a client is told of a value. A list may hold another one twice, and so on, so that it
-    /// is far larger than what it is made of.
-    fn answer(&mut self, value: Value) -> Option<Reply> {
-        if value.is_table() && !matches!(value, Value::Status(_)) {
-            let items = self.length(value)?;
-            self.spend(items.checked_mul(ITEM_BYTES)?)?;
-        }
-        Some(match value {
-            Value::Nil | Value::Boolean(false) => Reply::Null,
-            Value::Boolean(true) => Reply::Integer(1),
-            Value::Number(number) => Reply::Integer(convert::truncate(number)),
-            Value::Literal(at) => Reply::Bulk(self.held.literals[at as usize].clone()),
-            Value::Text(_) | Value::Item { .. } => Reply::Bulk(self.held.shared(value)?.clone()),
-            Value::Key(_) | Value::Arg(_) | Value::Made { .. } => {
-                self.spend(self.held.bytes(value)?.len())?;
-                Reply::bulk(self.held.bytes(value)?)
-            }
-            Value::Keys | Value::Args => {
-                let count = self.length(value)?;
-                let replies: Option<Vec<_>> =
-                    (0..count).map(|place| self.answer(self.item(value, place)?)).collect();
-                Reply::Array(replies?)
-            }
-            Value::Status(at) | Value::Array(at) => {
-                answered(self.held.record[at as usize].reply.clone())
-            }
-            Value::List(at) => {
-                let items = std::mem::take(&mut self.lists[at as usize]);
-                let replies: Option<Vec<_>> = items.iter().map(|item| self.answer(*item)).collect();
-                self.lists[at as usize] = items;
-                Reply::Array(replies?)
-            }
-        })
-    }
-}
-
-fn ask(host: &mut dyn Host, call: &Call, argv: &[&[u8]]) -> Reply {
-    match call.command {
-        Some(command) => host.call_command(command, argv),
-        None => host.call(argv),
-    }
-}
-
-/// A reply that went to a script and comes back.
-fn answered(reply: Reply) -> Reply {
-    match reply {
-        Reply::Integer(number) => Reply::Integer(convert::truncate(number as f64)),
-        Reply::NullArray => Reply::Null,
-        Reply::Simple(line) if line.iter().any(|byte| matches!(byte, b'\r' | b'\n')) => {
-            Reply::Simple(convert::one_line(line.to_vec()))
-        }
-        Reply::Array(items) => Reply::Array(items.into_iter().map(answered).collect()),
-        other => other,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use super::value::{Value, as_integer};
 use crate::CommandId;
 
 /// A script of the subset.
@@ -84,6 +85,10 @@ pub(super) enum Expr {
     Key(u32),
     /// `ARGV[n]`, counted from 0.
     Arg(u32),
+    /// `KEYS[local + n]`
+    KeyAt(Place),
+    /// `ARGV[local + n]`
+    ArgAt(Place),
     List(Box<[Expr]>),
     Index(Box<(Expr, Expr)>),
     Not(Box<Expr>),
@@ -129,8 +134,71 @@ pub(super) struct Call {
     pub(super) command: Option<CommandId>,
     pub(super) arguments: Box<[Expr]>,
     pub(super) unpacked: Option<Unpacked>,
-    /// Whether nothing has to be computed for it: keys, arguments, literals and locals.
-    pub(super) is_at_hand: bool,
+    /// The arguments again, if nothing has to be computed for them; else none.
+    pub(super) at_hand: Box<[Operand]>,
+}
+
+/// An argument that is there already, if all goes well.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Operand {
+    Literal(u32),
+    Key(u32),
+    Arg(u32),
+    Local(u16),
+    KeyAt(Place),
+    ArgAt(Place),
+}
+
+impl Operand {
+    pub(super) fn of(expr: &Expr) -> Option<Operand> {
+        match expr {
+            Expr::Literal(at) => Some(Operand::Literal(*at)),
+            Expr::Key(at) => Some(Operand::Key(*at)),
+            Expr::Arg(at) => Some(Operand::Arg(*at)),
+            Expr::Local(at) => Some(Operand::Local(*at)),
+            Expr::KeyAt(place) => Some(Operand::KeyAt(*place)),
+            Expr::ArgAt(place) => Some(Operand::ArgAt(*place)),
+            _ => None,
+        }
+    }
+}
+
+/// A place in a table: a local and something added.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub(super) local: u16,
+    pub(super) add: i16,
+}
+
+impl Place {
+    /// The place that an index names, if it is simple enough.
+    pub(super) fn read(index: &Expr) -> Option<Place> {
+        let small = |number: f64| {
+            let add = number as i16;
+            (f64::from(add) == number && add > 0).then_some(add)
+        };
+        match index {
+            Expr::Local(local) => Some(Place { local: *local, add: 0 }),
+            Expr::Arithmetic(operator, both) => match (operator, &**both) {
+                (Operator::Add, (Expr::Local(local), Expr::Number(number)))
+                | (Operator::Add, (Expr::Number(number), Expr::Local(local))) => {
+                    Some(Place { local: *local, add: small(*number)? })
+                }
+                (Operator::Subtract, (Expr::Local(local), Expr::Number(number))) => {
+                    Some(Place { local: *local, add: -small(*number)? })
+                }
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// The place, counted from 0, if the local is a number that leads to one.
+    pub(super) fn of(self, registers: &[Value]) -> Option<usize> {
+        let Value::Number(number) = registers[usize::from(self.local)] else { return None };
+        let place = as_integer(number + f64::from(self.add))?;
+        usize::try_from(place - 1).ok()
+    }
 }
 
 /// `unpack(list, from, to)`

@@ -107,10 +107,10 @@ const EXACT: f64 = 1e14;
 
 /// A number as text, if it is an integer that is written as it is.
 pub(super) fn as_integer(number: f64) -> Option<i64> {
-    let is_plain = number.abs() < EXACT
-        && number.trunc() == number
-        && !(number == 0.0 && number.is_sign_negative());
-    is_plain.then_some(number as i64)
+    let integer = number as i64;
+    let is_plain = integer as f64 == number && number.abs() < EXACT;
+    let is_negative_zero = integer == 0 && number.is_sign_negative();
+    (is_plain && !is_negative_zero).then_some(integer)
 }
 
 /// What a text is as a number.

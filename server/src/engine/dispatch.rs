@@ -49,6 +49,7 @@ impl Gates {
 impl Context<'_> {
     /// Runs one command for the script whose context this is. `known` is the command's place, if
     /// its name has been looked up before; one with subcommands may not have been.
+    #[inline(always)]
     pub(super) fn call_for_script(
         &mut self,
         gates: Gates,
@@ -82,7 +83,9 @@ impl Context<'_> {
         match result {
             Ok(reply) => {
                 engine.count_call(at, false);
-                engine.remember_error(&reply);
+                if reply.is_error() {
+                    engine.remember_error(&reply);
+                }
                 reply
             }
             Err(error) => {
@@ -151,6 +154,7 @@ impl Engine {
     }
 
     /// An error that a script has been answered with is not counted again if it hands it on.
+    #[cold]
     fn remember_error(&mut self, reply: &Reply) {
         if let (Reply::Error(line), Some(script)) = (reply, self.script.as_mut()) {
             script.counted_error = Some(line.clone());

@@ -107,7 +107,8 @@ impl Engine {
         let (caller, command, name) = (Caller::Script, &Command::BASE, "");
         let context = Context { engine: self, client, caller, database, time, command, name };
         let reply = run(&mut World { context, gates });
-        let counted_error = self.script.take().and_then(|script| script.counted_error);
+        let counted_error = self.script.as_mut().and_then(|script| script.counted_error.take());
+        self.script = None;
         self.busy = false;
         self.count_script_errors(&reply, counted_error.as_deref());
         reply
