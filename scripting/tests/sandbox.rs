@@ -77,6 +77,8 @@ fn shared_tables_are_read_only() {
         ("rawset(string, 'leak', 1)", readonly),
         ("table.insert(redis, 1)", readonly),
         ("table.insert(string, 1, 'leak')", readonly),
+        ("table.insert(math, 'leak')", readonly),
+        ("local insert = table.insert insert(table, 'leak')", readonly),
         ("setmetatable(_G, {})", readonly),
         ("setmetatable(string, {__index = function() return 'pwned' end})", readonly),
         ("setmetatable(string, nil)", readonly),
@@ -119,6 +121,8 @@ fn what_a_script_leaves_behind_is_gone() {
         ("return cjson.encode(1/3)", "'0.33333333333333'"),
         ("redis.setresp(3) return true", "#t"),
         ("return true", ":1"),
+        ("table.insert(KEYS, 'leak') table.insert(ARGV, 'leak') return #KEYS", ":1"),
+        ("return #KEYS + #ARGV", ":0"),
         ("KEYS.leak = 1 ARGV[1] = 2 return 1", ":1"),
         ("return {tostring(KEYS.leak), tostring(ARGV[1])}", "['nil' 'nil']"),
     ]);

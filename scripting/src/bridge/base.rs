@@ -10,7 +10,7 @@ use std::ffi::c_int;
 use mlua::ffi::{self, lua_CFunction, lua_State};
 
 use super::bounds::check_end;
-use super::freeze::{refuse_frozen, thaw};
+use super::freeze::{refuse_frozen, refuse_library, thaw};
 use super::values::{push_bytes, raise};
 use super::{End, context};
 use crate::number::Random;
@@ -146,10 +146,13 @@ pub(super) unsafe extern "C-unwind" fn table_insert(lua: *mut lua_State) -> c_in
     // SAFETY: plain.
     unsafe {
         refuse_frozen(lua);
+        refuse_library(lua);
         if ffi::lua_gettop(lua) > 2 {
             charge_shift(lua);
         }
-        original(lua, &context(lua).originals.insert)
+        let context = context(lua);
+        context.has_inserted.set(true);
+        original(lua, &context.originals.insert)
     }
 }
 

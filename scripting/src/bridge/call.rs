@@ -17,6 +17,8 @@ use crate::number::write_argument;
 
 /// A number as text: `-1.2345678901234567e-300` and a few to spare.
 const NUMBER_BYTES_MAX: usize = 32;
+/// Arguments of nearly every command.
+const ARGUMENTS_USUAL: usize = 4;
 /// Arguments of a command that need no allocation.
 const ARGUMENTS_INLINE: usize = 16;
 
@@ -104,25 +106,31 @@ enum Outcome {
 
 /// Quiet.
 unsafe fn ask_host(lua: *mut lua_State, context: &Context) -> Outcome {
-    // SAFETY: the strings stay on the stack until `command` drops them, after this returns.
-    let count = unsafe { ffi::lua_gettop(lua) } as usize;
-    if count == 0 {
-        return Outcome::Refused("Please specify at least one argument for this redis lib call");
+    // SAFETY: quiet, all of it; there are as many arguments.
+    unsafe {
+        match ffi::lua_gettop(lua) as usize {
+            0 => Outcome::Refused("Please specify at least one argument for this redis lib call"),
+            count @ 1..=ARGUMENTS_USUAL => {
+                ask_with(lua, context, &mut [&[][..]; ARGUMENTS_USUAL][..count])
+            }
+            count @ ..=ARGUMENTS_INLINE => {
+                ask_with(lua, context, &mut [&[][..]; ARGUMENTS_INLINE][..count])
+            }
+            count => ask_with(lua, context, &mut vec![&[][..]; count]),
+        }
     }
-    let mut digits = context.digits.take();
-    digits.clear();
-    let mut inline: [&[u8]; ARGUMENTS_INLINE] = [&[]; ARGUMENTS_INLINE];
-    let mut spilled = Vec::new();
-    let argv = if count <= ARGUMENTS_INLINE {
-        &mut inline[..count]
-    } else {
-        spilled.resize(count, &[][..]);
-        &mut spilled[..]
-    };
-    // SAFETY: as above; `digits` outlives `argv`'s use below.
-    let complete = unsafe { arguments(lua, argv, &mut digits) };
+}
+
+/// With room for as many arguments as there are on the stack. Quiet.
+unsafe fn ask_with(lua: *mut lua_State, context: &Context, argv: &mut [&[u8]]) -> Outcome {
+    let mut digits = None;
+    // SAFETY: the strings stay on the stack until `command` drops them, after this returns;
+    // `digits` outlives the use of `argv` below.
+    let complete = unsafe { arguments(lua, context, argv, &mut digits) };
     let reply = if complete { context.with_host(|host| host.call(argv)) } else { None };
-    context.digits.set(digits);
+    if let Some(digits) = digits {
+        context.digits.set(digits);
+    }
     match reply {
         _ if !complete => {
             Outcome::Refused("Lua redis lib command arguments must be strings or integers")
@@ -144,7 +152,12 @@ unsafe fn ask_host(lua: *mut lua_State, context: &Context) -> Outcome {
 
 /// Borrows the arguments from the stack; numbers are written to `digits`. Whether all are strings
 /// or numbers. Quiet.
-unsafe fn arguments(lua: *mut lua_State, argv: &mut [&[u8]], digits: &mut Vec<u8>) -> bool {
+unsafe fn arguments(
+    lua: *mut lua_State,
+    context: &Context,
+    argv: &mut [&[u8]],
+    digits: &mut Option<Vec<u8>>,
+) -> bool {
     let count = argv.len();
     for (i, slot) in argv.iter_mut().enumerate() {
         let index = (i + 1) as c_int;
@@ -157,9 +170,7 @@ unsafe fn arguments(lua: *mut lua_State, argv: &mut [&[u8]], digits: &mut Vec<u8
                     *slot = slice::from_raw_parts(start.cast(), len);
                 }
                 ffi::LUA_TNUMBER => {
-                    if digits.is_empty() {
-                        digits.reserve(count * NUMBER_BYTES_MAX);
-                    }
+                    let digits = digits.get_or_insert_with(|| room(context, count));
                     let start = digits.len();
                     write_argument(digits, ffi::lua_tonumber(lua, index));
                     *slot = slice::from_raw_parts(digits.as_ptr().add(start), digits.len() - start);
@@ -169,4 +180,12 @@ unsafe fn arguments(lua: *mut lua_State, argv: &mut [&[u8]], digits: &mut Vec<u8
         }
     }
     true
+}
+
+/// Room for so many numbers as text.
+fn room(context: &Context, count: usize) -> Vec<u8> {
+    let mut digits = context.digits.take();
+    digits.clear();
+    digits.reserve(count * NUMBER_BYTES_MAX);
+    digits
 }

@@ -8,6 +8,7 @@ use std::ptr;
 
 use mlua::ffi::{self, lua_State};
 
+use super::context;
 use super::values::{raise, raise_bare, set_field};
 
 const READONLY: &str = "Attempt to modify a readonly table";
@@ -66,6 +67,17 @@ pub(super) unsafe fn refuse_frozen(lua: *mut lua_State) {
     // SAFETY: plain.
     unsafe {
         if push_frozen(lua, 1) {
+            raise_bare(lua, READONLY);
+        }
+    }
+}
+
+/// As [`refuse_frozen`], for the tables that harmless scripts see in place of frozen ones. Plain.
+pub(super) unsafe fn refuse_library(lua: *mut lua_State) {
+    // SAFETY: plain.
+    unsafe {
+        let table = ffi::lua_topointer(lua, 1);
+        if !table.is_null() && context(lua).plain_libraries.get().contains(&table) {
             raise_bare(lua, READONLY);
         }
     }

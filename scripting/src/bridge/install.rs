@@ -9,11 +9,14 @@ use std::ptr;
 use mlua::ffi::{self, lua_CFunction, lua_State};
 
 use super::freeze::{freeze, read_from, thaw};
-use super::harmless::GLOBALS;
+use super::harmless::{GLOBALS, TABLE};
 use super::libraries::{cjson_new, library_function};
 use super::run::REUSED_LENGTH_MAX;
 use super::values::{get_field, push, push_bytes, raise, set_field};
-use super::{Context, Originals, World, base, call, compile, context, patterns, redis, register};
+use super::{
+    Context, Originals, PLAIN_LIBRARIES, World, base, call, compile, context, patterns, redis,
+    register,
+};
 use crate::libs::{self, Constant};
 use crate::sandbox;
 use crate::value::Value;
@@ -209,12 +212,20 @@ unsafe fn install_plain_base(lua: *mut lua_State, context: &Context) {
     // SAFETY: plain.
     unsafe {
         ffi::lua_settop(lua, 1);
-        ffi::lua_createtable(lua, 0, GLOBALS.len() as c_int);
-        for name in GLOBALS {
+        ffi::lua_createtable(lua, 0, GLOBALS.len() as c_int + 1);
+        let mut libraries = [ptr::null(); PLAIN_LIBRARIES];
+        let mut free = libraries.iter_mut();
+        for name in GLOBALS.iter().chain([&TABLE]) {
             get_field(lua, 1, name);
+            let frozen = ffi::lua_topointer(lua, 3);
             thaw(lua, 3);
+            let table = ffi::lua_topointer(lua, 3);
+            if table != frozen {
+                *free.next().expect("room for every library") = table;
+            }
             set_field(lua, 2, name);
         }
+        context.plain_libraries.set(libraries);
         context.plain_base.set(ffi::luaL_ref(lua, ffi::LUA_REGISTRYINDEX));
     }
 }

@@ -27,7 +27,7 @@ mod values;
 
 use std::any::Any;
 use std::cell::{Cell, UnsafeCell};
-use std::ffi::{CStr, c_int};
+use std::ffi::{CStr, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{self, NonNull};
 
@@ -263,9 +263,16 @@ struct Context {
     base: Cell<c_int>,
     /// What harmless scripts see in place of the base: the libraries themselves.
     plain_base: Cell<c_int>,
+    /// The libraries among it: which tables they are.
+    plain_libraries: Cell<[*const c_void; PLAIN_LIBRARIES]>,
+    /// Whether the script has added to a table of whatever kind.
+    has_inserted: Cell<bool>,
     /// What code sees in place of the base while a library is loaded.
     loading_base: Cell<c_int>,
 }
+
+/// As many libraries as a harmless script may name.
+const PLAIN_LIBRARIES: usize = 4;
 
 /// Functions of Lua's own that ours end in.
 #[derive(Default)]
@@ -317,6 +324,8 @@ impl Context {
             args: Reused::default(),
             base: Cell::new(ffi::LUA_NOREF),
             plain_base: Cell::new(ffi::LUA_NOREF),
+            plain_libraries: Cell::new([ptr::null(); PLAIN_LIBRARIES]),
+            has_inserted: Cell::new(false),
             loading_base: Cell::new(ffi::LUA_NOREF),
         }
     }

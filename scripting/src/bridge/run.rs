@@ -232,8 +232,9 @@ unsafe extern "C-unwind" fn runner(lua: *mut lua_State) -> c_int {
                 2
             }
         };
+        context.has_inserted.set(false);
         ffi::lua_call(lua, parameters, 1);
-        if frame.chunk.harmless {
+        if frame.chunk.harmless && !context.has_inserted.get() {
             context.keys.holds(frame.keys);
             context.args.holds(frame.args);
         }
