@@ -67,6 +67,7 @@ pub trait Watchdog: Send {
 
 impl Engine {
     /// Runs a cached script for a client. The caller has checked that no script is running.
+    #[inline]
     pub fn run_script(
         &mut self,
         running: Running,
@@ -99,6 +100,7 @@ impl Engine {
         reply
     }
 
+    #[inline]
     fn run_as(&mut self, running: Running, run: impl FnOnce(&mut World<'_>) -> Reply) -> Reply {
         self.scripts_started += 1;
         let gates = self.gates_for_script(running.read_only);

@@ -199,6 +199,7 @@ fn evalsha(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     run(context, argv[1], key_count(argv)?, argv)
 }
 
+#[inline]
 fn run(
     context: &mut Context<'_>,
     sha: &[u8],
@@ -213,6 +214,7 @@ fn run(
 }
 
 /// What a script or a function may do in this request, if it may be run at all.
+#[inline]
 pub fn prepare(
     context: &Context<'_>,
     script: Script,
@@ -224,7 +226,8 @@ pub fn prepare(
             "ERR Can not execute a script with write flag using *_ro command.",
         ));
     }
-    if context.engine.config.cluster_enabled && script.no_cluster() {
+    let in_cluster = context.engine.config.cluster_enabled;
+    if in_cluster && script.no_cluster() {
         return Err(Error::line("ERR Can not run script on cluster, 'no-cluster' flag is set."));
     }
     Ok(Running {
@@ -235,7 +238,7 @@ pub fn prepare(
         read_only: may_not_write || script.no_writes(),
         allow_oom: script.allow_oom(),
         crosses_slots: !script.has_shebang() || script.allow_cross_slot_keys(),
-        slot: context.client().slot,
+        slot: if in_cluster { context.client().slot } else { None },
         wrote: false,
         killed: false,
         function,
