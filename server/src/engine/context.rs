@@ -148,6 +148,18 @@ impl Context<'_> {
         Some(self.record(slot).value())
     }
 
+    /// A part of the value of a key as a reply, for a command that reads it.
+    pub fn reply_with(
+        &mut self,
+        key: &[u8],
+        part: impl FnOnce(ValueRef<'_>) -> Result<Option<&[u8]>, Error>,
+    ) -> Result<Reply, Error> {
+        let Some(slot) = self.read_slot(key) else { return Ok(Reply::Null) };
+        let Engine { keyspace, replies, .. } = &mut *self.engine;
+        let part = part(keyspace.database(self.database).record(slot).value())?;
+        Ok(part.map_or(Reply::Null, |bytes| replies.bulk(bytes)))
+    }
+
     /// What stands in a slot of the selected database that has just been found.
     pub fn record(&self, slot: Slot) -> Record<'_> {
         self.engine.keyspace.database(self.database).record(slot)

@@ -21,6 +21,7 @@ mod names;
 pub mod notify;
 pub mod pubsub;
 pub mod random;
+pub mod replies;
 pub mod script;
 pub mod slots;
 #[cfg(test)]
@@ -51,6 +52,7 @@ use keyspace::{Due, Keyspace};
 use notify::Events;
 use pubsub::PubSub;
 use random::Random;
+use replies::Replies;
 use script::{Running, Watchdog};
 use time::{Millis, Time};
 use timers::Timers;
@@ -183,6 +185,8 @@ pub struct Engine {
     pub flow: Option<Flow>,
     /// When a request last found more due than it had to pay for.
     storm_seen_at: Option<Millis>,
+    /// Memory for what commands answer.
+    pub replies: Replies,
     paused_clients: Vec<ClientId>,
     unpause_timer: Option<timers::TimerId>,
     busy: bool,
@@ -238,6 +242,7 @@ impl Engine {
             pause: None,
             flow: None,
             storm_seen_at: None,
+            replies: Replies::default(),
             paused_clients: Vec::new(),
             unpause_timer: None,
             busy: false,

@@ -13,6 +13,7 @@ use crate::engine::glob;
 use crate::engine::keyspace::dict::HashSeed;
 use crate::engine::keyspace::hash::{Field, Fields, Hash, SmallHash};
 use crate::engine::keyspace::records::Given;
+use crate::engine::keyspace::value::ValueRef;
 use crate::engine::notify::Events;
 use crate::engine::random::Random;
 
@@ -211,8 +212,10 @@ pub const COMMANDS: &[Command] = &[
 // --- looking ---
 
 fn hget(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let value = context.read_as::<Hash>(argv[1])?.and_then(|hash| hash.get(argv[2]));
-    Ok(value.map_or(Reply::Null, Reply::bulk))
+    context.reply_with(argv[1], |value| match value {
+        ValueRef::Hash(fields) => Ok(fields.get(argv[2])),
+        _ => Err(Error::WrongType),
+    })
 }
 
 fn hmget(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
@@ -362,10 +365,11 @@ fn hincrby(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let mut digits = itoa::Buffer::new();
     let sum = match context.write_hash(key)? {
         Some(mut hash) => {
-            let found = hash.find(field);
-            let old = hash.value(&found).map_or(Ok(0), integer);
-            let old = old.map_err(|_| Error::line("ERR hash value is not an integer"))?;
-            let sum = old.checked_add(increment).ok_or(Error::Overflow)?;
+            let (found, old) = hash.find_value(field);
+            let Ok(old) = old.map_or(Ok(0), integer) else {
+                return Err(Error::line("ERR hash value is not an integer"));
+            };
+            let Some(sum) = old.checked_add(increment) else { return Err(Error::Overflow) };
             hash.put(found, field, digits.format(sum).as_bytes(), forms);
             sum
         }

@@ -10,6 +10,7 @@ use crate::engine::error::Error;
 use crate::engine::keyspace::dict::Slot;
 use crate::engine::keyspace::records::Given;
 use crate::engine::keyspace::string::{StringValue, Text};
+use crate::engine::keyspace::value::ValueRef;
 use crate::engine::notify::Events;
 use crate::engine::time::{Millis, Time};
 
@@ -281,7 +282,10 @@ pub const COMMANDS: &[Command] = &[
 // --- whole strings ---
 
 fn get(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    Ok(context.read_as::<StringValue>(argv[1])?.map_or(Reply::Null, reply))
+    context.reply_with(argv[1], |value| match value {
+        ValueRef::String(text) => Ok(Some(text.bytes())),
+        _ => Err(Error::WrongType),
+    })
 }
 
 fn strlen(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {

@@ -571,6 +571,14 @@ impl HashMut<'_> {
         self.fields().find(field)
     }
 
+    /// Searches for a field, and tells its value if it is there.
+    pub fn find_value(&self, field: &[u8]) -> (Found, Option<&[u8]>) {
+        let fields = self.fields();
+        let found = fields.find(field);
+        let value = fields.value(&found);
+        (found, value)
+    }
+
     /// The value that has been found.
     pub fn value(&self, found: &Found) -> Option<&[u8]> {
         self.fields().value(found)
