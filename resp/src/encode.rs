@@ -10,7 +10,12 @@ use crate::reply::{Protocol, Reply};
 pub fn encode(reply: &Reply, protocol: Protocol, out: &mut BytesMut) {
     let resp3 = protocol == Protocol::Resp3;
     match reply {
-        Reply::Simple(text) => line(b'+', text, out),
+        Reply::Simple(text) => match &**text {
+            // What most are.
+            b"OK" => out.extend_from_slice(b"+OK\r\n"),
+            b"PONG" => out.extend_from_slice(b"+PONG\r\n"),
+            text => line(b'+', text, out),
+        },
         Reply::Error(text) => line(b'-', text, out),
         Reply::Integer(value) => header(b':', *value, out),
         Reply::Bulk(bytes) => bulk(bytes, out),

@@ -158,6 +158,11 @@ impl Parser {
     /// the caller drops after it has read the arguments. A request may be empty (`*0`, `*-1`, a
     /// blank line): skip it. After an error the stream cannot be trusted: close it.
     pub fn parse(&mut self, buffer: &[u8]) -> Result<Option<usize>, ProtocolError> {
+        if matches!(self.state, State::Start)
+            && let Some(end) = self.whole(buffer)
+        {
+            return Ok(Some(end));
+        }
         // Never looking beyond the limit makes the outcome the same however the bytes arrive.
         let window = &buffer[..buffer.len().min(self.limits.query_buffer_bytes_max)];
         match self.advance(window)? {
@@ -199,6 +204,35 @@ impl Parser {
             _ => 1,
         };
         missing.clamp(1, NEEDED_BYTES_MAX)
+    }
+
+    /// Almost every request: all of it has come, and nothing about it has to be judged. `None` says
+    /// nothing about it.
+    fn whole(&mut self, buffer: &[u8]) -> Option<usize> {
+        let (mut args_max, mut bulk_bytes_max) = (SPANS_KEPT_MAX, self.limits.bulk_bytes_max);
+        if !self.authenticated {
+            args_max = args_max.min(self.limits.unauthenticated_args_max);
+            bulk_bytes_max = bulk_bytes_max.min(self.limits.unauthenticated_bulk_bytes_max);
+        }
+        let (count, mut position) = short_length(b'*', buffer)?;
+        let usual = 0 < count && count <= args_max.min(self.limits.args_max);
+        if !usual || self.spans.capacity() > SPANS_KEPT_MAX {
+            return None;
+        }
+        self.is_inline = false;
+        self.spans.clear();
+        self.spans.reserve(count);
+        for _ in 0..count {
+            let (len, header_bytes) = short_length(b'$', buffer.get(position..)?)?;
+            let start = position + header_bytes;
+            position = start + len + LINE_END_BYTES;
+            if position > buffer.len() || len > bulk_bytes_max {
+                return None;
+            }
+            self.spans.push(Span { start: start as u32, len: len as u32 });
+        }
+        // So far the positions reach.
+        (position <= self.limits.query_buffer_bytes_max).then_some(position)
     }
 
     fn advance(&mut self, window: &[u8]) -> Result<Option<usize>, ProtocolError> {
@@ -402,7 +436,21 @@ const SHORT_DIGITS_MAX: usize = 9;
 
 /// The common case by hand: the marker, a few digits without leading zeros, CR, any byte.
 /// Gives the number and the bytes of the line; `None` says nothing about the line.
+#[inline(always)]
 pub(crate) fn short_length(marker: u8, rest: &[u8]) -> Option<(usize, usize)> {
+    match *rest {
+        [first, ones @ b'0'..=b'9', b'\r', _, ..] if first == marker => {
+            Some((usize::from(ones - b'0'), 4))
+        }
+        [first, tens @ b'1'..=b'9', ones @ b'0'..=b'9', b'\r', _, ..] if first == marker => {
+            Some((usize::from(tens - b'0') * 10 + usize::from(ones - b'0'), 5))
+        }
+        _ => longer_length(marker, rest),
+    }
+}
+
+/// As [`short_length`], whatever the number of digits.
+fn longer_length(marker: u8, rest: &[u8]) -> Option<(usize, usize)> {
     let (first, digits) = rest.split_first()?;
     if *first != marker {
         return None;

@@ -149,7 +149,11 @@ fn ahead_us(mut lease_us: impl FnMut() -> i64, mut wall_us: impl FnMut() -> i64)
 
 /// The lease clock in microseconds since the Unix epoch.
 fn lease_us(begin: Instant, begin_us: i64) -> i64 {
-    let passed_us = i64::try_from(begin.elapsed().as_micros()).unwrap_or(i64::MAX);
+    let passed = begin.elapsed();
+    let passed_us = i64::try_from(passed.as_secs())
+        .unwrap_or(i64::MAX)
+        .saturating_mul(1_000_000)
+        .saturating_add(passed.subsec_micros().into());
     begin_us.saturating_add(passed_us)
 }
 

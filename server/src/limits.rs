@@ -98,6 +98,11 @@ pub const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 /// Unanswered TCP keepalive probes after which a peer is taken for dead, as in Redis.
 pub const KEEPALIVE_PROBES: u32 = 3;
 
+/// Requests of one connection for which the clock is read once, unless the turn ends in between.
+/// It is read after they have come, so no lease begins before it was asked for; and to read it
+/// costs as much as a small command.
+pub const REQUESTS_IN_A_MOMENT: u32 = 16;
+
 /// Requests of one connection run under one hold of the engine's lock. Larger batches save
 /// little, and the others wait for them.
 pub const BATCH_REQUESTS_MAX: usize = 256;

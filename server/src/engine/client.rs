@@ -163,7 +163,7 @@ impl Client {
 
     /// Whether it listens to anything.
     pub fn is_subscriber(&self) -> bool {
-        self.subscriptions() + self.shard_channels.len() > 0
+        !self.channels.is_empty() || !self.patterns.is_empty() || !self.shard_channels.is_empty()
     }
 }
 

@@ -289,10 +289,10 @@ impl Engine {
         let Some(state) = self.clients.get_mut(client) else { return Flow::Close };
         state.active_at = time.now;
         let reply_mode = state.reply_mode;
-        if state.reply_mode == ReplyMode::Skip {
-            state.reply_mode = ReplyMode::On;
-        } else if state.reply_mode == ReplyMode::SkipNext {
-            state.reply_mode = ReplyMode::Skip;
+        match reply_mode {
+            ReplyMode::On | ReplyMode::Off => {}
+            ReplyMode::SkipNext => state.reply_mode = ReplyMode::Skip,
+            ReplyMode::Skip => state.reply_mode = ReplyMode::On,
         }
         let reply = match self.dispatch(client, argv, time) {
             Outcome::Reply(reply) => reply,

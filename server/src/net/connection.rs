@@ -19,6 +19,7 @@ use tokio::time::Sleep;
 use tracing::{debug, warn};
 
 use crate::engine::client::{ClientId, Close};
+use crate::engine::time::Time;
 use crate::engine::{Engine, Flow};
 use crate::limits;
 use crate::net::host::{Failed, Host, output_limit, sleep_holding_everyone, warn_overrun};
@@ -197,6 +198,7 @@ impl Connection {
             return Life::Over;
         }
         let before = pipes.output.len();
+        let mut present = Present::read(host);
         for done in 0..limits::BATCH_REQUESTS_MAX {
             if !pipes.may_run() || pipes.is_congested() {
                 break;
@@ -205,7 +207,8 @@ impl Connection {
             if done % limits::LOOK_AHEAD_REQUESTS == 1 {
                 engine.look_ahead(self.client, pipes.input.unread());
             }
-            if self.run_request(host, engine, pipes) == Life::Over {
+            let time = present.time(host);
+            if self.run_request(host, engine, pipes, time) == Life::Over {
                 return Life::Over;
             }
         }
@@ -277,7 +280,7 @@ impl Connection {
     }
 
     /// Runs the next request, if all of it has been read.
-    fn run_request(&self, host: &Host, engine: &mut Engine, pipes: &mut Pipes) -> Life {
+    fn run_request(&self, host: &Host, engine: &mut Engine, pipes: &mut Pipes, time: Time) -> Life {
         let Some(state) = engine.clients.get(self.client) else { return Life::Over };
         pipes.parser.set_authenticated(state.authenticated);
         let bulk_bytes_max = engine.config.proto_max_bulk_len_bytes;
@@ -307,15 +310,15 @@ impl Connection {
         };
         engine.stats.net_input_bytes += used as u64;
         let flow = {
-            let argv: SmallVec<[&[u8]; ARGUMENTS_IN_PLACE]> =
-                pipes.parser.iter(pipes.input.unread()).collect();
+            let mut argv: SmallVec<[&[u8]; ARGUMENTS_IN_PLACE]> = SmallVec::new();
+            pipes.parser.iter(pipes.input.unread()).for_each(|argument| argv.push(argument));
             match argv.first() {
                 None => Flow::Next,
                 Some(name) if is_http(name) => {
                     warn!(client = self.client.serial, "closing a client that speaks HTTP");
                     return Life::Over;
                 }
-                Some(_) => engine.run(host.now(), self.client, &argv, &mut pipes.output),
+                Some(_) => engine.run(time, self.client, &argv, &mut pipes.output),
             }
         };
         if flow != Flow::Again {
@@ -478,6 +481,29 @@ impl Pipes {
         if self.output.capacity() > limits::IDLE_BUFFER_BYTES {
             self.output = BytesMut::new();
         }
+    }
+}
+
+/// The moment that some requests of one connection share. Whatever may take long ends the turn.
+struct Present {
+    time: Time,
+    turn: u64,
+    /// How many more requests it is for.
+    left: u32,
+}
+
+impl Present {
+    fn read(host: &Host) -> Present {
+        Present { time: host.now(), turn: turn::number(), left: limits::REQUESTS_IN_A_MOMENT }
+    }
+
+    /// The moment of the next request.
+    fn time(&mut self, host: &Host) -> Time {
+        if self.left == 0 || self.turn != turn::number() {
+            *self = Present::read(host);
+        }
+        self.left -= 1;
+        self.time
     }
 }
 

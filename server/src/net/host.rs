@@ -151,8 +151,8 @@ impl Host {
         if engine.has_deliveries() {
             engine.hand_out(|engine, delivery| self.deliver(engine, delivery));
         }
-        for (level, message) in engine.log.drain(..) {
-            log_script(level, &message);
+        if !engine.log.is_empty() {
+            engine.log.drain(..).for_each(|(level, message)| log_script(level, &message));
         }
     }
 

@@ -1,5 +1,6 @@
 //! Who is connected: from a client's name to its connection, for many threads and in no order.
 
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 use dashmap::DashMap;
@@ -31,12 +32,38 @@ impl Peer {
 /// All peers. No guard of the map is held across a call: callers get clones.
 #[derive(Debug)]
 pub(crate) struct Registry {
-    peers: DashMap<ClientId, Peer>,
+    /// Every message looks up its receiver here.
+    peers: DashMap<ClientId, Peer, BuildHasherDefault<Scatter>>,
 }
 
 impl Default for Registry {
     fn default() -> Registry {
-        Registry { peers: DashMap::with_shard_amount(limits::REGISTRY_SHARDS) }
+        let (scatter, shards) = (BuildHasherDefault::default(), limits::REGISTRY_SHARDS);
+        Registry { peers: DashMap::with_hasher_and_shard_amount(scatter, shards) }
+    }
+}
+
+/// Clients are numbered by ourselves, so nobody can prepare collisions, and a product scatters the
+/// numbers well enough.
+#[derive(Debug, Default)]
+struct Scatter(u64);
+
+impl Hasher for Scatter {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u64(byte.into()));
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        self.write_u64(number.into());
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        const ODD: u64 = 0x9E37_79B9_7F4A_7C15;
+        self.0 = (self.0.rotate_left(5) ^ number).wrapping_mul(ODD);
     }
 }
 

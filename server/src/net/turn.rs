@@ -139,11 +139,15 @@ pub(crate) fn engine_let_go() {
 
 /// A connection gets its turn, which was last in the turn of this number.
 pub(crate) fn come_round(last: &mut u64) {
-    let number = || TURN.try_with(|turn| turn.number.get()).unwrap_or(0);
     if *last == number() {
         end();
     }
     *last = number();
+}
+
+/// Counts this thread's turns.
+pub(crate) fn number() -> u64 {
+    TURN.try_with(|turn| turn.number.get()).unwrap_or(0)
 }
 
 impl Turn {
