@@ -54,9 +54,9 @@ pub const HELD_BACK_BYTES: usize = 64 * KIB;
 /// Larger turns save nothing, and whoever was served first waits for the last.
 pub const TURN_CLIENTS_MAX: usize = 256;
 
-/// Clients who are sent messages between two looks for what has come in, when there are no more
-/// replies than that. A look costs a fifth of what sending a message costs; two by two, sixteen who
-/// want a lock try ten times a hand-off instead of fifteen.
+/// Clients who are sent messages between two looks for what has come in, when few are sent replies.
+/// A look costs a fifth of what sending a message costs; told two by two, those who want a lock try
+/// four times a hand-off, be they sixteen or a hundred.
 pub const MESSAGES_BETWEEN_LOOKS: usize = 2;
 
 /// Tasks a thread runs between two looks for what has come in: a whole turn, since what comes in

@@ -7,9 +7,10 @@
 //! Replies come first, and all of them. Messages to those who listen follow a few at a time, and in
 //! between the thread looks for what has come in and runs that. A message says to many that a lock
 //! is free, and only one of them gets it: whoever is told first may have taken and released it
-//! before the last is told, who then hears of both releases at once and tries once. There are at
-//! least as many messages in a turn as replies, so telling all takes at most twice as long as if
-//! nobody else was served.
+//! before the last is told, who then hears of both releases at once and tries once. There is at
+//! least a message to two replies, so telling all takes at most three times as long as if nobody
+//! else was served; and fewer messages than replies, for each calls forth a request, and if as many
+//! were told as have just been refused, there would always be as many to refuse.
 //!
 //! Who writes, then:
 //!
@@ -119,7 +120,7 @@ pub(crate) fn rest() {
             // It has not begun, or is about to be gone.
             return turn.send_messages(usize::MAX);
         };
-        turn.send_messages(replies.max(limits::MESSAGES_BETWEEN_LOOKS));
+        turn.send_messages((replies / 2).max(limits::MESSAGES_BETWEEN_LOOKS));
         if !turn.messages.borrow().is_empty() {
             insomniac.wake_by_ref();
         }
