@@ -2,7 +2,7 @@
 //! know how a server ends them.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
@@ -11,6 +11,7 @@ use leasehold_benches::Random;
 
 use crate::Outcome;
 use crate::figures::{Metric, Reading};
+use crate::floor;
 use crate::load::{self, DEADLINE_DIGITS, LEASE_NAME_BYTES, Leased, OWNER};
 use crate::open_loop::{self, Go, Schedule};
 use crate::peers::Peer;
@@ -63,7 +64,10 @@ impl Workload for OneAfterTheOther {
         "Leases that end at moments drawn over 10 s, with a subscriber to `expired`: how long \
          after a lease's own deadline its event arrives; the server's CPU time from the first \
          deadline to the last event, the GETs included; and the latency of 1,000 GETs a second on \
-         another connection meanwhile, each counted from the moment it was to be sent at."
+         another connection meanwhile, each counted from the moment it was to be sent at. Beside \
+         it what the machine allows: the same events from a thread on the server's processor that \
+         only wakes at each millisecond and sends what is due. Who tells of every end on its \
+         millisecond pays that; who ends leases a few times a second does not."
     }
 
     fn there_and_back(&self) -> bool {
@@ -87,6 +91,15 @@ impl Workload for OneAfterTheOther {
         let cpu = seen.cpu.as_secs_f64() * 1e6 / f64::from(leases);
         readings.push(Metric::less("server CPU", "us per lease").is(cpu));
         readings.extend(quantiles("GET", "us", &seen.gets_us, 1.0));
+        drop(leased);
+        let (late_us, cpu) = watch_bare_thread(peer.core(), leases, span_ms)?;
+        let told = |what, unit| Metric::told(format!("bare thread: {what}"), unit);
+        let ms = |part| late_us.value_at_quantile(part) as f64 * 1e-3;
+        readings.push(told("late, p50", "ms").is(ms(0.5)));
+        readings.push(told("late, p99.9", "ms").is(ms(0.999)));
+        readings.push(told("late, longest", "ms").is(ms(1.0)));
+        let cpu = cpu.as_secs_f64() * 1e6 / f64::from(leases);
+        readings.push(told("CPU", "us per lease").is(cpu));
         Ok(readings)
     }
 }
@@ -111,6 +124,27 @@ fn watch(leased: &Leased, leases: u32, span_ms: u32) -> Outcome<Seen> {
         let late_us = hear(&mut listener, leases)?;
         let cpu = running.cpu()?.saturating_sub(before);
         Ok(Seen { late_us, gets_us: joined(gets)?, cpu })
+    })
+}
+
+/// The same events from a thread that does nothing else.
+fn watch_bare_thread(
+    core: Option<usize>,
+    leases: u32,
+    span_ms: u32,
+) -> Outcome<(Histogram<u64>, Duration)> {
+    let door = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let mut listener = load::connect(door.local_addr()?)?;
+    let (mut stream, _) = door.accept()?;
+    stream.set_nodelay(true)?;
+    let event = |moment_ms| format!("{EVENT_BEGINS}{moment_ms:0DEADLINE_DIGITS$}:0000000\r\n");
+    thread::scope(|scope| {
+        let sender = scope.spawn(move || {
+            let cpu = floor::send_on_time(&mut stream, core, leases, span_ms, event);
+            cpu.map_err(|error| error.to_string())
+        });
+        let late_us = hear(&mut listener, leases)?;
+        Ok((late_us, joined(sender)?))
     })
 }
 
@@ -172,7 +206,7 @@ struct AllAtOnce {
 
 impl AllAtOnce {
     const ASKED_PER_SECOND: u32 = 5000;
-    /// How long is asked before they end and after they are gone.
+    /// How long is asked before they end, and after they are gone as if they still did.
     const MARGIN: Duration = Duration::from_millis(300);
     /// Servers that have not freed them by then never will.
     const PATIENCE: Duration = Duration::from_secs(60);
@@ -192,7 +226,8 @@ impl Workload for AllAtOnce {
     fn note(&self) -> &'static str {
         "What another client sees when all of them end at the same millisecond: it asks DBSIZE \
          every 200 us, whatever has been answered, and each reply counts from the moment its \
-         request was to be sent at. Beside it what the same client sees while nothing ends."
+         request was to be sent at. Beside it what the same client sees while nothing ends, for \
+         as long as they took to end."
     }
 
     fn there_and_back(&self) -> bool {
@@ -214,9 +249,12 @@ impl Workload for AllAtOnce {
         thread::sleep(AllAtOnce::RESPITE);
         let left_bytes = running.resident_bytes()?.saturating_sub(empty_bytes);
         let ms = |at: Duration| at.as_secs_f64() * 1e3;
+        let wait = |seen: &Histogram<u64>, part| seen.value_at_quantile(part) as f64 * 1e-3;
         Ok(vec![
-            Metric::less("longest wait of another client", "ms").is(ms(storm.longest)),
-            Metric::told("the same while nothing ends", "ms").is(ms(storm.longest_before)),
+            Metric::less("longest wait of another client", "ms").is(wait(&storm.waits_us, 1.0)),
+            Metric::told("the same while nothing ends", "ms").is(wait(&storm.after_us, 1.0)),
+            Metric::less("wait of another client, p99.9", "ms").is(wait(&storm.waits_us, 0.999)),
+            Metric::told("p99.9 while nothing ends", "ms").is(wait(&storm.after_us, 0.999)),
             Metric::less("last lease gone after", "ms").is(ms(storm.gone_after)),
             Metric::told("server CPU, the questions included", "ms").is(ms(cpu)),
             Metric::less("memory left 1 s later", "MiB").is(left_bytes as f64 / f64::from(1 << 20)),
@@ -225,10 +263,11 @@ impl Workload for AllAtOnce {
 }
 
 /// What another client has seen.
-#[derive(Default)]
 struct Storm {
-    longest_before: Duration,
-    longest: Duration,
+    /// From the deadline until they were gone, and a little longer: memory may be given back.
+    waits_us: Histogram<u64>,
+    /// For as long after that.
+    after_us: Histogram<u64>,
     /// From the deadline until the server said that no key was left.
     gone_after: Duration,
 }
@@ -238,24 +277,29 @@ fn endure(address: SocketAddr, deadline_ms: u64) -> Outcome<Storm> {
     let until = Duration::from_micros((deadline_ms * 1000).saturating_sub(load::wall_us()));
     let deadline = now + until;
     let schedule = Schedule::new(now, AllAtOnce::PATIENCE, AllAtOnce::ASKED_PER_SECOND);
-    let (mut storm, mut gone) = (Storm::default(), None);
+    let histogram = || Histogram::new_with_max(LONGEST_US, DIGITS);
+    let (mut waits_us, mut after_us, mut gone) = (histogram()?, histogram()?, None);
     open_loop::run(address, b"*1\r\n$6\r\nDBSIZE\r\n", 1, schedule, |line, moment, latency| {
         let replied = moment + latency;
         // A request that was under way when they ended was one of those that waited.
-        match replied < deadline {
-            true => storm.longest_before = storm.longest_before.max(latency),
-            false => storm.longest = storm.longest.max(latency),
+        if replied < deadline {
+            return Go::On;
         }
-        if line == b":0" && replied >= deadline {
+        if line == b":0" {
             gone.get_or_insert(replied);
         }
-        match gone {
-            Some(gone) if gone + AllAtOnce::MARGIN < replied => Go::End,
+        let over = gone.map(|gone| gone + AllAtOnce::MARGIN);
+        match over {
+            Some(over) if moment >= over => after_us.saturating_record(us(latency)),
+            _ => waits_us.saturating_record(us(latency)),
+        }
+        match over {
+            Some(over) if replied >= over + (over - deadline) => Go::End,
             _ => Go::On,
         }
     })?;
-    storm.gone_after = gone.ok_or("leases are left")?.saturating_duration_since(deadline);
-    Ok(storm)
+    let gone_after = gone.ok_or("leases are left")?.saturating_duration_since(deadline);
+    Ok(Storm { waits_us, after_us, gone_after })
 }
 
 fn quantiles(

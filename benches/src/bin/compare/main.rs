@@ -9,6 +9,7 @@ mod cycles;
 mod ending;
 mod expiry;
 mod figures;
+mod floor;
 mod generator;
 mod handoff;
 mod kept;

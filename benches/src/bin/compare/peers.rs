@@ -38,6 +38,11 @@ impl Peer {
         Running::start(&self.words, arguments, None)
     }
 
+    /// The processor it stays on, if it is one.
+    pub(crate) fn core(&self) -> Option<usize> {
+        self.core
+    }
+
     fn new(name: &str, words: Vec<String>, core: Option<usize>) -> Peer {
         let version = String::new();
         Peer {
