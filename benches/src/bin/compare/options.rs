@@ -51,8 +51,8 @@ pub(crate) struct Options {
     /// In which form the outcome is told
     #[arg(long, value_enum, default_value_t = Format::Table, global = true)]
     pub(crate) format: Format,
-    /// Where it is written instead of the standard output. A page needs it: its plots go into the
-    /// folder beside it that has its name
+    /// Where it is written instead of the standard output. A page needs it: its plots go into a
+    /// folder beside it, `performance`
     #[arg(long, value_name = "FILE", global = true)]
     pub(crate) output: Option<PathBuf>,
     /// Where every figure is kept, after each workload, for `render` and `--resume`
