@@ -22,7 +22,8 @@ use crate::peers::Peer;
 use crate::running::Running;
 use crate::workload::{Effort, Workload};
 
-const CLIENTS: [usize; 3] = [2, 16, 128];
+const CONTESTS: [(usize, Heed); 5] =
+    [(2, Heed::Each), (16, Heed::Each), (128, Heed::Each), (16, Heed::Latest), (128, Heed::Latest)];
 const KEY: &str = "lock:orders";
 /// A process and a thread of it: every client is another.
 const OWNER: &str = "0d9f4c5e-9a53-4a39-9b0b-@@@@@@@@@@c4:1";
@@ -34,11 +35,21 @@ const EVENTS_MAX: usize = 1024;
 const LONGEST_NS: u64 = 120_000_000_000;
 
 pub(crate) fn all() -> Vec<Box<dyn Workload>> {
-    CLIENTS.map(|clients| Box::new(HandOff { clients }) as Box<dyn Workload>).into()
+    CONTESTS.map(|(clients, heed)| Box::new(HandOff { clients, heed }) as Box<dyn Workload>).into()
+}
+
+/// What a client makes of several messages that have come since it last tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Heed {
+    /// It tries as often, as Redisson does: a message is a permit of its semaphore.
+    Each,
+    /// It tries once, as who is only woken by them.
+    Latest,
 }
 
 struct HandOff {
     clients: usize,
+    heed: Heed,
 }
 
 impl Workload for HandOff {
@@ -47,14 +58,18 @@ impl Workload for HandOff {
     }
 
     fn parameters(&self) -> String {
-        format!("{} clients", self.clients)
+        match self.heed {
+            Heed::Each => format!("{} clients", self.clients),
+            Heed::Latest => format!("{} clients, one attempt for all messages", self.clients),
+        }
     }
 
     fn note(&self) -> &'static str {
         "One lock, wanted by all, by the protocol of Redisson 4.7's RLock: whoever is refused \
-         listens to the lock's channel and tries again at every message; the holder releases it \
-         at once, by the script that publishes, and deletes the latch. Every grant is to another \
-         client. Told is the time from sending the release until another has its grant."
+         listens to the lock's channel and tries again, once for every message or, as clients do \
+         that are only woken by it, once for all that have come; the holder releases it at once, \
+         by the script that publishes, and deletes the latch. Every grant is to another client. \
+         Told is the time from sending the release until another has its grant."
     }
 
     fn runs_scripts(&self) -> bool {
@@ -63,7 +78,7 @@ impl Workload for HandOff {
 
     fn measure(&self, peer: &Peer, effort: &Effort) -> Outcome<Vec<Reading>> {
         let running = peer.start(&[])?;
-        let mut contest = Contest::begin(&running, self.clients)?;
+        let mut contest = Contest::begin(&running, self.clients, self.heed)?;
         contest.go_on(effort.warm_up)?;
         contest.latencies.clear();
         let (granted, tried) = (contest.granted, contest.tried);
@@ -109,10 +124,10 @@ struct Contender {
     line: Vec<u8>,
     message_received: usize,
     trying: bool,
-    /// A message came while it was trying: should it be refused, the lock may be free by now.
-    again: bool,
     /// How many messages have come.
     heard: u64,
+    /// How many of them it has tried for.
+    heeded: u64,
     /// The number of the last grant it had.
     released: u64,
 }
@@ -122,6 +137,7 @@ struct Contest {
     poll: Poll,
     events: Events,
     contenders: Vec<Contender>,
+    heed: Heed,
     /// What every release sends to all.
     message: Vec<u8>,
     chunk: Vec<u8>,
@@ -133,7 +149,7 @@ struct Contest {
 
 impl Contest {
     /// All listen, and all have asked for the lock.
-    fn begin(running: &Running, clients: usize) -> Outcome<Contest> {
+    fn begin(running: &Running, clients: usize, heed: Heed) -> Outcome<Contest> {
         let requests = redisson_4(running, KEY, CHANNEL, OWNER)?.map(|step| step.request);
         let length = CHANNEL.len();
         let message = format!("*3\r\n$7\r\nmessage\r\n${length}\r\n{CHANNEL}\r\n$1\r\n0\r\n");
@@ -149,6 +165,7 @@ impl Contest {
             poll,
             events: Events::with_capacity(EVENTS_MAX),
             contenders,
+            heed,
             message: message.into_bytes(),
             chunk: vec![0; CHUNK_BYTES],
             granted: 0,
@@ -191,12 +208,11 @@ impl Contest {
     fn attempt(&mut self, client: usize) -> Outcome<()> {
         let contender = &mut self.contenders[client];
         contender.trying = true;
-        contender.again = false;
         self.tried += 1;
         contender.ask(Asked::Lock)
     }
 
-    /// Reads messages. Whoever waits tries again.
+    /// Reads messages.
     fn hear(&mut self, client: usize) -> Outcome<()> {
         let contender = &mut self.contenders[client];
         let Some(count) = contender.listener.read(&mut self.chunk)? else { return Ok(()) };
@@ -204,13 +220,21 @@ impl Contest {
         if contender.heard > self.granted {
             return Err("more messages than releases".into());
         }
-        let news = contender.heard > contender.released;
-        if news && contender.trying {
-            contender.again = true;
-        } else if news {
-            self.attempt(client)?;
+        self.try_again(client)
+    }
+
+    /// Whoever waits tries again if there are messages that it has not tried for.
+    fn try_again(&mut self, client: usize) -> Outcome<()> {
+        let contender = &mut self.contenders[client];
+        let heeded = contender.heeded.max(contender.released);
+        if contender.trying || contender.heard <= heeded {
+            return Ok(());
         }
-        Ok(())
+        contender.heeded = match self.heed {
+            Heed::Each => heeded + 1,
+            Heed::Latest => contender.heard,
+        };
+        self.attempt(client)
     }
 
     /// Reads replies. Whoever is granted the lock releases it.
@@ -247,9 +271,8 @@ impl Contest {
     }
 
     fn refused(&mut self, client: usize) -> Outcome<()> {
-        let contender = &mut self.contenders[client];
-        contender.trying = false;
-        if contender.again { self.attempt(client) } else { Ok(()) }
+        self.contenders[client].trying = false;
+        self.try_again(client)
     }
 }
 
@@ -266,8 +289,8 @@ impl Contender {
             line: Vec::new(),
             message_received: 0,
             trying: false,
-            again: false,
             heard: 0,
+            heeded: 0,
             released: 0,
         })
     }
