@@ -3,13 +3,13 @@
 use leasehold::compat::cases::script;
 use leasehold_tests::scripts::{COMPARE_AND_DELETE_ONE_LINE, LOCK_3, UNLOCK_3};
 
-use crate::Outcome;
 use crate::figures::{Metric, Reading};
 use crate::generator::saturate;
 use crate::peers::Peer;
 use crate::requests::{Cycles, NUMBER, Step};
 use crate::running::Running;
 use crate::workload::{Effort, Workload};
+use crate::{Outcome, bare};
 
 /// Who holds every lock: a process and a thread of it, as Redisson names them.
 pub(crate) const OWNER: &str = "0d9f4c5e-9a53-4a39-9b0b-6a2f53c1a7c4:1";
@@ -98,9 +98,16 @@ impl Workload for Uncontended {
         !matches!(self.what, What::Set | What::Ping)
     }
 
+    fn has_floor(&self) -> bool {
+        true
+    }
+
     fn measure(&self, peer: &Peer, effort: &Effort) -> Outcome<Vec<Reading>> {
         let running = peer.start(&[])?;
         let steps = self.what.steps(&running)?;
+        if peer.bare {
+            bare::tell(&running, &steps.iter().map(|step| step.reply).collect::<Vec<_>>())?;
+        }
         let locks = if self.what == What::Set { 100_000 } else { LOCKS };
         let mut cycles = Cycles::new(&steps, self.pipeline, self.connections, locks);
         let done = saturate(&running, &mut cycles, self.connections, effort)?;

@@ -5,6 +5,7 @@
 #![allow(clippy::disallowed_methods)] // To measure is to read the clock.
 #![allow(clippy::print_stdout)] // A program that speaks to whoever runs it.
 
+mod bare;
 mod cycles;
 mod ending;
 mod expiry;
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
     let options = Options::parse();
     let outcome = match &options.act {
         Some(Act::StartInProcess) => return start::tell(),
+        Some(Act::BareServer(place)) => bare::serve(place.address()).map(|()| true),
         Some(Act::Render { files }) => render(&options, files),
         None => run(&options),
     };
@@ -153,8 +155,10 @@ fn turns<'a>(peers: &[&'a Peer], round: u32, there_and_back: bool) -> Vec<&'a Pe
 
 /// The peers a workload is run on.
 fn takers<'a>(workload: &dyn Workload, peers: &'a [Peer]) -> impl Iterator<Item = &'a Peer> {
-    let runs_scripts = workload.runs_scripts();
-    peers.iter().filter(move |peer| runs_scripts || !peer.for_scripts_only)
+    let (runs_scripts, has_floor) = (workload.runs_scripts(), workload.has_floor());
+    let takes_part =
+        move |peer: &&Peer| (runs_scripts || !peer.for_scripts_only) && (has_floor || !peer.bare);
+    peers.iter().filter(takes_part)
 }
 
 /// How many measurements there will be.

@@ -2,16 +2,20 @@
 
 use std::fs::File;
 use std::io::{self, Write};
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::Outcome;
 use crate::workload::Effort;
 
 /// How the subcommand is called that says how long a start within a process takes.
 pub(crate) const START_IN_PROCESS: &str = "start-in-process";
+
+/// How the subcommand is called that is a server which does nothing but answer.
+pub(crate) const BARE_SERVER: &str = "bare-server";
 
 const ROUNDS: u32 = 3;
 const SECONDS: f64 = 0.5;
@@ -81,6 +85,29 @@ pub(crate) enum Act {
     /// Starts a server in this process and says how long that took, in nanoseconds
     #[command(hide = true)]
     StartInProcess,
+    /// Serves replies that it is told, and does nothing else
+    #[command(hide = true)]
+    BareServer(Place),
+}
+
+/// What every server of the comparison is started with.
+#[derive(Debug, PartialEq, Eq, Args)]
+pub(crate) struct Place {
+    #[arg(long)]
+    port: u16,
+    #[arg(long)]
+    bind: IpAddr,
+    #[arg(long)]
+    save: String,
+    #[arg(long)]
+    appendonly: String,
+}
+
+impl Place {
+    /// Where it is to listen.
+    pub(crate) fn address(&self) -> SocketAddr {
+        SocketAddr::from((self.bind, self.port))
+    }
 }
 
 /// The forms of the outcome.

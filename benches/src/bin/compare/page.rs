@@ -10,6 +10,7 @@ use std::path::Path;
 
 use crate::Outcome;
 use crate::figures::{Figures, Row};
+use crate::peers::BARE;
 use crate::plots;
 use crate::report::{failures, metric_name, number, table};
 
@@ -133,8 +134,10 @@ fn machine(figures: &Figures) -> String {
 fn targets(figures: &Figures) -> String {
     let reference = figures.peers.iter().find(|peer| !peer.ours).map_or("", |peer| &peer.name);
     let ours: Vec<&str> = ours(figures);
-    let mut out = format!("| | | at least | {} |\n|---|---|---:|", ours.join(" | "));
-    out += &"---:|".repeat(ours.len());
+    let floor = figures.peers.iter().find(|peer| peer.name == BARE).map(|peer| peer.name.as_str());
+    let columns: Vec<&str> = ours.iter().copied().chain(floor).collect();
+    let mut out = format!("| | | at least | {} |\n|---|---|---:|", columns.join(" | "));
+    out += &"---:|".repeat(columns.len());
     out.push('\n');
     for (group, parameters, metric, goal) in TARGETS {
         let rows = figures.rows(group);
@@ -142,14 +145,14 @@ fn targets(figures: &Figures) -> String {
             row.metric.name == *metric && (parameters.is_empty() || row.parameters == *parameters)
         };
         let Some(row) = rows.iter().find(is_it) else { continue };
-        let reached = ours.iter().map(|peer| match goal {
+        let missed = |peer, missed: bool| if missed && peer != BARE { ", missed" } else { "" };
+        let reached = columns.iter().map(|&peer| match goal {
             Goal::Times(..) => row.ratio(peer, reference).map_or_else(String::new, |it| {
-                let times = format!("{}x", number(it.median));
-                if it.median < goal.of(peer, &ours) { format!("{times}, missed") } else { times }
+                let missed = missed(peer, it.median < goal.of(peer, &ours));
+                format!("{}x{missed}", number(it.median))
             }),
             Goal::AtMost(most) => row.values(peer).map_or_else(String::new, |it| {
-                let value = number(it.median);
-                if it.median > *most { format!("{value}, missed") } else { value }
+                format!("{}{}", number(it.median), missed(peer, it.median > *most))
             }),
         });
         let reached = reached.collect::<Vec<_>>().join(" | ");

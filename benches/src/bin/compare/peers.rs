@@ -3,12 +3,15 @@
 use leasehold_tests::daemon;
 use leasehold_tests::redis_server;
 
-use crate::options::{Options, holds_one_of};
+use crate::options::{BARE_SERVER, Options, holds_one_of};
 use crate::running::{Running, stay_on};
 use crate::{Outcome, progress};
 
 /// The directive that says whether known shapes of scripts are run without Lua.
 const PLANS_DIRECTIVE: &str = "script-plans";
+
+/// What the floor beneath all of them is called.
+pub(crate) const BARE: &str = "bare server";
 
 /// A server that is compared.
 #[derive(Debug)]
@@ -21,6 +24,8 @@ pub(crate) struct Peer {
     pub(crate) for_scripts_only: bool,
     /// Whether it is one of ours.
     pub(crate) ours: bool,
+    /// Whether it does nothing but answer: see [`crate::bare`].
+    pub(crate) bare: bool,
     /// Whether it is measured in the first round only: there are others that matter more.
     pub(crate) once: bool,
     words: Vec<String>,
@@ -50,6 +55,7 @@ impl Peer {
             version,
             for_scripts_only: false,
             ours: false,
+            bare: false,
             once: false,
             words,
             core,
@@ -78,7 +84,12 @@ pub(crate) fn find(options: &Options) -> Outcome<Vec<Peer>> {
         peer.version = version(&peer.start(&[])?)?;
         peer.name = format!("{} {}", peer.name, peer.version);
     }
+    let alone = peers.is_empty();
     peers.extend(ours(core)?);
+    // How far somebody is from the floor is told by how far others are.
+    if !alone {
+        peers.push(bare(core)?);
+    }
     if !options.peers.is_empty() {
         peers.retain(|peer| holds_one_of(&peer.name, &options.peers));
     }
@@ -86,7 +97,7 @@ pub(crate) fn find(options: &Options) -> Outcome<Vec<Peer>> {
         return Err("no server has that in its name".into());
     }
     for peer in peers.iter_mut().skip(1) {
-        peer.once = !peer.ours;
+        peer.once = !peer.ours && !peer.bare;
     }
     stay_on(options.client_core)?;
     if options.server_core == options.client_core {
@@ -113,6 +124,13 @@ fn ours(core: Option<usize>) -> Outcome<Vec<Peer>> {
         ours.push(lua);
     }
     Ok(ours)
+}
+
+/// The floor beneath all of them.
+fn bare(core: Option<usize>) -> Outcome<Peer> {
+    let program = std::env::current_exe()?.to_string_lossy().into_owned();
+    let words = vec![program, BARE_SERVER.to_owned()];
+    Ok(Peer { bare: true, ..Peer::new(BARE, words, core) })
 }
 
 fn own_words() -> Vec<String> {

@@ -22,6 +22,11 @@ pub(crate) trait Workload {
         false
     }
 
+    /// Whether a server can answer that does nothing else, which shows how little it could cost.
+    fn has_floor(&self) -> bool {
+        false
+    }
+
     /// Whether each server is measured twice in a round, in the order A B B A. What takes long is
     /// measured once, and the order turns from round to round.
     fn there_and_back(&self) -> bool {
