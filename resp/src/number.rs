@@ -14,6 +14,7 @@ pub fn parse_integer(text: &[u8]) -> Option<i64> {
     match digits {
         [] => return None,
         [b'0', rest @ ..] => return (rest.is_empty() && !negative).then_some(0),
+        _ if digits.len() <= SAFE_DIGITS => return parse_short(negative, digits),
         _ => {}
     }
     let mut value: i64 = 0;
@@ -25,6 +26,22 @@ pub fn parse_integer(text: &[u8]) -> Option<i64> {
         value = value.checked_mul(10)?.checked_sub(i64::from(byte - b'0'))?;
     }
     if negative { Some(value) } else { value.checked_neg() }
+}
+
+/// As many digits fit into an `i64` whatever they are.
+const SAFE_DIGITS: usize = 18;
+
+/// As [`parse_integer`], for digits that cannot be too many.
+fn parse_short(negative: bool, digits: &[u8]) -> Option<i64> {
+    let mut value: i64 = 0;
+    for byte in digits {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        value = value.wrapping_mul(10).wrapping_add(i64::from(digit));
+    }
+    Some(if negative { value.wrapping_neg() } else { value })
 }
 
 /// A double as a command's argument: whatever C's `strtod` reads, and nothing around it. So plain

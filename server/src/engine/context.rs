@@ -113,6 +113,7 @@ impl Context<'_> {
     // --- looking ---
 
     /// The slot of a key that is alive. Does not count as a use or as a hit.
+    #[inline]
     pub fn find(&mut self, key: &[u8]) -> Option<Slot> {
         self.engine.find_alive(self.database, key, self.time)
     }
@@ -136,6 +137,7 @@ impl Context<'_> {
     }
 
     /// The slot of a key, for a command that changes it.
+    #[inline]
     pub fn find_for_write(&mut self, key: &[u8]) -> Option<Slot> {
         let slot = self.find(key)?;
         self.mark_used(slot);
@@ -161,6 +163,7 @@ impl Context<'_> {
     }
 
     /// What stands in a slot of the selected database that has just been found.
+    #[inline]
     pub fn record(&self, slot: Slot) -> Record<'_> {
         self.engine.keyspace.database(self.database).record(slot)
     }
@@ -249,6 +252,7 @@ impl Context<'_> {
     }
 
     /// Gives a key that has just been found another value, and keeps its deadline.
+    #[inline]
     pub fn set_value(&mut self, slot: Slot, value: Given<'_>) {
         self.records_mut().set_value(slot, value);
     }
@@ -306,6 +310,7 @@ impl Context<'_> {
     }
 
     /// Sets or clears the deadline of the key in `slot`.
+    #[inline]
     pub fn set_deadline_at(&mut self, slot: Slot, deadline: Option<Millis>) {
         self.engine.keyspace.set_deadline(self.database, slot, deadline);
     }
@@ -318,6 +323,7 @@ impl Context<'_> {
         self.engine.notify(kind, event, self.database, key);
     }
 
+    #[inline]
     fn mark_used(&mut self, slot: Slot) {
         // Hardly anybody ever asks for it, and then nobody has to be asked.
         if !self.engine.clients.no_touch_asked || !self.client().no_touch {
@@ -326,6 +332,7 @@ impl Context<'_> {
     }
 
     /// A use even by a client that asked for `CLIENT NO-TOUCH`.
+    #[inline]
     pub fn mark_used_now(&mut self, slot: Slot) {
         let now = self.time.now;
         self.records_mut().set_used_at(slot, now);

@@ -17,7 +17,7 @@ const KEYS_MIN: usize = 2_000;
 
 impl Engine {
     /// Prepares for the requests that a client has sent and that have not been run.
-    pub fn look_ahead(&self, client: ClientId, unread: &[u8]) {
+    pub fn look_ahead(&mut self, client: ClientId, unread: &[u8]) {
         let number = self.clients.get(client).map_or(0, |state| state.database);
         if self.keyspace.database(number).len() >= KEYS_MIN {
             let requests = peek(unread).take(limits::LOOK_AHEAD_REQUESTS);

@@ -498,8 +498,9 @@ impl Engine {
 
     /// The slot of a key, if it is there and its deadline has not been reached. A dead key is
     /// removed on the way.
+    #[inline]
     fn find_alive(&mut self, database: usize, key: &[u8], time: Time) -> Option<Slot> {
-        let slot = self.keyspace.find(database, key)?;
+        let slot = self.keyspace.recall(database, key)?;
         let deadline = self.keyspace.database(database).records().deadline(slot);
         if deadline.is_some_and(|deadline| time.reached(deadline)) {
             self.expire(database, slot);

@@ -61,12 +61,17 @@ impl Engine {
 
     /// A key has changed: breaks the transactions of those who watch it, and marks it for those
     /// who wait for it.
+    #[inline]
     pub fn touch(&mut self, database: usize, key: &[u8]) {
         self.mark_for_waiters(database, key);
-        let watchers = &self.keyspace.database(database).watchers;
-        if watchers.is_empty() {
-            return;
+        if !self.keyspace.database(database).watchers.is_empty() {
+            self.break_watches(database, key);
         }
+    }
+
+    #[cold]
+    fn break_watches(&mut self, database: usize, key: &[u8]) {
+        let watchers = &self.keyspace.database(database).watchers;
         for &client in watchers.get(key).into_iter().flatten() {
             if let Some(state) = self.clients.get_mut(client) {
                 state.watch_broken = true;

@@ -229,7 +229,14 @@ impl Engine {
     /// A key has changed: marks it if that is news to anybody who waits for it.
     #[inline]
     pub(super) fn mark_for_waiters(&mut self, database: usize, key: &[u8]) {
-        if !self.waiters.queues.is_empty() && self.waiters.are_there(database, key) {
+        if !self.waiters.queues.is_empty() {
+            self.mark_if_waited_for(database, key);
+        }
+    }
+
+    #[cold]
+    fn mark_if_waited_for(&mut self, database: usize, key: &[u8]) {
+        if self.waiters.are_there(database, key) {
             let kind = self.kind_of(database, key);
             self.waiters.mark(database, key, kind);
         }

@@ -436,7 +436,7 @@ impl<'a> Options<'a> {
         version: CompatVersion,
     ) -> Option<bool> {
         let is_free = !(self.only_new || self.only_old || self.condition.is_some());
-        if is(word, "nx") && (self.only_new || is_free) {
+        if matches!(word, [b'n' | b'N', b'x' | b'X']) && (self.only_new || is_free) {
             self.only_new = true;
         } else if is(word, "xx") && (self.only_old || is_free) {
             self.only_old = true;

@@ -49,6 +49,7 @@ impl Default for Index {
 
 impl Index {
     /// The entry of this hash that is the right one.
+    #[inline]
     pub fn find(&self, hash: u64, is_it: impl Fn(Slot) -> bool) -> Option<Slot> {
         self.table(hash).find(hash, |&slot| is_it(slot)).copied()
     }

@@ -6,10 +6,10 @@
 
 pub mod dict;
 pub mod hash;
-pub mod hasher;
 pub mod index;
 pub mod list;
 pub mod packed;
+pub mod recent;
 pub mod records;
 pub mod sequence;
 pub mod serialised;
@@ -26,7 +26,7 @@ use std::collections::BTreeMap;
 use crate::engine::client::ClientId;
 use crate::engine::time::Millis;
 use dict::{HashSeed, Slot};
-use hasher::KeyHasher;
+use recent::Recent;
 pub use records::Due;
 use records::{Given, Record, Records, Removed};
 
@@ -47,7 +47,7 @@ pub struct Keyspace {
     databases: Vec<Database>,
     /// The key of every hash table that holds what clients sent.
     pub seed: HashSeed,
-    hasher: KeyHasher,
+    recent: Recent,
     /// The numbers of the databases that have a wheel: seldom more than one.
     timed: Vec<usize>,
     /// The moment all that was due has been done for.
@@ -61,11 +61,11 @@ pub struct Keyspace {
 impl Keyspace {
     /// `count` empty databases.
     pub fn new(count: usize, seed: HashSeed, now: Millis) -> Keyspace {
-        let empty = |_| Database { records: Records::default(), watchers: BTreeMap::new() };
+        let empty = |_| Database { records: Records::new(seed), watchers: BTreeMap::new() };
         Keyspace {
             databases: (0..count).map(empty).collect(),
             seed,
-            hasher: KeyHasher::new(seed),
+            recent: Recent::new(seed),
             timed: Vec::new(),
             now,
             overdue: false,
@@ -79,11 +79,13 @@ impl Keyspace {
     }
 
     /// The database a client selects by `number`, which must exist.
+    #[inline]
     pub fn database(&self, number: usize) -> &Database {
         &self.databases[number]
     }
 
     /// The database a client selects by `number`, which must exist.
+    #[inline]
     pub fn database_mut(&mut self, number: usize) -> &mut Database {
         &mut self.databases[number]
     }
@@ -93,6 +95,7 @@ impl Keyspace {
         if a == b {
             return;
         }
+        self.recent.forget_places();
         self.databases.swap(a, b);
         let watchers_of_b = std::mem::take(&mut self.databases[a].watchers);
         let watchers_of_a = std::mem::replace(&mut self.databases[b].watchers, watchers_of_b);
@@ -108,39 +111,62 @@ impl Keyspace {
 
     /// Finds a key, dead or alive.
     pub fn find(&self, number: usize, key: &[u8]) -> Option<Slot> {
-        self.databases[number].records.find(key, &self.hasher)
+        self.databases[number].records.find(key, self.seed.hash(key))
+    }
+
+    /// As `find`, for keys that are looked for again and again.
+    #[inline]
+    pub fn recall(&mut self, number: usize, key: &[u8]) -> Option<Slot> {
+        let hash = self.recent.hash(key);
+        if let Some(found) = self.recent.place(number) {
+            return found;
+        }
+        let found = self.databases[number].records.find(key, hash);
+        self.recent.set_place(number, found);
+        found
     }
 
     /// As [`Records::look_ahead`].
-    pub fn look_ahead(&self, number: usize, keys: &[&[u8]]) {
-        self.databases[number].records.look_ahead(keys, &self.hasher);
+    pub fn look_ahead(&mut self, number: usize, keys: &[&[u8]]) {
+        let hashes = keys.iter().map(|key| self.recent.hash(key)).collect();
+        self.databases[number].records.look_ahead(hashes);
     }
 
     /// Adds a key that is known to be absent.
     pub fn add(&mut self, number: usize, key: &[u8], given: Given<'_>, now: Millis) -> Slot {
-        self.databases[number].records.add(key, given, now, &self.hasher)
+        let hash = self.recent.hash(key);
+        let slot = self.databases[number].records.add(key, hash, given, now);
+        self.recent.forget_places();
+        self.recent.set_place(number, Some(slot));
+        slot
     }
 
     /// Removes the key in `slot` and its timer. What is returned still says when it would have
     /// ended.
     pub fn remove(&mut self, number: usize, slot: Slot) -> Removed {
-        self.databases[number].records.remove(slot, &self.hasher)
+        let due = self.due(number, slot);
+        self.recent.forget_places();
+        self.databases[number].records.remove(due)
     }
 
     /// As `remove`, for who does not want to know more.
     pub fn discard(&mut self, number: usize, slot: Slot) {
-        self.databases[number].records.discard(slot, &self.hasher);
+        let due = self.due(number, slot);
+        self.recent.forget_places();
+        self.databases[number].records.discard(due);
     }
 
     /// Removes every key of a database, and their timers; returns how many there were.
     pub fn clear(&mut self, number: usize) -> usize {
         self.timed.retain(|&timed| timed != number);
+        self.recent.forget_places();
         self.databases[number].records.clear()
     }
 
     // --- time ---
 
     /// Sets or clears the deadline of the key in `slot`.
+    #[inline]
     pub fn set_deadline(&mut self, number: usize, slot: Slot, deadline: Option<Millis>) {
         let records = &mut self.databases[number].records;
         if let Some(deadline) = deadline {
@@ -203,18 +229,23 @@ impl Keyspace {
         due: &mut Vec<Due>,
     ) -> Option<usize> {
         let (_, number) = self.next_wheel().filter(|&(next, _)| next <= moment)?;
-        self.databases[number].records.pop_due(moment, budget, &self.hasher, due);
+        self.databases[number].records.pop_due(moment, budget, due);
         Some(number)
     }
 
-    /// A key whose time has come.
+    /// A key that is to go.
+    #[inline]
     pub fn due(&self, number: usize, slot: Slot) -> Due {
-        self.databases[number].records.due(slot, &self.hasher)
+        match self.recent.hash_at(number, slot) {
+            Some(hash) => Due { slot, hash },
+            None => self.databases[number].records.due(slot),
+        }
     }
 
     /// Removes a key whose time has come.
     pub fn discard_due(&mut self, number: usize, due: Due) {
-        self.databases[number].records.discard_due(due, &self.hasher);
+        self.recent.forget_places();
+        self.databases[number].records.discard_due(due);
     }
 
     /// Whether all that is due by `now` is known to have been done.
@@ -268,6 +299,7 @@ impl Database {
     }
 
     /// What stands in a slot that is taken.
+    #[inline]
     pub fn record(&self, slot: Slot) -> Record<'_> {
         self.records.get(slot)
     }
@@ -284,6 +316,7 @@ impl Database {
 
     /// The keys, to be changed. What concerns their number and their deadlines goes through
     /// [`Keyspace`].
+    #[inline]
     pub fn records_mut(&mut self) -> &mut Records {
         &mut self.records
     }

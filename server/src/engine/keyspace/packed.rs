@@ -16,6 +16,7 @@ pub const fn size(item: &[u8]) -> usize {
 }
 
 /// Where the item is whose length begins at `at`, without its length. The next begins at its end.
+#[inline]
 pub fn item_at(bytes: &[u8], at: usize) -> Range<usize> {
     let length = bytes[at];
     if length < LONG {

@@ -17,7 +17,6 @@ use smallvec::SmallVec;
 
 use super::dict::{HashSeed, Slot};
 use super::hash::{Fields, FieldsMut, Found, Hash, SmallHash};
-use super::hasher::KeyHasher;
 use super::index::Index;
 use super::packed::{self, Edit, Part};
 use super::slab::Slab;
@@ -35,6 +34,8 @@ pub type LookAhead<T> = SmallVec<[T; limits::LOOK_AHEAD_REQUESTS]>;
 /// See the module's documentation.
 #[derive(Debug)]
 pub struct Records {
+    /// What every hash is keyed with.
+    seed: HashSeed,
     entries: Slab<Entry>,
     strings: Strings,
     values: Slab<Option<Value>>,
@@ -145,12 +146,13 @@ pub struct Removed {
     apart: Option<Value>,
 }
 
-/// A key whose time has come.
+/// A key whose time has come, or that is to go.
 #[derive(Clone, Copy, Debug)]
 pub struct Due {
     /// Where it stands.
     pub slot: Slot,
-    hash: u64,
+    /// The hash of the key.
+    pub(super) hash: u64,
 }
 
 /// Keys that end together, if as many are due: enough for the processor to fetch what it needs of
@@ -166,10 +168,11 @@ pub struct HashMut<'a> {
 
 // --- looking ---
 
-impl Default for Records {
+impl Records {
     /// None yet, which takes no memory.
-    fn default() -> Records {
+    pub fn new(seed: HashSeed) -> Records {
         Records {
+            seed,
             entries: Slab::default(),
             strings: Strings::default(),
             values: Slab::default(),
@@ -179,9 +182,7 @@ impl Default for Records {
             ticking: true,
         }
     }
-}
 
-impl Records {
     /// How many keys there are, dead ones that nobody has looked at included.
     pub fn len(&self) -> usize {
         self.entries.chunks().len()
@@ -197,21 +198,21 @@ impl Records {
         self.with_deadline
     }
 
-    /// Where a key stands.
-    pub fn find(&self, key: &[u8], hasher: &KeyHasher) -> Option<Slot> {
-        self.index.find(hasher.hash(key), |slot| {
+    /// Where the key of this hash stands.
+    #[inline]
+    pub fn find(&self, key: &[u8], hash: u64) -> Option<Slot> {
+        self.index.find(hash, |slot| {
             let bytes = self.bytes(slot);
             bytes[packed::item_at(bytes, 0)] == *key
         })
     }
 
-    /// Has memory bring what stands behind these keys, so that who comes to look need not wait.
+    /// Has memory bring what stands behind the keys of these hashes, so that who comes to look need not wait.
     /// What each of them waits for follows from what came before; what several wait for does not,
     /// and so comes together: first all places in the index, then all entries, then all bytes.
-    pub fn look_ahead(&self, keys: &[&[u8]], hasher: &KeyHasher) {
-        let hashes: LookAhead<u64> = keys.iter().map(|key| hasher.hash(key)).collect();
-        let likely = |&hash| self.index.find(hash, |_| true);
-        let slots: LookAhead<Slot> = hashes.iter().filter_map(likely).collect();
+    pub fn look_ahead(&self, hashes: LookAhead<u64>) {
+        let likely = |hash| self.index.find(hash, |_| true);
+        let slots: LookAhead<Slot> = hashes.into_iter().filter_map(likely).collect();
         let handle = |&slot| self.entries.get(slot).handle();
         let handles: LookAhead<Handle> = slots.iter().map(handle).collect();
         for &handle in &handles {
@@ -221,16 +222,19 @@ impl Records {
     }
 
     /// The key in a slot that is taken.
+    #[inline]
     pub fn key(&self, slot: Slot) -> &[u8] {
         split(self.bytes(slot)).0
     }
 
     /// When the key in a slot that is taken ends, if it does.
+    #[inline]
     pub fn deadline(&self, slot: Slot) -> Option<Millis> {
         self.entries.get(slot).deadline()
     }
 
     /// What stands in a slot that is taken.
+    #[inline]
     pub fn get(&self, slot: Slot) -> Record<'_> {
         let entry = self.entries.get(slot);
         Record { entry, bytes: self.strings.get(entry.handle()), values: &self.values }
@@ -251,6 +255,7 @@ impl Records {
         self.entries.chunks().random(random)
     }
 
+    #[inline]
     fn bytes(&self, slot: Slot) -> &[u8] {
         self.strings.get(self.entries.get(slot).handle())
     }
@@ -258,6 +263,7 @@ impl Records {
 
 impl<'a> Record<'a> {
     /// When the key ends, if it does.
+    #[inline]
     pub fn deadline(self) -> Option<Millis> {
         self.entry.deadline()
     }
@@ -268,6 +274,7 @@ impl<'a> Record<'a> {
     }
 
     /// The value.
+    #[inline]
     pub fn value(self) -> ValueRef<'a> {
         let (_, payload) = split(self.bytes);
         let text = |form| ValueRef::String(Text { bytes: payload, form });
@@ -310,9 +317,16 @@ impl Entry {
     fn deadline(&self) -> Option<Millis> {
         self.form.ends().then_some(self.deadline)
     }
+
+    fn set_used_at(&mut self, now: Millis) {
+        let moment = now.0.cast_unsigned();
+        self.used_at_low = moment as u32;
+        self.used_at_high = (moment >> u32::BITS) as u8;
+    }
 }
 
 /// The key of an entry's bytes, and the payload behind it.
+#[inline]
 fn split(bytes: &[u8]) -> (&[u8], &[u8]) {
     let key = packed::item_at(bytes, 0);
     let (head, payload) = bytes.split_at(key.end);
@@ -320,6 +334,7 @@ fn split(bytes: &[u8]) -> (&[u8], &[u8]) {
 }
 
 /// The key of an entry's bytes, and the payload behind it.
+#[inline]
 fn split_mut(bytes: &mut [u8]) -> (&[u8], &mut [u8]) {
     let key = packed::item_at(bytes, 0);
     let (head, payload) = bytes.split_at_mut(key.end);
@@ -342,18 +357,18 @@ fn place_of(payload: &[u8]) -> u32 {
 
 impl Records {
     /// Adds a key that is known to be absent.
-    pub fn add(&mut self, key: &[u8], given: Given<'_>, now: Millis, hasher: &KeyHasher) -> Slot {
+    pub fn add(&mut self, key: &[u8], hash: u64, given: Given<'_>, now: Millis) -> Slot {
         let strings = &mut self.strings;
         let (handle, payload) = with_payload(&mut self.values, given, |payload, parts| {
             (strings.add(&[Part::Item(key), parts[0], parts[1]]), payload)
         });
         let Handle { number, length } = handle;
-        let entry = Entry { number, length, form: Form(payload), ..Entry::default() };
+        let mut entry = Entry { number, length, form: Form(payload), ..Entry::default() };
+        entry.set_used_at(now);
         let slot = self.entries.insert(entry);
-        self.set_used_at(slot, now);
-        let (entries, strings) = (&self.entries, &self.strings);
-        let hash_of = |slot| hasher.seed.hash(split(strings.get(entries.get(slot).handle())).0);
-        self.index.insert(hasher.hash(key), slot, hash_of);
+        let (seed, entries, strings) = (self.seed, &self.entries, &self.strings);
+        let hash_of = |slot| seed.hash(split(strings.get(entries.get(slot).handle())).0);
+        self.index.insert(hash, slot, hash_of);
         slot
     }
 
@@ -394,11 +409,9 @@ impl Records {
     }
 
     /// Somebody uses the key.
+    #[inline]
     pub fn set_used_at(&mut self, slot: Slot, now: Millis) {
-        let moment = now.0.cast_unsigned();
-        let entry = self.entries.get_mut(slot);
-        entry.used_at_low = moment as u32;
-        entry.used_at_high = (moment >> u32::BITS) as u8;
+        self.entries.get_mut(slot).set_used_at(now);
     }
 
     /// Nobody has used the key for so long.
@@ -424,6 +437,7 @@ impl Records {
     }
 
     /// The hash behind a key, to be changed; `None` if it is of another type.
+    #[inline]
     pub fn hash_mut(&mut self, slot: Slot) -> Option<HashMut<'_>> {
         let is_hash = match self.entries.get(slot).form.payload() {
             Form::INT | Form::BYTES => false,
@@ -434,51 +448,52 @@ impl Records {
     }
 
     /// Removes a key and its timer. What is returned still says when it would have ended.
-    pub fn remove(&mut self, slot: Slot, hasher: &KeyHasher) -> Removed {
+    pub fn remove(&mut self, due: Due) -> Removed {
+        let slot = due.slot;
         let deadline = self.deadline(slot);
         let bytes = self.bytes(slot).into();
-        let apart = self.unlink(slot, hasher.hash(self.key(slot)), hasher);
+        let apart = self.unlink(due);
         let form = self.entries.get(slot).form;
         self.forget(slot);
         Removed { bytes, form, deadline, apart }
     }
 
     /// As `remove`, for who does not want to know more.
-    pub fn discard(&mut self, slot: Slot, hasher: &KeyHasher) {
-        self.unlink(slot, hasher.hash(self.key(slot)), hasher);
-        self.forget(slot);
+    #[inline]
+    pub fn discard(&mut self, due: Due) {
+        drop(self.unlink(due));
+        self.forget(due.slot);
     }
 
-    /// A key whose time has come.
-    pub fn due(&self, slot: Slot, hasher: &KeyHasher) -> Due {
-        Due { slot, hash: hasher.hash(self.key(slot)) }
+    /// A key that is to go.
+    pub fn due(&self, slot: Slot) -> Due {
+        Due { slot, hash: self.seed.hash(self.key(slot)) }
     }
 
     /// Removes a key whose time has come.
-    pub fn discard_due(&mut self, due: Due, hasher: &KeyHasher) {
+    pub fn discard_due(&mut self, due: Due) {
         if let Some(wheel) = &mut self.wheel {
             wheel.step_ahead(&mut self.entries);
         }
-        self.unlink(due.slot, due.hash, hasher);
-        self.forget(due.slot);
+        self.discard(due);
     }
 
     /// Removes all keys; returns how many there were.
     pub fn clear(&mut self) -> usize {
         let removed = self.len();
-        *self = Records { ticking: self.ticking, ..Records::default() };
+        *self = Records { ticking: self.ticking, ..Records::new(self.seed) };
         removed
     }
 
     /// Takes a key out of the index and the wheel; returns what was apart.
-    fn unlink(&mut self, slot: Slot, hash: u64, hasher: &KeyHasher) -> Option<Value> {
+    fn unlink(&mut self, Due { slot, hash }: Due) -> Option<Value> {
         self.clear_deadline(slot);
-        let (entries, strings) = (&self.entries, &self.strings);
+        let (seed, entries, strings) = (self.seed, &self.entries, &self.strings);
         let bytes_of = |slot| strings.get(entries.get(slot).handle());
         let look = |slot| {
             black_box(bytes_of(slot).first());
         };
-        self.index.remove(hash, slot, look, |slot| hasher.seed.hash(split(bytes_of(slot)).0));
+        self.index.remove(hash, slot, look, |slot| seed.hash(split(bytes_of(slot)).0));
         self.take_apart(slot)
     }
 
@@ -497,6 +512,7 @@ impl Records {
     }
 
     /// Takes out what the payload names, which from here on is nothing.
+    #[inline]
     fn take_apart(&mut self, slot: Slot) -> Option<Value> {
         if self.entries.get(slot).form.payload() != Form::APART {
             return None;
@@ -559,6 +575,7 @@ impl Removed {
 
 impl HashMut<'_> {
     /// The fields, to be looked at.
+    #[inline]
     pub fn fields(&self) -> Fields<'_> {
         match self.records.get(self.slot).value() {
             ValueRef::Hash(fields) => fields,
@@ -723,13 +740,7 @@ impl Records {
     }
 
     /// As [`Wheel::pop_due`], for several keys. They still have their deadlines, but no timers.
-    pub fn pop_due(
-        &mut self,
-        now: Millis,
-        budget: &mut u32,
-        hasher: &KeyHasher,
-        due: &mut Vec<Due>,
-    ) {
+    pub fn pop_due(&mut self, now: Millis, budget: &mut u32, due: &mut Vec<Due>) {
         let Some(wheel) = &mut self.wheel else { return };
         while due.len() < DUE_TOGETHER
             && let Some(slot) = wheel.pop_due(&mut self.entries, now, budget)
@@ -742,7 +753,7 @@ impl Records {
             black_box(self.bytes(due.slot).first());
         }
         for due in &mut *due {
-            due.hash = hasher.seed.hash(self.key(due.slot));
+            due.hash = self.seed.hash(self.key(due.slot));
         }
         for due in due {
             black_box(self.index.find(due.hash, |slot| slot == due.slot));
@@ -840,7 +851,6 @@ mod tests {
 
     struct Pair {
         records: Records,
-        hasher: KeyHasher,
         model: BTreeMap<Vec<u8>, (Plain, Option<i64>)>,
         now: i64,
     }
@@ -864,7 +874,8 @@ mod tests {
                 Step::Advance(span) => self.advance(span),
                 Step::Remove(key) => {
                     let key = name(key);
-                    let removed = self.find(&key).map(|at| self.records.remove(at, &self.hasher));
+                    let removed =
+                        self.find(&key).map(|at| self.records.remove(self.records.due(at)));
                     let expected = self.model.remove(&key);
                     assert_eq!(removed.is_some(), expected.is_some());
                     if let (Some(removed), Some((value, deadline))) = (removed, expected) {
@@ -882,7 +893,7 @@ mod tests {
         }
 
         fn find(&self, key: &[u8]) -> Option<Slot> {
-            self.records.find(key, &self.hasher)
+            self.records.find(key, SEED.hash(key))
         }
 
         /// Adds a key or changes its value.
@@ -890,7 +901,7 @@ mod tests {
             let key = name(key);
             match self.find(&key) {
                 Some(slot) => self.records.set_value(slot, given),
-                None => drop(self.records.add(&key, given, Millis(self.now), &self.hasher)),
+                None => drop(self.records.add(&key, SEED.hash(&key), given, Millis(self.now))),
             }
             let deadline = self.model.get(&key).and_then(|(_, deadline)| *deadline);
             self.model.insert(key, (value, deadline));
@@ -968,13 +979,13 @@ mod tests {
             let mut budget = u32::MAX;
             while self.records.next_deadline().is_some_and(|next| next <= Millis(self.now)) {
                 let mut due = Vec::new();
-                self.records.pop_due(Millis(self.now), &mut budget, &self.hasher, &mut due);
+                self.records.pop_due(Millis(self.now), &mut budget, &mut due);
                 for due in due {
                     let record = self.records.get(due.slot);
                     let (_, deadline) = self.model.remove(record.key()).expect("invented");
                     assert_eq!(deadline.map(Millis), record.deadline());
                     assert!(deadline.is_some_and(|deadline| deadline <= self.now), "early");
-                    self.records.discard_due(due, &self.hasher);
+                    self.records.discard_due(due);
                 }
             }
             self.records.advance(Millis(self.now));
@@ -1035,25 +1046,28 @@ mod tests {
 
         #[test]
         fn agrees_with_a_map(steps in prop::collection::vec(steps(), 1..120)) {
-            let (hasher, model) = (KeyHasher::new(SEED), BTreeMap::new());
-            let mut pair = Pair { records: Records::default(), hasher, model, now: 0 };
+            let (records, model) = (Records::new(SEED), BTreeMap::new());
+            let mut pair = Pair { records, model, now: 0 };
             for step in steps {
                 pair.step(step);
             }
         }
     }
 
+    fn add(records: &mut Records, key: &[u8], given: Given<'_>, now: Millis) -> Slot {
+        records.add(key, SEED.hash(key), given, now)
+    }
+
     #[test]
     fn a_value_of_the_same_length_is_set_where_it_is() {
-        let hasher = KeyHasher::new(SEED);
-        let mut records = Records::default();
+        let mut records = Records::new(SEED);
         let place = |records: &Records, slot| records.bytes(slot).as_ptr();
-        let slot = records.add(b"lock", Given::Text(b"token-1"), Millis(0), &hasher);
+        let slot = add(&mut records, b"lock", Given::Text(b"token-1"), Millis(0));
         let before = place(&records, slot);
         records.set_value(slot, Given::Text(b"token-2"));
         assert_eq!(place(&records, slot), before);
         assert_eq!(plain(records.get(slot).value()), Plain::Text(b"token-2".to_vec()));
-        let slot = records.add(b"count", Given::Field(b"owner", b"1"), Millis(0), &hasher);
+        let slot = add(&mut records, b"count", Given::Field(b"owner", b"1"), Millis(0));
         let before = place(&records, slot);
         let mut hash = records.hash_mut(slot).expect("a hash");
         let found = hash.find(b"owner");
@@ -1064,10 +1078,9 @@ mod tests {
 
     #[test]
     fn idle_time_is_told_to_the_millisecond_for_years() {
-        let hasher = KeyHasher::new(SEED);
         for now in [0, -5, 1_700_000_000_000, i64::MAX] {
-            let mut records = Records::default();
-            let slot = records.add(b"k", Given::Text(b"v"), Millis(now), &hasher);
+            let mut records = Records::new(SEED);
+            let slot = add(&mut records, b"k", Given::Text(b"v"), Millis(now));
             let idle = |records: &Records, after: i64| {
                 records.get(slot).idle(Millis(now.wrapping_add(after))).0
             };

@@ -23,6 +23,8 @@ pub struct Chunks<M> {
     chunks: Vec<Chunk<M>>,
     /// Bit by bit, which chunks have room.
     roomy: Bits,
+    /// The first of them, or where the next chunk goes.
+    front: usize,
     /// The lowest of the chunks with memory and without things, if there is one.
     spare: Option<usize>,
     len: usize,
@@ -38,7 +40,7 @@ struct Chunk<M> {
 impl<M> Default for Chunks<M> {
     /// Nothing, which takes no memory.
     fn default() -> Chunks<M> {
-        Chunks { chunks: Vec::new(), roomy: Bits::default(), spare: None, len: 0 }
+        Chunks { chunks: Vec::new(), roomy: Bits::default(), front: 0, spare: None, len: 0 }
     }
 }
 
@@ -69,10 +71,11 @@ impl<M> Chunks<M> {
 
     /// Takes a place. `memory` makes that of a chunk.
     pub fn take(&mut self, memory: impl FnOnce() -> M) -> u32 {
-        let at = self.roomy.first().unwrap_or_else(|| {
+        let at = self.front;
+        if at == self.chunks.len() {
             self.chunks.push(Chunk { taken: 0, memory: None });
-            self.chunks.len() - 1
-        });
+            self.roomy.set(at, true);
+        }
         if self.spare == Some(at) {
             self.spare = None;
         }
@@ -80,8 +83,9 @@ impl<M> Chunks<M> {
         let place = (!chunk.taken).trailing_zeros() as usize;
         chunk.taken |= 1 << place;
         chunk.memory.get_or_insert_with(memory);
-        if chunk.taken == u64::MAX || place == 0 {
-            self.roomy.set(at, chunk.taken != u64::MAX);
+        if chunk.taken == u64::MAX {
+            self.roomy.set(at, false);
+            self.front = self.roomy.first().unwrap_or(self.chunks.len());
         }
         self.len += 1;
         u32::try_from(at * CHUNK + place).expect("fewer than 2^32 things")
@@ -94,6 +98,7 @@ impl<M> Chunks<M> {
         assert!(chunk.taken & (1 << place) != 0, "{number} is free");
         if chunk.taken == u64::MAX {
             self.roomy.set(at, true);
+            self.front = self.front.min(at);
         }
         chunk.taken &= !(1 << place);
         self.len -= 1;
@@ -163,6 +168,7 @@ impl<M> Chunks<M> {
             self.chunks.pop();
             self.roomy.set(self.chunks.len(), false);
         }
+        self.front = self.front.min(self.chunks.len());
         if self.chunks.capacity() > SHRINK_FLOOR.max(self.chunks.len() * 4) {
             self.chunks.shrink_to(SHRINK_FLOOR.max(self.chunks.len() * 2));
             self.roomy.shrink(self.chunks.len());
@@ -292,6 +298,7 @@ mod tests {
             assert!(self.chunks.last().is_none_or(|chunk| chunk.memory.is_some()));
             let roomy = self.chunks.iter().position(|chunk| chunk.taken != u64::MAX);
             assert_eq!(self.roomy.first(), roomy);
+            assert_eq!(self.front, roomy.unwrap_or(self.chunks.len()));
         }
     }
 

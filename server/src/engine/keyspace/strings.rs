@@ -10,7 +10,8 @@ use std::ops::Range;
 use super::packed::{self, Edit, Part};
 use super::slab::{CHUNK, Chunks, Slab};
 
-/// The places of a shelf are so many bytes longer than those of the shelf before.
+/// The places of a shelf are so many bytes longer than those of the shelf before. Those of the
+/// first one have none.
 const STEP: usize = 8;
 
 /// Longer strings have an allocation of their own, next to which its overhead is nothing.
@@ -55,25 +56,27 @@ impl Strings {
     }
 
     /// The bytes of a string.
+    #[inline]
     pub fn get(&self, handle: Handle) -> &[u8] {
         if handle.length == LONG {
             return self.long.get(handle.number);
         }
-        let length = usize::from(handle.length);
-        let shelf = shelf_of(length);
+        let shelf = shelf_of(handle.length.into());
         let (memory, place) = self.shelves[shelf].at(handle.number);
-        &memory[place * place_bytes(shelf)..][..length]
+        let start = place * place_bytes(shelf);
+        &memory[start..start + usize::from(handle.length)]
     }
 
     /// The bytes of a string.
+    #[inline]
     pub fn get_mut(&mut self, handle: Handle) -> &mut [u8] {
         if handle.length == LONG {
             return self.long.get_mut(handle.number);
         }
-        let length = usize::from(handle.length);
-        let shelf = shelf_of(length);
+        let shelf = shelf_of(handle.length.into());
         let (memory, place) = self.shelves[shelf].at_mut(handle.number);
-        &mut memory[place * place_bytes(shelf)..][..length]
+        let start = place * place_bytes(shelf);
+        &mut memory[start..start + usize::from(handle.length)]
     }
 
     /// Forgets a string.
@@ -132,11 +135,11 @@ impl Edit for StringMut<'_> {
 }
 
 fn shelf_of(length: usize) -> usize {
-    length.saturating_sub(1) / STEP
+    length.div_ceil(STEP)
 }
 
 fn place_bytes(shelf: usize) -> usize {
-    (shelf + 1) * STEP
+    shelf * STEP
 }
 
 #[cfg(test)]

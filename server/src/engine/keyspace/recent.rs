@@ -1,0 +1,161 @@
+//! What the keys have come to that were looked for of late: a lock's script names the same key some
+//! ten times, and to compare it is cheaper than to hash it and to look for it again.
+//!
+//! What must hold: a hash is always that of its key; where a key stands, or that it is nowhere, is
+//! believed only until any key comes or goes.
+
+use super::dict::{HashSeed, Slot};
+
+/// Longer keys are hashed each time. Lock names are shorter, and this makes a line 96 bytes.
+const KEY_BYTES_MAX: usize = 63;
+
+/// Keys that are remembered, as a power of two: the scripts of locks name up to four, and a few
+/// requests are looked at ahead.
+const LINES: usize = 1 << LINE_BITS;
+const LINE_BITS: u32 = 6;
+
+/// Behind the lines of short keys is one for the latest that is longer.
+const LONG_LINE: usize = LINES;
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub struct Recent {
+    seed: HashSeed,
+    lines: Box<[Line; LINES + 1]>,
+    /// The line of the latest key.
+    latest: usize,
+    /// One more with each key that comes or goes.
+    generation: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Line {
+    hash: u64,
+    /// The generation in which the key was looked for.
+    generation: u64,
+    database: usize,
+    found: Option<Slot>,
+    length: u8,
+    key: [u8; KEY_BYTES_MAX],
+}
+
+impl Recent {
+    /// Nothing is remembered.
+    pub fn new(seed: HashSeed) -> Recent {
+        let hash = seed.hash(b"");
+        let empty = Line {
+            hash,
+            generation: 0,
+            database: 0,
+            found: None,
+            length: 0,
+            key: [0; KEY_BYTES_MAX],
+        };
+        Recent { seed, lines: Box::new([empty; LINES + 1]), latest: 0, generation: 1 }
+    }
+
+    /// The hash of a key, from here on the latest.
+    #[inline]
+    pub fn hash(&mut self, key: &[u8]) -> u64 {
+        if key.len() > KEY_BYTES_MAX {
+            return self.hash_long(key);
+        }
+        self.latest = line_of(key);
+        let line = &mut self.lines[self.latest];
+        if usize::from(line.length) != key.len() || line.key[..key.len()] != *key {
+            line.hash = self.seed.hash(key);
+            line.generation = 0;
+            line.length = key.len() as u8;
+            line.key[..key.len()].copy_from_slice(key);
+        }
+        line.hash
+    }
+
+    #[cold]
+    fn hash_long(&mut self, key: &[u8]) -> u64 {
+        self.latest = LONG_LINE;
+        let line = &mut self.lines[LONG_LINE];
+        (line.hash, line.generation) = (self.seed.hash(key), 0);
+        line.hash
+    }
+
+    /// Where the latest key stands, if it is known: `Some(None)` if it is nowhere.
+    #[inline]
+    pub fn place(&self, database: usize) -> Option<Option<Slot>> {
+        let line = &self.lines[self.latest];
+        (line.generation == self.generation && line.database == database).then_some(line.found)
+    }
+
+    /// The latest key has been looked for.
+    #[inline]
+    pub fn set_place(&mut self, database: usize, found: Option<Slot>) {
+        let line = &mut self.lines[self.latest];
+        (line.generation, line.database, line.found) = (self.generation, database, found);
+    }
+
+    /// The hash of the key in a slot, if that is where the latest stands.
+    #[inline]
+    pub fn hash_at(&self, database: usize, slot: Slot) -> Option<u64> {
+        (self.place(database) == Some(Some(slot))).then_some(self.lines[self.latest].hash)
+    }
+
+    /// A key comes or goes.
+    #[inline]
+    pub fn forget_places(&mut self) {
+        self.generation += 1;
+    }
+}
+
+/// Where a key is remembered. The names of one lock's keys differ in length, those of several locks
+/// at their end.
+fn line_of(key: &[u8]) -> usize {
+    const MULTIPLIER: u64 = 0x9E37_79B9_7F4A_7C15;
+    let end = match key.last_chunk() {
+        Some(&end) => u64::from_le_bytes(end),
+        None => key.last().copied().map_or(0, u64::from),
+    };
+    let mixed = (end ^ key.len() as u64).wrapping_mul(MULTIPLIER);
+    (mixed >> (u64::BITS - LINE_BITS)) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_remembered_hash_is_that_of_the_key() {
+        let seed = HashSeed(1, 2);
+        let mut recent = Recent::new(seed);
+        let long = [b'k'; KEY_BYTES_MAX + 1];
+        let mut keys: Vec<&[u8]> = (0..=long.len()).map(|length| &long[..length]).collect();
+        keys.extend([&b"a"[..], b"e", b"\0", b"ab", b"eb", b"a"]);
+        for key in keys.iter().chain(keys.iter().rev()) {
+            for _ in 0..2 {
+                assert_eq!(recent.hash(key), seed.hash(key), "{key:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_place_is_that_of_the_latest_key_until_one_comes_or_goes() {
+        let mut recent = Recent::new(HashSeed(1, 2));
+        let long = [b'k'; KEY_BYTES_MAX + 1];
+        for key in [&b""[..], b"a", &long] {
+            for found in [None, Some(7)] {
+                let hash = recent.hash(key);
+                assert_eq!(recent.place(0), None);
+                recent.set_place(0, found);
+                assert_eq!((recent.place(0), recent.place(1)), (Some(found), None));
+                assert_eq!(recent.hash_at(0, 7), found.map(|_| hash));
+                assert_eq!((recent.hash_at(0, 8), recent.hash_at(1, 7)), (None, None));
+                recent.hash(b"another");
+                assert_eq!((recent.place(0), recent.hash_at(0, 7)), (None, None));
+                recent.hash(key);
+                let is_short = key.len() <= KEY_BYTES_MAX;
+                assert_eq!(recent.place(0), is_short.then_some(found));
+                recent.forget_places();
+                assert_eq!(recent.place(0), None);
+            }
+        }
+    }
+}
