@@ -224,11 +224,17 @@ impl Context<'_> {
         self.records_mut().raw_mut(slot)
     }
 
+    /// When the key in a slot that has just been found ends, if it does.
+    #[inline]
+    pub fn deadline_at(&self, slot: Slot) -> Option<Millis> {
+        self.engine.keyspace.database(self.database).records().deadline(slot)
+    }
+
     /// The deadline of a key that is alive: `None` if there is no such key, `Some(None)` if it has
     /// no deadline.
     pub fn deadline(&mut self, key: &[u8]) -> Option<Option<Millis>> {
         let slot = self.find(key)?;
-        Some(self.record(slot).deadline())
+        Some(self.deadline_at(slot))
     }
 
     // --- changing ---
@@ -244,6 +250,7 @@ impl Context<'_> {
 
     /// Sets a key that has just been found, or found missing, to a new value and keeps its
     /// deadline; returns its slot.
+    #[inline]
     pub fn put(&mut self, key: &[u8], found: Option<Slot>, value: Given<'_>) -> Slot {
         let Some(slot) = found else { return self.add(key, value) };
         self.set_value(slot, value);

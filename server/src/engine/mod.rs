@@ -478,6 +478,7 @@ impl Engine {
     }
 
     /// The key in `slot` has reached its deadline: removes it and tells who wants to know.
+    #[cold]
     fn expire(&mut self, database: usize, slot: Slot) {
         self.end_lease(database, self.keyspace.due(database, slot));
     }

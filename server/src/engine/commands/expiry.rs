@@ -186,7 +186,7 @@ fn expire(context: &mut Context<'_>, argv: &[&[u8]], unit: Unit) -> Result<Reply
     let condition = Condition::read(&argv[3..])?;
     let deadline = unit.deadline(argv[2], context)?;
     let Some(slot) = context.find_for_write(key) else { return Ok(Reply::from(false)) };
-    if !condition.holds(context.record(slot).deadline(), deadline) {
+    if !condition.holds(context.deadline_at(slot), deadline) {
         return Ok(Reply::from(false));
     }
     if context.time.reached(deadline) {
@@ -202,7 +202,7 @@ fn expire(context: &mut Context<'_>, argv: &[&[u8]], unit: Unit) -> Result<Reply
 fn persist(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let key = argv[1];
     let Some(slot) = context.find_for_write(key) else { return Ok(Reply::from(false)) };
-    if context.record(slot).deadline().is_none() {
+    if context.deadline_at(slot).is_none() {
         return Ok(Reply::from(false));
     }
     context.set_deadline_at(slot, None);
@@ -217,7 +217,7 @@ fn time_left(
     shown: impl Fn(Time, Millis) -> Millis,
 ) -> Reply {
     let Some(slot) = context.find_for_read(key) else { return Reply::Integer(-2) };
-    match context.record(slot).deadline() {
+    match context.deadline_at(slot) {
         None => Reply::Integer(-1),
         Some(deadline) => Reply::Integer(shown(context.time, deadline).0),
     }

@@ -309,7 +309,8 @@ fn getdel(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 
 fn getex(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let key = argv[1];
-    let options = options(context, &argv[2..])?;
+    let mut options = Options::default();
+    options.read_all(context, &argv[2..])?;
     let value = get(context, argv)?;
     // What is said about the deadline of a key that is not there is not even read.
     let Some(slot) = context.find(key) else { return Ok(value) };
@@ -333,8 +334,8 @@ fn getex(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 }
 
 fn set(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let (key, value) = (argv[1], argv[2]);
-    let options = options(context, &argv[3..])?;
+    let mut options = Options::default();
+    options.read_all(context, &argv[3..])?;
     let expiry = match options.expiry {
         Asked::Given(unit, amount) => {
             Expiry::At(unit.deadline(amount, context.time, context.name)?)
@@ -342,9 +343,29 @@ fn set(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         Asked::Keep => Expiry::Keep,
         Asked::Persist | Asked::Nothing => Expiry::Clear,
     };
+    if options.get || options.condition.is_some() {
+        return set_and_tell(context, argv, &options, expiry);
+    }
+    let found = context.find(argv[1]);
+    if !options.admits(found) {
+        return Ok(Reply::Null);
+    }
+    store(context, argv[1], found, argv[2], expiry);
+    Ok(Reply::OK)
+}
+
+/// `SET` where what the key holds is compared or asked for.
+#[cold]
+fn set_and_tell(
+    context: &mut Context<'_>,
+    argv: &[&[u8]],
+    options: &Options<'_>,
+    expiry: Expiry,
+) -> Result<Reply, Error> {
+    let (key, value) = (argv[1], argv[2]);
     let old = if options.get { Some(get(context, argv)?) } else { None };
     let found = context.find(key);
-    if (options.only_new && found.is_some()) || (options.only_old && found.is_none()) {
+    if !options.admits(found) {
         return Ok(old.unwrap_or(Reply::Null));
     }
     if let Some(condition) = options.condition {
@@ -427,6 +448,29 @@ struct Options<'a> {
 }
 
 impl<'a> Options<'a> {
+    /// Reads the options of `SET` or of `GETEX`.
+    fn read_all(&mut self, context: &Context<'_>, arguments: &[&'a [u8]]) -> Result<(), Error> {
+        let sets = context.name == "set";
+        let mut rest = arguments;
+        while let Some((&word, behind)) = rest.split_first() {
+            let operand = behind.first().copied();
+            let takes_operand = match (Unit::of(word), operand) {
+                (Some(unit), Some(amount)) => self.ask(Asked::Given(unit, amount)),
+                (None, _) if sets => self.read(word, operand, context.engine.config.compat_version),
+                (None, _) if is(word, "persist") => self.ask(Asked::Persist),
+                _ => None,
+            };
+            let Some(takes_operand) = takes_operand else { return Err(Error::Syntax) };
+            rest = if takes_operand { &behind[1..] } else { behind };
+        }
+        Ok(())
+    }
+
+    /// Whether `NX` and `XX` admit what has been found.
+    fn admits(&self, found: Option<Slot>) -> bool {
+        !(self.only_new && found.is_some() || self.only_old && found.is_none())
+    }
+
     /// Reads an option that only `SET` has. `None` if it may not stand here, else whether what
     /// follows belongs to it.
     fn read(
@@ -484,26 +528,6 @@ impl Asked<'_> {
     }
 }
 
-/// Reads the options of `SET` or of `GETEX`.
-fn options<'a>(context: &Context<'_>, arguments: &[&'a [u8]]) -> Result<Options<'a>, Error> {
-    let sets = context.name == "set";
-    let mut options = Options::default();
-    let mut rest = arguments;
-    while let Some((&word, behind)) = rest.split_first() {
-        let operand = behind.first().copied();
-        let unit = Unit::of(word);
-        let takes_operand = match (unit, operand) {
-            (Some(unit), Some(amount)) => options.ask(Asked::Given(unit, amount)),
-            (None, _) if sets => options.read(word, operand, context.engine.config.compat_version),
-            (None, _) if is(word, "persist") => options.ask(Asked::Persist),
-            _ => None,
-        };
-        let Some(takes_operand) = takes_operand else { return Err(Error::Syntax) };
-        rest = if takes_operand { &behind[1..] } else { behind };
-    }
-    Ok(options)
-}
-
 /// How an option gives a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unit {
@@ -514,6 +538,7 @@ enum Unit {
 }
 
 impl Unit {
+    #[inline]
     fn of(option: &[u8]) -> Option<Unit> {
         match option {
             [b'p' | b'P', b'x' | b'X'] => Some(Unit::Millis),

@@ -148,6 +148,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Searches for a field.
+    #[inline]
     pub(super) fn find(self, field: &[u8]) -> Found {
         match self {
             Fields::Small(bytes) => {
@@ -167,6 +168,7 @@ impl<'a> Fields<'a> {
     }
 
     /// The value that has been found.
+    #[inline]
     pub(super) fn value(self, found: &Found) -> Option<&'a [u8]> {
         match (self, found) {
             (Fields::Small(bytes), Found::Small { value, .. }) => Some(&bytes[value.clone()]),

@@ -72,22 +72,30 @@ impl Index {
         look: impl Fn(Slot),
         hash_of: impl Fn(Slot) -> u64,
     ) {
-        let mut credit = SHRINK_CREDIT_MAX.min(self.shrink_credit + 1);
+        self.shrink_credit = SHRINK_CREDIT_MAX.min(self.shrink_credit + 1);
         let table = self.table_mut(hash);
         match table.find_entry(hash, |&other| other == slot) {
             Ok(entry) => drop(entry.remove()),
             Err(_) => unreachable!("slot {slot} is not indexed"),
         }
-        let is_air = table.capacity() > SHRINK_FLOOR && table.len() < table.capacity() / 8;
-        if is_air && table.len() <= credit {
-            credit -= table.len();
-            table.iter().for_each(|&slot| look(slot));
-            table.shrink_to(table.len() * 2, |&slot| hash_of(slot));
+        if table.capacity() > SHRINK_FLOOR && table.len() < table.capacity() / 8 {
+            self.shrink(hash, look, &hash_of);
         }
-        self.shrink_credit = credit;
         self.len -= 1;
         if self.len < UNITE_BELOW && matches!(self.tables, Tables::Many(_)) {
             self.unite(&hash_of);
+        }
+    }
+
+    /// The table of this hash is mostly air.
+    #[cold]
+    fn shrink(&mut self, hash: u64, look: impl Fn(Slot), hash_of: impl Fn(Slot) -> u64) {
+        let credit = self.shrink_credit;
+        let table = self.table_mut(hash);
+        if let Some(left) = credit.checked_sub(table.len()) {
+            table.iter().for_each(|&slot| look(slot));
+            table.shrink_to(table.len() * 2, |&slot| hash_of(slot));
+            self.shrink_credit = left;
         }
     }
 
@@ -105,11 +113,13 @@ impl Index {
         }
     }
 
+    #[cold]
     fn divide(&mut self, hash_of: impl Fn(Slot) -> u64) {
         let many = (0..TABLES).map(|_| HashTable::new()).collect();
         self.rebuild(Tables::Many(many), hash_of);
     }
 
+    #[cold]
     fn unite(&mut self, hash_of: impl Fn(Slot) -> u64) {
         let one = HashTable::with_capacity(self.len * 2);
         self.rebuild(Tables::One(one), hash_of);

@@ -207,9 +207,10 @@ impl Records {
         })
     }
 
-    /// Has memory bring what stands behind the keys of these hashes, so that who comes to look need not wait.
-    /// What each of them waits for follows from what came before; what several wait for does not,
-    /// and so comes together: first all places in the index, then all entries, then all bytes.
+    /// Has memory bring what stands behind the keys of these hashes, so that who comes to look
+    /// need not wait. What each of them waits for follows from what came before; what several wait
+    /// for does not, and so comes together: first all places in the index, then all entries, then
+    /// all bytes.
     pub fn look_ahead(&self, hashes: LookAhead<u64>) {
         let likely = |hash| self.index.find(hash, |_| true);
         let slots: LookAhead<Slot> = hashes.into_iter().filter_map(likely).collect();
@@ -486,6 +487,7 @@ impl Records {
     }
 
     /// Takes a key out of the index and the wheel; returns what was apart.
+    #[inline]
     fn unlink(&mut self, Due { slot, hash }: Due) -> Option<Value> {
         self.clear_deadline(slot);
         let (seed, entries, strings) = (self.seed, &self.entries, &self.strings);
@@ -497,9 +499,11 @@ impl Records {
         self.take_apart(slot)
     }
 
+    #[inline]
     fn forget(&mut self, slot: Slot) {
-        let entry = self.entries.remove(slot);
-        self.strings.remove(entry.handle());
+        let handle = self.entries.get(slot).handle();
+        self.entries.forget(slot);
+        self.strings.remove(handle);
     }
 
     fn apart_mut(&mut self, slot: Slot) -> Option<&mut Value> {
@@ -614,7 +618,24 @@ impl HashMut<'_> {
             self.records.set_value(self.slot, Given::Value(large.into()));
             found = self.find(field);
         }
+        if self.overwrite(&found, value) {
+            return false;
+        }
         self.change(|fields| fields.put(&found, field, value))
+    }
+
+    /// Sets a value in the small form to one of the same length; false if there is none.
+    fn overwrite(&mut self, found: &Found, value: &[u8]) -> bool {
+        let HashMut { records, slot } = self;
+        match found {
+            Found::Small { value: old, .. } if old.len() == value.len() => {
+                let handle = records.entries.get(*slot).handle();
+                let (_, payload) = split_mut(records.strings.get_mut(handle));
+                payload[old.clone()].copy_from_slice(value);
+                true
+            }
+            _ => false,
+        }
     }
 
     /// Removes a field; returns whether it was there.

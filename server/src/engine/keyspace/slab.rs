@@ -69,12 +69,11 @@ impl<M> Chunks<M> {
         (memory, place)
     }
 
-    /// Takes a place. `memory` makes that of a chunk.
-    pub fn take(&mut self, memory: impl FnOnce() -> M) -> u32 {
+    /// Takes a place; tells the memory of its chunk, too, which `memory` makes if there is none.
+    pub fn take(&mut self, memory: impl FnOnce() -> M) -> (u32, &mut M) {
         let at = self.front;
         if at == self.chunks.len() {
-            self.chunks.push(Chunk { taken: 0, memory: None });
-            self.roomy.set(at, true);
+            self.grow();
         }
         if self.spare == Some(at) {
             self.spare = None;
@@ -82,28 +81,48 @@ impl<M> Chunks<M> {
         let chunk = &mut self.chunks[at];
         let place = (!chunk.taken).trailing_zeros() as usize;
         chunk.taken |= 1 << place;
-        chunk.memory.get_or_insert_with(memory);
         if chunk.taken == u64::MAX {
-            self.roomy.set(at, false);
-            self.front = self.roomy.first().unwrap_or(self.chunks.len());
+            self.go_on();
         }
         self.len += 1;
-        u32::try_from(at * CHUNK + place).expect("fewer than 2^32 things")
+        let number = u32::try_from(at * CHUNK + place).expect("fewer than 2^32 things");
+        (number, self.chunks[at].memory.get_or_insert_with(memory))
+    }
+
+    /// There is no room: adds a chunk without memory.
+    #[cold]
+    fn grow(&mut self) {
+        self.roomy.set(self.chunks.len(), true);
+        self.chunks.push(Chunk { taken: 0, memory: None });
+    }
+
+    /// The first chunk with room has none any more.
+    #[cold]
+    fn go_on(&mut self) {
+        self.roomy.set(self.front, false);
+        self.front = self.roomy.first().unwrap_or(self.chunks.len());
+    }
+
+    /// A chunk that was full has room again.
+    #[cold]
+    fn go_back(&mut self, at: usize) {
+        self.roomy.set(at, true);
+        self.front = self.front.min(at);
     }
 
     /// Gives a place back; its number may then be another's.
+    #[inline]
     pub fn release(&mut self, number: u32) {
         let (at, place) = split(number);
         let chunk = &mut self.chunks[at];
-        assert!(chunk.taken & (1 << place) != 0, "{number} is free");
-        if chunk.taken == u64::MAX {
-            self.roomy.set(at, true);
-            self.front = self.front.min(at);
-        }
+        let before = chunk.taken;
+        assert!(before & (1 << place) != 0, "{number} is free");
         chunk.taken &= !(1 << place);
         self.len -= 1;
-        if chunk.taken == 0 {
-            self.give_back(at);
+        match before {
+            u64::MAX => self.go_back(at),
+            before if before == 1 << place => self.give_back(at),
+            _ => {}
         }
     }
 
@@ -157,6 +176,7 @@ impl<M> Chunks<M> {
 
     /// A chunk has lost its last thing: either it or the one that was spare so far loses its
     /// memory, whichever is further from where the next thing goes.
+    #[cold]
     fn give_back(&mut self, emptied: usize) {
         let spare = self.spare.map_or(emptied, |spare| spare.min(emptied));
         let other = self.spare.map(|old| old.max(emptied));
@@ -209,9 +229,15 @@ impl<T: Default> Slab<T> {
 
     /// Adds a thing and gives it a number.
     pub fn insert(&mut self, thing: T) -> u32 {
-        let number = self.chunks.take(empty);
-        *self.get_mut(number) = thing;
+        let (number, things) = self.chunks.take(empty);
+        things[place_of(number)] = thing;
         number
+    }
+
+    /// As `remove`, for things that own nothing: what is left of it stands there until its number
+    /// is another's.
+    pub fn forget(&mut self, number: u32) {
+        self.chunks.release(number);
     }
 
     /// Takes a thing out; its number may then be another's.
@@ -223,7 +249,12 @@ impl<T: Default> Slab<T> {
 }
 
 fn split(number: u32) -> (usize, usize) {
-    (number as usize / CHUNK, number as usize % CHUNK)
+    (number as usize / CHUNK, place_of(number))
+}
+
+/// The place of a number in its chunk.
+pub fn place_of(number: u32) -> usize {
+    number as usize % CHUNK
 }
 
 /// The numbers of the bits that are set.

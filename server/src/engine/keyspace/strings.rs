@@ -8,7 +8,7 @@
 use std::ops::Range;
 
 use super::packed::{self, Edit, Part};
-use super::slab::{CHUNK, Chunks, Slab};
+use super::slab::{CHUNK, Chunks, Slab, place_of};
 
 /// The places of a shelf are so many bytes longer than those of the shelf before. Those of the
 /// first one have none.
@@ -49,10 +49,10 @@ impl Strings {
             self.shelves.resize_with(shelf + 1, Chunks::default);
         }
         let memory = || vec![0; place_bytes(shelf) * CHUNK].into_boxed_slice();
-        let number = self.shelves[shelf].take(memory);
-        let handle = Handle { number, length: length as u16 };
-        packed::write(self.get_mut(handle), parts);
-        handle
+        let (number, memory) = self.shelves[shelf].take(memory);
+        let start = place_of(number) * place_bytes(shelf);
+        packed::write(&mut memory[start..start + length], parts);
+        Handle { number, length: length as u16 }
     }
 
     /// The bytes of a string.
