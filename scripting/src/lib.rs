@@ -41,15 +41,16 @@ pub trait Host {
     /// protocol chosen by [`Host::set_protocol`]. A failure is a [`Reply::Error`], never a panic.
     fn call(&mut self, argv: &[&[u8]]) -> Reply;
 
-    /// Looks a command's name up once and for all, for callers that call it often. `None` means
-    /// that there is nothing to gain, or no such command: [`Host::call`] will say.
-    fn command(&mut self, name: &[u8]) -> Option<CommandId> {
-        let _ = name;
+    /// Looks a command up once and for all, for callers that call it often with so many arguments,
+    /// its name among them. `None` means that there is nothing to gain, or no such command, or that
+    /// it takes another number of arguments: [`Host::call`] will say.
+    fn command(&mut self, name: &[u8], arguments: usize) -> Option<CommandId> {
+        let _ = (name, arguments);
         None
     }
 
-    /// As [`Host::call`], and nothing else, for a command whose name, `argv[0]`, [`Host::command`]
-    /// has looked up.
+    /// As [`Host::call`], and nothing else, for a command whose name, `argv[0]`, and number of
+    /// arguments [`Host::command`] has looked up.
     fn call_command(&mut self, command: CommandId, argv: &[&[u8]]) -> Reply {
         let _ = command;
         self.call(argv)
@@ -173,8 +174,10 @@ impl Cached {
     fn plan(&mut self, limits: &Limits, host: &mut dyn Host) -> Option<&Plan> {
         if matches!(self.plan, Planned::Unread) {
             self.plan = match script::parse_shebang(&self.body).map(|(_, code)| code) {
-                Ok(code) => Plan::read(code, limits, &mut |name| host.command(name))
-                    .map_or(Planned::Outside, |plan| Planned::As(Box::new(plan))),
+                Ok(code) => {
+                    Plan::read(code, limits, &mut |name, arguments| host.command(name, arguments))
+                        .map_or(Planned::Outside, |plan| Planned::As(Box::new(plan)))
+                }
                 Err(_) => Planned::Outside,
             };
         }
@@ -374,7 +377,7 @@ fn unknown() -> Reply {
 /// The first thing in a script that keeps it from having a plan; `None` if it has one.
 pub fn outside_of_plans(body: &[u8]) -> Option<Outside> {
     let code = script::parse_shebang(body).map_or(body, |(_, code)| code);
-    Plan::read(code, &Limits::default(), &mut |_| None).err()
+    Plan::read(code, &Limits::default(), &mut |_, _| None).err()
 }
 
 impl fmt::Debug for Interpreter {

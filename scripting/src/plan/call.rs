@@ -2,9 +2,10 @@
 
 use leasehold_resp::Reply;
 
-use super::replay::{Print, Recorded};
+use super::held::Held;
+use super::replay::{Print, Recorded, Told};
 use super::run::Run;
-use super::tree::{Call, Expr, Operand, Unpacked};
+use super::tree::{Call, Direct, Expr, Operand, Unpacked};
 use super::value::{ITEM_BYTES, Value, as_integer, settle};
 use crate::number::write_argument;
 use crate::{Host, convert};
@@ -17,45 +18,36 @@ pub(super) const ARGUMENTS_MAX: usize = 128;
 impl Run<'_> {
     #[inline(never)]
     pub(super) fn call(&mut self, call: &Call) -> Option<Value> {
-        let at_hand = match &*call.at_hand {
-            [] => None,
-            [name, a] => self.call_these(call, [name, a]),
-            [name, a, b] => self.call_these(call, [name, a, b]),
-            [name, a, b, c] => self.call_these(call, [name, a, b, c]),
-            [name, a, b, c, d, e] => self.call_these(call, [name, a, b, c, d, e]),
-            _ => None,
-        };
-        at_hand.unwrap_or_else(|| self.call_computed(call))
+        let Some(direct) = &call.direct else { return self.call_computed(call) };
+        match &*direct.operands {
+            [a] => self.call_direct::<1, 2>(call, direct, [a]),
+            [a, b] => self.call_direct::<2, 3>(call, direct, [a, b]),
+            [a, b, c] => self.call_direct::<3, 4>(call, direct, [a, b, c]),
+            [a, b, c, d, e] => self.call_direct::<5, 6>(call, direct, [a, b, c, d, e]),
+            _ => self.call_computed(call),
+        }
     }
 
-    /// Runs a command all of whose arguments are strings that are there already; nearly all are so.
-    /// `None` if this one is not, and nothing has been done.
+    /// Runs a known command whose `N - 1` operands are strings that are there already; nearly all
+    /// are so.
     #[inline(always)]
-    fn call_these<const N: usize>(
+    fn call_direct<const OPERANDS: usize, const N: usize>(
         &mut self,
         call: &Call,
-        operands: [&Operand; N],
-    ) -> Option<Option<Value>> {
-        if self.held.record.len() >= self.calls_max {
-            return None;
-        }
-        let mut argv: [&[u8]; N] = [&[]; N];
-        for at in 0..N {
-            argv[at] = match *operands[at] {
-                Operand::Literal(at) => &self.held.literals[at as usize],
-                Operand::Key(at) => self.held.keys.get(at as usize)?,
-                Operand::Arg(at) => self.held.args.get(at as usize)?,
-                Operand::Local(at) => self.held.bytes(self.registers[usize::from(at)])?,
-                Operand::KeyAt(place) => self.held.keys.get(place.of(self.registers)?)?,
-                Operand::ArgAt(place) => self.held.args.get(place.of(self.registers)?)?,
-            };
+        direct: &Direct,
+        operands: [&Operand; OPERANDS],
+    ) -> Option<Value> {
+        let mut argv: [&[u8]; N] = [&direct.name; N];
+        for at in 0..OPERANDS {
+            match operands[at].text(&self.held, self.registers) {
+                Some(text) => argv[at + 1] = text,
+                None => return self.call_computed(call),
+            }
         }
         let print = Print::of(&argv);
-        if self.pace.step(self.host).is_none() {
-            return Some(None);
-        }
-        let reply = ask(self.host, call, &argv);
-        Some(self.accept(reply, print))
+        self.pace.call(self.held.record, self.host)?;
+        let reply = self.host.call_command(direct.command, &argv);
+        self.accept(reply, print)
     }
 
     #[inline(never)]
@@ -84,10 +76,10 @@ impl Run<'_> {
                 count += 1;
             }
         }
-        if count == 0 || self.held.record.len() >= self.calls_max {
+        if count == 0 {
             return None;
         }
-        self.step()?;
+        self.pace.call(self.held.record, self.host)?;
         let mut argv: [&[u8]; MAX] = [&[]; MAX];
         for (argument, value) in argv.iter_mut().zip(&values[..count]) {
             *argument = self.held.bytes(*value)?;
@@ -138,18 +130,20 @@ impl Run<'_> {
     /// Keeps a reply and gives the value it is in Lua.
     #[inline(always)]
     fn accept(&mut self, reply: Reply, print: Print) -> Option<Value> {
-        let value = match reply {
-            Reply::Integer(number) => Value::Number(number as f64),
-            Reply::Null => Value::Boolean(false),
+        let (told, value) = match reply {
+            Reply::Integer(number) => (Told::Integer(number), Value::Number(number as f64)),
+            Reply::Null => (Told::Null, Value::Boolean(false)),
             _ => return self.accept_rarer(reply, print),
         };
-        self.held.record.push(Recorded { reply, print });
+        // There is nothing in it to be freed, which is not seen from here.
+        std::mem::forget(reply);
+        self.held.record.commands.push(Recorded { told, print });
         Some(value)
     }
 
     #[inline(never)]
     fn accept_rarer(&mut self, mut reply: Reply, print: Print) -> Option<Value> {
-        let at = self.held.record.len() as u32;
+        let at = self.held.record.replies.len() as u32;
         let (value, bytes) = match &reply {
             Reply::Bulk(text) => (Some(Value::Text(at)), text.len()),
             Reply::Simple(text) => (Some(Value::Status(at)), text.len()),
@@ -164,7 +158,8 @@ impl Run<'_> {
                 (bytes.map(|_| value), bytes.unwrap_or(0))
             }
         };
-        self.held.record.push(Recorded { reply, print });
+        self.held.record.replies.push(reply);
+        self.held.record.commands.push(Recorded { told: Told::More(at), print });
         self.spend(bytes)?;
         value
     }
@@ -193,7 +188,7 @@ impl Run<'_> {
                 Reply::Array(replies?)
             }
             Value::Status(at) | Value::Array(at) => {
-                answered(self.held.record[at as usize].reply.clone())
+                answered(self.held.record.replies[at as usize].clone())
             }
             Value::List(at) => {
                 let count = self.lists[at as usize].len();
@@ -207,6 +202,21 @@ impl Run<'_> {
                 Reply::Array(replies)
             }
         })
+    }
+}
+
+impl Operand {
+    /// The string it stands for, if it is one.
+    #[inline(never)]
+    fn text<'h>(self, held: &'h Held<'_>, registers: &[Value]) -> Option<&'h [u8]> {
+        match self {
+            Operand::Literal(at) => Some(&held.literals[at as usize]),
+            Operand::Key(at) => held.keys.get(at as usize).copied(),
+            Operand::Arg(at) => held.args.get(at as usize).copied(),
+            Operand::Local(at) => held.bytes(registers[usize::from(at)]),
+            Operand::KeyAt(place) => held.keys.get(place.of(registers)?).copied(),
+            Operand::ArgAt(place) => held.args.get(place.of(registers)?).copied(),
+        }
     }
 }
 

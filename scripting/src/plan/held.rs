@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use leasehold_resp::Reply;
 
-use super::replay::Recorded;
+use super::replay::Record;
 use super::value::{Value, as_integer};
 
 /// Where the values of a run are.
@@ -11,7 +11,7 @@ pub(super) struct Held<'r> {
     pub(super) literals: &'r [Bytes],
     pub(super) keys: &'r [&'r [u8]],
     pub(super) args: &'r [&'r [u8]],
-    pub(super) record: &'r mut Vec<Recorded>,
+    pub(super) record: &'r mut Record,
     pub(super) text: &'r mut Vec<u8>,
 }
 
@@ -31,7 +31,7 @@ impl Held<'_> {
     /// A string that a command was answered with.
     pub(super) fn shared(&self, value: Value) -> Option<&Bytes> {
         let reply = match value {
-            Value::Text(at) => &self.record[at as usize].reply,
+            Value::Text(at) => &self.record.replies[at as usize],
             Value::Item { reply, at } => &self.items(reply)[at as usize],
             _ => return None,
         };
@@ -43,7 +43,7 @@ impl Held<'_> {
 
     /// The array a command was answered with.
     pub(super) fn items(&self, reply: u32) -> &[Reply] {
-        match &self.record[reply as usize].reply {
+        match &self.record.replies[reply as usize] {
             Reply::Array(items) => items,
             _ => &[],
         }

@@ -6,7 +6,7 @@ use super::call::ARGUMENTS_MAX;
 use super::lexer::{Token, tokens};
 use super::run::{ASSIGNED_MAX, PIECES_MAX};
 use super::tree::{
-    Block, Call, Each, Expr, For, Operand, Operator, Place, Plan, Statement, Unpacked,
+    Block, Call, Direct, Each, Expr, For, Operand, Operator, Place, Plan, Statement, Unpacked,
 };
 use super::value::TYPE_NAMES;
 use crate::CommandId;
@@ -31,7 +31,7 @@ const KEYWORDS: &[&str] = &[
 /// As in Lua's parser: unary operators bind more than all binary ones here.
 const UNARY_PRIORITY: u8 = 8;
 
-type Commands<'h> = &'h mut dyn FnMut(&[u8]) -> Option<CommandId>;
+type Commands<'h> = &'h mut dyn FnMut(&[u8], usize) -> Option<CommandId>;
 
 impl Plan {
     /// Reads a script. `commands` looks up those that it names.
@@ -581,16 +581,18 @@ impl<'t> Parser<'t, '_> {
             }
         }
         self.expect(")")?;
-        let command = match arguments.first() {
-            Some(Expr::Literal(name)) => (self.commands)(&self.literals[*name as usize]),
+        let name = match arguments.first() {
+            Some(Expr::Literal(name)) if unpacked.is_none() => Some(*name as usize),
             _ => None,
         };
-        let at_hand: Option<Box<_>> = match unpacked {
-            None => arguments.iter().map(Operand::of).collect(),
-            Some(_) => None,
-        };
-        let (arguments, at_hand) = (arguments.into(), at_hand.unwrap_or_default());
-        Ok(Expr::Call(Box::new(Call { command, arguments, unpacked, at_hand })))
+        let name = name.map(|at| self.literals[at].clone());
+        let command = name.as_ref().and_then(|name| (self.commands)(name, arguments.len()));
+        let direct = command.zip(name).and_then(|(command, name)| {
+            let operands: Option<Box<[_]>> = arguments.iter().skip(1).map(Operand::of).collect();
+            Some(Direct { command, name, operands: operands? })
+        });
+        let arguments = arguments.into();
+        Ok(Expr::Call(Box::new(Call { command, arguments, unpacked, direct })))
     }
 
     /// A number that stands in the text is written as an argument once and for all.

@@ -3,7 +3,7 @@
 use leasehold_resp::Reply;
 
 use super::held::Held;
-use super::replay::{Recorded, Replay};
+use super::replay::{Record, Replay};
 use super::tree::{Each, Expr, For, Operator, Plan, Statement};
 use super::value::{ITEM_BYTES, Read, Value, as_integer, read_number};
 use crate::budget::Limits;
@@ -25,7 +25,7 @@ const KEPT_BYTES: usize = 16 << 10;
 pub(crate) struct Scratch {
     registers: Vec<Value>,
     /// The commands that have been run.
-    record: Vec<Recorded>,
+    record: Record,
     text: Vec<u8>,
     lists: Vec<Vec<Value>>,
     end_after: Option<u64>,
@@ -76,7 +76,6 @@ pub(crate) fn run(
     let Scratch { registers, record, text, lists, end_after } = scratch;
     let held = Held { literals: &plan.literals, keys, args, record, text };
     let bytes_left = limits.plan_bytes_max.min(limits.memory_bytes_max / 16);
-    let calls_max = limits.plan_calls_max;
     let mut run = Run {
         held,
         registers,
@@ -84,8 +83,7 @@ pub(crate) fn run(
         lists_used: 0,
         host,
         bytes_left,
-        calls_max,
-        pace: Pace { steps: 0, steps_max: limits.plan_steps_max, end_after },
+        pace: Pace { steps: 0, limits, end_after },
         returned: Value::Nil,
     };
     for given in [keys, args] {
@@ -94,7 +92,11 @@ pub(crate) fn run(
     }
     match run.block(&plan.body)? {
         Flow::Next | Flow::Break => Some(Reply::Null),
-        Flow::Return => run.answer(run.returned),
+        Flow::Return => match run.returned {
+            Value::Nil => Some(Reply::Null),
+            Value::Number(number) => Some(Reply::Integer(convert::truncate(number))),
+            value => run.answer(value),
+        },
         Flow::ReturnStatus => {
             let text = run.held.bytes(run.returned)?;
             Some(Reply::Simple(convert::one_line(text.to_vec())))
@@ -120,7 +122,6 @@ pub(super) struct Run<'r> {
     pub(super) lists_used: usize,
     pub(super) host: &'r mut dyn Host,
     bytes_left: usize,
-    pub(super) calls_max: usize,
     pub(super) pace: Pace<'r>,
     returned: Value,
 }
@@ -128,23 +129,32 @@ pub(super) struct Run<'r> {
 /// How far a run has come.
 pub(super) struct Pace<'r> {
     steps: u64,
-    /// What runs for longer is Lua's: while it goes back to where a plan has left, nobody is heard.
-    steps_max: u64,
+    limits: &'r Limits,
     end_after: &'r mut Option<u64>,
 }
 
 impl Pace<'_> {
     /// Counts what Lua takes at least one instruction for, and asks the host from time to time.
+    /// What runs for longer is Lua's: while it goes back to where a plan has left, nobody is heard.
+    #[inline(always)]
     pub(super) fn step(&mut self, host: &mut dyn Host) -> Option<()> {
         self.steps += 1;
-        if !self.steps.is_multiple_of(STEPS_PER_QUESTION) {
-            return Some(());
-        }
+        if self.steps.is_multiple_of(STEPS_PER_QUESTION) { self.ask(host) } else { Some(()) }
+    }
+
+    /// As [`Pace::step`], for a command: one more than there are, if so many may be.
+    #[inline(always)]
+    pub(super) fn call(&mut self, record: &Record, host: &mut dyn Host) -> Option<()> {
+        (record.commands.len() < self.limits.plan_calls_max).then(|| self.step(host))?
+    }
+
+    #[cold]
+    fn ask(&mut self, host: &mut dyn Host) -> Option<()> {
         if host.interrupt() == Interrupt::Kill {
             *self.end_after = Some(self.steps.saturating_sub(STEPS_AHEAD));
             return None;
         }
-        (self.steps < self.steps_max).then_some(())
+        (self.steps < self.limits.plan_steps_max).then_some(())
     }
 }
 
@@ -285,13 +295,13 @@ impl Run<'_> {
             Expr::Call(call) => self.call(call),
             Expr::Number(number) => Some(Value::Number(*number)),
             Expr::Local(at) => Some(self.registers[usize::from(*at)]),
+            Expr::Nil => Some(Value::Nil),
             other => self.other_value(other),
         }
     }
 
     fn other_value(&mut self, expr: &Expr) -> Option<Value> {
         Some(match expr {
-            Expr::Nil => Value::Nil,
             Expr::Boolean(value) => Value::Boolean(*value),
             Expr::Literal(at) => Value::Literal(*at),
             Expr::Keys => Value::Keys,

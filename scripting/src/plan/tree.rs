@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::value::{Value, as_integer};
+use super::value::Value;
 use crate::CommandId;
 
 /// A script of the subset.
@@ -131,11 +131,19 @@ pub(super) enum Operator {
 /// `redis.call` and `redis.pcall`, which differ only where a command fails.
 #[derive(Clone, Debug)]
 pub(super) struct Call {
+    /// The command, if it is known and takes so many arguments.
     pub(super) command: Option<CommandId>,
     pub(super) arguments: Box<[Expr]>,
     pub(super) unpacked: Option<Unpacked>,
-    /// The arguments again, if nothing has to be computed for them; else none.
-    pub(super) at_hand: Box<[Operand]>,
+    pub(super) direct: Option<Direct>,
+}
+
+/// A known command, nothing of which has to be computed.
+#[derive(Clone, Debug)]
+pub(super) struct Direct {
+    pub(super) command: CommandId,
+    pub(super) name: Bytes,
+    pub(super) operands: Box<[Operand]>,
 }
 
 /// An argument that is there already, if all goes well.
@@ -196,8 +204,9 @@ impl Place {
     /// The place, counted from 0, if the local is a number that leads to one.
     pub(super) fn of(self, registers: &[Value]) -> Option<usize> {
         let Value::Number(number) = registers[usize::from(self.local)] else { return None };
-        let place = as_integer(number + f64::from(self.add))?;
-        usize::try_from(place - 1).ok()
+        let number = number + f64::from(self.add);
+        let place = number as u32;
+        (f64::from(place) == number).then_some(place)?.checked_sub(1).map(|at| at as usize)
     }
 }
 

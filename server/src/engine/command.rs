@@ -352,6 +352,11 @@ impl Command {
         run: |_, _| Err(Error::Syntax),
     };
 
+    /// Whether it is no container and takes so many arguments, its name among them.
+    pub fn takes(&self, arguments: usize) -> bool {
+        self.subcommands.is_empty() && self.arity.admits(arguments)
+    }
+
     /// All ACL categories, those that follow from the flags included.
     pub fn all_categories(&self) -> Categories {
         let mut all = self.categories;

@@ -6,7 +6,7 @@ use leasehold_resp::{Protocol, Reply};
 
 use crate::config::Permission;
 use crate::engine::client::{Client, ClientId};
-use crate::engine::command::{Command, Flags, Group};
+use crate::engine::command::{Command, Entry, Flags, Group};
 use crate::engine::context::{Caller, Context, is};
 use crate::engine::error::Error;
 use crate::engine::time::Time;
@@ -47,38 +47,53 @@ impl Gates {
 }
 
 impl Context<'_> {
-    /// Runs one command for the script whose context this is. `known` is the command's place, if
-    /// its name has been looked up before; one with subcommands may not have been.
+    /// Runs one command for the script whose context this is.
+    pub(super) fn call_for_script(&mut self, gates: Gates, argv: &[&[u8]]) -> Reply {
+        let found = argv.first().and_then(|name| self.engine.commands.find(name));
+        match found.filter(|&at| self.engine.fits(at, argv)) {
+            Some(at) => self.call_known_for_script(gates, at, argv),
+            None => self.call_odd_for_script(found, argv),
+        }
+    }
+
+    /// As [`Context::call_for_script`], for the command at `at`, which is no container and takes
+    /// so many arguments.
     #[inline(always)]
-    pub(super) fn call_for_script(
+    pub(super) fn call_known_for_script(
         &mut self,
         gates: Gates,
-        known: Option<usize>,
+        at: usize,
         argv: &[&[u8]],
     ) -> Reply {
-        let engine = &mut *self.engine;
-        let found = known.or_else(|| engine.commands.find(argv.first().copied()?));
-        let open = |&at: &usize| {
-            engine.fits(at, argv) && gates.are_open(engine.commands.entry(at).command.flags)
-        };
-        let at = match found.filter(open) {
-            Some(at) => at,
-            None => match engine.find_for_script(found, argv) {
-                Ok(at) => at,
-                Err(error) => return engine.refuse_script(error),
-            },
-        };
-        let entry = engine.commands.entry(at);
+        let entry = self.engine.commands.entry(at);
+        if !gates.are_open(entry.command.flags) {
+            return self.call_odd_for_script(Some(at), argv);
+        }
+        self.run_for_script(entry, at, argv)
+    }
+
+    /// As [`Context::call_for_script`], past the gates that are not open for certain.
+    #[cold]
+    fn call_odd_for_script(&mut self, found: Option<usize>, argv: &[&[u8]]) -> Reply {
+        match self.engine.find_for_script(found, argv) {
+            Ok(at) => self.run_for_script(self.engine.commands.entry(at), at, argv),
+            Err(error) => self.engine.refuse_script(error),
+        }
+    }
+
+    #[inline(always)]
+    fn run_for_script(&mut self, entry: &'static Entry, at: usize, argv: &[&[u8]]) -> Reply {
         (self.command, self.name) = (entry.command, &entry.full_name);
-        let writes = self.command.flags.contains(Flags::WRITE);
-        if let Some(script) = engine.script.as_mut().filter(|_| writes) {
+        if entry.command.flags.contains(Flags::WRITE)
+            && let Some(script) = self.engine.script.as_mut()
+        {
             script.wrote = true;
         }
         // No command waits in a script, and none there runs scripts.
-        let result = (self.command.run)(self, argv);
+        let result = (entry.command.run)(self, argv);
         let engine = &mut *self.engine;
         if engine.tracked.clients() > 0 {
-            engine.remember_reads(self.client, self.command, argv);
+            engine.remember_reads(self.client, entry.command, argv);
         }
         match result {
             Ok(reply) => {
@@ -88,11 +103,7 @@ impl Context<'_> {
                 }
                 reply
             }
-            Err(error) => {
-                let reply = engine.failed(at, error);
-                engine.remember_error(&reply);
-                reply
-            }
+            Err(error) => engine.failed_for_script(at, error),
         }
     }
 }
@@ -153,11 +164,18 @@ impl Engine {
         reply
     }
 
+    #[cold]
+    fn failed_for_script(&mut self, at: usize, error: Error) -> Reply {
+        let reply = self.failed(at, error);
+        self.remember_error(&reply);
+        reply
+    }
+
     /// An error that a script has been answered with is not counted again if it hands it on.
     #[cold]
     fn remember_error(&mut self, reply: &Reply) {
         if let (Reply::Error(line), Some(script)) = (reply, self.script.as_mut()) {
-            script.counted_error = Some(line.clone());
+            script.counted_error = Some(line[..].into());
         }
     }
 
@@ -231,8 +249,7 @@ impl Engine {
 
     /// Whether a command is no container and takes so many arguments.
     fn fits(&self, at: usize, argv: &[&[u8]]) -> bool {
-        let command = self.commands.entry(at).command;
-        command.subcommands.is_empty() && command.arity.admits(argv.len())
+        self.commands.entry(at).command.takes(argv.len())
     }
 
     /// The subcommand that `argv` names of the command that was found, or what is wrong.
@@ -254,8 +271,7 @@ impl Engine {
         Ok(at)
     }
 
-    /// As [`Engine::find_command`], past the gates that are not open for certain.
-    #[cold]
+    /// As [`Engine::find_command`], and past the gates of scripts.
     fn find_for_script(&mut self, found: Option<usize>, argv: &[&[u8]]) -> Result<usize, Error> {
         let at = match found.filter(|&at| self.fits(at, argv)) {
             Some(at) => at,

@@ -1,6 +1,5 @@
 //! Scripts as the engine sees them: the world a running script may touch, and when it must end.
 
-use bytes::Bytes;
 use leasehold_resp::{Protocol, Reply};
 use leasehold_scripting::{CommandId, Found, Functions, Host, Interrupt, LogLevel};
 
@@ -39,7 +38,7 @@ pub struct Running {
     /// What it is called, if it is a function.
     pub function: Option<Box<Call>>,
     /// The latest error one of its calls was answered with, which has been counted.
-    pub counted_error: Option<Bytes>,
+    pub counted_error: Option<Box<[u8]>>,
 }
 
 /// A call of a function, as `FUNCTION STATS` shows it while it runs.
@@ -67,7 +66,7 @@ pub trait Watchdog: Send {
 
 impl Engine {
     /// Runs a cached script for a client. The caller has checked that no script is running.
-    #[inline]
+    #[inline(always)]
     pub fn run_script(
         &mut self,
         running: Running,
@@ -100,7 +99,7 @@ impl Engine {
         reply
     }
 
-    #[inline]
+    #[inline(always)]
     fn run_as(&mut self, running: Running, run: impl FnOnce(&mut World<'_>) -> Reply) -> Reply {
         self.scripts_started += 1;
         let gates = self.gates_for_script(running.read_only);
@@ -109,10 +108,12 @@ impl Engine {
         let (caller, command, name) = (Caller::Script, &Command::BASE, "");
         let context = Context { engine: self, client, caller, database, time, command, name };
         let reply = run(&mut World { context, gates });
-        let counted_error = self.script.as_mut().and_then(|script| script.counted_error.take());
-        self.script = None;
+        let ended = self.script.take();
         self.busy = false;
-        self.count_script_errors(&reply, counted_error.as_deref());
+        if matches!(reply, Reply::Error(_) | Reply::Array(_)) {
+            let counted_error = ended.and_then(|script| script.counted_error);
+            self.count_script_errors(&reply, counted_error.as_deref());
+        }
         reply
     }
 
@@ -203,19 +204,20 @@ struct World<'a> {
 
 impl Host for World<'_> {
     fn call(&mut self, argv: &[&[u8]]) -> Reply {
-        self.context.call_for_script(self.gates, None, argv)
+        self.context.call_for_script(self.gates, argv)
     }
 
-    fn command(&mut self, name: &[u8]) -> Option<CommandId> {
-        let at = self.context.engine.commands.find(name)?;
-        // Its next argument may name another row.
-        let has_subcommands =
-            !self.context.engine.commands.entry(at).command.subcommands.is_empty();
-        u32::try_from(at).ok().filter(|_| !has_subcommands).map(CommandId)
+    fn command(&mut self, name: &[u8], arguments: usize) -> Option<CommandId> {
+        let commands = self.context.engine.commands;
+        let at = commands.find(name)?;
+        u32::try_from(at)
+            .ok()
+            .filter(|_| commands.entry(at).command.takes(arguments))
+            .map(CommandId)
     }
 
     fn call_command(&mut self, command: CommandId, argv: &[&[u8]]) -> Reply {
-        self.context.call_for_script(self.gates, Some(command.0 as usize), argv)
+        self.context.call_known_for_script(self.gates, command.0 as usize, argv)
     }
 
     fn set_protocol(&mut self, protocol: Protocol) {

@@ -199,7 +199,7 @@ fn evalsha(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     run(context, argv[1], key_count(argv)?, argv)
 }
 
-#[inline]
+#[inline(always)]
 fn run(
     context: &mut Context<'_>,
     sha: &[u8],
@@ -207,28 +207,25 @@ fn run(
     argv: &[&[u8]],
 ) -> Result<Reply, Error> {
     let found = context.engine.interpreter.as_ref().and_then(|lua| lua.find(sha));
-    let found = found.ok_or(Error::NoScript)?;
+    let Some(found) = found else { return Err(Error::NoScript) };
     let running = prepare(context, found.script, None)?;
     let (keys, args) = argv[3..].split_at(count);
     Ok(context.engine.run_script(running, found, keys, args))
 }
 
 /// What a script or a function may do in this request, if it may be run at all.
-#[inline]
+#[inline(always)]
 pub fn prepare(
     context: &Context<'_>,
     script: Script,
     function: Option<Box<Call>>,
 ) -> Result<Running, Error> {
     let may_not_write = context.command.flags.contains(Flags::READONLY);
-    if may_not_write && script.has_shebang() && !script.no_writes() {
-        return Err(Error::line(
-            "ERR Can not execute a script with write flag using *_ro command.",
-        ));
-    }
     let in_cluster = context.engine.config.cluster_enabled;
-    if in_cluster && script.no_cluster() {
-        return Err(Error::line("ERR Can not run script on cluster, 'no-cluster' flag is set."));
+    if (may_not_write || in_cluster)
+        && let Some(refusal) = refusal(script, may_not_write, in_cluster)
+    {
+        return Err(refusal);
     }
     Ok(Running {
         client: context.client,
@@ -246,9 +243,27 @@ pub fn prepare(
     })
 }
 
-/// The number of keys, which must be there.
+/// What keeps a script from being run at all.
+#[cold]
+fn refusal(script: Script, may_not_write: bool, in_cluster: bool) -> Option<Error> {
+    if may_not_write && script.has_shebang() && !script.no_writes() {
+        return Some(Error::line(
+            "ERR Can not execute a script with write flag using *_ro command.",
+        ));
+    }
+    if in_cluster && script.no_cluster() {
+        return Some(Error::line("ERR Can not run script on cluster, 'no-cluster' flag is set."));
+    }
+    None
+}
+
+/// The number of keys, which must be there. Hardly any script has more than nine.
 fn key_count(argv: &[&[u8]]) -> Result<usize, Error> {
-    checked_key_count(integer(argv[2])?, argv)
+    let count = match argv[2] {
+        [digit @ b'0'..=b'9'] => i64::from(digit - b'0'),
+        other => integer(other)?,
+    };
+    checked_key_count(count, argv)
 }
 
 /// The number of keys, if there are as many arguments.
