@@ -126,6 +126,22 @@ impl Clock {
     }
 }
 
+/// How long something takes, whatever the clock of the leases shows.
+#[derive(Debug)]
+pub(crate) struct Stopwatch(Instant);
+
+impl Stopwatch {
+    /// From now on.
+    pub(crate) fn start() -> Stopwatch {
+        Stopwatch(Instant::now())
+    }
+
+    /// What has passed since.
+    pub(crate) fn passed(&self) -> Duration {
+        self.0.elapsed()
+    }
+}
+
 /// How far the wall clock is ahead of the lease clock.
 ///
 /// If the two cannot be read close together the difference comes out too small rather than too

@@ -97,7 +97,7 @@ impl Builder {
             engine.config.port = address.port();
         }
         engine.process_id = std::process::id();
-        let host = Arc::new(Host::new(engine, clock));
+        let host = Arc::new(Host::new(engine, clock)?);
         let desk = BusyDesk::new(&host, &doors);
         host.with(|engine| engine.watchdog = Some(Box::new(desk)))?;
         let threads = crew.start(&host, doors)?;

@@ -247,9 +247,11 @@ impl Engine {
             unpause_timer: None,
             busy: false,
             deliveries: Vec::new(),
-            due: Vec::new(),
-            ended_key: Vec::new(),
-            event_channel: Vec::new(),
+            // Made now: what is kept must not lie behind a million locks, whose memory could not go
+            // back to the system before it.
+            due: Vec::with_capacity(keyspace::DUE_TOGETHER),
+            ended_key: Vec::with_capacity(KEY_BYTES),
+            event_channel: Vec::with_capacity(2 * KEY_BYTES),
             killed: Vec::new(),
         }
     }
@@ -586,6 +588,9 @@ impl Engine {
         }
     }
 }
+
+/// Longer than most keys.
+const KEY_BYTES: usize = 256;
 
 /// How much of what is due is done before a request, so that the events of leases that ended while
 /// nobody looked come before the reply, without one request paying for a storm; nor do all that

@@ -1,5 +1,5 @@
-//! The threads of a server: one that fires the wheel, and those that serve clients. Which client
-//! goes to which thread is the doors' business.
+//! The threads of a server, which serve clients. Which client goes to which thread is the doors'
+//! business.
 
 use std::io;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use tokio_util::task::TaskTracker;
 use crate::limits;
 use crate::net::host::Host;
 use crate::net::listener::Doors;
-use crate::net::turn;
+use crate::net::{ticker, turn};
 
 /// Threads to be, each with a runtime of its own.
 #[derive(Debug)]
@@ -63,7 +63,7 @@ impl Crew {
         runtimes.map(|runtime| runtime.handle().clone()).collect()
     }
 
-    /// Starts the threads. The first of those that serve also attends the doors.
+    /// Starts the threads. The first one also attends the doors and fires the wheel.
     pub(crate) fn start(
         self,
         host: &Arc<Host>,
@@ -72,7 +72,10 @@ impl Crew {
         doors.attend(host);
         // The doors' tasks keep them: when those have ended, they are shut.
         drop(doors);
-        let mut threads = vec![start_ticker(host)?];
+        if let Some(first) = self.runtimes().first() {
+            ticker::attend(host, first)?;
+        }
+        let mut threads = Vec::new();
         for (at, mut runtime) in self.runtimes.into_iter().enumerate() {
             let (end, clients) = (host.shutdown.clone(), self.clients.clone());
             let serve = async move {
@@ -99,10 +102,4 @@ impl Crew {
         }
         Ok(threads)
     }
-}
-
-fn start_ticker(host: &Arc<Host>) -> io::Result<JoinHandle<()>> {
-    let host = Arc::clone(host);
-    let thread = std::thread::Builder::new().name("leasehold-wheel".to_owned());
-    thread.spawn(move || host.keep_ticking())
 }

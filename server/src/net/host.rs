@@ -3,6 +3,7 @@
 //! The seam between input/output and the state machine: whoever wants something of the engine
 //! calls [`Host::with`] and is alone with it meanwhile. Replaceable as a whole.
 
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -29,7 +30,7 @@ pub(crate) struct Host {
     pub(crate) registry: Registry,
     /// Ends everything when cancelled.
     pub(crate) shutdown: CancellationToken,
-    /// Wakes the thread that fires the wheel.
+    /// Wakes who fires the wheel.
     pub(crate) alarm: Alarm,
     /// `timeout`, copied here for the connections to see.
     idle_timeout_seconds: AtomicU32,
@@ -45,17 +46,17 @@ pub(crate) struct Failed;
 
 impl Host {
     /// A host for `engine`.
-    pub(crate) fn new(engine: Engine, clock: Clock) -> Host {
-        Host {
+    pub(crate) fn new(engine: Engine, clock: Clock) -> io::Result<Host> {
+        Ok(Host {
             engine: Mutex::new(engine),
             clock,
             registry: Registry::default(),
             shutdown: CancellationToken::new(),
-            alarm: Alarm::new(),
+            alarm: Alarm::new()?,
             idle_timeout_seconds: AtomicU32::new(0),
             failed: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
-        }
+        })
     }
 
     /// Does something with the engine, alone with it, and passes on what comes of it for others.
@@ -112,7 +113,7 @@ impl Host {
     /// Copies what others look at without the lock. Under the lock, so that what they see last is
     /// what holds.
     fn publish(&self, engine: &Engine) {
-        self.alarm.set(engine.next_deadline());
+        self.alarm.set(engine.next_deadline(), &self.clock);
         let timeout = engine.config.timeout_seconds;
         if self.idle_timeout_seconds.load(Ordering::Relaxed) != timeout {
             self.idle_timeout_seconds.store(timeout, Ordering::Relaxed);
@@ -189,7 +190,7 @@ impl Host {
         self.with(|engine| {
             while let Some(deadline) = engine.next_deadline().filter(|&next| next <= target) {
                 self.clock.set(deadline);
-                engine.tick(self.now(), limits::EXPIRE_SLICE_KEYS);
+                engine.tick(self.now(), limits::EXPIRE_KEYS_BETWEEN_LOOKS);
                 self.pass_on(engine);
             }
             self.clock.set(target);
@@ -201,7 +202,6 @@ impl Host {
         if !self.stopping.swap(true, Ordering::SeqCst) {
             info!("stopping");
             self.shutdown.cancel();
-            self.alarm.ring();
             // Callers in this process may be waiting for mail.
             self.wake_everyone();
         }
@@ -259,7 +259,7 @@ mod tests {
     fn host() -> Arc<Host> {
         let clock = Clock::manual(Some(Millis(0)));
         let engine = Engine::new(Config::default(), clock.now(), [0; 4]);
-        Arc::new(Host::new(engine, clock))
+        Arc::new(Host::new(engine, clock).expect("a host"))
     }
 
     #[test]

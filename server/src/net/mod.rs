@@ -4,6 +4,7 @@
 //! ([`connection`]); messages for other clients wait in their [`outbox`]. What clients are owed is
 //! sent when the thread's [`turn`] ends.
 
+pub(crate) mod bell;
 pub(crate) mod busy;
 pub(crate) mod connection;
 pub(crate) mod crew;

@@ -1,122 +1,102 @@
-//! Fires the wheel at its deadlines.
+//! Fires the wheel at its deadlines: a task of the first thread's loop, which sleeps until there is
+//! something at a socket or a lease ends. So what comes of a tick is sent as all else is, when the
+//! turn ends.
 //!
-//! A thread of its own, because a lease should end on the millisecond: it wakes within some tens
-//! of microseconds, where the runtimes' timers round up by one to two milliseconds.
+//! It has no thread of its own. On the same processor a tick would cost two changes of threads more
+//! than the loop that sends what comes of it, and in a storm of leases that end the system would
+//! decide, by slices of milliseconds, when the others are served.
 
-use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::{io, time::Duration};
 
-use parking_lot::{Condvar, Mutex};
+use tokio::runtime::Handle;
+use tokio::task::yield_now;
 
-use crate::clock::Clock;
+use crate::clock::{Clock, Stopwatch};
 use crate::engine::Engine;
 use crate::engine::time::Millis;
 use crate::limits;
+use crate::net::bell::{Bell, Listener};
 use crate::net::host::Host;
+use crate::net::turn;
 
-/// What the ticker sleeps on.
+/// What the ticker sleeps on. Whoever has the engine sets it, so only one at a time does.
 #[derive(Debug)]
 pub(crate) struct Alarm {
-    /// The engine's next deadline; `i64::MAX` for none.
-    next: AtomicI64,
-    /// The one the ticker sleeps towards. It may be earlier, for a lock that was released since:
-    /// waking for nothing once in a while is cheaper than being told of every release.
+    /// The deadline the bell rings at; `i64::MAX` for none. It may be earlier than the next, for a
+    /// lock that was released since: waking for nothing once in a while is cheaper than setting the
+    /// bell at every release.
     armed: AtomicI64,
-    rung: Mutex<bool>,
-    ringing: Condvar,
+    bell: Bell,
 }
 
 impl Alarm {
     /// An alarm without a deadline.
-    pub(crate) fn new() -> Alarm {
-        Alarm {
-            next: AtomicI64::new(i64::MAX),
-            armed: AtomicI64::new(i64::MAX),
-            rung: Mutex::new(false),
-            ringing: Condvar::new(),
-        }
+    pub(crate) fn new() -> io::Result<Alarm> {
+        Ok(Alarm { armed: AtomicI64::new(i64::MAX), bell: Bell::new()? })
     }
 
     /// The engine's next deadline is this now.
-    pub(crate) fn set(&self, deadline: Option<Millis>) {
-        let deadline = deadline.map_or(i64::MAX, |deadline| deadline.0);
-        // Only one at a time sets it: whoever has the engine.
-        if self.next.load(Ordering::Relaxed) == deadline {
+    pub(crate) fn set(&self, deadline: Option<Millis>, clock: &Clock) {
+        let Some(deadline) = deadline else { return };
+        if deadline.0 >= self.armed.load(Ordering::Relaxed) {
             return;
         }
-        self.next.store(deadline, Ordering::SeqCst);
-        if deadline < self.armed.load(Ordering::SeqCst) {
-            self.ring();
+        if let Some(wait) = clock.until(deadline) {
+            self.armed.store(deadline.0, Ordering::Relaxed);
+            self.bell.set(wait);
+        } else if clock.now().reached(deadline) {
+            // Whoever moves the clock sees to what becomes due by it, but this is due already.
+            self.bell.set(Duration::ZERO);
         }
     }
 
-    /// Wakes the ticker.
-    pub(crate) fn ring(&self) {
-        *self.rung.lock() = true;
-        self.ringing.notify_one();
+    /// All that was due is done: the next deadline is to be set, whichever it is.
+    fn disarm(&self) {
+        self.armed.store(i64::MAX, Ordering::Relaxed);
     }
+}
 
-    /// The engine's next deadline.
-    fn next(&self) -> Millis {
-        Millis(self.next.load(Ordering::SeqCst))
-    }
+/// Has the loop of this thread to be fire the wheel until the server ends.
+pub(crate) fn attend(host: &Arc<Host>, runtime: &Handle) -> io::Result<()> {
+    let _entered = runtime.enter();
+    let listener = host.alarm.bell.listen()?;
+    runtime.spawn(keep_ticking(Arc::clone(host), listener));
+    Ok(())
+}
 
-    /// Sleeps until the deadline has been reached or somebody rings.
-    fn sleep(&self, clock: &Clock) {
-        let deadline = self.arm();
-        let wait = if deadline == Millis(i64::MAX) { None } else { clock.until(deadline) };
-        let mut rung = self.rung.lock();
-        if !*rung {
-            match wait {
-                Some(wait) => drop(self.ringing.wait_for(&mut rung, wait.min(limits::SLEEP_MAX))),
-                None => self.ringing.wait(&mut rung),
-            }
-        }
-        *rung = false;
-    }
-
-    /// Settles on the deadline to sleep towards. Whoever sets an earlier one from here on sees
-    /// which it was: both sides write before they read.
-    fn arm(&self) -> Millis {
-        loop {
-            let deadline = self.next.load(Ordering::SeqCst);
-            self.armed.store(deadline, Ordering::SeqCst);
-            if self.next.load(Ordering::SeqCst) >= deadline {
-                return Millis(deadline);
-            }
+async fn keep_ticking(host: Arc<Host>, listener: Listener) {
+    while !host.is_stopping() {
+        listener.rung().await;
+        while let Ok(More::Due) = host.with_in_turn(|engine| tick(&host, engine)) {
+            // A storm. The others are served between two slices of it, and sent what they are owed.
+            turn::rest();
+            yield_now().await;
         }
     }
 }
 
-impl Host {
-    /// Does what is due, again and again as it becomes due, until the server ends.
-    pub(crate) fn keep_ticking(&self) {
-        wake_on_time();
-        while !self.is_stopping() {
-            self.alarm.sleep(&self.clock);
-            if !self.now().reached(self.alarm.next()) {
-                continue;
-            }
-            let tick = |engine: &mut Engine| engine.tick(self.now(), limits::EXPIRE_SLICE_KEYS);
-            // Others get their turn between two slices of a storm: those who wait for the engine,
-            // and those who wait for the processor that this thread is on.
-            if self.with_in_turn(tick).is_err() {
-                return;
-            }
-            if self.now().reached(self.alarm.next()) {
-                std::thread::yield_now();
-            }
-        }
-    }
+/// Whether something is left to be done at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum More {
+    Due,
+    Nothing,
 }
 
-/// Has the system wake this thread at the moment it asks for: unless told so, Linux takes 50 us
-/// more to find others to wake together with it. Where it cannot be told, it stays so.
-fn wake_on_time() {
-    let thread = std::fs::read_link("/proc/thread-self").ok();
-    if let Some(number) = thread.as_deref().and_then(|path| path.file_name()) {
-        let slack = Path::new("/proc").join(number).join("timerslack_ns");
-        let _ = std::fs::write(slack, "1");
+/// Does what is due, for a slice of time at most.
+fn tick(host: &Host, engine: &mut Engine) -> More {
+    let slice = Stopwatch::start();
+    loop {
+        let now = host.now();
+        engine.tick(now, limits::EXPIRE_KEYS_BETWEEN_LOOKS);
+        if engine.next_deadline().is_none_or(|next| !now.reached(next)) {
+            host.alarm.disarm();
+            return More::Nothing;
+        }
+        if slice.passed() >= limits::EXPIRE_SLICE {
+            return More::Due;
+        }
     }
 }
 
@@ -125,20 +105,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_earlier_deadline_rings_and_a_later_one_does_not() {
-        let alarm = Alarm::new();
-        for (deadline, rings) in [
-            (Some(50), true),
-            (Some(60), false),
-            (None, false),
-            (Some(50), false),
-            (Some(40), true),
-        ] {
-            alarm.set(deadline.map(Millis));
-            assert_eq!(std::mem::take(&mut *alarm.rung.lock()), rings, "{deadline:?}");
-            if rings {
-                alarm.arm();
-            }
+    fn an_earlier_deadline_arms_it_and_a_later_one_does_not() {
+        let (alarm, clock) = (Alarm::new().expect("an alarm"), Clock::system());
+        let now_ms = clock.now().now.0;
+        for (in_seconds, armed_for) in
+            [(None, None), (Some(50), Some(50)), (Some(60), Some(50)), (Some(-1), Some(-1))]
+        {
+            let moment = |seconds: i64| Millis(now_ms + seconds * 1000);
+            alarm.set(in_seconds.map(moment), &clock);
+            let armed = Millis(alarm.armed.load(Ordering::Relaxed));
+            assert_eq!(armed, armed_for.map_or(Millis(i64::MAX), moment), "{in_seconds:?}");
         }
+        alarm.disarm();
+        alarm.set(Some(Millis(now_ms + 70_000)), &clock);
+        assert_eq!(alarm.armed.load(Ordering::Relaxed), now_ms + 70_000);
     }
 }

@@ -17,8 +17,9 @@
 //! - The thread on which bytes came to be, whichever thread serves their client, when its turn ends
 //!   ([`rest`], which the runtime calls before it sleeps). Neither replies nor messages wake a
 //!   connection's task.
-//! - Where no loop will sleep, at once: the ticker and callers within this process when they have
-//!   let go of the engine ([`engine_let_go`]).
+//! - Where no loop will sleep, at once: callers within this process when they have let go of the
+//!   engine ([`engine_let_go`]).
+//! - Between two slices of a storm of leases that end, [`crate::net::ticker`].
 //! - A connection's own task: the last words, what is too long to be held back, and what a socket
 //!   did not take, when there is room again.
 //! - [`crate::net::busy`], while a script keeps everyone waiting.

@@ -19,8 +19,9 @@ const UNITE_BELOW: usize = 512;
 /// The bits of a hash that name its table. A table itself goes by the lowest and the highest ones.
 const TABLE_SHIFT: u32 = 40;
 
-/// Below this many places a table keeps its memory: growing again would cost more.
-const SHRINK_FLOOR: usize = 64;
+/// Below this many places a table keeps its memory: growing again would cost more. And libc keeps
+/// blocks of up to a KiB for who asks next, behind which no memory goes back to the system.
+const SHRINK_FLOOR: usize = 256;
 
 /// Entries that may be moved at once by shrinking. After a mass release all tables have become too
 /// large at about the same time; each removal earns the move of one entry, up to this.

@@ -27,7 +27,7 @@ use crate::engine::client::ClientId;
 use crate::engine::time::Millis;
 use dict::{HashSeed, Slot};
 use recent::Recent;
-pub use records::Due;
+pub use records::{DUE_TOGETHER, Due};
 use records::{Given, Record, Records, Removed};
 
 /// Wheels that are kept though they are empty: a lock comes and goes, its wheel should not.

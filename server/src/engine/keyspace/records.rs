@@ -157,7 +157,7 @@ pub struct Due {
 
 /// Keys that end together, if as many are due: enough for the processor to fetch what it needs of
 /// one while it waits for that of others.
-const DUE_TOGETHER: usize = 32;
+pub const DUE_TOGETHER: usize = 32;
 
 /// A hash, to be changed.
 #[derive(Debug)]
