@@ -162,7 +162,9 @@ impl Functions {
     ) -> Reply {
         let found = self.get(name).map(|function| (function.chunk, function.name.clone()));
         match (found, self.machine.as_mut()) {
-            (Some((chunk, name)), Some(machine)) => machine.run(chunk, &name, keys, args, host),
+            (Some((chunk, name)), Some(machine)) => {
+                machine.run_function(chunk, &name, keys, args, host)
+            }
             _ => Reply::error("ERR Function not found"),
         }
     }
@@ -184,8 +186,10 @@ impl Functions {
         // The line's end stays, so that lines are counted as in the text.
         let text = &code[code.iter().position(|byte| *byte == b'\n').unwrap_or(code.len())..];
         let machine = self.machine()?;
-        let chunk = machine.compile(text);
-        let chunk = chunk.map_err(|message| said("Error compiling function", &message))?;
+        let compiled = machine.compile(text);
+        let chunk = compiled
+            .map(|it| it.chunk)
+            .map_err(|message| said("Error compiling function", &message))?;
         let (done, registered) = machine.load(chunk, host);
         machine.forget(chunk);
         let functions: Vec<Function> = registered.into_iter().map(Function::from).collect();

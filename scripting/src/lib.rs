@@ -27,7 +27,7 @@ use bytes::Bytes;
 use indexmap::IndexMap;
 use leasehold_resp::{Protocol, Reply};
 
-use crate::bridge::{Chunk, Machine, World};
+use crate::bridge::{Compiled, Machine, World};
 pub use crate::budget::Limits;
 pub use crate::functions::{Function, Functions, Library, Policy};
 pub use crate::plan::Outside;
@@ -145,7 +145,7 @@ pub struct Found {
 
 struct Cached {
     script: Script,
-    chunk: Chunk,
+    compiled: Compiled,
     body: Bytes,
     /// Whether somebody asked for it to be kept; else the run that used it last.
     kept: bool,
@@ -236,7 +236,7 @@ impl Interpreter {
         }
         let (script, code) = script::parse_shebang(body)?;
         self.make_room();
-        let chunk = self.machine.compile(code).map_err(|message| {
+        let compiled = self.machine.compile(code).map_err(|message| {
             let line = [b"ERR Error compiling script (new function): ", &message[..]].concat();
             Reply::Error(convert::one_line(line))
         })?;
@@ -245,7 +245,8 @@ impl Interpreter {
         self.passing += 1;
         let used = self.runs;
         let plan = Planned::Unread;
-        let cached = Cached { script, chunk, body, kept: false, used, plan, planned: 0, left: 0 };
+        let cached =
+            Cached { script, compiled, body, kept: false, used, plan, planned: 0, left: 0 };
         self.scripts.insert(sha, cached);
         Ok(sha)
     }
@@ -304,7 +305,7 @@ impl Interpreter {
         let plan = if self.has_plans && has_room { cached.plan(&self.limits, host) } else { None };
         let Some(plan) = plan else {
             self.tiers.lua += 1;
-            return self.machine.run(cached.chunk, sha, keys, args, host);
+            return self.machine.run(&mut cached.compiled, sha, keys, args, host);
         };
         if let Some(reply) = plan::run(plan, &mut self.scratch, &self.limits, keys, args, host) {
             cached.planned += 1;
@@ -316,7 +317,7 @@ impl Interpreter {
         // Lua runs the script from its beginning.
         self.machine.ask_at_once(self.scratch.must_end());
         let mut replay = self.scratch.replay(host);
-        let reply = self.machine.run(cached.chunk, sha, keys, args, &mut replay);
+        let reply = self.machine.run(&mut cached.compiled, sha, keys, args, &mut replay);
         assert!(replay.is_over() || reply.is_error(), "Lua has come as far as the plan");
         self.machine.ask_at_once(false);
         reply
@@ -364,7 +365,7 @@ impl Interpreter {
     fn forget(&mut self, sha: &Sha) {
         if let Some(cached) = self.scripts.swap_remove(sha) {
             self.digests.remove(&cached.body);
-            self.machine.forget(cached.chunk);
+            self.machine.forget_compiled(&cached.compiled);
             self.passing -= usize::from(!cached.kept);
         }
     }

@@ -120,11 +120,13 @@ pub struct Script {
 
 impl Script {
     /// `no-writes`: it never writes, so it may run where writes are refused.
+    #[inline]
     pub fn no_writes(&self) -> bool {
         self.has("no-writes")
     }
 
     /// `allow-oom`: it may run when memory is short. A script that never writes may as well.
+    #[inline]
     pub fn allow_oom(&self) -> bool {
         self.has("allow-oom") || self.no_writes()
     }
@@ -140,11 +142,13 @@ impl Script {
     }
 
     /// `allow-cross-slot-keys`: it may name keys of several slots.
+    #[inline]
     pub fn allow_cross_slot_keys(&self) -> bool {
         self.has("allow-cross-slot-keys")
     }
 
     /// Whether there was a `#!` line at all: without one a script runs in compatibility mode.
+    #[inline]
     pub fn has_shebang(&self) -> bool {
         self.bits & SHEBANG != 0
     }
@@ -166,6 +170,7 @@ impl Script {
         Some(Script { bits: self.bits | 1 << bit })
     }
 
+    #[inline]
     fn has(&self, flag: &str) -> bool {
         FLAGS.iter().position(|name| *name == flag).is_some_and(|bit| self.bits & (1 << bit) != 0)
     }

@@ -149,8 +149,6 @@ fn keys_and_arguments_are_the_runs_own() {
     assert_eq!(run(all, &[], &[b"1", b"2"]), ":2");
 }
 
-/// What Redisson sends, and what it must find: the lock is taken, taken again, released once and
-/// then for good.
 #[test]
 fn keys_hold_nothing_of_the_run_before_whatever_that_did() {
     let mut lua = host::interpreter();
@@ -215,6 +213,49 @@ fn what_only_reads_sees_what_others_see() {
     }
 }
 
+/// A script that only reads has tables of its own, and what they hold already is not put there
+/// again.
+#[test]
+fn what_is_given_twice_and_what_is_not_are_both_found() {
+    let mut lua = host::interpreter();
+    let mut run = |script: &str, args: &[&[u8]]| {
+        let sha = lua.load(script.as_bytes()).expect("it compiles");
+        lua.run(sha.as_bytes(), args, args, &mut MapHost::default())
+    };
+    let (long, longer, other) = ([b'x'; 48], [b'x'; 49], [b'y'; 49]);
+    let many: Vec<&[u8]> = vec![b"m"; 33];
+    let given: [&[&[u8]]; 14] = [
+        &[],
+        &[b""],
+        &[b"m"],
+        &[b"n"],
+        &[b"m", b"n"],
+        &[b"m", b"o"],
+        &[b"n", b"n"],
+        &[b"m", b"", b"", b"n"],
+        &[&long, b"n"],
+        &[&longer, b"n"],
+        &[&other, b"n"],
+        &[&long[1..], b"n"],
+        &many[..32],
+        &many,
+    ];
+    for end in ["", "table.insert(KEYS, 'left') table.insert(ARGV, 'left')", "error('x')"] {
+        let script = format!("if #ARGV == 1 then {end} end return {{#KEYS, unpack(ARGV)}}");
+        for (before, args) in given.iter().flat_map(|before| given.map(|args| (before, args))) {
+            run(&script, before);
+            if args.len() == 1 {
+                continue;
+            }
+            let mut expected = vec![Reply::Integer(args.len() as i64)];
+            expected.extend(args.iter().map(Reply::bulk));
+            assert_eq!(run(&script, args), Reply::Array(expected), "{before:?} {args:?}");
+        }
+    }
+}
+
+/// What Redisson sends, and what it must find: the lock is taken, taken again, released once and
+/// then for good.
 #[test]
 fn the_scripts_of_redisson_run() {
     const LOCK: &str = "if ((redis.call('exists', KEYS[1]) == 0) \

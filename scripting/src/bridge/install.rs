@@ -11,7 +11,7 @@ use mlua::ffi::{self, lua_CFunction, lua_State};
 use super::freeze::{freeze, read_from, thaw};
 use super::harmless::{GLOBALS, TABLE};
 use super::libraries::{cjson_new, library_function};
-use super::run::REUSED_LENGTH_MAX;
+use super::tables::add_tables;
 use super::values::{get_field, push, push_bytes, raise, set_field};
 use super::{
     Context, Originals, PLAIN_LIBRARIES, World, base, call, compile, context, patterns, redis,
@@ -170,12 +170,8 @@ unsafe fn install_globals(lua: *mut lua_State, context: &Context) {
         ffi::lua_settop(lua, 1);
         push_bytes(lua, b"Lua 5.1");
         set_field(lua, 1, "_VERSION");
-        let anchors = [(&context.keys.anchor, "KEYS"), (&context.args.anchor, "ARGV")];
-        for (anchor, name) in anchors.into_iter().filter(|_| context.world == World::Scripts) {
-            ffi::lua_createtable(lua, (REUSED_LENGTH_MAX / 4) as c_int, 0);
-            ffi::lua_pushvalue(lua, -1);
-            anchor.set(ffi::luaL_ref(lua, ffi::LUA_REGISTRYINDEX));
-            set_field(lua, 1, name);
+        if context.world == World::Scripts {
+            add_tables(lua, 1, &context.tables);
         }
         // Strings find the frozen library through a frozen metatable.
         push_bytes(lua, b"");

@@ -23,6 +23,7 @@ mod patterns;
 mod redis;
 mod register;
 mod run;
+mod tables;
 mod values;
 
 use std::any::Any;
@@ -39,7 +40,8 @@ use self::compile::compile;
 use self::harmless::is_harmless;
 use self::install::install;
 pub(crate) use self::register::{Registered, is_name};
-use self::run::{Failure, Reused, push_base};
+use self::run::{Failure, push_base};
+use self::tables::{Reused, Tables, give_own_tables};
 use self::values::bytes;
 use crate::budget::Limits;
 use crate::libs::cjson;
@@ -66,7 +68,13 @@ unsafe impl Send for Machine {}
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Chunk {
     anchor: c_int,
-    harmless: bool,
+}
+
+/// A script as it is kept.
+pub(crate) struct Compiled {
+    pub(crate) chunk: Chunk,
+    /// Its own KEYS and ARGV, if it is harmless.
+    own: Option<Tables>,
 }
 
 /// What a state is for, which decides what its code sees.
@@ -116,35 +124,42 @@ impl Machine {
     }
 
     /// Compiles a script's text; the error is Lua's message.
-    pub(crate) fn compile(&mut self, code: &[u8]) -> Result<Chunk, Vec<u8>> {
+    pub(crate) fn compile(&mut self, code: &[u8]) -> Result<Compiled, Vec<u8>> {
         let context = self.context();
-        let mut chunk = Chunk { anchor: 0, harmless: false };
+        let mut compiled = Compiled { chunk: Chunk { anchor: ffi::LUA_NOREF }, own: None };
         let mut message = Vec::new();
         let refused = &mut message;
         let mut compile = |lua| {
             // SAFETY: called by Lua in a protected call; nothing here is owned while it may raise.
             unsafe {
-                if compile(lua, code, context.world.chunk_name()) == ffi::LUA_OK {
-                    chunk.harmless = context.world == World::Scripts && is_harmless(lua);
-                    if chunk.harmless {
-                        ffi::lua_rawgeti_(lua, ffi::LUA_REGISTRYINDEX, context.plain_base.get());
-                        ffi::lua_setfenv(lua, -2);
-                    }
-                    chunk.anchor = ffi::luaL_ref(lua, ffi::LUA_REGISTRYINDEX);
-                } else {
+                if compile(lua, code, context.world.chunk_name()) != ffi::LUA_OK {
                     *refused = bytes(lua, -1).to_vec();
+                    return;
                 }
+                if context.world == World::Scripts && is_harmless(lua) {
+                    give_own_tables(lua, context, compiled.own.insert(Tables::default()));
+                }
+                compiled.chunk.anchor = ffi::luaL_ref(lua, ffi::LUA_REGISTRYINDEX);
             }
         };
         let done = self.protect(&mut compile);
         if !done {
+            self.forget_compiled(&compiled);
             self.collect();
             return Err(b"not enough memory".to_vec());
         }
-        if message.is_empty() { Ok(chunk) } else { Err(message) }
+        if message.is_empty() { Ok(compiled) } else { Err(message) }
     }
 
     /// Lets go of a compiled script.
+    pub(crate) fn forget_compiled(&mut self, compiled: &Compiled) {
+        let anchors = compiled.own.iter().flat_map(|own| [&own.keys, &own.args]);
+        for anchor in anchors.map(Reused::anchor).chain([compiled.chunk.anchor]) {
+            self.forget(Chunk { anchor });
+        }
+    }
+
+    /// Lets go of a function.
     pub(crate) fn forget(&mut self, chunk: Chunk) {
         let mut forget = |lua| {
             // SAFETY: called by Lua in a protected call.
@@ -258,14 +273,15 @@ struct Context {
     /// The text of the error that is being raised.
     message: UnsafeCell<Vec<u8>>,
     originals: Originals,
-    keys: Reused,
-    args: Reused,
+    /// KEYS and ARGV of scripts that are not harmless.
+    tables: Tables,
     base: Cell<c_int>,
-    /// What harmless scripts see in place of the base: the libraries themselves.
+    /// What harmless scripts see in place of the base, but for KEYS and ARGV: the libraries
+    /// themselves.
     plain_base: Cell<c_int>,
     /// The libraries among it: which tables they are.
     plain_libraries: Cell<[*const c_void; PLAIN_LIBRARIES]>,
-    /// Whether the script has added to a table of whatever kind.
+    /// Whether the script has added to a table of whatever kind, or may have.
     has_inserted: Cell<bool>,
     /// What code sees in place of the base while a library is loaded.
     loading_base: Cell<c_int>,
@@ -320,8 +336,7 @@ impl Context {
             values: UnsafeCell::new(Vec::new()),
             message: UnsafeCell::new(Vec::new()),
             originals: Originals::default(),
-            keys: Reused::default(),
-            args: Reused::default(),
+            tables: Tables::default(),
             base: Cell::new(ffi::LUA_NOREF),
             plain_base: Cell::new(ffi::LUA_NOREF),
             plain_libraries: Cell::new([ptr::null(); PLAIN_LIBRARIES]),

@@ -56,7 +56,7 @@ pub(super) unsafe extern "C-unwind" fn redis_register_function(lua: *mut lua_Sta
         }
         ffi::lua_pushvalue(lua, CALLBACK);
         let anchor = ffi::luaL_ref(lua, ffi::LUA_REGISTRYINDEX);
-        let function = Chunk { anchor, harmless: false };
+        let function = Chunk { anchor };
         keep(lua, script, function);
     }
     0

@@ -1,9 +1,8 @@
 //! One run of a script or function: keys and arguments in, the reply or the error line out.
 //!
 //! What must hold: whatever a script did, the stack, the hook and the context are afterwards as
-//! the next script expects them, and the tables of KEYS and ARGV hold nothing of the last one.
+//! the next script expects them.
 
-use std::cell::Cell;
 use std::ffi::{CStr, c_int};
 use std::fmt::Display;
 use std::panic::resume_unwind;
@@ -14,19 +13,41 @@ use mlua::ffi::{self, lua_Debug, lua_State};
 
 use super::bounds::set_hook;
 use super::install::use_base;
+use super::tables::{Base, Held, Tables, fill, push_list};
 use super::values::{bytes, measure, push_bytes, read};
-use super::{Chunk, Context, End, HostPointer, Machine, Registered, World, context};
+use super::{Chunk, Compiled, Context, End, HostPointer, Machine, Registered, World, context};
 use crate::libs::cjson;
 use crate::{Host, convert};
 
 pub(super) const HANDLER: c_int = 1;
 pub(super) const RUNNER: c_int = 2;
-/// Longer KEYS and ARGV are built afresh: clearing them would cost more.
-pub(super) const REUSED_LENGTH_MAX: usize = 32;
 
 impl Machine {
-    /// Runs a compiled script, or a function of a library. `name` is what errors call it.
+    /// Runs a compiled script. `name` is what errors call it.
     pub(crate) fn run(
+        &mut self,
+        compiled: &mut Compiled,
+        name: &dyn Display,
+        keys: &[&[u8]],
+        args: &[&[u8]],
+        host: &mut dyn Host,
+    ) -> Reply {
+        let Compiled { chunk, own } = compiled;
+        let held = own.as_mut().map_or_else(Default::default, |own| own.compare(keys, args));
+        let job = Job::Script { own: own.as_ref(), held };
+        // Until the tables are filled, which may fail.
+        self.context().has_inserted.set(true);
+        let reply = self.answer(&Frame { job, chunk: *chunk, keys, args }, name, host);
+        if let Some(own) = own
+            && !self.context().has_inserted.get()
+        {
+            own.have_kept(keys, args);
+        }
+        reply
+    }
+
+    /// Runs a function of a library.
+    pub(crate) fn run_function(
         &mut self,
         chunk: Chunk,
         name: &dyn Display,
@@ -34,14 +55,15 @@ impl Machine {
         args: &[&[u8]],
         host: &mut dyn Host,
     ) -> Reply {
+        self.answer(&Frame { job: Job::Function, chunk, keys, args }, name, host)
+    }
+
+    /// The reply of a run, or the line of its error.
+    fn answer(&mut self, frame: &Frame<'_>, name: &dyn Display, host: &mut dyn Host) -> Reply {
         let context = self.context();
-        let job = match context.world {
-            World::Scripts => Job::Script,
-            World::Libraries => Job::Function,
-        };
         // Redis says so of functions, too.
         context.killed_line.set("ERR Script killed by user with SCRIPT KILL...");
-        match self.execute(&Frame { job, chunk, keys, args }, host) {
+        match self.execute(frame, host) {
             Ok(()) => context.take_reply(),
             Err(fault) => Reply::Error(convert::one_line(fault.line(name))),
         }
@@ -165,9 +187,10 @@ impl Failure {
 }
 
 /// How to run a chunk.
-enum Job {
-    /// It finds KEYS and ARGV among the globals.
-    Script,
+enum Job<'a> {
+    /// It finds KEYS and ARGV among the globals: its own, if it has such, which hold so much of
+    /// them already.
+    Script { own: Option<&'a Tables>, held: [Held; 2] },
     /// It registers functions.
     Library,
     /// It is called with two tables.
@@ -176,7 +199,7 @@ enum Job {
 
 /// One run, as the runner sees it.
 pub(super) struct Frame<'a> {
-    job: Job,
+    job: Job<'a>,
     chunk: Chunk,
     keys: &'a [&'a [u8]],
     args: &'a [&'a [u8]],
@@ -215,9 +238,11 @@ unsafe extern "C-unwind" fn runner(lua: *mut lua_State) -> c_int {
         let context = context(lua);
         let frame = &*ffi::lua_touserdata(lua, 1).cast::<Frame<'_>>();
         match frame.job {
-            Job::Script => {
-                fill(lua, context, &context.keys, c"KEYS", frame.keys);
-                fill(lua, context, &context.args, c"ARGV", frame.args);
+            Job::Script { own, held } => {
+                let tables = own.unwrap_or(&context.tables);
+                let base = own.map_or(Base::Common, |_| Base::Of(frame.chunk));
+                fill(lua, base, &tables.keys, c"KEYS", frame.keys, held[0]);
+                fill(lua, base, &tables.args, c"ARGV", frame.args, held[1]);
             }
             Job::Library => use_base(lua, context.loading_base.get()),
             Job::Function => {}
@@ -225,7 +250,7 @@ unsafe extern "C-unwind" fn runner(lua: *mut lua_State) -> c_int {
         ffi::lua_settop(lua, 0);
         ffi::lua_rawgeti_(lua, ffi::LUA_REGISTRYINDEX, frame.chunk.anchor);
         let parameters = match frame.job {
-            Job::Script | Job::Library => 0,
+            Job::Script { .. } | Job::Library => 0,
             Job::Function => {
                 push_list(lua, frame.keys);
                 push_list(lua, frame.args);
@@ -234,10 +259,6 @@ unsafe extern "C-unwind" fn runner(lua: *mut lua_State) -> c_int {
         };
         context.has_inserted.set(false);
         ffi::lua_call(lua, parameters, 1);
-        if frame.chunk.harmless && !context.has_inserted.get() {
-            context.keys.holds(frame.keys);
-            context.args.holds(frame.args);
-        }
         measure(lua, 1, context.limits.nesting_max);
         keep_reply(lua, context);
     }
@@ -249,127 +270,6 @@ unsafe fn keep_reply(lua: *mut lua_State, context: &Context) {
     // SAFETY: `measure` has made room for reading.
     let value = unsafe { read(lua, 1, context.limits.nesting_max) };
     context.set_reply(convert::to_reply(value, context.protocol.get()));
-}
-
-/// A table of scripts' keys or arguments, used again and again.
-pub(super) struct Reused {
-    pub(super) anchor: Cell<c_int>,
-    /// How many items it holds and nothing else, if that is known.
-    len: Cell<Option<usize>>,
-}
-
-impl Default for Reused {
-    fn default() -> Reused {
-        Reused { anchor: Cell::new(ffi::LUA_NOREF), len: Cell::new(None) }
-    }
-}
-
-impl Reused {
-    /// The script that was given these items has left the table as it was.
-    fn holds(&self, items: &[&[u8]]) {
-        self.len.set(Some(items.len()).filter(|&len| len <= REUSED_LENGTH_MAX));
-    }
-}
-
-/// Makes a table hold exactly `items`. Unless the last script was harmless, it may have done
-/// anything to it: if not only numbered items are left in it, a new one takes its place. Plain.
-unsafe fn fill(
-    lua: *mut lua_State,
-    context: &Context,
-    table: &Reused,
-    name: &CStr,
-    items: &[&[u8]],
-) {
-    // SAFETY: plain; uses at most five slots.
-    unsafe {
-        ffi::lua_rawgeti_(lua, ffi::LUA_REGISTRYINDEX, table.anchor.get());
-        match table.len.take() {
-            Some(held) if items.len() <= REUSED_LENGTH_MAX => {
-                for at in items.len()..held {
-                    ffi::lua_pushnil(lua);
-                    ffi::lua_rawseti_(lua, -2, (at + 1) as c_int);
-                }
-            }
-            _ => {
-                if !clear(lua, items.len()) {
-                    replace(lua, context, table, name, items.len());
-                }
-            }
-        }
-        set_items(lua, items);
-        ffi::lua_settop(lua, -2);
-    }
-}
-
-/// Puts a new table in the place of the one on top. Plain.
-unsafe fn replace(
-    lua: *mut lua_State,
-    context: &Context,
-    table: &Reused,
-    name: &CStr,
-    items: usize,
-) {
-    // SAFETY: plain; uses three more slots than it finds.
-    unsafe {
-        ffi::lua_settop(lua, -2);
-        ffi::lua_createtable(lua, items.max(REUSED_LENGTH_MAX / 4) as c_int, 0);
-        ffi::lua_pushvalue(lua, -1);
-        ffi::lua_rawseti_(lua, ffi::LUA_REGISTRYINDEX, table.anchor.get());
-        for base in [&context.base, &context.plain_base] {
-            ffi::lua_rawgeti_(lua, ffi::LUA_REGISTRYINDEX, base.get());
-            ffi::lua_pushvalue(lua, -2);
-            ffi::lua_setfield(lua, -2, name.as_ptr());
-            ffi::lua_settop(lua, -2);
-        }
-    }
-}
-
-/// Pushes a table of items. Plain.
-unsafe fn push_list(lua: *mut lua_State, items: &[&[u8]]) {
-    // SAFETY: plain.
-    unsafe {
-        ffi::lua_createtable(lua, c_int::try_from(items.len()).unwrap_or(c_int::MAX), 0);
-        set_items(lua, items);
-    }
-}
-
-/// Plain.
-unsafe fn set_items(lua: *mut lua_State, items: &[&[u8]]) {
-    // SAFETY: plain; the table is on top.
-    unsafe {
-        for (i, item) in items.iter().enumerate() {
-            push_bytes(lua, item);
-            ffi::lua_rawseti_(lua, -2, (i + 1) as c_int);
-        }
-    }
-}
-
-/// Removes what is beyond `len` from the table on top; whether it can be used again. Plain.
-unsafe fn clear(lua: *mut lua_State, len: usize) -> bool {
-    // SAFETY: plain; assigning nil to a key during `lua_next` is allowed.
-    unsafe {
-        if len > REUSED_LENGTH_MAX || ffi::lua_getmetatable(lua, -1) != 0 {
-            ffi::lua_settop(lua, if len > REUSED_LENGTH_MAX { -1 } else { -2 });
-            return false;
-        }
-        let mut count = 0;
-        ffi::lua_pushnil(lua);
-        while ffi::lua_next(lua, -2) != 0 {
-            ffi::lua_settop(lua, -2);
-            count += 1;
-            if count > REUSED_LENGTH_MAX || ffi::lua_type(lua, -1) != ffi::LUA_TNUMBER {
-                ffi::lua_settop(lua, -2);
-                return false;
-            }
-            let key = ffi::lua_tonumber(lua, -1);
-            if key < 1.0 || key > len as f64 || key.fract() != 0.0 {
-                ffi::lua_pushvalue(lua, -1);
-                ffi::lua_pushnil(lua);
-                ffi::lua_rawset(lua, -4);
-            }
-        }
-        true
-    }
 }
 
 /// Called where an error is raised that nothing catches: notes what and where.

@@ -108,12 +108,12 @@ impl Engine {
         let (caller, command, name) = (Caller::Script, &Command::BASE, "");
         let context = Context { engine: self, client, caller, database, time, command, name };
         let reply = run(&mut World { context, gates });
-        let ended = self.script.take();
-        self.busy = false;
         if matches!(reply, Reply::Error(_) | Reply::Array(_)) {
-            let counted_error = ended.and_then(|script| script.counted_error);
+            let counted_error = self.script.take().and_then(|script| script.counted_error);
             self.count_script_errors(&reply, counted_error.as_deref());
         }
+        self.script = None;
+        self.busy = false;
         reply
     }
 
