@@ -344,7 +344,7 @@ mod tests {
         prop_oneof![
             (1..300_u16).prop_map(Step::Insert),
             (any::<prop::sample::Index>(), 1..400_u16).prop_map(|(at, n)| Step::Remove(at, n)),
-            (0..600_u64, 0..200_usize).prop_map(|(cursor, count)| Step::Scan(cursor, count)),
+            (0..600_u64, 1..200_usize).prop_map(|(cursor, count)| Step::Scan(cursor, count)),
         ]
     }
 
