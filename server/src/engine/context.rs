@@ -119,6 +119,7 @@ impl Context<'_> {
     }
 
     /// The slot of a key, for a command that reads about it: a hit or a miss, but not a use.
+    #[inline]
     pub fn find_for_read(&mut self, key: &[u8]) -> Option<Slot> {
         let Some(slot) = self.find(key) else {
             self.engine.stats.keyspace_misses += 1;
@@ -130,6 +131,7 @@ impl Context<'_> {
     }
 
     /// The slot of a key, for a command that reads its value.
+    #[inline]
     pub fn read_slot(&mut self, key: &[u8]) -> Option<Slot> {
         let slot = self.find_for_read(key)?;
         self.mark_used(slot);
@@ -145,6 +147,7 @@ impl Context<'_> {
     }
 
     /// The value of a key, for a command that reads it.
+    #[inline]
     pub fn read(&mut self, key: &[u8]) -> Option<ValueRef<'_>> {
         let slot = self.read_slot(key)?;
         Some(self.record(slot).value())
@@ -163,12 +166,13 @@ impl Context<'_> {
     }
 
     /// What stands in a slot of the selected database that has just been found.
-    #[inline]
+    #[inline(always)]
     pub fn record(&self, slot: Slot) -> Record<'_> {
         self.engine.keyspace.database(self.database).record(slot)
     }
 
     /// The value of a key that must be of one type, for a command that reads it.
+    #[inline]
     pub fn read_as<T: Typed>(&mut self, key: &[u8]) -> Result<Option<T::View<'_>>, Error> {
         match self.read(key).map(T::of) {
             Some(None) => Err(Error::WrongType),
@@ -250,11 +254,13 @@ impl Context<'_> {
 
     /// Sets a key that has just been found, or found missing, to a new value and keeps its
     /// deadline; returns its slot.
-    #[inline]
+    #[inline(always)]
     pub fn put(&mut self, key: &[u8], found: Option<Slot>, value: Given<'_>) -> Slot {
         let Some(slot) = found else { return self.add(key, value) };
-        self.set_value(slot, value);
-        self.mark_used_now(slot);
+        let now = self.time.now;
+        let records = self.records_mut();
+        records.set_value(slot, value);
+        records.set_used_at(slot, now);
         slot
     }
 

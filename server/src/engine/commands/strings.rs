@@ -538,7 +538,7 @@ enum Unit {
 }
 
 impl Unit {
-    #[inline]
+    #[inline(always)]
     fn of(option: &[u8]) -> Option<Unit> {
         match option {
             [b'p' | b'P', b'x' | b'X'] => Some(Unit::Millis),

@@ -148,7 +148,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Searches for a field.
-    #[inline]
+    #[inline(always)]
     pub(super) fn find(self, field: &[u8]) -> Found {
         match self {
             Fields::Small(bytes) => {

@@ -119,6 +119,7 @@ impl Keyspace {
     pub fn recall(&mut self, number: usize, key: &[u8]) -> Option<Slot> {
         let hash = self.recent.hash(key);
         if let Some(found) = self.recent.place(number) {
+            debug_assert_eq!(found, self.find(number, key));
             return found;
         }
         let found = self.databases[number].records.find(key, hash);
@@ -319,5 +320,46 @@ impl Database {
     #[inline]
     pub fn records_mut(&mut self) -> &mut Records {
         &mut self.records
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const NOW: Millis = Millis(0);
+
+    proptest! {
+        #![proptest_config(ProptestConfig {
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        })]
+
+        #[test]
+        fn what_is_recalled_is_what_is_there(
+            steps in prop::collection::vec((0..8, 0..2_usize, 0..4_usize), 1..200),
+        ) {
+            let mut keyspace = Keyspace::new(2, HashSeed(1, 2), NOW);
+            let keys = [&b"a"[..], b"b", b"lock", &[b'k'; 100]];
+            for (step, number, key) in steps {
+                match (step, keyspace.recall(number, keys[key])) {
+                    (0, _) => keyspace.swap(0, 1),
+                    (1, _) => drop(keyspace.clear(number)),
+                    (2, Some(slot)) => keyspace.discard(number, slot),
+                    (3, Some(slot)) => drop(keyspace.remove(number, slot)),
+                    (4, Some(slot)) => keyspace.discard_due(number, keyspace.due(number, slot)),
+                    (2..=5, None) => {
+                        keyspace.add(number, keys[key], Given::Text(b"v"), NOW);
+                    }
+                    _ => {}
+                }
+                for number in 0..2 {
+                    let there = keyspace.find(number, keys[key]);
+                    prop_assert_eq!(keyspace.recall(number, keys[key]), there);
+                }
+            }
+        }
     }
 }

@@ -235,7 +235,7 @@ impl Records {
     }
 
     /// What stands in a slot that is taken.
-    #[inline]
+    #[inline(always)]
     pub fn get(&self, slot: Slot) -> Record<'_> {
         let entry = self.entries.get(slot);
         Record { entry, bytes: self.strings.get(entry.handle()), values: &self.values }
@@ -275,7 +275,7 @@ impl<'a> Record<'a> {
     }
 
     /// The value.
-    #[inline]
+    #[inline(always)]
     pub fn value(self) -> ValueRef<'a> {
         let (_, payload) = split(self.bytes);
         let text = |form| ValueRef::String(Text { bytes: payload, form });
@@ -374,12 +374,15 @@ impl Records {
     }
 
     /// Gives a key another value. Its deadline stays.
+    #[inline(always)]
     pub fn set_value(&mut self, slot: Slot, given: Given<'_>) {
-        if let Given::Text(text) = given
-            && self.overwrite(slot, text)
-        {
-            return;
+        match given {
+            Given::Text(text) if self.overwrite(slot, text) => {}
+            given => self.replace(slot, given),
         }
+    }
+
+    fn replace(&mut self, slot: Slot, given: Given<'_>) {
         drop(self.take_apart(slot));
         let entry = self.entries.get_mut(slot);
         let mut handle = entry.handle();
@@ -678,7 +681,7 @@ impl Records {
             return false;
         }
         let is_first = self.wheel.is_none();
-        let wheel = self.wheel.get_or_insert_with(|| Box::new(Wheel::new(now)));
+        let wheel = self.wheel.get_or_insert_with(|| new_wheel(now));
         if timed {
             wheel.reschedule(&mut self.entries, slot);
         } else {
@@ -688,6 +691,7 @@ impl Records {
     }
 
     /// The key has no deadline from here on.
+    #[inline]
     pub fn clear_deadline(&mut self, slot: Slot) {
         let entry = self.entries.get_mut(slot);
         if !entry.form.ends() {
@@ -710,7 +714,7 @@ impl Records {
             let entry = self.entries.get(slot);
             let timed = entry.list != Links::NONE.list;
             if on && !timed && entry.form.ends() {
-                let wheel = self.wheel.get_or_insert_with(|| Box::new(Wheel::new(now)));
+                let wheel = self.wheel.get_or_insert_with(|| new_wheel(now));
                 wheel.insert(&mut self.entries, slot);
             } else if let Some(wheel) = &mut self.wheel
                 && !on
@@ -780,6 +784,13 @@ impl Records {
             black_box(self.index.find(due.hash, |slot| slot == due.slot));
         }
     }
+}
+
+/// Made here, so that no other function needs the stack it is made on: each page of it is touched.
+#[cold]
+#[inline(never)]
+fn new_wheel(now: Millis) -> Box<Wheel> {
+    Box::new(Wheel::new(now))
 }
 
 impl Nodes for Slab<Entry> {

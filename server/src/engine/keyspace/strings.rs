@@ -80,6 +80,7 @@ impl Strings {
     }
 
     /// Forgets a string.
+    #[inline]
     pub fn remove(&mut self, handle: Handle) {
         if handle.length == LONG {
             drop(self.long.remove(handle.number));
