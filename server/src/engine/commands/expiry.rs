@@ -126,7 +126,10 @@ impl Unit {
             _ if millis.0 <= 0 => Some(Millis(time.now.0.saturating_add(millis.0))),
             _ => time.after(millis),
         });
-        deadline.ok_or(Error::InvalidExpire(context.name))
+        match deadline {
+            Some(deadline) => Ok(deadline),
+            None => Err(Error::InvalidExpire(context.name)),
+        }
     }
 }
 
@@ -144,6 +147,7 @@ struct Condition {
 }
 
 impl Condition {
+    #[cold]
     fn read(options: &[&[u8]]) -> Result<Condition, Error> {
         let mut condition = Condition::default();
         for option in options {
@@ -183,10 +187,13 @@ impl Condition {
 
 fn expire(context: &mut Context<'_>, argv: &[&[u8]], unit: Unit) -> Result<Reply, Error> {
     let key = argv[1];
-    let condition = Condition::read(&argv[3..])?;
+    let condition = match &argv[3..] {
+        [] => None,
+        options => Some(Condition::read(options)?),
+    };
     let deadline = unit.deadline(argv[2], context)?;
     let Some(slot) = context.find_for_write(key) else { return Ok(Reply::from(false)) };
-    if !condition.holds(context.deadline_at(slot), deadline) {
+    if condition.is_some_and(|it| !it.holds(context.deadline_at(slot), deadline)) {
         return Ok(Reply::from(false));
     }
     if context.time.reached(deadline) {
