@@ -180,11 +180,15 @@ fn obey_signals(interrupt: &Interrupt) {
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
         return;
     };
+    // Before the run begins: a signal that comes early must not end the program as it stands.
+    let signals = {
+        let _entered = runtime.enter();
+        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+    };
+    let (Ok(mut end), Ok(mut terminate)) = signals else { return };
     let interrupt = interrupt.clone();
     std::thread::spawn(move || {
         runtime.block_on(async {
-            let Ok(mut end) = signal(SignalKind::interrupt()) else { return };
-            let Ok(mut terminate) = signal(SignalKind::terminate()) else { return };
             for _ in 0..2 {
                 tokio::select! { _ = end.recv() => {} _ = terminate.recv() => {} }
                 if interrupt.is_asked() {
