@@ -1,8 +1,25 @@
 //! Moments as the engine knows them: always an argument, never read from a clock.
 
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
 /// A moment or a span in milliseconds. Moments count from the Unix epoch on the *lease clock*,
 /// which is anchored to the wall clock once, at start, and monotonic from then on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    FromBytes,
+    IntoBytes,
+    KnownLayout,
+    Immutable,
+)]
+#[repr(transparent)]
 pub struct Millis(pub i64);
 
 /// The present, as the caller of the engine sees it.

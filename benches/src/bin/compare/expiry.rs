@@ -234,10 +234,6 @@ impl Workload for AllAtOnce {
         false
     }
 
-    fn rounds(&self, _: u32) -> u32 {
-        1
-    }
-
     fn measure(&self, peer: &Peer, effort: &Effort) -> Outcome<Vec<Reading>> {
         let leases = if effort.quick { self.leases / 100 } else { self.leases };
         let leased = load::start_leased(peer, &[], leases, || 0)?;

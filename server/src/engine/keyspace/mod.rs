@@ -9,6 +9,7 @@ pub mod hash;
 pub mod index;
 pub mod list;
 pub mod packed;
+mod pages;
 pub mod recent;
 pub mod records;
 pub mod sequence;

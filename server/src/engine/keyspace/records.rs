@@ -14,12 +14,13 @@
 use std::hint::black_box;
 
 use smallvec::SmallVec;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::dict::{HashSeed, Slot};
 use super::hash::{Fields, FieldsMut, Found, Hash, SmallHash};
 use super::index::Index;
 use super::packed::{self, Edit, Part};
-use super::slab::Slab;
+use super::slab::{Plain, Slab};
 use super::string::{StringValue, Text, TextForm};
 use super::strings::{Handle, StringMut, Strings};
 use super::value::{Apart, Value, ValueRef};
@@ -36,7 +37,7 @@ pub type LookAhead<T> = SmallVec<[T; limits::LOOK_AHEAD_REQUESTS]>;
 pub struct Records {
     /// What every hash is keyed with.
     seed: HashSeed,
-    entries: Slab<Entry>,
+    entries: Plain<Entry>,
     strings: Strings,
     values: Slab<Option<Value>>,
     index: Index,
@@ -47,24 +48,27 @@ pub struct Records {
 }
 
 /// A million of them are 32 MB, so every byte is accounted for.
-#[derive(Debug)]
+#[derive(Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
 struct Entry {
     deadline: Millis,
     /// Its bytes are the string of this number and length.
     number: u32,
-    length: u16,
     prev: u32,
     next: u32,
     used_at_low: u32,
+    length: u16,
     list: u16,
     used_at_high: u8,
     form: Form,
+    unused: [u8; 2],
 }
 
 const _: () = assert!(size_of::<Entry>() == 32);
 
 /// What an entry's payload is, and whether its deadline counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(transparent)]
 struct Form(u8);
 
 impl Form {
@@ -106,6 +110,7 @@ impl Default for Entry {
             list,
             used_at_high: 0,
             form: Form(Form::BYTES),
+            unused: [0; 2],
         }
     }
 }
@@ -173,7 +178,7 @@ impl Records {
     pub fn new(seed: HashSeed) -> Records {
         Records {
             seed,
-            entries: Slab::default(),
+            entries: Plain::default(),
             strings: Strings::default(),
             values: Slab::default(),
             index: Index::default(),
@@ -793,7 +798,7 @@ fn new_wheel(now: Millis) -> Box<Wheel> {
     Box::new(Wheel::new(now))
 }
 
-impl Nodes for Slab<Entry> {
+impl Nodes for Plain<Entry> {
     fn deadline(&self, index: u32) -> Millis {
         self.get(index).deadline
     }

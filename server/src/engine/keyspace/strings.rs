@@ -8,7 +8,8 @@
 use std::ops::Range;
 
 use super::packed::{self, Edit, Part};
-use super::slab::{CHUNK, Chunks, Slab, place_of};
+use super::pages::Pages;
+use super::slab::{Chunks, PAGES_BLOCK, PAGES_PLACES, Slab};
 
 /// The places of a shelf are so many bytes longer than those of the shelf before. Those of the
 /// first one have none.
@@ -24,7 +25,7 @@ const LONG: u16 = u16::MAX;
 #[derive(Debug, Default)]
 pub struct Strings {
     /// By length, as far as there ever was one as long.
-    shelves: Vec<Chunks<Box<[u8]>>>,
+    shelves: Vec<Chunks<Pages, PAGES_BLOCK>>,
     long: Slab<Box<[u8]>>,
 }
 
@@ -48,9 +49,9 @@ impl Strings {
         if shelf >= self.shelves.len() {
             self.shelves.resize_with(shelf + 1, Chunks::default);
         }
-        let memory = || vec![0; place_bytes(shelf) * CHUNK].into_boxed_slice();
-        let (number, memory) = self.shelves[shelf].take(memory);
-        let start = place_of(number) * place_bytes(shelf);
+        let memory = || Pages::new(place_bytes(shelf) * PAGES_PLACES);
+        let (number, memory, place) = self.shelves[shelf].take(memory);
+        let start = place * place_bytes(shelf);
         packed::write(&mut memory[start..start + length], parts);
         Handle { number, length: length as u16 }
     }
