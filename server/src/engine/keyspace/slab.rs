@@ -20,8 +20,10 @@ use crate::engine::random::Random;
 /// Things of a chunk: a bit for each in a word.
 const CHUNK: usize = u64::BITS as usize;
 
-/// Chunks of a block whose memory is the system's own pages: enough that there are few blocks, and
-/// asking for one costs its things nothing; few enough that little is kept for the last of them.
+/// Chunks of a block whose memory is the system's own pages: enough that asking for one costs its
+/// things nothing, and that Linux, which lets a process have some 65,000 mappings (neighbours count
+/// as one), has room for the blocks of fifty million keys; few enough that little is kept for the
+/// last of them.
 pub const PAGES_BLOCK: usize = if cfg!(test) { 2 } else { 32 };
 /// Things of such a block.
 pub const PAGES_PLACES: usize = PAGES_BLOCK * CHUNK;
