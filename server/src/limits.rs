@@ -55,8 +55,8 @@ pub const HELD_BACK_BYTES: usize = 64 * KIB;
 pub const TURN_CLIENTS_MAX: usize = 256;
 
 /// Clients who are sent messages between two looks for what has come in, when few are sent replies.
-/// A look costs a fifth of what sending a message costs; told two by two, those who want a lock try
-/// four times a hand-off, be they sixteen or a hundred.
+/// A look costs a fifth of what sending a message costs; told two by two, those who try once for
+/// all messages they have heard of do so four times a hand-off, be they sixteen or a hundred.
 pub const MESSAGES_BETWEEN_LOOKS: usize = 2;
 
 /// Tasks a thread runs between two looks for what has come in: a whole turn, since what comes in
