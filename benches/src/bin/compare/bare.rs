@@ -8,6 +8,7 @@
 use std::io;
 use std::net::SocketAddr;
 
+use leasehold_resp::{Limits, Parser, ProtocolError};
 use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token};
 
@@ -63,6 +64,7 @@ struct Bare {
 
 struct Client {
     connection: Connection,
+    parser: Parser,
     /// The beginning of a request.
     rest: Vec<u8>,
     /// Which reply of the cycle is next.
@@ -79,8 +81,10 @@ impl Bare {
                 Err(error) => return Err(error.into()),
             };
             let connection = Connection::of(stream.into(), poll, self.clients.len())?;
+            let mut parser = Parser::new(Limits::default());
+            parser.set_authenticated(true);
             let (rest, replies) = (Vec::new(), Vec::new());
-            self.clients.push(Some(Client { connection, rest, next: 0, replies }));
+            self.clients.push(Some(Client { connection, parser, rest, next: 0, replies }));
         }
     }
 
@@ -92,9 +96,11 @@ impl Bare {
                 Ok(Some(count)) => {
                     client.rest.extend_from_slice(&self.chunk[..count]);
                     let all = std::mem::take(&mut client.rest);
-                    let read = client.count(&all, &mut self.cycle);
+                    let Ok(taken) = client.take(&all, &mut self.cycle) else {
+                        return self.clients[number] = None;
+                    };
                     client.rest = all;
-                    client.rest.drain(..read);
+                    client.rest.drain(..taken);
                     if count < self.chunk.len() {
                         return;
                     }
@@ -122,56 +128,24 @@ impl Bare {
 
 impl Client {
     /// Takes the whole requests of what has come, and says how many bytes they were.
-    fn count(&mut self, all: &[u8], cycle: &mut Vec<Vec<u8>>) -> usize {
-        let mut read = 0;
-        while let Some(length) = length(&all[read..]) {
-            let request = &all[read..read + length];
-            read += length;
+    fn take(&mut self, all: &[u8], cycle: &mut Vec<Vec<u8>>) -> Result<usize, ProtocolError> {
+        let mut taken = 0;
+        while let Some(length) = self.parser.parse(&all[taken..])? {
+            let request = &all[taken..taken + length];
+            taken += length;
             if let Some(reply) = cycle.get(self.next) {
                 self.replies.extend_from_slice(reply);
                 self.next = if self.next + 1 == cycle.len() { 0 } else { self.next + 1 };
                 continue;
             }
-            let mut words = words(request);
+            let mut words = self.parser.iter(request);
             if words.next() == Some(ANSWER.as_bytes()) {
                 cycle.extend(words.map(<[u8]>::to_vec));
             }
             self.replies.extend_from_slice(UNTOLD);
         }
-        read
+        Ok(taken)
     }
-}
-
-/// The length of the request that stands first, if all of it is there.
-fn length(bytes: &[u8]) -> Option<usize> {
-    let (words, mut at) = number(bytes, 0)?;
-    for _ in 0..words {
-        let (length, begin) = number(bytes, at)?;
-        at = begin + length + 2;
-    }
-    (at <= bytes.len()).then_some(at)
-}
-
-/// The number that follows the letter at this place, and where its line ends.
-fn number(bytes: &[u8], at: usize) -> Option<(usize, usize)> {
-    let mut number = 0;
-    for (index, byte) in bytes.iter().enumerate().skip(at + 1) {
-        match byte {
-            b'0'..=b'9' => number = number * 10 + usize::from(byte - b'0'),
-            _ => return Some((number, index + 2)),
-        }
-    }
-    None
-}
-
-/// The words of a whole request.
-fn words(request: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let (count, mut at) = number(request, 0).unwrap_or_default();
-    (0..count).map_while(move |_| {
-        let (length, begin) = number(request, at)?;
-        at = begin + length + 2;
-        request.get(begin..begin + length)
-    })
 }
 
 #[cfg(test)]
@@ -183,19 +157,8 @@ mod tests {
     use leasehold::compat::wire::Wire;
     use leasehold_tests::redis_server::free_port;
 
-    use super::{ANSWER, length, serve, words};
+    use super::{ANSWER, serve};
     use crate::generator::PATIENCE;
-
-    #[test]
-    fn a_request_ends_where_it_says() {
-        let request = b"*2\r\n$4\r\nECHO\r\n$3\r\nabc\r\n";
-        let two = request.repeat(2);
-        assert_eq!(length(&two), Some(request.len()));
-        for cut in 0..request.len() {
-            assert_eq!(length(&request[..cut]), None, "{cut}");
-        }
-        assert_eq!(words(request).collect::<Vec<_>>(), [b"ECHO".as_slice(), b"abc"]);
-    }
 
     #[test]
     fn every_client_is_answered_the_cycle() {
