@@ -320,8 +320,8 @@ impl Wheel {
     }
 
     /// For a timer that has fired: of each level moves one down that is in the slot which follows
-    /// the one time is in. So, in the long run, as many as fire get to each level. And the timer
-    /// after it, which may be anywhere in memory, has until the next call to be fetched.
+    /// the one time is in. So, in the long run, as many as fire get to each level. The timers after
+    /// these may be anywhere in memory, but they are fetched together with the next that fires.
     pub fn step_ahead(&mut self, nodes: &mut impl Nodes) {
         let occupied = (u32::BITS - self.words.leading_zeros()) as usize;
         for level in 1..occupied.div_ceil(2) {

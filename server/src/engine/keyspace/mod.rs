@@ -247,7 +247,7 @@ impl Keyspace {
     /// Removes a key whose time has come.
     pub fn discard_due(&mut self, number: usize, due: Due) {
         self.recent.forget_places();
-        self.databases[number].records.discard_due(due);
+        self.databases[number].records.discard(due);
     }
 
     /// Whether all that is due by `now` is known to have been done.
