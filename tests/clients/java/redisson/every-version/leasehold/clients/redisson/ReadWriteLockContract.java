@@ -12,6 +12,7 @@ import java.util.ArrayList;
 import java.util.concurrent.atomic.AtomicInteger;
 import leasehold.clients.Actor;
 import leasehold.clients.Lease;
+import leasehold.clients.Lease.Measured;
 import leasehold.clients.Room;
 import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
@@ -99,7 +100,7 @@ interface ReadWriteLockContract extends Contract {
         var name = Contract.fresh("rw");
         var writer = clients().any(0).getReadWriteLock(name).writeLock();
         var reader = clients().any(1).getReadWriteLock(name).readLock();
-        Lease.ends(1000,
+        Lease.ends(Measured.BY_SERVER, 1000,
                 () -> writer.lock(1000, MILLISECONDS),
                 () -> reader.tryLock(),
                 () -> reader.tryLock(40, 300, SECONDS));

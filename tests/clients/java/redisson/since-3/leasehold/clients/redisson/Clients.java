@@ -1,6 +1,7 @@
 package leasehold.clients.redisson;
 
 import java.net.URI;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.function.Consumer;
 import java.util.function.Supplier;
@@ -16,8 +17,13 @@ import org.redisson.config.Config;
 
 /** Clients of one configuration: two that its tests share, and as many more as they ask for. */
 final class Clients {
-    /** The lease that is renewed each third of it: a busy machine may stand for a second. */
-    static final long WATCHDOG_MS = 3000;
+    /**
+     * The lease of watched clients, renewed each third of it: a busy machine may stand for three
+     * seconds. No test waits for that of all others, who may stand for six.
+     */
+    static final long WATCHDOG_MS = 5000;
+
+    private static final long LONGER_WATCHDOG_MS = 10_000;
 
     private final Supplier<URI> master;
     private final String channels;
@@ -71,8 +77,17 @@ final class Clients {
 
     /** A client of the caller's own, to be shut down by it. */
     RedissonClient open() {
+        return open(LONGER_WATCHDOG_MS);
+    }
+
+    /** The same, with short leases: for what is said of their renewal. */
+    RedissonClient openWatched() {
+        return open(WATCHDOG_MS);
+    }
+
+    private RedissonClient open(long watchdogMs) {
         var config = new Config();
-        config.setLockWatchdogTimeout(WATCHDOG_MS);
+        config.setLockWatchdogTimeout(watchdogMs);
         // By default a client brings 48 threads; these are as many as the tests keep busy.
         config.setThreads(4);
         config.setNettyThreads(4);
@@ -108,12 +123,19 @@ final class Clients {
         return new Redis(master.get());
     }
 
-    /** Returns once so many wait in the queue of a fair lock. */
-    void awaitQueue(String name, long length) throws Exception {
+    /** Returns once so many wait in the queue of a fair lock besides the others: these they are. */
+    List<String> awaitQueue(String name, int length, List<String> others) throws Exception {
+        var queue = "redisson_lock_queue:{" + name + "}";
+        var waiting = new ArrayList<String>();
         try (var redis = console()) {
-            Await.until(length + " in the queue of " + name,
-                    () -> redis.call("LLEN", "redisson_lock_queue:{" + name + "}").equals(length));
+            Await.until(length + " in the queue of " + name, () -> {
+                waiting.clear();
+                waiting.addAll(redis.list("LRANGE", queue, "0", "-1"));
+                waiting.removeAll(others);
+                return waiting.size() == length;
+            });
         }
+        return waiting;
     }
 
     /** Returns once somebody listens for news of the object. */

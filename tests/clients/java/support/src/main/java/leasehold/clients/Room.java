@@ -8,7 +8,6 @@ import java.util.concurrent.atomic.AtomicInteger;
 public final class Room {
     private final int limit;
     private final AtomicInteger inside = new AtomicInteger();
-    private final AtomicInteger most = new AtomicInteger();
     /** Deliberately read, modified and written apart: an overlap loses updates. */
     private volatile int visits;
 
@@ -19,7 +18,6 @@ public final class Room {
     /** Goes in, stays for a moment, goes out again. */
     public void visit() throws InterruptedException {
         var count = inside.incrementAndGet();
-        most.accumulateAndGet(count, Math::max);
         assertTrue(count <= limit, () -> count + " inside at once, where " + limit + " may be");
         var before = visits;
         Thread.sleep(1);
@@ -30,10 +28,5 @@ public final class Room {
     /** Visits counted; with one visitor at a time none is lost. */
     public int visits() {
         return visits;
-    }
-
-    /** The most that were ever inside at once. */
-    public int most() {
-        return most.get();
     }
 }

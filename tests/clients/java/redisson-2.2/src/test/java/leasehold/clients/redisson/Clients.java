@@ -1,6 +1,7 @@
 package leasehold.clients.redisson;
 
 import java.net.URI;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.function.Consumer;
 import leasehold.clients.Await;
@@ -81,12 +82,19 @@ final class Clients {
                 .toArray(RLock[]::new);
     }
 
-    /** Returns once so many wait in the queue of a fair lock. */
-    void awaitQueue(String name, long length) throws Exception {
+    /** Returns once so many wait in the queue of a fair lock besides the others: these they are. */
+    List<String> awaitQueue(String name, int length, List<String> others) throws Exception {
+        var queue = "redisson_lock_queue:{" + name + "}";
+        var waiting = new ArrayList<String>();
         try (var redis = new Redis(server)) {
-            Await.until(length + " in the queue of " + name,
-                    () -> redis.call("LLEN", "redisson_lock_queue:{" + name + "}").equals(length));
+            Await.until(length + " in the queue of " + name, () -> {
+                waiting.clear();
+                waiting.addAll(redis.list("LRANGE", queue, "0", "-1"));
+                waiting.removeAll(others);
+                return waiting.size() == length;
+            });
         }
+        return waiting;
     }
 
     /** Returns once somebody listens for news of the object. */

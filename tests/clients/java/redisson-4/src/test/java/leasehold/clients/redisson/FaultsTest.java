@@ -72,7 +72,7 @@ class FaultsTest implements Contract {
     @Test
     @DisplayName("RLock: taken and freed, though the server forgot the scripts before")
     void outlivesItsScripts() throws Exception {
-        var server = Slice.SURVIVORS.servers().get(0);
+        var server = Slice.FORGETFUL.servers().get(0);
         var clients = Clients.single(() -> server);
         var name = Contract.fresh("forgotten");
         var lock = clients.any(0).getLock(name);

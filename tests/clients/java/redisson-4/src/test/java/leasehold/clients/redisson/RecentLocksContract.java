@@ -13,6 +13,7 @@ import java.util.List;
 import leasehold.clients.Contention;
 import leasehold.clients.Contention.Guard;
 import leasehold.clients.Lease;
+import leasehold.clients.Lease.Measured;
 import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
 
@@ -36,7 +37,7 @@ interface RecentLocksContract extends Contract {
         var lock = clients().any(0).getFencedLock(Contract.fresh("fenced"));
         var other = clients().any(1).getFencedLock(lock.getName());
         // Redisson 4.7.0 forgets the lease in lockAndGetToken, and waits in tryLockAndGetToken().
-        Lease.ends(1000,
+        Lease.ends(Measured.BY_SERVER, 1000,
                 () -> lock.lock(1000, MILLISECONDS),
                 () -> other.tryLock(),
                 () -> other.tryLockAndGetToken(30, 300, SECONDS) != null);
@@ -57,7 +58,7 @@ interface RecentLocksContract extends Contract {
         var name = Contract.fresh("spin");
         var lock = clients().any(0).getSpinLock(name);
         var other = clients().any(1).getSpinLock(name);
-        Lease.ends(1000,
+        Lease.ends(Measured.BY_SERVER, 1000,
                 () -> lock.lock(1000, MILLISECONDS),
                 () -> other.tryLock(),
                 () -> other.tryLock(30, 300, SECONDS));
@@ -102,7 +103,7 @@ interface RecentLocksContract extends Contract {
         var taken = clients().any(0).getMultiLock(group, List.of("b"));
         var overlapping = clients().any(1).getMultiLock(group, List.of("a", "b"));
         var beside = clients().any(1).getMultiLock(group, List.of("a", "c"));
-        Lease.ends(1000,
+        Lease.ends(Measured.BY_CLIENT, 1000,
                 () -> taken.lock(1000, MILLISECONDS),
                 () -> overlapping.tryLock(),
                 () -> {
