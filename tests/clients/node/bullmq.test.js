@@ -137,8 +137,9 @@ library("BullMQ", "bullmq", (behaviour) => {
   behaviour("a job that takes longer than its lock is not taken from its worker", async (t) => {
     const name = uniqueName();
     const queue = closing(t, new Queue(name, { connection }));
-    const options = { lockDuration: 2_000, stalledInterval: 300 };
-    const workers = [1, 2].map(() => working(t, name, options, () => sleep(3_500)));
+    // It is renewed each half of it: a busy machine may stand for three seconds.
+    const options = { lockDuration: 6_000, stalledInterval: 300 };
+    const workers = [1, 2].map(() => working(t, name, options, () => sleep(7_500)));
     await queue.add("job", 1);
     await completed(queue, 1);
     assert.deepEqual(
@@ -150,7 +151,7 @@ library("BullMQ", "bullmq", (behaviour) => {
   behaviour("a job whose worker was killed is done by another, after its lock ended", async (t) => {
     const name = uniqueName();
     const queue = closing(t, new Queue(name, { connection }));
-    const child = forked(t, name, 60_000, 3_000);
+    const child = forked(t, name, 60_000, 8_000);
     const job = await queue.add("job", 1);
     assert.equal((await once(child, "message"))[0], job.id);
     child.kill("SIGKILL");
@@ -186,7 +187,8 @@ library("BullMQ", "bullmq", (behaviour) => {
     await queue.upsertJobScheduler("every", { every: 300, limit: 4 }, { name: "job" });
     await completed(queue, 4);
     assert.ok(times.every(([due, begun]) => begun >= due));
-    const [first, ...rest] = times.map(([due]) => due);
+    // Two workers may be told of two jobs at once, and then in any order.
+    const [first, ...rest] = times.map(([due]) => due).sort((a, b) => a - b);
     // Whoever is late leaves intervals out, but never has two jobs for one.
     assert.ok(first < rest[0] && rest[0] < rest[1] && rest[1] < rest[2]);
     assert.ok(rest.every((due) => (due - rest[0]) % 300 === 0));
@@ -198,10 +200,11 @@ library("BullMQ", "bullmq", (behaviour) => {
     const name = uniqueName();
     const queue = closing(t, new Queue(name, { connection }));
     await queue.addBulk(numbered(6));
+    // BullMQ takes a PTTL of 0 for the end, so an interval is one of the clock cut to milliseconds.
     const begun = [];
-    const [limiter, since] = [{ max: 2, duration: 400 }, performance.now()];
+    const [limiter, since] = [{ max: 2, duration: 400 }, Date.now()];
     for (let number = 0; number < 2; number++) {
-      working(t, name, { limiter }, async () => begun.push(performance.now()));
+      working(t, name, { limiter }, async () => begun.push(Date.now()));
     }
     await completed(queue, 6);
     begun.sort((a, b) => a - b);
@@ -234,9 +237,10 @@ library("BullMQ", "bullmq", (behaviour) => {
     async (t) => {
       const name = uniqueName();
       const queue = closing(t, new Queue(name, { connection }));
+      // BullMQ says itself when a job is due, by this clock.
       const begun = [];
       const work = async () => {
-        begun.push(performance.now());
+        begun.push(Date.now());
         throw new Error("as planned");
       };
       working(t, name, {}, work);
@@ -244,7 +248,7 @@ library("BullMQ", "bullmq", (behaviour) => {
       const job = await queue.add("job", 1, { attempts: 3, backoff });
       await eventually(() => job.isFailed());
       assert.equal(begun.length, 3);
-      assert.ok(begun[1] - begun[0] >= 199 && begun[2] - begun[1] >= 199);
+      assert.ok(begun[1] - begun[0] >= 200 && begun[2] - begun[1] >= 200);
     },
   );
 

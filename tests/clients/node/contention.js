@@ -49,6 +49,48 @@ export async function leaseEnds(attempt, since, lease) {
   assert.ok(passed >= lease, `granted ${passed} ms after the beginning of a lease of ${lease}`);
 }
 
+/**
+ * Takes a lease with `take()`, and does with `follow(since)` at once what must be done within it;
+ * `since` is the moment before that, and what is returned. On a machine that stood for as long as
+ * the lease the two are tried anew: whatever came of the second, it came too late.
+ */
+export async function withinLease(lease, take, follow) {
+  for (;;) {
+    const begin = performance.now();
+    assert.ok(await take(), "not granted");
+    const since = performance.now();
+    const followed = await follow(since);
+    if (followed) return since;
+    assert.ok(performance.now() - begin >= lease, "refused within the lease");
+  }
+}
+
+/**
+ * Whether the lock was refused to another for longer than a lease, while its holder renews it. On a
+ * machine that stalls for too long to renew it in time, it is lost, and the signal tells: then there
+ * is nothing to be seen.
+ */
+export async function staysHeld(signal, attempt, lease) {
+  const since = performance.now();
+  while (performance.now() - since < lease * 1.25) {
+    const granted = await attempt();
+    await sleep(granted ? lease : 20);
+    if (signal.aborted) return false;
+    assert.ok(!granted, "granted while another held it");
+  }
+  return true;
+}
+
+/** What `using` gave, or false where the lock was not taken, or not kept, in time. */
+export async function used(using) {
+  try {
+    return await using();
+  } catch (error) {
+    if (error instanceof assert.AssertionError) throw error;
+    return false;
+  }
+}
+
 /** Waits until `condition()` holds, and gives what it gave. */
 export async function eventually(condition) {
   const since = performance.now();

@@ -20,6 +20,8 @@ import {
   eventually,
   leaseEnds,
   sleep,
+  staysHeld,
+  used,
 } from "./contention.js";
 import { MAIN, QUORUM, kill, killable } from "./servers.js";
 
@@ -54,31 +56,6 @@ function attempt(lock) {
     () => true,
     () => false,
   );
-}
-
-/**
- * Whether the lock was refused to another for longer than a lease. On a machine that stalls for too
- * long to extend it in time, it is lost, and the signal tells: then there is nothing to be seen.
- */
-async function staysHeld(signal, other) {
-  const since = performance.now();
-  while (performance.now() - since < USING_MS * 1.25) {
-    const granted = await attempt(other);
-    await sleep(granted ? USING_MS : 20);
-    if (signal.aborted) return false;
-    assert.ok(!granted, "granted while another held it");
-  }
-  return true;
-}
-
-/** What the routine gave, or false where the lock was not taken in time. */
-async function used(lock, routine) {
-  try {
-    return await lock.using(routine);
-  } catch (error) {
-    if (error instanceof assert.AssertionError) throw error;
-    return false;
-  }
 }
 
 library("redlock-universal", "redlock-universal", (behaviour) => {
@@ -157,7 +134,8 @@ library("redlock-universal", "redlock-universal", (behaviour) => {
         const free = await eventually(async () => {
           const name = uniqueName();
           const [first, second] = [await open(t, name, USING_MS), await open(t, name)];
-          const held = await used(first, (signal) => staysHeld(signal, second));
+          const look = (signal) => staysHeld(signal, () => attempt(second), USING_MS);
+          const held = await used(() => first.using(look));
           return held && { afterwards: await attempt(second) };
         });
         assert.ok(free.afterwards);
