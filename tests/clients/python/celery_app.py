@@ -12,6 +12,7 @@ from celery import Celery
 from celery_singleton import Singleton
 
 import servers
+from contention import PATIENCE_S
 
 NAMESPACE = os.environ["CELERY_NAMESPACE"]
 
@@ -24,7 +25,7 @@ app.conf.update(
     beat_schedule={"every-second": {"task": "celery_app.tick", "schedule": 1.0}},
     redbeat_redis_url=servers.MAIN,
     redbeat_key_prefix=NAMESPACE + ":",
-    redbeat_lock_timeout=3,
+    redbeat_lock_timeout=5,
 )
 
 
@@ -40,6 +41,21 @@ def once(which, seconds):
     _runs(which)
     time.sleep(seconds)
     return which
+
+
+@app.task(base=Singleton)
+def until_told(which):
+    """Runs until it is told to end, one at a time."""
+    _runs(which)
+    with redis.Redis.from_url(servers.MAIN) as client:
+        assert client.blpop(f"{NAMESPACE}:end:{which}", timeout=PATIENCE_S), "never told"
+    return which
+
+
+def tell(which):
+    """Tells it so."""
+    with redis.Redis.from_url(servers.MAIN) as client:
+        client.rpush(f"{NAMESPACE}:end:{which}", "now")
 
 
 @app.task(base=Singleton, lock_expiry=1)

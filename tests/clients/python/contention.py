@@ -79,6 +79,41 @@ def _check_end(since, lease_s):
     assert passed_s >= lease_s, f"granted {passed_s} s after the beginning of a lease of {lease_s}"
 
 
+def within_lease(lease_s, take, follow, after_s=0):
+    """Takes a lease, and `after_s` later does what must be done within it: the moments before each.
+
+    `follow` gives false or raises where it is refused. That is a failure, unless the machine stood
+    for as long as the lease: whatever was refused came too late then, and all is done anew."""
+    while True:
+        begin = time.monotonic()
+        assert take(), "not granted"
+        time.sleep(after_s)
+        since, refusal = time.monotonic(), None
+        try:
+            followed = follow() is not False
+        except Exception as error:  # Each library has its own.
+            followed, refusal = False, error
+        if followed:
+            return begin, since
+        assert time.monotonic() - begin >= lease_s, f"refused within the lease: {refusal!r}"
+
+
+async def within_lease_async(lease_s, take, follow, after_s=0):
+    """The same for a task."""
+    while True:
+        begin = time.monotonic()
+        assert await take(), "not granted"
+        await asyncio.sleep(after_s)
+        since, refusal = time.monotonic(), None
+        try:
+            followed = await follow() is not False
+        except Exception as error:  # Each library has its own.
+            followed, refusal = False, error
+        if followed:
+            return begin, since
+        assert time.monotonic() - begin >= lease_s, f"refused within the lease: {refusal!r}"
+
+
 def aside(work, *arguments):
     """Runs `work` on a thread of its own, which keeps nobody from ending."""
     thread = threading.Thread(target=work, args=arguments, daemon=True)

@@ -32,6 +32,7 @@ from contention import (
     eventually,
     lease_ends,
     lease_ends_async,
+    within_lease,
 )
 
 LIBRARY = ("pottery", "pottery")
@@ -147,10 +148,7 @@ def test_stranger(name, masters):
 def test_extend(name, masters):
     """Redlock: an extended lease holds beyond its first end, and only so often"""
     first = lock(name, masters, lease_s=1, num_extensions=1)
-    assert first.acquire()
-    time.sleep(0.2)
-    since = time.monotonic()
-    first.extend()
+    _, since = within_lease(1, first.acquire, first.extend, after_s=0.2)
     with pytest.raises(TooManyExtensions):
         first.extend()
     lease_ends(lambda: lock(name, masters).acquire(blocking=False), since, 1)

@@ -1,5 +1,6 @@
 """RedBeat: of two schedulers, processes of their own, one holds the lock and sends."""
 
+import json
 import os
 import signal
 import subprocess
@@ -13,7 +14,8 @@ from contention import PATIENCE_S, eventually
 
 LIBRARY = ("RedBeat", "celery-redbeat")
 
-LOCK_TIMEOUT_S = 3
+# Renewed each second: a busy machine may stand for four.
+LOCK_TIMEOUT_S = 5
 
 
 @pytest.fixture
@@ -39,17 +41,19 @@ def schedulers():
 def test_one_sends(client, schedulers):
     """RedBeat: of two schedulers the one with the lock sends, and holds it beyond its lease"""
     lock, queue = schedulers.namespace + "::lock", schedulers.namespace
-    schedulers()
+    first = schedulers()
     eventually(lambda: client.exists(lock))
     holder = client.get(lock)
     schedulers()
-    since, sent = time.monotonic(), client.llen(queue)
+    since = time.monotonic()
     while time.monotonic() - since < LOCK_TIMEOUT_S + 2:
         assert client.get(lock) == holder
         assert 0 < client.pttl(lock) <= LOCK_TIMEOUT_S * 1000
         time.sleep(0.05)
-    passed = time.monotonic() - since
-    assert 1 <= client.llen(queue) - sent <= passed + 1
+    eventually(lambda: client.llen(queue) > 0)
+    # A message tells which process it is from.
+    senders = {json.loads(each)["headers"]["origin"] for each in client.lrange(queue, 0, -1)}
+    assert [sender.split("@")[0] for sender in senders] == [f"gen{first.pid}"]
     assert client.zcard(schedulers.namespace + "::schedule") == 1
 
 
@@ -60,12 +64,15 @@ def test_takes_over(client, schedulers):
     eventually(lambda: client.exists(lock))
     second = schedulers()
     eventually(lambda: client.llen(queue) > 0)
+    holder = client.get(lock)
     first.kill()
     first.wait()
-    holder, since = client.get(lock), time.monotonic()
-    remaining_s = client.pttl(lock) / 1000
+    since = time.monotonic()
+    held_by, remaining_ms = client.pipeline().get(lock).pttl(lock).execute()
     eventually(lambda: client.get(lock) not in (holder, None))
-    assert time.monotonic() - since >= remaining_s
+    # On a machine that stood for as long as the lease it may have ended before it was looked at.
+    if held_by == holder:
+        assert time.monotonic() - since >= remaining_ms / 1000
     sent = client.llen(queue)
     eventually(lambda: client.llen(queue) > sent)
     assert second.poll() is None

@@ -19,6 +19,7 @@ from contention import (
     contend,
     eventually,
     lease_ends,
+    within_lease,
 )
 
 LIBRARY = ("redis-py", "redis")
@@ -126,9 +127,11 @@ def test_stranger(client, name):
 def test_renewal(client, name):
     """Compare-and-PEXPIRE: a renewed lease holds on, a stranger renews nothing ({protocol})"""
     renew = client.register_script(EXPIRE_IF_MINE)
-    assert client.set(name, "first", nx=True, px=1_000)
-    since = time.monotonic()
-    assert renew([name], ["first", 1_200]) == 1
+    _, since = within_lease(
+        1,
+        lambda: client.set(name, "first", nx=True, px=1_000),
+        lambda: renew([name], ["first", 1_200]) == 1,
+    )
     assert renew([name], ["stranger", 1]) == 0
     lease_ends(lambda: client.set(name, "second", nx=True, px=30_000), since, 1.2)
 
@@ -253,6 +256,10 @@ def test_list_semaphore(client, name):
     """Tokens in a list: BLPOP gives each to one, never more are out than there are ({protocol})"""
     permits = 2
     client.rpush(name, *range(permits))
+    # All can be out at once, whoever has them: under contention that would be chance.
+    out = [client.blpop(name, timeout=PATIENCE_S)[1] for _ in range(permits)]
+    assert client.lpop(name) is None
+    client.rpush(name, *out)
     inside, most = [], []
 
     def work(_section):
@@ -265,7 +272,7 @@ def test_list_semaphore(client, name):
             client.rpush(name, token)
 
     contend(work)
-    assert max(most) == permits
+    assert max(most) <= permits
     assert sorted(client.lrange(name, 0, -1)) == [b"0", b"1"]
 
 

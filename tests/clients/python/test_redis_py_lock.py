@@ -10,7 +10,7 @@ from redis.exceptions import LockError, LockNotOwnedError
 from redis.sentinel import Sentinel
 
 import servers
-from contention import PATIENCE_S, ROUNDS, WORKERS, aside, contend, lease_ends
+from contention import PATIENCE_S, ROUNDS, WORKERS, aside, contend, lease_ends, within_lease
 
 LIBRARY = ("redis-py", "redis")
 
@@ -116,9 +116,7 @@ def test_token_of_another_thread(client, name):
 def test_extend(client, name):
     """Lock: extend adds to the lease, and the lock holds so long"""
     lock = client.lock(name, timeout=1)
-    since = time.monotonic()
-    assert lock.acquire()
-    assert lock.extend(0.5)
+    since, _ = within_lease(1, lock.acquire, lambda: lock.extend(0.5))
     lease_ends(lambda: client.lock(name, timeout=30).acquire(blocking=False), since, 1.5)
 
 
@@ -134,10 +132,7 @@ def test_extend_replaces(client, name):
 def test_reacquire(client, name):
     """Lock: reacquire starts the lease again"""
     lock = client.lock(name, timeout=1)
-    assert lock.acquire()
-    time.sleep(0.2)
-    since = time.monotonic()
-    assert lock.reacquire()
+    _, since = within_lease(1, lock.acquire, lock.reacquire, after_s=0.2)
     lease_ends(lambda: client.lock(name, timeout=30).acquire(blocking=False), since, 1)
 
 

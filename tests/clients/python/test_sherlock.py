@@ -6,7 +6,16 @@ import time
 import pytest
 from sherlock import LockException, LockTimeoutException, RedisLock
 
-from contention import PATIENCE_S, ROUNDS, WORKERS, aside, contend, eventually, lease_ends
+from contention import (
+    PATIENCE_S,
+    ROUNDS,
+    WORKERS,
+    aside,
+    contend,
+    eventually,
+    lease_ends,
+    within_lease,
+)
 
 LIBRARY = ("sherlock", "sherlock")
 
@@ -108,10 +117,7 @@ def test_no_lease(lock):
 def test_renew(lock):
     """RedisLock: a renewed lease holds beyond its first end"""
     first = lock(expire=1)
-    assert first.acquire()
-    time.sleep(0.2)
-    since = time.monotonic()
-    assert first.renew()
+    _, since = within_lease(1, first.acquire, first.renew, after_s=0.2)
     lease_ends(lambda: lock().acquire(blocking=False), since, 1)
 
 
