@@ -93,17 +93,20 @@ func redislockReenters(t *T) {
 	t.no(err)
 	t.is(second.Token() == first.Token() && second.Metadata() == "second", "it is another's")
 	_, err = client.Obtain(context.Background(), key, short, nil)
-	t.is(errors.Is(err, redislock.ErrNotObtained), "it was granted twice")
+	granted := !errors.Is(err, redislock.ErrNotObtained)
+	t.is(!granted || time.Since(before) >= short*2, "it was granted twice")
 	isGranted(t, redislockOver(t, 3)(), key, before, short*2)
 }
 
 func redislockTellsTheRest(t *T) {
 	client, key := redislock.New(dial(t, mainServer(), 3)), unique("redislock")
+	before := time.Now()
 	lock, err := client.Obtain(context.Background(), key, short, nil)
 	t.no(err)
 	rest, err := lock.TTL(context.Background())
 	t.no(err)
-	t.is(rest > 0 && rest <= short, "%v are left of %v", rest, short)
+	t.is(rest > 0 || time.Since(before) >= short, "nothing is left of %v", short)
+	t.is(rest <= short, "%v are left of %v", rest, short)
 	wait(t, redislockOver(t, 3)(), key, long)
 	rest, err = lock.TTL(context.Background())
 	t.no(err)

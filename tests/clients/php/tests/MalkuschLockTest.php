@@ -74,7 +74,7 @@ final class MalkuschLockTest extends LockSuite
     public function testExpires(callable $mutex): void
     {
         $key = Servers::unique('malkusch');
-        $before = hrtime(true);
+        $before = self::moment();
         try {
             self::together(1, function () use ($mutex, $key): void {
                 // It keeps its lock a second longer than the limit that it is given.

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use deadpool_redis::{Config, Connection, Pool, Runtime};
-use leasehold_clients::properties::{self, Extends, LONG, Locks};
+use deadpool_redis::{Connection, Manager, Pool, Runtime};
+use leasehold_clients::properties::{self, Extends, GENEROUS, LONG, Locks};
 use leasehold_clients::report::behaviour;
 use leasehold_clients::servers::{self, unique};
-use redis::cmd;
+use redis::{AsyncConnectionConfig, cmd};
 
 use crate::recipes::{self, Held};
 
@@ -39,9 +39,11 @@ impl Extends for Pooled {
 }
 
 fn pool(connections: usize) -> Pool {
-    let config = Config::from_url(servers::main());
-    let builder = config.builder().expect("a URL");
-    builder.max_size(connections).runtime(Runtime::Tokio1).build().expect("a pool")
+    // Its own limit of half a second is for machines that are not busy.
+    let patient = AsyncConnectionConfig::new().set_response_timeout(Some(GENEROUS));
+    let manager = Manager::new_with_config(servers::main(), patient).expect("a URL");
+    let builder = Pool::builder(manager).max_size(connections);
+    builder.runtime(Runtime::Tokio1).build().expect("a pool")
 }
 
 /// Contenders that share few connections.

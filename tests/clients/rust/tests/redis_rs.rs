@@ -94,7 +94,9 @@ fn loads_again() {
     behaviour(LIBRARY, "Script: one that the server has forgotten is loaded again", async {
         let url = &servers::disposable(servers::OF_A_FORGETFUL_ONE)[0];
         let client = Client::open(url.as_str()).expect("a URL");
-        let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+        let patient = AsyncConnectionConfig::new().set_response_timeout(Some(GENEROUS));
+        let connection = client.get_multiplexed_async_connection_with_config(&patient);
+        let mut connection = connection.await.expect("a connection");
         let script = Script::new("return redis.call('incr', KEYS[1])");
         let key = unique("forgotten");
         for expected in 1..=3 {
