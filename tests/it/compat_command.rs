@@ -7,6 +7,7 @@ use std::process::{Output, Stdio};
 use leasehold::{Reply, Server};
 use leasehold_tests::daemon::{self, Daemon, Folder};
 use leasehold_tests::process::eventually;
+use leasehold_tests::redis_server::free_port;
 use serde_json::Value;
 
 const GREEN: i32 = 0;
@@ -177,7 +178,7 @@ fn a_case_is_recorded_beside_the_keys_of_others() {
 
 #[test]
 fn where_nothing_can_be_tried_it_says_why() {
-    let port = leasehold_tests::redis_server::free_port();
+    let port = free_port();
     let url = format!("redis://127.0.0.1:{port}");
     for (arguments, complaint) in [
         (&["compat", &url][..], "Connection refused"),
@@ -216,7 +217,8 @@ fn what_belongs_to_all_is_put_back_when_a_case_fails_half_way() {
 
 #[test]
 fn a_server_that_dies_is_told_of_once() {
-    let mut daemon = Daemon::start(&["--port", "0"]);
+    // At a port that nobody else is given when it is dead.
+    let mut daemon = Daemon::start(&["--port", &free_port().to_string()]);
     let url = format!("redis://127.0.0.1:{}", daemon.wait_for_port());
     let folder = Folder::new();
     let path = folder.path("own.txt");

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use leasehold::{Client, Error, ErrorKind, Reply, Server};
 use leasehold_tests::process::{self, eventually};
+use leasehold_tests::redis_server::free_port;
 use leasehold_tests::wire::Wire;
 
 /// As in the documentation of most test suites that use one.
@@ -317,7 +318,7 @@ fn a_client_that_was_disconnected_is_told_so() {
 
 #[test]
 fn nothing_is_served_after_the_end() {
-    let server = Server::start().expect("a server");
+    let server = Server::builder().port(free_port()).start().expect("a server");
     let mut client = server.client().expect("a client");
     let mut wire = Wire::connect(server.addr(), 2);
     assert_eq!(wire.call(&["SET", "k", "v"]), b"+OK\r\n");
@@ -332,8 +333,9 @@ fn nothing_is_served_after_the_end() {
 
 #[test]
 fn a_port_can_be_had_again_at_once() {
-    let first = Server::start().expect("a server");
-    let port = first.addr().port();
+    // One that the system gives nobody else meanwhile.
+    let port = free_port();
+    let first = Server::builder().port(port).start().expect("a server");
     let mut wire = Wire::connect(first.addr(), 2);
     wire.call(&["SET", "k", "v"]);
     assert_eq!(kind(Server::builder().port(port).start()), ErrorKind::Io);

@@ -7,8 +7,10 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::daemon::Folder;
 use crate::process::eventually;
@@ -21,6 +23,10 @@ const PROGRAM_VARIABLE: &str = "LEASEHOLD_TEST_REDIS_SERVER";
 const REQUIRE_VARIABLE: &str = "LEASEHOLD_REQUIRE_REDIS";
 /// Names the folder of [`debian_13`].
 const DEBIAN_13_VARIABLE: &str = "LEASEHOLD_TEST_DEBIAN_13";
+/// Below are the well-known ones.
+const LOWEST_PORT: u16 = 10_000;
+/// Prime to how many there are, so that they are all used.
+const PORTS_PER_PROCESS: usize = 61;
 /// A free port can be taken by somebody else before the server binds it; so often we try again.
 const PORT_ATTEMPTS: usize = 10;
 
@@ -144,8 +150,28 @@ pub fn debian_13() -> Option<PathBuf> {
     std::env::var_os(DEBIAN_13_VARIABLE).map(PathBuf::from)
 }
 
-/// A loopback port that nobody listens at: for now.
+/// A loopback port that nobody listens at, and that nobody comes to have unless he names it: the
+/// system gives others to those who ask for any, and those who connect. This process gets each one
+/// once.
 pub fn free_port() -> u16 {
-    let probe = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-    probe.local_addr().expect("its address").port()
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let given = given_ports();
+    let ports: Vec<u16> = (LOWEST_PORT..=u16::MAX).filter(|port| !given.contains(port)).collect();
+    // Processes that run at the same time begin at different ones.
+    let begin = std::process::id() as usize * PORTS_PER_PROCESS;
+    loop {
+        let port = ports[(begin + NEXT.fetch_add(1, Ordering::Relaxed)) % ports.len()];
+        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            return port;
+        }
+    }
+}
+
+/// The ports that the system gives.
+fn given_ports() -> RangeInclusive<u16> {
+    let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range");
+    let range = range.unwrap_or_default();
+    let mut bounds = range.split_whitespace().map_while(|bound| bound.parse().ok());
+    // As Linux has them by default.
+    bounds.next().unwrap_or(32_768)..=bounds.next().unwrap_or(60_999)
 }
