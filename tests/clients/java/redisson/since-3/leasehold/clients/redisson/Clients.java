@@ -17,12 +17,13 @@ import org.redisson.config.Config;
 
 /** Clients of one configuration: two that its tests share, and as many more as they ask for. */
 final class Clients {
-    /**
-     * The lease of watched clients, renewed each third of it: a busy machine may stand for three
-     * seconds. No test waits for that of all others, who may stand for six.
-     */
+    /** The lease of watched clients, renewed each third of it: a busy machine may stand for 3 s. */
     static final long WATCHDOG_MS = 5000;
 
+    /**
+     * That of all others, whose machine may stand for 6 s. Redisson 4.7.0 sometimes forgets to wake
+     * whoever waits for a ReadWriteLock, on any server; that one sleeps until the lease ends.
+     */
     private static final long LONGER_WATCHDOG_MS = 10_000;
 
     private final Supplier<URI> master;
