@@ -197,8 +197,10 @@ impl Client {
         let (flow, mail) = self.host.with(|engine| {
             let mail = self.outbox.take();
             let flow = engine.run(self.host.now(), self.id, argv, out);
-            if let Flow::Sleep(span) = flow {
-                sleep_holding_everyone(span);
+            match flow {
+                Flow::Sleep(span) => sleep_holding_everyone(span),
+                Flow::Clock(order) => self.host.obey_clock_order(engine, order),
+                _ => {}
             }
             (flow, mail)
         })?;
@@ -207,7 +209,7 @@ impl Client {
             return Err(disconnected());
         }
         match flow {
-            Flow::Next | Flow::Sleep(_) => Ok(None),
+            Flow::Next | Flow::Sleep(_) | Flow::Clock(_) => Ok(None),
             Flow::Wait => Ok(Some(Wait::ForReply)),
             Flow::Again => Ok(Some(Wait::ToRunAgain)),
             Flow::Close => {

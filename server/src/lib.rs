@@ -15,7 +15,7 @@
 //!
 //! use leasehold::{Reply, Server};
 //!
-//! let server = Server::builder().manual_clock().start()?;
+//! let server = Server::builder().frozen_clock().start()?;
 //! server.call(&["SET", "lock", "token", "NX", "PX", "30000"])?;
 //! server.advance(Duration::from_millis(29_999))?;
 //! assert_eq!(server.call(&["GET", "lock"])?, Reply::bulk("token"));
@@ -34,6 +34,7 @@ mod clock;
 #[cfg(feature = "compat")]
 pub mod compat;
 pub mod config;
+mod control;
 #[doc(hidden)]
 pub mod engine;
 mod error;
@@ -47,6 +48,7 @@ mod server;
 mod readme {}
 
 pub use client::Client;
+pub use control::Clock;
 pub use error::{Error, ErrorKind};
 pub use leasehold_resp::Reply;
 pub use server::{Builder, Server};

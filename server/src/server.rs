@@ -3,14 +3,15 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use leasehold_resp::Reply;
 use parking_lot::Mutex;
 
 use crate::client::Client;
-use crate::clock::Clock;
+use crate::clock;
 use crate::config::Config;
+use crate::control::{Clock, since_epoch};
 use crate::engine::Engine;
 use crate::engine::time::Millis;
 use crate::error::{Error, ErrorKind};
@@ -30,7 +31,7 @@ pub struct Builder {
 #[derive(Debug)]
 enum ClockChoice {
     System,
-    Manual(Option<Millis>),
+    Frozen(Option<Millis>),
 }
 
 impl Builder {
@@ -58,16 +59,15 @@ impl Builder {
         })
     }
 
-    /// Gives the server a clock that stands still, at the present, until [`Server::advance`] or
-    /// [`Server::set_time`] moves it.
-    pub fn manual_clock(mut self) -> Builder {
-        self.clock = ClockChoice::Manual(None);
+    /// Has the server's [`Clock`] stand still, at the present, until it is moved or let run.
+    pub fn frozen_clock(mut self) -> Builder {
+        self.clock = ClockChoice::Frozen(None);
         self
     }
 
-    /// As [`Builder::manual_clock`], beginning at `begin`, to the millisecond.
-    pub fn manual_clock_at(mut self, begin: SystemTime) -> Builder {
-        self.clock = ClockChoice::Manual(Some(millis(begin)));
+    /// As [`Builder::frozen_clock`], beginning at `begin`, to the millisecond.
+    pub fn frozen_clock_at(mut self, begin: SystemTime) -> Builder {
+        self.clock = ClockChoice::Frozen(Some(since_epoch(begin)));
         self
     }
 
@@ -85,8 +85,8 @@ impl Builder {
     pub fn start(self) -> Result<Server, Error> {
         let config = self.config?;
         let clock = match self.clock {
-            ClockChoice::System => Clock::system(),
-            ClockChoice::Manual(begin) => Clock::manual(begin),
+            ClockChoice::System => clock::Clock::system(),
+            ClockChoice::Frozen(begin) => clock::Clock::stopped(begin),
         };
         let crew = Crew::new(usize::try_from(config.io_threads).unwrap_or(1).max(1))?;
         let doors = Arc::new(Doors::open(&config, crew.runtimes(), crew.clients.clone())?);
@@ -97,6 +97,7 @@ impl Builder {
             engine.config.port = address.port();
         }
         engine.process_id = std::process::id();
+        engine.clock_rate = clock.rate();
         let host = Arc::new(Host::new(engine, clock)?);
         let desk = BusyDesk::new(&host, &doors);
         host.with(|engine| engine.watchdog = Some(Box::new(desk)))?;
@@ -181,41 +182,17 @@ impl Server {
         Client::connect(&self.host)
     }
 
-    /// What the server's lease clock shows, to the millisecond.
-    pub fn time(&self) -> SystemTime {
-        let since = Duration::from_millis(u64::try_from(self.host.now().now.0).unwrap_or(0));
-        UNIX_EPOCH + since
+    /// The server's clock, to be stopped and moved.
+    pub fn clock(&self) -> Clock<'_> {
+        Clock { host: &self.host }
     }
 
-    /// Moves a manual clock on by `span`, to the millisecond. What is due on the way happens in
-    /// order, each thing at its own moment, before this returns.
+    /// Moves the clock on by `span`, to the millisecond: [`Clock::advance`].
     ///
     /// # Errors
-    /// If the clock is the system's, or the server has ended.
+    /// If the server has ended.
     pub fn advance(&self, span: Duration) -> Result<(), Error> {
-        let span_ms = i64::try_from(span.as_millis()).unwrap_or(i64::MAX);
-        self.move_clock(Millis(self.host.now().now.0.saturating_add(span_ms)))
-    }
-
-    /// Moves a manual clock on to `moment`, as [`Server::advance`] does. A moment that has passed
-    /// leaves it where it is: the clock leases run on never goes back.
-    ///
-    /// # Errors
-    /// If the clock is the system's, or the server has ended.
-    pub fn set_time(&self, moment: SystemTime) -> Result<(), Error> {
-        self.move_clock(millis(moment))
-    }
-
-    /// Steps the wall clock that `TIME` and `EXPIREAT` speak of, as an operator or NTP might, and
-    /// leaves the clock that leases run on alone. `seconds` may be negative.
-    ///
-    /// # Errors
-    /// If the clock is the system's.
-    pub fn step_wall_clock(&self, seconds: i64) -> Result<(), Error> {
-        if self.host.clock.step_wall(seconds.saturating_mul(1_000_000)) {
-            return Ok(());
-        }
-        Err(not_manual())
+        self.clock().advance(span)
     }
 
     /// Whether the server has ended, or is about to.
@@ -244,13 +221,6 @@ impl Server {
         }
         self.host.registry.clear();
     }
-
-    fn move_clock(&self, moment: Millis) -> Result<(), Error> {
-        if !self.host.clock.is_manual() {
-            return Err(not_manual());
-        }
-        Ok(self.host.advance_to(moment)?)
-    }
 }
 
 impl Drop for Server {
@@ -263,15 +233,6 @@ impl std::fmt::Debug for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Server").field("url", &self.url()).finish_non_exhaustive()
     }
-}
-
-fn not_manual() -> Error {
-    Error::new(ErrorKind::Usage, "only a manual clock can be moved; see Builder::manual_clock")
-}
-
-fn millis(moment: SystemTime) -> Millis {
-    let since = moment.duration_since(UNIX_EPOCH).unwrap_or_default();
-    Millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }
 
 fn seeds(seed: Option<u64>) -> Result<[u64; 4], Error> {

@@ -1,9 +1,9 @@
-//! A server inside another program: what it costs to have one, what its clock does, and that
+//! A server inside another program: what it costs to have one, and that
 //! nothing of it is left behind.
 
 use std::io::{ErrorKind as IoErrorKind, Read};
 use std::net::TcpStream;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use leasehold::{Client, Error, ErrorKind, Reply, Server};
 use leasehold_tests::process::{self, eventually};
@@ -12,10 +12,9 @@ use leasehold_tests::wire::Wire;
 
 /// As in the documentation of most test suites that use one.
 const LEASE: Duration = Duration::from_secs(30);
-const MILLISECOND: Duration = Duration::from_millis(1);
 
 fn stopped_clock() -> Server {
-    Server::builder().manual_clock().start().expect("a server")
+    Server::builder().frozen_clock().start().expect("a server")
 }
 
 fn call(server: &Server, command: &str) -> Reply {
@@ -78,94 +77,6 @@ fn many_servers_live_in_one_process_and_share_nothing() {
         let others = servers.iter().filter(|other| other.addr() == server.addr());
         assert_eq!(others.count(), 1);
     }
-}
-
-#[test]
-fn a_lease_ends_on_its_millisecond() {
-    let server = stopped_clock();
-    call(&server, "SET lock token NX PX 30000");
-    server.advance(LEASE - MILLISECOND).expect("a manual clock");
-    assert_eq!(call(&server, "GET lock"), Reply::bulk("token"));
-    assert_eq!(call(&server, "PTTL lock"), Reply::Integer(1));
-    server.advance(MILLISECOND).expect("a manual clock");
-    assert_eq!(call(&server, "GET lock"), Reply::Null);
-    assert_eq!(call(&server, "SET lock token NX PX 30000"), Reply::OK);
-}
-
-#[test]
-fn a_clock_is_set_forward_and_never_back() {
-    let server = stopped_clock();
-    let begin = server.time();
-    server.set_time(begin + LEASE).expect("a manual clock");
-    server.set_time(begin).expect("a manual clock");
-    assert_eq!(server.time(), begin + LEASE);
-    let on_time = Server::builder().manual_clock_at(SystemTime::UNIX_EPOCH + LEASE).start();
-    assert_eq!(on_time.expect("a server").time(), SystemTime::UNIX_EPOCH + LEASE);
-    let system = Server::start().expect("a server");
-    assert_eq!(kind(system.advance(LEASE)), ErrorKind::Usage);
-    assert_eq!(kind(system.set_time(begin)), ErrorKind::Usage);
-    assert_eq!(kind(system.step_wall_clock(1)), ErrorKind::Usage);
-}
-
-/// Everything that is due on the way happens at its own moment, so a subscriber hears of the ends
-/// of leases in the order of their deadlines, whatever order they were given in.
-#[test]
-fn moving_the_clock_tells_of_each_end_in_order() {
-    let server = Server::builder()
-        .manual_clock()
-        .config("notify-keyspace-events", "Ex")
-        .start()
-        .expect("a server");
-    let mut listener = subscriber(&server, "__keyevent@0__:expired");
-    for n in [3, 1, 4, 2, 5] {
-        call(&server, &format!("SET lock{n} token PX {}", n * 1000));
-    }
-    server.advance(Duration::from_millis(4_999)).expect("a manual clock");
-    let mut heard = Vec::new();
-    while let Some(push) = listener.try_receive().expect("a subscription") {
-        heard.push(message(&push).1);
-    }
-    assert_eq!(heard, ["lock1", "lock2", "lock3", "lock4"]);
-    server.advance(MILLISECOND).expect("a manual clock");
-    let last = listener.receive().expect("a message");
-    assert_eq!(message(&last).1, "lock5");
-}
-
-#[test]
-fn on_the_systems_clock_the_end_of_a_lease_is_heard_unasked() {
-    let server =
-        Server::builder().config("notify-keyspace-events", "Ex").start().expect("a server");
-    let mut listener = subscriber(&server, "__keyevent@0__:expired");
-    call(&server, "SET late token PX 60000");
-    call(&server, "SET soon token PX 5");
-    assert_eq!(message(&listener.receive().expect("a message")).1, "soon");
-}
-
-#[test]
-fn a_step_of_the_wall_clock_ends_and_prolongs_nothing() {
-    const HOUR_SECONDS: i64 = 3_600;
-    let server = stopped_clock();
-    for step in [HOUR_SECONDS, -HOUR_SECONDS, -24 * HOUR_SECONDS, 48 * HOUR_SECONDS] {
-        call(&server, "SET lock token PX 30000");
-        server.step_wall_clock(step).expect("a manual clock");
-        assert_eq!(call(&server, "PTTL lock"), Reply::Integer(30_000), "{step}");
-        server.advance(LEASE - MILLISECOND).expect("a manual clock");
-        assert_eq!(call(&server, "GET lock"), Reply::bulk("token"), "{step}");
-        server.advance(MILLISECOND).expect("a manual clock");
-        assert_eq!(call(&server, "GET lock"), Reply::Null, "{step}");
-    }
-}
-
-#[test]
-fn a_moment_of_the_wall_clock_follows_its_steps() {
-    const HOUR_SECONDS: u64 = 3_600;
-    let begin = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
-    let server = Server::builder().manual_clock_at(begin).start().expect("a server");
-    server.step_wall_clock(HOUR_SECONDS.cast_signed()).expect("a manual clock");
-    call(&server, "SET lock token");
-    let moment = 1_000_000 + HOUR_SECONDS + 10;
-    assert_eq!(call(&server, &format!("EXPIREAT lock {moment}")), Reply::Integer(1));
-    assert_eq!(call(&server, "TTL lock"), Reply::Integer(10));
 }
 
 #[test]
@@ -243,7 +154,7 @@ fn a_command_that_waits_can_be_awaited() {
                 other.call(&["PUBLISH", "news", "one"]).expect("an answer");
                 tokio::task::yield_now().await;
             }
-            server.advance(Duration::from_millis(50)).expect("a manual clock");
+            server.advance(Duration::from_millis(50)).expect("a server");
         };
         let reply = on_one_thread(async {
             tokio::join!(can_be_spawned(client.call_async(&command)), move_on).0
@@ -271,7 +182,7 @@ fn a_call_that_is_dropped_while_it_waits_disconnects_its_client() {
             }
         });
         assert_eq!(kind(client.call(&["PING"])), ErrorKind::Stopped);
-        server.advance(LEASE).expect("a manual clock");
+        server.advance(LEASE).expect("a server");
         assert_eq!(call(&server, "GET k"), Reply::Null, "it was never run");
     }
 }

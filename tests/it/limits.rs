@@ -113,7 +113,7 @@ fn a_subscriber_that_does_not_read_is_sent_away() {
 #[test]
 fn a_subscriber_may_lag_for_a_while() {
     let server = Server::builder()
-        .manual_clock()
+        .frozen_clock()
         .config("client-output-buffer-limit", "pubsub 0 1mb 10")
         .start()
         .expect("a server");
@@ -124,7 +124,7 @@ fn a_subscriber_may_lag_for_a_while() {
         server.call(&[b"PUBLISH", b"news".as_slice(), &message]).expect("an answer");
     }
     for (seconds, expected) in [(10, 1), (1, 0)] {
-        server.advance(Duration::from_secs(seconds)).expect("a manual clock");
+        server.advance(Duration::from_secs(seconds)).expect("a server");
         server.call(&["PUBLISH", "news", "on"]).expect("an answer");
         if expected == 0 {
             eventually("the client to be gone", || listeners(&server, "news") == 0);

@@ -3,6 +3,7 @@
 mod atomicity;
 mod boundaries;
 mod busy;
+mod clock;
 mod compat;
 mod compat_command;
 mod compat_faults;

@@ -32,7 +32,7 @@ fn payload(message: &Reply) -> String {
 
 #[test]
 fn the_ends_of_many_leases_are_told_once_each_and_in_order() {
-    let server = Server::builder().manual_clock().config("notify-keyspace-events", "Ex").start();
+    let server = Server::builder().frozen_clock().config("notify-keyspace-events", "Ex").start();
     let server = server.expect("a server");
     let mut listener = server.client().expect("a client");
     listener.call(&["SUBSCRIBE", EXPIRED]).expect("a subscription");
@@ -46,9 +46,9 @@ fn the_ends_of_many_leases_are_told_once_each_and_in_order() {
     let together: Vec<String> = (0..LOCKS).map(|n| take(format!("lock:{n}"), "30000")).collect();
     let early = take("early".to_owned(), "29999");
 
-    server.advance(Duration::from_millis(29_998)).expect("a manual clock");
+    server.advance(Duration::from_millis(29_998)).expect("a server");
     assert_eq!(listener.try_receive().expect("a subscription"), None);
-    server.advance(Duration::from_millis(3)).expect("a manual clock");
+    server.advance(Duration::from_millis(3)).expect("a server");
 
     for name in [&early].into_iter().chain(&together).chain([&late]) {
         assert_eq!(&payload(&listener.receive().expect("a message")), name);

@@ -1,8 +1,9 @@
 //! What a test talks to: Leasehold, or a real `redis-server`; and how time passes on each.
 //!
-//! Tests never sleep. On Leasehold [`Target::advance`] moves the manual clock. A real server has
-//! no such clock, so there every key's deadline is moved closer by the same span, and a deadline
-//! that was reached removes its key: whoever asks afterwards sees what waiting would have shown.
+//! Tests never sleep. On Leasehold [`Target::advance`] moves its clock, which stands. A real server
+//! has no such clock, so there every key's deadline is moved closer by the same span, and a
+//! deadline that was reached removes its key: whoever asks afterwards sees what waiting would have
+//! shown.
 //! Only a connection that WATCHes such a key, or listens for keyspace events, sees the difference.
 
 use std::net::SocketAddr;
@@ -78,7 +79,7 @@ pub enum Target {
 impl Target {
     /// A fresh Leasehold whose clock moves only by [`Target::advance`].
     pub fn leasehold() -> Target {
-        let server = leasehold::Server::builder().manual_clock().start();
+        let server = leasehold::Server::builder().frozen_clock().start();
         Target::Leasehold(Box::new(server.expect("leasehold starts")))
     }
 
@@ -151,7 +152,7 @@ impl Target {
     /// Lets time pass: see the module's documentation.
     pub fn advance(&self, span: Duration) {
         match self {
-            Target::Leasehold(server) => server.advance(span).expect("its clock is manual"),
+            Target::Leasehold(server) => server.advance(span).expect("it runs"),
             Target::Redis(_) => self.move_deadlines_closer(span),
         }
     }

@@ -94,6 +94,8 @@ pub struct Config {
     pub proto_max_bulk_len_bytes: u64,
     /// Who may use `DEBUG`.
     pub enable_debug_command: Permission,
+    /// Who may use `LEASEHOLD`: only servers that are started for tests should let anybody.
+    pub enable_test_commands: Permission,
     /// Who may change protected options.
     pub enable_protected_configs: Permission,
     /// Bytes of memory beyond which writes are refused; 0 is no limit.
@@ -181,6 +183,7 @@ impl Default for Config {
             client_query_buffer_limit_bytes: 1 << 30,
             proto_max_bulk_len_bytes: 512 << 20,
             enable_debug_command: Permission::No,
+            enable_test_commands: Permission::No,
             enable_protected_configs: Permission::No,
             maxmemory_bytes: 0,
             maxmemory_policy: MaxmemoryPolicy::Noeviction,

@@ -255,6 +255,8 @@ pub static DIRECTIVES: &[Directive] = &[
         "Password of the default user.").secret(),
     used("enable-debug-command", PERMISSION, "no", Fixed, field!(enable_debug_command),
         "Who may use DEBUG."),
+    used("enable-test-commands", PERMISSION, "no", Fixed, field!(enable_test_commands),
+        "Who may use LEASEHOLD: stop the clock, break things, look behind the scenes."),
     used("enable-protected-configs", PERMISSION, "no", Fixed, field!(enable_protected_configs),
         "Who may change protected options."),
     accepted("enable-module-command", PERMISSION, "no", Fixed, "Who may use MODULE."),

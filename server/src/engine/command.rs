@@ -93,6 +93,8 @@ bitflags! {
         const TOUCHES_ARBITRARY_KEYS = 1 << 20;
         /// Only for those whom `enable-debug-command` admits. Not shown.
         const PROTECTED = 1 << 21;
+        /// Only for those whom `enable-test-commands` admits. Not shown.
+        const FOR_TESTS = 1 << 22;
     }
 }
 

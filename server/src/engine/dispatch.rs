@@ -367,7 +367,7 @@ impl Engine {
     /// Whether no gate asks for more than that the client [is free](Client::is_free): so it is for
     /// almost every request.
     fn all_gates_are_open(&self, flags: Flags) -> bool {
-        !flags.contains(Flags::PROTECTED)
+        !flags.intersects(Flags::PROTECTED | Flags::FOR_TESTS)
             && self.config.maxmemory_bytes == 0
             && self.pause.is_none()
             && !self.busy
@@ -409,8 +409,11 @@ impl Engine {
         argv: &[&[u8]],
     ) -> Option<Error> {
         let state = self.clients.get(client)?;
-        if flags.contains(Flags::PROTECTED) && !self.may_debug(state) {
+        if flags.contains(Flags::PROTECTED) && !admits(self.config.enable_debug_command, state) {
             return Some(Error::line(DEBUG_NOT_ALLOWED));
+        }
+        if flags.contains(Flags::FOR_TESTS) && !admits(self.config.enable_test_commands, state) {
+            return Some(Error::line(TESTS_NOT_ALLOWED));
         }
         if !state.authenticated && !flags.contains(Flags::NO_AUTH) {
             return Some(Error::NoAuth);
@@ -457,14 +460,6 @@ impl Engine {
         })
     }
 
-    fn may_debug(&self, client: &Client) -> bool {
-        match self.config.enable_debug_command {
-            Permission::Yes => true,
-            Permission::Local => client.origin.local,
-            Permission::No => false,
-        }
-    }
-
     /// Whether a command may make data grow: all that is queued may.
     fn needs_memory(&self, client: &Client, name: &str, flags: Flags) -> bool {
         flags.contains(Flags::DENYOOM)
@@ -497,6 +492,19 @@ impl Engine {
                 && self.clients.get(client).is_some_and(|state| self.queues(state, writes))
     }
 }
+
+/// Whether a permission is for this client.
+fn admits(permission: Permission, client: &Client) -> bool {
+    match permission {
+        Permission::Yes => true,
+        Permission::Local => client.origin.local,
+        Permission::No => false,
+    }
+}
+
+const TESTS_NOT_ALLOWED: &str = "ERR LEASEHOLD command not allowed. It is for servers that are \
+    started for tests, with the enable-test-commands option set to \"yes\", or to \"local\" for \
+    local connections.";
 
 const DEBUG_NOT_ALLOWED: &str = "ERR DEBUG command not allowed. If the enable-debug-command option \
     is set to \"local\", you can run it from a local connection, otherwise you need to set this \

@@ -54,7 +54,7 @@ use pubsub::PubSub;
 use random::Random;
 use replies::Replies;
 use script::{Running, Watchdog};
-use time::{Millis, Time};
+use time::{ClockOrder, Millis, Rate, Time};
 use timers::Timers;
 use tracking::Tracked;
 use waiters::Waiters;
@@ -90,6 +90,8 @@ pub enum Flow {
     Close,
     /// Keep everyone waiting for so many milliseconds (`DEBUG SLEEP`), then go on.
     Sleep(Millis),
+    /// Do this with the clock, then go on.
+    Clock(ClockOrder),
     /// End the server.
     Shutdown,
 }
@@ -181,6 +183,8 @@ pub struct Engine {
     pub log: Vec<(LogLevel, String)>,
     /// The pause in force.
     pub pause: Option<Pause>,
+    /// How fast the caller's lease clock runs, which tells; for clients who ask.
+    pub clock_rate: Rate,
     /// What the next [`Engine::run`] returns instead of `Next`, set by a handler.
     pub flow: Option<Flow>,
     /// When a request last found more due than it had to pay for.
@@ -240,6 +244,7 @@ impl Engine {
             watchdog: None,
             log: Vec::new(),
             pause: None,
+            clock_rate: Rate::REAL,
             flow: None,
             storm_seen_at: None,
             replies: Replies::default(),
@@ -284,7 +289,9 @@ impl Engine {
         argv: &[&[u8]],
         out: &mut BytesMut,
     ) -> Flow {
-        if !self.is_done_for(time.now) && !self.busy && self.storm_seen_at != Some(time.now) {
+        // While a script runs nothing else changes, though clients may be heard.
+        let is_free = self.script.is_none() && self.storm_seen_at != Some(time.now);
+        if !self.is_done_for(time.now) && is_free {
             let budget_left = self.expire_due(time, DUE_BEFORE_REQUEST);
             self.storm_seen_at = (budget_left == 0).then_some(time.now);
         }
@@ -422,6 +429,15 @@ impl Engine {
             self.keyspace.work_ahead(time.now, budget_left);
         }
         self.broadcast_changes();
+    }
+
+    /// Everything that is to happen at a moment happens `span` later.
+    pub fn postpone(&mut self, span: Millis) {
+        self.keyspace.postpone(span);
+        self.timers.postpone(span);
+        if let Some(pause) = &mut self.pause {
+            pause.until = Millis(pause.until.0.saturating_add(span.0));
+        }
     }
 
     /// When [`Engine::tick`] has something to do next.

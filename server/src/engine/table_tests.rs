@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use bytes::BytesMut;
 use leasehold_resp::{Protocol, Reply, encode::encode};
 
-use crate::config::{CompatVersion, Config, Mode};
+use crate::config::{CompatVersion, Config, Mode, Permission};
 use crate::engine::command::{Arity, Command, CommandTable, Flags, Group};
 use crate::engine::testing::{
     Stage, matches, render, render_all, replies, split_outside_quotes, words,
@@ -46,6 +46,9 @@ fn stage(row: &Command) -> Stage {
     config.cluster_enabled = row.group == Group::Cluster;
     config.sentinel = (row.group == Group::Sentinel).then(Box::default);
     config.compat_version = version_with(row);
+    if row.flags.contains(Flags::FOR_TESTS) {
+        config.enable_test_commands = Permission::Yes;
+    }
     Stage::new(config)
 }
 

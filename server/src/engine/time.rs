@@ -22,6 +22,78 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 #[repr(transparent)]
 pub struct Millis(pub i64);
 
+/// How fast the lease clock runs, in thousandths of the system's monotonic clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate(u32);
+
+impl Rate {
+    /// It stands still.
+    pub const STOPPED: Rate = Rate(0);
+    /// As fast as the system's.
+    pub const REAL: Rate = Rate(THOUSANDTHS);
+
+    /// Whether it stands still.
+    pub fn is_stopped(self) -> bool {
+        self == Rate::STOPPED
+    }
+
+    /// As a number of times the system's.
+    pub fn times(self) -> f64 {
+        f64::from(self.0) / f64::from(THOUSANDTHS)
+    }
+
+    /// What passes on the lease clock in so many microseconds of the system's.
+    pub fn scaled_us(self, real_us: i64) -> i64 {
+        let scaled_us = i128::from(real_us) * i128::from(self.0) / i128::from(THOUSANDTHS);
+        i64::try_from(scaled_us).unwrap_or(i64::MAX)
+    }
+
+    /// How many microseconds of the system's pass while so many do on the lease clock, rounded
+    /// up; `None` if none ever do.
+    pub fn real_us(self, lease_us: u64) -> Option<u64> {
+        let thousandths = u128::from(lease_us) * u128::from(THOUSANDTHS);
+        let real_us = (self.0 > 0).then(|| thousandths.div_ceil(u128::from(self.0)))?;
+        Some(u64::try_from(real_us).unwrap_or(u64::MAX))
+    }
+}
+
+const THOUSANDTHS: u32 = 1_000;
+
+/// A million times as fast. A day passes in a tenth of a second, and what is due has still a
+/// thousand chances a day to be done on its way.
+const RATE_MAX: f64 = 1_000_000.0;
+
+impl std::str::FromStr for Rate {
+    type Err = ();
+
+    /// A decimal number from 0 to 1,000,000, rounded to thousandths; only 0 itself stands still.
+    fn from_str(text: &str) -> Result<Rate, ()> {
+        let times: f64 = text.parse().map_err(|_| ())?;
+        if !(0.0..=RATE_MAX).contains(&times) {
+            return Err(());
+        }
+        let thousandths = (times * f64::from(THOUSANDTHS)).round() as u32;
+        if thousandths == 0 && times > 0.0 { Err(()) } else { Ok(Rate(thousandths)) }
+    }
+}
+
+/// What somebody wants of the clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClockOrder {
+    /// It is to run at this rate from now on.
+    Run(Rate),
+    /// It is to go on by so much: what is due on the way happens in order, each thing at its own
+    /// moment.
+    Advance(Millis),
+    /// It is to go on to this moment of the lease clock, as by `Advance`.
+    AdvanceTo(Millis),
+    /// The wall clock is stepped, and leases follow it, as they do in Redis: a step forward ends at
+    /// once all that would have ended in between, a step back prolongs every lease.
+    Jump(Millis),
+    /// The wall clock is stepped and leases are left alone.
+    StepWall(Millis),
+}
+
 /// The present, as the caller of the engine sees it.
 ///
 /// Deadlines are whole milliseconds, the clock is finer. So that no lease ends early, a lease
@@ -114,6 +186,21 @@ mod tests {
         let deadline = Time::at(Millis(5)).after(Millis(10)).expect("in range");
         assert!(!Time::at(Millis(14)).reached(deadline));
         assert!(Time::at(Millis(15)).reached(deadline));
+    }
+
+    #[test]
+    fn a_rate_is_a_number_of_times_in_thousandths() {
+        let rate = |text: &str| text.parse::<Rate>();
+        assert_eq!(rate("0"), Ok(Rate::STOPPED));
+        assert_eq!(rate("1"), Ok(Rate::REAL));
+        assert_eq!(rate("2.5").map(|rate| rate.scaled_us(1_000)), Ok(2_500));
+        assert_eq!(rate("0.001").map(|rate| rate.real_us(7)), Ok(Some(7_000)));
+        assert_eq!(rate("3").map(|rate| rate.real_us(7)), Ok(Some(3)));
+        assert_eq!(Rate::STOPPED.real_us(1), None);
+        assert_eq!(rate("1000000").map(|rate| rate.scaled_us(i64::MAX)), Ok(i64::MAX));
+        for wrong in ["", "-1", "x", "nan", "inf", "1000001", "0.0004"] {
+            assert_eq!(rate(wrong), Err(()), "{wrong}");
+        }
     }
 
     #[test]

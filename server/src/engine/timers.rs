@@ -106,6 +106,17 @@ impl<T: Copy> Timers<T> {
         self.slab.nodes[self.live(id) as usize].deadline
     }
 
+    /// Moves every deadline by `span`.
+    pub fn postpone(&mut self, span: Millis) {
+        for place in 0..self.slab.nodes.len() {
+            let index = u32::try_from(place).unwrap_or(NIL);
+            if self.slab.links(index).is_linked() {
+                let deadline = self.slab.deadline(index);
+                self.reschedule(TimerId::of(index), Millis(deadline.0.saturating_add(span.0)));
+            }
+        }
+    }
+
     /// When `pop_due` next has work, as [`Wheel::next_deadline`] says.
     pub fn next_deadline(&self) -> Option<Millis> {
         self.wheel.next_deadline()

@@ -32,6 +32,8 @@ pub(crate) struct BusyDesk {
 struct Watched {
     script: u64,
     begin: Instant,
+    /// On the lease clock, which may stand or run faster.
+    begin_us: i64,
     heard: Instant,
     /// Nobody waits for what this thread has to send but held back.
     sent: bool,
@@ -43,6 +45,29 @@ impl BusyDesk {
         let (host, doors) = (Arc::downgrade(host), Arc::downgrade(doors));
         BusyDesk { host, doors, watched: None }
     }
+
+    #[expect(clippy::disallowed_methods, reason = "how long a script runs is no matter of leases")]
+    fn hear(&mut self, host: &Arc<Host>, engine: &mut Engine, hearing: Hearing) {
+        if let Some(doors) = self.doors.upgrade() {
+            doors.let_all_in(host, engine);
+        }
+        for connection in host.registry.sockets() {
+            connection.serve_directly(host, engine, hearing);
+        }
+        if let Some(watched) = &mut self.watched {
+            watched.heard = Instant::now();
+        }
+    }
+}
+
+/// What is heard of the others while a script runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hearing {
+    /// Whatever they say.
+    Everything,
+    /// What they want of the clock, should it be their next request: a script that has not run for
+    /// long on a clock that stands would not do so for ever.
+    OrdersOfClock,
 }
 
 impl Watchdog for BusyDesk {
@@ -58,33 +83,45 @@ impl Watchdog for BusyDesk {
         let now = Instant::now();
         let watched = match &mut self.watched {
             Some(watched) if watched.script == script => watched,
-            _ => self.watched.insert(Watched { script, begin: now, heard: now, sent: false }),
+            _ => {
+                let begin_us = host.clock.lease_us();
+                self.watched.insert(Watched {
+                    script,
+                    begin: now,
+                    begin_us,
+                    heard: now,
+                    sent: false,
+                })
+            }
         };
         if !watched.sent && now - watched.begin >= limits::HELD_BACK_BY_SCRIPT {
             watched.sent = true;
             turn::end();
+            host.script_is_long();
         }
         let threshold = Duration::from_millis(engine.config.busy_reply_threshold_ms);
         if threshold.is_zero() {
             return;
         }
-        if now - watched.begin < threshold || now - watched.heard < limits::BUSY_HEARING_EVERY {
+        if now - watched.heard < limits::BUSY_HEARING_EVERY {
+            return;
+        }
+        let passed_us = host.clock.lease_us().saturating_sub(watched.begin_us);
+        let passed = Duration::from_micros(u64::try_from(passed_us).unwrap_or(0));
+        if passed < threshold {
+            if host.clock.is_in_hand() {
+                self.hear(&host, engine, Hearing::OrdersOfClock);
+            }
             return;
         }
         if !engine.is_busy() {
             tracing::warn!(
-                seconds = (now - watched.begin).as_secs(),
+                seconds = passed.as_secs(),
                 "slow script: still running; others are refused until it ends or is killed"
             );
         }
         engine.set_busy();
-        if let Some(doors) = self.doors.upgrade() {
-            doors.let_all_in(&host, engine);
-        }
-        for connection in host.registry.sockets() {
-            connection.serve_directly(&host, engine);
-        }
-        watched.heard = Instant::now();
+        self.hear(&host, engine, Hearing::Everything);
     }
 
     fn has_hung_up(&self, client: ClientId) -> bool {

@@ -12,6 +12,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
+use leasehold_resp::peek::peek;
 use leasehold_resp::{Parser, ProtocolError, Reply, encode};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
@@ -22,6 +23,7 @@ use crate::engine::client::{ClientId, Close};
 use crate::engine::time::Time;
 use crate::engine::{Engine, Flow};
 use crate::limits;
+use crate::net::busy::Hearing;
 use crate::net::host::{Failed, Host, output_limit, sleep_holding_everyone, warn_overrun};
 use crate::net::input::Input;
 use crate::net::outbox::Outbox;
@@ -165,8 +167,9 @@ impl Connection {
             if pipes.may_run() {
                 // Whoever waits for the engine must not hold what the busy desk needs to serve.
                 drop(pipes);
-                let run =
-                    |engine: &mut Engine| self.run_requests(host, engine, &mut self.pipes.lock());
+                let run = |engine: &mut Engine| {
+                    self.run_requests(host, engine, &mut self.pipes.lock(), Hearing::Everything)
+                };
                 match host.with(run) {
                     Ok(Life::On) => {}
                     Ok(Life::Over) | Err(Failed) => return Ok(Life::Over),
@@ -191,7 +194,13 @@ impl Connection {
 
     /// Runs complete requests until there is none, the client must wait, or there is enough to
     /// write. The caller is alone with the engine.
-    fn run_requests(&self, host: &Host, engine: &mut Engine, pipes: &mut Pipes) -> Life {
+    fn run_requests(
+        &self,
+        host: &Host,
+        engine: &mut Engine,
+        pipes: &mut Pipes,
+        hearing: Hearing,
+    ) -> Life {
         // What was sent to the client before its requests run comes before their replies.
         pipes.take_mail(&self.outbox);
         if pipes.over {
@@ -200,7 +209,7 @@ impl Connection {
         let before = pipes.output.len();
         let mut present = Present::read(host);
         for done in 0..limits::BATCH_REQUESTS_MAX {
-            if !pipes.may_run() || pipes.is_congested() {
+            if !pipes.may_run() || pipes.is_congested() || !pipes.are_heard(hearing) {
                 break;
             }
             // A single request has nothing to gain.
@@ -333,6 +342,7 @@ impl Connection {
                 pipes.closing = true;
             }
             Flow::Sleep(span) => sleep_holding_everyone(span),
+            Flow::Clock(order) => host.obey_clock_order(engine, order),
             Flow::Shutdown => {
                 pipes.closing = true;
                 host.stop();
@@ -368,7 +378,7 @@ impl Connection {
     /// Serves the client past the runtime, with the engine its caller is alone with: reads what
     /// there is, runs it, writes what can be written. For when a script keeps the client's own
     /// thread busy. Does nothing if that thread is in the middle of this connection.
-    pub(crate) fn serve_directly(&self, host: &Host, engine: &mut Engine) {
+    pub(crate) fn serve_directly(&self, host: &Host, engine: &mut Engine, hearing: Hearing) {
         let Some(mut pipes) = self.pipes.try_lock() else { return };
         if pipes.waiting || pipes.closing || pipes.over {
             return;
@@ -381,7 +391,7 @@ impl Connection {
             }
         }
         // There may be requests its own thread has read: now that waits for the engine.
-        if pipes.may_run() && self.run_requests(host, engine, &mut pipes) == Life::Over {
+        if pipes.may_run() && self.run_requests(host, engine, &mut pipes, hearing) == Life::Over {
             pipes.closing = true;
             pipes.output.clear();
         }
@@ -417,6 +427,15 @@ impl Pipes {
     /// Whether there may be a request to run.
     fn may_run(&self) -> bool {
         !self.waiting && !self.closing && !self.starved && !self.input.is_empty()
+    }
+
+    /// Whether what it has sent is heard now.
+    fn are_heard(&self, hearing: Hearing) -> bool {
+        hearing == Hearing::Everything
+            || peek(self.input.unread()).next().is_some_and(|[command, subcommand, ..]| {
+                command.eq_ignore_ascii_case(b"leasehold")
+                    && subcommand.eq_ignore_ascii_case(b"clock")
+            })
     }
 
     /// Whether to read on. A client that is not answered for now may send ahead, but not without
@@ -511,6 +530,8 @@ impl Present {
 #[derive(Default)]
 struct Idleness {
     timeout_seconds: u32,
+    /// How often the clock had been moved, stopped or scaled when the timer was set.
+    clock_changes: u32,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
@@ -523,8 +544,9 @@ impl Idleness {
         context: &mut Context<'_>,
     ) -> bool {
         let timeout_seconds = host.idle_timeout_seconds();
-        if self.timeout_seconds != timeout_seconds {
-            *self = Idleness { timeout_seconds, timer: None };
+        let clock_changes = host.clock.changes();
+        if (self.timeout_seconds, self.clock_changes) != (timeout_seconds, clock_changes) {
+            *self = Idleness { timeout_seconds, clock_changes, timer: None };
         }
         if timeout_seconds == 0 {
             return false;
@@ -539,6 +561,7 @@ impl Idleness {
             if left.is_zero() {
                 return true;
             }
+            let Some(left) = host.clock.real(left) else { return false };
             self.timer = Some(Box::pin(tokio::time::sleep(left)));
         }
     }

@@ -14,7 +14,7 @@ use tracing::{error, info, warn};
 use crate::clock::Clock;
 use crate::config::OutputBufferLimit;
 use crate::engine::client::{ClientId, Close};
-use crate::engine::time::{Millis, Time};
+use crate::engine::time::{ClockOrder, Millis, Rate, Time};
 use crate::engine::{Delivery, Engine};
 use crate::limits;
 use crate::net::registry::{Peer, Registry};
@@ -35,6 +35,8 @@ pub(crate) struct Host {
     /// `timeout`, copied here for the connections to see.
     idle_timeout_seconds: AtomicU32,
     failed: AtomicBool,
+    /// Whoever has the engine runs a script that takes its time.
+    script_is_long: AtomicBool,
     /// `shutdown` has been cancelled: told without its lock.
     stopping: AtomicBool,
 }
@@ -55,6 +57,7 @@ impl Host {
             alarm: Alarm::new()?,
             idle_timeout_seconds: AtomicU32::new(0),
             failed: AtomicBool::new(false),
+            script_is_long: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
         })
     }
@@ -64,7 +67,7 @@ impl Host {
     /// A panic in `act` fails the engine for good: clients are disconnected, and this and every
     /// later call returns [`Failed`].
     pub(crate) fn with<R>(&self, act: impl FnOnce(&mut Engine) -> R) -> Result<R, Failed> {
-        self.with_until(act, |engine| drop(engine))
+        self.with_until(act, drop)
     }
 
     /// As [`Host::with`], for who will be back at once: if somebody is waiting, it is their turn.
@@ -72,12 +75,21 @@ impl Host {
         self.with_until(act, |engine| MutexGuard::unlock_fair(engine))
     }
 
-    fn with_until<R>(
-        &self,
+    fn with_until<'a, R>(
+        &'a self,
         act: impl FnOnce(&mut Engine) -> R,
-        let_go: impl FnOnce(MutexGuard<'_, Engine>),
+        let_go: impl FnOnce(MutexGuard<'a, Engine>),
     ) -> Result<R, Failed> {
-        let mut engine = self.engine.try_lock().unwrap_or_else(|| self.wait_for_engine());
+        let engine = self.engine.try_lock().unwrap_or_else(|| self.wait_for_engine());
+        self.with_guard(engine, act, let_go)
+    }
+
+    fn with_guard<'a, R>(
+        &'a self,
+        mut engine: MutexGuard<'a, Engine>,
+        act: impl FnOnce(&mut Engine) -> R,
+        let_go: impl FnOnce(MutexGuard<'a, Engine>),
+    ) -> Result<R, Failed> {
         if self.failed.load(Ordering::Acquire) {
             return Err(Failed);
         }
@@ -94,6 +106,11 @@ impl Host {
             self.stop();
             return Err(Failed);
         };
+        if self.script_is_long.load(Ordering::Relaxed) {
+            self.script_is_long.store(false, Ordering::Release);
+            // The clock may have been moved alone.
+            engine.clock_rate = self.clock.rate();
+        }
         self.publish(&engine);
         let_go(engine);
         turn::engine_let_go();
@@ -184,17 +201,94 @@ impl Host {
         }
     }
 
-    /// Moves a manual clock to `target` and does everything that is due on the way, each thing at
-    /// its own moment.
-    pub(crate) fn advance_to(&self, target: Millis) -> Result<(), Failed> {
-        self.with(|engine| {
-            while let Some(deadline) = engine.next_deadline().filter(|&next| next <= target) {
-                self.clock.set(deadline);
-                engine.tick(self.now(), limits::EXPIRE_KEYS_BETWEEN_LOOKS);
-                self.pass_on(engine);
+    // --- the clock ---
+
+    /// Does with the clock what somebody in this process wants. While a script keeps the engine for
+    /// long, it is only moved: what is due then happens when the script is over.
+    pub(crate) fn order_clock(&self, order: ClockOrder) -> Result<(), Failed> {
+        let engine = loop {
+            if let Some(engine) = self.engine.try_lock_for(limits::ENGINE_PATIENCE) {
+                break engine;
             }
-            self.clock.set(target);
-        })
+            if self.script_is_long.load(Ordering::Acquire) {
+                self.move_clock_alone(order);
+                return Ok(());
+            }
+        };
+        self.with_guard(engine, |engine| self.obey_clock_order(engine, order), drop)
+    }
+
+    /// As [`Host::order_clock`], for who is alone with the engine, be it within a script.
+    pub(crate) fn obey_clock_order(&self, engine: &mut Engine, order: ClockOrder) {
+        if engine.running_script().is_some() {
+            self.move_clock_alone(order);
+            engine.clock_rate = self.clock.rate();
+            return;
+        }
+        match order {
+            ClockOrder::Run(rate) => self.run_clock(rate),
+            ClockOrder::Advance(span) => {
+                self.advance_to(engine, self.clock.lease_us().saturating_add(micros(span)));
+            }
+            ClockOrder::AdvanceTo(moment) => self.advance_to(engine, micros(moment)),
+            ClockOrder::Jump(span) if span.0 < 0 => {
+                engine.postpone(Millis(span.0.saturating_neg()));
+                self.clock.step_wall(span);
+            }
+            ClockOrder::Jump(span) => {
+                self.clock.set_us(self.clock.lease_us().saturating_add(micros(span)));
+                let now = self.now();
+                while engine.next_deadline().is_some_and(|next| now.reached(next)) {
+                    engine.tick(now, limits::EXPIRE_KEYS_BETWEEN_LOOKS);
+                    self.pass_on(engine);
+                }
+            }
+            ClockOrder::StepWall(span) => self.clock.step_wall(span),
+        }
+        engine.clock_rate = self.clock.rate();
+        self.alarm.disarm();
+        // Who has been idle for long may be so now.
+        self.wake_everyone();
+    }
+
+    /// Does everything that is due until then, each thing at its own moment. The clock stands
+    /// meanwhile, but for being moved.
+    fn advance_to(&self, engine: &mut Engine, target_us: i64) {
+        let rate = self.clock.set_rate(Rate::STOPPED);
+        let target = Millis(target_us.div_euclid(1000));
+        while let Some(deadline) = engine.next_deadline().filter(|&next| next <= target) {
+            self.clock.set(deadline);
+            engine.tick(self.now(), limits::EXPIRE_KEYS_BETWEEN_LOOKS);
+            self.pass_on(engine);
+        }
+        self.clock.set_us(target_us);
+        self.clock.set_rate(rate);
+    }
+
+    /// Moves the clock under a script, which is told how long it has run.
+    fn move_clock_alone(&self, order: ClockOrder) {
+        match order {
+            ClockOrder::Run(rate) => self.run_clock(rate),
+            ClockOrder::Advance(span) | ClockOrder::Jump(span) => {
+                self.clock.set_us(self.clock.lease_us().saturating_add(micros(span)));
+            }
+            ClockOrder::AdvanceTo(moment) => self.clock.set(moment),
+            ClockOrder::StepWall(span) => self.clock.step_wall(span),
+        }
+    }
+
+    /// It stops on a whole millisecond: a lease that begins then ends exactly when it is over.
+    fn run_clock(&self, rate: Rate) {
+        self.clock.set_rate(rate);
+        if rate.is_stopped() {
+            let lease_us = self.clock.lease_us();
+            self.clock.set_us(lease_us.saturating_add((-lease_us).rem_euclid(1000)));
+        }
+    }
+
+    /// A script has kept the engine for long.
+    pub(crate) fn script_is_long(&self) {
+        self.script_is_long.store(true, Ordering::Release);
     }
 
     /// Ends the server, from whatever side.
@@ -206,6 +300,10 @@ impl Host {
             self.wake_everyone();
         }
     }
+}
+
+fn micros(span: Millis) -> i64 {
+    span.0.saturating_mul(1000)
 }
 
 /// How much may wait for a client that does not read.
@@ -257,7 +355,7 @@ mod tests {
     use crate::error::ErrorKind;
 
     fn host() -> Arc<Host> {
-        let clock = Clock::manual(Some(Millis(0)));
+        let clock = Clock::stopped(Some(Millis(0)));
         let engine = Engine::new(Config::default(), clock.now(), [0; 4]);
         Arc::new(Host::new(engine, clock).expect("a host"))
     }

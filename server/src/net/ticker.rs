@@ -53,7 +53,7 @@ impl Alarm {
     }
 
     /// All that was due is done: the next deadline is to be set, whichever it is.
-    fn disarm(&self) {
+    pub(crate) fn disarm(&self) {
         self.armed.store(i64::MAX, Ordering::Relaxed);
     }
 }

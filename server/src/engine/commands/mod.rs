@@ -15,6 +15,7 @@ pub mod hashes;
 pub mod info;
 pub mod introspection;
 pub mod keys;
+pub mod leasehold;
 pub mod lists;
 pub mod memory;
 #[cfg(test)]
@@ -63,6 +64,7 @@ pub const FAMILIES: &[&[Command]] = &[
     info::COMMANDS,
     introspection::COMMANDS,
     keys::COMMANDS,
+    leasehold::COMMANDS,
     lists::COMMANDS,
     memory::COMMANDS,
     pubsub::COMMANDS,

@@ -181,6 +181,13 @@ impl Keyspace {
         }
     }
 
+    /// Moves the deadline of every key by `span`.
+    pub fn postpone(&mut self, span: Millis) {
+        for database in &mut self.databases {
+            database.records.postpone(span, self.now);
+        }
+    }
+
     /// Turns active expiry on or off. Keys keep their deadlines either way.
     pub fn set_active_expiry(&mut self, on: bool) {
         self.active_expiry = on;

@@ -703,6 +703,16 @@ impl Records {
         }
     }
 
+    /// Moves every deadline by `span`.
+    pub fn postpone(&mut self, span: Millis, now: Millis) {
+        let slots: Vec<Slot> = self.entries.chunks().numbers().collect();
+        for slot in slots {
+            if let Some(deadline) = self.deadline(slot) {
+                self.set_deadline(slot, Millis(deadline.0.saturating_add(span.0)), now);
+            }
+        }
+    }
+
     /// Turns the wheel on or off. Keys keep their deadlines either way.
     pub fn set_ticking(&mut self, on: bool, now: Millis) {
         self.ticking = on;

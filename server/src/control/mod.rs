@@ -1,0 +1,7 @@
+//! What a test does to a running server, from the same process. Over the wire the same is done by
+//! the commands of [`crate::engine::commands::leasehold`].
+
+mod clock;
+
+pub use clock::Clock;
+pub(crate) use clock::since_epoch;

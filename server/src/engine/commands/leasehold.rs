@@ -1,0 +1,205 @@
+//! `LEASEHOLD`: what a test may ask of its server and do to it. Refused unless the server was
+//! started for tests (`enable-test-commands`).
+
+use leasehold_resp::Reply;
+use serde::Serialize;
+
+use crate::engine::Flow;
+use crate::engine::command::{Arity, Command, Flags, Group};
+use crate::engine::context::{Context, is};
+use crate::engine::error::Error;
+use crate::engine::time::{ClockOrder, Millis, Rate};
+
+const LEASEHOLD: Command = Command {
+    group: Group::Server,
+    flags: Flags::FOR_TESTS
+        .union(Flags::ADMIN)
+        .union(Flags::NOSCRIPT)
+        .union(Flags::NO_MULTI)
+        .union(Flags::LOADING)
+        .union(Flags::STALE),
+    ..Command::BASE
+};
+
+/// The family's rows.
+pub const COMMANDS: &[Command] = &[Command {
+    name: "leasehold",
+    arity: Arity::AtLeast(2),
+    complexity: "that of the subcommand",
+    doc: "A container for what tests may do to their server.",
+    subcommands: SUBCOMMANDS,
+    ..LEASEHOLD
+}];
+
+const SUBCOMMANDS: &[Command] = &[
+    Command {
+        name: "clock",
+        arity: Arity::AtLeast(2),
+        flags: LEASEHOLD.flags.union(Flags::ALLOW_BUSY),
+        complexity: "O(N) in the number of leases that end on the way",
+        doc: "Tells what the clock shows; stops, moves, scales and steps it.",
+        example: "LEASEHOLD CLOCK ADVANCE 30s => OK",
+        run: clock,
+        ..LEASEHOLD
+    },
+    Command {
+        name: "help",
+        arity: Arity::Exactly(2),
+        doc: "Lists the subcommands.",
+        example: "LEASEHOLD HELP => [LEASEHOLD <subcommand> ...]",
+        run: |_, _| Ok(super::help("LEASEHOLD", HELP)),
+        ..LEASEHOLD
+    },
+];
+
+const HELP: &[&str] = &[
+    "CLOCK",
+    "    Returns what the clock shows, as JSON: now_ms (leases), wall_ms (TIME), rate.",
+    "CLOCK FREEZE",
+    "    Stops the clock.",
+    "CLOCK RUN [<rate>]",
+    "    Lets it run again, so many times as fast as real time (1).",
+    "CLOCK ADVANCE <span>",
+    "    Moves it on. What is due on the way happens in order, each thing at its own moment.",
+    "CLOCK SET <milliseconds since 1970>",
+    "    Moves it on to a moment, as ADVANCE does. It never goes back.",
+    "CLOCK JUMP <span>",
+    "    Steps it as Redis's clock may be stepped: forward ends leases early, back prolongs them.",
+    "CLOCK STEP <span>",
+    "    Steps the wall clock alone, that of TIME and EXPIREAT. No lease follows.",
+    "    A span is a number of milliseconds, or one with a unit: 1500, 30s, 5m, 2h, 1d.",
+];
+
+fn clock(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let order = match &argv[2..] {
+        [] => return Ok(show_clock(context)),
+        [word] if is(word, "freeze") => ClockOrder::Run(Rate::STOPPED),
+        [word] if is(word, "run") => ClockOrder::Run(Rate::REAL),
+        [word, times] if is(word, "run") => ClockOrder::Run(rate(times)?),
+        [word, by] if is(word, "advance") => ClockOrder::Advance(forward(by)?),
+        [word, moment] if is(word, "set") => ClockOrder::AdvanceTo(forward(moment)?),
+        [word, by] if is(word, "jump") => ClockOrder::Jump(span(by)?),
+        [word, by] if is(word, "step") => ClockOrder::StepWall(span(by)?),
+        _ => return Err(Error::Syntax),
+    };
+    let steps = matches!(order, ClockOrder::Jump(_) | ClockOrder::StepWall(_));
+    if steps && context.engine.script.is_some() {
+        return Err(context.engine.busy_error());
+    }
+    context.engine.flow = Some(Flow::Clock(order));
+    Ok(Reply::OK)
+}
+
+#[derive(Serialize)]
+struct ShownClock {
+    now_ms: i64,
+    wall_ms: i64,
+    rate: f64,
+}
+
+fn show_clock(context: &Context<'_>) -> Reply {
+    let time = context.time;
+    let rate = context.engine.clock_rate.times();
+    json(&ShownClock { now_ms: time.now.0, wall_ms: time.wall().0, rate })
+}
+
+/// Structure, for every language to read.
+fn json(shown: &impl Serialize) -> Reply {
+    Reply::bulk(serde_json::to_string(shown).unwrap_or_default())
+}
+
+fn rate(times: &[u8]) -> Result<Rate, Error> {
+    let text = std::str::from_utf8(times).unwrap_or_default();
+    text.parse().map_err(|()| Error::line("ERR rate is not a number from 0 to 1000000"))
+}
+
+/// A span that cannot be negative.
+fn forward(text: &[u8]) -> Result<Millis, Error> {
+    let span = span(text)?;
+    if span.0 < 0 {
+        Err(Error::line("ERR the clock never goes back, but see JUMP"))
+    } else {
+        Ok(span)
+    }
+}
+
+/// Milliseconds, or a number and its unit.
+pub(super) fn span(text: &[u8]) -> Result<Millis, Error> {
+    let digits =
+        text.len() - text.iter().rev().take_while(|byte| byte.is_ascii_alphabetic()).count();
+    let (number, unit) = text.split_at(digits);
+    let unit_ms = match unit.to_ascii_lowercase().as_slice() {
+        b"" | b"ms" => 1,
+        b"s" => 1_000,
+        b"m" => 60_000,
+        b"h" => 3_600_000,
+        b"d" => 86_400_000,
+        _ => return Err(NO_SPAN),
+    };
+    let number = leasehold_resp::number::parse_integer(number).ok_or(NO_SPAN)?;
+    number.checked_mul(unit_ms).map(Millis).ok_or(NO_SPAN)
+}
+
+const NO_SPAN: Error =
+    Error::line("ERR span is not a number of milliseconds, or of ms, s, m, h or d");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Config, Permission};
+    use crate::engine::testing::{Stage, check, words};
+
+    fn stage() -> Stage {
+        let mut config = Config::default();
+        config.enable_test_commands = Permission::Yes;
+        Stage::new(config)
+    }
+
+    #[test]
+    fn it_is_for_servers_started_for_tests() {
+        let refused = "!ERR LEASEHOLD command not allowed. ...";
+        check(&format!("LEASEHOLD CLOCK => {refused}; LEASEHOLD HELP => {refused}"));
+        check("LEASEHOLD => !ERR wrong number ...; LEASEHOLD X => !ERR unknown subcommand 'X'...");
+        stage().check("MULTI; LEASEHOLD CLOCK => !ERR Command not allowed inside a transaction");
+        stage()
+            .check("EVAL \"return redis.call('leasehold', 'clock')\" 0 => !ERR ...not allowed...");
+    }
+
+    #[test]
+    fn orders_of_the_clock_are_passed_on() {
+        let rate = |text: &str| ClockOrder::Run(text.parse().expect("a rate"));
+        for (words_of_it, order) in [
+            ("FREEZE", rate("0")),
+            ("run", rate("1")),
+            ("RUN 0.5", rate("0.5")),
+            ("ADVANCE 1500", ClockOrder::Advance(Millis(1_500))),
+            ("ADVANCE 30s", ClockOrder::Advance(Millis(30_000))),
+            ("SET 1700000000000", ClockOrder::AdvanceTo(Millis(1_700_000_000_000))),
+            ("JUMP -2H", ClockOrder::Jump(Millis(-7_200_000))),
+            ("STEP 1d", ClockOrder::StepWall(Millis(86_400_000))),
+        ] {
+            let mut stage = stage();
+            let client = stage.client("a");
+            let done = stage.run(client, &words(&format!("LEASEHOLD CLOCK {words_of_it}")));
+            assert_eq!(done, ("OK".to_owned(), Flow::Clock(order)), "{words_of_it}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_order_is_refused() {
+        for (words_of_it, error) in [
+            ("STOP", "syntax error"),
+            ("ADVANCE", "syntax error"),
+            ("ADVANCE -1", "the clock never goes back, but see JUMP"),
+            ("ADVANCE x", "span is not a number of milliseconds, or of ms, s, m, h or d"),
+            ("ADVANCE 9223372036854775807s", "span is not a number of milliseconds, ..."),
+            ("RUN -1", "rate is not a number from 0 to 1000000"),
+        ] {
+            stage().check(&format!("LEASEHOLD CLOCK {words_of_it} => !ERR {error}"));
+        }
+        stage().check(
+            "LEASEHOLD CLOCK => \"{\\\"now_ms\\\":1700000000000,\\\"wall_ms\\\":1700000000000,\
+             \\\"rate\\\":1.0}\"",
+        );
+    }
+}
