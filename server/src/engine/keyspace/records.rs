@@ -668,6 +668,7 @@ impl HashMut<'_> {
 impl Records {
     /// Sets the deadline of a key. Returns whether there is a wheel now and was none before, which
     /// begins at `now`.
+    #[inline]
     pub fn set_deadline(&mut self, slot: Slot, deadline: Millis, now: Millis) -> bool {
         let entry = self.entries.get_mut(slot);
         self.with_deadline += usize::from(!entry.form.ends());
@@ -704,6 +705,7 @@ impl Records {
     }
 
     /// Moves every deadline by `span`.
+    #[cold]
     pub fn postpone(&mut self, span: Millis, now: Millis) {
         let slots: Vec<Slot> = self.entries.chunks().numbers().collect();
         for slot in slots {
