@@ -55,17 +55,29 @@ impl Index {
         self.table(hash).find(hash, |&slot| is_it(slot)).copied()
     }
 
-    /// Adds an entry. `hash_of` tells the hash of any that is there.
-    pub fn insert(&mut self, hash: u64, slot: Slot, hash_of: impl Fn(Slot) -> u64) {
+    /// Adds an entry. `hash_of` tells the hash of any that is there, and `look` touches what
+    /// `hash_of` will: keys lie anywhere, but several can be fetched at the same time.
+    pub fn insert(
+        &mut self,
+        hash: u64,
+        slot: Slot,
+        look: impl Fn(Slot),
+        hash_of: impl Fn(Slot) -> u64,
+    ) {
         if matches!(self.tables, Tables::One(_)) && self.len >= DIVIDE_ABOVE {
             self.divide(&hash_of);
         }
-        self.table_mut(hash).insert_unique(hash, slot, |&slot| hash_of(slot));
+        let table = self.table_mut(hash);
+        if table.len() == table.capacity() {
+            // It is about to grow.
+            table.iter().for_each(|&slot| look(slot));
+        }
+        table.insert_unique(hash, slot, |&slot| hash_of(slot));
         self.len += 1;
     }
 
-    /// Removes an entry, and gives memory back after a mass release. `look` touches what
-    /// `hash_of` will: keys lie anywhere, but several can be fetched at the same time.
+    /// Removes an entry, and gives memory back after a mass release. `look` and `hash_of` are as
+    /// for `insert`.
     pub fn remove(
         &mut self,
         hash: u64,
@@ -169,7 +181,7 @@ mod tests {
         let found = |index: &Index, slot| index.find(hash_of(slot), |other| other == slot);
         for slot in 0..ENTRIES {
             assert_eq!(found(&index, slot), None);
-            index.insert(hash_of(slot), slot, hash_of);
+            index.insert(hash_of(slot), slot, |_| {}, hash_of);
         }
         assert!((0..ENTRIES).all(|slot| found(&index, slot) == Some(slot)));
         assert_eq!(index.entries(), ENTRIES as usize);
@@ -185,7 +197,7 @@ mod tests {
     fn no_table_of_many_is_large() {
         let mut index = Index::default();
         for slot in 0..100_000 {
-            index.insert(hash_of(slot), slot, hash_of);
+            index.insert(hash_of(slot), slot, |_| {}, hash_of);
         }
         let Tables::Many(tables) = &index.tables else { unreachable!("so many in one table") };
         assert!(tables.iter().all(|table| table.len() < 120), "a table moves all it holds at once");

@@ -373,8 +373,11 @@ impl Records {
         entry.set_used_at(now);
         let slot = self.entries.insert(entry);
         let (seed, entries, strings) = (self.seed, &self.entries, &self.strings);
-        let hash_of = |slot| seed.hash(split(strings.get(entries.get(slot).handle())).0);
-        self.index.insert(hash, slot, hash_of);
+        let bytes_of = |slot| strings.get(entries.get(slot).handle());
+        let look = |slot| {
+            black_box(bytes_of(slot).first().copied());
+        };
+        self.index.insert(hash, slot, look, |slot| seed.hash(split(bytes_of(slot)).0));
         slot
     }
 
