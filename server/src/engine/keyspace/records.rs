@@ -490,7 +490,7 @@ impl Records {
     }
 
     /// Takes a key out of the index and the wheel; returns what was apart.
-    #[inline]
+    #[inline(always)]
     fn unlink(&mut self, Due { slot, hash }: Due) -> Option<Value> {
         self.clear_deadline(slot);
         let (seed, entries, strings) = (self.seed, &self.entries, &self.strings);
@@ -502,7 +502,7 @@ impl Records {
         self.take_apart(slot)
     }
 
-    #[inline]
+    #[inline(always)]
     fn forget(&mut self, slot: Slot) {
         let handle = self.entries.get(slot).handle();
         self.entries.forget(slot);
