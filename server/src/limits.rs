@@ -202,6 +202,29 @@ pub const LIBRARY_FUNCTIONS_MAX: usize = 1_000;
 /// a second, as in Redis, for nobody else is heard meanwhile.
 pub const FUNCTION_LOAD_QUESTIONS_MAX: u32 = 50_000;
 
+// The journal of a server that is started for tests.
+
+/// Entries of the journal; the oldest is forgotten for a new one. A test that takes a thousand
+/// locks by script writes about as many, some MiB.
+pub const JOURNAL_ENTRIES_MAX: usize = 16_384;
+
+/// Bytes of an argument, a key or an owner that an entry shows. Tokens and most keys are shorter,
+/// a script's text is not.
+pub const JOURNAL_TEXT_BYTES_MAX: usize = 128;
+
+/// Arguments of a request that an entry shows. Redisson's longest lock script has ten.
+pub const JOURNAL_ARGUMENTS_MAX: usize = 24;
+
+/// Bytes of an owner by which it is told from others. No token is longer, though a value may be.
+pub const JOURNAL_OWNER_BYTES_MAX: usize = 256;
+
+/// How many of each are remembered beside the entries: those who lost a lock, who wait for one, who
+/// have read one, scripts, what breaks a rule. More than a test has clients.
+pub const JOURNAL_REMEMBERED_MAX: usize = 1_000;
+
+/// Entries of the story of a check that fails: what came last. Nobody reads more.
+pub const JOURNAL_STORY_MAX: usize = 100;
+
 // Configuration.
 
 /// Bytes of a configuration file. A path to a device would be read for ever.

@@ -9,6 +9,7 @@ use crate::engine::client::{Client, ClientId};
 use crate::engine::command::{Command, Entry, Flags, Group};
 use crate::engine::context::{Caller, Context, is};
 use crate::engine::error::Error;
+use crate::engine::journal::Done;
 use crate::engine::time::Time;
 use crate::engine::transaction::Queued;
 use crate::engine::{Engine, slots};
@@ -95,7 +96,7 @@ impl Context<'_> {
         if engine.tracked.clients() > 0 {
             engine.remember_reads(self.client, entry.command, argv);
         }
-        match result {
+        let reply = match result {
             Ok(reply) => {
                 engine.count_call(at, false);
                 if reply.is_error() {
@@ -104,7 +105,19 @@ impl Context<'_> {
                 reply
             }
             Err(error) => engine.failed_for_script(at, error),
+        };
+        if engine.journal.is_some() {
+            self.note(argv, &reply);
         }
+        reply
+    }
+
+    /// Tells the journal of the command that has run.
+    #[cold]
+    fn note(&mut self, argv: &[&[u8]], reply: &Reply) {
+        let Context { client, caller, database, time, command, name, .. } = *self;
+        let done = Done { client, caller, command, name, database, time };
+        self.engine.note(done, argv, reply);
     }
 }
 
@@ -198,8 +211,17 @@ impl Engine {
         }
         let reply = match result {
             Ok(reply) => reply,
-            Err(error) => return self.failed(at, error),
+            Err(error) => {
+                let reply = self.failed(at, error);
+                if self.journal.is_some() {
+                    self.note(Done { client, caller, command, name, database, time }, argv, &reply);
+                }
+                return reply;
+            }
         };
+        if self.journal.is_some() {
+            self.note(Done { client, caller, command, name, database, time }, argv, &reply);
+        }
         if command.flags.contains(Flags::BLOCKING) && reply == Reply::NOTHING {
             // It counts when its wait is over.
             self.set_waiting_command(client, at);

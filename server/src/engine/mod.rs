@@ -14,6 +14,7 @@ pub mod context;
 pub mod dispatch;
 pub mod error;
 pub mod glob;
+pub mod journal;
 pub mod keyspace;
 mod look_ahead;
 pub mod memory;
@@ -47,6 +48,7 @@ use crate::limits;
 use client::{ClientId, Clients, Close, Origin, ReplyMode};
 use command::{CommandStats, CommandTable};
 use dispatch::Outcome;
+use journal::Journal;
 use keyspace::dict::{HashSeed, Slot};
 use keyspace::{Due, Keyspace};
 use notify::Events;
@@ -185,6 +187,8 @@ pub struct Engine {
     pub pause: Option<Pause>,
     /// How fast the caller's lease clock runs, which tells; for clients who ask.
     pub clock_rate: Rate,
+    /// What has happened, for a server that is started for tests; taken while it is written.
+    journal: Option<Box<Journal>>,
     /// What the next [`Engine::run`] returns instead of `Next`, set by a handler.
     pub flow: Option<Flow>,
     /// When a request last found more due than it had to pay for.
@@ -212,6 +216,7 @@ impl Engine {
         };
         let (run_id, node_id, shard_id) = (id(), id(), id());
         let told_id = config.sentinel.as_ref().and_then(|sentinel| sentinel.my_id.clone());
+        let journal = Journal::of(&config);
         let commands = CommandTable::of(config.mode(), config.compat_version);
         let interpreter = commands::scripts::interpreter(seed[3], config.compat_version);
         if config.cluster_enabled {
@@ -245,6 +250,7 @@ impl Engine {
             log: Vec::new(),
             pause: None,
             clock_rate: Rate::REAL,
+            journal,
             flow: None,
             storm_seen_at: None,
             replies: Replies::default(),
@@ -502,6 +508,9 @@ impl Engine {
     }
 
     fn end_lease(&mut self, database: usize, due: Due) {
+        if self.journal.is_some() {
+            self.note_end_of_lease(database, due.slot);
+        }
         // Keys end by the million, so the copy of theirs is made in a place that is there.
         let mut key = std::mem::take(&mut self.ended_key);
         key.clear();

@@ -8,6 +8,7 @@ use crate::engine::Flow;
 use crate::engine::command::{Arity, Command, Flags, Group};
 use crate::engine::context::{Context, is};
 use crate::engine::error::Error;
+use crate::engine::journal::handlers;
 use crate::engine::time::{ClockOrder, Millis, Rate};
 
 const LEASEHOLD: Command = Command {
@@ -33,6 +34,16 @@ pub const COMMANDS: &[Command] = &[Command {
 
 const SUBCOMMANDS: &[Command] = &[
     Command {
+        name: "check",
+        arity: Arity::AtLeast(2),
+        flags: LEASEHOLD.flags.union(Flags::ALLOW_BUSY),
+        complexity: "O(N) in the number of locks and of journal entries",
+        doc: "Says whether the rules that must hold of all locks have been kept.",
+        example: "SET lock token NX PX 9; LEASEHOLD CHECK released-only-by-owner => OK",
+        run: handlers::check,
+        ..LEASEHOLD
+    },
+    Command {
         name: "clock",
         arity: Arity::AtLeast(2),
         flags: LEASEHOLD.flags.union(Flags::ALLOW_BUSY),
@@ -50,9 +61,44 @@ const SUBCOMMANDS: &[Command] = &[
         run: |_, _| Ok(super::help("LEASEHOLD", HELP)),
         ..LEASEHOLD
     },
+    Command {
+        name: "journal",
+        arity: Arity::AtLeast(2),
+        flags: LEASEHOLD.flags.union(Flags::ALLOW_BUSY),
+        complexity: "O(N) in the number of entries",
+        doc: "Tells what clients did and what became of locks, in time order.",
+        example: "SET lock token NX PX 9; LEASEHOLD JOURNAL CLEAR; LEASEHOLD JOURNAL => \"[]\"",
+        run: handlers::journal,
+        ..LEASEHOLD
+    },
+    Command {
+        name: "lint",
+        arity: Arity::Exactly(2),
+        flags: LEASEHOLD.flags.union(Flags::ALLOW_BUSY),
+        complexity: "O(N) in the number of mistakes and of journal entries",
+        doc: "Names the usual mistakes of lock recipes that have been made.",
+        example: "SET lock token NX PX 9; LEASEHOLD LINT => \"[]\"",
+        run: handlers::lint,
+        ..LEASEHOLD
+    },
+    Command {
+        name: "locks",
+        arity: Arity::Exactly(2),
+        flags: LEASEHOLD.flags.union(Flags::ALLOW_BUSY),
+        complexity: "O(N) in the number of locks",
+        doc: "Tells which locks are held, by whom, since when and for how long.",
+        example: "SET lock token NX PX 9; DEL lock; LEASEHOLD LOCKS => \"[]\"",
+        run: handlers::locks,
+        ..LEASEHOLD
+    },
 ];
 
 const HELP: &[&str] = &[
+    "CHECK [<name>]",
+    "    Returns OK if these rules have been kept, or an error that says what broke one:",
+    "    no-lock-held, never-two-holders, every-lock-has-a-lease, released-only-by-owner.",
+    "CHECK <name> STORY",
+    "    Returns whether it holds and what happened to that lock, as JSON.",
     "CLOCK",
     "    Returns what the clock shows, as JSON: now_ms (leases), wall_ms (TIME), rate.",
     "CLOCK FREEZE",
@@ -68,6 +114,15 @@ const HELP: &[&str] = &[
     "CLOCK STEP <span>",
     "    Steps the wall clock alone, that of TIME and EXPIREAT. No lease follows.",
     "    A span is a number of milliseconds, or one with a unit: 1500, 30s, 5m, 2h, 1d.",
+    "JOURNAL [SINCE <seq>] [KEY <pattern>] [COUNT <n>]",
+    "    Returns what has happened, as JSON: the entries after that number, about such keys, the",
+    "    last n of them.",
+    "JOURNAL CLEAR",
+    "    Forgets what has happened, and what CHECK and LINT know of it. Held locks stay known.",
+    "LINT",
+    "    Returns the mistakes that were made with locks, as JSON.",
+    "LOCKS",
+    "    Returns the locks that are held, as JSON.",
 ];
 
 fn clock(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {

@@ -1,0 +1,91 @@
+//! `LEASEHOLD JOURNAL`, `LOCKS`, `CHECK` and `LINT`: the journal, told as JSON.
+
+use leasehold_resp::Reply;
+use serde::Serialize;
+
+use crate::engine::context::{Context, integer, is};
+use crate::engine::error::Error;
+
+use super::Selection;
+use super::verdict::Check;
+
+/// `LEASEHOLD JOURNAL [SINCE <seq>] [KEY <pattern>] [COUNT <n>]`, `LEASEHOLD JOURNAL CLEAR`
+pub fn journal(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    if let [word] = &argv[2..]
+        && is(word, "clear")
+    {
+        return context.engine.clear_journal().map(|()| Reply::OK).ok_or(NO_JOURNAL);
+    }
+    let journal = context.engine.journal().ok_or(NO_JOURNAL)?;
+    let mut wanted = Selection::default();
+    let mut words = &argv[2..];
+    while let [word, value, rest @ ..] = words {
+        words = rest;
+        match () {
+            () if is(word, "since") => wanted.since = count(value)?,
+            () if is(word, "key") => wanted.key = Some(value),
+            () if is(word, "count") => {
+                wanted.count = Some(usize::try_from(count(value)?).unwrap_or(usize::MAX));
+            }
+            () => return Err(Error::Syntax),
+        }
+    }
+    if words.is_empty() { Ok(json(&journal.select(wanted))) } else { Err(Error::Syntax) }
+}
+
+/// `LEASEHOLD LOCKS`
+pub fn locks(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
+    if context.engine.journal.is_none() {
+        return Err(NO_JOURNAL);
+    }
+    Ok(json(&context.engine.held_locks(context.time)))
+}
+
+/// `LEASEHOLD CHECK [<name> [STORY]]`
+pub fn check(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let checks = match argv.get(2) {
+        None => Check::ALL.to_vec(),
+        Some(name) => {
+            let known = Check::ALL.into_iter().find(|check| is(name, check.name()));
+            vec![known.ok_or(UNKNOWN_CHECK)?]
+        }
+    };
+    let tells = match &argv[2..] {
+        [] | [_] => false,
+        [_, word] if is(word, "story") => true,
+        _ => return Err(Error::Syntax),
+    };
+    for check in checks {
+        let verdict = context.engine.check_locks(check, context.time).ok_or(NO_JOURNAL)?;
+        if tells {
+            return Ok(json(&verdict));
+        }
+        if !verdict.holds {
+            let line = format!("CHECK {}: {}", check.name(), verdict.sentence);
+            return Err(Error::text(line.replace(['\r', '\n'], " ")));
+        }
+    }
+    Ok(Reply::OK)
+}
+
+/// `LEASEHOLD LINT`
+pub fn lint(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
+    Ok(json(&context.engine.lint_locks(context.time).ok_or(NO_JOURNAL)?))
+}
+
+fn count(value: &[u8]) -> Result<u64, Error> {
+    u64::try_from(integer(value)?).map_err(|_| Error::NotAnInteger)
+}
+
+fn json(shown: &impl Serialize) -> Reply {
+    Reply::bulk(serde_json::to_string(shown).unwrap_or_default())
+}
+
+/// Over the wire only a server with a journal answers; a program may ask its own server anything.
+const NO_JOURNAL: Error =
+    Error::line("ERR no journal is kept: the server was started without enable-test-commands");
+
+const UNKNOWN_CHECK: Error = Error::line(
+    "ERR unknown check. They are no-lock-held, never-two-holders, every-lock-has-a-lease, \
+     released-only-by-owner",
+);

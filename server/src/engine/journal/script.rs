@@ -1,0 +1,60 @@
+//! What a script is for, guessed from the commands its text names. It decides only what is said of
+//! a script that has changed nothing: whether a lock was refused, or its owner came too late.
+
+/// What a script wants with a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// To take it.
+    Acquire,
+    /// To give its lease more time.
+    Renew,
+    /// To let it go.
+    Release,
+    /// Nothing that is known.
+    Other,
+}
+
+impl Purpose {
+    /// What a script with this text is for.
+    pub(super) fn of(text: &[u8]) -> Purpose {
+        let text = text.to_ascii_lowercase();
+        let names = |words: &[&str]| words.iter().any(|word| quotes(&text, word));
+        if names(&["del", "unlink", "hdel", "delex", "delifeq", "getdel"]) {
+            Purpose::Release
+        } else if names(&["set", "setnx", "hset", "hsetnx", "hincrby", "getset"]) {
+            Purpose::Acquire
+        } else if names(&["expire", "pexpire", "expireat", "pexpireat"]) {
+            Purpose::Renew
+        } else {
+            Purpose::Other
+        }
+    }
+}
+
+/// Whether a text has this word in quotes, single or double.
+fn quotes(text: &[u8], word: &str) -> bool {
+    text.windows(word.len() + 2).any(|window| {
+        let quote = window[0];
+        (quote == b'\'' || quote == b'"')
+            && window[window.len() - 1] == quote
+            && &window[1..=word.len()] == word.as_bytes()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_is_for_what_it_names() {
+        for (text, purpose) in [
+            ("redis.call('set', KEYS[1], ARGV[1], 'NX', 'PX', 10)", Purpose::Acquire),
+            ("redis.call(\"hincrby\", KEYS[1], ARGV[2], 1)", Purpose::Acquire),
+            ("redis.call('PEXPIRE', KEYS[1], ARGV[1])", Purpose::Renew),
+            ("redis.call('hincrby', 'k', 'f', -1); redis.call('del', 'k')", Purpose::Release),
+            ("return redis.call('get', 'delta') -- del", Purpose::Other),
+        ] {
+            assert_eq!(Purpose::of(text.as_bytes()), purpose, "{text}");
+        }
+    }
+}
