@@ -48,7 +48,10 @@ mod server;
 mod readme {}
 
 pub use client::Client;
-pub use control::Clock;
+pub use control::{Clock, Journal};
+pub use engine::journal::HeldLock;
+pub use engine::journal::entry::{Entry as JournalEntry, Happening};
+pub use engine::journal::verdict::{Check, Finding, Rule, Verdict};
 pub use error::{Error, ErrorKind};
 pub use leasehold_resp::Reply;
 pub use server::{Builder, Server};

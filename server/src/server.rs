@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use crate::client::Client;
 use crate::clock;
 use crate::config::Config;
-use crate::control::{Clock, since_epoch};
+use crate::control::{Clock, Journal, since_epoch};
 use crate::engine::Engine;
 use crate::engine::time::Millis;
 use crate::error::{Error, ErrorKind};
@@ -185,6 +185,11 @@ impl Server {
     /// The server's clock, to be stopped and moved.
     pub fn clock(&self) -> Clock<'_> {
         Clock { host: &self.host }
+    }
+
+    /// What has happened, if the server was started for tests.
+    pub fn journal(&self) -> Journal<'_> {
+        Journal { host: &self.host }
     }
 
     /// Moves the clock on by `span`, to the millisecond: [`Clock::advance`].

@@ -11,6 +11,7 @@ mod daemon;
 mod differential;
 mod embedding;
 mod fuzz;
+mod journal;
 mod limits;
 mod protocol;
 mod redis_rs;

@@ -2,6 +2,8 @@
 //! the commands of [`crate::engine::commands::leasehold`].
 
 mod clock;
+mod journal;
 
 pub use clock::Clock;
 pub(crate) use clock::since_epoch;
+pub use journal::Journal;

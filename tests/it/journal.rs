@@ -1,0 +1,235 @@
+//! What happened, as a test is told of it: by command and in process, for the recipes of the seed
+//! documents and for Redisson's scripts.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use leasehold::{Check, Client, ErrorKind, Happening, Reply, Rule, Server};
+use leasehold_tests::scripts::{
+    COMPARE_AND_DELETE, COMPARE_AND_RENEW, LOCK_2_2_17, LOCK_3, RENEW_3, UNLOCK_2_2_17, UNLOCK_3,
+};
+use leasehold_tests::wire::Wire;
+
+const OWNER_A: &str = "285475da-9152-4c83-822a-67ee2f116a79:52";
+const OWNER_B: &str = "f6d0b1a0-7d3b-4a6f-9a0c-b0ee2d1c4a11:1";
+
+fn server() -> Server {
+    let builder = Server::builder().frozen_clock().config("enable-test-commands", "yes");
+    builder.start().expect("a server")
+}
+
+fn advance(server: &Server, milliseconds: u64) {
+    server.advance(Duration::from_millis(milliseconds)).expect("a server");
+}
+
+fn call(client: &mut Client, command: &str) -> Reply {
+    let words: Vec<&str> = command.split(' ').collect();
+    client.call(&words).expect("an answer")
+}
+
+/// Runs a script with the key `lock`, and with the channel of a Redisson lock if it has two.
+fn script(client: &mut Client, text: &str, arguments: &[&str]) -> Reply {
+    let keys =
+        if text.contains("KEYS[2]") { &["2", "lock", "channel"][..] } else { &["1", "lock"] };
+    let argv: Vec<&str> = [&["EVAL", text], keys, arguments].concat();
+    client.call(&argv).expect("an answer")
+}
+
+/// What became of locks, by the names of the events.
+fn told(server: &Server) -> Vec<String> {
+    let entries = server.journal().entries().expect("a journal");
+    let locks = entries.iter().filter(|entry| !matches!(entry.what, Happening::Command { .. }));
+    locks.map(|entry| entry.to_string().split_once(": ").expect("a line").1.to_owned()).collect()
+}
+
+fn rules(server: &Server) -> Vec<Rule> {
+    server.journal().lint().expect("a journal").iter().map(|finding| finding.rule).collect()
+}
+
+fn broken(server: &Server) -> Vec<Check> {
+    let holds = |check: &Check| server.journal().check(*check).expect("a journal").holds;
+    Check::ALL.into_iter().filter(|check| !holds(check)).collect()
+}
+
+#[test]
+fn redissons_scripts_are_locks_of_their_fields() {
+    for (lock, unlock) in [(LOCK_3, UNLOCK_3), (LOCK_2_2_17, UNLOCK_2_2_17)] {
+        let server = server();
+        let (mut a, mut b) = (server.client().expect("a"), server.client().expect("b"));
+        assert_eq!(script(&mut a, lock, &["30000", OWNER_A]), Reply::Null);
+        assert_eq!(script(&mut b, lock, &["30000", OWNER_B]), Reply::Integer(30_000));
+        let held = server.journal().locks().expect("a journal");
+        assert_eq!((held.len(), &held[0].owner[..], held[0].lease_ms), (1, OWNER_A, Some(30_000)));
+        assert_eq!(held[0].waiting.len(), 1);
+        assert_eq!(script(&mut a, lock, &["30000", OWNER_A]), Reply::Null);
+        advance(&server, 10_000);
+        assert_eq!(script(&mut a, RENEW_3, &["30000", OWNER_A]), Reply::Integer(1));
+        // Another connection of the same pool.
+        let mut pooled = server.client().expect("a client");
+        assert_eq!(script(&mut pooled, unlock, &["0", "30000", OWNER_A]), Reply::Integer(0));
+        assert_eq!(script(&mut pooled, unlock, &["0", "30000", OWNER_A]), Reply::Integer(1));
+        assert_eq!(script(&mut b, lock, &["30000", OWNER_B]), Reply::Null);
+        assert_eq!(
+            told(&server),
+            [
+                format!("acquired 'lock' as '{OWNER_A}' for 30000 ms"),
+                format!("was refused 'lock' as '{OWNER_B}', which '{OWNER_A}' has"),
+                format!("acquired 'lock' as '{OWNER_A}', now 2 times, for 30000 ms"),
+                format!("renewed 'lock' of '{OWNER_A}' for 30000 ms"),
+                format!("released 'lock' as '{OWNER_A}', who has it 1 times more"),
+                format!("released 'lock' as '{OWNER_A}'"),
+                format!("acquired 'lock' as '{OWNER_B}' for 30000 ms"),
+                format!("has waited 10000 ms for 'lock' as '{OWNER_B}'"),
+            ]
+        );
+        assert_eq!((rules(&server), broken(&server)), (vec![], vec![Check::NoLockHeld]));
+    }
+}
+
+#[test]
+fn a_redisson_lock_that_outlasts_its_lease() {
+    let server = server();
+    let (mut a, mut b) = (server.client().expect("a"), server.client().expect("b"));
+    script(&mut a, LOCK_3, &["1000", OWNER_A]);
+    advance(&server, 1_000);
+    script(&mut b, LOCK_3, &["1000", OWNER_B]);
+    assert_eq!(script(&mut a, RENEW_3, &["1000", OWNER_A]), Reply::Integer(0));
+    script(&mut b, UNLOCK_3, &["0", "1000", OWNER_B]);
+    assert_eq!(rules(&server), [Rule::RenewalAfterLoss]);
+    assert_eq!(broken(&server), [Check::NeverTwoHolders]);
+}
+
+/// Each mistake of the documents is named, and the recipe that corrects it is clean.
+#[test]
+fn the_recipes_of_the_documents() {
+    let setnx: &[&str] = &["SETNX lock redis", "DEL lock"];
+    let two_steps: &[&str] = &["SETNX lock OK", "EXPIRE lock 5", "DEL lock"];
+    let unchecked: &[&str] = &["SET lock OK EX 10 NX", "DEL lock"];
+    let compared: &[&str] = &["SET lock token EX 10 NX", "GET lock", "DEL lock"];
+    for (recipe, expected) in [
+        (setnx, &[Rule::LockWithoutLease, Rule::DeleteWithoutCheck][..]),
+        (two_steps, &[Rule::LeaseInASecondStep, Rule::DeleteWithoutCheck]),
+        (unchecked, &[Rule::DeleteWithoutCheck]),
+        (compared, &[Rule::CompareAndDeleteInTwoSteps]),
+    ] {
+        let server = server();
+        let mut client = server.client().expect("a client");
+        for command in recipe {
+            call(&mut client, command);
+        }
+        assert_eq!(rules(&server), expected, "{recipe:?}");
+    }
+    let server = server();
+    let mut client = server.client().expect("a client");
+    call(&mut client, "SET lock token NX PX 10000");
+    advance(&server, 5_000);
+    script(&mut client, COMPARE_AND_RENEW, &["token", "10000"]);
+    script(&mut client, COMPARE_AND_DELETE, &["token"]);
+    call(&mut client, "SET lock token NX EX 10");
+    for command in ["WATCH lock", "GET lock", "MULTI", "DEL lock", "EXEC"] {
+        call(&mut client, command);
+    }
+    assert_eq!((rules(&server), broken(&server)), (vec![], vec![]));
+}
+
+#[test]
+fn assertions_say_what_broke_the_rule_and_tell_the_story() {
+    let server = server();
+    let (mut a, mut b) = (server.client().expect("a"), server.client().expect("b"));
+    call(&mut a, "CLIENT SETNAME worker");
+    call(&mut a, "SET other token NX PX 50");
+    call(&mut a, "SET lock OK NX PX 50");
+    advance(&server, 50);
+    call(&mut b, "SET lock OK NX PX 50");
+    advance(&server, 20);
+    call(&mut a, "DEL lock");
+    server.journal().assert_no_lock_held();
+    server.journal().assert_every_lock_has_a_lease();
+    let fails = |assert: &dyn Fn()| {
+        let panic = catch_unwind(AssertUnwindSafe(assert)).expect_err("a rule that is broken");
+        panic.downcast_ref::<String>().expect("a message").clone()
+    };
+    let journal = server.journal();
+    let stranger = fails(&|| journal.assert_released_only_by_owner());
+    let lines: Vec<&str> = stranger.lines().collect();
+    assert_eq!(
+        lines,
+        [
+            "released-only-by-owner: the lock 'lock' of client 2 was released by client 1 \
+             'worker'",
+            "  +0 ms #4 client 1 'worker': SET lock OK NX PX 50 -> OK",
+            "  +0 ms #5 client 1 'worker': acquired 'lock' as 'OK' for 50 ms",
+            "  +50 ms #7 the clock: ended the lease of 'lock', held as 'OK' by client 1",
+            "  +50 ms #8 client 2: SET lock OK NX PX 50 -> OK",
+            "  +50 ms #9 client 2: acquired 'lock' as 'OK' for 50 ms",
+            "  +70 ms #10 client 1 'worker': DEL lock -> 1",
+            "  +70 ms #11 client 1 'worker': released 'lock', which is that of 'OK', taken by \
+             client 2",
+        ]
+    );
+    let two = fails(&|| journal.assert_never_two_holders());
+    assert!(two.starts_with("never-two-holders: client 1 'worker' had the lock 'lock'"), "{two}");
+    journal.clear().expect("a journal");
+    journal.assert_released_only_by_owner();
+    journal.assert_never_two_holders();
+}
+
+#[test]
+fn a_server_that_keeps_no_journal_says_so() {
+    let server = Server::start().expect("a server");
+    let error = server.journal().entries().expect_err("no journal");
+    assert_eq!(error.kind(), ErrorKind::Usage);
+    assert!(catch_unwind(AssertUnwindSafe(|| server.journal().assert_no_lock_held())).is_err());
+}
+
+/// What a client is answered, as it comes over the wire.
+fn ask(wire: &mut Wire, command: &str) -> String {
+    let words: Vec<&str> = command.split(' ').collect();
+    String::from_utf8_lossy(&wire.call(&words)).into_owned()
+}
+
+#[test]
+fn all_of_it_is_told_by_command() {
+    let server = server();
+    let mut a = Wire::connect(server.addr(), 2);
+    let mut b = Wire::connect(server.addr(), 2);
+    assert_eq!(ask(&mut a, "LEASEHOLD LOCKS"), "$2\r\n[]\r\n");
+    ask(&mut a, "SETNX lock token");
+    ask(&mut b, "SETNX lock other");
+    let locks = ask(&mut a, "LEASEHOLD LOCKS");
+    assert!(locks.contains("\"key\":\"lock\",\"database\":0,\"owner\":\"token\""), "{locks}");
+    assert!(locks.contains("\"lease_ms\":null,\"waiting\":["), "{locks}");
+    let lint = ask(&mut a, "LEASEHOLD LINT");
+    assert!(lint.contains("\"rule\":\"lock-without-lease\",\"key\":\"lock\""), "{lint}");
+    let journal = ask(&mut a, "LEASEHOLD JOURNAL KEY lo* SINCE 1 COUNT 2");
+    assert!(journal.contains("\"argv\":[\"SETNX\",\"lock\",\"other\"]"), "{journal}");
+    assert!(journal.contains("\"event\":\"refused\",\"by\":\"other\",\"holder\":\"token\""));
+    assert!(!journal.contains("acquired"), "{journal}");
+    let check = ask(&mut a, "LEASEHOLD CHECK every-lock-has-a-lease");
+    assert!(check.starts_with("-CHECK every-lock-has-a-lease: the lock 'lock' that"), "{check}");
+    let story = ask(&mut a, "LEASEHOLD CHECK no-lock-held STORY");
+    assert!(story.contains("{\"check\":\"no-lock-held\",\"holds\":false,\"sentence\":"), "{story}");
+    assert!(story.contains("\"event\":\"acquired\""), "{story}");
+    assert!(ask(&mut a, "LEASEHOLD CHECK").starts_with("-CHECK no-lock-held: "));
+    assert!(ask(&mut a, "LEASEHOLD CHECK no-such").starts_with("-ERR unknown check."));
+    ask(&mut a, "FLUSHALL");
+    assert_eq!(ask(&mut a, "LEASEHOLD CHECK no-lock-held"), "+OK\r\n");
+    assert_eq!(ask(&mut a, "LEASEHOLD JOURNAL CLEAR"), "+OK\r\n");
+    assert_eq!(ask(&mut a, "LEASEHOLD JOURNAL"), "$2\r\n[]\r\n");
+}
+
+/// Both tiers of scripts are heard: the same calls are written down.
+#[test]
+fn what_a_script_calls_is_written_down_in_both_tiers() {
+    let calls = ["yes", "no"].map(|plans| {
+        let server = Server::builder().frozen_clock().config("enable-test-commands", "yes");
+        let server = server.config("script-plans", plans).start().expect("a server");
+        let mut client = server.client().expect("a client");
+        script(&mut client, LOCK_3, &["30000", OWNER_A]);
+        let entries = server.journal().entries().expect("a journal");
+        entries.iter().map(ToString::to_string).collect::<Vec<_>>()
+    });
+    assert_eq!(calls[0], calls[1]);
+    let called = |line: &&String| line.contains("(script)");
+    assert_eq!(calls[0].iter().filter(called).count(), 3, "{:?}", calls[0]);
+}
