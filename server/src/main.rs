@@ -1,7 +1,9 @@
-//! The daemon: from a command line to a running server, and from a signal to its end.
+//! The program: the face it is to show, and the daemon, from a command line to a running server,
+//! and from a signal to its end.
 
 #![forbid(unsafe_code)]
 
+use std::ffi::OsString;
 use std::fs;
 use std::process::{Command, ExitCode, Stdio};
 
@@ -11,22 +13,32 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing::level_filters::LevelFilter;
 use tracing::{error, info, warn};
 
+use self::face::Face;
+
+mod cli;
 #[cfg(feature = "compat")]
 mod compat_command;
+mod face;
 mod log;
 
 fn main() -> ExitCode {
-    let args: Vec<String> =
-        std::env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect();
-    if args.get(1).is_some_and(|first| first == "compat") {
+    let mut args: Vec<OsString> = std::env::args_os().collect();
+    let face = face::choose(&mut args);
+    if face == Face::Cli {
+        return cli::main(args.into_iter().skip(1));
+    }
+    let args: Vec<String> = args.iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
+    if face == Face::Compat {
         #[cfg(feature = "compat")]
-        return compat_command::main(&args[2..]);
+        return compat_command::main(&args[1..]);
         #[cfg(not(feature = "compat"))]
         return fail("this leasehold was built without the feature \"compat\"");
     }
-    let environment: Vec<(String, String)> = std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .collect();
+    serve_as_told(&args)
+}
+
+/// What `redis-server` does with such a command line.
+fn serve_as_told(args: &[String]) -> ExitCode {
     let mut typed = None;
     let mut read = |source: config::Source<'_>| {
         let text = load::read(source)?;
@@ -35,12 +47,12 @@ fn main() -> ExitCode {
         }
         Ok(text)
     };
-    match config::from_args(&args, &environment, &mut read) {
+    match config::from_args(args, &environment(), &mut read) {
         Ok(Invocation::PrintVersion) => say(&config::version_line()),
         Ok(Invocation::PrintHelp) => say(&config::usage()),
         Ok(Invocation::Serve { config, warnings }) => {
             if config.daemonize {
-                return go_to_background(&args, typed.as_deref());
+                return go_to_background(args, typed.as_deref());
             }
             let _guard = match log::start(&config, level(config.loglevel)) {
                 Ok(guard) => guard,
@@ -53,6 +65,13 @@ fn main() -> ExitCode {
         }
         Err(error) => fail(&error.to_string()),
     }
+}
+
+/// The variables that can be settings.
+fn environment() -> Vec<(String, String)> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect()
 }
 
 /// Runs the server until it is told to end.
@@ -175,9 +194,12 @@ fn notify(supervised: Supervised, state: &[sd_notify::NotifyState<'_>]) {
 fn go_to_background(args: &[String], typed: Option<&[u8]>) -> ExitCode {
     use std::io::Write;
     use std::os::unix::process::CommandExt;
+    let (name, rest) = args.split_first().map_or(("", args), |(name, rest)| (&**name, rest));
     let child = std::env::current_exe().and_then(|program| {
         Command::new(program)
-            .args(&args[1..])
+            // A sentinel is known by it.
+            .arg0(name)
+            .args(rest)
             .args(["--daemonize", "no"])
             .stdin(if typed.is_some() { Stdio::piped() } else { Stdio::null() })
             .stdout(Stdio::null())

@@ -3,6 +3,7 @@
 mod atomicity;
 mod boundaries;
 mod busy;
+mod cli;
 mod clock;
 mod compat;
 mod compat_command;

@@ -1,9 +1,9 @@
-//! One line of a configuration file: cutting it into words, and writing words so that they are
-//! cut back to the same. Knows no directive.
+//! One line of a configuration file, or typed at `redis-cli`: cutting it into words, and writing
+//! words so that they are cut back to the same. Knows no directive.
 
 /// Cuts a line at its spaces. Words in double quotes may hold spaces and the escapes
 /// `\n \r \t \b \a \xHH`; in single quotes only `\'`. `None` when quotes are unbalanced.
-pub(super) fn split(line: &[u8]) -> Option<Vec<Vec<u8>>> {
+pub fn split(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut words = Vec::new();
     let mut rest = line;
     loop {

@@ -1,0 +1,220 @@
+//! The options of `redis-cli` that are here, and a URL in their place.
+
+use std::ffi::OsString;
+use std::io::{self, IsTerminal};
+use std::path::PathBuf;
+
+use clap::Parser;
+
+use super::connection::{Login, Place, Protocol};
+use super::format::Style;
+
+const REMARKS: &str = "\
+Without a command it reads lines from standard input: commands with their arguments, which may
+stand in quotes; `quit` ends it. REDISCLI_AUTH in the environment is a password as well.
+
+Exit status: 0 the server has answered, 1 it could not be reached, refused the password, or, with
+-e, answered with an error.";
+
+/// Says a command to a server that speaks Redis's protocol, and prints what it answers
+#[derive(Parser)]
+#[command(
+    name = "redis-cli",
+    override_usage = "redis-cli [OPTIONS] [cmd [arg [arg ...]]]",
+    after_help = REMARKS,
+    disable_help_flag = true,
+    args_override_self = true
+)]
+pub(super) struct Arguments {
+    /// The server's name or address
+    #[arg(short = 'h', value_name = "hostname", default_value = "127.0.0.1")]
+    host: String,
+    /// The server's port
+    #[arg(short = 'p', value_name = "port", default_value_t = 6379)]
+    port: u16,
+    /// The server's unix socket, in place of name and port
+    #[arg(short = 's', value_name = "socket")]
+    socket: Option<PathBuf>,
+    /// The password
+    #[arg(short = 'a', long = "pass", value_name = "password", allow_hyphen_values = true)]
+    password: Option<String>,
+    /// Whose password it is
+    #[arg(long, value_name = "username")]
+    user: Option<String>,
+    /// The server: redis://[[user]:password@]host[:port][/database]
+    #[arg(short = 'u', value_name = "uri")]
+    uri: Option<Uri>,
+    /// The database
+    #[arg(short = 'n', value_name = "db", allow_negative_numbers = true)]
+    database: Option<i64>,
+    /// Speak RESP2
+    #[arg(short = '2')]
+    resp2: bool,
+    /// Speak RESP3
+    #[arg(short = '3')]
+    resp3: bool,
+    /// Say the command so many times; -1 for ever
+    #[arg(short = 'r', value_name = "repeat", default_value_t = 1)]
+    #[arg(allow_negative_numbers = true)]
+    pub(super) repeat: i64,
+    /// Wait so many seconds between two times, such as 0.1
+    #[arg(short = 'i', value_name = "interval", default_value_t = 0.0)]
+    pub(super) interval: f64,
+    /// Read the last argument from standard input
+    #[arg(short = 'x')]
+    pub(super) last_from_stdin: bool,
+    /// End with 1 if the answer is an error
+    #[arg(short = 'e')]
+    pub(super) errors_count: bool,
+    /// Print nothing but what was said (as where the output is no terminal)
+    #[arg(long, overrides_with_all = ["formatted", "json"])]
+    raw: bool,
+    /// Print for people (as on a terminal)
+    #[arg(long = "no-raw", overrides_with_all = ["raw", "json"])]
+    formatted: bool,
+    /// Print JSON, and speak RESP3 if the server does
+    #[arg(long, overrides_with_all = ["raw", "formatted"])]
+    json: bool,
+    /// Do not warn of a password in the command line
+    #[arg(long)]
+    no_auth_warning: bool,
+    /// Print this
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
+    /// Print the version
+    #[arg(short = 'v', long)]
+    pub(super) version: bool,
+    /// The command and its arguments
+    #[arg(trailing_var_arg = true, hide = true)]
+    pub(super) command: Vec<OsString>,
+}
+
+impl Arguments {
+    /// Where the server is.
+    pub(super) fn place(&self) -> Place {
+        if let Some(path) = &self.socket {
+            return Place::Unix(path.clone());
+        }
+        let uri = self.uri.as_ref();
+        let host = uri.and_then(|uri| uri.host.clone()).unwrap_or_else(|| self.host.clone());
+        Place::Tcp(host, uri.and_then(|uri| uri.port).unwrap_or(self.port))
+    }
+
+    /// What is said to it first.
+    pub(super) fn login(&self) -> Login {
+        let uri = self.uri.as_ref();
+        let given = uri.and_then(|uri| uri.password.clone()).or_else(|| self.password.clone());
+        let from_environment = || std::env::var("REDISCLI_AUTH").ok();
+        let database = uri.and_then(|uri| uri.database).or(self.database).unwrap_or(0);
+        let protocol = match (self.resp2, self.resp3, self.json) {
+            (true, ..) => Protocol::Resp2,
+            (_, true, _) => Protocol::Resp3,
+            (_, _, true) => Protocol::Resp3IfSpoken,
+            _ => Protocol::Resp2,
+        };
+        Login {
+            user: uri.and_then(|uri| uri.user.clone()).or_else(|| self.user.clone()),
+            password: given.or_else(from_environment),
+            database,
+            protocol,
+        }
+    }
+
+    /// Whether everybody on the machine may have seen the password.
+    pub(super) fn shows_password(&self) -> bool {
+        let in_uri = self.uri.as_ref().is_some_and(|uri| uri.password.is_some());
+        !self.no_auth_warning && (in_uri || self.password.is_some())
+    }
+
+    pub(super) fn style(&self) -> Style {
+        if self.json {
+            Style::Json
+        } else if self.raw || !(self.formatted || io::stdout().is_terminal()) {
+            Style::Raw
+        } else {
+            Style::Standard
+        }
+    }
+}
+
+/// `redis://[[user]:password@][host][:port][/database]`
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Uri {
+    user: Option<String>,
+    password: Option<String>,
+    host: Option<String>,
+    port: Option<u16>,
+    database: Option<i64>,
+}
+
+impl std::str::FromStr for Uri {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Uri, &'static str> {
+        let rest = text.strip_prefix("redis://").ok_or("Invalid URI scheme")?;
+        let mut uri = Uri::default();
+        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let mut address = authority;
+        if let Some((login, behind)) = authority.rsplit_once('@') {
+            address = behind;
+            // One without a colon is a password.
+            let (user, password) = login.split_once(':').unwrap_or(("", login));
+            uri.user = Some(decoded(user)).filter(|user| !user.is_empty());
+            uri.password = Some(decoded(password));
+        }
+        let port_at = address.rfind(':').filter(|&at| !address[at..].contains(']'));
+        let host = &address[..port_at.unwrap_or(address.len())];
+        let host = host.strip_prefix('[').and_then(|it| it.strip_suffix(']')).unwrap_or(host);
+        uri.host = Some(host.to_owned()).filter(|host| !host.is_empty());
+        let port = port_at.map(|at| address[at + 1..].parse());
+        uri.port = port.transpose().map_err(|_| "Invalid port in the URI")?;
+        let database = path.split('?').next().unwrap_or_default();
+        if !database.is_empty() {
+            uri.database = Some(database.parse().map_err(|_| "Invalid database in the URI")?);
+        }
+        Ok(uri)
+    }
+}
+
+/// With `%40` and its like put back.
+fn decoded(text: &str) -> String {
+    let mut out = Vec::new();
+    let mut rest = text.as_bytes();
+    while let [byte, after @ ..] = rest {
+        let code = after.get(..2).filter(|_| *byte == b'%');
+        let code = code.and_then(|code| std::str::from_utf8(code).ok());
+        match code.and_then(|code| u8::from_str_radix(code, 16).ok()) {
+            Some(decoded) => {
+                out.push(decoded);
+                rest = &after[2..];
+            }
+            None => {
+                out.push(*byte);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uris() {
+        let some = |text: &str| Some(text.to_owned());
+        let uri = |text: &str| text.parse::<Uri>();
+        let host = |text| Uri { host: some(text), ..Uri::default() };
+        assert_eq!(uri("redis://h"), Ok(host("h")));
+        assert_eq!(uri("redis://"), Ok(Uri::default()));
+        assert_eq!(uri("redis://h:1/2"), Ok(Uri { port: Some(1), database: Some(2), ..host("h") }));
+        assert_eq!(uri("redis://[::1]:1"), Ok(Uri { port: Some(1), ..host("::1") }));
+        assert_eq!(uri("redis://p%40:x@h").map(|it| it.password), Ok(some("x")));
+        let full = Uri { user: some("u"), password: some("p@:"), ..host("h") };
+        assert_eq!(uri("redis://u:p%40:@h"), Ok(full));
+        assert_eq!(uri("redis://:p@h"), Ok(Uri { password: some("p"), ..host("h") }));
+        assert!(uri("http://h").is_err() && uri("redis://h:x").is_err());
+        assert!(uri("redis://h/x").is_err());
+    }
+}
