@@ -57,6 +57,7 @@ impl Client {
                 descriptor: -1,
                 unix: false,
                 local: true,
+                in_process: true,
             };
             let id = engine.connect(origin, host.now());
             if let Some(state) = engine.clients.get_mut(id) {

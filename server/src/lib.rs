@@ -47,8 +47,13 @@ mod server;
 #[doc = include_str!("../../README.md")]
 mod readme {}
 
+/// So are those of the page about testing.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/testing.md")]
+mod testing_page {}
+
 pub use client::Client;
-pub use control::{Clock, Journal};
+pub use control::{Clock, Fault, FaultRule, Faults, Gate, Journal, Requests};
 pub use engine::journal::HeldLock;
 pub use engine::journal::entry::{Entry as JournalEntry, Happening};
 pub use engine::journal::verdict::{Check, Finding, Rule, Verdict};

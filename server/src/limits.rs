@@ -233,6 +233,10 @@ pub const CONFIG_FILE_BYTES_MAX: u64 = MIB as u64;
 /// Files that include each other. One that includes itself has no end.
 pub const INCLUDE_DEPTH_MAX: usize = 16;
 
+/// Writes that a test can have undone. A failover loses those of some milliseconds, and what each
+/// of them has changed is kept.
+pub const LOSABLE_WRITES_MAX: usize = 1_000;
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use crate::client::Client;
 use crate::clock;
 use crate::config::Config;
-use crate::control::{Clock, Journal, since_epoch};
+use crate::control::{Clock, Faults, Journal, since_epoch};
 use crate::engine::Engine;
 use crate::engine::time::Millis;
 use crate::error::{Error, ErrorKind};
@@ -76,6 +76,12 @@ impl Builder {
     pub fn seed(mut self, seed: u64) -> Builder {
         self.seed = Some(seed);
         self
+    }
+
+    /// Lets clients do everything that only tests should do (`LEASEHOLD`, `DEBUG`), and keeps the
+    /// last writes so that a failover can lose them.
+    pub fn for_tests(self) -> Builder {
+        self.config("enable-test-commands", "yes").config("enable-debug-command", "yes")
     }
 
     /// Starts the server. When this returns it is listening.
@@ -185,6 +191,11 @@ impl Server {
     /// The server's clock, to be stopped and moved.
     pub fn clock(&self) -> Clock<'_> {
         Clock { host: &self.host }
+    }
+
+    /// What is to go wrong.
+    pub fn faults(&self) -> Faults<'_> {
+        Faults { host: &self.host }
     }
 
     /// What has happened, if the server was started for tests.

@@ -139,7 +139,7 @@ fn moment(moment: Millis) -> SystemTime {
     UNIX_EPOCH + Duration::from_millis(u64::try_from(moment.0).unwrap_or(0))
 }
 
-fn millis(span: Duration) -> Millis {
+pub(super) fn millis(span: Duration) -> Millis {
     Millis(i64::try_from(span.as_millis()).unwrap_or(i64::MAX))
 }
 

@@ -2,8 +2,10 @@
 //! the commands of [`crate::engine::commands::leasehold`].
 
 mod clock;
+mod faults;
 mod journal;
 
 pub use clock::Clock;
 pub(crate) use clock::since_epoch;
+pub use faults::{Fault, FaultRule, Faults, Gate, Requests};
 pub use journal::Journal;

@@ -33,6 +33,8 @@ pub struct Origin {
     pub unix: bool,
     /// Whether it runs on this machine: a unix socket, the loopback network, or in process.
     pub local: bool,
+    /// Whether it is the program that the server lives in.
+    pub in_process: bool,
 }
 
 /// How a client has asked to be answered (`CLIENT REPLY`).
@@ -103,6 +105,10 @@ pub struct Client {
     pub tracking: Option<Box<Tracking>>,
     /// Waiting for something to happen; no further request is run meanwhile.
     pub blocked: Option<Blocked>,
+    /// Its request has been looked at by the rules of [`faults`](crate::engine::faults) already.
+    pub(super) has_been_held: bool,
+    /// A fault has its request run and not answered.
+    pub(super) loses_reply: bool,
     /// When it connected.
     pub connected_at: Millis,
     /// When it last sent a command.
@@ -150,7 +156,7 @@ impl Client {
 
     /// Whether what it is answered now is not sent.
     pub fn is_muted(&self) -> bool {
-        matches!(self.reply_mode, ReplyMode::Off | ReplyMode::Skip)
+        self.loses_reply || matches!(self.reply_mode, ReplyMode::Off | ReplyMode::Skip)
     }
 
     /// Whether nothing about it keeps it from any command: it has given the password, is in no
@@ -209,6 +215,8 @@ impl Clients {
             shard_channels: BTreeSet::new(),
             tracking: None,
             blocked: None,
+            has_been_held: false,
+            loses_reply: false,
             connected_at: now,
             active_at: now,
             last_command: "NULL",

@@ -143,7 +143,12 @@ impl Engine {
 
     /// A request was refused: the client's transaction will not be run, and if that request was to
     /// run it, there is none any more. Returns what the client is told.
-    fn spoil_transaction(&mut self, client: ClientId, error: Error, is_exec: bool) -> Error {
+    pub(super) fn spoil_transaction(
+        &mut self,
+        client: ClientId,
+        error: Error,
+        is_exec: bool,
+    ) -> Error {
         let Some(state) = self.clients.get_mut(client) else { return error };
         if !is_exec {
             if let Some(transaction) = state.transaction.as_mut() {
@@ -515,12 +520,12 @@ impl Engine {
     }
 }
 
-/// Whether a permission is for this client.
+/// Whether a permission is for this client. The program that the server lives in may do anything.
 fn admits(permission: Permission, client: &Client) -> bool {
     match permission {
         Permission::Yes => true,
         Permission::Local => client.origin.local,
-        Permission::No => false,
+        Permission::No => client.origin.in_process,
     }
 }
 

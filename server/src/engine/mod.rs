@@ -13,6 +13,7 @@ pub mod commands;
 pub mod context;
 pub mod dispatch;
 pub mod error;
+pub mod faults;
 pub mod glob;
 pub mod journal;
 pub mod keyspace;
@@ -43,11 +44,12 @@ use leasehold_resp::Reply;
 use leasehold_resp::encode::encode;
 use leasehold_scripting::{Functions, Interpreter, LogLevel};
 
-use crate::config::Config;
+use crate::config::{Config, Permission};
 use crate::limits;
 use client::{ClientId, Clients, Close, Origin, ReplyMode};
 use command::{CommandStats, CommandTable};
 use dispatch::Outcome;
+use faults::Faults;
 use journal::Journal;
 use keyspace::dict::{HashSeed, Slot};
 use keyspace::{Due, Keyspace};
@@ -187,6 +189,8 @@ pub struct Engine {
     pub pause: Option<Pause>,
     /// How fast the caller's lease clock runs, which tells; for clients who ask.
     pub clock_rate: Rate,
+    /// What is to go wrong.
+    pub faults: Faults,
     /// What has happened, for a server that is started for tests; taken while it is written.
     journal: Option<Box<Journal>>,
     /// What the next [`Engine::run`] returns instead of `Next`, set by a handler.
@@ -215,6 +219,7 @@ impl Engine {
             format!("{a:016x}{b:016x}{c:08x}")
         };
         let (run_id, node_id, shard_id) = (id(), id(), id());
+        let faults = Faults::new(config.enable_test_commands != Permission::No);
         let told_id = config.sentinel.as_ref().and_then(|sentinel| sentinel.my_id.clone());
         let journal = Journal::of(&config);
         let commands = CommandTable::of(config.mode(), config.compat_version);
@@ -250,6 +255,7 @@ impl Engine {
             log: Vec::new(),
             pause: None,
             clock_rate: Rate::REAL,
+            faults,
             journal,
             flow: None,
             storm_seen_at: None,
@@ -288,7 +294,22 @@ impl Engine {
     /// Runs one request of a client and appends what it is answered to `out`.
     ///
     /// `argv` must not be empty. What other clients are to receive is in [`Engine::deliveries`].
+    #[inline]
     pub fn run(
+        &mut self,
+        time: Time,
+        client: ClientId,
+        argv: &[&[u8]],
+        out: &mut BytesMut,
+    ) -> Flow {
+        if self.faults.watch_requests() {
+            return self.run_with_faults(time, client, argv, out);
+        }
+        self.run_alone(time, client, argv, out)
+    }
+
+    /// As [`Engine::run`], whatever the rules of [`faults`] say.
+    fn run_alone(
         &mut self,
         time: Time,
         client: ClientId,

@@ -158,6 +158,13 @@ impl Engine {
         self.script.as_ref().map(|_| self.scripts_started)
     }
 
+    /// Forgets all cached scripts.
+    pub fn flush_scripts(&mut self) {
+        if let Some(interpreter) = self.interpreter.as_mut() {
+            interpreter.flush();
+        }
+    }
+
     /// Ends the running script, whatever it has done: for when the server ends.
     pub fn kill_script(&mut self) {
         if let Some(script) = self.script.as_mut() {

@@ -1,5 +1,7 @@
 //! Moments as the engine knows them: always an argument, never read from a clock.
 
+use leasehold_resp::number::parse_integer;
+use serde::Serialize;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// A moment or a span in milliseconds. Moments count from the Unix epoch on the *lease clock*,
@@ -18,6 +20,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
     IntoBytes,
     KnownLayout,
     Immutable,
+    Serialize,
 )]
 #[repr(transparent)]
 pub struct Millis(pub i64);
@@ -55,6 +58,21 @@ impl Rate {
         let real_us = (self.0 > 0).then(|| thousandths.div_ceil(u128::from(self.0)))?;
         Some(u64::try_from(real_us).unwrap_or(u64::MAX))
     }
+}
+
+/// A span in words: milliseconds, or a number and its unit (`1500`, `30s`, `-2h`).
+pub fn span(text: &[u8]) -> Option<Millis> {
+    let unit = text.iter().rev().take_while(|byte| byte.is_ascii_alphabetic()).count();
+    let (number, unit) = text.split_at(text.len() - unit);
+    let unit_ms = match unit.to_ascii_lowercase().as_slice() {
+        b"" | b"ms" => 1,
+        b"s" => 1_000,
+        b"m" => 60_000,
+        b"h" => 3_600_000,
+        b"d" => 86_400_000,
+        _ => return None,
+    };
+    parse_integer(number)?.checked_mul(unit_ms).map(Millis)
 }
 
 const THOUSANDTHS: u32 = 1_000;

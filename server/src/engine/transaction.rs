@@ -64,6 +64,9 @@ impl Engine {
     #[inline]
     pub fn touch(&mut self, database: usize, key: &[u8]) {
         self.mark_for_waiters(database, key);
+        if let Some(writes) = &mut self.faults.writes {
+            writes.touch(database, key);
+        }
         if !self.keyspace.database(database).watchers.is_empty() {
             self.break_watches(database, key);
         }
@@ -84,6 +87,9 @@ impl Engine {
     /// it before the change.
     pub fn touch_all(&mut self, database: usize, other: Option<usize>) {
         self.mark_all_for_waiters(database, other);
+        if let Some(writes) = &mut self.faults.writes {
+            writes.touch_all(database);
+        }
         let watched: Vec<(Box<[u8]>, Vec<ClientId>)> = self
             .keyspace
             .database(database)

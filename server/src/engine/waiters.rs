@@ -220,6 +220,7 @@ impl Engine {
         self.block(client, Reply::NOTHING, None);
         if let Some(state) = self.clients.get_mut(client) {
             state.reply_mode = reply_mode;
+            state.has_been_held = true;
             self.paused_clients.push(client);
         }
     }
@@ -363,6 +364,8 @@ impl Engine {
         }
         if self.clients.get(client).is_some_and(|state| !state.is_muted()) {
             self.push(client, reply);
+        } else if let Some(state) = self.clients.get_mut(client) {
+            state.loses_reply = false;
         }
         self.resume(client);
         true

@@ -216,6 +216,10 @@ impl Doors {
             let _ = stream.write_directly(refusal.as_bytes());
             return Ok(());
         }
+        if engine.refuses_connection() {
+            engine.stats.rejected_connections += 1;
+            return Ok(());
+        }
         let client = engine.connect(origin, host.now());
         let connection = Arc::new(Connection::new(client, stream, Parser::new(REQUEST_LIMITS)));
         // From now on it can be spoken to, whenever its task begins.
@@ -290,6 +294,7 @@ impl Visitor {
                 descriptor: i64::from(stream.as_raw_fd()),
                 unix: false,
                 local: is_loopback(from.ip()),
+                in_process: false,
             },
             Visitor::Unix(stream) => {
                 let path = stream
@@ -303,6 +308,7 @@ impl Visitor {
                     descriptor: i64::from(stream.as_raw_fd()),
                     unix: true,
                     local: true,
+                    in_process: false,
                 }
             }
         }

@@ -82,6 +82,7 @@ impl Crowd {
             address.map_or_else(|_| String::new(), |address| address.to_string())
         };
         let origin = Origin {
+            in_process: false,
             address: address(stream.peer_addr()),
             local_address: address(stream.local_addr()),
             descriptor: 8,

@@ -128,7 +128,8 @@ impl Options {
     }
 }
 
-fn forms(context: &Context<'_>) -> Forms {
+/// How large what is small may be.
+pub fn forms(context: &Context<'_>) -> Forms {
     let (hash, seed) = hashes::forms(context);
     let (set, _) = sets::forms(context);
     let (sorted_set, _) = sorted_sets::forms(context);

@@ -6,10 +6,11 @@ use serde::Serialize;
 
 use crate::engine::Flow;
 use crate::engine::command::{Arity, Command, Flags, Group};
-use crate::engine::context::{Context, is};
+use crate::engine::context::{Context, integer, is};
 use crate::engine::error::Error;
+use crate::engine::faults::rule::{self, Action, NO_SPAN, When};
 use crate::engine::journal::handlers;
-use crate::engine::time::{ClockOrder, Millis, Rate};
+use crate::engine::time::{self, ClockOrder, Millis, Rate};
 
 const LEASEHOLD: Command = Command {
     group: Group::Server,
@@ -51,6 +52,34 @@ const SUBCOMMANDS: &[Command] = &[
         doc: "Tells what the clock shows; stops, moves, scales and steps it.",
         example: "LEASEHOLD CLOCK ADVANCE 30s => OK",
         run: clock,
+        ..LEASEHOLD
+    },
+    Command {
+        name: "failover",
+        arity: Arity::AtLeast(2),
+        complexity: "O(N) in the number of clients and writes lost",
+        doc: "Does what a failover does: forgets writes and scripts, disconnects everybody else.",
+        example: "LEASEHOLD FAILOVER LOSE 1 => 0",
+        run: failover,
+        ..LEASEHOLD
+    },
+    Command {
+        name: "fault",
+        arity: Arity::AtLeast(3),
+        complexity: "O(N) in the number of rules",
+        doc: "Adds, lists and clears rules for what goes wrong.",
+        example: "LEASEHOLD FAULT ADD ERROR \"LOADING not yet\" COMMAND get NTH 2 => 1",
+        run: fault,
+        ..LEASEHOLD
+    },
+    Command {
+        name: "gate",
+        arity: Arity::AtLeast(3),
+        flags: LEASEHOLD.flags.union(Flags::BLOCKING),
+        complexity: "O(N) in the number of rules",
+        doc: "Holds clients before their requests until the gate is opened.",
+        example: "LEASEHOLD GATE ADD CLIENT b COMMAND get => 1",
+        run: gate,
         ..LEASEHOLD
     },
     Command {
@@ -114,6 +143,37 @@ const HELP: &[&str] = &[
     "CLOCK STEP <span>",
     "    Steps the wall clock alone, that of TIME and EXPIREAT. No lease follows.",
     "    A span is a number of milliseconds, or one with a unit: 1500, 30s, 5m, 2h, 1d.",
+    "FAILOVER [LOSE <writes>]",
+    "    Undoes the last writes, forgets all scripts, disconnects everybody else.",
+    "FAULT ADD <action> [<condition> <value> ...]",
+    "    Returns the number of a rule for requests. The first that is for a request decides.",
+    "    DELAY <span>         it is held for so long, and then run",
+    "    DROP                 it is neither run nor answered",
+    "    CLOSE                it is not run, and its connection is closed",
+    "    LOSE                 it is run and not answered",
+    "    LOSE-AND-CLOSE       it is run, and its connection is closed instead of an answer",
+    "    CUT <bytes>          it is run, its answer ends after so many bytes, then is closed",
+    "    STALL                the server reads no further, until the rule is cleared",
+    "    ERROR <line>         it is not run, and answered with this error",
+    "    FLUSH-SCRIPTS        scripts are forgotten before it is run",
+    "    JUMP <span>          the clock jumps when it has been run; see CLOCK JUMP",
+    "    LOSE-WRITES <count>  the last writes are undone when it has been answered",
+    "    REFUSE               connections are closed as soon as they are there",
+    "    Conditions: CLIENT <pattern> (its name), ID <client id>, COMMAND <pattern>,",
+    "    KEY <pattern>, NTH <n> (only the n-th), TIMES <n> (no more than n),",
+    "    PROBABILITY <0..1> [SEED <n>].",
+    "FAULT CLEAR [<number>]",
+    "    Removes a rule, or all but gates.",
+    "FAULT LIST",
+    "    Returns all rules but gates with how often they matched and fired, as JSON.",
+    "GATE ADD [<condition> <value> ...]",
+    "    Returns the number of a gate, at which clients are held before such requests.",
+    "GATE AWAIT <number>",
+    "    Waits until somebody is held, and returns their client id.",
+    "GATE LIST",
+    "    Returns all gates and whom they hold, as JSON.",
+    "GATE OPEN <number>",
+    "    Removes a gate and lets go whom it holds; returns how many.",
     "JOURNAL [SINCE <seq>] [KEY <pattern>] [COUNT <n>]",
     "    Returns what has happened, as JSON: the entries after that number, about such keys, the",
     "    last n of them.",
@@ -178,25 +238,95 @@ fn forward(text: &[u8]) -> Result<Millis, Error> {
     }
 }
 
-/// Milliseconds, or a number and its unit.
-pub(super) fn span(text: &[u8]) -> Result<Millis, Error> {
-    let digits =
-        text.len() - text.iter().rev().take_while(|byte| byte.is_ascii_alphabetic()).count();
-    let (number, unit) = text.split_at(digits);
-    let unit_ms = match unit.to_ascii_lowercase().as_slice() {
-        b"" | b"ms" => 1,
-        b"s" => 1_000,
-        b"m" => 60_000,
-        b"h" => 3_600_000,
-        b"d" => 86_400_000,
-        _ => return Err(NO_SPAN),
-    };
-    let number = leasehold_resp::number::parse_integer(number).ok_or(NO_SPAN)?;
-    number.checked_mul(unit_ms).map(Millis).ok_or(NO_SPAN)
+fn span(text: &[u8]) -> Result<Millis, Error> {
+    time::span(text).ok_or(NO_SPAN)
 }
 
-const NO_SPAN: Error =
-    Error::line("ERR span is not a number of milliseconds, or of ms, s, m, h or d");
+// --- faults ---
+
+fn fault(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    match &argv[2..] {
+        [word, rule @ ..] if is(word, "add") => {
+            let (action, when) = Action::parse(rule)?;
+            add_rule(context, action, when)
+        }
+        [word] if is(word, "list") => {
+            Ok(Reply::bulk(context.engine.faults.show(|rule| rule.action != Action::Gate)))
+        }
+        [word] if is(word, "clear") => {
+            let (rules, _) = context.engine.clear_faults(|rule| rule.action != Action::Gate);
+            Ok(Reply::from(rules))
+        }
+        [word, id] if is(word, "clear") => {
+            let id = rule_of(context, id, false)?;
+            context.engine.clear_faults(|rule| rule.id == id);
+            Ok(Reply::from(1_usize))
+        }
+        _ => Err(Error::Syntax),
+    }
+}
+
+fn gate(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    match &argv[2..] {
+        [word, when @ ..] if is(word, "add") => add_rule(context, Action::Gate, when),
+        [word, id] if is(word, "await") => {
+            let id = rule_of(context, id, true)?;
+            Ok(context.engine.await_held(context.client, id))
+        }
+        [word, id] if is(word, "open") => {
+            let id = rule_of(context, id, true)?;
+            let (_, clients) = context.engine.clear_faults(|rule| rule.id == id);
+            Ok(Reply::from(clients))
+        }
+        [word] if is(word, "list") => {
+            Ok(Reply::bulk(context.engine.faults.show(|rule| rule.action == Action::Gate)))
+        }
+        _ => Err(Error::Syntax),
+    }
+}
+
+fn add_rule(context: &mut Context<'_>, action: Action, when: &[&[u8]]) -> Result<Reply, Error> {
+    let engine = &mut *context.engine;
+    let when = When::parse(when, engine.random.bits() >> 1)?;
+    if action == Action::Refuse && when.is_about_requests() {
+        return Err(Error::line("ERR a connection has no name, no command and no key yet"));
+    }
+    if matches!(action, Action::LoseWrites { .. }) && !engine.faults.keep_writes() {
+        return Err(NOTHING_KEPT);
+    }
+    Ok(super::number(engine.faults.add(action, when)))
+}
+
+/// The number of a rule, which must be a gate, or none.
+fn rule_of(context: &Context<'_>, id: &[u8], gate: bool) -> Result<u64, Error> {
+    let id = u64::try_from(integer(id)?).unwrap_or(0);
+    match context.engine.faults.is_gate(id) {
+        Some(is_gate) if is_gate == gate => Ok(id),
+        _ => Err(Error::line("ERR no rule or gate has this number")),
+    }
+}
+
+fn failover(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let lost = match &argv[2..] {
+        [] => 0,
+        [word, writes] if is(word, "lose") => rule::count(writes)?,
+        _ => return Err(Error::Syntax),
+    };
+    if lost > 0 && !context.engine.faults.keep_writes() {
+        return Err(NOTHING_KEPT);
+    }
+    let lost = context.lose_writes(lost);
+    context.engine.flush_scripts();
+    for client in context.engine.clients.in_order() {
+        if client != context.client {
+            context.engine.kill(client);
+        }
+    }
+    Ok(Reply::from(lost))
+}
+
+const NOTHING_KEPT: Error =
+    Error::line("ERR no writes are kept: the server was started without enable-test-commands");
 
 #[cfg(test)]
 mod tests {

@@ -304,9 +304,7 @@ fn script_flush(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Erro
         [_, _, how] if is(how, "async") || is(how, "sync") => {}
         _ => return Err(Error::line("ERR SCRIPT FLUSH only support SYNC|ASYNC option")),
     }
-    if let Some(interpreter) = context.engine.interpreter.as_mut() {
-        interpreter.flush();
-    }
+    context.engine.flush_scripts();
     Ok(Reply::OK)
 }
 

@@ -1,0 +1,316 @@
+//! What a test can order to go wrong, as clients see it over the wire; and gates, by which a race
+//! is written down.
+
+use std::time::Duration;
+
+use leasehold::{ErrorKind, Fault, Reply, Requests, Server};
+use leasehold_tests::process::eventually;
+use leasehold_tests::wire::Wire;
+
+/// Its clock stands, and it is for tests.
+fn server() -> Server {
+    Server::builder().frozen_clock().for_tests().start().expect("a server")
+}
+
+fn wire(server: &Server) -> Wire {
+    Wire::connect(server.addr(), 2)
+}
+
+fn named(server: &Server, name: &str) -> Wire {
+    let mut wire = wire(server);
+    assert_eq!(ask(&mut wire, &format!("CLIENT SETNAME {name}")), "+OK\r\n");
+    wire
+}
+
+fn send(wire: &mut Wire, command: &str) {
+    wire.send(&command.split(' ').collect::<Vec<&str>>());
+}
+
+fn read(wire: &mut Wire) -> String {
+    String::from_utf8_lossy(&wire.read()).into_owned()
+}
+
+fn ask(wire: &mut Wire, command: &str) -> String {
+    send(wire, command);
+    read(wire)
+}
+
+fn call(server: &Server, command: &str) -> Reply {
+    server.call(&command.split(' ').collect::<Vec<&str>>()).expect("an answer")
+}
+
+/// Adds a rule by command; returns its number.
+fn order(server: &Server, rule: &str) -> i64 {
+    match call(server, &format!("LEASEHOLD FAULT ADD {rule}")) {
+        Reply::Integer(id) => id,
+        other => panic!("no rule: {other:?}"),
+    }
+}
+
+fn listed(server: &Server) -> String {
+    let Reply::Bulk(text) = call(server, "LEASEHOLD FAULT LIST") else { panic!("no list") };
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+#[test]
+fn a_request_that_is_dropped_is_neither_run_nor_answered() {
+    let server = server();
+    order(&server, "DROP COMMAND set NTH 1");
+    let mut client = wire(&server);
+    send(&mut client, "SET k v");
+    // The next answer is that of the next request.
+    assert_eq!(ask(&mut client, "GET k"), "$-1\r\n");
+    assert_eq!(ask(&mut client, "SET k v"), "+OK\r\n");
+}
+
+#[test]
+fn an_answer_that_is_lost_belongs_to_a_request_that_was_run() {
+    let server = server();
+    order(&server, "LOSE COMMAND set TIMES 1");
+    let mut client = wire(&server);
+    send(&mut client, "SET k v NX");
+    assert_eq!(ask(&mut client, "SET k w NX"), "$-1\r\n");
+    assert_eq!(ask(&mut client, "GET k"), "$1\r\nv\r\n");
+}
+
+#[test]
+fn a_wait_loses_what_ends_it() {
+    let server = server();
+    order(&server, "LOSE COMMAND blpop");
+    let mut waiter = wire(&server);
+    send(&mut waiter, "BLPOP queue 0");
+    eventually("it to wait", || listed(&server).contains("\"fired\":1"));
+    assert_eq!(call(&server, "RPUSH queue element"), Reply::Integer(1));
+    assert_eq!(ask(&mut waiter, "LLEN queue"), ":0\r\n");
+    assert_eq!(ask(&mut waiter, "PING"), "+PONG\r\n");
+}
+
+#[test]
+fn a_connection_is_closed_before_or_after_its_request() {
+    let server = server();
+    for (rule, kept, answer) in [
+        ("CLOSE", Reply::Null, ""),
+        ("LOSE-AND-CLOSE", Reply::bulk("v"), ""),
+        ("CUT 3", Reply::bulk("v"), "+OK"),
+        ("CUT 0", Reply::bulk("v"), ""),
+    ] {
+        call(&server, "DEL k");
+        let id = order(&server, &format!("{rule} COMMAND set"));
+        let mut client = wire(&server);
+        send(&mut client, "SET k v");
+        assert_eq!(String::from_utf8_lossy(&client.read_to_close()), answer, "{rule}");
+        assert_eq!(call(&server, "GET k"), kept, "{rule}");
+        assert_eq!(call(&server, &format!("LEASEHOLD FAULT CLEAR {id}")), Reply::Integer(1));
+    }
+}
+
+#[test]
+fn any_error_can_be_ordered() {
+    let server = server();
+    let mut client = wire(&server);
+    for line in [
+        "LOADING Redis is loading the dataset in memory",
+        "READONLY You can't write against a read only replica.",
+        "MOVED 1234 127.0.0.1:7001",
+        "CLUSTERDOWN The cluster is down",
+    ] {
+        let words = ["LEASEHOLD", "FAULT", "ADD", "ERROR", line, "KEY", "k", "TIMES", "1"];
+        server.call(&words).expect("a rule");
+        assert_eq!(ask(&mut client, "GET other"), "$-1\r\n");
+        assert_eq!(ask(&mut client, "GET k"), format!("-{line}\r\n"));
+        assert_eq!(ask(&mut client, "GET k"), "$-1\r\n");
+    }
+    // A transaction in which a request is refused does not run.
+    order(&server, "ERROR OOM COMMAND set TIMES 1");
+    assert_eq!(ask(&mut client, "MULTI"), "+OK\r\n");
+    assert_eq!(ask(&mut client, "SET k v"), "-OOM\r\n");
+    assert!(ask(&mut client, "EXEC").starts_with("-EXECABORT "));
+}
+
+#[test]
+fn a_delay_is_over_when_the_clock_says_so() {
+    let server = server();
+    order(&server, "DELAY 2s CLIENT slow COMMAND set");
+    let (mut slow, mut quick) = (named(&server, "slow"), named(&server, "quick"));
+    send(&mut slow, "SET k slow");
+    eventually("it to be held", || listed(&server).contains("\"fired\":1"));
+    assert_eq!(ask(&mut quick, "SET k quick"), "+OK\r\n");
+    server.advance(Duration::from_millis(1_999)).expect("a server");
+    assert_eq!(ask(&mut quick, "GET k"), "$5\r\nquick\r\n");
+    server.advance(Duration::from_millis(1)).expect("a server");
+    assert_eq!(read(&mut slow), "+OK\r\n");
+    assert_eq!(ask(&mut quick, "GET k"), "$4\r\nslow\r\n");
+}
+
+#[test]
+fn a_server_that_stalls_goes_on_when_the_rule_is_cleared() {
+    let server = server();
+    let id = order(&server, "STALL CLIENT mute COMMAND set");
+    let mut mute = named(&server, "mute");
+    send(&mut mute, "SET k v");
+    send(&mut mute, "PING");
+    eventually("it to be held", || listed(&server).contains("\"held\":[2]"));
+    assert_eq!(call(&server, "GET k"), Reply::Null);
+    call(&server, &format!("LEASEHOLD FAULT CLEAR {id}"));
+    assert_eq!(read(&mut mute) + &read(&mut mute), "+OK\r\n+PONG\r\n");
+}
+
+#[test]
+fn scripts_are_forgotten_when_a_script_comes() {
+    let server = server();
+    let mut client = wire(&server);
+    let sha = ask(&mut client, "SCRIPT LOAD return(1)");
+    let sha = sha.lines().nth(1).expect("a digest").to_owned();
+    order(&server, "FLUSH-SCRIPTS COMMAND evalsha NTH 2");
+    let evalsha = format!("EVALSHA {sha} 0");
+    assert_eq!(ask(&mut client, &evalsha), ":1\r\n");
+    assert!(ask(&mut client, &evalsha).starts_with("-NOSCRIPT "));
+}
+
+#[test]
+fn the_clock_jumps_behind_a_request() {
+    let server = server();
+    order(&server, "JUMP 30s COMMAND set");
+    let mut client = wire(&server);
+    assert_eq!(ask(&mut client, "SET lock token NX PX 30000"), "+OK\r\n");
+    assert_eq!(ask(&mut client, "GET lock"), "$-1\r\n");
+}
+
+#[test]
+fn connections_are_refused() {
+    let server = server();
+    let mut before = wire(&server);
+    assert_eq!(ask(&mut before, "PING"), "+PONG\r\n");
+    order(&server, "REFUSE TIMES 1");
+    std::net::TcpStream::connect(server.addr()).expect("the system lets it in");
+    eventually("it to be sent away", || listed(&server).contains("\"fired\":1"));
+    assert_eq!(ask(&mut before, "PING"), "+PONG\r\n");
+    assert_eq!(ask(&mut wire(&server), "PING"), "+PONG\r\n");
+}
+
+/// Of every kind of write: by a command, a script, a transaction; new, changed and deleted keys.
+#[test]
+fn a_failover_loses_the_last_writes() {
+    let server = server();
+    let mut client = wire(&server);
+    for command in [
+        "SET kept v PX 60000",
+        "RPUSH list a b",
+        "SET ended v PX 1000",
+        "SET changed old PX 50000",
+        "HSET hash f 1",
+    ] {
+        ask(&mut client, command);
+    }
+    server.advance(Duration::from_secs(1)).expect("a server");
+    for command in ["SET new v", "EVAL return(redis.call('DEL','list')) 0", "GET kept"] {
+        ask(&mut client, command);
+    }
+    for command in ["MULTI", "SET changed new", "HSET hash f 2 g 3", "EXEC"] {
+        ask(&mut client, command);
+    }
+    // One write that was none, and one that deletes.
+    ask(&mut client, "DEL missing");
+    ask(&mut client, "DEL kept");
+    assert_eq!(server.faults().failover(3).expect("a server"), 3);
+    client.read_to_close();
+    assert_eq!(call(&server, "PTTL kept"), Reply::Integer(59_000));
+    assert_eq!(call(&server, "GET changed"), Reply::bulk("old"));
+    assert_eq!(call(&server, "PTTL changed"), Reply::Integer(49_000));
+    let fields = Reply::Map(vec![(Reply::bulk("f"), Reply::bulk("1"))]);
+    assert_eq!(call(&server, "HGETALL hash"), fields);
+    let elements = Reply::Array(vec![Reply::bulk("a"), Reply::bulk("b")]);
+    assert_eq!(call(&server, "LRANGE list 0 -1"), elements);
+    assert_eq!(call(&server, "EXISTS ended"), Reply::Integer(0));
+    assert_eq!(call(&server, "GET new"), Reply::bulk("v"));
+    // Those before are still known.
+    assert_eq!(server.faults().failover(1_000).expect("a server"), 6);
+    assert_eq!(call(&server, "DBSIZE"), Reply::Integer(0));
+}
+
+#[test]
+fn a_database_that_was_emptied_comes_back() {
+    let server = server();
+    let mut client = wire(&server);
+    for command in ["SET a 1", "SET b 2", "FLUSHALL"] {
+        assert_eq!(ask(&mut client, command), "+OK\r\n");
+    }
+    order(&server, "LOSE-WRITES 2 COMMAND set KEY c");
+    assert_eq!(ask(&mut client, "SET c 3"), "+OK\r\n");
+    assert_eq!(ask(&mut client, "MGET a b c"), "*3\r\n$1\r\n1\r\n$1\r\n2\r\n$-1\r\n");
+}
+
+/// The owner's compare and its DEL are two requests; in between its lease ends and another takes
+/// the lock, which it then deletes.
+#[test]
+fn a_race_is_written_down_with_a_gate() {
+    let server = server();
+    let mut owner = named(&server, "owner");
+    assert_eq!(ask(&mut owner, "SET lock owner NX PX 30000"), "+OK\r\n");
+    let gate = server.faults().gate(Requests::any().client("owner").command("del"));
+    let gate = gate.expect("a server");
+    assert_eq!(ask(&mut owner, "GET lock"), "$5\r\nowner\r\n");
+    send(&mut owner, "DEL lock");
+    gate.wait().expect("a server");
+    server.advance(Duration::from_secs(30)).expect("a server");
+    assert_eq!(call(&server, "SET lock another NX PX 30000"), Reply::OK);
+    assert_eq!(gate.open().expect("a server"), 1);
+    assert_eq!(read(&mut owner), ":1\r\n");
+    assert_eq!(call(&server, "GET lock"), Reply::Null);
+}
+
+#[test]
+fn a_gate_is_a_matter_of_commands_as_well() {
+    let server = server();
+    let (mut test, mut held) = (wire(&server), named(&server, "held"));
+    assert_eq!(ask(&mut test, "LEASEHOLD GATE ADD CLIENT held COMMAND incr NTH 2"), ":1\r\n");
+    assert_eq!(ask(&mut held, "INCR n"), ":1\r\n");
+    send(&mut test, "LEASEHOLD GATE AWAIT 1");
+    send(&mut held, "INCR n");
+    assert!(read(&mut test).starts_with(':'));
+    assert!(ask(&mut test, "LEASEHOLD GATE LIST").contains("\"matched\":2,\"fired\":1,\"held\":["));
+    assert_eq!(ask(&mut test, "GET n"), "$1\r\n1\r\n");
+    assert_eq!(ask(&mut test, "LEASEHOLD GATE OPEN 1"), ":1\r\n");
+    assert_eq!(read(&mut held), ":2\r\n");
+    assert!(ask(&mut test, "LEASEHOLD GATE AWAIT 1").starts_with("-ERR no rule or gate"));
+}
+
+#[test]
+fn rules_are_counted_listed_and_cleared() {
+    let server = server();
+    let faults = server.faults();
+    let never = faults.add(Fault::Drop, Requests::any().command("get").nth(100)).expect("a rule");
+    let refused = Fault::Error("BUSY later".to_owned());
+    let always = faults.add(refused, Requests::any().command("get")).expect("a rule");
+    for _ in 0..3 {
+        assert_eq!(call(&server, "GET k"), Reply::error("BUSY later"));
+    }
+    let counts = |rule: &leasehold::FaultRule<'_>| (rule.matched().ok(), rule.fired().ok());
+    assert_eq!(counts(&never), (Some(3), Some(0)));
+    assert_eq!(counts(&always), (Some(3), Some(3)));
+    assert_eq!(
+        listed(&server),
+        "[{\"id\":1,\"action\":\"drop\",\"command\":\"get\",\"nth\":100,\"matched\":3,\"fired\":0,\
+         \"held\":[]},{\"id\":2,\"action\":\"error\",\"line\":\"BUSY later\",\"command\":\"get\",\
+         \"matched\":3,\"fired\":3,\"held\":[]}]"
+    );
+    always.clear().expect("a server");
+    assert_eq!(always.fired().expect_err("cleared").kind(), ErrorKind::Usage);
+    assert_eq!(call(&server, "GET k"), Reply::Null);
+    faults.clear().expect("a server");
+    assert_eq!(listed(&server), "[]");
+}
+
+/// Half of a hundred requests, the same half with the same seed.
+#[test]
+fn what_is_left_to_chance_can_be_repeated() {
+    let outcome = |seed| {
+        let server = server();
+        let fault = Fault::Error("ERR by chance".to_owned());
+        let requests = Requests::any().command("get").probability(0.5, seed);
+        server.faults().add(fault, requests).expect("a rule");
+        (0..100).map(|_| call(&server, "GET k") == Reply::Null).collect::<Vec<bool>>()
+    };
+    assert_eq!(outcome(1), outcome(1));
+    assert_ne!(outcome(1), outcome(2));
+}
