@@ -11,6 +11,8 @@ pub(crate) enum Face {
     Cli,
     /// `leasehold compat`
     Compat,
+    /// `leasehold run`
+    Run,
 }
 
 /// Chooses one, and leaves of the arguments, the program's name first, what is for it.
@@ -28,6 +30,7 @@ pub(crate) fn choose(args: &mut Vec<OsString>) -> Face {
         Some("server") => Face::Server,
         Some("cli") => Face::Cli,
         Some("compat") => Face::Compat,
+        Some("run") => Face::Run,
         _ => return Face::Server,
     };
     args.remove(1);
@@ -72,6 +75,7 @@ mod tests {
         check("leasehold cli ping", Face::Cli, "leasehold ping");
         check("leasehold server run", Face::Server, "leasehold run");
         check("leasehold compat --list", Face::Compat, "leasehold --list");
+        check("leasehold run -- true", Face::Run, "leasehold -- true");
         check("leasehold redis-cli ping", Face::Cli, "redis-cli ping");
         check("leasehold redis-sentinel a.conf", Face::Server, "redis-sentinel a.conf");
     }

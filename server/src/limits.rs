@@ -225,6 +225,9 @@ pub const JOURNAL_REMEMBERED_MAX: usize = 1_000;
 /// Entries of the story of a check that fails: what came last. Nobody reads more.
 pub const JOURNAL_STORY_MAX: usize = 100;
 
+/// Locks that `leasehold run` names when its command has left them behind: a screenful.
+pub const LOCKS_TOLD_MAX: usize = 50;
+
 // Configuration.
 
 /// Bytes of a configuration file. A path to a device would be read for ever.

@@ -20,12 +20,16 @@ mod cli;
 mod compat_command;
 mod face;
 mod log;
+mod run_command;
 
 fn main() -> ExitCode {
     let mut args: Vec<OsString> = std::env::args_os().collect();
     let face = face::choose(&mut args);
     if face == Face::Cli {
         return cli::main(args.into_iter().skip(1));
+    }
+    if face == Face::Run {
+        return run_command::main(args.into_iter().skip(1));
     }
     let args: Vec<String> = args.iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
     if face == Face::Compat {

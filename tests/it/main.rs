@@ -17,6 +17,7 @@ mod journal;
 mod limits;
 mod protocol;
 mod redis_rs;
+mod run;
 mod seed_000;
 mod seed_002;
 mod seed_003;

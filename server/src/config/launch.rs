@@ -157,12 +157,14 @@ Usage: leasehold [/path/to/redis.conf] [-] [--directive value ...] ...
        leasehold /path/to/sentinel.conf --sentinel
        leasehold compat redis://host:port [options]
        leasehold cli [options] [command [argument ...]]
+       leasehold run [options] -- command [argument ...]
 
 The file and the options are those of redis-server 7.2; a dash reads more of them from
 standard input. A variable LEASEHOLD_<DIRECTIVE>, such as LEASEHOLD_PORT, wins over the
 file, and an option wins over both. `leasehold compat --help` explains how to try whether a
 server is safe for locks. `leasehold cli` is redis-cli; under the names redis-cli,
-redis-server and redis-sentinel the program is what it is called.
+redis-server and redis-sentinel the program is what it is called. `leasehold run` starts a
+server for a command, such as a test suite, and ends it with the command.
 
 Examples:
        leasehold                          serves on 127.0.0.1:6379

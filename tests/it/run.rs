@@ -1,0 +1,144 @@
+//! `leasehold run`: the command has a server, and ends as it would have ended without.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Output, Stdio};
+
+use leasehold_tests::daemon::{self, Folder};
+
+/// `ask ...` within a command: what a person would ask the server.
+const ASK: &str = r#"ask() { "$PROGRAM" cli -u "$REDIS_URL" --no-auth-warning "$@"; }; "#;
+
+fn command(options: &[&str], words: &[&str]) -> Command {
+    let all = [&["run"], options, &["--"], words].concat();
+    let mut command = daemon::command(&Folder::new(), &all);
+    let program = command.get_program().to_owned();
+    command.current_dir(std::env::temp_dir()).env("PROGRAM", program);
+    command
+}
+
+/// Runs a script of the shell.
+fn shell(options: &[&str], script: &str) -> Output {
+    command(options, &["sh", "-c", &format!("{ASK}{script}")]).output().expect("the program runs")
+}
+
+#[track_caller]
+fn check(options: &[&str], script: &str, said: &str, complained: &str) {
+    let output = shell(options, script);
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert_eq!((text(&output.stdout), text(&output.stderr)), (said.into(), complained.into()));
+    assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn a_command_has_a_server_for_tests() {
+    check(&[], "ask ping; ask leasehold check", "PONG\nOK\n", "");
+    check(&[], r#""$PROGRAM" cli -h "$REDIS_HOST" -p "$REDIS_PORT" ping"#, "PONG\n", "");
+    check(&["--env", "A_URL", "--env", "B"], r#"[ "$A_URL$B" = "$REDIS_URL$REDIS_URL" ]"#, "", "");
+    check(&["--requirepass", "a b/@:"], "ask echo yes", "yes\n", "");
+    check(&["--databases", "3"], "ask -n 2 config get databases", "databases\n3\n", "");
+    check(&["--frozen"], "ask leasehold clock | grep -c '\"rate\":0.0'", "1\n", "");
+    check(&[], "ask leasehold clock | grep -c '\"rate\":1.0'", "1\n", "");
+}
+
+#[test]
+fn a_server_may_listen_at_a_socket_alone() {
+    let folder = Folder::new();
+    let path = folder.path("redis.sock");
+    let script = format!(r#"echo "$REDIS_URL$REDIS_PORT"; "$PROGRAM" cli -s '{path}' ping"#);
+    check(&["--unixsocket", &path], &script, &format!("unix://{path}\nPONG\n"), "");
+}
+
+#[test]
+fn a_configuration_file_comes_before_the_options() {
+    let folder = Folder::new();
+    let path = folder.path("redis.conf");
+    std::fs::write(&path, "port 1\ntimeout 5\ndatabases 3\n").expect("a file");
+    let script = "ask config get timeout; ask config get databases";
+    check(&[&path, "--timeout", "6"], script, "timeout\n6\ndatabases\n3\n", "");
+}
+
+#[test]
+fn locks_left_behind_are_named() {
+    check(
+        &["--frozen"],
+        "ask set job:1 token-1 NX PX 30000; ask -n 2 setnx job:2 token-2",
+        "OK\n1\n",
+        "leasehold run: 2 locks are still held:\n  \
+         'job:1' by 'token-1', client 1, for 30000 ms more\n  \
+         'job:2' in database 2 by 'token-2', client 2, without a lease\n",
+    );
+    check(
+        &[],
+        "ask set job:1 token-1 NX PX 30000; ask del job:1; ask set data 1",
+        "OK\n1\nOK\n",
+        "",
+    );
+}
+
+#[test]
+fn its_status_is_that_of_the_command() {
+    let code = |words: &[&str]| {
+        let output = command(&[], words).output().expect("the program runs");
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    assert_eq!(code(&["true"]), (Some(0), String::new()));
+    assert_eq!(code(&["sh", "-c", "exit 7"]), (Some(7), String::new()));
+    assert_eq!(code(&["sh", "-c", "kill -9 $$"]), (Some(137), String::new()));
+    let (status, said) = code(&["no-such-command"]);
+    assert_eq!(status, Some(127), "{said}");
+    assert!(said.starts_with("leasehold run: no-such-command: No such file"), "{said}");
+    let (status, said) = code(&[&std::env::temp_dir().to_string_lossy()]);
+    assert_eq!(status, Some(126), "{said}");
+    assert!(said.contains("Permission denied"), "{said}");
+}
+
+#[test]
+fn without_a_server_there_is_no_command() {
+    let cases: [&[&str]; 4] = [
+        &["run", "true"],
+        &["run", "--env", "--", "true"],
+        &["run", "--no-such-option", "1", "--", "touch", "made"],
+        &["run", "-", "--", "touch", "made"],
+    ];
+    for arguments in cases {
+        let output = daemon::run(arguments);
+        assert_eq!(output.status.code(), Some(125), "{arguments:?}");
+        assert!(output.stderr.starts_with(b"leasehold run: "), "{arguments:?}");
+    }
+    let help = daemon::run(&["run", "--help"]);
+    assert!(help.status.success() && help.stdout.starts_with(b"Starts a server for a command"));
+}
+
+#[test]
+fn its_streams_are_the_commands() {
+    let mut child = command(&[], &["sh", "-c", "cat; echo aside >&2"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program runs");
+    let mut input = child.stdin.take().expect("its input is piped");
+    input.write_all(b"text\n").expect("it is read");
+    drop(input);
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!((&*output.stdout, &*output.stderr), (&b"text\n"[..], &b"aside\n"[..]));
+}
+
+/// In a group of its own, so that no terminal tells the command as well.
+#[test]
+fn signals_are_passed_on() {
+    let script = "trap 'echo told; exit 9' INT TERM; echo ready; while :; do sleep 0.01; done";
+    for signal in ["INT", "TERM"] {
+        let mut command = command(&[], &["sh", "-c", script]);
+        let mut child =
+            command.process_group(0).stdout(Stdio::piped()).spawn().expect("the program runs");
+        let output = BufReader::new(child.stdout.take().expect("its output is piped"));
+        let mut lines = output.lines().map_while(Result::ok);
+        assert_eq!(lines.next().as_deref(), Some("ready"));
+        let words = [format!("-{signal}"), child.id().to_string()];
+        assert!(Command::new("kill").args(words).status().expect("kill runs").success());
+        assert_eq!(lines.next().as_deref(), Some("told"), "{signal}");
+        assert_eq!(child.wait().expect("its end").code(), Some(9), "{signal}");
+    }
+}
