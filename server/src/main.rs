@@ -4,7 +4,6 @@
 #![forbid(unsafe_code)]
 
 use std::ffi::OsString;
-use std::fs;
 use std::process::{Command, ExitCode, Stdio};
 
 use leasehold::config::{self, Config, Invocation, LogLevel, Master, Sentinel, Supervised, load};
@@ -95,7 +94,7 @@ fn serve(mut config: Config) -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return fail_in_log(&error.to_string()),
     };
-    let (pidfile, supervised) = (config.pidfile.clone(), config.supervised);
+    let supervised = config.supervised;
     let listens = config.port != 0 || config.unixsocket.is_none();
     let unixsocket = config.unixsocket.clone();
     let (mode, sentinel) = (config.mode(), config.sentinel.clone());
@@ -106,9 +105,6 @@ fn serve(mut config: Config) -> ExitCode {
         // Caught and left alone: a server outlives its terminal.
         let _hang_up = signal(SignalKind::hangup())?;
         let server = Builder::from_config(config).start().map_err(std::io::Error::other)?;
-        if let Some(path) = &pidfile {
-            fs::write(path, format!("{}\n", std::process::id()))?;
-        }
         info!("Server initialized");
         if listens {
             info!("Running mode={}, port={}.", mode.name(), server.addr().port());
@@ -131,10 +127,6 @@ fn serve(mut config: Config) -> ExitCode {
         server.stop();
         Ok::<bool, std::io::Error>(server.has_failed())
     });
-    if let Some(path) = &pidfile {
-        // It may never have been written, or be gone.
-        let _ = fs::remove_file(path);
-    }
     match end {
         Ok(false) => {
             info!("Leasehold is now ready to exit, bye bye...");

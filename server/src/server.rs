@@ -1,6 +1,7 @@
 //! A running server and how to get one: the public face of the crate.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
@@ -19,6 +20,7 @@ use crate::net::busy::BusyDesk;
 use crate::net::crew::Crew;
 use crate::net::host::Host;
 use crate::net::listener::Doors;
+use crate::net::traces::Traces;
 
 /// How a server is to be. Made by [`Server::builder`].
 #[derive(Debug)]
@@ -95,8 +97,13 @@ impl Builder {
             ClockChoice::Frozen(begin) => clock::Clock::stopped(begin),
         };
         let crew = Crew::new(usize::try_from(config.io_threads).unwrap_or(1).max(1))?;
-        let doors = Arc::new(Doors::open(&config, crew.runtimes(), crew.clients.clone())?);
+        let traces = Traces::default();
+        let doors = Doors::open(&config, crew.runtimes(), crew.clients.clone(), &traces)?;
+        let doors = Arc::new(doors);
         let address = doors.address();
+        if let Some(path) = &config.pidfile {
+            traces.write_pidfile(Path::new(path))?;
+        }
         let unixsocket = config.unixsocket.clone();
         let mut engine = Engine::new(config, clock.now(), seeds(self.seed)?);
         if let Some(address) = address {
@@ -104,7 +111,7 @@ impl Builder {
         }
         engine.process_id = std::process::id();
         engine.clock_rate = clock.rate();
-        let host = Arc::new(Host::new(engine, clock)?);
+        let host = Arc::new(Host::new(engine, clock, traces)?);
         let desk = BusyDesk::new(&host, &doors);
         host.with(|engine| engine.watchdog = Some(Box::new(desk)))?;
         let threads = crew.start(&host, doors)?;

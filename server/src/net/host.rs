@@ -19,6 +19,7 @@ use crate::engine::{Delivery, Engine};
 use crate::limits;
 use crate::net::registry::{Peer, Registry};
 use crate::net::ticker::Alarm;
+use crate::net::traces::Traces;
 use crate::net::turn::{self, Owed};
 
 /// See the module's documentation.
@@ -28,6 +29,8 @@ pub(crate) struct Host {
     pub(crate) clock: Clock,
     /// Who is connected.
     pub(crate) registry: Registry,
+    /// What others know the server by.
+    traces: Traces,
     /// Ends everything when cancelled.
     pub(crate) shutdown: CancellationToken,
     /// Wakes who fires the wheel.
@@ -47,12 +50,13 @@ pub(crate) struct Host {
 pub(crate) struct Failed;
 
 impl Host {
-    /// A host for `engine`.
-    pub(crate) fn new(engine: Engine, clock: Clock) -> io::Result<Host> {
+    /// A host for `engine`, and for a server that has left these `traces`.
+    pub(crate) fn new(engine: Engine, clock: Clock, traces: Traces) -> io::Result<Host> {
         Ok(Host {
             engine: Mutex::new(engine),
             clock,
             registry: Registry::default(),
+            traces,
             shutdown: CancellationToken::new(),
             alarm: Alarm::new()?,
             idle_timeout_seconds: AtomicU32::new(0),
@@ -295,6 +299,7 @@ impl Host {
     pub(crate) fn stop(&self) {
         if !self.stopping.swap(true, Ordering::SeqCst) {
             info!("stopping");
+            self.traces.remove();
             self.shutdown.cancel();
             // Callers in this process may be waiting for mail.
             self.wake_everyone();
@@ -357,7 +362,7 @@ mod tests {
     fn host() -> Arc<Host> {
         let clock = Clock::stopped(Some(Millis(0)));
         let engine = Engine::new(Config::default(), clock.now(), [0; 4]);
-        Arc::new(Host::new(engine, clock).expect("a host"))
+        Arc::new(Host::new(engine, clock, Traces::default()).expect("a host"))
     }
 
     #[test]

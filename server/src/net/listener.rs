@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{self, Poll, ready};
@@ -27,6 +27,7 @@ use crate::net::connection::Connection;
 use crate::net::host::{Failed, Host};
 use crate::net::registry::Peer;
 use crate::net::stream::Stream;
+use crate::net::traces::Traces;
 use crate::net::turn;
 
 /// All listening sockets of a server, and the threads behind them.
@@ -43,7 +44,7 @@ pub(crate) struct Doors {
 #[derive(Debug)]
 enum Door {
     Tcp(TcpListener),
-    Unix(UnixListener, PathBuf),
+    Unix(UnixListener),
 }
 
 /// Someone at a door, not yet a client.
@@ -64,7 +65,7 @@ enum Crowd {
 
 impl Doors {
     /// Opens every door the configuration names. Clients will be dealt out to `runtimes`, and
-    /// `clients` will keep track of them.
+    /// `clients` will keep track of them. A unix socket is one of the server's `traces`.
     ///
     /// # Errors
     /// If none can be opened at an address, unless the address is optional (`-` before it), or
@@ -73,6 +74,7 @@ impl Doors {
         config: &Config,
         runtimes: Vec<Handle>,
         clients: TaskTracker,
+        traces: &Traces,
     ) -> io::Result<Doors> {
         let mut doors = Vec::new();
         let mut port = config.port;
@@ -100,11 +102,12 @@ impl Doors {
             }
         }
         if let Some(path) = &config.unixsocket {
-            let door = unix_door(Path::new(path), config.unixsocketperm).map_err(|error| {
+            let listener = unix_listener(Path::new(path), config.unixsocketperm, traces);
+            let listener = listener.map_err(|error| {
                 let message = format!("Could not create the unix socket {path}: {error}");
                 io::Error::new(error.kind(), message)
             })?;
-            doors.push(door);
+            doors.push(Door::Unix(listener));
         }
         Ok(Doors { doors, runtimes, next_runtime: AtomicUsize::new(0), clients })
     }
@@ -113,7 +116,7 @@ impl Doors {
     pub(crate) fn address(&self) -> Option<SocketAddr> {
         self.doors.iter().find_map(|door| match door {
             Door::Tcp(listener) => listener.local_addr().ok(),
-            Door::Unix(..) => None,
+            Door::Unix(_) => None,
         })
     }
 
@@ -236,7 +239,7 @@ impl Door {
             Door::Tcp(listener) => {
                 listener.accept().map(|(stream, from)| Visitor::Tcp(stream, from))
             }
-            Door::Unix(listener, _) => listener.accept().map(|(stream, _)| Visitor::Unix(stream)),
+            Door::Unix(listener) => listener.accept().map(|(stream, _)| Visitor::Unix(stream)),
         }
     }
 
@@ -246,7 +249,7 @@ impl Door {
             Door::Tcp(listener) => {
                 WatchedDoor::Tcp(tokio::net::TcpListener::from_std(listener.try_clone()?)?)
             }
-            Door::Unix(listener, _) => {
+            Door::Unix(listener) => {
                 WatchedDoor::Unix(tokio::net::UnixListener::from_std(listener.try_clone()?)?)
             }
         })
@@ -271,15 +274,6 @@ impl WatchedDoor {
                 stream.into_std().map(Visitor::Unix)
             }
         })
-    }
-}
-
-impl Drop for Door {
-    fn drop(&mut self) {
-        if let Door::Unix(_, path) = self {
-            // Nobody can connect to it any more; if it is gone already, all the better.
-            let _ = fs::remove_file(path);
-        }
     }
 }
 
@@ -394,14 +388,15 @@ fn listen(address: &str, port: u16, backlog: u32) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-fn unix_door(path: &Path, permissions: u32) -> io::Result<Door> {
+fn unix_listener(path: &Path, permissions: u32, traces: &Traces) -> io::Result<UnixListener> {
     if path.exists() {
         fs::remove_file(path)?;
     }
     let listener = UnixListener::bind(path)?;
+    traces.add(path);
     if permissions != 0 {
         fs::set_permissions(path, fs::Permissions::from_mode(permissions))?;
     }
     listener.set_nonblocking(true)?;
-    Ok(Door::Unix(listener, path.to_owned()))
+    Ok(listener)
 }

@@ -15,4 +15,5 @@ pub(crate) mod outbox;
 pub(crate) mod registry;
 pub(crate) mod stream;
 pub(crate) mod ticker;
+pub(crate) mod traces;
 pub(crate) mod turn;
