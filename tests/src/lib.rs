@@ -11,6 +11,7 @@ pub mod faulty;
 pub mod process;
 pub mod redis_server;
 pub mod scripts;
+pub mod suites;
 pub mod target;
 pub mod tiers;
 pub mod wire;

@@ -7,24 +7,21 @@
 #![allow(clippy::print_stdout)] // A program that speaks to whoever runs it.
 
 mod page;
-mod report;
 mod scripts;
 mod servers;
-mod suite;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
-use tokio::signal::unix::{SignalKind, signal};
+use leasehold_tests::suites::report::{self, Comparison, Line};
+use leasehold_tests::suites::{self, Ending, Kind};
 
 use crate::page::Page;
-use crate::report::{Comparison, Line};
 use crate::scripts::{List, Listeners};
-use crate::servers::{Kind, Servers};
-use crate::suite::Ending;
+use crate::servers::Servers;
 
 /// Runs the client libraries' suites on Leasehold and on a real redis-server.
 #[derive(Parser)]
@@ -48,7 +45,7 @@ async fn main() -> ExitCode {
     let options = Options::parse();
     let problems = tokio::select! {
         problems = run(&options) => problems,
-        () = interrupted() => vec!["interrupted".to_owned()],
+        () = suites::interrupted() => vec!["interrupted".to_owned()],
     };
     if problems.is_empty() {
         return ExitCode::SUCCESS;
@@ -60,19 +57,10 @@ async fn main() -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Ends when whoever started this wants it to: everything started here ends with it.
-async fn interrupted() {
-    let mut terminate = signal(SignalKind::terminate()).expect("a signal can be awaited");
-    tokio::select! {
-        _ = tokio::signal::ctrl_c() => {}
-        _ = terminate.recv() => {}
-    }
-}
-
 /// Returns what is not as it must be.
 async fn run(options: &Options) -> Vec<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients");
-    let known = suites(&folder);
+    let known = suites::list(&folder);
     if options.list {
         println!("{}", known.join("\n"));
         return Vec::new();
@@ -118,16 +106,6 @@ async fn run(options: &Options) -> Vec<String> {
     problems
 }
 
-/// The languages that have a suite.
-fn suites(folder: &Path) -> Vec<String> {
-    let entries = fs::read_dir(folder).expect("the folder of the suites").flatten();
-    let suites = entries.filter(|entry| entry.path().join("run").is_file());
-    let mut names: Vec<_> =
-        suites.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
-    names.sort();
-    names
-}
-
 /// Runs one suite on servers of its own. Returns its report and what went wrong besides.
 async fn one(
     suite: &Path,
@@ -149,10 +127,12 @@ async fn one(
     for missing in &servers.missing {
         println!("{}: goes without: {missing}", kind.name());
     }
-    let report = PathBuf::from(servers.folder.path("report.jsonl"));
-    let ending = suite::run(suite, kind, &servers, &report).await;
+    let report = servers.folder.path("report.jsonl");
+    let mut environment = servers.environment();
+    environment.push(("CLIENTS_REPORT", report.clone()));
+    let ending = suites::run(suite, kind, &environment).await;
     let mut troubles = servers.deaths();
-    let lines = match Line::read_all(&report) {
+    let lines = match Line::read_all(Path::new(&report)) {
         Ok(lines) => lines,
         Err(problem) => {
             troubles.push(problem);

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
-use crate::report::{self, Comparison, Outcome, Verdicts};
-use crate::servers::Kind;
+use leasehold_tests::suites::Kind;
+use leasehold_tests::suites::report::{self, Comparison, Outcome, Verdicts};
 
 const TITLE: &str = "# Client libraries
 

@@ -6,10 +6,11 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use leasehold_tests::daemon::{self, Folder};
+use leasehold_tests::daemon::Folder;
 use leasehold_tests::frame;
 use leasehold_tests::process::eventually;
-use leasehold_tests::redis_server::{self, free_port};
+use leasehold_tests::redis_server::free_port;
+use leasehold_tests::suites::Kind;
 use leasehold_tests::wire::Wire;
 
 /// For locks that want the agreement of most of several servers: enough that every test of a
@@ -17,32 +18,6 @@ use leasehold_tests::wire::Wire;
 const DISPOSABLE_COUNT: usize = 16;
 /// A free port can be taken by somebody else before the server binds it; so often we try again.
 const PORT_ATTEMPTS: usize = 5;
-
-/// Which program serves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Kind {
-    /// The real one.
-    Redis,
-    /// Ours.
-    Leasehold,
-}
-
-impl Kind {
-    /// For whoever reads.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Kind::Redis => "Redis",
-            Kind::Leasehold => "Leasehold",
-        }
-    }
-
-    fn program(self) -> Result<Vec<String>, String> {
-        match self {
-            Kind::Redis => redis_server::program().ok_or("there is no redis-server".to_owned()),
-            Kind::Leasehold => Ok(vec![daemon::program().to_string_lossy().into_owned()]),
-        }
-    }
-}
 
 /// All servers of one suite.
 pub(crate) struct Servers {

@@ -7,20 +7,23 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use crate::servers::Kind;
+use super::Kind;
 
 /// How a behaviour came out. The later, the worse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Outcome {
+pub enum Outcome {
+    /// As it must.
     Passed,
+    /// It was not tried.
     Skipped,
+    /// Otherwise.
     Failed,
 }
 
 /// One line of a report.
 #[derive(Clone, Debug, Deserialize)]
-pub(crate) struct Line {
+pub struct Line {
     library: String,
     version: String,
     behaviour: String,
@@ -31,7 +34,7 @@ pub(crate) struct Line {
 
 impl Line {
     /// A whole report; a missing one is empty.
-    pub(crate) fn read_all(path: &Path) -> Result<Vec<Line>, String> {
+    pub fn read_all(path: &Path) -> Result<Vec<Line>, String> {
         let text = match fs::read_to_string(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             text => text.map_err(|error| format!("its report: {error}"))?,
@@ -44,12 +47,12 @@ impl Line {
 }
 
 /// Whether a report tells of a failure.
-pub(crate) fn any_failed(lines: &[Line]) -> bool {
+pub fn any_failed(lines: &[Line]) -> bool {
     lines.iter().any(|line| line.outcome == Outcome::Failed)
 }
 
 /// A report in which what failed came out as it did when it was tried again.
-pub(crate) fn better(mut lines: Vec<Line>, again: Vec<Line>) -> Vec<Line> {
+pub fn better(mut lines: Vec<Line>, again: Vec<Line>) -> Vec<Line> {
     let name = |line: &Line| (line.library.clone(), line.behaviour.clone());
     let failed = |line: &&Line| line.outcome == Outcome::Failed;
     let retried: Vec<_> = lines.iter().filter(failed).map(name).collect();
@@ -60,26 +63,29 @@ pub(crate) fn better(mut lines: Vec<Line>, again: Vec<Line>) -> Vec<Line> {
 
 /// How one behaviour came out on one server, and why if it did not pass.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Verdict {
-    pub(crate) outcome: Outcome,
-    pub(crate) reason: String,
+pub struct Verdict {
+    /// How.
+    pub outcome: Outcome,
+    /// Why; empty if it passed.
+    pub reason: String,
 }
 
 /// How one behaviour came out on each server.
-pub(crate) type Verdicts = BTreeMap<Kind, Verdict>;
+pub type Verdicts = BTreeMap<Kind, Verdict>;
 
 /// A library and its version.
-pub(crate) type Library = (String, String);
+pub type Library = (String, String);
 
 /// What one suite found on each server.
 #[derive(Default)]
-pub(crate) struct Comparison {
-    pub(crate) libraries: BTreeMap<Library, BTreeMap<String, Verdicts>>,
+pub struct Comparison {
+    /// By library, and then by behaviour.
+    pub libraries: BTreeMap<Library, BTreeMap<String, Verdicts>>,
 }
 
 impl Comparison {
     /// Takes in what was reported of one server. What was told twice is as bad as the worse.
-    pub(crate) fn add(&mut self, kind: Kind, lines: Vec<Line>) {
+    pub fn add(&mut self, kind: Kind, lines: Vec<Line>) {
         for line in lines {
             let library = self.libraries.entry((line.library, line.version)).or_default();
             let verdicts = library.entry(line.behaviour).or_default();
@@ -94,12 +100,13 @@ impl Comparison {
     }
 
     /// Whether nothing was reported.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.libraries.is_empty()
     }
 
     /// The matrix and what was skipped, for a terminal.
-    pub(crate) fn print(&self, language: &str, kinds: &[Kind]) {
+    #[allow(clippy::print_stdout)] // It speaks to whoever runs the suites.
+    pub fn print(&self, language: &str, kinds: &[Kind]) {
         println!("\n{language}");
         for ((library, version), behaviours) in &self.libraries {
             let mut line = format!("  {library} {version}");
@@ -118,7 +125,7 @@ impl Comparison {
     }
 
     /// What failed anywhere, and what passes on Redis and not on Leasehold.
-    pub(crate) fn faults(&self, kinds: &[Kind]) -> Vec<String> {
+    pub fn faults(&self, kinds: &[Kind]) -> Vec<String> {
         let mut faults = Vec::new();
         for ((library, _), behaviours) in &self.libraries {
             for (behaviour, verdicts) in behaviours {
@@ -134,7 +141,7 @@ impl Comparison {
 }
 
 /// What is wrong with how a behaviour came out on one server.
-pub(crate) fn fault(verdicts: &Verdicts, kind: Kind) -> Option<String> {
+pub fn fault(verdicts: &Verdicts, kind: Kind) -> Option<String> {
     let reference = verdicts.get(&Kind::Redis).map(|verdict| verdict.outcome);
     let must_pass = kind == Kind::Leasehold && reference == Some(Outcome::Passed);
     match verdicts.get(&kind) {
@@ -150,7 +157,7 @@ pub(crate) fn fault(verdicts: &Verdicts, kind: Kind) -> Option<String> {
 }
 
 /// How many behaviours passed on one server, of those that were tried on any.
-pub(crate) fn score(behaviours: &BTreeMap<String, Verdicts>, kind: Kind) -> String {
+pub fn score(behaviours: &BTreeMap<String, Verdicts>, kind: Kind) -> String {
     let is = |verdict: Option<&Verdict>, outcome| verdict.is_some_and(|it| it.outcome == outcome);
     let passed = behaviours.values().filter(|it| is(it.get(&kind), Outcome::Passed)).count();
     let was_tried =

@@ -1,13 +1,21 @@
-//! Runs one suite: its `run`, with the servers in its environment, its output shown line by line.
+//! Suites in other languages: a folder each, whose `run` is given an environment and leaves a
+//! report. Knows nothing of what a suite tries.
 
+#![allow(clippy::print_stdout)] // It speaks to whoever runs the suites.
+
+pub mod report;
+
+use std::fs;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 use tokio::process::Command;
+use tokio::signal::unix::{SignalKind, signal};
 
-use crate::servers::{Kind, Servers};
+use crate::daemon;
+use crate::redis_server;
 
 /// The exit status by which `run` says that its tool chain is not installed.
 const NO_TOOLS: i32 = 77;
@@ -15,8 +23,57 @@ const NO_TOOLS: i32 = 77;
 /// and builds included.
 const PATIENCE: Duration = Duration::from_secs(30 * 60);
 
+/// Which program serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// The real one.
+    Redis,
+    /// Ours.
+    Leasehold,
+}
+
+impl Kind {
+    /// For whoever reads.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Redis => "Redis",
+            Kind::Leasehold => "Leasehold",
+        }
+    }
+
+    /// How to run it: a program and what comes before the server's own arguments.
+    ///
+    /// # Errors
+    /// If it is not there.
+    pub fn program(self) -> Result<Vec<String>, String> {
+        match self {
+            Kind::Redis => redis_server::program().ok_or("there is no redis-server".to_owned()),
+            Kind::Leasehold => Ok(vec![daemon::program().to_string_lossy().into_owned()]),
+        }
+    }
+}
+
+/// The names of the suites in a folder.
+pub fn list(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).expect("the folder of the suites").flatten();
+    let suites = entries.filter(|entry| entry.path().join("run").is_file());
+    let mut names: Vec<_> =
+        suites.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+/// Ends when whoever started this wants it to: everything started here ends with it.
+pub async fn interrupted() {
+    let mut terminate = signal(SignalKind::terminate()).expect("a signal can be awaited");
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        _ = terminate.recv() => {}
+    }
+}
+
 /// How it went.
-pub(crate) enum Ending {
+pub enum Ending {
     /// It came to its end, with this status. What passed stands in its report.
     Ended(i32),
     /// It could not begin.
@@ -26,7 +83,7 @@ pub(crate) enum Ending {
 }
 
 /// Runs it to its end.
-pub(crate) async fn run(suite: &Path, kind: Kind, servers: &Servers, report: &Path) -> Ending {
+pub async fn run(suite: &Path, kind: Kind, environment: &[(&str, String)]) -> Ending {
     let language = suite.file_name().unwrap_or_default().to_string_lossy();
     let prefix = format!("{language}/{}", kind.name().to_lowercase());
     println!("{prefix} | begins");
@@ -34,7 +91,11 @@ pub(crate) async fn run(suite: &Path, kind: Kind, servers: &Servers, report: &Pa
     let mut command = Command::new(suite.join("run"));
     command.current_dir(suite).stdin(Stdio::null()).process_group(0);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    command.envs(servers.environment()).env("CLIENTS_REPORT", report);
+    // Variables that begin so are settings.
+    for (variable, _) in std::env::vars().filter(|(it, _)| it.starts_with("LEASEHOLD_")) {
+        command.env_remove(variable);
+    }
+    command.envs(environment.iter().map(|(name, value)| (name, value)));
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(error) => return Ending::Died(format!("{}: {error}", suite.join("run").display())),

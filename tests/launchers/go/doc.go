@@ -1,0 +1,2 @@
+// Package launchers has what launches a redis-server in Go's tests start any server.
+package launchers

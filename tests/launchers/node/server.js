@@ -1,0 +1,91 @@
+// What the tests share: the report, the program, free ports, what is asked of a server that runs.
+
+import assert from "node:assert/strict";
+import { appendFileSync, readFileSync } from "node:fs";
+import { createServer } from "node:net";
+import { describe, it } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+
+import { createClient } from "redis";
+
+export const PROGRAM = process.env.REDIS_SERVER;
+
+// Far more than anything takes.
+const PATIENCE_MS = 20_000;
+
+const COMPARE_AND_DELETE =
+  "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end";
+
+/** Groups the behaviours of one launcher: `body(behaviour)` calls `behaviour(sentence, test)`. */
+export function launcher(name, body) {
+  const path = new URL(`node_modules/${name}/package.json`, import.meta.url);
+  const { version } = JSON.parse(readFileSync(path, "utf8"));
+  describe(`${name} ${version}`, () => {
+    body((behaviour, test) => {
+      const line = { library: name, version, behaviour };
+      it(behaviour, { timeout: PATIENCE_MS }, () => run(line, test));
+    });
+  });
+}
+
+async function run(line, test) {
+  try {
+    await test();
+    report({ ...line, outcome: "passed" });
+  } catch (error) {
+    report({ ...line, outcome: "failed", reason: String(error.message).split("\n")[0] });
+    throw error;
+  }
+}
+
+function report(line) {
+  const path = process.env.LAUNCHERS_REPORT;
+  if (path) appendFileSync(path, `${JSON.stringify(line)}\n`);
+}
+
+/** A loopback port that nobody listens at. */
+export async function freePort() {
+  const listener = createServer().listen(0, "127.0.0.1");
+  await new Promise((resolve) => listener.once("listening", resolve));
+  const { port } = listener.address();
+  await new Promise((resolve) => listener.close(resolve));
+  return port;
+}
+
+/** A lock, taken and released. Returns the server's process number. */
+export async function use(port, options = {}) {
+  const socket = { port, host: "127.0.0.1", reconnectStrategy: false };
+  const client = createClient({ socket, ...options });
+  // Told by what it rejects.
+  client.on("error", () => {});
+  await client.connect();
+  try {
+    const lease = { condition: "NX", expiration: { type: "PX", value: 30_000 } };
+    assert.equal(await client.set("lock", "token", lease), "OK");
+    assert.equal(await client.set("lock", "stranger", lease), null);
+    assert.equal(await client.get("lock"), "token");
+    const release = (token) => client.eval(COMPARE_AND_DELETE, { keys: ["lock"], arguments: [token] });
+    assert.equal(await release("stranger"), 0);
+    assert.equal(await release("token"), 1);
+    return Number(/process_id:(\d+)/.exec(await client.info("server"))[1]);
+  } finally {
+    client.destroy();
+  }
+}
+
+/** Returns when there is no such process, or only what is left of it. */
+export async function gone(pid) {
+  const end = Date.now() + PATIENCE_MS;
+  while (isRunning(pid)) {
+    assert.ok(Date.now() < end, `process ${pid} does not end`);
+    await sleep(10);
+  }
+}
+
+function isRunning(pid) {
+  try {
+    return !readFileSync(`/proc/${pid}/stat`, "utf8").split(")").pop().startsWith(" Z");
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,49 @@
+"""What the tests share: the program, free ports, what is asked of a server that runs."""
+
+import os
+import socket
+import time
+
+PROGRAM = os.environ["REDIS_SERVER"]
+
+# Far more than anything takes.
+PATIENCE_SECONDS = 20
+
+COMPARE_AND_DELETE = (
+    "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) "
+    "else return 0 end"
+)
+
+
+def free_port():
+    """A loopback port that nobody listens at."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def use(client):
+    """A lock, taken and released. Returns the server's process number."""
+    assert client.set("lock", "token", nx=True, px=30_000)
+    assert not client.set("lock", "stranger", nx=True, px=30_000)
+    assert client.get("lock") == b"token"
+    assert client.eval(COMPARE_AND_DELETE, 1, "lock", "stranger") == 0
+    assert client.eval(COMPARE_AND_DELETE, 1, "lock", "token") == 1
+    return client.info("server")["process_id"]
+
+
+def is_running(process_id):
+    """Whether there is such a process, and not only what is left of it."""
+    try:
+        with open(f"/proc/{process_id}/stat", encoding="utf-8") as stat:
+            return stat.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def wait_until(what, holds):
+    """Returns as soon as it holds."""
+    end = time.monotonic() + PATIENCE_SECONDS
+    while not holds():
+        assert time.monotonic() < end, f"waited in vain: {what}"
+        time.sleep(0.01)

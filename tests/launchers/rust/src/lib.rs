@@ -1,0 +1,1 @@
+//! What launches a redis-server in Rust's tests: see `tests/`.
