@@ -212,7 +212,7 @@ pub const JOURNAL_ENTRIES_MAX: usize = 16_384;
 /// a script's text is not.
 pub const JOURNAL_TEXT_BYTES_MAX: usize = 128;
 
-/// Arguments of a request that an entry shows. Redisson's longest lock script has ten.
+/// Arguments and keys of a request that an entry shows. Redisson's longest lock script has ten.
 pub const JOURNAL_ARGUMENTS_MAX: usize = 24;
 
 /// Bytes of an owner by which it is told from others. No token is longer, though a value may be.

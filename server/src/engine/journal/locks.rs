@@ -3,7 +3,7 @@
 //! What is a lock:
 //! - a string made by `SETNX`, `MSETNX` or `SET NX`, by a client or in a script, or by `SET` with a
 //!   lease in a script among whose arguments its value is, unless that is a mere number; its owner
-//!   is its value;
+//!   is its value; a number that a script sets for good is a counter, and no lock;
 //! - a hash with a deadline, given a field by `HSET`, `HSETNX` or `HINCRBY` in a script among whose
 //!   arguments the field is, with a count as its value; its owners are such fields. So Redisson's
 //!   locks, fair locks and read/write locks keep theirs.
@@ -20,6 +20,9 @@
 //! script that is given another known owner of that lock acts for that one. Everybody else is a
 //! stranger. A client is a connection: a pool that takes a lock through one and deletes it through
 //! another, without proof, is reported as a stranger.
+//!
+//! A script that acts for one owner of a hash and removes others with it says that their leases
+//! have ended: so the last reader leaves a lock for readers.
 //!
 //! A refusal is `SETNX` or `SET NX` that finds a lock, or a script that names `set`, `hset` or
 //! `hincrby` and no `del`, and leaves a lock among its keys to others. A script that names `del`,
@@ -228,12 +231,12 @@ impl Locks {
                 && seen.owners.iter().any(|(owner, _)| deed.claims(owner));
         }
         let Some((owner, _)) = seen.owners.first() else { return false };
-        touch.made
-            || touch.set
-                && deed.is_script()
-                && seen.deadline_ms.is_some()
-                && deed.claims(owner)
-                && !is_number(owner)
+        let has_lease = seen.deadline_ms.is_some();
+        if !deed.is_script() {
+            return touch.made;
+        }
+        touch.made && (has_lease || !is_number(owner))
+            || touch.set && has_lease && deed.claims(owner) && !is_number(owner)
     }
 
     /// Somebody had a lock and lost it.
@@ -282,8 +285,8 @@ impl Locks {
     }
 
     /// Who has lost a lock and comes back for it now.
-    pub(super) fn take_loser(&mut self, place: &Place, deed: &Deed<'_>) -> Option<Loser> {
-        let at = self.losers.iter().position(|loser| {
+    pub(super) fn find_loser(&self, place: &Place, deed: &Deed<'_>) -> Option<usize> {
+        self.losers.iter().position(|loser| {
             let holder = &loser.holder;
             loser.place == *place
                 && if deed.claims.is_empty() {
@@ -292,8 +295,7 @@ impl Locks {
                     deed.claims(&holder.owner)
                         && (is_telling(&holder.owner) || holder.client == deed.client)
                 }
-        })?;
-        self.losers.remove(at)
+        })
     }
 
     /// Whether a script acts for somebody else who has had to do with the lock.

@@ -23,8 +23,8 @@ use crate::engine::command::{Command, Group};
 use crate::engine::context::{Caller, is};
 use crate::engine::glob;
 use crate::engine::keyspace::dict::Slot;
-use crate::engine::time::Time;
-use crate::limits::{JOURNAL_ENTRIES_MAX, JOURNAL_REMEMBERED_MAX};
+use crate::engine::time::{Millis, Time};
+use crate::limits::{JOURNAL_ARGUMENTS_MAX, JOURNAL_ENTRIES_MAX, JOURNAL_REMEMBERED_MAX};
 use entry::{Entry, Happening};
 use locks::{Deed, Locks, Means, Place, Touch, look};
 use script::Purpose;
@@ -158,7 +158,7 @@ impl Journal {
             reply: entry::answer(reply),
             script: done.caller == Caller::Script,
         };
-        let shown = keys.iter().map(|key| entry::text(key)).collect();
+        let shown = keys.iter().take(JOURNAL_ARGUMENTS_MAX).map(|key| entry::text(key)).collect();
         deed.seq = self.write(&deed, shown, what);
         let touch = touch(done.name, argv, reply);
         if done.caller == Caller::Script {
@@ -256,7 +256,7 @@ impl Engine {
         let mut shown = Vec::new();
         for (place, lock) in &journal.locks.held {
             let Some(seen) = look(self, place, time) else { continue };
-            let lease_ms = seen.deadline_ms.map(|deadline_ms| deadline_ms - time.now.0);
+            let lease_ms = seen.deadline_ms.map(|it| time.remaining(Millis(it)).0);
             let waiting = journal.locks.waiting.iter();
             let waiting: Vec<u64> = waiting
                 .filter(|it| it.place == *place && self.clients.by_serial(it.client).is_some())

@@ -149,6 +149,7 @@ impl Journal {
             return true;
         };
         let known = lock.holders.clone();
+        let ends_for_all = lock.is_hash && known.iter().any(|it| deed.claims(&it.owner));
         let seen = seen.filter(|seen| seen.is_hash == lock.is_hash);
         let (now, deadline_ms) =
             seen.map_or_else(Default::default, |seen| (seen.owners, seen.deadline_ms));
@@ -161,6 +162,9 @@ impl Journal {
                     Some(count) if count > holder.count => {
                         self.acquire(deed, place, holder.owner, count, deadline_ms);
                         true
+                    }
+                    None if ends_for_all && !deed.claims(&holder.owner) => {
+                        self.lose_lease(deed, place, &holder)
                     }
                     left => self.let_go(deed, place, touch, &holder, left.unwrap_or(0)),
                 };
@@ -199,7 +203,7 @@ impl Journal {
         count: i64,
         deadline_ms: Option<i64>,
     ) {
-        let lease_ms = deadline_ms.map(|deadline_ms| deadline_ms - deed.now_ms());
+        let lease_ms = deadline_ms.map(|it| deed.time.remaining(Millis(it)).0);
         let shown = text(&owner);
         let what = Happening::Acquired { owner: shown.clone(), count, lease_ms };
         let seq = self.tell(deed, place, what);
@@ -276,6 +280,18 @@ impl Journal {
         is_owner
     }
 
+    /// A script that acts for one holder has removed another: in a lock for readers, whoever leaves
+    /// last removes those whose own leases have ended.
+    fn lose_lease(&mut self, deed: &Deed<'_>, place: &Place, holder: &Holder) -> bool {
+        if let Some(lock) = self.locks.held.get_mut(place) {
+            lock.holders.retain(|known| known.owner != holder.owner);
+        }
+        let owner = text(&holder.owner);
+        self.tell(deed, place, Happening::ExpiredWhileHeld { owner, holder: holder.client });
+        self.locks.lose(place, holder.clone(), deed.now_ms());
+        true
+    }
+
     /// The lease of a held lock was set. Returns whether its owner did that.
     fn renew(&mut self, deed: &Deed<'_>, place: &Place, deadline_ms: Option<i64>) -> bool {
         let Some(lock) = self.locks.held.get(place) else { return false };
@@ -283,7 +299,7 @@ impl Journal {
         let mut holders = lock.holders.iter();
         let chosen = holders.find(|holder| deed.claims(&holder.owner)).or(lock.holders.first());
         let Some(holder) = chosen.cloned() else { return false };
-        let lease_ms = deadline_ms.map(|deadline_ms| deadline_ms - deed.now_ms());
+        let lease_ms = deadline_ms.map(|it| deed.time.remaining(Millis(it)).0);
         let owner = text(&holder.owner);
         let seq = self.tell(deed, place, Happening::Renewed { owner, lease_ms });
         if had_none && lease_ms.is_some() && deed.means == Means::Command {
@@ -316,9 +332,14 @@ impl Journal {
 
     /// Somebody wants to release or renew a lock that is not theirs, and may have been.
     fn come_late(&mut self, place: &Place, deed: &Deed<'_>, releases: bool) {
-        let Some(loser) = self.locks.take_loser(place, deed) else { return };
+        let Some(at) = self.locks.find_loser(place, deed) else { return };
+        let loser = &self.locks.losers[at];
         let late_ms = deed.now_ms() - loser.lost_ms;
         let (owner, key) = (text(&loser.holder.owner), text(&place.1));
+        let (holder, next) = (loser.holder.clone(), loser.next.clone());
+        if releases {
+            self.locks.losers.remove(at);
+        }
         let what = if releases {
             Happening::ReleasedTooLate { owner, late_ms }
         } else {
@@ -326,12 +347,12 @@ impl Journal {
         };
         let seq = self.tell(deed, place, what);
         let rule = if releases { Rule::LeaseShorterThanHold } else { Rule::RenewalAfterLoss };
-        self.verdicts.find(rule, &key, vec![loser.holder.seq, deed.seq, seq]);
-        if let Some(next) = loser.next {
+        self.verdicts.find(rule, &key, vec![holder.seq, deed.seq, seq]);
+        if let Some(next) = next {
             self.verdicts.breach(Check::NeverTwoHolders, &key, seq, format!(
                 "{} had the lock '{key}' until now as it thinks, but lost it {late_ms} ms ago, and \
                  {next} has got it since",
-                who(loser.holder.client, &loser.holder.name)
+                who(holder.client, &holder.name)
             ));
         }
     }

@@ -220,6 +220,7 @@ fn what_takes_a_lock_and_what_does_not() {
         ("EVAL \"redis.call('set', KEYS[1], ARGV[1])\" 1 k token", 0),
         ("EVAL \"redis.call('set', KEYS[1], ARGV[1], 'NX')\" 1 k token", 1),
         ("EVAL \"redis.call('hset', 'k', 'rate', 1); redis.call('pexpire', 'k', 9)\" 1 k", 0),
+        ("EVAL \"redis.call('setnx', KEYS[1], ARGV[1])\" 1 k 5000", 0),
         ("SET k 5; DECR k; HINCRBY h f 1; PEXPIRE h 9", 0),
         ("SETNX k a; FLUSHALL", 0),
         ("SETNX k a; RENAME k l", 0),
@@ -257,4 +258,44 @@ fn commands_that_compare_prove_who_they_are() {
     stage.check("SET lock token NX PX 9; b> DELEX lock IFEQ token => 1");
     assert_eq!(told(&stage), ["1 acquired token 9", "2 released token"]);
     assert_eq!((rules(&stage), broken(&stage)), (vec![], vec![]));
+}
+
+#[test]
+fn who_lost_a_lock_may_come_late_to_renew_and_to_release_it() {
+    let stage = tells(
+        &format!(
+            "SET lock token-a NX PX 9; +9ms; {COMPARE_AND_RENEW} token-a 9; +1ms; \
+             {COMPARE_AND_RENEW} token-a 9; {COMPARE_AND_DELETE} token-a; \
+             {COMPARE_AND_DELETE} token-a"
+        ),
+        &[
+            "1 acquired token-a 9",
+            "0 expired token-a",
+            "1 renewed late token-a 0",
+            "1 renewed late token-a 1",
+            "1 too late token-a 1",
+        ],
+    );
+    let findings = stage.engine.lint_locks(stage.time()).expect("a journal");
+    let counted: Vec<(Rule, u64)> = findings.iter().map(|it| (it.rule, it.count)).collect();
+    assert_eq!(counted, [(Rule::RenewalAfterLoss, 2), (Rule::LeaseShorterThanHold, 1)]);
+    let shown: Vec<u64> = findings[0].entries.iter().map(|entry| entry.seq).collect();
+    assert_eq!(shown, [2, 5, 6]);
+}
+
+#[test]
+fn the_last_reader_removes_those_whose_leases_have_ended() {
+    let enter = "EVAL \"redis.call('hincrby', KEYS[1], ARGV[1], 1) \
+                 redis.call('pexpire', KEYS[1], 30)\" 1 lock";
+    let leave = "EVAL \"redis.call('hdel', KEYS[1], ARGV[1]) redis.call('del', KEYS[1])\" 1 lock";
+    let stage = tells(
+        &format!("{enter} one; b> {enter} two; {leave} one"),
+        &["1 acquired one 30", "2 acquired two 30", "1 released one", "1 expired two"],
+    );
+    assert_eq!((rules(&stage), broken(&stage)), (vec![], vec![]));
+}
+
+#[test]
+fn time_is_told_to_the_millisecond_between_two_of_them_too() {
+    tells("+1us; SET lock token NX PX 30", &["1 acquired token 30"]);
 }
