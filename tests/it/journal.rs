@@ -99,6 +99,57 @@ fn a_redisson_lock_that_outlasts_its_lease() {
     assert_eq!(broken(&server), [Check::NeverTwoHolders]);
 }
 
+const READ_LOCK: &str = include_str!("../../server/src/compat/scripts/redisson/read-lock.lua");
+const WRITE_LOCK: &str = include_str!("../../server/src/compat/scripts/redisson/write-lock.lua");
+const FAIR_LOCK: &str = include_str!("../../server/src/compat/scripts/redisson/fair-lock.lua");
+const UNLOCK: &str = include_str!("../../server/src/compat/scripts/redisson/unlock.lua");
+const FORCE_UNLOCK: &str =
+    include_str!("../../server/src/compat/scripts/redisson/force-unlock.lua");
+
+fn eval(client: &mut Client, text: &str, rest: &str) -> Reply {
+    let argv: Vec<&str> = ["EVAL", text].into_iter().chain(rest.split(' ')).collect();
+    client.call(&argv).expect("an answer")
+}
+
+#[test]
+fn the_other_locks_of_redisson() {
+    let server = server();
+    let mut clients = [(); 3].map(|()| server.client().expect("a client"));
+    let [a, b, c] = &mut clients;
+    for (client, reader) in [(&mut *a, "a"), (&mut *b, "b")] {
+        let rest = format!("2 rw {{rw}}:{reader}:rwlock_timeout 30000 {reader} {reader}:write");
+        assert_eq!(eval(client, READ_LOCK, &rest), Reply::Null);
+    }
+    assert_eq!(eval(c, WRITE_LOCK, "1 rw 30000 c:write"), Reply::Integer(30_000));
+    let fair = "3 fair queue timeouts 30000 a 300000 1700000000000";
+    assert_eq!(eval(a, FAIR_LOCK, fair), Reply::Null);
+    assert_eq!(eval(b, FAIR_LOCK, &fair.replace(" a ", " b ")), Reply::Integer(30_000));
+    let plain = fair.replace("fair queue timeouts", "plain others times");
+    assert_eq!(eval(a, FAIR_LOCK, &plain), Reply::Null);
+    // With a latch, so that it may be sent again.
+    let unlock = "3 plain channel latch 0 30000 a PUBLISH 16000";
+    assert_eq!(eval(c, UNLOCK, unlock), Reply::Integer(1));
+    assert_eq!(eval(c, UNLOCK, unlock), Reply::Integer(1));
+    assert_eq!(eval(b, FORCE_UNLOCK, "2 fair channel 0 PUBLISH"), Reply::Integer(1));
+    let events: Vec<String> = told(&server);
+    assert_eq!(
+        events,
+        [
+            "acquired 'rw' as 'a' for 30000 ms",
+            "acquired 'rw' as 'b' for 30000 ms",
+            "was refused 'rw' as 'c:write', which 'a, b' has",
+            "acquired 'fair' as 'a' for 30000 ms",
+            "was refused 'fair' as 'b', which 'a' has",
+            "acquired 'plain' as 'a' for 30000 ms",
+            "released 'plain' as 'a'",
+            "released 'fair', which is that of 'a', taken by client 1",
+        ]
+    );
+    let owners: Vec<_> = server.journal().locks().expect("a journal");
+    let owners: Vec<&str> = owners.iter().map(|lock| &lock.owner[..]).collect();
+    assert_eq!(owners, ["a", "b"]);
+}
+
 /// Each mistake of the documents is named, and the recipe that corrects it is clean.
 #[test]
 fn the_recipes_of_the_documents() {
