@@ -86,7 +86,8 @@ pub enum Happening {
         /// The `CLIENT ID` that took it.
         holder: u64,
     },
-    /// All keys of a database were removed, this lock among them.
+    /// Keys were removed or moved without regard to locks, this one among them: `FLUSHALL`, `RENAME`,
+    /// a failover.
     Flushed {
         /// Whose it was.
         owner: String,
@@ -169,7 +170,7 @@ impl fmt::Display for Entry {
             Happening::ExpiredWhileHeld { owner, holder } => {
                 write!(f, "ended the lease of '{key}', held as '{owner}' by client {holder}")
             }
-            Happening::Flushed { owner } => write!(f, "removed all keys, '{key}' of '{owner}' too"),
+            Happening::Flushed { owner } => write!(f, "removed '{key}' of '{owner}' among others"),
             Happening::Waited { owner, waited_ms } => {
                 write!(f, "has waited {waited_ms} ms for '{key}' as '{owner}'")
             }

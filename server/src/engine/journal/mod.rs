@@ -174,8 +174,14 @@ impl Journal {
             return;
         }
         self.learn(done.name, argv);
-        if matches!(done.name, "flushall" | "flushdb" | "swapdb" | "move" | "rename" | "renamenx") {
-            self.settle_all(engine, &deed);
+        let failover = done.name == "leasehold|failover";
+        if failover
+            || matches!(
+                done.name,
+                "flushall" | "flushdb" | "swapdb" | "move" | "rename" | "renamenx"
+            )
+        {
+            self.settle_all(engine, &deed, failover);
         }
         for key in keys {
             let place = (done.database, key.to_vec());

@@ -41,7 +41,8 @@ impl Journal {
     }
 
     /// Looks at all locks: a command may have changed keys that it does not name.
-    pub(super) fn settle_all(&mut self, engine: &Engine, deed: &Deed<'_>) {
+    /// A failover takes locks away without their owners hearing of it.
+    pub(super) fn settle_all(&mut self, engine: &Engine, deed: &Deed<'_>, failover: bool) {
         let places: Vec<Place> = self.locks.held.keys().cloned().collect();
         for place in places {
             if look(engine, &place, deed.time).is_some() {
@@ -51,6 +52,9 @@ impl Journal {
             for holder in lock.into_iter().flat_map(|lock| lock.holders) {
                 let owner = text(&holder.owner);
                 self.tell(deed, &place, Happening::Flushed { owner });
+                if failover {
+                    self.locks.lose(&place, holder, deed.now_ms());
+                }
             }
         }
     }

@@ -299,3 +299,15 @@ fn the_last_reader_removes_those_whose_leases_have_ended() {
 fn time_is_told_to_the_millisecond_between_two_of_them_too() {
     tells("+1us; SET lock token NX PX 30", &["1 acquired token 30"]);
 }
+
+#[test]
+fn a_failover_takes_a_lock_away() {
+    let stage = tells(
+        &format!(
+            "SET lock token-a NX PX 9; b> LEASEHOLD FAILOVER LOSE 1 => 1; \
+             c> SET lock token-c NX PX 9 => OK; d> {COMPARE_AND_DELETE} token-a => 0"
+        ),
+        &["1 acquired token-a 9", "2 flushed token-a", "3 acquired token-c 9"],
+    );
+    assert_eq!(broken(&stage), [Check::NoLockHeld]);
+}
