@@ -86,8 +86,7 @@ pub enum Happening {
         /// The `CLIENT ID` that took it.
         holder: u64,
     },
-    /// Keys were removed or moved without regard to locks, this one among them: `FLUSHALL`, `RENAME`,
-    /// a failover.
+    /// Keys were removed or moved without regard to locks, this one too: `FLUSHALL`, a failover.
     Flushed {
         /// Whose it was.
         owner: String,
