@@ -143,6 +143,30 @@ fn a_delay_is_over_when_the_clock_says_so() {
 }
 
 #[test]
+fn who_was_held_once_is_left_alone_when_the_rule_is_cleared() {
+    let server = server();
+    let id = order(&server, "DELAY 2s COMMAND set");
+    let mut client = wire(&server);
+    send(&mut client, "SET k v");
+    eventually("it to be held", || listed(&server).contains("\"fired\":1"));
+    server.advance(Duration::from_secs(2)).expect("a server");
+    assert_eq!(read(&mut client), "+OK\r\n");
+    assert!(listed(&server).ends_with("\"held\":[]}]"), "{}", listed(&server));
+    send(&mut client, "BLPOP queue 0");
+    eventually("it to wait", || waits(&server));
+    call(&server, &format!("LEASEHOLD FAULT CLEAR {id}"));
+    assert!(waits(&server));
+    call(&server, "RPUSH queue element");
+    assert_eq!(read(&mut client), "*2\r\n$5\r\nqueue\r\n$7\r\nelement\r\n");
+}
+
+/// Whether somebody waits.
+fn waits(server: &Server) -> bool {
+    let Reply::Verbatim { text, .. } = call(server, "INFO clients") else { panic!("no text") };
+    String::from_utf8_lossy(&text).contains("blocked_clients:1")
+}
+
+#[test]
 fn a_server_that_stalls_goes_on_when_the_rule_is_cleared() {
     let server = server();
     let id = order(&server, "STALL CLIENT mute COMMAND set");

@@ -202,7 +202,7 @@ impl<'a> Faults<'a> {
     /// # Errors
     /// If the server has ended.
     pub fn list(&self) -> Result<String, Error> {
-        Ok(self.host.with(|engine| engine.faults.show(|_| true))?)
+        Ok(self.host.with(|engine| engine.show_faults(|_| true))?)
     }
 
     /// Does what a failover does to a server whose replica has not heard of the last `lost` writes:

@@ -32,9 +32,20 @@ pub struct Blocked {
     /// The place in the table of the command that waits; none if the client was stopped by
     /// `CLIENT PAUSE`, which `CLIENT UNBLOCK` does not end.
     pub command: Option<usize>,
+    /// What it has to do with a rule of [`faults`](crate::engine::faults), if that is why it waits.
+    pub(super) rule: Option<ByRule>,
     timer: Option<TimerId>,
     /// The keys it waits for, if it does.
     order: Option<Arc<Order>>,
+}
+
+/// What a client that waits has to do with a rule, named by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ByRule {
+    /// It is held by the rule.
+    Held(u64),
+    /// It waits for somebody to be held.
+    Awaits(u64),
 }
 
 impl Blocked {
@@ -185,8 +196,32 @@ impl Engine {
         self.stop_waiting(client);
         let timer = deadline.map(|deadline| self.timers.insert(deadline, Timer::Blocked(client)));
         if let Some(state) = self.clients.get_mut(client) {
-            state.blocked = Some(Blocked { on_timeout, command: None, timer, order: None });
+            state.blocked =
+                Some(Blocked { on_timeout, command: None, rule: None, timer, order: None });
         }
+    }
+
+    /// As [`Engine::block`], because of a rule.
+    pub(super) fn block_by_rule(
+        &mut self,
+        client: ClientId,
+        rule: ByRule,
+        on_timeout: Reply,
+        deadline: Option<Millis>,
+    ) {
+        self.block(client, on_timeout, deadline);
+        if let Some(blocked) = self.clients.get_mut(client).and_then(|s| s.blocked.as_mut()) {
+            blocked.rule = Some(rule);
+        }
+    }
+
+    /// Who waits because of a rule, the longest connected first.
+    pub(super) fn blocked_by(&self, rule: ByRule) -> Vec<ClientId> {
+        let waits = |id: &ClientId| {
+            let blocked = self.clients.get(*id).and_then(|state| state.blocked.as_ref());
+            blocked.is_some_and(|blocked| blocked.rule == Some(rule))
+        };
+        self.clients.in_order().into_iter().filter(waits).collect()
     }
 
     /// Makes a client wait for keys of a database; `argv` is run for it whenever one has changed.

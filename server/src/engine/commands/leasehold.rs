@@ -251,7 +251,7 @@ fn fault(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
             add_rule(context, action, when)
         }
         [word] if is(word, "list") => {
-            Ok(Reply::bulk(context.engine.faults.show(|rule| rule.action != Action::Gate)))
+            Ok(Reply::bulk(context.engine.show_faults(|rule| rule.action != Action::Gate)))
         }
         [word] if is(word, "clear") => {
             let (rules, _) = context.engine.clear_faults(|rule| rule.action != Action::Gate);
@@ -279,7 +279,7 @@ fn gate(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
             Ok(Reply::from(clients))
         }
         [word] if is(word, "list") => {
-            Ok(Reply::bulk(context.engine.faults.show(|rule| rule.action == Action::Gate)))
+            Ok(Reply::bulk(context.engine.show_faults(|rule| rule.action == Action::Gate)))
         }
         _ => Err(Error::Syntax),
     }

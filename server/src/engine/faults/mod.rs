@@ -15,19 +15,16 @@ use crate::engine::command::Command;
 use crate::engine::context::{Caller, Context, is};
 use crate::engine::error::Error;
 use crate::engine::time::{ClockOrder, Millis, Time};
+use crate::engine::waiters::ByRule;
 use crate::engine::{Engine, Flow};
 use rule::{Action, Request, Rule, When};
 use writes::Writes;
 
-/// The rules, and whom they hold.
+/// The rules. Whom they hold stands in those clients' waits.
 #[derive(Debug, Default)]
 pub struct Faults {
     rules: Vec<Rule>,
     last_id: u64,
-    /// By which rule a client is held.
-    held: Vec<(u64, ClientId)>,
-    /// Who waits for somebody to be held by a rule.
-    awaiting: Vec<(u64, ClientId)>,
     /// What can be undone, if anybody may want that.
     pub(super) writes: Option<Box<Writes>>,
 }
@@ -73,17 +70,6 @@ impl Faults {
         self.last_id
     }
 
-    /// The rules that `chosen` chooses, as JSON.
-    pub fn show(&self, chosen: impl Fn(&Rule) -> bool) -> String {
-        let shown: Vec<Shown<'_>> = self
-            .rules
-            .iter()
-            .filter(|rule| chosen(rule))
-            .map(|rule| Shown { rule, held: self.held_by(rule.id).map(|id| id.serial).collect() })
-            .collect();
-        serde_json::to_string(&shown).unwrap_or_default()
-    }
-
     /// The rule with this number.
     pub fn rule(&self, id: u64) -> Option<&Rule> {
         self.rules.iter().find(|rule| rule.id == id)
@@ -92,10 +78,6 @@ impl Faults {
     /// Whether there is such a rule, and whether it is a gate.
     pub fn is_gate(&self, id: u64) -> Option<bool> {
         self.rule(id).map(|rule| rule.action == Action::Gate)
-    }
-
-    fn held_by(&self, id: u64) -> impl Iterator<Item = ClientId> {
-        self.held.iter().filter(move |(rule, _)| *rule == id).map(|&(_, client)| client)
     }
 
     /// What becomes of a request: what the first rule says that is for it. All of them count it.
@@ -233,16 +215,11 @@ impl Engine {
     }
 
     fn hold(&mut self, rule: u64, client: ClientId, until: Option<Millis>) -> Flow {
-        self.block(client, Reply::NOTHING, until);
+        self.block_by_rule(client, ByRule::Held(rule), Reply::NOTHING, until);
         if let Some(state) = self.clients.get_mut(client) {
             state.has_been_held = true;
         }
-        self.faults.held.push((rule, client));
-        let (told, others) = std::mem::take(&mut self.faults.awaiting)
-            .into_iter()
-            .partition::<Vec<_>, _>(|&(awaited, _)| awaited == rule);
-        self.faults.awaiting = others;
-        for (_, waiter) in told {
+        for waiter in self.blocked_by(ByRule::Awaits(rule)) {
             self.unblock(waiter, &held_reply(client));
         }
         Flow::Again
@@ -250,46 +227,39 @@ impl Engine {
 
     /// Has a client wait until somebody is held by a rule; its answer if somebody is already.
     pub fn await_held(&mut self, client: ClientId, rule: u64) -> Reply {
-        self.forget_released();
-        if let Some(held) = self.faults.held_by(rule).next() {
+        if let Some(&held) = self.blocked_by(ByRule::Held(rule)).first() {
             return held_reply(held);
         }
-        self.block(client, Reply::Null, None);
-        self.faults.awaiting.push((rule, client));
+        self.block_by_rule(client, ByRule::Awaits(rule), Reply::Null, None);
         Reply::NOTHING
+    }
+
+    /// The rules that `chosen` chooses, as JSON.
+    pub fn show_faults(&self, chosen: impl Fn(&Rule) -> bool) -> String {
+        let shown = self.faults.rules.iter().filter(|rule| chosen(rule)).map(|rule| {
+            let held = self.blocked_by(ByRule::Held(rule.id)).into_iter();
+            Shown { rule, held: held.map(|id| id.serial).collect() }
+        });
+        serde_json::to_string(&shown.collect::<Vec<_>>()).unwrap_or_default()
     }
 
     /// Removes the rules that `chosen` chooses and lets go whom they hold; returns how many rules
     /// there were, and how many clients.
     pub fn clear_faults(&mut self, chosen: impl Fn(&Rule) -> bool) -> (usize, usize) {
-        self.forget_released();
         let rules = std::mem::take(&mut self.faults.rules).into_iter();
         let (gone, kept) = rules.partition::<Vec<Rule>, _>(chosen);
         self.faults.rules = kept;
-        let is_gone = |id: u64| gone.iter().any(|rule| rule.id == id);
-        let (free, held) = std::mem::take(&mut self.faults.held)
-            .into_iter()
-            .partition::<Vec<_>, _>(|&(rule, _)| is_gone(rule));
-        self.faults.held = held;
-        for &(_, client) in &free {
-            self.end_wait(client);
+        let mut freed = 0;
+        for rule in &gone {
+            for held in self.blocked_by(ByRule::Held(rule.id)) {
+                self.end_wait(held);
+                freed += 1;
+            }
+            for waiter in self.blocked_by(ByRule::Awaits(rule.id)) {
+                self.unblock(waiter, &Reply::Null);
+            }
         }
-        let (told, others) = std::mem::take(&mut self.faults.awaiting)
-            .into_iter()
-            .partition::<Vec<_>, _>(|&(rule, _)| is_gone(rule));
-        self.faults.awaiting = others;
-        for (_, waiter) in told {
-            self.unblock(waiter, &Reply::Null);
-        }
-        (gone.len(), free.len())
-    }
-
-    /// Those who have gone, or whose time has come, are held no more.
-    pub(super) fn forget_released(&mut self) {
-        let clients = &self.clients;
-        let waits = |client| clients.get(client).is_some_and(|state| state.blocked.is_some());
-        self.faults.held.retain(|&(_, client)| waits(client));
-        self.faults.awaiting.retain(|&(_, client)| waits(client));
+        (gone.len(), freed)
     }
 
     fn set_loses_reply(&mut self, client: ClientId, yes: bool) {
