@@ -169,6 +169,9 @@ impl Owner {
         }
         let unsure = self.rules.reentrant && self.current.is_some();
         let unsure = unsure || self.limbo.acquire || !self.alone;
+        if event.count.is_none() {
+            self.may_end(self.end_us(event.invoked_us, ttl_us));
+        }
         self.let_go();
         self.count = if unsure { event.count } else { event.count.or(Some(1)) };
         if !unsure && wrong(event.count, Some(1)) {
@@ -206,6 +209,7 @@ impl Owner {
         if lapsed && self.limbo.acquire {
             // It may have been lost, and taken again by what was never answered.
             let shared = self.current.as_ref().is_some_and(|hold| hold.shared);
+            self.may_end(end_us);
             self.let_go();
             self.count = None;
             self.current = Some(self.hold_from(number, event, ttl_us, shared));
@@ -281,9 +285,7 @@ impl Owner {
             None if self.limbo.release => event.invoked_us,
             None => return,
         };
-        if let Some(hold) = &mut self.current {
-            hold.end_us = hold.end_us.min(least_us);
-        }
+        self.may_end(least_us);
     }
 
     /// Until when the client may act on a lease that it asked for then.
@@ -306,6 +308,13 @@ impl Owner {
         self.limbo.longer_us = self.limbo.longer_us.saturating_add(longer_us);
         if let Some(hold) = &mut self.current {
             hold.latest_end_us = hold.latest_end_us.saturating_add(longer_us);
+        }
+    }
+
+    /// The lease at hand may be the one that was set now, and end then.
+    fn may_end(&mut self, end_us: i64) {
+        if let Some(hold) = &mut self.current {
+            hold.end_us = hold.end_us.min(end_us);
         }
     }
 

@@ -225,9 +225,12 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_right_lock_passes(seed: u64, count in 1_usize..120, reentrant: bool) {
+    fn a_right_lock_passes(seed: u64, count in 1_usize..120, reentrant: bool, counted: bool) {
         let rules = Rules { reentrant, ..Rules::LOCK };
-        let events = simulate(seed, count, rules);
+        let mut events = simulate(seed, count, rules);
+        if !counted {
+            events.iter_mut().for_each(|event| event.count = None);
+        }
         let offences = entitlement::judge(&events, rules);
         prop_assert!(offences.is_empty(), "{offences:?}\n{}", write(&events));
         let linear = lock::judge(&events, rules, &mut Budget::steps(STEPS));
