@@ -94,7 +94,7 @@ fn serve(mut config: Config) -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return fail_in_log(&error.to_string()),
     };
-    let supervised = config.supervised;
+    let (supervised, end_with_stdin) = (config.supervised, config.end_with_stdin);
     let listens = config.port != 0 || config.unixsocket.is_none();
     let unixsocket = config.unixsocket.clone();
     let (mode, sentinel) = (config.mode(), config.sentinel.clone());
@@ -117,10 +117,11 @@ fn serve(mut config: Config) -> ExitCode {
         let reason = tokio::select! {
             _ = interrupt.recv() => Some("SIGINT"),
             _ = terminate.recv() => Some("SIGTERM"),
+            () = end_of_stdin(), if end_with_stdin => Some("the end of standard input"),
             () = server.stopped() => None,
         };
-        if let Some(signal) = reason {
-            info!("Received {signal} scheduling shutdown...");
+        if let Some(reason) = reason {
+            info!("Received {reason} scheduling shutdown...");
         }
         info!("User requested shutdown...");
         notify(supervised, &[sd_notify::NotifyState::Stopping]);
@@ -135,6 +136,18 @@ fn serve(mut config: Config) -> ExitCode {
         Ok(true) => fail_in_log("The engine has failed."),
         Err(error) => fail_in_log(&format!("Failed to start: {error}")),
     }
+}
+
+/// Waits until standard input is closed. What is read meanwhile is nobody's.
+async fn end_of_stdin() {
+    let (closed, heard) = tokio::sync::oneshot::channel();
+    // A thread of its own, since a read of standard input cannot be given up: the process ends
+    // without it.
+    std::thread::spawn(move || {
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        let _ = closed.send(());
+    });
+    let _ = heard.await;
 }
 
 /// Raises the limit of open files for so many clients; says how many there is room for.
@@ -196,7 +209,7 @@ fn go_to_background(args: &[String], typed: Option<&[u8]>) -> ExitCode {
             // A sentinel is known by it.
             .arg0(name)
             .args(rest)
-            .args(["--daemonize", "no"])
+            .args(["--daemonize", "no", "--end-with-stdin", "no"])
             .stdin(if typed.is_some() { Stdio::piped() } else { Stdio::null() })
             .stdout(Stdio::null())
             .stderr(Stdio::null())

@@ -1,7 +1,7 @@
 //! The daemon, held to what launchers and process managers expect of a `redis-server`.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -11,6 +11,7 @@ use std::time::Duration;
 use leasehold_tests::daemon::{Daemon, Folder, command, run};
 use leasehold_tests::process::{eventually, is_stopped, let_pass};
 use leasehold_tests::redis_server::free_port;
+use leasehold_tests::wire::Wire;
 
 /// Sends one inline request through a unix socket and returns what comes of it.
 fn ask(path: &str, request: &str) -> String {
@@ -84,6 +85,24 @@ fn it_listens_at_a_unix_socket_alone() {
     daemon.signal("TERM");
     assert!(daemon.end().success());
     assert!(!Path::new(&path).exists());
+}
+
+#[test]
+fn it_ends_with_its_standard_input_if_it_is_to() {
+    let folder = Folder::new();
+    let mut command = command(&folder, &["--port", "0", "--end-with-stdin", "yes"]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it runs");
+    let input = child.stdin.take().expect("a pipe");
+    let log = BufReader::new(child.stdout.take().expect("a pipe"));
+    let mut lines = log.lines().map(|line| line.expect("text"));
+    let ready = "The server is now ready to accept connections on port ";
+    let port = lines.find_map(|line| Some(line.split_once(ready)?.1.to_owned())).expect("a port");
+    let mut wire = Wire::connect(format!("127.0.0.1:{port}").parse().expect("an address"), 2);
+    assert_eq!(wire.call(&["PING"]), b"+PONG\r\n");
+    drop(input);
+    assert_eq!(wire.read_to_close(), b"");
+    assert!(lines.any(|line| line.contains("Received the end of standard input")));
+    assert!(child.wait().expect("a child").success());
 }
 
 #[test]

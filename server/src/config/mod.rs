@@ -97,6 +97,9 @@ pub struct Config {
     pub enable_debug_command: Permission,
     /// Who may use `LEASEHOLD`: only servers that are started for tests should let anybody.
     pub enable_test_commands: Permission,
+    /// End when standard input is closed, as it is when whoever started the daemon has ended. The
+    /// daemon reads it; a server in process leaves it alone.
+    pub end_with_stdin: bool,
     /// Who may change protected options.
     pub enable_protected_configs: Permission,
     /// Bytes of memory beyond which writes are refused; 0 is no limit.
@@ -185,6 +188,7 @@ impl Default for Config {
             proto_max_bulk_len_bytes: 512 << 20,
             enable_debug_command: Permission::No,
             enable_test_commands: Permission::No,
+            end_with_stdin: false,
             enable_protected_configs: Permission::No,
             maxmemory_bytes: 0,
             maxmemory_policy: MaxmemoryPolicy::Noeviction,

@@ -217,6 +217,8 @@ pub static DIRECTIVES: &[Directive] = &[
     used("daemonize", Bool, "no", Fixed, field!(daemonize), "Go on in the background."),
     used("supervised", Choice(Supervised::NAMES), "no", Fixed, field!(supervised),
         "Who waits to hear that the server is ready."),
+    used("end-with-stdin", Bool, "no", Fixed, field!(end_with_stdin),
+        "End when standard input is closed, as when whoever started the server is gone."),
     used("pidfile", Text, "", Fixed, field!(pidfile), "File that holds the process id."),
     used("dir", Text, ".", Protected, field!(dir), "Folder that relative paths start from."),
     used("loglevel", Choice(LogLevel::NAMES), "notice", Live, field!(loglevel),
