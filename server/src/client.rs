@@ -268,7 +268,7 @@ impl Client {
         let mut replies = replies(out)?;
         let at = replies.iter().position(|reply| !matches!(reply, Reply::Push(_))).unwrap_or(0);
         if replies.is_empty() {
-            return Ok(Reply::NOTHING);
+            return if self.disconnected { Err(disconnected()) } else { Ok(Reply::NOTHING) };
         }
         let reply = replies.remove(at);
         self.pushes.extend(replies);

@@ -16,6 +16,7 @@ mod fuzz;
 mod journal;
 mod limits;
 mod protocol;
+mod recipes;
 mod redis_rs;
 mod run;
 mod seed_000;
