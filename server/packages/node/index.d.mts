@@ -1,0 +1,3 @@
+// The types, for those who import.
+
+export * from "./index.js";
