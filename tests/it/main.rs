@@ -11,6 +11,7 @@ mod compat_faults;
 mod daemon;
 mod differential;
 mod embedding;
+mod examples;
 mod faults;
 mod fuzz;
 mod journal;

@@ -168,27 +168,37 @@ impl Drop for Daemon {
     }
 }
 
-/// Where the program is, built if need be. Cargo builds a program for the tests of its own
-/// package only; it stands in the profile's folder, the tests one deeper.
+/// Where the program is, built if need be.
 pub fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        let this = std::env::current_exe().expect("this program");
-        let mut folders = this.ancestors().skip(1).skip_while(|folder| folder.ends_with("deps"));
-        let folder = folders.next().expect("the profile's folder");
-        let target = folder.parent().expect("the target folder");
-        let profile = match folder.file_name().and_then(|name| name.to_str()) {
-            Some("debug") | None => "dev",
-            Some(profile) => profile,
-        };
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let built = Command::new(cargo)
-            .args(["build", "--quiet", "--package", "leasehold", "--bin", "leasehold"])
-            .args(["--profile", profile, "--target-dir"])
-            .arg(target)
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .status();
-        assert!(built.expect("cargo runs").success(), "the daemon cannot be built");
-        folder.join("leasehold")
-    })
+    PROGRAM.get_or_init(|| build(&["--bin", "leasehold"]).join("leasehold"))
+}
+
+/// Where an example is, built if need be.
+pub fn example(name: &str) -> PathBuf {
+    build(&["--example", name]).join("examples").join(name)
+}
+
+/// Builds something of the server's package as this program was built, for Cargo builds programs
+/// for the tests of their own package only. Returns the profile's folder: the tests stand one
+/// deeper.
+fn build(what: &[&str]) -> PathBuf {
+    let this = std::env::current_exe().expect("this program");
+    let mut folders = this.ancestors().skip(1).skip_while(|folder| folder.ends_with("deps"));
+    let folder = folders.next().expect("the profile's folder");
+    let target = folder.parent().expect("the target folder");
+    let profile = match folder.file_name().and_then(|name| name.to_str()) {
+        Some("debug") | None => "dev",
+        Some(profile) => profile,
+    };
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let built = Command::new(cargo)
+        .args(["build", "--quiet", "--package", "leasehold"])
+        .args(what)
+        .args(["--profile", profile, "--target-dir"])
+        .arg(target)
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .status();
+    assert!(built.expect("cargo runs").success(), "{what:?} cannot be built");
+    folder.to_owned()
 }

@@ -1,0 +1,69 @@
+//! What the examples print, and that each is short enough to be read at a glance.
+
+use std::process::Command;
+
+use leasehold_tests::daemon;
+
+const LINES: usize = 40;
+
+fn check(name: &str, expected: &str) {
+    let output = Command::new(daemon::example(name)).output().expect("it runs");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{errors}");
+    let path = format!("{}/../server/examples/{name}.rs", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(path).expect("an example");
+    assert!(text.lines().count() < LINES, "{name}");
+}
+
+#[test]
+fn a_pause() {
+    check(
+        "pause",
+        "without fencing tokens:
+  by the second client (token 2): written
+  by the first client, which has lost the lock (token 1): written
+with fencing tokens:
+  by the second client (token 2): written
+  by the first client, which has lost the lock (token 1): refused
+",
+    );
+}
+
+#[test]
+fn a_jump_of_the_clock() {
+    check(
+        "clock_jump",
+        "the first client has the lock on ABC
+the clock of C jumps by 30 seconds; no time has passed anywhere
+the second client has the lock on CDE
+both have most of five servers: both hold the lock
+",
+    );
+}
+
+#[test]
+fn a_restart_that_forgets() {
+    check(
+        "empty_restart",
+        "the first client has the lock on ABC
+C is killed and restarted, empty
+the second client has the lock on CDE
+both have most of five servers: both hold the lock
+",
+    );
+}
+
+#[test]
+fn a_failover_that_loses_the_last_write() {
+    check(
+        "failover",
+        "the first client has the lock
+the second client is refused
+the master fails, and 1 write with it: there was one that it had confirmed
+the second client has the lock
+both hold the lock; the first hears of it when it comes to release it:
+  GET lock -> the second client
+",
+    );
+}
