@@ -1,0 +1,156 @@
+package leasehold
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// More than anything takes that a test asks of its server. A test in which nobody comes to a gate
+// says so after this time, before the test's own limit ends it without a word.
+const replyLimit = time.Minute
+
+// ReplyError is an error that the server has answered, as "WRONGTYPE Operation against ...".
+type ReplyError string
+
+func (e ReplyError) Error() string { return string(e) }
+
+// Call sends one command over a connection of the package's own, and returns its reply: a string,
+// an int64, a []any, or nil. Arguments are strings, []byte, numbers, or whatever [fmt.Sprint] makes
+// of them. An error that the server answers is a [ReplyError].
+//
+// Commands other than LEASEHOLD are subject to faults as anybody's are.
+func (s *Server) Call(arguments ...any) (any, error) {
+	words := make([]string, len(arguments))
+	for index, argument := range arguments {
+		if text, ok := argument.([]byte); ok {
+			argument = string(text)
+		}
+		words[index] = fmt.Sprint(argument)
+	}
+	reply, err := s.call(words)
+	if _, answered := err.(ReplyError); err != nil && !answered {
+		err = fmt.Errorf("leasehold: %s: %w", strings.Join(words, " "), err)
+	}
+	return reply, err
+}
+
+func (s *Server) call(words []string) (any, error) {
+	for {
+		connection, isNew, err := s.connect()
+		if err != nil {
+			return nil, err
+		}
+		reply, err := connection.call(words)
+		if _, answered := err.(ReplyError); err == nil || answered {
+			s.mutex.Lock()
+			s.idle = append(s.idle, connection)
+			s.mutex.Unlock()
+			return reply, err
+		}
+		_ = connection.socket.Close()
+		// Faults do not reach LEASEHOLD: the connection was closed before, by a CLIENT KILL or the
+		// directive timeout, and the command was not run. Of any other command one cannot know.
+		if isNew || !strings.EqualFold(words[0], "LEASEHOLD") || errors.Is(err, os.ErrDeadlineExceeded) {
+			return nil, err
+		}
+	}
+}
+
+// connect returns a connection that nobody else uses, and whether it is a new one.
+func (s *Server) connect() (*connection, bool, error) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if last := len(s.idle) - 1; last >= 0 {
+		connection := s.idle[last]
+		s.idle = s.idle[:last]
+		return connection, false, nil
+	}
+	socket, err := net.Dial("tcp", s.Addr())
+	if err != nil {
+		return nil, true, err
+	}
+	connection := &connection{socket, bufio.NewReader(socket)}
+	if s.settings.password == "" {
+		return connection, true, nil
+	}
+	if _, err := connection.call([]string{"AUTH", s.settings.password}); err != nil {
+		_ = socket.Close()
+		return nil, true, err
+	}
+	return connection, true, nil
+}
+
+// forgetIdle closes the connections that nobody uses.
+func (s *Server) forgetIdle() {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	for _, connection := range s.idle {
+		_ = connection.socket.Close()
+	}
+	s.idle = nil
+}
+
+// connection speaks RESP2, one command at a time.
+type connection struct {
+	socket net.Conn
+	reader *bufio.Reader
+}
+
+func (c *connection) call(words []string) (any, error) {
+	if err := c.socket.SetDeadline(time.Now().Add(replyLimit)); err != nil {
+		return nil, err
+	}
+	request := fmt.Appendf(nil, "*%d\r\n", len(words))
+	for _, word := range words {
+		request = fmt.Appendf(request, "$%d\r\n%s\r\n", len(word), word)
+	}
+	if _, err := c.socket.Write(request); err != nil {
+		return nil, err
+	}
+	reply, err := c.read()
+	if refusal, ok := reply.(ReplyError); ok {
+		return nil, refusal
+	}
+	return reply, err
+}
+
+func (c *connection) read() (any, error) {
+	line, err := c.reader.ReadString('\n')
+	if err != nil {
+		return nil, err
+	}
+	kind, text := line[0], strings.TrimSuffix(line[1:], "\r\n")
+	switch kind {
+	case '+':
+		return text, nil
+	case '-':
+		return ReplyError(text), nil
+	case ':':
+		return strconv.ParseInt(text, 10, 64)
+	}
+	length, err := strconv.Atoi(text)
+	switch {
+	case err != nil || kind != '$' && kind != '*':
+		return nil, fmt.Errorf("%q is no reply", line)
+	case length < 0:
+		return nil, nil
+	case kind == '$':
+		bulk := make([]byte, length+len("\r\n"))
+		_, err := io.ReadFull(c.reader, bulk)
+		return string(bulk[:length]), err
+	}
+	items := make([]any, length)
+	for index := range items {
+		if items[index], err = c.read(); err != nil {
+			return nil, err
+		}
+	}
+	return items, nil
+}

@@ -1,0 +1,3 @@
+module github.com/leasehold/leasehold-go
+
+go 1.21

@@ -1,0 +1,213 @@
+package leasehold
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Journal is what has happened on a server: its commands, what became of its locks, and what is to
+// be said of that. Locks are recognised from what commands do, whatever library sends them.
+type Journal struct{ server *Server }
+
+// Check is a rule that must hold of all locks.
+type Check string
+
+const (
+	// NoLockHeld: nobody holds a lock any more.
+	NoLockHeld Check = "no-lock-held"
+	// NeverTwoHolders: nobody took a lock that another came back for.
+	NeverTwoHolders Check = "never-two-holders"
+	// EveryLockHasALease: no lock stays if its owner dies.
+	EveryLockHasALease Check = "every-lock-has-a-lease"
+	// ReleasedOnlyByOwner: no lock was taken from its owner.
+	ReleasedOnlyByOwner Check = "released-only-by-owner"
+)
+
+// Broken is the error for a [Check] that does not hold.
+type Broken struct {
+	Check Check `json:"check"`
+	// Sentence is what broke it first.
+	Sentence string `json:"sentence"`
+	// Story is what has happened to that lock, in time order.
+	Story []Entry `json:"story"`
+}
+
+func (b *Broken) Error() string {
+	return fmt.Sprintf("%s: %s\n%s", b.Check, b.Sentence, Story(b.Story))
+}
+
+// Check returns a [*Broken] if the rule does not hold, and another error if that cannot be told.
+func (j Journal) Check(check Check) error {
+	var verdict struct {
+		Broken
+		Holds bool `json:"holds"`
+	}
+	err := j.server.callJSON(&verdict, "LEASEHOLD", "CHECK", check, "STORY")
+	if err != nil || verdict.Holds {
+		return err
+	}
+	return &verdict.Broken
+}
+
+// Entries are what has happened, in time order. The latest thousands are kept.
+func (j Journal) Entries() (entries []Entry, err error) {
+	return entries, j.server.callJSON(&entries, "LEASEHOLD", "JOURNAL")
+}
+
+// Lock is a lock that is held.
+type Lock struct {
+	Key      string `json:"key"`
+	Database int    `json:"database"`
+	// Owner is the token, or the field of a hash.
+	Owner string `json:"owner"`
+	// Count is how often the owner has it.
+	Count int64 `json:"count"`
+	// Client is the number (CLIENT ID) of who took it, and Name what that client calls itself.
+	Client int64  `json:"client"`
+	Name   string `json:"name"`
+	// SinceMs is when it was taken, in milliseconds since 1970 on the clock that leases end by.
+	SinceMs int64 `json:"since_ms"`
+	// LeaseMs is what is left of its lease, nil if it has none.
+	LeaseMs *int64 `json:"lease_ms"`
+	// Waiting are the numbers of those who were refused it and have not got it since.
+	Waiting []int64 `json:"waiting"`
+}
+
+// Locks are the locks that are held.
+func (j Journal) Locks() (locks []Lock, err error) {
+	return locks, j.server.callJSON(&locks, "LEASEHOLD", "LOCKS")
+}
+
+// Finding is a mistake that was made, at one key.
+type Finding struct {
+	// Rule is its name, as "delete-without-check".
+	Rule string `json:"rule"`
+	Key  string `json:"key"`
+	// Sentence is what is wrong, and what to do.
+	Sentence string `json:"sentence"`
+	// Count is how often it was made.
+	Count int64 `json:"count"`
+	// Entries show it for the first time.
+	Entries []Entry `json:"entries"`
+}
+
+// Lint names the mistakes that were made with locks.
+func (j Journal) Lint() (findings []Finding, err error) {
+	return findings, j.server.callJSON(&findings, "LEASEHOLD", "LINT")
+}
+
+// Clear forgets what has happened. Locks that are held stay known.
+func (j Journal) Clear() error {
+	_, err := j.server.Call("LEASEHOLD", "JOURNAL", "CLEAR")
+	return err
+}
+
+// Entry is something that has happened. Which fields it has depends on Event.
+type Entry struct {
+	// Seq is its number: they count up from 1.
+	Seq int64 `json:"seq"`
+	// TimeMs is when, in milliseconds since 1970 on the clock that leases end by.
+	TimeMs int64 `json:"time_ms"`
+	// Client is the number (CLIENT ID) of who did it, 0 if it happened by itself.
+	Client int64  `json:"client"`
+	Name   string `json:"name"`
+	// Event is "command", or what became of a lock: "acquired", "renewed", "refused", "released",
+	// "released-by-stranger", "expired-while-held", "flushed", "waited", "released-too-late",
+	// "renewed-too-late".
+	Event string   `json:"event"`
+	Keys  []string `json:"keys"`
+
+	// Argv, Reply and Script (whether one has called it) are a command's.
+	Argv   []string `json:"argv"`
+	Reply  string   `json:"reply"`
+	Script bool     `json:"script"`
+
+	// Owner is whose lock it is or was.
+	Owner string `json:"owner"`
+	// Count is how often the owner has it, Left how often still.
+	Count int64 `json:"count"`
+	Left  int64 `json:"left"`
+	// LeaseMs is how long it lasts, nil if it has no lease.
+	LeaseMs *int64 `json:"lease_ms"`
+	// By is who was refused. Holder is the owner who had it then, or else the number of the client
+	// that had taken the lock.
+	By     string `json:"by"`
+	Holder any    `json:"holder"`
+	// WaitedMs is how long after the first refusal it was given, LateMs how long after the loss
+	// somebody came.
+	WaitedMs int64 `json:"waited_ms"`
+	LateMs   int64 `json:"late_ms"`
+}
+
+// Story is entries in time order, a line each, with the milliseconds since the first.
+func Story(entries []Entry) string {
+	var story strings.Builder
+	for _, entry := range entries {
+		fmt.Fprintf(&story, "  +%d ms %s\n", entry.TimeMs-entries[0].TimeMs, entry)
+	}
+	return story.String()
+}
+
+// String is a line that says what has happened, and who did it.
+func (e Entry) String() string { return fmt.Sprintf("#%d %s: %s", e.Seq, e.who(), e.what()) }
+
+func (e Entry) who() string {
+	switch {
+	case e.Client == 0:
+		return "the clock"
+	case e.Name == "":
+		return fmt.Sprintf("client %d", e.Client)
+	default:
+		return fmt.Sprintf("client %d '%s'", e.Client, e.Name)
+	}
+}
+
+func (e Entry) what() string {
+	key := strings.Join(e.Keys, ", ")
+	switch e.Event {
+	case "command":
+		within := ""
+		if e.Script {
+			within = "(script) "
+		}
+		return fmt.Sprintf("%s%s -> %s", within, strings.Join(e.Argv, " "), e.Reply)
+	case "acquired":
+		times := ""
+		if e.Count > 1 {
+			times = fmt.Sprintf(", now %d times,", e.Count)
+		}
+		return fmt.Sprintf("acquired '%s' as '%s'%s %s", key, e.Owner, times, e.lease())
+	case "renewed":
+		return fmt.Sprintf("renewed '%s' of '%s' %s", key, e.Owner, e.lease())
+	case "refused":
+		return fmt.Sprintf("was refused '%s' as '%s', which '%v' has", key, e.By, e.Holder)
+	case "released":
+		if e.Left > 0 {
+			return fmt.Sprintf("released '%s' as '%s', who has it %d times more", key, e.Owner, e.Left)
+		}
+		return fmt.Sprintf("released '%s' as '%s'", key, e.Owner)
+	case "released-by-stranger":
+		return fmt.Sprintf("released '%s', which is that of '%s', taken by client %v",
+			key, e.Owner, e.Holder)
+	case "expired-while-held":
+		return fmt.Sprintf("ended the lease of '%s', held as '%s' by client %v",
+			key, e.Owner, e.Holder)
+	case "flushed":
+		return fmt.Sprintf("removed '%s' of '%s' among others", key, e.Owner)
+	case "waited":
+		return fmt.Sprintf("has waited %d ms for '%s' as '%s'", e.WaitedMs, key, e.Owner)
+	case "released-too-late":
+		return fmt.Sprintf("came to release '%s' as '%s', lost %d ms ago", key, e.Owner, e.LateMs)
+	case "renewed-too-late":
+		return fmt.Sprintf("came to renew '%s' as '%s', lost %d ms ago", key, e.Owner, e.LateMs)
+	default:
+		return fmt.Sprintf("%s '%s'", e.Event, key)
+	}
+}
+
+func (e Entry) lease() string {
+	if e.LeaseMs == nil {
+		return "without a lease"
+	}
+	return fmt.Sprintf("for %d ms", *e.LeaseMs)
+}
