@@ -1,0 +1,14 @@
+package io.github.leasehold;
+
+/** A server could not be started or reached, or has answered with an error, which is the message. */
+public final class LeaseholdException extends RuntimeException {
+    private static final long serialVersionUID = 1;
+
+    LeaseholdException(String message) {
+        super(message);
+    }
+
+    LeaseholdException(String message, Throwable cause) {
+        super(message, cause);
+    }
+}
