@@ -94,6 +94,7 @@ class Connections:
         self._address = host, port, password
         self._mine = threading.local()
         self._all: list[Connection] = []
+        self._closed = False
 
     def call(self, *arguments: Argument) -> Any:
         """The answer to a command, which is that of an ordinary client."""
@@ -108,12 +109,15 @@ class Connections:
         self._connection("commands").close()
 
     def close(self) -> None:
-        """Closes all of them."""
+        """Closes all of them, for good: another server may have the port next."""
+        self._closed = True
         for connection in self._all:
             connection.close()
         self._all.clear()
 
     def _connection(self, purpose: str) -> Connection:
+        if self._closed:
+            raise LeaseholdError("the server has been stopped")
         # A process that was forked off must not speak on the connections of its parent.
         slot = f"{purpose} {os.getpid()}"
         connection: Connection | None = getattr(self._mine, slot, None)

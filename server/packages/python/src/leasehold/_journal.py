@@ -68,12 +68,13 @@ class Journal:
         that lock. The names are ``no-lock-held``, ``never-two-holders``,
         ``every-lock-has-a-lease`` and ``released-only-by-owner``."""
         __tracebackhide__ = True
-        verdict = self._ask("CHECK", name, "STORY")
+        verdict = json.loads(self._connections.order("CHECK", name, "STORY"))
         if not verdict["holds"]:
             raise AssertionError(f"{name}: {verdict['sentence']}\n{story(verdict['story'])}")
 
-    def _ask(self, *words: Any) -> Any:
-        return json.loads(self._connections.order(*words))
+    def _ask(self, *words: Any) -> list[Entry]:
+        answer: list[Entry] = json.loads(self._connections.order(*words))
+        return answer
 
 
 def story(entries: list[Entry]) -> str:

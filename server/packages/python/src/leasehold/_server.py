@@ -8,8 +8,9 @@ import subprocess
 import threading
 import weakref
 from collections import deque
+from collections.abc import Sequence
 from queue import Empty, SimpleQueue
-from typing import Any, Sequence
+from typing import Any
 from urllib.parse import quote
 
 from leasehold._clock import Clock
@@ -72,7 +73,7 @@ class Server:
         #: What has happened there.
         self.journal = Journal(self._connections)
         if frozen:
-            self.clock.freeze()
+            self._freeze()
 
     @property
     def url(self) -> str:
@@ -105,6 +106,13 @@ class Server:
         else:
             self.clock.run()
         self.journal.clear()
+
+    def _freeze(self) -> None:
+        try:
+            self.clock.freeze()
+        except BaseException:
+            self.stop()
+            raise
 
     def stop(self) -> None:
         """Ends it, and returns when it has ended. May be called again."""

@@ -5,14 +5,18 @@ Every test has servers of its own, so that tests may run in any order and in par
 
 from __future__ import annotations
 
-from typing import Any, Iterator, Protocol, Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
 
 import pytest
 
-from leasehold._journal import story
+from leasehold._errors import LeaseholdError
+from leasehold._journal import Entry, story
 from leasehold._server import Server, start
 
 _ENTRIES_SHOWN = 30
+
+_QUESTIONS = ("CHECK", "JOURNAL", "LINT", "LOCKS")
 
 _MARKER = (
     "leasehold(frozen=False, options=[], check=[]): how the servers of a test are started, and "
@@ -42,9 +46,7 @@ def leasehold_factory(request: pytest.FixtureRequest) -> Iterator[Factory]:
     setattr(request.node, _SERVERS, servers)
     marked = _marked(request.node)
 
-    def factory(
-        *, frozen: bool | None = None, options: Sequence[str] | None = None
-    ) -> Server:
+    def factory(*, frozen: bool | None = None, options: Sequence[str] | None = None) -> Server:
         server = start(
             frozen=marked["frozen"] if frozen is None else frozen,
             options=marked["options"] if options is None else options,
@@ -84,9 +86,16 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 def _happened(server: Server) -> str:
     try:
-        return story(server.journal.entries(count=_ENTRIES_SHOWN))
-    except Exception as error:  # It may have been stopped by the test, or ended.
+        entries = [entry for entry in server.journal.entries() if not _is_question(entry)]
+    except (LeaseholdError, OSError) as error:  # It may have been stopped by the test, or ended.
         return f"  {error}"
+    return story(entries[-_ENTRIES_SHOWN:])
+
+
+def _is_question(entry: Entry) -> bool:
+    """Whether a test asked for what has happened, which made nothing happen."""
+    words = [word.upper() for word in entry.get("argv", [])[:2]]
+    return words[:1] == ["LEASEHOLD"] and words[1] in _QUESTIONS
 
 
 def _marked(item: Any) -> dict[str, Any]:
