@@ -23,7 +23,7 @@ func (e ReplyError) Error() string { return string(e) }
 
 // Call sends one command over a connection of the package's own, and returns its reply: a string,
 // an int64, a []any, or nil. Arguments are strings, []byte, numbers, or whatever [fmt.Sprint] makes
-// of them. An error that the server answers is a [ReplyError].
+// of them. An error that the server answers is a [ReplyError], for [errors.As].
 //
 // Commands other than LEASEHOLD are subject to faults as anybody's are.
 func (s *Server) Call(arguments ...any) (any, error) {
@@ -35,10 +35,10 @@ func (s *Server) Call(arguments ...any) (any, error) {
 		words[index] = fmt.Sprint(argument)
 	}
 	reply, err := s.call(words)
-	if _, answered := err.(ReplyError); err != nil && !answered {
-		err = fmt.Errorf("leasehold: %s: %w", strings.Join(words, " "), err)
+	if err != nil {
+		return nil, fmt.Errorf("leasehold: %s: %w", strings.Join(words, " "), err)
 	}
-	return reply, err
+	return reply, nil
 }
 
 func (s *Server) call(words []string) (any, error) {

@@ -33,7 +33,7 @@ type Broken struct {
 }
 
 func (b *Broken) Error() string {
-	return fmt.Sprintf("%s: %s\n%s", b.Check, b.Sentence, Story(b.Story))
+	return strings.TrimSpace(fmt.Sprintf("%s: %s\n%s", b.Check, b.Sentence, Story(b.Story)))
 }
 
 // Check returns a [*Broken] if the rule does not hold, and another error if that cannot be told.

@@ -1,0 +1,61 @@
+package packages
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	leasehold "github.com/leasehold/leasehold-go"
+	"github.com/leasehold/leasehold-go/leaseholdtest"
+)
+
+func TestTheClockStandsAndMovesAsItIsTold(t *testing.T) {
+	t.Parallel()
+	server := leaseholdtest.Start(t, leasehold.Frozen())
+	begin := server.Clock.Now()
+	is(t, server.Clock.Rate(), 0)
+	left := func() any { return server.Call("PTTL", "lock") }
+	server.Call("SET", "lock", "token", "PX", 60_000)
+	is(t, left(), any(int64(60_000)))
+
+	server.Clock.Advance(1500 * time.Millisecond)
+	is(t, left(), any(int64(58_500)))
+	server.Clock.Set(begin.Add(10 * time.Second))
+	is(t, left(), any(int64(50_000)))
+	is(t, server.Clock.Now(), begin.Add(10*time.Second))
+
+	server.Clock.Jump(20 * time.Second)
+	is(t, left(), any(int64(30_000)))
+	server.Clock.Jump(-10 * time.Second)
+	is(t, left(), any(int64(40_000)))
+
+	wall := server.Clock.Wall()
+	server.Clock.Step(time.Hour)
+	is(t, left(), any(int64(40_000)))
+	is(t, server.Clock.Wall(), wall.Add(time.Hour))
+
+	server.Clock.Run(1_000_000)
+	is(t, server.Clock.Rate(), 1_000_000)
+	// It waits until the lease ends, which is soon.
+	server.Call("BLPOP", "nothing", 40)
+	is(t, left(), any(int64(-2)))
+	server.Clock.Freeze()
+	is(t, server.Clock.Now(), server.Clock.Now())
+}
+
+func TestTheClockRefusesWhatItCannotShow(t *testing.T) {
+	t.Parallel()
+	server, err := leasehold.Start(leasehold.Frozen())
+	no(t, err)
+	defer server.Stop()
+	for _, test := range []struct {
+		err  error
+		told string
+	}{
+		{server.Clock.Advance(-time.Second), "the clock never goes back"},
+		{server.Clock.Advance(time.Microsecond), "1\u00b5s is not a number of whole milliseconds"},
+		{server.Clock.Run(-1), "rate is not a number"},
+	} {
+		holds(t, test.err != nil && strings.Contains(test.err.Error(), test.told), "%v", test.err)
+	}
+}

@@ -1,0 +1,122 @@
+package packages
+
+import (
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	leasehold "github.com/leasehold/leasehold-go"
+	"github.com/leasehold/leasehold-go/leaseholdtest"
+)
+
+// fails names the one of the tests below that is to run. They all fail.
+const fails = "PACKAGES_FAILS"
+
+// failing runs one of them, and returns what it says.
+func failing(t *testing.T, name string) string {
+	t.Helper()
+	program, err := os.Executable()
+	no(t, err)
+	command := exec.Command(program, "-test.run=^TestThatFails$/^"+name+"$", "-test.v")
+	command.Env = append(os.Environ(), fails+"="+name)
+	output, err := command.CombinedOutput()
+	holds(t, err != nil, "it passes: %s", output)
+	return string(output)
+}
+
+func TestThatFails(t *testing.T) {
+	if os.Getenv(fails) == "" {
+		t.Skip("it is run by the tests of what failing tests are told")
+	}
+	t.Run("left", func(t *testing.T) {
+		server := leaseholdtest.Start(t, leasehold.Frozen())
+		t.Cleanup(server.Journal.AssertNoLockHeld)
+		server.Call("SET", "invoice", "token", "NX", "PX", 30_000)
+	})
+	t.Run("itself", func(t *testing.T) {
+		server := leaseholdtest.Start(t, leasehold.Frozen())
+		server.Call("SETNX", "invoice", "token")
+		server.Clock.Advance(time.Second)
+		server.Call("DEL", "invoice")
+		t.Error("by itself")
+	})
+	t.Run("called", func(t *testing.T) {
+		server := leaseholdtest.Start(t)
+		server.Clock.Advance(-time.Second) // here
+	})
+	t.Run("killed", func(t *testing.T) {
+		server := leaseholdtest.Start(t)
+		kill(t, number(t, server.Server, "process_id"))
+		server.Call("PING")
+	})
+	t.Run("asserted", func(t *testing.T) {
+		server := leaseholdtest.Start(t)
+		server.Call("SETNX", "invoice", "token")
+		server.Journal.AssertEveryLockHasALease()
+		server.Journal.AssertNoLockHeld()
+	})
+}
+
+// withoutNumbers leaves out what differs from run to run.
+func withoutNumbers(told string) string {
+	return regexp.MustCompile(`#\d+ `).ReplaceAllString(told, "")
+}
+
+func TestATestThatLeavesALockIsToldOfIt(t *testing.T) {
+	t.Parallel()
+	told := withoutNumbers(failing(t, "left"))
+	for _, line := range []string{
+		`(?m)failing_test.go:\d+: no-lock-held: client 1 holds the lock 'invoice' as 'token'$`,
+		`(?m)^ +\+0 ms client 1: SET invoice token NX PX 30000 -> OK$`,
+		`(?m)^ +\+0 ms client 1: acquired 'invoice' as 'token' for 30000 ms$`,
+	} {
+		matches(t, told, line)
+	}
+}
+
+func TestATestThatFailsIsToldWhatHappened(t *testing.T) {
+	t.Parallel()
+	told := withoutNumbers(failing(t, "itself"))
+	for _, line := range []string{
+		`(?m)failing_test.go:\d+: by itself$`,
+		`(?m)what happened on the server at 127.0.0.1:\d+, the last \d+ of \d+:$`,
+		`(?m)^ +\+\d+ ms client 1: SETNX invoice token -> 1$`,
+		`(?m)^ +\+\d+ ms client 1: acquired 'invoice' as 'token' without a lease$`,
+		`(?m)^ +\+1\d\d\d ms client 1: DEL invoice -> 1$`,
+	} {
+		matches(t, told, line)
+	}
+}
+
+func TestATestIsToldWhichOfItsLinesAskedForTheImpossible(t *testing.T) {
+	t.Parallel()
+	source, err := os.ReadFile("failing_test.go")
+	no(t, err)
+	before, _, _ := strings.Cut(string(source), "// here")
+	line := itoa(int64(strings.Count(before, "\n") + 1))
+	matches(t, failing(t, "called"), `failing_test.go:`+line+`: leasehold: LEASEHOLD CLOCK ADVANCE -1000: ERR the clock never goes back`)
+}
+
+func TestATestWhoseServerDiedIsToldWhatItSaid(t *testing.T) {
+	t.Parallel()
+	told := failing(t, "killed")
+	matches(t, told, `failing_test.go:\d+: leasehold: PING: `)
+	matches(t, told, `cannot be asked: `)
+	matches(t, told, `The server is now ready to accept connections on port \d+`)
+	matches(t, told, `the server ended: signal: killed`)
+}
+
+func TestATestGoesOnAfterAnAssertion(t *testing.T) {
+	t.Parallel()
+	told := failing(t, "asserted")
+	matches(t, told, `failing_test.go:\d+: every-lock-has-a-lease: the lock 'invoice' that client 1 `)
+	matches(t, told, `failing_test.go:\d+: no-lock-held: client 1 holds the lock 'invoice'`)
+}
+
+func matches(t *testing.T, told, pattern string) {
+	t.Helper()
+	holds(t, regexp.MustCompile(pattern).MatchString(told), "no %s in:\n%s", pattern, told)
+}

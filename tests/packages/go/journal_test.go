@@ -1,0 +1,103 @@
+package packages
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	leasehold "github.com/leasehold/leasehold-go"
+	"github.com/leasehold/leasehold-go/leaseholdtest"
+)
+
+func TestARuleThatIsBrokenTellsItsStory(t *testing.T) {
+	t.Parallel()
+	server := leaseholdtest.Start(t, leasehold.Frozen())
+	a, b := dial(t, server).Conn(), dial(t, server).Conn()
+	no(t, a.ClientSetName(background, "worker").Err())
+	no(t, a.SetNX(background, "lock", "token-a", 50*time.Millisecond).Err())
+	server.Clock.Advance(50 * time.Millisecond)
+	no(t, b.SetNX(background, "lock", "token-b", 50*time.Millisecond).Err())
+	server.Clock.Advance(20 * time.Millisecond)
+	no(t, a.Del(background, "lock").Err())
+
+	server.Journal.AssertNoLockHeld()
+	server.Journal.AssertEveryLockHasALease()
+	broken := server.Journal.Broken(leasehold.ReleasedOnlyByOwner)
+	is(t, broken.Check, leasehold.ReleasedOnlyByOwner)
+	id := func(index int) int64 { return broken.Story[index].Client }
+	told := strings.NewReplacer("A", "client "+itoa(id(0))+" 'worker'", "B", "client "+itoa(id(3)))
+	is(t, withoutNumbers(broken.Error()), told.Replace(
+		"released-only-by-owner: the lock 'lock' of B was released by A\n"+
+			"  +0 ms A: set lock token-a px 50 nx -> OK\n"+
+			"  +0 ms A: acquired 'lock' as 'token-a' for 50 ms\n"+
+			"  +50 ms the clock: ended the lease of 'lock', held as 'token-a' by "+
+			"client "+itoa(id(0))+"\n"+
+			"  +50 ms B: set lock token-b px 50 nx -> OK\n"+
+			"  +50 ms B: acquired 'lock' as 'token-b' for 50 ms\n"+
+			"  +70 ms A: del lock -> 1\n"+
+			"  +70 ms A: released 'lock', which is that of 'token-b', taken by B"))
+}
+
+func TestTheJournalTellsOfLocksAndMistakes(t *testing.T) {
+	t.Parallel()
+	server := leaseholdtest.Start(t, leasehold.Frozen())
+	client := dial(t, server)
+	no(t, client.SetNX(background, "lock", "token", 0).Err())
+	no(t, client.SetNX(background, "lock", "other", 0).Err())
+	held := server.Journal.Locks()
+	is(t, len(held), 1)
+	is(t, held[0].Key+" "+held[0].Owner, "lock token")
+	is(t, held[0].SinceMs, server.Clock.Now().UnixMilli())
+	is(t, held[0].LeaseMs, nil)
+	is(t, len(held[0].Waiting), 1)
+	no(t, client.Expire(background, "lock", 30*time.Second).Err())
+	is(t, *server.Journal.Locks()[0].LeaseMs, 30_000)
+	no(t, client.Del(background, "lock").Err())
+
+	found := server.Journal.Lint()
+	is(t, len(found), 2)
+	is(t, found[0].Rule+" "+found[0].Key, "lease-in-a-second-step lock")
+	is(t, found[1].Rule+" "+found[1].Key, "delete-without-check lock")
+	holds(t, strings.Contains(found[1].Sentence, "compare and delete in one script"), "%v", found[1])
+	events := ""
+	for _, entry := range server.Journal.Entries() {
+		if entry.Event != "command" {
+			events += entry.String()[strings.Index(entry.String(), ": "):] + "\n"
+		}
+	}
+	is(t, events, ": acquired 'lock' as 'token' without a lease\n"+
+		": was refused 'lock' as 'other', which 'token' has\n"+
+		": renewed 'lock' of 'token' for 30000 ms\n"+
+		": released 'lock' as 'token'\n")
+
+	server.Journal.Clear()
+	is(t, len(server.Journal.Lint()), 0)
+	is(t, len(server.Journal.Entries()), 0)
+}
+
+// Each kind of entry reads as the server itself tells it.
+func TestEntriesAreLines(t *testing.T) {
+	t.Parallel()
+	lease := int64(10)
+	for _, test := range []struct {
+		entry leasehold.Entry
+		line  string
+	}{
+		{leasehold.Entry{Event: "command", Argv: []string{"GET", "k"}, Reply: "nil", Script: true},
+			"(script) GET k -> nil"},
+		{leasehold.Entry{Event: "acquired", Owner: "o", Count: 2, LeaseMs: &lease},
+			"acquired 'k' as 'o', now 2 times, for 10 ms"},
+		{leasehold.Entry{Event: "released", Owner: "o", Left: 1},
+			"released 'k' as 'o', who has it 1 times more"},
+		{leasehold.Entry{Event: "flushed", Owner: "o"}, "removed 'k' of 'o' among others"},
+		{leasehold.Entry{Event: "waited", Owner: "o", WaitedMs: 5}, "has waited 5 ms for 'k' as 'o'"},
+		{leasehold.Entry{Event: "released-too-late", Owner: "o", LateMs: 5},
+			"came to release 'k' as 'o', lost 5 ms ago"},
+		{leasehold.Entry{Event: "renewed-too-late", Owner: "o", LateMs: 5},
+			"came to renew 'k' as 'o', lost 5 ms ago"},
+		{leasehold.Entry{Event: "of-a-newer-server"}, "of-a-newer-server 'k'"},
+	} {
+		test.entry.Seq, test.entry.Client, test.entry.Keys = 7, 3, []string{"k"}
+		is(t, test.entry.String(), "#7 client 3: "+test.line)
+	}
+}

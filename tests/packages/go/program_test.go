@@ -1,0 +1,177 @@
+package packages
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	leasehold "github.com/leasehold/leasehold-go"
+)
+
+func init() {
+	roles["program"] = func() error {
+		path, err := leasehold.Program()
+		if err != nil {
+			return err
+		}
+		server, err := leasehold.Start()
+		if err != nil {
+			return err
+		}
+		fmt.Println(path)
+		return server.Stop()
+	}
+}
+
+// cacheIn has a process keep the program below a folder.
+func cacheIn(folder string) []string {
+	return []string{"HOME=" + folder, "XDG_CACHE_HOME=" + folder}
+}
+
+func TestProcessesUnpackTheProgramAtTheSameTime(t *testing.T) {
+	t.Parallel()
+	cache := t.TempDir()
+	commands := make([]*exec.Cmd, 8)
+	outputs := make([]bytes.Buffer, len(commands))
+	for index := range commands {
+		commands[index] = process(t, "program", cacheIn(cache)...)
+		commands[index].Stdout, commands[index].Stderr = &outputs[index], &outputs[index]
+		no(t, commands[index].Start())
+	}
+	for index, command := range commands {
+		err := command.Wait()
+		holds(t, err == nil, "%v: %s", err, &outputs[index])
+		is(t, outputs[index].String(), outputs[0].String())
+	}
+	path := strings.TrimSpace(outputs[0].String())
+	files, err := os.ReadDir(filepath.Dir(path))
+	no(t, err)
+	is(t, len(files), 1)
+
+	// One that somebody has spoilt is not run.
+	no(t, os.WriteFile(path, []byte("#!/bin/sh\nexit 1\n"), 0o755))
+	again, err := process(t, "program", cacheIn(cache)...).CombinedOutput()
+	holds(t, err == nil, "%v: %s", err, again)
+}
+
+func TestWhereNothingCanBeUnpackedItIsSaid(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "file")
+	no(t, os.WriteFile(file, nil, 0o600))
+	output, err := process(t, "program", cacheIn(file)...).CombinedOutput()
+	holds(t, err != nil, "it is unpacked")
+	said := "leasehold: the server cannot be unpacked: mkdir " + file
+	holds(t, strings.HasPrefix(string(output), said), "it says: %s", output)
+	output, err = process(t, "program", "HOME=", "XDG_CACHE_HOME=").CombinedOutput()
+	holds(t, err != nil, "it is unpacked")
+	said = "leasehold: nowhere to unpack the server, set LEASEHOLD_BINARY to the path of one: "
+	holds(t, strings.HasPrefix(string(output), said), "it says: %s", output)
+}
+
+func TestTheEnvironmentNamesAnotherProgram(t *testing.T) {
+	program, err := leasehold.Program()
+	no(t, err)
+	folder := t.TempDir()
+	another, mark := filepath.Join(folder, "another"), filepath.Join(folder, "mark")
+	script := fmt.Sprintf("#!/bin/sh\n: >'%s'\nexec '%s' \"$@\"\n", mark, program)
+	no(t, os.WriteFile(another, []byte(script), 0o755))
+	t.Setenv("LEASEHOLD_BINARY", another)
+	server, err := leasehold.Start()
+	no(t, err)
+	no(t, server.Stop())
+	_, err = os.Stat(mark)
+	no(t, err)
+
+	t.Setenv("LEASEHOLD_BINARY", filepath.Join(folder, "missing"))
+	_, err = leasehold.Start()
+	said := "leasehold: LEASEHOLD_BINARY names no program: stat " + filepath.Join(folder, "missing")
+	holds(t, err != nil && strings.HasPrefix(err.Error(), said), "it says: %v", err)
+}
+
+// The module of a system that it carries no program for is this one without what it carries.
+func TestAModuleWithoutAProgramLooksForOneOnPath(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	module := filepath.Join(folder, "module")
+	no(t, os.MkdirAll(module, 0o755))
+	for _, file := range glob(t, filepath.Join(moduleFolder(t), "*.go")) {
+		if !strings.HasPrefix(filepath.Base(file), "carried_") {
+			copyFile(t, file, filepath.Join(module, filepath.Base(file)))
+		}
+	}
+	write(t, filepath.Join(module, "go.mod"), "module github.com/leasehold/leasehold-go\n\ngo 1.21\n")
+	write(t, filepath.Join(folder, "go.mod"), "module without\n\ngo 1.21\n"+
+		"require github.com/leasehold/leasehold-go v0.0.0\n"+
+		"replace github.com/leasehold/leasehold-go => ./module\n")
+	write(t, filepath.Join(folder, "main.go"), "package main\n\nimport (\n\t\"fmt\"\n\n"+
+		"\t\"github.com/leasehold/leasehold-go\"\n)\n\nfunc main() { fmt.Println(leasehold.Program()) }\n")
+	build := exec.Command("go", "build", "-o", "without", ".")
+	build.Dir = folder
+	output, err := build.CombinedOutput()
+	holds(t, err == nil, "%v: %s", err, output)
+
+	look := func(path string) string {
+		command := exec.Command(filepath.Join(folder, "without"))
+		command.Env = append(os.Environ(), "PATH="+path)
+		output, err := command.CombinedOutput()
+		no(t, err)
+		return string(output)
+	}
+	said := fmt.Sprintf(" leasehold: no program for %s/%s: this module carries none, and no "+
+		"\"leasehold\" is on PATH; ", runtime.GOOS, runtime.GOARCH)
+	holds(t, strings.HasPrefix(look(folder), said), "it says: %s", look(folder))
+	onPath := filepath.Join(folder, "leasehold")
+	no(t, os.WriteFile(onPath, nil, 0o755))
+	is(t, look(folder), onPath+" <nil>\n")
+}
+
+// moduleFolder is where Go has unpacked the module.
+func moduleFolder(t *testing.T) string {
+	t.Helper()
+	folder, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}",
+		"github.com/leasehold/leasehold-go").Output()
+	no(t, err)
+	return strings.TrimSpace(string(folder))
+}
+
+func glob(t *testing.T, pattern string) []string {
+	t.Helper()
+	found, err := filepath.Glob(pattern)
+	no(t, err)
+	holds(t, len(found) > 0, "there is no %s", pattern)
+	return found
+}
+
+func copyFile(t *testing.T, from, to string) {
+	t.Helper()
+	text, err := os.ReadFile(from)
+	no(t, err)
+	write(t, to, string(text))
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	no(t, os.WriteFile(path, []byte(text), 0o644))
+}
+
+// A server that is started while others are is not kept by them from ending with its own process.
+func TestNoServerHoldsTheStandardInputOfAnother(t *testing.T) {
+	t.Parallel()
+	first, err := leasehold.Start()
+	no(t, err)
+	second, err := leasehold.Start()
+	no(t, err)
+	defer second.Stop()
+	socket, err := net.Dial("tcp", first.Addr())
+	no(t, err)
+	no(t, first.Stop())
+	_, err = io.Copy(io.Discard, socket)
+	no(t, err)
+}

@@ -1,0 +1,225 @@
+package packages
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	leasehold "github.com/leasehold/leasehold-go"
+	"github.com/leasehold/leasehold-go/leaseholdtest"
+	"github.com/redis/go-redis/v9"
+)
+
+func TestItServesAtItsAddress(t *testing.T) {
+	t.Parallel()
+	server := leaseholdtest.Start(t)
+	is(t, server.Addr(), fmt.Sprintf("%s:%d", server.Host(), server.Port()))
+	is(t, server.URL(), "redis://"+server.Addr())
+	options, err := redis.ParseURL(server.URL())
+	no(t, err)
+	no(t, dialed(t, redis.NewClient(options)).Ping(background).Err())
+	is(t, server.Call("PING"), any("PONG"))
+}
+
+func TestDirectivesAreThoseOfRedisConf(t *testing.T) {
+	t.Parallel()
+	server := leaseholdtest.Start(t,
+		leasehold.Config("requirepass", "sec/ret@ word"),
+		leasehold.Config("notify-keyspace-events", "Ex"),
+		leasehold.Config("databases", "3"))
+	options, err := redis.ParseURL(server.URL())
+	no(t, err)
+	is(t, options.Password, "sec/ret@ word")
+	client := dialed(t, redis.NewClient(options))
+	shown, err := client.ConfigGet(background, "databases").Result()
+	no(t, err)
+	is(t, shown["databases"], "3")
+	options.Password = "wrong"
+	wrong := dialed(t, redis.NewClient(options))
+	holds(t, wrong.Ping(background).Err() != nil, "it takes any password")
+}
+
+func TestCallTellsWhatIsAnswered(t *testing.T) {
+	t.Parallel()
+	server := leaseholdtest.Start(t)
+	is(t, server.Call("SET", "number", 7), any("OK"))
+	is(t, server.Call("INCR", []byte("number")), any(int64(8)))
+	is(t, server.Call("GET", "number"), any("8"))
+	is(t, server.Call("GET", "missing"), nil)
+	is(t, server.Call("SET", "empty", ""), any("OK"))
+	is(t, server.Call("GET", "empty"), any(""))
+	items := server.Call("EVAL", "return {1, 'two\\r\\n', {}, {err = 'E three'}}", 0).([]any)
+	is(t, fmt.Sprintf("%d %q", len(items), items), `4 ['\x01' "two\r\n" [] "E three"]`)
+	_, err := server.Server.Call("INCR", "empty")
+	is(t, err.Error(), "leasehold: INCR empty: ERR value is not an integer or out of range")
+	var answered leasehold.ReplyError
+	is(t, errors.As(err, &answered), true)
+	is(t, answered.Error(), "ERR value is not an integer or out of range")
+}
+
+func TestALostConnectionIsMadeAnew(t *testing.T) {
+	t.Parallel()
+	server := leaseholdtest.Start(t)
+	kill := func() { no(t, dial(t, server).Do(background, "CLIENT", "KILL", "TYPE", "normal").Err()) }
+	// What belongs to the package is not run twice, since it was not run once.
+	kill()
+	is(t, server.Clock.Rate(), 1)
+	// Of anything else one cannot know.
+	kill()
+	_, err := server.Server.Call("INCR", "number")
+	holds(t, err != nil && strings.Contains(err.Error(), "INCR number: "), "it is told: %v", err)
+	is(t, server.Call("INCR", "number"), any(int64(1)))
+}
+
+func TestAServerThatDoesNotStartSaysWhy(t *testing.T) {
+	t.Parallel()
+	_, err := leasehold.Start(leasehold.Config("no-such-directive", "value"))
+	for _, told := range []string{"does not start: exit status 1", `>>> 'no-such-directive "value"'`} {
+		holds(t, err != nil && strings.Contains(err.Error(), told), "it is told: %v", err)
+	}
+}
+
+func TestStopEndsItAndMayComeAgain(t *testing.T) {
+	t.Parallel()
+	server, err := leasehold.Start()
+	no(t, err)
+	socket, err := net.Dial("tcp", server.Addr())
+	no(t, err)
+	no(t, server.Stop())
+	is(t, ended(socket), true)
+	_, err = net.Dial("tcp", server.Addr())
+	holds(t, err != nil, "somebody listens there")
+	no(t, server.Stop())
+	_, err = server.Call("PING")
+	holds(t, err != nil, "it answers")
+}
+
+// ended says that the other side has gone, when it has.
+func ended(socket net.Conn) bool {
+	_, err := io.Copy(io.Discard, socket)
+	// A server that has not read all that was sent to it resets the connection.
+	var reset *net.OpError
+	return err == nil || errors.As(err, &reset)
+}
+
+func TestAServerThatWasKilledSaysSo(t *testing.T) {
+	t.Parallel()
+	server, err := leasehold.Start()
+	no(t, err)
+	kill(t, number(t, server, "process_id"))
+	err = server.Stop()
+	holds(t, err != nil && strings.Contains(err.Error(), "signal: killed"), "it is told: %v", err)
+	holds(t, strings.Contains(err.Error(), "The server is now ready"), "without its log: %v", err)
+}
+
+func TestAServerThatWasShutDownIsStopped(t *testing.T) {
+	t.Parallel()
+	server, err := leasehold.Start()
+	no(t, err)
+	_, err = server.Call("SHUTDOWN", "NOSAVE")
+	holds(t, err != nil, "it answers")
+	no(t, server.Stop())
+}
+
+// number is one that INFO tells.
+func number(t *testing.T, server *leasehold.Server, field string) (value int) {
+	t.Helper()
+	reply, err := server.Call("INFO")
+	no(t, err)
+	_, after, _ := strings.Cut(reply.(string), field+":")
+	_, err = fmt.Sscanf(after, "%d", &value)
+	no(t, err)
+	return value
+}
+
+func kill(t *testing.T, id int) {
+	t.Helper()
+	process, err := os.FindProcess(id)
+	no(t, err)
+	no(t, process.Kill())
+}
+
+func init() {
+	roles["server"] = func() error {
+		server, err := leasehold.Start()
+		if err != nil {
+			return err
+		}
+		fmt.Println(server.Addr())
+		select {}
+	}
+}
+
+func TestTheServerEndsWithAProcessThatIsKilled(t *testing.T) {
+	t.Parallel()
+	command := process(t, "server")
+	output, err := command.StdoutPipe()
+	no(t, err)
+	no(t, command.Start())
+	address, err := bufio.NewReader(output).ReadString('\n')
+	no(t, err)
+	socket, err := net.Dial("tcp", strings.TrimSpace(address))
+	no(t, err)
+	no(t, command.Process.Kill())
+	is(t, ended(socket), true)
+	holds(t, command.Wait() != nil, "it was not killed")
+}
+
+func TestSeveralServersKnowNothingOfEachOther(t *testing.T) {
+	t.Parallel()
+	addresses := map[string]bool{}
+	for range 5 {
+		server := leaseholdtest.Start(t, leasehold.Frozen())
+		addresses[server.Addr()] = true
+		is(t, server.Call("SET", "lock", "token", "NX", "PX", 1_000), any("OK"))
+		server.Clock.Advance(time.Second)
+		is(t, server.Call("GET", "lock"), nil)
+	}
+	is(t, len(addresses), 5)
+}
+
+func TestTestsThatRunAtOnceHaveServersOfTheirOwn(t *testing.T) {
+	for index := range 8 {
+		t.Run(fmt.Sprint(index), func(t *testing.T) {
+			t.Parallel()
+			server := leaseholdtest.Start(t, leasehold.Frozen())
+			got, err := dial(t, server).SetNX(background, "lock", index, time.Minute).Result()
+			no(t, err)
+			is(t, got, true)
+			server.Clock.Advance(time.Duration(index) * time.Second)
+			is(t, server.Call("PTTL", "lock"), any(int64(60_000-1_000*index)))
+			is(t, len(server.Journal.Locks()), 1)
+		})
+	}
+}
+
+func TestASharedServerIsReset(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		options []leasehold.Option
+		rate    float64
+	}{{nil, 1}, {[]leasehold.Option{leasehold.Frozen()}, 0}} {
+		shared, err := leasehold.Start(test.options...)
+		no(t, err)
+		defer shared.Stop()
+		first := leaseholdtest.Use(t, shared)
+		first.Call("SETNX", "lock", "token")
+		first.Clock.Run(50)
+		first.Faults.Add(leasehold.Drop, leasehold.Requests{})
+		first.Faults.Gate(leasehold.Requests{Command: "get"})
+
+		second := leaseholdtest.Use(t, shared)
+		is(t, second.Clock.Rate(), test.rate)
+		is(t, len(second.Faults.List())+len(second.Faults.Gates()), 0)
+		is(t, second.Call("DBSIZE"), any(int64(0)))
+		second.Journal.AssertNoLockHeld()
+		second.Journal.AssertEveryLockHasALease()
+		is(t, len(second.Journal.Lint()), 0)
+	}
+}
