@@ -1,12 +1,246 @@
-"""A server as a test has it: it starts, it is asked, and it ends with whoever started it."""
+"""A server as a test has it: it starts, is asked, and ends with whoever started it."""
 
+import gc
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from select import select
+
+import pytest
 import redis
 
+import leasehold
+from patience import PATIENCE_S
 
-def test_first(leasehold):
-    client = redis.Redis.from_url(leasehold.url)
-    assert client.set("lock", "token", nx=True, px=30_000)
+
+def process_id(server):
+    """The process of a server, as it says itself."""
+    lines = server.call("INFO", "server").splitlines()
+    return int(next(line for line in lines if line.startswith("process_id:")).partition(":")[2])
+
+
+def ends(process):
+    """Whether a process that is open by `os.pidfd_open` ends."""
+    return bool(select([process], [], [], PATIENCE_S)[0])
+
+
+def refuses(address):
+    """Whether nobody listens there."""
+    with socket.socket() as probe:
+        return probe.connect_ex(address) != 0
+
+
+def test_it_starts_with_an_url_and_stops_with_the_block():
+    with leasehold.start() as server:
+        assert server.url == f"redis://{server.host}:{server.port}"
+        with redis.Redis.from_url(server.url, decode_responses=True) as client:
+            assert client.set("lock", "token", nx=True, px=30_000)
+            assert server.call("GET", "lock") == "token"
+        address, process = (server.host, server.port), os.pidfd_open(process_id(server))
+        assert str(server.port) in repr(server)
+    assert ends(process) and refuses(address)
+    os.close(process)
+    assert "stopped" in repr(server)
+    assert "bye bye" in server.log[-1]
+
+
+def test_a_server_that_was_stopped_is_asked_nothing_any_more():
+    server = leasehold.start()
+    server.stop()
+    server.stop()
+    with pytest.raises(leasehold.LeaseholdError, match="has been stopped"):
+        server.call("PING")
+    with pytest.raises(leasehold.LeaseholdError, match="has been stopped"):
+        server.clock.now()
+
+
+def test_replies_are_those_of_python(leasehold):
+    assert leasehold.call("PING") == "PONG"
+    assert leasehold.call("SET", b"k", "\u00e9") == "OK"
+    assert leasehold.call("GET", "k") == "\u00e9"
+    assert leasehold.call("GET", "nothing") is None
+    assert leasehold.call("INCRBY", "n", 41) == 41
+    assert leasehold.call("RPUSH", "l", "a", 1.5) == 2
+    assert leasehold.call("LRANGE", "l", 0, -1) == ["a", "1.5"]
+    assert leasehold.call("SET", "raw", b"\xff\r\n") == "OK"
+    assert leasehold.call("GET", "raw").encode("utf-8", "surrogateescape") == b"\xff\r\n"
+
+
+def test_an_error_is_raised(leasehold):
+    from leasehold import ReplyError
+
+    with pytest.raises(ReplyError, match="^ERR unknown command 'NOSUCH'"):
+        leasehold.call("NOSUCH")
+    assert leasehold.call("EVAL", "return {1, redis.error_reply('MY error')}", 0)[0] == 1
+    assert leasehold.call("PING") == "PONG"
+
+
+def test_each_thread_is_a_client_of_its_own(leasehold, aside):
+    mine = leasehold.call("CLIENT", "ID")
+    assert leasehold.call("CLIENT", "ID") == mine
+    assert aside(leasehold.call, "CLIENT", "ID").result() != mine
+
+
+def test_a_session_that_cannot_answer_does_not_keep_the_clock_from_being_moved(leasehold):
+    assert leasehold.call("MULTI") == "OK"
     leasehold.clock.freeze()
-    leasehold.clock.advance(30)
-    assert client.get("lock") is None
-    client.close()
+    assert leasehold.call("SUBSCRIBE", "channel") == "QUEUED"
+    leasehold.clock.advance(1)
+
+
+def test_the_options_are_those_of_redis_server(tmp_path):
+    with leasehold.start(options=["--requirepass", "se:cret/", "--databases", "3"]) as server:
+        with redis.Redis.from_url(server.url) as client:
+            assert client.config_get("databases") == {"databases": "3"}
+        with redis.Redis(host=server.host, port=server.port, retry=None) as stranger:
+            with pytest.raises(redis.AuthenticationError):
+                stranger.get("lock")
+        server.clock.freeze()
+    file = tmp_path / "redis.conf"
+    file.write_text("databases 5\n")
+    with leasehold.start(options=[str(file), "--maxclients", "77"]) as server:
+        assert server.call("CONFIG", "GET", "databases") == ["databases", "5"]
+        assert server.call("CONFIG", "GET", "maxclients") == ["maxclients", "77"]
+
+
+def test_a_sentinel_and_a_cluster_are_options_like_others():
+    with leasehold.start(options=["--cluster-enabled", "yes"]) as server:
+        assert "cluster_state:ok" in server.call("CLUSTER", "INFO")
+    with leasehold.start(options=["--sentinel"]) as server:
+        assert server.call("SENTINEL", "MASTERS") == []
+
+
+def test_a_start_that_fails_tells_what_the_server_said():
+    with pytest.raises(leasehold.StartError, match="with status 1") as failed:
+        leasehold.start(options=["--nosuch", "yes"])
+    assert "--end-with-stdin yes --nosuch yes" in str(failed.value)
+    assert "Bad directive" in str(failed.value)
+
+
+def test_a_port_that_is_taken_fails_the_start(leasehold):
+    from leasehold import StartError, start
+
+    with pytest.raises(StartError, match="in use"):
+        start(options=["--port", str(leasehold.port)])
+
+
+def test_variables_of_the_environment_are_no_options(monkeypatch):
+    monkeypatch.setenv("LEASEHOLD_REQUIREPASS", "secret")
+    monkeypatch.setenv("LEASEHOLD_DATABASES", "3")
+    with leasehold.start() as server:
+        assert server.call("CONFIG", "GET", "databases") == ["databases", "16"]
+
+
+def test_several_servers_know_nothing_of_each_other():
+    servers = [leasehold.start() for _ in range(5)]
+    assert len({server.url for server in servers}) == 5
+    assert [server.call("SETNX", "lock", "token") for server in servers] == [1] * 5
+    for server in servers:
+        server.stop()
+
+
+def test_servers_start_on_many_threads_at_once(aside):
+    def start_and_stop(_):
+        with leasehold.start() as server:
+            return server.call("SETNX", "lock", "token")
+
+    assert [aside(start_and_stop, number).result() for number in range(16)] == [1] * 16
+
+
+def test_reset_makes_it_as_it_was(leasehold):
+    leasehold.call("SELECT", 3)
+    leasehold.call("SETNX", "lock", "token")
+    leasehold.clock.freeze()
+    leasehold.faults.add("error", "LOADING not yet", command="flushall")
+    gate = leasehold.faults.gate(command="del")
+    leasehold.reset()
+    assert leasehold.call("DBSIZE") == 0
+    assert leasehold.call("CLIENT", "INFO").split(" db=")[1].split(" ")[0] == "0"
+    assert leasehold.clock.now().rate == 1
+    assert leasehold.faults.list() == []
+    leasehold.journal.assert_every_lock_has_a_lease()
+    assert gate.number > 0
+
+
+@pytest.mark.leasehold(frozen=True)
+def test_reset_stops_the_clock_of_one_that_was_started_so(leasehold):
+    leasehold.clock.run()
+    leasehold.reset()
+    assert leasehold.clock.now().rate == 0
+
+
+def test_it_ends_when_nothing_refers_to_it():
+    server = leasehold.start()
+    process = os.pidfd_open(process_id(server))
+    del server
+    gc.collect()
+    assert ends(process)
+    os.close(process)
+
+
+# Starts a server, tells its process and port, and goes on as the test says.
+SCRIPT = """
+import os, sys
+import leasehold
+server = leasehold.start()
+info = server.call("INFO", "server").split("process_id:")[1].split()[0]
+print(info, server.port, flush=True)
+"""
+
+
+def script(end):
+    """Runs it in a process of its own. Returns that, and its server's process, which is open."""
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", SCRIPT + end]
+    owner = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    pid, port = owner.stdout.readline().split()
+    return owner, os.pidfd_open(int(pid)), (leasehold.Server.host, int(port))
+
+
+@pytest.mark.parametrize("deadly", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_it_ends_with_a_process_that_is_killed(deadly):
+    owner, server, address = script("sys.stdin.read()")
+    with owner:
+        owner.send_signal(deadly)
+        assert ends(server) and refuses(address)
+    os.close(server)
+    assert owner.returncode == -deadly
+
+
+@pytest.mark.parametrize("end", ["", "sys.exit(3)", "os._exit(4)"])
+def test_it_ends_with_a_process_that_ends(end):
+    owner, server, address = script("sys.stdin.read()\n" + end)
+    with owner:
+        owner.stdin.close()
+        assert ends(server) and refuses(address)
+    os.close(server)
+
+
+def test_it_stays_when_a_process_that_was_forked_off_ends():
+    child_and_parent = """
+child = os.fork()
+if child == 0:
+    server.call("SET", "child", server.call("CLIENT", "ID"))
+    sys.exit(0)
+assert os.waitpid(child, 0)[1] == 0
+print(int(server.call("GET", "child")) != server.call("CLIENT", "ID"), flush=True)
+sys.stdin.read()
+"""
+    owner, server, _ = script(child_and_parent)
+    with owner:
+        assert owner.stdout.readline() == "True\n"
+        owner.stdin.close()
+        assert ends(server)
+    os.close(server)
+
+
+def test_nothing_is_left_of_it():
+    before = threading.active_count()
+    for _ in range(3):
+        with leasehold.start() as server:
+            server.call("PING")
+            server.clock.now()
+    assert threading.active_count() == before
+    gc.collect()  # A socket or pipe that is left open is a warning, and so an error.

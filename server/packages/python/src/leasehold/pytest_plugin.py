@@ -68,10 +68,12 @@ def leasehold(leasehold_factory: Factory) -> Server:
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_call(item: pytest.Item) -> None:
     """Comes after the test, if that has not failed: its locks must have kept the rules."""
-    __tracebackhide__ = True
-    for server in getattr(item, _SERVERS, []):
-        for check in _marked(item)["check"]:
-            server.journal.check(check)
+    try:
+        for server in getattr(item, _SERVERS, []):
+            for check in _marked(item)["check"]:
+                server.journal.check(check)
+    except AssertionError as broken:
+        pytest.fail(str(broken), pytrace=False)
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -94,8 +96,8 @@ def _happened(server: Server) -> str:
 
 def _is_question(entry: Entry) -> bool:
     """Whether a test asked for what has happened, which made nothing happen."""
-    words = [word.upper() for word in entry.get("argv", [])[:2]]
-    return words[:1] == ["LEASEHOLD"] and words[1] in _QUESTIONS
+    words = [word.upper() for word in entry.get("argv", [])]
+    return words[:1] == ["LEASEHOLD"] and (words[1] in _QUESTIONS or words[2:] == ["LIST"])
 
 
 def _marked(item: Any) -> dict[str, Any]:

@@ -1,0 +1,91 @@
+"""Which program is started: the one that is named, the one of the package, or one on the PATH."""
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+import leasehold
+
+STARTS = "import leasehold; leasehold.start().stop(); print(leasehold.program())"
+
+
+def test_the_package_carries_it():
+    carried = Path(leasehold.__file__).parent / "bin" / "leasehold"
+    assert leasehold.program() == str(carried)
+
+
+def test_a_variable_names_another(monkeypatch, tmp_path):
+    mark = tmp_path / "was here"
+    another = tmp_path / "another"
+    another.write_text(f"#!/bin/sh\n: > '{mark}'\nexec '{leasehold.program()}' \"$@\"\n")
+    another.chmod(0o755)
+    monkeypatch.setenv("LEASEHOLD_BINARY", str(another))
+    assert leasehold.program() == str(another)
+    with leasehold.start() as server:
+        assert server.call("PING") == "PONG"
+    assert mark.exists()
+
+
+def test_what_the_variable_names_must_be_there(monkeypatch, tmp_path):
+    file = tmp_path / "file"
+    file.touch()
+    for named in (tmp_path / "nothing", file):
+        monkeypatch.setenv("LEASEHOLD_BINARY", str(named))
+        with pytest.raises(leasehold.ProgramNotFound, match="LEASEHOLD_BINARY names") as missing:
+            leasehold.start()
+        assert str(named) in str(missing.value)
+
+
+@pytest.fixture
+def starts_without_a_carried_program(tmp_path):
+    """Starts a server by a package that carries no program, as where there is no wheel for the
+    system."""
+    package = Path(leasehold.__file__).parent
+    shutil.copytree(package, tmp_path / "leasehold", ignore=shutil.ignore_patterns("bin"))
+
+    def starts(path):
+        environment = {**os.environ, "PYTHONPATH": str(tmp_path), "PATH": str(path)}
+        command = [sys.executable, "-c", STARTS]
+        return subprocess.run(command, env=environment, capture_output=True, text=True)
+
+    return starts
+
+
+def test_one_on_the_path_will_do(starts_without_a_carried_program, tmp_path):
+    folder = tmp_path / "path"
+    folder.mkdir()
+    (folder / "leasehold").symlink_to(leasehold.program())
+    done = starts_without_a_carried_program(folder)
+    assert (done.returncode, done.stdout) == (0, f"{folder / 'leasehold'}\n")
+
+
+def test_where_there_is_none_it_says_what_to_do(starts_without_a_carried_program, tmp_path):
+    done = starts_without_a_carried_program(tmp_path)
+    assert done.returncode == 1
+    assert f"no leasehold for {platform.system()} on {platform.machine()}" in done.stderr
+    assert "LEASEHOLD_BINARY=" in done.stderr
+
+
+def test_the_wheel_is_typed_and_says_where_it_runs():
+    package = Path(leasehold.__file__).parent
+    assert (package / "py.typed").exists()
+    metadata = next(package.parent.glob("leasehold-*.dist-info"))
+    wheel = (metadata / "WHEEL").read_text()
+    assert "Root-Is-Purelib: false" in wheel
+    assert "Tag: py3-none-any" not in wheel
+    assert (metadata / "licenses" / "LICENSE-MIT").exists()
+    said = subprocess.run([leasehold.program(), "--version"], capture_output=True, text=True)
+    assert f"leasehold={version('leasehold')}" in said.stdout.split()
+
+
+def test_it_imports_no_other_package():
+    code = "import sys, leasehold; leasehold.start().stop()\n"
+    code += "print([name for name in sys.modules if name.startswith(('redis', 'pytest'))])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
