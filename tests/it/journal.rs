@@ -4,7 +4,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use leasehold::{Check, Client, ErrorKind, Happening, Reply, Rule, Server};
+use leasehold::{Check, Client, ErrorKind, Fault, Happening, Reply, Requests, Rule, Server};
 use leasehold_tests::scripts::{
     COMPARE_AND_DELETE, COMPARE_AND_RENEW, LOCK_2_2_17, LOCK_3, RENEW_3, UNLOCK_2_2_17, UNLOCK_3,
 };
@@ -14,8 +14,7 @@ const OWNER_A: &str = "285475da-9152-4c83-822a-67ee2f116a79:52";
 const OWNER_B: &str = "f6d0b1a0-7d3b-4a6f-9a0c-b0ee2d1c4a11:1";
 
 fn server() -> Server {
-    let builder = Server::builder().frozen_clock().config("enable-test-commands", "yes");
-    builder.start().expect("a server")
+    Server::builder().frozen_clock().for_tests().start().expect("a server")
 }
 
 fn advance(server: &Server, milliseconds: u64) {
@@ -49,6 +48,22 @@ fn rules(server: &Server) -> Vec<Rule> {
 fn broken(server: &Server) -> Vec<Check> {
     let holds = |check: &Check| server.journal().check(*check).expect("a journal").holds;
     Check::ALL.into_iter().filter(|check| !holds(check)).collect()
+}
+
+/// A rule loses the writes, not a command: that takes a lock away all the same.
+#[test]
+fn a_lock_whose_write_is_lost_is_held_no_longer() {
+    let server = server();
+    let (mut a, mut b) = (server.client().expect("a"), server.client().expect("b"));
+    let first = Requests::any().command("set").nth(1);
+    server.faults().add(Fault::LoseWrites(1), first).expect("a rule");
+    assert_eq!(call(&mut a, "SET lock a NX PX 30000"), Reply::OK);
+    server.journal().assert_no_lock_held();
+    assert_eq!(call(&mut b, "SET lock b NX PX 30000"), Reply::OK);
+    assert_eq!(script(&mut a, COMPARE_AND_DELETE, &["a"]), Reply::Integer(0));
+    let flushed = "removed 'lock' of 'a' among others";
+    assert!(told(&server).iter().any(|line| line.contains(flushed)), "{:?}", told(&server));
+    assert_eq!(broken(&server), [Check::NoLockHeld, Check::NeverTwoHolders]);
 }
 
 #[test]
@@ -273,7 +288,7 @@ fn all_of_it_is_told_by_command() {
 #[test]
 fn what_a_script_calls_is_written_down_in_both_tiers() {
     let calls = ["yes", "no"].map(|plans| {
-        let server = Server::builder().frozen_clock().config("enable-test-commands", "yes");
+        let server = Server::builder().frozen_clock().for_tests();
         let server = server.config("script-plans", plans).start().expect("a server");
         let mut client = server.client().expect("a client");
         script(&mut client, LOCK_3, &["30000", OWNER_A]);

@@ -339,7 +339,9 @@ fn failover_loses_the_lock() -> Told {
     let server = server()?;
     assert!(take(&mut server.client()?, "a")?);
     assert_eq!(server.faults().failover(1)?, 1);
-    assert!(take(&mut server.client()?, "b")?, "both are inside");
+    let mut b = server.client()?;
+    assert!(take(&mut b, "b")?, "both are inside");
+    assert!(!release(&mut server.client()?, "a")?, "a hears of it too late");
     Ok(())
 }
 

@@ -19,7 +19,7 @@ use crate::net::host::Host;
 /// ```
 /// use leasehold::Server;
 ///
-/// let server = Server::builder().config("enable-test-commands", "yes").start()?;
+/// let server = Server::builder().for_tests().start()?;
 /// let mut worker = server.client()?;
 /// worker.call(&["SET", "lock", "token", "NX", "PX", "30000"])?;
 /// assert_eq!(server.journal().locks()?[0].owner, "token");
@@ -38,7 +38,7 @@ use crate::net::host::Host;
 /// An assertion that fails says what broke the rule, and what happened to that lock in time order:
 ///
 /// ```should_panic
-/// # let server = leasehold::Server::builder().config("enable-test-commands", "yes").start()?;
+/// # let server = leasehold::Server::builder().for_tests().start()?;
 /// server.call(&["SET", "lock", "token", "NX", "PX", "30000"])?;
 /// server.call(&["DEL", "lock"])?;
 /// // released-only-by-owner: the lock 'lock' of client 1 was released by client 2

@@ -137,6 +137,7 @@ impl Engine {
             }
             Some(Action::LoseWrites { writes }) => {
                 self.context_of(client, time).lose_writes(writes);
+                self.note_lost_writes(time, client);
             }
             _ => {}
         }

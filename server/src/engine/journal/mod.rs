@@ -244,6 +244,16 @@ impl Engine {
         }
     }
 
+    /// Tells the journal that writes have been undone behind everybody's back, after a command of
+    /// this client.
+    pub(super) fn note_lost_writes(&mut self, time: Time, client: ClientId) {
+        let Some(mut journal) = self.journal.take() else { return };
+        let (claims, means) = (Vec::new(), Means::Command);
+        let deed = Deed { client: client.serial, name: "", time, means, claims, seq: 0 };
+        journal.settle_all(self, &deed, true);
+        self.journal = Some(journal);
+    }
+
     /// Tells the journal of a key that has reached its deadline, before it is removed.
     #[cold]
     pub(super) fn note_end_of_lease(&mut self, database: usize, slot: Slot) {
