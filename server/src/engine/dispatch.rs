@@ -84,19 +84,6 @@ impl Context<'_> {
 
     #[inline(always)]
     fn run_for_script(&mut self, entry: &'static Entry, at: usize, argv: &[&[u8]]) -> Reply {
-        if self.engine.journal.is_some() {
-            return self.run_noted_for_script(entry, at, argv);
-        }
-        self.run_unnoted_for_script(entry, at, argv)
-    }
-
-    #[inline(always)]
-    fn run_unnoted_for_script(
-        &mut self,
-        entry: &'static Entry,
-        at: usize,
-        argv: &[&[u8]],
-    ) -> Reply {
         (self.command, self.name) = (entry.command, &entry.full_name);
         if entry.command.flags.contains(Flags::WRITE)
             && let Some(script) = self.engine.script.as_mut()
@@ -109,7 +96,7 @@ impl Context<'_> {
         if engine.tracked.clients() > 0 {
             engine.remember_reads(self.client, entry.command, argv);
         }
-        match result {
+        let reply = match result {
             Ok(reply) => {
                 engine.count_call(at, false);
                 if reply.is_error() {
@@ -118,17 +105,17 @@ impl Context<'_> {
                 reply
             }
             Err(error) => engine.failed_for_script(at, error),
+        };
+        if self.engine.journal.is_some() {
+            self.note_for_script(argv, &reply);
         }
+        reply
     }
 
-    /// Tells the journal of it as well.
     #[cold]
-    fn run_noted_for_script(&mut self, entry: &'static Entry, at: usize, argv: &[&[u8]]) -> Reply {
-        let reply = self.run_unnoted_for_script(entry, at, argv);
+    fn note_for_script(&mut self, argv: &[&[u8]], reply: &Reply) {
         let Context { client, caller, database, time, command, name, .. } = *self;
-        let done = Done { client, caller, command, name, database, time };
-        self.engine.note(done, argv, &reply);
-        reply
+        self.engine.note(Done { client, caller, command, name, database, time }, argv, reply);
     }
 }
 
@@ -209,41 +196,7 @@ impl Engine {
     }
 
     /// Runs the command at `at`, which has passed its gates.
-    #[inline]
     pub(super) fn call(
-        &mut self,
-        client: ClientId,
-        caller: Caller,
-        at: usize,
-        database: usize,
-        argv: &[&[u8]],
-        time: Time,
-    ) -> Reply {
-        if self.journal.is_some() {
-            return self.call_noted(client, caller, at, database, argv, time);
-        }
-        self.call_unnoted(client, caller, at, database, argv, time)
-    }
-
-    /// Tells the journal of it as well.
-    #[cold]
-    fn call_noted(
-        &mut self,
-        client: ClientId,
-        caller: Caller,
-        at: usize,
-        database: usize,
-        argv: &[&[u8]],
-        time: Time,
-    ) -> Reply {
-        let reply = self.call_unnoted(client, caller, at, database, argv, time);
-        let entry = self.commands.entry(at);
-        let (command, name) = (entry.command, entry.full_name.as_str());
-        self.note(Done { client, caller, command, name, database, time }, argv, &reply);
-        reply
-    }
-
-    fn call_unnoted(
         &mut self,
         client: ClientId,
         caller: Caller,
@@ -260,15 +213,20 @@ impl Engine {
             self.remember_reads(client, command, argv);
         }
         let reply = match result {
-            Ok(reply) => reply,
-            Err(error) => return self.failed(at, error),
+            Ok(reply) => {
+                if command.flags.contains(Flags::BLOCKING) && reply == Reply::NOTHING {
+                    // It counts when its wait is over.
+                    self.set_waiting_command(client, at);
+                } else {
+                    let failed = command.group == Group::Scripting && contains_error(&reply);
+                    self.count_call(at, failed);
+                }
+                reply
+            }
+            Err(error) => self.failed(at, error),
         };
-        if command.flags.contains(Flags::BLOCKING) && reply == Reply::NOTHING {
-            // It counts when its wait is over.
-            self.set_waiting_command(client, at);
-        } else {
-            let failed = command.group == Group::Scripting && contains_error(&reply);
-            self.count_call(at, failed);
+        if self.journal.is_some() {
+            self.note(Done { client, caller, command, name, database, time }, argv, &reply);
         }
         reply
     }
