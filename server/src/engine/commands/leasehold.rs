@@ -215,12 +215,7 @@ struct ShownClock {
 fn show_clock(context: &Context<'_>) -> Reply {
     let time = context.time;
     let rate = context.engine.clock_rate.times();
-    json(&ShownClock { now_ms: time.now.0, wall_ms: time.wall().0, rate })
-}
-
-/// Structure, for every language to read.
-fn json(shown: &impl Serialize) -> Reply {
-    Reply::bulk(serde_json::to_string(shown).unwrap_or_default())
+    super::json(&ShownClock { now_ms: time.now.0, wall_ms: time.wall().0, rate })
 }
 
 fn rate(times: &[u8]) -> Result<Rate, Error> {

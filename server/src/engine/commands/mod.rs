@@ -44,6 +44,7 @@ mod tracking;
 pub mod transactions;
 
 use leasehold_resp::{LongDouble, Reply};
+use serde::Serialize;
 
 use crate::engine::command::Command;
 use crate::engine::context::integer;
@@ -95,6 +96,11 @@ pub fn of_keeper() -> impl Iterator<Item = &'static Command> {
 pub fn of_sentinel() -> impl Iterator<Item = &'static Command> {
     let shared = of_keeper().filter(|command| sentinel::ALSO.contains(&command.name));
     sentinel::COMMANDS.iter().chain(shared)
+}
+
+/// Structure, for every language to read.
+pub(crate) fn json(shown: &impl Serialize) -> Reply {
+    Reply::bulk(serde_json::to_string(shown).unwrap_or_default())
 }
 
 /// What the `HELP` subcommand of `command` answers: `lines` between the first and the last ones

@@ -1,8 +1,8 @@
 //! `LEASEHOLD JOURNAL`, `LOCKS`, `CHECK` and `LINT`: the journal, told as JSON.
 
 use leasehold_resp::Reply;
-use serde::Serialize;
 
+use crate::engine::commands::json;
 use crate::engine::context::{Context, integer, is};
 use crate::engine::error::Error;
 
@@ -75,10 +75,6 @@ pub fn lint(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
 
 fn count(value: &[u8]) -> Result<u64, Error> {
     u64::try_from(integer(value)?).map_err(|_| Error::NotAnInteger)
-}
-
-fn json(shown: &impl Serialize) -> Reply {
-    Reply::bulk(serde_json::to_string(shown).unwrap_or_default())
 }
 
 /// Over the wire only a server with a journal answers; a program may ask its own server anything.
