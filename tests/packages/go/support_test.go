@@ -14,9 +14,12 @@ import (
 
 var background = context.Background()
 
-// dial is a client that tries nothing twice, so that a test sees what becomes of a request.
+// dial is a client that tries nothing twice and waits for as long as it takes, so that a test sees
+// what becomes of each request.
 func dial(t *testing.T, server *leaseholdtest.Server) *redis.Client {
-	return dialed(t, redis.NewClient(&redis.Options{Addr: server.Addr(), MaxRetries: -1}))
+	return dialed(t, redis.NewClient(&redis.Options{
+		Addr: server.Addr(), MaxRetries: -1, ReadTimeout: -1,
+	}))
 }
 
 func dialed(t *testing.T, client *redis.Client) *redis.Client {
