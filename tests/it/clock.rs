@@ -219,6 +219,22 @@ fn a_pause_is_over_when_the_clock_says_so() {
 }
 
 #[test]
+fn whom_a_pause_has_held_go_on_in_the_order_in_which_they_came() {
+    const CLIENTS: usize = 12;
+    let server = frozen();
+    call(&server, "CLIENT PAUSE 10000 WRITE");
+    let mut held: Vec<Wire> = (0..CLIENTS).map(|_| wire(&server)).collect();
+    for (n, client) in held.iter_mut().enumerate() {
+        send(client, &format!("RPUSH order {n}"));
+        eventually("it to be held back", || blocked(&server) == n + 1);
+    }
+    advance(&server, Duration::from_secs(10));
+    for (n, client) in held.iter_mut().enumerate() {
+        assert_eq!(client.read(), format!(":{}\r\n", n + 1).as_bytes());
+    }
+}
+
+#[test]
 fn who_says_nothing_is_closed_when_the_clock_says_so() {
     let server = frozen_with(&[("timeout", "60")]);
     let mut quiet = wire(&server);

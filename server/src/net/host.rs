@@ -251,6 +251,8 @@ impl Host {
         }
         engine.clock_rate = self.clock.rate();
         self.alarm.disarm();
+        // Whoever was held goes on in the order in which they came, not in that of the registry.
+        turn::end();
         // Who has been idle for long may be so now.
         self.wake_everyone();
     }
