@@ -27,4 +27,5 @@ mod seed_004;
 mod storms;
 mod tiers;
 mod turns;
+mod virtual_time;
 mod waiters;
