@@ -1,26 +1,135 @@
 package leasehold.packages;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.github.leasehold.Fault;
+import io.github.leasehold.LeaseholdException;
 import io.github.leasehold.LeaseholdServer;
-import io.github.leasehold.junit5.Leasehold;
+import io.github.leasehold.Requests;
 import java.time.Duration;
+import java.util.Arrays;
+import java.util.List;
 import org.junit.jupiter.api.Test;
-import redis.clients.jedis.RedisClient;
-import redis.clients.jedis.params.SetParams;
+import redis.clients.jedis.Jedis;
 
 /** A server, from its start to its end. */
 class ServerTest {
     @Test
-    @Leasehold(frozen = true)
-    void aLeaseEndsWhenTheClockSaysSo(LeaseholdServer server) {
-        try (var client = RedisClient.create(server.url())) {
-            client.set("lock", "token", SetParams.setParams().nx().px(30_000));
-            server.clock().advance(Duration.ofMillis(29_999));
-            assertEquals("token", client.get("lock"));
-            server.clock().advance(Duration.ofMillis(1));
-            assertNull(client.get("lock"));
+    void listensWhenItHasStarted() {
+        try (var server = LeaseholdServer.start(); var client = new Jedis(server.url())) {
+            assertEquals("PONG", client.ping());
+            assertEquals("redis://" + server.host() + ":" + server.port(), server.url());
+            assertEquals("127.0.0.1", server.host());
+        }
+    }
+
+    @Test
+    void endsWhenItIsStopped() {
+        var server = LeaseholdServer.start();
+        var process = ProcessHandle.of(server.pid()).orElseThrow();
+        var client = new Jedis(server.url());
+        client.ping();
+        server.stop();
+        assertFalse(process.isAlive());
+        assertThrows(RuntimeException.class, client::ping);
+        assertThrows(LeaseholdException.class, () -> server.call("PING"));
+        server.stop();
+        server.close();
+    }
+
+    @Test
+    void callReturnsWhatWasAnswered() {
+        try (var server = LeaseholdServer.start()) {
+            assertEquals("OK", server.call("SET", "lock", "a \u00e9\r\n b"));
+            assertEquals("a \u00e9\r\n b", server.call("GET", "lock"));
+            assertEquals("", server.call("ECHO", ""));
+            assertNull(server.call("GET", "nothing"));
+            assertEquals(1L, server.call("DEL", "lock"));
+            var nested = server.call("EVAL", "return {1, 'two', {false, {}}}", "0");
+            assertEquals(List.of(1L, "two", Arrays.asList(null, List.of())), nested);
+        }
+    }
+
+    @Test
+    void anErrorIsRaisedWithItsText() {
+        try (var server = LeaseholdServer.start()) {
+            var error = assertThrows(LeaseholdException.class, () -> server.call("NONSENSE"));
+            assertTrue(error.getMessage().startsWith("ERR unknown command"), error.getMessage());
+            assertEquals("PONG", server.call("PING"), "and the connection goes on");
+        }
+    }
+
+    @Test
+    void aConnectionThatAFaultHasClosedIsOpenedAgain() {
+        try (var server = LeaseholdServer.start()) {
+            server.faults().add(Fault.close(), Requests.any().command("get").times(1));
+            assertThrows(LeaseholdException.class, () -> server.call("GET", "lock"));
+            assertNull(server.call("GET", "lock"));
+        }
+    }
+
+    @Test
+    void optionsAreThoseOfRedisServer() {
+        var builder = LeaseholdServer.builder().options(
+                "--requirepass", "secret", "--notify-keyspace-events", "Ex");
+        try (var server = builder.start(); var client = new Jedis(server.url())) {
+            assertThrows(RuntimeException.class, client::ping);
+            client.auth("secret");
+            assertEquals("xE", client.configGet("notify-keyspace-events").values()
+                    .iterator().next());
+            assertEquals("PONG", server.call("PING"), "the password is known");
+            server.clock().freeze();
+        }
+    }
+
+    @Test
+    void aServerThatDoesNotStartTellsWhy() {
+        var builder = LeaseholdServer.builder().options("--bogus", "1");
+        var error = assertThrows(LeaseholdException.class, builder::start);
+        assertTrue(error.getMessage().startsWith("it ended with status 1:"), error.getMessage());
+        assertTrue(error.getMessage().contains("Bad directive"), error.getMessage());
+    }
+
+    @Test
+    void severalServersKnowNothingOfEachOther() {
+        try (var one = LeaseholdServer.start(); var other = LeaseholdServer.start()) {
+            assertNotEquals(one.url(), other.url());
+            one.call("SET", "lock", "one");
+            assertNull(other.call("GET", "lock"));
+            one.clock().freeze();
+            assertEquals(1.0, other.clock().rate());
+        }
+    }
+
+    @Test
+    void resetForgetsEverything() {
+        try (var server = LeaseholdServer.builder().frozen(true).start();
+                var client = new Jedis(server.url())) {
+            client.set("lock", "token");
+            var script = client.scriptLoad("return 1");
+            server.faults().add(Fault.error("ERR no"));
+            server.faults().gate(Requests.any());
+            server.clock().run(10);
+            server.reset();
+            assertEquals("PONG", client.ping());
+            assertEquals(0, client.dbSize());
+            assertFalse(client.scriptExists(script));
+            assertEquals(List.of(), server.faults().list());
+            assertEquals(0.0, server.clock().rate(), "as it was started");
+            assertEquals(List.of(), server.journal().locks());
+            assertTrue(server.journal().entries().stream()
+                    .noneMatch(entry -> entry.keys().contains("lock")));
+        }
+        try (var server = LeaseholdServer.start()) {
+            server.clock().freeze();
+            server.clock().advance(Duration.ofDays(1));
+            server.reset();
+            assertEquals(1.0, server.clock().rate());
         }
     }
 }

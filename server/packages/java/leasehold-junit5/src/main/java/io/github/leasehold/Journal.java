@@ -87,6 +87,16 @@ public final class Journal {
             return fields;
         }
 
+        /**
+         * Entries for people.
+         *
+         * @param entries which
+         * @return each on a line of its own, indented
+         */
+        public static String lines(List<Entry> entries) {
+            return entries.stream().map(entry -> "\n    " + entry).collect(Collectors.joining());
+        }
+
         /** A line for people. */
         @Override
         public String toString() {
@@ -285,14 +295,10 @@ public final class Journal {
         String verdict = (String) server.control("CHECK", check.word(), "STORY");
         Map<String, Object> told = Json.object(Json.parse(verdict));
         if (!(Boolean) told.get("holds")) {
-            throw new AssertionError(check.word() + ": " + told.get("sentence")
-                    + lines(objects(told.get("story"), Entry::new)));
+            var story = objects(told.get("story"), Entry::new);
+            throw new AssertionError(
+                    check.word() + ": " + told.get("sentence") + Entry.lines(story));
         }
-    }
-
-    /** Each on a line of its own, further in. */
-    static String lines(List<Entry> entries) {
-        return entries.stream().map(entry -> "\n    " + entry).collect(Collectors.joining());
     }
 
     private <T> List<T> all(Function<Map<String, Object>, T> type, String... command) {

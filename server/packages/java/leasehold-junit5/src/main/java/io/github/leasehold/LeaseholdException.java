@@ -1,6 +1,6 @@
 package io.github.leasehold;
 
-/** A server could not be started or reached, or has answered with an error, which is the message. */
+/** A server could not be started or reached, or has answered with an error: the message tells. */
 public final class LeaseholdException extends RuntimeException {
     private static final long serialVersionUID = 1;
 

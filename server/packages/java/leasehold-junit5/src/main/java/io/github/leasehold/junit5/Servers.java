@@ -1,11 +1,11 @@
 package io.github.leasehold.junit5;
 
 import io.github.leasehold.Check;
+import io.github.leasehold.Journal;
 import io.github.leasehold.LeaseholdException;
 import io.github.leasehold.LeaseholdServer;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.stream.Collectors;
 
 /** The servers of a test, or of the tests of a class. */
 final class Servers {
@@ -60,8 +60,7 @@ final class Servers {
 
         private static String lines(LeaseholdServer server) {
             try {
-                return server.journal().last(TOLD_ENTRIES).stream()
-                        .map(entry -> "\n    " + entry).collect(Collectors.joining());
+                return Journal.Entry.lines(server.journal().last(TOLD_ENTRIES));
             } catch (LeaseholdException error) {
                 return " cannot be read: " + error.getMessage();
             }
