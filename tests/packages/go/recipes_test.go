@@ -435,8 +435,8 @@ func (m majority) advance(span time.Duration) {
 	}
 }
 
-// mutex is redsync's lock on these servers. Its own limit for a request is a twentieth of the lease
-// in real time: the lease is so long that a busy machine does not reach it.
+// mutex is redsync's lock on these servers. It counts real time against the lease, which is so long
+// that this makes no difference on a busy machine.
 func (m majority) mutex(t *testing.T) *redsync.Mutex {
 	var all []pools.Pool
 	for _, client := range m.dial(t) {

@@ -1,0 +1,165 @@
+package packages
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/bsm/redislock"
+	"github.com/go-redsync/redsync/v4"
+	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
+	"github.com/gomodule/redigo/redis"
+	leasehold "github.com/leasehold/leasehold-go"
+	"github.com/leasehold/leasehold-go/leaseholdtest"
+	goredislib "github.com/redis/go-redis/v9"
+)
+
+// What the README says of the libraries' own timers and retries.
+
+// usual is a client of go-redis as it is if nothing else is said, but that it does not wait before
+// it sends something again.
+func usual(t *testing.T, server *leaseholdtest.Server) *goredislib.Client {
+	return dialed(t, goredislib.NewClient(&goredislib.Options{
+		Addr: server.Addr(), MinRetryBackoff: -1, ReadTimeout: -1,
+	}))
+}
+
+func TestGoRedisSendsWhatWasLostUpToThreeTimesMore(t *testing.T) {
+	server := frozen(t)
+	server.Faults.Add(leasehold.LoseAndClose, leasehold.Requests{Command: "incr"})
+	holds(t, usual(t, server).Incr(background, "number").Err() != nil, "it is answered")
+	is(t, server.Call("GET", "number"), any("4"))
+	holds(t, dial(t, server).Incr(background, "number").Err() != nil, "it is answered")
+	is(t, server.Call("GET", "number"), any("5"))
+}
+
+func TestGoRedisGivesUpARequestInRealTime(t *testing.T) {
+	server := frozen(t)
+	server.Faults.Add(leasehold.Delay(time.Second), leasehold.Requests{Command: "get"})
+	hasty := dialed(t, goredislib.NewClient(&goredislib.Options{
+		Addr: server.Addr(), MaxRetries: -1, ReadTimeout: time.Millisecond,
+	}))
+	// The first may have been given up while it connected.
+	var timeout net.Error
+	err := hasty.Get(background, "key").Err()
+	holds(t, errors.As(err, &timeout) && timeout.Timeout(), "it is told: %v", err)
+}
+
+func TestGoRedisBLPopEndsByTheServersClock(t *testing.T) {
+	server := frozen(t)
+	// A rule that changes nothing tells when the request is there.
+	waits := server.Faults.Add(leasehold.FlushScripts, leasehold.Requests{Command: "blpop"})
+	popped := make(chan error)
+	client := dial(t, server)
+	go func() { popped <- client.BLPop(background, time.Hour, "queue").Err() }()
+	waits.Wait()
+	server.Clock.Advance(time.Hour)
+	is(t, <-popped, error(goredislib.Nil))
+}
+
+func redsyncOn(t *testing.T, client *goredislib.Client) *redsync.Redsync {
+	return redsync.New(goredis.NewPool(client))
+}
+
+func TestRedsyncTellsTheEndOfTheLeaseByItsOwnClock(t *testing.T) {
+	server := frozen(t)
+	mutex := redsyncOn(t, dial(t, server)).NewMutex("lock", redsync.WithExpiry(time.Hour))
+	no(t, mutex.TryLock())
+	server.Clock.Advance(time.Hour)
+	holds(t, time.Now().Before(mutex.Until()), "it knows of the server's clock")
+	extended, _ := mutex.Extend()
+	is(t, extended, false)
+	_, err := mutex.Unlock()
+	is(t, errors.Is(err, redsync.ErrLockAlreadyExpired), true)
+}
+
+func TestRedsyncCountsRealTimeAgainstTheLease(t *testing.T) {
+	server := frozen(t)
+	gate := server.Faults.Gate(leasehold.Requests{Command: "set"})
+	mutex := redsyncOn(t, dial(t, server)).NewMutex("lock", redsync.WithExpiry(time.Millisecond),
+		redsync.WithTimeoutFactor(60_000)) // It would not even connect in a twentieth of that.
+	locked := make(chan error)
+	go func() { locked <- mutex.TryLock() }()
+	gate.Wait()
+	for begin := time.Now(); time.Since(begin) < time.Millisecond; {
+		server.Clock.Now()
+	}
+	gate.Open()
+	is(t, errors.Is(<-locked, redsync.ErrFailed), true)
+}
+
+func TestRedsyncReleasesWhatItDoesNotKnowToHave(t *testing.T) {
+	server := frozen(t)
+	server.Faults.Add(leasehold.LoseAndClose, leasehold.Requests{Command: "set", Times: 1})
+	locks := redsyncOn(t, usual(t, server))
+	holds(t, locks.NewMutex("lock").TryLock() != nil, "it knows what it was not told")
+	server.Journal.AssertNoLockHeld()
+
+	server.Faults.Add(leasehold.LoseAndClose, leasehold.Requests{Command: "set", Times: 1})
+	atOnce := redsync.WithRetryDelay(0)
+	no(t, locks.NewMutex("lock", redsync.WithExpiry(time.Hour), atOnce).Lock())
+}
+
+func TestRedislockRecognisesItsOwnLock(t *testing.T) {
+	server := frozen(t)
+	lost := server.Faults.Add(leasehold.LoseAndClose, leasehold.Requests{Command: "eval", Times: 1})
+	_, err := redislock.Obtain(background, usual(t, server), "lock", time.Hour, nil)
+	no(t, err)
+	is(t, lost.State().Fired, 1)
+}
+
+func TestRedislockStopsWaitingWhenALeaseHasPassedInRealTime(t *testing.T) {
+	server := frozen(t)
+	client := dial(t, server)
+	_, err := redislock.Obtain(background, client, "lock", time.Hour, nil)
+	no(t, err)
+	patient := &redislock.Options{RetryStrategy: redislock.LinearBackoff(time.Nanosecond)}
+	_, err = redislock.Obtain(background, client, "lock", time.Millisecond, patient)
+	is(t, errors.Is(err, context.DeadlineExceeded), true)
+}
+
+func TestRedigoSendsNothingTwice(t *testing.T) {
+	server := frozen(t)
+	server.Faults.Add(leasehold.LoseAndClose, leasehold.Requests{Command: "incr", Times: 1})
+	pool := &redis.Pool{
+		MaxIdle: 1,
+		Dial:    func() (redis.Conn, error) { return redis.Dial("tcp", server.Addr()) },
+	}
+	defer pool.Close()
+	increment := func() (int, error) {
+		connection := pool.Get()
+		defer connection.Close()
+		return redis.Int(connection.Do("INCR", "number"))
+	}
+	_, err := increment()
+	holds(t, err != nil, "it is answered")
+	number, err := increment()
+	no(t, err)
+	is(t, number, 2)
+
+	// A connection that has been closed meanwhile is found so by who uses it.
+	server.Faults.Failover(0)
+	_, err = increment()
+	holds(t, err != nil, "it was noticed")
+	number, err = increment()
+	no(t, err)
+	is(t, number, 3)
+}
+
+func TestRedigoWaitsForAsLongAsItTakes(t *testing.T) {
+	server := frozen(t)
+	rule := server.Faults.Add(leasehold.Delay(24*time.Hour), leasehold.Requests{Command: "incr"})
+	connection, err := redis.Dial("tcp", server.Addr())
+	no(t, err)
+	defer connection.Close()
+	answered := make(chan error)
+	go func() {
+		_, err := connection.Do("INCR", "number")
+		answered <- err
+	}()
+	rule.Wait()
+	server.Clock.Advance(24 * time.Hour)
+	no(t, <-answered)
+}

@@ -1,0 +1,30 @@
+// Package readme holds the code of the module's README, whose blocks are pieces of these files.
+package readme
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	leasehold "github.com/leasehold/leasehold-go"
+	"github.com/leasehold/leasehold-go/leaseholdtest"
+	"github.com/redis/go-redis/v9"
+)
+
+func TestALeaseEnds(t *testing.T) {
+	server := leaseholdtest.Start(t, leasehold.Frozen())
+	client := connect(t, server)
+
+	client.SetNX(context.Background(), "invoice", "token", 30*time.Second)
+	server.Clock.Advance(30 * time.Second) // It ends now, and nobody had to wait for it.
+
+	if client.Exists(context.Background(), "invoice").Val() != 0 {
+		t.Error("the lease has not ended")
+	}
+}
+
+func connect(t *testing.T, server *leaseholdtest.Server) *redis.Client {
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}

@@ -1,0 +1,65 @@
+package readme
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	leasehold "github.com/leasehold/leasehold-go"
+	"github.com/leasehold/leasehold-go/leaseholdtest"
+)
+
+func TestAnAnswerIsLost(t *testing.T) {
+	server := leaseholdtest.Start(t, leasehold.Frozen())
+	client := connect(t, server)
+	lost := server.Faults.Add(leasehold.LoseAndClose, leasehold.Requests{Command: "set", Times: 1})
+
+	// go-redis sends it again by itself, and is refused by the lock that it has taken.
+	taken := client.SetNX(context.Background(), "invoice", "token", 30*time.Second).Val()
+	if taken || lost.State().Fired != 1 {
+		t.Error("no answer was lost")
+	}
+	owner := client.Get(context.Background(), "invoice").Val()
+	if owner != "token" {
+		t.Errorf("it is the lock of %s", owner)
+	}
+}
+
+func TestALockIsDeletedThatIsAnothers(t *testing.T) {
+	server := leaseholdtest.Start(t, leasehold.Frozen())
+	a, b := connect(t, server), connect(t, server)
+	ctx := context.Background()
+	a.SetNX(ctx, "invoice", "a", 30*time.Second)
+
+	gate := server.Faults.Gate(leasehold.Requests{Command: "del"})
+	released := make(chan bool)
+	go func() {
+		if a.Get(ctx, "invoice").Val() == "a" { // It is still mine ...
+			a.Del(ctx, "invoice") // ... so I delete it.
+		}
+		close(released)
+	}()
+	gate.Wait()
+	server.Clock.Advance(30 * time.Second)
+	b.SetNX(ctx, "invoice", "b", 30*time.Second)
+	gate.Open()
+	<-released
+
+	if b.Exists(ctx, "invoice").Val() == 1 {
+		t.Error("b has its lock still: this recipe is safe")
+	}
+}
+
+func TestLocksAreReleased(t *testing.T) {
+	server := leaseholdtest.Start(t)
+	t.Cleanup(server.Journal.AssertNoLockHeld)
+	t.Cleanup(server.Journal.AssertReleasedOnlyByOwner)
+
+	client := connect(t, server)
+	client.SetNX(context.Background(), "invoice", "token", 30*time.Second)
+	client.Del(context.Background(), "invoice")
+
+	for _, mistake := range server.Journal.Lint() {
+		t.Log(mistake.Sentence) // the lock 'invoice' was deleted without a look at whose it is: ...
+	}
+}
