@@ -16,6 +16,7 @@ mod faults;
 mod fuzz;
 mod journal;
 mod limits;
+mod many_servers;
 mod protocol;
 mod recipes;
 mod redis_rs;
