@@ -184,6 +184,17 @@ def test_who_waits_at_a_gate_that_is_opened_hears_of_it(leasehold, aside):
         waits.result()
 
 
+def test_a_gate_to_which_nobody_comes_ends_the_test(leasehold, monkeypatch):
+    gate = leasehold.faults.gate(command="del")
+    monkeypatch.setattr("leasehold._connection.LIMIT_S", 0.01)
+    with pytest.raises(
+        package.LeaseholdError, match="no answer to 'LEASEHOLD GATE AWAIT 1' within"
+    ):
+        gate.wait()
+    monkeypatch.undo()
+    assert gate.open() == 0
+
+
 def test_tasks_wait_at_gates_too(leasehold):
     async def race():
         async with redis_asyncio.Redis.from_url(leasehold.url) as client:

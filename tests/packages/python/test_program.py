@@ -42,6 +42,15 @@ def test_what_the_variable_names_must_be_there(monkeypatch, tmp_path):
         assert str(named) in str(missing.value)
 
 
+def test_one_of_another_system_cannot_be_run(monkeypatch, tmp_path):
+    another = tmp_path / "another"
+    another.write_bytes(b"\x7fELF of another machine")
+    another.chmod(0o755)
+    monkeypatch.setenv("LEASEHOLD_BINARY", str(another))
+    with pytest.raises(leasehold.StartError, match="another cannot be run: Exec format error"):
+        leasehold.start()
+
+
 @pytest.fixture
 def starts_without_a_carried_program(tmp_path):
     """Starts a server by a package that carries no program, as where there is no wheel for the

@@ -192,9 +192,16 @@ print(info, server.port, flush=True)
 
 
 def script(end):
-    """Runs it in a process of its own. Returns that, and its server's process, which is open."""
+    """Runs it in a process and a group of its own. Returns the process, that of its server, which
+    is open, and the server's address."""
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", SCRIPT + end]
-    owner = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    owner = subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
     pid, port = owner.stdout.readline().split()
     return owner, os.pidfd_open(int(pid)), (leasehold.Server.host, int(port))
 
@@ -232,6 +239,22 @@ sys.stdin.read()
     with owner:
         assert owner.stdout.readline() == "True\n"
         owner.stdin.close()
+        assert ends(server)
+    os.close(server)
+
+
+def test_it_outlives_an_interrupt_from_the_terminal():
+    owner, server, _ = script("""
+try:
+    print("waits", flush=True)
+    sys.stdin.read()
+except KeyboardInterrupt:
+    print(server.call("PING"), flush=True)
+""")
+    with owner:
+        assert owner.stdout.readline() == "waits\n"
+        os.killpg(owner.pid, signal.SIGINT)
+        assert owner.stdout.readline() == "PONG\n"
         assert ends(server)
     os.close(server)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -106,6 +105,8 @@ class Gate:
 
     async def wait_async(self) -> int:
         """The same for a task: the event loop goes on meanwhile."""
+        import asyncio  # Tests that are not asynchronous need not wait for it.
+
         return await asyncio.get_running_loop().run_in_executor(None, self.wait)
 
     @property

@@ -162,15 +162,20 @@ def _command(options: Sequence[str]) -> list[str]:
 def _launch(command: list[str]) -> tuple[subprocess.Popen[str], _Log]:
     # A variable LEASEHOLD_<DIRECTIVE> is an option: what a server does is said by the test alone.
     environment = {k: v for k, v in os.environ.items() if not k.startswith("LEASEHOLD_")}
-    process = subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        env=environment,
-        encoding="utf-8",
-        errors="replace",
-    )
+    try:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            encoding="utf-8",
+            errors="replace",
+            # An interrupt from the terminal is for the tests, which still ask what has happened.
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise StartError(f"{command[0]} cannot be run: {error.strerror}") from error
     return process, _Log(process)
 
 
