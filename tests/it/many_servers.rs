@@ -194,11 +194,12 @@ fn in_a_script_without_end(server: &Server) -> Company {
 fn cycle(n: usize, port: u16) {
     let (build, act) = STATES[n % STATES.len()];
     let server = build(Server::builder()).port(port).start().expect("the port is free");
-    let company = act(&server);
+    let Company { wires, clients, threads } = act(&server);
     drop(server);
-    for thread in company.threads {
+    for thread in threads {
         thread.join().expect("it returns");
     }
+    drop((wires, clients));
 }
 
 #[test]
