@@ -114,10 +114,16 @@ def test_a_sentinel_and_a_cluster_are_options_like_others():
 
 
 def test_a_start_that_fails_tells_what_the_server_said():
-    with pytest.raises(leasehold.StartError, match="with status 1") as failed:
+    with pytest.raises(leasehold.StartError, match=r"before it served \(status 1\)") as failed:
         leasehold.start(options=["--nosuch", "yes"])
     assert "--end-with-stdin yes --nosuch yes" in str(failed.value)
     assert "Bad directive" in str(failed.value)
+
+
+def test_a_server_whose_log_cannot_be_read_is_not_waited_for_for_ever(monkeypatch):
+    monkeypatch.setattr("leasehold._server.START_LIMIT_S", 0.01)
+    with pytest.raises(leasehold.StartError, match="did not say within 0.01 s that it serves"):
+        leasehold.start(options=["--loglevel", "warning"])
 
 
 def test_a_port_that_is_taken_fails_the_start(leasehold):

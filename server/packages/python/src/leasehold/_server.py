@@ -180,18 +180,19 @@ def _launch(command: list[str]) -> tuple[subprocess.Popen[str], _Log]:
 
 
 def _port(process: subprocess.Popen[str], log: _Log) -> int:
+    problem = "ended before it served"
     try:
         port = log.port.get(timeout=START_LIMIT_S)
-        problem = "ended before it served"
     except Empty:
         port = None
         problem = f"did not say within {START_LIMIT_S:g} s that it serves"
+        process.terminate()
     if port is None:
-        _end_process(process, log)
+        _await_end(process, log)
         said = "\n".join(f"  {line}" for line in log.lines) or "  nothing"
         command = subprocess.list2cmdline(process.args)  # type: ignore[arg-type]
         status = process.returncode
-        raise StartError(f"{command}\n{problem}, with status {status}, and said:\n{said}")
+        raise StartError(f"{command}\n{problem} (status {status}), and said:\n{said}")
     return port
 
 
@@ -201,11 +202,12 @@ def _end(
     # Not in a process that was forked off: the server is its parent's.
     if os.getpid() == started_by:
         connections.close()
-        _end_process(process, log)
+        process.terminate()
+        _await_end(process, log)
 
 
-def _end_process(process: subprocess.Popen[str], log: _Log) -> None:
-    process.terminate()
+def _await_end(process: subprocess.Popen[str], log: _Log) -> None:
+    """Waits until it has ended, as it does by itself or was told to."""
     try:
         process.wait(STOP_LIMIT_S)
     except subprocess.TimeoutExpired:

@@ -97,7 +97,8 @@ def _happened(server: Server) -> str:
 def _is_question(entry: Entry) -> bool:
     """Whether a test asked for what has happened, which made nothing happen."""
     words = [word.upper() for word in entry.get("argv", [])]
-    return words[:1] == ["LEASEHOLD"] and (words[1] in _QUESTIONS or words[2:] == ["LIST"])
+    is_order = len(words) > 1 and words[0] == "LEASEHOLD"
+    return is_order and (words[1] in _QUESTIONS or words[2:] == ["LIST"])
 
 
 def _marked(item: Any) -> dict[str, Any]:
