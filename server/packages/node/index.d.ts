@@ -1,10 +1,12 @@
 // The types of the package.
 
+/// <reference lib="esnext.disposable" />
+
 /** A number of milliseconds, or one with a unit: "500ms", "30s", "5m", "2h", "1d". */
 export type Span = number | `${number}${"" | "ms" | "s" | "m" | "h" | "d"}`;
 
 /** What may stand in a command. */
-export type Argument = string | number | bigint | Buffer;
+export type Argument = string | number | bigint | Uint8Array;
 
 /** What the server answers: bulk strings as text, integers as numbers. */
 export type Reply = string | number | null | ReplyError | Reply[];
@@ -36,9 +38,9 @@ export interface Options {
 export function start(options?: Options): Promise<Server>;
 
 /**
- * A server that is started by one hook and stopped by the other, of whatever test framework: one for
- * each test between `beforeEach` and `afterEach`, one for a file between `beforeAll` and `afterAll`.
- * The hook after fails the test if one of `options.check` does not hold.
+ * A server that is started by one hook and stopped by the other, of whatever test framework: one
+ * for each test between `beforeEach` and `afterEach`, one for a file between `beforeAll` and
+ * `afterAll`. The hook after fails the test if one of `options.check` does not hold.
  */
 export function serverBetween(before: Hook, after: Hook, options?: Options): Server;
 
@@ -65,8 +67,8 @@ export class Server {
   /** As `stop()`, at the end of the block of an `await using`. */
   [Symbol.asyncDispose](): Promise<void>;
   /**
-   * One command with one reply. Rejects with a `ReplyError` if the server refuses it. Calls that are
-   * not awaited run side by side; after a reply the same connection makes the next call.
+   * One command with one reply. Rejects with a `ReplyError` if the server refuses it. Calls that
+   * are not awaited run side by side; after a reply the same connection makes the next call.
    */
   call(...command: [Argument, ...Argument[]]): Promise<Reply>;
   /**
@@ -127,8 +129,9 @@ export interface Faults {
   /**
    * Adds a rule. The actions without an argument: neither run nor answered ("drop"); not run, the
    * connection closed ("close"); run and not answered ("lose"); run, and the connection closed
-   * ("lose-and-close"); the server reads no further until the rule is cleared ("stall"); scripts are
-   * forgotten before ("flush-scripts"); connections are closed as soon as they are there ("refuse").
+   * ("lose-and-close"); the server reads no further until the rule is cleared ("stall"); scripts
+   * are forgotten before ("flush-scripts"); connections are closed as soon as they are there
+   * ("refuse").
    */
   add(
     action: "drop" | "close" | "lose" | "lose-and-close" | "stall" | "flush-scripts" | "refuse",
@@ -149,8 +152,8 @@ export interface Faults {
   /** Removes the rule with this number, or all. */
   clear(number?: number): Promise<void>;
   /**
-   * What a failover does to a server whose replica had not heard of the last `lose` writes (0): they
-   * are undone, scripts are forgotten, everybody else is disconnected. How many were undone.
+   * What a failover does to a server whose replica had not heard of the last `lose` writes (0):
+   * they are undone, scripts are forgotten, everybody else is disconnected. How many were undone.
    */
   failover(options?: { lose?: number }): Promise<number>;
 }

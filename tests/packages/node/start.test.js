@@ -1,41 +1,106 @@
-// A server is started, found at its address, told things by its control connection, and ended.
+// A server is started, found at its address, and ended.
 
 import assert from "node:assert/strict";
-import { execFileSync } from "node:child_process";
-import { mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { test } from "node:test";
 
 import Redis from "ioredis";
-import { start } from "leasehold";
+import { ReplyError, Server, start } from "leasehold";
 
-test("a fresh project has it by an install without network and scripts", () => {
-  const project = mkdtempSync(join(tmpdir(), "leasehold-fresh-"));
-  const run = (program, args) => execFileSync(program, args, { cwd: project, encoding: "utf8" });
-  try {
-    writeFileSync(join(project, "package.json"), "{}");
-    writeFileSync(
-      join(project, "lock.js"),
-      `require("leasehold").start()
-        .then((server) => server.call("SET", "lock", "token", "NX", "PX", 30_000))
-        .then(console.log);`,
-    );
-    const { ARTEFACTS } = process.env;
-    const tarballs = readdirSync(ARTEFACTS).map((name) => join(ARTEFACTS, name));
-    run("npm", ["install", "--offline", "--ignore-scripts", "--loglevel=error", ...tarballs]);
-    assert.equal(run("node", ["lock.js"]), "OK\n");
-  } finally {
-    rmSync(project, { recursive: true });
-  }
+/** A server that ends with the test. */
+async function started(t, options) {
+  const server = await start(options);
+  t.after(() => server.stop());
+  return server;
+}
+
+function connect(t, ...where) {
+  const redis = new Redis(...where);
+  t.after(() => redis.disconnect());
+  return redis;
+}
+
+test("a client finds the server at its URL, and at its host and port", async (t) => {
+  const server = await started(t);
+  assert.equal(server.url, `redis://${server.host}:${server.port}`);
+  assert.equal(await connect(t, server.url).ping(), "PONG");
+  assert.equal(await connect(t, server.port, server.host).ping(), "PONG");
 });
 
-test("a client finds the server at its URL, and at its host and port", async () => {
+test("it takes the options of redis-server; a password is in its URL", async (t) => {
+  const options = ["--requirepass", "se/cret", "--databases", 3];
+  const server = await started(t, { options });
+  assert.equal(server.url, `redis://:se%2Fcret@127.0.0.1:${server.port}`);
+  assert.deepEqual(await connect(t, server.url).config("GET", "databases"), ["databases", "3"]);
+  assert.equal(await server.call("PING"), "PONG");
+});
+
+test("a call gives what the server answers, and rejects with its errors", async (t) => {
+  const server = await started(t);
+  assert.equal(await server.call("SET", "lock", "a token", "PX", 30_000), "OK");
+  assert.equal(await server.call("EXISTS", "lock", "lock"), 2);
+  assert.equal(await server.call("GET", Buffer.from("none")), null);
+  assert.deepEqual(await server.call("MGET", "none", "lock"), [null, "a token"]);
+  const long = "\u00e4".repeat(100_000);
+  assert.equal(await server.call("ECHO", long), long);
+  await assert.rejects(server.call("LPUSH", "lock", "x"), (error) => {
+    return error instanceof ReplyError && error.message.startsWith("WRONGTYPE ");
+  });
+});
+
+test("calls that are not awaited keep each other from nothing", async (t) => {
+  const server = await started(t);
+  const waiting = server.call("BLPOP", "list", 0);
+  const calls = Array.from({ length: 50 }, (_, number) => server.call("ECHO", number));
+  assert.deepEqual((await Promise.all(calls)).map(Number), [...calls.keys()]);
+  await server.call("RPUSH", "list", "value");
+  assert.deepEqual(await waiting, ["list", "value"]);
+});
+
+test("several servers run side by side, and know nothing of each other", async (t) => {
+  const servers = await Promise.all([1, 2, 3, 4, 5].map(() => started(t)));
+  assert.equal(new Set(servers.map(({ port }) => port)).size, 5);
+  await servers[0].call("SET", "lock", "token");
+  const held = await Promise.all(servers.map((server) => server.call("EXISTS", "lock")));
+  assert.deepEqual(held, [1, 0, 0, 0, 0]);
+});
+
+test("it is stopped once, however often it is told, and can be started again", async () => {
   const server = await start();
-  assert.equal(server.url, `redis://${server.host}:${server.port}`);
-  for (const redis of [new Redis(server.url), new Redis(server.port, server.host)]) {
-    assert.equal(await redis.ping(), "PONG");
-    redis.disconnect();
-  }
+  await server.call("SET", "lock", "token");
+  await Promise.all([server.stop(), server.stop()]);
+  await server.stop();
+  assert.throws(() => server.url, /not running/);
+  await assert.rejects(server.call("PING"), /not running/);
+  await server.start();
+  assert.equal(await server.call("EXISTS", "lock"), 0);
+  await assert.rejects(server.start(), /is running/);
+  await server.stop();
+});
+
+test("who is connected when it stops is told", async () => {
+  const server = await start();
+  const waiting = assert.rejects(server.call("BLPOP", "list", 0), /BLPOP list 0: .*closed/);
+  await server.call("PING");
+  await server.stop();
+  await waiting;
+});
+
+test("it stops where it is disposed of", { skip: !Symbol.asyncDispose }, async () => {
+  const server = await start();
+  await server[Symbol.asyncDispose]();
+  assert.throws(() => server.url, /not running/);
+});
+
+test("a start that fails tells what the server said", async (t) => {
+  const wrong = start({ options: ["--nonsense", "3"] });
+  await assert.rejects(wrong, /the server ended with 1\n[^]*>>> 'nonsense "3"'/);
+  const { port } = await started(t);
+  await assert.rejects(start({ options: ["--port", port] }), /ended with 1\n[^]*in use/);
+});
+
+test("a start that fails leaves no server, and may be tried again", async () => {
+  const server = new Server({ options: ["--nonsense", "3"] });
+  await assert.rejects(server.start());
+  await assert.rejects(server.start(), /nonsense/);
   await server.stop();
 });

@@ -8,7 +8,7 @@ class ReplyError extends Error {
 
 /** A request as the server reads it. */
 function encode(args) {
-  const parts = args.map((arg) => (Buffer.isBuffer(arg) ? arg : Buffer.from(String(arg))));
+  const parts = args.map((arg) => (ArrayBuffer.isView(arg) ? arg : Buffer.from(String(arg))));
   const lines = parts.map((part) => [`$${part.length}\r\n`, part, "\r\n"]);
   return Buffer.concat([`*${parts.length}\r\n`, ...lines.flat()].map((it) => Buffer.from(it)));
 }

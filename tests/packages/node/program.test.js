@@ -1,0 +1,104 @@
+// Which program is started, how it ends with its test, and an install from the tarballs alone.
+
+import assert from "node:assert/strict";
+import { execFile, execFileSync, spawn } from "node:child_process";
+import { once } from "node:events";
+import { chmodSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { connect } from "node:net";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+
+const { ARTEFACTS } = process.env;
+const HERE = dirname(fileURLToPath(import.meta.url));
+const SYSTEM = `${process.platform}-${process.arch}`;
+const CARRIED = dirname(
+  createRequire(import.meta.url).resolve(`@leasehold/${SYSTEM}/package.json`),
+);
+
+/** A project with the tarballs whose names begin so, gone after the test. */
+function project(t, ...names) {
+  const folder = mkdtempSync(join(tmpdir(), "leasehold-project-"));
+  t.after(() => rmSync(folder, { recursive: true }));
+  writeFileSync(join(folder, "package.json"), "{}");
+  const wanted = readdirSync(ARTEFACTS).filter((file) => names.some((it) => file.startsWith(it)));
+  const tarballs = wanted.map((file) => join(ARTEFACTS, file));
+  const quiet = ["--loglevel=error", "--no-fund", "--no-audit"];
+  const options = { cwd: folder, encoding: "utf8" };
+  execFileSync("npm", ["install", "--offline", "--ignore-scripts", ...quiet, ...tarballs], options);
+  return folder;
+}
+
+const ASK = `
+require("leasehold").start()
+  .then((server) => server.call("LEASEHOLD", "CLOCK"))
+  .then(() => console.log("started"), (error) => console.log(error.message));
+`;
+
+/** What a script in the folder prints, with these variables and nothing else on PATH. */
+async function run(folder, script, variables) {
+  const env = { PATH: join(folder, "programs"), ...variables };
+  const options = { cwd: folder, env };
+  return (await promisify(execFile)(process.execPath, ["-e", script], options)).stdout.trim();
+}
+
+test("an install without network and scripts is all; who forgets to stop it ends", async (t) => {
+  assert.equal(await run(project(t, "leasehold-"), ASK), "started");
+});
+
+test("without a program it says what it looked for, and what to do", async (t) => {
+  const folder = project(t, "leasehold-0", "leasehold-1");
+  const told = await run(folder, ASK);
+  assert.match(told, new RegExp(`no leasehold for ${SYSTEM}: .*@leasehold/${SYSTEM} is not`));
+  assert.match(told, /optional dependencies.* on PATH.* LEASEHOLD_BINARY/);
+
+  mkdirSync(join(folder, "programs"));
+  const program = join(folder, "programs", "leasehold");
+  writeFileSync(program, `#!/bin/sh\nexec "${join(CARRIED, "bin", "leasehold")}" "$@"\n`);
+  assert.match(await run(folder, ASK), /no leasehold for/, "it may not be run");
+  chmodSync(program, 0o755);
+  assert.equal(await run(folder, ASK), "started");
+});
+
+test("LEASEHOLD_BINARY comes before what is carried", async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), "leasehold-chosen-"));
+  t.after(() => rmSync(folder, { recursive: true }));
+  const chosen = join(folder, "chosen");
+  const missing = await run(HERE, ASK, { LEASEHOLD_BINARY: chosen });
+  assert.equal(missing, `LEASEHOLD_BINARY is ${chosen}, and there is no program`);
+  writeFileSync(chosen, "#!/bin/sh\necho chosen; exit 7\n", { mode: 0o755 });
+  const started = await run(HERE, ASK, { LEASEHOLD_BINARY: chosen });
+  assert.equal(started, "the server ended with 7\nchosen");
+});
+
+const TELL_PORTS = `
+import { start } from "leasehold";
+const servers = [await start(), await start({ options: ["--requirepass", "secret"] })];
+console.log(JSON.stringify(servers.map(({ port }) => port)));
+setInterval(() => {}, 1_000);
+`;
+
+function closed(connection) {
+  connection.on("error", () => {});
+  return new Promise((resolve) => connection.once("close", resolve));
+}
+
+for (const signal of ["SIGKILL", "SIGTERM", "SIGINT"]) {
+  test(`servers end with a test process that is ended by ${signal}`, async (t) => {
+    const args = ["--input-type=module", "-e", TELL_PORTS];
+    const child = spawn(process.execPath, args, { stdio: ["ignore", "pipe", "inherit"] });
+    t.after(() => child.kill("SIGKILL"));
+    const ports = JSON.parse(String((await once(child.stdout, "data"))[0]));
+    const connections = ports.map((port) => connect(port, "127.0.0.1").resume());
+    await Promise.all(connections.map((connection) => once(connection, "connect")));
+    child.kill(signal);
+    // A server that ends closes them, or resets those that it had not come to.
+    await Promise.all(connections.map(closed));
+    for (const port of ports) {
+      await assert.rejects(once(connect(port, "127.0.0.1"), "connect"), { code: "ECONNREFUSED" });
+    }
+  });
+}

@@ -1,0 +1,64 @@
+// The tests that each framework runs, in two files side by side, by its own hooks.
+
+const assert = require("node:assert/strict");
+const Redis = require("ioredis");
+const { serverBetween, start } = require("leasehold");
+
+/** Tells the other file of this one's server, and waits for what that tells. */
+async function meet(own, other, port) {
+  const meeting = new Redis(process.env.MEETING_URL);
+  await meeting.rpush(`from ${own}`, port);
+  const [, told] = await meeting.blpop(`from ${other}`, 0);
+  meeting.disconnect();
+  return Number(told);
+}
+
+/** The tests of the file `own`, which runs beside the file `other`. */
+exports.together = (own, other, { test, beforeEach, afterEach }) => {
+  const check = ["no-lock-held", "released-only-by-owner"];
+  const server = serverBetween(beforeEach, afterEach, { frozen: true, check });
+
+  test("files that run side by side have servers of their own", async () => {
+    const port = await meet(own, other, server.port);
+    assert.notEqual(port, server.port);
+    await server.call("SET", own, "token", "NX", "PX", 30_000);
+    // Both have written now.
+    await meet(own, other, server.port);
+    assert.deepEqual(await server.call("KEYS", "*"), [own]);
+    await server.clock.advance("30s");
+  });
+
+  test("each test has a fresh one, whose clock stands", async () => {
+    assert.equal((await server.journal.entries({ key: own })).length, 0);
+    assert.equal((await server.clock.now()).rate, 0);
+    await server.call("SET", own, "token", "NX", "PX", 30_000);
+    await server.call("DEL", own);
+  });
+
+  test("a test may start more", async () => {
+    const another = await start();
+    assert.notEqual(another.port, server.port);
+    await another.stop();
+  });
+};
+
+/** A file whose one server is shared by its tests. */
+exports.shared = ({ test, before, after, beforeEach }) => {
+  const server = serverBetween(before, after);
+  beforeEach(() => server.reset());
+
+  for (const time of [1, 2]) {
+    test(`nothing is left of another test, ${time}`, async () => {
+      assert.equal(await server.call("SET", "lock", "token", "NX"), "OK");
+    });
+  }
+};
+
+/** A test that fails, since a lock is left over. */
+exports.leftover = ({ test, beforeEach, afterEach }) => {
+  const server = serverBetween(beforeEach, afterEach, { check: ["no-lock-held"] });
+
+  test("leaves a lock", async () => {
+    await server.call("SET", "invoice", "token", "NX", "PX", 30_000);
+  });
+};

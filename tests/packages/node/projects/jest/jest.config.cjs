@@ -1,0 +1,9 @@
+// How Jest runs the tests of a folder beside this file.
+
+module.exports = {
+  maxWorkers: 2,
+  testTimeout: 60_000,
+  verbose: true,
+  // Without this it decides by itself whether several files are worth several processes.
+  workerIdleMemoryLimit: "1GB",
+};

@@ -1,0 +1,3 @@
+// A test that has to fail.
+
+require("../../cases.cjs").leftover({ test, beforeEach, afterEach });

@@ -1,0 +1,6 @@
+// A test that has to fail.
+
+import { afterEach, beforeEach, test } from "vitest";
+import { leftover } from "../../cases.cjs";
+
+leftover({ test, beforeEach, afterEach });
