@@ -55,9 +55,12 @@ func (s *Server) call(words []string) (any, error) {
 			return reply, err
 		}
 		_ = connection.socket.Close()
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return nil, fmt.Errorf("no answer in %s", replyLimit)
+		}
 		// Faults do not reach LEASEHOLD: the connection was closed before, by a CLIENT KILL or the
 		// directive timeout, and the command was not run. Of any other command one cannot know.
-		if isNew || !strings.EqualFold(words[0], "LEASEHOLD") || errors.Is(err, os.ErrDeadlineExceeded) {
+		if isNew || words[0] != "LEASEHOLD" {
 			return nil, err
 		}
 	}

@@ -182,10 +182,11 @@ func (e Entry) what() string {
 	case "refused":
 		return fmt.Sprintf("was refused '%s' as '%s', which '%v' has", key, e.By, e.Holder)
 	case "released":
+		more := ""
 		if e.Left > 0 {
-			return fmt.Sprintf("released '%s' as '%s', who has it %d times more", key, e.Owner, e.Left)
+			more = fmt.Sprintf(", who has it %d times more", e.Left)
 		}
-		return fmt.Sprintf("released '%s' as '%s'", key, e.Owner)
+		return fmt.Sprintf("released '%s' as '%s'%s", key, e.Owner, more)
 	case "released-by-stranger":
 		return fmt.Sprintf("released '%s', which is that of '%s', taken by client %v",
 			key, e.Owner, e.Holder)

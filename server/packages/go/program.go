@@ -39,15 +39,15 @@ func Program() (string, error) {
 	if path, err := exec.LookPath(name); err == nil {
 		return path, nil
 	}
-	return "", fmt.Errorf("leasehold: no program for %s/%s: this module carries none, and no %q is "+
-		"on PATH; build it (cargo install leasehold) and set %s to its path",
+	return "", fmt.Errorf("leasehold: no program for %s/%s: this module carries none, and no %q "+
+		"is on PATH; build it (cargo install leasehold) and set %s to its path",
 		runtime.GOOS, runtime.GOARCH, name, variable)
 }
 
 var unpacked = sync.OnceValues(func() (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
-		return "", fmt.Errorf("leasehold: nowhere to unpack the server, set %s to the path of one: %w",
+		return "", fmt.Errorf("leasehold: nowhere to unpack the server, set %s to its path: %w",
 			variable, err)
 	}
 	path := filepath.Join(cache, name, fmt.Sprintf("%x", sha256.Sum256(carried)), name)

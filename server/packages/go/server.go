@@ -1,5 +1,5 @@
-// Package leasehold starts Leasehold, a Redis-compatible lock server for tests whose clock stops and
-// moves, and which breaks where a test tells it to.
+// Package leasehold starts Leasehold, a Redis-compatible lock server for tests, whose clock stops
+// and moves, and which breaks where a test tells it to.
 //
 // In tests it is used through [github.com/leasehold/leasehold-go/leaseholdtest], whose methods fail
 // the test instead of returning errors. This package is for whatever has no [testing.TB], as
@@ -12,8 +12,11 @@ import (
 	"io"
 	"net"
 	"net/url"
+	"os"
 	"os/exec"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -98,6 +101,7 @@ func (s *Server) launch(program string) error {
 		"--port", "0", "--bind", host, "--enable-test-commands", "local", "--end-with-stdin", "yes",
 	}
 	s.command = exec.Command(program, append(arguments, s.settings.arguments...)...)
+	s.command.Env = slices.DeleteFunc(os.Environ(), isSetting)
 	s.command.Stdout, s.command.Stderr = s.log, s.log
 	stdin, err := s.command.StdinPipe()
 	if err != nil {
@@ -122,6 +126,10 @@ func (s *Server) launch(program string) error {
 		return fmt.Errorf("it does not serve after %s; it said:\n%s", startLimit, s.log)
 	}
 }
+
+// isSetting says that a variable is a directive to a server. What a test's server does is said by
+// the test alone.
+func isSetting(variable string) bool { return strings.HasPrefix(variable, "LEASEHOLD_") }
 
 func (s *Server) setUp() error {
 	if s.settings.frozen {

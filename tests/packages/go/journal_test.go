@@ -58,7 +58,8 @@ func TestTheJournalTellsOfLocksAndMistakes(t *testing.T) {
 	is(t, len(found), 2)
 	is(t, found[0].Rule+" "+found[0].Key, "lease-in-a-second-step lock")
 	is(t, found[1].Rule+" "+found[1].Key, "delete-without-check lock")
-	holds(t, strings.Contains(found[1].Sentence, "compare and delete in one script"), "%v", found[1])
+	advice := "compare and delete in one script"
+	holds(t, strings.HasSuffix(found[1].Sentence, advice), "it says: %s", found[1].Sentence)
 	events := ""
 	for _, entry := range server.Journal.Entries() {
 		if entry.Event != "command" {
@@ -90,7 +91,8 @@ func TestEntriesAreLines(t *testing.T) {
 		{leasehold.Entry{Event: "released", Owner: "o", Left: 1},
 			"released 'k' as 'o', who has it 1 times more"},
 		{leasehold.Entry{Event: "flushed", Owner: "o"}, "removed 'k' of 'o' among others"},
-		{leasehold.Entry{Event: "waited", Owner: "o", WaitedMs: 5}, "has waited 5 ms for 'k' as 'o'"},
+		{leasehold.Entry{Event: "waited", Owner: "o", WaitedMs: 5},
+			"has waited 5 ms for 'k' as 'o'"},
 		{leasehold.Entry{Event: "released-too-late", Owner: "o", LateMs: 5},
 			"came to release 'k' as 'o', lost 5 ms ago"},
 		{leasehold.Entry{Event: "renewed-too-late", Owner: "o", LateMs: 5},

@@ -13,6 +13,9 @@ import (
 	leasehold "github.com/leasehold/leasehold-go"
 )
 
+// carries is the module that carries the program.
+const carries = "github.com/leasehold/leasehold-go"
+
 func init() {
 	roles["program"] = func() error {
 		path, err := leasehold.Program()
@@ -69,7 +72,7 @@ func TestWhereNothingCanBeUnpackedItIsSaid(t *testing.T) {
 	holds(t, strings.HasPrefix(string(output), said), "it says: %s", output)
 	output, err = process(t, "program", "HOME=", "XDG_CACHE_HOME=").CombinedOutput()
 	holds(t, err != nil, "it is unpacked")
-	said = "leasehold: nowhere to unpack the server, set LEASEHOLD_BINARY to the path of one: "
+	said = "leasehold: nowhere to unpack the server, set LEASEHOLD_BINARY to its path: "
 	holds(t, strings.HasPrefix(string(output), said), "it says: %s", output)
 }
 
@@ -104,12 +107,11 @@ func TestAModuleWithoutAProgramLooksForOneOnPath(t *testing.T) {
 			copyFile(t, file, filepath.Join(module, filepath.Base(file)))
 		}
 	}
-	write(t, filepath.Join(module, "go.mod"), "module github.com/leasehold/leasehold-go\n\ngo 1.21\n")
+	write(t, filepath.Join(module, "go.mod"), "module "+carries+"\n\ngo 1.21\n")
 	write(t, filepath.Join(folder, "go.mod"), "module without\n\ngo 1.21\n"+
-		"require github.com/leasehold/leasehold-go v0.0.0\n"+
-		"replace github.com/leasehold/leasehold-go => ./module\n")
-	write(t, filepath.Join(folder, "main.go"), "package main\n\nimport (\n\t\"fmt\"\n\n"+
-		"\t\"github.com/leasehold/leasehold-go\"\n)\n\nfunc main() { fmt.Println(leasehold.Program()) }\n")
+		"require "+carries+" v0.0.0\nreplace "+carries+" => ./module\n")
+	write(t, filepath.Join(folder, "main.go"), "package main\n\nimport \"fmt\"\n"+
+		"import \""+carries+"\"\n\nfunc main() { fmt.Println(leasehold.Program()) }\n")
 	build := exec.Command("go", "build", "-o", "without", ".")
 	build.Dir = folder
 	output, err := build.CombinedOutput()
@@ -133,8 +135,7 @@ func TestAModuleWithoutAProgramLooksForOneOnPath(t *testing.T) {
 // moduleFolder is where Go has unpacked the module.
 func moduleFolder(t *testing.T) string {
 	t.Helper()
-	folder, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}",
-		"github.com/leasehold/leasehold-go").Output()
+	folder, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", carries).Output()
 	no(t, err)
 	return strings.TrimSpace(string(folder))
 }

@@ -45,6 +45,14 @@ func TestDirectivesAreThoseOfRedisConf(t *testing.T) {
 	holds(t, wrong.Ping(background).Err() != nil, "it takes any password")
 }
 
+func TestTheEnvironmentIsNoPartOfTheTest(t *testing.T) {
+	t.Setenv("LEASEHOLD_REQUIREPASS", "secret")
+	t.Setenv("LEASEHOLD_DATABASES", "3")
+	server := leaseholdtest.Start(t)
+	no(t, dial(t, server).Ping(background).Err())
+	is(t, server.Call("CONFIG", "GET", "databases").([]any)[1], any("16"))
+}
+
 func TestCallTellsWhatIsAnswered(t *testing.T) {
 	t.Parallel()
 	server := leaseholdtest.Start(t)
@@ -66,7 +74,8 @@ func TestCallTellsWhatIsAnswered(t *testing.T) {
 func TestALostConnectionIsMadeAnew(t *testing.T) {
 	t.Parallel()
 	server := leaseholdtest.Start(t)
-	kill := func() { no(t, dial(t, server).Do(background, "CLIENT", "KILL", "TYPE", "normal").Err()) }
+	client := dial(t, server)
+	kill := func() { no(t, client.ClientKillByFilter(background, "TYPE", "normal").Err()) }
 	// What belongs to the package is not run twice, since it was not run once.
 	kill()
 	is(t, server.Clock.Rate(), 1)
@@ -80,7 +89,8 @@ func TestALostConnectionIsMadeAnew(t *testing.T) {
 func TestAServerThatDoesNotStartSaysWhy(t *testing.T) {
 	t.Parallel()
 	_, err := leasehold.Start(leasehold.Config("no-such-directive", "value"))
-	for _, told := range []string{"does not start: exit status 1", `>>> 'no-such-directive "value"'`} {
+	said := `>>> 'no-such-directive "value"'`
+	for _, told := range []string{"does not start: exit status 1", said} {
 		holds(t, err != nil && strings.Contains(err.Error(), told), "it is told: %v", err)
 	}
 }

@@ -9,6 +9,7 @@ package leaseholdtest
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -60,12 +61,20 @@ func tell(t testing.TB, server *leasehold.Server) {
 	t.Helper()
 	entries, err := server.Journal.Entries()
 	if err != nil {
-		t.Logf("the server at %s cannot be asked: %v\nit said:\n%s", server.Addr(), err, server.Log())
+		t.Logf("the server at %s cannot be asked: %v\nit said:\n%s",
+			server.Addr(), err, server.Log())
 		return
 	}
+	entries = slices.DeleteFunc(entries, asks)
 	told := entries[max(0, len(entries)-toldMax):]
 	t.Logf("what happened on the server at %s, the last %d of %d:\n%s",
 		server.Addr(), len(told), len(entries), leasehold.Story(told))
+}
+
+// asks says that an entry is no more than a question, which a test that waits asks often.
+func asks(entry leasehold.Entry) bool {
+	argv := entry.Argv
+	return len(argv) > 1 && argv[0] == "LEASEHOLD" && (len(argv) == 2 || argv[2] == "LIST")
 }
 
 // Call is [leasehold.Server.Call].
