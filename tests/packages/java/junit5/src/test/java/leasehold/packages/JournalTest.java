@@ -57,10 +57,11 @@ class JournalTest {
         assertEquals(10_000L, acquired.fields().get("lease_ms"));
         assertTrue(acquired.toString().contains(" 'worker': acquired lock, owner one"),
                 acquired.toString());
+        assertEquals(List.of("command", "acquired"),
+                journal.entries("l*").stream().map(Journal.Entry::event).toList());
         assertEquals(1, journal.last(1).size());
         journal.clear();
-        assertEquals(List.of(), journal.entries().stream()
-                .filter(entry -> entry.keys().contains("lock")).toList());
+        assertEquals(List.of(), journal.entries("lock"));
     }
 
     @Test

@@ -107,6 +107,12 @@ class ProcessTest {
     }
 
     @Test
+    void noVariableIsASettingOfTheServer() throws Exception {
+        var told = told(starter(CLASS_PATH, Map.of("LEASEHOLD_REQUIREPASS", "secret")));
+        assertTrue(Files.isRegularFile(program(told)), told);
+    }
+
+    @Test
     void withoutACarriedProgramPathIsSearched() throws Exception {
         var program = copyOfTheProgram("leasehold");
         var told = told(starter(withoutTheProgram(), Map.of("PATH", folder.toString())));

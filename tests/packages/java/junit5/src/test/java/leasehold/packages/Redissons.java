@@ -11,14 +11,25 @@ final class Redissons {
     private Redissons() {}
 
     static RedissonClient of(LeaseholdServer server) {
-        return withWatchdog(server, Duration.ofSeconds(30));
+        return Redisson.create(config(server));
     }
 
     /** One whose locks last for so long, and are renewed every third of it. */
     static RedissonClient withWatchdog(LeaseholdServer server, Duration timeout) {
-        var config = new Config().setLockWatchdogTimeout(timeout.toMillis());
+        return Redisson.create(config(server).setLockWatchdogTimeout(timeout.toMillis()));
+    }
+
+    /** One that waits for an answer for so long, by its own clock. */
+    static RedissonClient withTimeout(LeaseholdServer server, Duration timeout) {
+        var config = config(server);
+        config.useSingleServer().setTimeout((int) timeout.toMillis());
+        return Redisson.create(config);
+    }
+
+    private static Config config(LeaseholdServer server) {
+        var config = new Config();
         config.useSingleServer().setAddress(server.url())
                 .setConnectionMinimumIdleSize(1).setSubscriptionConnectionMinimumIdleSize(1);
-        return Redisson.create(config);
+        return config;
     }
 }

@@ -38,8 +38,11 @@ final class Child {
                 program.toString(), "--port", "0", "--bind", LeaseholdServer.HOST,
                 "--enable-test-commands", "local", "--end-with-stdin", "yes"));
         command.addAll(options);
+        var builder = new ProcessBuilder(command).redirectErrorStream(true);
+        // They would be settings of the server.
+        builder.environment().keySet().removeIf(name -> name.startsWith("LEASEHOLD_"));
         try {
-            process = new ProcessBuilder(command).redirectErrorStream(true).start();
+            process = builder.start();
         } catch (IOException error) {
             throw new LeaseholdException("it cannot be started: " + error.getMessage(), error);
         }

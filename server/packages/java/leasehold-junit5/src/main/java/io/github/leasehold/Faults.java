@@ -82,7 +82,9 @@ public final class Faults {
      * @return how many were
      */
     public long failover(int writes) {
-        return (Long) server.control("FAILOVER", "LOSE", Integer.toString(writes));
+        Object undone = server.control("FAILOVER", "LOSE", Integer.toString(writes));
+        server.disconnectCalls();
+        return (Long) undone;
     }
 
     private Stream<Map<String, Object>> told(String what) {

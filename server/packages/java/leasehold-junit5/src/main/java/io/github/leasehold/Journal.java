@@ -234,6 +234,16 @@ public final class Journal {
     }
 
     /**
+     * What has happened to some keys.
+     *
+     * @param pattern which, such as {@code lock:*}
+     * @return all that is remembered, in time order
+     */
+    public List<Entry> entries(String pattern) {
+        return all(Entry::new, "JOURNAL", "KEY", pattern);
+    }
+
+    /**
      * The last of what has happened.
      *
      * @param count no more than so many entries

@@ -1,5 +1,7 @@
 package io.github.leasehold;
 
+import java.net.URLEncoder;
+import java.nio.charset.StandardCharsets;
 import java.util.List;
 import java.util.stream.Stream;
 
@@ -106,10 +108,12 @@ public final class LeaseholdServer implements AutoCloseable {
     /**
      * Where clients find it.
      *
-     * @return such as {@code redis://127.0.0.1:40613}
+     * @return such as {@code redis://127.0.0.1:40613}, with the password if there is one
      */
     public String url() {
-        return "redis://" + HOST + ":" + port;
+        String user = password == null ? "" : ":"
+                + URLEncoder.encode(password, StandardCharsets.UTF_8).replace("+", "%20") + "@";
+        return "redis://" + user + HOST + ":" + port;
     }
 
     /**
@@ -215,6 +219,11 @@ public final class LeaseholdServer implements AutoCloseable {
         try (var connection = new Connection(port, password)) {
             return connection.call(leasehold(command));
         }
+    }
+
+    /** The next {@link #call} connects anew. */
+    void disconnectCalls() {
+        calls.close();
     }
 
     private static String[] leasehold(String... command) {

@@ -1,0 +1,105 @@
+package leasehold.packages.readme;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.github.leasehold.Check;
+import io.github.leasehold.Fault;
+import io.github.leasehold.LeaseholdServer;
+import io.github.leasehold.Requests;
+import io.github.leasehold.junit5.Leasehold;
+import java.time.Duration;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.Test;
+import org.redisson.Redisson;
+import org.redisson.config.Config;
+import redis.clients.jedis.Jedis;
+import redis.clients.jedis.exceptions.JedisConnectionException;
+import redis.clients.jedis.params.SetParams;
+
+/** The README's code: {@link leasehold.packages.ReadmeTest} compares the two. */
+class ExamplesTest {
+    @Test
+    @Leasehold(frozen = true, check = Check.EVERY_LOCK_HAS_A_LEASE)
+    void mostOfThreeServers(LeaseholdServer one, LeaseholdServer two, LeaseholdServer three) {
+        long taken = Stream.of(one, two, three)
+                .map(server -> server.call("SET", "lock", "token", "NX", "PX", "30000"))
+                .filter("OK"::equals).count();
+        assertEquals(3, taken);
+    }
+
+    @Test
+    void withoutJUnit() {
+        var builder = LeaseholdServer.builder().frozen(true).options("--databases", "1");
+        try (var server = builder.start()) {
+            server.call("SET", "lock", "token", "NX", "PX", "30000");
+            server.clock().advance(Duration.ofSeconds(29));
+            assertEquals(1000L, server.call("PTTL", "lock"));
+        }
+    }
+
+    @Test
+    @Leasehold(frozen = true)
+    void theAnswerIsLost(LeaseholdServer server) {
+        server.faults().add(Fault.loseAndClose(), Requests.any().command("set").nth(1));
+        try (var redis = new Jedis(server.url())) {
+            assertThrows(JedisConnectionException.class, () ->
+                    redis.set("lock", "token", SetParams.setParams().nx().px(30_000)));
+        }
+        assertEquals("token", server.call("GET", "lock")); // It has the lock, and cannot know.
+    }
+
+    @Test
+    @Leasehold(frozen = true)
+    void aFailoverForgetsTheLock(LeaseholdServer server) {
+        assertEquals("OK", server.call("SET", "lock", "token", "NX", "PX", "30000"));
+        server.faults().failover(1);
+        assertNull(server.call("GET", "lock"));
+    }
+
+    @Test
+    @Leasehold(frozen = true)
+    void comparingAndDeletingAreTwoSteps(LeaseholdServer server) throws Exception {
+        try (var owner = new Jedis(server.url())) {
+            owner.set("lock", "owner", SetParams.setParams().nx().px(30_000));
+            assertEquals("owner", owner.get("lock")); // It is still mine, so I delete it:
+            var gate = server.faults().gate(Requests.any().command("del"));
+            var delete = CompletableFuture.supplyAsync(() -> owner.del("lock"));
+            gate.await();
+            server.clock().advance(Duration.ofSeconds(30));
+            server.call("SET", "lock", "another", "NX", "PX", "30000");
+            gate.open();
+            delete.get();
+        }
+        assertNull(server.call("GET", "lock")); // It was another's.
+        assertEquals("compare-and-delete-in-two-steps", server.journal().lint().get(0).rule());
+    }
+
+    @Test
+    @Leasehold
+    void aLockWithoutALease(LeaseholdServer server) {
+        server.call("SETNX", "lock", "token");
+        var error = assertThrows(
+                AssertionError.class, server.journal()::assertEveryLockHasALease);
+        assertTrue(error.getMessage().contains("SETNX lock token -> 1"));
+    }
+
+    @Test
+    @Leasehold(frozen = true)
+    void aLeaseOfRedisson(LeaseholdServer server) throws Exception {
+        var config = new Config();
+        config.useSingleServer().setAddress(server.url());
+        var redisson = Redisson.create(config);
+        var lock = redisson.getLock("invoice");
+        lock.lock(10, TimeUnit.SECONDS);
+        assertFalse(CompletableFuture.supplyAsync(lock::tryLock).get());
+        server.clock().advance(Duration.ofSeconds(10));
+        assertTrue(CompletableFuture.supplyAsync(lock::tryLock).get());
+        redisson.shutdown();
+    }
+}
