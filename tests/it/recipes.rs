@@ -3,6 +3,8 @@
 //!
 //! The packages of other languages tell the same stories, by the same names, in `tests/packages`.
 
+use std::fs;
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use leasehold::{Check, Client, Error, Fault, Reply, Requests, Rule, Server};
@@ -451,4 +453,31 @@ fn leftovers_of_a_failed_majority_corrected() -> Told {
     majority.servers.iter().for_each(|server| server.journal().assert_no_lock_held());
     assert_eq!(majority.take("b"), 3);
     Ok(())
+}
+
+/// What a recipe is called in any language's habit: letters alone.
+fn letters(text: &str) -> String {
+    let letters = text.chars().filter(char::is_ascii_alphabetic);
+    letters.map(|letter| letter.to_ascii_lowercase()).collect()
+}
+
+#[test]
+fn every_language_tells_every_recipe() {
+    let packages = Path::new(env!("CARGO_MANIFEST_DIR")).join("packages");
+    let files = [
+        "go/recipes_test.go",
+        "java/junit5/src/test/java/leasehold/packages/RecipesTest.java",
+        "node/recipes.test.mjs",
+        "python/test_recipes.py",
+    ];
+    let this = include_str!("recipes.rs");
+    let told = this.split("#[test]\nfn ").skip(1).filter_map(|text| text.split_once("() -> Told"));
+    let names: Vec<String> = told.map(|(name, _)| letters(name)).collect();
+    assert_eq!(names.len(), 24);
+    for file in files {
+        let text = fs::read_to_string(packages.join(file)).expect(file);
+        let text = letters(&text);
+        let missing: Vec<_> = names.iter().filter(|name| !text.contains(*name)).collect();
+        assert!(missing.is_empty(), "{file}: {missing:?}");
+    }
 }

@@ -15,8 +15,8 @@ use std::process::ExitCode;
 use clap::Parser;
 use leasehold_tests::daemon::Folder;
 use leasehold_tests::process::eventually;
-use leasehold_tests::suites::report::{Comparison, Line, any_failed};
-use leasehold_tests::suites::{self, Ending, Kind};
+use leasehold_tests::suites::report::{Comparison, Line};
+use leasehold_tests::suites::{self, Choice, Kind};
 
 /// So often processes are looked at, a millisecond apart and more, before they are called left.
 const LOOKS_MAX: usize = 1000;
@@ -25,49 +25,26 @@ const LOOKS_MAX: usize = 1000;
 #[derive(Parser)]
 #[command(name = "tests/launchers/run")]
 struct Options {
-    /// Which suites; all of them when none is named
-    languages: Vec<String>,
-    /// Start Leasehold alone: compares nothing
-    #[arg(long, conflicts_with = "only_redis")]
-    only_leasehold: bool,
-    /// Start redis-server alone: compares nothing
-    #[arg(long)]
-    only_redis: bool,
+    #[command(flatten)]
+    choice: Choice,
 }
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    let options = Options::parse();
-    let problems = tokio::select! {
-        problems = run(&options) => problems,
-        () = suites::interrupted() => vec!["interrupted".to_owned()],
-    };
-    if problems.is_empty() {
-        return ExitCode::SUCCESS;
-    }
-    println!("\nThis is not as it must be:");
-    for problem in problems {
-        println!("  {problem}");
-    }
-    ExitCode::FAILURE
+    suites::conclude(run(&Options::parse().choice)).await
 }
 
 /// Returns what is not as it must be.
-async fn run(options: &Options) -> Vec<String> {
+async fn run(choice: &Choice) -> Vec<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("launchers");
-    let known = suites::list(&folder);
-    if let Some(unknown) = options.languages.iter().find(|it| !known.contains(it)) {
-        return vec![format!("there is no suite {unknown}: there are {}", known.join(", "))];
-    }
-    let languages = if options.languages.is_empty() { &known } else { &options.languages };
-    let kinds: &[Kind] = match (options.only_redis, options.only_leasehold) {
-        (true, _) => &[Kind::Redis],
-        (_, true) => &[Kind::Leasehold],
-        _ => &[Kind::Redis, Kind::Leasehold],
+    let languages = match choice.suites(&folder) {
+        Ok(languages) => languages,
+        Err(problem) => return vec![problem],
     };
+    let kinds = choice.kinds();
     let mut problems = Vec::new();
     let mut comparisons = BTreeMap::new();
-    for language in languages {
+    for language in &languages {
         let mut comparison = Comparison::default();
         for &kind in kinds {
             let (lines, troubles) = one(&folder.join(language), kind).await;
@@ -104,15 +81,7 @@ async fn one(suite: &Path, kind: Kind) -> (Vec<Line>, Vec<String>) {
         troubles.push(problem);
         Vec::new()
     });
-    match ending {
-        Ending::Died(how) => troubles.push(how),
-        Ending::NoTools => println!("skipped: the tool chain of {} is missing", suite.display()),
-        Ending::Ended(_) if lines.is_empty() => troubles.push("nothing was reported".to_owned()),
-        Ending::Ended(status) if status != 0 && !any_failed(&lines) => {
-            troubles.push(format!("ended with status {status}, and no failure was reported"));
-        }
-        Ending::Ended(_) => {}
-    }
+    troubles.extend(ending.trouble(suite, &lines));
     (lines, troubles)
 }
 

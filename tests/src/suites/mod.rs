@@ -7,7 +7,7 @@ pub mod report;
 
 use std::fs;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{ExitCode, Stdio};
 use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
@@ -53,6 +53,58 @@ impl Kind {
     }
 }
 
+/// Which suites are to run on what: a part of a command line.
+#[derive(clap::Args)]
+pub struct Choice {
+    /// Which suites; all of them when none is named
+    languages: Vec<String>,
+    /// Try Leasehold alone: compares nothing
+    #[arg(long, conflicts_with = "only_redis")]
+    only_leasehold: bool,
+    /// Try redis-server alone: compares nothing
+    #[arg(long)]
+    only_redis: bool,
+}
+
+impl Choice {
+    /// The suites, of those in a folder.
+    ///
+    /// # Errors
+    /// If there is none of that name.
+    pub fn suites(&self, folder: &Path) -> Result<Vec<String>, String> {
+        let known = list(folder);
+        if let Some(unknown) = self.languages.iter().find(|it| !known.contains(it)) {
+            return Err(format!("there is no suite {unknown}: there are {}", known.join(", ")));
+        }
+        Ok(if self.languages.is_empty() { known } else { self.languages.clone() })
+    }
+
+    /// What they run on, in this order.
+    pub fn kinds(&self) -> &'static [Kind] {
+        match (self.only_redis, self.only_leasehold) {
+            (true, _) => &[Kind::Redis],
+            (_, true) => &[Kind::Leasehold],
+            _ => &[Kind::Redis, Kind::Leasehold],
+        }
+    }
+}
+
+/// Does what is asked for, which returns what is not as it must be, and says so.
+pub async fn conclude(all: impl Future<Output = Vec<String>>) -> ExitCode {
+    let problems = tokio::select! {
+        problems = all => problems,
+        () = interrupted() => vec!["interrupted".to_owned()],
+    };
+    if problems.is_empty() {
+        return ExitCode::SUCCESS;
+    }
+    println!("\nThis is not as it must be:");
+    for problem in problems {
+        println!("  {problem}");
+    }
+    ExitCode::FAILURE
+}
+
 /// The names of the suites in a folder.
 pub fn list(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).expect("the folder of the suites").flatten();
@@ -64,7 +116,7 @@ pub fn list(folder: &Path) -> Vec<String> {
 }
 
 /// Ends when whoever started this wants it to: everything started here ends with it.
-pub async fn interrupted() {
+async fn interrupted() {
     let mut terminate = signal(SignalKind::terminate()).expect("a signal can be awaited");
     tokio::select! {
         _ = tokio::signal::ctrl_c() => {}
@@ -80,6 +132,24 @@ pub enum Ending {
     NoTools,
     /// It did not get to its end.
     Died(String),
+}
+
+impl Ending {
+    /// What is wrong with such an end, if the suite reported these.
+    pub fn trouble(self, suite: &Path, lines: &[report::Line]) -> Option<String> {
+        match self {
+            Ending::Died(how) => Some(how),
+            Ending::NoTools => {
+                println!("skipped: the tool chain of {} is missing", suite.display());
+                None
+            }
+            Ending::Ended(_) if lines.is_empty() => Some("nothing was reported".to_owned()),
+            Ending::Ended(status) if status != 0 && !report::any_failed(lines) => {
+                Some(format!("ended with status {status}, and no failure was reported"))
+            }
+            Ending::Ended(_) => None,
+        }
+    }
 }
 
 /// Runs it to its end.

@@ -17,24 +17,19 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use leasehold_tests::suites::report::{self, Comparison, Line};
-use leasehold_tests::suites::{self, Ending, Kind};
+use leasehold_tests::suites::{self, Choice, Kind};
 
 use crate::page::Page;
 use crate::scripts::{List, Listeners};
 use crate::servers::Servers;
 
 /// Runs the client libraries' suites on Leasehold and on a real redis-server.
+/// When both servers are tried, writes the page.
 #[derive(Parser)]
 #[command(name = "tests/clients/run")]
 struct Options {
-    /// Which suites; all of them when none is named
-    languages: Vec<String>,
-    /// Run on Leasehold alone: compares nothing and writes no page
-    #[arg(long, conflicts_with = "only_redis")]
-    only_leasehold: bool,
-    /// Run on redis-server alone: compares nothing and writes no page
-    #[arg(long)]
-    only_redis: bool,
+    #[command(flatten)]
+    choice: Choice,
     /// Say which suites there are
     #[arg(long)]
     list: bool,
@@ -42,44 +37,27 @@ struct Options {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    let options = Options::parse();
-    let problems = tokio::select! {
-        problems = run(&options) => problems,
-        () = suites::interrupted() => vec!["interrupted".to_owned()],
-    };
-    if problems.is_empty() {
-        return ExitCode::SUCCESS;
-    }
-    println!("\nThis is not as it must be:");
-    for problem in problems {
-        println!("  {problem}");
-    }
-    ExitCode::FAILURE
+    suites::conclude(run(&Options::parse())).await
 }
 
 /// Returns what is not as it must be.
 async fn run(options: &Options) -> Vec<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients");
-    let known = suites::list(&folder);
     if options.list {
-        println!("{}", known.join("\n"));
+        println!("{}", suites::list(&folder).join("\n"));
         return Vec::new();
     }
-    if let Some(unknown) = options.languages.iter().find(|it| !known.contains(it)) {
-        return vec![format!("there is no suite {unknown}: there are {}", known.join(", "))];
-    }
-    let languages = if options.languages.is_empty() { &known } else { &options.languages };
-    let kinds: &[Kind] = match (options.only_redis, options.only_leasehold) {
-        (true, _) => &[Kind::Redis],
-        (_, true) => &[Kind::Leasehold],
-        _ => &[Kind::Redis, Kind::Leasehold],
+    let languages = match options.choice.suites(&folder) {
+        Ok(languages) => languages,
+        Err(problem) => return vec![problem],
     };
+    let kinds = options.choice.kinds();
     let mut problems = Vec::new();
     let mut versions = BTreeMap::new();
     let path = folder.join("scripts.txt");
     let mut scripts = List::read(&path);
     let mut comparisons = BTreeMap::new();
-    for language in languages {
+    for language in &languages {
         let mut comparison = Comparison::default();
         for &kind in kinds {
             let suite = folder.join(language);
@@ -139,15 +117,7 @@ async fn one(
             Vec::new()
         }
     };
-    match ending {
-        Ending::Died(how) => troubles.push(how),
-        Ending::NoTools => println!("skipped: the tool chain of {} is missing", suite.display()),
-        Ending::Ended(_) if lines.is_empty() => troubles.push("nothing was reported".to_owned()),
-        Ending::Ended(status) if status != 0 && !report::any_failed(&lines) => {
-            troubles.push(format!("ended with status {status}, and no failure was reported"));
-        }
-        Ending::Ended(_) => {}
-    }
+    troubles.extend(ending.trouble(suite, &lines));
     drop(servers);
     let (heard, differences) = listeners.finish();
     troubles.extend(differences);
