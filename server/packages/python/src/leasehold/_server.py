@@ -65,7 +65,7 @@ class Server:
         self.port = _port(process, log)
         self._password = _value(options, "--requirepass")
         self._connections = Connections(self.host, self.port, self._password)
-        self._end = weakref.finalize(self, _end, process, log, self._connections, os.getpid())
+        self._end = weakref.finalize(self, _end, process, log, self._connections)
         #: Its clock.
         self.clock = Clock(self._connections)
         #: What goes wrong there.
@@ -196,14 +196,11 @@ def _port(process: subprocess.Popen[str], log: _Log) -> int:
     return port
 
 
-def _end(
-    process: subprocess.Popen[str], log: _Log, connections: Connections, started_by: int
-) -> None:
-    # Not in a process that was forked off: the server is its parent's.
-    if os.getpid() == started_by:
-        connections.close()
-        process.terminate()
-        _await_end(process, log)
+def _end(process: subprocess.Popen[str], log: _Log, connections: Connections) -> None:
+    # In a process that was forked off this does nothing to the server, which is no child of it.
+    connections.close()
+    process.terminate()
+    _await_end(process, log)
 
 
 def _await_end(process: subprocess.Popen[str], log: _Log) -> None:
