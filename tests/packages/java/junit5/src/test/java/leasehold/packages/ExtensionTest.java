@@ -12,6 +12,7 @@ import io.github.leasehold.Check;
 import io.github.leasehold.LeaseholdServer;
 import io.github.leasehold.junit5.Leasehold;
 import io.github.leasehold.junit5.LeaseholdExtension;
+import java.time.Duration;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
@@ -184,6 +185,8 @@ class ExtensionTest {
         assertEquals(2, stories.size(), stories.toString());
         assertTrue(stories.get(0).startsWith("the journal of redis://127.0.0.1:"), stories.get(0));
         assertTrue(stories.get(0).contains("acquired lock, owner token"), stories.get(0));
+        assertTrue(stories.get(0).contains("LEASEHOLD CLOCK ADVANCE"), stories.get(0));
+        assertFalse(stories.get(0).contains("LEASEHOLD LOCKS"), "a question is no story");
     }
 
     @Leasehold(check = Check.NO_LOCK_HELD)
@@ -191,6 +194,8 @@ class ExtensionTest {
         @Test
         void ofItself(LeaseholdServer server, LeaseholdServer other) {
             server.call("SET", "lock", "token", "NX", "PX", "30000");
+            server.clock().advance(Duration.ofSeconds(1));
+            server.journal().locks();
             fail("its own");
         }
     }

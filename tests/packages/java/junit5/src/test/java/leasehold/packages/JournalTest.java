@@ -68,11 +68,13 @@ class JournalTest {
     void locksAreThoseThatAreHeld() {
         worker.set("lease", "token", LEASE);
         worker.setnx("eternal", "token");
+        worker.setnx("eternal", "another");
         server.clock().advance(Duration.ofSeconds(3));
         var locks = journal.locks().stream()
                 .sorted((one, other) -> one.key().compareTo(other.key())).toList();
         assertEquals(List.of("eternal", "lease"), locks.stream().map(Journal.Lock::key).toList());
         assertNull(locks.get(0).lease());
+        assertEquals(List.of(worker.clientId()), locks.get(0).waiting());
         assertEquals(Duration.ofSeconds(7), locks.get(1).lease());
         assertEquals("token", locks.get(1).owner());
         assertEquals(1, locks.get(1).count());

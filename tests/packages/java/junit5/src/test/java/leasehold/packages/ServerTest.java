@@ -91,8 +91,18 @@ class ServerTest {
     void aServerThatDoesNotStartTellsWhy() {
         var builder = LeaseholdServer.builder().options("--bogus", "1");
         var error = assertThrows(LeaseholdException.class, builder::start);
-        assertTrue(error.getMessage().startsWith("it ended with status 1:"), error.getMessage());
+        assertTrue(error.getMessage().startsWith("the server ended with status 1:"), error.getMessage());
         assertTrue(error.getMessage().contains("Bad directive"), error.getMessage());
+    }
+
+    @Test
+    void whoWaitsForAnAnswerHearsOfTheEnd() {
+        var server = LeaseholdServer.start();
+        var gate = server.faults().gate(Requests.any().command("get"));
+        var get = Later.run(() -> server.call("GET", "lock"));
+        gate.await();
+        server.stop();
+        assertThrows(LeaseholdException.class, get::get);
     }
 
     @Test

@@ -44,7 +44,7 @@ final class Child {
         try {
             process = builder.start();
         } catch (IOException error) {
-            throw new LeaseholdException("it cannot be started: " + error.getMessage(), error);
+            throw new LeaseholdException("the server cannot be started: " + error.getMessage(), error);
         }
         var reader = new Thread(this::read, "leasehold-log");
         reader.setDaemon(true);
@@ -56,15 +56,15 @@ final class Child {
         try {
             return port.get(START_LIMIT_SECONDS, TimeUnit.SECONDS);
         } catch (ExecutionException error) {
-            throw (LeaseholdException) error.getCause();
+            throw new LeaseholdException(error.getCause().getMessage(), error);
         } catch (TimeoutException error) {
             stop();
-            throw new LeaseholdException("it has not told its port in " + START_LIMIT_SECONDS
+            throw new LeaseholdException("the server has not told its port in " + START_LIMIT_SECONDS
                     + " s, only:\n" + remembered(), error);
         } catch (InterruptedException error) {
             stop();
             Thread.currentThread().interrupt();
-            throw new LeaseholdException("interrupted while it started", error);
+            throw new LeaseholdException("interrupted while the server started", error);
         }
     }
 
@@ -83,10 +83,10 @@ final class Child {
                     port.complete(Integer.valueOf(ready.group(1)));
                 }
             }
-            port.completeExceptionally(new LeaseholdException("it ended with status "
+            port.completeExceptionally(new LeaseholdException("the server ended with status "
                     + process.waitFor() + ":\n" + remembered()));
         } catch (IOException | InterruptedException error) {
-            port.completeExceptionally(new LeaseholdException("its log broke off", error));
+            port.completeExceptionally(new LeaseholdException("the log of the server broke off", error));
         }
     }
 

@@ -182,6 +182,16 @@ public final class Journal {
             return lease == null ? null : Duration.ofMillis((Long) lease);
         }
 
+        /**
+         * Who was refused it, and may be waiting for it.
+         *
+         * @return the {@code CLIENT ID} of each that is still connected
+         */
+        public List<Long> waiting() {
+            return Json.list(fields.get("waiting")).stream().map(Long.class::cast)
+                    .collect(Collectors.toUnmodifiableList());
+        }
+
         /** The JSON's fields, for people. */
         @Override
         public String toString() {

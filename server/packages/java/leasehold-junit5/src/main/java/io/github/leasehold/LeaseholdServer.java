@@ -29,7 +29,12 @@ public final class LeaseholdServer implements AutoCloseable {
         password = builder.password();
         control = new Connection(port, password);
         calls = new Connection(port, password);
-        begin();
+        try {
+            begin();
+        } catch (LeaseholdException error) {
+            stop();
+            throw error;
+        }
     }
 
     /** Opens the control connection, too, which no fault closes. */
@@ -198,9 +203,10 @@ public final class LeaseholdServer implements AutoCloseable {
 
     /** Ends it and waits until it has ended. It may be stopped already. */
     public void stop() {
+        // Whoever waits for an answer, and so has a connection, hears of the end first.
+        child.stop();
         control.close();
         calls.close();
-        child.stop();
     }
 
     /** As {@link #stop}. */

@@ -3,7 +3,6 @@ package io.github.leasehold;
 import java.io.File;
 import java.io.IOException;
 import java.io.InputStream;
-import java.io.UncheckedIOException;
 import java.math.BigInteger;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
@@ -18,6 +17,8 @@ import java.util.stream.Stream;
 /** Which program is started: what LEASEHOLD_BINARY says, else what a jar carries, else PATH's. */
 final class Program {
     private static final String OVERRIDE = "LEASEHOLD_BINARY";
+    private static final ClassLoader JARS = Program.class.getClassLoader();
+
     private static Path carried;
 
     private Program() {}
@@ -64,31 +65,39 @@ final class Program {
 
     /** The program of the platform's jar, as a file: looked at once in the life of a JVM. */
     private static synchronized Optional<Path> carried() {
-        String resource = platform() + "/leasehold";
-        if (carried == null && Program.class.getResource(resource) != null) {
+        String resource = "io/github/leasehold/" + platform() + "/leasehold";
+        if (carried == null && JARS.getResource(resource) != null) {
             try {
                 carried = extracted(resource);
             } catch (IOException error) {
-                throw new UncheckedIOException("the program of a jar as a file: " + error, error);
+                throw new LeaseholdException("the program cannot be extracted: " + error, error);
             }
         }
         return Optional.ofNullable(carried);
     }
 
-    /** Extracts the program unless it is there and whole: its file has its content's hash. */
     private static Path extracted(String resource) throws IOException {
         String hash;
-        try (InputStream stream = Program.class.getResourceAsStream(resource + ".sha256")) {
+        try (InputStream stream = JARS.getResourceAsStream(resource + ".sha256")) {
             hash = new String(stream.readAllBytes(), StandardCharsets.US_ASCII).strip();
         }
-        Path folder = cache();
-        Path program = folder.resolve("leasehold-" + hash.substring(0, 16));
+        try {
+            return extracted(resource, hash, caches().resolve("leasehold").resolve(hash));
+        } catch (IOException error) {
+            // A folder that cannot be written to is no reason not to test.
+            return extracted(resource, hash, Files.createTempDirectory("leasehold"));
+        }
+    }
+
+    /** Extracts the program into a folder, unless it is there and whole. */
+    private static Path extracted(String resource, String hash, Path folder) throws IOException {
+        Path program = Files.createDirectories(folder).resolve("leasehold");
         if (Files.isExecutable(program) && hash(program).equals(hash)) {
             return program;
         }
         // Others may do the same at the same time: each makes a file whole and then renames it.
         Path fresh = Files.createTempFile(folder, "leasehold", ".new");
-        try (InputStream stream = Program.class.getResourceAsStream(resource)) {
+        try (InputStream stream = JARS.getResourceAsStream(resource)) {
             Files.copy(stream, fresh, StandardCopyOption.REPLACE_EXISTING);
         }
         Files.setPosixFilePermissions(fresh, PosixFilePermissions.fromString("rwxr-xr-x"));
@@ -98,18 +107,15 @@ final class Program {
         return Files.move(fresh, program, StandardCopyOption.ATOMIC_MOVE);
     }
 
-    /** The user's folder for caches, or a temporary one where that cannot be written to. */
-    private static Path cache() throws IOException {
+    /** The user's folder for caches. */
+    private static Path caches() {
         String home = System.getProperty("user.home");
         String named = System.getenv("XDG_CACHE_HOME");
-        Path usual = platform().startsWith("macos")
-                ? Path.of(home, "Library", "Caches") : Path.of(home, ".cache");
-        Path caches = named == null || named.isEmpty() ? usual : Path.of(named);
-        try {
-            return Files.createDirectories(caches.resolve("leasehold"));
-        } catch (IOException error) {
-            return Files.createTempDirectory("leasehold");
+        if (named != null && !named.isEmpty()) {
+            return Path.of(named);
         }
+        return platform().startsWith("macos")
+                ? Path.of(home, "Library", "Caches") : Path.of(home, ".cache");
     }
 
     private static String hash(Path file) throws IOException {
