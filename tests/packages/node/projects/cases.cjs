@@ -3,6 +3,7 @@
 const assert = require("node:assert/strict");
 const Redis = require("ioredis");
 const { serverBetween, start } = require("leasehold");
+const { createClient } = require("redis");
 
 /** Tells the other file of this one's server, and waits for what that tells. */
 async function meet(own, other, port) {
@@ -52,6 +53,63 @@ exports.shared = ({ test, before, after, beforeEach }) => {
       assert.equal(await server.call("SET", "lock", "token", "NX"), "OK");
     });
   }
+};
+
+/** Whether this is answered, after many more turns of this process and the server than it takes. */
+async function isAnswered(server, answer) {
+  let answered = false;
+  answer.then(
+    () => (answered = true),
+    () => {},
+  );
+  for (let turn = 0; turn < 100; turn += 1) await server.call("PING");
+  return answered;
+}
+
+/**
+ * What works under the fake timers that `fake()` puts in place until `real()`. They are all that
+ * the framework fakes unless told: `answers` says which clients are answered then.
+ */
+exports.fakeTimers = ({ test, beforeEach, afterEach, fake, real, answers }) => {
+  const server = serverBetween(beforeEach, afterEach, { frozen: true });
+
+  test("fake timers keep nothing of this package waiting", async () => {
+    fake();
+    try {
+      const another = await start({ frozen: true });
+      await another.call("SET", "lock", "token", "NX", "PX", 30_000);
+      const gate = await another.faults.gate({ command: "del" });
+      const deleted = another.call("DEL", "lock");
+      await gate.wait();
+      await another.clock.advance("30s");
+      await gate.open();
+      assert.equal(await deleted, 0);
+      await another.stop();
+    } finally {
+      real();
+    }
+  });
+
+  test("which clients are answered under all fake timers", async () => {
+    const connected = new Redis(server.url);
+    const nodeRedis = await createClient({ url: server.url }).connect();
+    await connected.ping();
+    fake();
+    const connecting = new Redis(server.url);
+    try {
+      const found = {
+        connectedIoredis: await isAnswered(server, connected.ping()),
+        connectingIoredis: await isAnswered(server, connecting.ping()),
+        nodeRedis: await isAnswered(server, nodeRedis.ping()),
+      };
+      assert.deepEqual(found, { connectedIoredis: true, ...answers });
+    } finally {
+      real();
+      connected.disconnect();
+      connecting.disconnect();
+      nodeRedis.destroy();
+    }
+  });
 };
 
 /** A test that fails, since a lock is left over. */

@@ -1,0 +1,31 @@
+// How the frameworks run the tests of a folder.
+
+import { execFile } from "node:child_process";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+
+// Far more than any of it takes.
+const TIMEOUT_MS = 60_000;
+
+/** The path of what is beside this file. */
+export const inside = (path) => fileURLToPath(new URL(path, import.meta.url));
+/** What starts an installed program. */
+export const installed = (name) => [process.execPath, inside(`node_modules/.bin/${name}`)];
+
+/** How each runs the tests in the folder it is in, two files at once. */
+export const FRAMEWORKS = {
+  jest: [...installed("jest"), "--config", "../jest.config.cjs", "--rootDir", "."],
+  vitest: [...installed("vitest"), "run", "--config", "../vitest.config.js", "--root", "."],
+  "node-test": [process.execPath, "--test", "--test-concurrency", "2"],
+};
+
+/** Runs a command in a folder: whether it ended well, and what it wrote. */
+export async function run(folder, [program, ...args], variables = {}) {
+  const { NODE_TEST_CONTEXT: _, ...env } = { ...process.env, NO_COLOR: "1", ...variables };
+  const ending = { timeout: TIMEOUT_MS, killSignal: "SIGKILL" };
+  const options = { cwd: inside(folder), env, ...ending };
+  return promisify(execFile)(program, args, options).then(
+    ({ stdout, stderr }) => ({ passed: true, text: stdout + stderr }),
+    ({ stdout, stderr }) => ({ passed: false, text: stdout + stderr }),
+  );
+}

@@ -1,0 +1,13 @@
+// Under all that Vitest fakes unless told.
+
+import { afterEach, beforeEach, test, vi } from "vitest";
+import { fakeTimers } from "../../cases.cjs";
+
+fakeTimers({
+  test,
+  beforeEach,
+  afterEach,
+  fake: () => vi.useFakeTimers(),
+  real: () => vi.useRealTimers(),
+  answers: { connectingIoredis: true, nodeRedis: false },
+});
