@@ -30,3 +30,4 @@ mod tiers;
 mod turns;
 mod virtual_time;
 mod waiters;
+mod wanted;

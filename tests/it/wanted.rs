@@ -1,0 +1,165 @@
+//! What users of other test doubles have asked for most, each through a real connection. Which
+//! double lacks what is told as `docs/compatibility.md` has it, of fakeredis 2.40, miniredis 2.40,
+//! jedis-mock 1.1 and meebis 0.15, each as a server of its own.
+
+use leasehold::{Reply, Server};
+use leasehold_tests::process::eventually;
+use leasehold_tests::wire::Wire;
+
+const EXPIRED: &str = "__keyevent@0__:expired";
+const DELETED: &str = "__keyevent@0__:del";
+
+fn wire(server: &Server, protocol: u8) -> Wire {
+    Wire::connect(server.addr(), protocol)
+}
+
+fn send(wire: &mut Wire, command: &str) {
+    wire.send(&command.split(' ').collect::<Vec<&str>>());
+}
+
+fn read(wire: &mut Wire) -> String {
+    String::from_utf8_lossy(&wire.read()).into_owned()
+}
+
+fn ask(wire: &mut Wire, command: &str) -> String {
+    send(wire, command);
+    read(wire)
+}
+
+/// The reply that is an array of these, or a push.
+fn list(kind: char, words: &[&str]) -> String {
+    let texts = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len()));
+    format!("{kind}{}\r\n{}", words.len(), texts.collect::<String>())
+}
+
+fn until_waiting(server: &Server, clients: usize) {
+    eventually("clients to wait", || {
+        let info = server.call(&["INFO", "clients"]).expect("an answer");
+        let Reply::Verbatim { text, .. } = info else { panic!("no text: {info:?}") };
+        String::from_utf8_lossy(&text).contains(&format!("blocked_clients:{clients}\r\n"))
+    });
+}
+
+/// Miniredis: a lease ends when the test says `FastForward`, and never by itself.
+#[test]
+fn a_lease_ends_by_itself() {
+    let server = Server::start().expect("a server");
+    let (mut owner, mut other) = (wire(&server, 2), wire(&server, 2));
+    assert_eq!(ask(&mut owner, "SET lock owner NX PX 60000"), "+OK\r\n");
+    assert_eq!(ask(&mut other, "SET lock other NX PX 60000"), "$-1\r\n");
+    assert_eq!(ask(&mut owner, "PEXPIRE lock 20"), ":1\r\n");
+    eventually("the lease to end", || ask(&mut other, "SET lock other NX PX 60000") == "+OK\r\n");
+    assert_eq!(ask(&mut owner, "GET lock"), "$5\r\nother\r\n");
+}
+
+/// Fakeredis, miniredis and jedis-mock fail all four libraries, meebis all but bit.
+#[test]
+fn scripts_have_the_libraries_of_redis() {
+    let server = Server::start().expect("a server");
+    let mut client = wire(&server, 2);
+    for (script, arguments, reply) in [
+        (
+            "local job = cjson.decode(ARGV[1]) job.tries = job.tries + 1 \
+             return cjson.encode({job.id, job.tries, cjson.null, {}})",
+            vec![r#"{"id":"a","tries":2}"#],
+            "$15\r\n[\"a\",3,null,{}]\r\n",
+        ),
+        (
+            "local packed = struct.pack('>I2Lc0', 258, #ARGV[1], ARGV[1]) \
+             local number, text = struct.unpack('>I2Lc0', packed) return {#packed, number, text}",
+            vec!["token"],
+            "*3\r\n:15\r\n:258\r\n$5\r\ntoken\r\n",
+        ),
+        (
+            "local packed = cmsgpack.pack({1, ARGV[1]}) local values = cmsgpack.unpack(packed) \
+             return {#packed, values[1], values[2]}",
+            vec!["token"],
+            "*3\r\n:8\r\n:1\r\n$5\r\ntoken\r\n",
+        ),
+        (
+            "return {bit.band(12, 10), bit.bor(12, 10), bit.bxor(12, 10), bit.lshift(1, 31), \
+             bit.tohex(255)}",
+            vec![],
+            "*5\r\n:8\r\n:14\r\n:6\r\n:-2147483648\r\n$8\r\n000000ff\r\n",
+        ),
+    ] {
+        let words: Vec<&str> = ["EVAL", script, "0"].into_iter().chain(arguments).collect();
+        client.send(&words);
+        assert_eq!(read(&mut client), reply, "{script}");
+    }
+}
+
+/// Fakeredis, miniredis and jedis-mock have no CONFIG, so nobody can ask for events.
+#[test]
+fn the_end_of_a_key_is_told_unasked() {
+    let server = Server::start().expect("a server");
+    let (mut listener, mut client) = (wire(&server, 2), wire(&server, 2));
+    assert_eq!(ask(&mut client, "CONFIG SET notify-keyspace-events Exg"), "+OK\r\n");
+    for channel in [EXPIRED, DELETED] {
+        assert!(ask(&mut listener, &format!("SUBSCRIBE {channel}")).contains(channel));
+    }
+    assert_eq!(ask(&mut client, "SET released token"), "+OK\r\n");
+    assert_eq!(ask(&mut client, "DEL released"), ":1\r\n");
+    assert_eq!(read(&mut listener), list('*', &["message", DELETED, "released"]));
+    assert_eq!(ask(&mut client, "SET forgotten token PX 5"), "+OK\r\n");
+    // Nobody looks at it again.
+    assert_eq!(read(&mut listener), list('*', &["message", EXPIRED, "forgotten"]));
+}
+
+/// Meebis has no blocking pop of lists, jedis-mock no `BLMOVE`; fakeredis does not serve those who
+/// wait for lists in their order, nor miniredis those who wait for sorted sets.
+#[test]
+fn who_waits_is_served_in_order_or_told_that_time_is_over() {
+    let server = Server::start().expect("a server");
+    let mut client = wire(&server, 2);
+    for wait in ["BLPOP none", "BRPOP none", "BLMOVE none other LEFT LEFT", "BZPOPMIN none"] {
+        assert_eq!(ask(&mut client, &format!("{wait} 0.02")), "*-1\r\n", "{wait}");
+    }
+    for (waits, push, replies) in [
+        (
+            ["BLPOP queue 0", "BRPOP queue 0", "BLMOVE queue done LEFT RIGHT 0"],
+            "RPUSH queue a b c d",
+            [list('*', &["queue", "a"]), list('*', &["queue", "d"]), "$1\r\nb\r\n".to_owned()],
+        ),
+        (
+            ["BZPOPMIN set 0", "BZPOPMAX set 0", "BZPOPMIN set 0"],
+            "ZADD set 2 b 1 a 3 c",
+            [["a", "1"], ["c", "3"], ["b", "2"]]
+                .map(|[member, score]| list('*', &["set", member, score])),
+        ),
+    ] {
+        let mut waiters = [(); 3].map(|()| wire(&server, 2));
+        for (n, (waiter, wait)) in waiters.iter_mut().zip(waits).enumerate() {
+            send(waiter, wait);
+            until_waiting(&server, n + 1);
+        }
+        ask(&mut client, push);
+        for ((waiter, reply), wait) in waiters.iter_mut().zip(replies).zip(waits) {
+            assert_eq!(read(waiter), reply, "{wait}");
+        }
+    }
+    assert_eq!(ask(&mut client, "LRANGE done 0 -1"), list('*', &["b"]));
+    assert_eq!(ask(&mut client, "LRANGE queue 0 -1"), list('*', &["c"]));
+}
+
+/// The servers of fakeredis and jedis-mock speak RESP2 alone; miniredis knows neither a script's
+/// doubles and maps nor a subscriber who goes on asking.
+#[test]
+fn resp3_is_spoken() {
+    let server = Server::start().expect("a server");
+    let mut client = wire(&server, 2);
+    assert!(ask(&mut client, "HELLO 3").starts_with("%7\r\n$6\r\nserver\r\n"));
+    assert_eq!(ask(&mut client, "GET none"), "_\r\n");
+    ask(&mut client, "HSET hash field value");
+    assert_eq!(ask(&mut client, "HGETALL hash"), "%1\r\n$5\r\nfield\r\n$5\r\nvalue\r\n");
+    ask(&mut client, "ZADD set 1.5 member");
+    assert_eq!(ask(&mut client, "ZSCORE set member"), ",1.5\r\n");
+    client.send(&["EVAL", "redis.setresp(3) return {map = {a = {double = 0.5}}}", "0"]);
+    assert_eq!(read(&mut client), "%1\r\n$1\r\na\r\n,0.5\r\n");
+    assert_eq!(ask(&mut client, "SUBSCRIBE news"), ">3\r\n$9\r\nsubscribe\r\n$4\r\nnews\r\n:1\r\n");
+    // Who listens goes on asking, and hears its own message ahead of the reply or behind it.
+    send(&mut client, "PUBLISH news one");
+    let mut heard = [read(&mut client), read(&mut client)];
+    heard.sort();
+    assert_eq!(heard, [":1\r\n".to_owned(), list('>', &["message", "news", "one"])]);
+}
