@@ -169,7 +169,7 @@ fn no_suite_names_a_package_registry() {
         "package-lock.json" => ["\"resolved\""].as_slice(),
         "requirements.txt" => &["--index-url", "--extra-index-url", "://"],
         "pom.xml" => &["<repository>", "<pluginRepository>", "<mirror>"],
-        "go.mod" => &["replace ", "://"],
+        "go.mod" => &["=> /", "://"],
         _ => &[],
     };
     let mut offences = Vec::new();

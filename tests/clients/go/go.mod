@@ -14,3 +14,7 @@ require (
 	go.uber.org/atomic v1.12.0 // indirect
 	golang.org/x/sys v0.48.0 // indirect
 )
+
+require leasehold/report v0.0.0
+
+replace leasehold/report => ../../report/go

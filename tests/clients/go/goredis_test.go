@@ -9,9 +9,10 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"leasehold/report"
 )
 
-var goRedisLibrary = library{"go-redis", "github.com/redis/go-redis/v9"}
+var goRedisLibrary = report.Library{Name: "go-redis", Module: "github.com/redis/go-redis/v9"}
 
 var (
 	release = redis.NewScript(`if redis.call("get", KEYS[1]) == ARGV[1] then
@@ -35,7 +36,7 @@ type recipeLock struct {
 func (r recipe) tryLock(key string, lease time.Duration) held {
 	token := unique("token")
 	set, err := r.client.SetNX(context.Background(), key, token, lease).Result()
-	r.t.no(err)
+	r.t.No(err)
 	if !set {
 		return nil
 	}
@@ -44,14 +45,14 @@ func (r recipe) tryLock(key string, lease time.Duration) held {
 
 func (l recipeLock) unlock() bool {
 	deleted, err := release.Run(context.Background(), l.client, []string{l.key}, l.token).Int()
-	l.t.no(err)
+	l.t.No(err)
 	return deleted == 1
 }
 
 func (l recipeLock) extend() bool {
 	leaseMs := l.lease.Milliseconds()
 	set, err := prolong.Run(context.Background(), l.client, []string{l.key}, l.token, leaseMs).Int()
-	l.t.no(err)
+	l.t.No(err)
 	return set == 1
 }
 
@@ -96,9 +97,9 @@ func goRedisSendsAgain(t *T) {
 	script := redis.NewScript(`return redis.call("incr", KEYS[1])`)
 	for expected := 1; expected <= 3; expected++ {
 		number, err := script.Run(context.Background(), client, []string{key}).Int()
-		t.no(err)
-		t.is(number == expected, "it ran %d times, not %d", number, expected)
-		t.no(client.ScriptFlush(context.Background()).Err())
+		t.No(err)
+		t.Is(number == expected, "it ran %d times, not %d", number, expected)
+		t.No(client.ScriptFlush(context.Background()).Err())
 	}
 }
 
@@ -124,43 +125,43 @@ func goRedisTransacts(t *T) {
 				for errors.Is(err, redis.TxFailedErr) {
 					err = client.Watch(context.Background(), addOne, key)
 				}
-				t.no(err)
+				t.No(err)
 			}
 		})
 	}
 	all.Wait()
 	number, err := dial(t, mainServer(), 3).Get(context.Background(), key).Int()
-	t.no(err)
-	t.is(number == 100, "%d of 100 additions", number)
+	t.No(err)
+	t.Is(number == 100, "%d of 100 additions", number)
 }
 
 func goRedisIsOvertaken(t *T) {
 	one, other, key := dial(t, mainServer(), 2), dial(t, mainServer(), 3), unique("goredis")
 	for _, pair := range [][2]*redis.Client{{one, other}, {other, one}} {
 		err := pair[0].Watch(context.Background(), func(tx *redis.Tx) error {
-			t.no(pair[1].Set(context.Background(), key, "overtaken", 0).Err())
+			t.No(pair[1].Set(context.Background(), key, "overtaken", 0).Err())
 			_, err := tx.TxPipelined(context.Background(), func(pipe redis.Pipeliner) error {
 				pipe.Set(context.Background(), key, "late", 0)
 				return nil
 			})
 			return err
 		}, key)
-		t.is(errors.Is(err, redis.TxFailedErr), "it was told: %v", err)
+		t.Is(errors.Is(err, redis.TxFailedErr), "it was told: %v", err)
 		value, err := one.Get(context.Background(), key).Result()
-		t.no(err)
-		t.is(value == "overtaken", "it is %s", value)
+		t.No(err)
+		t.Is(value == "overtaken", "it is %s", value)
 	}
 }
 
 func goRedisHears(t *T) {
 	holder, waiter, key := recipeOver(t, 3)(), recipeOver(t, 3)(), unique("goredis")
 	lock := holder.tryLock(key, long)
-	t.is(lock != nil, "it is free")
+	t.Is(lock != nil, "it is free")
 	subscriber := dial(t, mainServer(), 3).Subscribe(context.Background(), key)
 	defer subscriber.Close()
 	_, err := subscriber.Receive(context.Background())
-	t.no(err)
-	t.is(waiter.tryLock(key, long) == nil, "it was granted twice")
+	t.No(err)
+	t.Is(waiter.tryLock(key, long) == nil, "it was granted twice")
 	time.AfterFunc(short, func() {
 		if !lock.unlock() {
 			t.Errorf("it was the holder's")
@@ -169,17 +170,17 @@ func goRedisHears(t *T) {
 	})
 	select {
 	case message := <-subscriber.Channel():
-		t.is(message.Payload == "free", "it heard %s", message.Payload)
+		t.Is(message.Payload == "free", "it heard %s", message.Payload)
 	case <-time.After(generous):
 		t.Fatalf("the message never came")
 	}
-	t.is(waiter.tryLock(key, long) != nil, "it was told before it was free")
+	t.Is(waiter.tryLock(key, long) != nil, "it was told before it was free")
 }
 
 func goRedisBlocks(t *T) {
 	key := unique("goredis")
 	first := dial(t, mainServer(), 3)
-	t.no(first.RPush(context.Background(), key, "token").Err())
+	t.No(first.RPush(context.Background(), key, "token").Err())
 	var inside atomic.Int64
 	var all sync.WaitGroup
 	for range 6 {
@@ -187,34 +188,34 @@ func goRedisBlocks(t *T) {
 		all.Go(func() {
 			for range rounds {
 				popped, err := client.BLPop(context.Background(), generous, key).Result()
-				t.no(err)
+				t.No(err)
 				if inside.Add(1) != 1 || popped[1] != "token" {
 					t.Errorf("two hold the token")
 				}
 				time.Sleep(time.Millisecond)
 				inside.Add(-1)
-				t.no(client.RPush(context.Background(), key, "token").Err())
+				t.No(client.RPush(context.Background(), key, "token").Err())
 			}
 		})
 	}
 	all.Wait()
 	left, err := first.LLen(context.Background(), key).Result()
-	t.no(err)
-	t.is(left == 1, "%d tokens are left", left)
+	t.No(err)
+	t.Is(left == 1, "%d tokens are left", left)
 }
 
 func goRedisOutlives(t *T) {
 	one, other, key := dial(t, mainServer(), 3), dial(t, mainServer(), 3), unique("goredis")
 	connection := one.Conn()
 	id, err := connection.ClientID(context.Background()).Result()
-	t.no(err)
-	t.no(connection.SetNX(context.Background(), key, "token", long).Err())
-	t.no(other.Do(context.Background(), "CLIENT", "KILL", "ID", id).Err())
-	t.is(connection.Ping(context.Background()).Err() != nil, "it is still connected")
+	t.No(err)
+	t.No(connection.SetNX(context.Background(), key, "token", long).Err())
+	t.No(other.Do(context.Background(), "CLIENT", "KILL", "ID", id).Err())
+	t.Is(connection.Ping(context.Background()).Err() != nil, "it is still connected")
 	_ = connection.Close()
-	t.is(recipe{t, other}.tryLock(key, long) == nil, "it was lost")
+	t.Is(recipe{t, other}.tryLock(key, long) == nil, "it was lost")
 	lock := recipeLock{recipe{t, one}, key, "token", long}
-	t.is(lock.unlock(), "it was lost")
+	t.Is(lock.unlock(), "it was lost")
 }
 
 func goRedisCluster(t *T) {

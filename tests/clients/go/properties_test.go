@@ -54,12 +54,12 @@ func excludes(t *T, key string, make func() contender) {
 				time.Sleep(time.Millisecond)
 				number.Store(read + 1)
 				inside.Add(-1)
-				t.is(lock.unlock(), "the lock was lost while it was held")
+				t.Is(lock.unlock(), "the lock was lost while it was held")
 			}
 		})
 	}
 	all.Wait()
-	t.is(number.Load() == workers*rounds, "%d of %d additions", number.Load(), workers*rounds)
+	t.Is(number.Load() == workers*rounds, "%d of %d additions", number.Load(), workers*rounds)
 }
 
 // expires: the lock is granted when its lease has ended, and not before.
@@ -73,10 +73,10 @@ func expires(t *T, key string, make func() contender) {
 func releases(t *T, key string, make func() contender) {
 	holder, other := make(), make()
 	lock := holder.tryLock(key, long)
-	t.is(lock != nil, "it is free")
-	t.is(other.tryLock(key, long) == nil, "it was granted twice")
-	t.is(lock.unlock(), "it was the holder's")
-	t.is(other.tryLock(key, long) != nil, "it was not released")
+	t.Is(lock != nil, "it is free")
+	t.Is(other.tryLock(key, long) == nil, "it was granted twice")
+	t.Is(lock.unlock(), "it was the holder's")
+	t.Is(other.tryLock(key, long) != nil, "it was not released")
 }
 
 // refusesStrangers: who releases after the lease has ended takes nothing from the next holder.
@@ -84,10 +84,10 @@ func refusesStrangers(t *T, key string, make func() contender) {
 	late, next, third := make(), make(), make()
 	ended, _ := taken(t, late, key, short)
 	kept := wait(t, next, key, long)
-	t.is(!ended.extend(), "a lock that another holds was extended")
-	t.is(!ended.unlock(), "the late holder was told that it was still its lock")
-	t.is(third.tryLock(key, long) == nil, "the late holder took it from the next")
-	t.is(kept.unlock(), "the next holder had lost it")
+	t.Is(!ended.extend(), "a lock that another holds was extended")
+	t.Is(!ended.unlock(), "the late holder was told that it was still its lock")
+	t.Is(third.tryLock(key, long) == nil, "the late holder took it from the next")
+	t.Is(kept.unlock(), "the next holder had lost it")
 }
 
 // extends: an extension counts from its own moment; nobody is let in before.
@@ -106,7 +106,7 @@ func taken(t *T, contender contender, key string, lease time.Duration) (held, ti
 		if lock := contender.tryLock(key, lease); lock != nil {
 			return lock, before
 		}
-		t.is(time.Since(before) >= lease*8/10, "it is free")
+		t.Is(time.Since(before) >= lease*8/10, "it is free")
 		time.Sleep(lease)
 	}
 }
@@ -121,7 +121,7 @@ func extended(t *T, contender contender, key string, lease time.Duration) time.T
 		if lock.extend() {
 			return before
 		}
-		t.is(time.Since(begin) >= lease*8/10, "it was the holder's to extend")
+		t.Is(time.Since(begin) >= lease*8/10, "it was the holder's to extend")
 		time.Sleep(lease)
 	}
 }
@@ -131,7 +131,7 @@ func extended(t *T, contender contender, key string, lease time.Duration) time.T
 func isGranted(t *T, contender contender, key string, before time.Time, lease time.Duration) {
 	time.Sleep(lease - near - time.Since(before))
 	for contender.tryLock(key, long) == nil {
-		t.is(time.Since(before) < lease+generous, "the lease did not end")
+		t.Is(time.Since(before) < lease+generous, "the lease did not end")
 	}
 	isDue(t, time.Since(before), lease)
 }
@@ -142,13 +142,13 @@ func wait(t *T, contender contender, key string, lease time.Duration) held {
 		if lock := contender.tryLock(key, lease); lock != nil {
 			return lock
 		}
-		t.is(time.Since(begin) < 3*generous, "the lock never came free")
+		t.Is(time.Since(begin) < 3*generous, "the lock never came free")
 		time.Sleep(2 * time.Millisecond)
 	}
 }
 
 // isDue fails for what came before its time, and for what came far too late.
 func isDue(t *T, elapsed, lease time.Duration) {
-	t.is(elapsed >= lease, "a lease of %v ended after %v", lease, elapsed)
-	t.is(elapsed < lease+generous, "a lease of %v still held after %v", lease, elapsed)
+	t.Is(elapsed >= lease, "a lease of %v ended after %v", lease, elapsed)
+	t.Is(elapsed < lease+generous, "a lease of %v still held after %v", lease, elapsed)
 }

@@ -5,9 +5,10 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"leasehold/report"
 )
 
-var redigoLibrary = library{"redigo", "github.com/gomodule/redigo"}
+var redigoLibrary = report.Library{Name: "redigo", Module: "github.com/gomodule/redigo"}
 
 // redigoRecipe is SET NX PX with a token, over connections of a pool.
 type redigoRecipe struct {
@@ -36,7 +37,7 @@ func (r redigoRecipe) tryLock(key string, lease time.Duration) held {
 	if err == redis.ErrNil {
 		return nil
 	}
-	r.t.no(err)
+	r.t.No(err)
 	return redigoLock{r, key, token, lease}
 }
 
@@ -50,7 +51,7 @@ func (l redigoLock) run(script *redis.Script, arguments ...any) bool {
 	connection := l.pool.Get()
 	defer connection.Close()
 	done, err := redis.Int(script.Do(connection, arguments...))
-	l.t.no(err)
+	l.t.No(err)
 	return done == 1
 }
 

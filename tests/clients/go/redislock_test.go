@@ -7,9 +7,10 @@ import (
 	"time"
 
 	"github.com/bsm/redislock"
+	"leasehold/report"
 )
 
-var redislockLibrary = library{"bsm/redislock", "github.com/bsm/redislock"}
+var redislockLibrary = report.Library{Name: "bsm/redislock", Module: "github.com/bsm/redislock"}
 
 type redislockContender struct {
 	t      *T
@@ -27,7 +28,7 @@ func (c redislockContender) tryLock(key string, lease time.Duration) held {
 	if errors.Is(err, redislock.ErrNotObtained) {
 		return nil
 	}
-	c.t.no(err)
+	c.t.No(err)
 	return redislockLock{c.t, lock, lease}
 }
 
@@ -36,7 +37,7 @@ func (l redislockLock) unlock() bool {
 	if errors.Is(err, redislock.ErrLockNotHeld) {
 		return false
 	}
-	l.t.no(err)
+	l.t.No(err)
 	return true
 }
 
@@ -45,7 +46,7 @@ func (l redislockLock) extend() bool {
 	if errors.Is(err, redislock.ErrNotObtained) {
 		return false
 	}
-	l.t.no(err)
+	l.t.No(err)
 	return true
 }
 
@@ -86,15 +87,15 @@ func redislockReenters(t *T) {
 	client, key := redislock.New(dial(t, mainServer(), 3)), unique("redislock")
 	mine := &redislock.Options{Token: "mine-mine-mine-mine-22", Metadata: "first"}
 	first, err := client.Obtain(context.Background(), key, short, mine)
-	t.no(err)
+	t.No(err)
 	before := time.Now()
 	again := &redislock.Options{Token: mine.Token, Metadata: "second"}
 	second, err := client.Obtain(context.Background(), key, short*2, again)
-	t.no(err)
-	t.is(second.Token() == first.Token() && second.Metadata() == "second", "it is another's")
+	t.No(err)
+	t.Is(second.Token() == first.Token() && second.Metadata() == "second", "it is another's")
 	_, err = client.Obtain(context.Background(), key, short, nil)
 	granted := !errors.Is(err, redislock.ErrNotObtained)
-	t.is(!granted || time.Since(before) >= short*2, "it was granted twice")
+	t.Is(!granted || time.Since(before) >= short*2, "it was granted twice")
 	isGranted(t, redislockOver(t, 3)(), key, before, short*2)
 }
 
@@ -102,22 +103,22 @@ func redislockTellsTheRest(t *T) {
 	client, key := redislock.New(dial(t, mainServer(), 3)), unique("redislock")
 	before := time.Now()
 	lock, err := client.Obtain(context.Background(), key, short, nil)
-	t.no(err)
+	t.No(err)
 	rest, err := lock.TTL(context.Background())
-	t.no(err)
-	t.is(rest > 0 || time.Since(before) >= short, "nothing is left of %v", short)
-	t.is(rest <= short, "%v are left of %v", rest, short)
+	t.No(err)
+	t.Is(rest > 0 || time.Since(before) >= short, "nothing is left of %v", short)
+	t.Is(rest <= short, "%v are left of %v", rest, short)
 	wait(t, redislockOver(t, 3)(), key, long)
 	rest, err = lock.TTL(context.Background())
-	t.no(err)
-	t.is(rest == 0, "%v are left of a lock that another holds", rest)
+	t.No(err)
+	t.Is(rest == 0, "%v are left of a lock that another holds", rest)
 }
 
 func redislockWaits(t *T) {
 	holder, waiter := redislockOver(t, 3)(), redislock.New(dial(t, mainServer(), 3))
 	key := unique("redislock")
 	lock := holder.tryLock(key, long)
-	t.is(lock != nil, "it is free")
+	t.Is(lock != nil, "it is free")
 	acquired := make(chan time.Time)
 	go func() {
 		patient := &redislock.Options{RetryStrategy: redislock.LinearBackoff(5 * time.Millisecond)}
@@ -128,6 +129,6 @@ func redislockWaits(t *T) {
 	}()
 	time.Sleep(short)
 	released := time.Now()
-	t.is(lock.unlock(), "it was the holder's")
-	t.is((<-acquired).After(released), "two held it")
+	t.Is(lock.unlock(), "it was the holder's")
+	t.Is((<-acquired).After(released), "two held it")
 }

@@ -10,9 +10,10 @@ import (
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	pool "github.com/go-redsync/redsync/v4/redis/redigo"
 	"github.com/gomodule/redigo/redis"
+	"leasehold/report"
 )
 
-var redsyncLibrary = library{"redsync", "github.com/go-redsync/redsync/v4"}
+var redsyncLibrary = report.Library{Name: "redsync", Module: "github.com/go-redsync/redsync/v4"}
 
 // redsyncContender locks on most of several servers.
 type redsyncContender struct{ redsync *redsync.Redsync }
@@ -125,20 +126,20 @@ func redsyncTakesAgain(t *T, servers []string) {
 	key := unique("redsync")
 	ended, _ := taken(t, holder, key, short)
 	time.Sleep(short + 50*time.Millisecond)
-	t.is(!ended.extend(), "a lock that had ended was extended")
+	t.Is(!ended.extend(), "a lock that had ended was extended")
 	again := redsyncLock{holder.redsync.NewMutex(key, redsync.WithExpiry(short),
 		redsync.WithTimeoutFactor(0.9), redsync.WithSetNXOnExtend())}
 	// As in `taken`, it may refuse by itself.
 	before := time.Now()
 	for again.mutex.TryLock() != nil {
-		t.is(time.Since(before) >= short*8/10, "it is free")
+		t.Is(time.Since(before) >= short*8/10, "it is free")
 		time.Sleep(short)
 		before = time.Now()
 	}
 	time.Sleep(short + 50*time.Millisecond)
 	before = time.Now()
 	for !again.extend() {
-		t.is(time.Since(before) >= short*8/10, "a free lock was not taken again")
+		t.Is(time.Since(before) >= short*8/10, "a free lock was not taken again")
 		time.Sleep(short)
 		before = time.Now()
 	}
@@ -149,7 +150,7 @@ func redsyncWaits(t *T, servers []string) {
 	holder, waiter := overGoRedis(t, 3, servers...)(), overGoRedis(t, 3, servers...)()
 	key := unique("redsync")
 	lock := holder.tryLock(key, long)
-	t.is(lock != nil, "it is free")
+	t.Is(lock != nil, "it is free")
 	acquired := make(chan time.Time)
 	go func() {
 		patient := []redsync.Option{redsync.WithTries(2000), redsync.WithExpiry(long),
@@ -161,19 +162,19 @@ func redsyncWaits(t *T, servers []string) {
 	}()
 	time.Sleep(short)
 	released := time.Now()
-	t.is(lock.unlock(), "it was the holder's")
-	t.is((<-acquired).After(released), "two held it")
+	t.Is(lock.unlock(), "it was the holder's")
+	t.Is((<-acquired).After(released), "two held it")
 }
 
 func redsyncOneDead(t *T) {
 	three := disposable(ofRedsyncWithOneDead)
 	make, key := overGoRedis(t, 3, three...), unique("redsync")
 	lock := make().tryLock(key, long)
-	t.is(lock != nil, "it is free")
+	t.Is(lock != nil, "it is free")
 	end(t, three[0])
-	t.is(make().tryLock(key, long) == nil, "it was granted twice")
-	t.is(lock.extend(), "two are most of three")
-	t.is(lock.unlock(), "two are most of three")
+	t.Is(make().tryLock(key, long) == nil, "it was granted twice")
+	t.Is(lock.extend(), "two are most of three")
+	t.Is(lock.unlock(), "two are most of three")
 	releases(t, unique("redsync"), make)
 	excludes(t, unique("redsync"), make)
 }
@@ -182,14 +183,14 @@ func redsyncWithoutQuorum(t *T) {
 	three := disposable(ofRedsyncWithoutQuorum)
 	make, key := overGoRedis(t, 3, three...), unique("redsync")
 	lock := make().tryLock(key, long)
-	t.is(lock != nil, "it is free")
+	t.Is(lock != nil, "it is free")
 	end(t, three[0])
 	end(t, three[2])
-	t.is(!lock.extend(), "one is not most of three")
-	t.is(make().tryLock(unique("redsync"), long) == nil, "one is not most of three")
+	t.Is(!lock.extend(), "one is not most of three")
+	t.Is(make().tryLock(unique("redsync"), long) == nil, "one is not most of three")
 	// What it set on the one before it gave up, it took back.
 	survivor := dial(t, three[1], 3)
 	keys, err := survivor.DBSize(context.Background()).Result()
-	t.no(err)
-	t.is(keys == 1, "%d keys are left, not the holder's alone", keys)
+	t.No(err)
+	t.Is(keys == 1, "%d keys are left, not the holder's alone", keys)
 }

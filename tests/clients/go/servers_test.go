@@ -10,7 +10,19 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"leasehold/report"
 )
+
+// T is what tests are told by, and the report.
+type T = report.T
+
+// behaviour runs a test of a library beside the others and reports of it.
+func behaviour(t *testing.T, of report.Library, sentence string, test func(*T)) {
+	report.Behaviour(t, of, sentence, func(t *T) {
+		t.Parallel()
+		test(t)
+	})
+}
 
 // Servers that a test ends are that test's alone. Here is who has which of REDIS_SERVERS.
 type slice struct{ from, to int }

@@ -6,3 +6,7 @@ require (
 	github.com/gomodule/redigo v1.9.3
 	github.com/stvp/tempredis v0.0.0-20181119212430-b82af8480203
 )
+
+require leasehold/report v0.0.0
+
+replace leasehold/report => ../../report/go

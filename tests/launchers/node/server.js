@@ -1,12 +1,13 @@
-// What the tests share: the report, the program, free ports, what is asked of a server that runs.
+// What the tests share: the program, free ports, what is asked of a server that runs.
 
 import assert from "node:assert/strict";
-import { appendFileSync, readFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { createServer } from "node:net";
-import { describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 
 import { createClient } from "redis";
+
+import { group } from "../../report/node/report.mjs";
 
 export const PROGRAM = process.env.REDIS_SERVER;
 
@@ -18,29 +19,8 @@ const COMPARE_AND_DELETE =
 
 /** Groups the behaviours of one launcher: `body(behaviour)` calls `behaviour(sentence, test)`. */
 export function launcher(name, body) {
-  const path = new URL(`node_modules/${name}/package.json`, import.meta.url);
-  const { version } = JSON.parse(readFileSync(path, "utf8"));
-  describe(`${name} ${version}`, () => {
-    body((behaviour, test) => {
-      const line = { library: name, version, behaviour };
-      it(behaviour, { timeout: PATIENCE_MS }, () => run(line, test));
-    });
-  });
-}
-
-async function run(line, test) {
-  try {
-    await test();
-    report({ ...line, outcome: "passed" });
-  } catch (error) {
-    report({ ...line, outcome: "failed", reason: String(error.message).split("\n")[0] });
-    throw error;
-  }
-}
-
-function report(line) {
-  const path = process.env.LAUNCHERS_REPORT;
-  if (path) appendFileSync(path, `${JSON.stringify(line)}\n`);
+  const beside = import.meta.url;
+  group({ name, packageName: name, beside, timeoutMs: PATIENCE_MS }, body);
 }
 
 /** A loopback port that nobody listens at. */

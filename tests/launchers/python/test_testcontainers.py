@@ -12,7 +12,7 @@ import redis
 
 import server
 
-LAUNCHER = ("Testcontainers' commands", None)
+LIBRARY = ("Testcontainers' commands", None)
 
 # Whose, the command after `redis-server`, the password it sets, what is awaited in the log.
 COMMANDS = [

@@ -73,10 +73,10 @@ async fn one(suite: &Path, kind: Kind) -> (Vec<Line>, Vec<String>) {
     let environment = [
         ("REDIS_SERVER", server),
         ("PATH", format!("{}:{path}", folder.path("bin"))),
-        ("LAUNCHERS_REPORT", report.clone()),
+        ("SUITE_REPORT", report.clone()),
     ];
     let ending = suites::run(suite, kind, &environment).await;
-    let mut troubles = left_behind(&format!("LAUNCHERS_REPORT={report}"));
+    let mut troubles = left_behind(&format!("SUITE_REPORT={report}"));
     let lines = Line::read_all(Path::new(&report)).unwrap_or_else(|problem| {
         troubles.push(problem);
         Vec::new()

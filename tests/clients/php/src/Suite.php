@@ -74,7 +74,7 @@ abstract class Suite extends TestCase
 
     private function report(string $outcome, ?string $reason): void
     {
-        $path = getenv('CLIENTS_REPORT');
+        $path = getenv('SUITE_REPORT');
         if (!$path) {
             return;
         }

@@ -25,7 +25,7 @@ module Reported
 
   def after_teardown
     super
-    path = ENV.fetch('CLIENTS_REPORT', '')
+    path = ENV.fetch('SUITE_REPORT', '')
     return if path.empty?
 
     line = { library: library, version: version, behaviour: self.class.behaviours.fetch(name) }

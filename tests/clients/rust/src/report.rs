@@ -1,4 +1,4 @@
-//! The report: a line for each behaviour, appended to the file that `CLIENTS_REPORT` names.
+//! The report: a line for each behaviour, appended to the file that `SUITE_REPORT` names.
 
 use std::env;
 use std::fs::OpenOptions;
@@ -30,7 +30,7 @@ pub fn skipped(library: &str, sentence: &str, reason: &str) {
 }
 
 fn append(library: &str, sentence: &str, outcome: &str, reason: Option<&str>) {
-    let Some(path) = env::var_os("CLIENTS_REPORT") else { return };
+    let Some(path) = env::var_os("SUITE_REPORT") else { return };
     let mut line = json!({
         "library": library,
         "version": version(library),

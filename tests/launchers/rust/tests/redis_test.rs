@@ -151,7 +151,7 @@ fn terminate(process: &Child) {
 /// Runs a test and reports of it.
 fn behaviour(sentence: &str, test: impl FnOnce()) {
     let outcome = panic::catch_unwind(AssertUnwindSafe(test));
-    if let Some(path) = std::env::var_os("LAUNCHERS_REPORT") {
+    if let Some(path) = std::env::var_os("SUITE_REPORT") {
         let reason = outcome.as_ref().err().map(|cause| {
             let text = cause.downcast_ref::<String>().map(String::as_str);
             text.or_else(|| cause.downcast_ref::<&str>().copied()).unwrap_or("it panicked")

@@ -107,7 +107,7 @@ async fn one(
     }
     let report = servers.folder.path("report.jsonl");
     let mut environment = servers.environment();
-    environment.push(("CLIENTS_REPORT", report.clone()));
+    environment.push(("SUITE_REPORT", report.clone()));
     let ending = suites::run(suite, kind, &environment).await;
     let mut troubles = servers.deaths();
     let lines = match Line::read_all(Path::new(&report)) {

@@ -15,7 +15,7 @@ import org.junit.jupiter.api.extension.ExtensionContext.Namespace;
 import org.junit.jupiter.api.extension.TestWatcher;
 import org.junit.platform.commons.support.AnnotationSupport;
 
-/** Appends one line to CLIENTS_REPORT for each test method, and shows it on the terminal. */
+/** Appends one line to SUITE_REPORT for each test method, and shows it on the terminal. */
 final class Report implements BeforeEachCallback, TestWatcher {
     private static final Namespace TIMES = Namespace.create(Report.class);
     private static final int REASON_LENGTH = 300;
@@ -99,7 +99,7 @@ final class Report implements BeforeEachCallback, TestWatcher {
 
     /** Several tests end at once, and several libraries append to one file. */
     private static synchronized void append(String line) {
-        var path = System.getenv("CLIENTS_REPORT");
+        var path = System.getenv("SUITE_REPORT");
         if (path == null || path.isBlank()) {
             return;
         }

@@ -10,7 +10,7 @@ import java.nio.file.Path;
 import org.junit.jupiter.api.extension.ExtensionContext;
 import org.junit.jupiter.api.extension.TestWatcher;
 
-/** Appends one line to LAUNCHERS_REPORT for each test method, and shows it on the terminal. */
+/** Appends one line to SUITE_REPORT for each test method, and shows it on the terminal. */
 final class Report implements TestWatcher {
     private static final int REASON_LENGTH = 300;
 
@@ -50,7 +50,7 @@ final class Report implements TestWatcher {
     }
 
     private static void append(String line) {
-        var path = System.getenv("LAUNCHERS_REPORT");
+        var path = System.getenv("SUITE_REPORT");
         if (path == null || path.isBlank()) {
             return;
         }

@@ -1,4 +1,6 @@
-package clients
+// Package report tells what a suite has tried: a line for each behaviour of a library, appended to
+// the file that SUITE_REPORT names.
+package report
 
 import (
 	"encoding/json"
@@ -9,6 +11,9 @@ import (
 	"sync"
 	"testing"
 )
+
+// Library is a module and what people call it.
+type Library struct{ Name, Module string }
 
 // T remembers why a test failed, for the report.
 type T struct {
@@ -46,29 +51,25 @@ func (t *T) Skipf(format string, arguments ...any) {
 	t.T.Skipf(format, arguments...)
 }
 
-// no fails for an error.
-func (t *T) no(err error) {
+// No fails for an error.
+func (t *T) No(err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
 }
 
-// is fails unless a statement holds.
-func (t *T) is(holds bool, otherwise string, arguments ...any) {
+// Is fails unless a statement holds.
+func (t *T) Is(holds bool, otherwise string, arguments ...any) {
 	t.Helper()
 	if !holds {
 		t.Fatalf(otherwise, arguments...)
 	}
 }
 
-// library is a module and what people call it.
-type library struct{ name, module string }
-
-// behaviour runs a test of a library beside the others and reports of it.
-func behaviour(t *testing.T, of library, sentence string, test func(*T)) {
+// Behaviour runs a test of a library and reports of it.
+func Behaviour(t *testing.T, of Library, sentence string, test func(*T)) {
 	t.Run(strings.ReplaceAll(sentence, " ", "_"), func(inner *testing.T) {
-		inner.Parallel()
 		t := &T{T: inner}
 		defer func() {
 			outcome := "passed"
@@ -85,23 +86,23 @@ func behaviour(t *testing.T, of library, sentence string, test func(*T)) {
 
 var reporting sync.Mutex
 
-func report(of library, sentence, outcome, reason string) {
-	path := os.Getenv("CLIENTS_REPORT")
+func report(of Library, sentence, outcome, reason string) {
+	path := os.Getenv("SUITE_REPORT")
 	if path == "" {
 		return
 	}
+	reporting.Lock()
+	defer reporting.Unlock()
 	line, err := json.Marshal(struct {
 		Library   string `json:"library"`
 		Version   string `json:"version"`
 		Behaviour string `json:"behaviour"`
 		Outcome   string `json:"outcome"`
 		Reason    string `json:"reason,omitempty"`
-	}{of.name, versions()[of.module], sentence, outcome, reason})
+	}{of.Name, version(of.Module), sentence, outcome, reason})
 	if err != nil {
 		panic(err)
 	}
-	reporting.Lock()
-	defer reporting.Unlock()
 	file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
 		panic(err)
@@ -112,18 +113,17 @@ func report(of library, sentence, outcome, reason string) {
 	}
 }
 
-// versions are those of the modules that the tests are built with.
-var versions = sync.OnceValue(func() map[string]string {
-	output, err := exec.Command("go", "list", "-m", "-f", "{{.Path}} {{.Version}}",
-		redsyncLibrary.module, redislockLibrary.module, goRedisLibrary.module,
-		redigoLibrary.module).Output()
+var versions = map[string]string{}
+
+// version is that of the module that the tests are built with. Called by one at a time.
+func version(module string) string {
+	if known, ok := versions[module]; ok {
+		return known
+	}
+	output, err := exec.Command("go", "list", "-m", "-f", "{{.Version}}", module).Output()
 	if err != nil {
 		panic(err)
 	}
-	versions := map[string]string{}
-	for line := range strings.Lines(string(output)) {
-		module, version, _ := strings.Cut(strings.TrimSpace(line), " ")
-		versions[module] = strings.TrimPrefix(version, "v")
-	}
-	return versions
-})
+	versions[module] = strings.TrimPrefix(strings.TrimSpace(string(output)), "v")
+	return versions[module]
+}

@@ -1,0 +1,3 @@
+module leasehold/report
+
+go 1.26.0
