@@ -77,6 +77,21 @@ fn blocked(server: &Server) -> usize {
     line.and_then(|count| count.parse().ok()).expect("a count")
 }
 
+/// `timeout` counts on the same clock, and whoever moves it is not idle.
+#[test]
+fn whoever_moves_the_clock_has_not_been_idle() {
+    let server = Server::builder().frozen_clock().for_tests().config("timeout", "10");
+    let server = server.start().expect("a server");
+    let mut idle = Wire::connect(server.addr(), 2);
+    assert_eq!(idle.call(&["PING"]), b"+PONG\r\n");
+    let mut test = Wire::connect(server.addr(), 2);
+    for _ in 0..3 {
+        assert_eq!(test.call(&["LEASEHOLD", "CLOCK", "ADVANCE", "30s"]), b"+OK\r\n");
+    }
+    assert_eq!(idle.read_to_close(), b"");
+    assert_eq!(test.call(&["PING"]), b"+PONG\r\n");
+}
+
 #[test]
 fn a_lease_ends_on_its_millisecond() {
     let server = frozen();

@@ -342,7 +342,13 @@ impl Connection {
                 pipes.closing = true;
             }
             Flow::Sleep(span) => sleep_holding_everyone(span),
-            Flow::Clock(order) => host.obey_clock_order(engine, order),
+            Flow::Clock(order) => {
+                host.obey_clock_order(engine, order);
+                // Whoever moves the clock has not been idle meanwhile.
+                if let Some(state) = engine.clients.get_mut(self.client) {
+                    state.active_at = host.now().now;
+                }
+            }
             Flow::Shutdown => {
                 pipes.closing = true;
                 host.stop();
