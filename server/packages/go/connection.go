@@ -49,9 +49,7 @@ func (s *Server) call(words []string) (any, error) {
 		}
 		reply, err := connection.call(words)
 		if _, answered := err.(ReplyError); err == nil || answered {
-			s.mutex.Lock()
-			s.idle = append(s.idle, connection)
-			s.mutex.Unlock()
+			s.giveBack(connection)
 			return reply, err
 		}
 		_ = connection.socket.Close()
@@ -68,26 +66,41 @@ func (s *Server) call(words []string) (any, error) {
 
 // connect returns a connection that nobody else uses, and whether it is a new one.
 func (s *Server) connect() (*connection, bool, error) {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	if last := len(s.idle) - 1; last >= 0 {
-		connection := s.idle[last]
-		s.idle = s.idle[:last]
-		return connection, false, nil
+	if idle := s.takeIdle(); idle != nil {
+		return idle, false, nil
 	}
 	socket, err := net.Dial("tcp", s.Addr())
 	if err != nil {
 		return nil, true, err
 	}
-	connection := &connection{socket, bufio.NewReader(socket)}
-	if s.settings.password == "" {
-		return connection, true, nil
+	made := &connection{socket, bufio.NewReader(socket)}
+	if s.settings.password != "" {
+		if _, err := made.call([]string{"AUTH", s.settings.password}); err != nil {
+			_ = socket.Close()
+			return nil, true, err
+		}
 	}
-	if _, err := connection.call([]string{"AUTH", s.settings.password}); err != nil {
-		_ = socket.Close()
-		return nil, true, err
+	return made, true, nil
+}
+
+// takeIdle returns the connection that was used last, if one is not used now.
+func (s *Server) takeIdle() *connection {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	last := len(s.idle) - 1
+	if last < 0 {
+		return nil
 	}
-	return connection, true, nil
+	taken := s.idle[last]
+	s.idle = s.idle[:last]
+	return taken
+}
+
+// giveBack keeps a connection for the next command.
+func (s *Server) giveBack(used *connection) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.idle = append(s.idle, used)
 }
 
 // forgetIdle closes the connections that nobody uses.

@@ -29,7 +29,9 @@ func usual(t *testing.T, server *leaseholdtest.Server) *goredislib.Client {
 func TestGoRedisSendsWhatWasLostUpToThreeTimesMore(t *testing.T) {
 	server := frozen(t)
 	server.Faults.Add(leasehold.LoseAndClose, leasehold.Requests{Command: "incr"})
-	holds(t, usual(t, server).Incr(background, "number").Err() != nil, "it is answered")
+	client := usual(t, server)
+	is(t, client.Options().MaxRetries, 3)
+	holds(t, client.Incr(background, "number").Err() != nil, "it is answered")
 	is(t, server.Call("GET", "number"), any("4"))
 	holds(t, dial(t, server).Incr(background, "number").Err() != nil, "it is answered")
 	is(t, server.Call("GET", "number"), any("5"))
@@ -41,7 +43,7 @@ func TestGoRedisGivesUpARequestInRealTime(t *testing.T) {
 	hasty := dialed(t, goredislib.NewClient(&goredislib.Options{
 		Addr: server.Addr(), MaxRetries: -1, ReadTimeout: time.Millisecond,
 	}))
-	// The first may have been given up while it connected.
+	is(t, goredislib.NewClient(&goredislib.Options{}).Options().ReadTimeout, 5*time.Second)
 	var timeout net.Error
 	err := hasty.Get(background, "key").Err()
 	holds(t, errors.As(err, &timeout) && timeout.Timeout(), "it is told: %v", err)
