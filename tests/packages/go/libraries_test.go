@@ -65,6 +65,16 @@ func redsyncOn(t *testing.T, client *goredislib.Client) *redsync.Redsync {
 	return redsync.New(goredis.NewPool(client))
 }
 
+func TestRedsyncWaitsBetweenItsTries(t *testing.T) {
+	locks := redsyncOn(t, dial(t, frozen(t)))
+	no(t, locks.NewMutex("lock").TryLock())
+	begin := time.Now()
+	err := locks.NewMutex("lock", redsync.WithTries(2)).Lock()
+	var taken *redsync.ErrTaken
+	is(t, errors.As(err, &taken), true)
+	holds(t, time.Since(begin) >= 50*time.Millisecond, "it waits for less")
+}
+
 func TestRedsyncTellsTheEndOfTheLeaseByItsOwnClock(t *testing.T) {
 	server := frozen(t)
 	mutex := redsyncOn(t, dial(t, server)).NewMutex("lock", redsync.WithExpiry(time.Hour))
