@@ -76,6 +76,15 @@ test("other actions: jump, cut, lose-writes, flush-scripts, drop", async (t) => 
   await dropped;
 });
 
+test("a server that stalls reads on when it is told", async (t) => {
+  const [server, redis] = await serverAndClient(t);
+  const rule = await server.faults.add("stall", { client: "worker-?" });
+  const pong = redis.ping();
+  while ((await rule.counts()).fired === 0);
+  await rule.clear();
+  assert.equal(await pong, "PONG");
+});
+
 test("chance is the same for the same seed", async (t) => {
   const fates = await Promise.all(
     [1, 2].map(async () => {

@@ -9,6 +9,7 @@ const TIMEOUT_MS = 60_000;
 
 /** The path of what is beside this file. */
 export const inside = (path) => fileURLToPath(new URL(path, import.meta.url));
+
 /** What starts an installed program. */
 export const installed = (name) => [process.execPath, inside(`node_modules/.bin/${name}`)];
 
@@ -16,7 +17,7 @@ export const installed = (name) => [process.execPath, inside(`node_modules/.bin/
 export const FRAMEWORKS = {
   jest: [...installed("jest"), "--config", "../jest.config.cjs", "--rootDir", "."],
   vitest: [...installed("vitest"), "run", "--config", "../vitest.config.js", "--root", "."],
-  "node-test": [process.execPath, "--test", "--test-concurrency", "2"],
+  "node-test": [process.execPath, "--test", "--test-concurrency", "2", "--test-reporter", "tap"],
 };
 
 /** Runs a command in a folder: whether it ended well, and what it wrote. */
