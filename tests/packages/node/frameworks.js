@@ -10,8 +10,8 @@ const TIMEOUT_MS = 60_000;
 /** The path of what is beside this file. */
 export const inside = (path) => fileURLToPath(new URL(path, import.meta.url));
 
-/** What starts an installed program. */
-export const installed = (name) => [process.execPath, inside(`node_modules/.bin/${name}`)];
+/** What starts a program that is installed above the project. */
+export const installed = (name) => [process.execPath, inside(`../node_modules/.bin/${name}`)];
 
 /** How each runs the tests in the folder it is in, two files at once. */
 export const FRAMEWORKS = {
