@@ -24,7 +24,10 @@ export type Check =
 export interface Options {
   /** The clock stands still from the start, until the test moves it. */
   frozen?: boolean;
-  /** Options of redis-server, as on its command line: `["--requirepass", "secret"]`. */
+  /**
+   * Options of redis-server, as on its command line: `["--requirepass", "secret"]`. The path of a
+   * configuration file comes first, as there.
+   */
   options?: readonly (string | number)[];
   /** What `check()` asserts, and `serverBetween` at the end. */
   check?: readonly Check[];

@@ -1,6 +1,9 @@
 // A server is started, found at its address, and ended.
 
 import assert from "node:assert/strict";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { test } from "node:test";
 
 import Redis from "ioredis";
@@ -32,6 +35,25 @@ test("it takes the options of redis-server; a password is in its URL", async (t)
   assert.equal(server.url, `redis://:se%2Fcret@127.0.0.1:${server.port}`);
   assert.deepEqual(await connect(t, server.url).config("GET", "databases"), ["databases", "3"]);
   assert.equal(await server.call("PING"), "PONG");
+});
+
+test("it takes a configuration file, as a sentinel does", async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), "leasehold-sentinel-"));
+  t.after(() => rmSync(folder, { recursive: true }));
+  const [master, file] = [await started(t), join(folder, "sentinel.conf")];
+  writeFileSync(file, `sentinel monitor mymaster 127.0.0.1 ${master.port} 1\n`);
+  const sentinel = await started(t, { options: [file, "--sentinel"] });
+  const sentinels = [{ host: sentinel.host, port: sentinel.port }];
+  const redis = connect(t, { sentinels, name: "mymaster" });
+  await redis.set("lock", "token");
+  assert.equal(await master.call("GET", "lock"), "token");
+});
+
+test("it is a cluster of one node if told so", async (t) => {
+  const server = await started(t, { options: ["--cluster-enabled", "yes"] });
+  const cluster = new Redis.Cluster([server.url]);
+  t.after(() => cluster.disconnect());
+  assert.equal(await cluster.set("lock", "token"), "OK");
 });
 
 test("a call gives what the server answers, and rejects with its errors", async (t) => {

@@ -5,8 +5,8 @@ const { spawn } = require("node:child_process");
 
 const READY = /The server is now ready to accept connections on port (\d+)\r?\n/;
 
-// It ends with its standard input, which is closed with this process, however that ends.
 const ARGUMENTS = ["--port", "0", "--bind", "127.0.0.1", "--enable-test-commands", "local"];
+// It ends with its standard input, which is closed with this process, however that ends.
 const END_WITH_US = ["--end-with-stdin", "yes"];
 
 // The last of what it wrote is told if it fails.
@@ -20,7 +20,10 @@ class ServerProcess {
 
   /** Starts `program`; `options` are those of redis-server. */
   constructor(program, options) {
-    this.#child = spawn(program, [...ARGUMENTS, ...END_WITH_US, ...options]);
+    // A configuration file comes before all options.
+    const files = options.slice(0, options[0]?.startsWith("-") ? 0 : 1);
+    const others = options.slice(files.length);
+    this.#child = spawn(program, [...files, ...ARGUMENTS, ...END_WITH_US, ...others]);
     this.#child.stdin.on("error", () => {});
     for (const stream of [this.#child.stdout, this.#child.stderr]) {
       stream.setEncoding("utf8");
