@@ -249,6 +249,26 @@ fn whom_a_pause_has_held_go_on_in_the_order_in_which_they_came() {
     }
 }
 
+/// The clock is moved far over the moment at which they go on: what they are given has ended by
+/// then, and what they have sent behind it has been run.
+#[test]
+fn whom_something_has_held_go_on_at_their_moment() {
+    for hold in ["CLIENT PAUSE 10000 WRITE", "LEASEHOLD FAULT ADD DELAY 10s COMMAND set"] {
+        let server = frozen_with(&[("notify-keyspace-events", "Ex")]);
+        let (mut held, mut mover, mut listener) = (wire(&server), wire(&server), listener(&server));
+        call(&server, "SET before token PX 14000");
+        call(&server, "SET behind token PX 20000");
+        call(&server, hold);
+        held.send_bytes(b"SET lock token PX 5000\r\nBLPOP queue 7\r\nPTTL behind\r\n");
+        eventually("the write to be held back", || blocked(&server) == 1);
+        assert_eq!(ask(&mut mover, "LEASEHOLD CLOCK ADVANCE 60s"), "+OK\r\n");
+        assert_eq!(held.read(), b"+OK\r\n", "{hold}");
+        assert_eq!(heard(&mut listener), ["before", "lock", "behind"], "{hold}");
+        assert_eq!(held.read(), b"*-1\r\n", "{hold}");
+        assert_eq!(held.read(), b":3000\r\n", "{hold}");
+    }
+}
+
 #[test]
 fn who_says_nothing_is_closed_when_the_clock_says_so() {
     let server = frozen_with(&[("timeout", "60")]);

@@ -2,11 +2,12 @@
 //! answered, what subscribers hear, and between which moments leases and waits end.
 //!
 //! No machine can be slow enough to break this. Clients act at moments of a grid; everything that
-//! ends by itself does so between two of them, and no two things in the same place. Where a clock
-//! runs by itself, a moment has come when a wait that lasts until then is over on the server, so
-//! all that was due before is done. After each moment the server's clock is asked: if it shows more
-//! than the grid forgives, the order of things may be another one, the run is not judged and there
-//! is another on a wider grid.
+//! ends by itself does so between two of them, and no two things in the same place. A clock that
+//! stands is moved from one such moment to the next at once. Where it runs by itself, a moment has
+//! come when a wait that lasts until then is over on the server, so all that was due before is
+//! done. After each moment the server's clock is asked: if it shows more than the grid forgives,
+//! the order of things may be another one, the run is not judged and there is another on a wider
+//! grid.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -27,8 +28,10 @@ const CLIENTS: usize = 4;
 const WORKLOADS: u32 = 10;
 
 /// How often clients act. Between two such moments lie eight units.
-const SLOTS: u32 = 16;
+const SLOTS: u32 = 12;
 const SLOT: u32 = 8;
+/// By then every pause is over.
+const END: u32 = (SLOTS + 4) * SLOT;
 /// Where within a slot everything has its place: what ends by itself, ...
 const LEASE_ENDS: u32 = 4;
 /// ... a pause, ...
@@ -115,7 +118,7 @@ fn action() -> impl Strategy<Value = Action> {
 fn workload() -> impl Strategy<Value = Vec<Step>> {
     let step = (0..SLOTS, 0..CLIENTS, action(), 0..6_u32);
     let pause = (0..SLOTS, 0..CLIENTS, 1..4_u32);
-    let drawn = (prop::collection::vec(step, 4..48), prop::option::of(pause));
+    let drawn = (prop::collection::vec(step, 4..40), prop::option::of(pause));
     drawn.prop_map(|(mut steps, pause)| {
         steps.extend(pause.map(|(slot, client, slots)| (slot, client, Action::Pause, slots)));
         // A pause comes before what it may hold.
@@ -147,11 +150,15 @@ fn plan(drawn: &[(u32, usize, Action, u32)], paused: Option<(u32, u32)>) -> Vec<
     drawn.iter().map(step).collect()
 }
 
-/// When clients act or are looked after; between them, much may end.
-fn moments(steps: &[Step]) -> BTreeSet<u32> {
+/// When clients act; between two such moments, much may end.
+fn acts(steps: &[Step]) -> BTreeSet<u32> {
+    steps.iter().map(|step| step.at).chain([END]).collect()
+}
+
+/// When whom a pause has held has to be served in time, if nobody moves the clock.
+fn ends_of_pauses(steps: &[Step]) -> BTreeSet<u32> {
     let pauses = steps.iter().filter(|step| step.action == Action::Pause);
-    let ends = pauses.map(|step| step.at + step.lasts - PAUSE_ENDS + PAUSE_HAS_ENDED);
-    steps.iter().map(|step| step.at).chain(ends).chain([SLOTS * SLOT]).collect()
+    pauses.map(|step| step.at + step.lasts - PAUSE_ENDS + PAUSE_HAS_ENDED).collect()
 }
 
 /// How a workload's time passes.
@@ -169,6 +176,8 @@ struct Worker {
     /// What it has no reply to yet.
     pending: Option<Action>,
     listens: bool,
+    /// What it has been sent and nobody has written down.
+    seen: Vec<String>,
 }
 
 /// A server, its clients, and what they have seen.
@@ -181,6 +190,8 @@ struct Stage {
     control: Connection,
     watcher: Connection,
     workers: Vec<Worker>,
+    /// What the watcher has been sent and nobody has written down.
+    seen: Vec<String>,
     history: Vec<String>,
 }
 
@@ -203,28 +214,47 @@ impl Stage {
             let mut wire = connect();
             let name = format!("w{n}");
             wire.call(&["CLIENT", "SETNAME", &name]).expect("a reply");
-            Worker { name, wire, pending: None, listens: false }
+            Worker { name, wire, pending: None, listens: false, seen: Vec::new() }
         };
         let workers = (0..CLIENTS).map(worker).collect();
         let (control, mut watcher) = (connect(), connect());
         for subscribe in [["PSUBSCRIBE", "__keyevent@0__:*"], ["SUBSCRIBE", UNLOCKED]] {
             watcher.call(&subscribe).expect("a subscription");
         }
-        let (begin, history) = (server.clock().now(), Vec::new());
-        Stage { server, clock, unit_ms, begin, control, watcher, workers, history }
+        let (begin, seen, history) = (server.clock().now(), Vec::new(), Vec::new());
+        Stage { server, clock, unit_ms, begin, control, watcher, workers, seen, history }
     }
 
     fn play(mut self, steps: &[Step]) -> Result<Vec<String>, Late> {
-        for at in moments(steps) {
-            self.reach(at);
-            self.settle(at);
+        let (acts, ends) = (acts(steps), ends_of_pauses(steps));
+        for &at in acts.union(&ends) {
+            if acts.contains(&at) || !matches!(self.clock, Clock::Moved) {
+                self.reach(at);
+                self.settle();
+            }
             for step in steps.iter().filter(|step| step.at == at) {
+                self.begin_chapter(&format!("{at}: {} {:?}", step.client, step.action));
                 self.act(step);
-                self.settle(at);
+                self.settle();
+            }
+            if acts.contains(&at) {
+                self.begin_chapter(&format!("after {at}"));
             }
             self.ensure_in_time(at)?;
         }
+        self.begin_chapter("the end");
         Ok(self.history)
+    }
+
+    /// Writes down what each has seen since the chapter before. Which of two clients has seen
+    /// something first, nobody can tell.
+    fn begin_chapter(&mut self, title: &str) {
+        for worker in &mut self.workers {
+            let seen = worker.seen.drain(..).map(|seen| format!("{}: {seen}", worker.name));
+            self.history.extend(seen);
+        }
+        self.history.extend(self.seen.drain(..).map(|seen| format!("all: {seen}")));
+        self.history.push(title.to_owned());
     }
 
     fn moment(&self, at: u32) -> SystemTime {
@@ -264,10 +294,10 @@ impl Stage {
         }
     }
 
-    /// Waits until every client has its answer or is known to wait, and writes down what is new.
-    fn settle(&mut self, at: u32) {
+    /// Waits until every client has its answer or is known to wait, and hears what is new.
+    fn settle(&mut self) {
         let slot_ms = SLOT * self.unit_ms;
-        let (control, workers, history) = (&mut self.control, &mut self.workers, &mut self.history);
+        let (control, workers) = (&mut self.control, &mut self.workers);
         eventually("every client to be answered or to wait", || {
             if workers.iter().all(|worker| worker.pending.is_none()) {
                 return true;
@@ -275,32 +305,28 @@ impl Stage {
             let waiting = waiting(control);
             let is_still = |worker: &Worker| waiting.contains(&worker.name);
             for worker in workers.iter_mut().filter(|worker| !is_still(worker)) {
-                worker.look_for_reply(slot_ms, |seen| note(history, at, &seen));
+                worker.look_for_reply(slot_ms);
             }
             workers.iter().all(|worker| worker.pending.is_none() || is_still(worker))
         });
         for worker in workers.iter_mut().filter(|it| it.listens && it.pending.is_none()) {
-            hear(&mut worker.wire, |push| note(history, at, &format!("{}: {push}", worker.name)));
+            worker.seen.extend(pushes(&mut worker.wire));
         }
-        hear(&mut self.watcher, |push| note(history, at, &format!("all: {push}")));
+        self.seen.extend(pushes(&mut self.watcher));
     }
 }
 
 impl Worker {
     /// Takes the reply, and what came before it, if it is there.
-    fn look_for_reply(&mut self, slot_ms: u32, mut note: impl FnMut(String)) {
+    fn look_for_reply(&mut self, slot_ms: u32) {
         while let Some(action) = self.pending {
             let Some(frame) = self.wire.read_within(GLANCE).expect("a reply") else { return };
-            note(format!("{}: {action:?} {}", self.name, shown(&frame, action, slot_ms)));
+            self.seen.push(shown(&frame, action, slot_ms));
             if frame.kind != b'>' {
                 self.pending = None;
             }
         }
     }
-}
-
-fn note(history: &mut Vec<String>, at: u32, seen: &str) {
-    history.push(format!("{at:>4} {seen}"));
 }
 
 /// A reply. What is left of a lease is told in slots: there it does not matter when exactly within
@@ -316,14 +342,15 @@ fn shown(frame: &Frame, action: Action, slot_ms: u32) -> String {
 }
 
 /// Everything that a subscriber has been sent.
-fn hear(wire: &mut Connection, mut note: impl FnMut(String)) {
+fn pushes(wire: &mut Connection) -> Vec<String> {
     wire.send(&["PING"]).expect("a request is sent");
+    let mut pushes = Vec::new();
     loop {
         let frame = wire.read().expect("a reply");
         if frame.kind != b'>' {
-            return;
+            return pushes;
         }
-        note(frame.notation());
+        pushes.push(frame.notation());
     }
 }
 
@@ -378,7 +405,7 @@ impl Trials {
                 let runs = RATES.map(|rate| scope.spawn(run(rate)));
                 runs.map(|run| run.join().expect("it returns")).into_iter().collect()
             });
-            let length_ms = SLOTS * SLOT * unit_ms;
+            let length_ms = END * unit_ms;
             self.spent.set(self.spent.get() + Duration::from_millis(length_ms.into()));
             match runs {
                 Ok(histories) => return Ok(histories),

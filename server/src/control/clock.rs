@@ -79,8 +79,8 @@ impl Clock<'_> {
     }
 
     /// Moves it on by `span`, to the millisecond. What is due on the way happens in order, each
-    /// thing at its own moment, before this returns. Only requests that a pause or a delay has held
-    /// are run when it has: who wants them to be run at their moment advances to that first.
+    /// thing at its own moment, before this returns. Only clients within this process, who have
+    /// threads of their own, go on when it has.
     ///
     /// # Errors
     /// If the server has ended.

@@ -112,7 +112,7 @@ impl Connection {
             if host.is_stopping() {
                 return Poll::Ready(self.say_last_words());
             }
-            match self.go_on(host, context) {
+            match self.proceed(host, context) {
                 Ok(Life::On) if idleness.is_too_long(self, host, context) => {
                     debug!(client = self.client.serial, "closing an idle client");
                     Poll::Ready(Ok(()))
@@ -126,7 +126,7 @@ impl Connection {
     }
 
     /// Does what can be done now, and sees to it that the task is woken when there is more.
-    fn go_on(self: &Arc<Self>, host: &Host, context: &mut Context<'_>) -> io::Result<Life> {
+    fn proceed(self: &Arc<Self>, host: &Host, context: &mut Context<'_>) -> io::Result<Life> {
         let mut has_read = false;
         loop {
             if self.step(host)? == Life::Over {
@@ -409,6 +409,16 @@ impl Connection {
         }
         self.outbox.set_unsent(pipes.output.len());
         self.outbox.wake();
+    }
+
+    /// Runs what the client has sent, with the engine its caller is alone with: its wait is over,
+    /// and the clock is about to be moved on. What comes of it is still to be sent. Nobody holds
+    /// the pipes who waits for the engine.
+    pub(crate) fn go_on(&self, host: &Host, engine: &mut Engine) {
+        let mut pipes = self.pipes.lock();
+        if self.run_requests(host, engine, &mut pipes, Hearing::Everything) == Life::Over {
+            pipes.over = true;
+        }
     }
 
     /// Whether the client has hung up, even if its own thread has not come to see it.

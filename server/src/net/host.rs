@@ -265,10 +265,27 @@ impl Host {
         while let Some(deadline) = engine.next_deadline().filter(|&next| next <= target) {
             self.clock.set(deadline);
             engine.tick(self.now(), limits::EXPIRE_KEYS_BETWEEN_LOOKS);
+            self.let_go_on(engine);
             self.pass_on(engine);
         }
         self.clock.set_us(target_us);
         self.clock.set_rate(rate);
+    }
+
+    /// As [`Host::pass_on`], but whose wait is over goes on at this very moment. Callers in this
+    /// process have threads of their own, which see to that when the clock has been moved.
+    fn let_go_on(&self, engine: &mut Engine) {
+        let mut resumed = Vec::new();
+        engine.hand_out(|engine, delivery| {
+            resumed.extend(delivery.resume.then_some(delivery.client));
+            self.deliver(engine, delivery);
+        });
+        for client in resumed {
+            if let Some(Peer::Socket(connection)) = self.registry.get(client) {
+                connection.go_on(self, engine);
+                turn::enlist(connection, Owed::Reply);
+            }
+        }
     }
 
     /// Moves the clock under a script, which is told how long it has run.
