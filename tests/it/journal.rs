@@ -271,10 +271,15 @@ fn all_of_it_is_told_by_command() {
     assert!(journal.contains("\"argv\":[\"SETNX\",\"lock\",\"other\"]"), "{journal}");
     assert!(journal.contains("\"event\":\"refused\",\"by\":\"other\",\"holder\":\"token\""));
     assert!(!journal.contains("acquired"), "{journal}");
+    let text = ask(&mut a, "LEASEHOLD JOURNAL COUNT 1 TEXT");
+    assert!(text.contains("  +0 ms #4 client 2: was refused 'lock' as 'other'"), "{text}");
+    let story = ask(&mut a, "LEASEHOLD CHECK every-lock-has-a-lease STORY");
+    let begin = "{\"text\":\"every-lock-has-a-lease: the lock 'lock' that";
+    assert!(story.contains(begin) && story.contains("SETNX lock token -> 1\\n"), "{story}");
     let check = ask(&mut a, "LEASEHOLD CHECK every-lock-has-a-lease");
     assert!(check.starts_with("-CHECK every-lock-has-a-lease: the lock 'lock' that"), "{check}");
     let story = ask(&mut a, "LEASEHOLD CHECK no-lock-held STORY");
-    assert!(story.contains("{\"check\":\"no-lock-held\",\"holds\":false,\"sentence\":"), "{story}");
+    assert!(story.contains("\"check\":\"no-lock-held\",\"holds\":false,\"sentence\":"), "{story}");
     assert!(story.contains("\"event\":\"acquired\""), "{story}");
     assert!(ask(&mut a, "LEASEHOLD CHECK").starts_with("-CHECK no-lock-held: "));
     assert!(ask(&mut a, "LEASEHOLD CHECK no-such").starts_with("-ERR unknown check."));

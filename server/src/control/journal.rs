@@ -63,6 +63,23 @@ impl Journal<'_> {
         self.ask(|engine, _| Some(engine.journal()?.select(Selection::default())))
     }
 
+    /// The same as people read it: a line for each entry, with the milliseconds since the first.
+    ///
+    /// ```
+    /// let server = leasehold::Server::builder().frozen_clock().for_tests().start()?;
+    /// server.call(&["SETNX", "lock", "token"])?;
+    /// let story = "  +0 ms #1 client 1: SETNX lock token -> 1\n  \
+    ///     +0 ms #2 client 1: acquired 'lock' as 'token' without a lease\n";
+    /// assert_eq!(server.journal().story()?, story);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the server keeps no journal, or has ended.
+    pub fn story(&self) -> Result<String, Error> {
+        Ok(story(&self.entries()?))
+    }
+
     /// The locks that are held.
     ///
     /// # Errors
@@ -137,13 +154,7 @@ impl Journal<'_> {
     #[track_caller]
     fn assert(&self, check: Check) {
         match self.check(check) {
-            Ok(verdict) => assert!(
-                verdict.holds,
-                "{}: {}\n{}",
-                check.name(),
-                verdict.sentence,
-                story(&verdict.story)
-            ),
+            Ok(verdict) => assert!(verdict.holds, "{verdict}"),
             Err(error) => panic!("{}: {error}", check.name()),
         }
     }

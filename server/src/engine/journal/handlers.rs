@@ -1,15 +1,26 @@
-//! `LEASEHOLD JOURNAL`, `LOCKS`, `CHECK` and `LINT`: the journal, told as JSON.
+//! `LEASEHOLD JOURNAL`, `LOCKS`, `CHECK` and `LINT`: the journal, told as JSON, or as a text for
+//! people, so that it reads the same in every language.
 
 use leasehold_resp::Reply;
+use serde::Serialize;
 
 use crate::engine::commands::json;
 use crate::engine::context::{Context, integer, is};
 use crate::engine::error::Error;
 
 use super::Selection;
-use super::verdict::Check;
+use super::entry::story;
+use super::verdict::{Check, Verdict};
 
-/// `LEASEHOLD JOURNAL [SINCE <seq>] [KEY <pattern>] [COUNT <n>]`, `LEASEHOLD JOURNAL CLEAR`
+/// What has come of a check, and all of it as people read it.
+#[derive(Serialize)]
+struct Told {
+    text: String,
+    #[serde(flatten)]
+    verdict: Verdict,
+}
+
+/// `LEASEHOLD JOURNAL [SINCE <seq>] [KEY <pattern>] [COUNT <n>] [TEXT]`, `LEASEHOLD JOURNAL CLEAR`
 pub fn journal(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     if let [word] = &argv[2..]
         && is(word, "clear")
@@ -18,7 +29,10 @@ pub fn journal(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error
     }
     let journal = context.engine.journal().ok_or(NO_JOURNAL)?;
     let mut wanted = Selection::default();
-    let mut words = &argv[2..];
+    let (mut words, is_text) = match &argv[2..] {
+        [words @ .., last] if is(last, "text") => (words, true),
+        words => (words, false),
+    };
     while let [word, value, rest @ ..] = words {
         words = rest;
         match () {
@@ -30,7 +44,11 @@ pub fn journal(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error
             () => return Err(Error::Syntax),
         }
     }
-    if words.is_empty() { Ok(json(&journal.select(wanted))) } else { Err(Error::Syntax) }
+    if !words.is_empty() {
+        return Err(Error::Syntax);
+    }
+    let entries = journal.select(wanted);
+    Ok(if is_text { Reply::bulk(story(&entries)) } else { json(&entries) })
 }
 
 /// `LEASEHOLD LOCKS`
@@ -58,7 +76,7 @@ pub fn check(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> 
     for check in checks {
         let verdict = context.engine.check_locks(check, context.time).ok_or(NO_JOURNAL)?;
         if tells {
-            return Ok(json(&verdict));
+            return Ok(json(&Told { text: verdict.to_string(), verdict }));
         }
         if !verdict.holds {
             let line = format!("CHECK {}: {}", check.name(), verdict.sentence);

@@ -133,7 +133,7 @@ impl Journal {
     }
 
     fn note(&mut self, engine: &Engine, done: Done, argv: &[&[u8]], reply: &Reply) {
-        if done.command.group == Group::Server && tells_of_journal(done.name) {
+        if done.command.group == Group::Server && only_asks(done.name, argv) {
             return;
         }
         let state = engine.clients.get(done.client);
@@ -294,16 +294,17 @@ impl Engine {
     }
 }
 
-/// What asks what has happened is no part of it.
-fn tells_of_journal(name: &str) -> bool {
-    matches!(
-        name,
-        "leasehold|journal"
-            | "leasehold|locks"
-            | "leasehold|check"
-            | "leasehold|lint"
-            | "leasehold|help"
-    )
+/// What asks what has happened, or what is so, is no part of it.
+fn only_asks(name: &str, argv: &[&[u8]]) -> bool {
+    match name {
+        "leasehold|journal" | "leasehold|locks" | "leasehold|check" | "leasehold|lint" => true,
+        "leasehold|help" => true,
+        "leasehold|clock" => argv.len() == 2,
+        "leasehold|fault" | "leasehold|gate" => {
+            argv.get(2).is_some_and(|word| is(word, "list") || is(word, "await"))
+        }
+        _ => false,
+    }
 }
 
 fn is_script(command: &Command) -> bool {

@@ -2,6 +2,8 @@
 //! the usual mistakes of those who write locks. What breaks a rule is kept when it happens, so it
 //! is not lost when the journal has forgotten its entries.
 
+use std::fmt;
+
 use serde::Serialize;
 
 use crate::engine::Engine;
@@ -9,7 +11,7 @@ use crate::engine::time::Time;
 use crate::limits::{JOURNAL_REMEMBERED_MAX, JOURNAL_STORY_MAX};
 
 use super::Journal;
-use super::entry::{Entry, text, who};
+use super::entry::{Entry, story, text, who};
 
 /// A rule that must hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -59,6 +61,16 @@ pub struct Verdict {
     pub sentence: String,
     /// What has happened to that lock, in time order.
     pub story: Vec<Entry>,
+}
+
+/// What broke the rule, and what has happened to that lock, a line for each entry.
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.holds {
+            return write!(f, "{}: it holds", self.check.name());
+        }
+        write!(f, "{}: {}\n{}", self.check.name(), self.sentence, story(&self.story))
+    }
 }
 
 /// A mistake in how locks are taken, kept or let go.
