@@ -94,8 +94,9 @@ impl Doors {
                     warn!(address, %error, "not listening at an optional address");
                 }
                 Err(error) => {
+                    let reason = reason(&error);
                     let message = format!(
-                        "Could not create server TCP listening socket {address}:{port}: {error}"
+                        "Could not create server TCP listening socket {address}:{port}: {reason}"
                     );
                     return Err(io::Error::new(error.kind(), message));
                 }
@@ -104,7 +105,8 @@ impl Doors {
         if let Some(path) = &config.unixsocket {
             let listener = unix_listener(Path::new(path), config.unixsocketperm, traces);
             let listener = listener.map_err(|error| {
-                let message = format!("Could not create the unix socket {path}: {error}");
+                let reason = reason(&error);
+                let message = format!("Could not create the unix socket {path}: {reason}");
                 io::Error::new(error.kind(), message)
             })?;
             doors.push(Door::Unix(listener));
@@ -364,6 +366,14 @@ fn is_loopback(address: IpAddr) -> bool {
         IpAddr::V6(address) => {
             address.is_loopback() || address.to_ipv4_mapped().is_some_and(|a| a.is_loopback())
         }
+    }
+}
+
+/// Why there is no socket. Launchers look for Redis's words, which not every system's library has.
+fn reason(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => "bind: Address already in use".to_owned(),
+        _ => error.to_string(),
     }
 }
 

@@ -127,7 +127,7 @@ const HELP: &[&str] = &[
     "    Returns OK if these rules have been kept, or an error that says what broke one:",
     "    no-lock-held, never-two-holders, every-lock-has-a-lease, released-only-by-owner.",
     "CHECK <name> STORY",
-    "    Returns whether it holds and what happened to that lock, as JSON; in \"text\", for people.",
+    "    Returns whether it holds and what happened to that lock, as JSON; as text, for people.",
     "CLOCK",
     "    Returns what the clock shows, as JSON: now_ms (leases), wall_ms (TIME), rate.",
     "CLOCK FREEZE",
