@@ -1,10 +1,5 @@
 package leasehold
 
-import (
-	"fmt"
-	"strings"
-)
-
 // Journal is what has happened on a server: its commands, what became of its locks, and what is to
 // be said of that. Locks are recognised from what commands do, whatever library sends them.
 type Journal struct{ server *Server }
@@ -30,28 +25,38 @@ type Broken struct {
 	Sentence string `json:"sentence"`
 	// Story is what has happened to that lock, in time order.
 	Story []Entry `json:"story"`
+	// All of it as people read it.
+	text string
 }
 
-func (b *Broken) Error() string {
-	return strings.TrimSpace(fmt.Sprintf("%s: %s\n%s", b.Check, b.Sentence, Story(b.Story)))
-}
+func (b *Broken) Error() string { return b.text }
 
 // Check returns a [*Broken] if the rule does not hold, and another error if that cannot be told.
 func (j Journal) Check(check Check) error {
 	var verdict struct {
 		Broken
-		Holds bool `json:"holds"`
+		Holds bool   `json:"holds"`
+		Text  string `json:"text"`
 	}
 	err := j.server.callJSON(&verdict, "LEASEHOLD", "CHECK", check, "STORY")
 	if err != nil || verdict.Holds {
 		return err
 	}
+	verdict.text = verdict.Text
 	return &verdict.Broken
 }
 
 // Entries are what has happened, in time order. The latest thousands are kept.
 func (j Journal) Entries() (entries []Entry, err error) {
 	return entries, j.server.callJSON(&entries, "LEASEHOLD", "JOURNAL")
+}
+
+// Story is the last of what has happened as people read it: no more than so many entries in time
+// order, a line each.
+func (j Journal) Story(count int) (string, error) {
+	story, err := j.server.Call("LEASEHOLD", "JOURNAL", "COUNT", count, "TEXT")
+	text, _ := story.(string)
+	return text, err
 }
 
 // Lock is a lock that is held.
@@ -137,78 +142,4 @@ type Entry struct {
 	// somebody came.
 	WaitedMs int64 `json:"waited_ms"`
 	LateMs   int64 `json:"late_ms"`
-}
-
-// Story is entries in time order, a line each, with the milliseconds since the first.
-func Story(entries []Entry) string {
-	var story strings.Builder
-	for _, entry := range entries {
-		fmt.Fprintf(&story, "  +%d ms %s\n", entry.TimeMs-entries[0].TimeMs, entry)
-	}
-	return story.String()
-}
-
-// String is a line that says what has happened, and who did it.
-func (e Entry) String() string { return fmt.Sprintf("#%d %s: %s", e.Seq, e.who(), e.what()) }
-
-func (e Entry) who() string {
-	switch {
-	case e.Client == 0:
-		return "the clock"
-	case e.Name == "":
-		return fmt.Sprintf("client %d", e.Client)
-	default:
-		return fmt.Sprintf("client %d '%s'", e.Client, e.Name)
-	}
-}
-
-func (e Entry) what() string {
-	key := strings.Join(e.Keys, ", ")
-	switch e.Event {
-	case "command":
-		within := ""
-		if e.Script {
-			within = "(script) "
-		}
-		return fmt.Sprintf("%s%s -> %s", within, strings.Join(e.Argv, " "), e.Reply)
-	case "acquired":
-		times := ""
-		if e.Count > 1 {
-			times = fmt.Sprintf(", now %d times,", e.Count)
-		}
-		return fmt.Sprintf("acquired '%s' as '%s'%s %s", key, e.Owner, times, e.lease())
-	case "renewed":
-		return fmt.Sprintf("renewed '%s' of '%s' %s", key, e.Owner, e.lease())
-	case "refused":
-		return fmt.Sprintf("was refused '%s' as '%s', which '%v' has", key, e.By, e.Holder)
-	case "released":
-		more := ""
-		if e.Left > 0 {
-			more = fmt.Sprintf(", who has it %d times more", e.Left)
-		}
-		return fmt.Sprintf("released '%s' as '%s'%s", key, e.Owner, more)
-	case "released-by-stranger":
-		return fmt.Sprintf("released '%s', which is that of '%s', taken by client %v",
-			key, e.Owner, e.Holder)
-	case "expired-while-held":
-		return fmt.Sprintf("ended the lease of '%s', held as '%s' by client %v",
-			key, e.Owner, e.Holder)
-	case "flushed":
-		return fmt.Sprintf("removed '%s' of '%s' among others", key, e.Owner)
-	case "waited":
-		return fmt.Sprintf("has waited %d ms for '%s' as '%s'", e.WaitedMs, key, e.Owner)
-	case "released-too-late":
-		return fmt.Sprintf("came to release '%s' as '%s', lost %d ms ago", key, e.Owner, e.LateMs)
-	case "renewed-too-late":
-		return fmt.Sprintf("came to renew '%s' as '%s', lost %d ms ago", key, e.Owner, e.LateMs)
-	default:
-		return fmt.Sprintf("%s '%s'", e.Event, key)
-	}
-}
-
-func (e Entry) lease() string {
-	if e.LeaseMs == nil {
-		return "without a lease"
-	}
-	return fmt.Sprintf("for %d ms", *e.LeaseMs)
 }

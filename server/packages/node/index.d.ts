@@ -191,6 +191,8 @@ export interface ListedRule {
 export interface Journal {
   /** In time order; those after a number, about keys like a pattern, the last so many. */
   entries(only?: { since?: number; key?: string; count?: number }): Promise<Entry[]>;
+  /** The same entries as people read them, a line for each. */
+  story(only?: { since?: number; key?: string; count?: number }): Promise<string>;
   /** The locks that are held. */
   locks(): Promise<HeldLock[]>;
   /** The usual mistakes that were made. */

@@ -43,9 +43,9 @@ def test_what_fails_tells_the_story(leasehold, connect):
     lines = [line.split(": ", 1)[1] for line in story]
     assert lines == [
         "SETNX lock token -> 1",
-        "acquired lock (owner token, count 1, lease_ms None)",
+        "acquired 'lock' as 'token' without a lease",
         "DEL lock -> 1",
-        f"released-by-stranger lock (owner token, holder {first})",
+        f"released 'lock', which is that of 'token', taken by client {first}",
     ]
     assert story[0].startswith("  +0 ms #") and f"client {first}: " in story[0]
     assert story[2].startswith("  +1000 ms #") and " 'late': " in story[2]

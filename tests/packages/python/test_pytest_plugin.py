@@ -143,7 +143,7 @@ def test_the_report_of_a_failure_tells_what_happened(run):
         [
             "*- leasehold at port * -*",
             "  +0 ms #1 client 1: SET lock token NX -> OK",
-            "  +0 ms #2 client 1: acquired lock (owner token, count 1, lease_ms None)",
+            "  +0 ms #2 client 1: acquired 'lock' as 'token' without a lease",
             "  +* ms #3 client 2: LEASEHOLD CLOCK FREEZE -> OK",
         ]
     )

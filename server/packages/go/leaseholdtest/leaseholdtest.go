@@ -9,7 +9,6 @@ package leaseholdtest
 
 import (
 	"errors"
-	"slices"
 	"testing"
 	"time"
 
@@ -59,22 +58,14 @@ func use(t testing.TB, server *leasehold.Server) *Server {
 // tell logs what has happened on the server, as far as it can be asked.
 func tell(t testing.TB, server *leasehold.Server) {
 	t.Helper()
-	entries, err := server.Journal.Entries()
+	story, err := server.Journal.Story(toldMax)
 	if err != nil {
 		t.Logf("the server at %s cannot be asked: %v\nit said:\n%s",
 			server.Addr(), err, server.Log())
 		return
 	}
-	entries = slices.DeleteFunc(entries, asks)
-	told := entries[max(0, len(entries)-toldMax):]
-	t.Logf("what happened on the server at %s, the last %d of %d:\n%s",
-		server.Addr(), len(told), len(entries), leasehold.Story(told))
-}
-
-// asks says that an entry is no more than a question, which a test that waits asks often.
-func asks(entry leasehold.Entry) bool {
-	argv := entry.Argv
-	return len(argv) > 1 && argv[0] == "LEASEHOLD" && (len(argv) == 2 || argv[2] == "LIST")
+	t.Logf("what happened on the server at %s, the last %d at most:\n%s",
+		server.Addr(), toldMax, story)
 }
 
 // Call is [leasehold.Server.Call].
@@ -249,6 +240,12 @@ type Journal struct {
 func (j Journal) Entries() []leasehold.Entry {
 	j.t.Helper()
 	return must(j.journal.Entries())(j.t)
+}
+
+// Story is [leasehold.Journal.Story].
+func (j Journal) Story(count int) string {
+	j.t.Helper()
+	return must(j.journal.Story(count))(j.t)
 }
 
 // Locks is [leasehold.Journal.Locks].

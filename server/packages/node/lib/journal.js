@@ -10,10 +10,12 @@ class Journal {
     this.#call = (...args) => call("LEASEHOLD", ...args);
   }
 
-  async entries({ since, key, count } = {}) {
-    const conditions = Object.entries({ SINCE: since, KEY: key, COUNT: count });
-    const given = conditions.filter(([, value]) => value !== undefined);
-    return JSON.parse(await this.#call("JOURNAL", ...given.flat()));
+  async entries(selection) {
+    return JSON.parse(await this.#call("JOURNAL", ...words(selection)));
+  }
+
+  story(selection) {
+    return this.#call("JOURNAL", ...words(selection), "TEXT");
   }
 
   async locks() {
@@ -29,9 +31,9 @@ class Journal {
   }
 
   async assert(check) {
-    const { holds, sentence, story } = JSON.parse(await this.#call("CHECK", check, "STORY"));
-    if (holds) return;
-    const message = [`CHECK ${check}: ${sentence}`, ...story.map(line)].join("\n");
+    const verdict = JSON.parse(await this.#call("CHECK", check, "STORY"));
+    if (verdict.holds) return;
+    const { text: message, sentence } = verdict;
     throw new AssertionError({ message, actual: sentence, expected: check, operator: "check" });
   }
 
@@ -52,15 +54,9 @@ class Journal {
   }
 }
 
-/** An entry of a story in one line, with the milliseconds since the first. */
-function line(entry, _index, story) {
-  const { seq, time_ms, client, name, event, keys, ...details } = entry;
-  const who = client === 0 ? "the clock" : `client ${client}${name ? ` '${name}'` : ""}`;
-  const { argv, reply, script } = details;
-  const what = argv
-    ? `${script ? "(script) " : ""}${argv.join(" ")} -> ${reply}`
-    : `${event} '${keys[0]}' ${JSON.stringify(details)}`;
-  return `  +${time_ms - story[0].time_ms} ms #${seq} ${who}: ${what}`;
+function words({ since, key, count } = {}) {
+  const conditions = Object.entries({ SINCE: since, KEY: key, COUNT: count });
+  return conditions.filter(([, value]) => value !== undefined).flat();
 }
 
 module.exports = { Journal };

@@ -186,8 +186,19 @@ impl fmt::Display for Entry {
 /// Entries in time order, a line each, with the milliseconds since the first.
 pub fn story(entries: &[Entry]) -> String {
     let begin_ms = entries.first().map_or(0, |entry| entry.time_ms);
-    let line = |entry: &Entry| format!("  +{} ms {entry}\n", entry.time_ms - begin_ms);
+    let line = |entry: &Entry| {
+        format!("  +{} ms {}\n", entry.time_ms - begin_ms, printable(&entry.to_string()))
+    };
     entries.iter().map(line).collect()
+}
+
+/// A text on one line.
+fn printable(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for char in text.chars() {
+        if char.is_control() { line.extend(char.escape_default()) } else { line.push(char) }
+    }
+    line
 }
 
 /// Bytes as the journal shows them, cut.

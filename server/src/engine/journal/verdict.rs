@@ -69,7 +69,7 @@ impl fmt::Display for Verdict {
         if self.holds {
             return write!(f, "{}: it holds", self.check.name());
         }
-        write!(f, "{}: {}\n{}", self.check.name(), self.sentence, story(&self.story))
+        write!(f, "{}: {}\n{}", self.check.name(), self.sentence, story(&self.story).trim_end())
     }
 }
 

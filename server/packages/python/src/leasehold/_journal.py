@@ -27,9 +27,15 @@ class Journal:
     ) -> list[Entry]:
         """What has happened, in time order: after the entry with the number `since`, about keys
         like `key`, the last `count` of them."""
-        given = {"SINCE": since, "KEY": key, "COUNT": count}
-        words = [word for pair in given.items() if pair[1] is not None for word in pair]
-        return self._ask("JOURNAL", *words)
+        return self._ask("JOURNAL", *_selection(since, key, count))
+
+    def story(
+        self, *, since: int | None = None, key: str | None = None, count: int | None = None
+    ) -> str:
+        """The same entries as a person reads them, a line for each."""
+        words = _selection(since, key, count)
+        text: str = self._connections.order("JOURNAL", *words, "TEXT")
+        return text
 
     def locks(self) -> list[dict[str, Any]]:
         """The locks that are held: by whom, since when, for how long, and who was refused them."""
@@ -70,29 +76,13 @@ class Journal:
         __tracebackhide__ = True
         verdict = json.loads(self._connections.order("CHECK", name, "STORY"))
         if not verdict["holds"]:
-            raise AssertionError(f"{name}: {verdict['sentence']}\n{story(verdict['story'])}")
+            raise AssertionError(verdict["text"])
 
     def _ask(self, *words: Any) -> list[Entry]:
         answer: list[Entry] = json.loads(self._connections.order(*words))
         return answer
 
 
-def story(entries: list[Entry]) -> str:
-    """Entries as a person reads them, a line for each, with the time since the first."""
-    begin_ms = entries[0]["time_ms"] if entries else 0
-    lines = [f"  +{entry['time_ms'] - begin_ms} ms {_line(entry)}" for entry in entries]
-    return "\n".join(lines)
-
-
-def _line(entry: Entry) -> str:
-    who = f"client {entry['client']}" if entry["client"] else "the clock"
-    if "name" in entry:
-        who += f" '{entry['name']}'"
-    if entry["event"] == "command":
-        within = "(script) " if entry.get("script") else ""
-        what = f"{within}{' '.join(entry['argv'])} -> {entry['reply']}"
-    else:
-        known = ("seq", "time_ms", "client", "name", "event", "keys")
-        details = [f"{name} {value}" for name, value in entry.items() if name not in known]
-        what = f"{entry['event']} {' '.join(entry['keys'])} ({', '.join(details)})"
-    return f"#{entry['seq']} {who}: {what}"
+def _selection(since: int | None, key: str | None, count: int | None) -> list[Any]:
+    given = {"SINCE": since, "KEY": key, "COUNT": count}
+    return [word for pair in given.items() if pair[1] is not None for word in pair]

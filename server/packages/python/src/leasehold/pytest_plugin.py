@@ -11,12 +11,9 @@ from typing import Any, Protocol
 import pytest
 
 from leasehold._errors import LeaseholdError
-from leasehold._journal import Entry, story
 from leasehold._server import Server, start
 
 _ENTRIES_SHOWN = 30
-
-_QUESTIONS = ("CHECK", "JOURNAL", "LINT", "LOCKS")
 
 _MARKER = (
     "leasehold(frozen=False, options=[], check=[]): how the servers of a test are started, and "
@@ -88,17 +85,9 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 def _happened(server: Server) -> str:
     try:
-        entries = [entry for entry in server.journal.entries() if not _is_question(entry)]
+        return server.journal.story(count=_ENTRIES_SHOWN)
     except (LeaseholdError, OSError) as error:  # It may have been stopped by the test, or ended.
         return f"  {error}"
-    return story(entries[-_ENTRIES_SHOWN:])
-
-
-def _is_question(entry: Entry) -> bool:
-    """Whether a test asked for what has happened, which made nothing happen."""
-    words = [word.upper() for word in entry.get("argv", [])]
-    is_order = len(words) > 1 and words[0] == "LEASEHOLD"
-    return is_order and (words[1] in _QUESTIONS or words[2:] == ["LIST"])
 
 
 def _marked(item: Any) -> dict[str, Any]:

@@ -165,7 +165,7 @@ class ExtensionTest {
         Throwable failure = failureOf(LeavesALock.class);
         assertEquals(AssertionError.class, failure.getClass());
         assertTrue(failure.getMessage().startsWith("no-lock-held: client "), failure.getMessage());
-        assertTrue(failure.getMessage().contains("acquired lock, owner token"),
+        assertTrue(failure.getMessage().contains("acquired 'lock' as 'token'"),
                 failure.getMessage());
     }
 
@@ -184,7 +184,7 @@ class ExtensionTest {
         var stories = Arrays.stream(failure.getSuppressed()).map(Throwable::toString).toList();
         assertEquals(2, stories.size(), stories.toString());
         assertTrue(stories.get(0).startsWith("the journal of redis://127.0.0.1:"), stories.get(0));
-        assertTrue(stories.get(0).contains("acquired lock, owner token"), stories.get(0));
+        assertTrue(stories.get(0).contains("acquired 'lock' as 'token'"), stories.get(0));
         assertTrue(stories.get(0).contains("LEASEHOLD CLOCK ADVANCE"), stories.get(0));
         assertFalse(stories.get(0).contains("LEASEHOLD LOCKS"), "a question is no story");
     }

@@ -87,35 +87,10 @@ public final class Journal {
             return fields;
         }
 
-        /**
-         * Entries for people.
-         *
-         * @param entries which
-         * @return each on a line of its own, indented
-         */
-        public static String lines(List<Entry> entries) {
-            return entries.stream().map(entry -> "\n    " + entry).collect(Collectors.joining());
-        }
-
-        /** A line for people. */
+        /** The JSON's fields, for people. */
         @Override
         public String toString() {
-            String name = fields.containsKey("name") ? " '" + fields.get("name") + "'" : "";
-            String who = client() == 0 ? "the clock" : "client " + client() + name;
-            return "#" + sequence() + " " + who + ": " + what();
-        }
-
-        private String what() {
-            if (event().equals("command")) {
-                String script = fields.containsKey("script") ? "(script) " : "";
-                return script + String.join(" ", strings(fields.get("argv"))) + " -> "
-                        + fields.get("reply");
-            }
-            var common = List.of("seq", "time_ms", "client", "name", "event", "keys");
-            return event() + " " + String.join(" ", keys()) + fields.entrySet().stream()
-                    .filter(field -> !common.contains(field.getKey()))
-                    .map(field -> ", " + field.getKey() + " " + field.getValue())
-                    .collect(Collectors.joining());
+            return fields.toString();
         }
     }
 
@@ -254,13 +229,13 @@ public final class Journal {
     }
 
     /**
-     * The last of what has happened.
+     * The last of what has happened, as people read it.
      *
      * @param count no more than so many entries
-     * @return they, in time order
+     * @return they, in time order, a line for each
      */
-    public List<Entry> last(int count) {
-        return all(Entry::new, "JOURNAL", "COUNT", Integer.toString(count));
+    public String story(int count) {
+        return (String) server.control("JOURNAL", "COUNT", Integer.toString(count), "TEXT");
     }
 
     /**
@@ -315,9 +290,7 @@ public final class Journal {
         String verdict = (String) server.control("CHECK", check.word(), "STORY");
         Map<String, Object> told = Json.object(Json.parse(verdict));
         if (!(Boolean) told.get("holds")) {
-            var story = objects(told.get("story"), Entry::new);
-            throw new AssertionError(
-                    check.word() + ": " + told.get("sentence") + Entry.lines(story));
+            throw new AssertionError(told.get("text"));
         }
     }
 
