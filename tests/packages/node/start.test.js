@@ -37,6 +37,13 @@ test("it takes the options of redis-server; a password is in its URL", async (t)
   assert.equal(await server.call("PING"), "PONG");
 });
 
+test("it takes nothing from the environment", async (t) => {
+  process.env.LEASEHOLD_DATABASES = "3";
+  t.after(() => delete process.env.LEASEHOLD_DATABASES);
+  const server = await started(t);
+  assert.deepEqual(await server.call("CONFIG", "GET", "databases"), ["databases", "16"]);
+});
+
 test("it takes a configuration file, as a sentinel does", async (t) => {
   const folder = mkdtempSync(join(tmpdir(), "leasehold-sentinel-"));
   t.after(() => rmSync(folder, { recursive: true }));

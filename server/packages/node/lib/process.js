@@ -23,7 +23,8 @@ class ServerProcess {
     // A configuration file comes before all options.
     const files = options.slice(0, options[0]?.startsWith("-") ? 0 : 1);
     const others = options.slice(files.length);
-    this.#child = spawn(program, [...files, ...ARGUMENTS, ...END_WITH_US, ...others]);
+    const words = [...files, ...ARGUMENTS, ...END_WITH_US, ...others];
+    this.#child = spawn(program, words, { env: environment() });
     this.#child.stdin.on("error", () => {});
     for (const stream of [this.#child.stdout, this.#child.stderr]) {
       stream.setEncoding("utf8");
@@ -68,6 +69,12 @@ class ServerProcess {
     const { stdin, stdout, stderr } = this.#child;
     for (const each of [this.#child, stdin, stdout, stderr]) yes ? each.ref() : each.unref();
   }
+}
+
+// A variable LEASEHOLD_<DIRECTIVE> is an option: what a server does is said by the test alone.
+function environment() {
+  const others = Object.entries(process.env).filter(([name]) => !name.startsWith("LEASEHOLD_"));
+  return Object.fromEntries(others);
 }
 
 module.exports = { ServerProcess };
