@@ -257,18 +257,21 @@ fn a_socket_is_a_place_too() {
 fn messages_are_printed_as_they_come() {
     let streams = ["subscribe c", "psubscribe *", "--no-raw subscribe c", "-3 subscribe c"];
     for words in streams.into_iter().chain(["--json psubscribe c*"]) {
-        let heard = listen(ours(), words);
+        let heard = listen(&ours(), words);
         assert!(heard.iter().any(|line| line.contains("hello")), "{words}: {heard:?}");
         if redis_cli_exists() {
-            assert_eq!(heard, listen(Command::new("redis-cli"), words), "{words}");
+            assert_eq!(heard, listen(&Command::new("redis-cli"), words), "{words}");
         }
     }
 }
 
 /// What it prints until a message has come, and that an interrupt ends it then.
-fn listen(mut command: Command, words: &str) -> Vec<String> {
+fn listen(program: &Command, words: &str) -> Vec<String> {
     let server = Server::start().expect("a server");
     let port = server.addr().port().to_string();
+    // Whoever is started in the background by a shell ignores interrupts, and so do its children.
+    let mut command = Command::new("env");
+    command.arg("--default-signal=INT").arg(program.get_program()).args(program.get_args());
     command.args(["-p", &port]).args(words.split(' '));
     let mut child =
         command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("the program runs");
