@@ -35,16 +35,6 @@ fn wire(server: &Server) -> Wire {
     Wire::connect(server.addr(), 2)
 }
 
-/// What a client is answered, as it comes over the wire.
-fn ask(wire: &mut Wire, command: &str) -> String {
-    let words: Vec<&str> = command.split(' ').collect();
-    String::from_utf8_lossy(&wire.call(&words)).into_owned()
-}
-
-fn send(wire: &mut Wire, command: &str) {
-    wire.send(&command.split(' ').collect::<Vec<&str>>());
-}
-
 fn advance(server: &Server, span: Duration) {
     server.clock().advance(span).expect("a server");
 }
@@ -108,17 +98,17 @@ fn a_lease_ends_on_its_millisecond() {
 fn it_is_moved_by_command_as_well() {
     let server = frozen();
     let mut wire = wire(&server);
-    ask(&mut wire, "SET lock token NX PX 30000");
-    assert_eq!(ask(&mut wire, "LEASEHOLD CLOCK ADVANCE 29999"), "+OK\r\n");
-    assert_eq!(ask(&mut wire, "PTTL lock"), ":1\r\n");
-    assert_eq!(ask(&mut wire, "LEASEHOLD CLOCK ADVANCE 1ms"), "+OK\r\n");
-    assert_eq!(ask(&mut wire, "EXISTS lock"), ":0\r\n");
+    wire.ask("SET lock token NX PX 30000");
+    assert_eq!(wire.ask("LEASEHOLD CLOCK ADVANCE 29999"), "+OK\r\n");
+    assert_eq!(wire.ask("PTTL lock"), ":1\r\n");
+    assert_eq!(wire.ask("LEASEHOLD CLOCK ADVANCE 1ms"), "+OK\r\n");
+    assert_eq!(wire.ask("EXISTS lock"), ":0\r\n");
     // What follows the order in the same pipeline comes after it.
     wire.send_bytes(b"SET lock token PX 5000\r\nLEASEHOLD CLOCK ADVANCE 5s\r\nEXISTS lock\r\n");
     let replies = [(); 3].map(|()| String::from_utf8_lossy(&wire.read()).into_owned());
     assert_eq!(replies, ["+OK\r\n", "+OK\r\n", ":0\r\n"]);
     let before = server.clock().now();
-    assert_eq!(ask(&mut wire, "LEASEHOLD CLOCK STEP -1h"), "+OK\r\n");
+    assert_eq!(wire.ask("LEASEHOLD CLOCK STEP -1h"), "+OK\r\n");
     assert_eq!(server.clock().now(), before);
     assert_eq!(server.clock().wall(), before - HOUR);
 }
@@ -127,11 +117,11 @@ fn it_is_moved_by_command_as_well() {
 fn it_is_no_matter_of_servers_that_serve() {
     let server = Server::start().expect("a server");
     let mut wire = wire(&server);
-    let refused = ask(&mut wire, "LEASEHOLD CLOCK FREEZE");
+    let refused = wire.ask("LEASEHOLD CLOCK FREEZE");
     assert!(refused.starts_with("-ERR LEASEHOLD command not allowed."), "{refused}");
     let local = Server::builder().config("enable-test-commands", "local").start();
     let local = local.expect("a server");
-    assert_eq!(ask(&mut Wire::connect(local.addr(), 2), "LEASEHOLD CLOCK FREEZE"), "+OK\r\n");
+    assert_eq!(Wire::connect(local.addr(), 2).ask("LEASEHOLD CLOCK FREEZE"), "+OK\r\n");
 }
 
 #[test]
@@ -208,8 +198,8 @@ fn on_the_systems_clock_the_end_of_a_lease_is_heard_unasked() {
 fn a_wait_is_over_when_the_clock_says_so() {
     let server = frozen();
     let (mut waiter, mut later) = (wire(&server), wire(&server));
-    send(&mut waiter, "BLPOP queue 10");
-    send(&mut later, "BLPOP queue 20");
+    waiter.send_line("BLPOP queue 10");
+    later.send_line("BLPOP queue 20");
     eventually("both to wait", || blocked(&server) == 2);
     advance(&server, Duration::from_millis(9_999));
     assert_eq!(blocked(&server), 2);
@@ -225,7 +215,7 @@ fn a_pause_is_over_when_the_clock_says_so() {
     let server = frozen();
     let mut paused = wire(&server);
     call(&server, "CLIENT PAUSE 10000 WRITE");
-    send(&mut paused, "SET k v");
+    paused.send_line("SET k v");
     eventually("the write to be held back", || blocked(&server) == 1);
     advance(&server, Duration::from_millis(9_999));
     assert_eq!(call(&server, "GET k"), Reply::Null);
@@ -240,7 +230,7 @@ fn whom_a_pause_has_held_go_on_in_the_order_in_which_they_came() {
     call(&server, "CLIENT PAUSE 10000 WRITE");
     let mut held: Vec<Wire> = (0..CLIENTS).map(|_| wire(&server)).collect();
     for (n, client) in held.iter_mut().enumerate() {
-        send(client, &format!("RPUSH order {n}"));
+        client.send_line(&format!("RPUSH order {n}"));
         eventually("it to be held back", || blocked(&server) == n + 1);
     }
     advance(&server, Duration::from_secs(10));
@@ -261,7 +251,7 @@ fn whom_something_has_held_go_on_at_their_moment() {
         call(&server, hold);
         held.send_bytes(b"SET lock token PX 5000\r\nBLPOP queue 7\r\nPTTL behind\r\n");
         eventually("the write to be held back", || blocked(&server) == 1);
-        assert_eq!(ask(&mut mover, "LEASEHOLD CLOCK ADVANCE 60s"), "+OK\r\n");
+        assert_eq!(mover.ask("LEASEHOLD CLOCK ADVANCE 60s"), "+OK\r\n");
         assert_eq!(held.read(), b"+OK\r\n", "{hold}");
         assert_eq!(heard(&mut listener), ["before", "lock", "behind"], "{hold}");
         assert_eq!(held.read(), b"*-1\r\n", "{hold}");
@@ -273,9 +263,9 @@ fn whom_something_has_held_go_on_at_their_moment() {
 fn who_says_nothing_is_closed_when_the_clock_says_so() {
     let server = frozen_with(&[("timeout", "60")]);
     let mut quiet = wire(&server);
-    ask(&mut quiet, "PING");
+    quiet.ask("PING");
     advance(&server, Duration::from_millis(59_999));
-    assert_eq!(ask(&mut quiet, "PING"), "+PONG\r\n");
+    assert_eq!(quiet.ask("PING"), "+PONG\r\n");
     advance(&server, Duration::from_mins(1));
     quiet.read_to_close();
 }
@@ -291,7 +281,7 @@ fn a_script_is_slow_when_the_clock_says_so() {
             let (mut other, mut mover) = (wire(&server), wire(&server));
             let mut five_seconds_pass = || {
                 if by_command {
-                    assert_eq!(ask(&mut mover, "LEASEHOLD CLOCK ADVANCE 5s"), "+OK\r\n");
+                    assert_eq!(mover.ask("LEASEHOLD CLOCK ADVANCE 5s"), "+OK\r\n");
                 } else {
                     advance(&server, Duration::from_secs(5));
                 }
@@ -304,16 +294,14 @@ fn a_script_is_slow_when_the_clock_says_so() {
                         five_seconds_pass();
                     }
                 });
-                eventually("the script to be slow", || {
-                    ask(&mut other, "GET k").starts_with("-BUSY ")
-                });
+                eventually("the script to be slow", || other.ask("GET k").starts_with("-BUSY "));
                 slow.store(true, Ordering::Release);
             });
-            assert!(ask(&mut other, "GET k").starts_with("-BUSY "));
-            assert_eq!(ask(&mut other, "SCRIPT KILL"), "+OK\r\n");
+            assert!(other.ask("GET k").starts_with("-BUSY "));
+            assert_eq!(other.ask("SCRIPT KILL"), "+OK\r\n");
             let killed = String::from_utf8_lossy(&script.read()).into_owned();
             assert!(killed.starts_with("-ERR Script killed by user"), "{killed}");
-            assert_eq!(ask(&mut other, "GET k"), "$-1\r\n");
+            assert_eq!(other.ask("GET k"), "$-1\r\n");
         }
     }
 }
@@ -354,7 +342,7 @@ fn a_jump_takes_the_leases_with_it() {
     let begin = server.clock().wall();
     call(&server, "SET lock token PX 30000");
     call(&server, "SET other token PX 40000");
-    send(&mut waiter, "BLPOP queue 30");
+    waiter.send_line("BLPOP queue 30");
     eventually("it to wait", || blocked(&server) == 1);
     server.clock().jump_back(HOUR).expect("a server");
     assert_eq!(server.clock().wall(), begin - HOUR);

@@ -18,21 +18,8 @@ fn wire(server: &Server) -> Wire {
 
 fn named(server: &Server, name: &str) -> Wire {
     let mut wire = wire(server);
-    assert_eq!(ask(&mut wire, &format!("CLIENT SETNAME {name}")), "+OK\r\n");
+    assert_eq!(wire.ask(&format!("CLIENT SETNAME {name}")), "+OK\r\n");
     wire
-}
-
-fn send(wire: &mut Wire, command: &str) {
-    wire.send(&command.split(' ').collect::<Vec<&str>>());
-}
-
-fn read(wire: &mut Wire) -> String {
-    String::from_utf8_lossy(&wire.read()).into_owned()
-}
-
-fn ask(wire: &mut Wire, command: &str) -> String {
-    send(wire, command);
-    read(wire)
 }
 
 fn call(server: &Server, command: &str) -> Reply {
@@ -57,10 +44,10 @@ fn a_request_that_is_dropped_is_neither_run_nor_answered() {
     let server = server();
     order(&server, "DROP COMMAND set NTH 1");
     let mut client = wire(&server);
-    send(&mut client, "SET k v");
+    client.send_line("SET k v");
     // The next answer is that of the next request.
-    assert_eq!(ask(&mut client, "GET k"), "$-1\r\n");
-    assert_eq!(ask(&mut client, "SET k v"), "+OK\r\n");
+    assert_eq!(client.ask("GET k"), "$-1\r\n");
+    assert_eq!(client.ask("SET k v"), "+OK\r\n");
 }
 
 #[test]
@@ -68,9 +55,9 @@ fn an_answer_that_is_lost_belongs_to_a_request_that_was_run() {
     let server = server();
     order(&server, "LOSE COMMAND set TIMES 1");
     let mut client = wire(&server);
-    send(&mut client, "SET k v NX");
-    assert_eq!(ask(&mut client, "SET k w NX"), "$-1\r\n");
-    assert_eq!(ask(&mut client, "GET k"), "$1\r\nv\r\n");
+    client.send_line("SET k v NX");
+    assert_eq!(client.ask("SET k w NX"), "$-1\r\n");
+    assert_eq!(client.ask("GET k"), "$1\r\nv\r\n");
 }
 
 #[test]
@@ -78,11 +65,11 @@ fn a_wait_loses_what_ends_it() {
     let server = server();
     order(&server, "LOSE COMMAND blpop");
     let mut waiter = wire(&server);
-    send(&mut waiter, "BLPOP queue 0");
+    waiter.send_line("BLPOP queue 0");
     eventually("it to wait", || listed(&server).contains("\"fired\":1"));
     assert_eq!(call(&server, "RPUSH queue element"), Reply::Integer(1));
-    assert_eq!(ask(&mut waiter, "LLEN queue"), ":0\r\n");
-    assert_eq!(ask(&mut waiter, "PING"), "+PONG\r\n");
+    assert_eq!(waiter.ask("LLEN queue"), ":0\r\n");
+    assert_eq!(waiter.ask("PING"), "+PONG\r\n");
 }
 
 #[test]
@@ -97,7 +84,7 @@ fn a_connection_is_closed_before_or_after_its_request() {
         call(&server, "DEL k");
         let id = order(&server, &format!("{rule} COMMAND set"));
         let mut client = wire(&server);
-        send(&mut client, "SET k v");
+        client.send_line("SET k v");
         assert_eq!(String::from_utf8_lossy(&client.read_to_close()), answer, "{rule}");
         assert_eq!(call(&server, "GET k"), kept, "{rule}");
         assert_eq!(call(&server, &format!("LEASEHOLD FAULT CLEAR {id}")), Reply::Integer(1));
@@ -116,15 +103,15 @@ fn any_error_can_be_ordered() {
     ] {
         let words = ["LEASEHOLD", "FAULT", "ADD", "ERROR", line, "KEY", "k", "TIMES", "1"];
         server.call(&words).expect("a rule");
-        assert_eq!(ask(&mut client, "GET other"), "$-1\r\n");
-        assert_eq!(ask(&mut client, "GET k"), format!("-{line}\r\n"));
-        assert_eq!(ask(&mut client, "GET k"), "$-1\r\n");
+        assert_eq!(client.ask("GET other"), "$-1\r\n");
+        assert_eq!(client.ask("GET k"), format!("-{line}\r\n"));
+        assert_eq!(client.ask("GET k"), "$-1\r\n");
     }
     // A transaction in which a request is refused does not run.
     order(&server, "ERROR OOM COMMAND set TIMES 1");
-    assert_eq!(ask(&mut client, "MULTI"), "+OK\r\n");
-    assert_eq!(ask(&mut client, "SET k v"), "-OOM\r\n");
-    assert!(ask(&mut client, "EXEC").starts_with("-EXECABORT "));
+    assert_eq!(client.ask("MULTI"), "+OK\r\n");
+    assert_eq!(client.ask("SET k v"), "-OOM\r\n");
+    assert!(client.ask("EXEC").starts_with("-EXECABORT "));
 }
 
 #[test]
@@ -132,14 +119,14 @@ fn a_delay_is_over_when_the_clock_says_so() {
     let server = server();
     order(&server, "DELAY 2s CLIENT slow COMMAND set");
     let (mut slow, mut quick) = (named(&server, "slow"), named(&server, "quick"));
-    send(&mut slow, "SET k slow");
+    slow.send_line("SET k slow");
     eventually("it to be held", || listed(&server).contains("\"fired\":1"));
-    assert_eq!(ask(&mut quick, "SET k quick"), "+OK\r\n");
+    assert_eq!(quick.ask("SET k quick"), "+OK\r\n");
     server.advance(Duration::from_millis(1_999)).expect("a server");
-    assert_eq!(ask(&mut quick, "GET k"), "$5\r\nquick\r\n");
+    assert_eq!(quick.ask("GET k"), "$5\r\nquick\r\n");
     server.advance(Duration::from_millis(1)).expect("a server");
-    assert_eq!(read(&mut slow), "+OK\r\n");
-    assert_eq!(ask(&mut quick, "GET k"), "$4\r\nslow\r\n");
+    assert_eq!(slow.read_text(), "+OK\r\n");
+    assert_eq!(quick.ask("GET k"), "$4\r\nslow\r\n");
 }
 
 #[test]
@@ -147,17 +134,17 @@ fn who_was_held_once_is_left_alone_when_the_rule_is_cleared() {
     let server = server();
     let id = order(&server, "DELAY 2s COMMAND set");
     let mut client = wire(&server);
-    send(&mut client, "SET k v");
+    client.send_line("SET k v");
     eventually("it to be held", || listed(&server).contains("\"fired\":1"));
     server.advance(Duration::from_secs(2)).expect("a server");
-    assert_eq!(read(&mut client), "+OK\r\n");
+    assert_eq!(client.read_text(), "+OK\r\n");
     assert!(listed(&server).ends_with("\"held\":[]}]"), "{}", listed(&server));
-    send(&mut client, "BLPOP queue 0");
+    client.send_line("BLPOP queue 0");
     eventually("it to wait", || waits(&server));
     call(&server, &format!("LEASEHOLD FAULT CLEAR {id}"));
     assert!(waits(&server));
     call(&server, "RPUSH queue element");
-    assert_eq!(read(&mut client), "*2\r\n$5\r\nqueue\r\n$7\r\nelement\r\n");
+    assert_eq!(client.read_text(), "*2\r\n$5\r\nqueue\r\n$7\r\nelement\r\n");
 }
 
 /// Whether somebody waits.
@@ -171,24 +158,24 @@ fn a_server_that_stalls_goes_on_when_the_rule_is_cleared() {
     let server = server();
     let id = order(&server, "STALL CLIENT mute COMMAND set");
     let mut mute = named(&server, "mute");
-    send(&mut mute, "SET k v");
-    send(&mut mute, "PING");
+    mute.send_line("SET k v");
+    mute.send_line("PING");
     eventually("it to be held", || listed(&server).contains("\"held\":[2]"));
     assert_eq!(call(&server, "GET k"), Reply::Null);
     call(&server, &format!("LEASEHOLD FAULT CLEAR {id}"));
-    assert_eq!(read(&mut mute) + &read(&mut mute), "+OK\r\n+PONG\r\n");
+    assert_eq!(mute.read_text() + &mute.read_text(), "+OK\r\n+PONG\r\n");
 }
 
 #[test]
 fn scripts_are_forgotten_when_a_script_comes() {
     let server = server();
     let mut client = wire(&server);
-    let sha = ask(&mut client, "SCRIPT LOAD return(1)");
+    let sha = client.ask("SCRIPT LOAD return(1)");
     let sha = sha.lines().nth(1).expect("a digest").to_owned();
     order(&server, "FLUSH-SCRIPTS COMMAND evalsha NTH 2");
     let evalsha = format!("EVALSHA {sha} 0");
-    assert_eq!(ask(&mut client, &evalsha), ":1\r\n");
-    assert!(ask(&mut client, &evalsha).starts_with("-NOSCRIPT "));
+    assert_eq!(client.ask(&evalsha), ":1\r\n");
+    assert!(client.ask(&evalsha).starts_with("-NOSCRIPT "));
 }
 
 #[test]
@@ -196,20 +183,20 @@ fn the_clock_jumps_behind_a_request() {
     let server = server();
     order(&server, "JUMP 30s COMMAND set");
     let mut client = wire(&server);
-    assert_eq!(ask(&mut client, "SET lock token NX PX 30000"), "+OK\r\n");
-    assert_eq!(ask(&mut client, "GET lock"), "$-1\r\n");
+    assert_eq!(client.ask("SET lock token NX PX 30000"), "+OK\r\n");
+    assert_eq!(client.ask("GET lock"), "$-1\r\n");
 }
 
 #[test]
 fn connections_are_refused() {
     let server = server();
     let mut before = wire(&server);
-    assert_eq!(ask(&mut before, "PING"), "+PONG\r\n");
+    assert_eq!(before.ask("PING"), "+PONG\r\n");
     order(&server, "REFUSE TIMES 1");
     std::net::TcpStream::connect(server.addr()).expect("the system lets it in");
     eventually("it to be sent away", || listed(&server).contains("\"fired\":1"));
-    assert_eq!(ask(&mut before, "PING"), "+PONG\r\n");
-    assert_eq!(ask(&mut wire(&server), "PING"), "+PONG\r\n");
+    assert_eq!(before.ask("PING"), "+PONG\r\n");
+    assert_eq!(wire(&server).ask("PING"), "+PONG\r\n");
 }
 
 /// Of every kind of write: by a command, a script, a transaction; new, changed and deleted keys.
@@ -224,18 +211,18 @@ fn a_failover_loses_the_last_writes() {
         "SET changed old PX 50000",
         "HSET hash f 1",
     ] {
-        ask(&mut client, command);
+        client.ask(command);
     }
     server.advance(Duration::from_secs(1)).expect("a server");
     for command in ["SET new v", "EVAL return(redis.call('DEL','list')) 0", "GET kept"] {
-        ask(&mut client, command);
+        client.ask(command);
     }
     for command in ["MULTI", "SET changed new", "HSET hash f 2 g 3", "EXEC"] {
-        ask(&mut client, command);
+        client.ask(command);
     }
     // One write that was none, and one that deletes.
-    ask(&mut client, "DEL missing");
-    ask(&mut client, "DEL kept");
+    client.ask("DEL missing");
+    client.ask("DEL kept");
     assert_eq!(server.faults().failover(3).expect("a server"), 3);
     client.read_to_close();
     assert_eq!(call(&server, "PTTL kept"), Reply::Integer(59_000));
@@ -257,11 +244,11 @@ fn a_database_that_was_emptied_comes_back() {
     let server = server();
     let mut client = wire(&server);
     for command in ["SET a 1", "SET b 2", "FLUSHALL"] {
-        assert_eq!(ask(&mut client, command), "+OK\r\n");
+        assert_eq!(client.ask(command), "+OK\r\n");
     }
     order(&server, "LOSE-WRITES 2 COMMAND set KEY c");
-    assert_eq!(ask(&mut client, "SET c 3"), "+OK\r\n");
-    assert_eq!(ask(&mut client, "MGET a b c"), "*3\r\n$1\r\n1\r\n$1\r\n2\r\n$-1\r\n");
+    assert_eq!(client.ask("SET c 3"), "+OK\r\n");
+    assert_eq!(client.ask("MGET a b c"), "*3\r\n$1\r\n1\r\n$1\r\n2\r\n$-1\r\n");
 }
 
 /// The owner's compare and its DEL are two requests; in between its lease ends and another takes
@@ -270,16 +257,16 @@ fn a_database_that_was_emptied_comes_back() {
 fn a_race_is_written_down_with_a_gate() {
     let server = server();
     let mut owner = named(&server, "owner");
-    assert_eq!(ask(&mut owner, "SET lock owner NX PX 30000"), "+OK\r\n");
+    assert_eq!(owner.ask("SET lock owner NX PX 30000"), "+OK\r\n");
     let gate = server.faults().gate(Requests::any().client("owner").command("del"));
     let gate = gate.expect("a server");
-    assert_eq!(ask(&mut owner, "GET lock"), "$5\r\nowner\r\n");
-    send(&mut owner, "DEL lock");
+    assert_eq!(owner.ask("GET lock"), "$5\r\nowner\r\n");
+    owner.send_line("DEL lock");
     gate.wait().expect("a server");
     server.advance(Duration::from_secs(30)).expect("a server");
     assert_eq!(call(&server, "SET lock another NX PX 30000"), Reply::OK);
     assert_eq!(gate.open().expect("a server"), 1);
-    assert_eq!(read(&mut owner), ":1\r\n");
+    assert_eq!(owner.read_text(), ":1\r\n");
     assert_eq!(call(&server, "GET lock"), Reply::Null);
 }
 
@@ -287,16 +274,16 @@ fn a_race_is_written_down_with_a_gate() {
 fn a_gate_is_a_matter_of_commands_as_well() {
     let server = server();
     let (mut test, mut held) = (wire(&server), named(&server, "held"));
-    assert_eq!(ask(&mut test, "LEASEHOLD GATE ADD CLIENT held COMMAND incr NTH 2"), ":1\r\n");
-    assert_eq!(ask(&mut held, "INCR n"), ":1\r\n");
-    send(&mut test, "LEASEHOLD GATE AWAIT 1");
-    send(&mut held, "INCR n");
-    assert!(read(&mut test).starts_with(':'));
-    assert!(ask(&mut test, "LEASEHOLD GATE LIST").contains("\"matched\":2,\"fired\":1,\"held\":["));
-    assert_eq!(ask(&mut test, "GET n"), "$1\r\n1\r\n");
-    assert_eq!(ask(&mut test, "LEASEHOLD GATE OPEN 1"), ":1\r\n");
-    assert_eq!(read(&mut held), ":2\r\n");
-    assert!(ask(&mut test, "LEASEHOLD GATE AWAIT 1").starts_with("-ERR no rule or gate"));
+    assert_eq!(test.ask("LEASEHOLD GATE ADD CLIENT held COMMAND incr NTH 2"), ":1\r\n");
+    assert_eq!(held.ask("INCR n"), ":1\r\n");
+    test.send_line("LEASEHOLD GATE AWAIT 1");
+    held.send_line("INCR n");
+    assert!(test.read_text().starts_with(':'));
+    assert!(test.ask("LEASEHOLD GATE LIST").contains("\"matched\":2,\"fired\":1,\"held\":["));
+    assert_eq!(test.ask("GET n"), "$1\r\n1\r\n");
+    assert_eq!(test.ask("LEASEHOLD GATE OPEN 1"), ":1\r\n");
+    assert_eq!(held.read_text(), ":2\r\n");
+    assert!(test.ask("LEASEHOLD GATE AWAIT 1").starts_with("-ERR no rule or gate"));
 }
 
 #[test]

@@ -248,45 +248,39 @@ fn a_server_that_keeps_no_journal_says_so() {
     assert!(catch_unwind(AssertUnwindSafe(|| server.journal().assert_no_lock_held())).is_err());
 }
 
-/// What a client is answered, as it comes over the wire.
-fn ask(wire: &mut Wire, command: &str) -> String {
-    let words: Vec<&str> = command.split(' ').collect();
-    String::from_utf8_lossy(&wire.call(&words)).into_owned()
-}
-
 #[test]
 fn all_of_it_is_told_by_command() {
     let server = server();
     let mut a = Wire::connect(server.addr(), 2);
     let mut b = Wire::connect(server.addr(), 2);
-    assert_eq!(ask(&mut a, "LEASEHOLD LOCKS"), "$2\r\n[]\r\n");
-    ask(&mut a, "SETNX lock token");
-    ask(&mut b, "SETNX lock other");
-    let locks = ask(&mut a, "LEASEHOLD LOCKS");
+    assert_eq!(a.ask("LEASEHOLD LOCKS"), "$2\r\n[]\r\n");
+    a.ask("SETNX lock token");
+    b.ask("SETNX lock other");
+    let locks = a.ask("LEASEHOLD LOCKS");
     assert!(locks.contains("\"key\":\"lock\",\"database\":0,\"owner\":\"token\""), "{locks}");
     assert!(locks.contains("\"lease_ms\":null,\"waiting\":["), "{locks}");
-    let lint = ask(&mut a, "LEASEHOLD LINT");
+    let lint = a.ask("LEASEHOLD LINT");
     assert!(lint.contains("\"rule\":\"lock-without-lease\",\"key\":\"lock\""), "{lint}");
-    let journal = ask(&mut a, "LEASEHOLD JOURNAL KEY lo* SINCE 1 COUNT 2");
+    let journal = a.ask("LEASEHOLD JOURNAL KEY lo* SINCE 1 COUNT 2");
     assert!(journal.contains("\"argv\":[\"SETNX\",\"lock\",\"other\"]"), "{journal}");
     assert!(journal.contains("\"event\":\"refused\",\"by\":\"other\",\"holder\":\"token\""));
     assert!(!journal.contains("acquired"), "{journal}");
-    let text = ask(&mut a, "LEASEHOLD JOURNAL COUNT 1 TEXT");
+    let text = a.ask("LEASEHOLD JOURNAL COUNT 1 TEXT");
     assert!(text.contains("  +0 ms #4 client 2: was refused 'lock' as 'other'"), "{text}");
-    let story = ask(&mut a, "LEASEHOLD CHECK every-lock-has-a-lease STORY");
+    let story = a.ask("LEASEHOLD CHECK every-lock-has-a-lease STORY");
     let begin = "{\"text\":\"every-lock-has-a-lease: the lock 'lock' that";
     assert!(story.contains(begin) && story.contains("SETNX lock token -> 1\\n"), "{story}");
-    let check = ask(&mut a, "LEASEHOLD CHECK every-lock-has-a-lease");
+    let check = a.ask("LEASEHOLD CHECK every-lock-has-a-lease");
     assert!(check.starts_with("-CHECK every-lock-has-a-lease: the lock 'lock' that"), "{check}");
-    let story = ask(&mut a, "LEASEHOLD CHECK no-lock-held STORY");
+    let story = a.ask("LEASEHOLD CHECK no-lock-held STORY");
     assert!(story.contains("\"check\":\"no-lock-held\",\"holds\":false,\"sentence\":"), "{story}");
     assert!(story.contains("\"event\":\"acquired\""), "{story}");
-    assert!(ask(&mut a, "LEASEHOLD CHECK").starts_with("-CHECK no-lock-held: "));
-    assert!(ask(&mut a, "LEASEHOLD CHECK no-such").starts_with("-ERR unknown check."));
-    ask(&mut a, "FLUSHALL");
-    assert_eq!(ask(&mut a, "LEASEHOLD CHECK no-lock-held"), "+OK\r\n");
-    assert_eq!(ask(&mut a, "LEASEHOLD JOURNAL CLEAR"), "+OK\r\n");
-    assert_eq!(ask(&mut a, "LEASEHOLD JOURNAL"), "$2\r\n[]\r\n");
+    assert!(a.ask("LEASEHOLD CHECK").starts_with("-CHECK no-lock-held: "));
+    assert!(a.ask("LEASEHOLD CHECK no-such").starts_with("-ERR unknown check."));
+    a.ask("FLUSHALL");
+    assert_eq!(a.ask("LEASEHOLD CHECK no-lock-held"), "+OK\r\n");
+    assert_eq!(a.ask("LEASEHOLD JOURNAL CLEAR"), "+OK\r\n");
+    assert_eq!(a.ask("LEASEHOLD JOURNAL"), "$2\r\n[]\r\n");
 }
 
 /// Both tiers of scripts are heard: the same calls are written down.

@@ -51,12 +51,8 @@ fn wire(server: &Server) -> Wire {
     Wire::connect(server.addr(), 2)
 }
 
-fn send(wire: &mut Wire, command: &str) {
-    wire.send(&command.split(' ').collect::<Vec<&str>>());
-}
-
 fn ask(wire: &mut Wire, command: &str) {
-    send(wire, command);
+    wire.send_line(command);
     let reply = wire.read();
     assert_ne!(reply[0], b'-', "{command}: {}", String::from_utf8_lossy(&reply));
 }
@@ -80,7 +76,7 @@ fn connected(server: &Server) -> Company {
     let (mut busy, idle) = (wire(server), wire(server));
     ask(&mut busy, "SET lock token NX PX 30000");
     // Its reply is never read.
-    send(&mut busy, "GET lock");
+    busy.send_line("GET lock");
     let client = server.client().expect("a client");
     Company { wires: vec![busy, idle], clients: vec![client], ..Company::default() }
 }
@@ -89,7 +85,7 @@ fn blocked(server: &Server) -> Company {
     let mut waiters = [wire(server), wire(server), wire(server)];
     for (waiter, command) in waiters.iter_mut().zip(["BLPOP queue 0", "BZPOPMIN z 60", "WAIT 1 0"])
     {
-        send(waiter, command);
+        waiter.send_line(command);
     }
     until_blocked(server, 3);
     wires(waiters)
@@ -126,7 +122,7 @@ fn with_scripts(server: &Server) -> Company {
 fn at_a_gate(server: &Server) -> Company {
     let gate = server.faults().gate(Requests::any().command("del")).expect("a gate");
     let mut held = wire(server);
-    send(&mut held, "DEL lock");
+    held.send_line("DEL lock");
     gate.wait().expect("somebody is held");
     wires([held])
 }
@@ -143,7 +139,7 @@ fn with_faults(server: &Server) -> Company {
     }
     let mut clients = [wire(server), wire(server), wire(server), wire(server)];
     for (client, command) in clients.iter_mut().zip(["GET k", "INCR k", "SET k v", "PING"]) {
-        send(client, command);
+        client.send_line(command);
     }
     until_blocked(server, 2);
     wires(clients)
@@ -154,7 +150,7 @@ fn with_locks_and_no_time(server: &Server) -> Company {
     for n in 1..=4 {
         ask(&mut client, &format!("SET lock{n} token NX PX {n}000"));
     }
-    send(&mut client, "BLPOP queue 60");
+    client.send_line("BLPOP queue 60");
     until_blocked(server, 1);
     server.advance(Duration::from_millis(2_500)).expect("a server");
     assert_eq!(call(server, "DBSIZE"), Reply::Integer(2));
@@ -167,7 +163,7 @@ fn in_a_transaction_and_paused(server: &Server) -> Company {
         ask(&mut transaction, command);
     }
     call(server, "CLIENT PAUSE 60000 WRITE");
-    send(&mut paused, "SET k v");
+    paused.send_line("SET k v");
     until_blocked(server, 1);
     wires([transaction, paused])
 }

@@ -13,19 +13,6 @@ fn wire(server: &Server, protocol: u8) -> Wire {
     Wire::connect(server.addr(), protocol)
 }
 
-fn send(wire: &mut Wire, command: &str) {
-    wire.send(&command.split(' ').collect::<Vec<&str>>());
-}
-
-fn read(wire: &mut Wire) -> String {
-    String::from_utf8_lossy(&wire.read()).into_owned()
-}
-
-fn ask(wire: &mut Wire, command: &str) -> String {
-    send(wire, command);
-    read(wire)
-}
-
 /// The reply that is an array of these, or a push.
 fn list(kind: char, words: &[&str]) -> String {
     let texts = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len()));
@@ -45,11 +32,11 @@ fn until_waiting(server: &Server, clients: usize) {
 fn a_lease_ends_by_itself() {
     let server = Server::start().expect("a server");
     let (mut owner, mut other) = (wire(&server, 2), wire(&server, 2));
-    assert_eq!(ask(&mut owner, "SET lock owner NX PX 60000"), "+OK\r\n");
-    assert_eq!(ask(&mut other, "SET lock other NX PX 60000"), "$-1\r\n");
-    assert_eq!(ask(&mut owner, "PEXPIRE lock 20"), ":1\r\n");
-    eventually("the lease to end", || ask(&mut other, "SET lock other NX PX 60000") == "+OK\r\n");
-    assert_eq!(ask(&mut owner, "GET lock"), "$5\r\nother\r\n");
+    assert_eq!(owner.ask("SET lock owner NX PX 60000"), "+OK\r\n");
+    assert_eq!(other.ask("SET lock other NX PX 60000"), "$-1\r\n");
+    assert_eq!(owner.ask("PEXPIRE lock 20"), ":1\r\n");
+    eventually("the lease to end", || other.ask("SET lock other NX PX 60000") == "+OK\r\n");
+    assert_eq!(owner.ask("GET lock"), "$5\r\nother\r\n");
 }
 
 /// Fakeredis, miniredis and jedis-mock fail all four libraries, meebis all but bit.
@@ -85,7 +72,7 @@ fn scripts_have_the_libraries_of_redis() {
     ] {
         let words: Vec<&str> = ["EVAL", script, "0"].into_iter().chain(arguments).collect();
         client.send(&words);
-        assert_eq!(read(&mut client), reply, "{script}");
+        assert_eq!(client.read_text(), reply, "{script}");
     }
 }
 
@@ -94,16 +81,16 @@ fn scripts_have_the_libraries_of_redis() {
 fn the_end_of_a_key_is_told_unasked() {
     let server = Server::start().expect("a server");
     let (mut listener, mut client) = (wire(&server, 2), wire(&server, 2));
-    assert_eq!(ask(&mut client, "CONFIG SET notify-keyspace-events Exg"), "+OK\r\n");
+    assert_eq!(client.ask("CONFIG SET notify-keyspace-events Exg"), "+OK\r\n");
     for channel in [EXPIRED, DELETED] {
-        assert!(ask(&mut listener, &format!("SUBSCRIBE {channel}")).contains(channel));
+        assert!(listener.ask(&format!("SUBSCRIBE {channel}")).contains(channel));
     }
-    assert_eq!(ask(&mut client, "SET released token"), "+OK\r\n");
-    assert_eq!(ask(&mut client, "DEL released"), ":1\r\n");
-    assert_eq!(read(&mut listener), list('*', &["message", DELETED, "released"]));
-    assert_eq!(ask(&mut client, "SET forgotten token PX 5"), "+OK\r\n");
+    assert_eq!(client.ask("SET released token"), "+OK\r\n");
+    assert_eq!(client.ask("DEL released"), ":1\r\n");
+    assert_eq!(listener.read_text(), list('*', &["message", DELETED, "released"]));
+    assert_eq!(client.ask("SET forgotten token PX 5"), "+OK\r\n");
     // Nobody looks at it again.
-    assert_eq!(read(&mut listener), list('*', &["message", EXPIRED, "forgotten"]));
+    assert_eq!(listener.read_text(), list('*', &["message", EXPIRED, "forgotten"]));
 }
 
 /// Meebis has no blocking pop of lists, jedis-mock no `BLMOVE`; fakeredis does not serve those who
@@ -113,7 +100,7 @@ fn who_waits_is_served_in_order_or_told_that_time_is_over() {
     let server = Server::start().expect("a server");
     let mut client = wire(&server, 2);
     for wait in ["BLPOP none", "BRPOP none", "BLMOVE none other LEFT LEFT", "BZPOPMIN none"] {
-        assert_eq!(ask(&mut client, &format!("{wait} 0.02")), "*-1\r\n", "{wait}");
+        assert_eq!(client.ask(&format!("{wait} 0.02")), "*-1\r\n", "{wait}");
     }
     for (waits, push, replies) in [
         (
@@ -130,16 +117,16 @@ fn who_waits_is_served_in_order_or_told_that_time_is_over() {
     ] {
         let mut waiters = [(); 3].map(|()| wire(&server, 2));
         for (n, (waiter, wait)) in waiters.iter_mut().zip(waits).enumerate() {
-            send(waiter, wait);
+            waiter.send_line(wait);
             until_waiting(&server, n + 1);
         }
-        ask(&mut client, push);
+        client.ask(push);
         for ((waiter, reply), wait) in waiters.iter_mut().zip(replies).zip(waits) {
-            assert_eq!(read(waiter), reply, "{wait}");
+            assert_eq!(waiter.read_text(), reply, "{wait}");
         }
     }
-    assert_eq!(ask(&mut client, "LRANGE done 0 -1"), list('*', &["b"]));
-    assert_eq!(ask(&mut client, "LRANGE queue 0 -1"), list('*', &["c"]));
+    assert_eq!(client.ask("LRANGE done 0 -1"), list('*', &["b"]));
+    assert_eq!(client.ask("LRANGE queue 0 -1"), list('*', &["c"]));
 }
 
 /// The servers of fakeredis and jedis-mock speak RESP2 alone; miniredis knows neither a script's
@@ -148,18 +135,18 @@ fn who_waits_is_served_in_order_or_told_that_time_is_over() {
 fn resp3_is_spoken() {
     let server = Server::start().expect("a server");
     let mut client = wire(&server, 2);
-    assert!(ask(&mut client, "HELLO 3").starts_with("%7\r\n$6\r\nserver\r\n"));
-    assert_eq!(ask(&mut client, "GET none"), "_\r\n");
-    ask(&mut client, "HSET hash field value");
-    assert_eq!(ask(&mut client, "HGETALL hash"), "%1\r\n$5\r\nfield\r\n$5\r\nvalue\r\n");
-    ask(&mut client, "ZADD set 1.5 member");
-    assert_eq!(ask(&mut client, "ZSCORE set member"), ",1.5\r\n");
+    assert!(client.ask("HELLO 3").starts_with("%7\r\n$6\r\nserver\r\n"));
+    assert_eq!(client.ask("GET none"), "_\r\n");
+    client.ask("HSET hash field value");
+    assert_eq!(client.ask("HGETALL hash"), "%1\r\n$5\r\nfield\r\n$5\r\nvalue\r\n");
+    client.ask("ZADD set 1.5 member");
+    assert_eq!(client.ask("ZSCORE set member"), ",1.5\r\n");
     client.send(&["EVAL", "redis.setresp(3) return {map = {a = {double = 0.5}}}", "0"]);
-    assert_eq!(read(&mut client), "%1\r\n$1\r\na\r\n,0.5\r\n");
-    assert_eq!(ask(&mut client, "SUBSCRIBE news"), ">3\r\n$9\r\nsubscribe\r\n$4\r\nnews\r\n:1\r\n");
+    assert_eq!(client.read_text(), "%1\r\n$1\r\na\r\n,0.5\r\n");
+    assert_eq!(client.ask("SUBSCRIBE news"), ">3\r\n$9\r\nsubscribe\r\n$4\r\nnews\r\n:1\r\n");
     // Who listens goes on asking, and hears its own message ahead of the reply or behind it.
-    send(&mut client, "PUBLISH news one");
-    let mut heard = [read(&mut client), read(&mut client)];
+    client.send_line("PUBLISH news one");
+    let mut heard = [client.read_text(), client.read_text()];
     heard.sort();
     assert_eq!(heard, [":1\r\n".to_owned(), list('>', &["message", "news", "one"])]);
 }

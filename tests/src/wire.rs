@@ -54,6 +54,22 @@ impl Wire {
         self.read()
     }
 
+    /// Sends one command whose words stand between single spaces.
+    pub fn send_line(&mut self, command: &str) {
+        self.send(&command.split(' ').collect::<Vec<_>>());
+    }
+
+    /// As [`Wire::read`], as text.
+    pub fn read_text(&mut self) -> String {
+        String::from_utf8_lossy(&self.read()).into_owned()
+    }
+
+    /// Sends one command as [`Wire::send_line`] does, and reads one reply as text.
+    pub fn ask(&mut self, command: &str) -> String {
+        self.send_line(command);
+        self.read_text()
+    }
+
     /// Everything until the server closes the connection, which it must.
     pub fn read_to_close(&mut self) -> Vec<u8> {
         while match self.0.fill() {
