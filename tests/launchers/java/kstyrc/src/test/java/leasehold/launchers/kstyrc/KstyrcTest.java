@@ -3,15 +3,10 @@ package leasehold.launchers.kstyrc;
 import static java.nio.charset.StandardCharsets.UTF_8;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
-import java.io.File;
-import leasehold.launchers.EmbeddedRedisContract;
-import leasehold.launchers.Launched;
+import leasehold.launchers.OriginalApiContract;
 import org.junit.jupiter.api.BeforeEach;
-import redis.embedded.RedisExecProvider;
-import redis.embedded.RedisServer;
-import redis.embedded.util.OS;
 
-class KstyrcTest extends EmbeddedRedisContract {
+class KstyrcTest extends OriginalApiContract {
     /** It waits for words that Redis has not said since 4.0, and waits for ever. */
     @BeforeEach
     void saysWhatItWaitsFor() throws Exception {
@@ -24,35 +19,5 @@ class KstyrcTest extends EmbeddedRedisContract {
     @Override
     protected String whose() {
         return "kstyrc";
-    }
-
-    @Override
-    protected Launched launch(File program, int port, String... settings) throws Exception {
-        if (settings.length == 0) {
-            return new Embedded(new RedisServer(program, port));
-        }
-        var provider = RedisExecProvider.defaultProvider().override(OS.UNIX, program.getPath());
-        var builder = RedisServer.builder().redisExecProvider(provider).port(port);
-        for (var setting : settings) {
-            builder.setting(setting);
-        }
-        return new Embedded(builder.build());
-    }
-
-    private record Embedded(RedisServer itself) implements Launched {
-        @Override
-        public void start() throws Exception {
-            itself.start();
-        }
-
-        @Override
-        public void stop() throws Exception {
-            itself.stop();
-        }
-
-        @Override
-        public boolean isActive() {
-            return itself.isActive();
-        }
     }
 }
