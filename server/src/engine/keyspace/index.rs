@@ -22,6 +22,8 @@ const TABLE_SHIFT: u32 = 40;
 /// Below this many places a table keeps its memory: growing again would cost more. And libc keeps
 /// blocks of up to a KiB for who asks next, behind which no memory goes back to the system.
 const SHRINK_FLOOR: usize = 256;
+/// The same for one of many tables. What all of them keep goes back at once when they are united.
+const SHRINK_FLOOR_OF_MANY: usize = 7;
 
 /// Entries that may be moved at once by shrinking. After a mass release all tables have become too
 /// large at about the same time; each removal earns the move of one entry, up to this.
@@ -86,12 +88,16 @@ impl Index {
         hash_of: impl Fn(Slot) -> u64,
     ) {
         self.shrink_credit = SHRINK_CREDIT_MAX.min(self.shrink_credit + 1);
+        let floor = match self.tables {
+            Tables::One(_) => SHRINK_FLOOR,
+            Tables::Many(_) => SHRINK_FLOOR_OF_MANY,
+        };
         let table = self.table_mut(hash);
         match table.find_entry(hash, |&other| other == slot) {
             Ok(entry) => drop(entry.remove()),
             Err(_) => unreachable!("slot {slot} is not indexed"),
         }
-        if table.capacity() > SHRINK_FLOOR && table.len() < table.capacity() / 8 {
+        if table.capacity() > floor && table.len() < table.capacity() / 8 {
             self.shrink(hash, look, &hash_of);
         }
         self.len -= 1;
@@ -191,6 +197,19 @@ mod tests {
         }
         assert!((0..100).all(|slot| found(&index, slot) == Some(slot)));
         assert!(places(&index) <= 2 * UNITE_BELOW, "{} for 100", places(&index));
+    }
+
+    #[test]
+    fn little_goes_back_at_once_when_many_tables_are_united() {
+        let mut index = Index::default();
+        for slot in 0..100_000 {
+            index.insert(hash_of(slot), slot, |_| {}, hash_of);
+        }
+        for slot in UNITE_BELOW as Slot..100_000 {
+            index.remove(hash_of(slot), slot, |_| {}, hash_of);
+        }
+        assert!(matches!(index.tables, Tables::Many(_)), "united too early");
+        assert!(places(&index) < TABLES * SHRINK_FLOOR_OF_MANY, "keep {}", places(&index));
     }
 
     #[test]
