@@ -261,7 +261,17 @@ impl Wheel {
     }
 
     /// The next slot to begin, or one of those, and its start. Meaningless during a cascade.
+    #[inline]
     fn next_slot(&self) -> Option<(u16, u64)> {
+        // Of those that are due together this is all that the second and the others cost.
+        let now = self.list_of(0);
+        match self.lists[usize::from(now)].head {
+            NIL => self.next_occupied(),
+            _ => Some((now, self.elapsed)),
+        }
+    }
+
+    fn next_occupied(&self) -> Option<(u16, u64)> {
         let (mut words, mut next) = (self.words, None::<(u16, u64)>);
         while words != 0 {
             let level = words.trailing_zeros() as usize / 2;
