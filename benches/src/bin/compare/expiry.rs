@@ -74,10 +74,6 @@ impl Workload for OneAfterTheOther {
         false
     }
 
-    fn rounds(&self, _: u32) -> u32 {
-        1
-    }
-
     fn measure(&self, peer: &Peer, effort: &Effort) -> Outcome<Vec<Reading>> {
         let (leases, span_ms) = match effort.quick {
             true => (self.leases / 100, OneAfterTheOther::QUICK_SPAN_MS),

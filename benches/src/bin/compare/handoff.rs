@@ -14,13 +14,13 @@ use hdrhistogram::Histogram;
 use leasehold::compat::wire::request;
 use mio::{Events, Poll, Token};
 
-use crate::Outcome;
 use crate::cycles::redisson_4;
 use crate::figures::{Metric, Reading};
 use crate::generator::{Connection, Done, PATIENCE, wrong};
 use crate::peers::Peer;
 use crate::running::Running;
 use crate::workload::{Effort, Workload};
+use crate::{Outcome, bare};
 
 const CONTESTS: [(usize, Heed); 5] =
     [(2, Heed::Each), (16, Heed::Each), (128, Heed::Each), (16, Heed::Latest), (128, Heed::Latest)];
@@ -76,8 +76,16 @@ impl Workload for HandOff {
         true
     }
 
+    fn has_floor(&self) -> bool {
+        true
+    }
+
     fn measure(&self, peer: &Peer, effort: &Effort) -> Outcome<Vec<Reading>> {
         let running = peer.start(&[])?;
+        if peer.bare {
+            let words = redisson_4(&running, KEY, CHANNEL, OWNER)?.map(|step| step.words);
+            bare::tell_lock(&running, words[0], words[1], &welcome(), &message())?;
+        }
         let mut contest = Contest::begin(&running, self.clients, self.heed)?;
         contest.go_on(effort.warm_up)?;
         contest.latencies.clear();
@@ -151,8 +159,6 @@ impl Contest {
     /// All listen, and all have asked for the lock.
     fn begin(running: &Running, clients: usize, heed: Heed) -> Outcome<Contest> {
         let requests = redisson_4(running, KEY, CHANNEL, OWNER)?.map(|step| step.request);
-        let length = CHANNEL.len();
-        let message = format!("*3\r\n$7\r\nmessage\r\n${length}\r\n{CHANNEL}\r\n$1\r\n0\r\n");
         let poll = Poll::new()?;
         let contender = |number| {
             let mut requests = requests.clone();
@@ -166,7 +172,7 @@ impl Contest {
             events: Events::with_capacity(EVENTS_MAX),
             contenders,
             heed,
-            message: message.into_bytes(),
+            message: message().into_bytes(),
             chunk: vec![0; CHUNK_BYTES],
             granted: 0,
             tried: 0,
@@ -331,13 +337,24 @@ impl Contender {
     }
 }
 
+/// What those who listen are answered.
+fn welcome() -> String {
+    let length = CHANNEL.len();
+    format!("*3\r\n$9\r\nsubscribe\r\n${length}\r\n{CHANNEL}\r\n:1\r\n")
+}
+
+/// What they hear of a release.
+fn message() -> String {
+    let length = CHANNEL.len();
+    format!("*3\r\n$7\r\nmessage\r\n${length}\r\n{CHANNEL}\r\n$1\r\n0\r\n")
+}
+
 /// A connection that has been told that it will hear of releases.
 fn listen(running: &Running) -> Outcome<TcpStream> {
     let mut stream = TcpStream::connect(running.address)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.write_all(&request(&["SUBSCRIBE", CHANNEL]))?;
-    let length = CHANNEL.len();
-    let expected = format!("*3\r\n$9\r\nsubscribe\r\n${length}\r\n{CHANNEL}\r\n:1\r\n");
+    let expected = welcome();
     let mut came = vec![0; expected.len()];
     stream.read_exact(&mut came)?;
     if came != expected.as_bytes() {

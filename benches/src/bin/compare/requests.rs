@@ -45,12 +45,14 @@ impl Template {
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
     pub(crate) request: Template,
+    /// How many words it has.
+    pub(crate) words: usize,
     pub(crate) reply: &'static str,
 }
 
 impl Step {
     pub(crate) fn new(words: &[&str], reply: &'static str) -> Step {
-        Step { request: Template::of(words), reply }
+        Step { request: Template::of(words), words: words.len(), reply }
     }
 }
 

@@ -55,10 +55,6 @@ impl Workload for Scale {
          server may run on every processor here, and shares them with its clients."
     }
 
-    fn rounds(&self, _: u32) -> u32 {
-        1
-    }
-
     fn measure(&self, peer: &Peer, effort: &Effort) -> Outcome<Vec<Reading>> {
         let connections = match effort.quick {
             true => self.connections.min(QUICK_CONNECTIONS_MAX),
