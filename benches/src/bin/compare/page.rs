@@ -136,8 +136,13 @@ fn targets(figures: &Figures) -> String {
     let ours: Vec<&str> = ours(figures);
     let floor = figures.peers.iter().find(|peer| peer.name == BARE).map(|peer| peer.name.as_str());
     let columns: Vec<&str> = ours.iter().copied().chain(floor).collect();
-    let mut out = format!("| | | at least | {} |\n|---|---|---:|", columns.join(" | "));
-    out += &"---:|".repeat(columns.len());
+    let beside = ours.first().copied().zip(floor);
+    let mut out = format!("| | | at least | {} |", columns.join(" | "));
+    if let Some((peer, floor)) = beside {
+        let _ = write!(out, " {peer} beside the {floor} |");
+    }
+    out += "\n|---|---|---:|";
+    out += &"---:|".repeat(columns.len() + usize::from(beside.is_some()));
     out.push('\n');
     for (group, parameters, metric, goal) in TARGETS {
         let rows = figures.rows(group);
@@ -149,7 +154,7 @@ fn targets(figures: &Figures) -> String {
         let reached = columns.iter().map(|&peer| match goal {
             Goal::Times(..) => row.ratio(peer, reference).map_or_else(String::new, |it| {
                 let missed = missed(peer, it.median < goal.of(peer, &ours));
-                format!("{}x{missed}", number(it.median))
+                format!("{}{missed}", times(it.median))
             }),
             Goal::AtMost(most) => row.values(peer).map_or_else(String::new, |it| {
                 format!("{}{}", number(it.median), missed(peer, it.median > *most))
@@ -158,9 +163,18 @@ fn targets(figures: &Figures) -> String {
         let reached = reached.collect::<Vec<_>>().join(" | ");
         let what = if row.parameters.is_empty() { group } else { row.parameters };
         let wanted = goal.wanted(&row.metric.unit);
-        let _ = writeln!(out, "| {group}: {what} | {} | {wanted} | {reached} |", metric_name(row));
+        let _ = write!(out, "| {group}: {what} | {} | {wanted} | {reached} |", metric_name(row));
+        if let Some((peer, floor)) = beside {
+            let ratio = row.ratio(peer, floor);
+            let _ = write!(out, " {} |", ratio.map_or_else(String::new, |it| times(it.median)));
+        }
+        out.push('\n');
     }
     out
+}
+
+fn times(ratio: f64) -> String {
+    format!("{}x", number(ratio))
 }
 
 impl Goal {
