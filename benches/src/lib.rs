@@ -2,6 +2,7 @@
 
 #![allow(clippy::disallowed_methods)] // To measure is to read the clock.
 
+pub mod operations;
 pub mod stage;
 
 use std::time::{Duration, Instant};

@@ -9,7 +9,7 @@ use leasehold::engine::client::{ClientId, Origin};
 use leasehold::engine::time::{Millis, Time};
 use leasehold::engine::{Engine, Flow};
 
-use crate::{CHUNK, Random, in_chunks, time};
+use crate::{CHUNK, Random, time};
 
 /// Who holds every lock: a process and a thread of it, as Redisson names them.
 pub const OWNER: &str = "0d9f4c5e-9a53-4a39-9b0b-6a2f53c1a7c4:1";
@@ -109,18 +109,33 @@ impl Stage {
 
     /// How long it takes to do the work `count` times.
     pub fn time(&mut self, conversation: &Conversation<'_>, count: u64) -> Duration {
-        in_chunks(count, |size| {
+        let mut spent = Duration::ZERO;
+        self.perform(conversation, count, |work| spent += time(work));
+        spent
+    }
+
+    /// Does the work `count` times. `around` is called for each chunk of it, with the work itself
+    /// and nothing else.
+    pub fn perform(
+        &mut self,
+        conversation: &Conversation<'_>,
+        count: u64,
+        mut around: impl FnMut(&mut dyn FnMut()),
+    ) {
+        let mut left = count;
+        while left > 0 {
+            let size = left.min(CHUNK as u64) as usize;
+            left -= size as u64;
             let numbers = self.numbers(size);
             self.hold(conversation.before, &numbers);
             let requests = requests(conversation.work, &numbers);
             let requests: Vec<Vec<&[u8]>> = requests.iter().map(|it| slices(it)).collect();
             self.out.clear();
-            let spent = time(|| self.run_all(&requests));
+            around(&mut || self.run_all(&requests));
             let expected = conversation.replies.repeat(size);
             assert_eq!(String::from_utf8_lossy(&self.out), expected, "{}", conversation.work);
             self.hold(conversation.after, &numbers);
-            spent
-        })
+        }
     }
 
     /// The work alone: what is counted where instructions are, so a function that can be named.

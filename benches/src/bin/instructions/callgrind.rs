@@ -7,7 +7,7 @@
 
 use std::process::Command;
 
-use crate::operations::{Operation, TIMES};
+use leasehold_benches::operations::{Operation, TIMES};
 
 /// The argument before the operation that is to be performed.
 pub(crate) const PERFORM: &str = "--perform";

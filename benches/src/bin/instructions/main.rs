@@ -10,12 +10,11 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "it speaks to whoever runs it")]
 
 mod callgrind;
-mod operations;
 mod record;
 
 use std::process::ExitCode;
 
-use operations::Operation;
+use leasehold_benches::operations::{self, Operation};
 use record::{Record, Toolchain};
 
 fn main() -> ExitCode {
@@ -23,7 +22,9 @@ fn main() -> ExitCode {
     if let [mode, name] = &arguments[..]
         && mode == callgrind::PERFORM
     {
-        operations::perform(name);
+        let all = operations::all();
+        let operation = all.iter().find(|operation| operation.name == *name);
+        operation.expect("an operation").perform(|work| work());
         return ExitCode::SUCCESS;
     }
     match run(&arguments) {

@@ -1,31 +1,32 @@
-//! The operations that are counted, and how one is performed. Knows nothing of the counting.
+//! The operations that matter most to a server of locks, and how one is performed at the engine. It
+//! must not know what is counted meanwhile.
 
-use leasehold_benches::CHUNK;
-use leasehold_benches::stage::{Conversation, Stage};
+use crate::CHUNK;
+use crate::stage::{Conversation, Stage};
 
-const LOCK: &str = include_str!("../../../../server/src/compat/scripts/redisson-3/lock.lua");
-const UNLOCK: &str = include_str!("../../../../server/src/compat/scripts/redisson-3/unlock.lua");
-const RENEW: &str = include_str!("../../../../server/src/compat/scripts/redisson-3/renew.lua");
+const LOCK: &str = include_str!("../../server/src/compat/scripts/redisson-3/lock.lua");
+const UNLOCK: &str = include_str!("../../server/src/compat/scripts/redisson-3/unlock.lua");
+const RENEW: &str = include_str!("../../server/src/compat/scripts/redisson-3/renew.lua");
 const COMPARE_AND_DELETE: &str =
-    include_str!("../../../../server/src/compat/scripts/compare-and-delete.lua");
+    include_str!("../../server/src/compat/scripts/compare-and-delete.lua");
 /// The watchdog of Redisson since 3.44: as many locks at once as it names in one script.
-const RENEW_ALL: &str = include_str!("../../../../server/src/compat/scripts/redisson/renew.lua");
+const RENEW_ALL: &str = include_str!("../../server/src/compat/scripts/redisson/renew.lua");
 
 /// Locks held meanwhile.
 const LOCKS: usize = 1_000;
 /// Who listens to the channel that is published to.
 const LISTENERS: usize = 16;
 /// How often an operation is performed: several rounds of Lua's collector.
-pub(crate) const TIMES: u64 = 8 * CHUNK as u64;
+pub const TIMES: u64 = 8 * CHUNK as u64;
 
 /// A way to run scripts, and the command that chooses it. One row more for each further way.
 const TIERS: &[(&str, &str)] =
     &[("lua", "CONFIG SET script-plans no"), ("plan", "CONFIG SET script-plans yes")];
 
 /// What is counted.
-pub(crate) struct Operation {
+pub struct Operation {
     /// In words; with the tier, if it is a script.
-    pub(crate) name: String,
+    pub name: String,
     script: &'static str,
     tier: &'static str,
     before: &'static str,
@@ -35,7 +36,7 @@ pub(crate) struct Operation {
 }
 
 /// Every operation. In a script's, `{sha}` is its digest.
-pub(crate) fn all() -> Vec<Operation> {
+pub fn all() -> Vec<Operation> {
     let mut all = Vec::new();
     for (tier, choose) in TIERS {
         let scripts = [
@@ -108,23 +109,21 @@ impl Operation {
     fn run_in(self, tier: &'static str) -> Operation {
         Operation { tier, ..self }
     }
-}
 
-/// Performs an operation [`TIMES`] times, and once before that so that everything has its place.
-pub(crate) fn perform(name: &str) {
-    let all = all();
-    let operation = all.iter().find(|operation| operation.name == name).expect("an operation");
-    let mut stage = Stage::new(LOCKS);
-    stage.subscribe("channel", LISTENERS);
-    stage.hold_once(operation.tier);
-    let sha = match operation.script {
-        "" => String::new(),
-        script => stage.load(script),
-    };
-    let work = operation.work.replace("{sha}", &sha);
-    let conversation = Conversation::new(&work, &operation.replies)
-        .before(operation.before)
-        .after(operation.after);
-    stage.warm_up(&conversation);
-    stage.time(&conversation, TIMES);
+    /// Performs it [`TIMES`] times, and a few times before that so that everything has its place.
+    /// `around` is called for each chunk, with the work itself.
+    pub fn perform(&self, around: impl FnMut(&mut dyn FnMut())) {
+        let mut stage = Stage::new(LOCKS);
+        stage.subscribe("channel", LISTENERS);
+        stage.hold_once(self.tier);
+        let sha = match self.script {
+            "" => String::new(),
+            script => stage.load(script),
+        };
+        let work = self.work.replace("{sha}", &sha);
+        let conversation =
+            Conversation::new(&work, &self.replies).before(self.before).after(self.after);
+        stage.warm_up(&conversation);
+        stage.perform(&conversation, TIMES, around);
+    }
 }
