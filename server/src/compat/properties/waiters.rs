@@ -127,6 +127,8 @@ fn push(
         let elements: Vec<String> = elements.collect();
         let words = means.push(key, &elements);
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        // Before they are: nobody may have been served what is not counted yet.
+        ledger.pushed.fetch_add(count, Ordering::SeqCst);
         match random.below(3) {
             0 => drop(client.pipeline(&[&["MULTI"], &words, &["EXEC"]])?),
             1 => {
@@ -135,7 +137,6 @@ fn push(
             }
             _ => drop(client.call(&words)?),
         }
-        ledger.pushed.fetch_add(count, Ordering::Relaxed);
         pushed.extend(elements);
     }
     if ledger.pushers.fetch_sub(1, Ordering::SeqCst) == 1 {
@@ -174,8 +175,14 @@ fn wait(
         if element.starts_with(STOP) {
             break;
         }
-        ledger.served.fetch_add(1, Ordering::Relaxed);
         served.push(element);
+        let all_served = ledger.served.fetch_add(1, Ordering::SeqCst) + 1;
+        let all_pushed = ledger.pushed.load(Ordering::SeqCst);
+        if all_served > all_pushed {
+            // Who gives and does not take away would go on for ever.
+            let came = format!("{all_served} were served, {all_pushed} pushed");
+            return Err(Trouble::broken("only what was pushed is served", &came, Vec::new()));
+        }
     }
     if matches!(means, Means::Blmove) {
         let moved = client.call(&["LRANGE", &own, "0", "-2"])?;
