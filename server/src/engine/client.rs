@@ -242,12 +242,13 @@ impl Clients {
 
     /// The client of that name, if it is still connected.
     pub fn get(&self, id: ClientId) -> Option<&Client> {
-        self.slots.get(id.slot as usize)?.as_deref().filter(|client| client.id == id)
+        self.slots.get(id.slot as usize)?.as_deref().filter(|client| client.id.serial == id.serial)
     }
 
     /// The client of that name, if it is still connected.
     pub fn get_mut(&mut self, id: ClientId) -> Option<&mut Client> {
-        self.slots.get_mut(id.slot as usize)?.as_deref_mut().filter(|client| client.id == id)
+        let client = self.slots.get_mut(id.slot as usize)?.as_deref_mut();
+        client.filter(|client| client.id.serial == id.serial)
     }
 
     /// The client with that `CLIENT ID`.

@@ -70,9 +70,8 @@ impl Context<'_> {
     /// Selects a database for the commands that follow.
     pub fn select(&mut self, database: usize) {
         self.database = database;
-        match (&mut self.engine.script, self.caller) {
-            (Some(script), Caller::Script) => script.database = database,
-            _ => self.client_mut().database = database,
+        if self.caller != Caller::Script {
+            self.client_mut().database = database;
         }
     }
 

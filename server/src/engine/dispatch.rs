@@ -16,8 +16,8 @@ use crate::engine::{Engine, slots};
 
 /// What to do with a request that passed the gates.
 enum Passage {
-    /// Run the command at this place of the table.
-    Run(usize),
+    /// Run the command at this place of the table, in the client's database.
+    Run(usize, usize),
     /// It waits in the client's transaction.
     Queued,
     /// It has to be tried again when the pause ends.
@@ -96,17 +96,14 @@ impl Context<'_> {
         if engine.tracked.clients() > 0 {
             engine.remember_reads(self.client, entry.command, argv);
         }
-        let reply = match result {
-            Ok(reply) => {
-                engine.count_call(at, false);
-                if reply.is_error() {
-                    engine.remember_error(&reply);
-                }
-                reply
+        if let Ok(reply) = &result {
+            engine.count_call(at, false);
+            if reply.is_error() {
+                engine.remember_error(reply);
             }
-            Err(error) => engine.failed_for_script(at, error),
-        };
-        if self.engine.journal.is_some() {
+        }
+        let reply = result.unwrap_or_else(|error| engine.failed_for_script(at, error));
+        if engine.journal.is_some() {
             self.note_for_script(argv, &reply);
         }
         reply
@@ -124,8 +121,7 @@ impl Engine {
     pub(super) fn dispatch(&mut self, client: ClientId, argv: &[&[u8]], time: Time) -> Outcome {
         let passage = self.find_command(argv).and_then(|at| self.pass(client, at, argv, time));
         match passage {
-            Ok(Passage::Run(at)) => {
-                let database = self.clients.get(client).map_or(0, |state| state.database);
+            Ok(Passage::Run(at, database)) => {
                 Outcome::Reply(self.call(client, Caller::Client, at, database, argv, time))
             }
             Ok(Passage::Queued) => Outcome::Reply(Reply::status("QUEUED")),
@@ -212,19 +208,18 @@ impl Engine {
         if self.tracked.clients() > 0 {
             self.remember_reads(client, command, argv);
         }
-        let reply = match result {
-            Ok(reply) => {
-                if command.flags.contains(Flags::BLOCKING) && reply == Reply::NOTHING {
-                    // It counts when its wait is over.
-                    self.set_waiting_command(client, at);
-                } else {
-                    let failed = command.group == Group::Scripting && contains_error(&reply);
-                    self.count_call(at, failed);
-                }
-                reply
+        match &result {
+            // It counts when its wait is over.
+            Ok(reply) if command.flags.contains(Flags::BLOCKING) && *reply == Reply::NOTHING => {
+                self.set_waiting_command(client, at);
             }
-            Err(error) => self.failed(at, error),
-        };
+            Ok(reply) => {
+                let failed = command.group == Group::Scripting && contains_error(reply);
+                self.count_call(at, failed);
+            }
+            Err(_) => {}
+        }
+        let reply = result.unwrap_or_else(|error| self.failed(at, error));
         if self.journal.is_some() {
             self.note(Done { client, caller, command, name, database, time }, argv, &reply);
         }
@@ -319,7 +314,7 @@ impl Engine {
             return Some(Error::ReadOnlyScript);
         }
         // A script that has begun to write may finish: half of it is worse than all of it.
-        let may_grow = script.wrote || script.allow_oom;
+        let may_grow = script.wrote || script.declared.allow_oom();
         if flags.contains(Flags::DENYOOM) && !may_grow && self.is_out_of_memory() {
             return Some(Error::OutOfMemory);
         }
@@ -340,7 +335,7 @@ impl Engine {
                 self.commands.entry(at).full_name
             ))
         })?;
-        let Some(script) = self.script.as_mut().filter(|script| !script.crosses_slots) else {
+        let Some(script) = self.script.as_mut().filter(|script| !script.crosses_slots()) else {
             return Ok(());
         };
         script.slot = slots::join(script.slot, slot).map_err(|_| {
@@ -363,7 +358,7 @@ impl Engine {
             && state.is_free()
         {
             state.last_command = name;
-            return Ok(Passage::Run(at));
+            return Ok(Passage::Run(at, state.database));
         }
         let flags = self.flags_of_request(command, argv);
         if let Some(error) = self.refusal(client, command, flags, name, argv) {
@@ -381,7 +376,7 @@ impl Engine {
                 transaction.queue.push(Queued { command: at, argv });
                 Ok(Passage::Queued)
             }
-            _ => Ok(Passage::Run(at)),
+            _ => Ok(Passage::Run(at, state.database)),
         }
     }
 

@@ -117,7 +117,6 @@ pub struct Delivery {
 #[derive(Clone, Debug, Default)]
 #[expect(missing_docs, reason = "each is INFO's field of that name")]
 pub struct Stats {
-    pub commands_processed: u64,
     pub connections_received: u64,
     pub rejected_connections: u64,
     pub keyspace_hits: u64,
@@ -330,12 +329,10 @@ impl Engine {
             ReplyMode::SkipNext => state.reply_mode = ReplyMode::Skip,
             ReplyMode::Skip => state.reply_mode = ReplyMode::On,
         }
-        let reply = match self.dispatch(client, argv, time) {
-            Outcome::Reply(reply) => reply,
-            Outcome::Again => {
-                self.block_until_unpaused(client, reply_mode);
-                return Flow::Again;
-            }
+        let outcome = self.dispatch(client, argv, time);
+        let Outcome::Reply(reply) = &outcome else {
+            self.block_until_unpaused(client, reply_mode);
+            return Flow::Again;
         };
         self.serve_waiters(time);
         if self.tracked.clients() > 0 {
@@ -344,7 +341,7 @@ impl Engine {
         // After the command: it may have changed the protocol or the mode.
         let Some(state) = self.clients.get_mut(client) else { return Flow::Close };
         if !state.is_muted() {
-            encode(&reply, state.protocol, out);
+            encode(reply, state.protocol, out);
         }
         if !state.pending.is_empty() {
             out.extend_from_slice(&state.pending);
@@ -614,9 +611,9 @@ impl Engine {
 
     /// Counts a command that has run, for good.
     fn count_call(&mut self, at: usize, failed: bool) {
-        self.stats.commands_processed += 1;
-        self.command_stats[at].calls += 1;
-        self.command_stats[at].failed += u64::from(failed);
+        let stats = &mut self.command_stats[at];
+        stats.calls += 1;
+        stats.failed += u64::from(failed);
     }
 
     #[cold]

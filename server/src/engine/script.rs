@@ -1,34 +1,27 @@
 //! Scripts as the engine sees them: the world a running script may touch, and when it must end.
 
 use leasehold_resp::{Protocol, Reply};
-use leasehold_scripting::{CommandId, Found, Functions, Host, Interrupt, LogLevel};
+use leasehold_scripting::{CommandId, Found, Functions, Host, Interrupt, LogLevel, Script};
 
 use crate::engine::Engine;
 use crate::engine::client::ClientId;
-use crate::engine::command::Command;
 use crate::engine::context::{Caller, Context};
 use crate::engine::dispatch::Gates;
 use crate::engine::error::Error;
-use crate::engine::time::Time;
+use crate::engine::time::Millis;
 use crate::limits;
 
 /// The script that is running.
 #[derive(Debug)]
 pub struct Running {
-    /// For whom.
-    pub client: ClientId,
-    /// The database its calls work on.
-    pub database: usize,
+    /// What it has declared.
+    pub declared: Script,
     /// The protocol its calls are answered in.
     pub protocol: Protocol,
     /// The present, which stands still while it runs.
-    pub time: Time,
+    pub now: Millis,
     /// It may not write.
     pub read_only: bool,
-    /// It may write when memory is full.
-    pub allow_oom: bool,
-    /// It may name keys of several slots in a cluster.
-    pub crosses_slots: bool,
     /// The slot of the keys it has named so far, its request's among them.
     pub slot: Option<u16>,
     /// It has written, so it can no longer be killed.
@@ -39,6 +32,13 @@ pub struct Running {
     pub function: Option<Box<Call>>,
     /// The latest error one of its calls was answered with, which has been counted.
     pub counted_error: Option<Box<[u8]>>,
+}
+
+impl Running {
+    /// It may name keys of several slots in a cluster.
+    pub(super) fn crosses_slots(&self) -> bool {
+        !self.declared.has_shebang() || self.declared.allow_cross_slot_keys()
+    }
 }
 
 /// A call of a function, as `FUNCTION STATS` shows it while it runs.
@@ -64,8 +64,9 @@ pub trait Watchdog: Send {
     fn has_hung_up(&self, client: ClientId) -> bool;
 }
 
-impl Engine {
-    /// Runs a cached script for a client. The caller has checked that no script is running.
+impl Context<'_> {
+    /// Runs a cached script for the client. The caller has checked that no script is running, and
+    /// has nothing more to do: this context is the script's from here on.
     #[inline(always)]
     pub fn run_script(
         &mut self,
@@ -74,16 +75,16 @@ impl Engine {
         keys: &[&[u8]],
         args: &[&[u8]],
     ) -> Reply {
-        let Some(mut interpreter) = self.interpreter.take() else {
-            return self.busy_error().into();
+        let Some(mut interpreter) = self.engine.interpreter.take() else {
+            return self.engine.busy_error().into();
         };
-        interpreter.set_plans(self.config.script_plans);
+        interpreter.set_plans(self.engine.config.script_plans);
         let reply = self.run_as(running, |world| interpreter.run_found(script, keys, args, world));
-        self.interpreter = Some(interpreter);
+        self.engine.interpreter = Some(interpreter);
         reply
     }
 
-    /// Calls a function for a client. The caller has checked that no script is running.
+    /// As [`Context::run_script`], for a function.
     pub fn run_function(
         &mut self,
         running: Running,
@@ -91,32 +92,33 @@ impl Engine {
         keys: &[&[u8]],
         args: &[&[u8]],
     ) -> Reply {
-        let Some(mut functions) = self.functions.take() else {
-            return self.busy_error().into();
+        let Some(mut functions) = self.engine.functions.take() else {
+            return self.engine.busy_error().into();
         };
         let reply = self.run_as(running, |world| functions.run(name, keys, args, world));
-        self.functions = Some(functions);
+        self.engine.functions = Some(functions);
         reply
     }
 
     #[inline(always)]
-    fn run_as(&mut self, running: Running, run: impl FnOnce(&mut World<'_>) -> Reply) -> Reply {
-        self.scripts_started += 1;
-        let gates = self.gates_for_script(running.read_only);
-        let (client, database, time) = (running.client, running.database, running.time);
-        self.script = Some(running);
-        let (caller, command, name) = (Caller::Script, &Command::BASE, "");
-        let context = Context { engine: self, client, caller, database, time, command, name };
-        let reply = run(&mut World { context, gates });
+    fn run_as(&mut self, running: Running, run: impl FnOnce(&mut World<'_, '_>) -> Reply) -> Reply {
+        self.engine.scripts_started += 1;
+        let gates = self.engine.gates_for_script(running.read_only);
+        self.engine.script = Some(running);
+        self.caller = Caller::Script;
+        let reply = run(&mut World { context: self, gates });
+        let engine = &mut *self.engine;
         if matches!(reply, Reply::Error(_) | Reply::Array(_)) {
-            let counted_error = self.script.take().and_then(|script| script.counted_error);
-            self.count_script_errors(&reply, counted_error.as_deref());
+            let counted_error = engine.script.take().and_then(|script| script.counted_error);
+            engine.count_script_errors(&reply, counted_error.as_deref());
         }
-        self.script = None;
-        self.busy = false;
+        engine.script = None;
+        engine.busy = false;
         reply
     }
+}
 
+impl Engine {
     /// Changes the libraries of functions. Their text is run, without a world.
     pub fn change_functions<T>(
         &mut self,
@@ -203,13 +205,13 @@ impl Host for Loader {
 }
 
 /// What a script sees of the engine.
-struct World<'a> {
+struct World<'a, 'e> {
     /// The command and its name are those of the latest call.
-    context: Context<'a>,
+    context: &'a mut Context<'e>,
     gates: Gates,
 }
 
-impl Host for World<'_> {
+impl Host for World<'_, '_> {
     fn call(&mut self, argv: &[&[u8]]) -> Reply {
         self.context.call_for_script(self.gates, argv)
     }

@@ -201,7 +201,7 @@ fn fcall(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let count = scripts::checked_key_count(count, argv)?;
     let running = scripts::prepare(context, script, Some(Box::new(call)))?;
     let (keys, args) = argv[3..].split_at(count);
-    Ok(context.engine.run_function(running, argv[1], keys, args))
+    Ok(context.run_function(running, argv[1], keys, args))
 }
 
 fn stats(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
@@ -209,7 +209,7 @@ fn stats(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
     let (running, counts) = match (&engine.script, &engine.functions) {
         (Some(script), None) => {
             let Some(call) = &script.function else { return Err(engine.busy_error()) };
-            let duration_ms = context.time.now.0.saturating_sub(script.time.now.0);
+            let duration_ms = context.time.now.0.saturating_sub(script.now.0);
             let running = map([
                 ("name", Reply::bulk(&call.name)),
                 ("command", Reply::Array(call.argv.iter().map(Reply::bulk).collect())),

@@ -210,7 +210,7 @@ fn run(
     let Some(found) = found else { return Err(Error::NoScript) };
     let running = prepare(context, found.script, None)?;
     let (keys, args) = argv[3..].split_at(count);
-    Ok(context.engine.run_script(running, found, keys, args))
+    Ok(context.run_script(running, found, keys, args))
 }
 
 /// What a script or a function may do in this request, if it may be run at all.
@@ -228,13 +228,10 @@ pub fn prepare(
         return Err(refusal);
     }
     Ok(Running {
-        client: context.client,
-        database: context.database,
+        declared: script,
         protocol: leasehold_resp::Protocol::Resp2,
-        time: context.time,
+        now: context.time.now,
         read_only: may_not_write || script.no_writes(),
-        allow_oom: script.allow_oom(),
-        crosses_slots: !script.has_shebang() || script.allow_cross_slot_keys(),
         slot: if in_cluster { context.client().slot } else { None },
         wrote: false,
         killed: false,
