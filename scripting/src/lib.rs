@@ -182,7 +182,7 @@ impl Cached {
             };
         }
         match &self.plan {
-            Planned::As(plan) if self.left * 4 <= self.planned + LEFT_FORGIVEN * 4 => Some(plan),
+            Planned::As(plan) if self.left <= self.planned / 4 + LEFT_FORGIVEN => Some(plan),
             _ => None,
         }
     }

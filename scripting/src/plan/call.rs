@@ -207,15 +207,23 @@ impl Run<'_> {
 
 impl Operand {
     /// The string it stands for, if it is one.
-    #[inline(never)]
+    #[inline(always)]
     fn text<'h>(self, held: &'h Held<'_>, registers: &[Value]) -> Option<&'h [u8]> {
         match self {
             Operand::Literal(at) => Some(&held.literals[at as usize]),
             Operand::Key(at) => held.keys.get(at as usize).copied(),
             Operand::Arg(at) => held.args.get(at as usize).copied(),
+            rarer => rarer.text_by_local(held, registers),
+        }
+    }
+
+    #[inline(never)]
+    fn text_by_local<'h>(self, held: &'h Held<'_>, registers: &[Value]) -> Option<&'h [u8]> {
+        match self {
             Operand::Local(at) => held.bytes(registers[usize::from(at)]),
             Operand::KeyAt(place) => held.keys.get(place.of(registers)?).copied(),
             Operand::ArgAt(place) => held.args.get(place.of(registers)?).copied(),
+            _ => None,
         }
     }
 }

@@ -60,6 +60,7 @@ impl Scratch {
 }
 
 /// Runs a plan: the reply to the client, or `None` if Lua has to take over.
+#[inline(always)]
 pub(crate) fn run(
     plan: &Plan,
     scratch: &mut Scratch,
@@ -75,7 +76,12 @@ pub(crate) fn run(
     }
     let Scratch { registers, record, text, lists, end_after } = scratch;
     let held = Held { literals: &plan.literals, keys, args, record, text };
-    let bytes_left = limits.plan_bytes_max.min(limits.memory_bytes_max / 16);
+    let mut bytes_left = limits.plan_bytes_max.min(limits.memory_bytes_max / 16);
+    for given in [keys, args] {
+        for text in given {
+            bytes_left = bytes_left.checked_sub(text.len().saturating_add(ITEM_BYTES))?;
+        }
+    }
     let mut run = Run {
         held,
         registers,
@@ -86,10 +92,6 @@ pub(crate) fn run(
         pace: Pace { steps: 0, limits, end_after },
         returned: Value::Nil,
     };
-    for given in [keys, args] {
-        let bytes = given.iter().fold(0_usize, |sum, text| sum.saturating_add(text.len()));
-        run.spend(bytes.saturating_add(given.len() * ITEM_BYTES))?;
-    }
     match run.block(&plan.body)? {
         Flow::Next | Flow::Break => Some(Reply::Null),
         Flow::Return => match run.returned {

@@ -6,8 +6,10 @@ use leasehold_resp::{Reply, format_double};
 /// What `type` calls the values, in the order of [`Value::type_index`].
 pub(super) const TYPE_NAMES: [&str; 5] = ["nil", "boolean", "number", "string", "table"];
 
-/// A value of a running plan. Numbers are places in what the run has at hand.
+/// A value of a running plan. Numbers are places in what the run has at hand. All begin where a
+/// word does, so that a value is moved as two.
 #[derive(Clone, Copy, Debug)]
+#[repr(u64)]
 pub(super) enum Value {
     Nil,
     Boolean(bool),
