@@ -427,6 +427,8 @@ pub struct CommandStats {
 /// A row in the table, under its full name.
 #[derive(Debug)]
 pub struct Entry {
+    /// Its place in the table.
+    pub at: usize,
     /// The row.
     pub command: &'static Command,
     /// `get`, or `client|id` for a subcommand.
@@ -485,7 +487,7 @@ impl CommandTable {
 
     fn add(&mut self, command: &'static Command, full_name: String) -> usize {
         let at = self.entries.len();
-        self.entries.push(Entry { command, full_name, subcommands: Vec::new() });
+        self.entries.push(Entry { at, command, full_name, subcommands: Vec::new() });
         at
     }
 

@@ -330,6 +330,16 @@ impl Context<'_> {
     /// Tells watchers, those with copies and subscribers that a key has changed, and counts that.
     pub fn changed(&mut self, kind: Events, event: &str, key: &[u8]) {
         self.engine.dirty += 1;
+        let engine = &*self.engine;
+        let is_heard = engine.heeds_touch(self.database) || engine.heeds_invalidation();
+        if is_heard || engine.events.contains(kind) {
+            self.tell_of_change(kind, event, key);
+        }
+    }
+
+    /// All at once, so that a change of which nobody hears costs little.
+    #[cold]
+    fn tell_of_change(&mut self, kind: Events, event: &str, key: &[u8]) {
         self.engine.touch(self.database, key);
         self.engine.invalidate(key, Some((self.client, self.caller)));
         self.engine.notify(kind, event, self.database, key);

@@ -16,8 +16,8 @@ use crate::engine::{Engine, slots};
 
 /// What to do with a request that passed the gates.
 enum Passage {
-    /// Run the command at this place of the table, in the client's database.
-    Run(usize, usize),
+    /// Run this command, in the client's database.
+    Run(&'static Entry, usize),
     /// It waits in the client's transaction.
     Queued,
     /// It has to be tried again when the pause ends.
@@ -50,40 +50,39 @@ impl Gates {
 impl Context<'_> {
     /// Runs one command for the script whose context this is.
     pub(super) fn call_for_script(&mut self, gates: Gates, argv: &[&[u8]]) -> Reply {
-        let found = argv.first().and_then(|name| self.engine.commands.find(name));
-        match found.filter(|&at| self.engine.fits(at, argv)) {
-            Some(at) => self.call_known_for_script(gates, at, argv),
+        let found = self.engine.named(argv);
+        match found.filter(|entry| entry.command.takes(argv.len())) {
+            Some(entry) => self.call_known_for_script(gates, entry, argv),
             None => self.call_odd_for_script(found, argv),
         }
     }
 
-    /// As [`Context::call_for_script`], for the command at `at`, which is no container and takes
-    /// so many arguments.
+    /// As [`Context::call_for_script`], for a command that is no container and takes so many
+    /// arguments.
     #[inline(always)]
     pub(super) fn call_known_for_script(
         &mut self,
         gates: Gates,
-        at: usize,
+        entry: &'static Entry,
         argv: &[&[u8]],
     ) -> Reply {
-        let entry = self.engine.commands.entry(at);
         if !gates.are_open(entry.command.flags) {
-            return self.call_odd_for_script(Some(at), argv);
+            return self.call_odd_for_script(Some(entry), argv);
         }
-        self.run_for_script(entry, at, argv)
+        self.run_for_script(entry, argv)
     }
 
     /// As [`Context::call_for_script`], past the gates that are not open for certain.
     #[cold]
-    fn call_odd_for_script(&mut self, found: Option<usize>, argv: &[&[u8]]) -> Reply {
+    fn call_odd_for_script(&mut self, found: Option<&'static Entry>, argv: &[&[u8]]) -> Reply {
         match self.engine.find_for_script(found, argv) {
-            Ok(at) => self.run_for_script(self.engine.commands.entry(at), at, argv),
+            Ok(entry) => self.run_for_script(entry, argv),
             Err(error) => self.engine.refuse_script(error),
         }
     }
 
     #[inline(always)]
-    fn run_for_script(&mut self, entry: &'static Entry, at: usize, argv: &[&[u8]]) -> Reply {
+    fn run_for_script(&mut self, entry: &'static Entry, argv: &[&[u8]]) -> Reply {
         (self.command, self.name) = (entry.command, &entry.full_name);
         if entry.command.flags.contains(Flags::WRITE)
             && let Some(script) = self.engine.script.as_mut()
@@ -97,32 +96,56 @@ impl Context<'_> {
             engine.remember_reads(self.client, entry.command, argv);
         }
         if let Ok(reply) = &result {
-            engine.count_call(at, false);
+            engine.count_call(entry.at, false);
             if reply.is_error() {
                 engine.remember_error(reply);
             }
         }
-        let reply = result.unwrap_or_else(|error| engine.failed_for_script(at, error));
         if engine.journal.is_some() {
-            self.note_for_script(argv, &reply);
+            let Context { client, caller, database, time, command, name, .. } = *self;
+            let done = Done { client, caller, command, name, database, time };
+            engine.note(done, argv, &result);
         }
-        reply
+        // The last that is done with it, so that it is moved once.
+        result.unwrap_or_else(|error| self.engine.failed_for_script(entry.at, error))
     }
 
-    #[cold]
-    fn note_for_script(&mut self, argv: &[&[u8]], reply: &Reply) {
-        let Context { client, caller, database, time, command, name, .. } = *self;
-        self.engine.note(Done { client, caller, command, name, database, time }, argv, reply);
+    /// Runs the command whose context this is, which has passed its gates.
+    pub(super) fn call(&mut self, entry: &'static Entry, argv: &[&[u8]]) -> Reply {
+        let Context { client, caller, database, time, .. } = *self;
+        let result = (entry.command.run)(self, argv);
+        let (engine, command) = (&mut *self.engine, entry.command);
+        if engine.tracked.clients() > 0 {
+            engine.remember_reads(client, command, argv);
+        }
+        match &result {
+            // It counts when its wait is over.
+            Ok(reply) if command.flags.contains(Flags::BLOCKING) && *reply == Reply::NOTHING => {
+                engine.set_waiting_command(client, entry.at);
+            }
+            Ok(reply) => {
+                let failed = command.group == Group::Scripting && contains_error(reply);
+                engine.count_call(entry.at, failed);
+            }
+            Err(_) => {}
+        }
+        if engine.journal.is_some() {
+            let done = Done { client, caller, command, name: &entry.full_name, database, time };
+            engine.note(done, argv, &result);
+        }
+        // The last that is done with it, so that it is moved once.
+        result.unwrap_or_else(|error| engine.failed(entry.at, error))
     }
 }
 
 impl Engine {
     /// Passes a client's request through the gates and runs it.
     pub(super) fn dispatch(&mut self, client: ClientId, argv: &[&[u8]], time: Time) -> Outcome {
-        let passage = self.find_command(argv).and_then(|at| self.pass(client, at, argv, time));
-        match passage {
-            Ok(Passage::Run(at, database)) => {
-                Outcome::Reply(self.call(client, Caller::Client, at, database, argv, time))
+        let found = self.find_command(argv);
+        match found.and_then(|entry| self.pass(client, entry, argv, time)) {
+            Ok(Passage::Run(entry, database)) => {
+                let mut context = self.context(client, Caller::Client, entry, database, time);
+                Outcome::Reply(context.call(entry, argv))
             }
             Ok(Passage::Queued) => Outcome::Reply(Reply::status("QUEUED")),
             Ok(Passage::Paused) => Outcome::Again,
@@ -191,39 +214,18 @@ impl Engine {
         }
     }
 
-    /// Runs the command at `at`, which has passed its gates.
-    pub(super) fn call(
+    /// The context of a command that is to be run.
+    #[inline(always)]
+    pub(super) fn context(
         &mut self,
         client: ClientId,
         caller: Caller,
-        at: usize,
+        entry: &'static Entry,
         database: usize,
-        argv: &[&[u8]],
         time: Time,
-    ) -> Reply {
-        let entry = self.commands.entry(at);
-        let (command, name) = (entry.command, entry.full_name.as_str());
-        let mut context = Context { engine: self, client, caller, database, time, command, name };
-        let result = (command.run)(&mut context, argv);
-        if self.tracked.clients() > 0 {
-            self.remember_reads(client, command, argv);
-        }
-        match &result {
-            // It counts when its wait is over.
-            Ok(reply) if command.flags.contains(Flags::BLOCKING) && *reply == Reply::NOTHING => {
-                self.set_waiting_command(client, at);
-            }
-            Ok(reply) => {
-                let failed = command.group == Group::Scripting && contains_error(reply);
-                self.count_call(at, failed);
-            }
-            Err(_) => {}
-        }
-        let reply = result.unwrap_or_else(|error| self.failed(at, error));
-        if self.journal.is_some() {
-            self.note(Done { client, caller, command, name, database, time }, argv, &reply);
-        }
-        reply
+    ) -> Context<'_> {
+        let Entry { command, full_name: name, .. } = entry;
+        Context { engine: self, client, caller, database, time, command, name }
     }
 
     #[cold]
@@ -251,46 +253,55 @@ impl Engine {
             self.count_error(&reply);
             return reply;
         }
-        self.call(client, Caller::Waiter, at, database, argv, time)
+        self.context(client, Caller::Waiter, entry, database, time).call(entry, argv)
     }
 
     /// The command or subcommand that `argv` names, with a number of arguments it takes.
-    fn find_command(&mut self, argv: &[&[u8]]) -> Result<usize, Error> {
-        let found = self.commands.find(argv.first().copied().unwrap_or_default());
-        match found.filter(|&at| self.fits(at, argv)) {
-            Some(at) => Ok(at),
+    fn find_command(&mut self, argv: &[&[u8]]) -> Result<&'static Entry, Error> {
+        let found = self.named(argv);
+        match found.filter(|entry| entry.command.takes(argv.len())) {
+            Some(entry) => Ok(entry),
             None => self.find_subcommand(found, argv),
         }
     }
 
-    /// Whether a command is no container and takes so many arguments.
-    fn fits(&self, at: usize, argv: &[&[u8]]) -> bool {
-        self.commands.entry(at).command.takes(argv.len())
+    /// The command that `argv` begins with.
+    fn named(&self, argv: &[&[u8]]) -> Option<&'static Entry> {
+        let commands = self.commands;
+        Some(commands.entry(commands.find(argv.first()?)?))
     }
 
     /// The subcommand that `argv` names of the command that was found, or what is wrong.
     #[cold]
-    fn find_subcommand(&mut self, found: Option<usize>, argv: &[&[u8]]) -> Result<usize, Error> {
-        let Some(mut at) = found else { return Err(unknown_command(argv)) };
-        if !self.commands.entry(at).command.subcommands.is_empty() && argv.len() > 1 {
-            let parent = self.commands.entry(at).full_name.as_str();
-            at = self.commands.find_subcommand(at, argv[1]).ok_or_else(|| {
+    fn find_subcommand(
+        &mut self,
+        found: Option<&'static Entry>,
+        argv: &[&[u8]],
+    ) -> Result<&'static Entry, Error> {
+        let Some(mut entry) = found else { return Err(unknown_command(argv)) };
+        if !entry.command.subcommands.is_empty() && argv.len() > 1 {
+            let parent = entry.full_name.as_str();
+            let at = self.commands.find_subcommand(entry.at, argv[1]).ok_or_else(|| {
                 let name = String::from_utf8_lossy(&argv[1][..argv[1].len().min(128)]);
                 Error::UnknownSubcommand([name.into_owned(), parent.to_ascii_uppercase()].into())
             })?;
+            entry = self.commands.entry(at);
         }
-        let entry = self.commands.entry(at);
         if !entry.command.arity.admits(argv.len()) {
-            self.command_stats[at].rejected += 1;
+            self.command_stats[entry.at].rejected += 1;
             return Err(Error::Arity(entry.full_name.to_owned()));
         }
-        Ok(at)
+        Ok(entry)
     }
 
     /// As [`Engine::find_command`], and past the gates of scripts.
-    fn find_for_script(&mut self, found: Option<usize>, argv: &[&[u8]]) -> Result<usize, Error> {
-        let at = match found.filter(|&at| self.fits(at, argv)) {
-            Some(at) => at,
+    fn find_for_script(
+        &mut self,
+        found: Option<&'static Entry>,
+        argv: &[&[u8]],
+    ) -> Result<&'static Entry, Error> {
+        let entry = match found.filter(|entry| entry.command.takes(argv.len())) {
+            Some(entry) => entry,
             None => self.find_subcommand(found, argv).map_err(|error| match error {
                 Error::Arity(_) => {
                     Error::line("ERR Wrong number of args calling Redis command from script")
@@ -298,14 +309,13 @@ impl Engine {
                 _ => Error::line("ERR Unknown Redis command called from script"),
             })?,
         };
-        let refused = self.refusal_for_script(at);
-        let refused = refused.or_else(|| self.slot_refusal_for_script(at, argv).err());
-        self.command_stats[at].rejected += u64::from(refused.is_some());
-        refused.map_or(Ok(at), Err)
+        let refused = self.refusal_for_script(entry.command.flags);
+        let refused = refused.or_else(|| self.slot_refusal_for_script(entry, argv).err());
+        self.command_stats[entry.at].rejected += u64::from(refused.is_some());
+        refused.map_or(Ok(entry), Err)
     }
 
-    fn refusal_for_script(&self, at: usize) -> Option<Error> {
-        let flags = self.commands.entry(at).command.flags;
+    fn refusal_for_script(&self, flags: Flags) -> Option<Error> {
         let script = self.script.as_ref()?;
         if flags.contains(Flags::NOSCRIPT) {
             return Some(Error::line("ERR This Redis command is not allowed from script"));
@@ -323,16 +333,15 @@ impl Engine {
 
     /// In a cluster a command names keys of one slot; and all commands of a script do, unless it
     /// has no `#!` line or says otherwise there.
-    fn slot_refusal_for_script(&mut self, at: usize, argv: &[&[u8]]) -> Result<(), Error> {
+    fn slot_refusal_for_script(&mut self, entry: &Entry, argv: &[&[u8]]) -> Result<(), Error> {
         if !self.config.cluster_enabled {
             return Ok(());
         }
-        let command = self.commands.entry(at).command;
-        let slot = slots::slot_of_request(command, argv).map_err(|_| {
+        let slot = slots::slot_of_request(entry.command, argv).map_err(|_| {
             Error::text(format!(
                 "ERR Command '{}' in script attempted to access keys that don't hash to the same \
                  slot",
-                self.commands.entry(at).full_name
+                entry.full_name
             ))
         })?;
         let Some(script) = self.script.as_mut().filter(|script| !script.crosses_slots()) else {
@@ -347,22 +356,21 @@ impl Engine {
     fn pass(
         &mut self,
         client: ClientId,
-        at: usize,
+        entry: &'static Entry,
         argv: &[&[u8]],
         time: Time,
     ) -> Result<Passage, Error> {
-        let entry = self.commands.entry(at);
         let (command, name) = (entry.command, entry.full_name.as_str());
         if self.all_gates_are_open(command.flags)
             && let Some(state) = self.clients.get_mut(client)
             && state.is_free()
         {
             state.last_command = name;
-            return Ok(Passage::Run(at, state.database));
+            return Ok(Passage::Run(entry, state.database));
         }
         let flags = self.flags_of_request(command, argv);
         if let Some(error) = self.refusal(client, command, flags, name, argv) {
-            self.command_stats[at].rejected += 1;
+            self.command_stats[entry.at].rejected += 1;
             return Err(error);
         }
         if self.must_wait_for_unpause(client, command, flags, time) {
@@ -373,10 +381,10 @@ impl Engine {
         match state.transaction.as_mut() {
             Some(transaction) if !ends_transaction(name) => {
                 let argv = argv.iter().map(|&argument| argument.into()).collect();
-                transaction.queue.push(Queued { command: at, argv });
+                transaction.queue.push(Queued { command: entry.at, argv });
                 Ok(Passage::Queued)
             }
-            _ => Ok(Passage::Run(at, state.database)),
+            _ => Ok(Passage::Run(entry, state.database)),
         }
     }
 

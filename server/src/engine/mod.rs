@@ -348,6 +348,10 @@ impl Engine {
             state.pending.clear();
         }
         let waits = state.blocked.is_some();
+        if matches!(outcome, Outcome::Reply(Reply::Integer(_) | Reply::Null)) {
+            // There is nothing in it to be freed, which is not seen from here.
+            std::mem::forget(outcome);
+        }
         match (self.flow.take(), state.close) {
             (Some(flow), close) => {
                 if close.is_some() {

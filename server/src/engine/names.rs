@@ -99,6 +99,7 @@ impl Names {
         })
     }
 
+    #[inline(never)]
     fn find_long(&self, name: &[u8]) -> Option<usize> {
         let name = Name::of(name)?;
         self.first_from(name.hash(), |known| *known == name)

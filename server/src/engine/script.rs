@@ -64,9 +64,9 @@ pub trait Watchdog: Send {
     fn has_hung_up(&self, client: ClientId) -> bool;
 }
 
-impl Context<'_> {
+impl<'e> Context<'e> {
     /// Runs a cached script for the client. The caller has checked that no script is running, and
-    /// has nothing more to do: this context is the script's from here on.
+    /// has nothing more to do: from here on this context is the script's.
     #[inline(always)]
     pub fn run_script(
         &mut self,
@@ -79,8 +79,10 @@ impl Context<'_> {
             return self.engine.busy_error().into();
         };
         interpreter.set_plans(self.engine.config.script_plans);
-        let reply = self.run_as(running, |world| interpreter.run_found(script, keys, args, world));
+        let mut world = self.begin_script(running);
+        let reply = interpreter.run_found(script, keys, args, &mut world);
         self.engine.interpreter = Some(interpreter);
+        self.engine.end_script(&reply);
         reply
     }
 
@@ -95,30 +97,34 @@ impl Context<'_> {
         let Some(mut functions) = self.engine.functions.take() else {
             return self.engine.busy_error().into();
         };
-        let reply = self.run_as(running, |world| functions.run(name, keys, args, world));
+        let mut world = self.begin_script(running);
+        let reply = functions.run(name, keys, args, &mut world);
         self.engine.functions = Some(functions);
+        self.engine.end_script(&reply);
         reply
     }
 
     #[inline(always)]
-    fn run_as(&mut self, running: Running, run: impl FnOnce(&mut World<'_, '_>) -> Reply) -> Reply {
+    fn begin_script(&mut self, running: Running) -> World<'_, 'e> {
         self.engine.scripts_started += 1;
         let gates = self.engine.gates_for_script(running.read_only);
         self.engine.script = Some(running);
         self.caller = Caller::Script;
-        let reply = run(&mut World { context: self, gates });
-        let engine = &mut *self.engine;
-        if matches!(reply, Reply::Error(_) | Reply::Array(_)) {
-            let counted_error = engine.script.take().and_then(|script| script.counted_error);
-            engine.count_script_errors(&reply, counted_error.as_deref());
-        }
-        engine.script = None;
-        engine.busy = false;
-        reply
+        World { context: self, gates }
     }
 }
 
 impl Engine {
+    #[inline(always)]
+    fn end_script(&mut self, reply: &Reply) {
+        if matches!(reply, Reply::Error(_) | Reply::Array(_)) {
+            let counted_error = self.script.take().and_then(|script| script.counted_error);
+            self.count_script_errors(reply, counted_error.as_deref());
+        }
+        self.script = None;
+        self.busy = false;
+    }
+
     /// Changes the libraries of functions. Their text is run, without a world.
     pub fn change_functions<T>(
         &mut self,
@@ -226,7 +232,8 @@ impl Host for World<'_, '_> {
     }
 
     fn call_command(&mut self, command: CommandId, argv: &[&[u8]]) -> Reply {
-        self.context.call_known_for_script(self.gates, command.0 as usize, argv)
+        let entry = self.context.engine.commands.entry(command.0 as usize);
+        self.context.call_known_for_script(self.gates, entry, argv)
     }
 
     fn set_protocol(&mut self, protocol: Protocol) {

@@ -63,6 +63,21 @@ impl Engine {
     /// who wait for it.
     #[inline]
     pub fn touch(&mut self, database: usize, key: &[u8]) {
+        if self.heeds_touch(database) {
+            self.touch_heeded(database, key);
+        }
+    }
+
+    /// Whether [`Engine::touch`] has anything to do.
+    #[inline]
+    pub fn heeds_touch(&self, database: usize) -> bool {
+        self.anybody_waits()
+            || self.faults.writes.is_some()
+            || !self.keyspace.database(database).watchers.is_empty()
+    }
+
+    #[cold]
+    fn touch_heeded(&mut self, database: usize, key: &[u8]) {
         self.mark_for_waiters(database, key);
         if let Some(writes) = &mut self.faults.writes {
             writes.touch(database, key);

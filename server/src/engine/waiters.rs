@@ -265,9 +265,15 @@ impl Engine {
     /// A key has changed: marks it if that is news to anybody who waits for it.
     #[inline]
     pub(super) fn mark_for_waiters(&mut self, database: usize, key: &[u8]) {
-        if !self.waiters.queues.is_empty() {
+        if self.anybody_waits() {
             self.mark_if_waited_for(database, key);
         }
+    }
+
+    /// Whether there are keys that are waited for.
+    #[inline]
+    pub(super) fn anybody_waits(&self) -> bool {
+        !self.waiters.queues.is_empty()
     }
 
     #[cold]

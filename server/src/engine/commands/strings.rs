@@ -310,7 +310,7 @@ fn getdel(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 fn getex(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let key = argv[1];
     let mut options = Options::default();
-    options.read_all(context, &argv[2..])?;
+    options.read_all(context, &argv[2..], false)?;
     let value = get(context, argv)?;
     // What is said about the deadline of a key that is not there is not even read.
     let Some(slot) = context.find(key) else { return Ok(value) };
@@ -335,7 +335,7 @@ fn getex(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 
 fn set(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let mut options = Options::default();
-    options.read_all(context, &argv[3..])?;
+    options.read_all(context, &argv[3..], true)?;
     let expiry = match options.expiry {
         Asked::Given(unit, amount) => {
             Expiry::At(unit.deadline(amount, context.time, context.name)?)
@@ -448,9 +448,14 @@ struct Options<'a> {
 }
 
 impl<'a> Options<'a> {
-    /// Reads the options of `SET` or of `GETEX`.
-    fn read_all(&mut self, context: &Context<'_>, arguments: &[&'a [u8]]) -> Result<(), Error> {
-        let sets = context.name == "set";
+    /// Reads the options of `SET`, or else of `GETEX`.
+    #[inline(always)]
+    fn read_all(
+        &mut self,
+        context: &Context<'_>,
+        arguments: &[&'a [u8]],
+        sets: bool,
+    ) -> Result<(), Error> {
         let mut rest = arguments;
         while let Some((&word, behind)) = rest.split_first() {
             let operand = behind.first().copied();
@@ -473,6 +478,7 @@ impl<'a> Options<'a> {
 
     /// Reads an option that only `SET` has. `None` if it may not stand here, else whether what
     /// follows belongs to it.
+    #[inline(never)]
     fn read(
         &mut self,
         word: &[u8],

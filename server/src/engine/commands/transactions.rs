@@ -109,15 +109,10 @@ fn exec(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
     for queued in &transaction.queue {
         let argv: Vec<&[u8]> = queued.argv.iter().map(|argument| &**argument).collect();
         let database = context.client().database;
-        let engine = &mut *context.engine;
-        replies.push(engine.call(
-            client,
-            Caller::Transaction,
-            queued.command,
-            database,
-            &argv,
-            time,
-        ));
+        let entry = context.engine.commands.entry(queued.command);
+        let caller = Caller::Transaction;
+        let mut context = context.engine.context(client, caller, entry, database, time);
+        replies.push(context.call(entry, &argv));
     }
     Ok(Reply::Array(replies))
 }

@@ -21,6 +21,7 @@ use crate::engine::Engine;
 use crate::engine::client::ClientId;
 use crate::engine::command::{Command, Group};
 use crate::engine::context::{Caller, is};
+use crate::engine::error::Error;
 use crate::engine::glob;
 use crate::engine::keyspace::dict::Slot;
 use crate::engine::time::{Millis, Time};
@@ -233,7 +234,15 @@ impl Engine {
 
     /// Tells the journal of a command that has run.
     #[cold]
-    pub(super) fn note(&mut self, done: Done, argv: &[&[u8]], reply: &Reply) {
+    pub(super) fn note(&mut self, done: Done, argv: &[&[u8]], result: &Result<Reply, Error>) {
+        let failure;
+        let reply = match result {
+            Ok(reply) => reply,
+            Err(error) => {
+                failure = Reply::from(error.clone());
+                &failure
+            }
+        };
         if *reply == Reply::NOTHING {
             // It waits, and will be run again.
             return;
