@@ -193,7 +193,9 @@ impl Run<'_> {
                         return self.block(body);
                     }
                 }
-                return self.block(otherwise);
+                if !otherwise.is_empty() {
+                    return self.block(otherwise);
+                }
             }
             Statement::While { condition, body } => {
                 while self.truth(condition)? {
