@@ -413,6 +413,7 @@ enum Expiry {
 }
 
 /// Sets a key that has just been found, or found missing, to a string and tells of it.
+#[inline(always)]
 fn store(context: &mut Context<'_>, key: &[u8], found: Option<Slot>, value: &[u8], expiry: Expiry) {
     let slot = context.put(key, found, Given::Text(value));
     match expiry {
