@@ -305,6 +305,7 @@ impl Interpreter {
         let plan = if self.has_plans && has_room { cached.plan(&self.limits, host) } else { None };
         let Some(plan) = plan else {
             self.tiers.lua += 1;
+            self.machine.give_parameters(&mut cached.compiled, &cached.body);
             return self.machine.run(&mut cached.compiled, sha, keys, args, host);
         };
         if let Some(reply) = plan::run(plan, &mut self.scratch, &self.limits, keys, args, host) {
@@ -315,6 +316,7 @@ impl Interpreter {
         cached.left += 1;
         self.tiers.left += 1;
         // Lua runs the script from its beginning.
+        self.machine.give_parameters(&mut cached.compiled, &cached.body);
         self.machine.ask_at_once(self.scratch.must_end());
         let mut replay = self.scratch.replay(host);
         let reply = self.machine.run(&mut cached.compiled, sha, keys, args, &mut replay);

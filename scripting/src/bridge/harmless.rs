@@ -2,12 +2,13 @@
 //!
 //! Almost every script is one: it calls commands and compares what they answer. It may be given
 //! the globals and libraries themselves in place of the frozen tables that read from them, and
-//! KEYS and ARGV are after it what they were before.
+//! KEYS and ARGV are after it what they were before. So it is made a function of [`PARAMETERS`],
+//! which it finds in its own slots, where it would have to look for globals at every use.
 //!
 //! What must hold: a function that writes to a table, or makes code that does, is not among
 //! [`GLOBALS`], nor is one that shows what is behind a table that reads from another. There is one
 //! exception, without which no script could make a list: `table.insert`, which refuses the
-//! libraries and tells when it has been called.
+//! libraries and tells when it has been called. No error message tells what is a parameter.
 
 use std::ffi::{c_int, c_void};
 use std::slice;
@@ -16,12 +17,17 @@ use mlua::ffi::{self, lua_State};
 
 /// What such a script may name.
 pub(super) const GLOBALS: &[&str] = &[
-    "ARGV", "KEYS", "assert", "error", "ipairs", "math", "next", "pairs", "pcall", "redis",
-    "select", "string", "tonumber", "tostring", "type", "unpack",
+    "assert", "error", "ipairs", "math", "next", "pairs", "pcall", "select", "string", "tonumber",
+    "tostring", "type", "unpack",
 ];
 /// The table of which such a script may name one function and nothing else.
 pub(super) const TABLE: &str = "table";
 const INSERT: &str = "insert";
+
+/// What such a script is given, in this order, and what makes a function of it of its text.
+pub(super) const PARAMETERS: &[&str] = &["redis", "KEYS", "ARGV"];
+pub(super) const HEAD: &[u8] = b"return function(redis, KEYS, ARGV) ";
+pub(super) const TAIL: &[u8] = b"\nend";
 
 /// Whether the function on top, and every function within it, is harmless. Quiet.
 pub(super) unsafe fn is_harmless(lua: *mut lua_State) -> bool {
@@ -55,15 +61,35 @@ const GETGLOBAL: u32 = 5;
 const GETTABLE: u32 = 6;
 const SETGLOBAL: u32 = 7;
 const SETTABLE: u32 = 9;
+const LEN: u32 = 20;
+const CALL: u32 = 28;
+const TAILCALL: u32 = 29;
+
+/// The slot that an instruction works for.
+fn slot(instruction: u32) -> u32 {
+    instruction >> 6 & 0xFF
+}
 
 /// The constant that `next` takes out of the global that `instruction` has got, if it does so and
 /// leaves the result in the global's place.
 fn taken_at_once(instruction: u32, next: u32) -> Option<u32> {
     const IS_CONSTANT: u32 = 1 << 8;
-    let slot = |instruction: u32| instruction >> 6 & 0xFF;
     let (table, index) = (next >> 23, next >> 14 & 0x1FF);
     let fits = next & 0x3F == GETTABLE && slot(next) == slot(instruction);
     (fits && table == slot(instruction) && index & IS_CONSTANT != 0).then_some(index & 0xFF)
+}
+
+/// Whether the table that the first instruction gets is indexed, measured or handed to a function,
+/// which cannot fail: an error would tell its name and that it is a global. What is in a slot stays
+/// there while higher ones are worked for.
+fn is_used_plainly(code: &[u32]) -> bool {
+    let [get, later @ ..] = code else { return false };
+    let next = later.iter().find(|&&next| slot(next) <= slot(*get));
+    next.is_some_and(|&next| match next & 0x3F {
+        GETTABLE | LEN => next >> 23 == slot(*get),
+        CALL | TAILCALL => slot(next) < slot(*get),
+        _ => false,
+    })
 }
 
 /// What is left of a dumped function, as `ldump.c` writes it.
@@ -87,8 +113,10 @@ impl<'a> Dump<'a> {
                 taken.is_some_and(|taken| constant(taken) == INSERT.as_bytes())
             }
             GETGLOBAL => {
-                let name = constant(instruction >> 14);
-                GLOBALS.iter().any(|known| known.as_bytes() == name)
+                let is_one_of = |names: &[&str]| {
+                    names.iter().any(|name| name.as_bytes() == constant(instruction >> 14))
+                };
+                is_one_of(GLOBALS) || is_one_of(PARAMETERS) && is_used_plainly(&code[at..])
             }
             _ => true,
         };

@@ -11,7 +11,7 @@ use mlua::ffi::{self, lua_CFunction, lua_State};
 use super::freeze::{freeze, read_from, thaw};
 use super::harmless::{GLOBALS, TABLE};
 use super::libraries::{cjson_new, library_function};
-use super::tables::add_tables;
+use super::tables::make_tables;
 use super::values::{get_field, push, push_bytes, raise, set_field};
 use super::{
     Context, Originals, PLAIN_LIBRARIES, World, base, call, compile, context, patterns, redis,
@@ -171,7 +171,11 @@ unsafe fn install_globals(lua: *mut lua_State, context: &Context) {
         push_bytes(lua, b"Lua 5.1");
         set_field(lua, 1, "_VERSION");
         if context.world == World::Scripts {
-            add_tables(lua, 1, &context.tables);
+            make_tables(lua, &context.tables);
+            for (table, name) in context.tables.named() {
+                ffi::lua_rawgeti_(lua, ffi::LUA_REGISTRYINDEX, table.anchor());
+                set_field(lua, 1, name);
+            }
         }
         // Strings find the frozen library through a frozen metatable.
         push_bytes(lua, b"");
@@ -208,10 +212,10 @@ unsafe fn install_plain_base(lua: *mut lua_State, context: &Context) {
     // SAFETY: plain.
     unsafe {
         ffi::lua_settop(lua, 1);
-        ffi::lua_createtable(lua, 0, GLOBALS.len() as c_int + 1);
+        ffi::lua_createtable(lua, 0, GLOBALS.len() as c_int + 2);
         let mut libraries = [ptr::null(); PLAIN_LIBRARIES];
         let mut free = libraries.iter_mut();
-        for name in GLOBALS.iter().chain([&TABLE]) {
+        for name in GLOBALS.iter().chain([&TABLE, &"redis"]) {
             get_field(lua, 1, name);
             let frozen = ffi::lua_topointer(lua, 3);
             thaw(lua, 3);
@@ -221,6 +225,8 @@ unsafe fn install_plain_base(lua: *mut lua_State, context: &Context) {
             }
             set_field(lua, 2, name);
         }
+        get_field(lua, 2, "redis");
+        context.plain_redis.set(ffi::luaL_ref(lua, ffi::LUA_REGISTRYINDEX));
         context.plain_libraries.set(libraries);
         context.plain_base.set(ffi::luaL_ref(lua, ffi::LUA_REGISTRYINDEX));
     }

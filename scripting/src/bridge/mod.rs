@@ -36,16 +36,17 @@ use leasehold_resp::{Protocol, Reply};
 use mlua::ffi::{self, lua_CFunction, lua_State};
 
 use self::bounds::{allocate, set_hook};
-use self::compile::compile;
-use self::harmless::is_harmless;
+use self::compile::{compile, compile_pieces};
+use self::harmless::{HEAD, TAIL, is_harmless};
 use self::install::install;
 pub(crate) use self::register::{Registered, is_name};
 use self::run::{Failure, push_base};
-use self::tables::{Reused, Tables, give_own_tables};
+use self::tables::{Tables, make_tables};
 use self::values::bytes;
 use crate::budget::Limits;
 use crate::libs::cjson;
 use crate::number::Random;
+use crate::script::parse_shebang;
 use crate::value::Value;
 use crate::{Error, Host};
 
@@ -73,7 +74,9 @@ pub(crate) struct Chunk {
 /// A script as it is kept.
 pub(crate) struct Compiled {
     pub(crate) chunk: Chunk,
-    /// Its own KEYS and ARGV, if it is harmless.
+    /// Whether it is harmless and has not run yet.
+    is_fresh: bool,
+    /// Its own KEYS and ARGV, if they are its parameters.
     own: Option<Tables>,
 }
 
@@ -126,7 +129,8 @@ impl Machine {
     /// Compiles a script's text; the error is Lua's message.
     pub(crate) fn compile(&mut self, code: &[u8]) -> Result<Compiled, Vec<u8>> {
         let context = self.context();
-        let mut compiled = Compiled { chunk: Chunk { anchor: ffi::LUA_NOREF }, own: None };
+        let chunk = Chunk { anchor: ffi::LUA_NOREF };
+        let mut compiled = Compiled { chunk, is_fresh: false, own: None };
         let mut message = Vec::new();
         let refused = &mut message;
         let mut compile = |lua| {
@@ -136,9 +140,7 @@ impl Machine {
                     *refused = bytes(lua, -1).to_vec();
                     return;
                 }
-                if context.world == World::Scripts && is_harmless(lua) {
-                    give_own_tables(lua, context, compiled.own.insert(Tables::default()));
-                }
+                compiled.is_fresh = context.world == World::Scripts && is_harmless(lua);
                 compiled.chunk.anchor = ffi::luaL_ref(lua, ffi::LUA_REGISTRYINDEX);
             }
         };
@@ -151,11 +153,51 @@ impl Machine {
         if message.is_empty() { Ok(compiled) } else { Err(message) }
     }
 
+    /// Before a script is run: if it is harmless and has not run yet, puts a function of what it
+    /// names in its place. It stays what it is if Lua refuses that: a function takes no `...` where
+    /// a chunk does, and fewer locals beside its parameters.
+    pub(crate) fn give_parameters(&mut self, compiled: &mut Compiled, body: &[u8]) {
+        if !std::mem::take(&mut compiled.is_fresh) {
+            return;
+        }
+        let Ok((_, code)) = parse_shebang(body) else { return };
+        let context = self.context();
+        let (chunk, own) = (compiled.chunk, Tables::default());
+        let mut is_done = false;
+        let mut give = |lua| {
+            // SAFETY: called by Lua in a protected call; nothing here is owned while it may raise.
+            unsafe {
+                let name = context.world.chunk_name();
+                if compile_pieces(lua, &[HEAD, code, TAIL], name) != ffi::LUA_OK {
+                    return;
+                }
+                ffi::lua_call(lua, 0, 1);
+                ffi::lua_rawgeti_(lua, ffi::LUA_REGISTRYINDEX, context.plain_base.get());
+                ffi::lua_setfenv(lua, -2);
+                make_tables(lua, &own);
+                ffi::lua_rawseti_(lua, ffi::LUA_REGISTRYINDEX, chunk.anchor);
+                is_done = true;
+            }
+        };
+        self.protect(&mut give);
+        if is_done {
+            compiled.own = Some(own);
+        } else {
+            self.forget_tables(&own);
+        }
+    }
+
+    fn forget_tables(&mut self, tables: &Tables) {
+        for (table, _) in tables.named() {
+            self.forget(Chunk { anchor: table.anchor() });
+        }
+    }
+
     /// Lets go of a compiled script.
     pub(crate) fn forget_compiled(&mut self, compiled: &Compiled) {
-        let anchors = compiled.own.iter().flat_map(|own| [&own.keys, &own.args]);
-        for anchor in anchors.map(Reused::anchor).chain([compiled.chunk.anchor]) {
-            self.forget(Chunk { anchor });
+        self.forget(compiled.chunk);
+        if let Some(own) = &compiled.own {
+            self.forget_tables(own);
         }
     }
 
@@ -273,13 +315,15 @@ struct Context {
     /// The text of the error that is being raised.
     message: UnsafeCell<Vec<u8>>,
     originals: Originals,
-    /// KEYS and ARGV of scripts that are not harmless.
+    /// KEYS and ARGV of scripts that find them among the globals.
     tables: Tables,
     base: Cell<c_int>,
-    /// What harmless scripts see in place of the base, but for KEYS and ARGV: the libraries
+    /// What harmless scripts see in place of the base, but for their parameters: the libraries
     /// themselves.
     plain_base: Cell<c_int>,
-    /// The libraries among it: which tables they are.
+    /// The table `redis` itself.
+    plain_redis: Cell<c_int>,
+    /// The libraries among these: which tables they are.
     plain_libraries: Cell<[*const c_void; PLAIN_LIBRARIES]>,
     /// Whether the script has added to a table of whatever kind, or may have.
     has_inserted: Cell<bool>,
@@ -339,6 +383,7 @@ impl Context {
             tables: Tables::default(),
             base: Cell::new(ffi::LUA_NOREF),
             plain_base: Cell::new(ffi::LUA_NOREF),
+            plain_redis: Cell::new(ffi::LUA_NOREF),
             plain_libraries: Cell::new([ptr::null(); PLAIN_LIBRARIES]),
             has_inserted: Cell::new(false),
             loading_base: Cell::new(ffi::LUA_NOREF),

@@ -13,7 +13,7 @@ use mlua::ffi::{self, lua_Debug, lua_State};
 
 use super::bounds::set_hook;
 use super::install::use_base;
-use super::tables::{Base, Held, Tables, fill, push_list};
+use super::tables::{Held, Tables, fill_globals, push_filled, push_list};
 use super::values::{bytes, measure, push_bytes, read};
 use super::{Chunk, Compiled, Context, End, HostPointer, Machine, Registered, World, context};
 use crate::libs::cjson;
@@ -21,6 +21,8 @@ use crate::{Host, convert};
 
 pub(super) const HANDLER: c_int = 1;
 pub(super) const RUNNER: c_int = 2;
+/// Where the runner finds what the script has returned: beside its argument.
+const REPLY: c_int = 2;
 
 impl Machine {
     /// Runs a compiled script. `name` is what errors call it.
@@ -32,9 +34,11 @@ impl Machine {
         args: &[&[u8]],
         host: &mut dyn Host,
     ) -> Reply {
-        let Compiled { chunk, own } = compiled;
-        let held = own.as_mut().map_or_else(Default::default, |own| own.compare(keys, args));
-        let job = Job::Script { own: own.as_ref(), held };
+        let Compiled { chunk, own, .. } = compiled;
+        let job = match own {
+            Some(own) => Job::Given { held: own.compare(keys, args), own },
+            None => Job::Script,
+        };
         // Until the tables are filled, which may fail.
         self.context().has_inserted.set(true);
         let reply = self.answer(&Frame { job, chunk: *chunk, keys, args }, name, host);
@@ -188,9 +192,10 @@ impl Failure {
 
 /// How to run a chunk.
 enum Job<'a> {
-    /// It finds KEYS and ARGV among the globals: its own, if it has such, which hold so much of
-    /// them already.
-    Script { own: Option<&'a Tables>, held: [Held; 2] },
+    /// It finds KEYS and ARGV among the globals.
+    Script,
+    /// It is called with `redis` and tables of its own, which hold so much already.
+    Given { own: &'a Tables, held: [Held; 2] },
     /// It registers functions.
     Library,
     /// It is called with two tables.
@@ -238,19 +243,19 @@ unsafe extern "C-unwind" fn runner(lua: *mut lua_State) -> c_int {
         let context = context(lua);
         let frame = &*ffi::lua_touserdata(lua, 1).cast::<Frame<'_>>();
         match frame.job {
-            Job::Script { own, held } => {
-                let tables = own.unwrap_or(&context.tables);
-                let base = own.map_or(Base::Common, |_| Base::Of(frame.chunk));
-                fill(lua, base, &tables.keys, c"KEYS", frame.keys, held[0]);
-                fill(lua, base, &tables.args, c"ARGV", frame.args, held[1]);
-            }
+            Job::Script => fill_globals(lua, frame.keys, frame.args),
             Job::Library => use_base(lua, context.loading_base.get()),
-            Job::Function => {}
+            Job::Given { .. } | Job::Function => {}
         }
-        ffi::lua_settop(lua, 0);
         ffi::lua_rawgeti_(lua, ffi::LUA_REGISTRYINDEX, frame.chunk.anchor);
-        let parameters = match frame.job {
-            Job::Script { .. } | Job::Library => 0,
+        let parameters = match &frame.job {
+            Job::Script | Job::Library => 0,
+            Job::Given { own, held } => {
+                ffi::lua_rawgeti_(lua, ffi::LUA_REGISTRYINDEX, context.plain_redis.get());
+                push_filled(lua, &own.keys, frame.keys, held[0]);
+                push_filled(lua, &own.args, frame.args, held[1]);
+                3
+            }
             Job::Function => {
                 push_list(lua, frame.keys);
                 push_list(lua, frame.args);
@@ -259,7 +264,7 @@ unsafe extern "C-unwind" fn runner(lua: *mut lua_State) -> c_int {
         };
         context.has_inserted.set(false);
         ffi::lua_call(lua, parameters, 1);
-        measure(lua, 1, context.limits.nesting_max);
+        measure(lua, REPLY, context.limits.nesting_max);
         keep_reply(lua, context);
     }
     0
@@ -268,7 +273,7 @@ unsafe extern "C-unwind" fn runner(lua: *mut lua_State) -> c_int {
 /// Quiet.
 unsafe fn keep_reply(lua: *mut lua_State, context: &Context) {
     // SAFETY: `measure` has made room for reading.
-    let value = unsafe { read(lua, 1, context.limits.nesting_max) };
+    let value = unsafe { read(lua, REPLY, context.limits.nesting_max) };
     context.set_reply(convert::to_reply(value, context.protocol.get()));
 }
 

@@ -1,23 +1,23 @@
-//! The tables of KEYS and ARGV. A harmless script has its own: it finds in them what it was given
-//! the last time, and of a lock script's arguments most are the same every time.
+//! The tables of KEYS and ARGV. A script that takes them as parameters has its own: it finds in
+//! them what it was given the last time, and of a lock script's arguments most are the same every
+//! time.
 //!
 //! What must hold: a script finds in them exactly what it is given, whatever the last one did.
 
 use std::cell::Cell;
-use std::ffi::{CStr, c_int};
+use std::ffi::c_int;
 
 use mlua::ffi::{self, lua_State};
 
-use super::harmless::GLOBALS;
+use super::context;
 use super::values::{push_bytes, set_field};
-use super::{Chunk, Context, context};
 
 /// Longer tables are built afresh: clearing them would cost more.
 const REUSED_LENGTH_MAX: usize = 32;
 /// Longer texts are not remembered. A lock's owner is a UUID and a thread.
 const REMEMBERED_BYTES_MAX: usize = 48;
 
-/// The tables that a script finds under these names.
+/// Both tables.
 #[derive(Default)]
 pub(super) struct Tables {
     pub(super) keys: Reused,
@@ -25,6 +25,10 @@ pub(super) struct Tables {
 }
 
 impl Tables {
+    pub(super) fn named(&self) -> [(&Reused, &'static str); 2] {
+        [(&self.keys, "KEYS"), (&self.args, "ARGV")]
+    }
+
     /// What the tables hold of what they are to hold next. Until [`Tables::have_kept`] nothing is
     /// known of them. Quiet.
     pub(super) fn compare(&mut self, keys: &[&[u8]], args: &[&[u8]]) -> [Held; 2] {
@@ -88,6 +92,12 @@ pub(super) struct Held {
     same: u64,
 }
 
+impl Held {
+    fn is_all(&self, items: &[&[u8]]) -> bool {
+        self.count == Some(items.len()) && self.same == (1 << items.len()) - 1
+    }
+}
+
 /// A short text.
 #[derive(Clone, Copy)]
 struct Text {
@@ -117,104 +127,68 @@ impl Text {
     }
 }
 
-/// Where a script finds its tables.
-#[derive(Clone, Copy)]
-pub(super) enum Base {
-    /// Among the globals of all that are not harmless.
-    Common,
-    /// Among those of this one.
-    Of(Chunk),
-}
-
-/// Gives the harmless function on top globals of its own: the common ones, and its tables. Plain.
-pub(super) unsafe fn give_own_tables(lua: *mut lua_State, context: &Context, own: &Tables) {
-    // SAFETY: plain; uses five slots.
-    unsafe {
-        ffi::lua_createtable(lua, 0, GLOBALS.len() as c_int + 1);
-        let globals = ffi::lua_gettop(lua);
-        ffi::lua_rawgeti_(lua, ffi::LUA_REGISTRYINDEX, context.plain_base.get());
-        ffi::lua_pushnil(lua);
-        while ffi::lua_next(lua, globals + 1) != 0 {
-            ffi::lua_pushvalue(lua, -2);
-            ffi::lua_insert(lua, -2);
-            ffi::lua_rawset(lua, globals);
-        }
-        ffi::lua_settop(lua, globals);
-        add_tables(lua, globals, own);
-        ffi::lua_setfenv(lua, -2);
-    }
-}
-
-/// Adds tables to the globals at `base`. Plain.
-pub(super) unsafe fn add_tables(lua: *mut lua_State, base: c_int, tables: &Tables) {
+/// Makes tables that are used again and again. Plain.
+pub(super) unsafe fn make_tables(lua: *mut lua_State, tables: &Tables) {
     // SAFETY: plain.
     unsafe {
-        for (table, name) in [(&tables.keys, "KEYS"), (&tables.args, "ARGV")] {
+        for (table, _) in tables.named() {
             ffi::lua_createtable(lua, (REUSED_LENGTH_MAX / 4) as c_int, 0);
-            ffi::lua_pushvalue(lua, -1);
             table.anchor.set(ffi::luaL_ref(lua, ffi::LUA_REGISTRYINDEX));
-            set_field(lua, base, name);
         }
     }
 }
 
-/// Makes a table hold exactly `items`, of which it holds some. If nothing is known of it, a script
-/// may have done anything to it: if not only numbered items are left in it, a new one takes its
-/// place. Plain.
-pub(super) unsafe fn fill(
-    lua: *mut lua_State,
-    base: Base,
-    table: &Reused,
-    name: &CStr,
-    items: &[&[u8]],
-    held: Held,
-) {
+/// Makes the tables that scripts find among the globals hold `keys` and `args`. Plain.
+pub(super) unsafe fn fill_globals(lua: *mut lua_State, keys: &[&[u8]], args: &[&[u8]]) {
     // SAFETY: plain; uses at most five slots.
     unsafe {
-        if held.count == Some(items.len()) && held.same == (1 << items.len()) - 1 {
-            return;
+        let context = context(lua);
+        for ((table, name), items) in context.tables.named().into_iter().zip([keys, args]) {
+            if push_filled(lua, table, items, Held::default()) {
+                ffi::lua_rawgeti_(lua, ffi::LUA_REGISTRYINDEX, context.base.get());
+                ffi::lua_pushvalue(lua, -2);
+                set_field(lua, -2, name);
+                ffi::lua_settop(lua, -2);
+            }
+            ffi::lua_settop(lua, -2);
         }
+    }
+}
+
+/// Pushes a table that holds exactly `items`, of which it holds some. If nothing is known of it, a
+/// script may have done anything to it: if not only numbered items are left in it, a new one takes
+/// its place. Whether it is a new one. Plain.
+pub(super) unsafe fn push_filled(
+    lua: *mut lua_State,
+    table: &Reused,
+    items: &[&[u8]],
+    held: Held,
+) -> bool {
+    // SAFETY: plain; uses at most four slots.
+    unsafe {
         ffi::lua_rawgeti_(lua, ffi::LUA_REGISTRYINDEX, table.anchor.get());
-        match held.count {
+        if held.is_all(items) {
+            return false;
+        }
+        let is_new = match held.count {
             Some(count) => {
                 for at in items.len()..count {
                     ffi::lua_pushnil(lua);
                     ffi::lua_rawseti_(lua, -2, (at + 1) as c_int);
                 }
+                false
             }
-            None => {
-                if !clear(lua, items.len()) {
-                    replace(lua, base, table, name, items.len());
-                }
-            }
+            None => !clear(lua, items.len()),
+        };
+        if is_new {
+            ffi::lua_settop(lua, -2);
+            let room = items.len().max(REUSED_LENGTH_MAX / 4);
+            ffi::lua_createtable(lua, room as c_int, 0);
+            ffi::lua_pushvalue(lua, -1);
+            ffi::lua_rawseti_(lua, ffi::LUA_REGISTRYINDEX, table.anchor.get());
         }
         set_items(lua, items, held.same);
-        ffi::lua_settop(lua, -2);
-    }
-}
-
-/// Puts a new table in the place of the one on top. Plain.
-unsafe fn replace(lua: *mut lua_State, base: Base, table: &Reused, name: &CStr, items: usize) {
-    // SAFETY: plain; uses three more slots than it finds.
-    unsafe {
-        ffi::lua_settop(lua, -2);
-        ffi::lua_createtable(lua, items.max(REUSED_LENGTH_MAX / 4) as c_int, 0);
-        ffi::lua_pushvalue(lua, -1);
-        ffi::lua_rawseti_(lua, ffi::LUA_REGISTRYINDEX, table.anchor.get());
-        match base {
-            Base::Common => {
-                let base = context(lua).base.get();
-                ffi::lua_rawgeti_(lua, ffi::LUA_REGISTRYINDEX, base);
-            }
-            Base::Of(chunk) => {
-                ffi::lua_rawgeti_(lua, ffi::LUA_REGISTRYINDEX, chunk.anchor);
-                ffi::lua_getfenv(lua, -1);
-                ffi::lua_replace(lua, -2);
-            }
-        }
-        ffi::lua_pushvalue(lua, -2);
-        ffi::lua_setfield(lua, -2, name.as_ptr());
-        ffi::lua_settop(lua, -2);
+        is_new
     }
 }
 
