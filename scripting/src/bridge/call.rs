@@ -1,10 +1,12 @@
 //! `redis.call` and `redis.pcall`: the product's hottest path.
 //!
 //! What must hold: arguments are borrowed from Lua's stack, so they stay there until the host has
-//! answered; the reply is the context's while it is pushed, so an error meanwhile leaks nothing.
+//! answered; the reply is the context's while it is pushed, so an error meanwhile leaks nothing; a
+//! command is known by the place of its name only while that name is kept there.
 
+use std::cell::Cell;
 use std::ffi::c_int;
-use std::slice;
+use std::{ptr, slice};
 
 use leasehold_resp::{Protocol, Reply};
 use mlua::ffi::{self, lua_State};
@@ -12,8 +14,8 @@ use mlua::ffi::{self, lua_State};
 use super::bounds::stop;
 use super::values::{push, push_bytes, push_error};
 use super::{Context, context};
-use crate::convert;
 use crate::number::write_argument;
+use crate::{CommandId, convert};
 
 /// A number as text: `-1.2345678901234567e-300` and a few to spare.
 const NUMBER_BYTES_MAX: usize = 32;
@@ -45,9 +47,7 @@ unsafe fn command(lua: *mut lua_State) -> bool {
     // SAFETY: plain; the reply and the values stay in the context while they are pushed.
     unsafe {
         let context = context(lua);
-        let outcome = ask_host(lua, context);
-        ffi::lua_settop(lua, 0);
-        match outcome {
+        match ask_host(lua, context) {
             Outcome::Integer(number) => {
                 ffi::lua_pushnumber(lua, number as f64);
                 false
@@ -124,20 +124,34 @@ unsafe fn ask_host(lua: *mut lua_State, context: &Context) -> Outcome {
 /// With room for as many arguments as there are on the stack. Quiet.
 unsafe fn ask_with(lua: *mut lua_State, context: &Context, argv: &mut [&[u8]]) -> Outcome {
     let mut digits = None;
-    // SAFETY: the strings stay on the stack until `command` drops them, after this returns;
-    // `digits` outlives the use of `argv` below.
-    let complete = unsafe { arguments(lua, context, argv, &mut digits) };
-    let reply = if complete { context.with_host(|host| host.call(argv)) } else { None };
+    // SAFETY: the strings stay on the stack until this returns; `digits` outlives the use of `argv`
+    // below.
+    if !unsafe { arguments(lua, context, argv, &mut digits) } {
+        return Outcome::Refused("Lua redis lib command arguments must be strings or integers");
+    }
+    // SAFETY: as above.
+    let reply = match unsafe { known_command(lua, context, argv) } {
+        Some(command) => context.with_host(|host| host.call_command(command, argv)),
+        None => context.with_host(|host| host.call(argv)),
+    };
     if let Some(digits) = digits {
         context.digits.set(digits);
     }
-    match reply {
-        _ if !complete => {
-            Outcome::Refused("Lua redis lib command arguments must be strings or integers")
-        }
-        None => Outcome::Stop,
-        Some(Reply::Integer(number)) => Outcome::Integer(number),
+    let outcome = match &reply {
+        Some(Reply::Integer(number)) => Outcome::Integer(*number),
         Some(Reply::Null) => Outcome::Null,
+        _ => return keep(context, reply),
+    };
+    // There is nothing in it to be freed, which is not seen from here.
+    std::mem::forget(reply);
+    outcome
+}
+
+/// Keeps a reply that is to be pushed. Quiet.
+#[inline(never)]
+fn keep(context: &Context, reply: Option<Reply>) -> Outcome {
+    match reply {
+        None => Outcome::Stop,
         Some(reply @ (Reply::Bulk(_) | Reply::Simple(_))) => {
             context.set_reply(reply);
             Outcome::Text
@@ -180,6 +194,68 @@ unsafe fn arguments(
         }
     }
     true
+}
+
+/// A command that scripts call.
+#[derive(Clone, Copy)]
+pub(super) struct Known {
+    /// Where Lua keeps its name.
+    name: *const u8,
+    arguments: usize,
+    command: CommandId,
+}
+
+impl Known {
+    pub(super) const NONE: Known =
+        Known { name: ptr::null(), arguments: 0, command: CommandId(u32::MAX) };
+}
+
+/// How many commands are known at once, each in the place that follows from its name's.
+pub(super) const KNOWN_COMMANDS: usize = 32;
+/// Two strings are not nearer to each other.
+const STRING_BYTES_MIN: usize = 32;
+
+/// Makes room for the names of known commands. Plain.
+pub(super) unsafe fn make_names(lua: *mut lua_State, context: &Context) {
+    // SAFETY: plain.
+    unsafe {
+        ffi::lua_createtable(lua, KNOWN_COMMANDS as c_int, 0);
+        for at in 1..=KNOWN_COMMANDS {
+            ffi::lua_pushboolean(lua, 0);
+            ffi::lua_rawseti_(lua, -2, at as c_int);
+        }
+        context.names.set(ffi::luaL_ref(lua, ffi::LUA_REGISTRYINDEX));
+    }
+}
+
+/// What the host calls the command that is first on the stack, and in `argv`. Lua keeps each string
+/// once, in one place, for as long as somebody holds it: a table holds the names of known commands,
+/// so no other string comes to be where they are. Quiet.
+unsafe fn known_command(
+    lua: *mut lua_State,
+    context: &Context,
+    argv: &[&[u8]],
+) -> Option<CommandId> {
+    let (name, arguments) = (argv.first()?, argv.len());
+    let place = name.as_ptr().addr() / STRING_BYTES_MIN % KNOWN_COMMANDS;
+    let slot: &Cell<Known> = &context.commands[place];
+    let known = slot.get();
+    if known.name == name.as_ptr() && known.arguments == arguments {
+        return Some(known.command);
+    }
+    let command = context.with_host(|host| host.command(name, arguments))??;
+    // SAFETY: a function has twenty slots beyond its arguments; nothing is allocated, for the table
+    // has a value in each place. A number's text is not Lua's to keep.
+    unsafe {
+        if ffi::lua_type(lua, 1) == ffi::LUA_TSTRING {
+            ffi::lua_rawgeti_(lua, ffi::LUA_REGISTRYINDEX, context.names.get());
+            ffi::lua_pushvalue(lua, 1);
+            ffi::lua_rawseti_(lua, -2, (place + 1) as c_int);
+            ffi::lua_settop(lua, -2);
+            slot.set(Known { name: name.as_ptr(), arguments, command });
+        }
+    }
+    Some(command)
 }
 
 /// Room for so many numbers as text.

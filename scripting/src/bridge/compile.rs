@@ -4,7 +4,7 @@
 //! the limit; no script runs while the parser does.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::{ptr, slice};
+use std::ptr;
 
 use mlua::ffi::{self, lua_State};
 
@@ -74,27 +74,26 @@ unsafe fn compiled(lua: *mut lua_State, index: c_int, name: &CStr) -> c_int {
 /// blank before it makes it a plain error. The collector rests meanwhile, for the parser holds
 /// strings it does not anchor. Plain; leaves a function or a message.
 pub(super) unsafe fn compile(lua: *mut lua_State, text: &[u8], name: &CStr) -> c_int {
-    let blank: &[u8] = if text.first() == Some(&0x1B) { b" " } else { b"" };
-    // SAFETY: plain.
-    unsafe { compile_pieces(lua, &[blank, text], name) }
-}
-
-/// As [`compile`], of a text in pieces that does not begin with ESC. Plain.
-pub(super) unsafe fn compile_pieces(lua: *mut lua_State, text: &[&[u8]], name: &CStr) -> c_int {
+    struct Pieces<'a> {
+        rest: [&'a [u8]; 2],
+    }
     unsafe extern "C-unwind" fn read(
         _: *mut lua_State,
         pieces: *mut c_void,
         len: *mut usize,
     ) -> *const c_char {
-        // SAFETY: `pieces` is the iterator below, which waits. An empty piece would be the end.
+        // SAFETY: `pieces` is the structure below, which waits.
         unsafe {
-            let pieces = &mut *pieces.cast::<slice::Iter<'_, &[u8]>>();
-            let piece = pieces.find(|piece| !piece.is_empty());
-            *len = piece.map_or(0, |piece| piece.len());
-            piece.map_or(ptr::null(), |piece| piece.as_ptr().cast())
+            let pieces = &mut *pieces.cast::<Pieces<'_>>();
+            let [first, second] = pieces.rest;
+            let piece = if first.is_empty() { second } else { first };
+            pieces.rest = if first.is_empty() { [&[], &[]] } else { [&[], second] };
+            *len = piece.len();
+            if piece.is_empty() { ptr::null() } else { piece.as_ptr().cast() }
         }
     }
-    let mut pieces = text.iter();
+    let blank: &[u8] = if text.first() == Some(&0x1B) { b" " } else { b"" };
+    let mut pieces = Pieces { rest: [blank, text] };
     // SAFETY: plain; `lua_load` is protected inside.
     unsafe {
         ffi::lua_gc(lua, ffi::LUA_GCSTOP, 0);

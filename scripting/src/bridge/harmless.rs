@@ -13,6 +13,7 @@
 use std::ffi::{c_int, c_void};
 use std::slice;
 
+use memchr::memmem;
 use mlua::ffi::{self, lua_State};
 
 /// What such a script may name.
@@ -24,13 +25,50 @@ pub(super) const GLOBALS: &[&str] = &[
 pub(super) const TABLE: &str = "table";
 const INSERT: &str = "insert";
 
-/// What such a script is given, in this order, and what makes a function of it of its text.
-pub(super) const PARAMETERS: &[&str] = &["redis", "KEYS", "ARGV"];
-pub(super) const HEAD: &[u8] = b"return function(redis, KEYS, ARGV) ";
-pub(super) const TAIL: &[u8] = b"\nend";
+const REDIS: &str = "redis";
+/// What such a script is given, in this order.
+const PARAMETERS: &[&str] = &[REDIS, "KEYS", "ARGV"];
+/// How nearly every use of `redis` looks, and what stands in its place where all do.
+const CALL_TEXT: &[u8] = b"redis.call(";
+const CALL_PARAMETER: &[u8] = b"redis_call(";
 
-/// Whether the function on top, and every function within it, is harmless. Quiet.
-pub(super) unsafe fn is_harmless(lua: *mut lua_State) -> bool {
+/// A script that cannot write to a table that is not its own making.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Harmless {
+    /// How often it names `redis`.
+    redis_count: usize,
+}
+
+impl Harmless {
+    /// Whether the function on top, and every function within it, is harmless. Quiet.
+    pub(super) unsafe fn of(lua: *mut lua_State) -> Option<Harmless> {
+        // SAFETY: reads the function only.
+        let dump = unsafe { dump(lua) }?;
+        let rest = dump.get(HEADER_BYTES..)?;
+        let mut dump = Dump { rest, redis_count: 0 };
+        let is_harmless = dump.function()?;
+        is_harmless.then_some(Harmless { redis_count: dump.redis_count })
+    }
+
+    /// The script's text as what returns a function of the parameters, with every line where it
+    /// was. Whether that function is to be given `redis.call` in place of `redis`: where all that
+    /// looks like its name is its name, and nothing but `call` is taken from it.
+    pub(super) fn as_function(self, code: &[u8]) -> (Vec<u8>, bool) {
+        let count = |text: &[u8]| memmem::find_iter(code, text).count();
+        let counts = [count(REDIS.as_bytes()), count(CALL_TEXT)];
+        if counts != [self.redis_count; 2] {
+            return ([b"return function(redis, KEYS, ARGV) ", code, b"\nend"].concat(), false);
+        }
+        let mut text = [b"return function(redis_call, KEYS, ARGV) ", code, b"\nend"].concat();
+        for at in memmem::find_iter(&text.clone(), CALL_TEXT) {
+            text[at..][..CALL_TEXT.len()].copy_from_slice(CALL_PARAMETER);
+        }
+        (text, true)
+    }
+}
+
+/// The bytecode of the function on top. Quiet.
+unsafe fn dump(lua: *mut lua_State) -> Option<Vec<u8>> {
     unsafe extern "C-unwind" fn append(
         _: *mut lua_State,
         piece: *const c_void,
@@ -50,8 +88,7 @@ pub(super) unsafe fn is_harmless(lua: *mut lua_State) -> bool {
     let mut dump = Vec::new();
     // SAFETY: dumping reads the function and calls `append`, which raises nothing.
     let status = unsafe { ffi::lua_dump_(lua, append, (&raw mut dump).cast()) };
-    let mut dump = Dump { rest: dump.get(HEADER_BYTES..).unwrap_or_default() };
-    status == 0 && dump.function() == Some(true)
+    (status == 0).then_some(dump)
 }
 
 /// The signature, the version and the sizes of numbers, which are those of this machine.
@@ -95,6 +132,8 @@ fn is_used_plainly(code: &[u32]) -> bool {
 /// What is left of a dumped function, as `ldump.c` writes it.
 struct Dump<'a> {
     rest: &'a [u8],
+    /// How often `redis` has been named.
+    redis_count: usize,
 }
 
 impl<'a> Dump<'a> {
@@ -120,6 +159,10 @@ impl<'a> Dump<'a> {
             }
             _ => true,
         };
+        let names_redis = |instruction: &&u32| {
+            *instruction & 0x3F == GETGLOBAL && constant(*instruction >> 14) == REDIS.as_bytes()
+        };
+        self.redis_count += code.iter().filter(names_redis).count();
         let mut harmless = code.iter().enumerate().all(is_harmless);
         for _ in 0..self.word()? {
             harmless &= self.function()?;
@@ -164,5 +207,53 @@ impl<'a> Dump<'a> {
         let (taken, rest) = self.rest.split_at_checked(len)?;
         self.rest = rest;
         Some(taken)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Limits;
+    use crate::bridge::{Machine, World};
+
+    /// Whether a script is given parameters, and `redis.call` for `redis`.
+    fn given(script: &str) -> Option<bool> {
+        let machine = Machine::new(Limits::default(), "7.0.0", 0, World::Scripts);
+        let mut machine = machine.expect("a limit with room for Lua itself");
+        let mut compiled = machine.compile(script.as_bytes()).expect("a script");
+        machine.give_parameters(&mut compiled, script.as_bytes());
+        compiled.own.as_ref().map(|own| own.redis == machine.context().plain_call.get())
+    }
+
+    #[test]
+    fn what_only_reads_is_given_parameters() {
+        let cases = [
+            ("if redis.call('get', KEYS[1]) == ARGV[1] then redis.call('del', KEYS[1]) end", true),
+            ("local n = 0 for i = 1, #KEYS do n = n + redis.call('del', KEYS[i]) end", true),
+            ("local function f() return redis.call('del', unpack(KEYS)) end return f()", true),
+            ("return redis.call('ping') -- not redis.pcall", false),
+            ("return {redis.call('ping'), 'redis.call('}", false),
+            ("return redis.call('ping') .. redis ['call']('ping') .. 'redis.call('", false),
+            ("local all = {} table.insert(all, redis.pcall('get', KEYS[1])) return all", false),
+            ("return math.max(#ARGV, 1)", true),
+        ];
+        for (script, calls_only) in cases {
+            assert_eq!(given(script), Some(calls_only), "{script}");
+        }
+    }
+
+    #[test]
+    fn what_writes_or_could_tell_is_not() {
+        for script in [
+            "local t = {} t.x = 1",
+            "return cjson.encode(KEYS)",
+            "KEYS = 1",
+            "return KEYS + 1",
+            "return pcall(function() return -ARGV end)",
+            "return table.remove(KEYS)",
+            "return loadstring('KEYS[1] = 1')",
+            "return select('#', ...)",
+        ] {
+            assert_eq!(given(script), None, "{script}");
+        }
     }
 }

@@ -74,6 +74,7 @@ pub(super) unsafe fn install(lua: *mut lua_State, version: &str) {
             ffi::lua_call(lua, 0, 0);
         }
         keep_originals(lua, &context.originals);
+        call::make_names(lua, context);
         ffi::lua_settop(lua, 0);
         ffi::lua_createtable(lua, 0, 64);
         let base = 1;
@@ -226,6 +227,8 @@ unsafe fn install_plain_base(lua: *mut lua_State, context: &Context) {
             set_field(lua, 2, name);
         }
         get_field(lua, 2, "redis");
+        get_field(lua, -1, "call");
+        context.plain_call.set(ffi::luaL_ref(lua, ffi::LUA_REGISTRYINDEX));
         context.plain_redis.set(ffi::luaL_ref(lua, ffi::LUA_REGISTRYINDEX));
         context.plain_libraries.set(libraries);
         context.plain_base.set(ffi::luaL_ref(lua, ffi::LUA_REGISTRYINDEX));

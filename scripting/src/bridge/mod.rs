@@ -36,12 +36,13 @@ use leasehold_resp::{Protocol, Reply};
 use mlua::ffi::{self, lua_CFunction, lua_State};
 
 use self::bounds::{allocate, set_hook};
-use self::compile::{compile, compile_pieces};
-use self::harmless::{HEAD, TAIL, is_harmless};
+use self::call::{KNOWN_COMMANDS, Known};
+use self::compile::compile;
+use self::harmless::Harmless;
 use self::install::install;
 pub(crate) use self::register::{Registered, is_name};
 use self::run::{Failure, push_base};
-use self::tables::{Tables, make_tables};
+use self::tables::{Own, Tables, make_tables};
 use self::values::bytes;
 use crate::budget::Limits;
 use crate::libs::cjson;
@@ -74,10 +75,10 @@ pub(crate) struct Chunk {
 /// A script as it is kept.
 pub(crate) struct Compiled {
     pub(crate) chunk: Chunk,
-    /// Whether it is harmless and has not run yet.
-    is_fresh: bool,
-    /// Its own KEYS and ARGV, if they are its parameters.
-    own: Option<Tables>,
+    /// If it is harmless and has not run yet.
+    fresh: Option<Harmless>,
+    /// What it is given, if it has parameters.
+    own: Option<Own>,
 }
 
 /// What a state is for, which decides what its code sees.
@@ -130,7 +131,7 @@ impl Machine {
     pub(crate) fn compile(&mut self, code: &[u8]) -> Result<Compiled, Vec<u8>> {
         let context = self.context();
         let chunk = Chunk { anchor: ffi::LUA_NOREF };
-        let mut compiled = Compiled { chunk, is_fresh: false, own: None };
+        let mut compiled = Compiled { chunk, fresh: None, own: None };
         let mut message = Vec::new();
         let refused = &mut message;
         let mut compile = |lua| {
@@ -140,7 +141,9 @@ impl Machine {
                     *refused = bytes(lua, -1).to_vec();
                     return;
                 }
-                compiled.is_fresh = context.world == World::Scripts && is_harmless(lua);
+                if context.world == World::Scripts {
+                    compiled.fresh = Harmless::of(lua);
+                }
                 compiled.chunk.anchor = ffi::luaL_ref(lua, ffi::LUA_REGISTRYINDEX);
             }
         };
@@ -157,33 +160,33 @@ impl Machine {
     /// names in its place. It stays what it is if Lua refuses that: a function takes no `...` where
     /// a chunk does, and fewer locals beside its parameters.
     pub(crate) fn give_parameters(&mut self, compiled: &mut Compiled, body: &[u8]) {
-        if !std::mem::take(&mut compiled.is_fresh) {
-            return;
-        }
+        let Some(harmless) = compiled.fresh.take() else { return };
         let Ok((_, code)) = parse_shebang(body) else { return };
         let context = self.context();
-        let (chunk, own) = (compiled.chunk, Tables::default());
+        let (text, only_calls) = harmless.as_function(code);
+        let redis = if only_calls { &context.plain_call } else { &context.plain_redis };
+        let (chunk, tables) = (compiled.chunk, Tables::default());
         let mut is_done = false;
         let mut give = |lua| {
             // SAFETY: called by Lua in a protected call; nothing here is owned while it may raise.
             unsafe {
                 let name = context.world.chunk_name();
-                if compile_pieces(lua, &[HEAD, code, TAIL], name) != ffi::LUA_OK {
+                if compile(lua, &text, name) != ffi::LUA_OK {
                     return;
                 }
                 ffi::lua_call(lua, 0, 1);
                 ffi::lua_rawgeti_(lua, ffi::LUA_REGISTRYINDEX, context.plain_base.get());
                 ffi::lua_setfenv(lua, -2);
-                make_tables(lua, &own);
+                make_tables(lua, &tables);
                 ffi::lua_rawseti_(lua, ffi::LUA_REGISTRYINDEX, chunk.anchor);
                 is_done = true;
             }
         };
         self.protect(&mut give);
         if is_done {
-            compiled.own = Some(own);
+            compiled.own = Some(Own { redis: redis.get(), tables });
         } else {
-            self.forget_tables(&own);
+            self.forget_tables(&tables);
         }
     }
 
@@ -197,7 +200,7 @@ impl Machine {
     pub(crate) fn forget_compiled(&mut self, compiled: &Compiled) {
         self.forget(compiled.chunk);
         if let Some(own) = &compiled.own {
-            self.forget_tables(own);
+            self.forget_tables(&own.tables);
         }
     }
 
@@ -306,6 +309,9 @@ struct Context {
     random: Cell<Random>,
     /// What the script has set `cjson` to.
     cjson: Cell<cjson::Settings>,
+    /// The commands that scripts have called last, and the table of their names.
+    commands: [Cell<Known>; KNOWN_COMMANDS],
+    names: Cell<c_int>,
     /// Numbers among a command's arguments, as text.
     digits: Cell<Vec<u8>>,
     /// The reply that is being pushed, or the script's own.
@@ -321,8 +327,9 @@ struct Context {
     /// What harmless scripts see in place of the base, but for their parameters: the libraries
     /// themselves.
     plain_base: Cell<c_int>,
-    /// The table `redis` itself.
+    /// The table `redis` itself, and its function `call`.
     plain_redis: Cell<c_int>,
+    plain_call: Cell<c_int>,
     /// The libraries among these: which tables they are.
     plain_libraries: Cell<[*const c_void; PLAIN_LIBRARIES]>,
     /// Whether the script has added to a table of whatever kind, or may have.
@@ -375,6 +382,8 @@ impl Context {
             seed,
             random: Cell::new(seed),
             cjson: Cell::new(cjson::Settings::default()),
+            commands: [const { Cell::new(Known::NONE) }; KNOWN_COMMANDS],
+            names: Cell::new(ffi::LUA_NOREF),
             digits: Cell::new(Vec::new()),
             reply: UnsafeCell::new(Reply::Null),
             values: UnsafeCell::new(Vec::new()),
@@ -384,6 +393,7 @@ impl Context {
             base: Cell::new(ffi::LUA_NOREF),
             plain_base: Cell::new(ffi::LUA_NOREF),
             plain_redis: Cell::new(ffi::LUA_NOREF),
+            plain_call: Cell::new(ffi::LUA_NOREF),
             plain_libraries: Cell::new([ptr::null(); PLAIN_LIBRARIES]),
             has_inserted: Cell::new(false),
             loading_base: Cell::new(ffi::LUA_NOREF),
@@ -408,7 +418,11 @@ impl Context {
 
     fn set_reply(&self, reply: Reply) {
         // SAFETY: as above: nothing is being pushed while a function computes.
-        unsafe { *self.reply.get() = reply }
+        let before = unsafe { std::mem::replace(&mut *self.reply.get(), reply) };
+        // Nearly always there is nothing to be freed.
+        if matches!(before, Reply::Null) {
+            std::mem::forget(before);
+        }
     }
 
     fn set_values(&self, values: Vec<Value>) {

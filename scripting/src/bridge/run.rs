@@ -13,7 +13,7 @@ use mlua::ffi::{self, lua_Debug, lua_State};
 
 use super::bounds::set_hook;
 use super::install::use_base;
-use super::tables::{Held, Tables, fill_globals, push_filled, push_list};
+use super::tables::{Held, Own, fill_globals, push_filled, push_list};
 use super::values::{bytes, measure, push_bytes, read};
 use super::{Chunk, Compiled, Context, End, HostPointer, Machine, Registered, World, context};
 use crate::libs::cjson;
@@ -36,7 +36,7 @@ impl Machine {
     ) -> Reply {
         let Compiled { chunk, own, .. } = compiled;
         let job = match own {
-            Some(own) => Job::Given { held: own.compare(keys, args), own },
+            Some(own) => Job::Given { held: own.tables.compare(keys, args), own },
             None => Job::Script,
         };
         // Until the tables are filled, which may fail.
@@ -45,7 +45,7 @@ impl Machine {
         if let Some(own) = own
             && !self.context().has_inserted.get()
         {
-            own.have_kept(keys, args);
+            own.tables.have_kept(keys, args);
         }
         reply
     }
@@ -194,8 +194,8 @@ impl Failure {
 enum Job<'a> {
     /// It finds KEYS and ARGV among the globals.
     Script,
-    /// It is called with `redis` and tables of its own, which hold so much already.
-    Given { own: &'a Tables, held: [Held; 2] },
+    /// It is called with what is its own, which holds so much already.
+    Given { own: &'a Own, held: [Held; 2] },
     /// It registers functions.
     Library,
     /// It is called with two tables.
@@ -250,10 +250,10 @@ unsafe extern "C-unwind" fn runner(lua: *mut lua_State) -> c_int {
         ffi::lua_rawgeti_(lua, ffi::LUA_REGISTRYINDEX, frame.chunk.anchor);
         let parameters = match &frame.job {
             Job::Script | Job::Library => 0,
-            Job::Given { own, held } => {
-                ffi::lua_rawgeti_(lua, ffi::LUA_REGISTRYINDEX, context.plain_redis.get());
-                push_filled(lua, &own.keys, frame.keys, held[0]);
-                push_filled(lua, &own.args, frame.args, held[1]);
+            Job::Given { own: Own { redis, tables }, held: [keys, args] } => {
+                ffi::lua_rawgeti_(lua, ffi::LUA_REGISTRYINDEX, *redis);
+                push_filled(lua, &tables.keys, frame.keys, *keys);
+                push_filled(lua, &tables.args, frame.args, *args);
                 3
             }
             Job::Function => {

@@ -17,6 +17,13 @@ const REUSED_LENGTH_MAX: usize = 32;
 /// Longer texts are not remembered. A lock's owner is a UUID and a thread.
 const REMEMBERED_BYTES_MAX: usize = 48;
 
+/// What a script with parameters is given.
+pub(super) struct Own {
+    /// The anchor of the table `redis`, or of `redis.call` alone.
+    pub(super) redis: c_int,
+    pub(super) tables: Tables,
+}
+
 /// Both tables.
 #[derive(Default)]
 pub(super) struct Tables {
