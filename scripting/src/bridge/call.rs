@@ -4,7 +4,6 @@
 //! answered; the reply is the context's while it is pushed, so an error meanwhile leaks nothing; a
 //! command is known by the place of its name only while that name is kept there.
 
-use std::cell::Cell;
 use std::ffi::c_int;
 use std::{ptr, slice};
 
@@ -113,30 +112,39 @@ unsafe fn ask_host(lua: *mut lua_State, context: &Context) -> Outcome {
             count @ 1..=ARGUMENTS_USUAL => {
                 ask_with(lua, context, &mut [&[][..]; ARGUMENTS_USUAL][..count])
             }
-            count @ ..=ARGUMENTS_INLINE => {
-                ask_with(lua, context, &mut [&[][..]; ARGUMENTS_INLINE][..count])
-            }
-            count => ask_with(lua, context, &mut vec![&[][..]; count]),
+            count => ask_with_many(lua, context, count),
         }
     }
 }
 
+/// Quiet.
+#[inline(never)]
+unsafe fn ask_with_many(lua: *mut lua_State, context: &Context, count: usize) -> Outcome {
+    let (mut inline, mut allocated);
+    let argv = if count <= ARGUMENTS_INLINE {
+        inline = [&[][..]; ARGUMENTS_INLINE];
+        &mut inline[..count]
+    } else {
+        allocated = vec![&[][..]; count];
+        &mut allocated[..]
+    };
+    // SAFETY: quiet; there are as many arguments.
+    unsafe { ask_with(lua, context, argv) }
+}
+
 /// With room for as many arguments as there are on the stack. Quiet.
+#[inline(always)]
 unsafe fn ask_with(lua: *mut lua_State, context: &Context, argv: &mut [&[u8]]) -> Outcome {
-    let mut digits = None;
-    // SAFETY: the strings stay on the stack until this returns; `digits` outlives the use of `argv`
-    // below.
-    if !unsafe { arguments(lua, context, argv, &mut digits) } {
+    // SAFETY: the strings stay on the stack until this returns.
+    if !unsafe { arguments(lua, context, argv) } {
         return Outcome::Refused("Lua redis lib command arguments must be strings or integers");
     }
     // SAFETY: as above.
-    let reply = match unsafe { known_command(lua, context, argv) } {
-        Some(command) => context.with_host(|host| host.call_command(command, argv)),
-        None => context.with_host(|host| host.call(argv)),
-    };
-    if let Some(digits) = digits {
-        context.digits.set(digits);
-    }
+    let command = unsafe { known_command(lua, context, argv) };
+    let reply = context.with_host(|host| match command {
+        Some(command) => host.call_command(command, argv),
+        None => host.call(argv),
+    });
     let outcome = match &reply {
         Some(Reply::Integer(number)) => Outcome::Integer(*number),
         Some(Reply::Null) => Outcome::Null,
@@ -164,18 +172,18 @@ fn keep(context: &Context, reply: Option<Reply>) -> Outcome {
     }
 }
 
-/// Borrows the arguments from the stack; numbers are written to `digits`. Whether all are strings
-/// or numbers. Quiet.
-unsafe fn arguments(
-    lua: *mut lua_State,
-    context: &Context,
-    argv: &mut [&[u8]],
-    digits: &mut Option<Vec<u8>>,
-) -> bool {
-    let count = argv.len();
+/// Borrows the arguments from the stack, and numbers from where they are written as text. Whether
+/// all are strings or numbers. Quiet.
+#[inline(always)]
+unsafe fn arguments(lua: *mut lua_State, context: &Context, argv: &mut [&[u8]]) -> bool {
+    // SAFETY: what the last command was called with is not used any longer.
+    let digits = unsafe { &mut *context.digits.get() };
+    digits.clear();
+    // So that what is written stays where it is.
+    digits.reserve(argv.len() * NUMBER_BYTES_MAX);
     for (i, slot) in argv.iter_mut().enumerate() {
         let index = (i + 1) as c_int;
-        // SAFETY: the string stays on the stack; `digits` never moves: its room is for all.
+        // SAFETY: the string stays on the stack, and what is written until the next call.
         unsafe {
             match ffi::lua_type(lua, index) {
                 ffi::LUA_TSTRING => {
@@ -184,7 +192,6 @@ unsafe fn arguments(
                     *slot = slice::from_raw_parts(start.cast(), len);
                 }
                 ffi::LUA_TNUMBER => {
-                    let digits = digits.get_or_insert_with(|| room(context, count));
                     let start = digits.len();
                     write_argument(digits, ffi::lua_tonumber(lua, index));
                     *slot = slice::from_raw_parts(digits.as_ptr().add(start), digits.len() - start);
@@ -231,6 +238,7 @@ pub(super) unsafe fn make_names(lua: *mut lua_State, context: &Context) {
 /// What the host calls the command that is first on the stack, and in `argv`. Lua keeps each string
 /// once, in one place, for as long as somebody holds it: a table holds the names of known commands,
 /// so no other string comes to be where they are. Quiet.
+#[inline(always)]
 unsafe fn known_command(
     lua: *mut lua_State,
     context: &Context,
@@ -238,11 +246,23 @@ unsafe fn known_command(
 ) -> Option<CommandId> {
     let (name, arguments) = (argv.first()?, argv.len());
     let place = name.as_ptr().addr() / STRING_BYTES_MIN % KNOWN_COMMANDS;
-    let slot: &Cell<Known> = &context.commands[place];
-    let known = slot.get();
+    let known = context.commands[place].get();
     if known.name == name.as_ptr() && known.arguments == arguments {
         return Some(known.command);
     }
+    // SAFETY: quiet.
+    unsafe { learn_command(lua, context, place, name, arguments) }
+}
+
+/// Looks a command up, and keeps it in its place. Quiet.
+#[cold]
+unsafe fn learn_command(
+    lua: *mut lua_State,
+    context: &Context,
+    place: usize,
+    name: &[u8],
+    arguments: usize,
+) -> Option<CommandId> {
     let command = context.with_host(|host| host.command(name, arguments))??;
     // SAFETY: a function has twenty slots beyond its arguments; nothing is allocated, for the table
     // has a value in each place. A number's text is not Lua's to keep.
@@ -252,16 +272,8 @@ unsafe fn known_command(
             ffi::lua_pushvalue(lua, 1);
             ffi::lua_rawseti_(lua, -2, (place + 1) as c_int);
             ffi::lua_settop(lua, -2);
-            slot.set(Known { name: name.as_ptr(), arguments, command });
+            context.commands[place].set(Known { name: name.as_ptr(), arguments, command });
         }
     }
     Some(command)
-}
-
-/// Room for so many numbers as text.
-fn room(context: &Context, count: usize) -> Vec<u8> {
-    let mut digits = context.digits.take();
-    digits.clear();
-    digits.reserve(count * NUMBER_BYTES_MAX);
-    digits
 }

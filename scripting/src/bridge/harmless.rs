@@ -37,6 +37,8 @@ const CALL_PARAMETER: &[u8] = b"redis_call(";
 pub(crate) struct Harmless {
     /// How often it names `redis`.
     redis_count: usize,
+    /// How many instructions it has, if none is run twice: it is one function without a loop.
+    straight: Option<usize>,
 }
 
 impl Harmless {
@@ -45,9 +47,15 @@ impl Harmless {
         // SAFETY: reads the function only.
         let dump = unsafe { dump(lua) }?;
         let rest = dump.get(HEADER_BYTES..)?;
-        let mut dump = Dump { rest, redis_count: 0 };
+        let mut dump = Dump { rest, redis_count: 0, straight: None };
         let is_harmless = dump.function()?;
-        is_harmless.then_some(Harmless { redis_count: dump.redis_count })
+        let Dump { redis_count, straight, .. } = dump;
+        is_harmless.then_some(Harmless { redis_count, straight })
+    }
+
+    /// Whether it ends within so many instructions of its own, whatever the commands do.
+    pub(super) fn ends_within(self, instructions: u32) -> bool {
+        self.straight.is_some_and(|count| count <= instructions as usize)
     }
 
     /// The script's text as what returns a function of the parameters, with every line where it
@@ -99,12 +107,24 @@ const GETTABLE: u32 = 6;
 const SETGLOBAL: u32 = 7;
 const SETTABLE: u32 = 9;
 const LEN: u32 = 20;
+const JMP: u32 = 22;
 const CALL: u32 = 28;
 const TAILCALL: u32 = 29;
+const FORLOOP: u32 = 31;
 
 /// The slot that an instruction works for.
 fn slot(instruction: u32) -> u32 {
     instruction >> 6 & 0xFF
+}
+
+/// Whether an instruction may go on with an earlier one.
+fn goes_back(instruction: u32) -> bool {
+    const NOWHERE: u32 = (1 << 17) - 1;
+    match instruction & 0x3F {
+        JMP => instruction >> 14 < NOWHERE,
+        FORLOOP => true,
+        _ => false,
+    }
 }
 
 /// The constant that `next` takes out of the global that `instruction` has got, if it does so and
@@ -134,6 +154,8 @@ struct Dump<'a> {
     rest: &'a [u8],
     /// How often `redis` has been named.
     redis_count: usize,
+    /// Of the outermost function, which is read to its end last.
+    straight: Option<usize>,
 }
 
 impl<'a> Dump<'a> {
@@ -164,9 +186,12 @@ impl<'a> Dump<'a> {
         };
         self.redis_count += code.iter().filter(names_redis).count();
         let mut harmless = code.iter().enumerate().all(is_harmless);
-        for _ in 0..self.word()? {
+        let within = self.word()?;
+        for _ in 0..within {
             harmless &= self.function()?;
         }
+        let is_straight = within == 0 && !code.iter().copied().any(goes_back);
+        self.straight = is_straight.then_some(code.len());
         // For error messages: lines, then local variables, then upvalues.
         self.list(|dump| dump.word())?;
         self.list(|dump| {
@@ -238,6 +263,28 @@ mod tests {
         ];
         for (script, calls_only) in cases {
             assert_eq!(given(script), Some(calls_only), "{script}");
+        }
+    }
+
+    #[test]
+    fn what_runs_on_is_asked_about() {
+        let ends = |script: &str| {
+            let machine = Machine::new(Limits::default(), "7.0.0", 0, World::Scripts);
+            let mut machine = machine.expect("a limit with room for Lua itself");
+            let mut compiled = machine.compile(script.as_bytes()).expect("a script");
+            machine.give_parameters(&mut compiled, script.as_bytes());
+            compiled.own.expect("it only reads").ends_soon
+        };
+        assert!(ends("if redis.call('get', KEYS[1]) == ARGV[1] then return 1 else return 2 end"));
+        for on in [
+            "for i = 1, 9 do redis.call('ping') end",
+            "for i in pairs(KEYS) do redis.call('ping') end",
+            "while true do end",
+            "repeat redis.call('ping') until #KEYS > 0",
+            "local function f() return f() end return f()",
+            &"redis.call('ping') ".repeat(500),
+        ] {
+            assert!(!ends(on), "{on}");
         }
     }
 

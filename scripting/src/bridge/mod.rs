@@ -184,7 +184,8 @@ impl Machine {
         };
         self.protect(&mut give);
         if is_done {
-            compiled.own = Some(Own { redis: redis.get(), tables });
+            let ends_soon = harmless.ends_within(context.limits.interrupt_instructions);
+            compiled.own = Some(Own { redis: redis.get(), ends_soon, tables });
         } else {
             self.forget_tables(&tables);
         }
@@ -235,6 +236,21 @@ impl Machine {
             let instructions = if at_once { 1 } else { context.limits.interrupt_instructions };
             // SAFETY: setting a hook is allowed at any time.
             unsafe { set_hook(self.state.as_ptr(), instructions) }
+        }
+    }
+
+    /// Sets Lua's hook for a run, unless the script ends before the host would be asked.
+    fn ask_unless(&mut self, ends_soon: bool) {
+        let (lua, context) = (self.state.as_ptr(), self.context());
+        let asks = !ends_soon || context.asks_at_once.get();
+        // SAFETY: setting a hook is allowed at any time.
+        unsafe {
+            let asked = ffi::lua_gethookmask(lua) != 0;
+            if asks && !asked {
+                set_hook(lua, context.limits.interrupt_instructions);
+            } else if asked && !asks {
+                ffi::lua_sethook(lua, None, 0, 0);
+            }
         }
     }
 
@@ -313,7 +329,7 @@ struct Context {
     commands: [Cell<Known>; KNOWN_COMMANDS],
     names: Cell<c_int>,
     /// Numbers among a command's arguments, as text.
-    digits: Cell<Vec<u8>>,
+    digits: UnsafeCell<Vec<u8>>,
     /// The reply that is being pushed, or the script's own.
     reply: UnsafeCell<Reply>,
     /// The values that are being pushed.
@@ -384,7 +400,7 @@ impl Context {
             cjson: Cell::new(cjson::Settings::default()),
             commands: [const { Cell::new(Known::NONE) }; KNOWN_COMMANDS],
             names: Cell::new(ffi::LUA_NOREF),
-            digits: Cell::new(Vec::new()),
+            digits: UnsafeCell::new(Vec::new()),
             reply: UnsafeCell::new(Reply::Null),
             values: UnsafeCell::new(Vec::new()),
             message: UnsafeCell::new(Vec::new()),
@@ -450,6 +466,7 @@ impl Context {
     }
 
     /// Runs code that is not this file's. `None` if it panicked: the script must end.
+    #[inline(always)]
     fn guard<T>(&self, f: impl FnOnce() -> T) -> Option<T> {
         match catch_unwind(AssertUnwindSafe(f)) {
             Ok(value) => Some(value),
@@ -462,6 +479,7 @@ impl Context {
     }
 
     /// The host, while a script runs.
+    #[inline(always)]
     fn with_host<T>(&self, f: impl FnOnce(&mut dyn Host) -> T) -> Option<T> {
         let host = self.host.get()?;
         // SAFETY: set by `run` from a `&mut` that outlives the script; a host cannot reach the

@@ -35,6 +35,7 @@ impl Machine {
         host: &mut dyn Host,
     ) -> Reply {
         let Compiled { chunk, own, .. } = compiled;
+        self.ask_unless(own.as_ref().is_some_and(|own| own.ends_soon));
         let job = match own {
             Some(own) => Job::Given { held: own.tables.compare(keys, args), own },
             None => Job::Script,
@@ -250,7 +251,7 @@ unsafe extern "C-unwind" fn runner(lua: *mut lua_State) -> c_int {
         ffi::lua_rawgeti_(lua, ffi::LUA_REGISTRYINDEX, frame.chunk.anchor);
         let parameters = match &frame.job {
             Job::Script | Job::Library => 0,
-            Job::Given { own: Own { redis, tables }, held: [keys, args] } => {
+            Job::Given { own: Own { redis, tables, .. }, held: [keys, args] } => {
                 ffi::lua_rawgeti_(lua, ffi::LUA_REGISTRYINDEX, *redis);
                 push_filled(lua, &tables.keys, frame.keys, *keys);
                 push_filled(lua, &tables.args, frame.args, *args);
@@ -264,8 +265,18 @@ unsafe extern "C-unwind" fn runner(lua: *mut lua_State) -> c_int {
         };
         context.has_inserted.set(false);
         ffi::lua_call(lua, parameters, 1);
-        measure(lua, REPLY, context.limits.nesting_max);
-        keep_reply(lua, context);
+        match ffi::lua_type(lua, REPLY) {
+            // Of nearly every script.
+            ffi::LUA_TNIL => context.set_reply(Reply::Null),
+            ffi::LUA_TNUMBER => {
+                let number = ffi::lua_tonumber(lua, REPLY);
+                context.set_reply(Reply::Integer(convert::truncate(number)));
+            }
+            _ => {
+                measure(lua, REPLY, context.limits.nesting_max);
+                keep_reply(lua, context);
+            }
+        }
     }
     0
 }

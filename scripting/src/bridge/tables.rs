@@ -21,6 +21,8 @@ const REMEMBERED_BYTES_MAX: usize = 48;
 pub(super) struct Own {
     /// The anchor of the table `redis`, or of `redis.call` alone.
     pub(super) redis: c_int,
+    /// Whether it ends before the host would be asked whether it is to.
+    pub(super) ends_soon: bool,
     pub(super) tables: Tables,
 }
 
