@@ -30,16 +30,14 @@ pub fn time<R>(work: impl FnOnce() -> R) -> Duration {
     elapsed
 }
 
+/// The sizes of the chunks that `count` operations make: [`CHUNK`], and what is left.
+pub fn chunks(count: u64) -> impl Iterator<Item = usize> {
+    (0..count).step_by(CHUNK).map(move |done| (count - done).min(CHUNK as u64) as usize)
+}
+
 /// How long `count` operations take of which `chunk` times at most [`CHUNK`].
-pub fn in_chunks(count: u64, mut chunk: impl FnMut(usize) -> Duration) -> Duration {
-    let mut left = count;
-    let mut spent = Duration::ZERO;
-    while left > 0 {
-        let size = left.min(CHUNK as u64);
-        spent += chunk(size as usize);
-        left -= size;
-    }
-    spent
+pub fn in_chunks(count: u64, chunk: impl FnMut(usize) -> Duration) -> Duration {
+    chunks(count).map(chunk).sum()
 }
 
 /// Repeatable pseudo-random numbers (xorshift64*), cheap enough to leave no mark.

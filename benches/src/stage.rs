@@ -9,7 +9,7 @@ use leasehold::engine::client::{ClientId, Origin};
 use leasehold::engine::time::{Millis, Time};
 use leasehold::engine::{Engine, Flow};
 
-use crate::{CHUNK, Random, time};
+use crate::{CHUNK, Random, chunks, time};
 
 /// Who holds every lock: a process and a thread of it, as Redisson names them.
 pub const OWNER: &str = "0d9f4c5e-9a53-4a39-9b0b-6a2f53c1a7c4:1";
@@ -122,10 +122,7 @@ impl Stage {
         count: u64,
         mut around: impl FnMut(&mut dyn FnMut()),
     ) {
-        let mut left = count;
-        while left > 0 {
-            let size = left.min(CHUNK as u64) as usize;
-            left -= size as u64;
+        for size in chunks(count) {
             let numbers = self.numbers(size);
             self.hold(conversation.before, &numbers);
             let requests = requests(conversation.work, &numbers);

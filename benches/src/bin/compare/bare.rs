@@ -161,9 +161,7 @@ impl Bare {
         if messages.is_empty() {
             return;
         }
-        for at in 0..lock.listeners.len() {
-            let Some(lock) = &self.orders.lock else { return };
-            let listener = lock.listeners[at];
+        for listener in lock.listeners.clone() {
             if let Some(client) = &mut self.clients[listener] {
                 client.replies.extend_from_slice(&messages);
             }
@@ -297,6 +295,7 @@ mod tests {
         assert_eq!(ask(&mut first, &["B"]), "2");
         assert_eq!(ask(&mut first, &["C"]), "one");
     }
+
     #[test]
     fn one_at_a_time_holds_the_lock_and_those_who_listen_hear_of_its_release() {
         let open = served();

@@ -12,7 +12,7 @@ use crate::Outcome;
 use crate::figures::{Figures, Row};
 use crate::peers::BARE;
 use crate::plots;
-use crate::report::{failures, metric_name, number, table};
+use crate::report::{failures, metric_name, number, table, times};
 
 const TEXT: &str = include_str!("page.md");
 /// Where the plots are, as the page sees it.
@@ -173,10 +173,6 @@ fn targets(figures: &Figures) -> String {
     out
 }
 
-fn times(ratio: f64) -> String {
-    format!("{}x", number(ratio))
-}
-
 impl Goal {
     /// What is wanted of one of ours: the second has every script in Lua.
     fn of(self, peer: &str, ours: &[&str]) -> f64 {
@@ -206,9 +202,9 @@ fn worse(figures: &Figures) -> String {
                 let Some(ratio) = row.ratio(peer, reference) else { continue };
                 if ratio.median < WORSE {
                     let (parameters, name) = (row.parameters, metric_name(&row));
-                    let times = number(ratio.median);
+                    let times = times(ratio.median);
                     let _ =
-                        writeln!(out, "- {}, {parameters}, {peer}: {name}: {times}x", group.name);
+                        writeln!(out, "- {}, {parameters}, {peer}: {name}: {times}", group.name);
                 }
             }
         }

@@ -32,7 +32,7 @@ impl Cell {
         let apart = |it: Spread| format!("{}..{}", number(it.least), number(it.most));
         Cell {
             value,
-            ratio: ratio.map_or_else(String::new, |it| format!("{}x", number(it.median))),
+            ratio: ratio.map_or_else(String::new, |it| times(it.median)),
             spread: ratio.map_or_else(String::new, apart),
         }
     }
@@ -194,6 +194,11 @@ pub(crate) fn number(value: f64) -> String {
         _ => 4,
     };
     format!("{value:.digits$}")
+}
+
+/// How many times as good.
+pub(crate) fn times(ratio: f64) -> String {
+    format!("{}x", number(ratio))
 }
 
 #[cfg(test)]
