@@ -238,15 +238,21 @@ impl<'a> Dump<'a> {
 #[cfg(test)]
 mod tests {
     use crate::Limits;
-    use crate::bridge::{Machine, World};
+    use crate::bridge::{Compiled, Machine, World};
 
-    /// Whether a script is given parameters, and `redis.call` for `redis`.
-    fn given(script: &str) -> Option<bool> {
+    /// A script as it is kept once it has run.
+    fn kept(script: &str) -> (Machine, Compiled) {
         let machine = Machine::new(Limits::default(), "7.0.0", 0, World::Scripts);
         let mut machine = machine.expect("a limit with room for Lua itself");
         let mut compiled = machine.compile(script.as_bytes()).expect("a script");
         machine.give_parameters(&mut compiled, script.as_bytes());
-        compiled.own.as_ref().map(|own| own.redis == machine.context().plain_call.get())
+        (machine, compiled)
+    }
+
+    /// Whether a script is given parameters, and `redis.call` for `redis`.
+    fn given(script: &str) -> Option<bool> {
+        let (machine, compiled) = kept(script);
+        compiled.own.map(|own| own.redis == machine.context().plain_call.get())
     }
 
     #[test]
@@ -268,13 +274,7 @@ mod tests {
 
     #[test]
     fn what_runs_on_is_asked_about() {
-        let ends = |script: &str| {
-            let machine = Machine::new(Limits::default(), "7.0.0", 0, World::Scripts);
-            let mut machine = machine.expect("a limit with room for Lua itself");
-            let mut compiled = machine.compile(script.as_bytes()).expect("a script");
-            machine.give_parameters(&mut compiled, script.as_bytes());
-            compiled.own.expect("it only reads").ends_soon
-        };
+        let ends = |script: &str| kept(script).1.own.expect("it only reads").ends_soon;
         assert!(ends("if redis.call('get', KEYS[1]) == ARGV[1] then return 1 else return 2 end"));
         for on in [
             "for i = 1, 9 do redis.call('ping') end",
