@@ -19,7 +19,7 @@ mod script;
 mod strings;
 mod value;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::hash::BuildHasherDefault;
 
@@ -31,7 +31,7 @@ use crate::bridge::{Compiled, Machine, World};
 pub use crate::budget::Limits;
 pub use crate::functions::{Function, Functions, Library, Policy};
 pub use crate::plan::Outside;
-use crate::plan::{Plan, Scratch};
+use crate::plan::{Mismatch, Plan, Scratch};
 use crate::script::{Digits, ShaHasher};
 pub use crate::script::{Script, Sha};
 
@@ -120,6 +120,8 @@ pub struct Interpreter {
     runs: u64,
     limits: Limits,
     has_plans: bool,
+    /// Scripts whose plan Lua has not agreed with. They stay here when they leave the cache.
+    distrusted: HashSet<Sha>,
     scratch: Scratch,
     tiers: Tiers,
 }
@@ -133,6 +135,8 @@ pub struct Tiers {
     pub left: u64,
     /// By Lua alone.
     pub lua: u64,
+    /// By a plan first, and then by Lua, which did something else: a defect of the plans.
+    pub disagreed: u64,
 }
 
 /// A cached script that has been looked up. Good until another one is cached or any is forgotten.
@@ -169,16 +173,28 @@ enum Planned {
 /// first.
 const LEFT_FORGIVEN: u64 = 16;
 
+/// Scripts that may be distrusted before no script is run by a plan any more: more than one defect
+/// of the plans is at work then.
+const DISTRUSTED_MAX: usize = 100;
+
+fn read_plan(code: &[u8], limits: &Limits, host: &mut dyn Host) -> Planned {
+    Plan::read(code, limits, &mut |name, arguments| host.command(name, arguments))
+        .map_or(Planned::Outside, |plan| Planned::As(Box::new(plan)))
+}
+
 impl Cached {
     /// The plan, if the script has one that is worth its while. Read at the first run.
-    fn plan(&mut self, limits: &Limits, host: &mut dyn Host) -> Option<&Plan> {
+    fn plan(
+        &mut self,
+        sha: &Sha,
+        distrusted: &HashSet<Sha>,
+        limits: &Limits,
+        host: &mut dyn Host,
+    ) -> Option<&Plan> {
         if matches!(self.plan, Planned::Unread) {
             self.plan = match script::parse_shebang(&self.body).map(|(_, code)| code) {
-                Ok(code) => {
-                    Plan::read(code, limits, &mut |name, arguments| host.command(name, arguments))
-                        .map_or(Planned::Outside, |plan| Planned::As(Box::new(plan)))
-                }
-                Err(_) => Planned::Outside,
+                Ok(code) if !distrusted.contains(sha) => read_plan(code, limits, host),
+                _ => Planned::Outside,
             };
         }
         match &self.plan {
@@ -202,6 +218,7 @@ impl Interpreter {
             runs: 0,
             limits,
             has_plans: true,
+            distrusted: HashSet::new(),
             scratch: Scratch::default(),
             tiers: Tiers::default(),
         })
@@ -302,7 +319,9 @@ impl Interpreter {
         self.runs += 1;
         cached.used = self.runs;
         let has_room = self.machine.memory_bytes() <= self.limits.memory_bytes_max / 2;
-        let plan = if self.has_plans && has_room { cached.plan(&self.limits, host) } else { None };
+        let has_plans = self.has_plans && has_room && self.distrusted.len() < DISTRUSTED_MAX;
+        let plan =
+            if has_plans { cached.plan(sha, &self.distrusted, &self.limits, host) } else { None };
         let Some(plan) = plan else {
             self.tiers.lua += 1;
             self.machine.give_parameters(&mut cached.compiled, &cached.body);
@@ -313,21 +332,62 @@ impl Interpreter {
             self.tiers.planned += 1;
             return reply;
         }
+        // Lua runs the script from its beginning.
+        let must_end = self.scratch.must_end();
+        let mut replay = self.scratch.replay(plan, &self.limits, keys, args, host);
         cached.left += 1;
         self.tiers.left += 1;
-        // Lua runs the script from its beginning.
         self.machine.give_parameters(&mut cached.compiled, &cached.body);
-        self.machine.ask_at_once(self.scratch.must_end());
-        let mut replay = self.scratch.replay(host);
+        self.machine.ask_at_once(must_end);
         let reply = self.machine.run(&mut cached.compiled, sha, keys, args, &mut replay);
-        assert!(replay.is_over() || reply.is_error(), "Lua has come as far as the plan");
+        let mismatch = replay.finish();
         self.machine.ask_at_once(false);
-        reply
+        match mismatch {
+            None => reply,
+            Some(mismatch) => {
+                let sha = *sha;
+                self.distrust(sha, &mismatch, host)
+            }
+        }
+    }
+
+    /// Keeps a script from being run by its plan, which Lua has not agreed with. The reply to its
+    /// client.
+    #[cold]
+    fn distrust(&mut self, sha: Sha, mismatch: &Mismatch, host: &mut dyn Host) -> Reply {
+        self.tiers.disagreed += 1;
+        self.distrusted.insert(sha);
+        if let Some(cached) = self.scripts.get_mut(&sha) {
+            cached.plan = Planned::Outside;
+        }
+        let name = |command: &Option<Bytes>| match command {
+            Some(name) => format!("'{}'", name.escape_ascii()),
+            None => "nothing".to_owned(),
+        };
+        let line = format!(
+            "The fast path and Lua disagree on script {}: after {} equal calls the fast path called \
+             {}, Lua {}. Lua runs this script from now on. Please report this defect.",
+            sha.as_str(),
+            mismatch.agreed,
+            name(&mismatch.planned),
+            name(&mismatch.called),
+        );
+        host.log(LogLevel::Warning, line.as_bytes());
+        Reply::error(plan::DISAGREEMENT)
     }
 
     /// Whether scripts may be run by plans. They are unless this says otherwise.
     pub fn set_plans(&mut self, has_plans: bool) {
         self.has_plans = has_plans;
+    }
+
+    /// Gives a cached script the plan of another text: a defect of the plans, for tests of what
+    /// happens then.
+    #[doc(hidden)]
+    pub fn misread_plan(&mut self, sha: &Sha, code: &[u8], host: &mut dyn Host) {
+        if let Some(cached) = self.scripts.get_mut(sha) {
+            cached.plan = read_plan(code, &self.limits, host);
+        }
     }
 
     /// How often scripts have been run by which tier.

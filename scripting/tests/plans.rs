@@ -29,8 +29,8 @@ fn run(script: &str, has_plans: bool, patience: Option<u32>) -> (String, Vec<Str
     let sha = lua.load(script.as_bytes()).expect("a script that compiles");
     let reply = lua.run(sha.as_bytes(), KEYS, ARGS, &mut host);
     let by = match lua.tiers() {
-        Tiers { planned: 1, left: 0, lua: 0 } => By::Plan,
-        Tiers { planned: 0, left: 1, lua: 0 } => By::Both,
+        Tiers { planned: 1, left: 0, lua: 0, disagreed: 0 } => By::Plan,
+        Tiers { planned: 0, left: 1, lua: 0, disagreed: 0 } => By::Both,
         _ => By::Lua,
     };
     let text = show(&reply).replace(Sha::of(script.as_bytes()).as_str(), "SHA");
@@ -154,7 +154,7 @@ fn what_is_unusual_is_left_to_lua() {
         ),
         ("return 1.5 .. ''", By::Both, "'1.5'"),
         ("return 100000000000000 .. ''", By::Both, "'1e+14'"),
-        ("return 0 * (0 - 1) .. ''", By::Both, "'-0'"),
+        ("local zero = 0 return zero * -1 .. ''", By::Both, "'-0'"),
         ("return tonumber('0x10')", By::Both, ":16"),
         ("return tonumber(' 7 ')", By::Both, ":7"),
         ("return 'a' < 'b'", By::Both, ":1"),
@@ -200,6 +200,155 @@ fn what_is_outside_is_not_looked_at_twice() {
         ("return 1, 2", By::Lua, ":1"),
         ("return tostring(-0)", By::Lua, "'-0'"),
     ]);
+}
+
+/// `assert` returns all its arguments. Where Lua adjusts them to one value a plan may call it; at
+/// the end of a list all of them count.
+#[test]
+fn a_call_of_several_values_ends_no_list_of_a_plan() {
+    check(&[
+        (
+            "return redis.call('get', assert(KEYS[1], 'no'))",
+            By::Lua,
+            "-ERR Unknown Redis command called from script script: SHA, on @user_script:1.",
+        ),
+        ("return redis.call('set', 'a', assert(ARGV[1], 'NX'))", By::Lua, "+OK"),
+        ("return {assert('a', 'b')}", By::Lua, "['a' 'b']"),
+        ("return {1, assert('a', 'b'),}", By::Lua, "[:1 'a' 'b']"),
+        ("local a, b = assert('a', 'b') return b", By::Lua, "'b'"),
+        ("local a, b a, b = assert('a', 'b') return b", By::Lua, "'b'"),
+        ("local t = {} table.insert(t, assert(1, 'b')) return t", By::Lua, "['b']"),
+        ("return tonumber(assert('10', 16))", By::Lua, ":16"),
+        (
+            "return tonumber(assert('10', 'x'))",
+            By::Lua,
+            "-ERR user_script:1: bad argument #2 to 'tonumber' (number expected, got string) script: SHA, on @user_script:1.",
+        ),
+        ("return math.max(assert(1, 2))", By::Lua, ":2"),
+        ("return math.min(3, assert(2, 1))", By::Lua, ":1"),
+        ("return string.sub('abc', assert(1, 2))", By::Lua, "'ab'"),
+        ("return redis.call('echo', unpack(assert(ARGV, 3)))", By::Lua, "[:2]"),
+        ("return type(assert(assert(1, 2)))", By::Lua, "'number'"),
+        ("for i, v in ipairs(assert(KEYS, 1)) do return v end", By::Lua, "'k'"),
+        (
+            "return redis.status_reply(assert('a', 'b'))",
+            By::Lua,
+            "-ERR wrong number or type of arguments",
+        ),
+        // Adjusted to one.
+        ("return redis.call('get', (assert(KEYS[1], 'no')))", By::Plan, "'owner'"),
+        ("return redis.call('set', assert('a', 'x'), 'b')", By::Plan, "+OK"),
+        ("return {assert('a', 'b'), 1}", By::Plan, "['a' :1]"),
+        ("return {(assert('a', 'b'))}", By::Plan, "['a']"),
+        ("return {assert('a', 'b') .. 'c', assert({'a'}, 1)[1]}", By::Plan, "['ac' 'a']"),
+        ("local a = assert('a', 'b') return a", By::Plan, "'a'"),
+        ("local a, b = 1, assert('a', 'b') return b", By::Plan, "'a'"),
+        ("local a a = assert('a', 'b') return a", By::Plan, "'a'"),
+        ("local t = {} t[1] = assert('a', 'b') return t", By::Plan, "['a']"),
+        ("if assert(1, 2) and not assert(true, 2) then return 1 end return 2", By::Plan, ":2"),
+        (
+            "for i = assert(1, 9), assert(2, 9), assert(1, 9) do if i == 2 then return i end end",
+            By::Plan,
+            ":2",
+        ),
+        ("return assert('a', 'b')", By::Plan, "'a'"),
+        ("return {ok = assert('a', 'b')}", By::Plan, "+a"),
+    ]);
+}
+
+/// A call that is a statement has to be one that Lua takes for a statement and a plan knows as one.
+#[test]
+fn only_some_calls_are_statements_of_a_plan() {
+    check(&[
+        ("assert(1) redis.replicate_commands() redis.pcall('get', 'a') return 1", By::Plan, ":1"),
+        ("tonumber(1) return 1", By::Lua, ":1"),
+        ("type(1) return 1", By::Lua, ":1"),
+        ("math.max(1) return 1", By::Lua, ":1"),
+        ("unpack({}) return 1", By::Lua, ":1"),
+        ("return table.insert({}, 1)", By::Lua, "null"),
+        ("redis.status_reply('a') return 1", By::Lua, ":1"),
+        ("return {redis.status_reply('a')}", By::Lua, "[+a]"),
+    ]);
+}
+
+/// Lua computes `0 * -1` when it compiles, and may take a constant 0 of the text for it.
+#[test]
+fn a_negative_zero_that_lua_computes_is_left_to_it() {
+    check(&[
+        ("local zero = 0 return 1 / (0 * -1) < 0", By::Lua, "null"),
+        ("return 1 / (0 * -1) < 0", By::Lua, ":1"),
+        ("local zero = 0 return 1 / -(1 - 1) < 0", By::Lua, "null"),
+        ("local zero = 0 return 1 / (zero * -1) < 0", By::Plan, ":1"),
+        ("return 3 - 1 * 3 == 0 and 2 * 3 + 1", By::Plan, ":7"),
+    ]);
+}
+
+/// What the second run of a script does, whose plan is that of `planned`.
+fn misread(text: &str, planned: &str) -> (String, Vec<String>, Vec<u8>, [Tiers; 2]) {
+    let mut host = MapHost::default();
+    host.strings.insert(b"k".to_vec(), b"owner".to_vec());
+    let mut lua = interpreter();
+    let sha = lua.load(text.as_bytes()).expect("a script that compiles");
+    lua.misread_plan(&sha, planned.as_bytes(), &mut host);
+    let reply = lua.run(sha.as_bytes(), KEYS, ARGS, &mut host);
+    let tiers = lua.tiers();
+    let calls = std::mem::take(&mut host.calls);
+    // One of the scripts has no end.
+    host.patience = Some(10);
+    lua.run(sha.as_bytes(), KEYS, ARGS, &mut host);
+    let logged = host.logged.into_iter().map(|(_, line)| line).collect::<Vec<_>>().join(&b'\n');
+    (show(&reply), calls, logged, [tiers, lua.tiers()])
+}
+
+/// A wrong plan ends its script and nothing else: Lua adds nothing to what the plan has done.
+#[test]
+fn a_script_ends_where_lua_disagrees_with_its_plan() {
+    let cases = [
+        // Another argument, of the same length.
+        ("redis.call('set', 'a', 'x') error('no')", "redis.call('set', 'a', 'y') error('no')"),
+        ("redis.call('set', 'a', 'x') error('no')", "redis.call('set', 'b', 'x') error('no')"),
+        // One argument more, one fewer, other borders.
+        ("redis.call('set', 'a') error('no')", "redis.call('set', 'a', 'x') error('no')"),
+        ("redis.call('set', 'ab', 'c') error('no')", "redis.call('set', 'a', 'bc') error('no')"),
+        // Lua calls less, or ends otherwise.
+        ("return 1", "redis.call('set', 'a', 'x') error('no')"),
+        ("error('other')", "redis.call('set', 'a', 'x') error('no')"),
+        (
+            "pcall(redis.call, 'set', 'b', 'x') return redis.call('set', 'c', 'x')",
+            "redis.call('set', 'a', 'x') error('no')",
+        ),
+        (
+            "while true do redis.pcall('set', 'b', 'x') end",
+            "redis.call('set', 'a', 'x') error('no')",
+        ),
+    ];
+    for (text, planned) in cases {
+        let (reply, calls, logged, [first, second]) = misread(text, planned);
+        assert!(
+            reply.starts_with("-ERR Internal error: the fast path and Lua disagree"),
+            "{reply}"
+        );
+        assert_eq!(calls.len(), 1, "{text}: {calls:?}");
+        assert_eq!((first.left, first.disagreed), (1, 1), "{text}");
+        assert_eq!((second.left, second.lua, second.disagreed), (1, 1, 1), "{text}");
+        let logged = String::from_utf8_lossy(&logged).into_owned();
+        assert!(logged.contains(Sha::of(text.as_bytes()).as_str()), "{logged}");
+    }
+}
+
+/// A script whose plan was wrong has none when it comes again after it was forgotten.
+#[test]
+fn a_distrusted_script_stays_distrusted() {
+    let mut host = MapHost::default();
+    let mut lua = interpreter();
+    let text = b"redis.call('get', 'a') return redis.pcall('no').err";
+    let sha = lua.load(text).expect("a script that compiles");
+    lua.misread_plan(&sha, b"redis.call('get', 'b') error('no')", &mut host);
+    assert!(lua.run(sha.as_bytes(), &[], &[], &mut host).is_error());
+    lua.flush();
+    let sha = lua.load(text).expect("a script that compiles");
+    assert!(!lua.run(sha.as_bytes(), &[], &[], &mut host).is_error());
+    assert_eq!(lua.tiers(), Tiers { planned: 0, left: 1, lua: 1, disagreed: 1 });
 }
 
 #[test]
@@ -253,7 +402,7 @@ fn a_script_that_keeps_leaving_its_plan_is_given_to_lua() {
     for _ in 0..100 {
         lua.run(sha.as_bytes(), &[], &[], &mut MapHost::default());
     }
-    let Tiers { planned, left, lua } = lua.tiers();
+    let Tiers { planned, left, lua, .. } = lua.tiers();
     assert!(planned == 0 && left < 20 && left + lua == 100, "{left} {lua}");
 }
 
@@ -274,5 +423,5 @@ fn what_one_run_leaves_is_gone_in_the_next() {
     assert!(lua.run(sha.as_bytes(), &[], &[b"c"], &mut host).is_error());
     host.strings.insert(b"k".to_vec(), b"v".to_vec());
     assert_eq!(lua.run(sha.as_bytes(), &[], &[b"d"], &mut host), expected("d"));
-    assert_eq!(lua.tiers(), Tiers { planned: 3, left: 1, lua: 0 });
+    assert_eq!(lua.tiers(), Tiers { planned: 3, left: 1, lua: 0, disagreed: 0 });
 }

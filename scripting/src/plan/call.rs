@@ -3,7 +3,7 @@
 use leasehold_resp::Reply;
 
 use super::held::Held;
-use super::replay::{Print, Recorded, Told};
+use super::replay::Told;
 use super::run::Run;
 use super::tree::{Call, Direct, Expr, Operand, Unpacked};
 use super::value::{ITEM_BYTES, Value, as_integer, settle};
@@ -44,10 +44,9 @@ impl Run<'_> {
                 None => return self.call_computed(call),
             }
         }
-        let print = Print::of(&argv);
         self.pace.call(self.held.record, self.host)?;
         let reply = self.host.call_command(direct.command, &argv);
-        self.accept(reply, print)
+        self.accept(reply)
     }
 
     #[inline(never)]
@@ -85,11 +84,10 @@ impl Run<'_> {
             *argument = self.held.bytes(*value)?;
         }
         let argv = &argv[..count];
-        let print = Print::of(argv);
         let reply = ask(self.host, call, argv);
         // What was made for the arguments has no other name.
         self.held.text.truncate(text_before);
-        self.accept(reply, print)
+        self.accept(reply)
     }
 
     /// A value as an argument of a command: a string, or a number that becomes one.
@@ -129,20 +127,20 @@ impl Run<'_> {
 
     /// Keeps a reply and gives the value it is in Lua.
     #[inline(always)]
-    fn accept(&mut self, reply: Reply, print: Print) -> Option<Value> {
+    fn accept(&mut self, reply: Reply) -> Option<Value> {
         let (told, value) = match reply {
             Reply::Integer(number) => (Told::Integer(number), Value::Number(number as f64)),
             Reply::Null => (Told::Null, Value::Boolean(false)),
-            _ => return self.accept_rarer(reply, print),
+            _ => return self.accept_rarer(reply),
         };
         // There is nothing in it to be freed, which is not seen from here.
         std::mem::forget(reply);
-        self.held.record.commands.push(Recorded { told, print });
+        self.held.record.commands.push(told);
         Some(value)
     }
 
     #[inline(never)]
-    fn accept_rarer(&mut self, mut reply: Reply, print: Print) -> Option<Value> {
+    fn accept_rarer(&mut self, mut reply: Reply) -> Option<Value> {
         let at = self.held.record.replies.len() as u32;
         let (value, bytes) = match &reply {
             Reply::Bulk(text) => (Some(Value::Text(at)), text.len()),
@@ -159,7 +157,7 @@ impl Run<'_> {
             }
         };
         self.held.record.replies.push(reply);
-        self.held.record.commands.push(Recorded { told: Told::More(at), print });
+        self.held.record.commands.push(Told::More(at));
         self.spend(bytes)?;
         value
     }

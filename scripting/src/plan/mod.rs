@@ -8,6 +8,10 @@
 //! Lua comes to where the plan has left and goes on from there. So every error, with its text and
 //! place, is Lua's own, and nobody can tell which tier has run a script.
 //!
+//! Should Lua call something else than the plan has called, the plan was wrong. That ends the
+//! script with an error and nothing else: Lua adds no effect to the plan's, the script is run by
+//! Lua alone from then on, and the event is logged and counted.
+//!
 //! # The subset
 //!
 //! - Statements: `local a [, b ...] [= ...]`, assignment to locals, `t[e] = e` where `t` is a local
@@ -16,13 +20,8 @@
 //! - Values: `nil`, `true`, `false`, decimal numbers without an exponent, strings between quotes,
 //!   locals, `KEYS`, `ARGV`, `{e, ...}`, `e[e]`, `e.name`, `(e)`.
 //! - Operators: `and or not == ~= < <= > >= .. + - * / % #` and unary `-`.
-//! - Calls: `redis.call` and `redis.pcall`, whose last argument may be `unpack(e [, e [, e]])`;
-//!   `tonumber(e)`, `tostring(e)`, `type(e)`, `math.max`, `math.min`, `math.floor(e)`,
-//!   `string.len(e)`, `string.sub(e, e [, e])`, `assert(e [, e])`, `redis.replicate_commands()`;
-//!   as a statement also `table.insert(t, e)`; behind `return` also `{ok = e}` and
-//!   `redis.status_reply(e)`.
-//! - What always leaves, because it ends in an error: `error(e [, e])`, `redis.error_reply(e)`,
-//!   `{err = e}`.
+//! - Calls: the functions of [`builtins`], which says how many values each has and where its call
+//!   may stand; behind `return` also `{ok = e}`, and everywhere `{err = e}`, which always leaves.
 //!
 //! A name that is no local in scope and none of the above is outside, and so is any other use of
 //! `KEYS`'s and `redis`'s like: what the text does must not depend on anything but its arguments
@@ -33,6 +32,7 @@
 //! leaves. It has no error texts and no Lua state; it knows [`Reply`](leasehold_resp::Reply) and
 //! [`Host`](crate::Host).
 
+mod builtins;
 mod call;
 mod held;
 mod lexer;
@@ -44,5 +44,6 @@ mod tree;
 mod value;
 
 pub use parse::Outside;
+pub(crate) use replay::{DISAGREEMENT, Mismatch};
 pub(crate) use run::{Scratch, run};
 pub(crate) use tree::Plan;

@@ -2,9 +2,10 @@
 
 use bytes::Bytes;
 
+use super::builtins::{Builtin, Function, Position, Results};
 use super::call::ARGUMENTS_MAX;
 use super::lexer::{Token, tokens};
-use super::run::{ASSIGNED_MAX, PIECES_MAX};
+use super::run::{ASSIGNED_MAX, PIECES_MAX, arithmetic};
 use super::tree::{
     Block, Call, Direct, Each, Expr, For, Operand, Operator, Place, Plan, Statement, Unpacked,
 };
@@ -53,6 +54,24 @@ impl Plan {
             Token::End => Ok(Plan { body, registers: parser.registers, literals: parser.literals }),
             _ => Err(parser.outside("a statement like this")),
         }
+    }
+}
+
+/// An expression, and the function if it is a call and nothing else: not in parentheses, not
+/// indexed, not an operand. Only such a call may have several values, or be a statement.
+struct Parsed {
+    expr: Expr,
+    call: Option<&'static Builtin>,
+}
+
+impl Parsed {
+    fn of_one_value(expr: Expr) -> Parsed {
+        Parsed { expr, call: None }
+    }
+
+    /// How many values it has where nothing adjusts them to one.
+    fn results(&self) -> Results {
+        self.call.map_or(Results::One, |builtin| builtin.results)
     }
 }
 
@@ -150,6 +169,10 @@ impl<'t> Parser<'t, '_> {
 }
 
 const DEEP: &str = "nesting so deep";
+const SEVERAL: &str = "a call of several values at the end of a list";
+/// Lua keeps one constant for 0 and -0 alike, the first that it meets: which one it takes for a
+/// negative zero that it computes when it compiles depends on the rest of the text.
+const ZERO: &str = "a negative zero";
 
 // Statements.
 impl<'t> Parser<'t, '_> {
@@ -214,7 +237,7 @@ impl<'t> Parser<'t, '_> {
         while self.take(",") {
             names.push(self.name()?);
         }
-        let mut values = if self.take("=") { self.expressions()? } else { Vec::new() };
+        let mut values = if self.take("=") { self.values_of(names.len())? } else { Vec::new() };
         if let ([name], true) = (&names[..], values.len() <= 1) {
             let value = values.pop().unwrap_or(Expr::Nil);
             return Ok(Statement::Set(self.declare(name)?, value));
@@ -222,6 +245,17 @@ impl<'t> Parser<'t, '_> {
         let locals =
             names.into_iter().map(|name| self.declare(name)).collect::<Result<Vec<_>>>()?;
         self.set_many(locals, values)
+    }
+
+    /// The values of an assignment to so many variables. §2.4.3: "If the list of expressions ends
+    /// with a function call, then all values returned by that call enter the list of values,
+    /// before the adjustment". That matters if there are fewer expressions than variables.
+    fn values_of(&mut self, variables: usize) -> Result<Vec<Expr>> {
+        let (values, results) = self.open_expressions()?;
+        if results == Results::Several && values.len() < variables {
+            return Err(self.outside(SEVERAL));
+        }
+        Ok(values)
     }
 
     fn set_many(&self, locals: Vec<u16>, values: Vec<Expr>) -> Result<Statement> {
@@ -270,10 +304,10 @@ impl<'t> Parser<'t, '_> {
         }
         let second = if self.take(",") { self.name()? } else { b"" };
         self.expect("in")?;
-        if self.local(b"ipairs").is_some() || !self.take("ipairs") {
+        let Some(ipairs) = self.take_builtin(Position::Loop) else {
             return Err(self.outside("a loop over anything but `ipairs`"));
-        }
-        let list = self.single_argument()?;
+        };
+        let [list] = self.arguments_of(ipairs)?;
         let index = self.declare(name)?;
         let value = self.declare(second)?;
         let body = self.looped()?;
@@ -293,11 +327,11 @@ impl<'t> Parser<'t, '_> {
             self.expect("}")?;
             return self.end_of_return(Statement::ReturnStatus(text));
         }
-        if self.is_global_field(b"redis", b"status_reply") {
-            self.at += 3;
-            let text = self.single_argument()?;
+        if let Some(status_reply) = self.take_builtin(Position::Return) {
+            let [text] = self.arguments_of(status_reply)?;
             return self.end_of_return(Statement::ReturnStatus(text));
         }
+        // Of several values a script's client gets the first: Redis asks Lua for one.
         let value = self.expression()?;
         self.end_of_return(Statement::Return(value))
     }
@@ -312,24 +346,17 @@ impl<'t> Parser<'t, '_> {
 
     /// An assignment or a call.
     fn expression_statement(&mut self) -> Result<Statement> {
-        if self.is_global_field(b"table", b"insert") {
-            self.at += 3;
-            self.expect("(")?;
-            let list = self.expression()?;
-            self.expect(",")?;
-            let value = self.expression()?;
-            self.expect(")")?;
+        if let Some(insert) = self.take_builtin(Position::Statement) {
+            let [list, value] = self.arguments_of(insert)?;
             return Ok(Statement::Insert { list, value });
         }
         let what = self.outside("a statement like this");
-        let first = self.suffixed()?;
+        let Parsed { expr, call } = self.suffixed()?;
         if *self.peek() == Token::Symbol("=") || *self.peek() == Token::Symbol(",") {
-            return self.assignment(first, what);
+            return self.assignment(expr, what);
         }
-        match first {
-            Expr::Call(_) | Expr::Assert(_) | Expr::Leave | Expr::Boolean(true) => {
-                Ok(Statement::Run(first))
-            }
+        match call.map(|builtin| builtin.position) {
+            Some(Position::ExpressionOrStatement) => Ok(Statement::Run(expr)),
             _ => Err(what),
         }
     }
@@ -341,7 +368,7 @@ impl<'t> Parser<'t, '_> {
                 Ok(Statement::Store { list, index, value: self.expression()? })
             }
             Expr::Local(local) if self.take("=") => {
-                let mut values = self.expressions()?;
+                let mut values = self.values_of(1)?;
                 match values.len() {
                     1 => Ok(Statement::Set(local, values.swap_remove(0))),
                     _ => self.set_many(vec![local], values),
@@ -357,7 +384,7 @@ impl<'t> Parser<'t, '_> {
                     }
                 }
                 self.expect("=")?;
-                let values = self.expressions()?;
+                let values = self.values_of(locals.len())?;
                 self.set_many(locals, values)
             }
             _ => Err(what),
@@ -367,20 +394,31 @@ impl<'t> Parser<'t, '_> {
 
 // Expressions.
 impl<'t> Parser<'t, '_> {
-    fn expressions(&mut self) -> Result<Vec<Expr>> {
-        let mut all = vec![self.expression()?];
-        while self.take(",") {
-            all.push(self.expression()?);
+    /// Expressions with a comma between them, and how many values the last one has.
+    fn open_expressions(&mut self) -> Result<(Vec<Expr>, Results)> {
+        let mut all = Vec::new();
+        loop {
+            let parsed = self.open_expression()?;
+            let results = parsed.results();
+            all.push(parsed.expr);
+            if !self.take(",") {
+                return Ok((all, results));
+            }
         }
-        Ok(all)
     }
 
+    /// An expression where Lua adjusts its values to one.
     fn expression(&mut self) -> Result<Expr> {
+        Ok(self.open_expression()?.expr)
+    }
+
+    /// An expression where nothing adjusts its values: it may be the last of a list.
+    fn open_expression(&mut self) -> Result<Parsed> {
         self.above(0)
     }
 
     /// An expression of operators that bind more than `priority`.
-    fn above(&mut self, priority: u8) -> Result<Expr> {
+    fn above(&mut self, priority: u8) -> Result<Parsed> {
         self.nested(|parser| {
             let mut left = parser.operand()?;
             let mut links = 0;
@@ -389,10 +427,16 @@ impl<'t> Parser<'t, '_> {
             {
                 parser.at += 1;
                 links = parser.link(links)?;
-                let right = parser.above(binds_right)?;
-                left = join(symbol, left, right);
-                if matches!(&left, Expr::Concat(pieces) if pieces.len() > PIECES_MAX) {
-                    return Err(parser.outside("a text of so many pieces"));
+                let right = parser.above(binds_right)?.expr;
+                let joined = join(symbol, left.expr, right);
+                match &joined {
+                    Expr::Concat(pieces) if pieces.len() > PIECES_MAX => {
+                        return Err(parser.outside("a text of so many pieces"));
+                    }
+                    Expr::Number(number) if *number == 0.0 && number.is_sign_negative() => {
+                        return Err(parser.outside(ZERO));
+                    }
+                    _ => left = Parsed::of_one_value(joined),
                 }
             }
             Ok(left)
@@ -419,20 +463,17 @@ impl<'t> Parser<'t, '_> {
         Some((symbol, left, right))
     }
 
-    fn operand(&mut self) -> Result<Expr> {
-        if self.take("not") {
-            return Ok(Expr::Not(Box::new(self.above(UNARY_PRIORITY)?)));
-        }
-        if self.take("#") {
-            return Ok(Expr::Length(Box::new(self.above(UNARY_PRIORITY)?)));
-        }
-        if self.take("-") {
-            return match self.above(UNARY_PRIORITY)? {
-                // Lua may take its own constant 0 for -0, or the other way round.
-                Expr::Number(0.0) => Err(self.outside("a negative zero")),
-                Expr::Number(number) => Ok(Expr::Number(-number)),
-                operand => Ok(Expr::Minus(Box::new(operand))),
-            };
+    fn operand(&mut self) -> Result<Parsed> {
+        let operator = ["not", "#", "-"].into_iter().find(|symbol| self.take(symbol));
+        if let Some(operator) = operator {
+            let operand = self.above(UNARY_PRIORITY)?.expr;
+            return Ok(Parsed::of_one_value(match (operator, operand) {
+                ("not", operand) => Expr::Not(Box::new(operand)),
+                ("#", operand) => Expr::Length(Box::new(operand)),
+                (_, Expr::Number(0.0)) => return Err(self.outside(ZERO)),
+                (_, Expr::Number(number)) => Expr::Number(-number),
+                (_, operand) => Expr::Minus(Box::new(operand)),
+            }));
         }
         let value = match self.peek() {
             Token::Number(number) => Expr::Number(*number),
@@ -440,11 +481,11 @@ impl<'t> Parser<'t, '_> {
             Token::Name(b"nil") => Expr::Nil,
             Token::Name(b"true") => Expr::Boolean(true),
             Token::Name(b"false") => Expr::Boolean(false),
-            Token::Symbol("{") => return self.list(),
+            Token::Symbol("{") => return Ok(Parsed::of_one_value(self.list()?)),
             _ => return self.suffixed(),
         };
         self.at += 1;
-        Ok(value)
+        Ok(Parsed::of_one_value(value))
     }
 
     /// `{e, ...}`, or the error that always leaves.
@@ -457,28 +498,35 @@ impl<'t> Parser<'t, '_> {
             self.expect("}")?;
             return Ok(Expr::Leave);
         }
-        let mut items = Vec::new();
+        let (mut items, mut results) = (Vec::new(), Results::One);
         while *self.peek() != Token::Symbol("}") {
-            items.push(self.expression()?);
+            let parsed = self.open_expression()?;
+            results = parsed.results();
+            items.push(parsed.expr);
             if !self.take(",") && !self.take(";") {
                 break;
             }
         }
         self.expect("}")?;
+        // §2.5.7: "If the last field in the list has the form exp and the expression is a function
+        // call ..., then all values returned by the call ... enter the list consecutively".
+        if results == Results::Several {
+            return Err(self.outside(SEVERAL));
+        }
         Ok(Expr::List(items.into()))
     }
 
-    /// A name, a call or an expression in brackets, and what is taken out of it.
-    fn suffixed(&mut self) -> Result<Expr> {
-        let mut value = if self.take("(") {
+    /// A name, a call or an expression in parentheses, and what is taken out of it.
+    fn suffixed(&mut self) -> Result<Parsed> {
+        let mut parsed = if self.take("(") {
             let inner = self.expression()?;
             self.expect(")")?;
-            inner
+            Parsed::of_one_value(inner)
         } else {
             let what = self.outside("a name that is not of the subset");
             let name = self.name().map_err(|_| what)?;
             match self.local(name) {
-                Some(local) => Expr::Local(local),
+                Some(local) => Parsed::of_one_value(Expr::Local(local)),
                 None => self.global(name, what)?,
             }
         };
@@ -495,88 +543,126 @@ impl<'t> Parser<'t, '_> {
             } else {
                 break;
             };
-            value = taken(value, index);
+            parsed = Parsed::of_one_value(taken(parsed.expr, index));
         }
         match self.peek() {
             Token::Symbol("(" | "{") | Token::Text(_) => Err(self.outside("a call like this")),
-            _ => Ok(value),
+            _ => Ok(parsed),
         }
     }
 
     /// What a name stands for that is no local.
-    fn global(&mut self, name: &[u8], what: Outside) -> Result<Expr> {
-        let field = match name {
-            b"redis" | b"math" | b"string" => {
-                self.expect(".").map_err(|_| what)?;
-                self.name()?
-            }
-            _ => b"",
+    fn global(&mut self, name: &[u8], what: Outside) -> Result<Parsed> {
+        match name {
+            b"KEYS" => return Ok(Parsed::of_one_value(Expr::Keys)),
+            b"ARGV" => return Ok(Parsed::of_one_value(Expr::Args)),
+            _ => {}
+        }
+        let builtin = if Builtin::is_table(name) {
+            self.expect(".").map_err(|_| what)?;
+            Builtin::find(name, self.name()?)
+        } else {
+            Builtin::find(b"", name)
         };
-        match (name, field) {
-            (b"KEYS", _) => Ok(Expr::Keys),
-            (b"ARGV", _) => Ok(Expr::Args),
-            (b"redis", b"call" | b"pcall") => self.call(),
-            (b"redis", b"replicate_commands") => {
-                self.expect("(")?;
-                self.expect(")")?;
-                Ok(Expr::Boolean(true))
-            }
-            (b"redis", b"error_reply") | (b"error", _) => {
-                self.arguments(1..=2)?;
-                Ok(Expr::Leave)
-            }
-            (b"tonumber", _) => Ok(Expr::ToNumber(Box::new(self.single_argument()?))),
-            (b"tostring", _) => Ok(Expr::ToText(Box::new(self.single_argument()?))),
-            (b"type", _) => {
-                let operand = self.single_argument()?;
-                Ok(Expr::Type(self.type_names(), Box::new(operand)))
-            }
-            (b"assert", _) => Ok(Expr::Assert(self.arguments(1..=2)?)),
-            (b"math", b"max") => Ok(Expr::Largest(self.arguments(1..=usize::MAX)?)),
-            (b"math", b"min") => Ok(Expr::Smallest(self.arguments(1..=usize::MAX)?)),
-            (b"math", b"floor") => Ok(Expr::Floor(Box::new(self.single_argument()?))),
-            (b"string", b"len") => Ok(Expr::TextLength(Box::new(self.single_argument()?))),
-            (b"string", b"sub") => {
-                let mut arguments = self.arguments(2..=3)?.into_vec().into_iter();
-                let mut next = || arguments.next().unwrap_or(Expr::Number(-1.0));
-                Ok(Expr::Sub(Box::new((next(), next(), next()))))
+        match builtin {
+            Some(builtin) if builtin.position.is_expression() => {
+                Ok(Parsed { expr: self.call(builtin)?, call: Some(builtin) })
             }
             _ => Err(what),
         }
     }
 
-    /// The arguments of a call between brackets, so many of them.
-    fn arguments(&mut self, count: std::ops::RangeInclusive<usize>) -> Result<Box<[Expr]>> {
-        let what = self.outside("a call like this");
-        self.expect("(").map_err(|_| what)?;
-        let arguments = self.expressions()?;
-        self.expect(")")?;
-        if count.contains(&arguments.len()) { Ok(arguments.into()) } else { Err(what) }
+    /// Takes the name of the function that may stand only here, unless a local hides it.
+    fn take_builtin(&mut self, position: Position) -> Option<&'static Builtin> {
+        let Token::Name(first) = self.peek() else { return None };
+        if self.local(first).is_some() {
+            return None;
+        }
+        let (builtin, length) = match (self.ahead(1), self.ahead(2)) {
+            (Token::Symbol("."), Token::Name(field)) => (Builtin::find(first, field), 3),
+            _ => (Builtin::find(b"", first), 1),
+        };
+        let builtin = builtin.filter(|builtin| builtin.position == position)?;
+        self.at += length;
+        Some(builtin)
     }
 
-    fn single_argument(&mut self) -> Result<Expr> {
-        Ok(self.arguments(1..=1)?.into_vec().swap_remove(0))
+    /// The arguments of a call, as many as the function may have. At their end no call of several
+    /// values may stand.
+    fn arguments(&mut self, builtin: &Builtin) -> Result<Vec<Expr>> {
+        let what = self.outside("a call like this");
+        self.expect("(").map_err(|_| what)?;
+        let mut arguments = Vec::new();
+        if *self.peek() != Token::Symbol(")") {
+            let (all, results) = self.open_expressions()?;
+            if results == Results::Several {
+                return Err(self.outside(SEVERAL));
+            }
+            arguments = all;
+        }
+        self.expect(")")?;
+        if builtin.arguments.contains(&arguments.len()) { Ok(arguments) } else { Err(what) }
+    }
+
+    /// As [`Parser::arguments`], of a function that takes exactly so many.
+    fn arguments_of<const COUNT: usize>(&mut self, builtin: &Builtin) -> Result<[Expr; COUNT]> {
+        let what = self.outside("a call like this");
+        self.arguments(builtin)?.try_into().map_err(|_| what)
+    }
+
+    /// The call of a function whose name has been taken.
+    fn call(&mut self, builtin: &Builtin) -> Result<Expr> {
+        if matches!(builtin.function, Function::Call | Function::ProtectedCall) {
+            return self.command_call();
+        }
+        let mut arguments = self.arguments(builtin)?.into_iter();
+        let mut next = || Box::new(arguments.next().unwrap_or(Expr::Nil));
+        Ok(match builtin.function {
+            Function::ReplicateCommands => Expr::Boolean(true),
+            Function::Leave => Expr::Leave,
+            Function::Assert => Expr::Assert(arguments.collect()),
+            Function::ToNumber => Expr::ToNumber(next()),
+            Function::ToString => Expr::ToText(next()),
+            Function::Type => Expr::Type(self.type_names(), next()),
+            Function::Max => Expr::Largest(arguments.collect()),
+            Function::Min => Expr::Smallest(arguments.collect()),
+            Function::Floor => Expr::Floor(next()),
+            Function::Length => Expr::TextLength(next()),
+            Function::Sub => {
+                let mut next = || arguments.next().unwrap_or(Expr::Number(-1.0));
+                Expr::Sub(Box::new((next(), next(), next())))
+            }
+            // Each has a place of its own, where it is read.
+            Function::Call
+            | Function::ProtectedCall
+            | Function::StatusReply
+            | Function::IPairs
+            | Function::Unpack
+            | Function::Insert => return Err(self.outside("a call like this")),
+        })
     }
 
     /// The arguments of `redis.call`. The last may be `unpack(...)`.
-    fn call(&mut self) -> Result<Expr> {
+    fn command_call(&mut self) -> Result<Expr> {
         self.expect("(")?;
         let (mut arguments, mut unpacked) = (Vec::new(), None);
         loop {
-            let is_unpack = *self.peek() == Token::Name(b"unpack");
-            if is_unpack && self.local(b"unpack").is_none() {
-                self.at += 1;
-                let mut inner = self.arguments(1..=3)?.into_vec().into_iter();
+            if let Some(unpack) = self.take_builtin(Position::LastArgument) {
+                let mut inner = self.arguments(unpack)?.into_iter();
                 let list = inner.next().unwrap_or(Expr::Nil);
                 unpacked = Some(Unpacked { list, from: inner.next(), to: inner.next() });
                 break;
             }
-            let argument = self.expression()?;
-            arguments.push(self.as_text(argument));
+            let parsed = self.open_expression()?;
+            let results = parsed.results();
+            arguments.push(self.as_text(parsed.expr));
             if arguments.len() > ARGUMENTS_MAX {
                 return Err(self.outside("so many arguments"));
             }
             if !self.take(",") {
+                if results == Results::Several {
+                    return Err(self.outside(SEVERAL));
+                }
                 break;
             }
         }
@@ -598,6 +684,9 @@ impl<'t> Parser<'t, '_> {
     /// A number that stands in the text is written as an argument once and for all.
     fn as_text(&mut self, argument: Expr) -> Expr {
         let Expr::Number(number) = argument else { return argument };
+        if !number.is_finite() {
+            return argument;
+        }
         let mut text = Vec::new();
         write_argument(&mut text, number);
         Expr::Literal(self.literal(&text))
@@ -609,21 +698,14 @@ impl<'t> Parser<'t, '_> {
         self.literals.extend(TYPE_NAMES.iter().map(|name| Bytes::from_static(name.as_bytes())));
         first as u32
     }
-
-    /// Whether `table.field` is next, and `table` is no local.
-    fn is_global_field(&self, table: &[u8], field: &[u8]) -> bool {
-        *self.peek() == Token::Name(table)
-            && *self.ahead(1) == Token::Symbol(".")
-            && *self.ahead(2) == Token::Name(field)
-            && self.local(table).is_none()
-    }
 }
 
 fn is_keyword(name: &[u8]) -> bool {
     KEYWORDS.iter().any(|keyword| keyword.as_bytes() == name)
 }
 
-/// `left symbol right`
+/// `left symbol right`. What Lua computes when it compiles is computed here, too, so that the
+/// parser finds a negative zero.
 fn join(symbol: &str, left: Expr, right: Expr) -> Expr {
     let operator = match symbol {
         "+" => Operator::Add,
@@ -646,6 +728,13 @@ fn join(symbol: &str, left: Expr, right: Expr) -> Expr {
             };
         }
     };
+    if let (Expr::Number(left), Expr::Number(right)) = (&left, &right)
+        && *right != 0.0
+        && let Some(number) = arithmetic(operator, *left, *right)
+        && !number.is_nan()
+    {
+        return Expr::Number(number);
+    }
     Expr::Arithmetic(operator, Box::new((left, right)))
 }
 

@@ -1,14 +1,19 @@
 //! What Lua is run with when a plan has left: the commands that have been run are answered from the
 //! record. Knows neither plans nor Lua.
+//!
+//! Lua must call what the plan has called, argument for argument. If it does not, one of the two
+//! has understood the script wrongly. The commands that the plan has run stay as they are; Lua runs
+//! no further one, so that the effects are those of one tier.
 
+use bytes::Bytes;
 use leasehold_resp::{Protocol, Reply};
 
 use crate::{CommandId, Host, Interrupt, LogLevel};
 
-/// The commands that a run has called, with their replies.
+/// The commands that a run has called, by their replies.
 #[derive(Debug, Default)]
 pub(super) struct Record {
-    pub(super) commands: Vec<Recorded>,
+    pub(super) commands: Vec<Told>,
     /// Those that are more than a word, for [`Told::More`].
     pub(super) replies: Vec<Reply>,
 }
@@ -20,14 +25,7 @@ impl Record {
     }
 }
 
-/// A command that has been run.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Recorded {
-    pub(super) told: Told,
-    pub(super) print: Print,
-}
-
-/// What a command was answered.
+/// The reply of a command.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Told {
     Integer(i64),
@@ -36,56 +34,115 @@ pub(super) enum Told {
     More(u32),
 }
 
-/// What a command is known by again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Print(u64);
+/// The name and the arguments of a command.
+type Call = Vec<Bytes>;
 
-impl Print {
-    /// In a release, of how many bytes: two scripts that differ in more than that are none of ours.
-    #[inline(always)]
-    pub(super) fn of(argv: &[&[u8]]) -> Print {
-        let mut sum = argv.len() as u64;
-        for argument in argv {
-            sum = sum.rotate_left(8) ^ argument.len() as u64;
-        }
-        if cfg!(debug_assertions) {
-            let bytes = argv.iter().flat_map(|argument| argument.iter());
-            sum = bytes.fold(sum, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(*byte)));
-        }
-        Print(sum)
+/// A host that a plan is run with once more, to learn the arguments of the commands it has called:
+/// the first run keeps none, since most plans never leave. Answers what was answered before; a
+/// command that the first run has not called fails, so that the plan leaves again.
+pub(super) struct Rehearsal<'a> {
+    record: &'a Record,
+    pub(super) calls: Vec<Call>,
+}
+
+impl<'a> Rehearsal<'a> {
+    pub(super) fn new(record: &'a Record) -> Rehearsal<'a> {
+        Rehearsal { record, calls: Vec::with_capacity(record.commands.len()) }
     }
 }
 
-/// A host that first tells again what has been told.
+impl Host for Rehearsal<'_> {
+    fn call(&mut self, argv: &[&[u8]]) -> Reply {
+        let Some(told) = self.record.commands.get(self.calls.len()) else {
+            return Reply::error("ERR not called before");
+        };
+        self.calls.push(argv.iter().map(|argument| Bytes::copy_from_slice(argument)).collect());
+        match *told {
+            Told::Integer(number) => Reply::Integer(number),
+            Told::Null => Reply::Null,
+            Told::More(at) => self.record.replies[at as usize].clone(),
+        }
+    }
+
+    fn set_protocol(&mut self, _: Protocol) {}
+
+    fn log(&mut self, _: LogLevel, _: &[u8]) {}
+
+    fn interrupt(&mut self) -> Interrupt {
+        Interrupt::Continue
+    }
+}
+
+/// A host that answers from the record first.
 pub(crate) struct Replay<'a> {
     host: &'a mut dyn Host,
     record: &'a mut Record,
-    /// How many of the record's commands Lua has called.
+    /// What the plan has called.
+    calls: Vec<Call>,
+    /// How many of them Lua has called.
     told: usize,
     /// The host has said to end the script. What is left of these is the questions until Lua is
     /// certainly not past the place where the plan was.
     end_after: Option<u64>,
+    was_killed: bool,
+    mismatch: Option<Mismatch>,
+}
+
+/// Where Lua has not done what the plan had done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Mismatch {
+    /// How many commands Lua had called as the plan had.
+    pub(crate) agreed: usize,
+    /// The name of the plan's next command, if it had one.
+    pub(crate) planned: Option<Bytes>,
+    /// The name of Lua's next command, if it had one.
+    pub(crate) called: Option<Bytes>,
 }
 
 impl<'a> Replay<'a> {
     pub(super) fn new(
         host: &'a mut dyn Host,
         record: &'a mut Record,
+        calls: Vec<Call>,
         end_after: Option<u64>,
     ) -> Replay<'a> {
-        Replay { host, record, told: 0, end_after }
+        Replay { host, record, calls, told: 0, end_after, was_killed: false, mismatch: None }
     }
 
     /// Whether Lua has called what was called before, all of it.
-    pub(crate) fn is_over(&self) -> bool {
+    fn is_over(&self) -> bool {
         self.told == self.record.commands.len()
     }
 
-    /// The next command's reply, if it has been run. A script that calls something else now than
-    /// it did a moment ago has been understood wrongly, and may not go on.
+    /// What Lua has done otherwise than the plan, now that it has ended. A script that was killed
+    /// on the way has done nothing wrong.
+    pub(crate) fn finish(mut self) -> Option<Mismatch> {
+        if !self.is_over() && !self.was_killed {
+            self.note_mismatch(None);
+        }
+        self.mismatch
+    }
+
+    fn note_mismatch(&mut self, called: Option<&[u8]>) {
+        if self.mismatch.is_none() {
+            let planned = self.calls.get(self.told).and_then(|call| call.first()).cloned();
+            let called = called.map(Bytes::copy_from_slice);
+            self.mismatch = Some(Mismatch { agreed: self.told, planned, called });
+        }
+    }
+
+    /// The reply of the next command, if it has been run, or an error for one that may not be run.
     fn recorded(&mut self, argv: &[&[u8]]) -> Option<Reply> {
-        let Recorded { told, print } = *self.record.commands.get(self.told)?;
-        assert_eq!(print, Print::of(argv), "Lua calls what the plan has called");
+        if self.mismatch.is_none() && self.is_over() {
+            return None;
+        }
+        if self.calls.get(self.told).is_none_or(|call| call != argv) {
+            self.note_mismatch(argv.first().copied());
+        }
+        if self.mismatch.is_some() {
+            return Some(Reply::error(DISAGREEMENT));
+        }
+        let told = self.record.commands[self.told];
         self.told += 1;
         Some(match told {
             Told::Integer(number) => Reply::Integer(number),
@@ -94,6 +151,10 @@ impl<'a> Replay<'a> {
         })
     }
 }
+
+/// What the client of such a script is told.
+pub(crate) const DISAGREEMENT: &str = "ERR Internal error: the fast path and Lua disagree on this \
+    script. What it has changed so far stays. It is run by Lua alone from now on";
 
 impl Host for Replay<'_> {
     fn call(&mut self, argv: &[&[u8]]) -> Reply {
@@ -117,14 +178,19 @@ impl Host for Replay<'_> {
     }
 
     fn interrupt(&mut self) -> Interrupt {
+        if self.mismatch.is_some() {
+            return Interrupt::Kill;
+        }
         let is_over = self.is_over();
-        match &mut self.end_after {
+        let answer = match &mut self.end_after {
             None => self.host.interrupt(),
             Some(0) if is_over => Interrupt::Kill,
             Some(left) => {
                 *left = left.saturating_sub(1);
                 Interrupt::Continue
             }
-        }
+        };
+        self.was_killed |= answer == Interrupt::Kill;
+        answer
     }
 }

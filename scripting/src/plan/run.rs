@@ -3,7 +3,7 @@
 use leasehold_resp::Reply;
 
 use super::held::Held;
-use super::replay::{Record, Replay};
+use super::replay::{Record, Rehearsal, Replay};
 use super::tree::{Each, Expr, For, Operator, Plan, Statement};
 use super::value::{ITEM_BYTES, Read, Value, as_integer, read_number};
 use crate::budget::Limits;
@@ -32,9 +32,20 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    /// What Lua is run with if the last run has left.
-    pub(crate) fn replay<'a>(&'a mut self, host: &'a mut dyn Host) -> Replay<'a> {
-        Replay::new(host, &mut self.record, self.end_after)
+    /// What Lua is run with if the last run, of this plan with these keys and arguments, has left.
+    pub(crate) fn replay<'a>(
+        &'a mut self,
+        plan: &Plan,
+        limits: &Limits,
+        keys: &[&[u8]],
+        args: &[&[u8]],
+        host: &'a mut dyn Host,
+    ) -> Replay<'a> {
+        let mut rehearsal = Rehearsal::new(&self.record);
+        // The bounds are those of the first run, and settled replies never take more than they did.
+        run(plan, &mut Scratch::default(), limits, keys, args, &mut rehearsal);
+        let calls = rehearsal.calls;
+        Replay::new(host, &mut self.record, calls, self.end_after)
     }
 
     /// Whether the host has said to end the script in the last run.
@@ -501,7 +512,8 @@ impl Run<'_> {
     }
 }
 
-fn arithmetic(operator: Operator, left: f64, right: f64) -> Option<f64> {
+/// What an operator gives, if it is certain to the last bit.
+pub(super) fn arithmetic(operator: Operator, left: f64, right: f64) -> Option<f64> {
     const SMALL: f64 = 2_147_483_648.0;
     let is_small = |number: f64| number.abs() < SMALL && number.trunc() == number;
     Some(match operator {

@@ -287,12 +287,14 @@ fn cluster(engine: &mut Engine, _: Time, fields: &mut Fields) {
     fields.add("cluster_enabled", u8::from(engine.config.cluster_enabled));
 }
 
-/// How often scripts have been run by a plan, by a plan and then by Lua, and by Lua alone.
+/// How often scripts have been run by a plan, by a plan and then by Lua, and by Lua alone; and how
+/// often Lua has not done what the plan had done, which is a defect.
 fn leasehold(engine: &mut Engine, _: Time, fields: &mut Fields) {
     let tiers = engine.interpreter.as_ref().map(|lua| lua.tiers()).unwrap_or_default();
     fields.add("scripts_planned", tiers.planned);
     fields.add("scripts_left_to_lua", tiers.left);
     fields.add("scripts_of_lua", tiers.lua);
+    fields.add("scripts_disagreed", tiers.disagreed);
 }
 
 fn keyspace(engine: &mut Engine, time: Time, fields: &mut Fields) {
