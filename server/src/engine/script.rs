@@ -257,3 +257,41 @@ impl Host for World<'_, '_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use leasehold_scripting::Sha;
+
+    use super::Loader;
+    use crate::config::Config;
+    use crate::engine::testing::Stage;
+
+    /// The plan of a script is that of another text. The script fails, in a transaction, too; what
+    /// the plan has done stays, Lua adds nothing, and the server goes on.
+    #[test]
+    fn a_wrong_plan_ends_its_script_and_not_the_server() {
+        const TEXT: &str = "redis.call('set', 'lock', 'lua', 'NX') return redis.call('no')";
+        const PLANNED: &str = "redis.call('set', 'mark', 'plan') return redis.call('no')";
+        let sha = Sha::of(TEXT.as_bytes());
+        for (before, after) in [("", ""), ("MULTI; ", " => QUEUED; EXEC => [...]")] {
+            let mut stage = Stage::new(Config::default());
+            stage.check(&format!("SET lock owner PX 60000; SCRIPT LOAD \"{TEXT}\""));
+            let mut host = Loader { questions_left: 0, log: Vec::new() };
+            let interpreter = stage.engine.interpreter.as_mut().expect("no script is running");
+            interpreter.misread_plan(&sha, PLANNED.as_bytes(), &mut host);
+            stage.check(&format!("{before}EVALSHA {} 0{after}", sha.as_str()));
+            stage.check(
+                "GET mark => \"plan\"; GET lock => \"owner\"; PTTL lock => 60000; \
+                 INFO leasehold => ...scripts_disagreed:1...; \
+                 INFO errorstats => ...errorstat_ERR:count=2...",
+            );
+            let [(_, line)] = &stage.engine.log[..] else { panic!("{:?}", stage.engine.log) };
+            assert!(line.contains("disagree") && line.contains(sha.as_str()), "{line}");
+            stage.check(&format!(
+                "DEL mark; EVALSHA {} 0 => !ERR Unknown...; EXISTS mark => 0",
+                sha.as_str()
+            ));
+            stage.check("INFO leasehold => ...scripts_disagreed:1...");
+        }
+    }
+}

@@ -361,7 +361,7 @@ mod tests {
             "EVAL \"return 1\" 0; EVAL \"return {err = 'X no'}\" 0 => !X no; \
              EVAL \"return 0x1\" 0; \
              INFO leasehold => \"# Leasehold\\r\\nscripts_planned:1\\r\\n\
-             scripts_left_to_lua:1\\r\\nscripts_of_lua:1\\r\\n\"",
+             scripts_left_to_lua:1\\r\\nscripts_of_lua:1\\r\\nscripts_disagreed:0\\r\\n\"",
         );
     }
 
