@@ -14,6 +14,9 @@ use crate::budget::Limits;
 use crate::script::{Script, split_words};
 use crate::{Host, convert};
 
+/// What a function costs outside Lua: its name twice, and its places in the maps.
+const FUNCTION_BYTES: usize = 256;
+
 /// All libraries, and the Lua state they live in, which is made for the first of them.
 pub struct Functions {
     limits: Limits,
@@ -23,6 +26,8 @@ pub struct Functions {
     libraries: BTreeMap<String, Library>,
     /// The library of each function, by the function's name in small letters.
     homes: BTreeMap<String, String>,
+    /// The bytes of their texts.
+    text_bytes: usize,
 }
 
 /// Functions that were loaded together.
@@ -69,6 +74,7 @@ impl Functions {
             machine: None,
             libraries: BTreeMap::new(),
             homes: BTreeMap::new(),
+            text_bytes: 0,
         }
     }
 
@@ -127,6 +133,7 @@ impl Functions {
     pub fn flush(&mut self) {
         self.libraries.clear();
         self.homes.clear();
+        self.text_bytes = 0;
         self.machine = None;
     }
 
@@ -140,9 +147,14 @@ impl Functions {
         self.homes.len()
     }
 
-    /// The bytes of their texts.
-    pub fn text_bytes(&self) -> usize {
-        self.libraries.values().map(|library| library.code.len()).sum()
+    /// Memory that libraries take: their texts, and the Lua state with what is not collected yet.
+    pub fn memory_bytes(&self) -> usize {
+        self.text_bytes + self.count() * FUNCTION_BYTES + self.lua_bytes()
+    }
+
+    /// Memory of the Lua state alone.
+    pub fn lua_bytes(&self) -> usize {
+        self.machine.as_ref().map_or(0, Machine::memory_bytes)
     }
 
     /// The function of that name, in any case.
@@ -239,6 +251,7 @@ impl Functions {
             for function in &library.functions {
                 self.homes.insert(function.name.to_ascii_lowercase(), library.name.clone());
             }
+            self.text_bytes += library.code.len();
             self.libraries.insert(library.name.clone(), library);
         }
         Ok(())
@@ -266,6 +279,7 @@ impl Functions {
 
     fn take(&mut self, name: &str) -> Option<Library> {
         let library = self.libraries.remove(name)?;
+        self.text_bytes -= library.code.len();
         for function in &library.functions {
             self.homes.remove(&function.name.to_ascii_lowercase());
         }

@@ -114,6 +114,8 @@ pub struct Interpreter {
     scripts: IndexMap<Sha, Cached, BuildHasherDefault<ShaHasher>>,
     /// The digests of the cached bodies: finding one here costs less than SHA-1.
     digests: HashMap<Bytes, Sha>,
+    /// The bytes of the cached bodies.
+    text_bytes: usize,
     /// How many of them nobody asked to be kept.
     passing: usize,
     /// Counts runs, so that the scripts used last are known.
@@ -169,6 +171,11 @@ enum Planned {
     As(Box<Plan>),
 }
 
+/// What a cached script costs outside Lua besides its text: its entries in the two maps, with the
+/// share of them that is free.
+const SCRIPT_BYTES: usize =
+    2 * (size_of::<(usize, Sha, Cached)>() + size_of::<(Bytes, Sha)>() + size_of::<usize>());
+
 /// A plan that is left oftener than every fourth time costs more than it saves; what is forgiven
 /// first.
 const LEFT_FORGIVEN: u64 = 16;
@@ -214,6 +221,7 @@ impl Interpreter {
             machine,
             scripts,
             digests,
+            text_bytes: 0,
             passing: 0,
             runs: 0,
             limits,
@@ -259,6 +267,7 @@ impl Interpreter {
         })?;
         let (sha, body) = (Sha::of(body), Bytes::copy_from_slice(body));
         self.digests.insert(body.clone(), sha);
+        self.text_bytes += body.len();
         self.passing += 1;
         let used = self.runs;
         let plan = Planned::Unread;
@@ -395,8 +404,13 @@ impl Interpreter {
         self.tiers
     }
 
-    /// Memory of the Lua state: cached scripts and what is not collected yet.
+    /// Memory that scripts take: their texts, and the Lua state with what is not collected yet.
     pub fn memory_bytes(&self) -> usize {
+        self.text_bytes + self.scripts.len() * SCRIPT_BYTES + self.machine.memory_bytes()
+    }
+
+    /// Memory of the Lua state alone.
+    pub fn lua_bytes(&self) -> usize {
         self.machine.memory_bytes()
     }
 
@@ -410,11 +424,11 @@ impl Interpreter {
             }
         }
         let half = self.limits.memory_bytes_max / 2;
-        if self.passing == 0 || self.memory_bytes() <= half {
+        if self.passing == 0 || self.machine.memory_bytes() <= half {
             return;
         }
         self.machine.collect();
-        if self.memory_bytes() > half {
+        if self.machine.memory_bytes() > half {
             let passing = self.scripts.iter().filter(|(_, cached)| !cached.kept);
             let passing: Vec<Sha> = passing.map(|(sha, _)| *sha).collect();
             for sha in passing {
@@ -427,6 +441,7 @@ impl Interpreter {
     fn forget(&mut self, sha: &Sha) {
         if let Some(cached) = self.scripts.swap_remove(sha) {
             self.digests.remove(&cached.body);
+            self.text_bytes -= cached.body.len();
             self.machine.forget_compiled(&cached.compiled);
             self.passing -= usize::from(!cached.kept);
         }

@@ -263,7 +263,7 @@ fn an_interpreter_fails_rather_than_run_without_memory() {
         let sha = lua.load_passing(script.as_bytes()).expect("old scripts make room");
         let reply = lua.run(sha.as_bytes(), &[], &[], &mut MapHost::default());
         assert_eq!(reply, Reply::bulk(format!("script number {i}")));
-        assert!(lua.memory_bytes() <= limits.memory_bytes_max);
+        assert!(lua.lua_bytes() <= limits.memory_bytes_max);
     }
     assert!(lua.len() < 2_000, "the cache is bounded by the memory");
     let kept = |i: usize| format!("return 'kept script number {i}'");

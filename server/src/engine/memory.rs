@@ -134,7 +134,7 @@ impl Engine {
     pub fn used_memory_bytes(&self) -> usize {
         let tracked =
             self.tracked.keys() * TRACKED_KEY_BYTES + self.tracked.reads() * TRACKED_READ_BYTES;
-        let libraries = self.functions.as_ref().map_or(0, Functions::text_bytes);
+        let libraries = self.functions.as_ref().map_or(0, Functions::memory_bytes);
         self.dataset_bytes() + self.clients.len() * CLIENT_BYTES + tracked + libraries
     }
 
