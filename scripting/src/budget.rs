@@ -3,14 +3,22 @@
 /// Every bound on scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Memory of the Lua state: cached scripts and what the running one builds. A lock script
-    /// needs a few kilobytes; a runaway one must fail before the process does.
+    /// Memory of the Lua state that a script may take while it runs or is compiled. A lock script
+    /// needs a few kilobytes; a runaway one must fail before the process does. For functions of
+    /// libraries it bounds the whole state, which keeps what they leave in it.
     pub memory_bytes_max: usize,
     /// The length of one script. Lua's parser counts brackets and levels in `int`s, and no
     /// honest script comes near.
     pub script_bytes_max: usize,
-    /// Scripts kept of those that nobody asked to be kept.
+    /// Scripts cached of those that came with `EVAL`.
     pub passing_scripts_max: usize,
+    /// What these may take together, with their functions and plans.
+    pub passing_bytes_max: usize,
+    /// What the texts of loaded scripts may take together.
+    pub kept_bytes_max: usize,
+    /// What the functions and plans made from these texts may take together. Those of the scripts
+    /// that were used least recently are removed, and made again when the script is used.
+    pub ready_bytes_max: usize,
     /// Functions of one library. Each stays in memory until the library goes.
     pub library_functions_max: usize,
     /// Steps of one pattern match in `string.find` and its kin. Backtracking is exponential and
@@ -44,6 +52,9 @@ impl Default for Limits {
             memory_bytes_max: 64 << 20,
             script_bytes_max: 1 << 20,
             passing_scripts_max: 500,
+            passing_bytes_max: 32 << 20,
+            kept_bytes_max: 256 << 20,
+            ready_bytes_max: 16 << 20,
             library_functions_max: 1_000,
             match_steps_max: 10_000_000,
             nesting_max: 256,

@@ -152,6 +152,16 @@ impl Functions {
         self.text_bytes + self.count() * FUNCTION_BYTES + self.lua_bytes()
     }
 
+    /// Frees a little of Lua's garbage. Whether there is more.
+    pub fn tidy(&mut self) -> bool {
+        self.machine.as_mut().is_some_and(Machine::tidy)
+    }
+
+    /// Whether [`Functions::tidy`] has something to free.
+    pub fn has_garbage(&self) -> bool {
+        self.machine.as_ref().is_some_and(Machine::has_garbage)
+    }
+
     /// Memory of the Lua state alone.
     pub fn lua_bytes(&self) -> usize {
         self.machine.as_ref().map_or(0, Machine::memory_bytes)
@@ -290,7 +300,7 @@ impl Functions {
     fn forget(&mut self, library: &Library) {
         if let Some(machine) = &mut self.machine {
             library.functions.iter().for_each(|function| machine.forget(function.chunk));
-            machine.collect();
+            machine.tidy();
         }
     }
 }

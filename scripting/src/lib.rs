@@ -14,17 +14,18 @@ mod functions;
 mod libs;
 mod number;
 mod plan;
+mod recent;
 mod sandbox;
 mod script;
 mod strings;
 mod value;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::fmt;
 use std::hash::BuildHasherDefault;
 
 use bytes::Bytes;
-use indexmap::IndexMap;
+use indexmap::{IndexMap, map};
 use leasehold_resp::{Protocol, Reply};
 
 use crate::bridge::{Compiled, Machine, World};
@@ -32,6 +33,7 @@ pub use crate::budget::Limits;
 pub use crate::functions::{Function, Functions, Library, Policy};
 pub use crate::plan::Outside;
 use crate::plan::{Mismatch, Plan, Scratch};
+use crate::recent::Recent;
 use crate::script::{Digits, ShaHasher};
 pub use crate::script::{Script, Sha};
 
@@ -105,19 +107,32 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// A Lua state with its cache of compiled scripts.
+/// A Lua state with its cache of scripts.
 ///
-/// The cache leaves half of the memory to the script that runs: when scripts fill more, those that
-/// came with `EVAL` are forgotten.
+/// A script that was loaded is kept as text until the cache is flushed. A script that came with
+/// `EVAL` is forgotten when enough others have been used since. Lua functions and plans are made
+/// from the texts and kept for the scripts that were used last. So each of the three has a budget
+/// of its own, and what is loaded does not take memory from the script that runs.
+///
+/// Garbage and flushed scripts are freed in small steps: after each script that Lua runs or
+/// compiles, and by [`Interpreter::tidy`].
 pub struct Interpreter {
     machine: Machine,
-    scripts: IndexMap<Sha, Cached, BuildHasherDefault<ShaHasher>>,
-    /// The digests of the cached bodies: finding one here costs less than SHA-1.
-    digests: HashMap<Bytes, Sha>,
-    /// The bytes of the cached bodies.
+    scripts: Scripts,
+    /// The digests of the cached bodies: finding one here costs less than SHA-1. It keeps the
+    /// hashes of its keys, so that it grows without hashing all bodies again.
+    digests: IndexMap<Bytes, Sha>,
+    /// The scripts that nobody asked to be kept, with all that they take.
+    passing: Recent,
+    /// The functions and plans of those that are kept.
+    ready: Recent,
+    /// The texts of those that are kept.
+    kept_bytes: usize,
+    /// The texts and the plans of all.
     text_bytes: usize,
-    /// How many of them nobody asked to be kept.
-    passing: usize,
+    plan_bytes: usize,
+    /// What was flushed and is not freed yet.
+    flushed: Vec<Flushed>,
     /// Counts runs, so that the scripts used last are known.
     runs: u64,
     limits: Limits,
@@ -126,6 +141,13 @@ pub struct Interpreter {
     distrusted: HashSet<Sha>,
     scratch: Scratch,
     tiers: Tiers,
+}
+
+/// Scripts that were flushed together.
+struct Flushed {
+    scripts: map::IntoIter<Sha, Cached>,
+    digests: map::IntoIter<Bytes, Sha>,
+    bytes: usize,
 }
 
 /// How often scripts have been run, and by what.
@@ -151,12 +173,19 @@ pub struct Found {
 
 struct Cached {
     script: Script,
-    compiled: Compiled,
     body: Bytes,
-    /// Whether somebody asked for it to be kept; else the run that used it last.
+    /// Whether somebody asked for it to be kept.
     kept: bool,
+    /// The run that used it last.
     used: u64,
+    /// Where it stands among those of its kind by that, if it does.
+    placed: Option<u64>,
+    compiled: Option<Box<Compiled>>,
     plan: Planned,
+    /// What both have been counted as, and whether that still holds.
+    compiled_bytes: usize,
+    plan_bytes: usize,
+    is_counted: bool,
     /// Runs of the plan to its end, and runs that it has left.
     planned: u64,
     left: u64,
@@ -174,7 +203,11 @@ enum Planned {
 /// What a cached script costs outside Lua besides its text: its entries in the two maps, with the
 /// share of them that is free.
 const SCRIPT_BYTES: usize =
-    2 * (size_of::<(usize, Sha, Cached)>() + size_of::<(Bytes, Sha)>() + size_of::<usize>());
+    2 * (size_of::<(usize, Sha, Cached)>() + size_of::<(usize, Bytes, Sha)>());
+/// What a plan costs for each byte of its text.
+const PLAN_BYTES_PER_BYTE: usize = 10;
+/// Flushed scripts that are freed together: some 20 microseconds.
+const FREED_TOGETHER: usize = 64;
 
 /// A plan that is left oftener than every fourth time costs more than it saves; what is forgiven
 /// first.
@@ -203,10 +236,57 @@ impl Cached {
                 Ok(code) if !distrusted.contains(sha) => read_plan(code, limits, host),
                 _ => Planned::Outside,
             };
+            self.is_counted = false;
         }
         match &self.plan {
             Planned::As(plan) if self.left <= self.planned / 4 + LEFT_FORGIVEN => Some(plan),
             _ => None,
+        }
+    }
+
+    /// Runs it in Lua, which compiles it if it has to.
+    fn run_in_lua(
+        &mut self,
+        machine: &mut Machine,
+        sha: &Sha,
+        keys: &[&[u8]],
+        args: &[&[u8]],
+        host: &mut dyn Host,
+    ) -> Reply {
+        let compiled = match &mut self.compiled {
+            Some(compiled) => compiled,
+            empty => match compile(machine, &self.body) {
+                Ok((_, compiled)) => {
+                    self.is_counted = false;
+                    empty.insert(compiled)
+                }
+                Err(refusal) => return refusal,
+            },
+        };
+        if machine.give_parameters(compiled, &self.body) {
+            self.is_counted = false;
+        }
+        machine.run(compiled, sha, keys, args, host)
+    }
+
+    fn text_bytes(&self) -> usize {
+        SCRIPT_BYTES + self.body.len()
+    }
+
+    /// What the function and the plan have been counted as.
+    fn ready_bytes(&self) -> usize {
+        self.compiled_bytes + self.plan_bytes
+    }
+}
+
+/// What a script declares, and the function it is. The error is the line the client is sent.
+fn compile(machine: &mut Machine, body: &[u8]) -> Result<(Script, Box<Compiled>), Reply> {
+    let (script, code) = script::parse_shebang(body)?;
+    match machine.compile(code) {
+        Ok(compiled) => Ok((script, Box::new(compiled))),
+        Err(message) => {
+            let line = [b"ERR Error compiling script (new function): ", &message[..]].concat();
+            Err(Reply::Error(convert::one_line(line)))
         }
     }
 }
@@ -216,13 +296,16 @@ impl Interpreter {
     /// `math.random` starts in every script.
     pub fn new(limits: Limits, version: &str, seed: u64) -> Result<Interpreter, Error> {
         let machine = Machine::new(limits, version, seed, World::Scripts)?;
-        let (scripts, digests) = (IndexMap::default(), HashMap::new());
         Ok(Interpreter {
             machine,
-            scripts,
-            digests,
+            scripts: IndexMap::default(),
+            digests: IndexMap::new(),
+            passing: Recent::default(),
+            ready: Recent::default(),
+            kept_bytes: 0,
             text_bytes: 0,
-            passing: 0,
+            plan_bytes: 0,
+            flushed: Vec::new(),
             runs: 0,
             limits,
             has_plans: true,
@@ -232,16 +315,33 @@ impl Interpreter {
         })
     }
 
-    /// Caches a script until the cache is flushed (`SCRIPT LOAD`), compiling it unless it is
-    /// known, and returns its name. The error is the line the client is sent.
+    /// Caches a script until the cache is flushed (`SCRIPT LOAD`) and returns its name. It is
+    /// compiled unless it is known, so that a wrong one is refused. The error is the line the
+    /// client is sent.
     pub fn load(&mut self, body: &[u8]) -> Result<Sha, Reply> {
-        let sha = self.load_passing(body)?;
-        if let Some(cached) = self.scripts.get_mut(&sha)
-            && !cached.kept
+        let known = self.digests.get(body).copied();
+        if let Some(sha) = known
+            && self.scripts.get(&sha).is_some_and(|cached| cached.kept)
         {
-            cached.kept = true;
-            self.passing -= 1;
+            return Ok(sha);
         }
+        let bytes = SCRIPT_BYTES + body.len();
+        if self.kept_bytes.saturating_add(bytes) > self.limits.kept_bytes_max {
+            return Err(Reply::error(format!(
+                "ERR Too many scripts loaded (the limit is {} bytes). SCRIPT FLUSH removes them.",
+                self.limits.kept_bytes_max
+            )));
+        }
+        let sha = match known {
+            Some(sha) => sha,
+            None => self.add(body)?,
+        };
+        if let Some(at) = self.scripts.get_index_of(&sha) {
+            self.uncount(at);
+            self.scripts[at].kept = true;
+            self.count(at);
+        }
+        self.make_room();
         Ok(sha)
     }
 
@@ -249,31 +349,44 @@ impl Interpreter {
     /// others as the limits say have been used since, as in Redis 7.4. A client that writes its
     /// arguments into the script makes a new one at every call.
     pub fn load_passing(&mut self, body: &[u8]) -> Result<Sha, Reply> {
-        self.runs += 1;
         if let Some(sha) = self.digests.get(body) {
+            self.runs += 1;
             if let Some(cached) = self.scripts.get_mut(sha) {
                 cached.used = self.runs;
             }
             return Ok(*sha);
         }
+        let sha = self.add(body)?;
+        self.make_room();
+        Ok(sha)
+    }
+
+    /// Adds a script that is not known.
+    fn add(&mut self, body: &[u8]) -> Result<Sha, Reply> {
         if body.len() > self.limits.script_bytes_max {
             return Err(Reply::error("ERR Error compiling script (new function): too long"));
         }
-        let (script, code) = script::parse_shebang(body)?;
-        self.make_room();
-        let compiled = self.machine.compile(code).map_err(|message| {
-            let line = [b"ERR Error compiling script (new function): ", &message[..]].concat();
-            Reply::Error(convert::one_line(line))
-        })?;
+        self.tidy();
+        let (script, compiled) = compile(&mut self.machine, body)?;
         let (sha, body) = (Sha::of(body), Bytes::copy_from_slice(body));
-        self.digests.insert(body.clone(), sha);
-        self.text_bytes += body.len();
-        self.passing += 1;
-        let used = self.runs;
-        let plan = Planned::Unread;
-        let cached =
-            Cached { script, compiled, body, kept: false, used, plan, planned: 0, left: 0 };
-        self.scripts.insert(sha, cached);
+        self.runs += 1;
+        let cached = Cached {
+            script,
+            body: body.clone(),
+            kept: false,
+            used: self.runs,
+            placed: None,
+            compiled: Some(compiled),
+            plan: Planned::Unread,
+            compiled_bytes: 0,
+            plan_bytes: 0,
+            is_counted: false,
+            planned: 0,
+            left: 0,
+        };
+        self.digests.insert(body, sha);
+        let (at, _) = self.scripts.insert_full(sha, cached);
+        self.count(at);
         Ok(sha)
     }
 
@@ -283,13 +396,30 @@ impl Interpreter {
         Some(Found { script: cached.script, at })
     }
 
-    /// Forgets every script.
+    /// Forgets every script. Their memory is freed in steps.
     pub fn flush(&mut self) {
-        let known: Vec<Sha> = self.scripts.keys().copied().collect();
-        for sha in known {
-            self.forget(&sha);
+        let bytes = self.text_bytes + self.plan_bytes;
+        let scripts = std::mem::take(&mut self.scripts).into_iter();
+        let digests = std::mem::take(&mut self.digests).into_iter();
+        self.flushed.push(Flushed { scripts, digests, bytes });
+        (self.passing, self.ready) = (Recent::default(), Recent::default());
+        (self.kept_bytes, self.text_bytes, self.plan_bytes) = (0, 0, 0);
+    }
+
+    /// Frees a little of what was flushed and of Lua's garbage. Whether there is more.
+    pub fn tidy(&mut self) -> bool {
+        let Some(flushed) = self.flushed.last_mut() else { return self.machine.tidy() };
+        for _ in 0..FREED_TOGETHER {
+            flushed.digests.next();
+            if let Some((_, cached)) = flushed.scripts.next() {
+                flushed.bytes -= cached.text_bytes() + cached.plan_bytes;
+                cached.compiled.iter().for_each(|it| self.machine.forget_compiled(it));
+            }
         }
-        self.machine.collect();
+        if flushed.scripts.len() == 0 && flushed.digests.len() == 0 {
+            self.flushed.pop();
+        }
+        true
     }
 
     /// How many scripts are cached.
@@ -327,18 +457,21 @@ impl Interpreter {
         let Some((sha, cached)) = self.scripts.get_index_mut(found.at) else { return unknown() };
         self.runs += 1;
         cached.used = self.runs;
-        let has_room = self.machine.memory_bytes() <= self.limits.memory_bytes_max / 2;
-        let has_plans = self.has_plans && has_room && self.distrusted.len() < DISTRUSTED_MAX;
+        let has_plans = self.has_plans && self.distrusted.len() < DISTRUSTED_MAX;
         let plan =
             if has_plans { cached.plan(sha, &self.distrusted, &self.limits, host) } else { None };
         let Some(plan) = plan else {
             self.tiers.lua += 1;
-            self.machine.give_parameters(&mut cached.compiled, &cached.body);
-            return self.machine.run(&mut cached.compiled, sha, keys, args, host);
+            let reply = cached.run_in_lua(&mut self.machine, sha, keys, args, host);
+            self.settle(found.at);
+            return reply;
         };
         if let Some(reply) = plan::run(plan, &mut self.scratch, &self.limits, keys, args, host) {
             cached.planned += 1;
             self.tiers.planned += 1;
+            if !cached.is_counted {
+                self.settle(found.at);
+            }
             return reply;
         }
         // Lua runs the script from its beginning.
@@ -346,17 +479,15 @@ impl Interpreter {
         let mut replay = self.scratch.replay(plan, &self.limits, keys, args, host);
         cached.left += 1;
         self.tiers.left += 1;
-        self.machine.give_parameters(&mut cached.compiled, &cached.body);
         self.machine.ask_at_once(must_end);
-        let reply = self.machine.run(&mut cached.compiled, sha, keys, args, &mut replay);
+        let reply = cached.run_in_lua(&mut self.machine, sha, keys, args, &mut replay);
         let mismatch = replay.finish();
         self.machine.ask_at_once(false);
+        let sha = *sha;
+        self.settle(found.at);
         match mismatch {
             None => reply,
-            Some(mismatch) => {
-                let sha = *sha;
-                self.distrust(sha, &mismatch, host)
-            }
+            Some(mismatch) => self.distrust(sha, &mismatch, host),
         }
     }
 
@@ -404,9 +535,16 @@ impl Interpreter {
         self.tiers
     }
 
-    /// Memory that scripts take: their texts, and the Lua state with what is not collected yet.
+    /// Whether [`Interpreter::tidy`] has something to free.
+    pub fn has_garbage(&self) -> bool {
+        !self.flushed.is_empty() || self.machine.has_garbage()
+    }
+
+    /// Memory that scripts take: their texts and plans, and the Lua state with what is not
+    /// collected yet.
     pub fn memory_bytes(&self) -> usize {
-        self.text_bytes + self.scripts.len() * SCRIPT_BYTES + self.machine.memory_bytes()
+        let flushed: usize = self.flushed.iter().map(|flushed| flushed.bytes).sum();
+        self.text_bytes + self.plan_bytes + flushed + self.machine.memory_bytes()
     }
 
     /// Memory of the Lua state alone.
@@ -414,37 +552,106 @@ impl Interpreter {
         self.machine.memory_bytes()
     }
 
-    /// Makes room for one more script that nobody asked to be kept.
+    /// After a run: counts what it has made ready, and frees a little.
+    fn settle(&mut self, at: usize) {
+        if !self.scripts[at].is_counted {
+            self.uncount(at);
+            self.count(at);
+            self.make_room_for_ready();
+        }
+        if self.has_garbage() {
+            self.tidy();
+        }
+    }
+
+    /// Counts what a script takes, and places it among its kind.
+    fn count(&mut self, at: usize) {
+        let Some((sha, cached)) = self.scripts.get_index_mut(at) else { return };
+        let text_bytes = cached.text_bytes();
+        cached.compiled_bytes = cached.compiled.as_ref().map_or(0, |it| it.bytes());
+        cached.plan_bytes = match cached.plan {
+            Planned::As(_) => cached.body.len() * PLAN_BYTES_PER_BYTE,
+            _ => 0,
+        };
+        cached.is_counted = true;
+        self.text_bytes += text_bytes;
+        self.plan_bytes += cached.plan_bytes;
+        let ready_bytes = cached.ready_bytes();
+        if !cached.kept {
+            self.passing.add(cached.used, *sha, text_bytes + ready_bytes);
+            cached.placed = Some(cached.used);
+        } else {
+            self.kept_bytes += text_bytes;
+            if ready_bytes > 0 {
+                self.ready.add(cached.used, *sha, ready_bytes);
+                cached.placed = Some(cached.used);
+            }
+        }
+    }
+
+    /// Undoes what [`Interpreter::count`] has done.
+    fn uncount(&mut self, at: usize) {
+        let cached = &mut self.scripts[at];
+        let (text_bytes, ready_bytes) = (cached.text_bytes(), cached.ready_bytes());
+        self.text_bytes -= text_bytes;
+        self.plan_bytes -= cached.plan_bytes;
+        let placed = cached.placed.take();
+        if !cached.kept {
+            placed.into_iter().for_each(|at| self.passing.remove(at, text_bytes + ready_bytes));
+        } else {
+            self.kept_bytes -= text_bytes;
+            placed.into_iter().for_each(|at| self.ready.remove(at, ready_bytes));
+        }
+    }
+
+    /// Forgets those that came with `EVAL` and were used least recently, until the others are
+    /// within their limits.
     fn make_room(&mut self) {
-        if self.passing >= self.limits.passing_scripts_max {
-            let passing = self.scripts.iter().filter(|(_, cached)| !cached.kept);
-            let least = passing.min_by_key(|(_, cached)| cached.used).map(|(sha, _)| *sha);
-            if let Some(sha) = least {
-                self.forget(&sha);
-            }
+        let limits = self.limits;
+        while self.passing.len() > 1
+            && (self.passing.len() > limits.passing_scripts_max
+                || self.passing.bytes() > limits.passing_bytes_max)
+        {
+            let Some(sha) = self.passing.least(place(&mut self.scripts)) else { break };
+            self.forget(&sha);
         }
-        let half = self.limits.memory_bytes_max / 2;
-        if self.passing == 0 || self.machine.memory_bytes() <= half {
-            return;
-        }
-        self.machine.collect();
-        if self.machine.memory_bytes() > half {
-            let passing = self.scripts.iter().filter(|(_, cached)| !cached.kept);
-            let passing: Vec<Sha> = passing.map(|(sha, _)| *sha).collect();
-            for sha in passing {
-                self.forget(&sha);
+        self.make_room_for_ready();
+    }
+
+    /// As [`Interpreter::make_room`], for the functions and plans of those that are kept.
+    fn make_room_for_ready(&mut self) {
+        while self.ready.len() > 1 && self.ready.bytes() > self.limits.ready_bytes_max {
+            let Some(sha) = self.ready.least(place(&mut self.scripts)) else { break };
+            let Some(at) = self.scripts.get_index_of(&sha) else { break };
+            self.uncount(at);
+            let cached = &mut self.scripts[at];
+            cached.plan = Planned::Unread;
+            if let Some(compiled) = cached.compiled.take() {
+                self.machine.forget_compiled(&compiled);
             }
-            self.machine.collect();
+            self.count(at);
         }
     }
 
     fn forget(&mut self, sha: &Sha) {
-        if let Some(cached) = self.scripts.swap_remove(sha) {
-            self.digests.remove(&cached.body);
-            self.text_bytes -= cached.body.len();
-            self.machine.forget_compiled(&cached.compiled);
-            self.passing -= usize::from(!cached.kept);
+        let Some(at) = self.scripts.get_index_of(sha) else { return };
+        self.uncount(at);
+        if let Some((_, cached)) = self.scripts.swap_remove_index(at) {
+            self.digests.swap_remove(&cached.body);
+            cached.compiled.iter().for_each(|it| self.machine.forget_compiled(it));
         }
+    }
+}
+
+type Scripts = IndexMap<Sha, Cached, BuildHasherDefault<ShaHasher>>;
+
+/// Places a script by its last use, which it returns.
+fn place(scripts: &mut Scripts) -> impl FnMut(&Sha) -> u64 + '_ {
+    |sha| {
+        scripts.get_mut(sha).map_or(0, |cached| {
+            cached.placed = Some(cached.used);
+            cached.used
+        })
     }
 }
 

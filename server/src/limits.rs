@@ -145,9 +145,23 @@ pub const LOG_LINES_MAX: usize = 4096;
 
 // Scripts.
 
-/// Compiled scripts kept of those that EVAL brought. A client that writes its arguments into the
-/// script makes a new one at each call: those used least recently are forgotten, as in Redis 7.4.
+/// Scripts cached of those that EVAL brought. A client that writes its arguments into the script
+/// makes a new one at each call: those used least recently are forgotten, as in Redis 7.4.
 pub const PASSING_SCRIPTS_MAX: usize = 500;
+
+/// What these may take together, compiled: 64 KiB each. Lock scripts take some 10.
+pub const PASSING_SCRIPTS_BYTES_MAX: usize = 32 * MIB;
+
+/// What the texts of scripts that SCRIPT LOAD brought may take together; a further one is refused.
+/// They stay until SCRIPT FLUSH, so Redis has no bound but the memory. This is room for 150,000 of
+/// 1 KiB: far more than applications have, but a client that loads a new script for each request
+/// gets an error before the host runs out of memory. `used_memory` counts them, so `maxmemory` may
+/// bound the whole to less.
+pub const LOADED_SCRIPTS_BYTES_MAX: usize = 256 * MIB;
+
+/// What compiled forms of these may take together: some thousands. Others are compiled again from
+/// their texts when they are used, which takes some 30 us.
+pub const READY_SCRIPTS_BYTES_MAX: usize = 16 * MIB;
 
 /// How often the others are heard while a script runs past its time: SCRIPT KILL must work within
 /// 10 ms, and the script should end some time, too.
@@ -156,8 +170,10 @@ pub const BUSY_HEARING_EVERY: Duration = Duration::from_millis(2);
 /// Bytes of a script. No script of a lock library comes near; Lua's lexer overflows beyond.
 pub const SCRIPT_BYTES_MAX: usize = MIB;
 
-/// Bytes all Lua values together may take. A loop that grows a table gets an error, not the
-/// memory of the host.
+/// Bytes that all values of one running script may take, whatever scripts are cached. A loop that
+/// grows a table gets an error, not the memory of the host. With garbage that is not collected yet,
+/// Lua may hold some three times as much. For functions of libraries this is a bound on all that
+/// they and their libraries hold.
 pub const SCRIPT_MEMORY_BYTES_MAX: usize = 64 * MIB;
 
 /// Instructions of Lua between two looks at the clock and the kill switch: some 10 us, far below

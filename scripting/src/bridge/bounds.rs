@@ -32,7 +32,7 @@ pub(super) unsafe extern "C" fn allocate(
         let context = &*context.cast::<Context>();
         let old = if block.is_null() { 0 } else { old };
         let used = context.memory_used.get() - old;
-        let limit = context.limits.memory_bytes_max + context.reserve.get();
+        let limit = context.memory_max.get() + context.reserve.get();
         if new > old && used.saturating_add(new) > limit {
             return ptr::null_mut();
         }

@@ -55,6 +55,14 @@ use crate::{Error, Host};
 const RESERVE_BYTES: usize = 1 << 20;
 /// Bytes that may be moved between two questions to the host: a few milliseconds.
 const WORK_BYTES_PER_QUESTION: usize = 8 << 20;
+/// Garbage that is left alone, besides a quarter of what compiled scripts take: collecting costs
+/// the more, the less of it there is.
+const GARBAGE_BYTES: usize = 1 << 20;
+/// What the collector is asked to do at once: some 10 microseconds of marking, or 50 of freeing.
+const COLLECTED_TOGETHER: usize = 8 << 10;
+/// What an anchor takes, and a table for keys or arguments.
+const ANCHOR_BYTES: usize = 32;
+const TABLE_BYTES: usize = 512;
 
 /// A Lua state, sandboxed.
 pub(crate) struct Machine {
@@ -75,10 +83,18 @@ pub(crate) struct Chunk {
 /// A script as it is kept.
 pub(crate) struct Compiled {
     pub(crate) chunk: Chunk,
+    /// What it takes of the state's memory.
+    bytes: usize,
     /// If it is harmless and has not run yet.
     fresh: Option<Harmless>,
     /// What it is given, if it has parameters.
     own: Option<Own>,
+}
+
+impl Compiled {
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
 }
 
 /// What a state is for, which decides what its code sees.
@@ -124,14 +140,21 @@ impl Machine {
         let opened = machine.protect(&mut open);
         // SAFETY: a fresh stack has room for two.
         let pushed = unsafe { push_base(state.as_ptr()) };
-        if opened && pushed { Ok(machine) } else { Err(Error) }
+        if !opened || !pushed {
+            return Err(Error);
+        }
+        machine.context().base_bytes.set(machine.memory_bytes());
+        machine.count_compiled(0, 0);
+        Ok(machine)
     }
 
     /// Compiles a script's text; the error is Lua's message.
     pub(crate) fn compile(&mut self, code: &[u8]) -> Result<Compiled, Vec<u8>> {
         let context = self.context();
+        context.begin();
+        let before = self.memory_bytes();
         let chunk = Chunk { anchor: ffi::LUA_NOREF };
-        let mut compiled = Compiled { chunk, fresh: None, own: None };
+        let mut compiled = Compiled { chunk, bytes: 0, fresh: None, own: None };
         let mut message = Vec::new();
         let refused = &mut message;
         let mut compile = |lua| {
@@ -141,6 +164,7 @@ impl Machine {
                     *refused = bytes(lua, -1).to_vec();
                     return;
                 }
+                compiled.bytes = context.memory_used.get().saturating_sub(before) + ANCHOR_BYTES;
                 if context.world == World::Scripts {
                     compiled.fresh = Harmless::of(lua);
                 }
@@ -148,9 +172,12 @@ impl Machine {
             }
         };
         let done = self.protect(&mut compile);
+        self.count_compiled(0, compiled.bytes);
+        // What compiling takes, it makes the collector free.
+        let grown = self.memory_bytes().saturating_sub(before);
+        self.collect_some(grown.max(COLLECTED_TOGETHER));
         if !done {
             self.forget_compiled(&compiled);
-            self.collect();
             return Err(b"not enough memory".to_vec());
         }
         if message.is_empty() { Ok(compiled) } else { Err(message) }
@@ -158,15 +185,30 @@ impl Machine {
 
     /// Before a script is run: if it is harmless and has not run yet, puts a function of what it
     /// names in its place. It stays what it is if Lua refuses that: a function takes no `...` where
-    /// a chunk does, and fewer locals beside its parameters.
-    pub(crate) fn give_parameters(&mut self, compiled: &mut Compiled, body: &[u8]) {
-        let Some(harmless) = compiled.fresh.take() else { return };
-        let Ok((_, code)) = parse_shebang(body) else { return };
+    /// a chunk does, and fewer locals beside its parameters. Whether it takes other memory now.
+    #[inline]
+    pub(crate) fn give_parameters(&mut self, compiled: &mut Compiled, body: &[u8]) -> bool {
+        match compiled.fresh.take() {
+            Some(harmless) => self.give_parameters_to(harmless, compiled, body),
+            None => false,
+        }
+    }
+
+    #[cold]
+    fn give_parameters_to(
+        &mut self,
+        harmless: Harmless,
+        compiled: &mut Compiled,
+        body: &[u8],
+    ) -> bool {
+        let Ok((_, code)) = parse_shebang(body) else { return false };
         let context = self.context();
+        context.begin();
+        let before = self.memory_bytes();
         let (text, only_calls) = harmless.as_function(code);
         let redis = if only_calls { &context.plain_call } else { &context.plain_redis };
         let (chunk, tables) = (compiled.chunk, Tables::default());
-        let mut is_done = false;
+        let mut compiled_bytes = None;
         let mut give = |lua| {
             // SAFETY: called by Lua in a protected call; nothing here is owned while it may raise.
             unsafe {
@@ -174,21 +216,25 @@ impl Machine {
                 if compile(lua, &text, name) != ffi::LUA_OK {
                     return;
                 }
+                let bytes = context.memory_used.get().saturating_sub(before);
                 ffi::lua_call(lua, 0, 1);
                 ffi::lua_rawgeti_(lua, ffi::LUA_REGISTRYINDEX, context.plain_base.get());
                 ffi::lua_setfenv(lua, -2);
                 make_tables(lua, &tables);
                 ffi::lua_rawseti_(lua, ffi::LUA_REGISTRYINDEX, chunk.anchor);
-                is_done = true;
+                compiled_bytes = Some(bytes + 3 * ANCHOR_BYTES + 2 * TABLE_BYTES);
             }
         };
         self.protect(&mut give);
-        if is_done {
-            let ends_soon = harmless.ends_within(context.limits.interrupt_instructions);
-            compiled.own = Some(Own { redis: redis.get(), ends_soon, tables });
-        } else {
+        let Some(compiled_bytes) = compiled_bytes else {
             self.forget_tables(&tables);
-        }
+            return false;
+        };
+        self.count_compiled(compiled.bytes, compiled_bytes);
+        compiled.bytes = compiled_bytes;
+        let ends_soon = harmless.ends_within(context.limits.interrupt_instructions);
+        compiled.own = Some(Own { redis: redis.get(), ends_soon, tables });
+        true
     }
 
     fn forget_tables(&mut self, tables: &Tables) {
@@ -199,6 +245,7 @@ impl Machine {
 
     /// Lets go of a compiled script.
     pub(crate) fn forget_compiled(&mut self, compiled: &Compiled) {
+        self.count_compiled(compiled.bytes, 0);
         self.forget(compiled.chunk);
         if let Some(own) = &compiled.own {
             self.forget_tables(&own.tables);
@@ -214,15 +261,57 @@ impl Machine {
         self.free(&mut forget);
     }
 
-    /// Frees everything that is free.
+    /// Frees everything that is free. That takes long: for what has used up its memory.
     pub(crate) fn collect(&mut self) {
+        self.run_collector(ffi::LUA_GCCOLLECT, 0);
+    }
+
+    /// Frees a little if there is garbage worth it. Whether there is more.
+    pub(crate) fn tidy(&mut self) -> bool {
+        self.collect_some(COLLECTED_TOGETHER)
+    }
+
+    /// If there is garbage worth it, has the collector go on by so many bytes. Whether there is
+    /// more.
+    pub(crate) fn collect_some(&mut self, bytes: usize) -> bool {
+        if !self.has_garbage() {
+            return false;
+        }
+        let context = self.context();
+        let kib = c_int::try_from(bytes >> 10).unwrap_or(c_int::MAX);
+        if self.run_collector(ffi::LUA_GCSTEP, kib) {
+            // What the second cycle after a run has left is no garbage, whatever was counted.
+            let cycles = context.cycles.get() + 1;
+            context.cycles.set(cycles);
+            if cycles >= 2 {
+                context.collected_above.set(self.memory_bytes() + GARBAGE_BYTES);
+            }
+        }
+        self.has_garbage()
+    }
+
+    /// Whether there is garbage worth collecting.
+    pub(crate) fn has_garbage(&self) -> bool {
+        self.memory_bytes() > self.context().collected_above.get()
+    }
+
+    fn run_collector(&mut self, what: c_int, argument: c_int) -> bool {
+        let mut result = 0;
         let mut collect = |lua| {
             // SAFETY: called by Lua in a protected call.
-            unsafe {
-                ffi::lua_gc(lua, ffi::LUA_GCCOLLECT, 0);
-            }
+            unsafe { result = ffi::lua_gc(lua, what, argument) }
         };
         self.free(&mut collect);
+        result != 0
+    }
+
+    /// Counts what compiled scripts take.
+    fn count_compiled(&self, before: usize, after: usize) {
+        let context = self.context();
+        let compiled = context.compiled_bytes.get() - before + after;
+        context.compiled_bytes.set(compiled);
+        let counted = context.base_bytes.get() + compiled;
+        context.collected_above.set(counted + compiled / 4 + GARBAGE_BYTES);
     }
 
     pub(crate) fn memory_bytes(&self) -> usize {
@@ -305,6 +394,15 @@ struct Context {
     limits: Limits,
     world: World,
     memory_used: Cell<usize>,
+    /// As much of it as there may be.
+    memory_max: Cell<usize>,
+    /// What the state took when it was new, and what compiled scripts have added.
+    base_bytes: Cell<usize>,
+    compiled_bytes: Cell<usize>,
+    /// What is used beyond this is taken for garbage.
+    collected_above: Cell<usize>,
+    /// Cycles that the collector has ended since something was compiled or run.
+    cycles: Cell<u32>,
     /// Beyond the limit, for what frees memory.
     reserve: Cell<usize>,
     /// Bytes moved since the host was asked last.
@@ -384,6 +482,11 @@ impl Context {
             limits,
             world,
             memory_used: Cell::new(0),
+            memory_max: Cell::new(limits.memory_bytes_max),
+            base_bytes: Cell::new(0),
+            compiled_bytes: Cell::new(0),
+            collected_above: Cell::new(usize::MAX),
+            cycles: Cell::new(0),
             reserve: Cell::new(0),
             work: Cell::new(0),
             asks_at_once: Cell::new(false),
@@ -413,6 +516,16 @@ impl Context {
             plain_libraries: Cell::new([ptr::null(); PLAIN_LIBRARIES]),
             has_inserted: Cell::new(false),
             loading_base: Cell::new(ffi::LUA_NOREF),
+        }
+    }
+
+    /// Something is to be compiled or run. It may take as much memory as the limit says, whatever
+    /// scripts are compiled and whatever the one before has left. No script can keep anything, but
+    /// functions of libraries can: all that they keep is within the limit.
+    fn begin(&self) {
+        self.cycles.set(0);
+        if self.world == World::Scripts {
+            self.memory_max.set(self.memory_used.get() + self.limits.memory_bytes_max);
         }
     }
 

@@ -13,7 +13,7 @@ use mlua::ffi::{self, lua_Debug, lua_State};
 
 use super::bounds::set_hook;
 use super::install::use_base;
-use super::tables::{Held, Own, fill_globals, push_filled, push_list};
+use super::tables::{Held, Own, Tables, empty_tables, fill_globals, push_filled, push_list};
 use super::values::{bytes, measure, push_bytes, read};
 use super::{Chunk, Compiled, Context, End, HostPointer, Machine, Registered, World, context};
 use crate::libs::cjson;
@@ -43,12 +43,24 @@ impl Machine {
         // Until the tables are filled, which may fail.
         self.context().has_inserted.set(true);
         let reply = self.answer(&Frame { job, chunk: *chunk, keys, args }, name, host);
-        if let Some(own) = own
-            && !self.context().has_inserted.get()
-        {
-            own.tables.have_kept(keys, args);
+        if let Some(own) = own {
+            if self.context().has_inserted.get() {
+                self.empty(&mut own.tables);
+            } else {
+                own.tables.have_kept(keys, args);
+            }
         }
         reply
+    }
+
+    /// Empties tables to which a script may have added anything, so that it keeps nothing.
+    #[cold]
+    fn empty(&mut self, tables: &mut Tables) {
+        let mut empty = |lua| {
+            // SAFETY: called by Lua in a protected call.
+            unsafe { empty_tables(lua, tables) }
+        };
+        self.free(&mut empty);
     }
 
     /// Runs a function of a library.
@@ -60,7 +72,9 @@ impl Machine {
         args: &[&[u8]],
         host: &mut dyn Host,
     ) -> Reply {
-        self.answer(&Frame { job: Job::Function, chunk, keys, args }, name, host)
+        let reply = self.answer(&Frame { job: Job::Function, chunk, keys, args }, name, host);
+        self.tidy();
+        reply
     }
 
     /// The reply of a run, or the line of its error.
@@ -99,6 +113,7 @@ impl Machine {
         let context = self.context();
         // SAFETY: only the lifetime is forgotten; the pointer is taken back below, before it ends.
         let host = unsafe { std::mem::transmute::<*mut (dyn Host + '_), HostPointer>(host) };
+        context.begin();
         context.host.set(Some(host));
         context.protocol.set(Protocol::Resp2);
         if context.world == World::Scripts {
@@ -131,7 +146,8 @@ impl Machine {
         let end = context.end.replace(End::None);
         let panic = context.panic.take();
         context.clear();
-        if status == ffi::LUA_ERRMEM {
+        // What libraries keep and their garbage have one limit together.
+        if status == ffi::LUA_ERRMEM && context.world == World::Libraries {
             self.collect();
         }
         if let Some(panic) = panic {

@@ -224,6 +224,19 @@ unsafe fn set_items(lua: *mut lua_State, items: &[&[u8]], mut same: u64) {
     }
 }
 
+/// Empties tables that are used again and again. Plain.
+pub(super) unsafe fn empty_tables(lua: *mut lua_State, tables: &mut Tables) {
+    // SAFETY: plain.
+    unsafe {
+        for table in [&mut tables.keys, &mut tables.args] {
+            push_filled(lua, table, &[], Held::default());
+            ffi::lua_settop(lua, -2);
+            table.remembered.clear();
+            table.is_known = true;
+        }
+    }
+}
+
 /// Removes what is beyond `len` from the table on top; whether it can be used again. Plain.
 unsafe fn clear(lua: *mut lua_State, len: usize) -> bool {
     // SAFETY: plain; assigning nil to a key during `lua_next` is allowed.
