@@ -73,13 +73,9 @@ impl Sha {
 
     /// The name of the script with this text.
     pub fn of(body: &[u8]) -> Sha {
-        let digest = Sha1::digest(body);
-        let mut hex = [0; Sha::DIGITS];
-        for (pair, byte) in hex.chunks_exact_mut(2).zip(digest) {
-            pair[0] = HEX[usize::from(byte >> 4)];
-            pair[1] = HEX[usize::from(byte & 15)];
-        }
-        Sha(hex)
+        let mut digester = Digester::default();
+        digester.add(body);
+        digester.end()
     }
 
     /// Reads a digest in any case; anything but forty bytes names no script.
@@ -97,6 +93,25 @@ impl Sha {
     /// The forty digits as text.
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.0).unwrap_or_default()
+    }
+}
+
+/// A digest that is computed in parts.
+#[derive(Default)]
+pub(crate) struct Digester(Sha1);
+
+impl Digester {
+    pub(crate) fn add(&mut self, part: &[u8]) {
+        self.0.update(part);
+    }
+
+    pub(crate) fn end(self) -> Sha {
+        let mut hex = [0; Sha::DIGITS];
+        for (pair, byte) in hex.chunks_exact_mut(2).zip(self.0.finalize()) {
+            pair[0] = HEX[usize::from(byte >> 4)];
+            pair[1] = HEX[usize::from(byte & 15)];
+        }
+        Sha(hex)
     }
 }
 

@@ -35,12 +35,12 @@ pub(crate) type Malformed = &'static str;
 pub(crate) struct Budget<'a> {
     /// Steps that are left.
     pub(crate) steps: u64,
-    /// Asked from time to time; says whether to go on.
-    pub(crate) ask: &'a mut dyn FnMut() -> bool,
+    /// Told how many steps have been made since it was told last; says whether to go on.
+    pub(crate) ask: &'a mut dyn FnMut(u64) -> bool,
 }
 
-/// Steps between two questions: some 100 microseconds.
-const STEPS_PER_QUESTION: u64 = 1 << 14;
+/// Steps between two questions: some 10 microseconds.
+pub(crate) const STEPS_PER_QUESTION: u64 = 1 << 11;
 
 /// The first match at or after `from`; `once` tries `from` only, as a leading `^` asks for, which
 /// the caller has taken off.
@@ -174,7 +174,7 @@ impl Matcher<'_, '_, '_> {
     fn step(&mut self) -> Result<(), Malformed> {
         let left = self.budget.steps.checked_sub(1).ok_or(TOO_LONG)?;
         self.budget.steps = left;
-        if left % STEPS_PER_QUESTION == 0 && !(self.budget.ask)() {
+        if left % STEPS_PER_QUESTION == 0 && !(self.budget.ask)(STEPS_PER_QUESTION) {
             return Err(TOO_LONG);
         }
         Ok(())

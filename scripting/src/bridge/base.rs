@@ -1,5 +1,5 @@
-//! Lua's own functions, made safe: those of the base library, `coroutine`, `math` and `table` that
-//! would let a script outlive its end, write what is frozen, or work long unasked.
+//! Lua's own functions, made safe: those of the base library, `coroutine` and `math` that would let
+//! a script outlive its end or write what is frozen.
 //!
 //! What must hold: whatever catches an error asks whether the script must end; whatever writes to
 //! a table or reads it raw asks whether it is frozen.
@@ -10,15 +10,13 @@ use std::ffi::c_int;
 use mlua::ffi::{self, lua_CFunction, lua_State};
 
 use super::bounds::check_end;
-use super::freeze::{refuse_frozen, refuse_library, thaw};
+use super::freeze::{refuse_frozen, thaw};
 use super::values::{push_bytes, raise};
 use super::{End, context};
 use crate::number::Random;
 
 /// `unpack` beyond this is refused, as Lua's own stack limit does.
 const UNPACK_MAX: i64 = 7_990;
-/// What moving one item of a table counts as: a read and a write through Lua's interface.
-const SHIFT_BYTES: usize = 64;
 
 /// `pcall`, whose error is the message if it is one of Redis's error tables, and which does not
 /// hold the end of a script.
@@ -139,41 +137,6 @@ pub(super) unsafe extern "C-unwind" fn setmetatable(lua: *mut lua_State) -> c_in
     unsafe {
         refuse_frozen(lua);
         original(lua, &context(lua).originals.setmetatable)
-    }
-}
-
-pub(super) unsafe extern "C-unwind" fn table_insert(lua: *mut lua_State) -> c_int {
-    // SAFETY: plain.
-    unsafe {
-        refuse_frozen(lua);
-        refuse_library(lua);
-        if ffi::lua_gettop(lua) > 2 {
-            charge_shift(lua);
-        }
-        let context = context(lua);
-        context.has_inserted.set(true);
-        original(lua, &context.originals.insert)
-    }
-}
-
-pub(super) unsafe extern "C-unwind" fn table_remove(lua: *mut lua_State) -> c_int {
-    // SAFETY: plain.
-    unsafe {
-        if ffi::lua_gettop(lua) > 1 {
-            charge_shift(lua);
-        }
-        original(lua, &context(lua).originals.remove)
-    }
-}
-
-/// Counts the moving of a table's items, which is one instruction for Lua's hook. Plain.
-unsafe fn charge_shift(lua: *mut lua_State) {
-    // SAFETY: plain.
-    unsafe {
-        if ffi::lua_type(lua, 1) == ffi::LUA_TTABLE {
-            let context = context(lua);
-            context.charge(ffi::lua_objlen(lua, 1).saturating_mul(SHIFT_BYTES));
-        }
     }
 }
 

@@ -11,7 +11,6 @@ use std::ptr;
 use mlua::ffi::{self, lua_Debug, lua_State};
 
 use super::{Context, End, context};
-use crate::Interrupt;
 
 /// Strings of so many bytes in one chain make the hook's usual interval last some milliseconds.
 const CHAINED_BYTES: usize = 1 << 20;
@@ -68,17 +67,8 @@ unsafe extern "C-unwind" fn hook(lua: *mut lua_State, _: *mut lua_Debug) {
     // SAFETY: plain; `with_host` lets no panic out.
     unsafe {
         let context = context(lua);
-        if context.end.get() == End::None {
-            context.work.set(0);
-            set_hook(lua, instructions_per_question(context));
-            let answer = context.with_host(|host| host.interrupt());
-            if answer == Some(Interrupt::Kill) {
-                context.end.set(End::Killed);
-            }
-        }
-        if context.end.get() != End::None {
-            // From here on every instruction asks again, should anything swallow the error.
-            set_hook(lua, 1);
+        set_hook(lua, instructions_per_question(context));
+        if !context.ask() {
             stop(lua);
         }
     }
@@ -94,10 +84,25 @@ fn instructions_per_question(context: &Context) -> u32 {
     context.limits.interrupt_instructions / filled.saturating_add(1)
 }
 
-/// Ends the script. No `pcall` of ours holds this error.
+/// Counts work that a function does, which is one instruction for the hook, and ends the script if
+/// the host says so. Called before each piece of work that is not long. Plain.
+#[inline]
+pub(super) unsafe fn work(lua: *mut lua_State, amount: usize) {
+    // SAFETY: plain.
+    unsafe {
+        if !context(lua).work(amount) {
+            stop(lua);
+        }
+    }
+}
+
+/// Ends the script. No `pcall` of ours holds this error, and every instruction asks again from here
+/// on, should anything else swallow it. Plain.
+#[cold]
 pub(super) unsafe fn stop(lua: *mut lua_State) -> ! {
     // SAFETY: plain.
     unsafe {
+        set_hook(lua, 1);
         ffi::lua_pushnil(lua);
         ffi::lua_error(lua)
     }
@@ -108,7 +113,6 @@ pub(super) unsafe fn check_end(lua: *mut lua_State) {
     // SAFETY: plain.
     unsafe {
         if context(lua).end.get() != End::None {
-            set_hook(lua, 1);
             stop(lua);
         }
     }

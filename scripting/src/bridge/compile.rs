@@ -12,6 +12,10 @@ use super::bounds::check_end;
 use super::context;
 use super::values::{bytes, push_bytes, raise};
 
+/// Bytes of a text that are compiled between two questions to the host, and the work of each.
+const PIECE_BYTES: usize = 1 << 10;
+const WORK_PER_BYTE: usize = 16;
+
 pub(super) unsafe extern "C-unwind" fn loadstring(lua: *mut lua_State) -> c_int {
     // SAFETY: plain; the text is on the stack.
     unsafe {
@@ -72,24 +76,27 @@ unsafe fn compiled(lua: *mut lua_State, index: c_int, name: &CStr) -> c_int {
 
 /// Compiles `text`, never as bytecode: only a first byte of ESC makes Lua take it for that, and a
 /// blank before it makes it a plain error. The collector rests meanwhile, for the parser holds
-/// strings it does not anchor. Plain; leaves a function or a message.
+/// strings it does not anchor. Within a script the host is asked now and then. Plain; leaves a function or a message.
 pub(super) unsafe fn compile(lua: *mut lua_State, text: &[u8], name: &CStr) -> c_int {
     struct Pieces<'a> {
         rest: [&'a [u8]; 2],
     }
+    /// The next piece. If the script must end there is none, as at the text's end. Quiet.
     unsafe extern "C-unwind" fn read(
-        _: *mut lua_State,
+        lua: *mut lua_State,
         pieces: *mut c_void,
         len: *mut usize,
     ) -> *const c_char {
         // SAFETY: `pieces` is the structure below, which waits.
         unsafe {
             let pieces = &mut *pieces.cast::<Pieces<'_>>();
-            let [first, second] = pieces.rest;
-            let piece = if first.is_empty() { second } else { first };
-            pieces.rest = if first.is_empty() { [&[], &[]] } else { [&[], second] };
+            let [first, second] = &mut pieces.rest;
+            let rest = if first.is_empty() { second } else { first };
+            let (piece, later) = rest.split_at(rest.len().min(PIECE_BYTES));
+            *rest = later;
             *len = piece.len();
-            if piece.is_empty() { ptr::null() } else { piece.as_ptr().cast() }
+            let goes_on = context(lua).work(piece.len() * WORK_PER_BYTE);
+            if piece.is_empty() || !goes_on { ptr::null() } else { piece.as_ptr().cast() }
         }
     }
     let blank: &[u8] = if text.first() == Some(&0x1B) { b" " } else { b"" };
@@ -100,6 +107,7 @@ pub(super) unsafe fn compile(lua: *mut lua_State, text: &[u8], name: &CStr) -> c
         let data = ptr::from_mut(&mut pieces).cast();
         let status = ffi::lua_load(lua, read, data, name.as_ptr());
         ffi::lua_gc(lua, ffi::LUA_GCRESTART, 0);
+        check_end(lua);
         status
     }
 }

@@ -15,7 +15,7 @@ use super::tables::make_tables;
 use super::values::{get_field, push, push_bytes, raise, set_field};
 use super::{
     Context, Originals, PLAIN_LIBRARIES, World, base, call, compile, context, patterns, redis,
-    register,
+    register, table, text,
 };
 use crate::libs::{self, Constant};
 use crate::sandbox;
@@ -52,9 +52,18 @@ const REPLACED: &[(&str, &str, lua_CFunction)] = &[
     ("string", "gfind", patterns::string_gmatch),
     ("string", "gmatch", patterns::string_gmatch),
     ("string", "gsub", patterns::string_gsub),
+    ("string", "lower", text::string_lower),
     ("string", "match", patterns::string_match),
-    ("table", "insert", base::table_insert),
-    ("table", "remove", base::table_remove),
+    ("string", "rep", text::string_rep),
+    ("string", "reverse", text::string_reverse),
+    ("string", "upper", text::string_upper),
+    ("table", "concat", table::table_concat),
+    ("table", "foreach", table::table_foreach),
+    ("table", "foreachi", table::table_foreachi),
+    ("table", "insert", table::table_insert),
+    ("table", "maxn", table::table_maxn),
+    ("table", "remove", table::table_remove),
+    ("table", "sort", table::table_sort),
 ];
 
 /// Opens Lua's libraries and builds from them the world a script sees. Plain.
@@ -334,8 +343,6 @@ unsafe fn keep_originals(lua: *mut lua_State, originals: &Originals) {
             ("", "rawset", &originals.rawset),
             ("", "setmetatable", &originals.setmetatable),
             ("coroutine", "resume", &originals.resume),
-            ("table", "insert", &originals.insert),
-            ("table", "remove", &originals.remove),
         ] {
             push_original(lua, library, name);
             slot.set(ffi::lua_tocfunction(lua, -1));

@@ -9,7 +9,7 @@ use mlua::ffi::{self, lua_State};
 
 use super::bounds::stop;
 use super::values::{get_field, measure, push, push_bytes, read};
-use super::{Context, context};
+use super::{Context, End, context};
 use crate::libs::{Call, Fault, Function};
 
 /// How deeply values given to libraries may nest.
@@ -72,13 +72,16 @@ unsafe fn compute(lua: *mut lua_State, context: &Context, function: &Function) -
     // SAFETY: every argument has been measured.
     let args = unsafe {
         let count = ffi::lua_gettop(lua);
-        (1..=count).map(|i| read(lua, i, LIBRARY_NESTING_MAX)).collect()
+        (1..=count).map(|i| read(lua, context, i, LIBRARY_NESTING_MAX)).collect()
     };
     let bytes_max = context.limits.memory_bytes_max;
-    let mut call = Call { args, results: Vec::new(), bytes_max, cjson: context.cjson.get() };
+    let work = |amount| context.work(amount);
+    let (results, cjson) = (Vec::new(), context.cjson.get());
+    let mut call = Call { args, results, bytes_max, work: &work, cjson };
     let outcome = context.guard(|| (function.run)(&mut call));
     context.cjson.set(call.cjson);
     match outcome {
+        _ if context.end.get() != End::None => Computed::Stop,
         None => Computed::Stop,
         Some(Ok(())) => {
             let count = call.results.len() as c_int;

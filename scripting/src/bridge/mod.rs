@@ -19,11 +19,14 @@ mod freeze;
 mod harmless;
 mod install;
 mod libraries;
+mod output;
 mod patterns;
 mod redis;
 mod register;
 mod run;
+mod table;
 mod tables;
+mod text;
 mod values;
 
 use std::any::Any;
@@ -49,12 +52,14 @@ use crate::libs::cjson;
 use crate::number::Random;
 use crate::script::parse_shebang;
 use crate::value::Value;
-use crate::{Error, Host};
+use crate::{Error, Host, Interrupt};
 
 /// What freeing memory may take for itself: a closure, and a smaller table of strings.
 const RESERVE_BYTES: usize = 1 << 20;
-/// Bytes that may be moved between two questions to the host: a few milliseconds.
-const WORK_BYTES_PER_QUESTION: usize = 8 << 20;
+/// Work that functions do between two questions to the host: as long as the instructions between
+/// two questions take, some 10 microseconds. The unit is about a nanosecond, in which some bytes are
+/// copied.
+const WORK_PER_QUESTION: usize = 16 << 10;
 /// Garbage that is left alone, besides a quarter of what compiled scripts take: collecting costs
 /// the more, the less of it there is.
 const GARBAGE_BYTES: usize = 1 << 20;
@@ -405,7 +410,7 @@ struct Context {
     cycles: Cell<u32>,
     /// Beyond the limit, for what frees memory.
     reserve: Cell<usize>,
-    /// Bytes moved since the host was asked last.
+    /// What functions have done since the host was asked last.
     work: Cell<usize>,
     /// Whether the host is asked at every instruction.
     asks_at_once: Cell<bool>,
@@ -463,8 +468,6 @@ struct Originals {
     rawset: Cell<Option<lua_CFunction>>,
     setmetatable: Cell<Option<lua_CFunction>>,
     resume: Cell<Option<lua_CFunction>>,
-    insert: Cell<Option<lua_CFunction>>,
-    remove: Cell<Option<lua_CFunction>>,
 }
 
 /// Why a script must end whatever it does.
@@ -529,15 +532,36 @@ impl Context {
         }
     }
 
-    /// Counts bytes that one instruction moves: after many, the host is asked at the next one.
-    fn charge(&self, bytes: usize) {
-        let work = self.work.get().saturating_add(bytes);
+    /// Counts work where the host cannot be asked: after much of it, that is done at the next
+    /// instruction.
+    fn charge(&self, amount: usize) {
+        let work = self.work.get().saturating_add(amount);
         self.work.set(work);
-        if work > WORK_BYTES_PER_QUESTION && !self.main.get().is_null() {
+        if work > WORK_PER_QUESTION && !self.main.get().is_null() {
             // SAFETY: the main thread lives as long as the state; setting a hook writes three
             // fields of it, which is allowed at any time.
             unsafe { set_hook(self.main.get(), 1) }
         }
+    }
+
+    /// Counts work, and asks the host after much of it. Whether to go on. Quiet.
+    #[inline]
+    fn work(&self, amount: usize) -> bool {
+        let work = self.work.get().saturating_add(amount);
+        self.work.set(work);
+        work <= WORK_PER_QUESTION || self.ask()
+    }
+
+    /// Asks the host whether to go on. Quiet.
+    #[cold]
+    fn ask(&self) -> bool {
+        self.work.set(0);
+        if self.end.get() == End::None
+            && self.with_host(|host| host.interrupt()) == Some(Interrupt::Kill)
+        {
+            self.end.set(End::Killed);
+        }
+        self.end.get() == End::None
     }
 
     fn take_reply(&self) -> Reply {

@@ -4,15 +4,21 @@
 //! asks the host, for Lua's hook cannot fire within a match.
 
 use std::ffi::c_int;
-use std::{ptr, slice};
+use std::ptr;
 
 use mlua::ffi::{self, lua_State};
 
-use super::bounds::{check_end, stop};
+use super::bounds::{check_end, stop, work};
+use super::context;
+use super::output::Output;
 use super::values::{bytes, push_bytes, raise};
-use super::{End, context};
-use crate::Interrupt;
 use crate::strings::{self, Budget, Capture, Match};
+
+/// The work of a search, and of each step of it.
+const SEARCH_WORK: usize = 64;
+const STEP_WORK: usize = 4;
+/// Bytes that a search without a pattern goes through meanwhile.
+const BYTES_FOUND_PER_WORK: usize = 4;
 
 pub(super) unsafe extern "C-unwind" fn string_find(lua: *mut lua_State) -> c_int {
     // SAFETY: plain.
@@ -33,6 +39,7 @@ unsafe fn find(lua: *mut lua_State, places: bool) -> c_int {
         let from = if from < 0 { (from + subject.len() as i64 + 1).max(1) } else { from.max(1) };
         let from = (from as usize - 1).min(subject.len());
         if places && (ffi::lua_toboolean(lua, 4) != 0 || strings::is_plain(pattern)) {
+            work(lua, SEARCH_WORK + subject.len() / BYTES_FOUND_PER_WORK);
             let Some(start) = strings::find_plain(subject, pattern, from) else {
                 ffi::lua_pushnil(lua);
                 return 1;
@@ -195,7 +202,7 @@ unsafe fn expand(lua: *mut lua_State, subject: &[u8], found: &Match, output: &mu
 }
 
 /// A string argument; a number becomes one, in place. Plain.
-unsafe fn argument<'a>(lua: *mut lua_State, index: c_int) -> &'a [u8] {
+pub(super) unsafe fn argument<'a>(lua: *mut lua_State, index: c_int) -> &'a [u8] {
     // SAFETY: plain; the string stays on the stack.
     unsafe {
         ffi::luaL_checklstring(lua, index, ptr::null_mut());
@@ -214,17 +221,14 @@ unsafe fn search(
     // SAFETY: plain.
     unsafe {
         let context = context(lua);
-        let found = context.guard(|| {
-            let mut ask = || {
-                if context.with_host(|host| host.interrupt()) == Some(Interrupt::Kill) {
-                    context.end.set(End::Killed);
-                }
-                context.end.get() == End::None
-            };
-            let steps = context.limits.match_steps_max;
-            strings::search(subject, pattern, from, once, &mut Budget { steps, ask: &mut ask })
-        });
+        let mut ask = |steps| context.work(steps as usize * STEP_WORK);
+        let steps = context.limits.match_steps_max;
+        let mut budget = Budget { steps, ask: &mut ask };
+        let found = context.guard(|| strings::search(subject, pattern, from, once, &mut budget));
         check_end(lua);
+        // The last steps, which are not counted yet.
+        let steps = (steps - budget.steps).min(strings::STEPS_PER_QUESTION);
+        work(lua, SEARCH_WORK + steps as usize * STEP_WORK);
         match found {
             Some(Ok(found)) => found,
             Some(Err(why)) => raise(lua, why),
@@ -257,47 +261,5 @@ unsafe fn push_capture(lua: *mut lua_State, subject: &[u8], found: &Match, index
             None if index == 0 => push_bytes(lua, &subject[found.start..found.end]),
             None => raise(lua, "invalid capture index"),
         }
-    }
-}
-
-/// A string that grows, in memory of Lua's: it counts against the limit and is freed by the
-/// collector whatever error ends its maker. Sits at one place of the stack.
-struct Output {
-    index: c_int,
-    start: *mut u8,
-    len: usize,
-    room: usize,
-}
-
-impl Output {
-    /// Takes the next place on the stack. Plain.
-    unsafe fn new(lua: *mut lua_State, room: usize) -> Output {
-        // SAFETY: plain; the block is on the stack for as long as the output is used.
-        unsafe {
-            let start = ffi::lua_newuserdata(lua, room).cast();
-            Output { index: ffi::lua_gettop(lua), start, len: 0, room }
-        }
-    }
-
-    /// Plain.
-    unsafe fn add(&mut self, lua: *mut lua_State, text: &[u8]) {
-        // SAFETY: the block has `room` bytes; `text` is not in it.
-        unsafe {
-            if self.len + text.len() > self.room {
-                let room = (self.len + text.len()) * 2;
-                let block: *mut u8 = ffi::lua_newuserdata(lua, room).cast();
-                ptr::copy_nonoverlapping(self.start, block, self.len);
-                ffi::lua_replace(lua, self.index);
-                (self.start, self.room) = (block, room);
-            }
-            ptr::copy_nonoverlapping(text.as_ptr(), self.start.add(self.len), text.len());
-            self.len += text.len();
-        }
-    }
-
-    /// Pushes the string. Plain.
-    unsafe fn push(&self, lua: *mut lua_State) {
-        // SAFETY: the first `len` bytes have been written.
-        unsafe { push_bytes(lua, slice::from_raw_parts(self.start, self.len)) }
     }
 }

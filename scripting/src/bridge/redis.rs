@@ -10,10 +10,10 @@ use bytes::Bytes;
 use leasehold_resp::{Protocol, Reply};
 use mlua::ffi::{self, lua_State};
 
-use super::bounds::stop;
+use super::bounds::{stop, work};
 use super::context;
 use super::values::{bytes, push, push_bytes, push_error, raise_error};
-use crate::script::Sha;
+use crate::script::Digester;
 use crate::value::Value;
 use crate::{LogLevel, convert};
 
@@ -35,6 +35,7 @@ unsafe fn single_field(lua: *mut lua_State, name: &CStr, f: fn(&[u8]) -> Bytes) 
             push_error(lua, "wrong number or type of arguments");
             return 1;
         }
+        work(lua, bytes(lua, 1).len());
         let context = context(lua);
         context.set_values(vec![Value::Bytes(f(bytes(lua, 1)))]);
         ffi::lua_createtable(lua, 0, 1);
@@ -46,6 +47,10 @@ unsafe fn single_field(lua: *mut lua_State, name: &CStr, f: fn(&[u8]) -> Bytes) 
     1
 }
 
+/// Bytes whose digest is computed at once, and the work of each.
+const CHUNK_BYTES: usize = 4 << 10;
+const DIGEST_WORK_PER_BYTE: usize = 3;
+
 pub(super) unsafe extern "C-unwind" fn redis_sha1hex(lua: *mut lua_State) -> c_int {
     // SAFETY: plain; the digest is on the stack frame and has no destructor.
     unsafe {
@@ -53,7 +58,12 @@ pub(super) unsafe extern "C-unwind" fn redis_sha1hex(lua: *mut lua_State) -> c_i
             raise_error(lua, "wrong number of arguments");
         }
         ffi::lua_tolstring(lua, 1, ptr::null_mut());
-        let sha = Sha::of(bytes(lua, 1));
+        let mut digest = Digester::default();
+        for chunk in bytes(lua, 1).chunks(CHUNK_BYTES) {
+            work(lua, chunk.len() * DIGEST_WORK_PER_BYTE);
+            digest.add(chunk);
+        }
+        let sha = digest.end();
         push_bytes(lua, sha.as_bytes());
     }
     1

@@ -11,7 +11,7 @@ use std::ptr;
 use leasehold_resp::{Protocol, Reply};
 use mlua::ffi::{self, lua_Debug, lua_State};
 
-use super::bounds::set_hook;
+use super::bounds::{check_end, set_hook};
 use super::install::use_base;
 use super::tables::{Held, Own, Tables, empty_tables, fill_globals, push_filled, push_list};
 use super::values::{bytes, measure, push_bytes, read};
@@ -291,6 +291,7 @@ unsafe extern "C-unwind" fn runner(lua: *mut lua_State) -> c_int {
             _ => {
                 measure(lua, REPLY, context.limits.nesting_max);
                 keep_reply(lua, context);
+                check_end(lua);
             }
         }
     }
@@ -300,7 +301,7 @@ unsafe extern "C-unwind" fn runner(lua: *mut lua_State) -> c_int {
 /// Quiet.
 unsafe fn keep_reply(lua: *mut lua_State, context: &Context) {
     // SAFETY: `measure` has made room for reading.
-    let value = unsafe { read(lua, REPLY, context.limits.nesting_max) };
+    let value = unsafe { read(lua, context, REPLY, context.limits.nesting_max) };
     context.set_reply(convert::to_reply(value, context.protocol.get()));
 }
 

@@ -9,8 +9,12 @@ use std::{ptr, slice};
 use bytes::Bytes;
 use mlua::ffi::{self, lua_State};
 
-use super::context;
+use super::bounds::work;
+use super::{Context, End, context};
 use crate::value::Value;
+
+/// The work of copying a value to Lua or from there.
+const VALUE_WORK: usize = 32;
 
 /// The string at `index`; nothing if it is none. Quiet: a number is not converted.
 pub(super) unsafe fn bytes<'a>(lua: *mut lua_State, index: c_int) -> &'a [u8] {
@@ -38,6 +42,7 @@ pub(super) unsafe fn measure(lua: *mut lua_State, index: c_int, nesting: usize) 
     unsafe fn visit(lua: *mut lua_State, nesting: usize, left: &mut usize) {
         // SAFETY: plain; the value is on top and stays there.
         unsafe {
+            work(lua, VALUE_WORK);
             *left = left.saturating_sub(1);
             if *left == 0 {
                 raise(lua, "too many values");
@@ -65,24 +70,38 @@ pub(super) unsafe fn measure(lua: *mut lua_State, index: c_int, nesting: usize) 
     }
 }
 
-/// Copies the value at `index`. Quiet, if `measure` has passed it with the same nesting.
-pub(super) unsafe fn read(lua: *mut lua_State, index: c_int, nesting: usize) -> Value {
+/// Copies the value at `index`. Quiet, if `measure` has passed it with the same nesting. If the
+/// script must end, what is read is not all.
+pub(super) unsafe fn read(
+    lua: *mut lua_State,
+    context: &Context,
+    index: c_int,
+    nesting: usize,
+) -> Value {
     // SAFETY: `lua_next` is given keys of its own table only.
     unsafe {
+        let text = bytes(lua, index);
+        if !context.work(VALUE_WORK + text.len()) {
+            return Value::Nil;
+        }
         match ffi::lua_type(lua, index) {
             ffi::LUA_TNONE | ffi::LUA_TNIL => Value::Nil,
             ffi::LUA_TBOOLEAN => Value::Boolean(ffi::lua_toboolean(lua, index) != 0),
             ffi::LUA_TNUMBER => Value::Number(ffi::lua_tonumber(lua, index)),
-            ffi::LUA_TSTRING => Value::Bytes(Bytes::copy_from_slice(bytes(lua, index))),
+            ffi::LUA_TSTRING => Value::Bytes(Bytes::copy_from_slice(text)),
             ffi::LUA_TTABLE if nesting == 0 => Value::TooDeep,
             ffi::LUA_TTABLE => {
                 let table = if index < 0 { ffi::lua_gettop(lua) + 1 + index } else { index };
                 let mut entries = Vec::new();
                 ffi::lua_pushnil(lua);
                 while ffi::lua_next(lua, table) != 0 {
-                    let key = read(lua, -2, nesting - 1);
-                    entries.push((key, read(lua, -1, nesting - 1)));
+                    let key = read(lua, context, -2, nesting - 1);
+                    entries.push((key, read(lua, context, -1, nesting - 1)));
                     ffi::lua_settop(lua, -2);
+                    if context.end.get() != End::None {
+                        ffi::lua_settop(lua, -2);
+                        break;
+                    }
                 }
                 Value::Table(entries)
             }
@@ -98,6 +117,7 @@ pub(super) unsafe fn read(lua: *mut lua_State, index: c_int, nesting: usize) -> 
 pub(super) unsafe fn push(lua: *mut lua_State, value: &Value) {
     // SAFETY: plain.
     unsafe {
+        work(lua, VALUE_WORK);
         if ffi::lua_checkstack(lua, 4) == 0 {
             raise(lua, "reached lua stack limit");
         }

@@ -23,22 +23,22 @@ pub(super) const LIBRARY: Library = Library {
 };
 
 /// The word a number stands for: rounded to even, the low 32 bits.
-fn word(call: &Call, at: usize) -> Result<u32, Fault> {
+fn word(call: &Call<'_>, at: usize) -> Result<u32, Fault> {
     // Adding 2^52 + 2^51 leaves the integer in the low bits of the double.
     const SHIFT: f64 = 6_755_399_441_055_744.0;
     Ok((call.number(at)? + SHIFT).to_bits() as u32)
 }
 
-fn give(call: &mut Call, word: u32) -> Result<(), Fault> {
+fn give(call: &mut Call<'_>, word: u32) -> Result<(), Fault> {
     call.result(Value::Number(f64::from(word as i32)))
 }
 
-fn map(call: &mut Call, f: fn(u32) -> u32) -> Result<(), Fault> {
+fn map(call: &mut Call<'_>, f: fn(u32) -> u32) -> Result<(), Fault> {
     let word = word(call, 1)?;
     give(call, f(word))
 }
 
-fn fold(call: &mut Call, f: fn(u32, u32) -> u32) -> Result<(), Fault> {
+fn fold(call: &mut Call<'_>, f: fn(u32, u32) -> u32) -> Result<(), Fault> {
     let mut result = word(call, 1)?;
     for at in 2..=call.args.len() {
         result = f(result, word(call, at)?);
@@ -46,12 +46,12 @@ fn fold(call: &mut Call, f: fn(u32, u32) -> u32) -> Result<(), Fault> {
     give(call, result)
 }
 
-fn shift(call: &mut Call, f: fn(u32, u32) -> u32) -> Result<(), Fault> {
+fn shift(call: &mut Call<'_>, f: fn(u32, u32) -> u32) -> Result<(), Fault> {
     let (value, count) = (word(call, 1)?, word(call, 2)?);
     give(call, f(value, count & 31))
 }
 
-fn tohex(call: &mut Call) -> Result<(), Fault> {
+fn tohex(call: &mut Call<'_>) -> Result<(), Fault> {
     let value = word(call, 1)?;
     let digits = if call.args.len() < 2 { 8 } else { word(call, 2)? as i32 };
     let text = match digits {

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{Call, Constant, Fault, Function, Library};
+use super::{CHUNK_BYTES, Call, Constant, Fault, Function, Library, VALUE_WORK, spend};
 use crate::number::{strtod, write_general};
 use crate::value::Value;
 
@@ -71,7 +71,7 @@ enum Invalid {
 // ---------------------------------------------------------------------------------------------
 // Settings
 
-fn encode_sparse_array(call: &mut Call) -> Result<(), Fault> {
+fn encode_sparse_array(call: &mut Call<'_>) -> Result<(), Fault> {
     at_most(call, 3)?;
     let mut settings = call.cjson;
     set_switch(call, 1, &mut settings.sparse_convert)?;
@@ -83,27 +83,27 @@ fn encode_sparse_array(call: &mut Call) -> Result<(), Fault> {
     call.result(Value::Number(f64::from(settings.sparse_safe)))
 }
 
-fn encode_max_depth(call: &mut Call) -> Result<(), Fault> {
+fn encode_max_depth(call: &mut Call<'_>) -> Result<(), Fault> {
     integer_setting(call, |settings| &mut settings.encode_max_depth, i32::MAX)
 }
 
-fn decode_max_depth(call: &mut Call) -> Result<(), Fault> {
+fn decode_max_depth(call: &mut Call<'_>) -> Result<(), Fault> {
     integer_setting(call, |settings| &mut settings.decode_max_depth, i32::MAX)
 }
 
-fn encode_number_precision(call: &mut Call) -> Result<(), Fault> {
+fn encode_number_precision(call: &mut Call<'_>) -> Result<(), Fault> {
     integer_setting(call, |settings| &mut settings.precision, 14)
 }
 
-fn encode_keep_buffer(call: &mut Call) -> Result<(), Fault> {
+fn encode_keep_buffer(call: &mut Call<'_>) -> Result<(), Fault> {
     switch_setting(call, |settings| &mut settings.keep_buffer)
 }
 
-fn decode_invalid_numbers(call: &mut Call) -> Result<(), Fault> {
+fn decode_invalid_numbers(call: &mut Call<'_>) -> Result<(), Fault> {
     switch_setting(call, |settings| &mut settings.decode_invalid)
 }
 
-fn encode_invalid_numbers(call: &mut Call) -> Result<(), Fault> {
+fn encode_invalid_numbers(call: &mut Call<'_>) -> Result<(), Fault> {
     at_most(call, 1)?;
     if matches!(call.args.first(), Some(Value::Bytes(text)) if text == "null".as_bytes()) {
         call.cjson.encode_invalid = Invalid::Null;
@@ -121,7 +121,7 @@ fn encode_invalid_numbers(call: &mut Call) -> Result<(), Fault> {
 }
 
 fn integer_setting(
-    call: &mut Call,
+    call: &mut Call<'_>,
     field: fn(&mut Settings) -> &mut i32,
     max: i32,
 ) -> Result<(), Fault> {
@@ -133,7 +133,7 @@ fn integer_setting(
     call.result(Value::Number(f64::from(value)))
 }
 
-fn switch_setting(call: &mut Call, field: fn(&mut Settings) -> &mut bool) -> Result<(), Fault> {
+fn switch_setting(call: &mut Call<'_>, field: fn(&mut Settings) -> &mut bool) -> Result<(), Fault> {
     at_most(call, 1)?;
     let mut settings = call.cjson;
     set_switch(call, 1, field(&mut settings))?;
@@ -142,7 +142,13 @@ fn switch_setting(call: &mut Call, field: fn(&mut Settings) -> &mut bool) -> Res
     call.result(Value::Boolean(value))
 }
 
-fn set_integer(call: &Call, at: usize, slot: &mut i32, min: i32, max: i32) -> Result<(), Fault> {
+fn set_integer(
+    call: &Call<'_>,
+    at: usize,
+    slot: &mut i32,
+    min: i32,
+    max: i32,
+) -> Result<(), Fault> {
     if call.missing(at) {
         return Ok(());
     }
@@ -156,7 +162,7 @@ fn set_integer(call: &Call, at: usize, slot: &mut i32, min: i32, max: i32) -> Re
     Ok(())
 }
 
-fn set_switch(call: &Call, at: usize, slot: &mut bool) -> Result<(), Fault> {
+fn set_switch(call: &Call<'_>, at: usize, slot: &mut bool) -> Result<(), Fault> {
     match call.args.get(at - 1) {
         None | Some(Value::Nil) => {}
         Some(Value::Boolean(value)) => *slot = *value,
@@ -172,14 +178,14 @@ fn set_switch(call: &Call, at: usize, slot: &mut bool) -> Result<(), Fault> {
     Ok(())
 }
 
-fn at_most(call: &Call, count: usize) -> Result<(), Fault> {
+fn at_most(call: &Call<'_>, count: usize) -> Result<(), Fault> {
     if call.args.len() <= count {
         return Ok(());
     }
     Err(Fault::Argument(count + 1, "found too many arguments".to_owned()))
 }
 
-fn exactly_one(call: &Call) -> Result<(), Fault> {
+fn exactly_one(call: &Call<'_>) -> Result<(), Fault> {
     if call.args.len() == 1 {
         return Ok(());
     }
@@ -189,26 +195,29 @@ fn exactly_one(call: &Call) -> Result<(), Fault> {
 // ---------------------------------------------------------------------------------------------
 // Encoding
 
-fn encode(call: &mut Call) -> Result<(), Fault> {
+fn encode(call: &mut Call<'_>) -> Result<(), Fault> {
     exactly_one(call)?;
-    let mut encoder = Encoder { out: Vec::new(), settings: call.cjson, bytes_max: call.bytes_max };
+    let Call { cjson: settings, bytes_max, work, .. } = *call;
+    let mut encoder = Encoder { out: Vec::new(), settings, bytes_max, work };
     encoder.value(&call.args[0], 0)?;
     call.result(Value::Bytes(encoder.out.into()))
 }
 
-struct Encoder {
+struct Encoder<'a> {
     out: Vec<u8>,
     settings: Settings,
     bytes_max: usize,
+    work: &'a dyn Fn(usize) -> bool,
 }
 
-impl Encoder {
+impl Encoder<'_> {
     fn value(&mut self, value: &Value, depth: usize) -> Result<(), Fault> {
         if self.out.len() > self.bytes_max {
             return Err(Fault::memory());
         }
+        spend(self.work, VALUE_WORK)?;
         match value {
-            Value::Bytes(text) => self.string(text),
+            Value::Bytes(text) => self.string(text)?,
             Value::Number(number) => self.number(*number)?,
             Value::Boolean(true) => self.out.extend_from_slice(b"true"),
             Value::Boolean(false) => self.out.extend_from_slice(b"false"),
@@ -285,7 +294,7 @@ impl Encoder {
                     self.number(*number)?;
                     self.out.push(b'"');
                 }
-                Value::Bytes(text) => self.string(text),
+                Value::Bytes(text) => self.string(text)?,
                 other => {
                     let why = "table key must be a number or string";
                     return Err(cannot(other.type_name(), why));
@@ -312,8 +321,17 @@ impl Encoder {
         Ok(())
     }
 
-    fn string(&mut self, text: &[u8]) {
+    fn string(&mut self, text: &[u8]) -> Result<(), Fault> {
         self.out.push(b'"');
+        for chunk in text.chunks(CHUNK_BYTES) {
+            spend(self.work, 2 * chunk.len())?;
+            self.escaped(chunk);
+        }
+        self.out.push(b'"');
+        Ok(())
+    }
+
+    fn escaped(&mut self, text: &[u8]) {
         for byte in text {
             let short = match byte {
                 b'"' | b'\\' | b'/' => *byte,
@@ -333,7 +351,6 @@ impl Encoder {
             };
             self.out.extend_from_slice(&[b'\\', short]);
         }
-        self.out.push(b'"');
     }
 }
 
@@ -348,7 +365,7 @@ fn excessive_nesting(depth: usize) -> Fault {
 // ---------------------------------------------------------------------------------------------
 // Decoding
 
-fn decode(call: &mut Call) -> Result<(), Fault> {
+fn decode(call: &mut Call<'_>) -> Result<(), Fault> {
     exactly_one(call)?;
     let text = call.bytes(1)?;
     if text.len() >= 2 && (text[0] == 0 || text[1] == 0) {
@@ -360,6 +377,8 @@ fn decode(call: &mut Call) -> Result<(), Fault> {
         depth: 0,
         settings: call.cjson,
         values_left: call.bytes_max / 64,
+        work: call.work,
+        worked: 0,
     };
     let first = decoder.token();
     let value = decoder.value(first)?;
@@ -375,6 +394,9 @@ struct Decoder<'a> {
     depth: usize,
     settings: Settings,
     values_left: usize,
+    work: &'a dyn Fn(usize) -> bool,
+    /// Up to where it has been told of the work.
+    worked: usize,
 }
 
 enum Token {
@@ -395,6 +417,8 @@ enum Token {
 impl Decoder<'_> {
     fn value(&mut self, (token, at): (Token, usize)) -> Result<Value, Fault> {
         self.values_left = self.values_left.checked_sub(1).ok_or_else(Fault::memory)?;
+        spend(self.work, VALUE_WORK + self.at - self.worked)?;
+        self.worked = self.at;
         match token {
             Token::Text(text) => Ok(Value::Bytes(text)),
             Token::Number(number) => Ok(Value::Number(number)),
@@ -465,6 +489,9 @@ impl Decoder<'_> {
     fn token(&mut self) -> (Token, usize) {
         while matches!(self.peek(), b' ' | b'\t' | b'\n' | b'\r') {
             self.at += 1;
+            if !self.goes_on() {
+                return (Token::Error(""), self.at);
+            }
         }
         let start = self.at;
         let token = match self.peek() {
@@ -485,6 +512,16 @@ impl Decoder<'_> {
     /// The byte here; zero at the end, which a zero in the text is as well.
     fn peek(&self) -> u8 {
         self.text.get(self.at).copied().unwrap_or(0)
+    }
+
+    /// Tells of the work if much has been done since. Whether to go on.
+    fn goes_on(&mut self) -> bool {
+        if self.at - self.worked < CHUNK_BYTES {
+            return true;
+        }
+        let amount = 2 * (self.at - self.worked);
+        self.worked = self.at;
+        (self.work)(amount)
     }
 
     fn punctuation(&mut self, token: Token) -> Token {
@@ -548,6 +585,9 @@ impl Decoder<'_> {
                     out.push(byte);
                     self.at += 1;
                 }
+            }
+            if !self.goes_on() {
+                return (Token::Error(""), self.at);
             }
         }
         self.at += 1;

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{Call, Constant, Fault, Function, Library, RESULTS_MAX};
+use super::{Call, Constant, Fault, Function, Library, RESULTS_MAX, VALUE_WORK, spend};
 use crate::value::Value;
 
 pub(super) const LIBRARY: Library = Library {
@@ -24,18 +24,21 @@ const PACKED_NESTING_MAX: usize = 16;
 /// Input nested deeper than this is refused: reading it recurses, on a thread's stack.
 const NESTING_MAX: usize = 256;
 
-fn pack(call: &mut Call) -> Result<(), Fault> {
+fn pack(call: &mut Call<'_>) -> Result<(), Fault> {
     if call.args.is_empty() {
         return Err(Fault::Argument(0, "MessagePack pack needs input.".to_owned()));
     }
     let mut out = Vec::new();
     for value in &call.args {
-        encode(&mut out, value, 0);
+        encode(&mut out, value, 0, call.work)?;
     }
     call.result(Value::Bytes(out.into()))
 }
 
-fn encode(out: &mut Vec<u8>, value: &Value, depth: usize) {
+type Work<'a> = &'a dyn Fn(usize) -> bool;
+
+fn encode(out: &mut Vec<u8>, value: &Value, depth: usize, work: Work<'_>) -> Result<(), Fault> {
+    spend(work, VALUE_WORK)?;
     match value {
         Value::Number(number) => encode_number(out, *number),
         Value::Bytes(text) => {
@@ -44,29 +47,37 @@ fn encode(out: &mut Vec<u8>, value: &Value, depth: usize) {
                 len @ 32..=255 => out.extend_from_slice(&[0xD9, len as u8]),
                 len => encode_length(out, 0xDA, len),
             }
+            spend(work, text.len())?;
             out.extend_from_slice(text);
         }
         Value::Boolean(value) => out.push(0xC2 | u8::from(*value)),
         Value::Table(entries) if depth < PACKED_NESTING_MAX => {
-            encode_table(out, entries, depth + 1);
+            encode_table(out, entries, depth + 1, work)?;
         }
         _ => out.push(0xC0),
     }
+    Ok(())
 }
 
-fn encode_table(out: &mut Vec<u8>, entries: &[(Value, Value)], depth: usize) {
+fn encode_table(
+    out: &mut Vec<u8>,
+    entries: &[(Value, Value)],
+    depth: usize,
+    work: Work<'_>,
+) -> Result<(), Fault> {
     if let Some(items) = as_array(entries) {
         encode_count(out, (0x90, 0xDC), items.len());
         for item in items {
-            encode(out, item, depth);
+            encode(out, item, depth, work)?;
         }
     } else {
         encode_count(out, (0x80, 0xDE), entries.len());
         for (key, value) in entries {
-            encode(out, key, depth);
-            encode(out, value, depth);
+            encode(out, key, depth, work)?;
+            encode(out, value, depth, work)?;
         }
     }
+    Ok(())
 }
 
 /// How many there are: within the first code if few, after the second if many.
@@ -136,12 +147,12 @@ fn encode_number(out: &mut Vec<u8>, number: f64) {
     out.extend_from_slice(&bytes[8 - size..]);
 }
 
-fn unpack_one(call: &mut Call) -> Result<(), Fault> {
+fn unpack_one(call: &mut Call<'_>) -> Result<(), Fault> {
     let offset = if call.missing(2) { 0 } else { call.integer(2)? };
     unpack(call, 1, offset)
 }
 
-fn unpack_limit(call: &mut Call) -> Result<(), Fault> {
+fn unpack_limit(call: &mut Call<'_>) -> Result<(), Fault> {
     call.bytes(1)?;
     let limit = call.integer(2)?;
     let offset = if call.missing(3) { 0 } else { call.integer(3)? };
@@ -150,7 +161,7 @@ fn unpack_limit(call: &mut Call) -> Result<(), Fault> {
 
 /// Up to `limit` values from `offset` on; all if both are zero. Unless all, the first result is
 /// where to go on, or -1 at the end.
-fn unpack(call: &mut Call, limit: i64, offset: i64) -> Result<(), Fault> {
+fn unpack(call: &mut Call<'_>, limit: i64, offset: i64) -> Result<(), Fault> {
     let data = call.bytes(1)?;
     let len = data.len();
     let (Ok(limit), Ok(start)) = (usize::try_from(limit), usize::try_from(offset)) else {
@@ -163,7 +174,8 @@ fn unpack(call: &mut Call, limit: i64, offset: i64) -> Result<(), Fault> {
         return Err(Fault::error(text));
     }
     let all = limit == 0 && start == 0;
-    let mut input = Input { rest: data.slice(start..), values_left: call.bytes_max / 64 };
+    let values_left = call.bytes_max / 64;
+    let mut input = Input { rest: data.slice(start..), values_left, work: call.work };
     let mut values = Vec::new();
     while !input.rest.is_empty() && (all || values.len() < limit) {
         if values.len() >= RESULTS_MAX {
@@ -182,18 +194,20 @@ fn unpack(call: &mut Call, limit: i64, offset: i64) -> Result<(), Fault> {
     Ok(())
 }
 
-struct Input {
+struct Input<'a> {
     rest: Bytes,
     /// How many more values may be made of it: one byte can become dozens.
     values_left: usize,
+    work: Work<'a>,
 }
 
-impl Input {
+impl Input<'_> {
     fn decode(&mut self, depth: usize) -> Result<Value, Fault> {
         if depth > NESTING_MAX {
             return Err(Fault::error("stack overflow (too deeply nested)"));
         }
         self.values_left = self.values_left.checked_sub(1).ok_or_else(Fault::memory)?;
+        spend(self.work, VALUE_WORK)?;
         let code = self.take(1)?[0];
         match code {
             0x00..=0x7F => Ok(Value::Number(f64::from(code))),

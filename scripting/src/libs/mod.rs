@@ -12,13 +12,16 @@ use crate::number::{parse_number, write_general};
 use crate::value::Value;
 
 /// One call of a library function: what it was given, and what it gives back.
-pub(crate) struct Call {
+pub(crate) struct Call<'a> {
     /// The arguments.
     pub(crate) args: Vec<Value>,
     /// The results, in order.
     pub(crate) results: Vec<Value>,
     /// Bytes it may build.
     pub(crate) bytes_max: usize,
+    /// Told of work before it is done; says whether to go on. If it is not to, what the function
+    /// returns does not matter.
+    pub(crate) work: &'a dyn Fn(usize) -> bool,
     /// What this script has set `cjson` to.
     pub(crate) cjson: cjson::Settings,
 }
@@ -35,7 +38,7 @@ pub(crate) enum Fault {
 /// A function of a library.
 pub(crate) struct Function {
     pub(crate) name: &'static str,
-    pub(crate) run: fn(&mut Call) -> Result<(), Fault>,
+    pub(crate) run: fn(&mut Call<'_>) -> Result<(), Fault>,
 }
 
 /// A library: its name, functions and constants.
@@ -59,9 +62,23 @@ pub(crate) const LIBRARIES: &[Library] =
 /// More results than this do not fit on Lua's stack.
 const RESULTS_MAX: usize = 7_990;
 
+/// The work of a value, and as many bytes as are gone through one by one between two questions.
+const VALUE_WORK: usize = 32;
+const CHUNK_BYTES: usize = 4 << 10;
+
+/// Tells of work before it is done.
+fn spend(work: &dyn Fn(usize) -> bool, amount: usize) -> Result<(), Fault> {
+    if work(amount) { Ok(()) } else { Err(Fault::stopped()) }
+}
+
 impl Fault {
     fn error(text: impl Into<String>) -> Fault {
         Fault::Error(text.into().into_bytes())
+    }
+
+    /// The script must end.
+    fn stopped() -> Fault {
+        Fault::Error(Vec::new())
     }
 
     fn memory() -> Fault {
@@ -69,7 +86,7 @@ impl Fault {
     }
 }
 
-impl Call {
+impl Call<'_> {
     fn result(&mut self, value: Value) -> Result<(), Fault> {
         self.results.push(value);
         Ok(())

@@ -1,6 +1,6 @@
 //! `struct`: numbers and strings as bytes, by a format. Knows only values.
 
-use super::{Call, Fault, Function, Library, RESULTS_MAX};
+use super::{Call, Fault, Function, Library, RESULTS_MAX, spend};
 use crate::convert::truncate;
 use crate::value::Value;
 
@@ -14,6 +14,8 @@ pub(super) const LIBRARY: Library = Library {
     constants: &[],
 };
 
+/// The work of an option.
+const OPTION_WORK: usize = 8;
 /// The widest integer.
 const INTEGER_BYTES_MAX: usize = 32;
 /// What `!` alone aligns to: the widest C type.
@@ -22,19 +24,21 @@ const ALIGNMENT_NATIVE: usize = 8;
 /// A format string, being read.
 struct Format<'a> {
     text: &'a [u8],
+    work: &'a dyn Fn(usize) -> bool,
     big_endian: bool,
     alignment: usize,
 }
 
 impl<'a> Format<'a> {
-    fn new(text: &'a [u8]) -> Format<'a> {
-        Format { text, big_endian: cfg!(target_endian = "big"), alignment: 1 }
+    fn new(text: &'a [u8], work: &'a dyn Fn(usize) -> bool) -> Format<'a> {
+        Format { text, work, big_endian: cfg!(target_endian = "big"), alignment: 1 }
     }
 
     /// The next option and its size.
     fn next(&mut self) -> Result<Option<(u8, usize)>, Fault> {
         let Some((option, rest)) = self.text.split_first() else { return Ok(None) };
         self.text = rest;
+        spend(self.work, OPTION_WORK)?;
         let size = match option {
             b'b' | b'B' | b'x' => 1,
             b'h' | b'H' => 2,
@@ -99,9 +103,9 @@ impl<'a> Format<'a> {
     }
 }
 
-fn pack(call: &mut Call) -> Result<(), Fault> {
+fn pack(call: &mut Call<'_>) -> Result<(), Fault> {
     let format = call.bytes(1)?;
-    let mut format = Format::new(&format);
+    let mut format = Format::new(&format, call.work);
     let mut out = Vec::new();
     let mut at = 2;
     // A place beyond the arguments reads as nil.
@@ -151,13 +155,13 @@ fn pack(call: &mut Call) -> Result<(), Fault> {
     call.result(Value::Bytes(out.into()))
 }
 
-fn unpack(call: &mut Call) -> Result<(), Fault> {
+fn unpack(call: &mut Call<'_>) -> Result<(), Fault> {
     let (format, data) = (call.bytes(1)?, call.bytes(2)?);
     let offset = if call.missing(3) { 1 } else { call.integer(3)? };
     if offset == 0 {
         return Err(Fault::Argument(3, "offset must be 1 or greater".to_owned()));
     }
-    let mut format = Format::new(&format);
+    let mut format = Format::new(&format, call.work);
     let mut at = usize::try_from(offset - 1).unwrap_or(usize::MAX);
     while let Some((option, size)) = format.next()? {
         at = at.saturating_add(format.padding(at, option, size));
@@ -205,9 +209,9 @@ fn unpack(call: &mut Call) -> Result<(), Fault> {
     call.result(Value::Number((at + 1) as f64))
 }
 
-fn size(call: &mut Call) -> Result<(), Fault> {
+fn size(call: &mut Call<'_>) -> Result<(), Fault> {
     let format = call.bytes(1)?;
-    let mut format = Format::new(&format);
+    let mut format = Format::new(&format, call.work);
     let mut total = 0;
     while let Some((option, size)) = format.next()? {
         total += format.padding(total, option, size);
