@@ -7,24 +7,16 @@ use std::path::{Path, PathBuf};
 
 use leasehold_scripting::outside_of_plans;
 use leasehold_tests::scripts;
-use leasehold_tests::tiers::{Pair, grammar};
+use leasehold_tests::tiers::grammar::{self, Cell, Taste};
+use leasehold_tests::tiers::trial::{Outcome, Trial};
+use leasehold_tests::tiers::{Chance, Pair};
 
-/// Scripts drawn by chance, and how often each is run.
-const DRAWN: usize = 3_000;
-const RUNS: usize = 3;
+/// Scripts drawn by chance; `cargo run --bin tiers` runs as many as one likes.
+const DRAWN: u64 = 5_000;
+/// They are of this seed.
+const SEED: u64 = 2026;
 /// Requests drawn for each script of a client library.
 const REQUESTS: usize = 150;
-
-/// A generator of the same numbers each time.
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, bound: usize) -> usize {
-        // Of L'Ecuyer, Blouin and Couture, with the high bits, which are the better ones.
-        self.0 = self.0.wrapping_mul(2_862_933_555_777_941_757).wrapping_add(3_037_000_493);
-        ((self.0 >> 33) as usize) % bound.max(1)
-    }
-}
 
 /// Every Lua file the suite has, and the scripts of the seeds, by name.
 fn known() -> BTreeMap<String, String> {
@@ -58,13 +50,6 @@ fn known() -> BTreeMap<String, String> {
     all
 }
 
-fn make_world(pair: &mut Pair) {
-    pair.run_words("FLUSHALL");
-    for command in grammar::WORLD {
-        pair.run_words(command);
-    }
-}
-
 fn eval(pair: &mut Pair, request: &[String]) -> Vec<u8> {
     let argv: Vec<&[u8]> = request.iter().map(String::as_bytes).collect();
     pair.run(&argv)
@@ -72,27 +57,25 @@ fn eval(pair: &mut Pair, request: &[String]) -> Vec<u8> {
 
 #[test]
 fn scripts_drawn_by_chance_do_the_same() {
-    let mut chance = Chance(2026);
-    let mut pair = Pair::new();
+    let cells: Vec<Cell> = grammar::cells().collect();
+    let mut trial = Trial::new();
+    let (mut planned, mut left) = (0, 0);
     for number in 0..DRAWN {
+        let mut chance = Chance::of(SEED, number);
+        let about = cells[chance.below(cells.len())];
         let mut dice = |bound| chance.below(bound);
-        let script = grammar::script(&mut dice);
-        if number % 20 == 0 {
-            make_world(&mut pair);
+        let about = (dice(4) == 0).then_some(about);
+        let script = grammar::script(Taste::All, about, &mut dice);
+        let request = grammar::request(&mut dice);
+        let outcome = trial.run(&script.text, &request, 2 + dice(2) as u8);
+        if let Outcome::Differs(what) = outcome {
+            panic!("script {number}: {request:?}\n{}\n{what}", script.text);
         }
-        for _ in 0..RUNS {
-            let request = grammar::request(&script, &mut dice);
-            eval(&mut pair, &request);
-        }
-        if number % 100 == 99 {
-            pair.advance(chance.below(20_000) as i64);
-            pair.compare();
-        }
+        planned += trial.tiers().planned;
+        left += trial.tiers().left;
     }
-    let tiers = pair.tiers();
     // It would prove nothing if few were planned, or few left.
-    let all = tiers.planned + tiers.left + tiers.lua;
-    assert!(tiers.planned * 3 > all && tiers.left * 10 > all, "{tiers:?}");
+    assert!((planned + left) * 3 > DRAWN && left * 10 > DRAWN, "planned {planned}, left {left}");
 }
 
 /// With all that a lock may look like when a script comes.

@@ -8,10 +8,8 @@ use libfuzzer_sys::fuzz_target;
 #[path = "../../src/tiers/mod.rs"]
 mod tiers;
 
-use tiers::{Pair, grammar};
-
-/// How often each script is run.
-const RUNS: usize = 3;
+use tiers::grammar::{self, Taste};
+use tiers::trial::{Outcome, Trial};
 
 fuzz_target!(|data: &[u8]| {
     let mut rest = data.iter();
@@ -20,16 +18,10 @@ fuzz_target!(|data: &[u8]| {
         let drawn = if bound > 256 { next() << 8 | next() } else { next() };
         drawn % bound.max(1)
     };
-    let script = grammar::script(&mut dice);
-    let mut pair = Pair::new();
-    for command in grammar::WORLD {
-        pair.run_words(command);
+    let script = grammar::script(Taste::All, None, &mut dice);
+    let request = grammar::request(&mut dice);
+    let protocol = if dice(2) == 0 { 2 } else { 3 };
+    if let Outcome::Differs(what) = Trial::new().run(&script.text, &request, protocol) {
+        panic!("RESP{protocol} {request:?}\n{}\n{what}", script.text);
     }
-    for _ in 0..RUNS {
-        let request = grammar::request(&script, &mut dice);
-        let argv: Vec<&[u8]> = request.iter().map(String::as_bytes).collect();
-        pair.run(&argv);
-    }
-    pair.advance(dice(40_000) as i64);
-    pair.compare();
 });

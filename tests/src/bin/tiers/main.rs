@@ -1,0 +1,314 @@
+//! Runs scripts drawn by chance by plans and by Lua, and a sample of them on a real `redis-server`:
+//! nobody may be able to tell which is which. Ends with 1 if somebody can.
+
+#![allow(clippy::print_stdout)] // A program that speaks to whoever runs it.
+
+mod oracle;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use indicatif::ProgressBar;
+use leasehold_scripting::{Tiers, outside_of_plans};
+use leasehold_tests::tiers::Chance;
+use leasehold_tests::tiers::builtins::{ARGUMENTS_MAX, BUILTINS, POSITIONS};
+use leasehold_tests::tiers::grammar::{self, Cell, Request, Script, Taste};
+use leasehold_tests::tiers::trial::{Outcome, Trial, shrink};
+
+/// Scripts that a thread takes at a time.
+const TURN: u64 = 256;
+/// Every so many scripts are about the next cell, so that none is left to chance.
+const CELL_EVERY: u64 = 4;
+
+/// Runs scripts drawn by chance by both tiers, and a sample of them on a real redis-server.
+#[derive(Parser)]
+#[command(name = "tiers")]
+struct Options {
+    /// How many scripts
+    #[arg(long, default_value_t = 100_000)]
+    scripts: u64,
+    /// For so long, however many scripts that is
+    #[arg(long)]
+    seconds: Option<u64>,
+    /// What the scripts are drawn from
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// The number of the first script
+    #[arg(long, default_value_t = 0)]
+    first: u64,
+    /// How many threads
+    #[arg(long, default_value_t = 2)]
+    threads: usize,
+    /// Print so many scripts and run none
+    #[arg(long)]
+    show: Option<u64>,
+    /// How many scripts a real redis-server runs as well
+    #[arg(long, default_value_t = 0)]
+    sample: u64,
+    /// Write what was drawn how often into this file: a line for each function and position
+    #[arg(long)]
+    coverage: Option<PathBuf>,
+    /// Stop after so many differences
+    #[arg(long, default_value_t = 20)]
+    differences: usize,
+}
+
+/// A script by its number.
+fn drawn(seed: u64, number: u64, taste: Taste, cells: &[Cell]) -> (Script, Request, u8) {
+    let mut chance = Chance::of(seed, number);
+    let about =
+        (number % CELL_EVERY == 0).then(|| cells[(number / CELL_EVERY) as usize % cells.len()]);
+    let mut dice = |bound| chance.below(bound);
+    let script = grammar::script(taste, about, &mut dice);
+    let request = grammar::request(&mut dice);
+    let protocol = if dice(2) == 0 { 2 } else { 3 };
+    (script, request, protocol)
+}
+
+/// What was drawn, and what became of it.
+struct Coverage {
+    /// For each cell: in how many scripts, in how many that have plans, in how many run by them.
+    cells: Vec<[u64; 3]>,
+    scripts: [u64; 2],
+    no_lua: u64,
+    undetermined: u64,
+    tiers: Tiers,
+}
+
+impl Default for Coverage {
+    fn default() -> Coverage {
+        let count = BUILTINS.len() * POSITIONS.len() * (ARGUMENTS_MAX + 1);
+        Coverage {
+            cells: vec![[0; 3]; count],
+            scripts: [0; 2],
+            no_lua: 0,
+            undetermined: 0,
+            tiers: Tiers::default(),
+        }
+    }
+}
+
+fn at(cell: Cell) -> usize {
+    (cell.builtin * POSITIONS.len() + cell.position) * (ARGUMENTS_MAX + 1) + cell.count
+}
+
+impl Coverage {
+    fn add(&mut self, script: &Script, protocol: u8, outcome: &Outcome, tiers: Tiers) {
+        self.scripts[usize::from(protocol == 3)] += 1;
+        match outcome {
+            Outcome::NoLua => self.no_lua += 1,
+            Outcome::Undetermined => self.undetermined += 1,
+            Outcome::Same | Outcome::Differs(_) => {}
+        }
+        self.tiers.planned += tiers.planned;
+        self.tiers.left += tiers.left;
+        self.tiers.lua += tiers.lua;
+        for cell in &script.cells {
+            let counts = &mut self.cells[at(*cell)];
+            counts[0] += 1;
+            counts[1] += u64::from(tiers.planned + tiers.left > 0);
+            counts[2] += u64::from(tiers.planned > 0);
+        }
+    }
+
+    fn join(&mut self, other: &Coverage) {
+        for (mine, theirs) in self.cells.iter_mut().zip(&other.cells) {
+            mine.iter_mut().zip(theirs).for_each(|(mine, theirs)| *mine += theirs);
+        }
+        self.scripts.iter_mut().zip(other.scripts).for_each(|(mine, theirs)| *mine += theirs);
+        self.no_lua += other.no_lua;
+        self.undetermined += other.undetermined;
+        self.tiers.planned += other.tiers.planned;
+        self.tiers.left += other.tiers.left;
+        self.tiers.lua += other.tiers.lua;
+    }
+
+    /// A line for each function: in how many cells it stands, and how often.
+    fn print(&self, cells: &[Cell]) {
+        println!(
+            "{:30} {:>6} {:>6} {:>8} {:>10} {:>10} {:>10}",
+            "function", "cells", "missed", "least", "drawn", "in plans", "by plans"
+        );
+        let mut missed = 0;
+        for (number, builtin) in BUILTINS.iter().enumerate() {
+            let own: Vec<[u64; 3]> = cells
+                .iter()
+                .filter(|cell| cell.builtin == number)
+                .map(|cell| self.cells[at(*cell)])
+                .collect();
+            let sum = |which: usize| own.iter().map(|counts| counts[which]).sum::<u64>();
+            let none = own.iter().filter(|counts| counts[0] == 0).count();
+            let least = own.iter().map(|counts| counts[0]).min().unwrap_or_default();
+            missed += none;
+            println!(
+                "{:30} {:>6} {:>6} {:>8} {:>10} {:>10} {:>10}",
+                builtin.name,
+                own.len(),
+                none,
+                least,
+                sum(0),
+                sum(1),
+                sum(2)
+            );
+        }
+        println!("{} cells of function x position x arguments, {missed} not drawn", cells.len());
+    }
+
+    fn write(&self, path: &PathBuf) {
+        let mut text = String::from("function\tposition");
+        for count in 0..=ARGUMENTS_MAX {
+            text.push_str(&format!("\t{count} arguments\tin plans\tby plans"));
+        }
+        text.push('\n');
+        for (number, builtin) in BUILTINS.iter().enumerate() {
+            for (position, place) in POSITIONS.iter().enumerate() {
+                text.push_str(&format!("{}\t{}", builtin.name, place.name));
+                for count in 0..=ARGUMENTS_MAX {
+                    let counts = self.cells[at(Cell { builtin: number, position, count })];
+                    let [drawn, inside, planned] = counts;
+                    match place.counts.contains(&count) {
+                        true => text.push_str(&format!("\t{drawn}\t{inside}\t{planned}")),
+                        false => text.push_str("\t-\t-\t-"),
+                    }
+                }
+                text.push('\n');
+            }
+        }
+        std::fs::write(path, text).expect("the coverage is written");
+    }
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    let cells: Vec<Cell> = grammar::cells().collect();
+    if let Some(count) = options.show {
+        for number in options.first..options.first + count {
+            let (script, request, protocol) = drawn(options.seed, number, Taste::All, &cells);
+            println!(
+                "-- {number} RESP{protocol} {:?} {:?} {:?}",
+                request.form, request.keys, request.words
+            );
+            println!("{}", script.text);
+            if let Some(outside) = outside_of_plans(script.text.as_bytes()) {
+                println!("-- {} (line {})", outside.what, outside.line);
+            }
+            println!();
+        }
+        return ExitCode::SUCCESS;
+    }
+    // Panics of the engines are findings.
+    std::panic::set_hook(Box::new(|_| {}));
+    let found = compare_tiers(&options, &cells);
+    let unlike = match options.sample {
+        0 => 0,
+        _ => oracle::compare(&options, &cells),
+    };
+    if found + unlike == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// How many differences there are between plans and Lua.
+fn compare_tiers(options: &Options, cells: &[Cell]) -> usize {
+    let begin = Instant::now();
+    let end = options.seconds.map(|seconds| begin + Duration::from_secs(seconds));
+    let bar = ProgressBar::new(if end.is_some() { 0 } else { options.scripts });
+    let next = AtomicU64::new(0);
+    let all = Mutex::new(Coverage::default());
+    // By what is left of the script: one cause is found many times.
+    let found = Mutex::new(BTreeMap::<String, u64>::new());
+    std::thread::scope(|scope| {
+        for _ in 0..options.threads {
+            scope.spawn(|| {
+                let mut trial = Trial::new();
+                let mut coverage = Coverage::default();
+                loop {
+                    let from = next.fetch_add(TURN, Ordering::Relaxed);
+                    let is_over = match end {
+                        Some(end) => Instant::now() >= end,
+                        None => from >= options.scripts,
+                    };
+                    let enough = found.lock().expect("unpoisoned").len() >= options.differences;
+                    if is_over || enough {
+                        break;
+                    }
+                    let to = if end.is_some() {
+                        from + TURN
+                    } else {
+                        (from + TURN).min(options.scripts)
+                    };
+                    for number in options.first + from..options.first + to {
+                        let (script, request, protocol) =
+                            drawn(options.seed, number, Taste::All, cells);
+                        let outcome = trial.run(&script.text, &request, protocol);
+                        coverage.add(&script, protocol, &outcome, trial.tiers());
+                        if let Outcome::Differs(_) = outcome {
+                            let least = report(
+                                &mut trial,
+                                options.seed,
+                                number,
+                                &script,
+                                &request,
+                                protocol,
+                            );
+                            *found.lock().expect("unpoisoned").entry(least).or_default() += 1;
+                        }
+                    }
+                    bar.inc(to - from);
+                }
+                all.lock().expect("unpoisoned").join(&coverage);
+            });
+        }
+    });
+    bar.finish_and_clear();
+    let coverage = all.into_inner().expect("unpoisoned");
+    coverage.print(cells);
+    if let Some(path) = &options.coverage {
+        coverage.write(path);
+    }
+    let [two, three] = coverage.scripts;
+    let total = two + three;
+    let seconds = begin.elapsed().as_secs_f64();
+    let Tiers { planned, left, lua } = coverage.tiers;
+    let runs = (planned + left + lua).max(1);
+    let share = |part: u64| part as f64 * 100.0 / runs as f64;
+    println!(
+        "seed {}: {total} scripts ({two} in RESP2, {three} in RESP3) in {seconds:.0} s, {:.0} a second",
+        options.seed,
+        total as f64 / seconds
+    );
+    println!(
+        "by plans {:.1} %, begun by them {:.1} %, by Lua alone {:.1} %; no Lua {}, undetermined {}",
+        share(planned),
+        share(left),
+        share(lua),
+        coverage.no_lua,
+        coverage.undetermined
+    );
+    let found = found.into_inner().expect("unpoisoned");
+    println!("{} differences", found.len());
+    found.len()
+}
+
+/// Prints a difference with the least script that shows it, which is returned.
+fn report(
+    trial: &mut Trial,
+    seed: u64,
+    number: u64,
+    script: &Script,
+    request: &Request,
+    protocol: u8,
+) -> String {
+    let least = shrink(&script.text, |text| {
+        matches!(trial.run(text, request, protocol), Outcome::Differs(_))
+    });
+    let Outcome::Differs(what) = trial.run(&least, request, protocol) else { return least };
+    println!(
+        "--- seed {seed}, script {number}, RESP{protocol}, {:?} {:?} {:?}\n{least}\n{what}\n",
+        request.form, request.keys, request.words
+    );
+    least
+}

@@ -1,0 +1,285 @@
+//! Two engines that differ in nothing but `script-plans`.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use bytes::BytesMut;
+use leasehold::config::Config;
+use leasehold::engine::client::{ClientId, Origin};
+use leasehold::engine::script::Watchdog;
+use leasehold::engine::time::{Millis, Time};
+use leasehold::engine::{Engine, Flow};
+use leasehold_scripting::{LogLevel, Tiers};
+
+use super::grammar::{Request, WORLD};
+
+const BEGIN: Millis = Millis(1_700_000_000_000);
+/// Keys that fire in one turn of the clock.
+const TICK_BUDGET: u32 = 1_000;
+/// Where what must be the same is counted.
+const SECTIONS: [&str; 5] = ["stats", "commandstats", "errorstats", "keyspace", "memory"];
+/// Questions of one script after which it is taken for endless.
+const QUESTIONS_MAX: u32 = 500;
+
+/// An engine, with a client for each version of the protocol, and one that listens to everything.
+pub struct Side {
+    engine: Engine,
+    clients: [ClientId; 2],
+    now: Millis,
+    /// What `dirty` was when the world was made.
+    clean_at: Option<u64>,
+}
+
+/// All that can be seen of a request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// The replies, as they are sent.
+    pub replies: Vec<u8>,
+    /// What subscribers receive, keyspace events among it.
+    pub messages: Vec<Vec<u8>>,
+    /// What the script has logged.
+    pub log: Vec<(LogLevel, String)>,
+    /// How often each command has been called, refused, and has failed; by name.
+    pub commands: BTreeMap<&'static str, [u64; 3]>,
+    /// Hits, misses, errors, changes.
+    pub counters: [u64; 4],
+    /// Errors by code.
+    pub errors: BTreeMap<String, u64>,
+    /// The values and deadlines of all keys, if any was changed.
+    pub keys: Vec<u8>,
+    /// The script did not end by itself.
+    pub is_endless: bool,
+}
+
+impl fmt::Display for Seen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} log {:?} commands {:?} counters {:?} errors {:?}",
+            text(&self.replies),
+            self.log,
+            self.commands,
+            self.counters,
+            self.errors
+        )?;
+        write!(f, " messages {}", self.messages.len())?;
+        self.messages.iter().try_for_each(|message| write!(f, " {}", text(message)))?;
+        write!(f, " keys {}", text(&self.keys))
+    }
+}
+
+impl Side {
+    /// An empty engine.
+    pub fn new(script_plans: bool) -> Side {
+        let now = BEGIN;
+        let mut config = Config::default();
+        config.script_plans = script_plans;
+        let mut engine = Engine::new(config, Time::at(now), [1, 2, 3, 4]);
+        let listener = engine.connect(Origin::default(), Time::at(now));
+        let clients = [0, 1].map(|_| engine.connect(Origin::default(), Time::at(now)));
+        let mut side = Side { engine, clients, now, clean_at: None };
+        side.run(listener, &[b"PSUBSCRIBE", b"*"]);
+        side.run(clients[0], &[b"CONFIG", b"SET", b"notify-keyspace-events", b"KEA"]);
+        side.run(clients[1], &[b"HELLO", b"3"]);
+        side.engine.deliveries();
+        side
+    }
+
+    fn run(&mut self, client: ClientId, argv: &[&[u8]]) -> Vec<u8> {
+        self.engine.watchdog = Some(Box::new(Patience(QUESTIONS_MAX)));
+        let mut out = BytesMut::new();
+        let flow = self.engine.run(Time::at(self.now), client, argv, &mut out);
+        assert_eq!(flow, Flow::Next, "{}", show(argv));
+        out.to_vec()
+    }
+
+    fn messages(&mut self) -> Vec<Vec<u8>> {
+        self.engine.deliveries().into_iter().map(|delivery| delivery.bytes.to_vec()).collect()
+    }
+
+    /// Makes the world anew, if anything in it was changed.
+    pub fn make_world(&mut self) {
+        if self.clean_at == Some(self.engine.dirty) {
+            return;
+        }
+        self.run(self.clients[0], &[b"FLUSHALL"]);
+        for command in WORLD {
+            let argv: Vec<&[u8]> = command.split(' ').map(str::as_bytes).collect();
+            self.run(self.clients[0], &argv);
+        }
+        self.messages();
+        self.clean_at = Some(self.engine.dirty);
+    }
+
+    /// Runs a script in the world as it is.
+    pub fn observe(&mut self, script: &str, request: &Request, protocol: u8) -> Seen {
+        let client = self.clients[usize::from(protocol == 3)];
+        let mut seen = Seen::default();
+        let before = self.engine.command_stats.clone();
+        let stats = self.engine.stats.clone();
+        let dirty = self.engine.dirty;
+        for command in request.commands(script) {
+            let argv: Vec<&[u8]> = command.iter().map(String::as_bytes).collect();
+            let reply = self.run(client, &argv);
+            seen.replies.extend(reply);
+        }
+        seen.is_endless = contains(&seen.replies, b"Script killed by user");
+        seen.messages = self.messages();
+        seen.log = std::mem::take(&mut self.engine.log);
+        let after = self.engine.command_stats.iter().zip(&before);
+        for ((after, before), entry) in after.zip(self.engine.commands.entries()) {
+            let counts = [
+                after.calls - before.calls,
+                after.rejected - before.rejected,
+                after.failed - before.failed,
+            ];
+            if counts != [0; 3] {
+                seen.commands.insert(&entry.full_name, counts);
+            }
+        }
+        let now = &self.engine.stats;
+        seen.counters = [
+            now.keyspace_hits - stats.keyspace_hits,
+            now.keyspace_misses - stats.keyspace_misses,
+            now.total_error_replies - stats.total_error_replies,
+            self.engine.dirty - dirty,
+        ];
+        if seen.counters[2] > 0 {
+            for (code, count) in &now.errors {
+                let before = stats.errors.get(code).copied().unwrap_or_default();
+                if *count > before {
+                    seen.errors.insert(code.clone(), count - before);
+                }
+            }
+        }
+        if self.engine.dirty != dirty {
+            seen.keys = self.keys();
+        }
+        seen
+    }
+
+    /// Every key with its value and its deadline.
+    fn keys(&mut self) -> Vec<u8> {
+        let mut all = Vec::new();
+        let keys = self.run(self.clients[0], &[b"KEYS", b"*"]);
+        for key in names(&keys) {
+            all.extend(key);
+            all.extend(self.run(self.clients[0], &[b"DUMP", key]));
+            all.extend(self.run(self.clients[0], &[b"PTTL", key]));
+        }
+        all
+    }
+
+    /// How its scripts have been run.
+    pub fn tiers(&self) -> Tiers {
+        let interpreter = self.engine.interpreter.as_ref();
+        interpreter.map(|lua| lua.tiers()).unwrap_or_default()
+    }
+}
+
+/// The keys in a reply to `KEYS`: none of those here looks like the head of a reply.
+fn names(reply: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let lines = reply.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end);
+    lines.filter(|line| !line.starts_with(b"$") && !line.starts_with(b"*"))
+}
+
+/// The two, the one with plans first.
+pub struct Pair {
+    sides: [Side; 2],
+}
+
+impl Default for Pair {
+    fn default() -> Pair {
+        Pair::new()
+    }
+}
+
+impl Pair {
+    /// Two empty engines.
+    pub fn new() -> Pair {
+        Pair { sides: [true, false].map(Side::new) }
+    }
+
+    /// Runs a script on both, in a world made for it.
+    pub fn observe(&mut self, script: &str, request: &Request, protocol: u8) -> [Seen; 2] {
+        self.sides.each_mut().map(|side| {
+            side.make_world();
+            side.observe(script, request, protocol)
+        })
+    }
+
+    /// Runs a request on both; what it is answered. Panics if they differ in that, or in what
+    /// others hear of it.
+    pub fn run(&mut self, argv: &[&[u8]]) -> Vec<u8> {
+        let [planned, plain] = self.sides.each_mut().map(|side| {
+            let reply = side.run(side.clients[0], argv);
+            (reply, side.messages().iter().map(|bytes| text(bytes)).collect::<Vec<_>>())
+        });
+        assert_eq!(text(&planned.0), text(&plain.0), "{}", show(argv));
+        assert_eq!(planned.1, plain.1, "what others hear of {}", show(argv));
+        planned.0
+    }
+
+    /// As [`Pair::run`], of words that hold no blanks.
+    pub fn run_words(&mut self, words: &str) -> Vec<u8> {
+        let argv: Vec<&[u8]> = words.split_whitespace().map(str::as_bytes).collect();
+        self.run(&argv)
+    }
+
+    /// Lets time pass.
+    pub fn advance(&mut self, span_ms: i64) {
+        let [planned, plain] = self.sides.each_mut().map(|side| {
+            side.now.0 += span_ms;
+            side.engine.tick(Time::at(side.now), TICK_BUDGET);
+            side.messages().iter().map(|bytes| text(bytes)).collect::<Vec<_>>()
+        });
+        assert_eq!(planned, plain, "what others hear as time passes");
+    }
+
+    /// Panics if the two differ in any key, or in anything they count.
+    pub fn compare(&mut self) {
+        for section in SECTIONS {
+            self.run(&[b"INFO", section.as_bytes()]);
+        }
+        let keys = self.run(&[b"KEYS", b"*"]);
+        for key in names(&keys) {
+            self.run(&[b"DUMP", key]);
+            self.run(&[b"PTTL", key]);
+        }
+    }
+
+    /// How the engine with plans has run its scripts.
+    pub fn tiers(&self) -> Tiers {
+        self.sides[0].tiers()
+    }
+}
+
+/// Ends a script that does not end by itself.
+struct Patience(u32);
+
+impl Watchdog for Patience {
+    fn poll(&mut self, engine: &mut Engine) {
+        self.0 = self.0.saturating_sub(1);
+        if self.0 == 0 {
+            engine.kill_script();
+        }
+    }
+
+    fn has_hung_up(&self, _: ClientId) -> bool {
+        false
+    }
+}
+
+/// Whether some bytes stand among others.
+pub fn contains(bytes: &[u8], part: &[u8]) -> bool {
+    bytes.windows(part.len()).any(|window| window == part)
+}
+
+fn text(bytes: &[u8]) -> String {
+    bytes.escape_ascii().to_string()
+}
+
+fn show(argv: &[&[u8]]) -> String {
+    let words: Vec<_> = argv.iter().map(|word| String::from_utf8_lossy(word)).collect();
+    words.join("\u{2423}")
+}
