@@ -162,7 +162,7 @@ fn unpack(call: &mut Call<'_>) -> Result<(), Fault> {
         return Err(Fault::Argument(3, "offset must be 1 or greater".to_owned()));
     }
     let mut format = Format::new(&format, call.work);
-    let mut at = usize::try_from(offset - 1).unwrap_or(usize::MAX);
+    let mut at = usize::try_from(offset.saturating_sub(1)).unwrap_or(usize::MAX);
     while let Some((option, size)) = format.next()? {
         at = at.saturating_add(format.padding(at, option, size));
         let field = slice(&data, at, size)?;
