@@ -56,6 +56,39 @@ fn options_come_in_every_shape_launchers_use() {
     }
 }
 
+/// Launchers ask for durability out of habit, so it is no reason not to start.
+#[test]
+fn durability_is_warned_of_at_the_start_and_refused_later() {
+    let lost = "nothing is written to disk: all keys and locks are lost when the server ends";
+    let mut daemon =
+        Daemon::start(&["--port", "0", "--save", "900", "1", "300 10", "--appendonly yes"]);
+    assert_eq!(daemon.wait_for("# save, appendonly: "), lost);
+    let port = daemon.wait_for_port();
+    let mut wire = daemon.connect(port);
+    let is_not_durable = |wire: &mut Wire| {
+        assert_eq!(
+            wire.call(&["CONFIG", "GET", "appendonly"]),
+            b"*2\r\n$10\r\nappendonly\r\n$2\r\nno\r\n"
+        );
+        assert_eq!(wire.call(&["CONFIG", "GET", "save"]), b"*2\r\n$4\r\nsave\r\n$0\r\n\r\n");
+        let info = String::from_utf8_lossy(&wire.call(&["INFO", "persistence"])).into_owned();
+        assert!(info.contains("\r\naof_enabled:0\r\n"), "{info}");
+    };
+    is_not_durable(&mut wire);
+    for (name, on, off) in [("appendonly", "yes", "no"), ("save", "60 1", "")] {
+        let refusal = format!(
+            "-ERR CONFIG SET failed (possibly related to argument '{name}') - this server writes \
+             nothing to disk: all keys and locks are lost when it ends\r\n"
+        );
+        assert_eq!(wire.call(&["CONFIG", "SET", name, on]), refusal.as_bytes());
+        assert_eq!(wire.call(&["CONFIG", "SET", name, off]), b"+OK\r\n");
+        is_not_durable(&mut wire);
+    }
+    let mut daemon = Daemon::start(&["--port", "0", "--save", "", "--appendonly", "no"]);
+    daemon.wait_for_port();
+    assert!(!daemon.heard.contains(" # "), "{}", daemon.heard);
+}
+
 #[test]
 fn configuration_comes_from_a_file_or_from_standard_input() {
     let text = "# a remark\nport 0\nrequirepass \"a secret\"\n";

@@ -42,6 +42,17 @@ fn a_command_has_a_server_for_tests() {
 }
 
 #[test]
+fn durability_is_warned_of() {
+    check(
+        &["--appendonly", "yes"],
+        "ask config get appendonly",
+        "appendonly\nno\n",
+        "leasehold run: appendonly: nothing is written to disk: all keys and locks are lost when \
+         the server ends\n",
+    );
+}
+
+#[test]
 fn a_server_may_listen_at_a_socket_alone() {
     let folder = Folder::new();
     let path = folder.path("redis.sock");

@@ -46,6 +46,8 @@ pub type Reader<'a> = dyn FnMut(Source<'_>) -> io::Result<Vec<u8>> + 'a;
 pub enum Warning {
     /// Directives that have no effect here.
     Ignored(Vec<String>),
+    /// Directives that ask to keep keys on disk.
+    NotDurable(Vec<&'static str>),
     /// Variables that look like ours and are not.
     UnknownVariables(Vec<String>),
     /// A policy that would evict.
@@ -56,6 +58,11 @@ impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Warning::Ignored(names) => write!(f, "directives without effect: {}", names.join(", ")),
+            Warning::NotDurable(names) => write!(
+                f,
+                "{}: nothing is written to disk: all keys and locks are lost when the server ends",
+                names.join(", ")
+            ),
             Warning::UnknownVariables(names) => {
                 write!(f, "environment variables that are no directive: {}", names.join(", "))
             }
@@ -379,7 +386,8 @@ impl<'a, 'r> Loader<'a, 'r> {
         Ok(())
     }
 
-    fn finish(self) -> (Config, Vec<Warning>) {
+    fn finish(mut self) -> (Config, Vec<Warning>) {
+        let not_durable = self.config.drop_durability();
         let accepted = DIRECTIVES.iter().filter(|row| matches!(row.role, Role::Accepted));
         let changed = accepted
             .filter(|row| row.value(&self.config).to_string() != row.default)
@@ -388,6 +396,9 @@ impl<'a, 'r> Loader<'a, 'r> {
         let mut warnings = Vec::new();
         if !ignored.is_empty() {
             warnings.push(Warning::Ignored(ignored));
+        }
+        if !not_durable.is_empty() {
+            warnings.push(Warning::NotDurable(not_durable));
         }
         if !self.unknown_variables.is_empty() {
             warnings.push(Warning::UnknownVariables(self.unknown_variables));
@@ -513,14 +524,35 @@ mod tests {
     }
 
     #[test]
-    fn save_points_add_up() {
-        let saves = |args: &[&str]| serve(args, &[]).0.value("save").unwrap().to_string();
-        assert_eq!(saves(&["saves"]), "1 1 2 2");
-        assert_eq!(saves(&["saves", "--save 3 3 "]), "1 1 2 2 3 3");
-        assert_eq!(saves(&["--save 1 1 "]), "1 1");
-        assert_eq!(saves(&["--save", "1", "1", "--save", "2", "2"]), "1 1 2 2");
-        assert_eq!(saves(&["no-saves"]), "");
-        assert_eq!(saves(&["saves", "--save", ""]), "");
+    fn durability_is_warned_of_and_never_claimed() {
+        let check = |args: &[&str], asked: &[&'static str]| {
+            let (config, warnings) = serve(args, &[]);
+            check_values(&config, &["save=", "appendonly=no"]);
+            let expected = Warning::NotDurable(asked.to_vec());
+            assert_eq!(warnings, Vec::from_iter((!asked.is_empty()).then_some(expected)));
+        };
+        for asked in [&["saves"][..], &["--save 1 1 "], &["--save", "1", "1", "--save", "2 2"]] {
+            check(asked, &["save"]);
+        }
+        for none in [&["no-saves"][..], &["saves", "--save", ""], &["saves", "--save"]] {
+            check(none, &[]);
+        }
+        check(&["no-saves", "--save", "1", "1"], &["save"]);
+        check(&["--appendonly", "YES"], &["appendonly"]);
+        check(&["--appendonly", "yes", "--appendonly", "no"], &[]);
+        check(&["saves", "--appendonly yes"], &["save", "appendonly"]);
+        check_fatal(
+            &["--appendonly", "maybe"],
+            "configuration file, at line 2",
+            r#"appendonly "maybe""#,
+            "argument must be 'yes' or 'no'",
+        );
+        check_fatal(
+            &["saves", "--save", "1"],
+            "configuration file, at line 4",
+            r#"save "1""#,
+            "Invalid save parameters",
+        );
     }
 
     #[test]
@@ -543,11 +575,12 @@ mod tests {
         };
         let warnings = |args: &[&str]| serve(args, &[]).1;
         assert_eq!(warnings(&["redislite"]), [], "what is said is what is done");
-        let args = ["--appendonly", "yes", "--list-max-ziplist-entries", "3", "--vm-enabled", "no"];
-        let expected = ignored(&["appendonly", "list-max-ziplist-entries", "vm-enabled"]);
+        let args =
+            ["--activedefrag", "yes", "--list-max-ziplist-entries", "3", "--vm-enabled", "no"];
+        let expected = ignored(&["activedefrag", "list-max-ziplist-entries", "vm-enabled"]);
         assert_eq!(warnings(&args), expected);
         assert_eq!(warnings(&["--search-threads", "4"]), ignored(&["search-threads"]));
-        assert_eq!(warnings(&["--appendonly", "yes", "--appendonly", "no"]), []);
+        assert_eq!(warnings(&["--activedefrag", "yes", "--activedefrag", "no"]), []);
         let policy = Warning::Eviction(MaxmemoryPolicy::AllkeysLru);
         assert_eq!(warnings(&["--maxmemory-policy", "allkeys-lru"]), [policy]);
         let variables = [("LEASEHOLD_PORT", "tcp://10.0.0.1:6379"), ("LEASEHOLD_PROT", "1")];

@@ -315,7 +315,7 @@ impl Config {
         let mut next = self.clone();
         for (&(name, directive), (_, text)) in targets.iter().zip(pairs) {
             let text = std::str::from_utf8(text).map_err(|_| refused(name, NOT_UTF8))?;
-            next.assign(directive, &[text]).map_err(|reason| refused(name, reason))?;
+            next.change(directive, &[text]).map_err(|reason| refused(name, reason))?;
         }
         let differs =
             |directive: &&'static Directive| directive.value(self) != directive.value(&next);
@@ -333,7 +333,8 @@ impl Config {
         Ok(changed.into_iter().map(change).collect())
     }
 
-    /// Sets a directive before the server starts, whether or not it may change later.
+    /// Sets a directive before the server starts, whether or not it may change later. Durability
+    /// is refused, as by `CONFIG SET`: there is no log to warn in yet.
     pub fn apply(&mut self, name: &str, value: &str) -> Result<(), ConfigError> {
         let unknown = || ConfigError::UnknownOption(name.to_owned());
         let (name, directive) = table::find(name).ok_or_else(unknown)?;
@@ -342,7 +343,7 @@ impl Config {
         } else {
             vec![value]
         };
-        self.assign(directive, &words).map_err(|reason| refused(name, reason))
+        self.change(directive, &words).map_err(|reason| refused(name, reason))
     }
 
     fn settable(&self, name: &[u8]) -> Result<(&'static str, &'static Directive), ConfigError> {
@@ -358,12 +359,22 @@ impl Config {
         }
     }
 
-    /// Gives one directive a value, whether or not it may change while the server runs.
+    /// Gives one directive a value that is in force from here on.
+    fn change(&mut self, directive: &'static Directive, words: &[&str]) -> Result<(), String> {
+        let value = directive.kind.read(words)?;
+        match directive.role {
+            Role::Durability if value.to_string() != directive.default => Err(NOT_DURABLE.into()),
+            _ => self.assign(directive, words),
+        }
+    }
+
+    /// As [`Config::change`], while the command line is read: a request for durability is kept
+    /// until [`Config::drop_durability`].
     fn assign(&mut self, directive: &'static Directive, words: &[&str]) -> Result<(), String> {
         let value = directive.kind.read(words)?;
         match directive.role {
             Role::Used(access) => (access.set)(self, value),
-            Role::Accepted => {
+            Role::Accepted | Role::Durability => {
                 self.accepted.insert(directive.name, value);
             }
             Role::Unsupported if value.to_string() == directive.default => {}
@@ -371,7 +382,22 @@ impl Config {
         }
         Ok(())
     }
+
+    /// Ends the reading of a command line: goes back to the truth about durability. Returns which
+    /// directives have asked for it.
+    fn drop_durability(&mut self) -> Vec<&'static str> {
+        let rows = DIRECTIVES.iter().filter(|row| matches!(row.role, Role::Durability));
+        let asked = rows.filter(|row| {
+            let value = self.accepted.remove(row.name);
+            value.is_some_and(|value| value.to_string() != row.default)
+        });
+        asked.map(|row| row.name).collect()
+    }
 }
+
+/// Why durability cannot be switched on.
+const NOT_DURABLE: &str =
+    "this server writes nothing to disk: all keys and locks are lost when it ends";
 
 /// Values are kept as text; nothing Redis's tools write is anything else.
 const NOT_UTF8: &str = "argument must be valid UTF-8";
@@ -442,6 +468,9 @@ mod tests {
                 ),
             ),
             (vec![("tls-port", "7000")], failed("tls-port", "not supported by this server")),
+            (vec![("timeout", "5"), ("appendonly", "yes")], failed("appendonly", NOT_DURABLE)),
+            (vec![("save", "60 1")], failed("save", NOT_DURABLE)),
+            (vec![("save", "60")], failed("save", "Invalid save parameters")),
         ] {
             assert_eq!(set(&mut config, &pairs), Err(expected), "{pairs:?}");
         }
@@ -476,8 +505,9 @@ mod tests {
             ("requirepass", "", ""),
             ("notify-keyspace-events", "KEA", "AKE"),
             ("maxmemory", "1kb", "1024"),
-            ("appendonly", "YES", "yes"),
-            ("save", "100 1 50 2", "100 1 50 2"),
+            ("appendonly", "NO", "no"),
+            ("save", "", ""),
+            ("appendfsync", "Always", "always"),
             (
                 "client-output-buffer-limit",
                 "replica 100mb 0 0",

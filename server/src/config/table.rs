@@ -53,6 +53,9 @@ pub enum Role {
     Used(Access),
     /// Remembers it for those who ask. A lock server has no need of it.
     Accepted,
+    /// Takes the default only, but for the start: launchers ask for durability out of habit, so
+    /// there the value is dropped with a warning. Clients see the default, which is the truth.
+    Durability,
     /// Takes the default only. To do otherwise in silence would let the operator believe in a
     /// protection, or a role, that is not there.
     Unsupported,
@@ -147,6 +150,15 @@ const fn unsupported(
     doc: &'static str,
 ) -> Directive {
     row(name, kind, default, mutability, Role::Unsupported, doc)
+}
+
+const fn durability(
+    name: &'static str,
+    kind: Kind,
+    default: &'static str,
+    doc: &'static str,
+) -> Directive {
+    row(name, kind, default, Live, Role::Durability, doc)
 }
 
 /// The access to a field of `Config` that can be written as one [`Value`].
@@ -354,8 +366,8 @@ pub static DIRECTIVES: &[Directive] = &[
         "Entries of a stream that are trimmed together."),
     accepted("hll-sparse-max-bytes", SIZE, "3000", Live, "Bytes of a sparse HyperLogLog."),
 
-    // Persistence: locks are kept in memory, so the default of `save` is what is true here
-    accepted("save", SavePoints, "", Live, "When to write a snapshot."),
+    // Persistence: keys are kept in memory alone
+    durability("save", SavePoints, "", "When to write a snapshot; never here."),
     accepted("dbfilename", FileName("dbfilename can't be a path, just a filename"), "dump.rdb",
         Protected, "Name of the snapshot."),
     accepted("rdbcompression", Bool, "yes", Live, "How snapshots are written."),
@@ -365,7 +377,7 @@ pub static DIRECTIVES: &[Directive] = &[
     accepted("sanitize-dump-payload", Choice(SANITIZE), "no", Live, "Check what RESTORE loads."),
     accepted("stop-writes-on-bgsave-error", Bool, "yes", Live,
         "Refuse writes when a snapshot failed."),
-    accepted("appendonly", Bool, "no", Live, "Write an append only file."),
+    durability("appendonly", Bool, "no", "Write an append only file; there is none here."),
     accepted("appendfilename", FileName("appendfilename can't be a path, just a filename"),
         "appendonly.aof", Fixed, "Name of the append only file."),
     accepted("appenddirname", FileName("appenddirname can't be a path, just a dirname"),
@@ -723,7 +735,8 @@ mod tests {
                 _ => continue,
             };
             // The rate is kept in bounds; the rest is not supported but for the default.
-            if directive.name == "hz" || matches!(directive.role, Role::Unsupported) {
+            let default_only = matches!(directive.role, Role::Unsupported | Role::Durability);
+            if directive.name == "hz" || default_only {
                 continue;
             }
             for text in texts {
