@@ -206,6 +206,14 @@ impl Parser {
         missing.clamp(1, NEEDED_BYTES_MAX)
     }
 
+    /// Bytes held for an incomplete request, beside those in the caller's buffer.
+    pub fn unfinished_bytes(&self) -> usize {
+        match self.state {
+            State::Start => 0,
+            _ => self.spans.capacity() * size_of::<Span>() + self.inline.capacity(),
+        }
+    }
+
     /// Almost every request: all of it has come, and nothing about it has to be judged. `None` says
     /// nothing about it.
     fn whole(&mut self, buffer: &[u8]) -> Option<usize> {

@@ -71,6 +71,10 @@ pub const ENGINE_PATIENCE: Duration = Duration::from_micros(200);
 /// some 10 us; no client should wait 2 ms.
 pub const HELD_BACK_BY_SCRIPT: Duration = Duration::from_millis(1);
 
+/// Bytes that `maxmemory-clients` leaves all clients together at least, as in Redis: with less,
+/// nobody could connect to raise it.
+pub const CLIENTS_MEMORY_BYTES_MIN: u64 = 128 * KIB as u64;
+
 /// Bytes of buffer a quiet connection keeps. What a burst needed beyond is given back.
 pub const IDLE_BUFFER_BYTES: usize = 16 * KIB;
 

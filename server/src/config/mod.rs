@@ -19,8 +19,8 @@ pub use line::split as split_line;
 pub use sentinel::{Master, Peer, Sentinel, Unset};
 pub use table::{Access, DIRECTIVES, Directive, Mutability, Role};
 pub use types::{
-    ClientClass, ClientOutputBufferLimits, EndpointType, LogLevel, MaxmemoryPolicy, Mode,
-    OutputBufferLimit, Permission, Secret, Supervised,
+    ClientClass, ClientOutputBufferLimits, EndpointType, LogLevel, MaxmemoryPolicy, MemoryShare,
+    Mode, OutputBufferLimit, Permission, Secret, Supervised,
 };
 pub use value::{Kind, Value};
 
@@ -104,6 +104,8 @@ pub struct Config {
     pub enable_protected_configs: Permission,
     /// Bytes of memory beyond which writes are refused; 0 is no limit.
     pub maxmemory_bytes: u64,
+    /// What all clients together may take before the largest are disconnected.
+    pub maxmemory_clients: MemoryShare,
     /// What clients that ask are told; nothing is ever evicted.
     pub maxmemory_policy: MaxmemoryPolicy,
     /// Fields up to which a hash is called a listpack.
@@ -191,6 +193,7 @@ impl Default for Config {
             end_with_stdin: false,
             enable_protected_configs: Permission::No,
             maxmemory_bytes: 0,
+            maxmemory_clients: MemoryShare::NONE,
             maxmemory_policy: MaxmemoryPolicy::Noeviction,
             hash_max_listpack_entries: 512,
             hash_max_listpack_value_bytes: 64,

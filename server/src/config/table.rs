@@ -2,8 +2,8 @@
 //! To add an option of our own, add a field to `Config` and a row here.
 
 use super::types::{
-    ClientClass, ClientOutputBufferLimits, EndpointType, LogLevel, MaxmemoryPolicy, Permission,
-    Secret, Supervised,
+    ClientClass, ClientOutputBufferLimits, EndpointType, LogLevel, MaxmemoryPolicy, MemoryShare,
+    Permission, Secret, Supervised,
 };
 use super::value::Kind::{
     Addresses, Bool, BufferLimits, Choice, Choices, Events, FileName, HostAndPort, Int, Memory,
@@ -289,7 +289,8 @@ pub static DIRECTIVES: &[Directive] = &[
     accepted("maxmemory-samples", Int(1, INT_MAX), "5", Live,
         "Keys compared before one is evicted."),
     accepted("maxmemory-eviction-tenacity", Int(0, 100), "10", Live, "Effort of eviction."),
-    accepted("maxmemory-clients", MemoryOrPercent, "0", Live, "Memory of all clients together."),
+    used("maxmemory-clients", MemoryOrPercent, "0", Live, field!(maxmemory_clients),
+        "Memory of all clients together beyond which the largest are disconnected."),
     used("proto-max-bulk-len", Memory(MIB, SIZE_MAX), "536870912", Live,
         field!(proto_max_bulk_len_bytes), "Bytes of one argument."),
     used("client-query-buffer-limit", Memory(MIB, SIZE_MAX), "1073741824", Live,
@@ -663,6 +664,26 @@ impl Field for Option<Secret> {
             Value::Text(text) => *self = (!text.is_empty()).then(|| Secret::new(text)),
             other => misfit(&other),
         }
+    }
+}
+
+impl Field for MemoryShare {
+    fn to_value(&self) -> Value {
+        match self {
+            MemoryShare::Bytes(bytes) => Value::Memory(*bytes),
+            MemoryShare::Percent(percent) => Value::Text(format!("{percent}%")),
+        }
+    }
+
+    fn assign(&mut self, value: Value) {
+        let percent = |text: &str| text.strip_suffix('%')?.parse().ok();
+        *self = match &value {
+            Value::Memory(bytes) => MemoryShare::Bytes(*bytes),
+            Value::Text(text) => {
+                MemoryShare::Percent(percent(text).unwrap_or_else(|| misfit(&value)))
+            }
+            _ => misfit(&value),
+        };
     }
 }
 

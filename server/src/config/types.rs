@@ -153,6 +153,32 @@ impl fmt::Debug for Secret {
     }
 }
 
+/// A bound on memory (`maxmemory-clients`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemoryShare {
+    /// So many bytes; zero is no bound.
+    Bytes(u64),
+    /// So many hundredths of `maxmemory`.
+    Percent(u64),
+}
+
+impl MemoryShare {
+    /// No bound.
+    pub const NONE: MemoryShare = MemoryShare::Bytes(0);
+
+    /// The bound in bytes, if there is one. A share of a `maxmemory` without a bound has none.
+    pub fn bytes_of(self, maxmemory_bytes: u64) -> Option<u64> {
+        let bytes = match self {
+            MemoryShare::Bytes(bytes) => bytes,
+            MemoryShare::Percent(percent) => {
+                let bytes = u128::from(maxmemory_bytes) * u128::from(percent) / 100;
+                u64::try_from(bytes).unwrap_or(u64::MAX)
+            }
+        };
+        (bytes > 0).then_some(bytes)
+    }
+}
+
 /// When a client that does not read its replies is closed. Zero is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OutputBufferLimit {

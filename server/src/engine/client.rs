@@ -2,10 +2,14 @@
 //! client is to receive in `pending`, and the caller collects it.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::{Bytes, BytesMut};
 use leasehold_resp::Protocol;
 
+use crate::engine::buffers::Buffers;
+use crate::engine::memory::CLIENT_BYTES;
 use crate::engine::pubsub::Subscription;
 use crate::engine::time::Millis;
 use crate::engine::tracking::Tracking;
@@ -115,10 +119,15 @@ pub struct Client {
     pub active_at: Millis,
     /// The full name of its last command.
     pub last_command: &'static str,
+    /// What its connection holds.
+    pub buffers: Arc<Buffers>,
+    /// Bytes the engine keeps for it beside this: see [`Clients::hold`].
+    held_bytes: usize,
     pub(super) pending: BytesMut,
     pub(super) resume: bool,
     pub(super) close: Option<Close>,
     pub(super) queued: bool,
+    pub(super) checks_output: bool,
 }
 
 /// A key under `WATCH`.
@@ -154,6 +163,12 @@ impl Client {
         }
     }
 
+    /// What it takes: itself, what the engine keeps for it, and the buffers of its connection.
+    pub fn memory_bytes(&self) -> usize {
+        let buffers = self.buffers.sizes().total();
+        CLIENT_BYTES + self.held_bytes + buffers
+    }
+
     /// Whether what it is answered now is not sent.
     pub fn is_muted(&self) -> bool {
         self.loses_reply || matches!(self.reply_mode, ReplyMode::Off | ReplyMode::Skip)
@@ -180,6 +195,10 @@ pub struct Clients {
     free: Vec<u32>,
     count: usize,
     last_serial: u64,
+    /// What the engine keeps for all of them together.
+    held_bytes: usize,
+    /// What all their connections hold together.
+    buffer_bytes: Arc<AtomicUsize>,
     /// Whether any client has ever asked for `CLIENT NO-TOUCH`.
     pub no_touch_asked: bool,
 }
@@ -220,10 +239,13 @@ impl Clients {
             connected_at: now,
             active_at: now,
             last_command: "NULL",
+            buffers: Arc::new(Buffers::new(&self.buffer_bytes)),
+            held_bytes: 0,
             pending: BytesMut::new(),
             resume: false,
             close: None,
             queued: false,
+            checks_output: false,
         }));
         self.count += 1;
         id
@@ -237,7 +259,33 @@ impl Clients {
         }
         self.count -= 1;
         self.free.push(id.slot);
-        place.take()
+        let client = place.take()?;
+        self.held_bytes -= client.held_bytes;
+        client.buffers.forget();
+        Some(client)
+    }
+
+    /// Counts bytes that the engine keeps for a client from now on: its transaction, what it
+    /// watches, what it listens to.
+    pub(super) fn hold(&mut self, id: ClientId, bytes: usize) {
+        if let Some(client) = self.get_mut(id) {
+            client.held_bytes += bytes;
+            self.held_bytes += bytes;
+        }
+    }
+
+    /// Counts bytes no longer that [`Clients::hold`] has counted.
+    pub(super) fn release(&mut self, id: ClientId, bytes: usize) {
+        if let Some(client) = self.get_mut(id) {
+            client.held_bytes -= bytes;
+            self.held_bytes -= bytes;
+        }
+    }
+
+    /// What all clients take.
+    pub fn memory_bytes(&self) -> usize {
+        let buffers = self.buffer_bytes.load(Ordering::Relaxed);
+        self.count * CLIENT_BYTES + self.held_bytes + buffers
     }
 
     /// The client of that name, if it is still connected.

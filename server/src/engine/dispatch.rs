@@ -173,7 +173,7 @@ impl Engine {
             }
             return error;
         }
-        state.transaction = None;
+        self.take_transaction(client);
         self.unwatch(client);
         if error == Error::CrossSlot {
             return error;
@@ -378,14 +378,11 @@ impl Engine {
         }
         let Some(state) = self.clients.get_mut(client) else { return Ok(Passage::Paused) };
         state.last_command = name;
-        match state.transaction.as_mut() {
-            Some(transaction) if !ends_transaction(name) => {
-                let argv = argv.iter().map(|&argument| argument.into()).collect();
-                transaction.queue.push(Queued { command: entry.at, argv });
-                Ok(Passage::Queued)
-            }
-            _ => Ok(Passage::Run(entry, state.database)),
+        if state.transaction.is_none() || ends_transaction(name) {
+            return Ok(Passage::Run(entry, state.database));
         }
+        self.queue(client, entry.at, argv);
+        Ok(Passage::Queued)
     }
 
     /// Whether no gate asks for more than that the client [is free](Client::is_free): so it is for

@@ -36,7 +36,10 @@ const ENTRY_OVERHEAD_BYTES: usize = 64;
 const PENDING_BYTES: usize = 96;
 
 /// What a connected client costs while it asks for nothing.
-const CLIENT_BYTES: usize = 1024;
+pub(super) const CLIENT_BYTES: usize = 1024;
+
+/// What an allocation costs besides its bytes, on average.
+pub(super) const ALLOCATION_BYTES: usize = 16;
 
 /// What a key costs that clients have copies of, its bytes among it.
 const TRACKED_KEY_BYTES: usize = 100;
@@ -134,8 +137,23 @@ impl Engine {
     pub fn used_memory_bytes(&self) -> usize {
         let tracked =
             self.tracked.keys() * TRACKED_KEY_BYTES + self.tracked.reads() * TRACKED_READ_BYTES;
-        let libraries = self.functions.as_ref().map_or(0, Functions::memory_bytes);
-        self.dataset_bytes() + self.clients.len() * CLIENT_BYTES + tracked + libraries
+        self.dataset_bytes()
+            + self.clients.memory_bytes()
+            + tracked
+            + self.script_bytes()
+            + self.function_bytes()
+    }
+
+    /// The bytes of cached scripts, and of what they have left behind; not what Lua itself takes.
+    pub fn script_bytes(&self) -> usize {
+        let bytes = self.interpreter.as_ref();
+        let bytes = bytes.map_or(self.script_bytes_before, |lua| lua.memory_bytes());
+        bytes.saturating_sub(self.lua_bytes)
+    }
+
+    /// The bytes of libraries of functions.
+    pub fn function_bytes(&self) -> usize {
+        self.functions.as_ref().map_or(0, Functions::memory_bytes)
     }
 
     /// The most of it that has ever been seen; looks now, too.
@@ -155,6 +173,7 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use crate::config::Config;
+    use crate::engine::buffers::BufferSizes;
     use crate::engine::testing::Stage;
 
     #[test]
@@ -169,6 +188,124 @@ mod tests {
              EXEC => !EXECABORT Transaction discarded because of previous errors.",
         );
         stage.check("GET small => \"v\"");
+    }
+
+    /// What a client has the engine keep counts until the client no longer needs it.
+    #[test]
+    fn what_clients_hold_is_counted_until_they_let_go() {
+        let large = "x".repeat(1_000);
+        for (hold, let_go) in [
+            (format!("MULTI; ECHO {large}"), "DISCARD"),
+            (format!("MULTI; ECHO {large}"), "EXEC"),
+            (format!("MULTI; ECHO {large}"), "EXEC x"),
+            (format!("MULTI; ECHO {large}"), "RESET"),
+            (format!("WATCH {large}"), "UNWATCH"),
+            (format!("WATCH {large}; WATCH {large}"), "EXEC; MULTI; EXEC"),
+            (format!("WATCH {large}"), "RESET"),
+            (format!("SUBSCRIBE {large}"), "UNSUBSCRIBE"),
+            (format!("SUBSCRIBE {large}; SUBSCRIBE {large}"), "RESET"),
+            (format!("PSUBSCRIBE {large}"), "PUNSUBSCRIBE"),
+            (format!("SSUBSCRIBE {large}"), "SUNSUBSCRIBE"),
+            (format!("HELLO 3; CLIENT TRACKING ON BCAST PREFIX {large}"), "CLIENT TRACKING OFF"),
+        ] {
+            let mut stage = Stage::new(Config::default());
+            stage.check("PING => PONG");
+            let before = stage.engine.used_memory_bytes();
+            stage.check(&hold);
+            let held = stage.engine.used_memory_bytes();
+            assert!(held >= before + 1_000, "{hold}: {held}");
+            stage.check(let_go);
+            assert_eq!(stage.engine.used_memory_bytes(), before, "{hold}; {let_go}");
+            stage.check(&hold);
+            let client = stage.client("a");
+            stage.engine.disconnect(client);
+            assert_eq!(stage.engine.clients.memory_bytes(), 0, "{hold}");
+        }
+    }
+
+    #[test]
+    fn a_transaction_that_will_not_be_run_takes_no_more_memory() {
+        let mut stage = Stage::new(Config::default());
+        stage.check("MULTI; GET => !...; SET k v => QUEUED; CLIENT INFO => QUEUED");
+        stage.check("b> CLIENT LIST ID 1 => ...multi=0 ... multi-mem=0 ...");
+        stage.check("EXEC => !EXECABORT ...; MULTI; SET k 0123456789; b> CLIENT LIST ID 1 => ...multi=1 ... multi-mem=14 ...");
+    }
+
+    #[test]
+    fn scripts_and_functions_are_counted() {
+        let mut stage = Stage::new(Config::default());
+        stage.check("EVAL \"return 1\" 0 => 1");
+        let before = stage.engine.used_memory_bytes();
+        let long = "x".repeat(10_000);
+        stage.check(&format!("SCRIPT LOAD \"return '{long}'\""));
+        let loaded = stage.engine.used_memory_bytes();
+        assert!(loaded > before + 10_000, "{before}, {loaded}");
+        stage.check(&format!(
+            "FUNCTION LOAD \"#!lua name=l\\x0aredis.register_function('f', function() return '{long}' end)\" => \"l\""
+        ));
+        assert!(stage.engine.used_memory_bytes() >= loaded + 10_000);
+    }
+
+    /// Puts a client's buffers at this size, as its connection would.
+    fn fill(stage: &mut Stage, name: &str, input: usize) {
+        let client = stage.client(name);
+        let sizes = BufferSizes { input, ..BufferSizes::default() };
+        stage.engine.clients.get(client).expect("a client").buffers.set(sizes);
+    }
+
+    fn evicted(stage: &mut Stage) -> Vec<u64> {
+        if !stage.engine.has_clients_to_evict() {
+            return Vec::new();
+        }
+        stage.engine.evict_clients().into_iter().map(|(client, _)| client.serial).collect()
+    }
+
+    #[test]
+    fn buffers_of_connections_are_counted() {
+        let mut stage = Stage::new(Config::default());
+        stage.check("PING; b> PING");
+        let before = stage.engine.used_memory_bytes();
+        fill(&mut stage, "b", 5_000);
+        assert_eq!(stage.engine.used_memory_bytes(), before + 5_000);
+        stage.check("CLIENT LIST ID 2 => ...qbuf=5000 ... tot-mem=6024 ...");
+        stage.check("INFO clients => ...client_recent_max_input_buffer:5000...");
+        stage.check("INFO memory => ...mem_clients_normal:7048...");
+        stage.check("CONFIG SET maxmemory 4000; SET k v => !OOM ...; GET k => nil");
+        let connection = stage.client("b");
+        let buffers = stage.engine.clients.get(connection).expect("a client").buffers.clone();
+        stage.engine.disconnect(connection);
+        // Its connection may be a little late.
+        buffers.set(BufferSizes { input: 9_000, ..BufferSizes::default() });
+        assert_eq!(stage.engine.used_memory_bytes(), before - 1024);
+    }
+
+    #[test]
+    fn the_largest_clients_are_evicted_first() {
+        let mut stage = Stage::new(Config::default());
+        stage.check("PING; b> PING; c> PING; d> PING; e> PING; d> CLIENT NO-EVICT ON");
+        for (name, bytes) in [("b", 300_000), ("c", 500_000), ("d", 900_000), ("e", 400_000)] {
+            fill(&mut stage, name, bytes);
+        }
+        assert_eq!(evicted(&mut stage), [0_u64; 0]);
+        stage.check("CONFIG SET maxmemory-clients 1500000 => OK");
+        assert_eq!(evicted(&mut stage), [3, 5]);
+        stage.check("INFO stats => ...evicted_clients:2...; CONFIG SET maxmemory-clients 1 => OK");
+        // Whatever it says, some memory is left to them.
+        assert_eq!(evicted(&mut stage), [2, 1]);
+        assert_eq!(stage.engine.clients.len(), 1);
+    }
+
+    #[test]
+    fn a_share_of_maxmemory_bounds_clients() {
+        let mut stage = Stage::new(Config::default());
+        stage.check("b> PING; CONFIG SET maxmemory-clients 10% => OK");
+        stage.check("CONFIG GET maxmemory-clients => [\"maxmemory-clients\", \"10%\"]");
+        fill(&mut stage, "b", 1_000_000);
+        assert_eq!(evicted(&mut stage), [0_u64; 0]);
+        stage.check("CONFIG SET maxmemory 20000000 => OK");
+        assert_eq!(evicted(&mut stage), [0_u64; 0]);
+        stage.check("CONFIG SET maxmemory 10000000 => OK");
+        assert_eq!(evicted(&mut stage), [1]);
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! Architecture invariant: nothing in here names the network, a clock, a file, a thread or the
 //! system's entropy.
 
+pub mod buffers;
 pub mod client;
 pub mod command;
 pub mod commands;
@@ -44,9 +45,9 @@ use leasehold_resp::Reply;
 use leasehold_resp::encode::encode;
 use leasehold_scripting::{Functions, Interpreter, LogLevel};
 
-use crate::config::{Config, Permission};
+use crate::config::{Config, MemoryShare, Permission};
 use crate::limits;
-use client::{ClientId, Clients, Close, Origin, ReplyMode};
+use client::{Client, ClientId, Clients, Close, Origin, ReplyMode};
 use command::{CommandStats, CommandTable};
 use dispatch::Outcome;
 use faults::Faults;
@@ -70,6 +71,8 @@ pub enum Timer {
     Blocked(ClientId),
     /// `CLIENT PAUSE` is over.
     Unpause,
+    /// A client may have been above its soft output limit for too long.
+    CheckOutput(ClientId),
 }
 
 /// `CLIENT PAUSE`
@@ -129,6 +132,7 @@ pub struct Stats {
     pub net_input_bytes: u64,
     pub net_output_bytes: u64,
     pub peak_memory_bytes: u64,
+    pub evicted_clients: u64,
 }
 
 /// Error codes counted one by one; further ones are only part of the total. A script can invent
@@ -180,6 +184,10 @@ pub struct Engine {
     /// The script or function that is running.
     pub script: Option<Running>,
     scripts_started: u64,
+    /// What Lua takes before there is any script.
+    lua_bytes: usize,
+    /// What Lua took when the script began that is running.
+    script_bytes_before: usize,
     /// Looks after the others while a script runs for long.
     pub watchdog: Option<Box<dyn Watchdog>>,
     /// What scripts have logged; the caller takes it.
@@ -223,6 +231,7 @@ impl Engine {
         let journal = Journal::of(&config);
         let commands = CommandTable::of(config.mode(), config.compat_version);
         let interpreter = commands::scripts::interpreter(seed[3], config.compat_version);
+        let lua_bytes = interpreter.memory_bytes();
         if config.cluster_enabled {
             // All keys of a cluster are in one database.
             config.databases = 1;
@@ -250,6 +259,8 @@ impl Engine {
             shard_id,
             script: None,
             scripts_started: 0,
+            lua_bytes,
+            script_bytes_before: lua_bytes,
             watchdog: None,
             log: Vec::new(),
             pause: None,
@@ -405,7 +416,9 @@ impl Engine {
     fn delivery(&mut self, client: ClientId) -> Option<Delivery> {
         let state = self.clients.get_mut(client)?;
         state.queued = false;
-        if state.pending.is_empty() && !state.resume && state.close.is_none() {
+        let checks_output = std::mem::take(&mut state.checks_output);
+        let is_empty = state.pending.is_empty() && !state.resume && state.close.is_none();
+        if is_empty && !checks_output {
             return None;
         }
         Some(Delivery {
@@ -429,6 +442,49 @@ impl Engine {
     pub fn kill(&mut self, client: ClientId) {
         self.disconnect(client);
         self.killed.push(client);
+    }
+
+    /// Has the caller look at the client's output at `moment`, if it is above its soft limit then:
+    /// the client is given a [`Delivery`] without anything in it.
+    pub fn check_output_at(&mut self, client: ClientId, moment: Millis) {
+        self.timers.insert(moment, Timer::CheckOutput(client));
+    }
+
+    fn request_output_check(&mut self, client: ClientId) {
+        if let Some(state) = self.clients.get_mut(client) {
+            state.checks_output = true;
+            self.queue_delivery(client);
+        }
+    }
+
+    /// Whether clients take more memory than `maxmemory-clients` allows them.
+    #[inline]
+    pub fn has_clients_to_evict(&self) -> bool {
+        self.config.maxmemory_clients != MemoryShare::NONE && self.is_over_client_limit()
+    }
+
+    /// Disconnects clients, those that take most memory first, until the others take no more than
+    /// `maxmemory-clients` allows; returns them with what they took. Not while a client's command
+    /// runs.
+    #[cold]
+    pub fn evict_clients(&mut self) -> Vec<(ClientId, usize)> {
+        let mut evicted = Vec::new();
+        let may_go = |client: &&Client| !client.no_evict && !client.origin.in_process;
+        let sizes = self.clients.iter().filter(may_go).map(|c| (c.memory_bytes(), c.id));
+        let mut sizes: Vec<(usize, ClientId)> = sizes.collect();
+        sizes.sort_unstable();
+        while let Some((bytes, client)) = sizes.pop().filter(|_| self.is_over_client_limit()) {
+            self.kill(client);
+            self.stats.evicted_clients += 1;
+            evicted.push((client, bytes));
+        }
+        evicted
+    }
+
+    fn is_over_client_limit(&self) -> bool {
+        let limit = self.config.maxmemory_clients.bytes_of(self.config.maxmemory_bytes);
+        let limit = limit.map(|bytes| bytes.max(limits::CLIENTS_MEMORY_BYTES_MIN));
+        limit.is_some_and(|limit| self.clients.memory_bytes() as u64 >= limit)
     }
 
     fn resume(&mut self, client: ClientId) {
@@ -519,6 +575,7 @@ impl Engine {
                 self.unpause_timer = None;
                 self.unpause();
             }
+            Some((_, Timer::CheckOutput(client))) => self.request_output_check(client),
             None => {}
         }
     }

@@ -46,6 +46,13 @@ impl PubSub {
     }
 }
 
+/// What a subscription takes beside the channel's name: its places in both tables.
+const SUBSCRIPTION_BYTES: usize = 128;
+
+fn subscription_bytes(channel: &[u8]) -> usize {
+    channel.len() + SUBSCRIPTION_BYTES
+}
+
 impl Engine {
     /// Sends `message` to all who listen to `channel`; returns how many that were.
     pub fn publish(&mut self, channel: &[u8], message: &[u8]) -> usize {
@@ -75,6 +82,7 @@ impl Engine {
         let channel = Bytes::copy_from_slice(channel);
         let added = state.listens_to_mut(kind).insert(channel.clone());
         if added {
+            self.clients.hold(client, subscription_bytes(&channel));
             self.pubsub.table(kind).entry(channel).or_default().push(client);
         }
         added
@@ -85,6 +93,7 @@ impl Engine {
         let Some(state) = self.clients.get_mut(client) else { return false };
         let removed = state.listens_to_mut(kind).remove(channel);
         if removed {
+            self.clients.release(client, subscription_bytes(channel));
             let table = self.pubsub.table(kind);
             if let Some(listeners) = table.get_mut(channel) {
                 listeners.retain(|&listener| listener != client);

@@ -79,6 +79,9 @@ impl<'e> Context<'e> {
             return self.engine.busy_error().into();
         };
         interpreter.set_plans(self.engine.config.script_plans);
+        if self.engine.config.maxmemory_bytes > 0 {
+            self.engine.script_bytes_before = interpreter.memory_bytes();
+        }
         let mut world = self.begin_script(running);
         let reply = interpreter.run_found(script, keys, args, &mut world);
         self.engine.interpreter = Some(interpreter);

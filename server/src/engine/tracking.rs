@@ -90,16 +90,26 @@ impl Tracked {
     }
 }
 
+/// What a prefix takes beside its bytes: its places in both tables.
+const PREFIX_BYTES: usize = 128;
+
+fn prefix_bytes(tracking: &Tracking) -> usize {
+    tracking.prefixes.iter().map(|prefix| prefix.len() + PREFIX_BYTES).sum()
+}
+
 impl Engine {
     /// A client tracks from now on, or does so otherwise than before.
     pub fn start_tracking(&mut self, client: ClientId, tracking: Tracking) {
         let Some(state) = self.clients.get_mut(client) else { return };
+        let bytes = prefix_bytes(&tracking);
         for prefix in &tracking.prefixes {
             let prefix = self.tracked.prefixes.entry(prefix.clone()).or_default();
             prefix.listeners.insert(client);
         }
         let before = state.tracking.replace(Box::new(tracking));
         self.tracked.clients += usize::from(before.is_none());
+        self.clients.release(client, before.as_deref().map_or(0, prefix_bytes));
+        self.clients.hold(client, bytes);
     }
 
     /// A client no longer tracks. What it has read is forgotten when that changes.
@@ -107,6 +117,7 @@ impl Engine {
         let tracking = self.clients.get_mut(client).and_then(|state| state.tracking.take());
         let Some(tracking) = tracking else { return };
         self.tracked.clients -= 1;
+        self.clients.release(client, prefix_bytes(&tracking));
         for name in &tracking.prefixes {
             let Some(prefix) = self.tracked.prefixes.get_mut(name) else { continue };
             prefix.listeners.remove(&client);

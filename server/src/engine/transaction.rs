@@ -2,6 +2,7 @@
 
 use crate::engine::Engine;
 use crate::engine::client::{ClientId, Watched};
+use crate::engine::memory::ALLOCATION_BYTES;
 use crate::engine::time::Time;
 
 /// The commands a client has queued since `MULTI`.
@@ -11,6 +12,10 @@ pub struct Transaction {
     pub queue: Vec<Queued>,
     /// One could not be queued, so `EXEC` will refuse.
     pub broken: bool,
+    /// Bytes of all arguments.
+    pub argument_bytes: usize,
+    /// Bytes that are counted as the client's.
+    held_bytes: usize,
 }
 
 /// A queued command.
@@ -22,7 +27,37 @@ pub struct Queued {
     pub argv: Vec<Box<[u8]>>,
 }
 
+/// What a watch takes beside the key, which is kept twice: its places in both tables.
+const WATCH_BYTES: usize = 128;
+
+fn watch_bytes(key: &[u8]) -> usize {
+    2 * key.len() + WATCH_BYTES
+}
+
 impl Engine {
+    /// Queues a command for `EXEC`. One that will not be run takes no memory.
+    pub(super) fn queue(&mut self, client: ClientId, command: usize, argv: &[&[u8]]) {
+        let Some(state) = self.clients.get_mut(client) else { return };
+        let Some(transaction) = state.transaction.as_mut() else { return };
+        if transaction.broken || state.watch_broken {
+            return;
+        }
+        let argument_bytes: usize = argv.iter().map(|argument| argument.len()).sum();
+        let overhead = size_of::<Queued>() + size_of_val(argv) + argv.len() * ALLOCATION_BYTES;
+        let argv = argv.iter().map(|&argument| argument.into()).collect();
+        transaction.queue.push(Queued { command, argv });
+        transaction.argument_bytes += argument_bytes;
+        transaction.held_bytes += argument_bytes + overhead;
+        self.clients.hold(client, argument_bytes + overhead);
+    }
+
+    /// Ends a client's transaction; the caller runs it, or drops it.
+    pub(super) fn take_transaction(&mut self, client: ClientId) -> Option<Transaction> {
+        let transaction = self.clients.get_mut(client)?.transaction.take()?;
+        self.clients.release(client, transaction.held_bytes);
+        Some(transaction)
+    }
+
     /// Starts watching a key for a client, unless it does already.
     pub fn watch(&mut self, client: ClientId, database: usize, key: &[u8], time: Time) {
         // A lease that is over already is no part of what is watched.
@@ -32,6 +67,7 @@ impl Engine {
             return;
         }
         state.watched.push(Watched { database, key: key.into() });
+        self.clients.hold(client, watch_bytes(key));
         let watchers = &mut self.keyspace.database_mut(database).watchers;
         watchers.entry(key.into()).or_default().push(client);
     }
@@ -41,6 +77,7 @@ impl Engine {
         let Some(state) = self.clients.get_mut(client) else { return };
         state.watch_broken = false;
         for watched in std::mem::take(&mut state.watched) {
+            self.clients.release(client, watch_bytes(&watched.key));
             let watchers = &mut self.keyspace.database_mut(watched.database).watchers;
             if let Some(clients) = watchers.get_mut(&watched.key) {
                 clients.retain(|&other| other != client);

@@ -44,8 +44,22 @@ impl Type {
 }
 
 /// `CLIENT INFO`.
-pub(super) fn info(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
-    Ok(super::text(line(context.client(), context.time)))
+pub(super) fn info(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    Ok(super::text(line(context.client(), &Request::of(context, argv))))
+}
+
+/// The request that asks for the lines.
+struct Request {
+    client: ClientId,
+    argument_bytes: usize,
+    time: Time,
+}
+
+impl Request {
+    fn of(context: &Context<'_>, argv: &[&[u8]]) -> Request {
+        let argument_bytes = argv.iter().map(|argument| argument.len()).sum();
+        Request { client: context.client, argument_bytes, time: context.time }
+    }
 }
 
 /// `CLIENT LIST`.
@@ -70,21 +84,18 @@ pub(super) fn list(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, E
         }
         _ => return Err(Error::Syntax),
     };
+    let request = Request::of(context, argv);
     let lines = chosen.iter().filter_map(|&id| clients.get(id));
-    Ok(super::text(lines.map(|client| line(client, context.time)).collect::<String>()))
+    Ok(super::text(lines.map(|client| line(client, &request)).collect::<String>()))
 }
 
-/// A client as `CLIENT LIST` shows it. Buffers of sockets are not known here and shown as empty.
-fn line(client: &Client, time: Time) -> String {
+/// A client as `CLIENT LIST` shows it.
+fn line(client: &Client, request: &Request) -> String {
     let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
-    let seconds_since = |then: i64| (time.now.0 - then).max(0) / 1000;
-    let queue = client.transaction.as_ref().map(|transaction| &transaction.queue);
-    let queued_bytes: usize = queue
-        .into_iter()
-        .flatten()
-        .flat_map(|queued| &queued.argv)
-        .map(|argument| argument.len())
-        .sum();
+    let seconds_since = |then: i64| (request.time.now.0 - then).max(0) / 1000;
+    let transaction = client.transaction.as_ref();
+    let buffers = client.buffers.sizes();
+    let running_bytes = if client.id == request.client { request.argument_bytes } else { 0 };
     let pairs: [(&str, String); 28] = [
         ("id", client.id.serial.to_string()),
         ("addr", client.origin.address.clone()),
@@ -98,17 +109,17 @@ fn line(client: &Client, time: Time) -> String {
         ("sub", client.channels.len().to_string()),
         ("psub", client.patterns.len().to_string()),
         ("ssub", client.shard_channels.len().to_string()),
-        ("multi", queue.map_or("-1".to_owned(), |queue| queue.len().to_string())),
-        ("qbuf", "0".to_owned()),
-        ("qbuf-free", "0".to_owned()),
-        ("argv-mem", "0".to_owned()),
-        ("multi-mem", queued_bytes.to_string()),
-        ("rbs", "0".to_owned()),
-        ("rbp", "0".to_owned()),
-        ("obl", "0".to_owned()),
-        ("oll", "0".to_owned()),
-        ("omem", client.pending.len().to_string()),
-        ("tot-mem", (client.pending.len() + queued_bytes).to_string()),
+        ("multi", transaction.map_or("-1".to_owned(), |t| t.queue.len().to_string())),
+        ("qbuf", buffers.input.to_string()),
+        ("qbuf-free", buffers.input_free.to_string()),
+        ("argv-mem", (buffers.arguments + running_bytes).to_string()),
+        ("multi-mem", transaction.map_or(0, |t| t.argument_bytes).to_string()),
+        ("rbs", buffers.reply_room.to_string()),
+        ("rbp", buffers.reply_room.to_string()),
+        ("obl", buffers.reply.to_string()),
+        ("oll", buffers.chunks.to_string()),
+        ("omem", (buffers.chunk_bytes + client.pending.len()).to_string()),
+        ("tot-mem", (client.memory_bytes() + client.pending.len() + running_bytes).to_string()),
         ("events", "r".to_owned()),
         ("cmd", client.last_command.to_owned()),
         ("user", "default".to_owned()),
@@ -236,7 +247,7 @@ mod tests {
             "SELECT 2; WATCH k; MULTI; b> SELECT 2; b> SET k v; +2500ms; b> CLIENT LIST ID 1 => \
              \"id=1 addr= laddr= fd=0 name= age=2 idle=2 flags=xd db=2 sub=0 psub=0 ssub=0 \
              multi=0 qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 \
-             tot-mem=0 events=r cmd=multi user=default redir=-1 resp=2 lib-name= lib-ver=\\n\"",
+             tot-mem=1154 events=r cmd=multi user=default redir=-1 resp=2 lib-name= lib-ver=\\n\"",
         );
         check("CLIENT NO-EVICT ON; CLIENT NO-TOUCH ON; CLIENT INFO => ...flags=eT ...");
         check(

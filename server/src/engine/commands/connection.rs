@@ -138,9 +138,9 @@ fn reset(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
     context.engine.unwatch(id);
     context.engine.unsubscribe_all(id);
     context.engine.stop_tracking(id);
+    context.engine.take_transaction(id);
     let needs_password = context.engine.config.requirepass.is_some();
     let client = context.client_mut();
-    client.transaction = None;
     client.database = 0;
     client.protocol = Protocol::Resp2;
     client.authenticated = !needs_password;

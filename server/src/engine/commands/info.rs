@@ -155,8 +155,11 @@ fn clients(engine: &mut Engine, _: Time, fields: &mut Fields) {
     fields.add("connected_clients", all.len());
     fields.add("cluster_connections", 0);
     fields.add("maxclients", engine.config.maxclients);
-    fields.add("client_recent_max_input_buffer", 0);
-    fields.add("client_recent_max_output_buffer", 0);
+    let buffers = || all.iter().map(|client| client.buffers.sizes());
+    let input = buffers().map(|sizes| sizes.input + sizes.input_free).max();
+    fields.add("client_recent_max_input_buffer", input.unwrap_or(0));
+    let output = buffers().map(|sizes| sizes.output()).max();
+    fields.add("client_recent_max_output_buffer", output.unwrap_or(0));
     fields.add("blocked_clients", all.iter().filter(|c| c.blocked.is_some()).count());
     fields.add("tracking_clients", engine.tracked.clients());
     fields.add("pubsub_clients", all.iter().filter(|c| c.is_subscriber()).count());
@@ -175,6 +178,8 @@ fn memory(engine: &mut Engine, _: Time, fields: &mut Fields) {
     let functions = engine.functions.as_ref();
     let functions = functions.map_or((0, 0), |all| (all.count(), all.libraries().len()));
     let scripts = engine.interpreter.as_ref().map_or(0, |interpreter| interpreter.len());
+    let (script_bytes, function_bytes) = (engine.script_bytes(), engine.function_bytes());
+    let lua_bytes = engine.interpreter.as_ref().map_or(0, |lua| lua.memory_bytes());
     fields.bytes("used_memory", used);
     // The process's share of memory is the operating system's to tell.
     fields.bytes("used_memory_rss", used);
@@ -182,15 +187,21 @@ fn memory(engine: &mut Engine, _: Time, fields: &mut Fields) {
     fields.add("used_memory_overhead", used - dataset);
     fields.add("used_memory_startup", 0);
     fields.add("used_memory_dataset", dataset);
-    fields.zeros(&["used_memory_lua", "used_memory_vm_eval"]);
+    fields.add("used_memory_lua", lua_bytes);
+    fields.add("used_memory_vm_eval", lua_bytes);
+    fields.add("used_memory_scripts_eval", script_bytes);
     fields.add("number_of_cached_scripts", scripts);
     fields.add("number_of_functions", functions.0);
     fields.add("number_of_libraries", functions.1);
+    fields.add("used_memory_functions", function_bytes);
+    fields.bytes("used_memory_scripts", (script_bytes + function_bytes) as u64);
     fields.bytes("maxmemory", max);
     fields.add("maxmemory_policy", engine.config.maxmemory_policy.name());
     fields.add("mem_fragmentation_ratio", "1.00");
     fields.zeros(&["mem_fragmentation_bytes", "mem_not_counted_for_evict"]);
-    fields.zeros(&["mem_clients_slaves", "mem_clients_normal", "mem_aof_buffer"]);
+    fields.add("mem_clients_slaves", 0);
+    fields.add("mem_clients_normal", engine.clients.memory_bytes());
+    fields.add("mem_aof_buffer", 0);
     fields.add("mem_allocator", "libc");
     fields.zeros(&["active_defrag_running", "lazyfree_pending_objects"]);
 }
@@ -225,7 +236,8 @@ fn stats(engine: &mut Engine, _: Time, fields: &mut Fields) {
     fields.zeros(&["sync_full", "sync_partial_ok", "sync_partial_err"]);
     fields.add("expired_keys", stats.expired_keys);
     fields.add("expired_stale_perc", "0.00");
-    fields.zeros(&["expired_time_cap_reached_count", "evicted_keys", "evicted_clients"]);
+    fields.zeros(&["expired_time_cap_reached_count", "evicted_keys"]);
+    fields.add("evicted_clients", stats.evicted_clients);
     fields.add("keyspace_hits", stats.keyspace_hits);
     fields.add("keyspace_misses", stats.keyspace_misses);
     fields.add("pubsub_channels", engine.pubsub.channels.len());

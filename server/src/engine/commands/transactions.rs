@@ -84,7 +84,7 @@ fn multi(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
 }
 
 fn discard(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
-    if context.client_mut().transaction.take().is_none() {
+    if context.engine.take_transaction(context.client).is_none() {
         return Err(Error::line("ERR DISCARD without MULTI"));
     }
     context.engine.unwatch(context.client);
@@ -92,7 +92,7 @@ fn discard(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
 }
 
 fn exec(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
-    let Some(transaction) = context.client_mut().transaction.take() else {
+    let Some(transaction) = context.engine.take_transaction(context.client) else {
         return Err(Error::line("ERR EXEC without MULTI"));
     };
     let broken = context.engine.is_watch_broken(context.client, context.time);
