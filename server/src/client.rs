@@ -49,24 +49,25 @@ enum Wait {
 impl Client {
     pub(crate) fn connect(host: &Arc<Host>) -> Result<Client, Error> {
         ensure_running(host)?;
-        let outbox = Arc::new(Outbox::default());
-        let id = host.with(|engine| {
-            let origin = Origin {
-                address: "in-process:0".to_owned(),
-                local_address: "in-process:0".to_owned(),
-                descriptor: -1,
-                unix: false,
-                local: true,
-                in_process: true,
-            };
-            let id = engine.connect(origin, host.now());
-            if let Some(state) = engine.clients.get_mut(id) {
+        let (id, outbox) = host
+            .with(|engine| {
+                let origin = Origin {
+                    address: "in-process:0".to_owned(),
+                    local_address: "in-process:0".to_owned(),
+                    descriptor: -1,
+                    unix: false,
+                    local: true,
+                    in_process: true,
+                };
+                let id = engine.connect(origin, host.now());
+                let state = engine.clients.get_mut(id)?;
                 state.protocol = Protocol::Resp3;
                 state.authenticated = true;
-            }
-            host.registry.add(id, Peer::InProcess(Arc::clone(&outbox)));
-            id
-        })?;
+                let outbox = Arc::new(Outbox::new(Arc::clone(&state.buffers)));
+                host.registry.add(id, Peer::InProcess(Arc::clone(&outbox)));
+                Some((id, outbox))
+            })?
+            .ok_or_else(disconnected)?;
         let host = Arc::clone(host);
         Ok(Client { host, id, outbox, pushes: VecDeque::new(), disconnected: false })
     }

@@ -42,9 +42,13 @@ pub const READ_BYTES_MAX: usize = MIB;
 /// little that thousands of them do no harm.
 pub const UNAUTHENTICATED_OUTBOX_BYTES_MAX: usize = 64 * KIB;
 
-/// Bytes of replies after which a connection stops reading requests until its client has read:
-/// a pipeline waits in the kernel, at the sender's cost, rather than here.
-pub const OUTBOX_PAUSE_BYTES: usize = MIB;
+/// Bytes of replies made under one hold of the engine's lock, and before a connection's task lets
+/// others run: some 100 us of copying.
+pub const BATCH_REPLY_BYTES_MAX: usize = MIB;
+
+/// Bytes in one chunk of the replies that a client has not read yet. Chunks are freed as they are
+/// sent; smaller ones would take more system calls.
+pub const OUTPUT_CHUNK_BYTES: usize = 64 * KIB;
 
 /// Bytes of output that are held back until the end of a turn at most. For more, one system call
 /// does not matter; and all that is held back stays within 16 MiB.

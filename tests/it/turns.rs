@@ -234,6 +234,64 @@ fn drive(mut stream: impl Read + Write, requests: usize) {
     }
 }
 
+/// Many connections at once send long pipelines and read slowly, and hear messages in between:
+/// every byte comes, in order.
+#[test]
+fn slow_readers_of_long_pipelines_get_every_byte() {
+    const CONNECTIONS: usize = 12;
+    const REQUESTS: usize = 3_000;
+    for server in servers() {
+        let address = server.addr();
+        let drive = |client: usize| {
+            let mut wire = Wire::connect(address, 3);
+            wire.call(&["SUBSCRIBE", &format!("own {client}")]);
+            let mut stream = TcpStream::connect(address).expect("a connection");
+            let text = |number: usize| {
+                format!("{client}:{number}:").repeat(1 + (number * 7 + client) % 97)
+            };
+            let own = format!("own {client}");
+            for number in 0..REQUESTS {
+                let text = text(number);
+                let request: &[&str] = match number % 50 {
+                    0 => &["PUBLISH", &own, &text],
+                    _ => &["ECHO", &text],
+                };
+                stream.write_all(&leasehold::compat::wire::request(request)).expect("it is taken");
+            }
+            // A little at a time, and less the later.
+            let mut replies = Vec::new();
+            let mut piece = vec![0; 1 + 40_000 / (client + 1)];
+            let expected: String = (0..REQUESTS)
+                .map(|number| match (number % 50, text(number)) {
+                    (0, _) => ":1\r\n".to_owned(),
+                    (_, text) => format!("${}\r\n{text}\r\n", text.len()),
+                })
+                .collect();
+            while replies.len() < expected.len() {
+                let count = stream.read(&mut piece).expect("more replies");
+                assert!(count > 0, "the connection has ended");
+                replies.extend_from_slice(&piece[..count]);
+                thread::yield_now();
+            }
+            assert!(replies == expected.as_bytes(), "client {client}");
+            for number in (0..REQUESTS).step_by(50) {
+                let text = text(number);
+                let heard = String::from_utf8(wire.read()).expect("text");
+                let (size, channel_size) = (text.len(), own.len());
+                let expected = format!(
+                    ">3\r\n$7\r\nmessage\r\n${channel_size}\r\n{own}\r\n${size}\r\n{text}\r\n"
+                );
+                assert!(heard == expected, "message {number} to {client}");
+            }
+        };
+        thread::scope(|scope| {
+            for client in 0..CONNECTIONS {
+                scope.spawn(move || drive(client));
+            }
+        });
+    }
+}
+
 #[test]
 fn the_end_of_the_server_comes_after_what_was_said() {
     for server in servers() {

@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::{Buf, BytesMut};
 use leasehold_resp::peek::peek;
 use leasehold_resp::{Parser, ProtocolError, Reply, encode};
 use parking_lot::Mutex;
@@ -19,6 +18,7 @@ use smallvec::SmallVec;
 use tokio::time::Sleep;
 use tracing::{debug, warn};
 
+use crate::engine::buffers::{BufferSizes, Buffers};
 use crate::engine::client::{ClientId, Close};
 use crate::engine::time::Time;
 use crate::engine::{Engine, Flow};
@@ -26,7 +26,8 @@ use crate::limits;
 use crate::net::busy::Hearing;
 use crate::net::host::{Failed, Host, output_limit, sleep_holding_everyone, warn_overrun};
 use crate::net::input::Input;
-use crate::net::outbox::Outbox;
+use crate::net::outbox::{Excess, Outbox};
+use crate::net::output::Output;
 use crate::net::stream::Stream;
 use crate::net::turn::{self, Owed};
 
@@ -48,7 +49,7 @@ pub(crate) struct Connection {
 #[derive(Debug)]
 struct Pipes {
     input: Input,
-    output: BytesMut,
+    output: Output,
     parser: Parser,
     /// What has been read ends within a request.
     starved: bool,
@@ -58,6 +59,8 @@ struct Pipes {
     waiting: bool,
     /// What is in `output` is the last it gets.
     closing: bool,
+    /// What is counted as the client's memory.
+    counted: BufferSizes,
     /// The socket takes no more for now: the task waits for room.
     stuck: bool,
     /// Nothing is left to be done but to hang up.
@@ -72,20 +75,26 @@ enum Life {
 }
 
 impl Connection {
-    /// A connection for a client the engine knows already.
-    pub(crate) fn new(client: ClientId, stream: Stream, parser: Parser) -> Connection {
+    /// A connection for a client the engine knows already, with these buffers.
+    pub(crate) fn new(
+        client: ClientId,
+        buffers: Arc<Buffers>,
+        stream: Stream,
+        parser: Parser,
+    ) -> Connection {
         let pipes = Pipes {
             input: Input::default(),
-            output: BytesMut::new(),
+            output: Output::default(),
             parser,
             starved: false,
             ended: false,
             waiting: false,
             closing: false,
+            counted: BufferSizes::default(),
             stuck: false,
             over: false,
         };
-        let (outbox, owed) = (Outbox::default(), AtomicU8::new(NOTHING));
+        let (outbox, owed) = (Outbox::new(buffers), AtomicU8::new(NOTHING));
         Connection { client, outbox, stream, pipes: Mutex::new(pipes), owed }
     }
 
@@ -138,7 +147,14 @@ impl Connection {
             {
                 ready?;
                 pipes.stuck = false;
-                continue;
+                if !pipes.may_run() {
+                    continue;
+                }
+            }
+            if pipes.may_run() {
+                // There is more to run than one task may run at once: the others come first.
+                context.waker().wake_by_ref();
+                return Ok(Life::On);
             }
             if !pipes.wants_input() {
                 return Ok(Life::On);
@@ -176,6 +192,7 @@ impl Connection {
                 }
                 pipes = self.pipes.lock();
             }
+            let has_much = pipes.output.len() > limits::BATCH_REPLY_BYTES_MAX;
             if pipes.may_be_held_back() {
                 turn::enlist(Arc::clone(self), Owed::Reply);
             } else {
@@ -184,9 +201,11 @@ impl Connection {
             if pipes.is_done() {
                 return Ok(Life::Over);
             }
-            // If output held requests back, there may be room again.
-            if !pipes.may_run() || pipes.is_congested() {
+            if !pipes.may_run() {
                 pipes.input.give_back();
+                return Ok(Life::On);
+            }
+            if has_much {
                 return Ok(Life::On);
             }
         }
@@ -209,7 +228,8 @@ impl Connection {
         let before = pipes.output.len();
         let mut present = Present::read(host);
         for done in 0..limits::BATCH_REQUESTS_MAX {
-            if !pipes.may_run() || pipes.is_congested() || !pipes.are_heard(hearing) {
+            let enough = pipes.output.len() > before + limits::BATCH_REPLY_BYTES_MAX;
+            if enough || !pipes.may_run() || !pipes.are_heard(hearing) {
                 break;
             }
             // A single request has nothing to gain.
@@ -224,12 +244,24 @@ impl Connection {
         engine.stats.net_output_bytes += (pipes.output.len() - before) as u64;
         let limit = output_limit(engine, self.client);
         self.outbox.set_unsent(pipes.output.len());
+        self.count_buffers(pipes);
         match self.outbox.excess(limit, || host.now().now) {
-            Some(bytes) => {
+            Excess::Over(bytes) => {
                 warn_overrun(self.client, bytes);
-                Life::Over
+                return Life::Over;
             }
-            None => Life::On,
+            Excess::Soft(Some(moment)) => engine.check_output_at(self.client, moment),
+            Excess::Soft(None) | Excess::None => {}
+        }
+        Life::On
+    }
+
+    /// Counts what the client's buffers take as its memory.
+    fn count_buffers(&self, pipes: &mut Pipes) {
+        let sizes = pipes.sizes();
+        if sizes != pipes.counted {
+            pipes.counted = sizes;
+            self.outbox.buffers.set(sizes);
         }
     }
 
@@ -311,7 +343,7 @@ impl Connection {
             }
             Err(error) => {
                 debug!(client = self.client.serial, %error, "protocol error");
-                encode(&Reply::error(error.to_string()), state.protocol, &mut pipes.output);
+                encode(&Reply::error(error.to_string()), state.protocol, pipes.output.tail());
                 pipes.input.clear();
                 pipes.closing = true;
                 return Life::On;
@@ -327,7 +359,7 @@ impl Connection {
                     warn!(client = self.client.serial, "closing a client that speaks HTTP");
                     return Life::Over;
                 }
-                Some(_) => engine.run(time, self.client, &argv, &mut pipes.output),
+                Some(_) => engine.run(time, self.client, &argv, pipes.output.tail()),
             }
         };
         if flow != Flow::Again {
@@ -371,13 +403,14 @@ impl Connection {
             self.stream.begin_last_words();
         }
         while !pipes.output.is_empty() && !pipes.stuck {
-            match self.stream.write(&pipes.output) {
+            match self.stream.write(pipes.output.front()) {
                 Ok(written) => pipes.has_written(written),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => pipes.stuck = true,
                 Err(error) => return Err(error),
             }
         }
         self.outbox.set_unsent(pipes.output.len());
+        self.count_buffers(pipes);
         Ok(())
     }
 
@@ -402,12 +435,13 @@ impl Connection {
             pipes.output.clear();
         }
         while !pipes.output.is_empty() {
-            match self.stream.write_directly(&pipes.output) {
+            match self.stream.write_directly(pipes.output.front()) {
                 Ok(written) if written > 0 => pipes.has_written(written),
                 _ => break,
             }
         }
         self.outbox.set_unsent(pipes.output.len());
+        self.count_buffers(&mut pipes);
         self.outbox.wake();
     }
 
@@ -458,7 +492,7 @@ impl Pipes {
     /// bound: only half a request is a reason to read more than one read's worth.
     fn wants_input(&self) -> bool {
         let room = self.starved || self.input.len() < limits::READ_BYTES_MAX;
-        room && !self.ended && !self.closing && !self.is_congested()
+        room && !self.ended && !self.closing
     }
 
     /// Whether nothing is left to do. A client that has shut down its side still gets its replies,
@@ -468,9 +502,19 @@ impl Pipes {
         (self.output.is_empty() && silent) || (self.ended && self.waiting)
     }
 
-    /// Whether the client should read before it is answered more.
-    fn is_congested(&self) -> bool {
-        self.output.len() > limits::OUTBOX_PAUSE_BYTES
+    /// What counts as the client's memory: neither what is sent when the turn ends, nor buffers
+    /// that are smaller than what counts for each client anyway.
+    fn sizes(&self) -> BufferSizes {
+        let mut sizes = BufferSizes::default();
+        if !self.input.is_empty() {
+            sizes.input = self.input.len();
+            sizes.input_free = self.input.free();
+            sizes.arguments = self.parser.unfinished_bytes();
+        }
+        if self.stuck || self.output.len() > limits::HELD_BACK_BYTES {
+            self.output.measure(&mut sizes);
+        }
+        sizes
     }
 
     /// Whether what there is to send can wait for the end of the turn.
@@ -508,14 +552,8 @@ impl Pipes {
 
     /// So much of the output has been sent.
     fn has_written(&mut self, written: usize) {
-        if written < self.output.len() {
-            return self.output.advance(written);
-        }
-        self.stuck = false;
-        self.output.clear();
-        if self.output.capacity() > limits::IDLE_BUFFER_BYTES {
-            self.output = BytesMut::new();
-        }
+        self.output.advance(written);
+        self.stuck &= !self.output.is_empty();
     }
 }
 

@@ -17,6 +17,7 @@ use crate::engine::client::{ClientId, Close};
 use crate::engine::time::{ClockOrder, Millis, Rate, Time};
 use crate::engine::{Delivery, Engine};
 use crate::limits;
+use crate::net::outbox::Excess;
 use crate::net::registry::{Peer, Registry};
 use crate::net::ticker::Alarm;
 use crate::net::traces::Traces;
@@ -169,39 +170,68 @@ impl Host {
     }
 
     /// Gives the engine's deliveries to the outboxes and its log lines to the log.
+    ///
+    /// Disconnects clients beyond `maxmemory-clients`: this is called wherever what clients take
+    /// may have grown.
     pub(crate) fn pass_on(&self, engine: &mut Engine) {
-        if engine.has_deliveries() {
-            engine.hand_out(|engine, delivery| self.deliver(engine, delivery));
+        self.hand_out(engine, |_| {});
+        if engine.has_clients_to_evict() {
+            for (client, bytes) in engine.evict_clients() {
+                warn!(client = client.serial, bytes, "closing a client: maxmemory-clients");
+            }
+            self.hand_out(engine, |_| {});
         }
         if !engine.log.is_empty() {
             engine.log.drain(..).for_each(|(level, message)| log_script(level, &message));
         }
     }
 
-    fn deliver(&self, engine: &Engine, delivery: &mut Delivery) {
+    /// Gives the engine's deliveries to the outboxes; `look` sees each of them before.
+    fn hand_out(&self, engine: &mut Engine, mut look: impl FnMut(&Delivery)) {
+        if !engine.has_deliveries() {
+            return;
+        }
+        let mut checks = Vec::new();
+        engine.hand_out(|engine, delivery| {
+            look(delivery);
+            let client = delivery.client;
+            checks.extend(self.deliver(engine, delivery).map(|moment| (client, moment)));
+        });
+        for (client, moment) in checks {
+            engine.check_output_at(client, moment);
+        }
+    }
+
+    /// Returns when to look again whether the client has read.
+    fn deliver(&self, engine: &Engine, delivery: &mut Delivery) -> Option<Millis> {
         let (client, close) = (delivery.client, delivery.close);
         let owed = if delivery.resume { Owed::Reply } else { Owed::Messages };
-        let Some(peer) = self.registry.get(client) else { return };
+        let peer = self.registry.get(client)?;
         let (outbox, limit) = (peer.outbox(), output_limit(engine, client));
         let now = || self.now().now;
         let mut excess = outbox.put(delivery, limit, now);
-        if let (Some(_), Peer::Socket(connection)) = (excess, &peer) {
+        if let (Excess::Soft(_) | Excess::Over(_), Peer::Socket(connection)) = (excess, &peer) {
             // Some of it may only have been held back until now.
             connection.send_owed();
             excess = outbox.excess(limit, now);
         }
-        if let Some(bytes) = excess {
+        if let Excess::Over(bytes) = excess {
             outbox.give_up();
             warn_overrun(client, bytes);
         }
+        let is_over = matches!(excess, Excess::Over(_));
         match peer {
             // Before whoever wanted it gone is told that it is.
             Peer::Socket(connection) if close == Some(Close::Now) => connection.cut_off(),
-            Peer::Socket(connection) if close.is_none() && excess.is_none() => {
+            Peer::Socket(connection) if close.is_none() && !is_over => {
                 turn::enlist(connection, owed);
             }
             Peer::Socket(connection) => connection.outbox.wake(),
             Peer::InProcess(outbox) => outbox.wake(),
+        }
+        match excess {
+            Excess::Soft(moment) => moment,
+            _ => None,
         }
     }
 
@@ -276,9 +306,8 @@ impl Host {
     /// process have threads of their own, which see to that when the clock has been moved.
     fn let_go_on(&self, engine: &mut Engine) {
         let mut resumed = Vec::new();
-        engine.hand_out(|engine, delivery| {
+        self.hand_out(engine, |delivery| {
             resumed.extend(delivery.resume.then_some(delivery.client));
-            self.deliver(engine, delivery);
         });
         for client in resumed {
             if let Some(Peer::Socket(connection)) = self.registry.get(client) {

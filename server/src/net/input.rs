@@ -31,6 +31,11 @@ impl Input {
         self.end - self.begin
     }
 
+    /// How much room there is beside it.
+    pub(crate) fn free(&self) -> usize {
+        self.bytes.len() - self.len()
+    }
+
     /// Whether there is nothing.
     pub(crate) fn is_empty(&self) -> bool {
         self.begin == self.end

@@ -226,7 +226,9 @@ impl Doors {
             return Ok(());
         }
         let client = engine.connect(origin, host.now());
-        let connection = Arc::new(Connection::new(client, stream, Parser::new(REQUEST_LIMITS)));
+        let Some(state) = engine.clients.get(client) else { return Ok(()) };
+        let (buffers, parser) = (Arc::clone(&state.buffers), Parser::new(REQUEST_LIMITS));
+        let connection = Arc::new(Connection::new(client, buffers, stream, parser));
         // From now on it can be spoken to, whenever its task begins.
         host.registry.add(client, Peer::Socket(Arc::clone(&connection)));
         self.clients.spawn_on(connection.run(Arc::clone(host)), runtime);

@@ -12,6 +12,7 @@ pub(crate) mod host;
 pub(crate) mod input;
 pub(crate) mod listener;
 pub(crate) mod outbox;
+pub(crate) mod output;
 pub(crate) mod registry;
 pub(crate) mod stream;
 pub(crate) mod ticker;
