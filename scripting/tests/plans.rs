@@ -119,6 +119,55 @@ fn usual_scripts_are_planned() {
 }
 
 #[test]
+fn numbers_are_equal_only_if_every_bit_of_them_counts_the_same() {
+    check(&[
+        ("return 0.1 + 0.2 == 0.3", By::Plan, "null"),
+        ("return 0.1 + 0.2 ~= 0.3", By::Plan, ":1"),
+        ("return ARGV[3] + 0.1 == 1.6", By::Plan, ":1"),
+        ("return not (0.1 + 0.2 == 0.3)", By::Plan, ":1"),
+        ("local a = 0.1 + 0.2 if a == 0.3 then return 1 end return 2", By::Plan, ":2"),
+        ("return 0.1 + 0.2 == 0.3 and 1 or 2", By::Plan, ":2"),
+        ("local n = 0 for i = 1, 10 do n = n + 0.1 end return n == 1", By::Plan, "null"),
+        // One apart where a double still tells them apart, and where it does not.
+        ("return 1 == 1.000000000001", By::Plan, "null"),
+        ("return 0.000000000001 == 0", By::Plan, "null"),
+        ("local n = 1000000000 * 1000000 return n == n + 1", By::Plan, "null"),
+        ("local n = 1000000000 * 1000000 return n == n + 0.125", By::Plan, "null"),
+        ("local n = 9007199254740 * 1000 + 991 return n == n + 1", By::Plan, "null"),
+        ("local n = 9007199254740 * 1000 + 992 return n == n - 1", By::Plan, "null"),
+        ("local n = 9007199254740 * 1000 + 992 return n == n + 1", By::Plan, ":1"),
+        ("local zero = 0 return -zero == zero", By::Plan, ":1"),
+        ("return '1' == 1", By::Plan, "null"),
+        ("return '1.0' == '1'", By::Plan, "null"),
+        ("return tonumber('1.0') == tonumber('1')", By::Plan, ":1"),
+        ("return tonumber('1.0') == tonumber('1.00000001')", By::Plan, "null"),
+    ]);
+}
+
+#[test]
+fn numbers_are_ordered_to_the_last_bit() {
+    check(&[
+        (
+            "local a = 0.1 + 0.2 return {a < 0.3, a <= 0.3, a > 0.3, a >= 0.3, 0.3 < a}",
+            By::Plan,
+            "[null null :1 :1 :1]",
+        ),
+        (
+            "local a = 9007199254740 * 1000 + 991 local b = a + 1 return {a < b, a >= b}",
+            By::Plan,
+            "[:1 null]",
+        ),
+        ("return {1 <= 1, 1 < 1, 1 >= 1, 1 > 1}", By::Plan, "[:1 null :1 null]"),
+        ("return math.max(0.3, 0.1 + 0.2) == 0.3", By::Plan, "null"),
+        ("return math.min(0.3, 0.1 + 0.2) == 0.3", By::Plan, ":1"),
+        ("return math.floor(2.999999999999)", By::Plan, ":2"),
+        // A bound that is missed by the last bit ends the loop.
+        ("local n = 0 for i = 0, 0.3, 0.1 do n = n + 1 end return n", By::Plan, ":3"),
+        ("local n = 0 for i = 0, 1, 0.1 do n = n + 1 end return n", By::Plan, ":11"),
+    ]);
+}
+
+#[test]
 fn what_is_unusual_is_left_to_lua() {
     let wrong = "-ERR Unknown Redis command called from script script: SHA, on @user_script:2.";
     check(&[
