@@ -12,6 +12,10 @@ pub mod client;
 pub mod command;
 pub mod commands;
 pub mod context;
+#[cfg(test)]
+mod database_tests;
+#[cfg(test)]
+mod deadline_tests;
 pub mod dispatch;
 pub mod error;
 pub mod faults;
