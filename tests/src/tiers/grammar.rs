@@ -679,7 +679,7 @@ impl Writer<'_> {
         let counts = POSITIONS[position].counts.clone();
         let sensible = function.least..=function.takes.len().max(function.least);
         let mut count = counts.start() + self.roll(counts.end() - counts.start() + 1);
-        if self.roll(3) > 0 && !function.takes.is_empty() && counts.contains(&sensible.start()) {
+        if self.roll(3) > 0 && !function.takes.is_empty() && counts.contains(sensible.start()) {
             count = sensible.start() + self.roll(sensible.end() - sensible.start() + 1);
             count = count.min(*counts.end());
         }

@@ -54,6 +54,7 @@ impl Trial {
             planned: after.planned.saturating_sub(before.planned),
             left: after.left.saturating_sub(before.left),
             lua: after.lua.saturating_sub(before.lua),
+            disagreed: after.disagreed.saturating_sub(before.disagreed),
         };
         if matches!(outcome, Outcome::Differs(_)) {
             // Whatever state they are in now.

@@ -179,7 +179,7 @@ fn memory(engine: &mut Engine, _: Time, fields: &mut Fields) {
     let functions = functions.map_or((0, 0), |all| (all.count(), all.libraries().len()));
     let scripts = engine.interpreter.as_ref().map_or(0, |interpreter| interpreter.len());
     let (script_bytes, function_bytes) = (engine.script_bytes(), engine.function_bytes());
-    let lua_bytes = engine.interpreter.as_ref().map_or(0, |lua| lua.memory_bytes());
+    let lua_bytes = engine.interpreter.as_ref().map_or(0, |lua| lua.lua_bytes());
     fields.bytes("used_memory", used);
     // The process's share of memory is the operating system's to tell.
     fields.bytes("used_memory_rss", used);

@@ -272,7 +272,7 @@ fn compare_tiers(options: &Options, cells: &[Cell]) -> usize {
     let [two, three] = coverage.scripts;
     let total = two + three;
     let seconds = begin.elapsed().as_secs_f64();
-    let Tiers { planned, left, lua } = coverage.tiers;
+    let Tiers { planned, left, lua, .. } = coverage.tiers;
     let runs = (planned + left + lua).max(1);
     let share = |part: u64| part as f64 * 100.0 / runs as f64;
     println!(
