@@ -499,14 +499,15 @@ impl Interpreter {
         self.distrusted.insert(sha);
         if let Some(cached) = self.scripts.get_mut(&sha) {
             cached.plan = Planned::Outside;
+            cached.is_counted = false;
         }
         let name = |command: &Option<Bytes>| match command {
             Some(name) => format!("'{}'", name.escape_ascii()),
             None => "nothing".to_owned(),
         };
         let line = format!(
-            "The fast path and Lua disagree on script {}: after {} equal calls the fast path called \
-             {}, Lua {}. Lua runs this script from now on. Please report this defect.",
+            "The fast path and Lua disagree on script {}: after {} equal calls the fast path \
+             called {}, Lua {}. Lua runs this script from now on. Please report this defect.",
             sha.as_str(),
             mismatch.agreed,
             name(&mismatch.planned),

@@ -271,7 +271,8 @@ fn a_call_of_several_values_ends_no_list_of_a_plan() {
         (
             "return tonumber(assert('10', 'x'))",
             By::Lua,
-            "-ERR user_script:1: bad argument #2 to 'tonumber' (number expected, got string) script: SHA, on @user_script:1.",
+            "-ERR user_script:1: bad argument #2 to 'tonumber' (number expected, got string) \
+             script: SHA, on @user_script:1.",
         ),
         ("return math.max(assert(1, 2))", By::Lua, ":2"),
         ("return math.min(3, assert(2, 1))", By::Lua, ":1"),

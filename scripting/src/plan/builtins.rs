@@ -1,7 +1,7 @@
 //! The functions that a plan may call: the one place that says how many arguments each takes, how
 //! many results it has, and where its call may stand. Whatever is not stated here is left to Lua.
 //!
-//! The sentences are those of the Lua 5.1 reference manual. What matters most is §2.5: "If an
+//! The sentences are those of the Lua 5.1 reference manual. What matters most is 2.5: "If an
 //! expression is used as the last (or the only) element of a list of expressions, then no
 //! adjustment is made (unless the call is enclosed in parentheses). In all other contexts, Lua
 //! adjusts the result list to one element". So a function whose results are not exactly one may
@@ -66,37 +66,37 @@ pub(super) enum Function {
     ReplicateCommands,
     /// Redis: a table with the single field `ok`.
     StatusReply,
-    /// Redis: a table with the single field `err`; §5.1 `error`: "Terminates the last protected
+    /// Redis: a table with the single field `err`; 5.1 `error`: "Terminates the last protected
     /// function called". Lua does both.
     Leave,
-    /// §5.1: "Issues an error when the value of its argument v is false ...; otherwise, returns all
+    /// 5.1: "Issues an error when the value of its argument v is false ...; otherwise, returns all
     /// its arguments."
     Assert,
-    /// §5.1: "Tries to convert its argument to a number. If the argument is already a number or a
+    /// 5.1: "Tries to convert its argument to a number. If the argument is already a number or a
     /// string convertible to a number, then tonumber returns this number; otherwise, it returns
     /// nil." The optional base is left to Lua.
     ToNumber,
-    /// §5.1: "Receives an argument of any type and converts it to a string in a reasonable format."
+    /// 5.1: "Receives an argument of any type and converts it to a string in a reasonable format."
     ToString,
-    /// §5.1: "Returns the type of its only argument, coded as a string."
+    /// 5.1: "Returns the type of its only argument, coded as a string."
     Type,
-    /// §5.1: "will iterate over the pairs (1,t[1]), (2,t[2]), ..., up to the first integer key
+    /// 5.1: "will iterate over the pairs (1,t[1]), (2,t[2]), ..., up to the first integer key
     /// absent from the table."
     IPairs,
-    /// §5.1: "Returns the elements from the given table. This function is equivalent to return
+    /// 5.1: "Returns the elements from the given table. This function is equivalent to return
     /// list[i], list[i+1], ..., list[j]".
     Unpack,
-    /// §5.6: "Returns the maximum value among its arguments."
+    /// 5.6: "Returns the maximum value among its arguments."
     Max,
-    /// §5.6: "Returns the minimum value among its arguments."
+    /// 5.6: "Returns the minimum value among its arguments."
     Min,
-    /// §5.6: "Returns the largest integer smaller than or equal to x."
+    /// 5.6: "Returns the largest integer smaller than or equal to x."
     Floor,
-    /// §5.4: "Receives a string and returns its length."
+    /// 5.4: "Receives a string and returns its length."
     Length,
-    /// §5.4: "Returns the substring of s that starts at i and continues until j".
+    /// 5.4: "Returns the substring of s that starts at i and continues until j".
     Sub,
-    /// §5.5: "Inserts element value at position pos in table ... The default value for pos is n+1".
+    /// 5.5: "Inserts element value at position pos in table ... The default value for pos is n+1".
     /// The position is left to Lua.
     Insert,
 }

@@ -247,8 +247,8 @@ impl<'t> Parser<'t, '_> {
         self.set_many(locals, values)
     }
 
-    /// The values of an assignment to so many variables. §2.4.3: "If the list of expressions ends
-    /// with a function call, then all values returned by that call enter the list of values,
+    /// The values of an assignment to so many variables. Manual, 2.4.3: "If the list of expressions
+    /// ends with a function call, then all values returned by that call enter the list of values,
     /// before the adjustment". That matters if there are fewer expressions than variables.
     fn values_of(&mut self, variables: usize) -> Result<Vec<Expr>> {
         let (values, results) = self.open_expressions()?;
@@ -508,8 +508,9 @@ impl<'t> Parser<'t, '_> {
             }
         }
         self.expect("}")?;
-        // §2.5.7: "If the last field in the list has the form exp and the expression is a function
-        // call ..., then all values returned by the call ... enter the list consecutively".
+        // Manual, 2.5.7: "If the last field in the list has the form exp and the expression is a
+        // function call ..., then all values returned by the call ... enter the list
+        // consecutively".
         if results == Results::Several {
             return Err(self.outside(SEVERAL));
         }
