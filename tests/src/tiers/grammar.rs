@@ -21,7 +21,7 @@
 
 use leasehold_scripting::Sha;
 
-use super::builtins::{ARGUMENTS_MAX, BUILTINS, Builtin, POSITIONS};
+use super::builtins::{ARGUMENTS_MAX, BUILTINS, Builtin, EVERYDAY, POSITIONS};
 
 /// Chance: a number below the given one.
 pub type Dice<'d> = &'d mut dyn FnMut(usize) -> usize;
@@ -154,7 +154,7 @@ pub enum Taste {
 
 /// A script; if a cell is named, with that in it.
 pub fn script(taste: Taste, about: Option<Cell>, dice: Dice<'_>) -> Script {
-    let common = dice(4) < 3;
+    let common = dice(6) < 5;
     let mut writer = Writer {
         dice,
         taste,
@@ -640,7 +640,7 @@ impl Writer<'_> {
 
     /// Whether something happens that seldom does, or at least in scripts of the usual kind.
     fn oddly(&mut self, of: usize) -> bool {
-        let of = if self.common { of * 4 } else { of };
+        let of = if self.common { of * 8 } else { of };
         self.roll(of) == of - 1
     }
 
@@ -657,6 +657,10 @@ impl Writer<'_> {
             false => self.pick(COMMON_STATEMENTS),
             true => self.pick(OTHER_STATEMENTS),
         };
+        if self.taste == Taste::Exact && text.contains("redis.log") {
+            // Nobody reads the other server's log.
+            return;
+        }
         self.write(text, None, out);
         self.end_line(out);
     }
@@ -668,11 +672,8 @@ impl Writer<'_> {
         let position = loop {
             let position = self.roll(POSITIONS.len());
             // Odd ones are drawn as often as others by scripts that are not of the usual kind.
-            if POSITIONS[position].common || self.oddly(1) || self.roll(64) == 0 {
+            if POSITIONS[position].common || self.oddly(1) {
                 break position;
-            }
-            if self.roll(8) == 0 {
-                break 0;
             }
         };
         let function = &BUILTINS[builtin];
@@ -682,10 +683,6 @@ impl Writer<'_> {
         if self.roll(3) > 0 && !function.takes.is_empty() && counts.contains(sensible.start()) {
             count = sensible.start() + self.roll(sensible.end() - sensible.start() + 1);
             count = count.min(*counts.end());
-        }
-        if self.taste == Taste::Exact && !function.exact {
-            // What it changes would last on the other server.
-            count = 0;
         }
         self.call_in(Cell { builtin, position, count }, out);
     }
@@ -702,11 +699,10 @@ impl Writer<'_> {
         let exact = self.taste == Taste::Exact;
         let fits = |at: &usize| {
             let builtin = &BUILTINS[*at];
-            fits(builtin)
-                && (builtin.common || !common)
-                && (builtin.exact || !exact || builtin.name.starts_with("cjson"))
+            fits(builtin) && (builtin.common || !common) && (builtin.exact || !exact)
         };
-        let all: Vec<usize> = (0..BUILTINS.len()).filter(fits).collect();
+        let end = if common && self.roll(3) > 0 { EVERYDAY } else { BUILTINS.len() };
+        let all: Vec<usize> = (0..end).filter(fits).collect();
         if all.is_empty() { 0 } else { all[self.roll(all.len())] }
     }
 
@@ -841,7 +837,8 @@ impl Writer<'_> {
         let line = match self.roll(8) {
             0..=3 => format!("redis.call('rpush', 'out', {})", all.join(", ")),
             4 => format!("do return {{{}}} end", names.join(", ")),
-            5 => format!("do return {} end", names.join(", ")),
+            5 if self.oddly(1) => format!("do return {} end", names.join(", ")),
+            5 => format!("do return {} end", names.first().map_or("nil", String::as_str)),
             6 => {
                 let mut lines = Vec::new();
                 for name in names {
@@ -1294,8 +1291,15 @@ impl Writer<'_> {
     }
 }
 
-/// How many cells there are that can be drawn.
-pub fn cells() -> impl Iterator<Item = Cell> {
+/// All that can be drawn.
+pub fn cells(taste: Taste) -> impl Iterator<Item = Cell> {
+    // Without arguments they fail, all but this one.
+    let fits =
+        |builtin: &Builtin, count| builtin.exact || count == 0 && builtin.name != "math.random";
+    all_cells().filter(move |cell| taste == Taste::All || fits(&BUILTINS[cell.builtin], cell.count))
+}
+
+fn all_cells() -> impl Iterator<Item = Cell> {
     (0..BUILTINS.len()).flat_map(|builtin| {
         (0..POSITIONS.len()).flat_map(move |position| {
             (0..=ARGUMENTS_MAX)

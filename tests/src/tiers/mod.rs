@@ -15,9 +15,9 @@ pub struct Chance(pub u64);
 impl Chance {
     /// One for each script of a seed.
     pub fn of(seed: u64, number: u64) -> Chance {
-        let mut chance = Chance(seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        chance.bits();
-        chance
+        // Mixed twice: the states of two scripts must not lie in one sequence.
+        let seed = Chance(seed).bits();
+        Chance(Chance(seed ^ number).bits())
     }
 
     /// SplitMix64, of Steele, Lea and Flood.

@@ -170,6 +170,11 @@ impl Side {
         all
     }
 
+    /// What a request is answered in one version of the protocol.
+    pub fn send(&mut self, protocol: u8, argv: &[&[u8]]) -> Vec<u8> {
+        self.run(self.clients[usize::from(protocol == 3)], argv)
+    }
+
     /// How its scripts have been run.
     pub fn tiers(&self) -> Tiers {
         let interpreter = self.engine.interpreter.as_ref();

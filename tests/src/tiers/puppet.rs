@@ -13,6 +13,8 @@ use super::grammar::Request;
 const QUESTIONS_MAX: u32 = 500;
 /// Names of commands that are looked up once and for all.
 const KNOWN: [&[u8]; 4] = [b"get", b"set", b"hget", b"del"];
+/// Each script is run once, so that few need be kept.
+const SCRIPTS_MAX: usize = 8;
 const MEMORY_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// What a script did.
@@ -54,6 +56,11 @@ impl Puppets {
         Puppets { interpreters: [true, false].map(interpreter) }
     }
 
+    /// Runs a script on the one without plans. `None` if it is no Lua.
+    pub fn observe_plain(&mut self, script: &str, request: &Request) -> Option<Heard> {
+        observe(&mut self.interpreters[1], script, request)
+    }
+
     /// Runs a script on both. `None` if it is no Lua.
     pub fn observe(&mut self, script: &str, request: &Request) -> Option<[Heard; 2]> {
         let [planned, plain] = &mut self.interpreters;
@@ -63,7 +70,11 @@ impl Puppets {
 
 /// One that has run nothing.
 pub fn interpreter(has_plans: bool) -> Interpreter {
-    let limits = Limits { memory_bytes_max: MEMORY_BYTES_MAX, ..Limits::default() };
+    let limits = Limits {
+        memory_bytes_max: MEMORY_BYTES_MAX,
+        passing_scripts_max: SCRIPTS_MAX,
+        ..Limits::default()
+    };
     let mut interpreter = Interpreter::new(limits, "7.2.4", 1).expect("room for Lua");
     interpreter.set_plans(has_plans);
     interpreter
