@@ -57,3 +57,8 @@ fn lua_is_that_of_redis() {
 fn struct_is_that_of_redis() {
     check(include_str!("golden/struct.txt"));
 }
+
+#[test]
+fn tables_and_texts_are_those_of_redis() {
+    check(include_str!("golden/table.txt"));
+}
