@@ -154,6 +154,12 @@ fn a_kill_ends_every_script() {
         "local t = {} for i = 1, 100000 do t[i] = i end \
          while true do table.insert(t, 1, 1) table.remove(t, 1) end",
         "local s = string.rep('x', 1000000) while true do local t = s .. s end",
+        "table.insert({}, -2^31, 1)",
+        "local t = {} for i = 1, 300 do t[i] = i * 7919 % 1009 end local n = 0 \
+         table.sort(t, function() n = n + 1 return n % 7 < 3 end)",
+        "local t = {} for i = 1, 1000 do t[i] = i end while true do cmsgpack.pack(t) end",
+        "coroutine.wrap(function() local t = {} for i = 1, 1000 do t[i] = i end \
+         while true do cjson.encode(t) end end)()",
     ];
     let mut lua = interpreter();
     for script in forever {
@@ -165,6 +171,64 @@ fn a_kill_ends_every_script() {
         assert_eq!(host.asked, 6, "asked again after the kill: {script}");
         let after = show(&eval_in(&mut lua, &mut MapHost::default(), INTACT));
         assert_eq!(after, INTACT_REPLY, "after {script}");
+    }
+}
+
+/// One call that works for long. The host is asked within it, at least once for so many of its
+/// items or bytes, and can end it there.
+#[test]
+fn the_host_is_asked_within_long_calls() {
+    const NUMBERS: &str = "local t = {} for i = 1, 50000 do t[i] = i * 7919 % 50021 end ";
+    const TEXTS: &str = "local t = {} for i = 1, 50000 do t[i] = 'x' end ";
+    const TEXT: &str = "local s = string.rep('x', 200000) ";
+    for (before, call, questions) in [
+        (NUMBERS, "table.sort(t)", 500),
+        (NUMBERS, "table.sort(t, rawequal)", 500),
+        (NUMBERS, "table.concat(t)", 20),
+        (NUMBERS, "table.insert(t, 1, 1)", 20),
+        (NUMBERS, "table.insert(t, -50000, 1)", 40),
+        (NUMBERS, "table.remove(t, 1)", 20),
+        (NUMBERS, "table.maxn(t)", 20),
+        (NUMBERS, "table.foreach(t, math.randomseed)", 20),
+        (NUMBERS, "table.foreachi(t, math.randomseed)", 20),
+        (NUMBERS, "cmsgpack.pack(t)", 100),
+        (NUMBERS, "cmsgpack.unpack(cmsgpack.pack(t))", 300),
+        (NUMBERS, "cjson.encode(t)", 100),
+        (NUMBERS, "cjson.decode(cjson.encode(t))", 300),
+        (NUMBERS, "return t", 100),
+        (TEXTS, "table.concat(t, 'x')", 20),
+        (TEXT, "string.rep('x', 200000)", 6),
+        (TEXT, "string.upper(s)", 6),
+        (TEXT, "string.lower(s)", 6),
+        (TEXT, "string.reverse(s)", 6),
+        (TEXT, "string.gsub(s, 'x', string.upper)", 200),
+        (TEXT, "string.gsub(s, 'x', 'y')", 200),
+        (TEXT, "string.find(s, 'x*y')", 100),
+        (TEXT, "redis.sha1hex(s)", 20),
+        (TEXT, "cjson.encode(s)", 15),
+        (TEXT, "cjson.decode('\"' .. s .. '\"')", 15),
+        (TEXT, "cjson.decode(string.rep(' ', 200000) .. '1')", 15),
+        (TEXT, "cmsgpack.pack(s)", 2),
+        (TEXT, "struct.pack(s)", 50),
+        (TEXT, "struct.size(s)", 50),
+        (TEXT, "struct.unpack(s, s)", 50),
+        ("local s = string.rep('a = 1 ', 20000) ", "loadstring(s)", 50),
+    ] {
+        let asked = |script: &str, patience| {
+            let mut host = MapHost { patience, ..MapHost::default() };
+            let mut lua = interpreter();
+            lua.set_plans(false);
+            let reply = show(&eval_in(&mut lua, &mut host, script));
+            (host.asked, reply)
+        };
+        let (without, _) = asked(before, None);
+        let script = format!("{before} {call}");
+        let (with, _) = asked(&script, None);
+        assert!(with >= without + questions, "{call}: {without}, then {with}");
+        let killed = "Script killed by user";
+        let (last, reply) = asked(&script, Some(without + questions / 2));
+        assert!(reply.contains(killed), "{call}: {reply}");
+        assert_eq!(last, without + questions / 2 + 1, "{call}");
     }
 }
 
