@@ -103,6 +103,9 @@ fn a_kill_ends_every_kind_of_script() {
         ("local t = {} while true do for n = 1, 100 do t[n] = {[n] = n} end end", BY_LUA),
         ("local text = '' while true do text = (text .. 'x'):sub(-1000) end", BY_LUA),
         ("while true do cjson.decode(cjson.encode({1, 2, 3})) end", BY_LUA),
+        ("local t = {} for i = 1, 9999 do t[i] = i end while true do cmsgpack.pack(t) end", BY_LUA),
+        ("table.insert({}, -2147483648, 1) while true do end", BY_LUA),
+        ("table.sort({3, 2, 1}, function() while true do end end)", BY_LUA),
     ] {
         for (plans, begun) in [("yes", begun), ("no", BY_LUA)] {
             let server = Server::builder().config("busy-reply-threshold", "1");

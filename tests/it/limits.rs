@@ -318,3 +318,68 @@ fn a_request_longer_than_the_query_buffer_ends_the_connection() {
     assert!(all.is_err() || !matches!(end, Ok(1)), "{end:?}");
     assert_eq!(connect(&server).call(&["GET", "k"]), b"$-1\r\n");
 }
+
+/// A script of a kilobyte that answers its number.
+fn script(number: usize) -> String {
+    format!("local n = '{number}' {}return n", "n = n .. '' ".repeat(80))
+}
+
+/// Loads scripts, many requests at a time; their digests.
+fn load_scripts(wire: &mut Wire, scripts: impl Iterator<Item = String>) -> Vec<String> {
+    const TOGETHER: usize = 500;
+    let scripts: Vec<String> = scripts.collect();
+    let mut digests = Vec::new();
+    for scripts in scripts.chunks(TOGETHER) {
+        let request = |text: &String| {
+            format!("*3\r\n$6\r\nSCRIPT\r\n$4\r\nLOAD\r\n${}\r\n{text}\r\n", text.len())
+        };
+        wire.send_bytes(scripts.iter().map(request).collect::<String>().as_bytes());
+        for _ in scripts {
+            let reply = String::from_utf8(wire.read()).expect("a text");
+            let digest = reply.strip_prefix("$40\r\n").and_then(|rest| rest.strip_suffix("\r\n"));
+            digests.push(digest.expect("a digest").to_owned());
+        }
+    }
+    digests
+}
+
+#[test]
+fn loaded_scripts_take_no_room_from_those_of_eval() {
+    const LOADED: usize = 20_000;
+    let server = start(&[]);
+    let mut wire = connect(&server);
+    let digests = load_scripts(&mut wire, (0..LOADED).map(script));
+    let evaluated = (LOADED..LOADED + 300).map(script).collect::<Vec<String>>();
+    for (number, text) in (LOADED..).zip(&evaluated) {
+        let expected = format!("$5\\r\\n{number}\\r\\n");
+        assert_eq!(show(&wire.call(&["EVAL", text, "0"])), expected);
+    }
+    let exists = wire.call(&["SCRIPT", "EXISTS", &digests[0], &digests[LOADED - 1]]);
+    assert_eq!(show(&exists), "*2\\r\\n:1\\r\\n:1\\r\\n");
+    assert_eq!(wire.call(&["EVALSHA", &digests[0], "0"]), b"$1\r\n0\r\n");
+    let first = load_scripts(&mut connect(&start(&[])), std::iter::once(evaluated[0].clone()));
+    assert_eq!(wire.call(&["EVALSHA", &first[0], "0"]), b"$5\r\n20000\r\n", "it is cached");
+}
+
+#[test]
+fn who_loads_too_many_scripts_gets_an_error_and_the_others_do_not() {
+    const SCRIPT_BYTES: usize = 1_000_000;
+    let server = start(&[]);
+    let mut wire = connect(&server);
+    let text = |number: usize| format!("return {number} -- {}", "x".repeat(SCRIPT_BYTES));
+    let refused = (0..300).find_map(|number| {
+        let reply = wire.call(&["SCRIPT", "LOAD", &text(number)]);
+        reply.starts_with(b"-").then(|| (number, show(&reply)))
+    });
+    let (number, refusal) = refused.expect("an error");
+    assert_eq!(
+        refusal,
+        "-ERR Too many scripts loaded (the limit is 268435456 bytes). SCRIPT FLUSH removes \
+         them.\\r\\n"
+    );
+    assert!((200..=268).contains(&number), "{number}");
+    assert_eq!(wire.call(&["EVAL", "return 'new'", "0"]), b"$3\r\nnew\r\n");
+    assert_eq!(wire.call(&["EVAL", &text(7), "0"]), b":7\r\n");
+    assert_eq!(wire.call(&["SCRIPT", "FLUSH"]), b"+OK\r\n");
+    assert!(wire.call(&["SCRIPT", "LOAD", &text(0)]).starts_with(b"$40\r\n"));
+}
