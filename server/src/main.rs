@@ -6,13 +6,16 @@
 use std::ffi::OsString;
 use std::process::{Command, ExitCode, Stdio};
 
-use leasehold::config::{self, Config, Invocation, LogLevel, Master, Sentinel, Supervised, load};
+use leasehold::config::{
+    self, Config, Invocation, LogLevel, Master, Mode, Sentinel, Supervised, load,
+};
 use leasehold::{Builder, Server, limits};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::level_filters::LevelFilter;
 use tracing::{error, info, warn};
 
 use self::face::Face;
+use self::title::Title;
 
 mod cli;
 #[cfg(feature = "compat")]
@@ -20,6 +23,7 @@ mod compat_command;
 mod face;
 mod log;
 mod run_command;
+mod title;
 
 fn main() -> ExitCode {
     let mut args: Vec<OsString> = std::env::args_os().collect();
@@ -27,10 +31,11 @@ fn main() -> ExitCode {
     if face == Face::Cli {
         return cli::main(args.into_iter().skip(1));
     }
+    let texts: Vec<String> = args.iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
     if face == Face::Run {
-        return run_command::main(args.into_iter().skip(1));
+        return run_command::main(args.into_iter().skip(1), &Title::of(&texts));
     }
-    let args: Vec<String> = args.iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
+    let args = texts;
     if face == Face::Compat {
         #[cfg(feature = "compat")]
         return compat_command::main(&args[1..]);
@@ -42,6 +47,7 @@ fn main() -> ExitCode {
 
 /// What `redis-server` does with such a command line.
 fn serve_as_told(args: &[String]) -> ExitCode {
+    let title = Title::of(args);
     let mut typed = None;
     let mut read = |source: config::Source<'_>| {
         let text = load::read(source)?;
@@ -64,7 +70,7 @@ fn serve_as_told(args: &[String]) -> ExitCode {
             for warning in warnings {
                 warn!("{warning}");
             }
-            serve(*config)
+            serve(*config, &title)
         }
         Err(error) => fail(&error.to_string()),
     }
@@ -78,7 +84,7 @@ fn environment() -> Vec<(String, String)> {
 }
 
 /// Runs the server until it is told to end.
-fn serve(mut config: Config) -> ExitCode {
+fn serve(mut config: Config, title: &Title) -> ExitCode {
     if let Err(error) = std::env::set_current_dir(&config.dir) {
         return fail_in_log(&format!("Can't chdir to '{}': {error}", config.dir));
     }
@@ -113,6 +119,7 @@ fn serve(mut config: Config) -> ExitCode {
             introduce(&sentinel, &server.node_id().map_err(std::io::Error::other)?);
         }
         announce(&server, listens, unixsocket.as_deref());
+        title.set(&title_text(&server, listens, mode));
         notify(supervised, &[sd_notify::NotifyState::Ready]);
         let reason = tokio::select! {
             _ = interrupt.recv() => Some("SIGINT"),
@@ -178,6 +185,15 @@ fn announce(server: &Server, listens: bool, unixsocket: Option<&str>) {
     if let Some(path) = unixsocket {
         info!("The server is now ready to accept connections at {path}");
         info!("Ready to accept connections unix");
+    }
+}
+
+/// What `ps` shows behind the name of the program, as it does for Redis.
+fn title_text(server: &Server, listens: bool, mode: Mode) -> String {
+    let place = if listens { server.addr().to_string() } else { server.url() };
+    match mode {
+        Mode::Standalone => place,
+        Mode::Cluster | Mode::Sentinel => format!("{place} [{}]", mode.name()),
     }
 }
 

@@ -14,6 +14,8 @@ use nix::unistd::{Pid, getpgrp, tcgetpgrp};
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::title::Title;
+
 /// The command has not been tried. This and the next two are what `env` and shells end with.
 const UNUSABLE: u8 = 125;
 const NOT_EXECUTABLE: u8 = 126;
@@ -58,13 +60,14 @@ struct Order {
 }
 
 /// Runs it. `arguments` are those behind `run`.
-pub(crate) fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
+pub(crate) fn main(arguments: impl Iterator<Item = OsString>, title: &Title) -> ExitCode {
     let arguments: Vec<OsString> = arguments.collect();
     if arguments.first().is_some_and(|first| first == "-h" || first == "--help") {
         let _ = io::stdout().write_all(HELP.as_bytes());
         return ExitCode::SUCCESS;
     }
-    let status = Order::read(arguments).and_then(|order| run(&order)).unwrap_or_else(|reason| {
+    let order = Order::read(arguments).inspect(|order| title.set_secretly(&order.title()));
+    let status = order.and_then(|order| run(&order)).unwrap_or_else(|reason| {
         complain(&reason);
         UNUSABLE
     });
@@ -98,6 +101,12 @@ impl Order {
             }
         }
         Ok(order)
+    }
+
+    /// The line that was typed, without the options.
+    fn title(&self) -> String {
+        let words = self.command.iter().map(|word| word.to_string_lossy());
+        format!("run -- {}", words.collect::<Vec<_>>().join(" "))
     }
 
     /// As `redis-server` would read the options, but for what is better for a test.

@@ -89,6 +89,35 @@ fn durability_is_warned_of_at_the_start_and_refused_later() {
     assert!(!daemon.heard.contains(" # "), "{}", daemon.heard);
 }
 
+/// What every user of the machine can read.
+#[cfg(target_os = "linux")]
+fn command_line(process_id: u32) -> String {
+    let bytes = fs::read(format!("/proc/{process_id}/cmdline")).expect("a command line");
+    String::from_utf8_lossy(&bytes).trim_end_matches('\0').to_owned()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn passwords_are_not_in_the_process_list() {
+    let cases: [&[&str]; 5] = [
+        &["--requirepass", "s3cret"],
+        &["--requirepass s3cret"],
+        &["--RequirePass", "s3cret", "--cluster-enabled", "yes"],
+        &["--masterauth", "s3cret", "--bind", "127.0.0.1"],
+        &["--sentinel monitor m 127.0.0.1 1 1", "--sentinel auth-pass m s3cret", "--sentinel"],
+    ];
+    for arguments in cases {
+        let arguments = [&["--port", "0"], arguments].concat();
+        let mut daemon = Daemon::start(&arguments);
+        let port = daemon.wait_for_port();
+        let title = || command_line(daemon.process_id());
+        eventually("a title", || title().contains(&format!(" 127.0.0.1:{port}")));
+        assert!(!title().contains("s3cret"), "{arguments:?}: {}", title());
+        let program = leasehold_tests::daemon::program().to_string_lossy();
+        assert!(title().starts_with(&*program), "{arguments:?}: {}", title());
+    }
+}
+
 #[test]
 fn configuration_comes_from_a_file_or_from_standard_input() {
     let text = "# a remark\nport 0\nrequirepass \"a secret\"\n";

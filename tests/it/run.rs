@@ -52,6 +52,15 @@ fn durability_is_warned_of() {
     );
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn a_password_is_not_in_the_process_list() {
+    let show = r#"tr '\0' ' ' < /proc/$PPID/cmdline | grep -o 'run .*[^ ]'"#;
+    let output = command(&["--requirepass", "s3cret", "--port", "0"], &["sh", "-c", show]).output();
+    let said = String::from_utf8_lossy(&output.expect("it runs").stdout).into_owned();
+    assert_eq!(said, format!("run -- sh -c {show}\n"));
+}
+
 #[test]
 fn a_server_may_listen_at_a_socket_alone() {
     let folder = Folder::new();

@@ -153,6 +153,18 @@ pub fn from_args(
     Ok(Invocation::Serve { config: Box::new(config), warnings })
 }
 
+/// Whether there may be a password among the arguments of a command line.
+pub fn names_secret(args: &[String]) -> bool {
+    const OF_SENTINELS: [&str; 2] = ["auth-pass", "sentinel-pass"];
+    let secret = DIRECTIVES.iter().filter(|row| row.is_sensitive).map(|row| row.name);
+    let names: Vec<&str> = secret.chain(OF_SENTINELS).collect();
+    let names_one = |arg: &String| {
+        let arg = arg.to_ascii_lowercase();
+        names.iter().any(|name| arg.contains(name))
+    };
+    args.iter().any(names_one)
+}
+
 /// What `--help` prints.
 pub fn usage() -> String {
     format!(

@@ -14,7 +14,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 pub use compat::{CompatVersion, Maker};
-pub use launch::{FatalConfigError, Invocation, Reader, Source, Warning, from_args, usage};
+pub use launch::{
+    FatalConfigError, Invocation, Reader, Source, Warning, from_args, names_secret, usage,
+};
 pub use line::split as split_line;
 pub use sentinel::{Master, Peer, Sentinel, Unset};
 pub use table::{Access, DIRECTIVES, Directive, Mutability, Role};
