@@ -110,6 +110,7 @@ impl Builder {
             engine.config.port = address.port();
         }
         engine.process_id = std::process::id();
+        engine.resident_bytes = resident_bytes;
         engine.clock_rate = clock.rate();
         let host = Arc::new(Host::new(engine, clock, traces)?);
         let desk = BusyDesk::new(&host, &doors);
@@ -256,6 +257,13 @@ impl std::fmt::Debug for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Server").field("url", &self.url()).finish_non_exhaustive()
     }
+}
+
+/// Of the whole process, be it the daemon or one that embeds servers. Only Linux tells in a file.
+fn resident_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    kib.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
 fn seeds(seed: Option<u64>) -> Result<[u64; 4], Error> {

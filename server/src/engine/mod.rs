@@ -175,6 +175,8 @@ pub struct Engine {
     pub started_at: Millis,
     /// What `INFO` shows as the process's number; the caller knows it.
     pub process_id: u32,
+    /// The bytes of memory that the process has resident, which the caller can find out.
+    pub resident_bytes: fn() -> Option<u64>,
     /// Forty hex digits that name this run of the server.
     pub run_id: String,
     /// Forty hex digits that name this node of a cluster, or this sentinel.
@@ -258,6 +260,7 @@ impl Engine {
             random,
             started_at: time.now,
             process_id: 0,
+            resident_bytes: || None,
             run_id,
             node_id: told_id.unwrap_or(node_id),
             shard_id,

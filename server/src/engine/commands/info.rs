@@ -175,14 +175,15 @@ fn memory(engine: &mut Engine, _: Time, fields: &mut Fields) {
     let dataset = engine.dataset_bytes() as u64;
     let peak = engine.peak_memory_bytes();
     let max = engine.config.maxmemory_bytes;
+    // Where the system does not tell, it is at least what is used.
+    let resident = (engine.resident_bytes)().unwrap_or(used);
     let functions = engine.functions.as_ref();
     let functions = functions.map_or((0, 0), |all| (all.count(), all.libraries().len()));
     let scripts = engine.interpreter.as_ref().map_or(0, |interpreter| interpreter.len());
     let (script_bytes, function_bytes) = (engine.script_bytes(), engine.function_bytes());
     let lua_bytes = engine.interpreter.as_ref().map_or(0, |lua| lua.lua_bytes());
     fields.bytes("used_memory", used);
-    // The process's share of memory is the operating system's to tell.
-    fields.bytes("used_memory_rss", used);
+    fields.bytes("used_memory_rss", resident);
     fields.bytes("used_memory_peak", peak);
     fields.add("used_memory_overhead", used - dataset);
     fields.add("used_memory_startup", 0);
@@ -197,9 +198,10 @@ fn memory(engine: &mut Engine, _: Time, fields: &mut Fields) {
     fields.bytes("used_memory_scripts", (script_bytes + function_bytes) as u64);
     fields.bytes("maxmemory", max);
     fields.add("maxmemory_policy", engine.config.maxmemory_policy.name());
-    fields.add("mem_fragmentation_ratio", "1.00");
-    fields.zeros(&["mem_fragmentation_bytes", "mem_not_counted_for_evict"]);
-    fields.add("mem_clients_slaves", 0);
+    let ratio = resident as f64 / used.max(1) as f64;
+    fields.add("mem_fragmentation_ratio", format_args!("{ratio:.2}"));
+    fields.add("mem_fragmentation_bytes", i128::from(resident) - i128::from(used));
+    fields.zeros(&["mem_not_counted_for_evict", "mem_clients_slaves"]);
     fields.add("mem_clients_normal", engine.clients.memory_bytes());
     fields.add("mem_aof_buffer", 0);
     fields.add("mem_allocator", "libc");
