@@ -143,6 +143,18 @@ pub const EXPIRE_SLICE: Duration = Duration::from_micros(150);
 /// on top of a slice; less, and those that end together are too few to wait for memory together.
 pub const EXPIRE_KEYS_BETWEEN_LOOKS: u32 = 64;
 
+/// Fields or elements up to which a value is freed at once, some microseconds of work; a larger one
+/// is freed in parts. As in Redis, which leaves the larger ones to a thread.
+pub const FREED_AT_ONCE_ITEMS_MAX: usize = 64;
+
+/// Parts of a database that are freed at once when it is emptied: one with a few keys has no more.
+pub const FREED_AT_ONCE_PARTS_MAX: usize = 16;
+
+/// Fields and elements that may wait to be freed. Whoever discards a value beyond frees the excess
+/// first, so that memory does not run out because values are made and discarded faster than they
+/// are freed. They take some 100 bytes each, and the server frees ten million in a second.
+pub const GARBAGE_ITEMS_MAX: usize = if cfg!(test) { 1 << 16 } else { 4 << 20 };
+
 /// Parts of the registry of clients, each with a lock of its own: some for each thread there may
 /// be. To count processors for a number of its own, the map would read files at every start.
 pub const REGISTRY_SHARDS: usize = 64;

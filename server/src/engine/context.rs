@@ -257,16 +257,15 @@ impl Context<'_> {
     pub fn put(&mut self, key: &[u8], found: Option<Slot>, value: Given<'_>) -> Slot {
         let Some(slot) = found else { return self.add(key, value) };
         let now = self.time.now;
-        let records = self.records_mut();
-        records.set_value(slot, value);
-        records.set_used_at(slot, now);
+        self.set_value(slot, value);
+        self.records_mut().set_used_at(slot, now);
         slot
     }
 
     /// Gives a key that has just been found another value, and keeps its deadline.
-    #[inline]
+    #[inline(always)]
     pub fn set_value(&mut self, slot: Slot, value: Given<'_>) {
-        self.records_mut().set_value(slot, value);
+        self.engine.keyspace.set_value(self.database, slot, value);
     }
 
     /// The value of a key, to be given elements; an empty one is added where there is nothing.

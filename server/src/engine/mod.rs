@@ -512,14 +512,22 @@ impl Engine {
 
     // --- time ---
 
-    /// Does what is due, at most `budget` steps of it. There may be more if
-    /// [`Engine::next_deadline`] has still been reached.
+    /// Does what is due, at most `budget` steps of it; with what is left of the budget it frees
+    /// memory. There may be more to do if [`Engine::next_deadline`] has still been reached, or if
+    /// there [is garbage](Engine::has_garbage).
     pub fn tick(&mut self, time: Time, budget: u32) {
         let budget_left = self.expire_due(time, budget);
         if budget_left > 0 {
             self.keyspace.work_ahead(time.now, budget_left);
+            self.keyspace.garbage.free(budget_left as usize);
         }
         self.broadcast_changes();
+    }
+
+    /// Whether there is memory to be freed by [`Engine::tick`], whatever the time.
+    #[inline]
+    pub fn has_garbage(&self) -> bool {
+        !self.keyspace.garbage.is_empty()
     }
 
     /// Everything that is to happen at a moment happens `span` later.

@@ -133,6 +133,12 @@ impl Stage {
         }
     }
 
+    /// Does what is due now, at most `budget` steps of it.
+    pub(crate) fn tick(&mut self, budget: u32) {
+        let time = self.time();
+        self.engine.tick(time, budget);
+    }
+
     /// The present.
     pub(crate) fn time(&self) -> Time {
         Time::from_micros(self.lease_us, self.wall_us)

@@ -136,6 +136,9 @@ impl Host {
     /// what holds.
     fn publish(&self, engine: &Engine) {
         self.alarm.set(engine.next_deadline(), &self.clock);
+        if engine.has_garbage() {
+            self.alarm.ring();
+        }
         let timeout = engine.config.timeout_seconds;
         if self.idle_timeout_seconds.load(Ordering::Relaxed) != timeout {
             self.idle_timeout_seconds.store(timeout, Ordering::Relaxed);

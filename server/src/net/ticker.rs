@@ -52,6 +52,14 @@ impl Alarm {
         }
     }
 
+    /// There is work that waits for no deadline.
+    pub(crate) fn ring(&self) {
+        if self.armed.load(Ordering::Relaxed) != i64::MIN {
+            self.armed.store(i64::MIN, Ordering::Relaxed);
+            self.bell.set(Duration::ZERO);
+        }
+    }
+
     /// All that was due is done: the next deadline is to be set, whichever it is.
     pub(crate) fn disarm(&self) {
         self.armed.store(i64::MAX, Ordering::Relaxed);
@@ -90,7 +98,8 @@ fn tick(host: &Host, engine: &mut Engine) -> More {
     loop {
         let now = host.now();
         engine.tick(now, limits::EXPIRE_KEYS_BETWEEN_LOOKS);
-        if engine.next_deadline().is_none_or(|next| !now.reached(next)) {
+        let is_due = engine.next_deadline().is_some_and(|next| now.reached(next));
+        if !is_due && !engine.has_garbage() {
             host.alarm.disarm();
             return More::Nothing;
         }

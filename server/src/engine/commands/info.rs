@@ -205,7 +205,10 @@ fn memory(engine: &mut Engine, _: Time, fields: &mut Fields) {
     fields.add("mem_clients_normal", engine.clients.memory_bytes());
     fields.add("mem_aof_buffer", 0);
     fields.add("mem_allocator", "libc");
-    fields.zeros(&["active_defrag_running", "lazyfree_pending_objects"]);
+    fields.add("active_defrag_running", 0);
+    let garbage = &engine.keyspace.garbage;
+    fields.add("lazyfree_pending_objects", garbage.pending_objects());
+    fields.add("lazyfreed_objects", garbage.freed_objects);
 }
 
 fn persistence(engine: &mut Engine, _: Time, fields: &mut Fields) {

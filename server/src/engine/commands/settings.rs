@@ -117,6 +117,7 @@ fn obey(engine: &mut Engine) {
 
 fn reset_stats(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
     context.engine.stats = Stats::default();
+    context.engine.keyspace.garbage.freed_objects = 0;
     context.engine.command_stats.fill(CommandStats::default());
     Ok(Reply::OK)
 }

@@ -8,6 +8,7 @@
 use hashbrown::HashTable;
 use siphasher::sip::SipHasher13;
 
+use super::garbage::free_end;
 use crate::engine::random::Random;
 
 /// The number of a slot. Stays with its entry until that is removed.
@@ -153,6 +154,13 @@ impl<V> Dict<V> {
             Place::Taken(key, value) => (key, value),
             Place::Free(_) => unreachable!("slot {slot} is free"),
         }
+    }
+
+    /// Frees up to `budget` entries of a dictionary that is not used any more. Returns whether there
+    /// are more.
+    pub(super) fn free_part(&mut self, budget: &mut usize) -> bool {
+        self.index = HashTable::new();
+        free_end(&mut self.slots, budget)
     }
 
     /// Removes everything.

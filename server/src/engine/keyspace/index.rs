@@ -106,6 +106,25 @@ impl Index {
         }
     }
 
+    /// Frees a part of an index that is not used any more. Returns whether there was one.
+    pub fn free_part(&mut self) -> bool {
+        /// Tables that are freed at a time, of some KiB each.
+        const TABLES_PART: usize = 16;
+        match &mut self.tables {
+            Tables::One(table) if table.capacity() == 0 => return false,
+            Tables::One(table) => *table = HashTable::new(),
+            Tables::Many(tables) => {
+                let mut left = std::mem::take(tables).into_vec();
+                left.truncate(left.len().saturating_sub(TABLES_PART));
+                self.tables = match left.is_empty() {
+                    true => Tables::One(HashTable::new()),
+                    false => Tables::Many(left.into_boxed_slice()),
+                };
+            }
+        }
+        true
+    }
+
     /// The table of this hash is mostly air.
     #[cold]
     fn shrink(&mut self, hash: u64, look: impl Fn(Slot), hash_of: impl Fn(Slot) -> u64) {

@@ -166,6 +166,16 @@ impl List {
         }
     }
 
+    /// Frees up to `budget` elements of a list that is not used any more. Returns whether there are
+    /// more.
+    pub(super) fn free_part(&mut self, budget: &mut usize) -> bool {
+        let elements = &mut self.0.elements;
+        let kept = elements.len().saturating_sub(*budget);
+        *budget -= elements.len() - kept;
+        elements.truncate(kept);
+        kept > 0
+    }
+
     /// The name `OBJECT ENCODING` answers with.
     pub fn encoding(&self) -> &'static str {
         if self.0.outgrown { "quicklist" } else { "listpack" }

@@ -5,6 +5,7 @@
 //! expiry is off).
 
 pub mod dict;
+pub mod garbage;
 pub mod hash;
 pub mod index;
 pub mod list;
@@ -27,6 +28,7 @@ use std::collections::BTreeMap;
 use crate::engine::client::ClientId;
 use crate::engine::time::Millis;
 use dict::{HashSeed, Slot};
+use garbage::Garbage;
 use recent::Recent;
 pub use records::{DUE_TOGETHER, Due};
 use records::{Given, Record, Records, Removed};
@@ -48,6 +50,8 @@ pub struct Keyspace {
     databases: Vec<Database>,
     /// The key of every hash table that holds what clients sent.
     pub seed: HashSeed,
+    /// What has been removed and is not free yet.
+    pub garbage: Garbage,
     recent: Recent,
     /// The numbers of the databases that have a wheel: seldom more than one.
     timed: Vec<usize>,
@@ -66,6 +70,7 @@ impl Keyspace {
         Keyspace {
             databases: (0..count).map(empty).collect(),
             seed,
+            garbage: Garbage::default(),
             recent: Recent::new(seed),
             timed: Vec::new(),
             now,
@@ -155,14 +160,20 @@ impl Keyspace {
     pub fn discard(&mut self, number: usize, slot: Slot) {
         let due = self.due(number, slot);
         self.recent.forget_places();
-        self.databases[number].records.discard(due);
+        self.databases[number].records.discard(due, &mut self.garbage);
+    }
+
+    /// As [`Records::set_value`].
+    #[inline(always)]
+    pub fn set_value(&mut self, number: usize, slot: Slot, given: Given<'_>) {
+        self.databases[number].records.set_value(slot, given, &mut self.garbage);
     }
 
     /// Removes every key of a database, and their timers; returns how many there were.
     pub fn clear(&mut self, number: usize) -> usize {
         self.timed.retain(|&timed| timed != number);
         self.recent.forget_places();
-        self.databases[number].records.clear()
+        self.databases[number].records.clear(&mut self.garbage)
     }
 
     // --- time ---
@@ -254,7 +265,7 @@ impl Keyspace {
     /// Removes a key whose time has come.
     pub fn discard_due(&mut self, number: usize, due: Due) {
         self.recent.forget_places();
-        self.databases[number].records.discard(due);
+        self.databases[number].records.discard(due, &mut self.garbage);
     }
 
     /// Whether all that is due by `now` is known to have been done.

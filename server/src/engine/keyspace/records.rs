@@ -17,6 +17,7 @@ use smallvec::SmallVec;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::dict::{HashSeed, Slot};
+use super::garbage::Garbage;
 use super::hash::{Fields, FieldsMut, Found, Hash, SmallHash};
 use super::index::Index;
 use super::packed::{self, Edit, Part};
@@ -383,15 +384,22 @@ impl Records {
 
     /// Gives a key another value. Its deadline stays.
     #[inline(always)]
-    pub fn set_value(&mut self, slot: Slot, given: Given<'_>) {
+    pub fn set_value(&mut self, slot: Slot, given: Given<'_>, garbage: &mut Garbage) {
         match given {
             Given::Text(text) if self.overwrite(slot, text) => {}
-            given => self.replace(slot, given),
+            given => self.replace(slot, given, garbage),
         }
     }
 
-    fn replace(&mut self, slot: Slot, given: Given<'_>) {
-        drop(self.take_apart(slot));
+    fn replace(&mut self, slot: Slot, given: Given<'_>, garbage: &mut Garbage) {
+        if let Some(value) = self.take_apart(slot) {
+            garbage.add_value(value);
+        }
+        self.fill(slot, given);
+    }
+
+    /// Gives a key a value where none stands apart.
+    fn fill(&mut self, slot: Slot, given: Given<'_>) {
         let entry = self.entries.get_mut(slot);
         let mut handle = entry.handle();
         let mut bytes = self.strings.edit(&mut handle);
@@ -440,7 +448,7 @@ impl Records {
     pub fn raw_mut(&mut self, slot: Slot) -> &mut Vec<u8> {
         if !matches!(self.apart_mut(slot), Some(Value::String(StringValue::Raw(_)))) {
             let raw = StringValue::Raw(split(self.bytes(slot)).1.to_vec());
-            self.set_value(slot, Given::Value(raw.into()));
+            self.fill(slot, Given::Value(raw.into()));
         }
         match self.apart_mut(slot) {
             Some(Value::String(StringValue::Raw(bytes))) => bytes,
@@ -472,8 +480,10 @@ impl Records {
 
     /// As `remove`, for who does not want to know more.
     #[inline]
-    pub fn discard(&mut self, due: Due) {
-        drop(self.unlink(due));
+    pub fn discard(&mut self, due: Due, garbage: &mut Garbage) {
+        if let Some(value) = self.unlink(due) {
+            garbage.add_value(value);
+        }
         self.forget(due.slot);
     }
 
@@ -483,10 +493,24 @@ impl Records {
     }
 
     /// Removes all keys; returns how many there were.
-    pub fn clear(&mut self) -> usize {
+    pub fn clear(&mut self, garbage: &mut Garbage) -> usize {
         let removed = self.len();
-        *self = Records { ticking: self.ticking, ..Records::new(self.seed) };
+        let empty = Records { ticking: self.ticking, ..Records::new(self.seed) };
+        garbage.add_records(std::mem::replace(self, empty));
         removed
+    }
+
+    /// About how many keys could be removed in the time of [`Records::free_part`].
+    pub const PART_KEYS: usize = 64;
+
+    /// Frees a part of what is here, which is not used any more; hands over the values that stand
+    /// apart. Returns whether there was anything to free.
+    pub fn free_part(&mut self, take: impl FnMut(Value)) -> bool {
+        if let Some(values) = self.values.pop_chunk() {
+            values.into_iter().flatten().for_each(take);
+            return true;
+        }
+        self.entries.free_part() || self.strings.free_part() || self.index.free_part()
     }
 
     /// Takes a key out of the index and the wheel; returns what was apart.
@@ -618,7 +642,7 @@ impl HashMut<'_> {
     ) -> bool {
         if found.outgrows(field, value, small) {
             let large = Hash::Large(Box::new(self.fields().to_large(seed)));
-            self.records.set_value(self.slot, Given::Value(large.into()));
+            self.records.fill(self.slot, Given::Value(large.into()));
             found = self.find(field);
         }
         if self.overwrite(&found, value) {
@@ -931,7 +955,7 @@ mod tests {
                     }
                 }
                 Step::Clear => {
-                    assert_eq!(self.records.clear(), self.model.len());
+                    assert_eq!(self.records.clear(&mut Garbage::default()), self.model.len());
                     self.model.clear();
                 }
             }
@@ -946,7 +970,7 @@ mod tests {
         fn give(&mut self, key: usize, given: Given<'_>, value: Plain) {
             let key = name(key);
             match self.find(&key) {
-                Some(slot) => self.records.set_value(slot, given),
+                Some(slot) => self.records.set_value(slot, given, &mut Garbage::default()),
                 None => drop(self.records.add(&key, SEED.hash(&key), given, Millis(self.now))),
             }
             let deadline = self.model.get(&key).and_then(|(_, deadline)| *deadline);
@@ -1031,7 +1055,7 @@ mod tests {
                     let (_, deadline) = self.model.remove(record.key()).expect("invented");
                     assert_eq!(deadline.map(Millis), record.deadline());
                     assert!(deadline.is_some_and(|deadline| deadline <= self.now), "early");
-                    self.records.discard(due);
+                    self.records.discard(due, &mut Garbage::default());
                 }
             }
             self.records.advance(Millis(self.now));
@@ -1110,7 +1134,7 @@ mod tests {
         let place = |records: &Records, slot| records.bytes(slot).as_ptr();
         let slot = add(&mut records, b"lock", Given::Text(b"token-1"), Millis(0));
         let before = place(&records, slot);
-        records.set_value(slot, Given::Text(b"token-2"));
+        records.set_value(slot, Given::Text(b"token-2"), &mut Garbage::default());
         assert_eq!(place(&records, slot), before);
         assert_eq!(plain(records.get(slot).value()), Plain::Text(b"token-2".to_vec()));
         let slot = add(&mut records, b"count", Given::Field(b"owner", b"1"), Millis(0));

@@ -6,6 +6,8 @@
 
 use std::ops::Range;
 
+use super::garbage::free_end;
+
 /// Things in a piece at most: adding one moves half as many, counting skips over all of them.
 const PIECE_MAX: usize = 512;
 
@@ -109,6 +111,12 @@ impl<T> Sequence<T> {
         }
         self.join(from.piece.min(self.pieces.len() - 1));
         things
+    }
+
+    /// Frees up to `budget` pieces of a sequence that is not used any more. Returns whether there are
+    /// more.
+    pub(super) fn free_part(&mut self, budget: &mut usize) -> bool {
+        free_end(&mut self.pieces, budget)
     }
 
     /// Joins a piece that has become short with a neighbour, if the two leave room to grow.

@@ -169,6 +169,16 @@ impl<M, const BLOCK: usize> Chunks<M, BLOCK> {
         }
     }
 
+    /// Takes out the memory of the last block, for chunks that are not used any more.
+    fn pop_memory(&mut self) -> Option<M> {
+        std::iter::from_fn(|| self.blocks.pop()).find_map(|block| block.memory)
+    }
+
+    /// Frees the last block of chunks that are not used any more. Returns whether there was one.
+    pub fn free_part(&mut self) -> bool {
+        self.pop_memory().is_some()
+    }
+
     /// Numbers that are taken, in order, from `cursor` on, among the next `count`; those of chunks
     /// without things are not counted. The second part is the cursor to go on from, 0 at the end.
     pub fn scan(&self, cursor: u64, count: usize) -> (impl Iterator<Item = u32>, u64) {
@@ -290,6 +300,11 @@ impl<T: Default> Slab<T> {
         number
     }
 
+    /// Takes out the last chunk of a slab that is not used any more.
+    pub fn pop_chunk(&mut self) -> Option<Box<[T; CHUNK]>> {
+        self.chunks.pop_memory()
+    }
+
     /// Takes a thing out; its number may then be another's.
     pub fn remove(&mut self, number: u32) -> T {
         let thing = std::mem::take(self.get_mut(number));
@@ -341,6 +356,11 @@ impl<T: FromBytes + IntoBytes + KnownLayout + Immutable> Plain<T> {
         let Ok(things) = <[T; PAGES_PLACES]>::mut_from_bytes(pages) else { odd_pages() };
         things[place] = thing;
         number
+    }
+
+    /// As [`Chunks::free_part`].
+    pub fn free_part(&mut self) -> bool {
+        self.chunks.free_part()
     }
 
     /// Its number may then be another's; until then what is left of it stands there.

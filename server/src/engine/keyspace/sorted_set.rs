@@ -234,6 +234,12 @@ impl SortedSet {
 }
 
 impl Large {
+    /// Frees up to `budget` parts of a set that is not used any more. Returns whether there are
+    /// more.
+    pub(super) fn free_part(&mut self, budget: &mut usize) -> bool {
+        self.order.free_part(budget) || self.scores.free_part(budget)
+    }
+
     fn set(&mut self, member: &[u8], score: f64) -> Option<f64> {
         let (slot, old) = match self.scores.find(member) {
             Some(slot) => {

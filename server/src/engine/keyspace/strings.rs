@@ -90,6 +90,11 @@ impl Strings {
         }
     }
 
+    /// Frees a part of what is here, which is not used any more. Returns whether there was any.
+    pub fn free_part(&mut self) -> bool {
+        self.shelves.iter_mut().any(Chunks::free_part) || self.long.pop_chunk().is_some()
+    }
+
     /// A string, to be changed. It may have another handle then.
     pub fn edit<'a>(&'a mut self, handle: &'a mut Handle) -> StringMut<'a> {
         StringMut { strings: self, handle }

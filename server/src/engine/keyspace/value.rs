@@ -1,5 +1,6 @@
 //! What a key can hold. A new type is a variant here and a family of commands.
 
+use crate::engine::keyspace::garbage::free_end;
 use crate::engine::keyspace::hash::{Fields, Hash};
 use crate::engine::keyspace::list::List;
 use crate::engine::keyspace::set::Set;
@@ -130,6 +131,37 @@ impl Value {
             Value::Set(value) => ValueRef::Set(value),
             Value::SortedSet(value) => ValueRef::SortedSet(value),
             Value::Stream(value) => ValueRef::Stream(value),
+        }
+    }
+}
+
+// --- freeing ---
+
+impl Value {
+    /// About how many things are freed with it, one by one.
+    pub(super) fn items(&self) -> usize {
+        match self {
+            Value::String(_) | Value::Hash(Hash::Small(_)) | Value::Set(Set::Integers(_)) => 1,
+            Value::Hash(Hash::Large(fields)) => fields.len(),
+            Value::List(list) => list.len(),
+            Value::Set(set) => set.len(),
+            Value::SortedSet(set) => set.len(),
+            Value::Stream(stream) => stream.items(),
+        }
+    }
+
+    /// Frees up to `budget` parts of a value that is not used any more. Returns whether there are
+    /// more.
+    pub(super) fn free_part(&mut self, budget: &mut usize) -> bool {
+        match self {
+            Value::String(_) | Value::Hash(Hash::Small(_)) | Value::Set(Set::Integers(_)) => false,
+            Value::Hash(Hash::Large(fields)) => fields.free_part(budget),
+            Value::List(list) => list.free_part(budget),
+            Value::Set(Set::Small(members)) => free_end(members, budget),
+            Value::Set(Set::Large(members)) => members.free_part(budget),
+            Value::SortedSet(SortedSet::Small(members)) => free_end(members, budget),
+            Value::SortedSet(SortedSet::Large(large)) => large.free_part(budget),
+            Value::Stream(stream) => stream.free_part(budget),
         }
     }
 }

@@ -50,6 +50,18 @@ impl Group {
         Group { last_id, entries_read, pending: BTreeMap::new(), consumers: BTreeMap::new() }
     }
 
+    /// Frees a part of a group that is not used any more. Returns whether there was one.
+    pub(super) fn free_one(&mut self) -> bool {
+        if self.pending.pop_last().is_some() {
+            return true;
+        }
+        let Some(mut consumer) = self.consumers.last_entry() else { return false };
+        if consumer.get_mut().pending.pop_last().is_none() {
+            consumer.remove();
+        }
+        true
+    }
+
     /// All that is pending, by id.
     pub fn pending(&self) -> &BTreeMap<StreamId, Pending> {
         &self.pending

@@ -78,6 +78,35 @@ pub struct Extent {
 }
 
 impl Stream {
+    /// How many things there are to be freed: entries, and what is pending in the groups.
+    pub fn items(&self) -> usize {
+        self.len() + self.groups.values().map(|group| group.pending().len()).sum::<usize>()
+    }
+
+    /// Frees up to `budget` parts of a stream that is not used any more. Returns whether there are
+    /// more.
+    pub(super) fn free_part(&mut self, budget: &mut usize) -> bool {
+        while *budget > 0 {
+            *budget -= 1;
+            if !self.free_one() {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn free_one(&mut self) -> bool {
+        // Both shrink together; there are more entries.
+        if self.entries.pop_last().is_some() | self.nodes.free_one() {
+            return true;
+        }
+        let Some(mut group) = self.groups.last_entry() else { return false };
+        if !group.get_mut().free_one() {
+            group.remove();
+        }
+        true
+    }
+
     /// How many entries there are.
     pub fn len(&self) -> usize {
         self.entries.len()

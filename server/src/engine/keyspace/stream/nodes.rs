@@ -81,6 +81,11 @@ impl Node {
 pub struct Nodes(BTreeMap<StreamId, Node>);
 
 impl Nodes {
+    /// Frees a node of a stream that is not used any more. Returns whether there was one.
+    pub(super) fn free_one(&mut self) -> bool {
+        self.0.pop_last().is_some()
+    }
+
     /// How many there are.
     pub fn count(&self) -> usize {
         self.0.len()
