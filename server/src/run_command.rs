@@ -120,8 +120,9 @@ impl Order {
             Source::File(_) => load::read(source),
         };
         match config::from_args(&args, &crate::environment(), &mut read) {
-            Ok(Invocation::Serve { config, warnings }) => {
+            Ok(Invocation::Serve { mut config, warnings }) => {
                 warnings.iter().for_each(|warning| complain(&warning.to_string()));
+                config.allocator = crate::ALLOCATOR_NAME;
                 Ok(*config)
             }
             Ok(_) => Err("these are no options of a server".to_owned()),

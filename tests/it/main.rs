@@ -13,6 +13,7 @@ mod differential;
 mod embedding;
 mod examples;
 mod faults;
+mod freeing;
 mod fuzz;
 mod journal;
 mod limits;

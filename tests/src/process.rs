@@ -44,6 +44,11 @@ pub fn resident_bytes() -> u64 {
     status_kib("self", "VmRSS:") * 1024
 }
 
+/// Bytes of memory that another process has resident.
+pub fn resident_bytes_of(process_id: u32) -> u64 {
+    status_kib(&process_id.to_string(), "VmRSS:") * 1024
+}
+
 /// How long this process has kept processors busy. Needs a descriptor now and none later.
 pub struct Processors(fs::File);
 

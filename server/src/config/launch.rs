@@ -166,7 +166,7 @@ pub fn names_secret(args: &[String]) -> bool {
 }
 
 /// What `--help` prints.
-pub fn usage() -> String {
+pub fn usage(allocator: &str) -> String {
     format!(
         "{}
 
@@ -191,7 +191,7 @@ Examples:
        leasehold /etc/redis.conf --loglevel verbose
        echo 'requirepass secret' | leasehold - --bind 0.0.0.0
 ",
-        version_line()
+        version_line(allocator)
     )
 }
 

@@ -35,11 +35,11 @@ pub const REDIS_VERSION: &str = CompatVersion::Redis72.redis_version();
 pub const LEASEHOLD_VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// What `--version` prints. Launchers take the first dotted number for the version of Redis, or
-/// what follows ` v=`; our own comes last.
-pub fn version_line() -> String {
+/// what follows ` v=`; our own comes last. The program knows what it allocates from.
+pub fn version_line(allocator: &str) -> String {
     let bits = usize::BITS;
     format!(
-        "Leasehold server v={REDIS_VERSION} sha=00000000:0 malloc=libc bits={bits} \
+        "Leasehold server v={REDIS_VERSION} sha=00000000:0 malloc={allocator} bits={bits} \
          build=0000000000000000 leasehold={LEASEHOLD_VERSION}"
     )
 }
@@ -156,6 +156,8 @@ pub struct Config {
     pub sentinel: Option<Box<Sentinel>>,
     /// The file the options came from, if one was named; no option of its own.
     pub config_file: Option<String>,
+    /// What `INFO` calls the allocator, which is the program's choice; no option of its own.
+    pub allocator: &'static str,
     /// Options this server has no use for, as they were given.
     accepted: BTreeMap<&'static str, Value>,
 }
@@ -220,6 +222,7 @@ impl Default for Config {
             cluster_preferred_endpoint_type: EndpointType::Ip,
             sentinel: None,
             config_file: None,
+            allocator: "libc",
             accepted: BTreeMap::new(),
         }
     }
@@ -528,7 +531,7 @@ mod tests {
 
     #[test]
     fn launchers_find_the_version_of_redis_first() {
-        let line = version_line();
+        let line = version_line("libc");
         let word = line.split(' ').find_map(|word| word.strip_prefix("v="));
         assert_eq!(word, Some(REDIS_VERSION));
         assert!(line.find(REDIS_VERSION) < line.find(LEASEHOLD_VERSION));

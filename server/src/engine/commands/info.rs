@@ -204,7 +204,7 @@ fn memory(engine: &mut Engine, _: Time, fields: &mut Fields) {
     fields.zeros(&["mem_not_counted_for_evict", "mem_clients_slaves"]);
     fields.add("mem_clients_normal", engine.clients.memory_bytes());
     fields.add("mem_aof_buffer", 0);
-    fields.add("mem_allocator", "libc");
+    fields.add("mem_allocator", engine.config.allocator);
     fields.add("active_defrag_running", 0);
     let garbage = &engine.keyspace.garbage;
     fields.add("lazyfree_pending_objects", garbage.pending_objects());

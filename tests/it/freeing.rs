@@ -1,0 +1,129 @@
+//! Memory comes back: large values are freed while others are served, and what has become free goes
+//! back to the system.
+
+use leasehold::{Reply, Server};
+use leasehold_tests::daemon::Daemon;
+use leasehold_tests::process::{eventually, resident_bytes_of};
+use leasehold_tests::wire::Wire;
+
+const FIELDS: usize = 20_000;
+
+/// A field of `INFO`.
+fn field(info: &str, name: &str) -> u64 {
+    let found = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    let value = found.unwrap_or_else(|| panic!("no {name} in {info}"));
+    value.trim().parse().expect("a number")
+}
+
+fn call(server: &Server, command: &str) -> Reply {
+    let words: Vec<&str> = command.split(' ').collect();
+    server.call(&words).expect("an answer")
+}
+
+fn memory(server: &Server, name: &str) -> u64 {
+    match call(server, "INFO memory") {
+        Reply::Bulk(info) | Reply::Verbatim { text: info, .. } => {
+            field(&String::from_utf8_lossy(&info), name)
+        }
+        other => panic!("no INFO: {other:?}"),
+    }
+}
+
+/// Fills a key with a command that takes the number of each thing.
+fn fill(server: &Server, command: &str) {
+    let script = format!("for i = 1, {FIELDS} do redis.call({command}) end");
+    assert_eq!(server.call(&["EVAL", &script, "0"]).expect("an answer"), Reply::Null);
+}
+
+/// In one transaction, in which nothing else happens: what is removed is not free yet.
+#[test]
+fn large_values_are_freed_while_others_are_served() {
+    let server = Server::start().expect("a server");
+    let mut freed = 0;
+    for command in [
+        "'hset', 'k', 'field' .. i, 'v'",
+        "'rpush', 'k', 'element' .. i",
+        "'sadd', 'k', 'member' .. i",
+        "'zadd', 'k', i, 'member' .. i",
+        "'xadd', 'k', i, 'field', 'v'",
+    ] {
+        for removal in ["UNLINK k", "DEL k", "PEXPIRE k 0", "SET k v", "FLUSHALL ASYNC"] {
+            fill(&server, command);
+            let mut client = server.client().expect("a client");
+            for step in ["MULTI", removal, "INFO memory"] {
+                client.call(&step.split(' ').collect::<Vec<_>>()).expect("an answer");
+            }
+            let replies = client.call(&["EXEC"]).expect("an answer");
+            let Reply::Array(replies) = replies else { panic!("{replies:?}") };
+            let [_, Reply::Bulk(info)] = &replies[..] else { panic!("{replies:?}") };
+            let pending = field(&String::from_utf8_lossy(info), "lazyfree_pending_objects");
+            assert_eq!(pending, 1, "{command}, {removal}");
+            eventually("all to be free", || memory(&server, "lazyfree_pending_objects") == 0);
+            freed += 1;
+            assert_eq!(memory(&server, "lazyfreed_objects"), freed, "{command}, {removal}");
+            call(&server, "DEL k");
+        }
+    }
+}
+
+/// Nothing moves its clock, so it is not time that wakes who frees.
+#[test]
+fn memory_is_freed_while_the_clock_stands() {
+    let server = Server::builder().frozen_clock().start().expect("a server");
+    fill(&server, "'hset', 'k', 'field' .. i, 'v'");
+    call(&server, "PEXPIRE k 10");
+    server.advance(std::time::Duration::from_millis(10)).expect("a server");
+    eventually("all to be free", || memory(&server, "lazyfreed_objects") == 1);
+    fill(&server, "'set', 'key' .. i, 'v'");
+    call(&server, "FLUSHALL");
+    eventually("all to be free", || memory(&server, "lazyfreed_objects") == 1 + FIELDS as u64);
+    assert_eq!(memory(&server, "lazyfree_pending_objects"), 0);
+}
+
+fn info(wire: &mut Wire, name: &str) -> u64 {
+    field(&String::from_utf8_lossy(&wire.call(&["INFO", "memory"])), name)
+}
+
+/// What `INFO` tells is as much as the system tells, give or take what the process has asked for or
+/// given back in between.
+#[cfg(target_os = "linux")]
+#[test]
+fn resident_memory_is_that_of_the_process() {
+    let mut daemon = Daemon::start(&["--port", "0"]);
+    let port = daemon.wait_for_port();
+    let mut wire = daemon.connect(port);
+    for value in [1, 50 << 20] {
+        assert_eq!(wire.call(&["SET", "k", &"x".repeat(value)]), b"+OK\r\n");
+        let told = info(&mut wire, "used_memory_rss");
+        let resident = resident_bytes_of(daemon.process_id());
+        assert!(told.abs_diff(resident) < resident / 4, "{told} for {resident}");
+    }
+    assert!(info(&mut wire, "used_memory_rss") > 50 << 20);
+}
+
+/// The values lie among others that stay, as they do in a server that is in use.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[test]
+fn memory_of_large_values_goes_back_to_the_system() {
+    let mut daemon = Daemon::start(&["--port", "0", "--proto-max-bulk-len", "1mb"]);
+    let port = daemon.wait_for_port();
+    let mut wire = daemon.connect(port);
+    let idle = resident_bytes_of(daemon.process_id());
+    let script = "for i = 1, 10000 do
+        local n = ARGV[1] .. ':' .. i
+        redis.call('hset', 'hash', 'field:' .. n, 'value:' .. n)
+        redis.call('rpush', 'list', 'element:' .. n)
+        redis.call('zadd', 'set', i, 'member:' .. n)
+    end
+    redis.call('rpush', 'stays:' .. ARGV[1], string.rep('x', 300))";
+    for part in 0..30 {
+        assert_eq!(wire.call(&["EVAL", script, "0", &part.to_string()]), b"$-1\r\n");
+    }
+    let full = resident_bytes_of(daemon.process_id()) - idle;
+    assert_eq!(wire.call(&["DEL", "hash", "list", "set"]), b":3\r\n");
+    eventually("the memory to go back", || {
+        // The server is in use, if little.
+        wire.call(&["PING"]);
+        resident_bytes_of(daemon.process_id()).saturating_sub(idle) < full / 4
+    });
+}
