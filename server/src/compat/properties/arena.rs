@@ -91,6 +91,11 @@ impl<'a> Arena<'a> {
         format!("{}p{}.{}:{name}", self.target.prefix, self.number, self.attempt)
     }
 
+    /// Whether the server is Redis itself, of this version or a later one.
+    pub fn is_redis_since(&self, major: u32, minor: u32) -> bool {
+        self.target.name.starts_with("redis ") && self.target.redis >= (major, minor)
+    }
+
     /// Whether the time is over, or somebody has seen enough.
     pub fn is_over(&self) -> bool {
         self.stopped.load(Ordering::Relaxed) || time::now_us() >= self.ends_us

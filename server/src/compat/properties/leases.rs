@@ -60,10 +60,12 @@ const DRIFT_PPM: i64 = 1000;
 const WATCHERS_MAX: usize = 4;
 /// So many deadlines must have been seen.
 const TRIALS_MIN: usize = 5;
-/// What sweeps through the keys of Redis 8 removes them at their deadline, not after it, and the
-/// deadline is counted from the millisecond in which the lease was set: a few leases, those that
-/// are swept just then, are short by a part of a millisecond. More than one in so many are not.
+/// On Redis 8 and later fewer than one lease in so many may be short, or fewer than [`SWEPT_MIN`]. A
+/// sweep there removes keys at their deadline, not after it, and the
+/// deadline is counted from the millisecond in which the lease was set; so a lease that is swept
+/// just then is short by a part of a millisecond. On any other server no lease may be short.
 const SWEPT: usize = 16;
+/// See [`SWEPT`].
 const SWEPT_MIN: usize = 4;
 
 /// How a lease comes about.
@@ -93,7 +95,7 @@ fn leases(arena: &Arena<'_>, means: &[Means]) -> Result<(), Trouble> {
     ends.retain(|end| !matches!(end, End::Unseen));
     let seen = ends.len();
     ends.retain(|end| matches!(end, End::Short(_)));
-    if ends.len() >= SWEPT_MIN.max(seen / SWEPT)
+    if ends.len() > short_leases_max(arena.is_redis_since(8, 0), seen)
         && let Some(End::Short(failure)) = ends.pop()
     {
         let came = format!("{}; so were {} of {seen} leases", failure.came, ends.len() + 1);
@@ -103,6 +105,11 @@ fn leases(arena: &Arena<'_>, means: &[Means]) -> Result<(), Trouble> {
         return Err(Trouble::unknown(format!("the ends of {seen} leases were seen only")));
     }
     Ok(())
+}
+
+/// How many of the leases that were seen to end may have been short.
+fn short_leases_max(sweeps: bool, seen: usize) -> usize {
+    if sweeps { SWEPT_MIN.max(seen / SWEPT) - 1 } else { 0 }
 }
 
 /// How a lease ended.
@@ -327,4 +334,17 @@ fn clock_us(reply: &Frame) -> Result<i64, Trouble> {
     let seconds = integer(&["TIME"], seconds)?;
     let micros = integer(&["TIME"], micros)?;
     Ok(seconds.saturating_mul(1_000_000).saturating_add(micros))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::short_leases_max;
+
+    #[test]
+    fn no_lease_may_be_short_on_a_server_that_does_not_sweep() {
+        for seen in [0, 1, 100, 10_000] {
+            assert_eq!(short_leases_max(false, seen), 0);
+        }
+        assert_eq!([0, 50, 160, 1_600].map(|seen| short_leases_max(true, seen)), [3, 3, 9, 99]);
+    }
 }
