@@ -7,7 +7,7 @@
 //! | Mark | Meaning |
 //! |---|---|
 //! | `~sorted` | arrays, sets and maps are unordered here |
-//! | `~near` | positive integers agree within 2 %, 5000 at most: remaining times |
+//! | `~near` | remaining and idle times agree within what has passed between the two servers' turns |
 //! | `~shape` | only the types agree: ids, times, addresses |
 //! | `~names` | of pairs only the first of each agree: maps of facts |
 //! | `~code` | of an error only the first word agrees |
@@ -24,6 +24,8 @@
 //! ends with `cluster` or `sentinel` runs on servers of that [`Kind`].
 
 use std::collections::BTreeMap;
+
+use leasehold::compat::time;
 
 use crate::frame::Frame;
 use crate::target::{Kind, Release, Target};
@@ -83,14 +85,20 @@ impl Table<'_> {
         });
         let version = oracle.version();
         let mut differences = Vec::new();
+        let begin_us = time::now_us();
+        let mut longest_us = 0;
         for (index, text) in self.text.lines().enumerate() {
             let Some(line) = Line::parse(text) else { continue };
             if line.plain && mode != Mode::Plain {
                 continue;
             }
+            let asked_us = time::now_us();
             let [ours, oracle] = sides.each_mut().map(|side| side.play(&line));
+            let now_us = time::now_us();
+            longest_us = now_us.saturating_sub(asked_us).max(longest_us);
+            let passed = Passed { longest_us, all_us: now_us - begin_us };
             let excused = line.since.is_some_and(|since| !version.has(since));
-            if !excused && !line.agree(&ours, &oracle) {
+            if !excused && !line.agree(&ours, &oracle, passed) {
                 let place = format!("{}:{} RESP{protocol} {mode:?}", self.name, index + 1);
                 let (ours_shown, oracle_shown) = (show(&ours), show(&oracle));
                 differences.push(format!("{place}: {text}\n  {ours_shown}\n  {oracle_shown}"));
@@ -100,6 +108,34 @@ impl Table<'_> {
             }
         }
         differences
+    }
+}
+
+/// What has passed on the way to a line.
+#[derive(Clone, Copy)]
+struct Passed {
+    /// The longest time from when a line was sent to the first server until both had replied.
+    longest_us: i64,
+    /// The time since the table was begun.
+    all_us: i64,
+}
+
+/// Until then no lease of whole seconds has lost half a second, by which `TTL` rounds.
+const HALF_A_SECOND_US: i64 = 450_000;
+
+impl Passed {
+    /// How far apart the two servers may be about a time that a command tells, in the command's
+    /// unit. What is asked about happened on both within one `longest_us`, and so did the
+    /// question; and both moments are rounded.
+    fn apart(self, command: &[u8]) -> i64 {
+        let apart_ms = 2 * (self.longest_us / 1000 + 1) + 1;
+        match command.to_ascii_uppercase().as_slice() {
+            b"TTL" if self.all_us < HALF_A_SECOND_US => 0,
+            b"TTL" | b"EXPIRETIME" => apart_ms / 1000 + 1,
+            // OBJECT IDLETIME counts the seconds of a clock that counts seconds.
+            b"OBJECT" => apart_ms / 1000 + 2,
+            _ => apart_ms,
+        }
     }
 }
 
@@ -171,18 +207,15 @@ impl Line {
         *flag = true;
     }
 
-    fn agree(&self, ours: &Heard, oracle: &Heard) -> bool {
+    fn agree(&self, ours: &Heard, oracle: &Heard, passed: Passed) -> bool {
         let (Ok(ours), Ok(oracle)) = (ours, oracle) else { return false };
-        self.all_alike(&self.normal(ours), &self.normal(oracle))
-    }
-
-    fn all_alike(&self, ours: &[Frame], oracle: &[Frame]) -> bool {
-        ours.len() == oracle.len() && ours.iter().zip(oracle).all(|(a, b)| self.alike(a, b))
-    }
-
-    fn alike(&self, ours: &Frame, oracle: &Frame) -> bool {
-        let text_agrees = ours.text == oracle.text || self.near && is_near(ours, oracle);
-        ours.kind == oracle.kind && text_agrees && self.all_alike(&ours.items, &oracle.items)
+        let command = self.words.first().map_or(&b""[..], |word| word);
+        // Every TTL changes as time passes.
+        let tells_time = self.near || command.eq_ignore_ascii_case(b"TTL");
+        let apart = tells_time.then(|| passed.apart(command));
+        let (ours, oracle) = (self.normal(ours), self.normal(oracle));
+        ours.len() == oracle.len()
+            && ours.iter().zip(&oracle).all(|(a, b)| alike(a, b, apart, true))
     }
 
     /// The replies with what may differ taken out.
@@ -216,11 +249,38 @@ impl Line {
     }
 }
 
-/// Whether two positive integers are as close as two servers asked one after the other come.
-fn is_near(ours: &Frame, oracle: &Frame) -> bool {
-    let number = |frame: &Frame| String::from_utf8_lossy(&frame.text).parse::<i64>().ok();
-    let (Some(ours), Some(oracle)) = (number(ours), number(oracle)) else { return false };
-    ours > 0 && oracle > 0 && ours.abs_diff(oracle) <= (oracle / 50).clamp(2, 5000).unsigned_abs()
+/// Whether two replies are the same, but for times that are no farther apart than `apart`. A time is
+/// a whole reply, stands behind a name in what is told of a consumer, or in an entry of XPENDING.
+fn alike(ours: &Frame, oracle: &Frame, apart: Option<i64>, is_time: bool) -> bool {
+    const NAMES: [&[u8]; 2] = [b"idle", b"inactive"];
+    let is_near = || apart.is_some_and(|apart| is_time && are_near(ours, oracle, apart));
+    let items = &oracle.items;
+    let tells_time = |at: usize| {
+        is_time && items.len() == 1
+            || items.len() == 4 && at == 2 && items[0].text.contains(&b'-')
+            || at > 0 && NAMES.contains(&&*items[at - 1].text)
+    };
+    ours.kind == oracle.kind
+        && (ours.text == oracle.text || is_near())
+        && ours.items.len() == items.len()
+        && ours
+            .items
+            .iter()
+            .zip(items)
+            .enumerate()
+            .all(|(at, (a, b))| alike(a, b, apart, tells_time(at)))
+}
+
+/// Whether two integers are no farther apart than `apart`. What is negative is no time.
+fn are_near(ours: &Frame, oracle: &Frame, apart: i64) -> bool {
+    let number = |frame: &Frame| {
+        let text = std::str::from_utf8(&frame.text).ok()?;
+        text.parse::<i64>().ok().filter(|&number| frame.kind == b':' && number >= 0)
+    };
+    match (number(ours), number(oracle)) {
+        (Some(ours), Some(oracle)) => ours.abs_diff(oracle) <= apart.unsigned_abs(),
+        _ => false,
+    }
 }
 
 /// One server and its connections during a run.
@@ -287,4 +347,48 @@ fn say(wire: &mut Wire, words: &[Vec<u8>], mode: Mode, protocol: u8) -> usize {
         }
     }
     1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Line, Passed};
+    use crate::frame_of;
+
+    fn agree(line: &str, ours: &str, oracle: &str, passed: Passed) -> bool {
+        let heard = |text: &str| Ok(vec![frame_of(text.replace('|', "\r\n").as_bytes())]);
+        let line = Line::parse(line).expect("a line");
+        line.agree(&heard(ours), &heard(oracle), passed)
+    }
+
+    #[test]
+    fn times_may_differ_by_what_has_passed_and_not_by_more() {
+        // 10 ms each way, and one for each rounding.
+        let passed = Passed { longest_us: 10_000, all_us: 20_000 };
+        assert!(agree("~near PTTL k", ":100000|", ":99977|", passed));
+        assert!(agree("~near PTTL k", ":99977|", ":100000|", passed));
+        assert!(!agree("~near PTTL k", ":100000|", ":99976|", passed));
+        assert!(!agree("~near PTTL k", ":-1|", ":1|", passed));
+        assert!(!agree("PTTL k", ":100000|", ":99999|", passed));
+        assert!(!agree("~near PTTL k", "$1|5|", "$1|4|", passed));
+        assert!(agree("~near PTTL k", "*1|:100000|", "*1|:99999|", passed));
+        let entry = |idle: i64, times: i64| format!("*1|*4|$3|1-1|$1|c|:{idle}|:{times}|");
+        assert!(agree("~near XPENDING s g - + 9", &entry(0, 1), &entry(23, 1), passed));
+        assert!(!agree("~near XPENDING s g - + 9", &entry(0, 1), &entry(24, 1), passed));
+        assert!(!agree("~near XPENDING s g - + 9", &entry(0, 1), &entry(0, 2), passed));
+        let row = |pending: i64, idle: i64| format!("*1|*4|$7|pending|:{pending}|$4|idle|:{idle}|");
+        assert!(agree("~near XINFO CONSUMERS s g", &row(1, 5), &row(1, 6), passed));
+        assert!(!agree("~near XINFO CONSUMERS s g", &row(1, 5), &row(2, 5), passed));
+    }
+
+    #[test]
+    fn seconds_may_differ_once_half_a_second_has_passed() {
+        let soon = Passed { longest_us: 10_000, all_us: 449_999 };
+        let late = Passed { longest_us: 10_000, all_us: 450_000 };
+        assert!(agree("TTL k", ":100|", ":100|", soon));
+        assert!(!agree("TTL k", ":99|", ":100|", soon));
+        assert!(agree("TTL k", ":99|", ":100|", late));
+        assert!(!agree("TTL k", ":98|", ":100|", late));
+        assert!(!agree("TTL k", ":-1|", ":0|", late));
+        assert!(!agree("TTL k", ":-2|", ":-1|", late));
+    }
 }
