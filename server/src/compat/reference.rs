@@ -3,9 +3,9 @@
 
 use super::frame::Frame;
 
-/// How far apart two servers may be when they are asked for the same moment: they are asked one
-/// after the other, on a machine that may be busy.
-const APART_MS: i64 = 5_000;
+/// How far below the reply of the reference a remaining time may be in a case that is printed. The
+/// case is played later, alone, on a machine that may be busy; its leases last 90 seconds at least.
+const PRINTED_APART_MS: i64 = 5_000;
 /// A number of milliseconds that a script tells of a lease is not less than this.
 const LEASE_LEAST_MS: i64 = 90_000;
 
@@ -19,7 +19,8 @@ pub struct Normalisation {
     pub commands: &'static [&'static str],
     /// How a case writes what is left of the reply.
     pub leaves: Leaves,
-    apply: fn(&mut Frame, &mut Frame),
+    /// Takes it out of two replies. Moments may be so many milliseconds apart.
+    apply: fn(&mut Frame, &mut Frame, i64),
 }
 
 /// What a case can expect of a reply.
@@ -37,33 +38,48 @@ pub enum Leaves {
 pub const NORMALISATIONS: &[Normalisation] = &[
     Normalisation {
         name: "remaining milliseconds",
-        reason: "time passes between the two servers' turns: they agree within five seconds",
+        reason: "time passes between the two servers' turns: they agree within what has passed",
         commands: &["PTTL", "PEXPIRETIME"],
-        leaves: Leaves::Near(APART_MS),
-        apply: |ours, theirs| near(ours, theirs, 1, APART_MS),
+        leaves: Leaves::Near(PRINTED_APART_MS),
+        apply: |ours, theirs, apart_ms| near(ours, theirs, 1, apart_ms),
     },
     Normalisation {
         name: "remaining seconds",
         reason: "as with milliseconds",
         commands: &["TTL", "EXPIRETIME"],
-        leaves: Leaves::Near(APART_MS / 1000),
-        apply: |ours, theirs| near(ours, theirs, 1, APART_MS / 1000),
+        leaves: Leaves::Near(PRINTED_APART_MS / 1000),
+        // Both are rounded to a second.
+        apply: |ours, theirs, apart_ms| near(ours, theirs, 0, apart_ms / 1000 + 1),
     },
     Normalisation {
         name: "remaining time told by a script",
-        reason: "lock scripts answer with PTTL: from 90 seconds on, within five seconds",
+        reason: "lock scripts answer with PTTL: as with milliseconds, from 90 seconds on",
         commands: &["EVAL @", "EVALSHA @", "EVALSHA_RO @", "EVAL_RO @"],
-        leaves: Leaves::Near(APART_MS),
-        apply: |ours, theirs| {
+        leaves: Leaves::Near(PRINTED_APART_MS),
+        apply: |ours, theirs, apart_ms| {
             pairwise(ours, theirs, &mut |ours, theirs| {
-                near(ours, theirs, LEASE_LEAST_MS, APART_MS);
+                near(ours, theirs, LEASE_LEAST_MS, apart_ms);
             });
         },
     },
     Normalisation {
+        name: "present",
+        reason: "as with what remains of a lease",
+        commands: &["TIME"],
+        leaves: Leaves::Anything,
+        apply: present,
+    },
+    Normalisation {
+        name: "idle seconds",
+        reason: "as with what remains of a lease; both count whole seconds of a clock of seconds",
+        commands: &["OBJECT IDLETIME"],
+        leaves: Leaves::Anything,
+        apply: |ours, theirs, apart_ms| near(ours, theirs, 0, apart_ms / 1000 + 2),
+    },
+    Normalisation {
         name: "moment",
-        reason: "it says when something was asked or done",
-        commands: &["TIME", "OBJECT IDLETIME", "XPENDING", "XINFO"],
+        reason: "it says when something was done: as with what remains of a lease",
+        commands: &["XPENDING", "XINFO"],
         leaves: Leaves::Anything,
         apply: moments,
     },
@@ -72,14 +88,14 @@ pub const NORMALISATIONS: &[Normalisation] = &[
         reason: "what a server calls things: client ids, addresses, its own offset",
         commands: &["CLIENT ID", "CLIENT INFO", "CLIENT LIST", "ROLE"],
         leaves: Leaves::Anything,
-        apply: shapes,
+        apply: |ours, theirs, _| shapes(ours, theirs),
     },
     Normalisation {
         name: "greeting",
         reason: "a server's own name, version and modules, and the client's id",
         commands: &["HELLO"],
         leaves: Leaves::Anything,
-        apply: |ours, theirs| {
+        apply: |ours, theirs, _| {
             for frame in [&mut *ours, &mut *theirs] {
                 let modules = frame.items.iter().position(|item| item.text == b"modules");
                 if let Some(modules) = modules.and_then(|at| frame.items.get_mut(at + 1)) {
@@ -104,21 +120,21 @@ pub const NORMALISATIONS: &[Normalisation] = &[
             "PUBSUB SHARDCHANNELS",
         ],
         leaves: Leaves::Unordered,
-        apply: |ours, theirs| [ours, theirs].into_iter().for_each(|frame| sort(frame, 1)),
+        apply: |ours, theirs, _| [ours, theirs].into_iter().for_each(|frame| sort(frame, 1)),
     },
     Normalisation {
         name: "unordered pairs",
         reason: "as with sets",
         commands: &["HGETALL", "CONFIG GET"],
         leaves: Leaves::Unordered,
-        apply: |ours, theirs| [ours, theirs].into_iter().for_each(|frame| sort(frame, 2)),
+        apply: |ours, theirs, _| [ours, theirs].into_iter().for_each(|frame| sort(frame, 2)),
     },
     Normalisation {
         name: "unordered page",
         reason: "as with sets",
         commands: &["SCAN", "SSCAN"],
         leaves: Leaves::Anything,
-        apply: |ours, theirs| {
+        apply: |ours, theirs, _| {
             let pages = ours.items.iter_mut().chain(&mut theirs.items);
             pages.for_each(|frame| sort(frame, 1));
         },
@@ -128,7 +144,7 @@ pub const NORMALISATIONS: &[Normalisation] = &[
         reason: "as with sets",
         commands: &["HSCAN", "ZSCAN"],
         leaves: Leaves::Anything,
-        apply: |ours, theirs| {
+        apply: |ours, theirs, _| {
             let pages = ours.items.iter_mut().chain(&mut theirs.items);
             pages.for_each(|frame| sort(frame, 2));
         },
@@ -138,7 +154,7 @@ pub const NORMALISATIONS: &[Normalisation] = &[
         reason: "which members are picked is chance: how many and of what type is not",
         commands: &["SPOP", "SRANDMEMBER", "HRANDFIELD", "ZRANDMEMBER", "RANDOMKEY"],
         leaves: Leaves::Anything,
-        apply: shapes,
+        apply: |ours, theirs, _| shapes(ours, theirs),
     },
 ];
 
@@ -147,13 +163,14 @@ pub fn applying<W: AsRef<[u8]>>(words: &[W]) -> impl Iterator<Item = &'static No
     NORMALISATIONS.iter().filter(move |it| it.commands.iter().any(|name| is_named(words, name)))
 }
 
-/// Takes out of two servers' replies to a command what they need not agree about.
-pub fn normalise<W: AsRef<[u8]>>(words: &[W], ours: &mut Frame, theirs: &mut Frame) {
+/// Takes out of two servers' replies to a command what they need not agree about. `apart_ms` is the
+/// most that they may differ by about a moment: what was measured, not what is usual.
+pub fn normalise<W: AsRef<[u8]>>(words: &[W], ours: &mut Frame, theirs: &mut Frame, apart_ms: i64) {
     if is_help(words) && ours.kind == theirs.kind {
         ours.clone_from(theirs);
     }
     for normalisation in applying(words) {
-        (normalisation.apply)(ours, theirs);
+        (normalisation.apply)(ours, theirs, apart_ms);
     }
 }
 
@@ -205,24 +222,29 @@ fn shapes(ours: &mut Frame, theirs: &mut Frame) {
     }
 }
 
-/// Moments stand for themselves (`TIME`, `OBJECT IDLETIME`), behind their name, or in the entries
-/// of what is pending.
-fn moments(ours: &mut Frame, theirs: &mut Frame) {
+/// Seconds, and the microseconds behind them.
+fn present(ours: &mut Frame, theirs: &mut Frame, apart_ms: i64) {
+    let moment_us = |frame: &Frame| {
+        let number = |item: &Frame| {
+            let text = std::str::from_utf8(&item.text).ok()?;
+            text.parse::<i64>().ok().filter(|&number| item.kind == b'$' && number >= 0)
+        };
+        let [seconds, micros] = &*frame.items else { return None };
+        let micros = number(micros).filter(|&micros| micros < 1_000_000)?;
+        Some(number(seconds)?.checked_mul(1_000_000)? + micros)
+    };
+    if let (Some(a), Some(b)) = (moment_us(ours), moment_us(theirs))
+        && a.abs_diff(b) <= (apart_ms * 1000).unsigned_abs()
+    {
+        ours.items.clone_from(&theirs.items);
+    }
+}
+
+/// Moments stand behind their name, or in the entries of what is pending.
+fn moments(ours: &mut Frame, theirs: &mut Frame, apart_ms: i64) {
     const NAMES: &[&[u8]] = &[b"idle", b"inactive", b"seen-time", b"active-time"];
-    near(ours, theirs, 0, APART_MS);
     pairwise(ours, theirs, &mut |ours, theirs| {
         let items = ours.items.len().min(theirs.items.len());
-        let is_time = |items: &[Frame]| {
-            let number = |item: &Frame| {
-                item.kind == b'$'
-                    && !item.text.is_empty()
-                    && item.text.iter().all(u8::is_ascii_digit)
-            };
-            matches!(items, [a, b] if number(a) && number(b))
-        };
-        if is_time(&ours.items) && is_time(&theirs.items) {
-            ours.items.clone_from(&theirs.items);
-        }
         for at in 1..items {
             let named = NAMES.contains(&&*theirs.items[at - 1].text);
             // [id, consumer, idle, times], [id, idle, times]
@@ -230,7 +252,7 @@ fn moments(ours: &mut Frame, theirs: &mut Frame) {
             let pending = is_id && matches!((items, at), (4, 2) | (3, 1));
             if named || pending {
                 let (mine, other) = (&mut ours.items[at], &mut theirs.items[at]);
-                near(mine, other, 0, APART_MS);
+                near(mine, other, 0, apart_ms);
             }
         }
     });
@@ -249,24 +271,57 @@ mod tests {
     use crate::compat::frame::Frame;
     use crate::compat::words;
 
+    /// How far apart the two were asked.
+    const APART_MS: i64 = 20;
+
     fn agree(command: &str, ours: &str, theirs: &str) -> bool {
         let frame = |text: &str| Frame::whole(text.as_bytes()).expect("one reply");
         let (mut ours, mut theirs) = (frame(ours), frame(theirs));
-        normalise(&words::split(command).expect("words"), &mut ours, &mut theirs);
+        let words = words::split(command).expect("words");
+        normalise(&words, &mut ours, &mut theirs, APART_MS);
         ours == theirs
     }
 
     #[test]
-    fn only_what_is_named_may_differ() {
-        assert!(agree("PTTL k", ":99990\r\n", ":99000\r\n"));
-        assert!(!agree("PTTL k", ":99990\r\n", ":9000\r\n"));
+    fn moments_may_differ_by_what_was_measured_and_not_by_more() {
+        assert!(agree("PTTL k", ":99990\r\n", ":99970\r\n"));
+        assert!(agree("PTTL k", ":99970\r\n", ":99990\r\n"));
+        assert!(!agree("PTTL k", ":99990\r\n", ":99969\r\n"));
         assert!(!agree("PTTL k", ":-1\r\n", ":1\r\n"));
-        assert!(!agree("TTL k", ":99\r\n", ":90\r\n"));
-        assert!(!agree("INCR k", ":99990\r\n", ":99000\r\n"));
-        assert!(agree("EVAL @x 0", ":99990\r\n", ":99000\r\n"));
+        assert!(!agree("PTTL k", ":-2\r\n", ":-1\r\n"));
+        assert!(!agree("PTTL k", "$2\r\n20\r\n", ":20\r\n"));
+        assert!(agree("PEXPIRETIME k", ":1800000000000\r\n", ":1800000000020\r\n"));
+        assert!(!agree("PEXPIRETIME k", ":1800000000000\r\n", ":1800000000021\r\n"));
+        assert!(agree("TTL k", ":99\r\n", ":100\r\n"));
+        assert!(!agree("TTL k", ":98\r\n", ":100\r\n"));
+        assert!(!agree("TTL k", ":-1\r\n", ":0\r\n"));
+        assert!(agree("OBJECT IDLETIME k", ":0\r\n", ":2\r\n"));
+        assert!(!agree("OBJECT IDLETIME k", ":0\r\n", ":3\r\n"));
+        assert!(agree("EVAL @x 0", ":99990\r\n", ":99970\r\n"));
+        assert!(!agree("EVAL @x 0", ":99990\r\n", ":99969\r\n"));
         assert!(!agree("EVAL @x 0", ":1\r\n", ":2\r\n"));
-        assert!(!agree("EVAL x 0", ":99990\r\n", ":99000\r\n"));
+        assert!(!agree("EVAL x 0", ":99990\r\n", ":99989\r\n"));
+        assert!(!agree("INCR k", ":99990\r\n", ":99989\r\n"));
+        let time = |seconds: &str, micros: &str| {
+            format!("*2\r\n${}\r\n{seconds}\r\n${}\r\n{micros}\r\n", seconds.len(), micros.len())
+        };
+        assert!(agree("TIME", &time("1800000000", "999999"), &time("1800000001", "19998")));
+        assert!(!agree("TIME", &time("1800000000", "999999"), &time("1800000001", "20000")));
+        assert!(!agree("TIME", &time("1800000000", "1000000"), &time("1800000001", "0")));
+        let idle = |ms: i64| {
+            format!("*1\r\n*6\r\n+name\r\n$1\r\nc\r\n+pending\r\n:0\r\n+idle\r\n:{ms}\r\n")
+        };
+        assert!(agree("XINFO CONSUMERS x g", &idle(0), &idle(20)));
+        assert!(!agree("XINFO CONSUMERS x g", &idle(0), &idle(21)));
+        let pending = |ms: i64| format!("*1\r\n*4\r\n$3\r\n1-1\r\n$1\r\nc\r\n:{ms}\r\n:1\r\n");
+        assert!(agree("XPENDING x g - + 9", &pending(5), &pending(20)));
+        assert!(!agree("XPENDING x g - + 9", &pending(5), &pending(26)));
+    }
+
+    #[test]
+    fn only_what_is_named_may_differ() {
         assert!(agree("SMEMBERS s", "*2\r\n:1\r\n:2\r\n", "*2\r\n:2\r\n:1\r\n"));
+        assert!(!agree("SMEMBERS s", "*2\r\n:1\r\n:2\r\n", "*2\r\n:2\r\n:2\r\n"));
         assert!(!agree("LRANGE s", "*2\r\n:1\r\n:2\r\n", "*2\r\n:2\r\n:1\r\n"));
         assert!(agree("SPOP s", "$1\r\na\r\n", "$1\r\nb\r\n"));
         assert!(!agree("SPOP s", "$-1\r\n", "$1\r\nb\r\n"));

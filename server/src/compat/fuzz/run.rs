@@ -10,7 +10,7 @@ use std::io;
 use std::time::Duration;
 
 use super::episode::{Episode, Step, expectation};
-use super::explained::{self, Explained, Met, Version};
+use super::explained::{self, Explained, Met, SEVERAL_KEYS, Version};
 use super::generate::{LISTENER, WORKERS, block_ms};
 use super::kinds;
 use crate::compat::case::expand_keys;
@@ -78,9 +78,25 @@ pub struct Played {
     pub prefix: String,
     /// What was different and is known to be.
     pub explained: Vec<&'static Explained>,
+    /// What the reference is still to be asked, to see whether an explained reply is right.
+    claims: Vec<Claim>,
+}
+
+/// A client was given something of another key than on the reference. On a reference on which it
+/// waits for this key alone it must be given the same.
+struct Claim {
+    /// The step that has made the client wait.
+    since: usize,
+    /// What it sends instead.
+    words: Vec<Vec<u8>>,
+    /// What it is to be given.
+    reply: Frame,
+    /// The difference, if it is given anything else.
+    difference: Difference,
 }
 
 /// Where two servers differ.
+#[derive(Clone)]
 pub struct Difference {
     /// The step.
     pub at: usize,
@@ -129,6 +145,26 @@ impl<'a> Pair<'a> {
     /// Plays an episode; with `inspect` what is left of it is compared as well.
     pub fn play(&mut self, episode: &Episode, inspect: bool) -> io::Result<Played> {
         self.played += 1;
+        let mut played = self.play_once(episode, inspect, false)?;
+        for claim in std::mem::take(&mut played.claims) {
+            let mut steps = played.steps[..=claim.difference.at].to_vec();
+            steps[claim.since].words.clone_from(&claim.words);
+            let alone = Episode { protocol: episode.protocol, steps };
+            let heard = self.play_once(&alone, false, true)?.events;
+            let client = claim.difference.theirs.client;
+            let is_it = |event: &&Event| event.at == claim.difference.at && event.client == client;
+            let reply = heard.iter().find(is_it).and_then(|event| event.frames.last());
+            if reply != Some(&claim.reply) {
+                played.difference = Some(claim.difference);
+                break;
+            }
+        }
+        Ok(played)
+    }
+
+    /// Plays an episode. If it only `listens`, nothing is compared: what the reference says is
+    /// what was asked for.
+    fn play_once(&mut self, episode: &Episode, inspect: bool, listens: bool) -> io::Result<Played> {
         let prefix = format!("{}{}:", self.sides[1].target.prefix, self.played);
         let played = Played {
             steps: episode.steps.clone(),
@@ -136,6 +172,7 @@ impl<'a> Pair<'a> {
             difference: None,
             prefix,
             explained: Vec::new(),
+            claims: Vec::new(),
         };
         let mut playing = Playing {
             sides: &mut self.sides,
@@ -144,6 +181,8 @@ impl<'a> Pair<'a> {
             waiting: BTreeMap::new(),
             played,
             is_over: false,
+            listens,
+            longest_us: 0,
         };
         playing.go(0)?;
         if inspect && !playing.is_over {
@@ -168,6 +207,10 @@ struct Playing<'p, 'a> {
     played: Played,
     /// The two servers have gone different ways, and are known to.
     is_over: bool,
+    /// Nothing is compared.
+    listens: bool,
+    /// The longest time from when a command was sent to the first server until both had replied.
+    longest_us: i64,
 }
 
 impl Playing<'_, '_> {
@@ -214,12 +257,14 @@ impl Playing<'_, '_> {
 
     fn say(&mut self, client: char, from: usize, end: usize) -> io::Result<()> {
         let steps = self.played.steps[from..end].to_vec();
+        let begin_us = time::now_us();
         for side in self.sides.iter_mut() {
             side.send(client, self.protocol, &steps, &self.played.prefix)?;
         }
         let [ours, theirs] = &mut *self.sides;
         let ours = ours.hear_all(client, from, &steps)?;
         let theirs = theirs.hear_all(client, from, &steps)?;
+        self.longest_us = self.longest_us.max(time::now_us() - begin_us);
         for (ours, theirs) in ours.into_iter().zip(theirs) {
             if self.is_done() {
                 break;
@@ -263,13 +308,26 @@ impl Playing<'_, '_> {
         Ok(())
     }
 
+    /// How far apart two servers' answers to a question about time may be. What is asked about
+    /// happened on both within one such span, and so did the question; and each of the moments is
+    /// rounded to a millisecond.
+    fn apart_ms(&self) -> i64 {
+        2 * (self.longest_us / 1000 + 1) + 1
+    }
+
     /// Notes what the reference said, and the difference if there is one.
     fn compare(&mut self, ours: Event, theirs: Event) {
+        if self.listens {
+            self.played.events.push(theirs);
+            return;
+        }
+        let apart_ms = self.apart_ms();
         let queue = self.queues.entry(theirs.client).or_default();
         let reference = self.sides[1].target;
         let version = Version { redis: reference.redis, is_valkey: reference.valkey.is_some() };
-        let cause = &self.played.steps[theirs.at].words;
-        let explained = agree(&ours, &theirs, queue, (cause, version));
+        let before = &self.played.steps[..=theirs.at];
+        let circumstances = Circumstances { before, version, apart_ms };
+        let explained = agree(&ours, &theirs, queue, circumstances);
         let last = theirs.frames.last();
         let ends = ["EXEC", "DISCARD"].iter().any(|name| reference::is_named(&theirs.words, name));
         if last.is_some_and(|frame| frame.kind == b'+' && frame.text == b"QUEUED") {
@@ -278,15 +336,33 @@ impl Playing<'_, '_> {
             queue.clear();
         }
         self.played.events.push(theirs.clone());
+        let difference = Difference { at: theirs.at, ours, theirs };
         match explained {
             Ok(explained) => {
                 self.is_over |= explained.iter().any(|explained| explained.ends);
+                if explained.iter().any(|explained| explained.name == SEVERAL_KEYS) {
+                    self.claim(&difference);
+                }
                 self.played.explained.extend(explained);
             }
-            Err(()) => {
-                self.played.difference = Some(Difference { at: theirs.at, ours, theirs });
-            }
+            Err(()) => self.played.difference = Some(difference),
         }
+    }
+
+    /// Notes what the reference is to be asked about an explained reply.
+    fn claim(&mut self, difference: &Difference) {
+        let Difference { at, ours, theirs } = difference;
+        let steps = &self.played.steps;
+        let is_wait = |step: &Step| step.client == theirs.client && step.words == theirs.words;
+        let since = steps[..=*at].iter().rposition(is_wait);
+        let (Some(since), Some(reply)) = (since, ours.frames.last()) else { return };
+        let replies = explained::alone(&theirs.words, reply);
+        self.played.claims.extend(replies.into_iter().map(|(words, reply)| Claim {
+            since,
+            words,
+            reply,
+            difference: difference.clone(),
+        }));
     }
 
     /// Hears what clients have not been told yet, and looks at every key.
@@ -454,33 +530,45 @@ fn expand(word: &[u8], prefix: &str, ids: &BTreeMap<char, String>) -> Vec<u8> {
     expand_keys(word, &|name| format!("{prefix}{name}"))
 }
 
+/// What is known when two replies are compared, but for the replies: see [`Met`].
+#[derive(Clone, Copy)]
+struct Circumstances<'a> {
+    before: &'a [Step],
+    version: Version,
+    apart_ms: i64,
+}
+
+impl<'a> Circumstances<'a> {
+    fn met(self, words: &'a [Vec<u8>], ours: &'a Frame, theirs: &'a Frame) -> Met<'a> {
+        let Circumstances { before, version, apart_ms } = self;
+        Met { words, before, ours, theirs, apart_ms, version }
+    }
+}
+
 /// Whether two servers said the same; what is known to be different, if that is all.
 fn agree(
     ours: &Event,
     theirs: &Event,
     queue: &[Vec<Vec<u8>>],
-    (cause, version): (&[Vec<u8>], Version),
+    circumstances: Circumstances<'_>,
 ) -> Result<Vec<&'static Explained>, ()> {
     let words = &theirs.words;
     let mut known = Vec::new();
     let silent = theirs.end == End::Silent;
     if silent || ours.end != theirs.end || ours.frames.len() != theirs.frames.len() {
-        let said = |event: &Event| {
-            let waits =
-                Frame { kind: b'+', text: b"waits".to_vec(), items: vec![], missing: false };
-            event.frames.last().cloned().unwrap_or(waits)
-        };
-        let met = Met { words, cause, ours: &said(ours), theirs: &said(theirs), version };
-        return explained::find(&met).filter(|it| it.ends).map(|it| vec![it]).ok_or(());
+        let said = |event: &Event| event.frames.last().cloned().unwrap_or_else(explained::waits);
+        let (ours, theirs) = (said(ours), said(theirs));
+        let found = explained::find(&circumstances.met(words, &ours, &theirs));
+        return found.filter(|it| it.ends).map(|it| vec![it]).ok_or(());
     }
     for (ours, theirs) in ours.frames.iter().zip(&theirs.frames) {
         let exec = reference::is_named(words, "EXEC") && ours.items.len() == queue.len();
         if exec && theirs.items.len() == queue.len() && !is_message(theirs) {
             for ((ours, theirs), words) in ours.items.iter().zip(&theirs.items).zip(queue) {
-                known.extend(frames_agree(words, ours, theirs, (cause, version))?);
+                known.extend(frames_agree(words, ours, theirs, circumstances)?);
             }
         } else {
-            known.extend(frames_agree(words, ours, theirs, (cause, version))?);
+            known.extend(frames_agree(words, ours, theirs, circumstances)?);
         }
     }
     Ok(known)
@@ -490,20 +578,19 @@ fn frames_agree(
     words: &[Vec<u8>],
     ours: &Frame,
     theirs: &Frame,
-    (cause, version): (&[Vec<u8>], Version),
+    circumstances: Circumstances<'_>,
 ) -> Result<Option<&'static Explained>, ()> {
     if ours == theirs {
         return Ok(None);
     }
     let (mut ours, mut theirs) = (ours.clone(), theirs.clone());
     if !is_message(&theirs) {
-        reference::normalise(words, &mut ours, &mut theirs);
+        reference::normalise(words, &mut ours, &mut theirs, circumstances.apart_ms);
     }
     if ours == theirs {
         return Ok(None);
     }
-    let met = Met { words, cause, ours: &ours, theirs: &theirs, version };
-    explained::find(&met).map(Some).ok_or(())
+    explained::find(&circumstances.met(words, &ours, &theirs)).map(Some).ok_or(())
 }
 
 /// Whether it comes without having been asked for, or confirms a subscription.
