@@ -2,6 +2,7 @@
 //! nobody may be able to tell which is which. Ends with 1 if somebody can.
 
 #![allow(clippy::print_stdout)] // A program that speaks to whoever runs it.
+#![allow(clippy::disallowed_methods)] // A run may be bounded by time, and says how long it took.
 
 mod oracle;
 
@@ -64,8 +65,9 @@ struct Options {
 /// A script by its number.
 fn drawn(seed: u64, number: u64, taste: Taste, cells: &[Cell]) -> (Script, Request, u8) {
     let mut chance = Chance::of(seed, number);
-    let about =
-        number.is_multiple_of(CELL_EVERY).then(|| cells[(number / CELL_EVERY) as usize % cells.len()]);
+    let about = number
+        .is_multiple_of(CELL_EVERY)
+        .then(|| cells[(number / CELL_EVERY) as usize % cells.len()]);
     let mut dice = |bound| chance.below(bound);
     let script = grammar::script(taste, about, &mut dice);
     let request = grammar::request(&mut dice);
