@@ -8,7 +8,7 @@
 //! What must hold: a function that writes to a table, or makes code that does, is not among
 //! [`GLOBALS`], nor is one that shows what is behind a table that reads from another. There is one
 //! exception, without which no script could make a list: `table.insert`, which refuses the
-//! libraries and tells when it has been called. No error message tells what is a parameter.
+//! libraries and notes an insertion into KEYS or ARGV. No error message tells what is a parameter.
 
 use std::ffi::{c_int, c_void};
 use std::slice;

@@ -451,10 +451,21 @@ struct Context {
     plain_call: Cell<c_int>,
     /// The libraries among these: which tables they are.
     plain_libraries: Cell<[*const c_void; PLAIN_LIBRARIES]>,
-    /// Whether the script has added to a table of whatever kind, or may have.
+    /// The tables of KEYS and ARGV that the running script was given.
+    given: Cell<Given>,
+    /// Whether the script has added to one of them, or may have.
     has_inserted: Cell<bool>,
     /// What code sees in place of the base while a library is loaded.
     loading_base: Cell<c_int>,
+}
+
+/// The tables of KEYS and ARGV that are used again for the next run of a script.
+#[derive(Clone, Copy)]
+enum Given {
+    None,
+    /// By their anchors: few scripts ever ask which tables they are.
+    Anchors([c_int; 2]),
+    Tables([*const c_void; 2]),
 }
 
 /// As many libraries as a harmless script may name.
@@ -517,6 +528,7 @@ impl Context {
             plain_redis: Cell::new(ffi::LUA_NOREF),
             plain_call: Cell::new(ffi::LUA_NOREF),
             plain_libraries: Cell::new([ptr::null(); PLAIN_LIBRARIES]),
+            given: Cell::new(Given::None),
             has_inserted: Cell::new(false),
             loading_base: Cell::new(ffi::LUA_NOREF),
         }

@@ -15,7 +15,9 @@ use super::bounds::{check_end, set_hook};
 use super::install::use_base;
 use super::tables::{Held, Own, Tables, empty_tables, fill_globals, push_filled, push_list};
 use super::values::{bytes, measure, push_bytes, read};
-use super::{Chunk, Compiled, Context, End, HostPointer, Machine, Registered, World, context};
+use super::{
+    Chunk, Compiled, Context, End, Given, HostPointer, Machine, Registered, World, context,
+};
 use crate::libs::cjson;
 use crate::{Host, convert};
 
@@ -279,6 +281,10 @@ unsafe extern "C-unwind" fn runner(lua: *mut lua_State) -> c_int {
                 2
             }
         };
+        context.given.set(match &frame.job {
+            Job::Given { own, .. } => Given::Anchors(own.tables.named().map(|(it, _)| it.anchor())),
+            _ => Given::None,
+        });
         context.has_inserted.set(false);
         ffi::lua_call(lua, parameters, 1);
         match ffi::lua_type(lua, REPLY) {

@@ -6,10 +6,10 @@ use std::ffi::c_int;
 use mlua::ffi::{self, lua_State};
 
 use super::bounds::work;
-use super::context;
 use super::freeze::{refuse_frozen, refuse_library};
 use super::output::Output;
 use super::values::{bytes, push_bytes, raise};
+use super::{Given, context};
 
 /// The work of reading an item through Lua's interface, or of writing one.
 const ITEM_WORK: usize = 8;
@@ -41,12 +41,33 @@ unsafe fn copy(lua: *mut lua_State, from: c_int, to: c_int) {
     }
 }
 
+/// Notes that the script adds to the table at 1, if that is KEYS or ARGV as it was given. Plain.
+unsafe fn note_insertion(lua: *mut lua_State) {
+    // SAFETY: plain; the anchors are those of the running script.
+    unsafe {
+        let context = context(lua);
+        if let Given::Anchors(anchors) = context.given.get() {
+            context.given.set(Given::Tables(anchors.map(|anchor| {
+                ffi::lua_rawgeti_(lua, ffi::LUA_REGISTRYINDEX, anchor);
+                let table = ffi::lua_topointer(lua, -1);
+                ffi::lua_settop(lua, -2);
+                table
+            })));
+        }
+        if let Given::Tables(tables) = context.given.get()
+            && tables.contains(&ffi::lua_topointer(lua, 1))
+        {
+            context.has_inserted.set(true);
+        }
+    }
+}
+
 pub(super) unsafe extern "C-unwind" fn table_insert(lua: *mut lua_State) -> c_int {
     // SAFETY: plain.
     unsafe {
         refuse_frozen(lua);
         refuse_library(lua);
-        context(lua).has_inserted.set(true);
+        note_insertion(lua);
         let end = length(lua).wrapping_add(1);
         let at = match ffi::lua_gettop(lua) {
             2 => end,

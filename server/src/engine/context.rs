@@ -257,8 +257,7 @@ impl Context<'_> {
     pub fn put(&mut self, key: &[u8], found: Option<Slot>, value: Given<'_>) -> Slot {
         let Some(slot) = found else { return self.add(key, value) };
         let now = self.time.now;
-        self.set_value(slot, value);
-        self.records_mut().set_used_at(slot, now);
+        self.engine.keyspace.set_value(self.database, slot, value).set_used_at(slot, now);
         slot
     }
 

@@ -163,10 +163,12 @@ impl Keyspace {
         self.databases[number].records.discard(due, &mut self.garbage);
     }
 
-    /// As [`Records::set_value`].
+    /// As [`Records::set_value`]. Returns the records of the database.
     #[inline(always)]
-    pub fn set_value(&mut self, number: usize, slot: Slot, given: Given<'_>) {
-        self.databases[number].records.set_value(slot, given, &mut self.garbage);
+    pub fn set_value(&mut self, number: usize, slot: Slot, given: Given<'_>) -> &mut Records {
+        let records = &mut self.databases[number].records;
+        records.set_value(slot, given, &mut self.garbage);
+        records
     }
 
     /// Removes every key of a database, and their timers; returns how many there were.
