@@ -12,7 +12,7 @@ use leasehold_tests::tiers::trial::{Outcome, Trial};
 use leasehold_tests::tiers::{Chance, Pair};
 
 /// Scripts drawn by chance; `cargo run --bin tiers` runs as many as one likes.
-const DRAWN: u64 = 5_000;
+const DRAWN: u64 = 4_000;
 /// They are of this seed.
 const SEED: u64 = 2026;
 /// Requests drawn for each script of a client library.

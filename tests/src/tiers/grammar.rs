@@ -136,7 +136,7 @@ impl Request {
             Form::ReadOnly => vec![words("EVAL_RO", script)],
             Form::Sha => vec![
                 ["SCRIPT", "LOAD", script].map(str::to_owned).to_vec(),
-                words("EVALSHA", &String::from_utf8_lossy(Sha::of(script.as_bytes()).as_bytes())),
+                words("EVALSHA", Sha::of(script.as_bytes()).as_str()),
             ],
             Form::Transaction => vec![word("MULTI"), words("EVAL", script), word("EXEC")],
         }

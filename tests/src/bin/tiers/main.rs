@@ -211,8 +211,10 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     // Panics of the engines are findings.
+    let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     let found = compare_tiers(&options, &cells);
+    std::panic::set_hook(usual);
     let unlike = match options.sample {
         0 => 0,
         _ => oracle::compare(&options),

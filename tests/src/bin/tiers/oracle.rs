@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use leasehold_tests::frame::Frame;
 use leasehold_tests::redis_server::RedisServer;
 use leasehold_tests::tiers::grammar::{self, Cell, Request, Taste, WORLD};
 use leasehold_tests::tiers::pair::{Side, contains};
@@ -39,13 +38,9 @@ const KEYS_WITH_VALUES: &str = "local all = {} \
 
 /// How many differences there are between Leasehold and Redis.
 pub(crate) fn compare(options: &Options) -> usize {
-    let Some(server) = RedisServer::start() else { return 0 };
+    let Some(mut both) = Both::start() else { return 0 };
     let begin = Instant::now();
     let cells: Vec<Cell> = grammar::cells(Taste::Exact).collect();
-    let mut both = Both {
-        side: Side::new(true),
-        wires: PROTOCOLS.map(|protocol| Wire::connect(server.address(), protocol)),
-    };
     let mut counts = Counts::default();
     let mut found = BTreeMap::<String, u64>::new();
     let mut number = options.first;
@@ -66,9 +61,29 @@ pub(crate) fn compare(options: &Options) -> usize {
             sent.push((number, script, request, protocol, ours));
         }
         let mut unlike = Vec::new();
-        for (number, script, request, protocol, ours) in sent {
+        let mut all = Vec::new();
+        for (_, _, request, protocol, _) in &sent {
+            all.extend(both.receive(request, *protocol));
+        }
+        if all.len() < sent.len() {
+            // One of them ends Redis.
+            let Some(again) = Both::start() else { return 1 };
+            both = again;
+            all.clear();
+            sent.retain(|(number, script, request, protocol, _)| {
+                let theirs = both.theirs(&script.text, request, *protocol);
+                let has_ended = theirs.is_none();
+                if has_ended {
+                    println!("--- ends redis-server: script {number}\n{}\n", script.text);
+                    counts.ended += 1;
+                    both = Both::start().expect("it has started before");
+                }
+                all.extend(theirs);
+                !has_ended
+            });
+        }
+        for ((number, script, request, protocol, ours), theirs) in sent.into_iter().zip(all) {
             counts.compared[usize::from(protocol == 3)] += 1;
-            let theirs = both.receive(&request, protocol);
             match verdict(&ours, &theirs) {
                 Verdict::Same => {}
                 Verdict::Digits => counts.digits += 1,
@@ -82,7 +97,7 @@ pub(crate) fn compare(options: &Options) -> usize {
             }
             let least = shrink(&script.text, |text| both.differs(text, &request, protocol));
             let ours = both.ours(&least, &request, protocol).unwrap_or_default();
-            let theirs = both.theirs(&least, &request, protocol);
+            let theirs = both.theirs(&least, &request, protocol).unwrap_or_default();
             println!(
                 "--- Redis: seed {}, script {number}, RESP{protocol}, {:?} {:?} {:?}\n{least}\n\
                  Leasehold: {}\nRedis:     {}\n",
@@ -100,13 +115,15 @@ pub(crate) fn compare(options: &Options) -> usize {
     let seconds = begin.elapsed().as_secs_f64();
     println!(
         "redis-server, seed {}: {} scripts ({two} in RESP2, {three} in RESP3) in {seconds:.0} s, \
-         {:.0} a second; numbers in full {}, undetermined {}, kept from it {}; {} differences",
+         {:.0} a second; numbers in full {}, undetermined {}, kept from it {}, ended \
+         it {}; {} differences",
         options.seed,
         two + three,
         (two + three) as f64 / seconds,
         counts.digits,
         counts.undetermined,
         counts.kept,
+        counts.ended,
         found.len()
     );
     found.len()
@@ -118,18 +135,36 @@ struct Counts {
     digits: u64,
     undetermined: u64,
     kept: u64,
+    ended: u64,
 }
 
 /// The two servers.
 struct Both {
     side: Side,
     wires: [Wire; 2],
+    /// Receives what is published, as somebody does in [`Side`]: `PUBLISH` counts them.
+    _listener: Wire,
+    _server: RedisServer,
 }
 
 impl Both {
+    /// `None` if there is no Redis.
+    fn start() -> Option<Both> {
+        let server = RedisServer::start()?;
+        let wires = PROTOCOLS.map(|protocol| {
+            let mut wire = Wire::connect(server.address(), protocol);
+            // Each connection has keys of its own.
+            wire.ask(&format!("SELECT {protocol}"));
+            wire
+        });
+        let mut listener = Wire::connect(server.address(), 2);
+        listener.ask("PSUBSCRIBE *");
+        Some(Both { side: Side::new(true), wires, _listener: listener, _server: server })
+    }
+
     fn commands(script: &str, request: &Request) -> Vec<Vec<String>> {
         let words = |line: &str| line.split(' ').map(str::to_owned).collect();
-        let mut all: Vec<Vec<String>> = vec![words("FLUSHALL")];
+        let mut all: Vec<Vec<String>> = vec![words("FLUSHDB")];
         all.extend(WORLD.iter().map(|line| words(line)));
         all.extend(request.commands(script));
         all.push(["EVAL", KEYS_WITH_VALUES, "0"].map(str::to_owned).to_vec());
@@ -157,14 +192,14 @@ impl Both {
         }
     }
 
-    fn receive(&mut self, request: &Request, protocol: u8) -> Vec<String> {
+    /// `None` if the server has ended.
+    fn receive(&mut self, request: &Request, protocol: u8) -> Option<Vec<String>> {
         let wire = &mut self.wires[usize::from(protocol == 3)];
-        (0..Both::commands("", request).len())
-            .map(|_| Frame::notation(&frame_of(&wire.read())))
-            .collect()
+        let count = Both::commands("", request).len();
+        (0..count).map(|_| wire.try_read().ok().map(|reply| frame_of(&reply).notation())).collect()
     }
 
-    fn theirs(&mut self, script: &str, request: &Request, protocol: u8) -> Vec<String> {
+    fn theirs(&mut self, script: &str, request: &Request, protocol: u8) -> Option<Vec<String>> {
         self.send(script, request, protocol);
         self.receive(request, protocol)
     }
@@ -172,13 +207,13 @@ impl Both {
     /// Whether the servers differ, though each does the same again.
     fn differs(&mut self, script: &str, request: &Request, protocol: u8) -> bool {
         let Some(ours) = self.ours(script, request, protocol) else { return false };
-        let theirs = self.theirs(script, request, protocol);
+        let Some(theirs) = self.theirs(script, request, protocol) else { return false };
         if verdict(&ours, &theirs) != Verdict::Unlike {
             return false;
         }
         // Another engine has its tables at other addresses.
         let same = self.side_anew(script, request, protocol) == Some(ours);
-        same && self.theirs(script, request, protocol) == theirs
+        same && self.theirs(script, request, protocol) == Some(theirs)
     }
 
     fn side_anew(&mut self, script: &str, request: &Request, protocol: u8) -> Option<Vec<String>> {
@@ -221,7 +256,13 @@ fn shortened(text: &str) -> String {
         let digits = number.bytes().filter(u8::is_ascii_digit).count();
         let is_long = digits >= LONG_DIGITS || number.contains('e');
         match number.parse::<f64>() {
-            Ok(value) if is_long => out.push_str(&format!("{value:e}")),
+            // Minus zero, too, is written as it is by 7.0.
+            Ok(value) if is_long || value == 0.0 => {
+                if value == 0.0 && out.ends_with('-') {
+                    out.pop();
+                }
+                out.push_str(&value.to_string());
+            }
             _ => out.push_str(number),
         }
         rest = behind;
