@@ -7,7 +7,7 @@
 mod oracle;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -168,7 +168,7 @@ impl Coverage {
         println!("{} cells of function x position x arguments, {missed} not drawn", cells.len());
     }
 
-    fn write(&self, path: &PathBuf) {
+    fn write(&self, path: &Path) {
         let mut text = String::from("function\tposition");
         for count in 0..=ARGUMENTS_MAX {
             text.push_str(&format!("\t{count} arguments\tin plans\tby plans"));
