@@ -42,8 +42,8 @@ pub const READ_BYTES_MAX: usize = MIB;
 /// little that thousands of them do no harm.
 pub const UNAUTHENTICATED_OUTBOX_BYTES_MAX: usize = 64 * KIB;
 
-/// Bytes of replies made under one hold of the engine's lock, and before a connection's task lets
-/// others run: some 100 us of copying.
+/// Bytes of replies that are made under one hold of the engine's lock, and that a connection's task
+/// makes or sends before it lets others run: some 100 us of copying.
 pub const BATCH_REPLY_BYTES_MAX: usize = MIB;
 
 /// Bytes in one chunk of the replies that a client has not read yet. Chunks are freed as they are

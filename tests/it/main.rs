@@ -18,6 +18,7 @@ mod fuzz;
 mod journal;
 mod limits;
 mod many_servers;
+mod memory;
 mod protocol;
 mod recipes;
 mod redis_rs;

@@ -282,6 +282,20 @@ impl Clients {
         }
     }
 
+    /// Gives a client a name, or a library's name or version.
+    pub(super) fn set_text(
+        &mut self,
+        id: ClientId,
+        place: impl FnOnce(&mut Client) -> &mut Bytes,
+        text: Bytes,
+    ) {
+        let Some(client) = self.get_mut(id) else { return };
+        let bytes = text.len();
+        let before = std::mem::replace(place(client), text);
+        self.hold(id, bytes);
+        self.release(id, before.len());
+    }
+
     /// What all clients take.
     pub fn memory_bytes(&self) -> usize {
         let buffers = self.buffer_bytes.load(Ordering::Relaxed);

@@ -172,6 +172,7 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
+    use super::CLIENT_BYTES;
     use crate::config::Config;
     use crate::engine::buffers::BufferSizes;
     use crate::engine::testing::Stage;
@@ -205,21 +206,26 @@ mod tests {
             (format!("SUBSCRIBE {large}"), "UNSUBSCRIBE"),
             (format!("SUBSCRIBE {large}; SUBSCRIBE {large}"), "RESET"),
             (format!("PSUBSCRIBE {large}"), "PUNSUBSCRIBE"),
+            (format!("BLPOP {large} 0"), "b> RPUSH {large} v; b> DEL {large}"),
+            (format!("BLPOP {large} 0"), "b> CLIENT UNBLOCK 1"),
+            (format!("CLIENT SETNAME {large}; CLIENT SETNAME {large}"), "RESET"),
+            (format!("HELLO 2 SETNAME {large}"), "CLIENT SETNAME \"\""),
+            (format!("CLIENT SETINFO LIB-NAME {large}"), "CLIENT SETINFO LIB-NAME \"\""),
             (format!("SSUBSCRIBE {large}"), "SUNSUBSCRIBE"),
             (format!("HELLO 3; CLIENT TRACKING ON BCAST PREFIX {large}"), "CLIENT TRACKING OFF"),
         ] {
             let mut stage = Stage::new(Config::default());
-            stage.check("PING => PONG");
+            stage.check("PING => PONG; b> PING");
             let before = stage.engine.used_memory_bytes();
             stage.check(&hold);
             let held = stage.engine.used_memory_bytes();
             assert!(held >= before + 1_000, "{hold}: {held}");
-            stage.check(let_go);
+            stage.check(&let_go.replace("{large}", &large));
             assert_eq!(stage.engine.used_memory_bytes(), before, "{hold}; {let_go}");
             stage.check(&hold);
             let client = stage.client("a");
             stage.engine.disconnect(client);
-            assert_eq!(stage.engine.clients.memory_bytes(), 0, "{hold}");
+            assert_eq!(stage.engine.clients.memory_bytes(), CLIENT_BYTES, "{hold}");
         }
     }
 
@@ -228,7 +234,8 @@ mod tests {
         let mut stage = Stage::new(Config::default());
         stage.check("MULTI; GET => !...; SET k v => QUEUED; CLIENT INFO => QUEUED");
         stage.check("b> CLIENT LIST ID 1 => ...multi=0 ... multi-mem=0 ...");
-        stage.check("EXEC => !EXECABORT ...; MULTI; SET k 0123456789; b> CLIENT LIST ID 1 => ...multi=1 ... multi-mem=14 ...");
+        stage.check("EXEC => !EXECABORT ...; MULTI; SET k 0123456789");
+        stage.check("b> CLIENT LIST ID 1 => ...multi=1 ... multi-mem=14 ...");
     }
 
     #[test]
@@ -240,9 +247,8 @@ mod tests {
         stage.check(&format!("SCRIPT LOAD \"return '{long}'\""));
         let loaded = stage.engine.used_memory_bytes();
         assert!(loaded > before + 10_000, "{before}, {loaded}");
-        stage.check(&format!(
-            "FUNCTION LOAD \"#!lua name=l\\x0aredis.register_function('f', function() return '{long}' end)\" => \"l\""
-        ));
+        let function = format!("redis.register_function('f', function() return '{long}' end)");
+        stage.check(&format!("FUNCTION LOAD \"#!lua name=l\\x0a{function}\" => \"l\""));
         assert!(stage.engine.used_memory_bytes() >= loaded + 10_000);
     }
 

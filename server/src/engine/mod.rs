@@ -464,10 +464,13 @@ impl Engine {
         }
     }
 
-    /// Whether clients take more memory than `maxmemory-clients` allows them.
+    /// Whether clients take more memory than `maxmemory-clients` allows them. Not while a script
+    /// runs, whose client must stay.
     #[inline]
     pub fn has_clients_to_evict(&self) -> bool {
-        self.config.maxmemory_clients != MemoryShare::NONE && self.is_over_client_limit()
+        self.config.maxmemory_clients != MemoryShare::NONE
+            && self.script.is_none()
+            && self.is_over_client_limit()
     }
 
     /// Disconnects clients, those that take most memory first, until the others take no more than

@@ -20,6 +20,7 @@ use leasehold_resp::Reply;
 
 use crate::engine::client::{ClientId, ReplyMode};
 use crate::engine::keyspace::value::Kind;
+use crate::engine::memory::ALLOCATION_BYTES;
 use crate::engine::time::{Millis, Time};
 use crate::engine::timers::TimerId;
 use crate::engine::{Engine, Timer};
@@ -80,6 +81,19 @@ struct Order {
     database: usize,
     keys: Vec<Box<[u8]>>,
     argv: Vec<Box<[u8]>>,
+}
+
+impl Order {
+    /// The memory it takes: keys are kept in the queues, too.
+    fn bytes(&self) -> usize {
+        let words = |words: &[Box<[u8]>]| {
+            words
+                .iter()
+                .map(|word| word.len() + size_of_val(word) + ALLOCATION_BYTES)
+                .sum::<usize>()
+        };
+        size_of::<Order>() + 2 * words(&self.keys) + words(&self.argv)
+    }
 }
 
 /// Everyone who waits for keys. They wait for what clients see under a database's number, so
@@ -237,6 +251,7 @@ impl Engine {
         let ticket = self.waiters.join(client, database, wanted);
         let copy = |words: &[&[u8]]| words.iter().map(|&word| word.into()).collect();
         let order = Order { ticket, database, keys: copy(wanted.keys), argv: copy(argv) };
+        self.clients.hold(client, order.bytes());
         if let Some(blocked) = self.clients.get_mut(client).and_then(|s| s.blocked.as_mut()) {
             blocked.order = Some(Arc::new(order));
         }
@@ -437,6 +452,7 @@ impl Engine {
             self.timers.cancel(timer);
         }
         if let Some(order) = blocked.order {
+            self.clients.release(client, order.bytes());
             self.waiters.leave(&order);
         }
         true

@@ -5,7 +5,7 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Context, Poll};
@@ -15,6 +15,7 @@ use leasehold_resp::peek::peek;
 use leasehold_resp::{Parser, ProtocolError, Reply, encode};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
+use tokio::task::yield_now;
 use tokio::time::Sleep;
 use tracing::{debug, warn};
 
@@ -136,7 +137,7 @@ impl Connection {
 
     /// Does what can be done now, and sees to it that the task is woken when there is more.
     fn proceed(self: &Arc<Self>, host: &Host, context: &mut Context<'_>) -> io::Result<Life> {
-        let mut has_read = false;
+        let (mut has_read, mut has_written) = (false, false);
         loop {
             if self.step(host)? == Life::Over {
                 return Ok(Life::Over);
@@ -147,13 +148,15 @@ impl Connection {
             {
                 ready?;
                 pipes.stuck = false;
-                if !pipes.may_run() {
+                if !pipes.may_run() && !has_written {
+                    has_written = true;
                     continue;
                 }
             }
-            if pipes.may_run() {
-                // There is more to run than one task may run at once: the others come first.
-                context.waker().wake_by_ref();
+            if pipes.may_run() || has_written && !pipes.stuck && !pipes.output.is_empty() {
+                // There is more than a task may run or write at once: the others come first, and
+                // what has come in for them meanwhile.
+                let _: Poll<()> = pin!(yield_now()).poll(context);
                 return Ok(Life::On);
             }
             if !pipes.wants_input() {
@@ -196,7 +199,7 @@ impl Connection {
             if pipes.may_be_held_back() {
                 turn::enlist(Arc::clone(self), Owed::Reply);
             } else {
-                self.write(&mut pipes)?;
+                self.write(&mut pipes, limits::BATCH_REPLY_BYTES_MAX)?;
             }
             if pipes.is_done() {
                 return Ok(Life::Over);
@@ -270,7 +273,7 @@ impl Connection {
     pub(crate) fn cut_off(&self) {
         if let Some(mut pipes) = self.pipes.try_lock() {
             // It may have gone already.
-            let _ = self.write(&mut pipes);
+            let _ = self.write(&mut pipes, usize::MAX);
             pipes.over = true;
         }
         self.stream.hang_up();
@@ -282,7 +285,7 @@ impl Connection {
         let mut pipes = self.pipes.lock();
         pipes.take_mail(&self.outbox);
         pipes.stuck = false;
-        self.write(&mut pipes)
+        self.write(&mut pipes, usize::MAX)
     }
 
     /// Sends what the client is owed. What the socket does not take, and whatever else there is to
@@ -295,7 +298,7 @@ impl Connection {
         };
         let was_stuck = pipes.stuck;
         pipes.take_mail(&self.outbox);
-        if self.write(&mut pipes).is_err() {
+        if self.write(&mut pipes, limits::BATCH_REPLY_BYTES_MAX).is_err() {
             pipes.over = true;
         }
         if pipes.needs_its_task() || pipes.stuck && !was_stuck {
@@ -397,14 +400,22 @@ impl Connection {
         pipes.has_read(outcome)
     }
 
-    /// Writes as much as the socket takes.
-    fn write(&self, pipes: &mut Pipes) -> io::Result<()> {
+    /// Writes as much as the socket takes, but only about `most` bytes: the task writes the rest.
+    fn write(&self, pipes: &mut Pipes, most: usize) -> io::Result<()> {
         if pipes.closing {
             self.stream.begin_last_words();
         }
+        let mut total = 0;
         while !pipes.output.is_empty() && !pipes.stuck {
+            if total > most {
+                pipes.stuck = true;
+                break;
+            }
             match self.stream.write(pipes.output.front()) {
-                Ok(written) => pipes.has_written(written),
+                Ok(written) => {
+                    total += written;
+                    pipes.has_written(written);
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => pipes.stuck = true,
                 Err(error) => return Err(error),
             }

@@ -213,7 +213,7 @@ impl Host {
         let (outbox, limit) = (peer.outbox(), output_limit(engine, client));
         let now = || self.now().now;
         let mut excess = outbox.put(delivery, limit, now);
-        if let (Excess::Soft(_) | Excess::Over(_), Peer::Socket(connection)) = (excess, &peer) {
+        if let (Excess::Over(_), Peer::Socket(connection)) = (excess, &peer) {
             // Some of it may only have been held back until now.
             connection.send_owed();
             excess = outbox.excess(limit, now);

@@ -3,6 +3,7 @@ package clients
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -88,8 +89,28 @@ func TestGoRedis(t *testing.T) {
 	test("Subscribe: a waiter is woken by the message of the release", goRedisHears)
 	test("BLPop: a token in a list lets in one waiter at a time", goRedisBlocks)
 	test("a lock outlives the connection it was taken on", goRedisOutlives)
+	test("Pipeline: all of 200,000 commands are sent before a reply is read", goRedisPipelines)
 	test("ClusterClient: of many contenders one holds the lock", goRedisCluster)
 	test("FailoverClient: of many contenders at the master one holds the lock", goRedisFailover)
+}
+
+func goRedisPipelines(t *T) {
+	const commands = 200_000
+	options := redis.Options{Addr: mainServer(), ReadTimeout: time.Minute, WriteTimeout: time.Minute}
+	client, key, value := redis.NewClient(&options), unique("goredis"), strings.Repeat("x", 1_000)
+	defer client.Close()
+	t.No(client.Set(context.Background(), key, value, 0).Err())
+	replies, err := client.Pipelined(context.Background(), func(pipe redis.Pipeliner) error {
+		for range commands {
+			pipe.Get(context.Background(), key)
+		}
+		return nil
+	})
+	t.No(err)
+	t.Is(len(replies) == commands, "%d replies", len(replies))
+	for _, reply := range replies {
+		t.Is(reply.(*redis.StringCmd).Val() == value, "another reply: %v", reply)
+	}
 }
 
 func goRedisSendsAgain(t *T) {

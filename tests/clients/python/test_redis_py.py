@@ -54,6 +54,19 @@ def client(protocol):
         yield client
 
 
+def test_long_pipeline(client, name):
+    """pipeline(transaction=False): all of 200,000 commands are sent before a reply is read ({protocol})"""
+    value = "x" * 1_000
+    client.set(name, value)
+    pipeline = client.pipeline(transaction=False)
+    for _ in range(200_000):
+        pipeline.get(name)
+    expected = value.encode()
+    replies = pipeline.execute()
+    assert len(replies) == 200_000
+    assert all(reply == expected for reply in replies)
+
+
 def test_setnx(client, name):
     """SETNX and DEL: one of many gets in ({protocol})"""
 

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use leasehold_resp::Reply;
 
-use crate::engine::client::ReplyMode;
+use crate::engine::client::{Client, ReplyMode};
 use crate::engine::command::{Arity, Categories, Command, Flags, Group};
 use crate::engine::commands::{client_list, tracking};
 use crate::engine::context::{Context, integer, is};
@@ -228,7 +228,8 @@ fn getname(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
 }
 
 fn setname(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    context.client_mut().name = checked_name(argv[2])?;
+    let name = checked_name(argv[2])?;
+    context.engine.clients.set_text(context.client, |client| &mut client.name, name);
     Ok(Reply::OK)
 }
 
@@ -247,11 +248,10 @@ fn is_word(text: &[u8]) -> bool {
 fn setinfo(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let (attribute, value) = (argv[2], argv[3]);
     let spelled = String::from_utf8_lossy(attribute);
-    let client = context.client_mut();
-    let place = if is(attribute, "lib-name") {
-        &mut client.library_name
+    let place: fn(&mut Client) -> &mut Bytes = if is(attribute, "lib-name") {
+        |client| &mut client.library_name
     } else if is(attribute, "lib-ver") {
-        &mut client.library_version
+        |client| &mut client.library_version
     } else {
         return Err(Error::text(format!("ERR Unrecognized option '{spelled}'")));
     };
@@ -260,7 +260,7 @@ fn setinfo(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
             "ERR {spelled} cannot contain spaces, newlines or special characters."
         )));
     }
-    *place = Bytes::copy_from_slice(value);
+    context.engine.clients.set_text(context.client, place, Bytes::copy_from_slice(value));
     Ok(Reply::OK)
 }
 

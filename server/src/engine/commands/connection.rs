@@ -139,6 +139,7 @@ fn reset(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
     context.engine.unsubscribe_all(id);
     context.engine.stop_tracking(id);
     context.engine.take_transaction(id);
+    context.engine.clients.set_text(id, |client| &mut client.name, Default::default());
     let needs_password = context.engine.config.requirepass.is_some();
     let client = context.client_mut();
     client.database = 0;
@@ -148,7 +149,6 @@ fn reset(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
     if client.reply_mode != ReplyMode::Skip {
         client.reply_mode = ReplyMode::On;
     }
-    client.name.clear();
     client.read_only = false;
     client.no_evict = false;
     client.no_touch = false;
@@ -218,10 +218,10 @@ fn hello(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
              select the RESP protocol version at the same time",
         ));
     }
-    let client = context.client_mut();
     if let Some(name) = name {
-        client.name = name;
+        context.engine.clients.set_text(context.client, |client| &mut client.name, name);
     }
+    let client = context.client_mut();
     client.protocol = protocol.unwrap_or(client.protocol);
     let (protocol, serial) = (client.protocol, client.id.serial);
     Ok(introduction(protocol, serial, &context.engine.config))

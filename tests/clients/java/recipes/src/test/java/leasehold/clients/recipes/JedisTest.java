@@ -1,10 +1,17 @@
 package leasehold.clients.recipes;
 
+import static org.junit.jupiter.api.Assertions.assertEquals;
+
+import java.util.ArrayList;
+import java.util.UUID;
 import leasehold.clients.Library;
 import leasehold.clients.Servers;
+import org.junit.jupiter.api.DisplayName;
+import org.junit.jupiter.api.Test;
 import redis.clients.jedis.DefaultJedisClientConfig;
 import redis.clients.jedis.Jedis;
 import redis.clients.jedis.JedisClientConfig;
+import redis.clients.jedis.Response;
 import redis.clients.jedis.params.SetParams;
 
 /** The recipes on Jedis, in the protocol it chooses itself. */
@@ -13,6 +20,27 @@ class JedisTest implements RecipesContract {
     @Override
     public Commands open() {
         return new JedisCommands(DefaultJedisClientConfig.builder().build());
+    }
+
+    @Test
+    @DisplayName("pipelined: all of 200,000 commands are sent before a reply is read")
+    void pipelines() {
+        var server = Servers.main();
+        var config = DefaultJedisClientConfig.builder().socketTimeoutMillis(60_000).build();
+        try (var jedis = new Jedis(server.getHost(), server.getPort(), config)) {
+            var name = UUID.randomUUID().toString();
+            var value = "x".repeat(1_000);
+            jedis.set(name, value);
+            var pipeline = jedis.pipelined();
+            var replies = new ArrayList<Response<String>>();
+            for (int count = 0; count < 200_000; count++) {
+                replies.add(pipeline.get(name));
+            }
+            pipeline.sync();
+            for (var reply : replies) {
+                assertEquals(value, reply.get());
+            }
+        }
     }
 
     static final class JedisCommands implements Commands {
