@@ -30,19 +30,35 @@ pub(super) fn intset(packed: &[u8]) -> Result<impl Iterator<Item = Text<'_>>, Ma
 /// The entries of a ziplist: each with the length of the one before it, then its own.
 pub(super) fn ziplist(packed: &[u8]) -> Result<impl Iterator<Item = Text<'_>>, Malformed> {
     let (&bytes, rest) = packed.split_first_chunk().ok_or(Malformed)?;
-    let (_tail, rest) = rest.split_first_chunk::<4>().ok_or(Malformed)?;
+    let (&tail, rest) = rest.split_first_chunk().ok_or(Malformed)?;
     let (&count, rest) = rest.split_first_chunk().ok_or(Malformed)?;
     if u32::from_le_bytes(bytes) as usize != packed.len() {
         return Err(Malformed);
     }
     let count = u16::from_le_bytes(count);
     let count = (count != u16::MAX).then_some(usize::from(count));
-    Ok(entries(rest, count, ziplist_entry))
+    let tail = u32::from_le_bytes(tail) as usize;
+    if tail >= packed.len() {
+        return Err(Malformed);
+    }
+    let mut before = None;
+    Ok(entries(rest, count, move |left| {
+        let at = packed.len() - left.0.len();
+        let entry = ziplist_entry(left, before.map_or(0, |before| at - before));
+        before = Some(at);
+        let is_last = left.0 == [END];
+        entry.filter(|_| !is_last || at == tail)
+    }))
 }
 
-fn ziplist_entry<'a>(packed: &mut Packed<'a>) -> Option<Cow<'a, [u8]>> {
-    if packed.byte()? == 0xfe {
-        packed.take(4)?;
+/// An entry; the one before it takes `bytes_before`, which must be what the entry says of it.
+fn ziplist_entry<'a>(packed: &mut Packed<'a>, bytes_before: usize) -> Option<Cow<'a, [u8]>> {
+    let told = match packed.byte()? {
+        0xfe => u32::from_le_bytes(*packed.take(4)?.first_chunk()?) as usize,
+        told => told.into(),
+    };
+    if told != bytes_before {
+        return None;
     }
     let first = packed.byte()?;
     let length = match first {

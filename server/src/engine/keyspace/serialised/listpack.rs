@@ -83,6 +83,15 @@ fn length_behind(length: usize) -> ([u8; 5], usize) {
 
 /// Takes the elements apart again.
 pub(super) fn unpack(packed: &[u8]) -> Result<impl Iterator<Item = Text<'_>>, Malformed> {
+    split(packed)
+}
+
+/// As [`unpack`], of however many elements: in streams Redis does not look at their number.
+pub(super) fn unpack_uncounted(packed: &[u8]) -> Result<impl Iterator<Item = Text<'_>>, Malformed> {
+    Ok(Elements { count: UNCOUNTED, ..split(packed)? })
+}
+
+fn split(packed: &[u8]) -> Result<Elements<'_>, Malformed> {
     let (&bytes, rest) = packed.split_first_chunk().ok_or(Malformed)?;
     let (&count, rest) = rest.split_first_chunk().ok_or(Malformed)?;
     if u32::from_le_bytes(bytes) as usize != packed.len() {

@@ -57,8 +57,13 @@ mod node {
 }
 
 /// Adds the version and the checksum.
-pub fn seal(mut body: Vec<u8>) -> Vec<u8> {
-    body.extend(VERSION.to_le_bytes());
+pub fn seal(body: Vec<u8>) -> Vec<u8> {
+    seal_as(VERSION, body)
+}
+
+/// As [`seal`], of some version.
+pub fn seal_as(version: u16, mut body: Vec<u8>) -> Vec<u8> {
+    body.extend(version.to_le_bytes());
     let checksum = crc64(&body);
     body.extend(checksum.to_le_bytes());
     body

@@ -106,7 +106,7 @@ impl<'a> Reader<'a> {
                     match kind {
                         None => legacy::ziplist(&piece)?.try_for_each(&mut add)?,
                         Some(node::PACKED) => listpack::unpack(&piece)?.try_for_each(&mut add)?,
-                        Some(node::PLAIN) => add(Ok(piece))?,
+                        Some(node::PLAIN) if !piece.is_empty() => add(Ok(piece))?,
                         Some(_) => return Err(Malformed),
                     }
                 }
@@ -222,7 +222,10 @@ impl<'a> Reader<'a> {
                 let bytes = self.take(if first == 0x80 { 4 } else { 8 })?;
                 Ok(bytes.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte)))
             }
-            _ => Err(Malformed),
+            // As in Redis: what means nothing is the greatest number, which no length can be, and
+            // what introduces an encoded string is a number where there can be none.
+            0x82..0xc0 => Ok(u64::MAX),
+            0xc0.. => Ok(u64::from(first & 0x3f)),
         }
     }
 
@@ -239,7 +242,12 @@ impl<'a> Reader<'a> {
             encoding::COMPRESSED => {
                 let (compressed, length) = (self.length()?, self.length()?);
                 self.room = self.room.checked_sub(length).ok_or(Malformed)?;
-                return lzf::decompress(self.take(compressed)?, length).map(Cow::Owned);
+                let compressed = self.take(compressed)?;
+                if length == 0 {
+                    // Redis does not look at the bytes then.
+                    return Ok(Cow::Borrowed(b""));
+                }
+                return lzf::decompress(compressed, length).map(Cow::Owned);
             }
             _ => return Err(Malformed),
         };

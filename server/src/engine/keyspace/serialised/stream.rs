@@ -21,6 +21,8 @@ use crate::engine::time::Millis;
 const DELETED: i64 = 1;
 /// The entry has the fields that the listpack begins with.
 const SAME_FIELDS: i64 = 2;
+/// Elements of an entry besides its fields: flags and the two parts of its id.
+const ENTRY_ELEMENTS: usize = 3;
 /// Bytes of an id that stands for itself.
 const ID_BYTES: usize = 16;
 /// What is written where it is not known how much a group has read.
@@ -101,7 +103,7 @@ pub(super) fn read(
     for _ in 0..from.count(2)? {
         let first = StreamId::from_bytes(from.string()?[..].try_into().map_err(|_| Malformed)?);
         let packed = from.string()?;
-        read_entries(first, Elements(listpack::unpack(&packed)?), &mut stream, limits)?;
+        read_entries(first, Elements(listpack::unpack_uncounted(&packed)?), &mut stream, limits)?;
     }
     let length = from.length()?;
     let last_id = read_id(from)?;
@@ -169,15 +171,21 @@ fn read_entries<'a>(
             seq: first.seq.wrapping_add(seq as u64),
         };
         let (values, own_names);
+        let length;
         let fields: Vec<[&[u8]; 2]> = if flags & SAME_FIELDS != 0 {
             values = elements.texts(count)?;
+            length = ENTRY_ELEMENTS + values.len();
             names.iter().zip(&values).map(|(name, value)| [&**name, &**value]).collect()
         } else {
             let count = elements.integer()?;
             own_names = elements.texts(count.checked_mul(2).ok_or(Malformed)?)?;
+            length = ENTRY_ELEMENTS + 1 + own_names.len();
             own_names.chunks_exact(2).map(|pair| [&*pair[0], &*pair[1]]).collect()
         };
-        let _elements_back = elements.integer()?;
+        // By this number an entry is found from behind.
+        if usize::try_from(elements.integer()?) != Ok(length) {
+            return Err(Malformed);
+        }
         if flags & DELETED != 0 {
             seen_deleted += 1;
             continue;
@@ -190,7 +198,8 @@ fn read_entries<'a>(
     }
     // A listpack holds an entry, and no more than it says.
     let ended = elements.0.next().is_none();
-    if ended && seen_live + seen_deleted > 0 && seen_live == live { Ok(()) } else { Err(Malformed) }
+    let is_right = seen_live + seen_deleted > 0 && (seen_live, seen_deleted) == (live, deleted);
+    if ended && is_right { Ok(()) } else { Err(Malformed) }
 }
 
 fn read_group(form: u8, from: &mut Reader<'_>, stream: &Stream) -> Result<Group, Malformed> {
