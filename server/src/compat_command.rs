@@ -208,7 +208,8 @@ fn fuzz(options: Options, count: usize) -> Result<u8, Error> {
     };
     obey_signals(&options.interrupt);
     let (target, seed, interrupt) = (options.target, options.seed, options.interrupt);
-    let options = fuzz::Options { target, reference, count, seed, interrupt };
+    let manner = fuzz::Manner::Grammar;
+    let options = fuzz::Options { target, reference, count, seed, manner, interrupt };
     let report = fuzz::fuzz(&options, &mut FuzzMeter::new())?;
     say(&report.text());
     Ok(if report.is_green() { 0 } else { NOT_GREEN })

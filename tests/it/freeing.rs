@@ -55,7 +55,9 @@ fn large_values_are_freed_while_others_are_served() {
             }
             let replies = client.call(&["EXEC"]).expect("an answer");
             let Reply::Array(replies) = replies else { panic!("{replies:?}") };
-            let [_, Reply::Bulk(info)] = &replies[..] else { panic!("{replies:?}") };
+            let [_, Reply::Bulk(info) | Reply::Verbatim { text: info, .. }] = &replies[..] else {
+                panic!("{replies:?}")
+            };
             let pending = field(&String::from_utf8_lossy(info), "lazyfree_pending_objects");
             assert_eq!(pending, 1, "{command}, {removal}");
             eventually("all to be free", || memory(&server, "lazyfree_pending_objects") == 0);

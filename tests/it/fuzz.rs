@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use leasehold::compat::fuzz::grammar::Grammar;
-use leasehold::compat::fuzz::{Options, fuzz};
+use leasehold::compat::fuzz::{Manner, Options, fuzz};
 use leasehold::compat::{Address, Interrupt};
 use leasehold::config::{CompatVersion, Mode};
 use leasehold::engine::command::CommandTable;
@@ -36,6 +36,7 @@ fn assert_no_differences(target: &Target, reference: &Target) {
         reference: address(reference),
         count: COUNT,
         seed: SEED,
+        manner: Manner::Grammar,
         interrupt: Interrupt::default(),
     };
     let report = fuzz(&options, &mut ()).expect("both can be reached");

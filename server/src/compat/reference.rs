@@ -212,7 +212,7 @@ fn pairwise(ours: &mut Frame, theirs: &mut Frame, apply: &mut dyn FnMut(&mut Fra
 }
 
 /// Leaves the types of things and how many there are.
-fn shapes(ours: &mut Frame, theirs: &mut Frame) {
+pub(super) fn shapes(ours: &mut Frame, theirs: &mut Frame) {
     for frame in [ours, theirs] {
         frame.walk(&mut |frame| {
             if frame.kind != b'-' {

@@ -623,6 +623,70 @@ pub const EXPLAINED: &[Explained] = &[
         ends: false,
         is: |met| same_but_consumers(met, false),
     },
+    Explained {
+        name: "ranks with scores, in transactions",
+        line: "| `ZRANK` and `ZREVRANK` with `WITHSCORE` |",
+        commands: &["ZRANK", "ZREVRANK"],
+        of: Of::Before(7, 2),
+        ends: true,
+        is: |met| {
+            met.words.len() > 4
+                && met.ours.text == b"QUEUED"
+                && has(met.theirs, "wrong number of arguments")
+        },
+    },
+    Explained {
+        name: "hexadecimal bounds beyond all doubles",
+        line: "| A bound like `0x1p4000`",
+        commands: &[],
+        of: Of::Every,
+        ends: true,
+        is: |met| {
+            let is_hexadecimal = |word: &Vec<u8>| String::from_utf8_lossy(word).contains("0x");
+            starts_with_any(met.words, &["Z"])
+                && has(met.ours, "min or max is not a float")
+                && (met.theirs.kind != b'-' || has(met.theirs, "WRONGTYPE"))
+                && met.words.iter().any(is_hexadecimal)
+        },
+    },
+    Explained {
+        name: "numbers of keys followed by text",
+        line: "| `COMMAND GETKEYS` of a number of keys",
+        commands: &["COMMAND GETKEYS"],
+        of: Of::Every,
+        ends: true,
+        is: |met| {
+            let is_followed = |word: &Vec<u8>| {
+                let digits = word.iter().take_while(|byte| byte.is_ascii_digit()).count();
+                digits > 0 && digits < word.len()
+            };
+            has(met.ours, "Invalid arguments specified")
+                && met.theirs.kind == b'*'
+                && met.words.iter().any(is_followed)
+        },
+    },
+    Explained {
+        name: "the order of what is no text",
+        line: "| `SORT … ALPHA` |",
+        commands: &["SORT", "SORT_RO"],
+        of: Of::Every,
+        ends: true,
+        is: |met| {
+            let is_no_text = |byte: &u8| *byte == 0 || !byte.is_ascii();
+            let mut items = met.ours.items.iter().chain(&met.theirs.items);
+            met.words.iter().any(|word| word.eq_ignore_ascii_case(b"ALPHA"))
+                && met.ours.items.len() == met.theirs.items.len()
+                && items.any(|item| item.text.iter().any(is_no_text))
+        },
+    },
+    Explained {
+        name: "bytes of a request, in errors",
+        line: "| Bytes of a request that an error repeats |",
+        commands: &[],
+        of: Of::Every,
+        ends: false,
+        is: repeats_otherwise,
+    },
 ];
 
 /// The one that a difference is, if it is known.
@@ -749,6 +813,26 @@ fn keys_of(words: &[Vec<u8>]) -> Vec<&Vec<u8>> {
 fn integer(word: &[u8]) -> Option<i64> {
     let text = std::str::from_utf8(word).ok()?;
     text.parse::<i64>().ok().filter(|number| number.to_string() == text)
+}
+
+/// Whether both are errors that repeat a word of the command, and differ in nothing but how: Redis
+/// ends it at a zero byte and cuts line ends off the end.
+fn repeats_otherwise(met: &Met<'_>) -> bool {
+    let shown = |bytes: &[u8]| String::from_utf8_lossy(bytes).replace(['\r', '\n'], " ");
+    let theirs = shown(&met.theirs.text);
+    let is_same = |word: &Vec<u8>| {
+        let (text, end) = (shown(word), word.iter().position(|byte| *byte == 0));
+        let ours = match end {
+            Some(end) => shown(&met.ours.text).replace(&text, &shown(&word[..end])),
+            None => shown(&met.ours.text),
+        };
+        let ends_line = word.ends_with(b"\r") || word.ends_with(b"\n");
+        let is_text = end.is_none() && std::str::from_utf8(word).is_ok();
+        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        !is_text && ours == theirs || ends_line && words(&ours) == words(&theirs)
+    };
+    let are_errors = met.ours.kind == b'-' && met.theirs.kind == b'-';
+    are_errors && met.words.iter().any(is_same)
 }
 
 /// Whether some of its words are no text, or hold a zero byte.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::arguments;
 use super::episode::{Episode, Step};
 use super::grammar::Grammar;
 use super::kinds::{Draw, edge};
@@ -142,8 +143,12 @@ fn bend(words: &mut Vec<Vec<u8>>, dice: &mut Random) {
 
 /// Whether a step means the same to two servers, and harms neither.
 pub(super) fn step_is_safe(step: &Step) -> bool {
+    if let Some(words) = arguments::called(&step.words) {
+        return is_safe(words) && arguments::is_safe(words) && !has_short_lease(words);
+    }
     !step.words.is_empty()
         && is_safe(&step.words)
+        && arguments::is_safe(&step.words)
         && (step.pass.is_some() || !has_short_lease(&step.words))
 }
 

@@ -2,8 +2,9 @@
 //! reference, and whatever differs is made as short as it can be and printed as a case.
 //!
 //! [`grammar`] says what commands look like, [`kinds`] what their arguments are, [`generate`] makes
-//! episodes of them, [`run`] plays those, [`shrink`] shortens, [`explained`] knows what is known.
+//! episodes of them; [`arguments`] makes episodes of any arguments at all. [`run`] plays those, [`shrink`] shortens, [`explained`] knows what is known.
 
+pub mod arguments;
 pub mod episode;
 pub mod explained;
 pub mod generate;
@@ -16,6 +17,7 @@ pub mod shrink;
 use std::collections::BTreeMap;
 use std::io;
 
+use arguments::Commands;
 use episode::{Episode, as_case};
 use grammar::Grammar;
 use run::{End, Event, Pair, Played};
@@ -40,8 +42,21 @@ pub struct Options {
     pub count: usize,
     /// What chance begins with: the same seed gives the same commands.
     pub seed: u64,
+    /// What commands are drawn after.
+    pub manner: Manner,
     /// Ends it early.
     pub interrupt: Interrupt,
+}
+
+/// What commands are drawn after.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Manner {
+    /// The grammar: most of them are right.
+    #[default]
+    Grammar,
+    /// The target's table of commands, with any arguments: most of them are wrong. Both servers are
+    /// flushed.
+    Arguments,
 }
 
 /// What came of it.
@@ -104,8 +119,9 @@ pub fn fuzz(options: &Options, progress: &mut dyn Progress) -> Result<Report, Er
     let (target, reference) = (explore(&options.target)?, explore(&options.reference)?);
     let lost = |error| Error::Server(options.target.clone(), error);
     let begin_us = time::now_us();
+    let commands = target.connect(2).and_then(|mut wire| Commands::of(&mut wire)).map_err(lost)?;
     let mut run = Run {
-        pair: Pair::new(&target, &reference).map_err(lost)?,
+        pair: Pair::new(&target, &reference, options.manner).map_err(lost)?,
         report: Report {
             servers: [target.name.clone(), reference.name.clone()],
             seed: options.seed,
@@ -114,7 +130,10 @@ pub fn fuzz(options: &Options, progress: &mut dyn Progress) -> Result<Report, Er
     };
     while run.report.commands < options.count && !options.interrupt.is_asked() {
         let number = run.report.episodes;
-        let episode = generate::episode(&grammar, options.seed, number);
+        let episode = match options.manner {
+            Manner::Grammar => generate::episode(&grammar, options.seed, number),
+            Manner::Arguments => arguments::episode(&commands, &grammar, options.seed, number),
+        };
         run.episode(number, &episode, progress).map_err(lost)?;
         run.report.episodes += 1;
         progress.fuzzed(run.report.commands, options.count, run.report.found.len());
@@ -137,7 +156,7 @@ impl Run<'_> {
         progress: &mut dyn Progress,
     ) -> io::Result<()> {
         let played = self.pair.play(episode, true)?;
-        self.report.commands += played.steps.len();
+        self.report.commands += played.events.len();
         for explained in &played.explained {
             *self.report.explained.entry(explained.name).or_default() += 1;
         }
@@ -200,6 +219,7 @@ impl Run<'_> {
 fn signature(played: &Played) -> Option<String> {
     let difference = played.difference.as_ref()?;
     let words = &difference.theirs.words;
+    let words = arguments::called(words).unwrap_or(words);
     let word = |at: usize| {
         let text = words.get(at).map(|word| String::from_utf8_lossy(word).to_uppercase());
         text.unwrap_or_default()

@@ -9,10 +9,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::time::Duration;
 
+use super::arguments;
 use super::episode::{Episode, Step, expectation};
 use super::explained::{self, Explained, Met, SEVERAL_KEYS, Version};
 use super::generate::{LISTENER, WORKERS, block_ms};
-use super::kinds;
+use super::{Manner, kinds};
 use crate::compat::case::expand_keys;
 use crate::compat::frame::Frame;
 use crate::compat::reference;
@@ -36,6 +37,7 @@ pub struct Pair<'a> {
     sides: [Side<'a>; 2],
     /// Tells the keys of one playing from those of another.
     played: u64,
+    manner: Manner,
 }
 
 /// What was heard at one step.
@@ -130,7 +132,7 @@ enum Pending {
 
 impl<'a> Pair<'a> {
     /// Connects to both, and loads the scripts that are called by their digests.
-    pub fn new(target: &'a Target, reference: &'a Target) -> io::Result<Pair<'a>> {
+    pub fn new(target: &'a Target, reference: &'a Target, manner: Manner) -> io::Result<Pair<'a>> {
         let side = |target: &'a Target| {
             let mut control = target.connect(2)?;
             for name in kinds::lock_scripts() {
@@ -139,7 +141,7 @@ impl<'a> Pair<'a> {
             }
             Ok::<_, io::Error>(Side { target, control, clients: BTreeMap::new() })
         };
-        Ok(Pair { sides: [side(target)?, side(reference)?], played: 0 })
+        Ok(Pair { sides: [side(target)?, side(reference)?], played: 0, manner })
     }
 
     /// Plays an episode; with `inspect` what is left of it is compared as well.
@@ -191,7 +193,7 @@ impl<'a> Pair<'a> {
         let played = playing.played;
         for side in &mut self.sides {
             side.clients.clear();
-            side.remove_everything()?;
+            side.remove_everything(self.manner)?;
         }
         Ok(played)
     }
@@ -329,7 +331,9 @@ impl Playing<'_, '_> {
         let circumstances = Circumstances { before, version, apart_ms };
         let explained = agree(&ours, &theirs, queue, circumstances);
         let last = theirs.frames.last();
-        let ends = ["EXEC", "DISCARD"].iter().any(|name| reference::is_named(&theirs.words, name));
+        let ends = ["EXEC", "DISCARD", "RESET"]
+            .iter()
+            .any(|name| reference::is_named(&theirs.words, name));
         if last.is_some_and(|frame| frame.kind == b'+' && frame.text == b"QUEUED") {
             queue.push(theirs.words.clone());
         } else if ends {
@@ -509,8 +513,13 @@ impl Side<'_> {
         Ok(flags.is_some_and(|flags| flags.contains('b')))
     }
 
-    /// Removes every key of the database, which is ours.
-    fn remove_everything(&mut self) -> io::Result<()> {
+    /// Removes every key of the database, which is ours; or of all databases, and the functions.
+    fn remove_everything(&mut self, manner: Manner) -> io::Result<()> {
+        if manner == Manner::Arguments {
+            self.control.call(&["FLUSHALL"])?;
+            self.control.call(&["FUNCTION", "FLUSH"])?;
+            return Ok(());
+        }
         let keys = self.control.call(&["KEYS", "*"])?;
         remove(&mut self.control, &keys)
     }
@@ -584,13 +593,18 @@ fn frames_agree(
         return Ok(None);
     }
     let (mut ours, mut theirs) = (ours.clone(), theirs.clone());
+    let called = arguments::called(words).unwrap_or(words);
     if !is_message(&theirs) {
-        reference::normalise(words, &mut ours, &mut theirs, circumstances.apart_ms);
+        reference::normalise(called, &mut ours, &mut theirs, circumstances.apart_ms);
+        if arguments::is_compared_by_shape(called) {
+            reference::shapes(&mut ours, &mut theirs);
+        }
     }
     if ours == theirs {
         return Ok(None);
     }
-    explained::find(&circumstances.met(words, &ours, &theirs)).map(Some).ok_or(())
+    let met = |words| circumstances.met(words, &ours, &theirs);
+    explained::find(&met(called)).or_else(|| explained::find(&met(words))).map(Some).ok_or(())
 }
 
 /// Whether it comes without having been asked for, or confirms a subscription.

@@ -97,6 +97,8 @@ fn versions(of: Of) -> (Version, Option<Version>) {
 }
 
 const WRONG_TYPE: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value|";
+const NO_BOUND: &str = "-ERR min or max is not a float|";
+const NO_ARGUMENTS: &str = "-ERR Invalid arguments specified for command|";
 const NO_INTEGER: &str = "-ERR value is not an integer or out of range|";
 const SYNTAX: &str = "-ERR syntax error|";
 const WAITS: &str = "+waits|";
@@ -886,6 +888,55 @@ const ROWS: &[Row] = &[
             replied("XINFO CONSUMERS <x1> g1", IDLE_500_INACTIVE, IDLE_5),
             replied("XINFO CONSUMERS <x1> g1", PENDING_1_INACTIVE, IDLE_5),
             replied("XINFO CONSUMERS <x1> g1", IDLE_5, IDLE_5_INACTIVE),
+        ],
+    },
+    Row {
+        name: "ranks with scores, in transactions",
+        explained: &[replied("ZRANK <z1> a b c", "+QUEUED|", ZRANK_ARITY)],
+        refused: &[
+            replied("ZRANK <z1> a b c", ":1|", ZRANK_ARITY),
+            replied("ZRANK <z1> a b c", "+QUEUED|", ":1|"),
+            replied("ZRANK <z1> a", "+QUEUED|", ZRANK_ARITY),
+            replied("ZCARD <z1> a b c", "+QUEUED|", ZRANK_ARITY),
+        ],
+    },
+    Row {
+        name: "hexadecimal bounds beyond all doubles",
+        explained: &[replied("ZRANGEBYSCORE <z1> 0x1p4000 1", NO_BOUND, "*0|")],
+        refused: &[
+            replied("ZRANGEBYSCORE <z1> 0x1p4000 1", "*0|", NO_BOUND),
+            replied("ZRANGEBYSCORE <z1> x 1", NO_BOUND, "*0|"),
+            replied("ZRANGEBYSCORE <z1> 0x1p4000 1", NO_BOUND, SYNTAX),
+        ],
+    },
+    Row {
+        name: "numbers of keys followed by text",
+        explained: &[replied("COMMAND GETKEYS LMPOP 1- k LEFT", NO_ARGUMENTS, "*0|")],
+        refused: &[
+            replied("COMMAND GETKEYS LMPOP 1 k LEFT", NO_ARGUMENTS, "*0|"),
+            replied("COMMAND GETKEYS LMPOP 1- k LEFT", "*0|", NO_ARGUMENTS),
+            replied("COMMAND GETKEYS LMPOP 1- k LEFT", NO_ARGUMENTS, ":0|"),
+        ],
+    },
+    Row {
+        name: "the order of what is no text",
+        explained: &[replied("SORT <l1> ALPHA LIMIT 0 1", "*1|$1|a|", "*1|$3|a\0b|")],
+        refused: &[
+            replied("SORT <l1> ALPHA LIMIT 0 1", "*1|$1|a|", "*1|$1|b|"),
+            replied("SORT <l1> LIMIT 0 1", "*1|$1|a|", "*1|$3|a\0b|"),
+            replied("SORT <l1> ALPHA LIMIT 0 1", "*2|$1|a|$1|b|", "*1|$3|a\0b|"),
+        ],
+    },
+    Row {
+        name: "bytes of a request, in errors",
+        explained: &[
+            replied("EXPIRE k 1 \"a\\x00b\"", "-ERR no a\0b|", "-ERR no a|"),
+            replied("EXPIRE k 1 \"a\\r\"", "-ERR no a |", "-ERR no a|"),
+        ],
+        refused: &[
+            replied("EXPIRE k 1 \"a\\x00b\"", "-ERR no a\0b|", "-ERR yes a|"),
+            replied("EXPIRE k 1 \"a\\x00b\"", "$1|a|", "-ERR no a|"),
+            replied("EXPIRE k 1 a", "-ERR no a |", "-ERR no|"),
         ],
     },
 ];
