@@ -322,3 +322,16 @@ fn an_interpreter_fails_rather_than_run_without_memory() {
     let limits = Limits { memory_bytes_max: 256 << 10, ..Limits::default() };
     assert!(Interpreter::new(limits, "7.2.4", 0).is_ok());
 }
+
+/// Whatever a way out comes to, the next script finds everything as it was.
+#[test]
+fn every_known_way_out_is_closed() {
+    let mut lua = interpreter();
+    let escapes = include_str!("escapes.txt").lines();
+    for script in escapes.filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        let mut host = MapHost { patience: Some(50), ..MapHost::default() };
+        eval_in(&mut lua, &mut host, script);
+        let after = show(&eval_in(&mut lua, &mut MapHost::default(), INTACT));
+        assert_eq!(after, INTACT_REPLY, "after {script}");
+    }
+}
