@@ -1,6 +1,7 @@
 //! One integration binary, one file per property.
 
 mod atomicity;
+mod attack;
 mod boundaries;
 mod busy;
 mod cli;

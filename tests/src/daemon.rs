@@ -123,6 +123,11 @@ impl Daemon {
         self.child.id()
     }
 
+    /// Its status, if it has ended.
+    pub fn status(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().expect("a child")
+    }
+
     /// Sends it a signal: `INT`, `TERM`.
     pub fn signal(&self, name: &str) {
         let sent = Command::new("kill")
@@ -168,10 +173,16 @@ impl Drop for Daemon {
     }
 }
 
+/// Names another build of the program, to be run in its place.
+const PROGRAM_VARIABLE: &str = "LEASEHOLD_TEST_PROGRAM";
+
 /// Where the program is, built if need be.
 pub fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| build(&["--bin", "leasehold"]).join("leasehold"))
+    PROGRAM.get_or_init(|| match std::env::var_os(PROGRAM_VARIABLE) {
+        Some(path) => path.into(),
+        None => build(&["--bin", "leasehold"]).join("leasehold"),
+    })
 }
 
 /// Where an example is, built if need be.

@@ -4,6 +4,7 @@
 //! It judges from outside, with the connection and the reader of replies of the compatibility
 //! suite, which uses nothing of the server: a mistake there cannot hide itself.
 
+pub mod attack;
 pub mod conversation;
 pub mod daemon;
 pub mod differential;

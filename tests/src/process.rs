@@ -70,6 +70,36 @@ impl Processors {
     }
 }
 
+/// What another process holds at a moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Held {
+    /// Open descriptors.
+    pub descriptors: usize,
+    /// Threads.
+    pub threads: usize,
+    /// Bytes of resident memory.
+    pub resident_bytes: u64,
+    /// The most bytes of memory that it has had resident.
+    pub resident_bytes_max: u64,
+}
+
+impl Held {
+    /// By the process of this number.
+    pub fn by(process_id: u32) -> Held {
+        let count = |what: &str| {
+            let entries = fs::read_dir(format!("/proc/{process_id}/{what}"));
+            entries.expect("the process is there").count()
+        };
+        let process = process_id.to_string();
+        Held {
+            descriptors: count("fd"),
+            threads: count("task"),
+            resident_bytes: status_kib(&process, "VmRSS:") * 1024,
+            resident_bytes_max: status_kib(&process, "VmHWM:") * 1024,
+        }
+    }
+}
+
 /// Whether every thread of a process has stopped: a signal to stop reaches one after the other.
 pub fn is_stopped(process_id: u32) -> bool {
     let tasks = fs::read_dir(format!("/proc/{process_id}/task")).expect("a list of threads");

@@ -1,0 +1,41 @@
+//! Random arguments for every command, here and on `redis-server`.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use leasehold::compat::fuzz::{self, Manner, Options, Progress};
+use leasehold::compat::{Address, Interrupt};
+
+use super::Report;
+use super::victim::Victim;
+use crate::target::Target;
+
+/// Sends so many requests to both. `None` without a `redis-server`.
+pub fn attack(requests: usize, seed: u64, progress: &mut dyn Progress) -> Option<Report> {
+    let oracle = Target::redis()?;
+    let victim = Victim::start(&["--compat-version", "7.0"]);
+    let address = |of: SocketAddr| Address::parse(&format!("redis://{of}/0")).expect("an address");
+    let options = Options {
+        target: address(victim.address()),
+        reference: address(oracle.address()),
+        count: requests,
+        seed,
+        manner: Manner::Arguments,
+        interrupt: Interrupt::default(),
+    };
+    let mut report = Report::default();
+    match fuzz::fuzz(&options, progress) {
+        Ok(found) => {
+            report.figures.extend(found.text().lines().map(str::to_owned));
+            if !found.is_green() {
+                report.problem(format!("{} differences", found.found.len()));
+            }
+        }
+        Err(error) => report.problem(error.to_string()),
+    }
+    report.figures.push(format!("{:?}", victim.held()));
+    if let Some(trouble) = victim.end(Duration::from_secs(30)) {
+        report.problem(trouble);
+    }
+    Some(report)
+}
