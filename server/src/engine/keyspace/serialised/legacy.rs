@@ -87,7 +87,7 @@ fn ziplist_entry<'a>(packed: &mut Packed<'a>, bytes_before: usize) -> Option<Cow
 /// The fields and values of a zipmap by turns.
 pub(super) fn zipmap(packed: &[u8]) -> Result<impl Iterator<Item = Text<'_>>, Malformed> {
     let (&fields, rest) = packed.split_first().ok_or(Malformed)?;
-    let count = (fields < 254).then_some(usize::from(fields) * 2);
+    let count = (fields != 254).then_some(usize::from(fields) * 2);
     let mut is_value = false;
     Ok(entries(rest, count, move |packed| {
         let length = match packed.byte()? {
