@@ -135,10 +135,7 @@ impl<'a> Pair<'a> {
     pub fn new(target: &'a Target, reference: &'a Target, manner: Manner) -> io::Result<Pair<'a>> {
         let side = |target: &'a Target| {
             let mut control = target.connect(2)?;
-            for name in kinds::lock_scripts() {
-                let text = cases::script(name).unwrap_or_default();
-                control.call(&["SCRIPT", "LOAD", text])?;
-            }
+            load_scripts(&mut control)?;
             Ok::<_, io::Error>(Side { target, control, clients: BTreeMap::new() })
         };
         Ok(Pair { sides: [side(target)?, side(reference)?], played: 0, manner })
@@ -518,11 +515,21 @@ impl Side<'_> {
         if manner == Manner::Arguments {
             self.control.call(&["FLUSHALL"])?;
             self.control.call(&["FUNCTION", "FLUSH"])?;
-            return Ok(());
+            self.control.call(&["SCRIPT", "FLUSH"])?;
+            return load_scripts(&mut self.control);
         }
         let keys = self.control.call(&["KEYS", "*"])?;
         remove(&mut self.control, &keys)
     }
+}
+
+/// Loads the scripts that are called by their digests.
+fn load_scripts(control: &mut Wire) -> io::Result<()> {
+    for name in kinds::lock_scripts() {
+        let text = cases::script(name).unwrap_or_default();
+        control.call(&["SCRIPT", "LOAD", text])?;
+    }
+    Ok(())
 }
 
 /// A word as it is sent.

@@ -162,8 +162,18 @@ impl<'a> Elements<'a> {
     }
 
     fn length_behind(&mut self, whole: &[u8]) -> Option<()> {
-        let (digits, count) = length_behind(whole.len() - self.rest.len());
-        (self.take(count)? == &digits[..count]).then_some(())
+        let length = whole.len() - self.rest.len();
+        let (digits, count) = length_behind(length);
+        self.take(count)?;
+        // As Redis reads it: from behind, and into the element if its bytes say so.
+        let mut told = 0;
+        for (at, byte) in whole[..length + count].iter().rev().take(digits.len()).enumerate() {
+            told |= usize::from(byte & 0x7f) << (7 * at);
+            if byte & 0x80 == 0 {
+                return (told == length).then_some(());
+            }
+        }
+        None
     }
 
     fn take(&mut self, count: usize) -> Option<&'a [u8]> {
