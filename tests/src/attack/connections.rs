@@ -319,7 +319,7 @@ fn endless_lines(attack: &Attack, dice: &mut Random) -> io::Result<()> {
     let heads = [&b""[..], b"GET ", b"*", b"$", b"*1\r\n$", b"\"", b" "];
     for _ in 0..50 {
         let stream = attack.open()?;
-        send(&stream, *dice.pick(&heads));
+        send(&stream, dice.pick::<&[u8]>(&heads));
         let byte = *dice.pick(b"x1 \0\r");
         send(&stream, &vec![byte; 200 * 1024]);
         close(stream, dice);
@@ -340,7 +340,7 @@ fn other_protocols(attack: &Attack, dice: &mut Random) -> io::Result<()> {
     ];
     for _ in 0..500 {
         let stream = attack.open()?;
-        send(&stream, *dice.pick(&texts));
+        send(&stream, dice.pick::<&[u8]>(&texts));
         if dice.once_in(8) {
             read(&stream);
         }
@@ -404,7 +404,7 @@ fn transactions(attack: &Attack, dice: &mut Random) -> io::Result<()> {
 fn waiting_clients(attack: &Attack, dice: &mut Random) -> io::Result<()> {
     let streams = attack.open_many(CONNECTIONS)?;
     for stream in &streams {
-        let words: &[&str] = *dice.pick(&[
+        let words: &[&str] = dice.pick::<&[&str]>(&[
             &["BLPOP", "queue:1", "queue:2", "0"][..],
             &["BLMOVE", "queue:1", "queue:3", "LEFT", "LEFT", "0"],
             &["BZPOPMIN", "queue:4", "0"],

@@ -190,9 +190,9 @@ impl Attack {
 /// A script made of those of the corpus.
 fn mutation(corpus: &[&str], seed: u64, number: u64) -> Vec<u8> {
     let mut dice = Random::of(seed, number);
-    let mut words = words(*dice.pick(corpus));
+    let mut words = words(dice.pick::<&str>(corpus));
     for _ in 0..=dice.below(4) {
-        let other = self::words(*dice.pick(corpus));
+        let other = self::words(dice.pick::<&str>(corpus));
         let at = dice.below(words.len() as u64 + 1) as usize;
         let from = dice.below(other.len() as u64) as usize;
         let numbers: Vec<usize> = (0..words.len())
