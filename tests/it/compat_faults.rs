@@ -6,11 +6,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use leasehold::compat::{Options, Outcome, Report, Suite, Verdict, properties};
+use leasehold::compat::case::Action;
+use leasehold::compat::{Options, Outcome, Report, Suite, Verdict, cases, properties};
 use leasehold_tests::faulty::{Fault, FaultyServer, families, faults};
 
 /// For how long each property is tried.
 const SECONDS: f64 = 0.5;
+/// How many times as long a property is tried that has found nothing, or in which too little has
+/// happened. It finds by chance: the rarest find takes some seconds on a machine that does nothing
+/// else, and this test runs beside others. 16 s are the bound.
+const LONGER: [f64; 2] = [8.0, 32.0];
 /// How long a reply may take: some faults keep everybody waiting.
 const PATIENCE: Duration = Duration::from_secs(4);
 /// How many servers are tried at a time.
@@ -33,13 +38,34 @@ fn without_a_fault_everything_passes() {
     let report = run(None, &[], SECONDS);
     let bad =
         |outcome: &&Outcome| !matches!(outcome.verdict, Verdict::Passed | Verdict::Skipped(_));
-    let bad: Vec<_> = report.outcomes.iter().filter(bad).map(|it| it.name.as_str()).collect();
-    // Once more by themselves, and for longer: a machine that is busy keeps cases with short
-    // leases waiting, and lets too little happen in a property.
+    let bad: Vec<_> = report.outcomes.iter().filter(bad).collect();
+    // What depends on time, and a property in which too little has happened, is tried once more, by
+    // itself. All others have failed for good.
+    let is_final = |outcome: &&Outcome| match outcome.verdict {
+        Verdict::Unknown(_) => false,
+        _ => !depends_on_time(&outcome.name),
+    };
+    assert!(!bad.iter().copied().any(|outcome| is_final(&outcome)), "{}", report.text());
+    let bad: Vec<_> = bad.iter().map(|outcome| outcome.name.as_str()).collect();
     if !bad.is_empty() {
-        let report = run(None, &bad, SECONDS * 8.0);
+        let report = run(None, &bad, SECONDS * LONGER[0]);
         assert!(report.is_green(), "{}", report.text());
     }
+}
+
+/// Whether a busy machine may fail a case of this name. Time passes in it, and a short lease may end
+/// early in the conversation; or a client waits, which is taken for certain after some milliseconds
+/// of silence, so that the next command may reach the server first.
+fn depends_on_time(words: &str) -> bool {
+    let cases = cases::all().expect("the cases are well-formed");
+    let depends = |action: &Action| matches!(action, Action::Pass(_) | Action::Waits(_));
+    let mut named = cases.iter().filter(|case| case.name.contains(words));
+    named.any(|case| case.steps.iter().any(|step| depends(&step.action)))
+}
+
+/// Whether a property has this in its name, which finds by chance.
+fn is_property(words: &str) -> bool {
+    properties::all().any(|property| property.name.contains(words))
 }
 
 #[test]
@@ -48,12 +74,22 @@ fn every_fault_is_found() {
     let judged =
         at_a_time(&faults, |fault| judge(fault, fault.found_by, &bystanders(fault), SECONDS));
     let missed = faults.iter().zip(judged).flat_map(|(fault, (mut blind, mut misled))| {
-        // As above: what was missed, one fault after the other, and for longer.
-        for longer in [8.0, 32.0] {
-            if blind.is_empty() && misled.is_empty() {
+        // Those that depend on chance or on time are tried again, one fault after the other, and
+        // for longer. What else was missed or found wrongly stays so.
+        let may_change = |words: &&str| is_property(words) || depends_on_time(words);
+        for longer in LONGER {
+            let all_final = |names: &[&str]| !names.iter().any(may_change);
+            if all_final(&blind) && all_final(&misled) {
                 break;
             }
-            (blind, misled) = judge(fault, &blind, &misled, SECONDS * longer);
+            let (mut tried, mut suspected) = (blind.clone(), misled.clone());
+            tried.retain(may_change);
+            suspected.retain(may_change);
+            blind.retain(|words| !may_change(words));
+            misled.retain(|words| !may_change(words));
+            let (still_blind, still_misled) = judge(fault, &tried, &suspected, SECONDS * longer);
+            blind.extend(still_blind);
+            misled.extend(still_misled);
         }
         let blind = blind.into_iter().map(|words| format!("{} is missed by: {words}", fault.name));
         let misled = misled.into_iter().map(|words| format!("{} is found by: {words}", fault.name));
@@ -81,9 +117,7 @@ fn judge(
 fn bystanders(fault: &Fault) -> Vec<&'static str> {
     let own = |family: &&[Fault]| family.iter().any(|other| other.name == fault.name);
     let others = families().into_iter().filter(|family| !own(family)).flatten();
-    let is_case = |words: &&str| {
-        !properties::all().any(|it| it.name.contains(words)) && !fault.also.contains(words)
-    };
+    let is_case = |words: &&str| !is_property(words) && !fault.also.contains(words);
     let names: BTreeSet<_> =
         others.flat_map(|other| other.found_by).copied().filter(is_case).collect();
     names.into_iter().collect()
