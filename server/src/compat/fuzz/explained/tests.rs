@@ -284,6 +284,7 @@ const ROWS: &[Row] = &[
                 GETKEYS_ARITY,
             ),
             replied("COMMAND GETKEYS nope", "-ERR Invalid command specified|", GETKEYS_ARITY),
+            replied("COMMAND GETKEYS GET", "+QUEUED|", GETKEYS_ARITY).after("MULTI"),
             replied(
                 "COMMAND GETKEYS GET",
                 "-ERR Invalid number of arguments specified for command|",
@@ -297,6 +298,7 @@ const ROWS: &[Row] = &[
                 GETKEYS_ARITY,
             ),
             replied("COMMAND GETKEYS GET", "*1|$3|GET|", GETKEYS_ARITY),
+            replied("COMMAND GETKEYS GET", "+QUEUED|", GETKEYS_ARITY),
             replied("COMMAND GETKEYS GET", "-ERR syntax error|", GETKEYS_ARITY),
             replied("COMMAND GETKEYS PING", "-ERR The command has no key arguments|", "*0|"),
             replied("COMMAND COUNT PING", "-ERR The command has no key arguments|", GETKEYS_ARITY),
