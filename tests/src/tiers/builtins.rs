@@ -206,7 +206,10 @@ const COMMON: &[(&str, &str)] = &[
     ("last assigned", "local $a, $b, $c = $V, $V, $V\n$a, $b, $c = $V, $E\n$o"),
     ("assignment to an item", "local $a = {$V, $V}\n$a[1] = $E\n$l"),
     ("assignment behind the items", "local $a = {$V}\n$a[#$a + 1] = $E\n$l"),
-    ("inserted", "local $a = {$V}\nif (tonumber(tostring(($E))) or 0) < 100000 then\ntable.insert($a, $E)\nend\n$l"),
+    (
+        "inserted",
+        "local $a = {$V}\nlocal $b = tonumber(tostring(($E))) or 0\nif $b < 99999 and $b > -99999 then\ntable.insert($a, $E)\nend\n$l",
+    ),
     ("index", "local $a = {'p', 'q', 'r'}\nlocal $b = $a[$E]\n$o"),
     ("index of KEYS", "local $a = KEYS[$E]\n$o"),
     ("index of ARGV", "local $a = ARGV[$E]\n$o"),
