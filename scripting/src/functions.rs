@@ -39,6 +39,8 @@ pub struct Library {
     pub code: Bytes,
     /// What it has registered.
     pub functions: Vec<Function>,
+    /// What its functions take of the Lua state's memory.
+    compiled_bytes: usize,
 }
 
 /// A function of a library.
@@ -209,13 +211,12 @@ impl Functions {
         let text = &code[code.iter().position(|byte| *byte == b'\n').unwrap_or(code.len())..];
         let machine = self.machine()?;
         let compiled = machine.compile(text);
-        let chunk = compiled
-            .map(|it| it.chunk)
-            .map_err(|message| said("Error compiling function", &message))?;
-        let (done, registered) = machine.load(chunk, host);
-        machine.forget(chunk);
+        let compiled = compiled.map_err(|message| said("Error compiling function", &message))?;
+        let (done, registered) = machine.load(compiled.chunk, host);
+        machine.forget(compiled.chunk);
         let functions: Vec<Function> = registered.into_iter().map(Function::from).collect();
-        let library = Library { name, code: Bytes::copy_from_slice(code), functions };
+        let code = Bytes::copy_from_slice(code);
+        let library = Library { name, code, functions, compiled_bytes: compiled.bytes() };
         let refusal = match done {
             Err(message) => Some(said("Error registering functions", &message)),
             Ok(()) if library.functions.is_empty() => {
@@ -300,6 +301,7 @@ impl Functions {
     fn forget(&mut self, library: &Library) {
         if let Some(machine) = &mut self.machine {
             library.functions.iter().for_each(|function| machine.forget(function.chunk));
+            machine.count_compiled(library.compiled_bytes, 0);
             machine.tidy();
         }
     }

@@ -206,3 +206,22 @@ fn memory_is_bounded_and_comes_back() {
         Reply::error("ERR Function not found")
     );
 }
+
+#[test]
+fn libraries_that_replace_each_other_leave_nothing() {
+    let mut functions = functions();
+    let text = "n = n .. '' ".repeat(500);
+    let text = |number: usize| {
+        format!("redis.register_function('f', function() local n = '{number}' {text} return n end)")
+    };
+    load(&mut functions, "l", &text(0));
+    let before = functions.memory_bytes();
+    for number in 1..2_000 {
+        assert_eq!(load(&mut functions, "l", &text(number)), "l");
+    }
+    assert!(functions.memory_bytes() < before + (4 << 20), "{}", functions.memory_bytes());
+    while functions.tidy() {}
+    assert!(functions.memory_bytes() < before + (2 << 20), "{}", functions.memory_bytes());
+    let reply = functions.run(b"f", &[], &[], &mut MapHost::default());
+    assert_eq!(show(&reply), "'1999'");
+}

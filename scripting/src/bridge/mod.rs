@@ -183,6 +183,10 @@ impl Machine {
         self.collect_some(grown.max(COLLECTED_TOGETHER));
         if !done {
             self.forget_compiled(&compiled);
+            // What libraries keep and their garbage have one limit together.
+            if context.world == World::Libraries {
+                self.collect();
+            }
             return Err(b"not enough memory".to_vec());
         }
         if message.is_empty() { Ok(compiled) } else { Err(message) }
@@ -310,8 +314,8 @@ impl Machine {
         result != 0
     }
 
-    /// Counts what compiled scripts take.
-    fn count_compiled(&self, before: usize, after: usize) {
+    /// Counts what compiled scripts or libraries take.
+    pub(crate) fn count_compiled(&self, before: usize, after: usize) {
         let context = self.context();
         let compiled = context.compiled_bytes.get() - before + after;
         context.compiled_bytes.set(compiled);
