@@ -523,6 +523,12 @@ impl Engine {
         if budget_left > 0 {
             self.keyspace.work_ahead(time.now, budget_left);
             self.keyspace.garbage.free(budget_left as usize);
+            if let Some(interpreter) = self.interpreter.as_mut() {
+                interpreter.tidy();
+            }
+            if let Some(functions) = self.functions.as_mut() {
+                functions.tidy();
+            }
         }
         self.broadcast_changes();
     }
@@ -531,6 +537,8 @@ impl Engine {
     #[inline]
     pub fn has_garbage(&self) -> bool {
         !self.keyspace.garbage.is_empty()
+            || self.interpreter.as_ref().is_some_and(|lua| lua.has_garbage())
+            || self.functions.as_ref().is_some_and(Functions::has_garbage)
     }
 
     /// Everything that is to happen at a moment happens `span` later.
