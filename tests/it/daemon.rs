@@ -60,8 +60,7 @@ fn options_come_in_every_shape_launchers_use() {
 #[test]
 fn durability_is_warned_of_at_the_start_and_refused_later() {
     let lost = "nothing is written to disk: all keys and locks are lost when the server ends";
-    let mut daemon =
-        Daemon::start(&["--port", "0", "--save", "900", "1", "300", "10", "--appendonly yes"]);
+    let mut daemon = Daemon::start(&["--port", "0", "--save", "900", "1", "--appendonly yes"]);
     assert_eq!(daemon.wait_for("# save, appendonly: "), lost);
     let port = daemon.wait_for_port();
     let mut wire = daemon.connect(port);

@@ -156,8 +156,8 @@ impl<V> Dict<V> {
         }
     }
 
-    /// Frees up to `budget` entries of a dictionary that is not used any more. Returns whether there
-    /// are more.
+    /// Frees up to `budget` entries of a dictionary that is not used any more. Returns whether
+    /// there are more.
     pub(super) fn free_part(&mut self, budget: &mut usize) -> bool {
         self.index = HashTable::new();
         free_end(&mut self.slots, budget)

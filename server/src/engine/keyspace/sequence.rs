@@ -113,8 +113,8 @@ impl<T> Sequence<T> {
         things
     }
 
-    /// Frees up to `budget` pieces of a sequence that is not used any more. Returns whether there are
-    /// more.
+    /// Frees up to `budget` pieces of a sequence that is not used any more. Returns whether there
+    /// are more.
     pub(super) fn free_part(&mut self, budget: &mut usize) -> bool {
         free_end(&mut self.pieces, budget)
     }
