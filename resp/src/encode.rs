@@ -235,4 +235,15 @@ mod tests {
         encode_request(&["GET", ""], &mut out);
         assert_eq!(out, "*2\r\n$3\r\nGET\r\n$0\r\n\r\n");
     }
+
+    #[test]
+    fn pushes() {
+        let long = "x".repeat(200);
+        for (protocol, marker) in [(Protocol::Resp2, '*'), (Protocol::Resp3, '>')] {
+            let mut out = BytesMut::new();
+            encode_push(&[b"message", b"", long.as_bytes()], protocol, &mut out);
+            let expected = format!("{marker}3\r\n$7\r\nmessage\r\n$0\r\n\r\n$200\r\n{long}\r\n");
+            assert_eq!(out, expected.as_bytes());
+        }
+    }
 }

@@ -775,4 +775,49 @@ mod tests {
         assert_eq!(parser.parse(b"*1\r\n$4\r\nPING\r\n"), Ok(Some(14)));
         assert!(parser.spans.capacity() <= SPANS_KEPT_MAX);
     }
+
+    #[test]
+    fn a_whole_request_obeys_every_limit() {
+        let request = |count: usize, len: usize| {
+            format!("*{count}\r\n{}", format!("${len}\r\n{}\r\n", "x".repeat(len)).repeat(count))
+        };
+        let words =
+            |count: usize, len: usize| format!("[{}]", vec!["x".repeat(len); count].join("|"));
+        check_unauthenticated(request(10, 1), &words(10, 1));
+        check_unauthenticated(request(11, 1), "unauthenticated multibulk length");
+        check_unauthenticated(request(1, 16_384), &words(1, 16_384));
+        check_unauthenticated(request(1, 16_385), "unauthenticated bulk length");
+        check(request(11, 16_385), &words(11, 16_385));
+        let limits = Limits { args_max: 3, bulk_bytes_max: 4, ..Limits::default() };
+        for (count, len, expected) in [
+            (3, 4, words(3, 4)),
+            (4, 4, "invalid multibulk length".to_owned()),
+            (3, 5, "invalid bulk length".to_owned()),
+        ] {
+            let mut parser = Parser::new(limits);
+            parser.set_authenticated(true);
+            assert_eq!(read(&mut parser, request(count, len).as_bytes()), expected);
+        }
+    }
+
+    /// However the bytes of a request come in, it is the same request.
+    #[test]
+    fn a_request_may_come_in_pieces() {
+        for (count, len) in
+            [(1, 0), (1, 9), (2, 10), (9, 99), (10, 100), (99, 3), (100, 2), (1000, 1)]
+        {
+            let bulk = format!("${len}\r\n{}\r\n", "x".repeat(len));
+            let input = format!("*{count}\r\n{}", bulk.repeat(count));
+            let mut pieces = parser(true);
+            for end in 0..input.len() {
+                assert_eq!(pieces.parse(&input.as_bytes()[..end]), Ok(None), "{end} of {input:?}");
+            }
+            for mut parser in [pieces, parser(true)] {
+                assert_eq!(parser.parse(input.as_bytes()), Ok(Some(input.len())));
+                let mut args = vec![&b"of the request before"[..]];
+                parser.args(input.as_bytes(), &mut args);
+                assert_eq!(args, vec!["x".repeat(len).as_bytes(); count]);
+            }
+        }
+    }
 }
