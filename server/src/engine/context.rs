@@ -308,17 +308,6 @@ impl Context<'_> {
         self.engine.notify(Events::GENERIC, "del", self.database, key);
     }
 
-    /// Sets or clears the deadline of a key; false if there is no such key.
-    pub fn set_deadline(&mut self, key: &[u8], deadline: Option<Millis>) -> bool {
-        match self.find(key) {
-            Some(slot) => {
-                self.set_deadline_at(slot, deadline);
-                true
-            }
-            None => false,
-        }
-    }
-
     /// Sets or clears the deadline of the key in `slot`.
     #[inline]
     pub fn set_deadline_at(&mut self, slot: Slot, deadline: Option<Millis>) {

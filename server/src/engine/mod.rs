@@ -29,6 +29,8 @@ pub mod notify;
 pub mod pubsub;
 pub mod random;
 pub mod replies;
+#[cfg(test)]
+mod safety_tests;
 pub mod script;
 pub mod slots;
 #[cfg(test)]
