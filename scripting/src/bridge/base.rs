@@ -68,11 +68,15 @@ pub(super) unsafe extern "C-unwind" fn xpcall(lua: *mut lua_State) -> c_int {
         ffi::lua_settop(lua, 2);
         ffi::lua_pushcclosure(lua, handle, 1);
         ffi::lua_insert(lua, 1);
-        let status = ffi::lua_pcall(lua, 0, ffi::LUA_MULTRET, 1);
-        check_end(lua);
-        ffi::lua_pushboolean(lua, c_int::from(status == ffi::LUA_OK));
-        ffi::lua_replace(lua, 1);
-        ffi::lua_gettop(lua)
+        // Below the results: behind many of them there may be no room.
+        ffi::lua_pushboolean(lua, 1);
+        ffi::lua_insert(lua, 2);
+        if ffi::lua_pcall(lua, 0, ffi::LUA_MULTRET, 1) != ffi::LUA_OK {
+            check_end(lua);
+            ffi::lua_pushboolean(lua, 0);
+            ffi::lua_replace(lua, 2);
+        }
+        ffi::lua_gettop(lua) - 1
     }
 }
 
