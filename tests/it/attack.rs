@@ -64,13 +64,14 @@ fn payloads_are_checked_as_redis_checks_them_in_full() {
         (hides_a_deleted_entry, false),
         // A list with an empty ziplist in it whose last entry would be behind its end.
         (
-            b"\x0e\x02\x10\x10\0\0\0\r\0\0\0\x02\0\0\x01a\x03\xf2\xff\x0b\x0b\0\0\0\n\0\x80\0\0\0\xff",
+            b"\x0e\x02\x10\x10\0\0\0\r\0\0\0\x02\0\0\x01a\x03\xf2\xff\x0b\x0b\0\0\0\n\0\x80\0\0\
+              \0\xff",
             false,
         ),
         // Only 254 fields of a zipmap may be any number.
         (b"\x09\x07\xff\x01f\x01\0v\xff", false),
         (b"\x09\x07\xfe\x01f\x01\0v\xff", true),
-        // The length of a list's element, which goes on into the element when it is read from behind.
+        // The length of a list's element, which goes on into the element if read from behind.
         (b"\x12\x01\x02\x09\x09\0\0\0\x01\0\0\x81\xff", true),
         // A number in a form that does not exist.
         (b"\x13\0\0\x07\x07\0\0\x07\x87\t\0", true),

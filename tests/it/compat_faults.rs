@@ -53,9 +53,9 @@ fn without_a_fault_everything_passes() {
     }
 }
 
-/// Whether a busy machine may fail a case of this name. Time passes in it, and a short lease may end
-/// early in the conversation; or a client waits, which is taken for certain after some milliseconds
-/// of silence, so that the next command may reach the server first.
+/// Whether a busy machine may fail a case of this name. Time passes in it, and a short lease may
+/// end early in the conversation; or a client waits, which is taken for certain after some
+/// milliseconds of silence, so that the next command may reach the server first.
 fn depends_on_time(words: &str) -> bool {
     let cases = cases::all().expect("the cases are well-formed");
     let depends = |action: &Action| matches!(action, Action::Pass(_) | Action::Waits(_));

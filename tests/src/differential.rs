@@ -7,7 +7,7 @@
 //! | Mark | Meaning |
 //! |---|---|
 //! | `~sorted` | arrays, sets and maps are unordered here |
-//! | `~near` | remaining and idle times agree within what has passed between the two servers' turns |
+//! | `~near` | remaining and idle times agree within what has passed between the servers' turns |
 //! | `~shape` | only the types agree: ids, times, addresses |
 //! | `~names` | of pairs only the first of each agree: maps of facts |
 //! | `~code` | of an error only the first word agrees |
@@ -249,8 +249,9 @@ impl Line {
     }
 }
 
-/// Whether two replies are the same, but for times that are no farther apart than `apart`. A time is
-/// a whole reply, stands behind a name in what is told of a consumer, or in an entry of XPENDING.
+/// Whether two replies are the same, but for times that are no farther apart than `apart`. A time
+/// is a whole reply, stands behind a name in what is told of a consumer, or in an entry of
+/// XPENDING.
 fn alike(ours: &Frame, oracle: &Frame, apart: Option<i64>, is_time: bool) -> bool {
     const NAMES: [&[u8]; 2] = [b"idle", b"inactive"];
     let is_near = || apart.is_some_and(|apart| is_time && are_near(ours, oracle, apart));

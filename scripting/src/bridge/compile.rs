@@ -76,7 +76,8 @@ unsafe fn compiled(lua: *mut lua_State, index: c_int, name: &CStr) -> c_int {
 
 /// Compiles `text`, never as bytecode: only a first byte of ESC makes Lua take it for that, and a
 /// blank before it makes it a plain error. The collector rests meanwhile, for the parser holds
-/// strings it does not anchor. Within a script the host is asked now and then. Plain; leaves a function or a message.
+/// strings it does not anchor. Within a script the host is asked now and then.
+/// Plain; leaves a function or a message.
 pub(super) unsafe fn compile(lua: *mut lua_State, text: &[u8], name: &CStr) -> c_int {
     struct Pieces<'a> {
         rest: [&'a [u8]; 2],

@@ -57,8 +57,8 @@ use crate::{Error, Host, Interrupt};
 /// What freeing memory may take for itself: a closure, and a smaller table of strings.
 const RESERVE_BYTES: usize = 1 << 20;
 /// Work that functions do between two questions to the host: as long as the instructions between
-/// two questions take, some 10 microseconds. The unit is about a nanosecond, in which some bytes are
-/// copied.
+/// two questions take, some 10 microseconds. The unit is about a nanosecond, in which some bytes
+/// are copied.
 const WORK_PER_QUESTION: usize = 16 << 10;
 /// Garbage that is left alone, besides a quarter of what compiled scripts take: collecting costs
 /// the more, the less of it there is.

@@ -294,34 +294,7 @@ unsafe fn sort(lua: *mut lua_State, mut low: c_int, mut high: c_int) {
             ffi::lua_pushvalue(lua, -1);
             ffi::lua_rawgeti_(lua, 1, high - 1);
             set_two(lua, middle, high - 1);
-            let (mut i, mut j) = (low, high - 1);
-            loop {
-                i += 1;
-                ffi::lua_rawgeti_(lua, 1, i);
-                while is_less(lua, -1, -2) {
-                    if i > high {
-                        raise(lua, INVALID_ORDER);
-                    }
-                    ffi::lua_settop(lua, -2);
-                    i += 1;
-                    ffi::lua_rawgeti_(lua, 1, i);
-                }
-                j -= 1;
-                ffi::lua_rawgeti_(lua, 1, j);
-                while is_less(lua, -3, -1) {
-                    if j < low {
-                        raise(lua, INVALID_ORDER);
-                    }
-                    ffi::lua_settop(lua, -2);
-                    j -= 1;
-                    ffi::lua_rawgeti_(lua, 1, j);
-                }
-                if j < i {
-                    ffi::lua_settop(lua, -4);
-                    break;
-                }
-                set_two(lua, i, j);
-            }
+            let i = partition(lua, low, high);
             get_two(lua, high - 1, i);
             set_two(lua, high - 1, i);
             if i - low < high - i {
@@ -331,6 +304,42 @@ unsafe fn sort(lua: *mut lua_State, mut low: c_int, mut high: c_int) {
                 sort(lua, i + 1, high);
                 high = i - 1;
             }
+        }
+    }
+}
+
+/// Moves what is less than the pivot, on top of the stack, before what is not, between `low` and
+/// `high`, and pops it. Returns where the others begin. Plain.
+unsafe fn partition(lua: *mut lua_State, low: c_int, high: c_int) -> c_int {
+    // SAFETY: as for `sort`.
+    unsafe {
+        let (mut i, mut j) = (low, high - 1);
+        loop {
+            i += 1;
+            ffi::lua_rawgeti_(lua, 1, i);
+            while is_less(lua, -1, -2) {
+                if i > high {
+                    raise(lua, INVALID_ORDER);
+                }
+                ffi::lua_settop(lua, -2);
+                i += 1;
+                ffi::lua_rawgeti_(lua, 1, i);
+            }
+            j -= 1;
+            ffi::lua_rawgeti_(lua, 1, j);
+            while is_less(lua, -3, -1) {
+                if j < low {
+                    raise(lua, INVALID_ORDER);
+                }
+                ffi::lua_settop(lua, -2);
+                j -= 1;
+                ffi::lua_rawgeti_(lua, 1, j);
+            }
+            if j < i {
+                ffi::lua_settop(lua, -4);
+                return i;
+            }
+            set_two(lua, i, j);
         }
     }
 }

@@ -177,8 +177,9 @@ fn options_of_functions_that_do_not_exist_are_refused() {
 #[test]
 fn reading_a_key_is_using_it_unless_the_client_says_it_is_not() {
     check(
-        "SET k v; +5000ms; OBJECT IDLETIME k => 5; CLIENT NO-TOUCH ON; GET k; OBJECT IDLETIME k => 5; \
-         b> GET k; OBJECT IDLETIME k => 0; +5000ms; CLIENT NO-TOUCH OFF; GET k; OBJECT IDLETIME k => 0",
+        "SET k v; +5000ms; OBJECT IDLETIME k => 5; \
+         CLIENT NO-TOUCH ON; GET k; OBJECT IDLETIME k => 5; b> GET k; OBJECT IDLETIME k => 0; \
+         +5000ms; CLIENT NO-TOUCH OFF; GET k; OBJECT IDLETIME k => 0",
     );
     check("SET k v; +5000ms; GET k; OBJECT IDLETIME k => 0");
 }

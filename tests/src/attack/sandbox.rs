@@ -75,7 +75,8 @@ const CANARY: &str = "
     table.sort(names)
     local works = {
         string.format('%5.2f|%q|%x', 1.5, 'a\"b', 255), ('x'):rep(3), #ARGV, #KEYS,
-        tostring(rawget(_G, 'leak')), tostring(('').leak), tostring(getmetatable('').__index == string),
+        tostring(rawget(_G, 'leak')), tostring(('').leak),
+        tostring(getmetatable('').__index == string),
         tostring(getmetatable(_G)), tostring(getmetatable(redis)), math.floor(2.7),
         select('#', unpack({1, 2, 3})), table.concat({3, 1, 2}, ','), tostring(tonumber('0x10')),
         cjson.encode({1, 'a', true}), cjson.encode(1 / 3), cjson.decode('[[[1]]]')[1][1][1],

@@ -1,5 +1,5 @@
 //! The functions a script may call, and the places an expression may stand in, after the reference
-//! manual of Lua 5.1 (§2 and §5) and Redis's page on scripts. Nothing here comes from the plans:
+//! manual of Lua 5.1 (sections 2 and 5) and Redis's page on scripts. Nothing here comes from the plans:
 //! what they leave out, and what they get wrong, must be drawn as well.
 //!
 //! Texts are templates: `$` and a letter stand for something drawn, see [`super::grammar`].

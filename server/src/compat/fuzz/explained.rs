@@ -669,7 +669,7 @@ pub const EXPLAINED: &[Explained] = &[
     },
     Explained {
         name: "the order of what is no text",
-        line: "| `SORT … ALPHA` |",
+        line: "| `SORT \u{2026} ALPHA` |",
         commands: &["SORT", "SORT_RO"],
         of: Of::Every,
         ends: true,
@@ -1029,8 +1029,8 @@ fn same_but_wording(ours: &Frame, theirs: &Frame) -> bool {
 }
 
 /// Whether they differ in nothing but how numbers are printed: with 17 digits by the reference, in
-/// the fewest digits that tell them apart by the target. `is_number` says where numbers stand: it is
-/// given a reply and its place in the array around it.
+/// the fewest digits that tell them apart by the target. `is_number` says where numbers stand: it
+/// is given a reply and its place in the array around it.
 fn same_but_digits(
     ours: &Frame,
     theirs: &Frame,

@@ -2,7 +2,8 @@
 //! reference, and whatever differs is made as short as it can be and printed as a case.
 //!
 //! [`grammar`] says what commands look like, [`kinds`] what their arguments are, [`generate`] makes
-//! episodes of them; [`arguments`] makes episodes of any arguments at all. [`run`] plays those, [`shrink`] shortens, [`explained`] knows what is known.
+//! episodes of them; [`arguments`] makes episodes of any arguments at all. [`run`] plays those,
+//! [`shrink`] shortens, [`explained`] knows what is known.
 
 pub mod arguments;
 pub mod episode;

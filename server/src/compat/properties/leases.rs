@@ -60,10 +60,10 @@ const DRIFT_PPM: i64 = 1000;
 const WATCHERS_MAX: usize = 4;
 /// So many deadlines must have been seen.
 const TRIALS_MIN: usize = 5;
-/// On Redis 8 and later fewer than one lease in so many may be short, or fewer than [`SWEPT_MIN`]. A
-/// sweep there removes keys at their deadline, not after it, and the
-/// deadline is counted from the millisecond in which the lease was set; so a lease that is swept
-/// just then is short by a part of a millisecond. On any other server no lease may be short.
+/// On Redis 8 and later fewer than one lease in so many may be short, or fewer than [`SWEPT_MIN`].
+/// A sweep there removes keys at their deadline, not after it, and the deadline is counted from the
+/// millisecond in which the lease was set; so a lease that is swept just then is short by a part of
+/// a millisecond. On any other server no lease may be short.
 const SWEPT: usize = 16;
 /// See [`SWEPT`].
 const SWEPT_MIN: usize = 4;

@@ -195,7 +195,9 @@ fn actions() -> impl Strategy<Value = Action> {
         prop::sample::select(&[-2000, -1001, -1000, -999, -1, 0, 1, 999, 1000, 1001][..]);
     let strings = prop_oneof![
         6 => (key(), value(), set_condition, prop::bool::weighted(0.2), set_expiry).prop_map(
-            |(key, value, condition, get, expiry)| Action::Set { key, value, condition, get, expiry }
+            |(key, value, condition, get, expiry)| {
+                Action::Set { key, value, condition, get, expiry }
+            }
         ),
         2 => (key(), value()).prop_map(|(key, value)| Action::Setnx { key, value }),
         1 => (key(), value(), 1..20_i64)

@@ -289,7 +289,8 @@ fn compare_tiers(options: &Options, cells: &[Cell]) -> usize {
     let Coverage { outside, no_lua, undetermined, .. } = coverage;
     let share = |part: u64| part as f64 * 100.0 / total.max(1) as f64;
     println!(
-        "seed {}: {total} scripts ({two} in RESP2, {three} in RESP3) in {seconds:.0} s, {:.0} a second",
+        "seed {}: {total} scripts ({two} in RESP2, {three} in RESP3) in {seconds:.0} s, \
+         {:.0} a second",
         options.seed,
         total as f64 / seconds
     );
