@@ -368,6 +368,18 @@ impl Engine {
             state.last_command = name;
             return Ok(Passage::Run(entry, state.database));
         }
+        self.pass_each_gate(client, entry, argv, time)
+    }
+
+    #[inline(never)]
+    fn pass_each_gate(
+        &mut self,
+        client: ClientId,
+        entry: &'static Entry,
+        argv: &[&[u8]],
+        time: Time,
+    ) -> Result<Passage, Error> {
+        let (command, name) = (entry.command, entry.full_name.as_str());
         let flags = self.flags_of_request(command, argv);
         if let Some(error) = self.refusal(client, command, flags, name, argv) {
             self.command_stats[entry.at].rejected += 1;

@@ -50,7 +50,7 @@ impl Garbage {
     }
 
     /// Takes the value of a key that is gone. A small one is freed at once.
-    #[inline(never)]
+    #[cold]
     pub fn add_value(&mut self, value: Value) {
         let items = value.items();
         if items > limits::FREED_AT_ONCE_ITEMS_MAX {

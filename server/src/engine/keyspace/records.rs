@@ -716,7 +716,7 @@ impl Records {
     }
 
     /// The key has no deadline from here on.
-    #[inline]
+    #[inline(always)]
     pub fn clear_deadline(&mut self, slot: Slot) {
         let entry = self.entries.get_mut(slot);
         if !entry.form.ends() {

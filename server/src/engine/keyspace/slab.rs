@@ -155,7 +155,7 @@ impl<M, const BLOCK: usize> Chunks<M, BLOCK> {
     }
 
     /// Gives a place back; its number may then be another's.
-    #[inline]
+    #[inline(always)]
     pub fn release(&mut self, number: u32) {
         let (at, place) = (number as usize / CHUNK, number as usize % CHUNK);
         let before = self.taken[at];
