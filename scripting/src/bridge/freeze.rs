@@ -3,12 +3,12 @@
 //! What must hold: a script never gets hold of the table that is read from, unless it is harmless,
 //! nor of the metatable that stands between.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 use std::ptr;
 
 use mlua::ffi::{self, lua_State};
 
-use super::context;
+use super::Context;
 use super::values::{raise, raise_bare, set_field};
 
 const READONLY: &str = "Attempt to modify a readonly table";
@@ -72,14 +72,12 @@ pub(super) unsafe fn refuse_frozen(lua: *mut lua_State) {
     }
 }
 
-/// As [`refuse_frozen`], for the tables that harmless scripts see in place of frozen ones. Plain.
-pub(super) unsafe fn refuse_library(lua: *mut lua_State) {
-    // SAFETY: plain.
-    unsafe {
-        let table = ffi::lua_topointer(lua, 1);
-        if !table.is_null() && context(lua).plain_libraries.get().contains(&table) {
-            raise_bare(lua, READONLY);
-        }
+/// As [`refuse_frozen`], for the tables that harmless scripts see in place of frozen ones. `table` is
+/// the one at 1. Plain.
+pub(super) unsafe fn refuse_library(lua: *mut lua_State, context: &Context, table: *const c_void) {
+    if !table.is_null() && context.plain_libraries.get().contains(&table) {
+        // SAFETY: plain.
+        unsafe { raise_bare(lua, READONLY) }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Lua's library `table`, which asks the host while it works: it is one instruction for Lua's hook
 //! however long the table is. The rest is as in Lua 5.1, to the order of comparisons.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 
 use mlua::ffi::{self, lua_State};
 
@@ -9,7 +9,7 @@ use super::bounds::work;
 use super::freeze::{refuse_frozen, refuse_library};
 use super::output::Output;
 use super::values::{bytes, push_bytes, raise};
-use super::{Given, context};
+use super::{Context, Given, context};
 
 /// The work of reading an item through Lua's interface, or of writing one.
 const ITEM_WORK: usize = 8;
@@ -41,24 +41,23 @@ unsafe fn copy(lua: *mut lua_State, from: c_int, to: c_int) {
     }
 }
 
-/// Notes that the script adds to the table at 1, if that is KEYS or ARGV as it was given. Plain.
-unsafe fn note_insertion(lua: *mut lua_State) {
-    // SAFETY: plain; the anchors are those of the running script.
-    unsafe {
-        let context = context(lua);
-        if let Given::Anchors(anchors) = context.given.get() {
-            context.given.set(Given::Tables(anchors.map(|anchor| {
+/// Notes that the script adds to this table, if it is KEYS or ARGV as it was given. Plain.
+unsafe fn note_insertion(lua: *mut lua_State, context: &Context, table: *const c_void) {
+    if let Given::Anchors(anchors) = context.given.get() {
+        context.given.set(Given::Tables(anchors.map(|anchor| {
+            // SAFETY: plain; the anchors are those of the running script.
+            unsafe {
                 ffi::lua_rawgeti_(lua, ffi::LUA_REGISTRYINDEX, anchor);
-                let table = ffi::lua_topointer(lua, -1);
+                let given = ffi::lua_topointer(lua, -1);
                 ffi::lua_settop(lua, -2);
-                table
-            })));
-        }
-        if let Given::Tables(tables) = context.given.get()
-            && tables.contains(&ffi::lua_topointer(lua, 1))
-        {
-            context.has_inserted.set(true);
-        }
+                given
+            }
+        })));
+    }
+    if let Given::Tables(given) = context.given.get()
+        && given.contains(&table)
+    {
+        context.has_inserted.set(true);
     }
 }
 
@@ -66,8 +65,9 @@ pub(super) unsafe extern "C-unwind" fn table_insert(lua: *mut lua_State) -> c_in
     // SAFETY: plain.
     unsafe {
         refuse_frozen(lua);
-        refuse_library(lua);
-        note_insertion(lua);
+        let (context, table) = (context(lua), ffi::lua_topointer(lua, 1));
+        refuse_library(lua, context, table);
+        note_insertion(lua, context, table);
         let end = length(lua).wrapping_add(1);
         let at = match ffi::lua_gettop(lua) {
             2 => end,

@@ -9,7 +9,7 @@ use std::{ptr, slice};
 use bytes::Bytes;
 use mlua::ffi::{self, lua_State};
 
-use super::bounds::work;
+use super::bounds::{stop, work};
 use super::{Context, End, context};
 use crate::value::Value;
 
@@ -39,10 +39,12 @@ pub(super) unsafe fn push_bytes(lua: *mut lua_State, text: &[u8]) {
 /// Sees that `read` can read the value at `index`: makes room on the stack, and raises an error
 /// if there is too much. Plain.
 pub(super) unsafe fn measure(lua: *mut lua_State, index: c_int, nesting: usize) {
-    unsafe fn visit(lua: *mut lua_State, nesting: usize, left: &mut usize) {
+    unsafe fn visit(lua: *mut lua_State, context: &Context, nesting: usize, left: &mut usize) {
         // SAFETY: plain; the value is on top and stays there.
         unsafe {
-            work(lua, VALUE_WORK);
+            if !context.work(VALUE_WORK) {
+                stop(lua);
+            }
             *left = left.saturating_sub(1);
             if *left == 0 {
                 raise(lua, "too many values");
@@ -53,18 +55,19 @@ pub(super) unsafe fn measure(lua: *mut lua_State, index: c_int, nesting: usize) 
             ffi::luaL_checkstack_(lua, 4, c"too many nested values".as_ptr());
             ffi::lua_pushnil(lua);
             while ffi::lua_next(lua, -2) != 0 {
-                visit(lua, nesting - 1, left);
+                visit(lua, context, nesting - 1, left);
                 ffi::lua_settop(lua, -2);
-                visit(lua, nesting - 1, left);
+                visit(lua, context, nesting - 1, left);
             }
         }
     }
     // SAFETY: plain.
     unsafe {
         if ffi::lua_type(lua, index) == ffi::LUA_TTABLE {
-            let mut left = context(lua).limits.values_max();
+            let context = context(lua);
+            let mut left = context.limits.values_max();
             ffi::lua_pushvalue(lua, index);
-            visit(lua, nesting, &mut left);
+            visit(lua, context, nesting, &mut left);
             ffi::lua_settop(lua, -2);
         }
     }
@@ -80,15 +83,20 @@ pub(super) unsafe fn read(
 ) -> Value {
     // SAFETY: `lua_next` is given keys of its own table only.
     unsafe {
-        let text = bytes(lua, index);
-        if !context.work(VALUE_WORK + text.len()) {
+        if !context.work(VALUE_WORK) {
             return Value::Nil;
         }
         match ffi::lua_type(lua, index) {
             ffi::LUA_TNONE | ffi::LUA_TNIL => Value::Nil,
             ffi::LUA_TBOOLEAN => Value::Boolean(ffi::lua_toboolean(lua, index) != 0),
             ffi::LUA_TNUMBER => Value::Number(ffi::lua_tonumber(lua, index)),
-            ffi::LUA_TSTRING => Value::Bytes(Bytes::copy_from_slice(text)),
+            ffi::LUA_TSTRING => {
+                let text = bytes(lua, index);
+                if !context.work(text.len()) {
+                    return Value::Nil;
+                }
+                Value::Bytes(Bytes::copy_from_slice(text))
+            }
             ffi::LUA_TTABLE if nesting == 0 => Value::TooDeep,
             ffi::LUA_TTABLE => {
                 let table = if index < 0 { ffi::lua_gettop(lua) + 1 + index } else { index };
