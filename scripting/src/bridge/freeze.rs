@@ -72,8 +72,8 @@ pub(super) unsafe fn refuse_frozen(lua: *mut lua_State) {
     }
 }
 
-/// As [`refuse_frozen`], for the tables that harmless scripts see in place of frozen ones. `table` is
-/// the one at 1. Plain.
+/// As [`refuse_frozen`], for the tables that harmless scripts see in place of frozen ones. `table`
+/// is the one at 1. Plain.
 pub(super) unsafe fn refuse_library(lua: *mut lua_State, context: &Context, table: *const c_void) {
     if !table.is_null() && context.plain_libraries.get().contains(&table) {
         // SAFETY: plain.
