@@ -419,7 +419,9 @@ fn waiting_clients(attack: &Attack, dice: &mut Random) -> io::Result<()> {
 
 fn too_many_clients(attack: &Attack, dice: &mut Random) -> io::Result<()> {
     let streams = attack.open_many(CLIENTS_MAX + 100)?;
-    let refused = streams.last().map(read).unwrap_or_default();
+    let Some(last) = streams.last() else { return Ok(()) };
+    last.set_read_timeout(Some(PATIENCE))?;
+    let refused = read(last);
     if !refused.starts_with(b"-ERR max number of clients reached") {
         let said = String::from_utf8_lossy(&refused).into_owned();
         return Err(io::Error::other(format!("one too many was told: {said:?}")));
