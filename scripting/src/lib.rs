@@ -122,7 +122,7 @@ pub struct Interpreter {
     /// The digests of the cached bodies: finding one here costs less than SHA-1. It keeps the
     /// hashes of its keys, so that it grows without hashing all bodies again.
     digests: IndexMap<Bytes, Sha>,
-    /// The scripts that nobody asked to be kept, with all that they take.
+    /// The scripts that came with `EVAL`, with all that they take.
     passing: Recent,
     /// The functions and plans of those that are kept.
     ready: Recent,
@@ -174,7 +174,7 @@ pub struct Found {
 struct Cached {
     script: Script,
     body: Bytes,
-    /// Whether somebody asked for it to be kept.
+    /// Whether `SCRIPT LOAD` asked for it to be kept.
     kept: bool,
     /// The run that used it last.
     used: u64,

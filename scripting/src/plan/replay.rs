@@ -152,7 +152,7 @@ impl<'a> Replay<'a> {
     }
 }
 
-/// What the client of such a script is told.
+/// The error that the client of such a script gets.
 pub(crate) const DISAGREEMENT: &str = "ERR Internal error: the fast path and Lua disagree on this \
     script. What it has changed so far stays. It is run by Lua alone from now on";
 

@@ -371,6 +371,7 @@ impl Engine {
         self.pass_each_gate(client, entry, argv, time)
     }
 
+    /// As [`Engine::pass`], for a request that some gate may stop.
     #[inline(never)]
     fn pass_each_gate(
         &mut self,
