@@ -71,6 +71,14 @@ impl Buffers {
         self.change(|state| state.mail_bytes = bytes);
     }
 
+    /// The buffers are of these sizes now, and no message from another client waits.
+    pub fn set_without_mail(&self, sizes: BufferSizes) {
+        self.change(|state| {
+            state.sizes = sizes;
+            state.mail_bytes = 0;
+        });
+    }
+
     /// The client is gone: what its connection still holds is about to be freed.
     pub(super) fn forget(&self) {
         self.change(|state| *state = State { forgotten: true, ..State::default() });

@@ -541,7 +541,7 @@ impl Pipes {
 
     /// Takes what others have sent.
     fn take_mail(&mut self, outbox: &Outbox) {
-        let (resume, close) = outbox.take_into(&mut self.output);
+        let (resume, close) = outbox.take_into(&mut self.output, &mut self.counted);
         self.waiting &= !resume;
         self.closing |= close.is_some();
         self.over |= close == Some(Close::Now);

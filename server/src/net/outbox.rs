@@ -14,7 +14,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::config::OutputBufferLimit;
 use crate::engine::Delivery;
-use crate::engine::buffers::Buffers;
+use crate::engine::buffers::{BufferSizes, Buffers};
 use crate::engine::client::Close;
 use crate::engine::time::Millis;
 use crate::limits;
@@ -129,12 +129,22 @@ impl Outbox {
         Mail { bytes, resume: std::mem::take(&mut state.resume), close: state.close.take() }
     }
 
-    /// Takes everything, the bytes to the end of `output`. Returns whether the client's wait is
-    /// over, and whether it is to be disconnected.
-    pub(crate) fn take_into(&self, output: &mut Output) -> (bool, Option<Close>) {
+    /// Takes everything, the bytes to the end of `output`. They go on counting as the client's
+    /// memory and as unsent: `counted` is what counts of its connection. Returns whether the
+    /// client's wait is over, and whether it is to be disconnected.
+    pub(crate) fn take_into(
+        &self,
+        output: &mut Output,
+        counted: &mut BufferSizes,
+    ) -> (bool, Option<Close>) {
         let Some(mut state) = self.open() else { return (false, None) };
         output.append(&mut state.bytes);
-        state.count(&self.buffers);
+        self.unsent_bytes.store(output.len(), Ordering::Relaxed);
+        if state.counted_bytes > 0 {
+            state.counted_bytes = 0;
+            output.measure(counted);
+            self.buffers.set_without_mail(*counted);
+        }
         (std::mem::take(&mut state.resume), state.close.take())
     }
 
@@ -316,7 +326,7 @@ mod tests {
         let mut output = Output::default();
         stage.check((0, 60, 0), Excess::Soft(Some(Millis(2_001))));
         stage.check((0, 0, 2_000), Excess::Soft(None));
-        stage.0.take_into(&mut output);
+        stage.0.take_into(&mut output, &mut BufferSizes::default());
         stage.check((60, 0, 2_000), Excess::Soft(None));
         // It reads, which is seen though nothing is sent to it then.
         stage.0.set_unsent(0);
@@ -335,5 +345,18 @@ mod tests {
         assert_eq!(engine.clients.memory_bytes(), before + 2 * limits::HELD_BACK_BYTES);
         outbox.take();
         assert_eq!(engine.clients.memory_bytes(), before);
+    }
+
+    #[test]
+    fn messages_count_without_a_gap_while_a_connection_takes_them() {
+        let stage = Stage::new();
+        let Stage(outbox, engine, client) = &stage;
+        let bytes = 2 * limits::HELD_BACK_BYTES;
+        stage.check((0, bytes, 0), Excess::Over(bytes));
+        let mut output = Output::default();
+        outbox.take_into(&mut output, &mut BufferSizes::default());
+        assert_eq!(outbox.excess(LIMIT, || Millis(0)), Excess::Over(bytes));
+        let sizes = engine.clients.get(*client).expect("the client").buffers.sizes();
+        assert_eq!(sizes.output(), bytes);
     }
 }
