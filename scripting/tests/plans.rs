@@ -330,6 +330,17 @@ fn a_negative_zero_that_lua_computes_is_left_to_it() {
         ("local zero = 0 return 1 / -(1 - 1) < 0", By::Lua, "null"),
         ("local zero = 0 return 1 / (zero * -1) < 0", By::Plan, ":1"),
         ("return 3 - 1 * 3 == 0 and 2 * 3 + 1", By::Plan, ":7"),
+        ("local a = -1 * 0 return 1 / 0 < 0", By::Lua, ":1"),
+        ("local a = -(2 * 0) return 1 / 0 < 0", By::Lua, ":1"),
+        ("local a = -(nil or 0) return 1 / 0 < 0", By::Lua, ":1"),
+        ("local a = -1 * ('x' and 0) return 1 / 0 < 0", By::Lua, ":1"),
+        ("local a = -((KEYS[9] or 1) and 0) return 1 / 0 < 0", By::Lua, ":1"),
+        ("local a = -((KEYS[1] and nil) or 0) return 1 / 0 < 0", By::Lua, ":1"),
+        ("local a = -(2 ^ 40 % 2 ^ 40) return 1 / 0 < 0", By::Lua, ":1"),
+        ("local a = -(1099511627776 % 1099511627776) return 1 / 0 < 0", By::Lua, ":1"),
+        ("local a = -(KEYS[1] and 0) return 1 / 0 < 0", By::Lua, "null"),
+        ("local a = -(KEYS[1] and 0 or nil) return 1 / 0 < 0", By::Plan, "null"),
+        ("return 2 * 0 + 1 * (KEYS[1] and 3 + 4)", By::Lua, ":7"),
     ]);
 }
 

@@ -172,7 +172,7 @@ const DEEP: &str = "nesting so deep";
 const SEVERAL: &str = "a call of several values at the end of a list";
 /// Lua keeps one constant for 0 and -0 alike, the first that it meets: which one it takes for a
 /// negative zero that it computes when it compiles depends on the rest of the text.
-const ZERO: &str = "a negative zero";
+const ZERO: &str = "what may be a negative zero when it is compiled";
 
 // Statements.
 impl<'t> Parser<'t, '_> {
@@ -428,13 +428,12 @@ impl<'t> Parser<'t, '_> {
                 parser.at += 1;
                 links = parser.link(links)?;
                 let right = parser.above(binds_right)?.expr;
-                let joined = join(symbol, left.expr, right);
+                let Some(joined) = join(symbol, left.expr, right) else {
+                    return Err(parser.outside(ZERO));
+                };
                 match &joined {
                     Expr::Concat(pieces) if pieces.len() > PIECES_MAX => {
                         return Err(parser.outside("a text of so many pieces"));
-                    }
-                    Expr::Number(number) if *number == 0.0 && number.is_sign_negative() => {
-                        return Err(parser.outside(ZERO));
                     }
                     _ => left = Parsed::of_one_value(joined),
                 }
@@ -472,6 +471,7 @@ impl<'t> Parser<'t, '_> {
                 ("#", operand) => Expr::Length(Box::new(operand)),
                 (_, Expr::Number(0.0)) => return Err(self.outside(ZERO)),
                 (_, Expr::Number(number)) => Expr::Number(-number),
+                (_, operand) if may_be_numeral(&operand) => return Err(self.outside(ZERO)),
                 (_, operand) => Expr::Minus(Box::new(operand)),
             }));
         }
@@ -705,19 +705,29 @@ fn is_keyword(name: &[u8]) -> bool {
     KEYWORDS.iter().any(|keyword| keyword.as_bytes() == name)
 }
 
-/// `left symbol right`. What Lua computes when it compiles is computed here, too, so that the
-/// parser finds a negative zero.
-fn join(symbol: &str, left: Expr, right: Expr) -> Expr {
+/// Whether Lua's compiler may take it for a number: it does so with what certainly follows from
+/// `and` and `or`, as in `nil or 0`.
+fn may_be_numeral(expr: &Expr) -> bool {
+    match expr {
+        Expr::Number(_) => true,
+        Expr::And(both) | Expr::Or(both) => may_be_numeral(&both.1),
+        _ => false,
+    }
+}
+
+/// `left symbol right`. What Lua computes when it compiles is computed here, too; `None` if that
+/// is a negative zero, or may be one.
+fn join(symbol: &str, left: Expr, right: Expr) -> Option<Expr> {
     let operator = match symbol {
         "+" => Operator::Add,
         "-" => Operator::Subtract,
         "*" => Operator::Multiply,
         "/" => Operator::Divide,
         "%" => Operator::Modulo,
-        ".." => return concat(left, right),
+        ".." => return Some(concat(left, right)),
         _ => {
             let both = Box::new((left, right));
-            return match symbol {
+            return Some(match symbol {
                 "and" => Expr::And(both),
                 "or" => Expr::Or(both),
                 "==" => Expr::Equal(both),
@@ -726,17 +736,23 @@ fn join(symbol: &str, left: Expr, right: Expr) -> Expr {
                 "<=" => Expr::LessOrEqual(both),
                 ">" => Expr::Greater(both),
                 _ => Expr::GreaterOrEqual(both),
-            };
+            });
         }
     };
-    if let (Expr::Number(left), Expr::Number(right)) = (&left, &right)
-        && *right != 0.0
-        && let Some(number) = arithmetic(operator, *left, *right)
-        && !number.is_nan()
-    {
-        return Expr::Number(number);
+    if may_be_numeral(&left) && may_be_numeral(&right) {
+        let (Expr::Number(left), Expr::Number(right)) = (&left, &right) else { return None };
+        let divides = matches!(operator, Operator::Divide | Operator::Modulo);
+        if !(divides && *right == 0.0) {
+            let number = arithmetic(operator, *left, *right)?;
+            if number == 0.0 && number.is_sign_negative() {
+                return None;
+            }
+            if !number.is_nan() {
+                return Some(Expr::Number(number));
+            }
+        }
     }
-    Expr::Arithmetic(operator, Box::new((left, right)))
+    Some(Expr::Arithmetic(operator, Box::new((left, right))))
 }
 
 /// Lua joins a chain of `..` at once, from the last to the first.
