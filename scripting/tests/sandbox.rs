@@ -281,6 +281,25 @@ fn memory_is_bounded() {
     ]);
 }
 
+/// A script that makes many of them holds at most three at a time.
+#[test]
+fn large_strings_are_freed_in_time() {
+    let limits = Limits { memory_bytes_max: 4 << 20, ..Limits::default() };
+    for one in [
+        "s:upper()",
+        "s:reverse()",
+        "string.rep('y', #s)",
+        "local t = s .. i",
+        "table.concat({s, i})",
+        "string.format('%s%d', s, i)",
+        "redis.sha1hex(s) local t = i .. s",
+    ] {
+        let mut lua = Interpreter::new(limits, "7.2.4", 0).expect("an interpreter");
+        let script = format!("local s = string.rep('x', 600000) for i = 1, 40 do {one} end");
+        assert_eq!(show(&eval_in(&mut lua, &mut MapHost::default(), &script)), "null", "{one}");
+    }
+}
+
 #[test]
 fn nothing_overflows_a_stack() {
     check(&[

@@ -10,7 +10,7 @@ use std::ptr;
 
 use mlua::ffi::{self, lua_Debug, lua_State};
 
-use super::{Context, End, context};
+use super::{COLLECTED_TOGETHER, Context, End, RESERVE_BYTES, context};
 
 /// Strings of so many bytes in one chain make the hook's usual interval last some milliseconds.
 const CHAINED_BYTES: usize = 1 << 20;
@@ -48,6 +48,7 @@ pub(super) unsafe extern "C" fn allocate(
             context.memory_used.set(used + new);
         }
         if new > WORK_BLOCK_BYTES {
+            context.large_bytes.set(context.large_bytes.get() + new);
             context.charge(new);
         }
         result.cast()
@@ -70,6 +71,31 @@ unsafe extern "C-unwind" fn hook(lua: *mut lua_State, _: *mut lua_Debug) {
         set_hook(lua, instructions_per_question(context));
         if !context.ask() {
             stop(lua);
+        }
+        let large_bytes = context.large_bytes.replace(0);
+        if large_bytes > 0 && context.is_half_full() {
+            keep_pace(lua, context, large_bytes);
+        }
+    }
+}
+
+/// Has the collector do as much as blocks of so many bytes are worth. Lua's own pace counts calls
+/// and not bytes: some large strings would take all memory before the first of them is freed.
+/// Plain.
+#[cold]
+unsafe fn keep_pace(lua: *mut lua_State, context: &Context, mut large_bytes: usize) {
+    const STEP_KIB: c_int = (COLLECTED_TOGETHER >> 10) as c_int;
+    // SAFETY: the collector may run wherever Lua code may; it has a reserve, so it raises nothing.
+    unsafe {
+        while large_bytes > 0 {
+            context.reserve.set(RESERVE_BYTES);
+            let is_cycle_done = ffi::lua_gc(lua, ffi::LUA_GCSTEP, STEP_KIB) != 0;
+            context.reserve.set(0);
+            if is_cycle_done {
+                break;
+            }
+            large_bytes = large_bytes.saturating_sub(COLLECTED_TOGETHER);
+            work(lua, COLLECTED_TOGETHER);
         }
     }
 }

@@ -416,6 +416,8 @@ struct Context {
     reserve: Cell<usize>,
     /// What functions have done since the host was asked last.
     work: Cell<usize>,
+    /// Large blocks that Lua was given since the collector was last asked to keep pace with them.
+    large_bytes: Cell<usize>,
     /// Whether the host is asked at every instruction.
     asks_at_once: Cell<bool>,
     main: Cell<*mut lua_State>,
@@ -507,6 +509,7 @@ impl Context {
             cycles: Cell::new(0),
             reserve: Cell::new(0),
             work: Cell::new(0),
+            large_bytes: Cell::new(0),
             asks_at_once: Cell::new(false),
             main: Cell::new(ptr::null_mut()),
             host: Cell::new(None),
@@ -558,6 +561,11 @@ impl Context {
             // fields of it, which is allowed at any time.
             unsafe { set_hook(self.main.get(), 1) }
         }
+    }
+
+    /// Whether more than half of the memory that a run may take is taken.
+    fn is_half_full(&self) -> bool {
+        self.memory_used.get() > self.memory_max.get() - self.limits.memory_bytes_max / 2
     }
 
     /// Counts work, and asks the host after much of it. Whether to go on. Quiet.

@@ -97,6 +97,10 @@ impl Machine {
         chunk: Chunk,
         host: &mut dyn Host,
     ) -> (Result<(), Vec<u8>>, Vec<Registered>) {
+        if self.context().is_half_full() {
+            // It may be garbage of the library that this one replaces.
+            self.collect();
+        }
         let context = self.context();
         context.killed_line.set("ERR FUNCTION LOAD timeout");
         context.set_registered(Some(Vec::new()));
