@@ -56,8 +56,10 @@ pub(super) unsafe fn measure(lua: *mut lua_State, index: c_int, nesting: usize) 
             ffi::lua_pushnil(lua);
             while ffi::lua_next(lua, -2) != 0 {
                 visit(lua, context, nesting - 1, left);
-                ffi::lua_settop(lua, -2);
+                // Above the value, as `read` finds it: a key may be as deep as a value.
+                ffi::lua_pushvalue(lua, -2);
                 visit(lua, context, nesting - 1, left);
+                ffi::lua_settop(lua, -3);
             }
         }
     }
