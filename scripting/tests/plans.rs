@@ -5,7 +5,7 @@ mod host;
 
 use host::{MapHost, interpreter, show};
 use leasehold_resp::Reply;
-use leasehold_scripting::{Sha, Tiers, outside_of_plans};
+use leasehold_scripting::{Interpreter, Limits, Sha, Tiers, outside_of_plans};
 
 const KEYS: &[&[u8]] = &[b"k", b"h"];
 const ARGS: &[&[u8]] = &[b"30000", b"owner", b"1.5", b"abc"];
@@ -165,6 +165,213 @@ fn numbers_are_ordered_to_the_last_bit() {
         ("local n = 0 for i = 0, 0.3, 0.1 do n = n + 1 end return n", By::Plan, ":3"),
         ("local n = 0 for i = 0, 1, 0.1 do n = n + 1 end return n", By::Plan, ":11"),
     ]);
+}
+
+#[test]
+fn arguments_come_from_wherever_they_are() {
+    check(&[
+        (
+            "for i = 1, #ARGV do redis.call('set', KEYS[1], ARGV[i]) end \
+             return redis.call('get', 'k')",
+            By::Plan,
+            "'abc'",
+        ),
+        ("local n = 0 return redis.call('get', KEYS[n + 1])", By::Plan, "'owner'"),
+        ("local n = 0 return redis.call('get', KEYS[1 + n])", By::Plan, "'owner'"),
+        ("local n = 2 return redis.call('get', KEYS[n - 1])", By::Plan, "'owner'"),
+        ("local n = 1.5 return redis.call('get', KEYS[n - 0.5])", By::Plan, "'owner'"),
+        (
+            "local n = 3 return redis.call('echo', KEYS[1], ARGV[n - 1], ARGV[n + 1])",
+            By::Plan,
+            "[:3]",
+        ),
+        ("local n = '1' return redis.call('set', ARGV[n + 1], ARGV[n + 2])", By::Plan, "+OK"),
+        ("local n = '1' return tostring(ARGV[n])", By::Plan, "'nil'"),
+        ("local n = true return tostring(KEYS[n])", By::Plan, "'nil'"),
+        ("local n = 1 return tostring(KEYS[n + 1.5])", By::Plan, "'nil'"),
+        (
+            "local n = 1 return {tostring(KEYS[n - 1]), tostring(KEYS[n + 2]), \
+             tostring(ARGV[n + 4])}",
+            By::Plan,
+            "['nil' 'nil' 'nil']",
+        ),
+        (
+            "return {tostring(KEYS[0]), tostring(KEYS[1.5]), tostring(KEYS[3]), tostring(ARGV[5])}",
+            By::Plan,
+            "['nil' 'nil' 'nil' 'nil']",
+        ),
+        ("return redis.call('echo', 1, 2.5, -3)", By::Plan, "[:3]"),
+        ("local n = 2.5 return redis.call('set', n, n + 1)", By::Plan, "+OK"),
+        ("local n = 1 / 0 return redis.call('echo', n)", By::Both, "[:1]"),
+        ("local n = 1 return redis.call('echo', n, n, n, n, n, n, n, n, n)", By::Plan, "[:9]"),
+        ("return redis.call('echo', unpack(ARGV))", By::Plan, "[:4]"),
+        ("return redis.call('echo', 'a', unpack(ARGV))", By::Plan, "[:5]"),
+        ("return redis.call('echo', unpack(redis.call('set', 'a', 'b')))", By::Both, "[:0]"),
+        ("return redis.call('echo', KEYS[1] .. KEYS[2])", By::Plan, "[:1]"),
+    ]);
+    for argument in ["{}", "true", "nil", "KEYS[3]", "KEYS"] {
+        let script = format!("local n = 3 return redis.call('echo', {argument})");
+        let (planned, calls, by) = run(&script, true, None);
+        assert_eq!((&planned, &calls), (&run(&script, false, None).0, &vec![]), "{script}");
+        assert!(planned.starts_with("-ERR Lua redis lib command arguments must be"), "{planned}");
+        assert_eq!(by, By::Both);
+    }
+}
+
+#[test]
+fn replies_of_every_kind_become_the_values_of_lua() {
+    check(&[
+        ("return redis.call('reply', 'null array') == false", By::Plan, ":1"),
+        ("return redis.call('reply', 'boolean') + 1", By::Plan, ":2"),
+        ("return redis.call('reply', 'double')", By::Plan, "'1.5'"),
+        ("return redis.call('reply', 'large')", By::Plan, ":9007199254740992"),
+        (
+            "return redis.call('reply', 'nested')",
+            By::Plan,
+            "[:9007199254740992 null +a b [null ['c']]]",
+        ),
+        ("local s = redis.call('set', 'a', 'b') return s == s", By::Plan, ":1"),
+        ("return redis.call('set', 'a', 'b') == redis.call('set', 'a', 'b')", By::Plan, "null"),
+        (
+            "local a = redis.call('hgetall', 'h') return {a == a, a == redis.call('hgetall', 'h')}",
+            By::Plan,
+            "[:1 null]",
+        ),
+        (
+            "local t = {} return {t == t, t == {}, KEYS == KEYS, KEYS == ARGV}",
+            By::Plan,
+            "[:1 null :1 null]",
+        ),
+    ]);
+}
+
+#[test]
+fn what_a_plan_left_is_told_again() {
+    check(&[
+        ("local n = redis.call('incr', 'n') error('so ' .. n)", By::Both, &raised("so 1")),
+        ("local v = redis.call('get', KEYS[1]) error('so ' .. v)", By::Both, &raised("so owner")),
+        ("local v = redis.call('get', 'no') error(type(v))", By::Both, &raised("boolean")),
+    ]);
+}
+
+fn raised(text: &str) -> String {
+    format!("-ERR user_script:1: {text} script: SHA, on @user_script:1.")
+}
+
+#[test]
+fn texts_are_read_as_lua_reads_them() {
+    check(&[
+        ("return '\\a\\b\\f\\r\\t\\v'", By::Plan, "'\\x07\\x08\\x0c\\r\\t\\x0b'"),
+        ("--[ x\nreturn 2", By::Plan, ":2"),
+        ("-- [x]\n--=x\nreturn 2", By::Plan, ":2"),
+        ("--[[\nreturn 1 ]] return 2", By::Lua, ":2"),
+        ("--[==[\nreturn 1 ]==] return 2", By::Lua, ":2"),
+        ("return 1.", By::Lua, ":1"),
+        ("return tonumber('-5')", By::Plan, ":-5"),
+        ("return tonumber('-1.5') * 2", By::Plan, ":-3"),
+        ("return tonumber('1e5')", By::Both, ":100000"),
+        ("return tonumber('1.')", By::Both, ":1"),
+        ("return tonumber('123456789012345678')", By::Both, ":123456789012345680"),
+        ("return tonumber(5) + 1", By::Plan, ":6"),
+        ("return tostring(tonumber(true))", By::Plan, "'nil'"),
+        ("return tostring(true) .. tostring(ARGV[2])", By::Plan, "'trueowner'"),
+        ("return type(tostring({}))", By::Both, "'string'"),
+        ("return string.sub('owner', 2)", By::Plan, "'wner'"),
+        ("return string.sub('owner', 0, 2) .. '|' .. string.sub('owner', 1, 0)", By::Plan, "'ow|'"),
+    ]);
+    assert_eq!(outside_of_plans(b"\n\nreturn #{...}").map(|outside| outside.line), Some(3));
+}
+
+#[test]
+fn statements_and_operators_do_what_they_do_in_lua() {
+    check(&[
+        ("if KEYS[9] then return 1 else return 2 end", By::Plan, ":2"),
+        ("if KEYS[9] then return 1 elseif KEYS[1] then return 2 else return 3 end", By::Plan, ":2"),
+        ("do return end", By::Plan, "null"),
+        ("return;", By::Plan, "null"),
+        ("return 1;", By::Plan, ":1"),
+        ("return {1; 2}", By::Plan, "[:1 :2]"),
+        ("local a = 1, 2 return a", By::Plan, ":1"),
+        ("local a a, a = 1, 2 return a", By::Lua, ":1"),
+        ("local n = 0 for i = 1, 2, 0 do n = n + 1 end return n", By::Plan, ":0"),
+        ("local a = 2 return -a", By::Plan, ":-2"),
+        ("return {1 ~= 2, 2 ~= 2, 'a' ~= 'b', 'a' ~= 'a'}", By::Plan, "[:1 null :1 null]"),
+        (
+            "local a, b = 1, false return {a and 2, b and 2, a or 2, b or 2}",
+            By::Plan,
+            "[:2 null :1 :2]",
+        ),
+        ("local a = 1 if a == 2 or a == 1 then return 1 end return 2", By::Plan, ":1"),
+        ("local a = 1 if a == 2 and a == 1 then return 1 end return 2", By::Plan, ":2"),
+        // The first of two that are equal, which differ.
+        ("local z = 0 return 1 / math.max(z, z * -1) > 0", By::Plan, ":1"),
+        ("local z = 0 return 1 / math.min(z, z * -1) > 0", By::Plan, ":1"),
+        // What cannot be computed exactly at every step.
+        ("local a = 5.5 return a % 2 == 1.5", By::Both, ":1"),
+        ("local a = 5 return a % 2.5 == 0", By::Both, ":1"),
+        ("local a, b = 5, 0 return a % b == a % b", By::Both, "null"),
+        ("local a = 2147483648 return a % 3", By::Both, ":2"),
+        ("local s = 'x' return tostring(s[1])", By::Both, "'nil'"),
+        ("return tostring(KEYS.x)", By::Plan, "'nil'"),
+        ("local t = {1} t[1] = nil return t", By::Both, "[]"),
+        ("local t = {1} t[1] = {2} return t", By::Both, "[[:2]]"),
+    ]);
+    let (reply, _, by) = run("local s = 1 return s[1]", true, None);
+    assert!(reply.contains("attempt to index local 's' (a number value)"), "{reply}");
+    assert_eq!(by, By::Both);
+}
+
+/// The limits of the fast tier, each at its last value and one above.
+#[test]
+fn what_is_too_large_for_a_plan_is_left_to_lua() {
+    let chain = |links: usize| format!("local a = 1 return a{}", " + a".repeat(links));
+    let pieces = |count: usize| format!("return 'a'{}", " .. 'a'".repeat(count - 1));
+    let values = |count: usize| {
+        let list = |item: fn(usize) -> String| (1..=count).map(item).collect::<Vec<_>>().join(", ");
+        format!("local {} = {} return a{count}", list(|n| format!("a{n}")), list(|n| n.to_string()))
+    };
+    let arguments =
+        |count: usize| format!("return redis.call('echo'{})", ", 'a'".repeat(count - 1));
+    let calls = |count: usize| {
+        format!("for i = 1, {count} do redis.call('incr', 'n') end return redis.call('get', 'n')")
+    };
+    check(&[
+        (&chain(48), By::Plan, ":49"),
+        (&chain(49), By::Lua, ":50"),
+        (&pieces(8), By::Plan, "'aaaaaaaa'"),
+        (&pieces(9), By::Lua, "'aaaaaaaaa'"),
+        (&values(8), By::Plan, ":8"),
+        (&values(9), By::Lua, ":9"),
+        (&arguments(128), By::Plan, "[:127]"),
+        (&arguments(129), By::Lua, "[:128]"),
+        (&calls(511), By::Plan, "'511'"),
+        (&calls(512), By::Both, "'512'"),
+    ]);
+}
+
+/// Lua takes far more memory for a value than a plan does.
+#[test]
+fn a_plan_holds_a_small_part_of_what_lua_may_take() {
+    let limits = Limits { memory_bytes_max: 4 << 20, ..Limits::default() };
+    let mut lua = Interpreter::new(limits, "7.2.4", 0).expect("memory for Lua");
+    let sha = lua.load(b"return #ARGV").expect("a script that compiles");
+    for (bytes, left) in [(200 << 10, 0), (300 << 10, 1)] {
+        let argument = vec![b'x'; bytes];
+        lua.run(sha.as_bytes(), &[], &[&argument], &mut MapHost::default());
+        assert_eq!((lua.tiers().planned, lua.tiers().left), (1, left));
+    }
+}
+
+/// Lua is killed while it is still told what the plan has called: the two do not disagree.
+#[test]
+fn a_script_that_is_killed_before_lua_is_where_the_plan_was_disagrees_with_nothing() {
+    let script = "for i = 1, 400 do redis.call('get', 'a') for j = 1, 20 do end end \
+                  return redis.pcall('no').err";
+    for patience in 34..40 {
+        let (reply, calls, by) = run(script, true, Some(patience));
+        assert!(reply.starts_with("-ERR Script killed by user"), "{reply}");
+        assert_eq!((calls.len(), by), (401, By::Both), "{patience}");
+    }
 }
 
 #[test]

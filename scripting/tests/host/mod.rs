@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use leasehold_resp::{Protocol, Reply};
-use leasehold_scripting::{Host, Interpreter, Interrupt, Limits, LogLevel, Sha};
+use leasehold_scripting::{CommandId, Host, Interpreter, Interrupt, Limits, LogLevel, Sha};
 
 /// Strings and hashes in a map; time stands still.
 #[derive(Default)]
@@ -68,9 +68,17 @@ impl Host for MapHost {
             },
             ("publish", _) => Reply::Integer(1),
             ("echo", words) => Reply::Array(vec![Reply::from(words.len())]),
+            ("reply", [kind]) => reply_of_kind(kind),
             ("panic", _) => panic!("as asked"),
             _ => Reply::error("ERR Unknown Redis command called from script"),
         }
+    }
+
+    fn command(&mut self, name: &[u8], _: usize) -> Option<CommandId> {
+        ["get", "set", "echo"]
+            .iter()
+            .position(|known| known.as_bytes() == name)
+            .map(|at| CommandId(at as u32))
     }
 
     fn set_protocol(&mut self, protocol: Protocol) {
@@ -93,6 +101,25 @@ impl Host for MapHost {
 impl MapHost {
     fn exists(&self, key: &[u8]) -> bool {
         self.strings.contains_key(key) || self.hashes.contains_key(key)
+    }
+}
+
+/// A reply that the commands here do not give.
+fn reply_of_kind(kind: &[u8]) -> Reply {
+    /// More than a double holds.
+    const LARGE: Reply = Reply::Integer(9_007_199_254_740_993);
+    match kind {
+        b"null array" => Reply::NullArray,
+        b"boolean" => Reply::Boolean(true),
+        b"double" => Reply::Double(1.5),
+        b"large" => LARGE,
+        b"nested" => Reply::Array(vec![
+            LARGE,
+            Reply::NullArray,
+            Reply::Simple("a\nb".into()),
+            Reply::Array(vec![Reply::Null, Reply::Set(vec![Reply::bulk("c")])]),
+        ]),
+        _ => Reply::Null,
     }
 }
 
