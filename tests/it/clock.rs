@@ -355,3 +355,16 @@ fn a_jump_takes_the_leases_with_it() {
     assert_eq!(waiter.read(), b"*-1\r\n");
     assert_eq!(server.clock().wall(), begin + HOUR + LEASE - MILLISECOND);
 }
+
+#[test]
+fn a_jump_takes_a_pause_with_it() {
+    let server = frozen();
+    let mut paused = wire(&server);
+    call(&server, "CLIENT PAUSE 10000 WRITE");
+    server.clock().jump_back(HOUR).expect("a server");
+    advance(&server, HOUR);
+    paused.send_line("SET k v");
+    eventually("the write to be held back", || blocked(&server) == 1);
+    advance(&server, Duration::from_secs(10));
+    assert_eq!(paused.read(), b"+OK\r\n");
+}
