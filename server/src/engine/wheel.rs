@@ -141,11 +141,6 @@ impl Wheel {
         self.len == 0
     }
 
-    /// Forgets all timers. Their links mean nothing from here on.
-    pub fn clear(&mut self) {
-        *self = Wheel { elapsed: self.elapsed, ..Wheel::new(Millis(0)) };
-    }
-
     /// Lets a node be a timer, in constant time. A deadline at or before the wheel's own time
     /// counts as that time: it is due at once, after those already due then.
     pub fn insert(&mut self, nodes: &mut impl Nodes, index: u32) {
