@@ -602,6 +602,28 @@ mod tests {
         }
     }
 
+    /// The places of the arguments that have come, and the text of a line that was unquoted before.
+    #[test]
+    fn an_unfinished_request_says_what_it_holds() {
+        let part = |count: usize| "$1\r\na\r\n".repeat(count);
+        let unfinished = "*1000\r\n".to_owned() + &part(500);
+        let finished = unfinished.clone() + &part(500);
+        let held_after = |line: &[u8]| {
+            let mut parser = parser(true);
+            assert_eq!(parser.unfinished_bytes(), 0);
+            read(&mut parser, line);
+            assert_eq!(parser.unfinished_bytes(), 0);
+            assert_eq!(parser.parse(unfinished.as_bytes()), Ok(None));
+            let held = parser.unfinished_bytes();
+            assert_eq!(parser.parse(finished.as_bytes()), Ok(Some(finished.len())));
+            assert_eq!(parser.unfinished_bytes(), 0);
+            held
+        };
+        let held = held_after(b"");
+        assert!((500..=2_000).contains(&(held / size_of::<Span>())), "{held}");
+        assert!(held_after(b"PING \"unquoted\"\r\n") > held);
+    }
+
     #[track_caller]
     fn check(input: impl AsRef<[u8]>, expected: &str) {
         assert_eq!(read(&mut parser(true), input.as_ref()), expected);
