@@ -172,10 +172,11 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
-    use super::CLIENT_BYTES;
+    use super::{ALLOCATION_BYTES, CLIENT_BYTES};
     use crate::config::Config;
     use crate::engine::buffers::BufferSizes;
     use crate::engine::testing::Stage;
+    use crate::engine::transaction::Queued;
 
     #[test]
     fn what_is_stored_is_counted_and_bounded() {
@@ -227,6 +228,25 @@ mod tests {
             stage.engine.disconnect(client);
             assert_eq!(stage.engine.clients.memory_bytes(), CLIENT_BYTES, "{hold}");
         }
+    }
+
+    /// Each word counts with its allocation and what points to it; a wait keeps its keys twice.
+    #[test]
+    fn what_is_kept_counts_with_its_overhead() {
+        const WORD: usize = size_of::<Box<[u8]>>() + ALLOCATION_BYTES;
+        let held = |conversation: &str| {
+            let mut stage = Stage::new(Config::default());
+            stage.check("PING");
+            let before = stage.engine.used_memory_bytes();
+            stage.check(conversation);
+            stage.engine.used_memory_bytes() - before
+        };
+        let queued = held("MULTI; ECHO abc");
+        assert_eq!(queued, size_of::<Queued>() + 2 * WORD + "echoabc".len());
+        assert_eq!(held("MULTI; ECHO abc; ECHO abc"), 2 * queued);
+        let waiting = held("BLPOP abc 0");
+        assert_eq!(held("BLPOP abc de 0"), waiting + 3 * (WORD + "de".len()));
+        assert!(waiting > 4 * WORD + 2 * "abc".len() + "blpopabc0".len(), "{waiting}");
     }
 
     #[test]
