@@ -1,7 +1,10 @@
 //! Rules of the engine that no other test checks: each test here was written because a changed line
 //! went unnoticed without it.
 
+use std::sync::{Arc, Mutex};
+
 use bytes::BytesMut;
+use leasehold_resp::Reply;
 
 use crate::config::Config;
 use crate::engine::client::ClientId;
@@ -66,6 +69,37 @@ fn a_client_that_waits_is_served_after_the_script_has_ended() {
         "EVAL \"redis.call('rpush', 'k', 'v') for i = 1, 100000 do end \
          return redis.call('llen', 'k')\" 1 k => 1; b< => [\"k\", \"v\"]; EXISTS k other => 0",
     );
+}
+
+/// Notes which script is running whenever one is interrupted.
+struct Notes(Arc<Mutex<Vec<Option<u64>>>>);
+
+impl Watchdog for Notes {
+    fn poll(&mut self, engine: &mut Engine) {
+        self.0.lock().expect("unpoisoned").push(engine.running_script());
+    }
+
+    fn has_hung_up(&self, _: ClientId) -> bool {
+        false
+    }
+}
+
+/// How long a script has run, and whether it is to be killed, is asked about by its number.
+#[test]
+fn each_script_has_its_own_number_while_it_runs() {
+    let mut stage = Stage::new(Config::default());
+    let numbers = Arc::new(Mutex::new(Vec::new()));
+    stage.engine.watchdog = Some(Box::new(Notes(Arc::clone(&numbers))));
+    assert_eq!(stage.engine.running_script(), None);
+    stage.check("EVAL \"for i = 1, 1000000 do end\" 0 => nil");
+    let first = std::mem::take(&mut *numbers.lock().expect("unpoisoned"));
+    stage.check("EVAL \"for i = 1, 1000000 do end\" 0 => nil");
+    let second = std::mem::take(&mut *numbers.lock().expect("unpoisoned"));
+    assert!(first.len() > 1 && first[0].is_some(), "{first:?}");
+    assert!(first.iter().all(|number| *number == first[0]), "{first:?}");
+    assert!(second.iter().all(|number| *number == second[0]), "{second:?}");
+    assert_ne!(first[0], second[0]);
+    assert_eq!(stage.engine.running_script(), None);
 }
 
 #[test]
@@ -157,6 +191,59 @@ fn a_script_is_answered_in_the_protocol_it_has_chosen() {
     }
 }
 
+/// Commands whose reply depends on the protocol give a script the one it has chosen, whichever the
+/// client has.
+#[test]
+fn a_script_sees_the_replies_of_the_protocol_it_has_chosen() {
+    for protocol in [2, 3] {
+        check(&format!(
+            "HELLO {protocol}; ZADD z 1 a; \
+             EVAL \"return #redis.call('zrange', KEYS[1], 0, -1, 'withscores')\" 1 z => 2; \
+             EVAL \"redis.setresp(3) \
+             return #redis.call('zrange', KEYS[1], 0, -1, 'withscores')\" 1 z => 1",
+        ));
+    }
+}
+
+/// The scripts that are kept count against the limit while one of them runs, too.
+#[test]
+fn a_script_may_not_write_when_scripts_take_all_memory() {
+    let long = "x".repeat(200_000);
+    check(&format!(
+        "CONFIG SET maxmemory 100000; \
+         EVAL \"return redis.call('set', KEYS[1], 'v')\" 1 k => OK; DEL k; \
+         CONFIG SET maxmemory 0; SCRIPT LOAD \"return '{long}'\"; CONFIG SET maxmemory 100000; \
+         EVAL \"return redis.call('set', KEYS[1], 'v')\" 1 k => !OOM ...; EXISTS k => 0"
+    ));
+}
+
+#[test]
+fn errors_in_an_array_that_a_script_returns_are_counted() {
+    check(
+        "EVAL \"return {1, {err = 'MINE no'}}\" 0 => [1, !MINE no]; \
+         INFO errorstats => ...errorstat_MINE:count=1\\r\\n...",
+    );
+}
+
+#[test]
+fn what_a_library_logs_while_it_is_loaded_comes_to_the_log() {
+    let mut stage = Stage::new(Config::default());
+    stage.check(
+        "FUNCTION LOAD \"#!lua name=l\\x0aredis.log(redis.LOG_WARNING, 'loaded') \
+         redis.register_function('f', function() end)\" => \"l\"",
+    );
+    let texts: Vec<&str> = stage.engine.log.iter().map(|(_, text)| text.as_str()).collect();
+    assert_eq!(texts, ["loaded"]);
+}
+
+#[test]
+fn a_command_that_a_gate_refuses_is_counted_as_rejected() {
+    check(
+        "CONFIG SET maxmemory 1; SET k v => !OOM ...; \
+         INFO commandstats => ...cmdstat_set:calls=0,...,rejected_calls=1,...",
+    );
+}
+
 #[test]
 fn what_a_script_logs_comes_to_the_log() {
     let mut stage = Stage::new(Config::default());
@@ -170,6 +257,84 @@ fn options_of_functions_that_do_not_exist_are_refused() {
     check("FUNCTION FLUSH now => !ERR FUNCTION FLUSH only supports SYNC|ASYNC option");
     check("FUNCTION RESTORE x KEEP => !ERR Wrong restore policy given...");
     check("FUNCTION LIST LIBRARYNAME a LIBRARYNAME b => !ERR Unknown argument LIBRARYNAME");
+}
+
+// --- functions ---
+
+const LIBRARY: &str = "\"#!lua name=l\\x0aredis.register_function('f', function() return 1 end)\"";
+
+#[test]
+fn every_change_of_the_functions_is_counted() {
+    let changes =
+        |count: u32| format!("INFO persistence => ...rdb_changes_since_last_save:{count}\\r\\n...");
+    check(&format!(
+        "FUNCTION LOAD {LIBRARY} => \"l\"; {}; FUNCTION DELETE l => OK; {}; \
+         FUNCTION FLUSH SYNC => OK; {}; FUNCTION FLUSH async => OK; {}; \
+         FUNCTION DELETE l => !ERR ...; {}",
+        changes(1),
+        changes(2),
+        changes(3),
+        changes(4),
+        changes(4),
+    ));
+}
+
+#[test]
+fn a_library_is_replaced_only_if_the_client_says_so() {
+    check(&format!(
+        "FUNCTION LOAD {LIBRARY} => \"l\"; \
+         FUNCTION LOAD {LIBRARY} => !ERR Library 'l' already exists; \
+         FUNCTION LOAD REPLACE {LIBRARY} => \"l\"; \
+         FUNCTION LOAD nonsense {LIBRARY} => !ERR Unknown option given: nonsense"
+    ));
+}
+
+#[test]
+fn libraries_are_listed_as_asked_for() {
+    let mut stage = Stage::new(Config::default());
+    stage.check(&format!("FUNCTION LOAD {LIBRARY} => \"l\""));
+    for (options, lists, shows_code) in [
+        ("", true, false),
+        ("WITHCODE", true, true),
+        ("LIBRARYNAME l", true, false),
+        ("LIBRARYNAME other", false, false),
+        ("LIBRARYNAME l WITHCODE", true, true),
+        ("WITHCODE LIBRARYNAME l", true, true),
+    ] {
+        let list = stage.step(&format!("FUNCTION LIST {options}"));
+        let shown = (list.contains("library_name"), list.contains("register_function"));
+        assert_eq!(shown, (lists, shows_code), "{options}: {list}");
+    }
+    stage.check(
+        "FUNCTION LIST WITHCODE WITHCODE => !ERR Unknown argument WITHCODE; \
+         FUNCTION LIST nonsense => !ERR Unknown argument nonsense; \
+         FUNCTION LIST LIBRARYNAME => !ERR library name argument was not given",
+    );
+}
+
+#[test]
+fn libraries_that_are_restored_join_replace_or_follow_those_that_are_there() {
+    let mut stage = Stage::new(Config::default());
+    stage.check(&format!("FUNCTION LOAD {LIBRARY}"));
+    let [Reply::Bulk(payload)] = &stage.answers("FUNCTION DUMP")[..] else { panic!("no payload") };
+    let client = stage.client("a");
+    for (policy, there, reply) in [
+        ("", false, "OK"),
+        ("APPEND", false, "OK"),
+        ("APPEND", true, "!ERR Library l already exists"),
+        ("REPLACE", true, "OK"),
+        ("FLUSH", true, "OK"),
+    ] {
+        stage.check("FUNCTION FLUSH");
+        if there {
+            stage.check(&format!("FUNCTION LOAD {LIBRARY}"));
+        }
+        let mut request = words("FUNCTION RESTORE");
+        request.push(payload.to_vec());
+        request.extend(words(policy));
+        assert_eq!(stage.run(client, &request).0, reply, "{policy}");
+        stage.check("FCALL f 0 => 1");
+    }
 }
 
 // --- keys ---
@@ -187,6 +352,19 @@ fn reading_a_key_is_using_it_unless_the_client_says_it_is_not() {
 #[test]
 fn every_change_is_counted() {
     check("SET k v; SET l v; INFO persistence => ...rdb_changes_since_last_save:2\\r\\n...");
+}
+
+/// The count of a lock that its owner takes again stands where the old one stood.
+#[test]
+fn a_field_of_a_small_hash_takes_another_value_of_any_length() {
+    for key in ["h", "a-longer-name-of-a-lock:{and-its-slot}"] {
+        check(&format!(
+            "HSET {key} before b owner 1 behind c; HINCRBY {key} owner 1 => 2; \
+             HGETALL {key} => [\"before\", \"b\", \"owner\", \"2\", \"behind\", \"c\"]; \
+             HINCRBY {key} owner 100 => 102; HINCRBY {key} owner -100 => 2; \
+             HGETALL {key} => [\"before\", \"b\", \"owner\", \"2\", \"behind\", \"c\"]"
+        ));
+    }
 }
 
 #[test]
