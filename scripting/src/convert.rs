@@ -73,6 +73,7 @@ pub(crate) fn error_table(line: Bytes) -> Value {
 /// An error's text as `redis.error_reply` completes it: a single word has no code and gets one. A
 /// leading dash goes, and the end of the line with it.
 pub(crate) fn error_reply(text: &[u8]) -> Bytes {
+    let text = c_string(text);
     let line = match text.strip_prefix(b"-") {
         Some(line) => trim_line_end(line),
         None => text,
@@ -86,6 +87,16 @@ fn trim_line_end(mut line: &[u8]) -> &[u8] {
         line = rest;
     }
     line
+}
+
+/// What stands before the first zero byte, for what Redis reads as a C string.
+pub(crate) fn c_string(text: &[u8]) -> &[u8] {
+    text.split(|byte| *byte == 0).next().unwrap_or_default()
+}
+
+/// An error or a status that a script has made, as the line of a reply.
+pub(crate) fn c_line(text: &[u8]) -> Bytes {
+    one_line(c_string(text).to_vec())
 }
 
 /// One line: CR and LF become blanks.
@@ -114,8 +125,8 @@ fn table_to_reply(entries: Vec<(Value, Value)>, protocol: Protocol) -> Reply {
     for name in special {
         let Some(found) = field(name) else { continue };
         match (name, &entries[found].1) {
-            ("err", Value::Bytes(text)) => return Reply::Error(line(text)),
-            ("ok", Value::Bytes(text)) => return Reply::Simple(line(text)),
+            ("err", Value::Bytes(text)) => return Reply::Error(c_line(text)),
+            ("ok", Value::Bytes(text)) => return Reply::Simple(c_line(text)),
             ("double", Value::Number(number)) => return Reply::Double(*number),
             ("big_number", Value::Bytes(text)) => return Reply::BigNumber(line(text)),
             ("verbatim_string", Value::Table(fields)) => {

@@ -16,7 +16,7 @@ use super::{End, context};
 use crate::number::Random;
 
 /// `unpack` beyond this is refused, as Lua's own stack limit does.
-const UNPACK_MAX: i64 = 7_990;
+const UNPACK_MAX: c_int = 7_990;
 
 /// `pcall`, whose error is the message if it is one of Redis's error tables, and which does not
 /// hold the end of a script.
@@ -148,23 +148,23 @@ pub(super) unsafe extern "C-unwind" fn unpack(lua: *mut lua_State) -> c_int {
     // SAFETY: plain.
     unsafe {
         ffi::luaL_checktype(lua, 1, ffi::LUA_TTABLE);
-        let first = ffi::luaL_optinteger(lua, 2, 1);
+        // As C's integers, like Lua's own: only the low 32 bits count.
+        let first = ffi::luaL_optinteger(lua, 2, 1) as c_int;
         let last = match ffi::lua_type(lua, 3) {
-            ffi::LUA_TNONE | ffi::LUA_TNIL => ffi::lua_objlen(lua, 1) as i64,
-            _ => ffi::luaL_checkinteger(lua, 3),
+            ffi::LUA_TNONE | ffi::LUA_TNIL => ffi::lua_objlen(lua, 1) as c_int,
+            _ => ffi::luaL_checkinteger(lua, 3) as c_int,
         };
         if first > last {
             return 0;
         }
         let count = last.saturating_sub(first).saturating_add(1);
-        let in_range = i64::from(c_int::MIN) <= first && last <= i64::from(c_int::MAX);
-        if !in_range || count > UNPACK_MAX || ffi::lua_checkstack(lua, count as c_int) == 0 {
+        if count > UNPACK_MAX || ffi::lua_checkstack(lua, count) == 0 {
             raise(lua, "too many results to unpack");
         }
         for i in first..=last {
-            ffi::lua_rawgeti_(lua, 1, i as c_int);
+            ffi::lua_rawgeti_(lua, 1, i);
         }
-        count as c_int
+        count
     }
 }
 

@@ -29,8 +29,8 @@ pub(super) unsafe extern "C-unwind" fn loadstring(lua: *mut lua_State) -> c_int 
 pub(super) unsafe extern "C-unwind" fn load(lua: *mut lua_State) -> c_int {
     // SAFETY: plain; the table, the text and the name are on the stack.
     unsafe {
-        ffi::luaL_checktype(lua, 1, ffi::LUA_TFUNCTION);
         let name = ffi::luaL_optlstring(lua, 2, c"=(load)".as_ptr(), ptr::null_mut());
+        ffi::luaL_checktype(lua, 1, ffi::LUA_TFUNCTION);
         ffi::lua_settop(lua, 2);
         push_bytes(lua, b"");
         loop {

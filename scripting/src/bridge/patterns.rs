@@ -97,6 +97,7 @@ pub(super) unsafe extern "C-unwind" fn string_gsub(lua: *mut lua_State) -> c_int
     unsafe {
         let (subject, pattern) = (argument(lua, 1), argument(lua, 2));
         let kind = ffi::lua_type(lua, 3);
+        let most = ffi::luaL_optinteger(lua, 4, subject.len() as i64 + 1) as c_int;
         if !matches!(
             kind,
             ffi::LUA_TNUMBER | ffi::LUA_TSTRING | ffi::LUA_TFUNCTION | ffi::LUA_TTABLE
@@ -106,7 +107,6 @@ pub(super) unsafe extern "C-unwind" fn string_gsub(lua: *mut lua_State) -> c_int
         if kind == ffi::LUA_TNUMBER {
             argument(lua, 3);
         }
-        let most = ffi::luaL_optinteger(lua, 4, subject.len() as i64 + 1);
         let (once, pattern) = strings::parse(pattern);
         ffi::lua_settop(lua, 3);
         let mut output = Output::new(lua, subject.len() + 32);

@@ -40,7 +40,8 @@ fn map(call: &mut Call<'_>, f: fn(u32) -> u32) -> Result<(), Fault> {
 
 fn fold(call: &mut Call<'_>, f: fn(u32, u32) -> u32) -> Result<(), Fault> {
     let mut result = word(call, 1)?;
-    for at in 2..=call.args.len() {
+    // From the last on: the error names the last of several that are no numbers.
+    for at in (2..=call.args.len()).rev() {
         result = f(result, word(call, at)?);
     }
     give(call, result)

@@ -153,7 +153,6 @@ fn unpack_one(call: &mut Call<'_>) -> Result<(), Fault> {
 }
 
 fn unpack_limit(call: &mut Call<'_>) -> Result<(), Fault> {
-    call.bytes(1)?;
     let limit = call.integer(2)?;
     let offset = if call.missing(3) { 0 } else { call.integer(3)? };
     unpack(call, limit, offset)
@@ -164,13 +163,15 @@ fn unpack_limit(call: &mut Call<'_>) -> Result<(), Fault> {
 fn unpack(call: &mut Call<'_>, limit: i64, offset: i64) -> Result<(), Fault> {
     let data = call.bytes(1)?;
     let len = data.len();
+    // Messages show it as a C integer.
+    let shown = offset as i32;
     let (Ok(limit), Ok(start)) = (usize::try_from(limit), usize::try_from(offset)) else {
         return Err(Fault::error(format!(
-            "Invalid request to unpack with offset of {offset} and limit of {len}."
+            "Invalid request to unpack with offset of {shown} and limit of {len}."
         )));
     };
     if start > len {
-        let text = format!("Start offset {start} greater than input length {len}.");
+        let text = format!("Start offset {shown} greater than input length {len}.");
         return Err(Fault::error(text));
     }
     let all = limit == 0 && start == 0;

@@ -1,7 +1,7 @@
 //! `struct`: numbers and strings as bytes, by a format. Knows only values.
 
 use super::{Call, Fault, Function, Library, RESULTS_MAX, spend};
-use crate::convert::truncate;
+use crate::convert::{c_string, truncate};
 use crate::value::Value;
 
 pub(super) const LIBRARY: Library = Library {
@@ -31,6 +31,8 @@ struct Format<'a> {
 
 impl<'a> Format<'a> {
     fn new(text: &'a [u8], work: &'a dyn Fn(usize) -> bool) -> Format<'a> {
+        // A C string.
+        let text = c_string(text);
         Format { text, work, big_endian: cfg!(target_endian = "big"), alignment: 1 }
     }
 
@@ -162,7 +164,8 @@ fn unpack(call: &mut Call<'_>) -> Result<(), Fault> {
         return Err(Fault::Argument(3, "offset must be 1 or greater".to_owned()));
     }
     let mut format = Format::new(&format, call.work);
-    let mut at = usize::try_from(offset.saturating_sub(1)).unwrap_or(usize::MAX);
+    let begin = usize::try_from(offset.saturating_sub(1)).unwrap_or(usize::MAX);
+    let mut at = begin;
     while let Some((option, size)) = format.next()? {
         at = at.saturating_add(format.padding(at, option, size));
         let field = slice(&data, at, size)?;
@@ -206,7 +209,8 @@ fn unpack(call: &mut Call<'_>) -> Result<(), Fault> {
         }
         at += taken;
     }
-    call.result(Value::Number((at + 1) as f64))
+    // Where to go on. A format of nothing reads nothing, wherever that is.
+    call.result(Value::Number(offset.wrapping_add((at - begin) as i64) as f64))
 }
 
 fn size(call: &mut Call<'_>) -> Result<(), Fault> {

@@ -111,7 +111,8 @@ impl Run<'_> {
         }
         let mut place = |expr: &Option<Expr>| match expr {
             Some(expr) => match self.value(expr)? {
-                Value::Number(number) => Some(Some(as_integer(number)?)),
+                // Lua takes the low 32 bits of what is no C integer.
+                Value::Number(number) => Some(Some(i32::try_from(as_integer(number)?).ok()?)),
                 _ => None,
             },
             None => Some(None),

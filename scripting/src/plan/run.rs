@@ -112,7 +112,7 @@ pub(crate) fn run(
         },
         Flow::ReturnStatus => {
             let text = run.held.bytes(run.returned)?;
-            Some(Reply::Simple(convert::one_line(text.to_vec())))
+            Some(Reply::Simple(convert::c_line(text)))
         }
     }
 }
