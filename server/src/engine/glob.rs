@@ -9,6 +9,11 @@ pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     matches_with(pattern, text, |byte| byte)
 }
 
+/// Like [`matches`], for the name of a channel: not even a lone star stands for an empty one.
+pub fn matches_channel(pattern: &[u8], channel: &[u8]) -> bool {
+    if channel.is_empty() { pattern.is_empty() } else { matches(pattern, channel) }
+}
+
 /// Like [`matches`], taking `a` and `A` as the same letter.
 pub fn matches_ignoring_case(pattern: &[u8], text: &[u8]) -> bool {
     matches_with(pattern, text, |byte| byte.to_ascii_lowercase())

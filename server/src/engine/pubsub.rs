@@ -62,7 +62,7 @@ impl Engine {
             receivers += post.deliver(listeners, &[b"message", channel, message]);
         }
         for (pattern, listeners) in &pubsub.patterns {
-            if glob::matches(pattern, channel) {
+            if glob::matches_channel(pattern, channel) {
                 receivers += post.deliver(listeners, &[b"pmessage", pattern, channel, message]);
             }
         }

@@ -281,7 +281,7 @@ fn channels(argv: &[&[u8]], listeners: &Listeners) -> Result<Reply, Error> {
     };
     let shown = listeners
         .keys()
-        .filter(|channel| pattern.is_none_or(|pattern| glob::matches(pattern, channel)));
+        .filter(|channel| pattern.is_none_or(|pattern| glob::matches_channel(pattern, channel)));
     Ok(Reply::Array(shown.cloned().map(Reply::Bulk).collect()))
 }
 
