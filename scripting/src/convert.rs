@@ -94,7 +94,7 @@ pub(crate) fn c_string(text: &[u8]) -> &[u8] {
     text.split(|byte| *byte == 0).next().unwrap_or_default()
 }
 
-/// An error or a status that a script has made, as the line of a reply.
+/// A status that a script has made, as the line of a reply.
 pub(crate) fn c_line(text: &[u8]) -> Bytes {
     one_line(c_string(text).to_vec())
 }
@@ -125,7 +125,7 @@ fn table_to_reply(entries: Vec<(Value, Value)>, protocol: Protocol) -> Reply {
     for name in special {
         let Some(found) = field(name) else { continue };
         match (name, &entries[found].1) {
-            ("err", Value::Bytes(text)) => return Reply::Error(c_line(text)),
+            ("err", Value::Bytes(text)) => return Reply::Error(line(text)),
             ("ok", Value::Bytes(text)) => return Reply::Simple(c_line(text)),
             ("double", Value::Number(number)) => return Reply::Double(*number),
             ("big_number", Value::Bytes(text)) => return Reply::BigNumber(line(text)),

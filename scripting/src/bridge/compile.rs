@@ -48,7 +48,9 @@ pub(super) unsafe extern "C-unwind" fn load(lua: *mut lua_State) -> c_int {
                 ffi::LUA_TSTRING | ffi::LUA_TNUMBER => ffi::lua_concat(lua, 2),
                 _ => {
                     ffi::lua_pushnil(lua);
+                    ffi::luaL_where(lua, 1);
                     push_bytes(lua, b"reader function must return a string");
+                    ffi::lua_concat(lua, 2);
                     return 2;
                 }
             }

@@ -79,7 +79,7 @@ pub(super) unsafe extern "C-unwind" fn redis_log(lua: *mut lua_State) -> c_int {
         if ffi::lua_isnumber(lua, 1) == 0 {
             raise_error(lua, "First argument must be a number (log level).");
         }
-        let level = match ffi::lua_tonumber(lua, 1) as i64 {
+        let level = match convert::truncate(ffi::lua_tonumber(lua, 1)) {
             0 => LogLevel::Debug,
             1 => LogLevel::Verbose,
             2 => LogLevel::Notice,
@@ -115,7 +115,7 @@ pub(super) unsafe extern "C-unwind" fn redis_setresp(lua: *mut lua_State) -> c_i
         if ffi::lua_gettop(lua) != 1 {
             raise_error(lua, "redis.setresp() requires one argument.");
         }
-        let protocol = match ffi::lua_tonumber(lua, 1) as i64 {
+        let protocol = match convert::truncate(ffi::lua_tonumber(lua, 1)) {
             2 => Protocol::Resp2,
             3 => Protocol::Resp3,
             _ => raise_error(lua, "RESP version must be 2 or 3."),
@@ -141,7 +141,7 @@ pub(super) unsafe extern "C-unwind" fn redis_set_repl(lua: *mut lua_State) -> c_
         if ffi::lua_gettop(lua) != 1 {
             raise_error(lua, "redis.set_repl() requires one argument.");
         }
-        if !(0..4).contains(&(ffi::lua_tonumber(lua, 1) as i64)) {
+        if !(0..4).contains(&(convert::truncate(ffi::lua_tonumber(lua, 1)))) {
             raise_error(
                 lua,
                 "Invalid replication flags. Use REPL_AOF, REPL_REPLICA, REPL_ALL or REPL_NONE.",

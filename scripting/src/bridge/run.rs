@@ -359,7 +359,7 @@ unsafe fn note(lua: *mut lua_State, context: &Context) {
     // SAFETY: reads the stack and debug information only; `source` lives as long as its function.
     unsafe {
         let message = match context.end.get() {
-            End::None => convert::c_string(bytes(lua, -1)).to_vec(),
+            End::None => bytes(lua, -1).to_vec(),
             _ => context.killed_line.get().into(),
         };
         let mut found: lua_Debug = std::mem::zeroed();
