@@ -1,0 +1,313 @@
+//! What may differ between Leasehold and Redis 7.0, each as narrow as it can be told apart: see
+//! `docs/differences.md`.
+
+use leasehold::compat::fuzz::explained::seventeen_digits;
+use leasehold_resp::format_double;
+use leasehold_scripting::Sha;
+
+/// A difference that is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Excuse {
+    /// Redis 7.0 prints scores, and numbers that a script hands to a command, with 17 digits, and
+    /// minus zero with its sign. Each number has to be the same, in exactly these two forms.
+    Digits,
+    /// The same, where what a command did with such a number differs. It must not once the script
+    /// hands them over as text, in the form of 7.2, which must change nothing here.
+    NumbersHanded,
+    /// A script has looked at the address of a table or function. What it does has to be the same
+    /// once `tostring` shows none.
+    Addresses,
+    /// `cmsgpack.pack` or `cjson.encode` of a library: a table that is empty here. What the script
+    /// does has to be the same once libraries are kept from these functions.
+    PackedLibraries,
+    /// Redis's handler of errors makes a table of what `load` fails with. What it does has to be
+    /// the same once that is its message again, which must change nothing here.
+    LoadErrors,
+    /// The length of a reply that has nulls in RESP3: a table with holes, whose length Lua leaves
+    /// open. What the script does has to be the same once tables are filled as Redis fills them,
+    /// which must change nothing there.
+    Holes,
+    /// `redis.set_repl` has words of its own in 7.0.
+    SetRepl,
+    /// An error that is a table nobody may write to: Redis's handler fails to note its place there.
+    FrozenError,
+}
+
+/// Makes `redis_call` and `redis_pcall`, which hand numbers over as text: what 7.2 makes of them.
+const NUMBERS_AS_TEXT: &str = "local redis_call, redis_pcall \
+    do \
+      local type, tonumber, format, floor = type, tonumber, string.format, math.floor \
+      local redis, select, unpack, abs, huge = redis, select, unpack, math.abs, math.huge \
+      local function shown(it) \
+        if type(it) ~= 'number' or it ~= it or abs(it) == huge then return it end \
+        if it == 0 then return '0' end \
+        if abs(it) <= 2 ^ 62 and floor(it) == it then return format('%.0f', it) end \
+        for digits = 1, 17 do \
+          local text = format('%.' .. digits .. 'g', it) \
+          if tonumber(text) == it then return text end \
+        end \
+      end \
+      local function with(call) \
+        return function(...) \
+          local all, count = {...}, select('#', ...) \
+          for at = 1, count do all[at] = shown(all[at]) end \
+          return call(unpack(all, 1, count)) \
+        end \
+      end \
+      redis_call, redis_pcall = with(redis.call), with(redis.pcall) \
+    end ";
+
+/// Makes a `tostring` that shows no addresses.
+const NO_ADDRESSES: &str = "local tostring = (function(tostring, type, plain) \
+      return function(...) \
+        if plain[type((...))] ~= false then return tostring(...) end \
+        return type((...)) .. ': 0x1' \
+      end \
+    end)(tostring, type, {table = false, ['function'] = false, thread = false, userdata = false}) ";
+
+/// Makes functions that pack an empty table in the place of a library.
+const NO_LIBRARIES: &str = "local cmsgpack_pack, cjson_encode \
+    do \
+      local libraries = {} \
+      for _, it in ipairs({redis, cjson, cmsgpack, bit, struct, string, table, math, coroutine, \
+          _G}) do libraries[it] = true end \
+      local type, pairs, select, unpack = type, pairs, select, unpack \
+      local function without(it, depth) \
+        if type(it) ~= 'table' or depth > 8 then return it end \
+        if libraries[it] then return {} end \
+        for key, value in pairs(it) do \
+          if type(value) == 'table' then it[key] = without(value, depth + 1) end \
+        end \
+        return it \
+      end \
+      local function with(pack) \
+        return function(...) \
+          local all, count = {...}, select('#', ...) \
+          for at = 1, count do all[at] = without(all[at], 0) end \
+          return pack(unpack(all, 1, count)) \
+        end \
+      end \
+      cmsgpack_pack, cjson_encode = with(cmsgpack.pack), with(cjson.encode) \
+    end ";
+
+/// Makes a `load` whose second result is the message of the error.
+const LOAD_MESSAGES: &str = "local load = (function(load, type, sub) \
+      return function(...) \
+        local chunk, message = load(...) \
+        if chunk then return chunk end \
+        if type(message) == 'table' and message.source and message.err then \
+          message = sub(message.err, 5) \
+        end \
+        return chunk, message \
+      end \
+    end)(load, type, string.sub) ";
+
+/// Makes `redis_call` and `redis_pcall`, whose tables have been filled one by one.
+const FILLED_TABLES: &str = "local redis_call, redis_pcall \
+    do \
+      local type, maxn = type, table.maxn \
+      local function filled(it) \
+        if type(it) ~= 'table' or maxn(it) == 0 then return it end \
+        local copy = {} \
+        for at = 1, maxn(it) do copy[at] = filled(it[at]) end \
+        return copy \
+      end \
+      local function with(call) \
+        return function(...) return filled(call(...)) end \
+      end \
+      redis_call, redis_pcall = with(redis.call), with(redis.pcall) \
+    end ";
+
+/// A script and what both servers do.
+pub(crate) type Run<'a> = &'a mut dyn FnMut(&str) -> Option<[Vec<String>; 2]>;
+
+/// Why two servers differ in what a script does, if it is known. `run` runs another script in the
+/// same way: what we do, and what Redis does.
+pub(crate) fn excuse(
+    script: &str,
+    ours: &[String],
+    theirs: &[String],
+    run: Run<'_>,
+) -> Option<Excuse> {
+    excused_by_text(script, ours, theirs)
+        .or_else(|| is_of_numbers(script, ours, run).then_some(Excuse::NumbersHanded))
+        .or_else(|| is_of_loading(script, ours, run).then_some(Excuse::LoadErrors))
+        .or_else(|| is_of_holes(script, theirs, run).then_some(Excuse::Holes))
+        .or_else(|| is_of_libraries(script, run).then_some(Excuse::PackedLibraries))
+        .or_else(|| is_of_addresses(script, ours, theirs, run).then_some(Excuse::Addresses))
+}
+
+/// As [`excuse`], as far as it can be seen by the replies alone.
+pub(crate) fn excused_by_text(script: &str, ours: &[String], theirs: &[String]) -> Option<Excuse> {
+    if ours.len() != theirs.len() {
+        return None;
+    }
+    let same_but = |known: &dyn Fn(&str, &str) -> bool| {
+        ours.iter().zip(theirs).all(|(ours, theirs)| ours == theirs || known(ours, theirs))
+    };
+    let sha = Sha::of(script.as_bytes());
+    let frozen = format!(
+        "ERR err_handler_def:10: Attempt to modify a readonly table script: {}, on \
+         @err_handler_def:10.",
+        sha.as_str()
+    );
+    let unknown = format!("ERR unknown error script: {}, on @user_script:", sha.as_str());
+    match () {
+        () if same_but(&same_but_digits) => Some(Excuse::Digits),
+        () if same_but(&|ours, theirs| {
+            let (one, two) = ("set_repl() requires one argument.", "requires two arguments.");
+            ours.contains(one) && ours.replace(one, &format!("set_repl() {two}")) == theirs
+        }) =>
+        {
+            Some(Excuse::SetRepl)
+        }
+        () if same_but(&|ours, theirs| {
+            ours.split_once(&unknown).is_some_and(|(before, behind)| {
+                let rest = behind
+                    .trim_start_matches(|it: char| it.is_ascii_digit())
+                    .strip_prefix('.')
+                    .unwrap_or_default();
+                format!("{before}{frozen}{rest}") == theirs
+            })
+        }) =>
+        {
+            Some(Excuse::FrozenError)
+        }
+        () => None,
+    }
+}
+
+fn is_of_numbers(script: &str, ours: &[String], run: Run<'_>) -> bool {
+    let text = script.replace("redis.call", "redis_call").replace("redis.pcall", "redis_pcall");
+    if text == script {
+        return false;
+    }
+    let text = format!("{NUMBERS_AS_TEXT}{text}");
+    let Some([ours_then, theirs_then]) = run(&text) else { return false };
+    let is_agreed = ours_then == theirs_then
+        || excused_by_text(&text, &ours_then, &theirs_then) == Some(Excuse::Digits);
+    is_agreed && without_places(&ours_then) == without_places(ours)
+}
+
+fn is_of_holes(script: &str, theirs: &[String], run: Run<'_>) -> bool {
+    if !script.contains("redis.setresp(3)") {
+        return false;
+    }
+    let text = script.replace("redis.call", "redis_call").replace("redis.pcall", "redis_pcall");
+    let Some([ours_then, theirs_then]) = run(&format!("{FILLED_TABLES}{text}")) else {
+        return false;
+    };
+    ours_then == theirs_then && without_places(&theirs_then) == without_places(theirs)
+}
+
+fn is_of_loading(script: &str, ours: &[String], run: Run<'_>) -> bool {
+    if !script.contains("load") {
+        return false;
+    }
+    let Some([ours_then, theirs_then]) = run(&format!("{LOAD_MESSAGES}{script}")) else {
+        return false;
+    };
+    ours_then == theirs_then && without_places(&ours_then) == without_places(ours)
+}
+
+fn is_of_libraries(script: &str, run: Run<'_>) -> bool {
+    let text = script.replace("cmsgpack.pack", "cmsgpack_pack");
+    let text = text.replace("cjson.encode(", "cjson_encode(");
+    text != script
+        && run(&format!("{NO_LIBRARIES}{text}")).is_some_and(|[ours, theirs]| ours == theirs)
+}
+
+fn is_of_addresses(script: &str, ours: &[String], theirs: &[String], run: Run<'_>) -> bool {
+    if !script.contains("tostring") {
+        return false;
+    }
+    let text = format!("{NO_ADDRESSES}{script}");
+    let Some([ours_then, theirs_then]) = run(&text) else { return false };
+    // It did look at one.
+    let has_looked = |replies: &[String], then: &[String]| {
+        let all = replies.iter().zip(then);
+        all.into_iter().any(|(reply, then)| no_place(reply) != no_place(then))
+    };
+    ours_then == theirs_then && (has_looked(ours, &ours_then) || has_looked(theirs, &theirs_then))
+}
+
+fn without_places(replies: &[String]) -> Vec<String> {
+    replies.iter().map(|reply| no_place(reply)).collect()
+}
+
+/// A reply without the digests of scripts, and without the places of errors, which another text of
+/// the script changes.
+fn no_place(reply: &str) -> String {
+    let mut out = String::new();
+    let mut rest = reply;
+    while let Some((before, behind)) = rest.split_once(" script: ") {
+        out.push_str(before);
+        rest = behind
+            .split_once(", on ")
+            .map_or(behind, |(_, place)| place.split_once('.').map_or(place, |(_, rest)| rest));
+    }
+    out.push_str(rest);
+    // What `SCRIPT LOAD` answers.
+    let is_digest =
+        |text: &str| text.len() == 42 && text[1..41].bytes().all(|byte| byte.is_ascii_hexdigit());
+    if is_digest(&out) { String::new() } else { out }
+}
+
+/// Whether two replies differ in nothing but numbers, which Redis 7.0 writes in its way and
+/// Leasehold in that of 7.2.
+fn same_but_digits(ours: &str, theirs: &str) -> bool {
+    let (mut ours, mut theirs) = (ours, theirs);
+    loop {
+        let begins = |text: &str| text.find(number_begins).unwrap_or(text.len());
+        let (one, other) = (begins(ours), begins(theirs));
+        if ours[..one] != theirs[..other] {
+            return false;
+        }
+        (ours, theirs) = (&ours[one..], &theirs[other..]);
+        if ours.is_empty() || theirs.is_empty() {
+            return ours == theirs;
+        }
+        let (mine, other) = (number_length(ours), number_length(theirs));
+        let is_same = ours[..mine] == theirs[..other]
+            || ours[..mine].parse::<f64>().is_ok_and(|number| {
+                let number = if theirs[..other] == *"-0" { -number } else { number };
+                in_full(number) == ours[..mine] && seventeen_digits(number) == theirs[..other]
+            });
+        if !is_same {
+            return false;
+        }
+        (ours, theirs) = (&ours[mine..], &theirs[other..]);
+    }
+}
+
+fn number_begins(letter: char) -> bool {
+    letter == '-' || letter.is_ascii_digit()
+}
+
+/// As 7.2 writes a number.
+fn in_full(number: f64) -> String {
+    let is_whole = number.abs() <= (1_i64 << 62) as f64 && number.fract() == 0.0;
+    if is_whole {
+        (number as i64).to_string()
+    } else {
+        String::from_utf8_lossy(format_double(number).as_bytes()).into_owned()
+    }
+}
+
+/// The length of the number at the beginning of a text, or of a sign alone.
+fn number_length(text: &str) -> usize {
+    let sign = usize::from(text.starts_with('-'));
+    let digits = |from: usize| text[from..].bytes().take_while(u8::is_ascii_digit).count();
+    let mut length = sign + digits(sign);
+    if text[length..].starts_with('.') && digits(length + 1) > 0 {
+        length += 1 + digits(length + 1);
+    }
+    if length > sign && text[length..].starts_with('e') {
+        let sign = usize::from(text[length + 1..].starts_with(['+', '-']));
+        let exponent = digits(length + 1 + sign);
+        if exponent > 0 {
+            length += 1 + sign + exponent;
+        }
+    }
+    length
+}
