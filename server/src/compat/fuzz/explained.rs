@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use super::arguments;
 use super::episode::Step;
 use crate::compat::frame::Frame;
 use crate::compat::reference::{self, is_named};
@@ -449,19 +450,26 @@ pub const EXPLAINED: &[Explained] = &[
         },
     },
     Explained {
-        name: "waiting for what SORT or ZRANGESTORE puts in place of another type",
+        name: "waiting for what is stored in place of another type",
         line: "| Those who wait for a key that `SORT",
         commands: WITH_SECONDS,
         of: Of::Every,
         ends: true,
         is: |met| {
-            let stored = match is_named(met.cause(), "ZRANGESTORE") {
-                true => met.cause().get(1),
-                false => word_after(met.cause(), "STORE"),
+            let stores = ["ZRANGESTORE", "ZUNIONSTORE", "ZINTERSTORE", "ZDIFFSTORE"];
+            let stored = match () {
+                () if is_named(met.cause(), "SORT") => word_after(met.cause(), "STORE"),
+                () if stores.iter().any(|name| is_named(met.cause(), name)) => met.cause().get(1),
+                () => None,
             };
-            let stores = ["SORT", "ZRANGESTORE"].iter().any(|name| is_named(met.cause(), name));
-            stores
-                && stored.is_some_and(|key| keys_of(met.words).contains(&key))
+            // What the key held before was put there under its name.
+            let was_there = |key: &Vec<u8>| {
+                let before = met.before.split_last().map_or(&[][..], |(_, before)| before);
+                before.iter().any(|Step { words, .. }| {
+                    !starts_with_any(words, WITH_SECONDS) && words[1..].contains(key)
+                })
+            };
+            stored.is_some_and(|key| keys_of(met.words).contains(&key) && was_there(key))
                 && is_waiting(met.theirs)
                 && is_served(met, met.ours)
         },
@@ -516,10 +524,10 @@ pub const EXPLAINED: &[Explained] = &[
                 "ERR The ID specified in XSETID is smaller than current max_deleted_entry_id";
             let deleted = was_sent(met, &["XDEL"], &|_| true)
                 || was_sent(met, &["XSETID"], &|words| word_after(words, "MAXDELETEDID").is_some());
-            deleted
-                && is_error(met.ours, refusal)
-                && met.theirs.kind == b'+'
-                && met.theirs.text == b"OK"
+            // What is checked next.
+            let top = "ERR The ID specified in XSETID is smaller than the target stream top item";
+            let is_ok = met.theirs.kind == b'+' && met.theirs.text == b"OK";
+            deleted && is_error(met.ours, refusal) && (is_ok || is_error(met.theirs, top))
         },
     },
     Explained {
@@ -529,12 +537,7 @@ pub const EXPLAINED: &[Explained] = &[
         of: Of::Before(7, 2),
         ends: false,
         is: |met| {
-            let is_infinite = |word: &Vec<u8>| {
-                let number =
-                    std::str::from_utf8(word).ok().and_then(|text| text.parse::<f64>().ok());
-                number.is_some_and(|seconds| seconds > END_OF_TIME_SECONDS)
-            };
-            met.words[1..].iter().any(is_infinite)
+            met.words[1..].iter().any(|word| is_endless(word))
                 && is_error(met.ours, "ERR timeout is out of range")
                 && is_error(met.theirs, "ERR timeout is negative")
         },
@@ -689,6 +692,21 @@ pub const EXPLAINED: &[Explained] = &[
         ends: false,
         is: repeats_otherwise,
     },
+    Explained {
+        name: "leases compared in the millisecond in which they end",
+        line: "| The end of a lease |",
+        commands: &["EXPIRE", "PEXPIRE"],
+        of: Of::Every,
+        ends: true,
+        is: |met| {
+            let is_asked = met.words.get(3).is_some_and(|option| {
+                ["GT", "LT"].iter().any(|it| option.eq_ignore_ascii_case(it.as_bytes()))
+            });
+            let are_unlike = is_integer(met.ours, "0") && is_integer(met.theirs, "1")
+                || is_integer(met.ours, "1") && is_integer(met.theirs, "0");
+            is_asked && are_unlike && ends_beside_another(met)
+        },
+    },
 ];
 
 /// The one that a difference is, if it is known.
@@ -769,6 +787,41 @@ fn key_was_in(met: &Met<'_>, names: &[&str]) -> bool {
     })
 }
 
+/// Whether the lease that a command asks for ends about when one ends that an earlier command has
+/// given the same key: so close that the moments of the two commands decide which is the longer.
+fn ends_beside_another(met: &Met<'_>) -> bool {
+    let own = |step: &Step| arguments::called(&step.words).unwrap_or(&step.words).to_vec();
+    let Some(at) = met.before.iter().rposition(|step| own(step) == met.words) else { return false };
+    let Some(mut span_ms) = lease_ms(met.words) else { return false };
+    met.before[..at].iter().rev().any(|step| {
+        span_ms = span_ms.saturating_add(pass_ms(step));
+        let words = own(step);
+        words.get(1) == met.words.get(1)
+            && lease_ms(&words)
+                .is_some_and(|other_ms| other_ms.abs_diff(span_ms) <= met.apart_ms.unsigned_abs())
+    })
+}
+
+/// The milliseconds that pass behind a step.
+fn pass_ms(step: &Step) -> i64 {
+    step.pass.map_or(0, |span| i64::try_from(span.as_millis()).unwrap_or(i64::MAX))
+}
+
+/// The span of the lease that a command asks for.
+fn lease_ms(words: &[Vec<u8>]) -> Option<i64> {
+    let is = |names: &[&str]| names.iter().any(|name| is_named(words, name));
+    let (span, unit_ms) = match () {
+        () if is(&["PEXPIRE", "PSETEX"]) => (words.get(2)?, 1),
+        () if is(&["EXPIRE", "SETEX"]) => (words.get(2)?, 1000),
+        () if is(&["SET", "GETEX"]) => match word_after(words, "PX") {
+            Some(span) => (span, 1),
+            None => (word_after(words, "EX")?, 1000),
+        },
+        () => return None,
+    };
+    integer(span)?.checked_mul(unit_ms)
+}
+
 /// Whether an earlier command has read or claimed for this consumer.
 fn has_read(met: &Met<'_>, group: &[u8], consumer: &[u8]) -> bool {
     readers(met).any(|reader| reader == (group, consumer))
@@ -815,6 +868,19 @@ fn keys_of(words: &[Vec<u8>]) -> Vec<&Vec<u8>> {
 fn integer(word: &[u8]) -> Option<i64> {
     let text = std::str::from_utf8(word).ok()?;
     text.parse::<i64>().ok().filter(|number| number.to_string() == text)
+}
+
+/// Whether a word is a number of so many seconds that their milliseconds are no 64 bits.
+fn is_endless(word: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(word) else { return false };
+    // Hexadecimal: a mantissa of at least one, and an exponent of two.
+    let power = || {
+        let (mantissa, exponent) = text.strip_prefix("0x")?.split_once('p')?;
+        let is_whole = u64::from_str_radix(mantissa, 16).is_ok_and(|number| number > 0);
+        exponent.parse::<u32>().ok().filter(|_| is_whole)
+    };
+    text.parse::<f64>().is_ok_and(|seconds| seconds > END_OF_TIME_SECONDS)
+        || power().is_some_and(|power| power > END_OF_TIME_SECONDS.log2() as u32)
 }
 
 /// Whether both are errors that repeat a word of the command, and differ in nothing but how: Redis
@@ -1070,7 +1136,7 @@ fn digits(text: &[u8]) -> Vec<u8> {
 }
 
 /// A number as C's `printf` writes it by `%.17g`.
-fn seventeen_digits(number: f64) -> String {
+pub fn seventeen_digits(number: f64) -> String {
     let scientific = format!("{number:.16e}");
     let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);

@@ -114,6 +114,8 @@ const OUT_OF_RANGE: &str = "-ERR timeout is out of range|";
 const NEGATIVE: &str = "-ERR timeout is negative|";
 const BELOW_DELETED: &str =
     "-ERR The ID specified in XSETID is smaller than current max_deleted_entry_id|";
+const BELOW_TOP: &str =
+    "-ERR The ID specified in XSETID is smaller than the target stream top item|";
 /// `INFO GROUPS` of one group with no consumer, with one and with two.
 const NO_CONSUMERS: &str = "*1|*4|$4|name|$2|g1|$9|consumers|:0|";
 const ONE_CONSUMER: &str = "*1|*4|$4|name|$2|g1|$9|consumers|:1|";
@@ -628,26 +630,53 @@ const ROWS: &[Row] = &[
         ],
     },
     Row {
-        name: "waiting for what SORT or ZRANGESTORE puts in place of another type",
+        name: "waiting for what is stored in place of another type",
         explained: &[
-            replied("BLPOP <k1> 0", "*2|$4|p:k1|$1|1|", WAITS).by("SORT <l1> STORE <k1>"),
-            replied("BLMOVE <k1> <l2> LEFT LEFT 0", "$1|1|", WAITS).by("SORT <l1> STORE <k1>"),
+            replied("BLPOP <k1> 0", "*2|$4|p:k1|$1|1|", WAITS)
+                .after("SET <k1> v")
+                .by("SORT <l1> STORE <k1>"),
+            replied("BLMOVE <k1> <l2> LEFT LEFT 0", "$1|1|", WAITS)
+                .after("SADD <k1> v")
+                .by("SORT <l1> STORE <k1>"),
             replied("BZPOPMIN <k1> <z1> 0", "*3|$4|p:k1|$1|a|$1|1|", WAITS)
+                .after("XADD <k1> * f v")
                 .by("ZRANGESTORE <k1> <z2> 0 -1"),
+            replied("BZMPOP 0 1 <k1> MIN", "*2|$4|p:k1|*1|*2|$1|a|$1|1|", WAITS)
+                .after("XADD <k1> * f v")
+                .by("ZUNIONSTORE <k1> 1 <z2>"),
         ],
         refused: &[
             // By something else, or to a key that nobody waits for.
-            replied("BLPOP <k1> 0", "*2|$4|p:k1|$1|1|", WAITS).by("RPUSH <k1> 1"),
-            replied("BLPOP <k1> 0", "*2|$4|p:k1|$1|1|", WAITS).by("SORT <l1> STORE <k2>"),
-            replied("BLPOP <k1> 0", "*2|$4|p:k1|$1|1|", WAITS).by("SORT <k1>"),
+            replied("BLPOP <k1> 0", "*2|$4|p:k1|$1|1|", WAITS)
+                .after("SET <k1> v")
+                .by("RPUSH <k1> 1"),
+            replied("BLPOP <k1> 0", "*2|$4|p:k1|$1|1|", WAITS)
+                .after("SET <k1> v")
+                .by("SORT <l1> STORE <k2>"),
+            replied("BLPOP <k1> 0", "*2|$4|p:k1|$1|1|", WAITS).after("SET <k1> v").by("SORT <k1>"),
             replied("BZPOPMIN <k1> 0", "*3|$4|p:k1|$1|a|$1|1|", WAITS)
+                .after("SET <k1> v")
                 .by("ZRANGESTORE <z2> <k1> 0 -1"),
+            // Nothing was there before.
+            replied("BLPOP <k1> 0", "*2|$4|p:k1|$1|1|", WAITS).by("SORT <l1> STORE <k1>"),
+            replied("BLPOP <k1> 0", "*2|$4|p:k1|$1|1|", WAITS)
+                .after("SET <k2> v; BRPOP <k1> 0")
+                .by("SORT <l1> STORE <k1>"),
+            replied("BZPOPMIN <k1> 0", "*3|$4|p:k1|$1|a|$1|1|", WAITS)
+                .by("ZUNIONSTORE <k1> 1 <z2>"),
             // The other way round, or with something else.
-            replied("BLPOP <k1> 0", WAITS, "*2|$4|p:k1|$1|1|").by("SORT <l1> STORE <k1>"),
-            replied("BLPOP <k1> 0", "*2|$4|p:k2|$1|1|", WAITS).by("SORT <l1> STORE <k1>"),
-            replied("BLPOP <k1> 0", "*-1|", WAITS).by("SORT <l1> STORE <k1>"),
-            replied("BLPOP <k1> 0", WRONG_TYPE, WAITS).by("SORT <l1> STORE <k1>"),
+            replied("BLPOP <k1> 0", WAITS, "*2|$4|p:k1|$1|1|")
+                .after("SET <k1> v")
+                .by("SORT <l1> STORE <k1>"),
+            replied("BLPOP <k1> 0", "*2|$4|p:k2|$1|1|", WAITS)
+                .after("SET <k1> v")
+                .by("SORT <l1> STORE <k1>"),
+            replied("BLPOP <k1> 0", "*-1|", WAITS).after("SET <k1> v").by("SORT <l1> STORE <k1>"),
+            replied("BLPOP <k1> 0", WRONG_TYPE, WAITS)
+                .after("SET <k1> v")
+                .by("SORT <l1> STORE <k1>"),
             replied("BLPOP <k1> 0", "*2|$4|p:k1|$1|1|", "*2|$4|p:k1|$1|2|")
+                .after("SET <k1> v")
                 .by("SORT <l1> STORE <k1>"),
         ],
     },
@@ -725,6 +754,7 @@ const ROWS: &[Row] = &[
             replied("XSETID <x1> 2-1", BELOW_DELETED, "+OK|").after("XDEL <x1> 3-1"),
             replied("XSETID <x1> 2-1", BELOW_DELETED, "+OK|")
                 .after("XSETID <x1> 9-9 ENTRIESADDED 3 MAXDELETEDID 8-1"),
+            replied("XSETID <x1> 2-1", BELOW_DELETED, BELOW_TOP).after("XDEL <x1> 3-1"),
         ],
         refused: &[
             replied("XSETID <x1> 2-1", BELOW_DELETED, "+OK|").after("XADD <x1> 3-1 f v"),
@@ -732,6 +762,7 @@ const ROWS: &[Row] = &[
             replied("XSETID <x1> 2-1", SYNTAX, "+OK|").after("XDEL <x1> 3-1"),
             replied("XSETID <x1> 2-1", "+OK|", BELOW_DELETED).after("XDEL <x1> 3-1"),
             replied("XSETID <x1> 2-1", BELOW_DELETED, ":1|").after("XDEL <x1> 3-1"),
+            replied("XSETID <x1> 2-1", BELOW_TOP, "+OK|").after("XDEL <x1> 3-1"),
         ],
     },
     Row {
@@ -741,10 +772,14 @@ const ROWS: &[Row] = &[
             replied("BZMPOP inf 1 <z1> MAX", OUT_OF_RANGE, NEGATIVE),
             replied("BLMOVE <l1> <l2> LEFT LEFT 1e400", OUT_OF_RANGE, NEGATIVE),
             replied("BLPOP <l1> 1e300", OUT_OF_RANGE, NEGATIVE),
+            replied("BRPOP <l1> 0x1p4000", OUT_OF_RANGE, NEGATIVE),
         ],
         refused: &[
             replied("BLPOP <l1> 1000", OUT_OF_RANGE, NEGATIVE),
             replied("BLPOP <l1> -inf", OUT_OF_RANGE, NEGATIVE),
+            replied("BLPOP <l1> 0x1p9", OUT_OF_RANGE, NEGATIVE),
+            replied("BLPOP <l1> 0x0p4000", OUT_OF_RANGE, NEGATIVE),
+            replied("BLPOP <l1> 0x1p-4000", OUT_OF_RANGE, NEGATIVE),
             replied("BLPOP <l1> inf", NEGATIVE, OUT_OF_RANGE),
             replied("BLPOP <l1> inf", OUT_OF_RANGE, "-ERR timeout is not a float or out of range|"),
             replied("BLPOP <l1> inf", OUT_OF_RANGE, WAITS),
@@ -939,6 +974,27 @@ const ROWS: &[Row] = &[
             replied("EXPIRE k 1 \"a\\x00b\"", "-ERR no a\0b|", "-ERR yes a|"),
             replied("EXPIRE k 1 \"a\\x00b\"", "$1|a|", "-ERR no a|"),
             replied("EXPIRE k 1 a", "-ERR no a |", "-ERR no|"),
+        ],
+    },
+    Row {
+        name: "leases compared in the millisecond in which they end",
+        explained: &[
+            replied("PEXPIRE <k1> 5000 GT", ":0|", ":1|").after("PEXPIRE <k1> 5000"),
+            replied("PEXPIRE <k1> 5000 LT", ":1|", ":0|").after("SET <k1> v PX 5000"),
+            replied("expire <k1> 5 gt", ":1|", ":0|").after("PSETEX <k1> 4995 v; GET <k1>"),
+            replied("PEXPIRE <k1> 5000 GT", ":1|", ":0|").after("PEXPIRE <k1> 5000").by("EXEC"),
+        ],
+        refused: &[
+            // Of another length, of another key, or none.
+            replied("PEXPIRE <k1> 5000 GT", ":0|", ":1|").after("PEXPIRE <k1> 5011"),
+            replied("PEXPIRE <k1> 5000 GT", ":0|", ":1|").after("PEXPIRE <k2> 5000"),
+            replied("PEXPIRE <k1> 5000 GT", ":0|", ":1|").after("EXPIRE <k1> 5000"),
+            replied("PEXPIRE <k1> 5000 GT", ":0|", ":1|"),
+            // Not compared, or with something else.
+            replied("PEXPIRE <k1> 5000", ":0|", ":1|").after("PEXPIRE <k1> 5000"),
+            replied("PEXPIRE <k1> 5000 NX", ":0|", ":1|").after("PEXPIRE <k1> 5000"),
+            replied("PEXPIRE <k1> 5000 GT", ":0|", NO_INTEGER).after("PEXPIRE <k1> 5000"),
+            replied("PEXPIREAT <k1> 5000 GT", ":0|", ":1|").after("PEXPIRE <k1> 5000"),
         ],
     },
 ];
