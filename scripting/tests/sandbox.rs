@@ -317,8 +317,11 @@ fn nothing_overflows_a_stack() {
         ),
         ("return loadstring(string.rep('do ', 500) .. string.rep(' end', 500))", "null"),
         ("return select('#', unpack({}, 1, 1e6))", "too many results to unpack"),
-        ("return select('#', unpack({}, -2^31, 2^31))", "too many results to unpack"),
-        ("return select('#', unpack({}, 1, 2^53))", "too many results to unpack"),
+        ("return select('#', unpack({}, -2^31, 2^31 - 1))", "too many results to unpack"),
+        ("return select('#', unpack({}, 1, 2^31 - 1))", "too many results to unpack"),
+        // Only the low 32 bits count.
+        ("return select('#', unpack({}, -2^31, 2^31))", ":1"),
+        ("return select('#', unpack({}, 1, 2^53))", ":0"),
         ("return select('#', unpack({}, 1, 7000))", ":7000"),
         (
             "local t = {} for i = 1, 20000 do t = {t} end return cjson.encode(t)",

@@ -31,6 +31,11 @@ pub(crate) enum Excuse {
     SetRepl,
     /// An error that is a table nobody may write to: Redis's handler fails to note its place there.
     FrozenError,
+    /// Redis ends the text of an error at a zero byte. What goes before and the place must be the
+    /// same.
+    ZeroByte,
+    /// An error that is a function: Redis shows its address.
+    FunctionError,
 }
 
 /// Makes `redis_call` and `redis_pcall`, which hand numbers over as text: what 7.2 makes of them.
@@ -173,8 +178,27 @@ pub(crate) fn excused_by_text(script: &str, ours: &[String], theirs: &[String]) 
         {
             Some(Excuse::FrozenError)
         }
+        () if same_but(&same_but_zero_byte) => Some(Excuse::ZeroByte),
+        () if same_but(&|ours, theirs| {
+            theirs.split_once("-ERR function: 0x").is_some_and(|(before, behind)| {
+                let rest = behind.trim_start_matches(|it: char| it.is_ascii_hexdigit());
+                format!("{before}-ERR function{rest}") == ours
+            })
+        }) =>
+        {
+            Some(Excuse::FunctionError)
+        }
         () => None,
     }
+}
+
+/// Whether an error of ours goes on behind a zero byte, where that of Redis has ended.
+fn same_but_zero_byte(ours: &str, theirs: &str) -> bool {
+    ours.starts_with('-')
+        && ours.split_once("\\x00").is_some_and(|(text, behind)| {
+            let place = behind.find(" script: ").map_or("", |at| &behind[at..]);
+            format!("{text}{place}") == theirs
+        })
 }
 
 fn is_of_numbers(script: &str, ours: &[String], run: Run<'_>) -> bool {
