@@ -204,7 +204,11 @@ fn near(ours: &mut Frame, theirs: &mut Frame, least: i64, apart: i64) {
 }
 
 /// Calls `apply` on every two replies that stand at the same place of two trees.
-fn pairwise(ours: &mut Frame, theirs: &mut Frame, apply: &mut dyn FnMut(&mut Frame, &mut Frame)) {
+pub(super) fn pairwise(
+    ours: &mut Frame,
+    theirs: &mut Frame,
+    apply: &mut dyn FnMut(&mut Frame, &mut Frame),
+) {
     for (ours, theirs) in ours.items.iter_mut().zip(&mut theirs.items) {
         pairwise(ours, theirs, apply);
     }

@@ -1045,8 +1045,30 @@ fn same_but_consumers(met: &Met<'_>, vain: bool) -> bool {
             }
         }
     }
+    reference::pairwise(&mut ours, &mut theirs, &mut |ours, theirs| as_seen(met, ours, theirs));
     reference::normalise(met.words, &mut ours, &mut theirs, met.apart_ms);
     ours == theirs
+}
+
+/// For a consumer that has come more than once: makes the same of when it was seen, if the target
+/// has seen it later. The reference does not see a read in vain.
+fn as_seen(met: &Met<'_>, ours: &mut Frame, theirs: &Frame) {
+    let Some(name) = field(ours, b"name").map(|name| name.text.clone()) else { return };
+    let is_made = |Step { words, .. }: &&Step| {
+        is_named(words, "XGROUP CREATECONSUMER") && words.get(4) == Some(&name)
+    };
+    let reads = readers(met).filter(|(_, consumer)| *consumer == name).count();
+    if reads == 0 || reads + met.before.iter().filter(is_made).count() < 2 {
+        return;
+    }
+    for (time, sign) in [(&b"seen-time"[..], 1), (b"idle", -1)] {
+        if let (Some(ours), Some(theirs)) = (field_mut(ours, time), field(theirs, time))
+            && let (Some(mine), Some(other)) = (number(ours), number(theirs))
+            && sign * mine >= sign * other
+        {
+            ours.text.clone_from(&theirs.text);
+        }
+    }
 }
 
 /// Removes consumers that the reference does not know, have read and have nothing pending.

@@ -122,6 +122,9 @@ const ONE_CONSUMER: &str = "*1|*4|$4|name|$2|g1|$9|consumers|:1|";
 const TWO_CONSUMERS: &str = "*1|*4|$4|name|$2|g1|$9|consumers|:2|";
 /// `XINFO CONSUMERS`.
 const IDLE_5: &str = "*1|*6|$4|name|$2|c1|$7|pending|:0|$4|idle|:5|";
+const IDLE_500: &str = "*1|*6|$4|name|$2|c1|$7|pending|:0|$4|idle|:500|";
+const READ_TWICE: &str =
+    "XREADGROUP GROUP g1 c1 STREAMS <x1> >; XREADGROUP GROUP g1 c1 STREAMS <x1> >";
 const IDLE_5_INACTIVE: &str = "*1|*8|$4|name|$2|c1|$7|pending|:0|$4|idle|:9|$8|inactive|:-1|";
 const IDLE_500_INACTIVE: &str = "*1|*8|$4|name|$2|c1|$7|pending|:0|$4|idle|:500|$8|inactive|:-1|";
 const PENDING_1_INACTIVE: &str = "*1|*8|$4|name|$2|c1|$7|pending|:1|$4|idle|:5|$8|inactive|:5|";
@@ -914,8 +917,13 @@ const ROWS: &[Row] = &[
         explained: &[
             replied("XINFO STREAM <x1> FULL", FULL_7_2, FULL_7_0),
             replied("XINFO CONSUMERS <x1> g1", IDLE_5_INACTIVE, IDLE_5),
+            replied("XINFO CONSUMERS <x1> g1", IDLE_5_INACTIVE, IDLE_500).after(READ_TWICE),
         ],
         refused: &[
+            replied("XINFO CONSUMERS <x1> g1", IDLE_5_INACTIVE, IDLE_500),
+            replied("XINFO CONSUMERS <x1> g1", IDLE_5_INACTIVE, IDLE_500)
+                .after("XREADGROUP GROUP g1 c1 STREAMS <x1> >"),
+            replied("XINFO CONSUMERS <x1> g1", IDLE_500_INACTIVE, IDLE_5).after(READ_TWICE),
             replied("XINFO STREAM <x1> FULL", FULL_7_0, FULL_7_2),
             replied("XINFO STREAM <x1> FULL", FULL_7_2_LONGER, FULL_7_0),
             replied("XINFO STREAM <x1> FULL", FULL_7_2, FULL_EMPTY),
