@@ -195,8 +195,9 @@ pub const EXPLAINED: &[Explained] = &[
         of: Of::Before(7, 2),
         ends: true,
         is: |met| {
-            if met.words.len() == 6 {
-                let keys = met.ours.kind == b'*'
+            if is_named(met.words, "COMMAND") {
+                let keys = met.words.len() > 5
+                    && met.ours.kind == b'*'
                     && matches!(&*met.ours.items, [key] if is_key(key, &met.words[3]));
                 return keys
                     && is_error(

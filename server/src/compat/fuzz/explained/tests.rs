@@ -261,6 +261,11 @@ const ROWS: &[Row] = &[
                 "*1|$4|p:z1|",
                 "-ERR Invalid number of arguments specified for command|",
             ),
+            replied(
+                "COMMAND GETKEYS ZRANK 1 1 1 1",
+                "*1|$1|1|",
+                "-ERR Invalid number of arguments specified for command|",
+            ),
         ],
         refused: &[
             replied("ZRANK <z1> m", ":0|", ZRANK_ARITY),
