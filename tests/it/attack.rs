@@ -56,7 +56,9 @@ fn payloads_are_checked_as_redis_checks_them_in_full() {
                                   \x0f\0\x01\x01\0\x01\x01\x01\x81f\x02\0\x01\x03\x01\0\x01\0\
                                   \x01\x81v\x02\x04\x01\x02\x01\0\x01\x01\x01\x81v\x02\x04\x01\
                                   \xff\x01\x05\x02\0";
-    let bodies: [(&[u8], bool); 16] = [
+    let long_value =
+        [&b"\x09\x41\x36\x01\x01f\xff\x2c\x01\0\0\0"[..], &[b'v'; 300], b"\xff"].concat();
+    let bodies: [(&[u8], bool); 21] = [
         (b"\x0d\x17\x17\0\0\0\x13\0\0\0\x04\0\0\x01f\x03\x01v\x03\x01n\x03\xfeM\xff", true),
         // A ziplist whose last entry is elsewhere, and one whose entries have other lengths.
         (b"\x0d\x17\x17\0\0\0\x13\0\x40\0\x04\0\0\x01f\x03\x01v\x03\x01n\x03\xfeM\xff", false),
@@ -77,6 +79,13 @@ fn payloads_are_checked_as_redis_checks_them_in_full() {
         // Only 254 fields of a zipmap may be any number.
         (b"\x09\x07\xff\x01f\x01\0v\xff", false),
         (b"\x09\x07\xfe\x01f\x01\0v\xff", true),
+        // What follows the end of a zipmap is not looked at, but for its last byte; a value whose
+        // length begins as the end does.
+        (b"\x09\x09\x01\x01f\x01\0v\xffx\xff", true),
+        (b"\x09\x09\x01\x01f\x01\0v\xffxx", false),
+        (&long_value, true),
+        (b"\x09\x0b\x01\x01f\xfe\x01\0\0\0\0v\xff", false),
+        (b"\x09\x07\x01\x01f\x02\0v\xff", false),
         // The length of a list's element, which goes on into the element if read from behind.
         (b"\x12\x01\x02\x09\x09\0\0\0\x01\0\0\x81\xff", true),
         // A number in a form that does not exist.

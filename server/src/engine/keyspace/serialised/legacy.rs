@@ -42,7 +42,8 @@ pub(super) fn ziplist(packed: &[u8]) -> Result<impl Iterator<Item = Text<'_>>, M
         return Err(Malformed);
     }
     let mut before = None;
-    Ok(entries(rest, count, move |left| {
+    let is_end = |left: &[u8], _| left == [END];
+    Ok(entries(rest, count, is_end, move |left| {
         let at = packed.len() - left.0.len();
         let entry = ziplist_entry(left, before.map_or(0, |before| at - before));
         before = Some(at);
@@ -87,15 +88,21 @@ fn ziplist_entry<'a>(packed: &mut Packed<'a>, bytes_before: usize) -> Option<Cow
 /// The fields and values of a zipmap by turns.
 pub(super) fn zipmap(packed: &[u8]) -> Result<impl Iterator<Item = Text<'_>>, Malformed> {
     let (&fields, rest) = packed.split_first().ok_or(Malformed)?;
+    if rest.last() != Some(&END) {
+        return Err(Malformed);
+    }
     let count = (fields != 254).then_some(usize::from(fields) * 2);
     let mut is_value = false;
-    Ok(entries(rest, count, move |packed| {
+    // In the place of a field it is the end, whatever follows; a value may be of such a length.
+    let is_end = |left: &[u8], seen: usize| seen.is_multiple_of(2) && left.first() == Some(&END);
+    Ok(entries(rest, count, is_end, move |packed| {
         let length = match packed.byte()? {
-            254 => {
+            254 | 255 => {
                 let length = packed.take(4)?.first_chunk()?;
-                usize::try_from(u32::from_le_bytes(*length)).ok()?
+                let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
+                // A shorter one is written in one byte.
+                (length >= 254).then_some(length)?
             }
-            255 => return None,
             length => length.into(),
         };
         // Behind a value there may be room that it does not need any more.
@@ -122,10 +129,12 @@ impl<'a> Packed<'a> {
     }
 }
 
-/// Entries up to the end, of which there must be `count`, if it is known.
+/// Entries up to the end, of which there must be `count`, if it is known. `is_end` is given what is
+/// left and how many entries have been seen.
 fn entries<'a>(
     rest: &'a [u8],
     count: Option<usize>,
+    is_end: impl Fn(&[u8], usize) -> bool,
     mut entry: impl FnMut(&mut Packed<'a>) -> Option<Cow<'a, [u8]>>,
 ) -> impl Iterator<Item = Text<'a>> {
     let (mut packed, mut seen, mut ended) = (Packed(rest), 0, false);
@@ -133,7 +142,7 @@ fn entries<'a>(
         if ended {
             return None;
         }
-        if packed.0 == [END] {
+        if is_end(packed.0, seen) {
             ended = true;
             return count.is_some_and(|count| count != seen).then_some(Err(Malformed));
         }
