@@ -223,6 +223,21 @@ pub enum FindKeys {
     HalfAfter(&'static str),
 }
 
+/// The integer that a text begins with, as C's `atoi` reads it; 0 if it begins with none. Redis
+/// finds the keys of a request so, even where the command then refuses the number.
+fn c_integer(text: &[u8]) -> i64 {
+    let text = text.trim_ascii_start();
+    let (sign, digits) = match text {
+        [b'-', digits @ ..] => (-1, digits),
+        [b'+', digits @ ..] => (1, digits),
+        digits => (1, digits),
+    };
+    let digits = digits.iter().take_while(|digit| digit.is_ascii_digit());
+    digits.fold(0, |number: i64, digit| {
+        number.saturating_mul(10).saturating_add(sign * i64::from(digit - b'0'))
+    })
+}
+
 impl KeySpec {
     /// One key, at argument 1.
     pub const fn one(flags: &'static [&'static str]) -> KeySpec {
@@ -256,11 +271,8 @@ impl KeySpec {
                 true
             }
             FindKeys::Count => {
-                let Some(keys) = argv
-                    .get(self.begin)
-                    .and_then(|number| leasehold_resp::number::parse_integer(number))
-                    .and_then(|number| usize::try_from(number).ok())
-                else {
+                let number = argv.get(self.begin).map(|number| c_integer(number));
+                let Some(keys) = number.and_then(|number| usize::try_from(number).ok()) else {
                     return false;
                 };
                 let first = self.begin + 1;

@@ -656,22 +656,6 @@ pub const EXPLAINED: &[Explained] = &[
         },
     },
     Explained {
-        name: "numbers of keys followed by text",
-        line: "| `COMMAND GETKEYS` of a number of keys",
-        commands: &["COMMAND GETKEYS"],
-        of: Of::Every,
-        ends: true,
-        is: |met| {
-            let is_followed = |word: &Vec<u8>| {
-                let digits = word.iter().take_while(|byte| byte.is_ascii_digit()).count();
-                digits > 0 && digits < word.len()
-            };
-            has(met.ours, "Invalid arguments specified")
-                && met.theirs.kind == b'*'
-                && met.words.iter().any(is_followed)
-        },
-    },
-    Explained {
         name: "the order of what is no text",
         line: "| `SORT \u{2026} ALPHA` |",
         commands: &["SORT", "SORT_RO"],

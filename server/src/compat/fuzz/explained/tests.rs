@@ -98,7 +98,6 @@ fn versions(of: Of) -> (Version, Option<Version>) {
 
 const WRONG_TYPE: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value|";
 const NO_BOUND: &str = "-ERR min or max is not a float|";
-const NO_ARGUMENTS: &str = "-ERR Invalid arguments specified for command|";
 const NO_INTEGER: &str = "-ERR value is not an integer or out of range|";
 const SYNTAX: &str = "-ERR syntax error|";
 const WAITS: &str = "+waits|";
@@ -957,15 +956,6 @@ const ROWS: &[Row] = &[
             replied("ZRANGEBYSCORE <z1> 0x1p4000 1", "*0|", NO_BOUND),
             replied("ZRANGEBYSCORE <z1> x 1", NO_BOUND, "*0|"),
             replied("ZRANGEBYSCORE <z1> 0x1p4000 1", NO_BOUND, SYNTAX),
-        ],
-    },
-    Row {
-        name: "numbers of keys followed by text",
-        explained: &[replied("COMMAND GETKEYS LMPOP 1- k LEFT", NO_ARGUMENTS, "*0|")],
-        refused: &[
-            replied("COMMAND GETKEYS LMPOP 1 k LEFT", NO_ARGUMENTS, "*0|"),
-            replied("COMMAND GETKEYS LMPOP 1- k LEFT", "*0|", NO_ARGUMENTS),
-            replied("COMMAND GETKEYS LMPOP 1- k LEFT", NO_ARGUMENTS, ":0|"),
         ],
     },
     Row {
