@@ -809,7 +809,7 @@ fn lease_ms(words: &[Vec<u8>]) -> Option<i64> {
 
 /// Whether an earlier command has read or claimed for this consumer.
 fn has_read(met: &Met<'_>, group: &[u8], consumer: &[u8]) -> bool {
-    readers(met).any(|reader| reader == (group, consumer))
+    readers(met).any(|(its, reader)| is_word(group, its) && is_word(consumer, reader))
 }
 
 /// Groups and consumers that earlier commands have read or claimed for.
@@ -922,12 +922,14 @@ fn is_waiting(frame: &Frame) -> bool {
 
 /// Whether it is a key of this name, as an episode writes it.
 fn is_key(frame: &Frame, word: &[u8]) -> bool {
+    frame.kind == b'$' && is_word(&frame.text, word)
+}
+
+/// Whether a text is this word of an episode, or the key that it stands for.
+fn is_word(text: &[u8], word: &[u8]) -> bool {
     let name = word.strip_prefix(b"<").and_then(|word| word.strip_suffix(b">"));
-    frame.kind == b'$'
-        && match name {
-            Some(name) => frame.text.strip_suffix(name).is_some_and(|rest| rest.ends_with(b":")),
-            None => frame.text == word,
-        }
+    let is_name = |name| text.strip_suffix(name).is_some_and(|rest| rest.ends_with(b":"));
+    text == word || name.is_some_and(is_name)
 }
 
 /// Whether a client that waited was given something of one of its keys.
@@ -996,7 +998,7 @@ fn has_more_readers(met: &Met<'_>, ours: &Frame, theirs: &Frame) -> bool {
     else {
         return false;
     };
-    let of_group = readers(met).filter(|(group, _)| *group == name.text);
+    let of_group = readers(met).filter(|(group, _)| is_word(&name.text, group));
     let names: BTreeSet<&[u8]> = of_group.map(|(_, consumer)| consumer).collect();
     ours_count >= theirs_count && (ours_count - theirs_count).unsigned_abs() <= names.len() as u64
 }
@@ -1040,9 +1042,10 @@ fn same_but_consumers(met: &Met<'_>, vain: bool) -> bool {
 fn as_seen(met: &Met<'_>, ours: &mut Frame, theirs: &Frame) {
     let Some(name) = field(ours, b"name").map(|name| name.text.clone()) else { return };
     let is_made = |Step { words, .. }: &&Step| {
-        is_named(words, "XGROUP CREATECONSUMER") && words.get(4) == Some(&name)
+        let made = words.get(4).filter(|_| is_named(words, "XGROUP CREATECONSUMER"));
+        made.is_some_and(|made| is_word(&name, made))
     };
-    let reads = readers(met).filter(|(_, consumer)| *consumer == name).count();
+    let reads = readers(met).filter(|(_, consumer)| is_word(&name, consumer)).count();
     if reads == 0 || reads + met.before.iter().filter(is_made).count() < 2 {
         return;
     }

@@ -126,6 +126,7 @@ const READ_TWICE: &str =
     "XREADGROUP GROUP g1 c1 STREAMS <x1> >; XREADGROUP GROUP g1 c1 STREAMS <x1> >";
 const IDLE_5_INACTIVE: &str = "*1|*8|$4|name|$2|c1|$7|pending|:0|$4|idle|:9|$8|inactive|:-1|";
 const IDLE_500_INACTIVE: &str = "*1|*8|$4|name|$2|c1|$7|pending|:0|$4|idle|:500|$8|inactive|:-1|";
+const OF_A_KEY: &str = "*1|*8|$4|name|$4|p:k1|$7|pending|:0|$4|idle|:9|$8|inactive|:-1|";
 const PENDING_1_INACTIVE: &str = "*1|*8|$4|name|$2|c1|$7|pending|:1|$4|idle|:5|$8|inactive|:5|";
 /// `XINFO STREAM ... FULL`, from where consumers are told of.
 const FULL_7_0: &str = "*4|$6|length|:0|$6|groups|*1|*4|$4|name|$2|g1|$9|consumers|*1|*8|$4|name|$2|\
@@ -883,6 +884,8 @@ const ROWS: &[Row] = &[
                 .after("XREADGROUP GROUP g1 c1 STREAMS <x1> >"),
             replied("XINFO STREAM <x1> FULL", FULL_7_2, FULL_EMPTY)
                 .after("XREADGROUP GROUP g1 c1 STREAMS <x1> >"),
+            replied("XINFO CONSUMERS <x1> g1", OF_A_KEY, "*0|")
+                .after("XREADGROUP GROUP g1 <k1> STREAMS <x1> >"),
         ],
         refused: &[
             // Not that consumer, or not in that group.
@@ -905,6 +908,8 @@ const ROWS: &[Row] = &[
             replied("XINFO GROUPS <x1>", ONE_CONSUMER, "*1|*4|$4|name|$2|g2|$9|consumers|:0|")
                 .after("XREADGROUP GROUP g1 c1 STREAMS <x1> >"),
             replied("XINFO CONSUMERS <x1> g1", IDLE_5_INACTIVE, "*0|"),
+            replied("XINFO CONSUMERS <x1> g1", OF_A_KEY, "*0|")
+                .after("XREADGROUP GROUP g1 <k2> STREAMS <x1> >"),
             replied("XINFO CONSUMERS <x1> g1", PENDING_1_INACTIVE, "*0|")
                 .after("XREADGROUP GROUP g1 c1 STREAMS <x1> >"),
             replied("XINFO CONSUMERS <x1> g2", IDLE_5_INACTIVE, "*0|")
