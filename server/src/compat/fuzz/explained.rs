@@ -270,6 +270,15 @@ pub const EXPLAINED: &[Explained] = &[
                 true => met.theirs.kind == b':',
                 false => met.theirs.kind != b'-',
             };
+            // It is not of that type, or an option behind is refused.
+            let is_last = met.words.last() == Some(&least);
+            let is_tried = is_tried
+                || is_error(met.theirs, WRONG_TYPE)
+                || !is_last
+                    && is_named(met.words, "LPOS")
+                    && ["ERR COUNT can't be", "ERR MAXLEN can't be", "ERR syntax error"]
+                        .iter()
+                        .any(|error| has(met.theirs, error));
             met.words.contains(&least) && is_error(met.ours, refusal) && is_tried
         },
     },

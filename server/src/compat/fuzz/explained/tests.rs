@@ -98,6 +98,7 @@ fn versions(of: Of) -> (Version, Option<Version>) {
 
 const WRONG_TYPE: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value|";
 const NO_BOUND: &str = "-ERR min or max is not a float|";
+const NO_COUNT: &str = "-ERR COUNT can't be negative|";
 const NO_INTEGER: &str = "-ERR value is not an integer or out of range|";
 const SYNTAX: &str = "-ERR syntax error|";
 const WAITS: &str = "+waits|";
@@ -341,9 +342,12 @@ const ROWS: &[Row] = &[
             replied("LREM <l1> -9223372036854775808 a", LEAST, ":2|"),
             replied("LPOS <l1> a RANK -9223372036854775808", LEAST, "$-1|"),
             replied("LPOS <l1> a COUNT 0 RANK -9223372036854775808", LEAST, "*0|"),
+            replied("LPOS <l1> a RANK -9223372036854775808 COUNT b", LEAST, NO_COUNT),
+            replied("LREM <h1> -9223372036854775808 a", LEAST, WRONG_TYPE),
         ],
         refused: &[
             replied("LREM <l1> -9223372036854775807 a", LEAST, ":2|"),
+            replied("LPOS <l1> a COUNT b RANK -9223372036854775808", LEAST, NO_COUNT),
             replied("LREM <l1> -9223372036854775808 a", NO_INTEGER, ":2|"),
             replied("LREM <l1> -9223372036854775808 a", LEAST, NO_INTEGER),
             replied("LREM <l1> -9223372036854775808 a", LEAST, "$-1|"),
