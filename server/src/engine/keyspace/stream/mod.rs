@@ -307,7 +307,8 @@ impl Group {
         let read = match self.entries_read {
             _ if extent.entries_added == 0 => return Some(0),
             Some(read) if !extent.has_deleted_from(self.last_id) => Some(read),
-            _ => extent.entries_up_to(self.last_id),
+            // Redis writes -1 for a number that it does not know.
+            _ => extent.entries_up_to(self.last_id).filter(|&read| read != -1),
         };
         read.map(|read| extent.entries_added.wrapping_sub(read))
     }
