@@ -89,7 +89,7 @@ fn trim_line_end(mut line: &[u8]) -> &[u8] {
     line
 }
 
-/// What stands before the first zero byte, for what Redis reads as a C string.
+/// What stands before the first zero byte, for what Redis and Lua read as a C string.
 pub(crate) fn c_string(text: &[u8]) -> &[u8] {
     text.split(|byte| *byte == 0).next().unwrap_or_default()
 }

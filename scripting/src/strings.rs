@@ -2,6 +2,8 @@
 //!
 //! What it finds, and its errors, are those of Lua 5.1; only it does not run for ever.
 
+use crate::convert::c_string;
+
 /// Captures one pattern may have.
 pub(crate) const CAPTURES_MAX: usize = 32;
 /// How deeply a match may recurse: a thread's stack is finite.
@@ -72,21 +74,17 @@ pub(crate) fn search(
 
 /// A pattern as Lua reads it: up to the first zero byte, and whether a `^` held it to one place.
 pub(crate) fn parse(pattern: &[u8]) -> (bool, &[u8]) {
-    let pattern = until_zero(pattern);
+    // Lua ends a pattern at a zero byte.
+    let pattern = c_string(pattern);
     match pattern {
         [b'^', rest @ ..] => (true, rest),
         _ => (false, pattern),
     }
 }
 
-/// Lua ends a pattern at a zero byte.
-pub(crate) fn until_zero(pattern: &[u8]) -> &[u8] {
-    pattern.split(|byte| *byte == 0).next().unwrap_or_default()
-}
-
 /// Whether a pattern has no special characters, so that plain search does.
 pub(crate) fn is_plain(pattern: &[u8]) -> bool {
-    !until_zero(pattern).iter().any(|byte| b"^$*+?.([%-".contains(byte))
+    !c_string(pattern).iter().any(|byte| b"^$*+?.([%-".contains(byte))
 }
 
 /// Where `pattern` is in `subject` at or after `from`.

@@ -12,6 +12,7 @@ use super::bounds::{check_end, stop, work};
 use super::context;
 use super::output::Output;
 use super::values::{bytes, push_bytes, raise};
+use crate::convert::c_string;
 use crate::strings::{self, Budget, Capture, Match};
 
 /// The work of a search, and of each step of it.
@@ -79,7 +80,7 @@ unsafe extern "C-unwind" fn gmatch_next(lua: *mut lua_State) -> c_int {
     // SAFETY: plain; upvalues 1 and 2 are strings for as long as the function lives.
     unsafe {
         let subject = bytes(lua, ffi::lua_upvalueindex(1));
-        let pattern = strings::until_zero(bytes(lua, ffi::lua_upvalueindex(2)));
+        let pattern = c_string(bytes(lua, ffi::lua_upvalueindex(2)));
         let from = ffi::lua_tonumber(lua, ffi::lua_upvalueindex(3)) as usize;
         if from > subject.len() {
             return 0;
