@@ -307,8 +307,7 @@ impl Group {
         let read = match self.entries_read {
             _ if extent.entries_added == 0 => return Some(0),
             Some(read) if !extent.has_deleted_from(self.last_id) => Some(read),
-            // Redis writes -1 for a number that it does not know.
-            _ => extent.entries_up_to(self.last_id).filter(|&read| read != -1),
+            _ => extent.entries_up_to(self.last_id),
         };
         read.map(|read| extent.entries_added.wrapping_sub(read))
     }
@@ -327,18 +326,16 @@ impl Extent {
 
     /// How many entries were ever added up to this id, if that can be told.
     pub fn entries_up_to(self, id: StreamId) -> Option<i64> {
-        if self.entries_added == 0 {
-            return Some(0);
-        }
-        if id == self.last_id || self.len == 0 && id < self.last_id {
-            return Some(self.entries_added);
-        }
         let gone = self.entries_added.wrapping_sub(self.len as i64);
-        match id.cmp(&self.first_id) {
-            _ if id > self.last_id || !self.is_whole() => None,
-            std::cmp::Ordering::Less => Some(gone),
-            std::cmp::Ordering::Equal => Some(gone.wrapping_add(1)),
-            std::cmp::Ordering::Greater => None,
-        }
+        let count = match id.cmp(&self.first_id) {
+            _ if self.entries_added == 0 => 0,
+            _ if id == self.last_id || self.len == 0 && id < self.last_id => self.entries_added,
+            _ if id > self.last_id || !self.is_whole() => return None,
+            std::cmp::Ordering::Less => gone,
+            std::cmp::Ordering::Equal => gone.wrapping_add(1),
+            std::cmp::Ordering::Greater => return None,
+        };
+        // Redis writes -1 for a number that it does not know.
+        (count != -1).then_some(count)
     }
 }
