@@ -1,5 +1,5 @@
-//! What may differ between Leasehold and Redis 7.0, each as narrow as it can be told apart: see
-//! `docs/differences.md`.
+//! The differences between Leasehold and Redis 7.0 that are accepted, each as narrow as possible:
+//! see `docs/differences.md`.
 
 use leasehold::compat::fuzz::explained::seventeen_digits;
 use leasehold_resp::format_double;
@@ -29,7 +29,7 @@ pub(crate) enum Excuse {
     Holes,
     /// `redis.set_repl` has words of its own in 7.0.
     SetRepl,
-    /// An error that is a table nobody may write to: Redis's handler fails to note its place there.
+    /// An error that is a read-only table: Redis's handler cannot add the place of the error to it.
     FrozenError,
     /// Redis ends the text of an error at a zero byte. What goes before and the place must be the
     /// same.
@@ -202,7 +202,7 @@ fn same_but_zero_byte(ours: &str, theirs: &str) -> bool {
 }
 
 fn is_of_numbers(script: &str, ours: &[String], run: Run<'_>) -> bool {
-    let text = script.replace("redis.call", "redis_call").replace("redis.pcall", "redis_pcall");
+    let text = with_own_calls(script);
     if text == script {
         return false;
     }
@@ -214,45 +214,44 @@ fn is_of_numbers(script: &str, ours: &[String], run: Run<'_>) -> bool {
 }
 
 fn is_of_holes(script: &str, theirs: &[String], run: Run<'_>) -> bool {
-    if !script.contains("redis.setresp(3)") {
-        return false;
-    }
-    let text = script.replace("redis.call", "redis_call").replace("redis.pcall", "redis_pcall");
-    let Some([ours_then, theirs_then]) = run(&format!("{FILLED_TABLES}{text}")) else {
-        return false;
-    };
-    ours_then == theirs_then && without_places(&theirs_then) == without_places(theirs)
+    let text = with_own_calls(script);
+    script.contains("redis.setresp(3)")
+        && agreed(&format!("{FILLED_TABLES}{text}"), run)
+            .is_some_and(|then| without_places(&then) == without_places(theirs))
 }
 
 fn is_of_loading(script: &str, ours: &[String], run: Run<'_>) -> bool {
-    if !script.contains("load") {
-        return false;
-    }
-    let Some([ours_then, theirs_then]) = run(&format!("{LOAD_MESSAGES}{script}")) else {
-        return false;
-    };
-    ours_then == theirs_then && without_places(&ours_then) == without_places(ours)
+    script.contains("load")
+        && agreed(&format!("{LOAD_MESSAGES}{script}"), run)
+            .is_some_and(|then| without_places(&then) == without_places(ours))
 }
 
 fn is_of_libraries(script: &str, run: Run<'_>) -> bool {
     let text = script.replace("cmsgpack.pack", "cmsgpack_pack");
     let text = text.replace("cjson.encode(", "cjson_encode(");
-    text != script
-        && run(&format!("{NO_LIBRARIES}{text}")).is_some_and(|[ours, theirs]| ours == theirs)
+    text != script && agreed(&format!("{NO_LIBRARIES}{text}"), run).is_some()
 }
 
 fn is_of_addresses(script: &str, ours: &[String], theirs: &[String], run: Run<'_>) -> bool {
     if !script.contains("tostring") {
         return false;
     }
-    let text = format!("{NO_ADDRESSES}{script}");
-    let Some([ours_then, theirs_then]) = run(&text) else { return false };
+    let Some(then) = agreed(&format!("{NO_ADDRESSES}{script}"), run) else { return false };
     // It did look at one.
-    let has_looked = |replies: &[String], then: &[String]| {
-        let all = replies.iter().zip(then);
-        all.into_iter().any(|(reply, then)| no_place(reply) != no_place(then))
+    let has_looked = |replies: &[String]| {
+        replies.iter().zip(&then).any(|(reply, then)| no_place(reply) != no_place(then))
     };
-    ours_then == theirs_then && (has_looked(ours, &ours_then) || has_looked(theirs, &theirs_then))
+    has_looked(ours) || has_looked(theirs)
+}
+
+/// The script with `redis_call` and `redis_pcall` in the place of Redis's functions.
+fn with_own_calls(script: &str) -> String {
+    script.replace("redis.call", "redis_call").replace("redis.pcall", "redis_pcall")
+}
+
+/// What both servers do with a script, if it is the same.
+fn agreed(script: &str, run: Run<'_>) -> Option<Vec<String>> {
+    run(script).filter(|[ours, theirs]| ours == theirs).map(|[ours, _]| ours)
 }
 
 fn without_places(replies: &[String]) -> Vec<String> {
