@@ -362,7 +362,7 @@ fn a_plan_holds_a_small_part_of_what_lua_may_take() {
     }
 }
 
-/// Lua is killed while it is still told what the plan has called: the two do not disagree.
+/// A script that is killed while Lua repeats the calls of its plan does not count as a mismatch.
 #[test]
 fn a_script_that_is_killed_before_lua_is_where_the_plan_was_disagrees_with_nothing() {
     let script = "for i = 1, 400 do redis.call('get', 'a') for j = 1, 20 do end end \
