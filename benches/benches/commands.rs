@@ -7,8 +7,8 @@
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
-use leasehold_benches::measuring;
-use leasehold_benches::stage::{Conversation, Stage};
+use lockwheel_benches::measuring;
+use lockwheel_benches::stage::{Conversation, Stage};
 
 const SUBSCRIBERS: [usize; 3] = [0, 1, 100];
 

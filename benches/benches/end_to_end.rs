@@ -2,7 +2,7 @@
 //!
 //! One connection. `pipeline_1` waits for each reply before the next request; `pipeline_16` sends
 //! 8 cycles of two requests at once. Each server has a thread or a process of its own, one after
-//! the other within a group, and the same client. Without `redis-server` on `PATH` Leasehold is
+//! the other within a group, and the same client. Without `redis-server` on `PATH` Lockwheel is
 //! measured alone.
 
 use std::io::{Read, Write};
@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use leasehold_benches::stage::OWNER;
-use leasehold_resp::encode_request;
-use leasehold_scripting::Sha;
-use leasehold_tests::redis_server::RedisServer;
-use leasehold_tests::scripts::{COMPARE_AND_DELETE_ONE_LINE, LOCK_3, UNLOCK_3};
+use lockwheel_benches::stage::OWNER;
+use lockwheel_resp::encode_request;
+use lockwheel_scripting::Sha;
+use lockwheel_tests::redis_server::RedisServer;
+use lockwheel_tests::scripts::{COMPARE_AND_DELETE_ONE_LINE, LOCK_3, UNLOCK_3};
 
 const KEY: &str = "lock:orders:4711";
 const CHANNEL: &str = "redisson_lock__channel:{lock:orders:4711}";
@@ -36,12 +36,12 @@ criterion_group! {
 criterion_main!(benches);
 
 fn all(criterion: &mut Criterion) {
-    let ours = leasehold::Server::start().expect("a server on a free port");
+    let ours = lockwheel::Server::start().expect("a server on a free port");
     let redis = RedisServer::start();
-    let mut servers = vec![("leasehold", Client::connect(ours.addr()))];
+    let mut servers = vec![("lockwheel", Client::connect(ours.addr()))];
     match &redis {
         Some(redis) => servers.push(("redis", Client::connect(redis.address()))),
-        None => leasehold_tests::say("no redis-server on PATH: measured alone"),
+        None => lockwheel_tests::say("no redis-server on PATH: measured alone"),
     }
     for (_, client) in &mut servers {
         for script in [COMPARE_AND_DELETE_ONE_LINE, LOCK_3, UNLOCK_3] {

@@ -8,17 +8,17 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use leasehold_benches::{Random, measuring};
-use leasehold_resp::Reply;
-use leasehold_resp::decode::decode;
-use leasehold_tests::redis_server::RedisServer;
-use leasehold_tests::say;
-use leasehold_tests::wire::Wire;
+use lockwheel_benches::{Random, measuring};
+use lockwheel_resp::Reply;
+use lockwheel_resp::decode::decode;
+use lockwheel_tests::redis_server::RedisServer;
+use lockwheel_tests::say;
+use lockwheel_tests::wire::Wire;
 
 fn main() {
     let (leases, span_ms) = if measuring() { (2_000, 2_000) } else { (20, 20) };
-    let ours = leasehold::Server::start().expect("a server on a free port");
-    report("leasehold", &mut lateness_us(ours.addr(), leases, span_ms));
+    let ours = lockwheel::Server::start().expect("a server on a free port");
+    report("lockwheel", &mut lateness_us(ours.addr(), leases, span_ms));
     match RedisServer::start() {
         Some(redis) => report("redis", &mut lateness_us(redis.address(), leases, span_ms)),
         None => say("no redis-server on PATH: measured alone"),

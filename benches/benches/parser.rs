@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use leasehold_resp::{Limits, Parser, Protocol, Reply, encode, encode_request};
+use lockwheel_resp::{Limits, Parser, Protocol, Reply, encode, encode_request};
 
 const PIPELINE_REQUESTS: usize = 16;
 const TOKEN: &str = "0d9f4c5e-9a53-4a39-9b0b-6a2f53c1a7c4:1";

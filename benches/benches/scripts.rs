@@ -9,12 +9,12 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use leasehold::config::CompatVersion;
-use leasehold::engine::commands::scripts::interpreter;
-use leasehold_benches::stage::{Conversation, OWNER, Stage};
-use leasehold_resp::{Protocol, Reply};
-use leasehold_scripting::{Host, Interpreter, Interrupt, LogLevel, Sha};
-use leasehold_tests::scripts::{COMPARE_AND_DELETE_ONE_LINE, LOCK_3, RENEW_3, UNLOCK_3};
+use lockwheel_benches::stage::{Conversation, OWNER, Stage};
+use lockwheel_engine::commands::scripts::interpreter;
+use lockwheel_engine::settings::CompatVersion;
+use lockwheel_resp::{Protocol, Reply};
+use lockwheel_scripting::{Host, Interpreter, Interrupt, LogLevel, Sha};
+use lockwheel_tests::scripts::{COMPARE_AND_DELETE_ONE_LINE, LOCK_3, RENEW_3, UNLOCK_3};
 
 const LOCKS: usize = 1_000;
 const RETURN_1: &str = "return 1";

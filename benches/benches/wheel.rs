@@ -22,9 +22,9 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
-use leasehold::engine::time::Millis;
-use leasehold::engine::timers::{TimerId, Timers as Wheel};
-use leasehold_benches::{CHUNK, Random, full, in_chunks, measuring, time};
+use lockwheel_benches::{CHUNK, Random, full, in_chunks, measuring, time};
+use lockwheel_engine::time::Millis;
+use lockwheel_engine::timers::{TimerId, Timers as Wheel};
 use tokio::runtime::Runtime;
 use tokio::time::Instant;
 use tokio_util::time::{DelayQueue, delay_queue};

@@ -18,7 +18,7 @@ pub fn measuring() -> bool {
 
 /// Whether the sizes that take minutes to set up are asked for.
 pub fn full() -> bool {
-    measuring() && std::env::var_os("LEASEHOLD_BENCH_FULL").is_some()
+    measuring() && std::env::var_os("LOCKWHEEL_BENCH_FULL").is_some()
 }
 
 /// How long the work takes. What it returns is dropped after the clock has stopped.

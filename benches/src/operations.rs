@@ -4,13 +4,13 @@
 use crate::CHUNK;
 use crate::stage::{Conversation, Stage};
 
-const LOCK: &str = include_str!("../../server/src/compat/scripts/redisson-3/lock.lua");
-const UNLOCK: &str = include_str!("../../server/src/compat/scripts/redisson-3/unlock.lua");
-const RENEW: &str = include_str!("../../server/src/compat/scripts/redisson-3/renew.lua");
+const LOCK: &str = include_str!("../../server/compat/src/scripts/redisson-3/lock.lua");
+const UNLOCK: &str = include_str!("../../server/compat/src/scripts/redisson-3/unlock.lua");
+const RENEW: &str = include_str!("../../server/compat/src/scripts/redisson-3/renew.lua");
 const COMPARE_AND_DELETE: &str =
-    include_str!("../../server/src/compat/scripts/compare-and-delete.lua");
+    include_str!("../../server/compat/src/scripts/compare-and-delete.lua");
 /// The watchdog of Redisson since 3.44: as many locks at once as it names in one script.
-const RENEW_ALL: &str = include_str!("../../server/src/compat/scripts/redisson/renew.lua");
+const RENEW_ALL: &str = include_str!("../../server/compat/src/scripts/redisson/renew.lua");
 
 /// Locks held meanwhile.
 const LOCKS: usize = 1_000;

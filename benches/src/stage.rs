@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use bytes::BytesMut;
-use leasehold::config::Config;
-use leasehold::engine::client::{ClientId, Origin};
-use leasehold::engine::time::{Millis, Time};
-use leasehold::engine::{Engine, Flow};
+use lockwheel_engine::client::{ClientId, Origin};
+use lockwheel_engine::settings::Settings;
+use lockwheel_engine::time::{Millis, Time};
+use lockwheel_engine::{Engine, Flow};
 
 use crate::{CHUNK, Random, chunks, time};
 
@@ -63,7 +63,7 @@ impl Stage {
     pub fn new(locks: usize) -> Stage {
         let held_of_each = locks / 2;
         assert!(held_of_each >= CHUNK, "a chunk meets a key once");
-        let mut engine = Engine::new(Config::default(), NOW, [1, 2, 3, 4]);
+        let mut engine = Engine::new(Settings::default(), NOW, [1, 2, 3, 4]);
         let client = engine.connect(Origin::default(), NOW);
         let random = Random::new();
         let mut stage = Stage { engine, client, out: BytesMut::new(), held_of_each, random };

@@ -3,7 +3,7 @@
 //! same operations as `benches/instructions.txt`.
 
 use allocation_counter::measure;
-use leasehold_benches::operations::{TIMES, all};
+use lockwheel_benches::operations::{TIMES, all};
 
 /// What is answered with a list, or told to many, is made for that.
 const MADE: &[(&str, u64)] = &[("redisson renew 100, plan", 1), ("publish to 16", 1)];

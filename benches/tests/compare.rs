@@ -4,8 +4,8 @@
 use std::fs;
 use std::process::{Command, Output, Stdio};
 
-use leasehold_tests::daemon::{self, Folder};
-use leasehold_tests::process::eventually;
+use lockwheel_tests::daemon::{self, Folder};
+use lockwheel_tests::process::eventually;
 use nix::sched::{CpuSet, sched_getaffinity};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -13,11 +13,11 @@ use serde_json::Value;
 /// The status of a program that `SIGTERM` has ended.
 const TERMINATED: i32 = 128 + 15;
 
-/// The program, without the servers of this machine: Leasehold alone.
+/// The program, without the servers of this machine: Lockwheel alone.
 fn compare(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_compare"));
-    command.args(arguments).env("LEASEHOLD_TEST_REDIS_SERVER", daemon::program());
-    command.env_remove("LEASEHOLD_TEST_DEBIAN_13").stdin(Stdio::null());
+    command.args(arguments).env("LOCKWHEEL_TEST_REDIS_SERVER", daemon::program());
+    command.env_remove("LOCKWHEEL_TEST_DEBIAN_13").stdin(Stdio::null());
     command
 }
 

@@ -9,7 +9,7 @@ fn the_page_is_written() {
     let output = output.expect("it runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let page = String::from_utf8_lossy(&output.stdout).into_owned();
-    for row in ["| Leasehold | **", "| Leasehold: `Server::start()` | **"] {
+    for row in ["| Lockwheel | **", "| Lockwheel: `Server::start()` | **"] {
         assert!(page.contains(row), "{page}");
     }
 }

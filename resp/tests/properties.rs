@@ -1,7 +1,7 @@
 //! What holds for every stream, every reply and every number.
 
 use bytes::{Bytes, BytesMut};
-use leasehold_resp::{
+use lockwheel_resp::{
     Limits, LongDouble, Parser, Protocol, ProtocolError, Reply, decode, encode, encode_request,
     format_double, parse_double, parse_integer,
 };

@@ -1,7 +1,7 @@
 //! Lua values to replies and back, by Redis's rules. Knows neither the stack nor the server.
 
 use bytes::Bytes;
-use leasehold_resp::{Protocol, Reply, format_double};
+use lockwheel_resp::{Protocol, Reply, format_double};
 
 use crate::value::Value;
 

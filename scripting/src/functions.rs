@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use bytes::Bytes;
-use leasehold_resp::Reply;
+use lockwheel_resp::Reply;
 
 use crate::bridge::{Chunk, Machine, Registered, World, is_name};
 use crate::budget::Limits;

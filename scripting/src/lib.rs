@@ -26,7 +26,7 @@ use std::hash::BuildHasherDefault;
 
 use bytes::Bytes;
 use indexmap::{IndexMap, map};
-use leasehold_resp::{Protocol, Reply};
+use lockwheel_resp::{Protocol, Reply};
 
 use crate::bridge::{Compiled, Machine, World};
 pub use crate::budget::Limits;

@@ -1,6 +1,6 @@
 //! Doubles as C's `%.*g` prints them, and Redis's random numbers. Knows no Lua.
 
-use leasehold_resp::format_double;
+use lockwheel_resp::format_double;
 
 /// Appends `value` with `precision` significant digits, as C's `%.{precision}g`.
 pub(crate) fn write_general(out: &mut Vec<u8>, value: f64, precision: usize) {

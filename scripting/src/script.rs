@@ -4,7 +4,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 
 use indexmap::Equivalent;
-use leasehold_resp::Reply;
+use lockwheel_resp::Reply;
 use sha1::{Digest, Sha1};
 
 /// The SHA-1 digest that names a script: forty lower-case hexadecimal digits.

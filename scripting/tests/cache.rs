@@ -3,8 +3,8 @@
 mod host;
 
 use host::{MapHost, eval_in, interpreter, show};
-use leasehold_resp::Reply;
-use leasehold_scripting::{Interpreter, Limits, Sha};
+use lockwheel_resp::Reply;
+use lockwheel_scripting::{Interpreter, Limits, Sha};
 
 /// A script of some hundred bytes that only Lua runs.
 fn text(name: &str, number: usize) -> String {

@@ -4,8 +4,8 @@
 mod host;
 
 use host::{MapHost, show};
-use leasehold_resp::Reply;
-use leasehold_scripting::{Functions, Limits, Policy};
+use lockwheel_resp::Reply;
+use lockwheel_scripting::{Functions, Limits, Policy};
 
 fn functions() -> Functions {
     Functions::new(Limits::default(), "7.2.4", 0)

@@ -75,6 +75,6 @@ proptest! {
         let mut lua = interpreter();
         let sha = lua.load(SCRIPT.as_bytes()).expect("compiles");
         let reply = lua.run(sha.as_bytes(), &[], &words, &mut MapHost::default());
-        prop_assert_eq!(show(&reply), show(&leasehold_resp::Reply::bulk(expected)));
+        prop_assert_eq!(show(&reply), show(&lockwheel_resp::Reply::bulk(expected)));
     }
 }

@@ -4,8 +4,8 @@
 mod host;
 
 use host::{MapHost, interpreter, show};
-use leasehold_resp::Reply;
-use leasehold_scripting::{Interpreter, Limits, Sha, Tiers, outside_of_plans};
+use lockwheel_resp::Reply;
+use lockwheel_scripting::{Interpreter, Limits, Sha, Tiers, outside_of_plans};
 
 const KEYS: &[&[u8]] = &[b"k", b"h"];
 const ARGS: &[&[u8]] = &[b"30000", b"owner", b"1.5", b"abc"];

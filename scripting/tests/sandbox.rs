@@ -6,8 +6,8 @@ mod host;
 use std::collections::BTreeSet;
 
 use host::{MapHost, eval_in, interpreter, show};
-use leasehold_resp::Reply;
-use leasehold_scripting::{Interpreter, Limits};
+use lockwheel_resp::Reply;
+use lockwheel_scripting::{Interpreter, Limits};
 
 /// What a later script must see whatever an earlier one tried.
 const INTACT: &str = "return {string.format('%d', 3), #('x'):rep(3), \

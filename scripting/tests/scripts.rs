@@ -3,8 +3,8 @@
 mod host;
 
 use host::{MapHost, eval, show};
-use leasehold_resp::Reply;
-use leasehold_scripting::Interpreter;
+use lockwheel_resp::Reply;
+use lockwheel_scripting::Interpreter;
 
 fn check(cases: &[(&str, &str)]) {
     let mut wrong = Vec::new();

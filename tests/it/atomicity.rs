@@ -5,9 +5,9 @@
 
 use std::thread;
 
-use leasehold_tests::frame::show;
-use leasehold_tests::target::Target;
-use leasehold_tests::wire::Wire;
+use lockwheel_tests::frame::show;
+use lockwheel_tests::target::Target;
+use lockwheel_tests::wire::Wire;
 
 const WRITERS: usize = 4;
 const ROUNDS: usize = 200;
@@ -44,7 +44,7 @@ fn by_transaction(wire: &mut Wire) {
     say("EXEC");
     commands.iter().for_each(|command| wire.send(command));
     let replies: Vec<_> = commands.iter().map(|_| wire.read()).collect();
-    let result = leasehold_tests::frame_of(replies.last().expect("EXEC answers"));
+    let result = lockwheel_tests::frame_of(replies.last().expect("EXEC answers"));
     let number = |at: usize| -> i64 {
         let text = String::from_utf8_lossy(&result.items[at].text).into_owned();
         text.parse().unwrap_or(0) // A missing count.

@@ -1,8 +1,8 @@
 //! A few seconds of each attack; the program `attack` goes on for as long as wanted.
 
-use leasehold::engine::keyspace::serialised::seal_as;
-use leasehold_tests::attack::{Report, arguments, connections, restore, sandbox};
-use leasehold_tests::target::Target;
+use lockwheel_engine::keyspace::serialised::seal_as;
+use lockwheel_tests::attack::{Report, arguments, connections, restore, sandbox};
+use lockwheel_tests::target::Target;
 
 const SEED: u64 = 2026;
 

@@ -3,11 +3,11 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use leasehold::{ErrorKind, Reply, Server};
-use leasehold_tests::frame::show;
-use leasehold_tests::process::eventually;
-use leasehold_tests::target::Target;
-use leasehold_tests::wire::Wire;
+use lockwheel::{ErrorKind, Reply, Server};
+use lockwheel_tests::frame::show;
+use lockwheel_tests::process::eventually;
+use lockwheel_tests::target::Target;
+use lockwheel_tests::wire::Wire;
 
 const ENDLESS: &str = "while true do end";
 const ENDLESS_AFTER_A_WRITE: &str = "redis.call('set', 'k', 'v') while true do end";
@@ -116,7 +116,7 @@ fn a_kill_ends_every_kind_of_script() {
             assert!(end.starts_with("-ERR ") && end.contains("Script killed"), "{script}: {end}");
             let mut other = connect(server.addr());
             assert_eq!(other.call(&["GET", "k"]), b"$-1\r\n", "{script}");
-            let tiers = other.call(&["INFO", "leasehold"]);
+            let tiers = other.call(&["INFO", "lockwheel"]);
             let tiers = String::from_utf8(tiers).expect("a text");
             assert!(tiers.contains(begun), "{script}: {tiers}");
         }

@@ -1,17 +1,17 @@
-//! `leasehold cli` beside the real `redis-cli`: the same bytes on both outputs, the same exit
+//! `lockwheel cli` beside the real `redis-cli`: the same bytes on both outputs, the same exit
 //! status. And the names that the program answers to.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::symlink;
 use std::process::{Command, Output, Stdio};
 
-use leasehold::{Reply, Server};
-use leasehold_tests::daemon::{self, Daemon, Folder};
-use leasehold_tests::process::eventually;
-use leasehold_tests::redis_server::free_port;
+use lockwheel::{Reply, Server};
+use lockwheel_tests::daemon::{self, Daemon, Folder};
+use lockwheel_tests::process::eventually;
+use lockwheel_tests::redis_server::free_port;
 
 /// Set to 1 where a missing `redis-cli` is a failure.
-const REQUIRE_VARIABLE: &str = "LEASEHOLD_REQUIRE_REDIS";
+const REQUIRE_VARIABLE: &str = "LOCKWHEEL_REQUIRE_REDIS";
 
 const REFUSED: &str = "Could not connect to Redis at ";
 
@@ -119,7 +119,7 @@ fn replies_look_as_those_of_redis_cli() {
     }
     for manner in MANNERS {
         for command in COMMANDS {
-            let words = leasehold::config::split_line(command.as_bytes()).expect("a command");
+            let words = lockwheel_compat::words::split(command).expect("a command");
             // A zero byte cannot be an argument.
             let words: Option<Vec<_>> = words
                 .into_iter()

@@ -4,9 +4,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
-use leasehold::{Client, ErrorKind, Reply, Server};
-use leasehold_tests::process::eventually;
-use leasehold_tests::wire::Wire;
+use lockwheel::{Client, ErrorKind, Reply, Server};
+use lockwheel_tests::process::eventually;
+use lockwheel_tests::wire::Wire;
 
 const LEASE: Duration = Duration::from_secs(30);
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -76,7 +76,7 @@ fn whoever_moves_the_clock_has_not_been_idle() {
     assert_eq!(idle.call(&["PING"]), b"+PONG\r\n");
     let mut test = Wire::connect(server.addr(), 2);
     for _ in 0..3 {
-        assert_eq!(test.call(&["LEASEHOLD", "CLOCK", "ADVANCE", "30s"]), b"+OK\r\n");
+        assert_eq!(test.call(&["LOCKWHEEL", "CLOCK", "ADVANCE", "30s"]), b"+OK\r\n");
     }
     assert_eq!(idle.read_to_close(), b"");
     assert_eq!(test.call(&["PING"]), b"+PONG\r\n");
@@ -99,16 +99,16 @@ fn it_is_moved_by_command_as_well() {
     let server = frozen();
     let mut wire = wire(&server);
     wire.ask("SET lock token NX PX 30000");
-    assert_eq!(wire.ask("LEASEHOLD CLOCK ADVANCE 29999"), "+OK\r\n");
+    assert_eq!(wire.ask("LOCKWHEEL CLOCK ADVANCE 29999"), "+OK\r\n");
     assert_eq!(wire.ask("PTTL lock"), ":1\r\n");
-    assert_eq!(wire.ask("LEASEHOLD CLOCK ADVANCE 1ms"), "+OK\r\n");
+    assert_eq!(wire.ask("LOCKWHEEL CLOCK ADVANCE 1ms"), "+OK\r\n");
     assert_eq!(wire.ask("EXISTS lock"), ":0\r\n");
     // What follows the order in the same pipeline comes after it.
-    wire.send_bytes(b"SET lock token PX 5000\r\nLEASEHOLD CLOCK ADVANCE 5s\r\nEXISTS lock\r\n");
+    wire.send_bytes(b"SET lock token PX 5000\r\nLOCKWHEEL CLOCK ADVANCE 5s\r\nEXISTS lock\r\n");
     let replies = [(); 3].map(|()| String::from_utf8_lossy(&wire.read()).into_owned());
     assert_eq!(replies, ["+OK\r\n", "+OK\r\n", ":0\r\n"]);
     let before = server.clock().now();
-    assert_eq!(wire.ask("LEASEHOLD CLOCK STEP -1h"), "+OK\r\n");
+    assert_eq!(wire.ask("LOCKWHEEL CLOCK STEP -1h"), "+OK\r\n");
     assert_eq!(server.clock().now(), before);
     assert_eq!(server.clock().wall(), before - HOUR);
 }
@@ -117,11 +117,11 @@ fn it_is_moved_by_command_as_well() {
 fn it_is_no_matter_of_servers_that_serve() {
     let server = Server::start().expect("a server");
     let mut wire = wire(&server);
-    let refused = wire.ask("LEASEHOLD CLOCK FREEZE");
-    assert!(refused.starts_with("-ERR LEASEHOLD command not allowed."), "{refused}");
+    let refused = wire.ask("LOCKWHEEL CLOCK FREEZE");
+    assert!(refused.starts_with("-ERR LOCKWHEEL command not allowed."), "{refused}");
     let local = Server::builder().config("enable-test-commands", "local").start();
     let local = local.expect("a server");
-    assert_eq!(Wire::connect(local.addr(), 2).ask("LEASEHOLD CLOCK FREEZE"), "+OK\r\n");
+    assert_eq!(Wire::connect(local.addr(), 2).ask("LOCKWHEEL CLOCK FREEZE"), "+OK\r\n");
 }
 
 #[test]
@@ -243,7 +243,7 @@ fn whom_a_pause_has_held_go_on_in_the_order_in_which_they_came() {
 /// then, and what they have sent behind it has been run.
 #[test]
 fn whom_something_has_held_go_on_at_their_moment() {
-    for hold in ["CLIENT PAUSE 10000 WRITE", "LEASEHOLD FAULT ADD DELAY 10s COMMAND set"] {
+    for hold in ["CLIENT PAUSE 10000 WRITE", "LOCKWHEEL FAULT ADD DELAY 10s COMMAND set"] {
         let server = frozen_with(&[("notify-keyspace-events", "Ex")]);
         let (mut held, mut mover, mut listener) = (wire(&server), wire(&server), listener(&server));
         call(&server, "SET before token PX 14000");
@@ -251,7 +251,7 @@ fn whom_something_has_held_go_on_at_their_moment() {
         call(&server, hold);
         held.send_bytes(b"SET lock token PX 5000\r\nBLPOP queue 7\r\nPTTL behind\r\n");
         eventually("the write to be held back", || blocked(&server) == 1);
-        assert_eq!(mover.ask("LEASEHOLD CLOCK ADVANCE 60s"), "+OK\r\n");
+        assert_eq!(mover.ask("LOCKWHEEL CLOCK ADVANCE 60s"), "+OK\r\n");
         assert_eq!(held.read(), b"+OK\r\n", "{hold}");
         assert_eq!(heard(&mut listener), ["before", "lock", "behind"], "{hold}");
         assert_eq!(held.read(), b"*-1\r\n", "{hold}");
@@ -281,7 +281,7 @@ fn a_script_is_slow_when_the_clock_says_so() {
             let (mut other, mut mover) = (wire(&server), wire(&server));
             let mut five_seconds_pass = || {
                 if by_command {
-                    assert_eq!(mover.ask("LEASEHOLD CLOCK ADVANCE 5s"), "+OK\r\n");
+                    assert_eq!(mover.ask("LOCKWHEEL CLOCK ADVANCE 5s"), "+OK\r\n");
                 } else {
                     advance(&server, Duration::from_secs(5));
                 }

@@ -1,10 +1,10 @@
 //! The compatibility suite is green: on a real server, so it asks for nothing that Redis does not
-//! do, and on Leasehold, also when every reply is compared with the real server's.
+//! do, and on Lockwheel, also when every reply is compared with the real server's.
 
-use leasehold::Server;
-use leasehold::compat::{Options, Report, Suite};
-use leasehold_tests::frame::show;
-use leasehold_tests::target::{Kind, Target};
+use lockwheel::Server;
+use lockwheel_compat::{Options, Report, Suite};
+use lockwheel_tests::frame::show;
+use lockwheel_tests::target::{Kind, Target};
 
 /// For how long each property is tried: the suite's own usual is for people with a server to judge.
 const SECONDS: f64 = 0.5;
@@ -27,10 +27,10 @@ fn redis_is_green() {
 }
 
 #[test]
-fn leasehold_is_green() {
+fn lockwheel_is_green() {
     let Some(redis) = Target::redis() else { return };
-    let leasehold = Target::leasehold_like(&redis, Kind::Standalone);
-    let report = run(&leasehold, Some(&redis));
+    let lockwheel = Target::lockwheel_like(&redis, Kind::Standalone);
+    let report = run(&lockwheel, Some(&redis));
     assert!(report.is_green(), "{}", report.text());
 }
 
@@ -40,11 +40,11 @@ fn leasehold_is_green() {
 fn scripts_are_answered_the_same_with_plans_and_without() {
     let [plans, lua] = ["yes", "no"].map(|plans| {
         let server = Server::builder().config("script-plans", plans).start();
-        Target::Leasehold(Box::new(server.expect("leasehold starts")))
+        Target::Lockwheel(Box::new(server.expect("lockwheel starts")))
     });
     let report = run(&lua, Some(&plans));
     assert!(report.is_green(), "{}", report.text());
-    let tiers = |server: &Target| show(&server.run("INFO leasehold"));
+    let tiers = |server: &Target| show(&server.run("INFO lockwheel"));
     assert!(tiers(&lua).contains("scripts_planned:0\\r\\nscripts_left_to_lua:0\\r\\n"));
     assert!(!tiers(&plans).contains("scripts_planned:0\\r\\n"), "{}", tiers(&plans));
     assert!(!tiers(&plans).contains("scripts_left_to_lua:0\\r\\n"), "{}", tiers(&plans));

@@ -1,13 +1,13 @@
-//! `leasehold compat` as people and CI servers use it: exit status, forms of the report, and that
+//! `lockwheel compat` as people and CI servers use it: exit status, forms of the report, and that
 //! the server it was run on is left as it was.
 
 use std::fs;
 use std::process::{Output, Stdio};
 
-use leasehold::{Reply, Server};
-use leasehold_tests::daemon::{self, Daemon, Folder};
-use leasehold_tests::process::eventually;
-use leasehold_tests::redis_server::free_port;
+use lockwheel::{Reply, Server};
+use lockwheel_tests::daemon::{self, Daemon, Folder};
+use lockwheel_tests::process::eventually;
+use lockwheel_tests::redis_server::free_port;
 use serde_json::Value;
 
 const GREEN: i32 = 0;
@@ -273,7 +273,7 @@ fn nobody_needs_to_listen_to_the_end() {
 
 #[test]
 fn the_daemon_names_it() {
-    assert!(said(&daemon::run(&["--help"])).contains("leasehold compat redis://"));
+    assert!(said(&daemon::run(&["--help"])).contains("lockwheel compat redis://"));
     let output = daemon::run(&["compat", "--help"]);
     assert_eq!(status(&output), GREEN);
     assert!(said(&output).contains("Exit status"), "{}", said(&output));

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use leasehold::compat::case::Action;
-use leasehold::compat::{Options, Outcome, Report, Suite, Verdict, cases, properties};
-use leasehold_tests::faulty::{Fault, FaultyServer, families, faults};
+use lockwheel_compat::case::Action;
+use lockwheel_compat::{Options, Outcome, Report, Suite, Verdict, cases, properties};
+use lockwheel_tests::faulty::{Fault, FaultyServer, families, faults};
 
 /// For how long each property is tried.
 const SECONDS: f64 = 0.5;
@@ -132,7 +132,7 @@ fn who_finds_what() {
         let names: Vec<_> = failed(&report).map(|name| format!("    {name}\n")).collect();
         format!("{}\n{}", fault.name, names.concat())
     });
-    leasehold_tests::say(&found.concat());
+    lockwheel_tests::say(&found.concat());
 }
 
 fn run(fault: Option<&'static Fault>, only: &[&str], seconds: f64) -> Report {

@@ -8,10 +8,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use leasehold_tests::daemon::{Daemon, Folder, command, run};
-use leasehold_tests::process::{eventually, is_stopped, let_pass};
-use leasehold_tests::redis_server::free_port;
-use leasehold_tests::wire::Wire;
+use lockwheel_tests::daemon::{Daemon, Folder, command, run};
+use lockwheel_tests::process::{eventually, is_stopped, let_pass};
+use lockwheel_tests::redis_server::free_port;
+use lockwheel_tests::wire::Wire;
 
 /// Sends one inline request through a unix socket and returns what comes of it.
 fn ask(path: &str, request: &str) -> String {
@@ -112,7 +112,7 @@ fn passwords_are_not_in_the_process_list() {
         let title = || command_line(daemon.process_id());
         eventually("a title", || title().contains(&format!(" 127.0.0.1:{port}")));
         assert!(!title().contains("s3cret"), "{arguments:?}: {}", title());
-        let program = leasehold_tests::daemon::program().to_string_lossy();
+        let program = lockwheel_tests::daemon::program().to_string_lossy();
         assert!(title().starts_with(&*program), "{arguments:?}: {}", title());
     }
 }

@@ -1,15 +1,15 @@
-//! Every command table of `compat/` says the same on Leasehold and on a real server.
+//! Every command table of `compat/` says the same on Lockwheel and on a real server.
 
 use std::fs;
 use std::path::Path;
 
-use leasehold_tests::PROTOCOLS;
-use leasehold_tests::differential::Table;
-use leasehold_tests::target::{Kind, Target};
+use lockwheel_tests::PROTOCOLS;
+use lockwheel_tests::differential::Table;
+use lockwheel_tests::target::{Kind, Target};
 
 #[test]
-fn leasehold_answers_as_redis_does() {
-    assert_no_differences(|oracle, kind| Some(Target::leasehold_like(oracle, kind)));
+fn lockwheel_answers_as_redis_does() {
+    assert_no_differences(|oracle, kind| Some(Target::lockwheel_like(oracle, kind)));
 }
 
 /// A table that differs from itself would accuse us of what is only chance.

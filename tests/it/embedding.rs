@@ -5,10 +5,10 @@ use std::io::{ErrorKind as IoErrorKind, Read};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use leasehold::{Client, Error, ErrorKind, Reply, Server};
-use leasehold_tests::process::{self, eventually};
-use leasehold_tests::redis_server::free_port;
-use leasehold_tests::wire::Wire;
+use lockwheel::{Client, Error, ErrorKind, Reply, Server};
+use lockwheel_tests::process::{self, eventually};
+use lockwheel_tests::redis_server::free_port;
+use lockwheel_tests::wire::Wire;
 
 /// As in the documentation of most test suites that use one.
 const LEASE: Duration = Duration::from_secs(30);
@@ -274,7 +274,7 @@ fn servers_leave_neither_threads_nor_descriptors_behind() {
             (0..100).for_each(|_| cycle(io_threads));
         }
         assert_eq!(process::descriptors(), before);
-        eventually("the threads to be gone", || process::threads("leasehold-") == 0);
+        eventually("the threads to be gone", || process::threads("lockwheel-") == 0);
     });
 }
 
@@ -282,7 +282,7 @@ fn cycle(io_threads: u32) {
     let server = Server::builder().config("io-threads", &io_threads.to_string()).start();
     let server = server.expect("a server");
     // A thread gives itself its name.
-    eventually("its threads", || process::threads("leasehold-io-") == io_threads as usize);
+    eventually("its threads", || process::threads("lockwheel-io-") == io_threads as usize);
     let mut wires: Vec<Wire> = (0..3).map(|_| Wire::connect(server.addr(), 2)).collect();
     assert_eq!(wires[0].call(&["SET", "k", "v"]), b"+OK\r\n");
     assert_eq!(wires[1].call(&["GET", "k"]), b"$1\r\nv\r\n");

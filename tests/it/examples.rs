@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use leasehold_tests::daemon;
+use lockwheel_tests::daemon;
 
 const LINES: usize = 40;
 
@@ -11,7 +11,7 @@ fn check(name: &str, expected: &str) {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{errors}");
     assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{errors}");
-    let path = format!("{}/../server/examples/{name}.rs", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/../server/lockwheel/examples/{name}.rs", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(path).expect("an example");
     assert!(text.lines().count() < LINES, "{name}");
 }

@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use leasehold::{ErrorKind, Fault, Reply, Requests, Server};
-use leasehold_tests::process::eventually;
-use leasehold_tests::wire::Wire;
+use lockwheel::{ErrorKind, Fault, Reply, Requests, Server};
+use lockwheel_tests::process::eventually;
+use lockwheel_tests::wire::Wire;
 
 /// Its clock stands, and it is for tests.
 fn server() -> Server {
@@ -28,14 +28,14 @@ fn call(server: &Server, command: &str) -> Reply {
 
 /// Adds a rule by command; returns its number.
 fn order(server: &Server, rule: &str) -> i64 {
-    match call(server, &format!("LEASEHOLD FAULT ADD {rule}")) {
+    match call(server, &format!("LOCKWHEEL FAULT ADD {rule}")) {
         Reply::Integer(id) => id,
         other => panic!("no rule: {other:?}"),
     }
 }
 
 fn listed(server: &Server) -> String {
-    let Reply::Bulk(text) = call(server, "LEASEHOLD FAULT LIST") else { panic!("no list") };
+    let Reply::Bulk(text) = call(server, "LOCKWHEEL FAULT LIST") else { panic!("no list") };
     String::from_utf8_lossy(&text).into_owned()
 }
 
@@ -87,7 +87,7 @@ fn a_connection_is_closed_before_or_after_its_request() {
         client.send_line("SET k v");
         assert_eq!(String::from_utf8_lossy(&client.read_to_close()), answer, "{rule}");
         assert_eq!(call(&server, "GET k"), kept, "{rule}");
-        assert_eq!(call(&server, &format!("LEASEHOLD FAULT CLEAR {id}")), Reply::Integer(1));
+        assert_eq!(call(&server, &format!("LOCKWHEEL FAULT CLEAR {id}")), Reply::Integer(1));
     }
 }
 
@@ -101,7 +101,7 @@ fn any_error_can_be_ordered() {
         "MOVED 1234 127.0.0.1:7001",
         "CLUSTERDOWN The cluster is down",
     ] {
-        let words = ["LEASEHOLD", "FAULT", "ADD", "ERROR", line, "KEY", "k", "TIMES", "1"];
+        let words = ["LOCKWHEEL", "FAULT", "ADD", "ERROR", line, "KEY", "k", "TIMES", "1"];
         server.call(&words).expect("a rule");
         assert_eq!(client.ask("GET other"), "$-1\r\n");
         assert_eq!(client.ask("GET k"), format!("-{line}\r\n"));
@@ -141,7 +141,7 @@ fn who_was_held_once_is_left_alone_when_the_rule_is_cleared() {
     assert!(listed(&server).ends_with("\"held\":[]}]"), "{}", listed(&server));
     client.send_line("BLPOP queue 0");
     eventually("it to wait", || waits(&server));
-    call(&server, &format!("LEASEHOLD FAULT CLEAR {id}"));
+    call(&server, &format!("LOCKWHEEL FAULT CLEAR {id}"));
     assert!(waits(&server));
     call(&server, "RPUSH queue element");
     assert_eq!(client.read_text(), "*2\r\n$5\r\nqueue\r\n$7\r\nelement\r\n");
@@ -162,7 +162,7 @@ fn a_server_that_stalls_goes_on_when_the_rule_is_cleared() {
     mute.send_line("PING");
     eventually("it to be held", || listed(&server).contains("\"held\":[2]"));
     assert_eq!(call(&server, "GET k"), Reply::Null);
-    call(&server, &format!("LEASEHOLD FAULT CLEAR {id}"));
+    call(&server, &format!("LOCKWHEEL FAULT CLEAR {id}"));
     assert_eq!(mute.read_text() + &mute.read_text(), "+OK\r\n+PONG\r\n");
 }
 
@@ -274,16 +274,16 @@ fn a_race_is_written_down_with_a_gate() {
 fn a_gate_is_a_matter_of_commands_as_well() {
     let server = server();
     let (mut test, mut held) = (wire(&server), named(&server, "held"));
-    assert_eq!(test.ask("LEASEHOLD GATE ADD CLIENT held COMMAND incr NTH 2"), ":1\r\n");
+    assert_eq!(test.ask("LOCKWHEEL GATE ADD CLIENT held COMMAND incr NTH 2"), ":1\r\n");
     assert_eq!(held.ask("INCR n"), ":1\r\n");
-    test.send_line("LEASEHOLD GATE AWAIT 1");
+    test.send_line("LOCKWHEEL GATE AWAIT 1");
     held.send_line("INCR n");
     assert!(test.read_text().starts_with(':'));
-    assert!(test.ask("LEASEHOLD GATE LIST").contains("\"matched\":2,\"fired\":1,\"held\":["));
+    assert!(test.ask("LOCKWHEEL GATE LIST").contains("\"matched\":2,\"fired\":1,\"held\":["));
     assert_eq!(test.ask("GET n"), "$1\r\n1\r\n");
-    assert_eq!(test.ask("LEASEHOLD GATE OPEN 1"), ":1\r\n");
+    assert_eq!(test.ask("LOCKWHEEL GATE OPEN 1"), ":1\r\n");
     assert_eq!(held.read_text(), ":2\r\n");
-    assert!(test.ask("LEASEHOLD GATE AWAIT 1").starts_with("-ERR no rule or gate"));
+    assert!(test.ask("LOCKWHEEL GATE AWAIT 1").starts_with("-ERR no rule or gate"));
 }
 
 #[test]
@@ -296,7 +296,7 @@ fn rules_are_counted_listed_and_cleared() {
     for _ in 0..3 {
         assert_eq!(call(&server, "GET k"), Reply::error("BUSY later"));
     }
-    let counts = |rule: &leasehold::FaultRule<'_>| (rule.matched().ok(), rule.fired().ok());
+    let counts = |rule: &lockwheel::FaultRule<'_>| (rule.matched().ok(), rule.fired().ok());
     assert_eq!(counts(&never), (Some(3), Some(0)));
     assert_eq!(counts(&always), (Some(3), Some(3)));
     assert_eq!(

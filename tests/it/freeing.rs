@@ -1,10 +1,10 @@
 //! Memory comes back: large values are freed while others are served, and what has become free goes
 //! back to the system.
 
-use leasehold::{Reply, Server};
-use leasehold_tests::daemon::Daemon;
-use leasehold_tests::process::{eventually, resident_bytes_of};
-use leasehold_tests::wire::Wire;
+use lockwheel::{Reply, Server};
+use lockwheel_tests::daemon::Daemon;
+use lockwheel_tests::process::{eventually, resident_bytes_of};
+use lockwheel_tests::wire::Wire;
 
 const FIELDS: usize = 20_000;
 

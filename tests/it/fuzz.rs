@@ -1,23 +1,23 @@
-//! Commands drawn by chance have the same replies on Leasehold and on a real server, and every
+//! Commands drawn by chance have the same replies on Lockwheel and on a real server, and every
 //! command is drawn or left out for a reason.
 
 use std::collections::BTreeSet;
 
-use leasehold::compat::fuzz::grammar::Grammar;
-use leasehold::compat::fuzz::{Manner, Options, fuzz};
-use leasehold::compat::{Address, Interrupt};
-use leasehold::config::{CompatVersion, Mode};
-use leasehold::engine::command::CommandTable;
-use leasehold_tests::target::{Kind, Target};
+use lockwheel_compat::fuzz::grammar::Grammar;
+use lockwheel_compat::fuzz::{Manner, Options, fuzz};
+use lockwheel_compat::{Address, Interrupt};
+use lockwheel_engine::command::CommandTable;
+use lockwheel_engine::settings::{CompatVersion, Mode};
+use lockwheel_tests::target::{Kind, Target};
 
 /// How many commands are drawn: a few seconds' worth.
 const COUNT: usize = 20_000;
 const SEED: u64 = 2026;
 
 #[test]
-fn leasehold_answers_chance_as_redis_does() {
+fn lockwheel_answers_chance_as_redis_does() {
     let Some(oracle) = Target::redis() else { return };
-    assert_no_differences(&Target::leasehold_like(&oracle, Kind::Standalone), &oracle);
+    assert_no_differences(&Target::lockwheel_like(&oracle, Kind::Standalone), &oracle);
 }
 
 /// A fuzzer that finds differences between a server and itself would accuse us of what is chance.

@@ -4,11 +4,11 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use leasehold::{Check, Client, ErrorKind, Fault, Happening, Reply, Requests, Rule, Server};
-use leasehold_tests::scripts::{
+use lockwheel::{Check, Client, ErrorKind, Fault, Happening, Reply, Requests, Rule, Server};
+use lockwheel_tests::scripts::{
     COMPARE_AND_DELETE, COMPARE_AND_RENEW, LOCK_2_2_17, LOCK_3, RENEW_3, UNLOCK_2_2_17, UNLOCK_3,
 };
-use leasehold_tests::wire::Wire;
+use lockwheel_tests::wire::Wire;
 
 const OWNER_A: &str = "285475da-9152-4c83-822a-67ee2f116a79:52";
 const OWNER_B: &str = "f6d0b1a0-7d3b-4a6f-9a0c-b0ee2d1c4a11:1";
@@ -114,12 +114,12 @@ fn a_redisson_lock_that_outlasts_its_lease() {
     assert_eq!(broken(&server), [Check::NeverTwoHolders]);
 }
 
-const READ_LOCK: &str = include_str!("../../server/src/compat/scripts/redisson/read-lock.lua");
-const WRITE_LOCK: &str = include_str!("../../server/src/compat/scripts/redisson/write-lock.lua");
-const FAIR_LOCK: &str = include_str!("../../server/src/compat/scripts/redisson/fair-lock.lua");
-const UNLOCK: &str = include_str!("../../server/src/compat/scripts/redisson/unlock.lua");
+const READ_LOCK: &str = include_str!("../../server/compat/src/scripts/redisson/read-lock.lua");
+const WRITE_LOCK: &str = include_str!("../../server/compat/src/scripts/redisson/write-lock.lua");
+const FAIR_LOCK: &str = include_str!("../../server/compat/src/scripts/redisson/fair-lock.lua");
+const UNLOCK: &str = include_str!("../../server/compat/src/scripts/redisson/unlock.lua");
 const FORCE_UNLOCK: &str =
-    include_str!("../../server/src/compat/scripts/redisson/force-unlock.lua");
+    include_str!("../../server/compat/src/scripts/redisson/force-unlock.lua");
 
 fn eval(client: &mut Client, text: &str, rest: &str) -> Reply {
     let argv: Vec<&str> = ["EVAL", text].into_iter().chain(rest.split(' ')).collect();
@@ -253,34 +253,34 @@ fn all_of_it_is_told_by_command() {
     let server = server();
     let mut a = Wire::connect(server.addr(), 2);
     let mut b = Wire::connect(server.addr(), 2);
-    assert_eq!(a.ask("LEASEHOLD LOCKS"), "$2\r\n[]\r\n");
+    assert_eq!(a.ask("LOCKWHEEL LOCKS"), "$2\r\n[]\r\n");
     a.ask("SETNX lock token");
     b.ask("SETNX lock other");
-    let locks = a.ask("LEASEHOLD LOCKS");
+    let locks = a.ask("LOCKWHEEL LOCKS");
     assert!(locks.contains("\"key\":\"lock\",\"database\":0,\"owner\":\"token\""), "{locks}");
     assert!(locks.contains("\"lease_ms\":null,\"waiting\":["), "{locks}");
-    let lint = a.ask("LEASEHOLD LINT");
+    let lint = a.ask("LOCKWHEEL LINT");
     assert!(lint.contains("\"rule\":\"lock-without-lease\",\"key\":\"lock\""), "{lint}");
-    let journal = a.ask("LEASEHOLD JOURNAL KEY lo* SINCE 1 COUNT 2");
+    let journal = a.ask("LOCKWHEEL JOURNAL KEY lo* SINCE 1 COUNT 2");
     assert!(journal.contains("\"argv\":[\"SETNX\",\"lock\",\"other\"]"), "{journal}");
     assert!(journal.contains("\"event\":\"refused\",\"by\":\"other\",\"holder\":\"token\""));
     assert!(!journal.contains("acquired"), "{journal}");
-    let text = a.ask("LEASEHOLD JOURNAL COUNT 1 TEXT");
+    let text = a.ask("LOCKWHEEL JOURNAL COUNT 1 TEXT");
     assert!(text.contains("  +0 ms #4 client 2: was refused 'lock' as 'other'"), "{text}");
-    let story = a.ask("LEASEHOLD CHECK every-lock-has-a-lease STORY");
+    let story = a.ask("LOCKWHEEL CHECK every-lock-has-a-lease STORY");
     let begin = "{\"text\":\"every-lock-has-a-lease: the lock 'lock' that";
     assert!(story.contains(begin) && story.contains("SETNX lock token -> 1\\n"), "{story}");
-    let check = a.ask("LEASEHOLD CHECK every-lock-has-a-lease");
+    let check = a.ask("LOCKWHEEL CHECK every-lock-has-a-lease");
     assert!(check.starts_with("-CHECK every-lock-has-a-lease: the lock 'lock' that"), "{check}");
-    let story = a.ask("LEASEHOLD CHECK no-lock-held STORY");
+    let story = a.ask("LOCKWHEEL CHECK no-lock-held STORY");
     assert!(story.contains("\"check\":\"no-lock-held\",\"holds\":false,\"sentence\":"), "{story}");
     assert!(story.contains("\"event\":\"acquired\""), "{story}");
-    assert!(a.ask("LEASEHOLD CHECK").starts_with("-CHECK no-lock-held: "));
-    assert!(a.ask("LEASEHOLD CHECK no-such").starts_with("-ERR unknown check."));
+    assert!(a.ask("LOCKWHEEL CHECK").starts_with("-CHECK no-lock-held: "));
+    assert!(a.ask("LOCKWHEEL CHECK no-such").starts_with("-ERR unknown check."));
     a.ask("FLUSHALL");
-    assert_eq!(a.ask("LEASEHOLD CHECK no-lock-held"), "+OK\r\n");
-    assert_eq!(a.ask("LEASEHOLD JOURNAL CLEAR"), "+OK\r\n");
-    assert_eq!(a.ask("LEASEHOLD JOURNAL"), "$2\r\n[]\r\n");
+    assert_eq!(a.ask("LOCKWHEEL CHECK no-lock-held"), "+OK\r\n");
+    assert_eq!(a.ask("LOCKWHEEL JOURNAL CLEAR"), "+OK\r\n");
+    assert_eq!(a.ask("LOCKWHEEL JOURNAL"), "$2\r\n[]\r\n");
 }
 
 /// Both tiers of scripts are heard: the same calls are written down.

@@ -5,11 +5,11 @@ use std::io::{BufReader, Read, Write};
 use std::net::{IpAddr, Shutdown, TcpStream, UdpSocket};
 use std::time::Duration;
 
-use leasehold::{Builder, Reply, Server};
-use leasehold_tests::frame::show;
-use leasehold_tests::process::{self, eventually};
-use leasehold_tests::say;
-use leasehold_tests::wire::Wire;
+use lockwheel::{Builder, Reply, Server};
+use lockwheel_tests::frame::show;
+use lockwheel_tests::process::{self, eventually};
+use lockwheel_tests::say;
+use lockwheel_tests::wire::Wire;
 
 /// More than the kernel keeps for one connection that nobody reads from.
 const MORE_THAN_THE_KERNEL_KEEPS: usize = 24 << 20;

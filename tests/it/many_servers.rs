@@ -4,11 +4,11 @@
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use leasehold::{Builder, Client, Fault, Reply, Requests, Server};
-use leasehold_tests::process::{self, eventually};
-use leasehold_tests::redis_server::free_port;
-use leasehold_tests::scripts::{LOCK_3, UNLOCK_3};
-use leasehold_tests::wire::Wire;
+use lockwheel::{Builder, Client, Fault, Reply, Requests, Server};
+use lockwheel_tests::process::{self, eventually};
+use lockwheel_tests::redis_server::free_port;
+use lockwheel_tests::scripts::{LOCK_3, UNLOCK_3};
+use lockwheel_tests::wire::Wire;
 
 const SERVERS: usize = 10_000;
 /// So many come before what the process holds is measured: what it allocates once is there then.

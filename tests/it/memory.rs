@@ -4,10 +4,10 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use leasehold::{Reply, Server};
-use leasehold_tests::frame::show;
-use leasehold_tests::process::eventually;
-use leasehold_tests::wire::Wire;
+use lockwheel::{Reply, Server};
+use lockwheel_tests::frame::show;
+use lockwheel_tests::process::eventually;
+use lockwheel_tests::wire::Wire;
 
 const MIB: usize = 1 << 20;
 

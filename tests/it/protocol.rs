@@ -3,9 +3,9 @@
 
 use std::io::ErrorKind;
 
-use leasehold_tests::frame::show;
-use leasehold_tests::target::Target;
-use leasehold_tests::wire::Wire;
+use lockwheel_tests::frame::show;
+use lockwheel_tests::target::Target;
+use lockwheel_tests::wire::Wire;
 
 /// What no client library sends. Most of these end the connection, some with a last word.
 const REQUESTS: &[&[u8]] = &[
@@ -84,7 +84,7 @@ fn answers(target: &Target, pieces: &[&[u8]]) -> String {
 #[test]
 fn odd_requests_are_answered_as_redis_does() {
     let Some(oracle) = Target::redis() else { return };
-    let ours = Target::leasehold();
+    let ours = Target::lockwheel();
     for request in REQUESTS {
         assert_eq!(answers(&ours, &[request]), answers(&oracle, &[request]), "{}", show(request));
     }
@@ -93,7 +93,7 @@ fn odd_requests_are_answered_as_redis_does() {
 #[test]
 fn an_unauthenticated_client_has_little_room() {
     let Some(oracle) = Target::redis() else { return };
-    let ours = Target::leasehold();
+    let ours = Target::lockwheel();
     for target in [&ours, &oracle] {
         target.run("CONFIG SET requirepass secret");
     }
@@ -153,7 +153,7 @@ fn whoever_is_sent_away_is_gone_when_that_is_answered() {
             let id = id_of(&mut itself);
             itself.call(&["CLIENT", "KILL", "ID", &id, "SKIPME", "no"]);
             // In Redis a little later, mostly.
-            assert!(itself.is_closed() || target.name() != "leasehold");
+            assert!(itself.is_closed() || target.name() != "lockwheel");
             let listed = other.call(&["CLIENT", "LIST", "ID", &id]);
             assert_eq!(show(&listed), "$0\\r\\n\\r\\n", "{}", target.name());
         }

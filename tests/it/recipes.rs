@@ -7,9 +7,9 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use leasehold::{Check, Client, Error, Fault, Reply, Requests, Rule, Server};
-use leasehold_tests::process::eventually;
-use leasehold_tests::scripts::{COMPARE_AND_DELETE, COMPARE_AND_RENEW, LOCK_3, UNLOCK_3};
+use lockwheel::{Check, Client, Error, Fault, Reply, Requests, Rule, Server};
+use lockwheel_tests::process::eventually;
+use lockwheel_tests::scripts::{COMPARE_AND_DELETE, COMPARE_AND_RENEW, LOCK_3, UNLOCK_3};
 
 const SECOND: Duration = Duration::from_secs(1);
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -467,7 +467,7 @@ fn every_language_tells_every_recipe() {
     let packages = Path::new(env!("CARGO_MANIFEST_DIR")).join("packages");
     let files = [
         "go/recipes_test.go",
-        "java/junit5/src/test/java/leasehold/packages/RecipesTest.java",
+        "java/junit5/src/test/java/lockwheel/packages/RecipesTest.java",
         "node/recipes.test.js",
         "python/test_recipes.py",
     ];

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use leasehold_tests::PROTOCOLS;
-use leasehold_tests::target::Target;
+use lockwheel_tests::PROTOCOLS;
+use lockwheel_tests::target::Target;
 use redis::{Client, Commands, Connection, RedisResult, Script};
 
-use leasehold_tests::scripts::{
+use lockwheel_tests::scripts::{
     COMPARE_AND_DELETE, COMPARE_AND_RENEW, LOCK_2_2_17, LOCK_3, RENEW_3, UNLOCK_2_2_17, UNLOCK_3,
 };
 

@@ -1,10 +1,10 @@
-//! `leasehold run`: the command has a server, and ends as it would have ended without.
+//! `lockwheel run`: the command has a server, and ends as it would have ended without.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Output, Stdio};
 
-use leasehold_tests::daemon::{self, Folder};
+use lockwheel_tests::daemon::{self, Folder};
 
 /// `ask ...` within a command: what a person would ask the server.
 const ASK: &str = r#"ask() { "$PROGRAM" cli -u "$REDIS_URL" --no-auth-warning "$@"; }; "#;
@@ -32,13 +32,13 @@ fn check(options: &[&str], script: &str, said: &str, complained: &str) {
 
 #[test]
 fn a_command_has_a_server_for_tests() {
-    check(&[], "ask ping; ask leasehold check", "PONG\nOK\n", "");
+    check(&[], "ask ping; ask lockwheel check", "PONG\nOK\n", "");
     check(&[], r#""$PROGRAM" cli -h "$REDIS_HOST" -p "$REDIS_PORT" ping"#, "PONG\n", "");
     check(&["--env", "A_URL", "--env", "B"], r#"[ "$A_URL$B" = "$REDIS_URL$REDIS_URL" ]"#, "", "");
     check(&["--requirepass", "a b/@:"], "ask echo yes", "yes\n", "");
     check(&["--databases", "3"], "ask -n 2 config get databases", "databases\n3\n", "");
-    check(&["--frozen"], "ask leasehold clock | grep -c '\"rate\":0.0'", "1\n", "");
-    check(&[], "ask leasehold clock | grep -c '\"rate\":1.0'", "1\n", "");
+    check(&["--frozen"], "ask lockwheel clock | grep -c '\"rate\":0.0'", "1\n", "");
+    check(&[], "ask lockwheel clock | grep -c '\"rate\":1.0'", "1\n", "");
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn durability_is_warned_of() {
         &["--appendonly", "yes"],
         "ask config get appendonly",
         "appendonly\nno\n",
-        "leasehold run: appendonly: nothing is written to disk: all keys and locks are lost when \
+        "lockwheel run: appendonly: nothing is written to disk: all keys and locks are lost when \
          the server ends\n",
     );
 }
@@ -84,7 +84,7 @@ fn locks_left_behind_are_named() {
         &["--frozen"],
         "ask set job:1 token-1 NX PX 30000; ask -n 2 setnx job:2 token-2",
         "OK\n1\n",
-        "leasehold run: 2 locks are still held:\n  \
+        "lockwheel run: 2 locks are still held:\n  \
          'job:1' by 'token-1', client 1, for 30000 ms more\n  \
          'job:2' in database 2 by 'token-2', client 2, without a lease\n",
     );
@@ -107,7 +107,7 @@ fn its_status_is_that_of_the_command() {
     assert_eq!(code(&["sh", "-c", "kill -9 $$"]), (Some(137), String::new()));
     let (status, said) = code(&["no-such-command"]);
     assert_eq!(status, Some(127), "{said}");
-    assert!(said.starts_with("leasehold run: no-such-command: No such file"), "{said}");
+    assert!(said.starts_with("lockwheel run: no-such-command: No such file"), "{said}");
     let (status, said) = code(&[&std::env::temp_dir().to_string_lossy()]);
     assert_eq!(status, Some(126), "{said}");
     assert!(said.contains("Permission denied"), "{said}");
@@ -124,7 +124,7 @@ fn without_a_server_there_is_no_command() {
     for arguments in cases {
         let output = daemon::run(arguments);
         assert_eq!(output.status.code(), Some(125), "{arguments:?}");
-        assert!(output.stderr.starts_with(b"leasehold run: "), "{arguments:?}");
+        assert!(output.stderr.starts_with(b"lockwheel run: "), "{arguments:?}");
     }
     let help = daemon::run(&["run", "--help"]);
     assert!(help.status.success() && help.stdout.starts_with(b"Starts a server for a command"));

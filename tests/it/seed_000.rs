@@ -1,9 +1,9 @@
 //! The locks of seed 000: SETNX, an expiry, the release mistaken for one's own, the release by
 //! script, a renewal by hand, and Redisson 3.15.4.
 
-use leasehold_tests::conversation::{converse, converse_with};
+use lockwheel_tests::conversation::{converse, converse_with};
 
-use leasehold_tests::scripts::{COMPARE_AND_DELETE, REDISSON_3};
+use lockwheel_tests::scripts::{COMPARE_AND_DELETE, REDISSON_3};
 
 #[test]
 fn setnx() {

@@ -1,8 +1,8 @@
 //! The locks of seed 002: a Redisson that locks with `hset`, its waiters, and RedLock.
 
-use leasehold_tests::conversation::{Conversation, converse_with};
+use lockwheel_tests::conversation::{Conversation, converse_with};
 
-use leasehold_tests::scripts::{COMPARE_AND_DELETE, REDISSON_3_HSET};
+use lockwheel_tests::scripts::{COMPARE_AND_DELETE, REDISSON_3_HSET};
 
 #[test]
 fn redisson_try_lock_reentry_and_unlock() {

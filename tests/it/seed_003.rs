@@ -1,9 +1,9 @@
 //! The locks of seed 003: Redisson 2.2.17, whose unlock of a missing lock still publishes and
 //! whose renewal is a plain PEXPIRE.
 
-use leasehold_tests::conversation::converse_with;
+use lockwheel_tests::conversation::converse_with;
 
-use leasehold_tests::scripts::REDISSON_2_2_17;
+use lockwheel_tests::scripts::REDISSON_2_2_17;
 
 #[test]
 fn redisson_2_2_17_lock_reentry_and_unlock() {

@@ -1,9 +1,9 @@
 //! The locks of seed 004: SETNX, SET NX PX with a token, the release by script and by
 //! transaction, a renewal by timer, Redisson 3.13.6, its MultiLock and RedLock.
 
-use leasehold_tests::conversation::{Conversation, converse, converse_with};
+use lockwheel_tests::conversation::{Conversation, converse, converse_with};
 
-use leasehold_tests::scripts::{COMPARE_AND_DELETE_ONE_LINE, REDISSON_3};
+use lockwheel_tests::scripts::{COMPARE_AND_DELETE_ONE_LINE, REDISSON_3};
 
 #[test]
 fn setnx() {

@@ -5,15 +5,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use leasehold::config::Config;
-use leasehold::engine::Engine;
-use leasehold::engine::client::{ClientId, Origin};
-use leasehold::engine::notify::Events;
-use leasehold::engine::time::{Millis, Time};
-use leasehold::{Client, Reply, Server};
-use leasehold_tests::wire::Wire;
+use lockwheel::{Client, Reply, Server};
+use lockwheel_engine::Engine;
+use lockwheel_engine::client::{ClientId, Origin};
+use lockwheel_engine::notify::Events;
+use lockwheel_engine::settings::Settings;
+use lockwheel_engine::time::{Millis, Time};
+use lockwheel_tests::wire::Wire;
 
-use leasehold_tests::scripts::{LOCK_3, UNLOCK_3};
+use lockwheel_tests::scripts::{LOCK_3, UNLOCK_3};
 
 const LOCKS: usize = 200_000;
 const EXPIRED: &str = "__keyevent@0__:expired";
@@ -69,10 +69,10 @@ struct Slices {
 
 impl Slices {
     fn new() -> Slices {
-        let mut config = Config::default();
-        config.notify_keyspace_events = Events::KEYEVENT | Events::EXPIRED;
+        let mut settings = Settings::default();
+        settings.notify_keyspace_events = Events::KEYEVENT | Events::EXPIRED;
         let now = Time::at(Millis(1_700_000_000_000));
-        let mut engine = Engine::new(config, now, [1, 2, 3, 4]);
+        let mut engine = Engine::new(settings, now, [1, 2, 3, 4]);
         let client = engine.connect(Origin::default(), now);
         Slices { engine, client, now }
     }

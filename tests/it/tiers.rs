@@ -5,11 +5,11 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use leasehold_scripting::outside_of_plans;
-use leasehold_tests::scripts;
-use leasehold_tests::tiers::grammar::{self, Cell, Taste};
-use leasehold_tests::tiers::trial::{Outcome, Trial};
-use leasehold_tests::tiers::{Chance, Pair};
+use lockwheel_scripting::outside_of_plans;
+use lockwheel_tests::scripts;
+use lockwheel_tests::tiers::grammar::{self, Cell, Taste};
+use lockwheel_tests::tiers::trial::{Outcome, Trial};
+use lockwheel_tests::tiers::{Chance, Pair};
 
 /// Scripts drawn by chance; `cargo run --bin tiers` runs as many as one likes.
 const DRAWN: u64 = 4_000;
@@ -30,7 +30,7 @@ fn known() -> BTreeMap<String, String> {
             }
         }
     }
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/src/compat/scripts");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/compat/src/scripts");
     let mut files = Vec::new();
     walk(&folder, &mut files);
     let mut all: BTreeMap<_, _> = files

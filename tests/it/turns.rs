@@ -7,9 +7,9 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use leasehold::Server;
-use leasehold_tests::frame::show;
-use leasehold_tests::wire::Wire;
+use lockwheel::Server;
+use lockwheel_tests::frame::show;
+use lockwheel_tests::wire::Wire;
 
 /// Servers with one thread and with two: then those who write and those who read may be apart.
 fn servers() -> [Server; 2] {
@@ -211,7 +211,7 @@ fn a_flood_holds_nobody_up() {
 #[test]
 fn a_pipeline_longer_than_a_turn_is_answered_whole() {
     const REQUESTS: usize = 50_000;
-    let path = std::env::temp_dir().join(format!("leasehold-turns-{}.sock", std::process::id()));
+    let path = std::env::temp_dir().join(format!("lockwheel-turns-{}.sock", std::process::id()));
     let server = start(&[("unixsocket", &path.to_string_lossy()), ("port", "0")]);
     let stream = UnixStream::connect(&path).expect("a connection");
     drive(stream, REQUESTS);
@@ -256,7 +256,7 @@ fn slow_readers_of_long_pipelines_get_every_byte() {
                     0 => &["PUBLISH", &own, &text],
                     _ => &["ECHO", &text],
                 };
-                stream.write_all(&leasehold::compat::wire::request(request)).expect("it is taken");
+                stream.write_all(&lockwheel_compat::wire::request(request)).expect("it is taken");
             }
             // A little at a time, and less the later.
             let mut replies = Vec::new();

@@ -14,13 +14,13 @@ use std::collections::BTreeSet;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use leasehold::Server;
-use leasehold::compat::frame::Frame;
-use leasehold::compat::wire::Wire as Connection;
-use leasehold_tests::process::eventually;
-use leasehold_tests::say;
-use leasehold_tests::scripts::{COMPARE_AND_DELETE, COMPARE_AND_RENEW, LOCK_3, UNLOCK_3};
-use leasehold_tests::wire::Wire;
+use lockwheel::Server;
+use lockwheel_compat::frame::Frame;
+use lockwheel_compat::wire::Wire as Connection;
+use lockwheel_tests::process::eventually;
+use lockwheel_tests::say;
+use lockwheel_tests::scripts::{COMPARE_AND_DELETE, COMPARE_AND_RENEW, LOCK_3, UNLOCK_3};
+use lockwheel_tests::wire::Wire;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use leasehold::Server;
-use leasehold_tests::frame::Frame;
-use leasehold_tests::frame_of;
-use leasehold_tests::wire::Wire;
+use lockwheel::Server;
+use lockwheel_tests::frame::Frame;
+use lockwheel_tests::frame_of;
+use lockwheel_tests::wire::Wire;
 use socket2::SockRef;
 
 fn server(threads: &str) -> Server {

@@ -2,9 +2,9 @@
 //! double lacks what is told as `docs/compatibility.md` has it, of fakeredis 2.40, miniredis 2.40,
 //! jedis-mock 1.1 and meebis 0.15, each as a server of its own.
 
-use leasehold::{Reply, Server};
-use leasehold_tests::process::eventually;
-use leasehold_tests::wire::Wire;
+use lockwheel::{Reply, Server};
+use lockwheel_tests::process::eventually;
+use lockwheel_tests::wire::Wire;
 
 const EXPIRED: &str = "__keyevent@0__:expired";
 const DELETED: &str = "__keyevent@0__:del";

@@ -1,13 +1,13 @@
-//! Conversations in the language of the compatibility suite's cases (`leasehold::compat::case`),
+//! Conversations in the language of the compatibility suite's cases (`lockwheel_compat::case`),
 //! held on every target in RESP2 and in RESP3. Time passes without anybody waiting for it, and
 //! there may be several servers: `a@2> words` is client `a`'s connection to the second of them.
 
 use std::io;
 use std::time::Duration;
 
-use leasehold::compat::case::{Case, Step};
-use leasehold::compat::stage::{Scene, Setting, perform};
-use leasehold::compat::wire;
+use lockwheel_compat::case::{Case, Step};
+use lockwheel_compat::stage::{Scene, Setting, perform};
+use lockwheel_compat::wire;
 
 use crate::PROTOCOLS;
 use crate::target::Target;
@@ -37,7 +37,7 @@ impl Conversation<'_> {
     /// Holds it everywhere: on every target, in every protocol version, each time afresh.
     pub fn hold(&self) {
         let steps = Case::parse_steps(self.text).unwrap_or_else(|mistake| panic!("{mistake}"));
-        for start in [|| Some(Target::leasehold()), Target::redis] {
+        for start in [|| Some(Target::lockwheel()), Target::redis] {
             let targets: Vec<_> = (0..self.servers).map_while(|_| start()).collect();
             if targets.len() == self.servers {
                 self.hold_among(&targets, &steps);

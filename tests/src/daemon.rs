@@ -20,7 +20,7 @@ impl Folder {
     pub fn new() -> Folder {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("leasehold-test-{}-{number}", std::process::id());
+        let name = format!("lockwheel-test-{}-{number}", std::process::id());
         let path = std::env::temp_dir().join(name);
         fs::create_dir_all(&path).expect("a folder");
         Folder(path)
@@ -49,7 +49,7 @@ pub fn command<A: AsRef<str>>(folder: &Folder, arguments: &[A]) -> Command {
     let mut command = Command::new(program());
     command.args(arguments.iter().map(AsRef::as_ref)).current_dir(&folder.0);
     // Variables that begin so are settings.
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("LEASEHOLD_")) {
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("LOCKWHEEL_")) {
         command.env_remove(name);
     }
     command.stdin(Stdio::null());
@@ -174,14 +174,14 @@ impl Drop for Daemon {
 }
 
 /// Names another build of the program, to be run in its place.
-const PROGRAM_VARIABLE: &str = "LEASEHOLD_TEST_PROGRAM";
+const PROGRAM_VARIABLE: &str = "LOCKWHEEL_TEST_PROGRAM";
 
 /// Where the program is, built if need be.
 pub fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| match std::env::var_os(PROGRAM_VARIABLE) {
         Some(path) => path.into(),
-        None => build(&["--bin", "leasehold"]).join("leasehold"),
+        None => build(&["--bin", "lockwheel"]).join("lockwheel"),
     })
 }
 
@@ -204,7 +204,7 @@ fn build(what: &[&str]) -> PathBuf {
     };
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let built = Command::new(cargo)
-        .args(["build", "--quiet", "--package", "leasehold"])
+        .args(["build", "--quiet", "--package", "lockwheel-server"])
         .args(what)
         .args(["--profile", profile, "--target-dir"])
         .arg(target)

@@ -1,4 +1,4 @@
-//! Tables of commands sent to Leasehold and to a real server, whose replies must be the same.
+//! Tables of commands sent to Lockwheel and to a real server, whose replies must be the same.
 //!
 //! A table holds one command per line and no replies: the real server gives those. `b> words`
 //! speaks on connection `b` (default `a`); `b<` reads one more reply there (a message, or the
@@ -25,7 +25,7 @@
 
 use std::collections::BTreeMap;
 
-use leasehold::compat::time;
+use lockwheel_compat::time;
 
 use crate::frame::Frame;
 use crate::target::{Kind, Release, Target};

@@ -1,5 +1,5 @@
 //! The harness of the integration tests: servers to talk to, raw connections, and conversations
-//! that must read the same on Leasehold and on a real `redis-server`.
+//! that must read the same on Lockwheel and on a real `redis-server`.
 //!
 //! It judges from outside, with the connection and the reader of replies of the compatibility
 //! suite, which uses nothing of the server: a mistake there cannot hide itself.
@@ -17,8 +17,8 @@ pub mod target;
 pub mod tiers;
 pub mod wire;
 
-pub use leasehold::compat::frame;
-use leasehold::compat::frame::Frame;
+pub use lockwheel_compat::frame;
+use lockwheel_compat::frame::Frame;
 
 /// The protocol versions every comparison runs in.
 pub const PROTOCOLS: [u8; 2] = [2, 3];
@@ -31,7 +31,7 @@ pub fn say(line: &str) {
 
 /// The words of a line of a test, quoted as in `redis-cli`.
 pub fn words(line: &str) -> Vec<Vec<u8>> {
-    leasehold::compat::words::split(line).unwrap_or_else(|problem| panic!("{problem}"))
+    lockwheel_compat::words::split(line).unwrap_or_else(|problem| panic!("{problem}"))
 }
 
 /// Takes apart what is one whole reply.

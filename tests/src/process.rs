@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// Set in a process that [`alone`] has started.
-const ALONE_VARIABLE: &str = "LEASEHOLD_TEST_ALONE";
+const ALONE_VARIABLE: &str = "LOCKWHEEL_TEST_ALONE";
 
 /// How long something may take before a test fails: far more than anything needs, so that a
 /// loaded machine fails nothing.

@@ -2,7 +2,7 @@
 //! the value that owns it.
 //!
 //! Another one, newer or of another make, is named by a variable, with words before it if need be:
-//! `LEASEHOLD_TEST_REDIS_SERVER="chroot /opt/other valkey-server"`. It has to see the same folder
+//! `LOCKWHEEL_TEST_REDIS_SERVER="chroot /opt/other valkey-server"`. It has to see the same folder
 //! for temporary files.
 
 use std::io::{BufRead, BufReader};
@@ -18,11 +18,11 @@ use crate::target::Kind;
 use crate::wire::Wire;
 
 /// Says how to run the server instead of the one on `PATH`.
-const PROGRAM_VARIABLE: &str = "LEASEHOLD_TEST_REDIS_SERVER";
+const PROGRAM_VARIABLE: &str = "LOCKWHEEL_TEST_REDIS_SERVER";
 /// Set to 1 where a missing `redis-server` is a failure: in CI.
-const REQUIRE_VARIABLE: &str = "LEASEHOLD_REQUIRE_REDIS";
+const REQUIRE_VARIABLE: &str = "LOCKWHEEL_REQUIRE_REDIS";
 /// Names the folder of [`debian_13`].
-const DEBIAN_13_VARIABLE: &str = "LEASEHOLD_TEST_DEBIAN_13";
+const DEBIAN_13_VARIABLE: &str = "LOCKWHEEL_TEST_DEBIAN_13";
 /// Below are the well-known ones.
 const LOWEST_PORT: u16 = 10_000;
 /// Prime to how many there are, so that they are all used.

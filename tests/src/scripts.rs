@@ -16,20 +16,20 @@ pub const COMPARE_AND_RENEW: &str = "if redis.call('get',KEYS[1]) == ARGV[1] the
     return redis.call('pexpire',KEYS[1],ARGV[2]) else return 0 end";
 
 /// Redisson 2.2.17 takes a free lock with `hset`.
-pub const LOCK_2_2_17: &str = include_str!("../../server/src/compat/scripts/redisson-2.2/lock.lua");
+pub const LOCK_2_2_17: &str = include_str!("../../server/compat/src/scripts/redisson-2.2/lock.lua");
 
 /// Redisson 2.2.17 publishes even when the lock is gone. `end;if` has no space between.
 pub const UNLOCK_2_2_17: &str =
-    include_str!("../../server/src/compat/scripts/redisson-2.2/unlock.lua");
+    include_str!("../../server/compat/src/scripts/redisson-2.2/unlock.lua");
 
 /// Redisson 3.13.6 and 3.15.4 count from the first holder on with `hincrby`.
-pub const LOCK_3: &str = include_str!("../../server/src/compat/scripts/redisson-3/lock.lua");
+pub const LOCK_3: &str = include_str!("../../server/compat/src/scripts/redisson-3/lock.lua");
 
 /// The unlock of every Redisson 3 before the unlock latch: nil for whoever does not hold it.
-pub const UNLOCK_3: &str = include_str!("../../server/src/compat/scripts/redisson-3/unlock.lua");
+pub const UNLOCK_3: &str = include_str!("../../server/compat/src/scripts/redisson-3/unlock.lua");
 
 /// The watchdog of Redisson 3.
-pub const RENEW_3: &str = include_str!("../../server/src/compat/scripts/redisson-3/renew.lua");
+pub const RENEW_3: &str = include_str!("../../server/compat/src/scripts/redisson-3/renew.lua");
 
 /// Redisson's scripts of one version, under the names the conversations use.
 pub const REDISSON_2_2_17: &[(&str, &str)] = &[("lock", LOCK_2_2_17), ("unlock", UNLOCK_2_2_17)];

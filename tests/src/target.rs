@@ -1,6 +1,6 @@
-//! What a test talks to: Leasehold, or a real `redis-server`; and how time passes on each.
+//! What a test talks to: Lockwheel, or a real `redis-server`; and how time passes on each.
 //!
-//! Tests never sleep. On Leasehold [`Target::advance`] moves its clock, which stands. A real server
+//! Tests never sleep. On Lockwheel [`Target::advance`] moves its clock, which stands. A real server
 //! has no such clock, so there every key's deadline is moved closer by the same span, and a
 //! deadline that was reached removes its key: whoever asks afterwards sees what waiting would have
 //! shown.
@@ -9,7 +9,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use leasehold::config::{CompatVersion, Config};
+use lockwheel_engine::settings::{CompatVersion, Settings};
 
 use crate::frame::show;
 use crate::redis_server::RedisServer;
@@ -58,7 +58,7 @@ impl Version {
         own.is_some_and(|own| own.numbers >= since.numbers)
     }
 
-    /// What Leasehold has to announce to be like it: nothing of before what is its usual.
+    /// What Lockwheel has to announce to be like it: nothing of before what is its usual.
     fn compat(self) -> CompatVersion {
         let usual = CompatVersion::default();
         let Release { valkey, numbers: (major, minor) } = self.valkey.unwrap_or(self.redis);
@@ -71,29 +71,29 @@ impl Version {
 /// A server under test.
 pub enum Target {
     /// Ours, in this process.
-    Leasehold(Box<leasehold::Server>),
+    Lockwheel(Box<lockwheel::Server>),
     /// The oracle.
     Redis(RedisServer),
 }
 
 impl Target {
-    /// A fresh Leasehold whose clock moves only by [`Target::advance`].
-    pub fn leasehold() -> Target {
-        let server = leasehold::Server::builder().frozen_clock().start();
-        Target::Leasehold(Box::new(server.expect("leasehold starts")))
+    /// A fresh Lockwheel whose clock moves only by [`Target::advance`].
+    pub fn lockwheel() -> Target {
+        let server = lockwheel::Server::builder().frozen_clock().start();
+        Target::Lockwheel(Box::new(server.expect("lockwheel starts")))
     }
 
-    /// A fresh Leasehold to be compared with `oracle`: its time is the machine's, and it has what
+    /// A fresh Lockwheel to be compared with `oracle`: its time is the machine's, and it has what
     /// the other has.
-    pub fn leasehold_like(oracle: &Target, kind: Kind) -> Target {
-        let mut config = Config::default();
-        config.compat_version = oracle.version().compat();
-        config.port = 0;
-        config.bind = vec!["127.0.0.1".to_owned()];
-        config.cluster_enabled = kind == Kind::Cluster;
-        config.sentinel = (kind == Kind::Sentinel).then(Box::default);
-        let server = leasehold::Builder::from_config(config).start();
-        Target::Leasehold(Box::new(server.expect("leasehold starts")))
+    pub fn lockwheel_like(oracle: &Target, kind: Kind) -> Target {
+        let mut settings = Settings::default();
+        settings.compat_version = oracle.version().compat();
+        settings.port = 0;
+        settings.apply("bind", "127.0.0.1").expect("an address");
+        settings.cluster_enabled = kind == Kind::Cluster;
+        settings.sentinel = (kind == Kind::Sentinel).then(Box::default);
+        let server = lockwheel::Builder::from_settings(settings).start();
+        Target::Lockwheel(Box::new(server.expect("lockwheel starts")))
     }
 
     /// A fresh `redis-server`, or a line saying that the comparison is skipped.
@@ -110,15 +110,15 @@ impl Target {
         server.map(Target::Redis)
     }
 
-    /// Every target there is: Leasehold always, a real server where one is installed.
+    /// Every target there is: Lockwheel always, a real server where one is installed.
     pub fn all() -> Vec<Target> {
-        std::iter::once(Target::leasehold()).chain(Target::redis()).collect()
+        std::iter::once(Target::lockwheel()).chain(Target::redis()).collect()
     }
 
     /// For failure messages.
     pub fn name(&self) -> &'static str {
         match self {
-            Target::Leasehold(_) => "leasehold",
+            Target::Lockwheel(_) => "lockwheel",
             Target::Redis(_) => "redis-server",
         }
     }
@@ -139,7 +139,7 @@ impl Target {
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         match self {
-            Target::Leasehold(server) => server.addr(),
+            Target::Lockwheel(server) => server.addr(),
             Target::Redis(server) => server.address(),
         }
     }
@@ -152,7 +152,7 @@ impl Target {
     /// Lets time pass: see the module's documentation.
     pub fn advance(&self, span: Duration) {
         match self {
-            Target::Leasehold(server) => server.advance(span).expect("it runs"),
+            Target::Lockwheel(server) => server.advance(span).expect("it runs"),
             Target::Redis(_) => self.move_deadlines_closer(span),
         }
     }

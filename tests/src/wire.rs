@@ -4,9 +4,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use leasehold::compat::address::{Address, Endpoint};
-use leasehold::compat::frame::show;
-use leasehold::compat::wire;
+use lockwheel_compat::address::{Address, Endpoint};
+use lockwheel_compat::frame::show;
+use lockwheel_compat::wire;
 
 /// How long a reply may take before the test fails: far more than any needs, so that a loaded
 /// machine fails nothing.

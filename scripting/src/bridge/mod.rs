@@ -35,7 +35,7 @@ use std::ffi::{CStr, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{self, NonNull};
 
-use leasehold_resp::{Protocol, Reply};
+use lockwheel_resp::{Protocol, Reply};
 use mlua::ffi::{self, lua_CFunction, lua_State};
 
 use self::bounds::{allocate, set_hook};

@@ -7,7 +7,7 @@ use std::ffi::{CStr, c_int};
 use std::ptr;
 
 use bytes::Bytes;
-use leasehold_resp::{Protocol, Reply};
+use lockwheel_resp::{Protocol, Reply};
 use mlua::ffi::{self, lua_State};
 
 use super::bounds::{stop, work};

@@ -8,7 +8,7 @@ use std::fmt::Display;
 use std::panic::resume_unwind;
 use std::ptr;
 
-use leasehold_resp::{Protocol, Reply};
+use lockwheel_resp::{Protocol, Reply};
 use mlua::ffi::{self, lua_Debug, lua_State};
 
 use super::bounds::{check_end, set_hook};

@@ -1,6 +1,6 @@
 //! A plan's commands: their arguments, their replies as values, and its own reply.
 
-use leasehold_resp::Reply;
+use lockwheel_resp::Reply;
 
 use super::held::Held;
 use super::replay::Told;

@@ -1,7 +1,7 @@
 //! Where the values of a run are. Knows neither statements nor a host.
 
 use bytes::Bytes;
-use leasehold_resp::Reply;
+use lockwheel_resp::Reply;
 
 use super::replay::Record;
 use super::value::{Value, as_integer};

@@ -48,7 +48,7 @@
 //! before it is looked at here, so that a wrong one is not our matter.
 //!
 //! What must hold: whatever this tier computes, it computes as Lua 5.1 does to the last bit, or
-//! leaves. It has no error texts and no Lua state; it knows [`Reply`](leasehold_resp::Reply) and
+//! leaves. It has no error texts and no Lua state; it knows [`Reply`](lockwheel_resp::Reply) and
 //! [`Host`](crate::Host).
 
 mod builtins;

@@ -6,7 +6,7 @@
 //! no further one, so that the effects are those of one tier.
 
 use bytes::Bytes;
-use leasehold_resp::{Protocol, Reply};
+use lockwheel_resp::{Protocol, Reply};
 
 use crate::{CommandId, Host, Interrupt, LogLevel};
 

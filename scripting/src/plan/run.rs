@@ -1,6 +1,6 @@
 //! Runs a plan. Every step here does what Lua 5.1 does, or returns `None`: the plan leaves.
 
-use leasehold_resp::Reply;
+use lockwheel_resp::Reply;
 
 use super::held::Held;
 use super::replay::{Record, Rehearsal, Replay};

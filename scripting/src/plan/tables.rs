@@ -1,6 +1,6 @@
 //! The tables of a run: `KEYS`, `ARGV`, replies, and lists that the script makes.
 
-use leasehold_resp::Reply;
+use lockwheel_resp::Reply;
 
 use super::run::Run;
 use super::tree::{Expr, Place};

@@ -1,7 +1,7 @@
 //! Values of a plan: names of where a value is, never a copy of it. How texts and numbers turn into
 //! each other, where that is plain.
 
-use leasehold_resp::{Reply, format_double};
+use lockwheel_resp::{Reply, format_double};
 
 /// What `type` calls the values, in the order of [`Value::type_index`].
 pub(super) const TYPE_NAMES: [&str; 5] = ["nil", "boolean", "number", "string", "table"];

@@ -4,8 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use leasehold_resp::{Protocol, Reply};
-use leasehold_scripting::{CommandId, Host, Interpreter, Interrupt, Limits, LogLevel, Sha};
+use lockwheel_resp::{Protocol, Reply};
+use lockwheel_scripting::{CommandId, Host, Interpreter, Interrupt, Limits, LogLevel, Sha};
 
 /// Strings and hashes in a map; time stands still.
 #[derive(Default)]

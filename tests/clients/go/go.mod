@@ -1,4 +1,4 @@
-module leasehold/clients
+module lockwheel/clients
 
 go 1.26.0
 
@@ -15,6 +15,6 @@ require (
 	golang.org/x/sys v0.48.0 // indirect
 )
 
-require leasehold/report v0.0.0
+require lockwheel/report v0.0.0
 
-replace leasehold/report => ../../report/go
+replace lockwheel/report => ../../report/go

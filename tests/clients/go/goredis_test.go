@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"leasehold/report"
+	"lockwheel/report"
 )
 
 var goRedisLibrary = report.Library{Name: "go-redis", Module: "github.com/redis/go-redis/v9"}

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"leasehold/report"
+	"lockwheel/report"
 )
 
 var redigoLibrary = report.Library{Name: "redigo", Module: "github.com/gomodule/redigo"}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/bsm/redislock"
-	"leasehold/report"
+	"lockwheel/report"
 )
 
 var redislockLibrary = report.Library{Name: "bsm/redislock", Module: "github.com/bsm/redislock"}

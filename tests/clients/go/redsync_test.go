@@ -10,7 +10,7 @@ import (
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	pool "github.com/go-redsync/redsync/v4/redis/redigo"
 	"github.com/gomodule/redigo/redis"
-	"leasehold/report"
+	"lockwheel/report"
 )
 
 var redsyncLibrary = report.Library{Name: "redsync", Module: "github.com/go-redsync/redsync/v4"}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"leasehold/report"
+	"lockwheel/report"
 )
 
 // T is what tests are told by, and the report.

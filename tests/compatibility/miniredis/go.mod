@@ -1,4 +1,4 @@
-module leasehold.dev/tests/compatibility/miniredis
+module lockwheel.dev/tests/compatibility/miniredis
 
 go 1.24
 

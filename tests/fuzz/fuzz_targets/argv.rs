@@ -5,11 +5,11 @@
 
 use arbitrary::Arbitrary;
 use bytes::BytesMut;
-use leasehold::config::{CompatVersion, Config};
-use leasehold::engine::client::{ClientId, Origin};
-use leasehold::engine::time::{Millis, Time};
-use leasehold::engine::{Engine, Flow};
-use leasehold_resp::decode::decode;
+use lockwheel_engine::settings::{CompatVersion, Settings};
+use lockwheel_engine::client::{ClientId, Origin};
+use lockwheel_engine::time::{Millis, Time};
+use lockwheel_engine::{Engine, Flow};
+use lockwheel_resp::decode::decode;
 use libfuzzer_sys::fuzz_target;
 
 const BEGIN: Millis = Millis(1_700_000_000_000);
@@ -118,7 +118,7 @@ struct World {
 
 fuzz_target!(|input: (u8, Vec<Step>)| {
     let (kind, steps) = input;
-    let engine = Engine::new(config(kind), Time::at(BEGIN), [1, 2, 3, 4]);
+    let engine = Engine::new(settings(kind), Time::at(BEGIN), [1, 2, 3, 4]);
     let mut world = World { engine, clients: Vec::new(), waiting: [false; CLIENTS], now: BEGIN };
     for _ in 0..CLIENTS {
         let client = world.engine.connect(Origin::default(), Time::at(world.now));
@@ -128,15 +128,15 @@ fuzz_target!(|input: (u8, Vec<Step>)| {
 });
 
 /// Of every version, and now and then a node of a cluster or a sentinel.
-fn config(kind: u8) -> Config {
-    let mut config = Config::default();
-    config.compat_version = CompatVersion::ALL[usize::from(kind) % CompatVersion::ALL.len()];
+fn settings(kind: u8) -> Settings {
+    let mut settings = Settings::default();
+    settings.compat_version = CompatVersion::ALL[usize::from(kind) % CompatVersion::ALL.len()];
     match kind >> 6 {
-        1 => config.cluster_enabled = true,
-        2 => config.sentinel = Some(Box::default()),
+        1 => settings.cluster_enabled = true,
+        2 => settings.sentinel = Some(Box::default()),
         _ => {}
     }
-    config
+    settings
 }
 
 impl World {

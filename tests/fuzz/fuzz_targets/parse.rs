@@ -5,7 +5,7 @@
 #![no_main]
 
 use arbitrary::Arbitrary;
-use leasehold_resp::parse::{Limits, Parser, ProtocolError};
+use lockwheel_resp::parse::{Limits, Parser, ProtocolError};
 use libfuzzer_sys::fuzz_target;
 
 /// More than this the parser may not ask room for: a declared size is a stranger's word.

@@ -4,19 +4,19 @@
 #![no_main]
 
 use bytes::BytesMut;
-use leasehold::config::Config;
-use leasehold::engine::Engine;
-use leasehold::engine::client::{ClientId, Origin};
-use leasehold::engine::keyspace::serialised::{seal, unseal};
-use leasehold::engine::time::{Millis, Time};
-use leasehold_resp::Reply;
-use leasehold_resp::decode::decode;
+use lockwheel_engine::settings::Settings;
+use lockwheel_engine::Engine;
+use lockwheel_engine::client::{ClientId, Origin};
+use lockwheel_engine::keyspace::serialised::{seal, unseal};
+use lockwheel_engine::time::{Millis, Time};
+use lockwheel_resp::Reply;
+use lockwheel_resp::decode::decode;
 use libfuzzer_sys::fuzz_target;
 
 const NOW: Time = Time::at(Millis(1_700_000_000_000));
 
 fuzz_target!(|body: &[u8]| {
-    let mut engine = Engine::new(Config::default(), NOW, [1, 2, 3, 4]);
+    let mut engine = Engine::new(Settings::default(), NOW, [1, 2, 3, 4]);
     let client = engine.connect(Origin::default(), NOW);
     let payload = seal(body.to_vec());
     if !matches!(run(&mut engine, client, &[b"RESTORE", b"k", b"0", &payload]), Reply::Simple(_)) {

@@ -3,9 +3,9 @@
 #![no_main]
 
 use arbitrary::Arbitrary;
-use leasehold_resp::encode::encode;
-use leasehold_resp::{Protocol, Reply};
-use leasehold_scripting::{Host, Interpreter, Interrupt, Limits, LogLevel};
+use lockwheel_resp::encode::encode;
+use lockwheel_resp::{Protocol, Reply};
+use lockwheel_scripting::{Host, Interpreter, Interrupt, Limits, LogLevel};
 use libfuzzer_sys::fuzz_target;
 
 /// So often a script may be asked whether to go on before it is killed.

@@ -1,4 +1,4 @@
-module leasehold/launchers
+module lockwheel/launchers
 
 go 1.26.0
 
@@ -7,6 +7,6 @@ require (
 	github.com/stvp/tempredis v0.0.0-20181119212430-b82af8480203
 )
 
-require leasehold/report v0.0.0
+require lockwheel/report v0.0.0
 
-replace leasehold/report => ../../report/go
+replace lockwheel/report => ../../report/go

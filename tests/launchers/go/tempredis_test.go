@@ -11,7 +11,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/stvp/tempredis"
-	"leasehold/report"
+	"lockwheel/report"
 )
 
 var library = report.Library{Name: "tempredis", Module: "github.com/stvp/tempredis"}

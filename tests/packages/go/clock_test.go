@@ -5,13 +5,13 @@ import (
 	"testing"
 	"time"
 
-	leasehold "github.com/leasehold/leasehold-go"
-	"github.com/leasehold/leasehold-go/leaseholdtest"
+	lockwheel "lockwheel-go"
+	"lockwheel-go/lockwheeltest"
 )
 
 func TestTheClockStandsAndMovesAsItIsTold(t *testing.T) {
 	t.Parallel()
-	server := leaseholdtest.Start(t, leasehold.Frozen())
+	server := lockwheeltest.Start(t, lockwheel.Frozen())
 	begin := server.Clock.Now()
 	is(t, server.Clock.Rate(), 0)
 	left := func() any { return server.Call("PTTL", "lock") }
@@ -45,7 +45,7 @@ func TestTheClockStandsAndMovesAsItIsTold(t *testing.T) {
 
 func TestTheClockRefusesWhatItCannotShow(t *testing.T) {
 	t.Parallel()
-	server, err := leasehold.Start(leasehold.Frozen())
+	server, err := lockwheel.Start(lockwheel.Frozen())
 	no(t, err)
 	defer server.Stop()
 	for _, test := range []struct {

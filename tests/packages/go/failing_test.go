@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	leasehold "github.com/leasehold/leasehold-go"
-	"github.com/leasehold/leasehold-go/leaseholdtest"
+	lockwheel "lockwheel-go"
+	"lockwheel-go/lockwheeltest"
 )
 
 // fails names the one of the tests below that is to run. They all fail.
@@ -32,28 +32,28 @@ func TestThatFails(t *testing.T) {
 		t.Skip("it is run by the tests of what failing tests are told")
 	}
 	t.Run("left", func(t *testing.T) {
-		server := leaseholdtest.Start(t, leasehold.Frozen())
+		server := lockwheeltest.Start(t, lockwheel.Frozen())
 		t.Cleanup(server.Journal.AssertNoLockHeld)
 		server.Call("SET", "invoice", "token", "NX", "PX", 30_000)
 	})
 	t.Run("itself", func(t *testing.T) {
-		server := leaseholdtest.Start(t, leasehold.Frozen())
+		server := lockwheeltest.Start(t, lockwheel.Frozen())
 		server.Call("SETNX", "invoice", "token")
 		server.Clock.Advance(time.Second)
 		server.Call("DEL", "invoice")
 		t.Error("by itself")
 	})
 	t.Run("called", func(t *testing.T) {
-		server := leaseholdtest.Start(t)
+		server := lockwheeltest.Start(t)
 		server.Clock.Advance(-time.Second) // here
 	})
 	t.Run("killed", func(t *testing.T) {
-		server := leaseholdtest.Start(t)
+		server := lockwheeltest.Start(t)
 		kill(t, number(t, server.Server, "process_id"))
 		server.Call("PING")
 	})
 	t.Run("asserted", func(t *testing.T) {
-		server := leaseholdtest.Start(t)
+		server := lockwheeltest.Start(t)
 		server.Call("SETNX", "invoice", "token")
 		server.Journal.AssertEveryLockHasALease()
 		server.Journal.AssertNoLockHeld()
@@ -97,14 +97,14 @@ func TestATestIsToldWhichOfItsLinesAskedForTheImpossible(t *testing.T) {
 	no(t, err)
 	before, _, _ := strings.Cut(string(source), "// here")
 	line := itoa(int64(strings.Count(before, "\n") + 1))
-	said := `: leasehold: LEASEHOLD CLOCK ADVANCE -1000: ERR the clock never goes back`
+	said := `: lockwheel: LOCKWHEEL CLOCK ADVANCE -1000: ERR the clock never goes back`
 	matches(t, failing(t, "called"), `failing_test.go:`+line+said)
 }
 
 func TestATestWhoseServerDiedIsToldWhatItSaid(t *testing.T) {
 	t.Parallel()
 	told := failing(t, "killed")
-	matches(t, told, `failing_test.go:\d+: leasehold: PING: `)
+	matches(t, told, `failing_test.go:\d+: lockwheel: PING: `)
 	matches(t, told, `cannot be asked: `)
 	matches(t, told, `The server is now ready to accept connections on port \d+`)
 	matches(t, told, `the server ended: signal: killed`)

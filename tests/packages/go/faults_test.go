@@ -8,28 +8,28 @@ import (
 	"testing"
 	"time"
 
-	leasehold "github.com/leasehold/leasehold-go"
-	"github.com/leasehold/leasehold-go/leaseholdtest"
+	lockwheel "lockwheel-go"
+	"lockwheel-go/lockwheeltest"
 	"github.com/redis/go-redis/v9"
 )
 
 func TestFaultsDecideWhatBecomesOfARequest(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		fault leasehold.Fault
+		fault lockwheel.Fault
 		told  string
 		kept  string
 	}{
-		{leasehold.Close, "EOF", ""},
-		{leasehold.LoseAndClose, "EOF", "value"},
-		{leasehold.Cut(2), "EOF", "value"},
-		{leasehold.AnswerError("LOADING not yet"), "LOADING not yet", ""},
-		{leasehold.FlushScripts, "", "value"},
-		{leasehold.JumpAfter(time.Minute), "", ""},
-		{leasehold.LoseWrites(1), "", ""},
+		{lockwheel.Close, "EOF", ""},
+		{lockwheel.LoseAndClose, "EOF", "value"},
+		{lockwheel.Cut(2), "EOF", "value"},
+		{lockwheel.AnswerError("LOADING not yet"), "LOADING not yet", ""},
+		{lockwheel.FlushScripts, "", "value"},
+		{lockwheel.JumpAfter(time.Minute), "", ""},
+		{lockwheel.LoseWrites(1), "", ""},
 	} {
-		server := leaseholdtest.Start(t, leasehold.Frozen())
-		rule := server.Faults.Add(test.fault, leasehold.Requests{Command: "set"})
+		server := lockwheeltest.Start(t, lockwheel.Frozen())
+		rule := server.Faults.Add(test.fault, lockwheel.Requests{Command: "set"})
 		told := fmt.Sprint(dial(t, server).Set(background, "key", "value", time.Minute).Err())
 		holds(t, strings.Contains(told, test.told), "%v: it is told %s", test.fault, told)
 		value, _ := server.Call("GET", "key").(string)
@@ -41,11 +41,11 @@ func TestFaultsDecideWhatBecomesOfARequest(t *testing.T) {
 func TestFaultsThatAnswerNothing(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		fault leasehold.Fault
+		fault lockwheel.Fault
 		kept  any
-	}{{leasehold.Drop, nil}, {leasehold.Lose, "value"}} {
-		server := leaseholdtest.Start(t)
-		rule := server.Faults.Add(test.fault, leasehold.Requests{Command: "set", Times: 1})
+	}{{lockwheel.Drop, nil}, {lockwheel.Lose, "value"}} {
+		server := lockwheeltest.Start(t)
+		rule := server.Faults.Add(test.fault, lockwheel.Requests{Command: "set", Times: 1})
 		client := dial(t, server)
 		go client.Set(background, "key", "value", 0)
 		rule.Wait()
@@ -55,8 +55,8 @@ func TestFaultsThatAnswerNothing(t *testing.T) {
 
 func TestADelayIsOverWhenTheClockSaysSo(t *testing.T) {
 	t.Parallel()
-	server := leaseholdtest.Start(t, leasehold.Frozen())
-	rule := server.Faults.Add(leasehold.Delay(2*time.Second), leasehold.Requests{Command: "set"})
+	server := lockwheeltest.Start(t, lockwheel.Frozen())
+	rule := server.Faults.Add(lockwheel.Delay(2*time.Second), lockwheel.Requests{Command: "set"})
 	set := make(chan error)
 	client := dial(t, server)
 	go func() { set <- client.Set(background, "key", "value", 0).Err() }()
@@ -71,8 +71,8 @@ func TestADelayIsOverWhenTheClockSaysSo(t *testing.T) {
 
 func TestAServerThatStallsGoesOnWhenTheRuleIsCleared(t *testing.T) {
 	t.Parallel()
-	server := leaseholdtest.Start(t)
-	rule := server.Faults.Add(leasehold.Stall, leasehold.Requests{Command: "set"})
+	server := lockwheeltest.Start(t)
+	rule := server.Faults.Add(lockwheel.Stall, lockwheel.Requests{Command: "set"})
 	set := make(chan error)
 	client := dial(t, server)
 	go func() { set <- client.Set(background, "key", "value", 0).Err() }()
@@ -84,8 +84,8 @@ func TestAServerThatStallsGoesOnWhenTheRuleIsCleared(t *testing.T) {
 
 func TestConnectionsAreRefused(t *testing.T) {
 	t.Parallel()
-	server := leaseholdtest.Start(t)
-	server.Faults.Add(leasehold.Refuse, leasehold.Requests{})
+	server := lockwheeltest.Start(t)
+	server.Faults.Add(lockwheel.Refuse, lockwheel.Requests{})
 	client := dial(t, server)
 	err := client.Ping(background).Err()
 	holds(t, err != nil, "it is let in")
@@ -96,13 +96,13 @@ func TestConnectionsAreRefused(t *testing.T) {
 
 func TestConditionsChooseRequests(t *testing.T) {
 	t.Parallel()
-	server := leaseholdtest.Start(t)
+	server := lockwheeltest.Start(t)
 	client := dialed(t, redis.NewClient(&redis.Options{
 		Addr: server.Addr(), ClientName: "worker-1", PoolSize: 1, MaxRetries: -1,
 	}))
 	id, err := client.ClientID(background).Result()
 	no(t, err)
-	for _, requests := range []leasehold.Requests{
+	for _, requests := range []lockwheel.Requests{
 		{Command: "s?t"},
 		{Key: "lock:*", Command: "set"},
 		{Client: "worker-*", Command: "set"},
@@ -111,19 +111,19 @@ func TestConditionsChooseRequests(t *testing.T) {
 		{Command: "set", Times: 1},
 		{Command: "set", Probability: 1, Seed: 42},
 	} {
-		rule := server.Faults.Add(leasehold.AnswerError("OOPS"), requests)
+		rule := server.Faults.Add(lockwheel.AnswerError("OOPS"), requests)
 		err := client.Set(background, "lock:1", "value", 0).Err()
 		holds(t, err != nil && err.Error() == "OOPS", "%+v is not for it: %v", requests, err)
 		rule.Clear()
 	}
-	for _, requests := range []leasehold.Requests{
+	for _, requests := range []lockwheel.Requests{
 		{Command: "get"},
 		{Key: "other"},
 		{Client: "other"},
 		{ClientID: id + 100},
 		{Command: "set", Nth: 2},
 	} {
-		rule := server.Faults.Add(leasehold.AnswerError("OOPS"), requests)
+		rule := server.Faults.Add(lockwheel.AnswerError("OOPS"), requests)
 		no(t, client.Set(background, "lock:1", "value", 0).Err())
 		rule.Clear()
 	}
@@ -133,8 +133,8 @@ func TestConditionsChooseRequests(t *testing.T) {
 func TestTheSameSeedChoosesTheSameRequests(t *testing.T) {
 	t.Parallel()
 	chosen := func() (chosen string) {
-		server := leaseholdtest.Start(t)
-		server.Faults.Add(leasehold.AnswerError("OOPS"), leasehold.Requests{
+		server := lockwheeltest.Start(t)
+		server.Faults.Add(lockwheel.AnswerError("OOPS"), lockwheel.Requests{
 			Command: "get", Probability: 0.5, Seed: 42,
 		})
 		for range 64 {
@@ -150,8 +150,8 @@ func TestTheSameSeedChoosesTheSameRequests(t *testing.T) {
 
 func TestAGateHoldsAClientUntilItIsOpened(t *testing.T) {
 	t.Parallel()
-	server := leaseholdtest.Start(t)
-	gate := server.Faults.Gate(leasehold.Requests{Command: "del"})
+	server := lockwheeltest.Start(t)
+	gate := server.Faults.Gate(lockwheel.Requests{Command: "del"})
 	client := dial(t, server)
 	id, err := client.ClientID(background).Result()
 	no(t, err)
@@ -168,10 +168,10 @@ func TestAGateHoldsAClientUntilItIsOpened(t *testing.T) {
 
 func TestWhoWaitsAtAGateKeepsNobodyElse(t *testing.T) {
 	t.Parallel()
-	server, err := leasehold.Start()
+	server, err := lockwheel.Start()
 	no(t, err)
 	defer server.Stop()
-	gate, err := server.Faults.Gate(leasehold.Requests{Command: "del"})
+	gate, err := server.Faults.Gate(lockwheel.Requests{Command: "del"})
 	no(t, err)
 	held := make(chan error)
 	go func() {
@@ -188,7 +188,7 @@ func TestWhoWaitsAtAGateKeepsNobodyElse(t *testing.T) {
 
 func TestAFailoverLosesTheLastWritesAndEverybodyElse(t *testing.T) {
 	t.Parallel()
-	server := leaseholdtest.Start(t)
+	server := lockwheeltest.Start(t)
 	other := dial(t, server).Conn()
 	no(t, other.Set(background, "kept", "value", 0).Err())
 	no(t, other.Set(background, "lost", "value", 0).Err())
@@ -201,16 +201,16 @@ func TestAFailoverLosesTheLastWritesAndEverybodyElse(t *testing.T) {
 
 func TestARuleThatWasClearedHasNoState(t *testing.T) {
 	t.Parallel()
-	server, err := leasehold.Start()
+	server, err := lockwheel.Start()
 	no(t, err)
 	defer server.Stop()
-	rule, err := server.Faults.Add(leasehold.Drop, leasehold.Requests{Key: "none"})
+	rule, err := server.Faults.Add(lockwheel.Drop, lockwheel.Requests{Key: "none"})
 	no(t, err)
 	no(t, rule.Clear())
 	_, err = rule.State()
 	holds(t, err != nil && strings.Contains(err.Error(), "was cleared"), "it is told: %v", err)
-	_, err = server.Faults.Add(leasehold.Delay(time.Microsecond), leasehold.Requests{})
+	_, err = server.Faults.Add(lockwheel.Delay(time.Microsecond), lockwheel.Requests{})
 	holds(t, err != nil, "it is a delay")
-	_, err = server.Faults.Add(leasehold.Refuse, leasehold.Requests{Key: "lock"})
+	_, err = server.Faults.Add(lockwheel.Refuse, lockwheel.Requests{Key: "lock"})
 	holds(t, err != nil, "a connection has a key")
 }

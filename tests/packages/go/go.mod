@@ -1,4 +1,4 @@
-module leasehold/packages
+module lockwheel/packages
 
 go 1.26.0
 

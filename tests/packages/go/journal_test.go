@@ -5,13 +5,13 @@ import (
 	"testing"
 	"time"
 
-	leasehold "github.com/leasehold/leasehold-go"
-	"github.com/leasehold/leasehold-go/leaseholdtest"
+	lockwheel "lockwheel-go"
+	"lockwheel-go/lockwheeltest"
 )
 
 func TestARuleThatIsBrokenTellsItsStory(t *testing.T) {
 	t.Parallel()
-	server := leaseholdtest.Start(t, leasehold.Frozen())
+	server := lockwheeltest.Start(t, lockwheel.Frozen())
 	a, b := dial(t, server).Conn(), dial(t, server).Conn()
 	no(t, a.ClientSetName(background, "worker").Err())
 	no(t, a.SetNX(background, "lock", "token-a", 50*time.Millisecond).Err())
@@ -22,8 +22,8 @@ func TestARuleThatIsBrokenTellsItsStory(t *testing.T) {
 
 	server.Journal.AssertNoLockHeld()
 	server.Journal.AssertEveryLockHasALease()
-	broken := server.Journal.Broken(leasehold.ReleasedOnlyByOwner)
-	is(t, broken.Check, leasehold.ReleasedOnlyByOwner)
+	broken := server.Journal.Broken(lockwheel.ReleasedOnlyByOwner)
+	is(t, broken.Check, lockwheel.ReleasedOnlyByOwner)
 	id := func(index int) int64 { return broken.Story[index].Client }
 	told := strings.NewReplacer("A", "client "+itoa(id(0))+" 'worker'", "B", "client "+itoa(id(3)))
 	is(t, withoutNumbers(broken.Error()), told.Replace(
@@ -40,7 +40,7 @@ func TestARuleThatIsBrokenTellsItsStory(t *testing.T) {
 
 func TestTheJournalTellsOfLocksAndMistakes(t *testing.T) {
 	t.Parallel()
-	server := leaseholdtest.Start(t, leasehold.Frozen())
+	server := lockwheeltest.Start(t, lockwheel.Frozen())
 	client := dial(t, server)
 	no(t, client.SetNX(background, "lock", "token", 0).Err())
 	no(t, client.SetNX(background, "lock", "other", 0).Err())

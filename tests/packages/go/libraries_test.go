@@ -11,8 +11,8 @@ import (
 	"github.com/go-redsync/redsync/v4"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	"github.com/gomodule/redigo/redis"
-	leasehold "github.com/leasehold/leasehold-go"
-	"github.com/leasehold/leasehold-go/leaseholdtest"
+	lockwheel "lockwheel-go"
+	"lockwheel-go/lockwheeltest"
 	goredislib "github.com/redis/go-redis/v9"
 )
 
@@ -20,7 +20,7 @@ import (
 
 // usual is a client of go-redis as it is if nothing else is said, but that it does not wait before
 // it sends something again.
-func usual(t *testing.T, server *leaseholdtest.Server) *goredislib.Client {
+func usual(t *testing.T, server *lockwheeltest.Server) *goredislib.Client {
 	return dialed(t, goredislib.NewClient(&goredislib.Options{
 		Addr: server.Addr(), MinRetryBackoff: -1, ReadTimeout: -1,
 	}))
@@ -28,7 +28,7 @@ func usual(t *testing.T, server *leaseholdtest.Server) *goredislib.Client {
 
 func TestGoRedisSendsWhatWasLostUpToThreeTimesMore(t *testing.T) {
 	server := frozen(t)
-	server.Faults.Add(leasehold.LoseAndClose, leasehold.Requests{Command: "incr"})
+	server.Faults.Add(lockwheel.LoseAndClose, lockwheel.Requests{Command: "incr"})
 	client := usual(t, server)
 	is(t, client.Options().MaxRetries, 3)
 	holds(t, client.Incr(background, "number").Err() != nil, "it is answered")
@@ -39,7 +39,7 @@ func TestGoRedisSendsWhatWasLostUpToThreeTimesMore(t *testing.T) {
 
 func TestGoRedisGivesUpARequestInRealTime(t *testing.T) {
 	server := frozen(t)
-	server.Faults.Add(leasehold.Delay(time.Second), leasehold.Requests{Command: "get"})
+	server.Faults.Add(lockwheel.Delay(time.Second), lockwheel.Requests{Command: "get"})
 	hasty := dialed(t, goredislib.NewClient(&goredislib.Options{
 		Addr: server.Addr(), MaxRetries: -1, ReadTimeout: time.Millisecond,
 	}))
@@ -52,7 +52,7 @@ func TestGoRedisGivesUpARequestInRealTime(t *testing.T) {
 func TestGoRedisBLPopEndsByTheServersClock(t *testing.T) {
 	server := frozen(t)
 	// A rule that changes nothing tells when the request is there.
-	waits := server.Faults.Add(leasehold.FlushScripts, leasehold.Requests{Command: "blpop"})
+	waits := server.Faults.Add(lockwheel.FlushScripts, lockwheel.Requests{Command: "blpop"})
 	popped := make(chan error)
 	client := dial(t, server)
 	go func() { popped <- client.BLPop(background, time.Hour, "queue").Err() }()
@@ -89,7 +89,7 @@ func TestRedsyncTellsTheEndOfTheLeaseByItsOwnClock(t *testing.T) {
 
 func TestRedsyncCountsRealTimeAgainstTheLease(t *testing.T) {
 	server := frozen(t)
-	gate := server.Faults.Gate(leasehold.Requests{Command: "set"})
+	gate := server.Faults.Gate(lockwheel.Requests{Command: "set"})
 	mutex := redsyncOn(t, dial(t, server)).NewMutex("lock", redsync.WithExpiry(time.Millisecond),
 		redsync.WithTimeoutFactor(60_000)) // It would not even connect in a twentieth of that.
 	locked := make(chan error)
@@ -104,19 +104,19 @@ func TestRedsyncCountsRealTimeAgainstTheLease(t *testing.T) {
 
 func TestRedsyncReleasesWhatItDoesNotKnowToHave(t *testing.T) {
 	server := frozen(t)
-	server.Faults.Add(leasehold.LoseAndClose, leasehold.Requests{Command: "set", Times: 1})
+	server.Faults.Add(lockwheel.LoseAndClose, lockwheel.Requests{Command: "set", Times: 1})
 	locks := redsyncOn(t, usual(t, server))
 	holds(t, locks.NewMutex("lock").TryLock() != nil, "it knows what it was not told")
 	server.Journal.AssertNoLockHeld()
 
-	server.Faults.Add(leasehold.LoseAndClose, leasehold.Requests{Command: "set", Times: 1})
+	server.Faults.Add(lockwheel.LoseAndClose, lockwheel.Requests{Command: "set", Times: 1})
 	atOnce := redsync.WithRetryDelay(0)
 	no(t, locks.NewMutex("lock", redsync.WithExpiry(time.Hour), atOnce).Lock())
 }
 
 func TestRedislockRecognisesItsOwnLock(t *testing.T) {
 	server := frozen(t)
-	lost := server.Faults.Add(leasehold.LoseAndClose, leasehold.Requests{Command: "eval", Times: 1})
+	lost := server.Faults.Add(lockwheel.LoseAndClose, lockwheel.Requests{Command: "eval", Times: 1})
 	_, err := redislock.Obtain(background, usual(t, server), "lock", time.Hour, nil)
 	no(t, err)
 	is(t, lost.State().Fired, 1)
@@ -134,7 +134,7 @@ func TestRedislockStopsWaitingWhenALeaseHasPassedInRealTime(t *testing.T) {
 
 func TestRedigoSendsNothingTwice(t *testing.T) {
 	server := frozen(t)
-	server.Faults.Add(leasehold.LoseAndClose, leasehold.Requests{Command: "incr", Times: 1})
+	server.Faults.Add(lockwheel.LoseAndClose, lockwheel.Requests{Command: "incr", Times: 1})
 	pool := &redis.Pool{
 		MaxIdle: 1,
 		Dial:    func() (redis.Conn, error) { return redis.Dial("tcp", server.Addr()) },
@@ -162,7 +162,7 @@ func TestRedigoSendsNothingTwice(t *testing.T) {
 
 func TestRedigoWaitsForAsLongAsItTakes(t *testing.T) {
 	server := frozen(t)
-	rule := server.Faults.Add(leasehold.Delay(24*time.Hour), leasehold.Requests{Command: "incr"})
+	rule := server.Faults.Add(lockwheel.Delay(24*time.Hour), lockwheel.Requests{Command: "incr"})
 	connection, err := redis.Dial("tcp", server.Addr())
 	no(t, err)
 	defer connection.Close()

@@ -10,19 +10,19 @@ import (
 	"strings"
 	"testing"
 
-	leasehold "github.com/leasehold/leasehold-go"
+	lockwheel "lockwheel-go"
 )
 
 // carries is the module that carries the program.
-const carries = "github.com/leasehold/leasehold-go"
+const carries = "lockwheel-go"
 
 func init() {
 	roles["program"] = func() error {
-		path, err := leasehold.Program()
+		path, err := lockwheel.Program()
 		if err != nil {
 			return err
 		}
-		server, err := leasehold.Start()
+		server, err := lockwheel.Start()
 		if err != nil {
 			return err
 		}
@@ -68,31 +68,31 @@ func TestWhereNothingCanBeUnpackedItIsSaid(t *testing.T) {
 	no(t, os.WriteFile(file, nil, 0o600))
 	output, err := process(t, "program", cacheIn(file)...).CombinedOutput()
 	holds(t, err != nil, "it is unpacked")
-	said := "leasehold: the server cannot be unpacked: mkdir " + file
+	said := "lockwheel: the server cannot be unpacked: mkdir " + file
 	holds(t, strings.HasPrefix(string(output), said), "it says: %s", output)
 	output, err = process(t, "program", "HOME=", "XDG_CACHE_HOME=").CombinedOutput()
 	holds(t, err != nil, "it is unpacked")
-	said = "leasehold: nowhere to unpack the server, set LEASEHOLD_BINARY to its path: "
+	said = "lockwheel: nowhere to unpack the server, set LOCKWHEEL_BINARY to its path: "
 	holds(t, strings.HasPrefix(string(output), said), "it says: %s", output)
 }
 
 func TestTheEnvironmentNamesAnotherProgram(t *testing.T) {
-	program, err := leasehold.Program()
+	program, err := lockwheel.Program()
 	no(t, err)
 	folder := t.TempDir()
 	another, mark := filepath.Join(folder, "another"), filepath.Join(folder, "mark")
 	script := fmt.Sprintf("#!/bin/sh\n: >'%s'\nexec '%s' \"$@\"\n", mark, program)
 	no(t, os.WriteFile(another, []byte(script), 0o755))
-	t.Setenv("LEASEHOLD_BINARY", another)
-	server, err := leasehold.Start()
+	t.Setenv("LOCKWHEEL_BINARY", another)
+	server, err := lockwheel.Start()
 	no(t, err)
 	no(t, server.Stop())
 	_, err = os.Stat(mark)
 	no(t, err)
 
-	t.Setenv("LEASEHOLD_BINARY", filepath.Join(folder, "missing"))
-	_, err = leasehold.Start()
-	said := "leasehold: LEASEHOLD_BINARY names no program: stat " + filepath.Join(folder, "missing")
+	t.Setenv("LOCKWHEEL_BINARY", filepath.Join(folder, "missing"))
+	_, err = lockwheel.Start()
+	said := "lockwheel: LOCKWHEEL_BINARY names no program: stat " + filepath.Join(folder, "missing")
 	holds(t, err != nil && strings.HasPrefix(err.Error(), said), "it says: %v", err)
 }
 
@@ -111,7 +111,7 @@ func TestAModuleWithoutAProgramLooksForOneOnPath(t *testing.T) {
 	write(t, filepath.Join(folder, "go.mod"), "module without\n\ngo 1.21\n"+
 		"require "+carries+" v0.0.0\nreplace "+carries+" => ./module\n")
 	write(t, filepath.Join(folder, "main.go"), "package main\n\nimport \"fmt\"\n"+
-		"import \""+carries+"\"\n\nfunc main() { fmt.Println(leasehold.Program()) }\n")
+		"import \""+carries+"\"\n\nfunc main() { fmt.Println(lockwheel.Program()) }\n")
 	build := exec.Command("go", "build", "-o", "without", ".")
 	build.Dir = folder
 	output, err := build.CombinedOutput()
@@ -124,10 +124,10 @@ func TestAModuleWithoutAProgramLooksForOneOnPath(t *testing.T) {
 		no(t, err)
 		return string(output)
 	}
-	said := fmt.Sprintf(" leasehold: no program for %s/%s: this module carries none, and no "+
-		"\"leasehold\" is on PATH; ", runtime.GOOS, runtime.GOARCH)
+	said := fmt.Sprintf(" lockwheel: no program for %s/%s: this module carries none, and no "+
+		"\"lockwheel\" is on PATH; ", runtime.GOOS, runtime.GOARCH)
 	holds(t, strings.HasPrefix(look(folder), said), "it says: %s", look(folder))
-	onPath := filepath.Join(folder, "leasehold")
+	onPath := filepath.Join(folder, "lockwheel")
 	no(t, os.WriteFile(onPath, nil, 0o755))
 	is(t, look(folder), onPath+" <nil>\n")
 }
@@ -163,9 +163,9 @@ func write(t *testing.T, path, text string) {
 // A server that is started while others are is not kept by them from ending with its own process.
 func TestNoServerHoldsTheStandardInputOfAnother(t *testing.T) {
 	t.Parallel()
-	first, err := leasehold.Start()
+	first, err := lockwheel.Start()
 	no(t, err)
-	second, err := leasehold.Start()
+	second, err := lockwheel.Start()
 	no(t, err)
 	defer second.Stop()
 	no(t, first.Stop())

@@ -9,8 +9,8 @@ import (
 	"github.com/go-redsync/redsync/v4"
 	pools "github.com/go-redsync/redsync/v4/redis"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
-	leasehold "github.com/leasehold/leasehold-go"
-	"github.com/leasehold/leasehold-go/leaseholdtest"
+	lockwheel "lockwheel-go"
+	"lockwheel-go/lockwheeltest"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -31,10 +31,10 @@ var (
 )
 
 // frozen is a server whose clock stands.
-func frozen(t *testing.T) *leaseholdtest.Server {
+func frozen(t *testing.T) *lockwheeltest.Server {
 	t.Helper()
 	t.Parallel()
-	return leaseholdtest.Start(t, leasehold.Frozen())
+	return lockwheeltest.Start(t, lockwheel.Frozen())
 }
 
 // take says whether the lock is the token's from now on, for ten seconds.
@@ -71,7 +71,7 @@ func setNX(t *testing.T, client *redis.Client, token string) bool {
 }
 
 // lints says whether a mistake is among those that were made.
-func lints(server *leaseholdtest.Server, rule string) bool {
+func lints(server *lockwheeltest.Server, rule string) bool {
 	for _, finding := range server.Journal.Lint() {
 		if finding.Rule == rule {
 			return true
@@ -87,7 +87,7 @@ func TestSetnxWithoutALease(t *testing.T) {
 	no(t, a.Close()) // It dies.
 	server.Clock.Advance(year)
 	is(t, setNX(t, b, "b"), false)
-	holds(t, server.Journal.Broken(leasehold.EveryLockHasALease) != nil, "nobody sees it")
+	holds(t, server.Journal.Broken(lockwheel.EveryLockHasALease) != nil, "nobody sees it")
 	is(t, lints(server, "lock-without-lease"), true)
 }
 
@@ -103,18 +103,18 @@ func TestSetnxWithoutALeaseCorrected(t *testing.T) {
 
 func TestSetnxThenExpire(t *testing.T) {
 	server := frozen(t)
-	server.Faults.Add(leasehold.Close, leasehold.Requests{Command: "expire"})
+	server.Faults.Add(lockwheel.Close, lockwheel.Requests{Command: "expire"})
 	a, b := dial(t, server), dial(t, server)
 	is(t, setNX(t, a, "a"), true)
 	holds(t, a.Expire(background, "lock", lease).Err() != nil, "it is not cut off")
 	server.Clock.Advance(year)
 	is(t, setNX(t, b, "b"), false)
-	holds(t, server.Journal.Broken(leasehold.EveryLockHasALease) != nil, "nobody sees it")
+	holds(t, server.Journal.Broken(lockwheel.EveryLockHasALease) != nil, "nobody sees it")
 }
 
 func TestSetnxThenExpireCorrected(t *testing.T) {
 	server := frozen(t)
-	server.Faults.Add(leasehold.LoseAndClose, leasehold.Requests{Command: "set", Times: 1})
+	server.Faults.Add(lockwheel.LoseAndClose, lockwheel.Requests{Command: "set", Times: 1})
 	a, b := dial(t, server), dial(t, server)
 	holds(t, a.SetNX(background, "lock", "a", lease).Err() != nil, "it is not cut off")
 	is(t, take(t, b, "b"), false) // A has it, and does not know.
@@ -131,7 +131,7 @@ func TestReleaseWithoutACheck(t *testing.T) {
 	is(t, take(t, b, "OK"), true)
 	no(t, a.Del(background, "lock").Err()) // ... and is done.
 	is(t, take(t, c, "OK"), true)          // B and C are inside.
-	holds(t, server.Journal.Broken(leasehold.ReleasedOnlyByOwner) != nil, "nobody sees it")
+	holds(t, server.Journal.Broken(lockwheel.ReleasedOnlyByOwner) != nil, "nobody sees it")
 	is(t, lints(server, "delete-without-check"), true)
 }
 
@@ -151,11 +151,11 @@ func TestReleaseWithoutACheckCorrected(t *testing.T) {
 // whileItIsReleased has A release the lock; before the last command of that its lease ends and B
 // takes the lock. Returns what the release returns.
 func whileItIsReleased(
-	t *testing.T, server *leaseholdtest.Server, command string, releases func(*redis.Client) error,
+	t *testing.T, server *lockwheeltest.Server, command string, releases func(*redis.Client) error,
 ) error {
 	a, b := dial(t, server), dial(t, server)
 	is(t, take(t, a, "a"), true)
-	gate := server.Faults.Gate(leasehold.Requests{Command: command})
+	gate := server.Faults.Gate(lockwheel.Requests{Command: command})
 	released := make(chan error)
 	go func() { released <- releases(a) }()
 	gate.Wait()
@@ -220,7 +220,7 @@ func TestWorkLongerThanTheLease(t *testing.T) {
 	server.Clock.Advance(5 * time.Second)
 	is(t, release(t, a, "a"), false) // After fifteen seconds it hears of it.
 	is(t, lints(server, "lease-shorter-than-hold"), true)
-	holds(t, server.Journal.Broken(leasehold.NeverTwoHolders) != nil, "nobody sees it")
+	holds(t, server.Journal.Broken(lockwheel.NeverTwoHolders) != nil, "nobody sees it")
 }
 
 func TestWorkLongerThanTheLeaseCorrected(t *testing.T) {
@@ -374,7 +374,7 @@ func TestWaitingForTheReleaseMessageAloneCorrected(t *testing.T) {
 
 func TestLostReply(t *testing.T) {
 	server := frozen(t)
-	lost := server.Faults.Add(leasehold.LoseAndClose, leasehold.Requests{Command: "set", Times: 1})
+	lost := server.Faults.Add(lockwheel.LoseAndClose, lockwheel.Requests{Command: "set", Times: 1})
 	// As go-redis is if nothing else is said, it sends what was lost once more by itself.
 	a := dialed(t, redis.NewClient(&redis.Options{
 		Addr: server.Addr(), MinRetryBackoff: -1, ReadTimeout: -1,
@@ -392,7 +392,7 @@ func TestLostReply(t *testing.T) {
 
 func TestLostReplyCorrected(t *testing.T) {
 	server := frozen(t)
-	server.Faults.Add(leasehold.LoseAndClose, leasehold.Requests{Command: "set", Times: 1})
+	server.Faults.Add(lockwheel.LoseAndClose, lockwheel.Requests{Command: "set", Times: 1})
 	a := dialed(t, redis.NewClient(&redis.Options{
 		Addr: server.Addr(), MinRetryBackoff: -1, ReadTimeout: -1,
 	}))
@@ -411,13 +411,13 @@ func TestFailoverLosesTheLock(t *testing.T) {
 }
 
 // majority is several servers of which each knows nothing of the others; a lock is held on most.
-type majority []*leaseholdtest.Server
+type majority []*lockwheeltest.Server
 
 func ofThree(t *testing.T) (servers majority) {
 	t.Helper()
 	t.Parallel()
 	for range 3 {
-		servers = append(servers, leaseholdtest.Start(t, leasehold.Frozen()))
+		servers = append(servers, lockwheeltest.Start(t, lockwheel.Frozen()))
 	}
 	return servers
 }
@@ -472,10 +472,10 @@ func TestFailoverLosesTheLockCorrected(t *testing.T) {
 // how long it took.
 func takeSlowly(t *testing.T, servers majority, token string) (int, time.Duration) {
 	begin := servers[0].Clock.Now()
-	var slow []leaseholdtest.Rule
+	var slow []lockwheeltest.Rule
 	for _, server := range servers {
-		once := leasehold.Requests{Command: "set", Times: 1}
-		slow = append(slow, server.Faults.Add(leasehold.Delay(4*time.Second), once))
+		once := lockwheel.Requests{Command: "set", Times: 1}
+		slow = append(slow, server.Faults.Add(lockwheel.Delay(4*time.Second), once))
 	}
 	taken := make(chan int)
 	clients := servers.dial(t)
@@ -509,8 +509,8 @@ func TestSlowMajorityCorrected(t *testing.T) {
 // loseMost loses the answers of two of the three to those who take the lock there.
 func (m majority) loseMost() {
 	for _, server := range m[1:] {
-		once := leasehold.Requests{Command: "set", Times: 1}
-		server.Faults.Add(leasehold.LoseAndClose, once)
+		once := lockwheel.Requests{Command: "set", Times: 1}
+		server.Faults.Add(lockwheel.LoseAndClose, once)
 	}
 }
 
@@ -522,7 +522,7 @@ func TestLeftoversOfAFailedMajority(t *testing.T) {
 	is(t, release(t, a[0], "a"), true)     // ... what it knows that it has.
 	is(t, takeOn(servers.dial(t), "b"), 1) // Nobody holds the lock, and nobody gets it.
 	servers[1].Journal.AssertReleasedOnlyByOwner()
-	holds(t, servers[1].Journal.Broken(leasehold.NoLockHeld) != nil, "nobody sees it")
+	holds(t, servers[1].Journal.Broken(lockwheel.NoLockHeld) != nil, "nobody sees it")
 }
 
 func TestLeftoversOfAFailedMajorityCorrected(t *testing.T) {

@@ -11,14 +11,14 @@ import (
 	"testing"
 	"time"
 
-	leasehold "github.com/leasehold/leasehold-go"
-	"github.com/leasehold/leasehold-go/leaseholdtest"
+	lockwheel "lockwheel-go"
+	"lockwheel-go/lockwheeltest"
 	"github.com/redis/go-redis/v9"
 )
 
 func TestItServesAtItsAddress(t *testing.T) {
 	t.Parallel()
-	server := leaseholdtest.Start(t)
+	server := lockwheeltest.Start(t)
 	is(t, server.Addr(), fmt.Sprintf("%s:%d", server.Host(), server.Port()))
 	is(t, server.URL(), "redis://"+server.Addr())
 	options, err := redis.ParseURL(server.URL())
@@ -29,10 +29,10 @@ func TestItServesAtItsAddress(t *testing.T) {
 
 func TestDirectivesAreThoseOfRedisConf(t *testing.T) {
 	t.Parallel()
-	server := leaseholdtest.Start(t,
-		leasehold.Config("requirepass", "sec/ret@ word"),
-		leasehold.Config("notify-keyspace-events", "Ex"),
-		leasehold.Config("databases", "3"))
+	server := lockwheeltest.Start(t,
+		lockwheel.Config("requirepass", "sec/ret@ word"),
+		lockwheel.Config("notify-keyspace-events", "Ex"),
+		lockwheel.Config("databases", "3"))
 	options, err := redis.ParseURL(server.URL())
 	no(t, err)
 	is(t, options.Password, "sec/ret@ word")
@@ -46,16 +46,16 @@ func TestDirectivesAreThoseOfRedisConf(t *testing.T) {
 }
 
 func TestTheEnvironmentIsNoPartOfTheTest(t *testing.T) {
-	t.Setenv("LEASEHOLD_REQUIREPASS", "secret")
-	t.Setenv("LEASEHOLD_DATABASES", "3")
-	server := leaseholdtest.Start(t)
+	t.Setenv("LOCKWHEEL_REQUIREPASS", "secret")
+	t.Setenv("LOCKWHEEL_DATABASES", "3")
+	server := lockwheeltest.Start(t)
 	no(t, dial(t, server).Ping(background).Err())
 	is(t, server.Call("CONFIG", "GET", "databases").([]any)[1], any("16"))
 }
 
 func TestCallTellsWhatIsAnswered(t *testing.T) {
 	t.Parallel()
-	server := leaseholdtest.Start(t)
+	server := lockwheeltest.Start(t)
 	is(t, server.Call("SET", "number", 7), any("OK"))
 	is(t, server.Call("INCR", []byte("number")), any(int64(8)))
 	is(t, server.Call("GET", "number"), any("8"))
@@ -65,15 +65,15 @@ func TestCallTellsWhatIsAnswered(t *testing.T) {
 	items := server.Call("EVAL", "return {1, 'two\\r\\n', {}, {err = 'E three'}}", 0).([]any)
 	is(t, fmt.Sprintf("%d %q", len(items), items), `4 ['\x01' "two\r\n" [] "E three"]`)
 	_, err := server.Server.Call("INCR", "empty")
-	is(t, err.Error(), "leasehold: INCR empty: ERR value is not an integer or out of range")
-	var answered leasehold.ReplyError
+	is(t, err.Error(), "lockwheel: INCR empty: ERR value is not an integer or out of range")
+	var answered lockwheel.ReplyError
 	is(t, errors.As(err, &answered), true)
 	is(t, answered.Error(), "ERR value is not an integer or out of range")
 }
 
 func TestALostConnectionIsMadeAnew(t *testing.T) {
 	t.Parallel()
-	server := leaseholdtest.Start(t)
+	server := lockwheeltest.Start(t)
 	client := dial(t, server)
 	kill := func() { no(t, client.ClientKillByFilter(background, "TYPE", "normal").Err()) }
 	// What belongs to the package is not run twice, since it was not run once.
@@ -88,7 +88,7 @@ func TestALostConnectionIsMadeAnew(t *testing.T) {
 
 func TestAServerThatDoesNotStartSaysWhy(t *testing.T) {
 	t.Parallel()
-	_, err := leasehold.Start(leasehold.Config("no-such-directive", "value"))
+	_, err := lockwheel.Start(lockwheel.Config("no-such-directive", "value"))
 	said := `>>> 'no-such-directive "value"'`
 	for _, told := range []string{"does not start: exit status 1", said} {
 		holds(t, err != nil && strings.Contains(err.Error(), told), "it is told: %v", err)
@@ -97,7 +97,7 @@ func TestAServerThatDoesNotStartSaysWhy(t *testing.T) {
 
 func TestStopEndsItAndMayComeAgain(t *testing.T) {
 	t.Parallel()
-	server, err := leasehold.Start()
+	server, err := lockwheel.Start()
 	no(t, err)
 	socket, err := net.Dial("tcp", server.Addr())
 	no(t, err)
@@ -120,7 +120,7 @@ func ended(socket net.Conn) bool {
 
 func TestAServerThatWasKilledSaysSo(t *testing.T) {
 	t.Parallel()
-	server, err := leasehold.Start()
+	server, err := lockwheel.Start()
 	no(t, err)
 	kill(t, number(t, server, "process_id"))
 	err = server.Stop()
@@ -130,7 +130,7 @@ func TestAServerThatWasKilledSaysSo(t *testing.T) {
 
 func TestAServerThatWasShutDownIsStopped(t *testing.T) {
 	t.Parallel()
-	server, err := leasehold.Start()
+	server, err := lockwheel.Start()
 	no(t, err)
 	_, err = server.Call("SHUTDOWN", "NOSAVE")
 	holds(t, err != nil, "it answers")
@@ -138,7 +138,7 @@ func TestAServerThatWasShutDownIsStopped(t *testing.T) {
 }
 
 // number is one that INFO tells.
-func number(t *testing.T, server *leasehold.Server, field string) (value int) {
+func number(t *testing.T, server *lockwheel.Server, field string) (value int) {
 	t.Helper()
 	reply, err := server.Call("INFO")
 	no(t, err)
@@ -157,7 +157,7 @@ func kill(t *testing.T, id int) {
 
 func init() {
 	roles["server"] = func() error {
-		server, err := leasehold.Start()
+		server, err := lockwheel.Start()
 		if err != nil {
 			return err
 		}
@@ -185,7 +185,7 @@ func TestSeveralServersKnowNothingOfEachOther(t *testing.T) {
 	t.Parallel()
 	addresses := map[string]bool{}
 	for range 5 {
-		server := leaseholdtest.Start(t, leasehold.Frozen())
+		server := lockwheeltest.Start(t, lockwheel.Frozen())
 		addresses[server.Addr()] = true
 		is(t, server.Call("SET", "lock", "token", "NX", "PX", 1_000), any("OK"))
 		server.Clock.Advance(time.Second)
@@ -198,7 +198,7 @@ func TestTestsThatRunAtOnceHaveServersOfTheirOwn(t *testing.T) {
 	for index := range 8 {
 		t.Run(fmt.Sprint(index), func(t *testing.T) {
 			t.Parallel()
-			server := leaseholdtest.Start(t, leasehold.Frozen())
+			server := lockwheeltest.Start(t, lockwheel.Frozen())
 			got, err := dial(t, server).SetNX(background, "lock", index, time.Minute).Result()
 			no(t, err)
 			is(t, got, true)
@@ -212,19 +212,19 @@ func TestTestsThatRunAtOnceHaveServersOfTheirOwn(t *testing.T) {
 func TestASharedServerIsReset(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		options []leasehold.Option
+		options []lockwheel.Option
 		rate    float64
-	}{{nil, 1}, {[]leasehold.Option{leasehold.Frozen()}, 0}} {
-		shared, err := leasehold.Start(test.options...)
+	}{{nil, 1}, {[]lockwheel.Option{lockwheel.Frozen()}, 0}} {
+		shared, err := lockwheel.Start(test.options...)
 		no(t, err)
 		defer shared.Stop()
-		first := leaseholdtest.Use(t, shared)
+		first := lockwheeltest.Use(t, shared)
 		first.Call("SETNX", "lock", "token")
 		first.Clock.Run(50)
-		first.Faults.Add(leasehold.Drop, leasehold.Requests{})
-		first.Faults.Gate(leasehold.Requests{Command: "get"})
+		first.Faults.Add(lockwheel.Drop, lockwheel.Requests{})
+		first.Faults.Gate(lockwheel.Requests{Command: "get"})
 
-		second := leaseholdtest.Use(t, shared)
+		second := lockwheeltest.Use(t, shared)
 		is(t, second.Clock.Rate(), test.rate)
 		is(t, len(second.Faults.List())+len(second.Faults.Gates()), 0)
 		is(t, second.Call("DBSIZE"), any(int64(0)))

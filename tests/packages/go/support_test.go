@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/leasehold/leasehold-go/leaseholdtest"
+	"lockwheel-go/lockwheeltest"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -16,7 +16,7 @@ var background = context.Background()
 
 // dial is a client that tries nothing twice and waits for as long as it takes, so that a test sees
 // what becomes of each request.
-func dial(t *testing.T, server *leaseholdtest.Server) *redis.Client {
+func dial(t *testing.T, server *lockwheeltest.Server) *redis.Client {
 	return dialed(t, redis.NewClient(&redis.Options{
 		Addr: server.Addr(), MaxRetries: -1, ReadTimeout: -1,
 	}))

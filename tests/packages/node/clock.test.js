@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { start } from "leasehold";
+import { start } from "lockwheel";
 
 /** A server whose clock stands; it ends with the test. */
 async function frozen(t) {

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import Redis from "ioredis";
-import { start } from "leasehold";
+import { start } from "lockwheel";
 
 /** A server, and a client that stays disconnected once it is; both end with the test. */
 async function serverAndClient(t) {

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { start } from "leasehold";
+import { start } from "lockwheel";
 
 import { FRAMEWORKS, installed, run } from "./frameworks.js";
 

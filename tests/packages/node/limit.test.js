@@ -5,7 +5,7 @@ import { mock, test } from "node:test";
 
 // Before the package takes them.
 mock.timers.enable({ apis: ["setTimeout"] });
-const { start } = await import("leasehold");
+const { start } = await import("lockwheel");
 
 test("a call that is never answered is rejected after a minute", async (t) => {
   const server = await start();

@@ -16,12 +16,12 @@ const { ARTEFACTS } = process.env;
 const HERE = dirname(fileURLToPath(import.meta.url));
 const SYSTEM = `${process.platform}-${process.arch}`;
 const CARRIED = dirname(
-  createRequire(import.meta.url).resolve(`@leasehold/${SYSTEM}/package.json`),
+  createRequire(import.meta.url).resolve(`@lockwheel/${SYSTEM}/package.json`),
 );
 
 /** A project with the tarballs whose names begin so, gone after the test. */
 function project(t, ...names) {
-  const folder = mkdtempSync(join(tmpdir(), "leasehold-project-"));
+  const folder = mkdtempSync(join(tmpdir(), "lockwheel-project-"));
   t.after(() => rmSync(folder, { recursive: true }));
   writeFileSync(join(folder, "package.json"), "{}");
   const wanted = readdirSync(ARTEFACTS).filter((file) => names.some((it) => file.startsWith(it)));
@@ -33,8 +33,8 @@ function project(t, ...names) {
 }
 
 const ASK = `
-require("leasehold").start()
-  .then((server) => server.call("LEASEHOLD", "CLOCK"))
+require("lockwheel").start()
+  .then((server) => server.call("LOCKWHEEL", "CLOCK"))
   .then(() => console.log("started"), (error) => console.log(error.message));
 `;
 
@@ -46,36 +46,36 @@ async function run(folder, script, variables) {
 }
 
 test("an install without network and scripts is all; who forgets to stop it ends", async (t) => {
-  assert.equal(await run(project(t, "leasehold-"), ASK), "started");
+  assert.equal(await run(project(t, "lockwheel-"), ASK), "started");
 });
 
 test("without a program it says what it looked for, and what to do", async (t) => {
-  const folder = project(t, "leasehold-0", "leasehold-1");
+  const folder = project(t, "lockwheel-0", "lockwheel-1");
   const told = await run(folder, ASK);
-  assert.match(told, new RegExp(`no leasehold for ${SYSTEM}: .*@leasehold/${SYSTEM} is not`));
-  assert.match(told, /optional dependencies.* on PATH.* LEASEHOLD_BINARY/);
+  assert.match(told, new RegExp(`no lockwheel for ${SYSTEM}: .*@lockwheel/${SYSTEM} is not`));
+  assert.match(told, /optional dependencies.* on PATH.* LOCKWHEEL_BINARY/);
 
   mkdirSync(join(folder, "programs"));
-  const program = join(folder, "programs", "leasehold");
-  writeFileSync(program, `#!/bin/sh\nexec "${join(CARRIED, "bin", "leasehold")}" "$@"\n`);
-  assert.match(await run(folder, ASK), /no leasehold for/, "it may not be run");
+  const program = join(folder, "programs", "lockwheel");
+  writeFileSync(program, `#!/bin/sh\nexec "${join(CARRIED, "bin", "lockwheel")}" "$@"\n`);
+  assert.match(await run(folder, ASK), /no lockwheel for/, "it may not be run");
   chmodSync(program, 0o755);
   assert.equal(await run(folder, ASK), "started");
 });
 
-test("LEASEHOLD_BINARY comes before what is carried", async (t) => {
-  const folder = mkdtempSync(join(tmpdir(), "leasehold-chosen-"));
+test("LOCKWHEEL_BINARY comes before what is carried", async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), "lockwheel-chosen-"));
   t.after(() => rmSync(folder, { recursive: true }));
   const chosen = join(folder, "chosen");
-  const missing = await run(HERE, ASK, { LEASEHOLD_BINARY: chosen });
-  assert.equal(missing, `LEASEHOLD_BINARY is ${chosen}, and there is no program`);
+  const missing = await run(HERE, ASK, { LOCKWHEEL_BINARY: chosen });
+  assert.equal(missing, `LOCKWHEEL_BINARY is ${chosen}, and there is no program`);
   writeFileSync(chosen, "#!/bin/sh\necho chosen; exit 7\n", { mode: 0o755 });
-  const started = await run(HERE, ASK, { LEASEHOLD_BINARY: chosen });
+  const started = await run(HERE, ASK, { LOCKWHEEL_BINARY: chosen });
   assert.equal(started, "the server ended with 7\nchosen");
 });
 
 const TELL_PORTS = `
-import { start } from "leasehold";
+import { start } from "lockwheel";
 const servers = [await start(), await start({ options: ["--requirepass", "secret"] })];
 console.log(JSON.stringify(servers.map(({ port }) => port)));
 setInterval(() => {}, 1_000);

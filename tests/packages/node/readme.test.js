@@ -6,7 +6,7 @@ import { test } from "node:test";
 
 import { FRAMEWORKS, inside, run } from "./frameworks.js";
 
-const README = readFileSync(inside("node_modules/leasehold/README.md"), "utf8");
+const README = readFileSync(inside("node_modules/lockwheel/README.md"), "utf8");
 const BLOCKS = [...README.matchAll(/^```js\n([^]*?)^```$/gm)].map(([, code]) => code);
 
 /** What runs a block: what it takes its hooks from. */

@@ -6,7 +6,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import Redis from "ioredis";
-import { start } from "leasehold";
+import { start } from "lockwheel";
 import Redlock from "redlock";
 
 const YEAR = "365d";

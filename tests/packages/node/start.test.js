@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 
 import Redis from "ioredis";
-import { ReplyError, Server, start } from "leasehold";
+import { ReplyError, Server, start } from "lockwheel";
 
 /** A server that ends with the test. */
 async function started(t, options) {
@@ -38,14 +38,14 @@ test("it takes the options of redis-server; a password is in its URL", async (t)
 });
 
 test("it takes nothing from the environment", async (t) => {
-  process.env.LEASEHOLD_DATABASES = "3";
-  t.after(() => delete process.env.LEASEHOLD_DATABASES);
+  process.env.LOCKWHEEL_DATABASES = "3";
+  t.after(() => delete process.env.LOCKWHEEL_DATABASES);
   const server = await started(t);
   assert.deepEqual(await server.call("CONFIG", "GET", "databases"), ["databases", "16"]);
 });
 
 test("it takes a configuration file, as a sentinel does", async (t) => {
-  const folder = mkdtempSync(join(tmpdir(), "leasehold-sentinel-"));
+  const folder = mkdtempSync(join(tmpdir(), "lockwheel-sentinel-"));
   t.after(() => rmSync(folder, { recursive: true }));
   const [master, file] = [await started(t), join(folder, "sentinel.conf")];
   writeFileSync(file, `sentinel monitor mymaster 127.0.0.1 ${master.port} 1\n`);

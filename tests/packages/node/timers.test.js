@@ -6,7 +6,7 @@ import { mock, test } from "node:test";
 
 import { Queue, Worker } from "bullmq";
 import Redis from "ioredis";
-import { start } from "leasehold";
+import { start } from "lockwheel";
 import Redlock from "redlock";
 
 /** A server whose clock stands, while these timers of the process do; both until the test ends. */

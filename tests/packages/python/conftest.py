@@ -10,11 +10,11 @@ pytest_plugins = ["pytester"]
 
 
 @pytest.fixture
-def connect(leasehold):
+def connect(lockwheel):
     """Makes clients of a server, that of the test if no other is named. They end with the test."""
     clients = []
 
-    def connect(server=leasehold, retry=None, **options):
+    def connect(server=lockwheel, retry=None, **options):
         options = {"decode_responses": True, "retry": retry, **options}
         clients.append(redis.Redis.from_url(server.url, **options))
         return clients[-1]

@@ -4,10 +4,10 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-import leasehold as package
+import lockwheel as package
 from patience import until
 
-pytestmark = pytest.mark.leasehold(frozen=True)
+pytestmark = pytest.mark.lockwheel(frozen=True)
 
 
 def remaining_ms(server):
@@ -28,68 +28,68 @@ def remaining_ms(server):
         ("1500ms", 1_500),
     ],
 )
-def test_a_span_is_seconds_or_a_timedelta_or_words(leasehold, span, ms):
-    assert remaining_ms(leasehold) == 60_000
-    leasehold.clock.advance(span)
-    assert remaining_ms(leasehold) == 60_000 - ms
+def test_a_span_is_seconds_or_a_timedelta_or_words(lockwheel, span, ms):
+    assert remaining_ms(lockwheel) == 60_000
+    lockwheel.clock.advance(span)
+    assert remaining_ms(lockwheel) == 60_000 - ms
 
 
-def test_a_lease_ends_on_the_millisecond(leasehold):
-    leasehold.call("SET", "lock", "token", "PX", 30_000)
-    leasehold.clock.advance(29.999)
-    assert leasehold.call("PTTL", "lock") == 1
-    leasehold.clock.advance(0.001)
-    assert leasehold.call("EXISTS", "lock") == 0
+def test_a_lease_ends_on_the_millisecond(lockwheel):
+    lockwheel.call("SET", "lock", "token", "PX", 30_000)
+    lockwheel.clock.advance(29.999)
+    assert lockwheel.call("PTTL", "lock") == 1
+    lockwheel.clock.advance(0.001)
+    assert lockwheel.call("EXISTS", "lock") == 0
 
 
-def test_what_it_shows(leasehold):
-    before = leasehold.clock.now()
+def test_what_it_shows(lockwheel):
+    before = lockwheel.clock.now()
     assert before.rate == 0
-    leasehold.clock.advance("1h")
-    assert leasehold.clock.now() == (before.now_ms + 3_600_000, before.wall_ms + 3_600_000, 0)
-    assert leasehold.clock.now().now_ms == leasehold.clock.now().now_ms, "it stands"
+    lockwheel.clock.advance("1h")
+    assert lockwheel.clock.now() == (before.now_ms + 3_600_000, before.wall_ms + 3_600_000, 0)
+    assert lockwheel.clock.now().now_ms == lockwheel.clock.now().now_ms, "it stands"
 
 
-def test_it_is_set_to_a_moment(leasehold):
+def test_it_is_set_to_a_moment(lockwheel):
     moment = datetime(2100, 2, 28, 23, 59, 59, 500_000, tzinfo=timezone.utc)
-    leasehold.clock.set(moment)
-    assert leasehold.clock.now().wall_ms == moment.timestamp() * 1000
-    leasehold.clock.set(moment.timestamp() + 1)
-    assert leasehold.clock.now().wall_ms == moment.timestamp() * 1000 + 1000
+    lockwheel.clock.set(moment)
+    assert lockwheel.clock.now().wall_ms == moment.timestamp() * 1000
+    lockwheel.clock.set(moment.timestamp() + 1)
+    assert lockwheel.clock.now().wall_ms == moment.timestamp() * 1000 + 1000
 
 
-def test_it_never_goes_back_but_jumps(leasehold):
+def test_it_never_goes_back_but_jumps(lockwheel):
     with pytest.raises(package.ReplyError, match="never goes back"):
-        leasehold.clock.advance(-1)
-    assert remaining_ms(leasehold) == 60_000
-    leasehold.clock.jump(-30)
-    assert remaining_ms(leasehold) == 90_000
-    leasehold.clock.jump(timedelta(seconds=89))
-    assert remaining_ms(leasehold) == 1_000
+        lockwheel.clock.advance(-1)
+    assert remaining_ms(lockwheel) == 60_000
+    lockwheel.clock.jump(-30)
+    assert remaining_ms(lockwheel) == 90_000
+    lockwheel.clock.jump(timedelta(seconds=89))
+    assert remaining_ms(lockwheel) == 1_000
 
 
-def test_the_wall_clock_is_stepped_alone(leasehold):
-    before = leasehold.clock.now()
-    assert remaining_ms(leasehold) == 60_000
-    leasehold.clock.step("-1h")
-    assert leasehold.clock.now().wall_ms == before.wall_ms - 3_600_000
-    assert remaining_ms(leasehold) == 60_000
+def test_the_wall_clock_is_stepped_alone(lockwheel):
+    before = lockwheel.clock.now()
+    assert remaining_ms(lockwheel) == 60_000
+    lockwheel.clock.step("-1h")
+    assert lockwheel.clock.now().wall_ms == before.wall_ms - 3_600_000
+    assert remaining_ms(lockwheel) == 60_000
 
 
-def test_it_runs_as_fast_as_it_is_told(leasehold):
-    leasehold.clock.run(1000)
-    assert leasehold.clock.now().rate == 1000
-    leasehold.call("SET", "lock", "token", "PX", 30_000)
-    leasehold.call("BLPOP", "nothing", 30)  # Which waits for half a minute of the server's.
-    assert leasehold.call("EXISTS", "lock") == 0
-    leasehold.clock.run()
-    assert leasehold.clock.now().rate == 1
-    leasehold.clock.freeze()
-    assert leasehold.clock.now().rate == 0
+def test_it_runs_as_fast_as_it_is_told(lockwheel):
+    lockwheel.clock.run(1000)
+    assert lockwheel.clock.now().rate == 1000
+    lockwheel.call("SET", "lock", "token", "PX", 30_000)
+    lockwheel.call("BLPOP", "nothing", 30)  # Which waits for half a minute of the server's.
+    assert lockwheel.call("EXISTS", "lock") == 0
+    lockwheel.clock.run()
+    assert lockwheel.clock.now().rate == 1
+    lockwheel.clock.freeze()
+    assert lockwheel.clock.now().rate == 0
 
 
-def test_who_waits_at_the_server_waits_by_its_clock(leasehold, connect, aside):
+def test_who_waits_at_the_server_waits_by_its_clock(lockwheel, connect, aside):
     waits = aside(connect().blpop, "queue", 3600)
-    until(lambda: "blocked_clients:1" in leasehold.call("INFO", "clients"))
-    leasehold.clock.advance("1h")
+    until(lambda: "blocked_clients:1" in lockwheel.call("INFO", "clients"))
+    lockwheel.clock.advance("1h")
     assert waits.result() is None

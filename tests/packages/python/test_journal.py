@@ -2,7 +2,7 @@
 
 import pytest
 
-import leasehold as package
+import lockwheel as package
 
 COMPARE_AND_DELETE = """
 if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end
@@ -10,15 +10,15 @@ return 0
 """
 
 
-def test_a_recipe_without_mistakes_passes_all_checks(leasehold, connect):
+def test_a_recipe_without_mistakes_passes_all_checks(lockwheel, connect):
     client = connect()
     assert client.set("lock", "token", nx=True, px=30_000)
     assert client.eval(COMPARE_AND_DELETE, 1, "lock", "token") == 1
-    leasehold.journal.assert_no_lock_held()
-    leasehold.journal.assert_never_two_holders()
-    leasehold.journal.assert_every_lock_has_a_lease()
-    leasehold.journal.assert_released_only_by_owner()
-    assert leasehold.journal.lint() == []
+    lockwheel.journal.assert_no_lock_held()
+    lockwheel.journal.assert_never_two_holders()
+    lockwheel.journal.assert_every_lock_has_a_lease()
+    lockwheel.journal.assert_released_only_by_owner()
+    assert lockwheel.journal.lint() == []
 
 
 def failure(assertion):
@@ -27,18 +27,18 @@ def failure(assertion):
     return str(failed.value)
 
 
-@pytest.mark.leasehold(frozen=True)
-def test_what_fails_tells_the_story(leasehold, connect):
+@pytest.mark.lockwheel(frozen=True)
+def test_what_fails_tells_the_story(lockwheel, connect):
     owner, stranger = connect(protocol=2), connect(protocol=2, client_name="late")
     first = owner.client_id()
     owner.setnx("lock", "token")
-    assert failure(leasehold.journal.assert_no_lock_held).startswith(
+    assert failure(lockwheel.journal.assert_no_lock_held).startswith(
         f"no-lock-held: client {first} holds the lock 'lock' as 'token'\n"
     )
-    assert "has no lease" in failure(leasehold.journal.assert_every_lock_has_a_lease)
-    leasehold.clock.advance("1s")
+    assert "has no lease" in failure(lockwheel.journal.assert_every_lock_has_a_lease)
+    lockwheel.clock.advance("1s")
     stranger.delete("lock")
-    sentence, *story = failure(leasehold.journal.assert_released_only_by_owner).splitlines()
+    sentence, *story = failure(lockwheel.journal.assert_released_only_by_owner).splitlines()
     assert sentence.startswith("released-only-by-owner: the lock 'lock' of client")
     lines = [line.split(": ", 1)[1] for line in story]
     assert lines == [
@@ -51,42 +51,42 @@ def test_what_fails_tells_the_story(leasehold, connect):
     assert story[2].startswith("  +1000 ms #") and " 'late': " in story[2]
 
 
-@pytest.mark.leasehold(frozen=True)
-def test_two_holders_are_seen_when_one_comes_back(leasehold, connect):
+@pytest.mark.lockwheel(frozen=True)
+def test_two_holders_are_seen_when_one_comes_back(lockwheel, connect):
     a, b = connect(), connect()
     assert a.set("lock", "a", nx=True, px=1_000)
-    leasehold.clock.advance(1)
+    lockwheel.clock.advance(1)
     assert b.set("lock", "b", nx=True, px=1_000)
-    leasehold.journal.assert_never_two_holders()
+    lockwheel.journal.assert_never_two_holders()
     assert a.eval(COMPARE_AND_DELETE, 1, "lock", "a") == 0
-    assert "never-two-holders: " in failure(leasehold.journal.assert_never_two_holders)
-    assert [found["rule"] for found in leasehold.journal.lint()] == ["lease-shorter-than-hold"]
+    assert "never-two-holders: " in failure(lockwheel.journal.assert_never_two_holders)
+    assert [found["rule"] for found in lockwheel.journal.lint()] == ["lease-shorter-than-hold"]
 
 
-def test_entries_are_chosen(leasehold):
-    leasehold.call("SET", "lock:a", "1")
-    leasehold.call("SET", "lock:b", "1")
-    leasehold.call("SET", "other", "1")
-    locks = leasehold.journal.entries(key="lock:*")
+def test_entries_are_chosen(lockwheel):
+    lockwheel.call("SET", "lock:a", "1")
+    lockwheel.call("SET", "lock:b", "1")
+    lockwheel.call("SET", "other", "1")
+    locks = lockwheel.journal.entries(key="lock:*")
     assert [entry["argv"][1] for entry in locks] == ["lock:a", "lock:b"]
-    assert leasehold.journal.entries(key="lock:*", count=1) == locks[1:]
-    assert leasehold.journal.entries(key="lock:*", since=locks[0]["seq"]) == locks[1:]
-    leasehold.journal.clear()
-    assert leasehold.journal.entries(key="lock:*") == []
+    assert lockwheel.journal.entries(key="lock:*", count=1) == locks[1:]
+    assert lockwheel.journal.entries(key="lock:*", since=locks[0]["seq"]) == locks[1:]
+    lockwheel.journal.clear()
+    assert lockwheel.journal.entries(key="lock:*") == []
 
 
-@pytest.mark.leasehold(frozen=True)
-def test_locks_tell_who_holds_and_who_waits(leasehold, connect):
+@pytest.mark.lockwheel(frozen=True)
+def test_locks_tell_who_holds_and_who_waits(lockwheel, connect):
     holder, waiting = connect(), connect()
     holder.set("lock", "token", nx=True, px=30_000)
     waiting.set("lock", "another", nx=True, px=30_000)
-    leasehold.clock.advance(1)
-    (lock,) = leasehold.journal.locks()
+    lockwheel.clock.advance(1)
+    (lock,) = lockwheel.journal.locks()
     assert (lock["key"], lock["owner"], lock["lease_ms"]) == ("lock", "token", 29_000)
     assert lock["client"] == holder.client_id()
     assert len(lock["waiting"]) == 1
 
 
-def test_a_rule_that_there_is_not_is_refused(leasehold):
+def test_a_rule_that_there_is_not_is_refused(lockwheel):
     with pytest.raises(package.ReplyError, match="no-lock-held, never-two-holders"):
-        leasehold.journal.check("no-such-rule")
+        lockwheel.journal.check("no-such-rule")

@@ -17,7 +17,7 @@ from redis.exceptions import LockNotOwnedError
 
 from patience import PATIENCE_S, until
 
-pytestmark = pytest.mark.leasehold(frozen=True)
+pytestmark = pytest.mark.lockwheel(frozen=True)
 
 
 def refusals(server):
@@ -31,51 +31,51 @@ def is_refused_again(server):
     until(lambda: refusals(server) > before)
 
 
-def test_redis_py_has_a_lease_of_the_server(leasehold, connect):
+def test_redis_py_has_a_lease_of_the_server(lockwheel, connect):
     client = connect()
     late, next_one = client.lock("lock", timeout=30), client.lock("lock", timeout=30)
     assert late.acquire(blocking=False)
     assert late.extend(10)
-    leasehold.clock.advance(39.999)
+    lockwheel.clock.advance(39.999)
     assert late.owned() and not next_one.acquire(blocking=False)
-    leasehold.clock.advance(0.001)
+    lockwheel.clock.advance(0.001)
     assert not late.owned() and next_one.acquire(blocking=False)
     for call in (lambda: late.extend(30), late.reacquire, late.release):
         with pytest.raises(LockNotOwnedError):
             call()
 
 
-def test_redis_py_waits_by_its_own_clock(leasehold, connect, aside):
+def test_redis_py_waits_by_its_own_clock(lockwheel, connect, aside):
     holder = connect().lock("lock")
     assert holder.acquire()
     waits = aside(connect().lock("lock", sleep=0.001).acquire, blocking_timeout=PATIENCE_S)
-    is_refused_again(leasehold)
-    leasehold.clock.advance("1d")
-    is_refused_again(leasehold)  # A day later its minute is not over.
+    is_refused_again(lockwheel)
+    lockwheel.clock.advance("1d")
+    is_refused_again(lockwheel)  # A day later its minute is not over.
     holder.release()
     assert waits.result()
 
 
-def test_redis_py_gets_the_lock_when_the_lease_is_over(leasehold, connect, aside):
+def test_redis_py_gets_the_lock_when_the_lease_is_over(lockwheel, connect, aside):
     assert connect().lock("lock", timeout=30).acquire()
     waits = aside(connect().lock("lock", sleep=0.001).acquire, blocking_timeout=PATIENCE_S)
-    is_refused_again(leasehold)
-    leasehold.clock.advance(30)
+    is_refused_again(lockwheel)
+    lockwheel.clock.advance(30)
     assert waits.result()
 
 
-def test_redis_py_in_tasks_is_the_same(leasehold):
+def test_redis_py_in_tasks_is_the_same(lockwheel):
     async def story():
-        async with redis_asyncio.Redis.from_url(leasehold.url) as client:
+        async with redis_asyncio.Redis.from_url(lockwheel.url) as client:
             holder = client.lock("lock", timeout=30)
             assert await holder.acquire()
             waiter = client.lock("lock", sleep=0.001)
             waits = asyncio.create_task(waiter.acquire(blocking_timeout=PATIENCE_S))
-            while not refusals(leasehold):
+            while not refusals(lockwheel):
                 await client.ping()
-            leasehold.clock.advance(29.999)
+            lockwheel.clock.advance(29.999)
             assert await holder.owned() and not waits.done()
-            leasehold.clock.advance(0.001)
+            lockwheel.clock.advance(0.001)
             assert await waits
             with pytest.raises(LockNotOwnedError):
                 await holder.release()
@@ -83,45 +83,45 @@ def test_redis_py_in_tasks_is_the_same(leasehold):
     asyncio.run(story())
 
 
-def test_python_redis_lock_waits_by_the_clock_of_the_server(leasehold, connect, aside):
+def test_python_redis_lock_waits_by_the_clock_of_the_server(lockwheel, connect, aside):
     assert redis_lock.Lock(connect(), "lock", expire=3600).acquire()
     waits = aside(redis_lock.Lock(connect(), "lock", expire=3600).acquire, timeout=1800)
-    until(lambda: "blocked_clients:1" in leasehold.call("INFO", "clients"))
-    leasehold.clock.advance(1799)
+    until(lambda: "blocked_clients:1" in lockwheel.call("INFO", "clients"))
+    lockwheel.clock.advance(1799)
     assert not waits.done()
-    leasehold.clock.advance(1)
+    lockwheel.clock.advance(1)
     assert waits.result() is False
 
 
-def test_python_redis_lock_gets_that_of_a_dead_holder_with_the_clock(leasehold, connect, aside):
+def test_python_redis_lock_gets_that_of_a_dead_holder_with_the_clock(lockwheel, connect, aside):
     assert redis_lock.Lock(connect(), "lock", expire=60).acquire()
     waits = aside(redis_lock.Lock(connect(), "lock", expire=60).acquire)
-    until(lambda: "blocked_clients:1" in leasehold.call("INFO", "clients"))
-    leasehold.clock.advance(60)
+    until(lambda: "blocked_clients:1" in lockwheel.call("INFO", "clients"))
+    lockwheel.clock.advance(60)
     assert waits.result()
 
 
-def test_python_redis_lock_renews_by_its_own_clock(leasehold, connect):
+def test_python_redis_lock_renews_by_its_own_clock(lockwheel, connect):
     renewed = redis_lock.Lock(connect(), "lock", expire=3600, auto_renewal=True)
     assert renewed.acquire()
-    leasehold.clock.advance(3600)  # Its thread would have renewed it after forty minutes.
+    lockwheel.clock.advance(3600)  # Its thread would have renewed it after forty minutes.
     assert redis_lock.Lock(connect(), "lock").acquire(blocking=False)
     with pytest.raises(redis_lock.NotAcquired):
         renewed.release()
 
 
-def test_python_redis_lock_renews_when_it_is_told(leasehold, connect):
+def test_python_redis_lock_renews_when_it_is_told(lockwheel, connect):
     lock = redis_lock.Lock(connect(), "lock", expire=60, auto_renewal=True)
     assert lock.acquire()
     for _ in range(3):
-        leasehold.clock.advance(40)
+        lockwheel.clock.advance(40)
         lock.extend()
     assert not redis_lock.Lock(connect(), "lock").acquire(blocking=False)
     lock.release()
 
 
-def test_pottery_has_leases_of_the_servers(leasehold_factory, connect):
-    servers = [leasehold_factory() for _ in range(3)]
+def test_pottery_has_leases_of_the_servers(lockwheel_factory, connect):
+    servers = [lockwheel_factory() for _ in range(3)]
     masters = {connect(server) for server in servers}
     first = Redlock(key="printer", masters=masters, auto_release_time=10)
     second = Redlock(key="printer", masters=masters, auto_release_time=10)
@@ -133,8 +133,8 @@ def test_pottery_has_leases_of_the_servers(leasehold_factory, connect):
     assert second.acquire(blocking=False)
 
 
-def test_pottery_extends_by_the_clock_of_the_servers(leasehold_factory, connect):
-    server = leasehold_factory()
+def test_pottery_extends_by_the_clock_of_the_servers(lockwheel_factory, connect):
+    server = lockwheel_factory()
     lock = Redlock(key="printer", masters={connect(server)}, auto_release_time=10)
     assert lock.acquire(blocking=False)
     for _ in range(3):
@@ -144,9 +144,9 @@ def test_pottery_extends_by_the_clock_of_the_servers(leasehold_factory, connect)
 
 
 def test_pottery_measures_by_its_own_clock_how_long_acquiring_took(
-    leasehold_factory, connect, aside
+    lockwheel_factory, connect, aside
 ):
-    server = leasehold_factory()
+    server = lockwheel_factory()
     slow = server.faults.add("delay", "1h", command="set")
     lock = Redlock(key="printer", masters={connect(server)}, auto_release_time=PATIENCE_S)
     acquired = aside(lock.acquire, blocking=False)
@@ -155,8 +155,8 @@ def test_pottery_measures_by_its_own_clock_how_long_acquiring_took(
     assert acquired.result(), "its lease of a minute was not taken for spent"
 
 
-def test_pottery_waits_by_its_own_clock(leasehold_factory, connect, aside):
-    server = leasehold_factory()
+def test_pottery_waits_by_its_own_clock(lockwheel_factory, connect, aside):
+    server = lockwheel_factory()
     first = Redlock(key="printer", masters={connect(server)}, auto_release_time=10 * 86_400)
     second = Redlock(key="printer", masters={connect(server)})
     assert first.acquire(blocking=False)
@@ -169,11 +169,11 @@ def test_pottery_waits_by_its_own_clock(leasehold_factory, connect, aside):
 
 
 @pytest.fixture
-def singleton(leasehold, monkeypatch):
+def singleton(lockwheel, monkeypatch):
     """A task of celery-singleton, of which one may be queued or run, for an hour."""
     # The library keeps its first connection for as long as the process lives.
     monkeypatch.setattr("celery_singleton.backends._backend", None)
-    app = Celery(broker=leasehold.url, backend=leasehold.url)
+    app = Celery(broker=lockwheel.url, backend=lockwheel.url)
 
     @app.task(base=Singleton, lock_expiry=3600, shared=False)
     def invoice(number):
@@ -184,30 +184,30 @@ def singleton(leasehold, monkeypatch):
     app.close()
 
 
-def test_celery_singleton_has_an_expiry_of_the_server(leasehold, singleton):
+def test_celery_singleton_has_an_expiry_of_the_server(lockwheel, singleton):
     first = singleton.delay(1)
-    leasehold.clock.advance(3599)
+    lockwheel.clock.advance(3599)
     assert singleton.delay(1).id == first.id
-    leasehold.clock.advance(1)
+    lockwheel.clock.advance(1)
     assert singleton.delay(1).id != first.id
 
 
-def test_celery_singleton_frees_the_lock_of_another(leasehold, singleton):
+def test_celery_singleton_frees_the_lock_of_another(lockwheel, singleton):
     assert singleton.delay(1)
-    leasehold.clock.advance(3600)
+    lockwheel.clock.advance(3600)
     assert singleton.delay(1)
     singleton.on_success(1, "the first, which took too long", [1], {})
-    assert leasehold.journal.locks() == []
-    assert "delete-without-check" in [found["rule"] for found in leasehold.journal.lint()]
+    assert lockwheel.journal.locks() == []
+    assert "delete-without-check" in [found["rule"] for found in lockwheel.journal.lint()]
 
 
 @pytest.fixture
-def beat(leasehold):
+def beat(lockwheel):
     """Makes schedulers of RedBeat with a lease of a minute, which hold the lock unless told not."""
 
     def beat(**schedule):
-        app = Celery(broker=leasehold.url, set_as_current=False)
-        app.conf.redbeat_redis_url = leasehold.url
+        app = Celery(broker=lockwheel.url, set_as_current=False)
+        app.conf.redbeat_redis_url = lockwheel.url
         app.conf.redbeat_lock_timeout = 60
         app.conf.beat_schedule = schedule
         app.conf.result_expires = None  # It would add a task of its own.
@@ -217,17 +217,17 @@ def beat(leasehold):
     return beat
 
 
-def test_redbeat_renews_at_each_tick(leasehold, beat):
+def test_redbeat_renews_at_each_tick(lockwheel, beat):
     first = beat()
     acquire_distributed_beat_lock(sender=first)
     for _ in range(3):
-        leasehold.clock.advance(59)
+        lockwheel.clock.advance(59)
         first.scheduler.tick()
-    leasehold.journal.assert_every_lock_has_a_lease()
-    assert len(leasehold.journal.locks()) == 1
+    lockwheel.journal.assert_every_lock_has_a_lease()
+    assert len(lockwheel.journal.locks()) == 1
 
 
-def test_redbeat_hands_over_with_the_clock(leasehold, beat, aside):
+def test_redbeat_hands_over_with_the_clock(lockwheel, beat, aside):
     first, second = beat(), beat()
     acquire_distributed_beat_lock(sender=first)
 
@@ -236,21 +236,21 @@ def test_redbeat_hands_over_with_the_clock(leasehold, beat, aside):
         second.scheduler.tick()
 
     takes_over = aside(take_over)
-    is_refused_again(leasehold)
-    leasehold.clock.advance(60)
+    is_refused_again(lockwheel)
+    lockwheel.clock.advance(60)
     takes_over.result()
     with pytest.raises(LockNotOwnedError):
         first.scheduler.tick()
 
 
-def test_redbeat_finds_tasks_due_by_its_own_clock(leasehold, beat):
+def test_redbeat_finds_tasks_due_by_its_own_clock(lockwheel, beat):
     always, hourly = {"task": "always", "schedule": 0.0}, {"task": "hourly", "schedule": 3600.0}
     scheduler = beat(always=always, hourly=hourly)
     for _ in range(4):
         acquire_distributed_beat_lock(sender=scheduler)
         scheduler.scheduler.tick()
-        leasehold.clock.advance("1h")
+        lockwheel.clock.advance("1h")
     sent = [
-        json.loads(each)["headers"]["task"] for each in leasehold.call("LRANGE", "celery", 0, -1)
+        json.loads(each)["headers"]["task"] for each in lockwheel.call("LRANGE", "celery", 0, -1)
     ]
     assert sent == ["always"] * 4

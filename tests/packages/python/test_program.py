@@ -10,24 +10,24 @@ from pathlib import Path
 
 import pytest
 
-import leasehold
+import lockwheel
 
-STARTS = "import leasehold; leasehold.start().stop(); print(leasehold.program())"
+STARTS = "import lockwheel; lockwheel.start().stop(); print(lockwheel.program())"
 
 
 def test_the_package_carries_it():
-    carried = Path(leasehold.__file__).parent / "bin" / "leasehold"
-    assert leasehold.program() == str(carried)
+    carried = Path(lockwheel.__file__).parent / "bin" / "lockwheel"
+    assert lockwheel.program() == str(carried)
 
 
 def test_a_variable_names_another(monkeypatch, tmp_path):
     mark = tmp_path / "was here"
     another = tmp_path / "another"
-    another.write_text(f"#!/bin/sh\n: > '{mark}'\nexec '{leasehold.program()}' \"$@\"\n")
+    another.write_text(f"#!/bin/sh\n: > '{mark}'\nexec '{lockwheel.program()}' \"$@\"\n")
     another.chmod(0o755)
-    monkeypatch.setenv("LEASEHOLD_BINARY", str(another))
-    assert leasehold.program() == str(another)
-    with leasehold.start() as server:
+    monkeypatch.setenv("LOCKWHEEL_BINARY", str(another))
+    assert lockwheel.program() == str(another)
+    with lockwheel.start() as server:
         assert server.call("PING") == "PONG"
     assert mark.exists()
 
@@ -36,9 +36,9 @@ def test_what_the_variable_names_must_be_there(monkeypatch, tmp_path):
     file = tmp_path / "file"
     file.touch()
     for named in (tmp_path / "nothing", file):
-        monkeypatch.setenv("LEASEHOLD_BINARY", str(named))
-        with pytest.raises(leasehold.ProgramNotFound, match="LEASEHOLD_BINARY names") as missing:
-            leasehold.start()
+        monkeypatch.setenv("LOCKWHEEL_BINARY", str(named))
+        with pytest.raises(lockwheel.ProgramNotFound, match="LOCKWHEEL_BINARY names") as missing:
+            lockwheel.start()
         assert str(named) in str(missing.value)
 
 
@@ -46,17 +46,17 @@ def test_one_of_another_system_cannot_be_run(monkeypatch, tmp_path):
     another = tmp_path / "another"
     another.write_bytes(b"\x7fELF of another machine")
     another.chmod(0o755)
-    monkeypatch.setenv("LEASEHOLD_BINARY", str(another))
-    with pytest.raises(leasehold.StartError, match="another cannot be run: Exec format error"):
-        leasehold.start()
+    monkeypatch.setenv("LOCKWHEEL_BINARY", str(another))
+    with pytest.raises(lockwheel.StartError, match="another cannot be run: Exec format error"):
+        lockwheel.start()
 
 
 @pytest.fixture
 def starts_without_a_carried_program(tmp_path):
     """Starts a server by a package that carries no program, as where there is no wheel for the
     system."""
-    package = Path(leasehold.__file__).parent
-    shutil.copytree(package, tmp_path / "leasehold", ignore=shutil.ignore_patterns("bin"))
+    package = Path(lockwheel.__file__).parent
+    shutil.copytree(package, tmp_path / "lockwheel", ignore=shutil.ignore_patterns("bin"))
 
     def starts(path):
         environment = {**os.environ, "PYTHONPATH": str(tmp_path), "PATH": str(path)}
@@ -69,32 +69,32 @@ def starts_without_a_carried_program(tmp_path):
 def test_one_on_the_path_will_do(starts_without_a_carried_program, tmp_path):
     folder = tmp_path / "path"
     folder.mkdir()
-    (folder / "leasehold").symlink_to(leasehold.program())
+    (folder / "lockwheel").symlink_to(lockwheel.program())
     done = starts_without_a_carried_program(folder)
-    assert (done.returncode, done.stdout) == (0, f"{folder / 'leasehold'}\n")
+    assert (done.returncode, done.stdout) == (0, f"{folder / 'lockwheel'}\n")
 
 
 def test_where_there_is_none_it_says_what_to_do(starts_without_a_carried_program, tmp_path):
     done = starts_without_a_carried_program(tmp_path)
     assert done.returncode == 1
-    assert f"no leasehold for {platform.system()} on {platform.machine()}" in done.stderr
-    assert "LEASEHOLD_BINARY=" in done.stderr
+    assert f"no lockwheel for {platform.system()} on {platform.machine()}" in done.stderr
+    assert "LOCKWHEEL_BINARY=" in done.stderr
 
 
 def test_the_wheel_is_typed_and_says_where_it_runs():
-    package = Path(leasehold.__file__).parent
+    package = Path(lockwheel.__file__).parent
     assert (package / "py.typed").exists()
-    metadata = next(package.parent.glob("leasehold-*.dist-info"))
+    metadata = next(package.parent.glob("lockwheel-*.dist-info"))
     wheel = (metadata / "WHEEL").read_text()
     assert "Root-Is-Purelib: false" in wheel
     assert "Tag: py3-none-any" not in wheel
     assert (metadata / "licenses" / "LICENSE-MIT").exists()
-    said = subprocess.run([leasehold.program(), "--version"], capture_output=True, text=True)
-    assert f"leasehold={version('leasehold')}" in said.stdout.split()
+    said = subprocess.run([lockwheel.program(), "--version"], capture_output=True, text=True)
+    assert f"lockwheel={version('lockwheel')}" in said.stdout.split()
 
 
 def test_it_imports_no_other_package():
-    code = "import sys, leasehold; leasehold.start().stop()\n"
+    code = "import sys, lockwheel; lockwheel.start().stop()\n"
     code += "print([name for name in sys.modules if name.startswith(('redis', 'pytest'))])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("[]\n", "")

@@ -8,7 +8,7 @@ def run(pytester):
     """Runs these tests, and returns what came of them."""
 
     def run(code, *options):
-        pytester.makepyfile("import pytest\nimport leasehold as package\n" + code)
+        pytester.makepyfile("import pytest\nimport lockwheel as package\n" + code)
         return pytester.runpytest("-p", "no:cacheprovider", *options)
 
     return run
@@ -17,10 +17,10 @@ def run(pytester):
 def test_each_test_has_a_server_of_its_own(run):
     done = run("""
 @pytest.mark.parametrize("which", range(3))
-def test_takes_the_lock(leasehold, which):
-    assert isinstance(leasehold, package.Server)
-    assert leasehold.call("SETNX", "lock", "token") == 1
-    assert leasehold.clock.now().rate == 1
+def test_takes_the_lock(lockwheel, which):
+    assert isinstance(lockwheel, package.Server)
+    assert lockwheel.call("SETNX", "lock", "token") == 1
+    assert lockwheel.clock.now().rate == 1
 """)
     done.assert_outcomes(passed=3)
 
@@ -29,12 +29,12 @@ def test_servers_end_with_their_test(run):
     done = run("""
 seen = []
 
-def test_starts(leasehold, leasehold_factory):
-    seen.extend([leasehold, leasehold_factory()])
+def test_starts(lockwheel, lockwheel_factory):
+    seen.extend([lockwheel, lockwheel_factory()])
 
 def test_has_ended():
     for server in seen:
-        with pytest.raises(package.LeaseholdError, match="has been stopped"):
+        with pytest.raises(package.LockwheelError, match="has been stopped"):
             server.call("PING")
     assert len(seen) == 2
 """)
@@ -44,26 +44,26 @@ def test_has_ended():
 def test_the_marker_says_how_it_is_started(run):
     done = run(
         """
-pytestmark = pytest.mark.leasehold(frozen=True, options=["--databases", "2"])
+pytestmark = pytest.mark.lockwheel(frozen=True, options=["--databases", "2"])
 
 def databases(server):
     return server.call("CONFIG", "GET", "databases")[1]
 
-def test_of_the_module(leasehold):
-    assert leasehold.clock.now().rate == 0 and databases(leasehold) == "2"
+def test_of_the_module(lockwheel):
+    assert lockwheel.clock.now().rate == 0 and databases(lockwheel) == "2"
 
-@pytest.mark.leasehold(options=["--databases", "3"])
-def test_of_the_function(leasehold):
-    assert leasehold.clock.now().rate == 0 and databases(leasehold) == "3"
+@pytest.mark.lockwheel(options=["--databases", "3"])
+def test_of_the_function(lockwheel):
+    assert lockwheel.clock.now().rate == 0 and databases(lockwheel) == "3"
 
 class TestClass:
-    pytestmark = pytest.mark.leasehold(frozen=False)
+    pytestmark = pytest.mark.lockwheel(frozen=False)
 
-    def test_of_the_class(self, leasehold):
-        assert leasehold.clock.now().rate == 1 and databases(leasehold) == "2"
+    def test_of_the_class(self, lockwheel):
+        assert lockwheel.clock.now().rate == 1 and databases(lockwheel) == "2"
 
-def test_of_the_factory(leasehold, leasehold_factory):
-    servers = [leasehold, leasehold_factory(), leasehold_factory(frozen=False, options=[])]
+def test_of_the_factory(lockwheel, lockwheel_factory):
+    servers = [lockwheel, lockwheel_factory(), lockwheel_factory(frozen=False, options=[])]
     assert len({server.url for server in servers}) == 3
     assert [server.clock.now().rate for server in servers] == [0, 0, 1]
     assert [databases(server) for server in servers] == ["2", "2", "16"]
@@ -75,18 +75,18 @@ def test_of_the_factory(leasehold, leasehold_factory):
 
 def test_a_marker_that_says_something_else_is_an_error(run):
     done = run("""
-@pytest.mark.leasehold(frosen=True)
-def test_misspelt(leasehold):
+@pytest.mark.lockwheel(frosen=True)
+def test_misspelt(lockwheel):
     pass
 """)
     done.assert_outcomes(errors=1)
-    done.stdout.fnmatch_lines(["*what there is to mark: leasehold(frozen=False, options=*"])
+    done.stdout.fnmatch_lines(["*what there is to mark: lockwheel(frozen=False, options=*"])
 
 
 CHECKED = """
-@pytest.mark.leasehold(check=["no-lock-held", "every-lock-has-a-lease"])
-def test_takes_a_lock(leasehold):
-    leasehold.call("SET", "lock", "token", "NX", "PX", 30_000)
+@pytest.mark.lockwheel(check=["no-lock-held", "every-lock-has-a-lease"])
+def test_takes_a_lock(lockwheel):
+    lockwheel.call("SET", "lock", "token", "NX", "PX", 30_000)
     {end}
 """
 
@@ -103,7 +103,7 @@ def test_a_test_that_leaves_a_lock_fails(run):
 
 
 def test_a_test_that_leaves_none_passes(run):
-    run(CHECKED.format(end='leasehold.call("DEL", "lock")')).assert_outcomes(passed=1)
+    run(CHECKED.format(end='lockwheel.call("DEL", "lock")')).assert_outcomes(passed=1)
 
 
 def test_a_test_that_has_failed_is_not_checked(run):
@@ -119,19 +119,19 @@ def test_a_test_that_is_to_fail_may_fail_by_its_check(run):
 
 def test_all_servers_of_a_test_are_checked(run):
     done = run("""
-@pytest.mark.leasehold(check=["no-lock-held"])
-def test_takes_a_lock(leasehold, leasehold_factory):
-    leasehold_factory().call("SET", "lock-of-the-second", "token", "NX", "PX", 30_000)
+@pytest.mark.lockwheel(check=["no-lock-held"])
+def test_takes_a_lock(lockwheel, lockwheel_factory):
+    lockwheel_factory().call("SET", "lock-of-the-second", "token", "NX", "PX", 30_000)
 """)
     done.assert_outcomes(failed=1)
     done.stdout.fnmatch_lines(["no-lock-held: * holds the lock 'lock-of-the-second' as 'token'"])
 
 
 FAILS = """
-def test_fails(leasehold):
-    leasehold.call("SET", "lock", "token", "NX")
-    leasehold.clock.freeze()
-    leasehold.journal.locks()
+def test_fails(lockwheel):
+    lockwheel.call("SET", "lock", "token", "NX")
+    lockwheel.clock.freeze()
+    lockwheel.journal.locks()
     {end}
 """
 
@@ -141,23 +141,23 @@ def test_the_report_of_a_failure_tells_what_happened(run):
     done.assert_outcomes(failed=1)
     done.stdout.fnmatch_lines(
         [
-            "*- leasehold at port * -*",
+            "*- lockwheel at port * -*",
             "  +0 ms #1 client 1: SET lock token NX -> OK",
             "  +0 ms #2 client 1: acquired 'lock' as 'token' without a lease",
-            "  +* ms #3 client 2: LEASEHOLD CLOCK FREEZE -> OK",
+            "  +* ms #3 client 2: LOCKWHEEL CLOCK FREEZE -> OK",
         ]
     )
-    done.stdout.no_fnmatch_line("*LEASEHOLD LOCKS*")
+    done.stdout.no_fnmatch_line("*LOCKWHEEL LOCKS*")
 
 
 def test_the_report_of_a_success_does_not(run):
     done = run(FAILS.format(end="pass"), "-rA")
     done.assert_outcomes(passed=1)
-    done.stdout.no_fnmatch_line("*leasehold at port*")
+    done.stdout.no_fnmatch_line("*lockwheel at port*")
 
 
 def test_a_failure_after_the_end_of_the_server_is_told_all_the_same(run):
-    done = run(FAILS.format(end='leasehold.stop(); assert False, "afterwards"'))
+    done = run(FAILS.format(end='lockwheel.stop(); assert False, "afterwards"'))
     done.assert_outcomes(failed=1)
     done.stdout.fnmatch_lines(["*afterwards*", "  the server has been stopped"])
 
@@ -166,12 +166,12 @@ def test_workers_of_xdist_have_servers_of_their_own(run, pytester):
     done = run(
         """
 @pytest.mark.parametrize("which", range(12))
-def test_takes_the_lock(leasehold, which, worker_id, request):
-    assert leasehold.call("SETNX", "lock", which) == 1
-    leasehold.clock.advance("1h")
-    assert leasehold.call("GET", "lock") == str(which)
+def test_takes_the_lock(lockwheel, which, worker_id, request):
+    assert lockwheel.call("SETNX", "lock", which) == 1
+    lockwheel.clock.advance("1h")
+    assert lockwheel.call("GET", "lock") == str(which)
     with open(request.config.rootpath / f"seen-by-{worker_id}", "a") as seen:
-        print(leasehold.port, file=seen)
+        print(lockwheel.port, file=seen)
 """,
         "-n",
         "2",
@@ -182,14 +182,14 @@ def test_takes_the_lock(leasehold, which, worker_id, request):
 
 
 def test_where_there_is_no_program_the_test_has_an_error_that_says_so(run, monkeypatch):
-    monkeypatch.setenv("LEASEHOLD_BINARY", "/nowhere/leasehold")
-    done = run("def test_needs_it(leasehold): pass")
+    monkeypatch.setenv("LOCKWHEEL_BINARY", "/nowhere/lockwheel")
+    done = run("def test_needs_it(lockwheel): pass")
     done.assert_outcomes(errors=1)
-    done.stdout.fnmatch_lines(["E *ProgramNotFound: LEASEHOLD_BINARY names '/nowhere/leasehold'*"])
+    done.stdout.fnmatch_lines(["E *ProgramNotFound: LOCKWHEEL_BINARY names '/nowhere/lockwheel'*"])
 
 
 def test_the_marker_and_the_fixtures_are_documented(run):
-    run("", "--markers").stdout.fnmatch_lines(["@pytest.mark.leasehold(frozen=False, options=*"])
+    run("", "--markers").stdout.fnmatch_lines(["@pytest.mark.lockwheel(frozen=False, options=*"])
     done = run("def test_it(): pass", "--fixtures")
-    done.stdout.fnmatch_lines(["leasehold_factory*", "*Starts servers for this test*"])
-    done.stdout.fnmatch_lines(["leasehold -- *", "*A server of this test's own.*"])
+    done.stdout.fnmatch_lines(["lockwheel_factory*", "*Starts servers for this test*"])
+    done.stdout.fnmatch_lines(["lockwheel -- *", "*A server of this test's own.*"])

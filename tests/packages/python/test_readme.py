@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-PAGE = importlib.metadata.metadata("leasehold").get_payload()
+PAGE = importlib.metadata.metadata("lockwheel").get_payload()
 CODE = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
 
 

@@ -13,7 +13,7 @@ from redis.retry import Retry
 
 from patience import PATIENCE_S, until
 
-pytestmark = pytest.mark.leasehold(frozen=True)
+pytestmark = pytest.mark.lockwheel(frozen=True)
 
 YEAR = timedelta(days=365)
 
@@ -77,75 +77,75 @@ def renew(client, token):
 
 
 def mistakes(server):
-    """The rules that `LEASEHOLD LINT` found broken."""
+    """The rules that `LOCKWHEEL LINT` found broken."""
     return {finding["rule"] for finding in server.journal.lint()}
 
 
-def test_setnx_without_a_lease(leasehold, connect):
+def test_setnx_without_a_lease(lockwheel, connect):
     a, b = connect(), connect()
     assert a.setnx("lock", "a")
     a.close()  # It dies.
-    leasehold.clock.advance(YEAR)
+    lockwheel.clock.advance(YEAR)
     assert not b.setnx("lock", "b")
     with pytest.raises(AssertionError, match="has no lease"):
-        leasehold.journal.assert_every_lock_has_a_lease()
-    assert mistakes(leasehold) == {"lock-without-lease"}
+        lockwheel.journal.assert_every_lock_has_a_lease()
+    assert mistakes(lockwheel) == {"lock-without-lease"}
 
 
-def test_setnx_without_a_lease_corrected(leasehold, connect):
+def test_setnx_without_a_lease_corrected(lockwheel, connect):
     a, b = connect(), connect()
     assert take(a, "a")
     a.close()
-    leasehold.clock.advance(LEASE_S)
+    lockwheel.clock.advance(LEASE_S)
     assert take(b, "b")
-    leasehold.journal.assert_every_lock_has_a_lease()
+    lockwheel.journal.assert_every_lock_has_a_lease()
 
 
-def test_setnx_then_expire(leasehold, connect):
-    leasehold.faults.add("close", command="expire")
+def test_setnx_then_expire(lockwheel, connect):
+    lockwheel.faults.add("close", command="expire")
     a, b = connect(), connect()
     assert a.setnx("lock", "a")
     with pytest.raises(redis.ConnectionError):
         a.expire("lock", LEASE_S)
-    leasehold.clock.advance(YEAR)
+    lockwheel.clock.advance(YEAR)
     assert not b.setnx("lock", "b")
     with pytest.raises(AssertionError, match="has no lease"):
-        leasehold.journal.assert_every_lock_has_a_lease()
+        lockwheel.journal.assert_every_lock_has_a_lease()
 
 
-def test_setnx_then_expire_corrected(leasehold, connect):
-    leasehold.faults.add("lose-and-close", command="set", nth=1)
+def test_setnx_then_expire_corrected(lockwheel, connect):
+    lockwheel.faults.add("lose-and-close", command="set", nth=1)
     a, b = connect(), connect()
     with pytest.raises(redis.ConnectionError):
         take(a, "a")
     assert not take(b, "b"), "a has it, and does not know"
-    leasehold.clock.advance(LEASE_S)
+    lockwheel.clock.advance(LEASE_S)
     assert take(b, "b")
-    leasehold.journal.assert_every_lock_has_a_lease()
+    lockwheel.journal.assert_every_lock_has_a_lease()
 
 
-def test_release_without_a_check(leasehold, connect):
+def test_release_without_a_check(lockwheel, connect):
     a, b, c = connect(), connect(), connect()
     assert take(a, "OK")
-    leasehold.clock.advance(LEASE_S)  # It still works ...
+    lockwheel.clock.advance(LEASE_S)  # It still works ...
     assert take(b, "OK")
     a.delete("lock")  # ... and is done.
     assert take(c, "OK"), "b and c are inside"
     with pytest.raises(AssertionError, match="was released by client"):
-        leasehold.journal.assert_released_only_by_owner()
-    assert "delete-without-check" in mistakes(leasehold)
+        lockwheel.journal.assert_released_only_by_owner()
+    assert "delete-without-check" in mistakes(lockwheel)
 
 
-def test_release_without_a_check_corrected(leasehold, connect):
+def test_release_without_a_check_corrected(lockwheel, connect):
     a, b, c = connect(), connect(), connect()
     assert take(a, "a")
-    leasehold.clock.advance(LEASE_S)
+    lockwheel.clock.advance(LEASE_S)
     assert take(b, "b")
     assert not release(a, "a")
     assert not take(c, "c")
     assert release(b, "b")
-    leasehold.journal.assert_released_only_by_owner()
-    leasehold.journal.assert_no_lock_held()
+    lockwheel.journal.assert_released_only_by_owner()
+    lockwheel.journal.assert_no_lock_held()
 
 
 def while_it_is_released(server, connect, aside, last_command, release):
@@ -161,25 +161,25 @@ def while_it_is_released(server, connect, aside, last_command, release):
     return releases.result(), b.get("lock")
 
 
-def test_check_then_delete(leasehold, connect, aside):
+def test_check_then_delete(lockwheel, connect, aside):
     def release_in_two_steps(client):
         return client.get("lock") == "a" and client.delete("lock")
 
-    done = while_it_is_released(leasehold, connect, aside, "del", release_in_two_steps)
+    done = while_it_is_released(lockwheel, connect, aside, "del", release_in_two_steps)
     assert done == (1, None), "b works, and holds nothing"
-    assert "compare-and-delete-in-two-steps" in mistakes(leasehold)
+    assert "compare-and-delete-in-two-steps" in mistakes(lockwheel)
 
 
-def test_check_then_delete_corrected(leasehold, connect, aside):
+def test_check_then_delete_corrected(lockwheel, connect, aside):
     def release_by_script(client):
         return release(client, "a")
 
-    done = while_it_is_released(leasehold, connect, aside, "eval", release_by_script)
+    done = while_it_is_released(lockwheel, connect, aside, "eval", release_by_script)
     assert done == (False, "b")
-    leasehold.journal.assert_released_only_by_owner()
+    lockwheel.journal.assert_released_only_by_owner()
 
 
-def test_check_then_delete_corrected_by_a_transaction(leasehold, connect, aside):
+def test_check_then_delete_corrected_by_a_transaction(lockwheel, connect, aside):
     def release_by_transaction(client):
         with client.pipeline() as pipeline:
             pipeline.watch("lock")
@@ -191,75 +191,75 @@ def test_check_then_delete_corrected_by_a_transaction(leasehold, connect, aside)
             except redis.WatchError:
                 return "lost"
 
-    done = while_it_is_released(leasehold, connect, aside, "exec", release_by_transaction)
+    done = while_it_is_released(lockwheel, connect, aside, "exec", release_by_transaction)
     assert done == ("lost", "b")
-    leasehold.journal.assert_released_only_by_owner()
+    lockwheel.journal.assert_released_only_by_owner()
 
 
-def test_work_longer_than_the_lease(leasehold, connect):
+def test_work_longer_than_the_lease(lockwheel, connect):
     a, b = connect(), connect()
     inside = set()
     if take(a, "a"):
         inside.add("a")
-    leasehold.clock.advance(LEASE_S)
+    lockwheel.clock.advance(LEASE_S)
     if take(b, "b"):
         inside.add("b")
     assert inside == {"a", "b"}
-    leasehold.clock.advance(5)
+    lockwheel.clock.advance(5)
     assert not release(a, "a"), "after fifteen seconds it hears of it"
     with pytest.raises(AssertionError, match="never-two-holders"):
-        leasehold.journal.assert_never_two_holders()
-    assert "lease-shorter-than-hold" in mistakes(leasehold)
+        lockwheel.journal.assert_never_two_holders()
+    assert "lease-shorter-than-hold" in mistakes(lockwheel)
 
 
-def test_work_longer_than_the_lease_corrected(leasehold, connect):
+def test_work_longer_than_the_lease_corrected(lockwheel, connect):
     a, b = connect(), connect()
     assert take(a, "a")
     for _ in range(5):
-        leasehold.clock.advance(LEASE_S / 3)
+        lockwheel.clock.advance(LEASE_S / 3)
         assert renew(a, "a")
         assert not take(b, "b")
     assert release(a, "a")
     assert take(b, "b")
-    assert not mistakes(leasehold)
-    leasehold.journal.assert_never_two_holders()
+    assert not mistakes(lockwheel)
+    lockwheel.journal.assert_never_two_holders()
 
 
-def test_renewal_without_a_check(leasehold, connect):
+def test_renewal_without_a_check(lockwheel, connect):
     a, b, c = connect(), connect(), connect()
     assert take(a, "a")
-    leasehold.clock.advance(LEASE_S)
+    lockwheel.clock.advance(LEASE_S)
     assert take(b, "b")
     b.close()  # It dies. Nobody should wait for longer than its lease.
-    leasehold.clock.advance(LEASE_S - 1)
+    lockwheel.clock.advance(LEASE_S - 1)
     assert a.get("lock") is not None, "there is a lock ..."
     assert a.expire("lock", LEASE_S), "... so it is renewed"
-    leasehold.clock.advance(1)
+    lockwheel.clock.advance(1)
     assert not take(c, "c")
-    assert "renewal-after-loss" in mistakes(leasehold)
+    assert "renewal-after-loss" in mistakes(lockwheel)
 
 
-def test_renewal_without_a_check_corrected(leasehold, connect):
+def test_renewal_without_a_check_corrected(lockwheel, connect):
     a, b, c = connect(), connect(), connect()
     assert take(a, "a")
-    leasehold.clock.advance(LEASE_S)
+    lockwheel.clock.advance(LEASE_S)
     assert take(b, "b")
     b.close()
-    leasehold.clock.advance(LEASE_S - 1)
+    lockwheel.clock.advance(LEASE_S - 1)
     assert not renew(a, "a"), "and so it learns that it must stop"
-    leasehold.clock.advance(1)
+    lockwheel.clock.advance(1)
     assert take(c, "c")
 
 
-def test_not_reentrant(leasehold, connect):
+def test_not_reentrant(lockwheel, connect):
     a = connect()
     assert take(a, "a")
     assert not take(a, "a"), "it waits for itself ..."
-    leasehold.clock.advance(LEASE_S)
+    lockwheel.clock.advance(LEASE_S)
     assert take(a, "a"), "... until it has lost what it waited for"
 
 
-def test_not_reentrant_corrected(leasehold, connect):
+def test_not_reentrant_corrected(lockwheel, connect):
     a, b = connect(), connect()
 
     def lock(client, owner):
@@ -276,7 +276,7 @@ def test_not_reentrant_corrected(leasehold, connect):
     assert lock(b, "b:1") == LEASE_S * 1000
     assert unlock(a, "a:1") == 1
     assert lock(b, "b:1") is None
-    leasehold.journal.assert_never_two_holders()
+    lockwheel.journal.assert_never_two_holders()
 
 
 def heard(subscription):
@@ -284,7 +284,7 @@ def heard(subscription):
     return subscription.get_message(timeout=PATIENCE_S)["type"]
 
 
-def test_waiting_for_the_release_message_alone(leasehold, connect):
+def test_waiting_for_the_release_message_alone(lockwheel, connect):
     a, b = connect(), connect()
     assert take(a, "a")
     assert not take(b, "b")
@@ -292,13 +292,13 @@ def test_waiting_for_the_release_message_alone(leasehold, connect):
         released.subscribe("released")
         assert heard(released) == "subscribe"
         a.close()  # Who dies does not publish.
-        leasehold.clock.advance(YEAR)
+        lockwheel.clock.advance(YEAR)
         assert not b.exists("lock")
         released.unsubscribe()
         assert heard(released) == "unsubscribe", "nothing before it: the lock is free, b waits"
 
 
-def test_waiting_for_the_release_message_alone_corrected(leasehold, connect):
+def test_waiting_for_the_release_message_alone_corrected(lockwheel, connect):
     a, b = connect(), connect()
     b.config_set("notify-keyspace-events", "Ex")
     assert take(a, "a")
@@ -309,35 +309,35 @@ def test_waiting_for_the_release_message_alone_corrected(leasehold, connect):
         released.subscribe("released", "__keyevent@0__:expired")
         assert [heard(released), heard(released)] == ["subscribe", "subscribe"]
         a.close()
-        leasehold.clock.advance(remaining_ms / 1000)
+        lockwheel.clock.advance(remaining_ms / 1000)
         assert heard(released) == "message"
     assert take(b, "b")
 
 
-def test_lost_reply(leasehold, connect):
-    leasehold.faults.add("lose-and-close", command="set", nth=1)
+def test_lost_reply(lockwheel, connect):
+    lockwheel.faults.add("lose-and-close", command="set", nth=1)
     # redis-py sends again what it has no answer to, as it does by default.
     a = connect(retry=Retry(NoBackoff(), 3))
     for attempt in range(4):
         assert not take(a, f"a{attempt}"), "its own lock keeps it out"
-        leasehold.clock.advance(2)
-    leasehold.clock.advance(2)
+        lockwheel.clock.advance(2)
+    lockwheel.clock.advance(2)
     assert take(a, "a4")
 
 
-def test_lost_reply_corrected(leasehold, connect):
-    leasehold.faults.add("lose-and-close", command="set", nth=1)
+def test_lost_reply_corrected(lockwheel, connect):
+    lockwheel.faults.add("lose-and-close", command="set", nth=1)
     a = connect(retry=Retry(NoBackoff(), 3))
     # Who is refused looks whether it is by itself.
     assert take(a, "a") or a.get("lock") == "a"
     assert renew(a, "a"), "from now on for the whole lease"
     assert release(a, "a")
-    leasehold.journal.assert_no_lock_held()
+    lockwheel.journal.assert_no_lock_held()
 
 
-def test_failover_loses_the_lock(leasehold, connect):
+def test_failover_loses_the_lock(lockwheel, connect):
     assert take(connect(), "a")
-    assert leasehold.faults.failover(lose=1) == 1
+    assert lockwheel.faults.failover(lose=1) == 1
     assert take(connect(), "b"), "both are inside"
 
 
@@ -373,8 +373,8 @@ class Majority:
 
 
 @pytest.fixture
-def majority(leasehold_factory, connect):
-    return Majority(leasehold_factory, connect)
+def majority(lockwheel_factory, connect):
+    return Majority(lockwheel_factory, connect)
 
 
 def test_failover_loses_the_lock_corrected(majority):

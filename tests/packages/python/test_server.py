@@ -12,7 +12,7 @@ from select import select
 import pytest
 import redis
 
-import leasehold
+import lockwheel
 from patience import PATIENCE_S
 
 
@@ -34,7 +34,7 @@ def refuses(address):
 
 
 def test_it_starts_with_an_url_and_stops_with_the_block():
-    with leasehold.start() as server:
+    with lockwheel.start() as server:
         assert server.url == f"redis://{server.host}:{server.port}"
         with redis.Redis.from_url(server.url, decode_responses=True) as client:
             assert client.set("lock", "token", nx=True, px=30_000)
@@ -48,51 +48,51 @@ def test_it_starts_with_an_url_and_stops_with_the_block():
 
 
 def test_a_server_that_was_stopped_is_asked_nothing_any_more():
-    server = leasehold.start()
+    server = lockwheel.start()
     server.stop()
     server.stop()
-    with pytest.raises(leasehold.LeaseholdError, match="has been stopped"):
+    with pytest.raises(lockwheel.LockwheelError, match="has been stopped"):
         server.call("PING")
-    with pytest.raises(leasehold.LeaseholdError, match="has been stopped"):
+    with pytest.raises(lockwheel.LockwheelError, match="has been stopped"):
         server.clock.now()
 
 
-def test_replies_are_those_of_python(leasehold):
-    assert leasehold.call("PING") == "PONG"
-    assert leasehold.call("SET", b"k", "\u00e9") == "OK"
-    assert leasehold.call("GET", "k") == "\u00e9"
-    assert leasehold.call("GET", "nothing") is None
-    assert leasehold.call("INCRBY", "n", 41) == 41
-    assert leasehold.call("RPUSH", "l", "a", 1.5) == 2
-    assert leasehold.call("LRANGE", "l", 0, -1) == ["a", "1.5"]
-    assert leasehold.call("SET", "raw", b"\xff\r\n") == "OK"
-    assert leasehold.call("GET", "raw").encode("utf-8", "surrogateescape") == b"\xff\r\n"
+def test_replies_are_those_of_python(lockwheel):
+    assert lockwheel.call("PING") == "PONG"
+    assert lockwheel.call("SET", b"k", "\u00e9") == "OK"
+    assert lockwheel.call("GET", "k") == "\u00e9"
+    assert lockwheel.call("GET", "nothing") is None
+    assert lockwheel.call("INCRBY", "n", 41) == 41
+    assert lockwheel.call("RPUSH", "l", "a", 1.5) == 2
+    assert lockwheel.call("LRANGE", "l", 0, -1) == ["a", "1.5"]
+    assert lockwheel.call("SET", "raw", b"\xff\r\n") == "OK"
+    assert lockwheel.call("GET", "raw").encode("utf-8", "surrogateescape") == b"\xff\r\n"
 
 
-def test_an_error_is_raised(leasehold):
-    from leasehold import ReplyError
+def test_an_error_is_raised(lockwheel):
+    from lockwheel import ReplyError
 
     with pytest.raises(ReplyError, match="^ERR unknown command 'NOSUCH'"):
-        leasehold.call("NOSUCH")
-    assert leasehold.call("EVAL", "return {1, redis.error_reply('MY error')}", 0)[0] == 1
-    assert leasehold.call("PING") == "PONG"
+        lockwheel.call("NOSUCH")
+    assert lockwheel.call("EVAL", "return {1, redis.error_reply('MY error')}", 0)[0] == 1
+    assert lockwheel.call("PING") == "PONG"
 
 
-def test_each_thread_is_a_client_of_its_own(leasehold, aside):
-    mine = leasehold.call("CLIENT", "ID")
-    assert leasehold.call("CLIENT", "ID") == mine
-    assert aside(leasehold.call, "CLIENT", "ID").result() != mine
+def test_each_thread_is_a_client_of_its_own(lockwheel, aside):
+    mine = lockwheel.call("CLIENT", "ID")
+    assert lockwheel.call("CLIENT", "ID") == mine
+    assert aside(lockwheel.call, "CLIENT", "ID").result() != mine
 
 
-def test_a_session_that_cannot_answer_does_not_keep_the_clock_from_being_moved(leasehold):
-    assert leasehold.call("MULTI") == "OK"
-    leasehold.clock.freeze()
-    assert leasehold.call("SUBSCRIBE", "channel") == "QUEUED"
-    leasehold.clock.advance(1)
+def test_a_session_that_cannot_answer_does_not_keep_the_clock_from_being_moved(lockwheel):
+    assert lockwheel.call("MULTI") == "OK"
+    lockwheel.clock.freeze()
+    assert lockwheel.call("SUBSCRIBE", "channel") == "QUEUED"
+    lockwheel.clock.advance(1)
 
 
 def test_the_options_are_those_of_redis_server(tmp_path):
-    with leasehold.start(options=["--requirepass", "se:cret/", "--databases", "3"]) as server:
+    with lockwheel.start(options=["--requirepass", "se:cret/", "--databases", "3"]) as server:
         with redis.Redis.from_url(server.url) as client:
             assert client.config_get("databases") == {"databases": "3"}
         with redis.Redis(host=server.host, port=server.port, retry=None) as stranger:
@@ -101,47 +101,47 @@ def test_the_options_are_those_of_redis_server(tmp_path):
         server.clock.freeze()
     file = tmp_path / "redis.conf"
     file.write_text("databases 5\n")
-    with leasehold.start(options=[str(file), "--maxclients", "77"]) as server:
+    with lockwheel.start(options=[str(file), "--maxclients", "77"]) as server:
         assert server.call("CONFIG", "GET", "databases") == ["databases", "5"]
         assert server.call("CONFIG", "GET", "maxclients") == ["maxclients", "77"]
 
 
 def test_a_sentinel_and_a_cluster_are_options_like_others():
-    with leasehold.start(options=["--cluster-enabled", "yes"]) as server:
+    with lockwheel.start(options=["--cluster-enabled", "yes"]) as server:
         assert "cluster_state:ok" in server.call("CLUSTER", "INFO")
-    with leasehold.start(options=["--sentinel"]) as server:
+    with lockwheel.start(options=["--sentinel"]) as server:
         assert server.call("SENTINEL", "MASTERS") == []
 
 
 def test_a_start_that_fails_tells_what_the_server_said():
-    with pytest.raises(leasehold.StartError, match=r"before it served \(status 1\)") as failed:
-        leasehold.start(options=["--nosuch", "yes"])
+    with pytest.raises(lockwheel.StartError, match=r"before it served \(status 1\)") as failed:
+        lockwheel.start(options=["--nosuch", "yes"])
     assert "--end-with-stdin yes --nosuch yes" in str(failed.value)
     assert "Bad directive" in str(failed.value)
 
 
 def test_a_server_whose_log_cannot_be_read_is_not_waited_for_for_ever(monkeypatch):
-    monkeypatch.setattr("leasehold._server.START_LIMIT_S", 0.01)
-    with pytest.raises(leasehold.StartError, match="did not say within 0.01 s that it serves"):
-        leasehold.start(options=["--loglevel", "warning"])
+    monkeypatch.setattr("lockwheel._server.START_LIMIT_S", 0.01)
+    with pytest.raises(lockwheel.StartError, match="did not say within 0.01 s that it serves"):
+        lockwheel.start(options=["--loglevel", "warning"])
 
 
-def test_a_port_that_is_taken_fails_the_start(leasehold):
-    from leasehold import StartError, start
+def test_a_port_that_is_taken_fails_the_start(lockwheel):
+    from lockwheel import StartError, start
 
     with pytest.raises(StartError, match="in use"):
-        start(options=["--port", str(leasehold.port)])
+        start(options=["--port", str(lockwheel.port)])
 
 
 def test_variables_of_the_environment_are_no_options(monkeypatch):
-    monkeypatch.setenv("LEASEHOLD_REQUIREPASS", "secret")
-    monkeypatch.setenv("LEASEHOLD_DATABASES", "3")
-    with leasehold.start() as server:
+    monkeypatch.setenv("LOCKWHEEL_REQUIREPASS", "secret")
+    monkeypatch.setenv("LOCKWHEEL_DATABASES", "3")
+    with lockwheel.start() as server:
         assert server.call("CONFIG", "GET", "databases") == ["databases", "16"]
 
 
 def test_several_servers_know_nothing_of_each_other():
-    servers = [leasehold.start() for _ in range(5)]
+    servers = [lockwheel.start() for _ in range(5)]
     assert len({server.url for server in servers}) == 5
     assert [server.call("SETNX", "lock", "token") for server in servers] == [1] * 5
     for server in servers:
@@ -150,36 +150,36 @@ def test_several_servers_know_nothing_of_each_other():
 
 def test_servers_start_on_many_threads_at_once(aside):
     def start_and_stop(_):
-        with leasehold.start() as server:
+        with lockwheel.start() as server:
             return server.call("SETNX", "lock", "token")
 
     assert [aside(start_and_stop, number).result() for number in range(16)] == [1] * 16
 
 
-def test_reset_makes_it_as_it_was(leasehold):
-    leasehold.call("SELECT", 3)
-    leasehold.call("SETNX", "lock", "token")
-    leasehold.clock.freeze()
-    leasehold.faults.add("error", "LOADING not yet", command="flushall")
-    gate = leasehold.faults.gate(command="del")
-    leasehold.reset()
-    assert leasehold.call("DBSIZE") == 0
-    assert leasehold.call("CLIENT", "INFO").split(" db=")[1].split(" ")[0] == "0"
-    assert leasehold.clock.now().rate == 1
-    assert leasehold.faults.list() == []
-    leasehold.journal.assert_every_lock_has_a_lease()
+def test_reset_makes_it_as_it_was(lockwheel):
+    lockwheel.call("SELECT", 3)
+    lockwheel.call("SETNX", "lock", "token")
+    lockwheel.clock.freeze()
+    lockwheel.faults.add("error", "LOADING not yet", command="flushall")
+    gate = lockwheel.faults.gate(command="del")
+    lockwheel.reset()
+    assert lockwheel.call("DBSIZE") == 0
+    assert lockwheel.call("CLIENT", "INFO").split(" db=")[1].split(" ")[0] == "0"
+    assert lockwheel.clock.now().rate == 1
+    assert lockwheel.faults.list() == []
+    lockwheel.journal.assert_every_lock_has_a_lease()
     assert gate.number > 0
 
 
-@pytest.mark.leasehold(frozen=True)
-def test_reset_stops_the_clock_of_one_that_was_started_so(leasehold):
-    leasehold.clock.run()
-    leasehold.reset()
-    assert leasehold.clock.now().rate == 0
+@pytest.mark.lockwheel(frozen=True)
+def test_reset_stops_the_clock_of_one_that_was_started_so(lockwheel):
+    lockwheel.clock.run()
+    lockwheel.reset()
+    assert lockwheel.clock.now().rate == 0
 
 
 def test_it_ends_when_nothing_refers_to_it():
-    server = leasehold.start()
+    server = lockwheel.start()
     process = os.pidfd_open(process_id(server))
     del server
     gc.collect()
@@ -190,8 +190,8 @@ def test_it_ends_when_nothing_refers_to_it():
 # Starts a server, tells its process and port, and goes on as the test says.
 SCRIPT = """
 import os, sys
-import leasehold
-server = leasehold.start()
+import lockwheel
+server = lockwheel.start()
 info = server.call("INFO", "server").split("process_id:")[1].split()[0]
 print(info, server.port, flush=True)
 """
@@ -209,7 +209,7 @@ def script(end):
         start_new_session=True,
     )
     pid, port = owner.stdout.readline().split()
-    return owner, os.pidfd_open(int(pid)), (leasehold.Server.host, int(port))
+    return owner, os.pidfd_open(int(pid)), (lockwheel.Server.host, int(port))
 
 
 @pytest.mark.parametrize("deadly", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
@@ -268,7 +268,7 @@ except KeyboardInterrupt:
 def test_nothing_is_left_of_it():
     before = threading.active_count()
     for _ in range(3):
-        with leasehold.start() as server:
+        with lockwheel.start() as server:
             server.call("PING")
             server.clock.now()
     assert threading.active_count() == before

@@ -1,3 +1,3 @@
-module leasehold/report
+module lockwheel/report
 
 go 1.26.0

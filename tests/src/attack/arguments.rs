@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use leasehold::compat::fuzz::{self, Manner, Options, Progress};
-use leasehold::compat::{Address, Interrupt};
+use lockwheel_compat::fuzz::{self, Manner, Options, Progress};
+use lockwheel_compat::{Address, Interrupt};
 
 use super::Report;
 use super::victim::Victim;

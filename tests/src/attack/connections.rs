@@ -5,9 +5,9 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use leasehold::compat::random::Random;
-use leasehold::compat::time;
-use leasehold::compat::wire::{Wire, request};
+use lockwheel_compat::random::Random;
+use lockwheel_compat::time;
+use lockwheel_compat::wire::{Wire, request};
 use socket2::SockRef;
 
 use super::Report;

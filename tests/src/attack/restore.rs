@@ -8,11 +8,11 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use leasehold::compat::frame::{Frame, quoted};
-use leasehold::compat::random::Random;
-use leasehold::compat::wire::{Wire, request};
-use leasehold::compat::words;
-use leasehold::engine::keyspace::serialised::seal_as;
+use lockwheel_compat::frame::{Frame, quoted};
+use lockwheel_compat::random::Random;
+use lockwheel_compat::wire::{Wire, request};
+use lockwheel_compat::words;
+use lockwheel_engine::keyspace::serialised::seal_as;
 
 use super::Report;
 use super::victim::{Victim, connect};

@@ -4,10 +4,10 @@
 use std::io;
 use std::time::Duration;
 
-use leasehold::compat::frame::{Frame, quoted};
-use leasehold::compat::random::Random;
-use leasehold::compat::time;
-use leasehold::compat::wire::Wire;
+use lockwheel_compat::frame::{Frame, quoted};
+use lockwheel_compat::random::Random;
+use lockwheel_compat::time;
+use lockwheel_compat::wire::Wire;
 
 use super::Report;
 use super::victim::Victim;

@@ -1,12 +1,12 @@
-//! Attacks a Leasehold that it starts, and tells what came of it; see `leasehold_tests::attack`.
+//! Attacks a Lockwheel that it starts, and tells what came of it; see `lockwheel_tests::attack`.
 
 use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use leasehold::compat::fuzz::{Found, Progress};
-use leasehold::compat::time;
-use leasehold_tests::attack::{Report, arguments, connections, restore, sandbox};
+use lockwheel_compat::fuzz::{Found, Progress};
+use lockwheel_compat::time;
+use lockwheel_tests::attack::{Report, arguments, connections, restore, sandbox};
 
 /// How often it is told how far an attack has come.
 const TOLD_EACH_SECONDS: i64 = 10;

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::thread;
 
-use leasehold_tests::faulty::{FaultyServer, faults};
+use lockwheel_tests::faulty::{FaultyServer, faults};
 
 fn main() -> ExitCode {
     let name = std::env::args().nth(1);

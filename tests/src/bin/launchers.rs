@@ -1,7 +1,7 @@
-//! Runs what launches a `redis-server` in tests (`tests/launchers/<language>/run`) with Leasehold
+//! Runs what launches a `redis-server` in tests (`tests/launchers/<language>/run`) with Lockwheel
 //! and with a real `redis-server`, and compares what passed.
 //!
-//! Fails when anything that passes with Redis does not with Leasehold, when anything fails at all,
+//! Fails when anything that passes with Redis does not with Lockwheel, when anything fails at all,
 //! and when a process is left behind.
 
 #![allow(clippy::print_stdout)] // A program that speaks to whoever runs it.
@@ -13,15 +13,15 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
-use leasehold_tests::daemon::Folder;
-use leasehold_tests::process::eventually;
-use leasehold_tests::suites::report::{Comparison, Line};
-use leasehold_tests::suites::{self, Choice, Kind};
+use lockwheel_tests::daemon::Folder;
+use lockwheel_tests::process::eventually;
+use lockwheel_tests::suites::report::{Comparison, Line};
+use lockwheel_tests::suites::{self, Choice, Kind};
 
 /// So often processes are looked at, a millisecond apart and more, before they are called left.
 const LOOKS_MAX: usize = 1000;
 
-/// Has the launchers of a redis-server start Leasehold and a real one.
+/// Has the launchers of a redis-server start Lockwheel and a real one.
 #[derive(Parser)]
 #[command(name = "tests/launchers/run")]
 struct Options {

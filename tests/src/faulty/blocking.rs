@@ -1,8 +1,8 @@
 //! Faults of those who wait for an element of a list.
 
 use bytes::BytesMut;
-use leasehold::engine::Flow;
-use leasehold_resp::Reply;
+use lockwheel_engine::Flow;
+use lockwheel_resp::Reply;
 
 use super::{Answer, Fault, Request, World};
 

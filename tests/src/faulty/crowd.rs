@@ -8,10 +8,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
 use bytes::{Buf, BytesMut};
-use leasehold::engine::client::{ClientId, Close, Origin};
-use leasehold::engine::time::Time;
-use leasehold::engine::{Engine, Flow};
-use leasehold_resp::{Limits, Parser, Reply, encode};
+use lockwheel_engine::client::{ClientId, Close, Origin};
+use lockwheel_engine::time::Time;
+use lockwheel_engine::{Engine, Flow};
+use lockwheel_resp::{Limits, Parser, Reply, encode};
 use socket2::SockRef;
 
 /// What a socket's thread has to say.

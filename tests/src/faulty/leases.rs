@@ -1,7 +1,7 @@
 //! Faults of leases: when they end, and what other commands do to them.
 
-use leasehold::engine::Flow;
-use leasehold_resp::Reply;
+use lockwheel_engine::Flow;
+use lockwheel_resp::Reply;
 
 use super::{Answer, Fault, Request, World};
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use bytes::BytesMut;
-use leasehold::engine::client::ClientId;
-use leasehold_resp::{Reply, decode};
+use lockwheel_engine::client::ClientId;
+use lockwheel_resp::{Reply, decode};
 
 use super::{Answer, Fault, Request, World};
 
@@ -128,7 +128,7 @@ fn unsubscribe_does_nothing(world: &mut World, request: &Request) -> Answer {
     let answer = world.run(request);
     if request.is("unsubscribe") {
         for channel in &request.argv[1..] {
-            let kind = leasehold::engine::pubsub::Subscription::Channel;
+            let kind = lockwheel_engine::pubsub::Subscription::Channel;
             world.engine.subscribe(request.client, kind, channel);
         }
     }

@@ -5,8 +5,8 @@
 //! each and expects that the cases and properties named in the table fail. To look at one by hand:
 //!
 //! ```text
-//! cargo run -p leasehold-tests --bin faulty -- eval-lets-others-in
-//! leasehold compat redis://127.0.0.1:PORT
+//! cargo run -p lockwheel-tests --bin faulty -- eval-lets-others-in
+//! lockwheel compat redis://127.0.0.1:PORT
 //! ```
 //!
 //! # How to add a fault
@@ -33,7 +33,7 @@ mod server;
 mod transactions;
 mod world;
 
-use leasehold::engine::client::ClientId;
+use lockwheel_engine::client::ClientId;
 
 pub use server::FaultyServer;
 pub use world::{Answer, Request, World};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use leasehold::engine::Flow;
-use leasehold_resp::Reply;
+use lockwheel_engine::Flow;
+use lockwheel_resp::Reply;
 
 use super::{Answer, Fault, Request, World};
 

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use leasehold::engine::commands::scripts::interpreter;
-use leasehold_resp::{Protocol, Reply};
-use leasehold_scripting::{Host, Interrupt, LogLevel, Sha};
+use lockwheel_engine::commands::scripts::interpreter;
+use lockwheel_resp::{Protocol, Reply};
+use lockwheel_scripting::{Host, Interrupt, LogLevel, Sha};
 
 use super::{Answer, Fault, Request, World};
 
@@ -201,7 +201,7 @@ fn call_by_call(
     let count = request.word(2).parse().ok();
     let count = count.filter(|&count: &usize| count + 3 <= request.argv.len());
     let (Some(body), Some(count)) = (body, count) else { return world.run(request) };
-    let version = world.engine.config.compat_version;
+    let version = world.engine.settings.compat_version;
     let mut lua = world.interpreters.pop().unwrap_or_else(|| interpreter(4, version));
     let reply = match lua.load_passing(&body) {
         Ok(sha) => {

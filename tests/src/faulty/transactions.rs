@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use leasehold::engine::client::Client;
-use leasehold_resp::Reply;
+use lockwheel_engine::client::Client;
+use lockwheel_resp::Reply;
 
 use super::{Answer, Fault, Request, World};
 

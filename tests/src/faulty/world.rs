@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::BytesMut;
-use leasehold::config::Config;
-use leasehold::engine::client::{ClientId, Close, Origin};
-use leasehold::engine::script::Watchdog;
-use leasehold::engine::time::{Millis, Time};
-use leasehold::engine::{Engine, Flow};
-use leasehold_resp::{Reply, decode};
-use leasehold_scripting::Interpreter;
+use lockwheel_engine::client::{ClientId, Close, Origin};
+use lockwheel_engine::script::Watchdog;
+use lockwheel_engine::settings::Settings;
+use lockwheel_engine::time::{Millis, Time};
+use lockwheel_engine::{Engine, Flow};
+use lockwheel_resp::{Reply, decode};
+use lockwheel_scripting::Interpreter;
 
 use super::Fault;
 use super::crowd::{Asked, Crowd, Event, encoded};
@@ -103,7 +103,7 @@ impl Answer {
 impl World {
     pub(super) fn new(crowd: Crowd, fault: Option<&'static Fault>) -> World {
         let clock = Clock::start();
-        let mut engine = Engine::new(Config::default(), clock.now(), [1, 2, 3, 4]);
+        let mut engine = Engine::new(Settings::default(), clock.now(), [1, 2, 3, 4]);
         let crowd = Arc::new(Mutex::new(crowd));
         engine.watchdog = Some(Box::new(Watch { crowd: Arc::clone(&crowd), clock, busy: None }));
         World {
@@ -362,7 +362,7 @@ impl Watchdog for Watch {
             Some((known, begin)) if known == script => begin,
             _ => self.busy.insert((script, now.now)).1,
         };
-        let threshold = i64::try_from(engine.config.busy_reply_threshold_ms).unwrap_or(i64::MAX);
+        let threshold = i64::try_from(engine.settings.busy_reply_threshold_ms).unwrap_or(i64::MAX);
         if threshold == 0 || now.now.0 - begin.0 < threshold {
             return;
         }

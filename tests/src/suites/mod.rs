@@ -29,7 +29,7 @@ pub enum Kind {
     /// The real one.
     Redis,
     /// Ours.
-    Leasehold,
+    Lockwheel,
 }
 
 impl Kind {
@@ -37,7 +37,7 @@ impl Kind {
     pub fn name(self) -> &'static str {
         match self {
             Kind::Redis => "Redis",
-            Kind::Leasehold => "Leasehold",
+            Kind::Lockwheel => "Lockwheel",
         }
     }
 
@@ -48,7 +48,7 @@ impl Kind {
     pub fn program(self) -> Result<Vec<String>, String> {
         match self {
             Kind::Redis => redis_server::program().ok_or("there is no redis-server".to_owned()),
-            Kind::Leasehold => Ok(vec![daemon::program().to_string_lossy().into_owned()]),
+            Kind::Lockwheel => Ok(vec![daemon::program().to_string_lossy().into_owned()]),
         }
     }
 }
@@ -58,9 +58,9 @@ impl Kind {
 pub struct Choice {
     /// Which suites; all of them when none is named
     languages: Vec<String>,
-    /// Try Leasehold alone: compares nothing
+    /// Try Lockwheel alone: compares nothing
     #[arg(long, conflicts_with = "only_redis")]
-    only_leasehold: bool,
+    only_lockwheel: bool,
     /// Try redis-server alone: compares nothing
     #[arg(long)]
     only_redis: bool,
@@ -81,10 +81,10 @@ impl Choice {
 
     /// What they run on, in this order.
     pub fn kinds(&self) -> &'static [Kind] {
-        match (self.only_redis, self.only_leasehold) {
+        match (self.only_redis, self.only_lockwheel) {
             (true, _) => &[Kind::Redis],
-            (_, true) => &[Kind::Leasehold],
-            _ => &[Kind::Redis, Kind::Leasehold],
+            (_, true) => &[Kind::Lockwheel],
+            _ => &[Kind::Redis, Kind::Lockwheel],
         }
     }
 }
@@ -162,7 +162,7 @@ pub async fn run(suite: &Path, kind: Kind, environment: &[(&str, String)]) -> En
     command.current_dir(suite).stdin(Stdio::null()).process_group(0);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     // Variables that begin so are settings.
-    for (variable, _) in std::env::vars().filter(|(it, _)| it.starts_with("LEASEHOLD_")) {
+    for (variable, _) in std::env::vars().filter(|(it, _)| it.starts_with("LOCKWHEEL_")) {
         command.env_remove(variable);
     }
     command.envs(environment.iter().map(|(name, value)| (name, value)));

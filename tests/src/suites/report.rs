@@ -124,7 +124,7 @@ impl Comparison {
         }
     }
 
-    /// What failed anywhere, and what passes on Redis and not on Leasehold.
+    /// What failed anywhere, and what passes on Redis and not on Lockwheel.
     pub fn faults(&self, kinds: &[Kind]) -> Vec<String> {
         let mut faults = Vec::new();
         for ((library, _), behaviours) in &self.libraries {
@@ -143,7 +143,7 @@ impl Comparison {
 /// What is wrong with how a behaviour came out on one server.
 pub fn fault(verdicts: &Verdicts, kind: Kind) -> Option<String> {
     let reference = verdicts.get(&Kind::Redis).map(|verdict| verdict.outcome);
-    let must_pass = kind == Kind::Leasehold && reference == Some(Outcome::Passed);
+    let must_pass = kind == Kind::Lockwheel && reference == Some(Outcome::Passed);
     match verdicts.get(&kind) {
         Some(Verdict { outcome: Outcome::Failed, reason }) => {
             Some(format!("failed on {}: {reason}", kind.name()))
@@ -183,30 +183,30 @@ mod tests {
         )
     }
 
-    fn faults(redis: &[&str], leasehold: &[&str]) -> Vec<String> {
+    fn faults(redis: &[&str], lockwheel: &[&str]) -> Vec<String> {
         let of = |kind, outcomes: &[&str]| {
             outcomes.iter().map(|outcome| (kind, line("b", outcome))).collect::<Vec<_>>()
         };
-        let lines = [of(Kind::Redis, redis), of(Kind::Leasehold, leasehold)].concat();
+        let lines = [of(Kind::Redis, redis), of(Kind::Lockwheel, lockwheel)].concat();
         let lines: Vec<_> = lines.iter().map(|(kind, line)| (*kind, line.as_str())).collect();
-        comparison(&lines).faults(&[Kind::Redis, Kind::Leasehold])
+        comparison(&lines).faults(&[Kind::Redis, Kind::Lockwheel])
     }
 
     #[test]
-    fn what_passes_on_redis_must_pass_on_leasehold() {
+    fn what_passes_on_redis_must_pass_on_lockwheel() {
         assert_eq!(faults(&["passed"], &["passed"]), Vec::<String>::new());
-        assert_eq!(faults(&["passed"], &["failed"]), ["l: b: failed on Leasehold: "]);
-        assert_eq!(faults(&["passed"], &["skipped"]), ["l: b: skipped on Leasehold: "]);
-        assert_eq!(faults(&["passed"], &[]), ["l: b: not reported on Leasehold"]);
+        assert_eq!(faults(&["passed"], &["failed"]), ["l: b: failed on Lockwheel: "]);
+        assert_eq!(faults(&["passed"], &["skipped"]), ["l: b: skipped on Lockwheel: "]);
+        assert_eq!(faults(&["passed"], &[]), ["l: b: not reported on Lockwheel"]);
         assert_eq!(faults(&["skipped"], &["skipped"]), Vec::<String>::new());
-        assert_eq!(faults(&["skipped"], &["failed"]), ["l: b: failed on Leasehold: "]);
+        assert_eq!(faults(&["skipped"], &["failed"]), ["l: b: failed on Lockwheel: "]);
         assert_eq!(faults(&["failed"], &["passed"]), ["l: b: failed on Redis: "]);
     }
 
     #[test]
     fn what_is_told_twice_is_as_bad_as_the_worse() {
         let twice = ["failed", "passed"];
-        assert_eq!(faults(&["passed"], &twice), ["l: b: failed on Leasehold: "]);
+        assert_eq!(faults(&["passed"], &twice), ["l: b: failed on Lockwheel: "]);
     }
 
     #[test]
@@ -225,15 +225,15 @@ mod tests {
     fn a_score_leaves_out_what_was_tried_nowhere() {
         let lines = [
             (Kind::Redis, line("a", "passed")),
-            (Kind::Leasehold, line("a", "failed")),
+            (Kind::Lockwheel, line("a", "failed")),
             (Kind::Redis, line("b", "skipped")),
-            (Kind::Leasehold, line("b", "skipped")),
-            (Kind::Leasehold, line("c", "passed")),
+            (Kind::Lockwheel, line("b", "skipped")),
+            (Kind::Lockwheel, line("c", "passed")),
         ];
         let lines: Vec<_> = lines.iter().map(|(kind, line)| (*kind, line.as_str())).collect();
         let comparison = comparison(&lines);
         let behaviours = comparison.libraries.values().next().expect("a library");
         assert_eq!(score(behaviours, Kind::Redis), "1/2");
-        assert_eq!(score(behaviours, Kind::Leasehold), "1/2");
+        assert_eq!(score(behaviours, Kind::Lockwheel), "1/2");
     }
 }

@@ -19,7 +19,7 @@
 //! | `o l u` | what has become of `a b c`, of the list `a`, of `i` |
 //! | `s v` | a statement; a local that has been drawn before |
 
-use leasehold_scripting::Sha;
+use lockwheel_scripting::Sha;
 
 use super::builtins::{ARGUMENTS_MAX, BUILTINS, Builtin, EVERYDAY, POSITIONS};
 

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use bytes::BytesMut;
-use leasehold::config::Config;
-use leasehold::engine::client::{ClientId, Origin};
-use leasehold::engine::script::Watchdog;
-use leasehold::engine::time::{Millis, Time};
-use leasehold::engine::{Engine, Flow};
-use leasehold_scripting::{LogLevel, Tiers};
+use lockwheel_engine::client::{ClientId, Origin};
+use lockwheel_engine::script::Watchdog;
+use lockwheel_engine::settings::Settings;
+use lockwheel_engine::time::{Millis, Time};
+use lockwheel_engine::{Engine, Flow};
+use lockwheel_scripting::{LogLevel, Tiers};
 
 use super::grammar::{Request, WORLD};
 
@@ -72,9 +72,9 @@ impl Side {
     /// An empty engine.
     pub fn new(script_plans: bool) -> Side {
         let now = BEGIN;
-        let mut config = Config::default();
-        config.script_plans = script_plans;
-        let mut engine = Engine::new(config, Time::at(now), [1, 2, 3, 4]);
+        let mut settings = Settings::default();
+        settings.script_plans = script_plans;
+        let mut engine = Engine::new(settings, Time::at(now), [1, 2, 3, 4]);
         let listener = engine.connect(Origin::default(), Time::at(now));
         let clients = [0, 1].map(|_| engine.connect(Origin::default(), Time::at(now)));
         let mut side = Side { engine, clients, now, clean_at: None };

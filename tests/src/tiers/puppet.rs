@@ -3,9 +3,9 @@
 //! nothing but the calls so far.
 
 use bytes::{Bytes, BytesMut};
-use leasehold_resp::encode::encode;
-use leasehold_resp::{Protocol, Reply};
-use leasehold_scripting::{CommandId, Host, Interpreter, Interrupt, Limits, LogLevel};
+use lockwheel_resp::encode::encode;
+use lockwheel_resp::{Protocol, Reply};
+use lockwheel_scripting::{CommandId, Host, Interpreter, Interrupt, Limits, LogLevel};
 
 use super::grammar::Request;
 

@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use leasehold_scripting::{Tiers, outside_of_plans};
+use lockwheel_scripting::{Tiers, outside_of_plans};
 
 use super::grammar::Request;
 use super::pair::{Pair, Side};

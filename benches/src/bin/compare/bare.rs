@@ -10,7 +10,7 @@
 use std::io;
 use std::net::SocketAddr;
 
-use leasehold_resp::{Limits, Parser, ProtocolError};
+use lockwheel_resp::{Limits, Parser, ProtocolError};
 use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token};
 
@@ -261,9 +261,9 @@ mod tests {
     use std::net::{Ipv4Addr, SocketAddr};
     use std::thread;
 
-    use leasehold::compat::address::Endpoint;
-    use leasehold::compat::wire::Wire;
-    use leasehold_tests::redis_server::free_port;
+    use lockwheel_compat::address::Endpoint;
+    use lockwheel_compat::wire::Wire;
+    use lockwheel_tests::redis_server::free_port;
 
     use super::{ANSWER, LOCK, SUBSCRIBE, serve};
     use crate::generator::PATIENCE;

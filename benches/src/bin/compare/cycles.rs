@@ -1,7 +1,7 @@
 //! Locks that nobody else wants: taken and released again and again.
 
-use leasehold::compat::cases::script;
-use leasehold_tests::scripts::{COMPARE_AND_DELETE_ONE_LINE, LOCK_3, UNLOCK_3};
+use lockwheel_compat::cases::script;
+use lockwheel_tests::scripts::{COMPARE_AND_DELETE_ONE_LINE, LOCK_3, UNLOCK_3};
 
 use crate::figures::{Metric, Reading};
 use crate::generator::saturate;

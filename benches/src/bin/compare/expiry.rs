@@ -7,7 +7,7 @@ use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
-use leasehold_benches::Random;
+use lockwheel_benches::Random;
 
 use crate::Outcome;
 use crate::figures::{Metric, Reading};

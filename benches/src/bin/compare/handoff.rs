@@ -11,7 +11,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
-use leasehold::compat::wire::request;
+use lockwheel_compat::wire::request;
 use mio::{Events, Poll, Token};
 
 use crate::cycles::redisson_4;

@@ -53,7 +53,7 @@ fn read(path: &PathBuf) -> Outcome<Figures> {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
-    use leasehold_tests::daemon::Folder;
+    use lockwheel_tests::daemon::Folder;
 
     use super::{begin, read_all, write};
     use crate::figures::tests::figures;

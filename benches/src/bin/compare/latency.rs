@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
-use leasehold_benches::Random;
+use lockwheel_benches::Random;
 
 use crate::Outcome;
 use crate::cycles::redisson_3;
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn every_wish_is_seen_to_and_counted_once() {
-        let running = Peer::leasehold().start(&[]).expect("a server");
+        let running = Peer::lockwheel().start(&[]).expect("a server");
         let mut schedule = Schedule::new(&running, 20_000.0).expect("it lets us in");
         let done = schedule.keep(Duration::from_millis(20)).expect("locks");
         // On the mean 400; the draw is the same every time, and does not depend on the server.

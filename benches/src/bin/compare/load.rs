@@ -6,14 +6,14 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::BytesMut;
-use leasehold_resp::encode_request;
+use lockwheel_resp::encode_request;
 
 use crate::Outcome;
 use crate::peers::Peer;
 use crate::running::Running;
 
 /// Who holds every lock: a process and a thread of it, as Redisson names them.
-pub(crate) const OWNER: &str = leasehold_benches::stage::OWNER;
+pub(crate) const OWNER: &str = lockwheel_benches::stage::OWNER;
 
 /// Requests written at once. Their replies fit into the sockets' buffers, so neither side waits
 /// for the other while both write.
@@ -179,7 +179,7 @@ pub(crate) fn wall_us() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use leasehold::{Reply, Server};
+    use lockwheel::{Reply, Server};
 
     use super::{Kind, fill, grouped, hold, lease, release};
 

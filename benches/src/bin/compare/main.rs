@@ -1,4 +1,4 @@
-//! The comparison: starts Leasehold and every peer it finds, measures each workload on all of them
+//! The comparison: starts Lockwheel and every peer it finds, measures each workload on all of them
 //! in turn, and tells how they stand to each other. It must not know what a workload does.
 
 #![forbid(unsafe_code)]

@@ -135,7 +135,7 @@ impl Replies {
 mod tests {
     use std::time::{Duration, Instant};
 
-    use leasehold::Server;
+    use lockwheel::Server;
 
     use super::{Go, Schedule, run};
 

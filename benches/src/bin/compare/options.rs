@@ -25,7 +25,7 @@ const QUICK_SECONDS: f64 = 0.1;
 /// Before a measurement, as a part of its length: long enough for both sides to have grown.
 const WARM_UP_SHARE: f64 = 0.3;
 
-/// Starts Leasehold and every other server it finds and compares what they cost.
+/// Starts Lockwheel and every other server it finds and compares what they cost.
 #[derive(Parser)]
 #[command(name = "compare")]
 pub(crate) struct Options {

@@ -1,7 +1,7 @@
 //! Which servers are compared, and how each is started. It must not know what is measured.
 
-use leasehold_tests::daemon;
-use leasehold_tests::redis_server;
+use lockwheel_tests::daemon;
+use lockwheel_tests::redis_server;
 
 use crate::options::{BARE_SERVER, Options, holds_one_of};
 use crate::running::{Running, stay_on};
@@ -70,8 +70,8 @@ impl Peer {
 
     /// Our own, on any processor.
     #[cfg(test)]
-    pub(crate) fn leasehold() -> Peer {
-        Peer::new("Leasehold", own_words(), None)
+    pub(crate) fn lockwheel() -> Peer {
+        Peer::new("Lockwheel", own_words(), None)
     }
 }
 
@@ -106,10 +106,10 @@ pub(crate) fn find(options: &Options) -> Outcome<Vec<Peer>> {
     Ok(peers)
 }
 
-/// Leasehold as people run it, and once more with every script in Lua, if it can do otherwise.
+/// Lockwheel as people run it, and once more with every script in Lua, if it can do otherwise.
 fn ours(core: Option<usize>) -> Outcome<Vec<Peer>> {
     let words = own_words();
-    let mut peer = Peer { ours: true, ..Peer::new("Leasehold", words.clone(), core) };
+    let mut peer = Peer { ours: true, ..Peer::new("Lockwheel", words.clone(), core) };
     let running = peer.start(&[])?;
     peer.version = version(&running)?;
     let knows_plans = !running.open()?.call(&["CONFIG", "GET", PLANS_DIRECTIVE])?.items.is_empty();
@@ -117,7 +117,7 @@ fn ours(core: Option<usize>) -> Outcome<Vec<Peer>> {
     if knows_plans {
         let arguments = [format!("--{PLANS_DIRECTIVE}"), "no".to_owned()];
         let words = words.into_iter().chain(arguments).collect();
-        let name = "Leasehold, scripts in Lua";
+        let name = "Lockwheel, scripts in Lua";
         let version = ours[0].version.clone();
         let lua =
             Peer { version, ours: true, for_scripts_only: true, ..Peer::new(name, words, core) };
@@ -164,7 +164,7 @@ fn version(running: &Running) -> Outcome<String> {
     let info = running.ask(&["INFO", "server"])?;
     let field =
         |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-    let versions = ["leasehold_version", "valkey_version", "redis_version"];
+    let versions = ["lockwheel_version", "valkey_version", "redis_version"];
     let version = versions.iter().find_map(|name| field(name)).ok_or("INFO tells no version")?;
     Ok(version.trim().to_owned())
 }

@@ -1,10 +1,10 @@
 //! Requests as bytes, made once, with holes for the number of a lock. It must not know what they
 //! mean.
 
-use leasehold::compat::wire::request;
+use lockwheel_compat::wire::request;
 
 use crate::generator::{Batch, Traffic};
-use leasehold_benches::Random;
+use lockwheel_benches::Random;
 
 /// Stands for the number in a template. No request contains it otherwise.
 pub(crate) const NUMBER: &str = "@@@@@@@@@@";

@@ -7,9 +7,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use leasehold::compat::address::Endpoint;
-use leasehold::compat::wire::Wire;
-use leasehold_tests::redis_server::free_port;
+use lockwheel_compat::address::Endpoint;
+use lockwheel_compat::wire::Wire;
+use lockwheel_tests::redis_server::free_port;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::time::{clock_getcpuclockid, clock_gettime};
 use nix::unistd::Pid;
@@ -154,8 +154,8 @@ fn on_core<R>(core: Option<usize>, act: impl FnOnce() -> R) -> Outcome<R> {
 fn command(words: &[String]) -> Command {
     let mut command = Command::new(words.first().map_or("", String::as_str));
     command.args(words.get(1..).unwrap_or_default());
-    // Variables that begin so are settings of Leasehold.
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("LEASEHOLD_")) {
+    // Variables that begin so are settings of Lockwheel.
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("LOCKWHEEL_")) {
         command.env_remove(name);
     }
     command.stdin(Stdio::null()).stdout(Stdio::null()).current_dir(std::env::temp_dir());

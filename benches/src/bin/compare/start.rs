@@ -78,7 +78,7 @@ pub(crate) fn tell() -> ExitCode {
 /// Starts a server in this process. How long until it answers?
 fn in_process() -> Outcome<Duration> {
     let began = Instant::now();
-    let server = leasehold::Server::start()?;
+    let server = lockwheel::Server::start()?;
     let mut stream = TcpStream::connect(server.addr())?;
     stream.write_all(b"PING\r\n")?;
     let mut reply = [0; "+PONG\r\n".len()];

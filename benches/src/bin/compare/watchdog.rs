@@ -1,6 +1,6 @@
 //! Redisson's watchdog: many locks are held, and a script renews a hundred of them at once.
 
-use leasehold::compat::wire::request;
+use lockwheel_compat::wire::request;
 
 use crate::Outcome;
 use crate::cycles::{LEASE_MS, OWNER, load, named, redisson_4};

@@ -17,7 +17,7 @@ pub(crate) trait Workload {
     /// What a reader of the group's table has to know.
     fn note(&self) -> &'static str;
 
-    /// Whether scripts are a part of it, so that Leasehold is also measured with all in Lua.
+    /// Whether scripts are a part of it, so that Lockwheel is also measured with all in Lua.
     fn runs_scripts(&self) -> bool {
         false
     }
@@ -81,9 +81,9 @@ pub(crate) mod tests {
     use super::{Effort, Workload, all, title};
     use crate::peers::Peer;
 
-    /// Runs it briefly on Leasehold. What it measures is not judged.
+    /// Runs it briefly on Lockwheel. What it measures is not judged.
     pub(crate) fn works(workload: &mut dyn Workload) {
-        let peer = Peer::leasehold();
+        let peer = Peer::lockwheel();
         let span = Duration::from_millis(10);
         let effort = Effort { span, warm_up: span, quick: true };
         let outcome =

@@ -7,13 +7,13 @@
 
 use std::process::Command;
 
-use leasehold_benches::operations::{Operation, TIMES};
+use lockwheel_benches::operations::{Operation, TIMES};
 
 /// The argument before the operation that is to be performed.
 pub(crate) const PERFORM: &str = "--perform";
 
 /// The function of `stage` that does the work, however its name is decorated.
-const COUNTED: &str = "*leasehold_benches*stage*Stage*run_all*";
+const COUNTED: &str = "*lockwheel_benches*stage*Stage*run_all*";
 
 /// The instructions of one operation, on average.
 pub(crate) fn count(operation: &Operation) -> Result<u64, String> {

@@ -14,7 +14,7 @@ mod record;
 
 use std::process::ExitCode;
 
-use leasehold_benches::operations::{self, Operation};
+use lockwheel_benches::operations::{self, Operation};
 use record::{Record, Toolchain};
 
 fn main() -> ExitCode {
@@ -69,7 +69,7 @@ fn run(arguments: &[String]) -> Result<(), String> {
     if checks && !grown.is_empty() {
         return Err(format!(
             "more than {:.0} % above what is recorded, or not recorded: {}. If it is worth it, \
-             `cargo run --release -p leasehold-benches --bin instructions -- --record` and say why \
+             `cargo run --release -p lockwheel-benches --bin instructions -- --record` and say why \
              in the commit",
             room * 100.0,
             grown.join(", "),

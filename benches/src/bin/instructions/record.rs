@@ -15,7 +15,7 @@ const ROOM_FOR_ANOTHER_TOOLCHAIN: f64 = 0.10;
 
 const HEAD: &str = "\
 # User-space instructions of one operation at the engine, by callgrind, release profile. Written by
-# `cargo run --release -p leasehold-benches --bin instructions -- --record`; CI runs `--check`.
+# `cargo run --release -p lockwheel-benches --bin instructions -- --record`; CI runs `--check`.
 # Another toolchain is given more room; who changes it records anew, in a commit of its own.
 ";
 

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use leasehold::Server;
-use leasehold_tests::redis_server::free_port;
-use leasehold_tests::{daemon, redis_server};
+use lockwheel::Server;
+use lockwheel_tests::redis_server::free_port;
+use lockwheel_tests::{daemon, redis_server};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -36,12 +36,12 @@ pub(crate) struct Contender {
 /// Stands for the port among the words of a command.
 const PORT: &str = "PORT";
 
-/// Everybody who can be had, Leasehold first.
+/// Everybody who can be had, Lockwheel first.
 pub(crate) fn find(alone: bool) -> Outcome<Vec<Contender>> {
     let this = std::env::current_exe()?.to_string_lossy().into_owned();
     let program = daemon::program().to_string_lossy().into_owned();
     let mut all = vec![Contender {
-        name: "Leasehold".to_owned(),
+        name: "Lockwheel".to_owned(),
         process: words(&[&program, "--port", PORT, "--bind", "127.0.0.1"]),
         within: words(&[&this, "within"]),
     }];
@@ -168,7 +168,7 @@ fn ping(address: SocketAddr) -> Outcome<()> {
     if reply == PONG { Ok(()) } else { Err("no PONG".into()) }
 }
 
-/// Starts and ends Leasehold within this process so often, and says how long it took.
+/// Starts and ends Lockwheel within this process so often, and says how long it took.
 pub(crate) fn tell_starts(starts: u32) -> Outcome<()> {
     for _ in 0..starts {
         let begin = Instant::now();

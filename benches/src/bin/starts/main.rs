@@ -1,4 +1,4 @@
-//! How long servers for tests take to start and to end: Leasehold beside redis-server, miniredis
+//! How long servers for tests take to start and to end: Lockwheel beside redis-server, miniredis
 //! and fakeredis, each as a process and within one. Writes `docs/start.md`.
 //!
 //! They take turns, forth and back, so that whatever else the machine does meets all of them; a
@@ -35,7 +35,7 @@ struct Options {
     #[arg(long, value_name = "N", default_value_t = 12)]
     #[arg(value_parser = clap::value_parser!(u32).range(2..))]
     starts: u32,
-    /// Leasehold alone
+    /// Lockwheel alone
     #[arg(long)]
     alone: bool,
     /// Where the page goes instead of the standard output

@@ -6,7 +6,7 @@ use crate::{Kind, Reading, Span};
 
 /// The text around the figures.
 const PAGE: &str = include_str!("page.md");
-const HEAD: &str = "| | start | times Leasehold's | end |\n|---|---:|---:|---:|\n";
+const HEAD: &str = "| | start | times Lockwheel's | end |\n|---|---:|---:|---:|\n";
 
 /// Writes the page.
 pub(crate) fn write(readings: &[Reading], rounds: u32) -> String {
@@ -25,7 +25,7 @@ fn table(readings: &[Reading], kind: Kind) -> String {
             names.push(&reading.name);
         }
     }
-    // Rounds go forth and back; in the first one Leasehold comes first.
+    // Rounds go forth and back; in the first one Lockwheel comes first.
     let row = |name: &&str| {
         let all = of(readings, kind, name);
         let ours = of(readings, kind, names[0]);

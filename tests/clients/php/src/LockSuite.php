@@ -2,7 +2,7 @@
 
 declare(strict_types=1);
 
-namespace Leasehold\Clients;
+namespace Lockwheel\Clients;
 
 /**
  * What must hold of any lock, told once: mutual exclusion, the lease to the millisecond, release

@@ -2,7 +2,7 @@
 
 declare(strict_types=1);
 
-namespace Leasehold\Clients;
+namespace Lockwheel\Clients;
 
 /** The servers, as the environment names them. */
 final class Servers

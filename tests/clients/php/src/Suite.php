@@ -2,7 +2,7 @@
 
 declare(strict_types=1);
 
-namespace Leasehold\Clients;
+namespace Lockwheel\Clients;
 
 use PHPUnit\Framework\SkippedTest;
 use PHPUnit\Framework\TestCase;

@@ -2,7 +2,7 @@
 
 declare(strict_types=1);
 
-namespace Leasehold\Clients;
+namespace Lockwheel\Clients;
 
 use Illuminate\Cache\Lock;
 use Illuminate\Cache\PhpRedisLock;

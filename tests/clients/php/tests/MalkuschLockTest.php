@@ -2,7 +2,7 @@
 
 declare(strict_types=1);
 
-namespace Leasehold\Clients;
+namespace Lockwheel\Clients;
 
 use malkusch\lock\exception\LockAcquireException;
 use malkusch\lock\exception\TimeoutException;

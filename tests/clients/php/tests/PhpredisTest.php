@@ -2,7 +2,7 @@
 
 declare(strict_types=1);
 
-namespace Leasehold\Clients;
+namespace Lockwheel\Clients;
 
 /** `SET NX PX` with a token, released and extended by scripts that compare it. */
 final class PhpredisContender implements Contender

@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use async_redis_lock::{Error, Lock, Locker, Options};
-use leasehold_clients::properties::{self, LONG, Locks, SHORT};
-use leasehold_clients::report::behaviour;
-use leasehold_clients::servers::{self, unique};
+use lockwheel_clients::properties::{self, LONG, Locks, SHORT};
+use lockwheel_clients::report::behaviour;
+use lockwheel_clients::servers::{self, unique};
 
 const LIBRARY: &str = "async-redis-lock";
 

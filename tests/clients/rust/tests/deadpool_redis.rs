@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use deadpool_redis::{Connection, Manager, Pool, Runtime};
-use leasehold_clients::properties::{self, Extends, GENEROUS, LONG, Locks};
-use leasehold_clients::report::behaviour;
-use leasehold_clients::servers::{self, unique};
+use lockwheel_clients::properties::{self, Extends, GENEROUS, LONG, Locks};
+use lockwheel_clients::report::behaviour;
+use lockwheel_clients::servers::{self, unique};
 use redis::{AsyncConnectionConfig, cmd};
 
 use crate::recipes::{self, Held};

@@ -6,9 +6,9 @@ use fred::clients::SubscriberClient;
 use fred::prelude::*;
 use fred::types::RespVersion;
 use fred::types::scripts::Script;
-use leasehold_clients::properties::{self, Extends, GENEROUS, LONG, Locks, SHORT};
-use leasehold_clients::report::{behaviour, skipped};
-use leasehold_clients::servers::{self, unique};
+use lockwheel_clients::properties::{self, Extends, GENEROUS, LONG, Locks, SHORT};
+use lockwheel_clients::report::{behaviour, skipped};
+use lockwheel_clients::servers::{self, unique};
 
 use crate::recipes::{EXTEND, Held, RELEASE};
 
@@ -61,7 +61,7 @@ fn milliseconds(lease: Duration) -> i64 {
 fn builder(url: &str, version: RespVersion) -> Builder {
     let mut config = Config::from_url(url).expect("a URL");
     config.version = version;
-    Builder::from_config(config)
+    Builder::from_settings(config)
 }
 
 async fn connect(url: &str, version: RespVersion) -> Client {

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use leasehold_clients::properties::{Extends, Locks};
-use leasehold_clients::servers::unique;
+use lockwheel_clients::properties::{Extends, Locks};
+use lockwheel_clients::servers::unique;
 use redis::aio::ConnectionLike;
 use redis::{Script, cmd};
 

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold_clients::properties::{self, GENEROUS, LONG, Locks, SHORT};
-use leasehold_clients::report::{behaviour, skipped};
-use leasehold_clients::servers::{self, unique};
+use lockwheel_clients::properties::{self, GENEROUS, LONG, Locks, SHORT};
+use lockwheel_clients::report::{behaviour, skipped};
+use lockwheel_clients::servers::{self, unique};
 use redis::aio::{ConnectionManager, ConnectionManagerConfig, MultiplexedConnection};
 use redis::{AsyncConnectionConfig, Client, Commands, PushKind, Script, cmd};
 

@@ -3,9 +3,9 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use leasehold_clients::properties::{self, Extends, LONG, Locks, SHORT};
-use leasehold_clients::report::behaviour;
-use leasehold_clients::servers::{self, unique};
+use lockwheel_clients::properties::{self, Extends, LONG, Locks, SHORT};
+use lockwheel_clients::report::behaviour;
+use lockwheel_clients::servers::{self, unique};
 use rslock::{Lock, LockManager};
 
 const LIBRARY: &str = "rslock";

@@ -6,13 +6,13 @@ import (
 	"testing"
 	"time"
 
-	leasehold "github.com/leasehold/leasehold-go"
-	"github.com/leasehold/leasehold-go/leaseholdtest"
+	lockwheel "lockwheel-go"
+	"lockwheel-go/lockwheeltest"
 	"github.com/redis/go-redis/v9"
 )
 
 func TestALeaseEnds(t *testing.T) {
-	server := leaseholdtest.Start(t, leasehold.Frozen())
+	server := lockwheeltest.Start(t, lockwheel.Frozen())
 	client := connect(t, server)
 
 	client.SetNX(context.Background(), "invoice", "token", 30*time.Second)
@@ -23,7 +23,7 @@ func TestALeaseEnds(t *testing.T) {
 	}
 }
 
-func connect(t *testing.T, server *leaseholdtest.Server) *redis.Client {
+func connect(t *testing.T, server *lockwheeltest.Server) *redis.Client {
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	t.Cleanup(func() { _ = client.Close() })
 	return client

@@ -10,12 +10,12 @@ import (
 	pools "github.com/go-redsync/redsync/v4/redis"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	"github.com/gomodule/redigo/redis"
-	leasehold "github.com/leasehold/leasehold-go"
-	"github.com/leasehold/leasehold-go/leaseholdtest"
+	lockwheel "lockwheel-go"
+	"lockwheel-go/lockwheeltest"
 )
 
 func TestRedsyncWaitsByTheServersClock(t *testing.T) {
-	server := leaseholdtest.Start(t, leasehold.Frozen())
+	server := lockwheeltest.Start(t, lockwheel.Frozen())
 	locks := redsync.New(goredis.NewPool(connect(t, server)))
 	if err := locks.NewMutex("invoice", redsync.WithExpiry(time.Hour)).Lock(); err != nil {
 		t.Fatal(err)
@@ -33,10 +33,10 @@ func TestRedsyncWaitsByTheServersClock(t *testing.T) {
 func TestRedsyncOnFiveServers(t *testing.T) {
 	var all []pools.Pool
 	for range 5 {
-		server := leaseholdtest.Start(t, leasehold.Frozen())
+		server := lockwheeltest.Start(t, lockwheel.Frozen())
 		all = append(all, goredis.NewPool(connect(t, server)))
 		if len(all) > 3 {
-			server.Faults.Add(leasehold.Refuse, leasehold.Requests{}) // Two of five are away.
+			server.Faults.Add(lockwheel.Refuse, lockwheel.Requests{}) // Two of five are away.
 		}
 	}
 	mutex := redsync.New(all...).NewMutex("invoice", redsync.WithExpiry(time.Hour))
@@ -46,7 +46,7 @@ func TestRedsyncOnFiveServers(t *testing.T) {
 }
 
 // advance is a redislock.RetryStrategy.
-type advance struct{ clock leaseholdtest.Clock }
+type advance struct{ clock lockwheeltest.Clock }
 
 func (a advance) NextBackoff() time.Duration {
 	a.clock.Advance(10 * time.Second) // in place of the wait
@@ -54,7 +54,7 @@ func (a advance) NextBackoff() time.Duration {
 }
 
 func TestRedislockWaitsByTheServersClock(t *testing.T) {
-	server := leaseholdtest.Start(t, leasehold.Frozen())
+	server := lockwheeltest.Start(t, lockwheel.Frozen())
 	client := connect(t, server)
 	ctx := context.Background()
 	if _, err := redislock.Obtain(ctx, client, "invoice", 30*time.Second, nil); err != nil {
@@ -73,7 +73,7 @@ func TestRedislockWaitsByTheServersClock(t *testing.T) {
 }
 
 func TestRedigo(t *testing.T) {
-	server := leaseholdtest.Start(t, leasehold.Frozen())
+	server := lockwheeltest.Start(t, lockwheel.Frozen())
 	client, err := redis.Dial("tcp", server.Addr())
 	if err != nil {
 		t.Fatal(err)

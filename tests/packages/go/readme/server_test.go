@@ -4,15 +4,15 @@ import (
 	"context"
 	"testing"
 
-	leasehold "github.com/leasehold/leasehold-go"
-	"github.com/leasehold/leasehold-go/leaseholdtest"
+	lockwheel "lockwheel-go"
+	"lockwheel-go/lockwheeltest"
 	"github.com/redis/go-redis/v9"
 )
 
 func TestOptions(t *testing.T) {
-	server := leaseholdtest.Start(t,
-		leasehold.Config("requirepass", "secret"),
-		leasehold.Config("notify-keyspace-events", "Ex"),
+	server := lockwheeltest.Start(t,
+		lockwheel.Config("requirepass", "secret"),
+		lockwheel.Config("notify-keyspace-events", "Ex"),
 	)
 	options, err := redis.ParseURL(server.URL()) // redis://:secret@127.0.0.1:40123
 	if err != nil {

@@ -4,21 +4,21 @@ import (
 	"log"
 	"testing"
 
-	leasehold "github.com/leasehold/leasehold-go"
-	"github.com/leasehold/leasehold-go/leaseholdtest"
+	lockwheel "lockwheel-go"
+	"lockwheel-go/lockwheeltest"
 )
 
-var shared *leasehold.Server
+var shared *lockwheel.Server
 
 func TestMain(m *testing.M) {
 	var err error
-	if shared, err = leasehold.Start(); err != nil {
+	if shared, err = lockwheel.Start(); err != nil {
 		log.Fatal(err)
 	}
 	m.Run()
 }
 
 func TestOnTheSharedServer(t *testing.T) {
-	server := leaseholdtest.Use(t, shared) // It is as at its start.
+	server := lockwheeltest.Use(t, shared) // It is as at its start.
 	server.Call("SET", "invoice", "token", "NX", "PX", 30_000)
 }

@@ -5,14 +5,14 @@ import (
 	"testing"
 	"time"
 
-	leasehold "github.com/leasehold/leasehold-go"
-	"github.com/leasehold/leasehold-go/leaseholdtest"
+	lockwheel "lockwheel-go"
+	"lockwheel-go/lockwheeltest"
 )
 
 func TestAnAnswerIsLost(t *testing.T) {
-	server := leaseholdtest.Start(t, leasehold.Frozen())
+	server := lockwheeltest.Start(t, lockwheel.Frozen())
 	client := connect(t, server)
-	lost := server.Faults.Add(leasehold.LoseAndClose, leasehold.Requests{Command: "set", Times: 1})
+	lost := server.Faults.Add(lockwheel.LoseAndClose, lockwheel.Requests{Command: "set", Times: 1})
 
 	// go-redis sends it again by itself, and is refused by the lock that it has taken.
 	taken := client.SetNX(context.Background(), "invoice", "token", 30*time.Second).Val()
@@ -26,12 +26,12 @@ func TestAnAnswerIsLost(t *testing.T) {
 }
 
 func TestALockIsDeletedThatIsAnothers(t *testing.T) {
-	server := leaseholdtest.Start(t, leasehold.Frozen())
+	server := lockwheeltest.Start(t, lockwheel.Frozen())
 	a, b := connect(t, server), connect(t, server)
 	ctx := context.Background()
 	a.SetNX(ctx, "invoice", "a", 30*time.Second)
 
-	gate := server.Faults.Gate(leasehold.Requests{Command: "del"})
+	gate := server.Faults.Gate(lockwheel.Requests{Command: "del"})
 	released := make(chan bool)
 	go func() {
 		if a.Get(ctx, "invoice").Val() == "a" { // It is still mine ...
@@ -51,7 +51,7 @@ func TestALockIsDeletedThatIsAnothers(t *testing.T) {
 }
 
 func TestLocksAreReleased(t *testing.T) {
-	server := leaseholdtest.Start(t)
+	server := lockwheeltest.Start(t)
 	t.Cleanup(server.Journal.AssertNoLockHeld)
 	t.Cleanup(server.Journal.AssertReleasedOnlyByOwner)
 

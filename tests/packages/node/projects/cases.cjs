@@ -2,7 +2,7 @@
 
 const assert = require("node:assert/strict");
 const Redis = require("ioredis");
-const { serverBetween, start } = require("leasehold");
+const { serverBetween, start } = require("lockwheel");
 const { createClient } = require("redis");
 
 /** Tells the other file of this one's server, and waits for what that tells. */

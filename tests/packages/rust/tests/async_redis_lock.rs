@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use async_redis_lock::{Locker, Options};
-use leasehold::{Fault, Happening, Requests, Server};
+use lockwheel::{Fault, Happening, Requests, Server};
 
 const LEASE: Duration = Duration::from_secs(30);
 

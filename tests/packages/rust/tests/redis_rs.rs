@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use leasehold::Server;
+use lockwheel::Server;
 use redis::{Commands, ExistenceCheck, SetExpiry, SetOptions};
 
 fn take(redis: &mut redis::Connection, token: &str) -> bool {

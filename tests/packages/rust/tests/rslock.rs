@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use leasehold::{Error, Server};
+use lockwheel::{Error, Server};
 use rslock::LockManager;
 
 const LEASE: Duration = Duration::from_secs(30);

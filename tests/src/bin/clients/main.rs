@@ -1,7 +1,7 @@
-//! Runs the suites of the client libraries (`tests/clients/<language>/run`) on Leasehold and on a
+//! Runs the suites of the client libraries (`tests/clients/<language>/run`) on Lockwheel and on a
 //! real `redis-server`, compares what passed, and writes `docs/clients.md`.
 //!
-//! Fails when anything that passes on Redis does not on Leasehold, when anything fails at all,
+//! Fails when anything that passes on Redis does not on Lockwheel, when anything fails at all,
 //! and when a suite or a server dies.
 
 #![allow(clippy::print_stdout)] // A program that speaks to whoever runs it.
@@ -16,14 +16,14 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
-use leasehold_tests::suites::report::{self, Comparison, Line};
-use leasehold_tests::suites::{self, Choice, Kind};
+use lockwheel_tests::suites::report::{self, Comparison, Line};
+use lockwheel_tests::suites::{self, Choice, Kind};
 
 use crate::page::Page;
 use crate::scripts::{List, Listeners};
 use crate::servers::Servers;
 
-/// Runs the client libraries' suites on Leasehold and on a real redis-server.
+/// Runs the client libraries' suites on Lockwheel and on a real redis-server.
 /// When both servers are tried, writes the page.
 #[derive(Parser)]
 #[command(name = "tests/clients/run")]
@@ -95,7 +95,7 @@ async fn one(
         Ok(servers) => servers,
         Err(problem) => return (Vec::new(), vec![problem]),
     };
-    // Leasehold has no MONITOR, and is sent the same.
+    // Lockwheel has no MONITOR, and is sent the same.
     let listened_to = servers.keepers().filter(|_| kind == Kind::Redis);
     let listeners = match Listeners::start(listened_to) {
         Ok(listeners) => listeners,

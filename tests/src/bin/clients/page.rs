@@ -4,19 +4,19 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
-use leasehold_tests::suites::Kind;
-use leasehold_tests::suites::report::{self, Comparison, Outcome, Verdicts};
+use lockwheel_tests::suites::Kind;
+use lockwheel_tests::suites::report::{self, Comparison, Outcome, Verdicts};
 
 const TITLE: &str = "# Client libraries
 
-Lock libraries and clients as they are published, unmodified. Each one's suite runs on Leasehold
+Lock libraries and clients as they are published, unmodified. Each one's suite runs on Lockwheel
 and on a real `redis-server`, and asserts the property itself: that no two hold a lock, that a lease
 ends when it should and not before, that a stranger cannot release it. `tests/clients/run` writes
 this page.
 ";
 
 const MATRIX: &str = "
-| Language | Library | Version | Redis | Leasehold |
+| Language | Library | Version | Redis | Lockwheel |
 |---|---|---|---|---|
 ";
 
@@ -26,11 +26,11 @@ const REPEAT: &str = "
 ```sh
 tests/clients/run                # every suite
 tests/clients/run rust go        # some of them; the page keeps what it says of the others
-tests/clients/run --only-leasehold java
+tests/clients/run --only-lockwheel java
 tests/clients/run --list
 ```
 
-It starts Leasehold and a `redis-server` on free ports. A suite needs the tools of its language
+It starts Lockwheel and a `redis-server` on free ports. A suite needs the tools of its language
 and is said to be skipped where they are missing. What a suite is, and how to write one:
 `tests/clients/README.md`.
 ";
@@ -80,15 +80,15 @@ impl Page {
         let title = title(language);
         let version = |kind| versions.get(&kind).map_or("?", String::as_str);
         let mut section = format!(
-            "\nRun on Redis {} and Leasehold {}.\n",
+            "\nRun on Redis {} and Lockwheel {}.\n",
             version(Kind::Redis),
-            version(Kind::Leasehold)
+            version(Kind::Lockwheel)
         );
         let mut rows = Vec::new();
         for ((library, version), behaviours) in &comparison.libraries {
-            let [redis, leasehold] =
-                [Kind::Redis, Kind::Leasehold].map(|kind| report::score(behaviours, kind));
-            rows.push(format!("| {title} | {library} | {version} | {redis} | {leasehold} |"));
+            let [redis, lockwheel] =
+                [Kind::Redis, Kind::Lockwheel].map(|kind| report::score(behaviours, kind));
+            rows.push(format!("| {title} | {library} | {version} | {redis} | {lockwheel} |"));
             section += &format!("\n### {library} {version}\n\n");
             for (behaviour, verdicts) in behaviours {
                 section += &bullet(behaviour, verdicts);
@@ -128,7 +128,7 @@ fn title(language: &str) -> String {
 /// A line for a behaviour: what it is, and what is to be said if it did not pass on both.
 fn bullet(behaviour: &str, verdicts: &Verdicts) -> String {
     let mut line = format!("- {behaviour}");
-    for kind in [Kind::Redis, Kind::Leasehold] {
+    for kind in [Kind::Redis, Kind::Lockwheel] {
         let Some(verdict) = verdicts.get(&kind) else {
             let _ = write!(line, " - **not reported on {}**", kind.name());
             continue;
@@ -154,14 +154,14 @@ mod tests {
             r#"{{"library":"{library}","version":"1.2",
                 "behaviour":"excludes","outcome":"{outcome}"}}"#
         );
-        for kind in [Kind::Redis, Kind::Leasehold] {
+        for kind in [Kind::Redis, Kind::Lockwheel] {
             comparison.add(kind, vec![serde_json::from_str(&line).expect("a line")]);
         }
         comparison
     }
 
     fn versions() -> BTreeMap<Kind, String> {
-        [(Kind::Redis, "7.0".to_owned()), (Kind::Leasehold, "0.1".to_owned())].into()
+        [(Kind::Redis, "7.0".to_owned()), (Kind::Lockwheel, "0.1".to_owned())].into()
     }
 
     #[test]

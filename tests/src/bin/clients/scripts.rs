@@ -10,9 +10,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::thread::{self, JoinHandle};
 
-use leasehold_scripting::{Sha, outside_of_plans};
-use leasehold_tests::tiers::Pair;
-use leasehold_tests::words;
+use lockwheel_scripting::{Sha, outside_of_plans};
+use lockwheel_tests::tiers::Pair;
+use lockwheel_tests::words;
 
 /// What the list says of itself.
 const HEAD: &str = "\
@@ -236,10 +236,10 @@ fn begin(text: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use leasehold_scripting::Sha;
+    use lockwheel_scripting::Sha;
 
     use super::{Again, DIGITS, List, Scripts};
-    use leasehold_tests::tiers::Pair;
+    use lockwheel_tests::tiers::Pair;
 
     const LOCK: &str = "return redis.call('set', KEYS[1], ARGV[1], 'nx')";
 
@@ -277,7 +277,7 @@ mod tests {
         let scripts = Scripts::from([plain.clone(), odd.clone()]);
         assert_eq!(list.add("go", &scripts), Vec::<String>::new());
         assert_eq!((list.count("go"), list.count("java")), ((1, 2), (0, 0)));
-        let folder = leasehold_tests::daemon::Folder::new();
+        let folder = lockwheel_tests::daemon::Folder::new();
         let path = folder.path("scripts.txt");
         list.write(path.as_ref()).expect("it is written");
         let written = std::fs::read_to_string(&path).expect("a list");

@@ -6,12 +6,12 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use leasehold_tests::daemon::Folder;
-use leasehold_tests::frame;
-use leasehold_tests::process::eventually;
-use leasehold_tests::redis_server::free_port;
-use leasehold_tests::suites::Kind;
-use leasehold_tests::wire::Wire;
+use lockwheel_tests::daemon::Folder;
+use lockwheel_tests::frame;
+use lockwheel_tests::process::eventually;
+use lockwheel_tests::redis_server::free_port;
+use lockwheel_tests::suites::Kind;
+use lockwheel_tests::wire::Wire;
 
 /// For locks that want the agreement of most of several servers: enough that every test of a
 /// suite that ends some of its servers has its own.
@@ -73,7 +73,7 @@ impl Servers {
         let info = String::from_utf8_lossy(&info);
         let field = match self.kind {
             Kind::Redis => "redis_version:",
-            Kind::Leasehold => "leasehold_version:",
+            Kind::Lockwheel => "lockwheel_version:",
         };
         let version = info.lines().find_map(|line| line.strip_prefix(field));
         version.unwrap_or("?").to_owned()
@@ -177,7 +177,7 @@ impl Launch<'_> {
         let (program, before) = self.program.split_first().ok_or("no program")?;
         let mut command = Command::new(program);
         // Variables that begin so are settings.
-        for (variable, _) in std::env::vars().filter(|(it, _)| it.starts_with("LEASEHOLD_")) {
+        for (variable, _) in std::env::vars().filter(|(it, _)| it.starts_with("LOCKWHEEL_")) {
             command.env_remove(variable);
         }
         command.args(before).args(arguments).args(["--port", &port.to_string()]);

@@ -1,4 +1,4 @@
-//! Runs the lock compatibility suite on every server that can be had (Leasehold, Redis and Valkey,
+//! Runs the lock compatibility suite on every server that can be had (Lockwheel, Redis and Valkey,
 //! and the test doubles of `tests/compatibility/`), and writes `docs/compatibility.md`.
 //!
 //! What came of a server is kept in `tests/compatibility/results/`: the page is made of all that

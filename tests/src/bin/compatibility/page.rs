@@ -7,7 +7,7 @@ use crate::servers::Server;
 
 const INTRODUCTION: &str = "# Compatibility
 
-What became of `leasehold compat`, the lock compatibility suite, on servers that speak Redis's
+What became of `lockwheel compat`, the lock compatibility suite, on servers that speak Redis's
 protocol. Its cases are conversations that hold on Redis 7.0, Redis 8.0 and Valkey 8.1: the
 commands and scripts that lock libraries send, with every reply, error text, type and deadline, and
 properties under contention. `tests/compatibility/run` writes this page; [compat.md](compat.md)
@@ -24,15 +24,15 @@ const REPEAT: &str = "
 ## How to repeat it
 
 ```sh
-leasehold compat redis://host:port      # on a server of yours
+lockwheel compat redis://host:port      # on a server of yours
 
 tests/compatibility/run                 # this page: every server that can be had
 tests/compatibility/run miniredis       # one of them; the page keeps what it says of the others
 tests/compatibility/run --list
 ```
 
-Leasehold is built from this repository, `redis-server` is the one on the path (Debian 12's). The
-servers of Debian 13 run by `chroot` in a folder that `LEASEHOLD_TEST_DEBIAN_13` names, or that
+Lockwheel is built from this repository, `redis-server` is the one on the path (Debian 12's). The
+servers of Debian 13 run by `chroot` in a folder that `LOCKWHEEL_TEST_DEBIAN_13` names, or that
 `--debootstrap` makes, as root. The test doubles are small projects with pinned versions below
 `tests/compatibility/`; where the tools of their language are missing, the page keeps its row.
 Each server is fresh and used by nobody else; flushing is allowed. A test double has 3 seconds for
@@ -233,10 +233,10 @@ mod tests {
     fn a_server_that_was_not_run_is_said_to_be_so() {
         let known = [(&SERVERS[0], Some(results(50, 0))), (&SERVERS[1], None)];
         let page = write(&known);
-        assert!(page.contains("| Leasehold | server 1 |  | 50/50 |"), "{page}");
+        assert!(page.contains("| Lockwheel | server 1 |  | 50/50 |"), "{page}");
         assert!(page.contains("| Redis 7.0 | not run yet |"), "{page}");
         assert!(
-            page.contains("\n| Family | Leasehold |\n|---|---|\n| Strings | 50/50 |"),
+            page.contains("\n| Family | Lockwheel |\n|---|---|\n| Strings | 50/50 |"),
             "{page}"
         );
         assert!(page.contains("\n| Redisson RLock | 50/50 |"), "{page}");

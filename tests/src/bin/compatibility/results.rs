@@ -5,8 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use leasehold::compat::report::{Report, Row, Score};
-use leasehold::compat::{Outcome, Verdict};
+use lockwheel_compat::report::{Report, Row, Score};
+use lockwheel_compat::{Outcome, Verdict};
 use serde::{Deserialize, Serialize};
 
 /// Where what was sent and received is cut.

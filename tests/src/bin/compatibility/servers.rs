@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use leasehold::compat::Address;
-use leasehold::compat::time;
-use leasehold::compat::wire::Wire;
-use leasehold_tests::daemon::{self, Folder};
-use leasehold_tests::redis_server::{self, free_port};
+use lockwheel_compat::Address;
+use lockwheel_compat::time;
+use lockwheel_compat::wire::Wire;
+use lockwheel_tests::daemon::{self, Folder};
+use lockwheel_tests::redis_server::{self, free_port};
 
 /// The status with which a project's `run` says that its tool chain is not installed.
 const NO_TOOLS: i32 = 77;
@@ -48,8 +48,8 @@ enum Origin {
 /// Every server, in the order of the page.
 pub(crate) const SERVERS: &[Server] = &[
     Server {
-        key: "leasehold",
-        title: "Leasehold",
+        key: "lockwheel",
+        title: "Lockwheel",
         purpose: "This project: a small server for locks, embeddable in tests.",
         is_double: false,
         origin: Origin::Own,
@@ -134,7 +134,7 @@ impl Server {
         let died = |error: io::Error| Trouble::Died(format!("it cannot be started: {error}"));
         let output = File::create(&log).map_err(died)?;
         let errors = output.try_clone().map_err(died)?;
-        for (variable, _) in std::env::vars().filter(|(it, _)| it.starts_with("LEASEHOLD_")) {
+        for (variable, _) in std::env::vars().filter(|(it, _)| it.starts_with("LOCKWHEEL_")) {
             command.env_remove(variable);
         }
         command.current_dir(folder.path("")).stdin(Stdio::null()).stdout(output).stderr(errors);
@@ -237,7 +237,7 @@ fn debian_13(may_bootstrap: bool) -> Result<PathBuf, Trouble> {
     let named = redis_server::debian_13();
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let cache = cache.or_else(|| Some(Path::new(&std::env::var_os("HOME")?).join(".cache")));
-    let folder = named.or_else(|| Some(cache?.join("leasehold/debian-13")));
+    let folder = named.or_else(|| Some(cache?.join("lockwheel/debian-13")));
     let folder = folder.ok_or_else(|| Trouble::NoTools("there is no HOME".to_owned()))?;
     if folder.join("usr/bin/valkey-server").exists() {
         return Ok(folder);

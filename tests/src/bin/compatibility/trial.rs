@@ -7,8 +7,8 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use leasehold::compat::case::Case;
-use leasehold::compat::{
+use lockwheel_compat::case::Case;
+use lockwheel_compat::{
     Error, Failure, Interrupt, Options, Outcome, Report, Suite, UNTRIED, Verdict, cases, properties,
 };
 

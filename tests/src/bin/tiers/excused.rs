@@ -1,9 +1,9 @@
-//! The differences between Leasehold and Redis 7.0 that are accepted, each as narrow as possible:
+//! The differences between Lockwheel and Redis 7.0 that are accepted, each as narrow as possible:
 //! see `docs/differences.md`.
 
-use leasehold::compat::fuzz::explained::seventeen_digits;
-use leasehold_resp::format_double;
-use leasehold_scripting::Sha;
+use lockwheel_compat::fuzz::explained::seventeen_digits;
+use lockwheel_resp::format_double;
+use lockwheel_scripting::Sha;
 
 /// A difference that is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -277,7 +277,7 @@ fn no_place(reply: &str) -> String {
 }
 
 /// Whether two replies differ in nothing but numbers, which Redis 7.0 writes in its way and
-/// Leasehold in that of 7.2.
+/// Lockwheel in that of 7.2.
 fn same_but_digits(ours: &str, theirs: &str) -> bool {
     let (mut ours, mut theirs) = (ours, theirs);
     loop {

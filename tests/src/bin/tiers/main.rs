@@ -16,11 +16,11 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use indicatif::ProgressBar;
-use leasehold_scripting::{Tiers, outside_of_plans};
-use leasehold_tests::tiers::Chance;
-use leasehold_tests::tiers::builtins::{ARGUMENTS_MAX, BUILTINS, POSITIONS};
-use leasehold_tests::tiers::grammar::{self, Cell, Request, Script, Taste};
-use leasehold_tests::tiers::trial::{Outcome, Trial, shrink};
+use lockwheel_scripting::{Tiers, outside_of_plans};
+use lockwheel_tests::tiers::Chance;
+use lockwheel_tests::tiers::builtins::{ARGUMENTS_MAX, BUILTINS, POSITIONS};
+use lockwheel_tests::tiers::grammar::{self, Cell, Request, Script, Taste};
+use lockwheel_tests::tiers::trial::{Outcome, Trial, shrink};
 
 /// Scripts that a thread takes at a time.
 const TURN: u64 = 256;

@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use leasehold_tests::redis_server::RedisServer;
-use leasehold_tests::tiers::grammar::{self, Cell, Request, Taste, WORLD};
-use leasehold_tests::tiers::pair::{Side, contains};
-use leasehold_tests::tiers::trial::shrink;
-use leasehold_tests::wire::Wire;
-use leasehold_tests::{PROTOCOLS, frame_of};
+use lockwheel_tests::redis_server::RedisServer;
+use lockwheel_tests::tiers::grammar::{self, Cell, Request, Taste, WORLD};
+use lockwheel_tests::tiers::pair::{Side, contains};
+use lockwheel_tests::tiers::trial::shrink;
+use lockwheel_tests::wire::Wire;
+use lockwheel_tests::{PROTOCOLS, frame_of};
 
 use crate::excused::{Excuse, excuse, excused_by_text};
 use crate::{Options, drawn};
@@ -43,7 +43,7 @@ const KEYS_WITH_VALUES: &str = "local all = {} \
     end \
     return all";
 
-/// How many differences there are between Leasehold and Redis.
+/// How many differences there are between Lockwheel and Redis.
 pub(crate) fn compare(options: &Options) -> usize {
     let Some(mut both) = Both::start() else { return 0 };
     let begin = Instant::now();
@@ -120,7 +120,7 @@ pub(crate) fn compare(options: &Options) -> usize {
             let theirs = both.theirs(&least, &request, protocol).unwrap_or_default();
             println!(
                 "--- Redis: seed {}, script {number}, RESP{protocol}, {:?} {:?} {:?}\n{least}\n\
-                 Leasehold: {}\nRedis:     {}\n",
+                 Lockwheel: {}\nRedis:     {}\n",
                 options.seed,
                 request.form,
                 request.keys,

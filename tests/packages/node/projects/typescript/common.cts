@@ -1,7 +1,7 @@
 // The types for those who require.
 
-import leasehold = require("leasehold");
+import lockwheel = require("lockwheel");
 
-const server: Promise<leasehold.Server> = leasehold.start({ frozen: true });
+const server: Promise<lockwheel.Server> = lockwheel.start({ frozen: true });
 
 export = server;

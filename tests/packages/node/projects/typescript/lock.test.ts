@@ -14,7 +14,7 @@ import {
   Server,
   serverBetween,
   start,
-} from "leasehold";
+} from "lockwheel";
 
 const check: Check[] = ["no-lock-held"];
 const server: Server = serverBetween(beforeEach, afterEach, { frozen: true, check });

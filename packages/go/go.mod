@@ -1,0 +1,3 @@
+module lockwheel-go
+
+go 1.21

@@ -1,0 +1,328 @@
+// Package lockwheeltest gives a test a lock server of its own, which ends with the test.
+//
+//	server := lockwheeltest.Start(t, lockwheel.Frozen())
+//	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+//
+// Everything here does what its namesake of package lockwheel does, and fails the test where that
+// returns an error: it is to be called by the test's own goroutine, as [testing.TB.FailNow] is.
+package lockwheeltest
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	lockwheel "lockwheel-go"
+)
+
+// What a test that failed shows of the journal: what led to it, and not all of it.
+const toldMax = 40
+
+// Server is a running server, of whose errors the test dies.
+type Server struct {
+	*lockwheel.Server
+	Clock   Clock
+	Faults  Faults
+	Journal Journal
+	t       testing.TB
+}
+
+// Start starts a server for this test and ends it when the test is over. A test that failed logs
+// what has happened on the server.
+func Start(t testing.TB, options ...lockwheel.Option) *Server {
+	t.Helper()
+	started, err := lockwheel.Start(options...)
+	no(t, err)
+	t.Cleanup(func() { no(t, started.Stop()) })
+	return use(t, started)
+}
+
+// Use gives a test a server that it shares with others, one after the other: it is reset.
+func Use(t testing.TB, shared *lockwheel.Server) *Server {
+	t.Helper()
+	no(t, shared.Reset())
+	return use(t, shared)
+}
+
+func use(t testing.TB, server *lockwheel.Server) *Server {
+	t.Cleanup(func() {
+		if t.Failed() {
+			tell(t, server)
+		}
+	})
+	return &Server{
+		server, Clock{t, server.Clock}, Faults{t, server.Faults}, Journal{t, server.Journal}, t,
+	}
+}
+
+// tell logs what has happened on the server, as far as it can be asked.
+func tell(t testing.TB, server *lockwheel.Server) {
+	t.Helper()
+	story, err := server.Journal.Story(toldMax)
+	if err != nil {
+		t.Logf("the server at %s cannot be asked: %v\nit said:\n%s",
+			server.Addr(), err, server.Log())
+		return
+	}
+	t.Logf("what happened on the server at %s, the last %d at most:\n%s",
+		server.Addr(), toldMax, story)
+}
+
+// Call is [lockwheel.Server.Call].
+func (s *Server) Call(arguments ...any) any {
+	s.t.Helper()
+	return must(s.Server.Call(arguments...))(s.t)
+}
+
+// Reset is [lockwheel.Server.Reset].
+func (s *Server) Reset() {
+	s.t.Helper()
+	no(s.t, s.Server.Reset())
+}
+
+// Stop is [lockwheel.Server.Stop].
+func (s *Server) Stop() {
+	s.t.Helper()
+	no(s.t, s.Server.Stop())
+}
+
+// Clock is [lockwheel.Clock].
+type Clock struct {
+	t     testing.TB
+	clock lockwheel.Clock
+}
+
+// Freeze is [lockwheel.Clock.Freeze].
+func (c Clock) Freeze() {
+	c.t.Helper()
+	no(c.t, c.clock.Freeze())
+}
+
+// Run is [lockwheel.Clock.Run].
+func (c Clock) Run(times float64) {
+	c.t.Helper()
+	no(c.t, c.clock.Run(times))
+}
+
+// Advance is [lockwheel.Clock.Advance].
+func (c Clock) Advance(span time.Duration) {
+	c.t.Helper()
+	no(c.t, c.clock.Advance(span))
+}
+
+// Set is [lockwheel.Clock.Set].
+func (c Clock) Set(moment time.Time) {
+	c.t.Helper()
+	no(c.t, c.clock.Set(moment))
+}
+
+// Jump is [lockwheel.Clock.Jump].
+func (c Clock) Jump(span time.Duration) {
+	c.t.Helper()
+	no(c.t, c.clock.Jump(span))
+}
+
+// Step is [lockwheel.Clock.Step].
+func (c Clock) Step(span time.Duration) {
+	c.t.Helper()
+	no(c.t, c.clock.Step(span))
+}
+
+// Now is [lockwheel.Clock.Now].
+func (c Clock) Now() time.Time {
+	c.t.Helper()
+	return must(c.clock.Now())(c.t)
+}
+
+// Wall is [lockwheel.Clock.Wall].
+func (c Clock) Wall() time.Time {
+	c.t.Helper()
+	return must(c.clock.Wall())(c.t)
+}
+
+// Rate is [lockwheel.Clock.Rate].
+func (c Clock) Rate() float64 {
+	c.t.Helper()
+	return must(c.clock.Rate())(c.t)
+}
+
+// Faults is [lockwheel.Faults].
+type Faults struct {
+	t      testing.TB
+	faults lockwheel.Faults
+}
+
+// Add is [lockwheel.Faults.Add].
+func (f Faults) Add(fault lockwheel.Fault, requests lockwheel.Requests) Rule {
+	f.t.Helper()
+	return Rule{f.t, must(f.faults.Add(fault, requests))(f.t)}
+}
+
+// Gate is [lockwheel.Faults.Gate].
+func (f Faults) Gate(requests lockwheel.Requests) Gate {
+	f.t.Helper()
+	return Gate{f.t, must(f.faults.Gate(requests))(f.t)}
+}
+
+// Failover is [lockwheel.Faults.Failover].
+func (f Faults) Failover(lose int) int {
+	f.t.Helper()
+	return must(f.faults.Failover(lose))(f.t)
+}
+
+// List is [lockwheel.Faults.List].
+func (f Faults) List() []lockwheel.State {
+	f.t.Helper()
+	return must(f.faults.List())(f.t)
+}
+
+// Gates is [lockwheel.Faults.Gates].
+func (f Faults) Gates() []lockwheel.State {
+	f.t.Helper()
+	return must(f.faults.Gates())(f.t)
+}
+
+// Clear is [lockwheel.Faults.Clear].
+func (f Faults) Clear() {
+	f.t.Helper()
+	no(f.t, f.faults.Clear())
+}
+
+// Rule is [lockwheel.Rule].
+type Rule struct {
+	t    testing.TB
+	rule lockwheel.Rule
+}
+
+// State is [lockwheel.Rule.State].
+func (r Rule) State() lockwheel.State {
+	r.t.Helper()
+	return must(r.rule.State())(r.t)
+}
+
+// Wait is [lockwheel.Rule.Wait].
+func (r Rule) Wait() {
+	r.t.Helper()
+	no(r.t, r.rule.Wait())
+}
+
+// Clear is [lockwheel.Rule.Clear].
+func (r Rule) Clear() {
+	r.t.Helper()
+	no(r.t, r.rule.Clear())
+}
+
+// Gate is [lockwheel.Gate].
+type Gate struct {
+	t    testing.TB
+	gate lockwheel.Gate
+}
+
+// Wait is [lockwheel.Gate.Wait].
+func (g Gate) Wait() int64 {
+	g.t.Helper()
+	return must(g.gate.Wait())(g.t)
+}
+
+// Open is [lockwheel.Gate.Open].
+func (g Gate) Open() int {
+	g.t.Helper()
+	return must(g.gate.Open())(g.t)
+}
+
+// Journal is [lockwheel.Journal].
+type Journal struct {
+	t       testing.TB
+	journal lockwheel.Journal
+}
+
+// Entries is [lockwheel.Journal.Entries].
+func (j Journal) Entries() []lockwheel.Entry {
+	j.t.Helper()
+	return must(j.journal.Entries())(j.t)
+}
+
+// Story is [lockwheel.Journal.Story].
+func (j Journal) Story(count int) string {
+	j.t.Helper()
+	return must(j.journal.Story(count))(j.t)
+}
+
+// Locks is [lockwheel.Journal.Locks].
+func (j Journal) Locks() []lockwheel.Lock {
+	j.t.Helper()
+	return must(j.journal.Locks())(j.t)
+}
+
+// Lint is [lockwheel.Journal.Lint].
+func (j Journal) Lint() []lockwheel.Finding {
+	j.t.Helper()
+	return must(j.journal.Lint())(j.t)
+}
+
+// Clear is [lockwheel.Journal.Clear].
+func (j Journal) Clear() {
+	j.t.Helper()
+	no(j.t, j.journal.Clear())
+}
+
+// Broken is what broke a rule first, and nil if the rule holds.
+func (j Journal) Broken(check lockwheel.Check) *lockwheel.Broken {
+	j.t.Helper()
+	err := j.journal.Check(check)
+	var broken *lockwheel.Broken
+	if err != nil && !errors.As(err, &broken) {
+		j.t.Fatal(err)
+	}
+	return broken
+}
+
+// AssertNoLockHeld fails the test, which goes on, if somebody holds a lock. As a cleanup it looks
+// when the test is over: t.Cleanup(server.Journal.AssertNoLockHeld).
+func (j Journal) AssertNoLockHeld() {
+	j.t.Helper()
+	j.assert(lockwheel.NoLockHeld)
+}
+
+// AssertNeverTwoHolders fails the test, which goes on, if somebody took a lock that another came
+// back for.
+func (j Journal) AssertNeverTwoHolders() {
+	j.t.Helper()
+	j.assert(lockwheel.NeverTwoHolders)
+}
+
+// AssertEveryLockHasALease fails the test, which goes on, if a lock stays when its owner dies.
+func (j Journal) AssertEveryLockHasALease() {
+	j.t.Helper()
+	j.assert(lockwheel.EveryLockHasALease)
+}
+
+// AssertReleasedOnlyByOwner fails the test, which goes on, if a lock was taken from its owner.
+func (j Journal) AssertReleasedOnlyByOwner() {
+	j.t.Helper()
+	j.assert(lockwheel.ReleasedOnlyByOwner)
+}
+
+func (j Journal) assert(check lockwheel.Check) {
+	j.t.Helper()
+	if err := j.journal.Check(check); err != nil {
+		j.t.Error(err)
+	}
+}
+
+// no ends the test for an error.
+func no(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// must returns what was asked for, or ends the test for an error.
+func must[T any](value T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		no(t, err)
+		return value
+	}
+}

@@ -1,0 +1,58 @@
+package lockwheel
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// Enough to see why a server does not start or has ended.
+const logLinesMax = 50
+
+const serves = "The server is now ready to accept connections on port "
+
+// log keeps the last lines of what a server writes, and finds its port there.
+type log struct {
+	port chan int
+
+	mutex   sync.Mutex
+	lines   []string
+	partial []byte
+}
+
+func newLog() *log { return &log{port: make(chan int, 1)} }
+
+func (l *log) Write(written []byte) (int, error) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	l.partial = append(l.partial, written...)
+	for {
+		line, rest, whole := bytes.Cut(l.partial, []byte("\n"))
+		if !whole {
+			return len(written), nil
+		}
+		l.add(string(line))
+		l.partial = rest
+	}
+}
+
+func (l *log) add(line string) {
+	l.lines = append(l.lines, line)
+	if len(l.lines) > logLinesMax {
+		l.lines = l.lines[1:]
+	}
+	_, number, found := strings.Cut(line, serves)
+	if port, err := strconv.Atoi(strings.TrimSpace(number)); found && err == nil {
+		select {
+		case l.port <- port:
+		default: // A line that a client had logged.
+		}
+	}
+}
+
+func (l *log) String() string {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	return strings.Join(append(l.lines[:len(l.lines):len(l.lines)], string(l.partial)), "\n")
+}

@@ -1,0 +1,116 @@
+package io.github.lockwheel;
+
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Deque;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+
+/**
+ * A server as a process. It ends with this JVM, however that ends: its standard input is a pipe
+ * that closes then.
+ */
+final class Child {
+    /** A server starts in milliseconds: one that needs longer on the busiest machine hangs. */
+    private static final int START_LIMIT_SECONDS = 30;
+    /** It has nothing to save: one that has not ended by then is killed. */
+    private static final int STOP_LIMIT_SECONDS = 10;
+    private static final int REMEMBERED_LINES = 20;
+    private static final Pattern READY =
+            Pattern.compile("The server is now ready to accept connections on port (\\d+)");
+
+    private final Process process;
+    private final Deque<String> lastLines = new ArrayDeque<>();
+    private final CompletableFuture<Integer> port = new CompletableFuture<>();
+
+    Child(Path program, List<String> options) {
+        var command = new ArrayList<>(List.of(
+                program.toString(), "--port", "0", "--bind", LockwheelServer.HOST,
+                "--enable-test-commands", "local", "--end-with-stdin", "yes"));
+        command.addAll(options);
+        var builder = new ProcessBuilder(command).redirectErrorStream(true);
+        // They would be settings of the server.
+        builder.environment().keySet().removeIf(name -> name.startsWith("LOCKWHEEL_"));
+        try {
+            process = builder.start();
+        } catch (IOException error) {
+            throw new LockwheelException("the server cannot be started: " + error.getMessage(), error);
+        }
+        var reader = new Thread(this::read, "lockwheel-log");
+        reader.setDaemon(true);
+        reader.start();
+    }
+
+    /** The port it listens on, as soon as it does. */
+    int port() {
+        try {
+            return port.get(START_LIMIT_SECONDS, TimeUnit.SECONDS);
+        } catch (ExecutionException error) {
+            throw new LockwheelException(error.getCause().getMessage(), error);
+        } catch (TimeoutException error) {
+            stop();
+            throw new LockwheelException("the server has not told its port in " + START_LIMIT_SECONDS
+                    + " s, only:\n" + remembered(), error);
+        } catch (InterruptedException error) {
+            stop();
+            Thread.currentThread().interrupt();
+            throw new LockwheelException("interrupted while the server started", error);
+        }
+    }
+
+    long pid() {
+        return process.pid();
+    }
+
+    /** Reads to the end: a server whose pipe is full would wait. */
+    private void read() {
+        try (BufferedReader lines = new BufferedReader(new InputStreamReader(
+                process.getInputStream(), StandardCharsets.UTF_8))) {
+            for (String line = lines.readLine(); line != null; line = lines.readLine()) {
+                remember(line);
+                Matcher ready = READY.matcher(line);
+                if (ready.find()) {
+                    port.complete(Integer.valueOf(ready.group(1)));
+                }
+            }
+            port.completeExceptionally(new LockwheelException("the server ended with status "
+                    + process.waitFor() + ":\n" + remembered()));
+        } catch (IOException | InterruptedException error) {
+            port.completeExceptionally(new LockwheelException("the log of the server broke off", error));
+        }
+    }
+
+    private synchronized void remember(String line) {
+        lastLines.addLast(line);
+        if (lastLines.size() > REMEMBERED_LINES) {
+            lastLines.removeFirst();
+        }
+    }
+
+    private synchronized String remembered() {
+        return String.join("\n", lastLines);
+    }
+
+    /** Ends it and waits until it has ended. */
+    void stop() {
+        process.destroy();
+        try {
+            if (!process.waitFor(STOP_LIMIT_SECONDS, TimeUnit.SECONDS)) {
+                process.destroyForcibly().waitFor();
+            }
+        } catch (InterruptedException error) {
+            process.destroyForcibly();
+            Thread.currentThread().interrupt();
+        }
+    }
+}

@@ -1,0 +1,14 @@
+package io.github.lockwheel;
+
+/** A server could not be started or reached, or has answered with an error: the message tells. */
+public final class LockwheelException extends RuntimeException {
+    private static final long serialVersionUID = 1;
+
+    LockwheelException(String message) {
+        super(message);
+    }
+
+    LockwheelException(String message, Throwable cause) {
+        super(message, cause);
+    }
+}

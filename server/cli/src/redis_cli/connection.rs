@@ -1,0 +1,135 @@
+//! A blocking connection to a server: who it is for, commands in, replies out. Prints nothing.
+
+use std::fmt;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+
+use bytes::{Buf, BytesMut};
+use lockwheel_resp::{Reply, decode, encode_request};
+
+/// Bytes read from a socket at a time.
+const CHUNK_BYTES: usize = 64 << 10;
+
+/// Where a server is.
+#[derive(Clone, Debug)]
+pub(super) enum Place {
+    Tcp(String, u16),
+    Unix(PathBuf),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Tcp(host, port) if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Place::Tcp(host, port) => write!(f, "{host}:{port}"),
+            Place::Unix(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+/// What is said to a server before anything else.
+#[derive(Clone, Debug)]
+pub(super) struct Login {
+    pub(super) user: Option<String>,
+    pub(super) password: Option<String>,
+    pub(super) database: i64,
+    pub(super) protocol: Protocol,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Protocol {
+    Resp2,
+    Resp3,
+    /// And RESP2 with servers that know no other.
+    Resp3IfSpoken,
+}
+
+trait Stream: Read + Write {}
+impl Stream for TcpStream {}
+impl Stream for UnixStream {}
+
+pub(super) struct Connection {
+    stream: Box<dyn Stream>,
+    received: BytesMut,
+}
+
+impl Connection {
+    pub(super) fn open(place: &Place) -> io::Result<Connection> {
+        Ok(Connection { stream: connect(place)?, received: BytesMut::new() })
+    }
+
+    /// Gives the password, chooses database and protocol, as far as the server lets it. Returns
+    /// what it refused, and in which words.
+    pub(super) fn log_in(&mut self, login: &Login) -> io::Result<Result<(), String>> {
+        let mut steps = Vec::new();
+        if let Some(password) = login.password.clone() {
+            let words = ["AUTH".to_owned()].into_iter().chain(login.user.clone());
+            steps.push(("AUTH".to_owned(), words.chain([password]).collect()));
+        }
+        if login.database != 0 {
+            let words = vec!["SELECT".to_owned(), login.database.to_string()];
+            steps.push((words.join(" "), words));
+        }
+        if login.protocol != Protocol::Resp2 {
+            let words = vec!["HELLO".to_owned(), "3".to_owned()];
+            steps.push((words.join(" "), words));
+        }
+        for (name, words) in steps {
+            self.send(&words)?;
+            // What need not be spoken may be refused.
+            let is_wish = login.protocol == Protocol::Resp3IfSpoken && words[0] == "HELLO";
+            if let (Reply::Error(text), false) = (self.read()?, is_wish) {
+                return Ok(Err(format!("{name} failed: {}", String::from_utf8_lossy(&text))));
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    pub(super) fn send<A: AsRef<[u8]>>(&mut self, words: &[A]) -> io::Result<()> {
+        let mut request = BytesMut::new();
+        encode_request(words, &mut request);
+        self.stream.write_all(&request)
+    }
+
+    /// The next reply or message. `UnexpectedEof` if the server has closed the connection.
+    pub(super) fn read(&mut self) -> io::Result<Reply> {
+        loop {
+            let malformed = |error| io::Error::new(ErrorKind::InvalidData, error);
+            if let Some((reply, length)) = decode(&self.received).map_err(malformed)? {
+                self.received.advance(length);
+                return Ok(reply);
+            }
+            // The longer the reply, the more is read before it is looked at again.
+            let begin = self.received.len();
+            self.received.resize(begin + CHUNK_BYTES.max(begin), 0);
+            let count = self.stream.read(&mut self.received[begin..]);
+            self.received.truncate(begin + count.as_ref().copied().unwrap_or(0));
+            if count? == 0 {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
+        }
+    }
+}
+
+/// What is wrong, in the words of the system or of `redis-cli`.
+pub(super) fn told(error: &io::Error) -> String {
+    if error.kind() == ErrorKind::UnexpectedEof {
+        return "Server closed the connection".to_owned();
+    }
+    let text = error.to_string();
+    let text = text.strip_prefix("failed to lookup address information: ").unwrap_or(&text);
+    text.split(" (os error").next().unwrap_or(text).to_owned()
+}
+
+fn connect(place: &Place) -> io::Result<Box<dyn Stream>> {
+    match place {
+        Place::Tcp(host, port) => {
+            let stream = TcpStream::connect((host.as_str(), *port))?;
+            stream.set_nodelay(true)?;
+            Ok(Box::new(stream))
+        }
+        Place::Unix(path) => Ok(Box::new(UnixStream::connect(path)?)),
+    }
+}

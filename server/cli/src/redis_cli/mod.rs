@@ -1,0 +1,103 @@
+//! `redis-cli`: for health checks, scripts and people. What it prints is what the original does;
+//! its knowledge of a server is an address.
+
+mod arguments;
+mod connection;
+mod format;
+mod prompt;
+mod session;
+
+use std::ffi::OsString;
+use std::io::Read;
+use std::os::unix::ffi::OsStringExt;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory, Parser};
+use lockwheel_engine::settings::{LOCKWHEEL_VERSION, REDIS_VERSION};
+
+use self::arguments::Arguments;
+use self::session::{End, Session, Settings, complain, write_out};
+
+/// What is wrong with an option.
+const UNUSABLE: u8 = 1;
+
+/// Runs it. `arguments` are those behind its name.
+pub(crate) fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
+    let name = OsString::from("redis-cli");
+    match Arguments::try_parse_from([name].into_iter().chain(arguments)) {
+        Ok(arguments) => match run(arguments) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(End(status)) => ExitCode::from(status),
+        },
+        Err(error) => refuse(&error),
+    }
+}
+
+fn run(arguments: Arguments) -> Result<(), End> {
+    if arguments.version {
+        let line = format!("redis-cli {REDIS_VERSION} lockwheel={LOCKWHEEL_VERSION}\n");
+        return write_out(line.as_bytes());
+    }
+    if arguments.shows_password() {
+        complain(
+            "Warning: Using a password with '-a' or '-u' option on the command line interface \
+             may not be safe.",
+        );
+    }
+    let interval = Duration::try_from_secs_f64(arguments.interval).unwrap_or_default();
+    let mut session = Session::new(Settings {
+        place: arguments.place(),
+        login: arguments.login(),
+        style: arguments.style(),
+        errors_count: arguments.errors_count && !arguments.command.is_empty(),
+        interval,
+        goes_on: arguments.command.is_empty(),
+    });
+    let mut words: Vec<Vec<u8>> =
+        arguments.command.into_iter().map(OsStringExt::into_vec).collect();
+    if words.is_empty() {
+        return prompt::run(&mut session);
+    }
+    if arguments.last_from_stdin {
+        let mut last = Vec::new();
+        std::io::stdin().read_to_end(&mut last).map_err(|_| End(1))?;
+        words.push(last);
+    }
+    match session.issue(&words, arguments.repeat)? {
+        true => Ok(()),
+        false => Err(End(1)),
+    }
+}
+
+/// Says what is wrong with the options, the way `redis-cli` does where it has words for it.
+fn refuse(error: &clap::Error) -> ExitCode {
+    let option = match error.get(ContextKind::InvalidArg) {
+        // Without what it says of its value.
+        Some(ContextValue::String(option)) => option.split(' ').next().unwrap_or_default(),
+        _ => "",
+    };
+    let lacks_value = error
+        .get(ContextKind::InvalidValue)
+        .is_none_or(|value| matches!(value, ContextValue::String(value) if value.is_empty()));
+    match (error.kind(), option) {
+        (ErrorKind::InvalidValue, "-h") if lacks_value => {
+            let help = Arguments::command().render_help().to_string();
+            let _ = write_out(help.as_bytes());
+            ExitCode::SUCCESS
+        }
+        (ErrorKind::UnknownArgument | ErrorKind::InvalidValue, option) if lacks_value => {
+            complain(&format!("Unrecognized option or bad number of args for: '{option}'"));
+            ExitCode::from(UNUSABLE)
+        }
+        (ErrorKind::DisplayHelp, _) => {
+            let _ = error.print();
+            ExitCode::SUCCESS
+        }
+        _ => {
+            let _ = error.print();
+            ExitCode::from(UNUSABLE)
+        }
+    }
+}

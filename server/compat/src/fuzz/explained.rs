@@ -1,0 +1,1195 @@
+//! Differences that are known: each with the line of `docs/differences.md` that tells of it, and
+//! as narrow as it can be told apart.
+
+use std::collections::BTreeSet;
+
+use super::arguments;
+use super::episode::Step;
+use crate::frame::Frame;
+use crate::reference::{self, is_named};
+
+/// A difference that is known.
+pub struct Explained {
+    /// What it is called.
+    pub name: &'static str,
+    /// The line of `docs/differences.md` begins so.
+    pub line: &'static str,
+    /// The commands it is about.
+    commands: &'static [&'static str],
+    /// The references that it is about.
+    of: Of,
+    /// Whether what is there then may differ as well, so that the episode ends.
+    pub ends: bool,
+    /// Whether this is what was met: the command, what it needs to have happened before, and both
+    /// replies.
+    is: fn(&Met<'_>) -> bool,
+}
+
+/// The difference whose replies are asked of the reference once more: see [`alone`].
+pub const SEVERAL_KEYS: &str = "waiting for several keys that are filled at once";
+
+/// Which references something holds for.
+#[derive(Clone, Copy)]
+enum Of {
+    Every,
+    /// Those that announce an older version of Redis.
+    Before(u32, u32),
+    /// Those that announce this version of Redis or a later one.
+    Since(u32, u32),
+    Valkey,
+}
+
+/// A difference that was met.
+pub struct Met<'a> {
+    /// The command.
+    pub words: &'a [Vec<u8>],
+    /// All commands up to now, of all clients. The last of them is the command itself, or
+    /// another one, if a client that waited has heard something or the command was queued.
+    pub before: &'a [Step],
+    /// What the target said; [`waits`] if it has said nothing.
+    pub ours: &'a Frame,
+    /// What the reference said.
+    pub theirs: &'a Frame,
+    /// How far apart in time the two may have been asked.
+    pub apart_ms: i64,
+    /// What the reference is.
+    pub version: Version,
+}
+
+/// What a reference is.
+#[derive(Clone, Copy, Debug)]
+pub struct Version {
+    /// The version of Redis that it announces.
+    pub redis: (u32, u32),
+    /// Whether it is a Valkey.
+    pub is_valkey: bool,
+}
+
+impl Met<'_> {
+    /// The command that was sent last.
+    fn cause(&self) -> &[Vec<u8>] {
+        self.before.last().map_or(self.words, |step| &step.words)
+    }
+
+    /// Whether a client that waited has heard something.
+    fn was_waiting(&self) -> bool {
+        self.cause() != self.words
+    }
+}
+
+/// What stands in the place of a reply while a client waits.
+pub fn waits() -> Frame {
+    Frame { kind: b'+', text: b"waits".to_vec(), items: vec![], missing: false }
+}
+
+impl Of {
+    fn holds(self, version: Version) -> bool {
+        match self {
+            Of::Every => true,
+            Of::Before(major, minor) => version.redis < (major, minor),
+            Of::Since(major, minor) => version.redis >= (major, minor),
+            Of::Valkey => version.is_valkey,
+        }
+    }
+}
+
+impl std::fmt::Debug for Explained {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// Commands that wait for one of several keys.
+const WAITING: &[&str] =
+    &["BLPOP", "BRPOP", "BLMPOP", "BZPOPMIN", "BZPOPMAX", "BZMPOP", "XREAD", "XREADGROUP"];
+/// Commands that wait, with a time-out in seconds.
+const WITH_SECONDS: &[&str] =
+    &["BLPOP", "BRPOP", "BLMPOP", "BZPOPMIN", "BZPOPMAX", "BZMPOP", "BLMOVE", "BRPOPLPUSH"];
+/// Commands that can put any type at a key: what they name may hold whatever something else held.
+const OF_ANY_TYPE: &[&str] = &["RENAME", "RENAMENX", "COPY", "RESTORE", "EVAL", "EVALSHA"];
+const LISTS: &[&str] =
+    &["LPUSH", "RPUSH", "LINSERT", "LMOVE", "RPOPLPUSH", "BLMOVE", "BRPOPLPUSH", "SORT"];
+const SETS: &[&str] =
+    &["SADD", "SMOVE", "SPOP", "SREM", "SINTERSTORE", "SUNIONSTORE", "SDIFFSTORE"];
+const STRINGS: &[&str] = &[
+    "SET",
+    "SETNX",
+    "SETEX",
+    "PSETEX",
+    "GETSET",
+    "MSET",
+    "MSETNX",
+    "APPEND",
+    "INCR",
+    "INCRBY",
+    "DECR",
+    "DECRBY",
+    "INCRBYFLOAT",
+    "SETRANGE",
+    "SETBIT",
+    "BITFIELD",
+    "BITOP",
+];
+
+/// A time-out of more milliseconds ends after the last moment a server can name, counted from now.
+const END_OF_TIME_MS: i64 = i64::MAX - 1_700_000_000_000;
+/// More seconds are too many milliseconds for 64 bits.
+const END_OF_TIME_SECONDS: f64 = 9.223_372_036_854_775e15;
+
+const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
+const NO_INTEGER: &str = "ERR value is not an integer or out of range";
+const SYNTAX: &str = "ERR syntax error";
+
+/// All of them.
+pub const EXPLAINED: &[Explained] = &[
+    Explained {
+        name: "scores are printed with 17 digits",
+        line: "| Scores that are no whole numbers |",
+        commands: &[],
+        of: Of::Before(7, 2),
+        ends: false,
+        is: |met| {
+            let at_any_place = starts_with_any(met.words, &["EVAL", "ZMSCORE"]);
+            // [key, member, score]
+            let is_triple = starts_with_any(met.words, &["BZPOP"]);
+            let is_score = |frame: &Frame, at: Option<usize>| {
+                frame.kind == b','
+                    || at_any_place
+                    || at.is_none_or(|at| if is_triple { at == 2 } else { at % 2 == 1 })
+            };
+            starts_with_any(met.words, &["Z", "BZ", "EVAL"])
+                && same_but_digits(met.ours, met.theirs, None, &is_score)
+        },
+    },
+    Explained {
+        name: "encodings of lists and sets",
+        line: "| `OBJECT ENCODING` of short lists and sets |",
+        commands: &["OBJECT ENCODING"],
+        of: Of::Before(7, 2),
+        ends: false,
+        is: |met| match encodings(met) {
+            (b"listpack", b"quicklist") => key_was_in(met, LISTS),
+            (b"listpack", b"hashtable") => key_was_in(met, SETS),
+            _ => false,
+        },
+    },
+    Explained {
+        name: "large forms of what is small",
+        line: "| `OBJECT ENCODING` after `SORT` of a sorted set",
+        commands: &["OBJECT ENCODING"],
+        of: Of::Every,
+        ends: false,
+        is: |met| match encodings(met) {
+            (b"listpack", b"skiplist") => key_was_in(met, &["SORT"]),
+            (b"listpack" | b"intset", b"hashtable") => key_was_in(met, &["SDIFFSTORE"]),
+            (b"listpack", b"quicklist") => {
+                key_was_in(met, &["LPOP", "RPOP", "LREM", "LTRIM", "LMPOP", "LMOVE", "BL", "BR"])
+            }
+            _ => false,
+        },
+    },
+    Explained {
+        name: "ranks with scores",
+        line: "| `ZRANK` and `ZREVRANK` with `WITHSCORE` |",
+        commands: &["ZRANK", "ZREVRANK", "COMMAND GETKEYS ZRANK", "COMMAND GETKEYS ZREVRANK"],
+        of: Of::Before(7, 2),
+        ends: true,
+        is: |met| {
+            if is_named(met.words, "COMMAND") {
+                let keys = met.words.len() > 5
+                    && met.ours.kind == b'*'
+                    && matches!(&*met.ours.items, [key] if is_key(key, &met.words[3]));
+                return keys
+                    && is_error(
+                        met.theirs,
+                        "ERR Invalid number of arguments specified for command",
+                    );
+            }
+            let is_asked = met.words.len() == 4 && met.words[3].eq_ignore_ascii_case(b"WITHSCORE");
+            let is_told = match met.ours.kind {
+                b'*' if met.ours.missing => is_asked,
+                b'*' => is_asked && met.ours.items.len() == 2,
+                b'_' => is_asked,
+                // What comes behind the number of arguments.
+                b'+' => met.ours.text == b"QUEUED" && was_sent(met, &["MULTI"], &|_| true),
+                _ if has(met.ours, "ERR Can't execute '") => {
+                    was_sent(met, &["SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE"], &|_| true)
+                }
+                _ => {
+                    is_asked && is_error(met.ours, WRONG_TYPE)
+                        || !is_asked && is_error(met.ours, SYNTAX)
+                }
+            };
+            met.words.len() == 4 && is_told && is_arity_error(met.theirs, &met.words[0])
+        },
+    },
+    Explained {
+        name: "keys of commands without arguments",
+        line: "| `COMMAND GETKEYS` of a name alone |",
+        commands: &["COMMAND GETKEYS"],
+        of: Of::Before(7, 2),
+        ends: true,
+        is: |met| {
+            let answers = [
+                "ERR The command has no key arguments",
+                "ERR Invalid command specified",
+                "ERR Invalid number of arguments specified for command",
+            ];
+            // What comes behind the number of arguments.
+            let is_queued = met.ours.text == b"QUEUED" && was_sent(met, &["MULTI"], &|_| true);
+            met.words.len() == 3
+                && (is_queued || answers.iter().any(|answer| is_error(met.ours, answer)))
+                && is_arity_error(met.theirs, b"command|getkeys")
+        },
+    },
+    Explained {
+        name: "waiting beside a key of another type",
+        line: "| A client that waits for several keys, one of which",
+        commands: WAITING,
+        of: Of::Before(7, 2),
+        ends: true,
+        is: |met| {
+            let goes_on = is_waiting(met.theirs) || is_served(met, met.theirs);
+            met.was_waiting()
+                && keys_of(met.words).len() > 1
+                && is_error(met.ours, WRONG_TYPE)
+                && goes_on
+        },
+    },
+    Explained {
+        name: "the least number",
+        line: "| `LREM` and `LPOS` of the least number |",
+        commands: &["LREM", "LPOS"],
+        of: Of::Before(7, 2),
+        ends: true,
+        is: |met| {
+            let refusal = "ERR value is out of range, value must between \
+                           -9223372036854775807 and 9223372036854775807";
+            let least = i64::MIN.to_string().into_bytes();
+            let is_tried = match is_named(met.words, "LREM") {
+                true => met.theirs.kind == b':',
+                false => met.theirs.kind != b'-',
+            };
+            // It is not of that type, or an option behind is refused.
+            let is_last = met.words.last() == Some(&least);
+            let is_tried = is_tried
+                || is_error(met.theirs, WRONG_TYPE)
+                || !is_last
+                    && is_named(met.words, "LPOS")
+                    && ["ERR COUNT can't be", "ERR MAXLEN can't be", "ERR syntax error"]
+                        .iter()
+                        .any(|error| has(met.theirs, error));
+            met.words.contains(&least) && is_error(met.ours, refusal) && is_tried
+        },
+    },
+    Explained {
+        name: "bytes that are no text, in errors",
+        line: "| Bytes of an unknown command's name",
+        commands: &[],
+        of: Of::Every,
+        ends: false,
+        is: |met| {
+            let begins = ["ERR unknown command '", "ERR unknown subcommand '"];
+            begins.iter().any(|begin| has(met.ours, begin) && has(met.theirs, begin))
+                && holds_no_text(met)
+                && same_but_bytes(met)
+        },
+    },
+    Explained {
+        name: "shared integers",
+        line: "| `OBJECT REFCOUNT` of a small integer |",
+        commands: &["OBJECT REFCOUNT"],
+        of: Of::Every,
+        ends: false,
+        is: |met| {
+            is_integer(met.ours, "2147483647")
+                && is_integer(met.theirs, "1")
+                && key_was_in(met, STRINGS)
+        },
+    },
+    Explained {
+        name: "idle times of shared integers",
+        line: "| `OBJECT IDLETIME` of a small integer |",
+        commands: &["OBJECT IDLETIME"],
+        of: Of::Every,
+        ends: false,
+        is: |met| {
+            let are_times = [met.ours, met.theirs].map(number).iter().all(|it| *it >= Some(0));
+            are_times && key_was_in(met, STRINGS)
+        },
+    },
+    Explained {
+        name: "references of a transaction",
+        line: "| `OBJECT REFCOUNT` of what the same transaction",
+        commands: &["OBJECT REFCOUNT"],
+        of: Of::Every,
+        ends: false,
+        is: |met| {
+            is_named(met.cause(), "EXEC")
+                && is_integer(met.ours, "1")
+                && is_integer(met.theirs, "2")
+                && key_was_in(met, STRINGS)
+        },
+    },
+    Explained {
+        name: "the greatest time-outs",
+        line: "| A time-out in milliseconds that is beyond the end of time |",
+        commands: &["WAIT", "XREAD", "XREADGROUP"],
+        of: Of::Before(7, 2),
+        ends: true,
+        is: |met| {
+            let timeout = match is_named(met.words, "WAIT") {
+                true => met.words.get(2),
+                false => word_after(met.words, "BLOCK"),
+            };
+            let timeout = timeout.and_then(|word| integer(word));
+            // What stands behind the time-out may be wrong as well.
+            timeout.is_some_and(|ms| ms > END_OF_TIME_MS)
+                && is_error(met.ours, "ERR timeout is out of range")
+                && !has(met.theirs, "timeout")
+        },
+    },
+    Explained {
+        name: "waiting for a stream that goes",
+        line: "| `XREADGROUP` that waits for a stream that is removed |",
+        commands: &["XREADGROUP"],
+        of: Of::Before(7, 2),
+        ends: false,
+        is: |met| {
+            let words = [
+                "UNBLOCKED the stream key no longer exists",
+                "NOGROUP the consumer group this client was blocked on no longer exists",
+            ];
+            met.was_waiting()
+                && has(met.ours, "NOGROUP No such key '")
+                && words.iter().any(|line| is_error(met.theirs, line))
+        },
+    },
+    Explained {
+        name: "entries that are trimmed as they are added",
+        line: "| `XADD` whose trimming removes the entry itself |",
+        commands: &["XREAD", "XREADGROUP"],
+        of: Of::Before(7, 2),
+        ends: true,
+        is: |met| {
+            let trims = |words: &[Vec<u8>]| {
+                ["MAXLEN", "MINID"].iter().any(|option| word_after(words, option).is_some())
+            };
+            let streams = streams_of(met.theirs);
+            let is_empty = |entries: &Frame| entries.kind == b'*' && entries.items.is_empty();
+            was_sent(met, &["XADD"], &trims)
+                && met.was_waiting()
+                && is_waiting(met.ours)
+                && matches!(&*streams, [(_, entries)] if is_empty(entries))
+        },
+    },
+    Explained {
+        name: "Valkey's wording",
+        line: "| `compat-version` other than 7.2 |",
+        commands: &["WATCH", "EVAL", "EVAL_RO", "EVALSHA", "EVALSHA_RO"],
+        of: Of::Valkey,
+        // What is refused by other words may end a transaction as well.
+        ends: true,
+        is: |met| same_but_wording(met.ours, met.theirs),
+    },
+    Explained {
+        name: "reading from replicas",
+        line: "| `READONLY` and `READWRITE` outside a cluster |",
+        commands: &["READONLY", "READWRITE"],
+        of: Of::Valkey,
+        ends: false,
+        is: |met| {
+            let refusal = "ERR This instance has cluster support disabled";
+            is_error(met.ours, refusal) && met.theirs.kind == b'+' && met.theirs.text == b"OK"
+        },
+    },
+    Explained {
+        name: "the last entry of a stream",
+        line: "| `XREAD` from `+` |",
+        commands: &["XREAD", "XREADGROUP"],
+        of: Of::Since(7, 4),
+        ends: false,
+        is: |met| {
+            let begin = "ERR Unbalanced 'xread' list of streams: for each stream key an ID";
+            let end = "must be specified.";
+            is_error(met.ours, &format!("{begin} or '$' {end}"))
+                && is_error(met.theirs, &format!("{begin}, '+', or '$' {end}"))
+        },
+    },
+    Explained {
+        name: "numbers behind a blank, and hexadecimal ones",
+        line: "| Scores that begin with a blank or are hexadecimal |",
+        commands: &[],
+        of: Of::Since(8, 0),
+        ends: true,
+        is: |met| {
+            let odd = |word: &Vec<u8>| {
+                let word = String::from_utf8_lossy(word);
+                word.starts_with(' ') || word.contains("0x") || word.contains("' ")
+            };
+            let any_odd = |words: &[Vec<u8>]| words.iter().any(odd);
+            let refuses = |text: &str| met.ours.kind != b'-' && has(met.theirs, text);
+            let is_sorted = starts_with_any(met.words, &["SORT"]);
+            any_odd(met.words) && (refuses("is not a float") || refuses("is not a valid float"))
+                || is_sorted
+                    && refuses("converted into double")
+                    && met.before.iter().any(|step| any_odd(&step.words))
+        },
+    },
+    Explained {
+        name: "lag of groups",
+        line: "| `lag` and `entries-read` of `XINFO` |",
+        commands: &["XINFO"],
+        of: Of::Since(7, 2),
+        ends: false,
+        is: |met| same_but(&[b"lag", b"entries-read"], met.ours, met.theirs),
+    },
+    Explained {
+        name: "types that are none",
+        line: "| `SCAN` of a type that is none |",
+        commands: &["SCAN"],
+        of: Of::Valkey,
+        ends: false,
+        is: |met| {
+            let types = ["string", "list", "set", "zset", "hash", "stream"];
+            let is_none = word_after(met.words, "TYPE").is_some_and(|word| {
+                !types.iter().any(|it| word.eq_ignore_ascii_case(it.as_bytes()))
+            });
+            let finds_nothing = matches!(&*met.ours.items, [_, page] if page.items.is_empty());
+            is_none && finds_nothing && has(met.theirs, "ERR unknown type name")
+        },
+    },
+    Explained {
+        name: "waiting for what is stored in place of another type",
+        line: "| Those who wait for a key that `SORT",
+        commands: WITH_SECONDS,
+        of: Of::Every,
+        ends: true,
+        is: |met| {
+            let stores = ["ZRANGESTORE", "ZUNIONSTORE", "ZINTERSTORE", "ZDIFFSTORE"];
+            let stored = match () {
+                () if is_named(met.cause(), "SORT") => word_after(met.cause(), "STORE"),
+                () if stores.iter().any(|name| is_named(met.cause(), name)) => met.cause().get(1),
+                () => None,
+            };
+            // What the key held before was put there under its name.
+            let was_there = |key: &Vec<u8>| {
+                let before = met.before.split_last().map_or(&[][..], |(_, before)| before);
+                before.iter().any(|Step { words, .. }| {
+                    !starts_with_any(words, WITH_SECONDS) && words[1..].contains(key)
+                })
+            };
+            stored.is_some_and(|key| keys_of(met.words).contains(&key) && was_there(key))
+                && is_waiting(met.theirs)
+                && is_served(met, met.ours)
+        },
+    },
+    Explained {
+        name: SEVERAL_KEYS,
+        line: "| A client that waits for several keys that one transaction",
+        commands: WAITING,
+        of: Of::Before(7, 2),
+        ends: true,
+        // That the target's reply is right for the key it comes from is asked of the reference:
+        // see [`alone`].
+        is: |met| {
+            let keys = keys_of(met.words);
+            let place = |frame: &Frame| keys.iter().position(|key| is_key(frame, key));
+            if !met.was_waiting() || met.ours.kind != met.theirs.kind {
+                return false;
+            }
+            if starts_with_any(met.words, &["X"]) {
+                let (ours, theirs) = (streams_of(met.ours), streams_of(met.theirs));
+                let all_named = ours.iter().chain(&theirs).all(|(key, _)| place(key).is_some());
+                let holds_theirs = theirs.iter().all(|stream| ours.contains(stream));
+                return all_named && holds_theirs && ours.len() > theirs.len();
+            }
+            let first = |frame: &Frame| frame.items.first().and_then(place);
+            is_served(met, met.ours)
+                && is_served(met, met.theirs)
+                && matches!((first(met.ours), first(met.theirs)), (Some(a), Some(b)) if a < b)
+        },
+    },
+    Explained {
+        name: "numbers that a script has stored",
+        line: "| Numbers that a script hands to a command |",
+        commands: &[
+            "GET", "MGET", "GETSET", "GETDEL", "GETEX", "HGET", "HMGET", "HGETALL", "HVALS",
+        ],
+        of: Of::Before(7, 2),
+        ends: true,
+        is: |met| {
+            was_sent(met, &["EVAL", "EVALSHA"], &|_| true)
+                && same_but_digits(met.ours, met.theirs, None, &|frame, _| frame.kind == b'$')
+        },
+    },
+    Explained {
+        name: "ids below what was deleted",
+        line: "| `XSETID` below an entry that was deleted |",
+        commands: &["XSETID"],
+        of: Of::Before(7, 2),
+        ends: true,
+        is: |met| {
+            let refusal =
+                "ERR The ID specified in XSETID is smaller than current max_deleted_entry_id";
+            let deleted = was_sent(met, &["XDEL"], &|_| true)
+                || was_sent(met, &["XSETID"], &|words| word_after(words, "MAXDELETEDID").is_some());
+            // What is checked next.
+            let top = "ERR The ID specified in XSETID is smaller than the target stream top item";
+            let is_ok = met.theirs.kind == b'+' && met.theirs.text == b"OK";
+            deleted && is_error(met.ours, refusal) && (is_ok || is_error(met.theirs, top))
+        },
+    },
+    Explained {
+        name: "infinite time-outs",
+        line: "| A time-out of `inf` |",
+        commands: WITH_SECONDS,
+        of: Of::Before(7, 2),
+        ends: false,
+        is: |met| {
+            met.words[1..].iter().any(|word| is_endless(word))
+                && is_error(met.ours, "ERR timeout is out of range")
+                && is_error(met.theirs, "ERR timeout is negative")
+        },
+    },
+    Explained {
+        name: "unbalanced lists of streams",
+        line: "| `XREAD` of streams without as many ids |",
+        commands: &["XREAD", "XREADGROUP"],
+        of: Of::Before(7, 2),
+        ends: false,
+        is: |met| {
+            let (name, id) = match is_named(met.words, "XREAD") {
+                true => ("xread", "$"),
+                false => ("xreadgroup", ">"),
+            };
+            let end = "of streams: for each stream key an ID or";
+            is_error(
+                met.ours,
+                &format!("ERR Unbalanced '{name}' list {end} '{id}' must be specified."),
+            ) && is_error(
+                met.theirs,
+                &format!("ERR Unbalanced XREAD list {end} '$' must be specified."),
+            )
+        },
+    },
+    Explained {
+        name: "bits of what is not there",
+        line: "| `BITCOUNT` and `BITPOS` of a missing key |",
+        commands: &["BITCOUNT", "BITPOS"],
+        of: Of::Before(7, 2),
+        ends: false,
+        is: |met| {
+            let counts = is_named(met.words, "BITCOUNT");
+            // What stands behind the key, or behind the bit, is no range.
+            let range = met.words.get(if counts { 2 } else { 3 }..).unwrap_or_default();
+            let (numbers, unit) = range.split_at(range.len().min(2));
+            let is_unit = |word: &Vec<u8>| {
+                ["BIT", "BYTE"].iter().any(|it| word.eq_ignore_ascii_case(it.as_bytes()))
+            };
+            let is_range = numbers.iter().all(|word| integer(word).is_some())
+                && (unit.is_empty() || unit.len() == 1 && is_unit(&unit[0]))
+                && (numbers.len() != 1 || !counts);
+            let is_refused = is_error(met.ours, NO_INTEGER) || is_error(met.ours, SYNTAX);
+            let nothing =
+                if !counts && met.words.get(2).is_some_and(|bit| bit == b"1") { "-1" } else { "0" };
+            let is_looked_at = is_integer(met.theirs, nothing) || is_error(met.theirs, WRONG_TYPE);
+            !range.is_empty() && !is_range && is_refused && is_looked_at
+        },
+    },
+    Explained {
+        name: "consumers that read in vain",
+        line: "| `XREADGROUP` that finds nothing, `XCLAIM`",
+        // Not in scripts, where it is not seen for which consumer they claim.
+        commands: &[
+            "XGROUP CREATECONSUMER",
+            "XINFO GROUPS",
+            "XINFO CONSUMERS",
+            "XINFO STREAM",
+            "XCLAIM",
+            "XAUTOCLAIM",
+        ],
+        of: Of::Before(7, 2),
+        ends: false,
+        is: |met| {
+            if is_named(met.words, "XGROUP CREATECONSUMER") {
+                let reader = met.words.get(3).zip(met.words.get(4));
+                return reader.is_some_and(|(group, name)| has_read(met, group, name))
+                    && is_integer(met.ours, "0")
+                    && is_integer(met.theirs, "1");
+            }
+            if is_named(met.words, "XINFO GROUPS") {
+                return same_but(&[b"consumers"], met.ours, met.theirs)
+                    && met
+                        .ours
+                        .items
+                        .iter()
+                        .zip(&met.theirs.items)
+                        .all(|(ours, theirs)| has_more_readers(met, ours, theirs));
+            }
+            !same_but_consumers(met, false) && same_but_consumers(met, true)
+        },
+    },
+    Explained {
+        name: "times of consumers",
+        line: "| `XINFO CONSUMERS` and `STREAM ... FULL` |",
+        commands: &["XINFO STREAM", "XINFO CONSUMERS"],
+        of: Of::Before(7, 2),
+        ends: false,
+        is: |met| same_but_consumers(met, false),
+    },
+    Explained {
+        name: "ranks with scores, in transactions",
+        line: "| `ZRANK` and `ZREVRANK` with `WITHSCORE` |",
+        commands: &["ZRANK", "ZREVRANK"],
+        of: Of::Before(7, 2),
+        ends: true,
+        is: |met| {
+            met.words.len() > 4
+                && met.ours.text == b"QUEUED"
+                && has(met.theirs, "wrong number of arguments")
+        },
+    },
+    Explained {
+        name: "hexadecimal bounds beyond all doubles",
+        line: "| A bound like `0x1p4000`",
+        commands: &[],
+        of: Of::Every,
+        ends: true,
+        is: |met| {
+            let is_hexadecimal = |word: &Vec<u8>| String::from_utf8_lossy(word).contains("0x");
+            starts_with_any(met.words, &["Z"])
+                && has(met.ours, "min or max is not a float")
+                && (met.theirs.kind != b'-' || has(met.theirs, "WRONGTYPE"))
+                && met.words.iter().any(is_hexadecimal)
+        },
+    },
+    Explained {
+        name: "the order of what is no text",
+        line: "| `SORT \u{2026} ALPHA` |",
+        commands: &["SORT", "SORT_RO"],
+        of: Of::Every,
+        ends: true,
+        is: |met| {
+            let is_no_text = |byte: &u8| *byte == 0 || !byte.is_ascii();
+            let mut items = met.ours.items.iter().chain(&met.theirs.items);
+            met.words.iter().any(|word| word.eq_ignore_ascii_case(b"ALPHA"))
+                && met.ours.items.len() == met.theirs.items.len()
+                && items.any(|item| item.text.iter().any(is_no_text))
+        },
+    },
+    Explained {
+        name: "bytes of a request, in errors",
+        line: "| Bytes of a request that an error repeats |",
+        commands: &[],
+        of: Of::Every,
+        ends: false,
+        is: repeats_otherwise,
+    },
+    Explained {
+        name: "leases compared in the millisecond in which they end",
+        line: "| The end of a lease |",
+        commands: &["EXPIRE", "PEXPIRE"],
+        of: Of::Every,
+        ends: true,
+        is: |met| {
+            let is_asked = met.words.get(3).is_some_and(|option| {
+                ["GT", "LT"].iter().any(|it| option.eq_ignore_ascii_case(it.as_bytes()))
+            });
+            let are_unlike = is_integer(met.ours, "0") && is_integer(met.theirs, "1")
+                || is_integer(met.ours, "1") && is_integer(met.theirs, "0");
+            is_asked && are_unlike && ends_beside_another(met)
+        },
+    },
+];
+
+/// The one that a difference is, if it is known.
+pub fn find(met: &Met<'_>) -> Option<&'static Explained> {
+    let named = |it: &Explained| {
+        it.commands.is_empty() || it.commands.iter().any(|name| is_named(met.words, name))
+    };
+    EXPLAINED.iter().find(|it| it.of.holds(met.version) && named(it) && (it.is)(met))
+}
+
+/// Whether a command may differ in a known way: what a script makes of that is not known.
+pub fn may_differ(words: &[Vec<u8>]) -> bool {
+    let mut commands = EXPLAINED.iter().flat_map(|it| it.commands);
+    commands.any(|name| is_named(words, name))
+}
+
+/// What the reference must say if a reply of the target that is explained by "waiting for several
+/// keys that are filled at once" is right: for each key that the target has replied from, the
+/// command that waits for this key alone, and the reply to it.
+pub fn alone(words: &[Vec<u8>], ours: &Frame) -> Vec<(Vec<Vec<u8>>, Frame)> {
+    if starts_with_any(words, &["X"]) {
+        let one = |(key, entries): (&Frame, &Frame)| {
+            let pair = vec![key.clone(), entries.clone()];
+            let items = match ours.kind {
+                b'%' => pair,
+                _ => vec![Frame { items: pair, ..ours.clone() }],
+            };
+            (key.clone(), Frame { items, ..ours.clone() })
+        };
+        let replies = streams_of(ours).into_iter().map(one);
+        return replies
+            .filter_map(|(key, reply)| Some((waiting_for(words, &key)?, reply)))
+            .collect();
+    }
+    let alone = ours.items.first().and_then(|key| waiting_for(words, key));
+    alone.map(|words| (words, ours.clone())).into_iter().collect()
+}
+
+/// The command, waiting for one of its keys alone.
+fn waiting_for(words: &[Vec<u8>], key: &Frame) -> Option<Vec<Vec<u8>>> {
+    let keys = keys_of(words);
+    let at = keys.iter().position(|word| is_key(key, word))?;
+    let first = words.iter().position(|word| std::ptr::eq(word, keys[0]))?;
+    let mut alone = words[..first].to_vec();
+    alone.push(keys[at].clone());
+    let mut rest = words[first + keys.len()..].to_vec();
+    if starts_with_any(words, &["X"]) {
+        rest = vec![rest.get(at)?.clone()];
+    } else if starts_with_any(words, &["BLM", "BZM"]) {
+        alone[first - 1] = b"1".to_vec();
+    }
+    alone.extend(rest);
+    Some(alone)
+}
+
+// --- what was said ---
+
+/// Whether the command's name begins with one of these.
+fn starts_with_any(words: &[Vec<u8>], names: &[&str]) -> bool {
+    let name = words[0].to_ascii_uppercase();
+    names.iter().any(|it| name.starts_with(it.as_bytes()))
+}
+
+/// Whether an earlier command has one of these names, and is as is asked.
+fn was_sent(met: &Met<'_>, names: &[&str], is: &dyn Fn(&[Vec<u8>]) -> bool) -> bool {
+    let named = |words: &[Vec<u8>]| names.iter().any(|name| is_named(words, name));
+    met.before.iter().any(|step| named(&step.words) && is(&step.words))
+}
+
+/// Whether an earlier command that names the command's key begins with one of these names, or may
+/// have put there whatever is elsewhere.
+fn key_was_in(met: &Met<'_>, names: &[&str]) -> bool {
+    let Some(key) = met.words.last() else { return false };
+    let holds_key = |word: &Vec<u8>| word.windows(key.len().max(1)).any(|part| part == &**key);
+    met.before.iter().any(|step| {
+        (starts_with_any(&step.words, names) || starts_with_any(&step.words, OF_ANY_TYPE))
+            && step.words[1..].iter().any(holds_key)
+    })
+}
+
+/// Whether the lease that a command asks for ends about when one ends that an earlier command has
+/// given the same key: so close that the moments of the two commands decide which is the longer.
+fn ends_beside_another(met: &Met<'_>) -> bool {
+    let own = |step: &Step| arguments::called(&step.words).unwrap_or(&step.words).to_vec();
+    let Some(at) = met.before.iter().rposition(|step| own(step) == met.words) else { return false };
+    let Some(mut span_ms) = lease_ms(met.words) else { return false };
+    met.before[..at].iter().rev().any(|step| {
+        span_ms = span_ms.saturating_add(pass_ms(step));
+        let words = own(step);
+        words.get(1) == met.words.get(1)
+            && lease_ms(&words)
+                .is_some_and(|other_ms| other_ms.abs_diff(span_ms) <= met.apart_ms.unsigned_abs())
+    })
+}
+
+/// The milliseconds that pass behind a step.
+fn pass_ms(step: &Step) -> i64 {
+    step.pass.map_or(0, |span| i64::try_from(span.as_millis()).unwrap_or(i64::MAX))
+}
+
+/// The span of the lease that a command asks for.
+fn lease_ms(words: &[Vec<u8>]) -> Option<i64> {
+    let is = |names: &[&str]| names.iter().any(|name| is_named(words, name));
+    let (span, unit_ms) = match () {
+        () if is(&["PEXPIRE", "PSETEX"]) => (words.get(2)?, 1),
+        () if is(&["EXPIRE", "SETEX"]) => (words.get(2)?, 1000),
+        () if is(&["SET", "GETEX"]) => match word_after(words, "PX") {
+            Some(span) => (span, 1),
+            None => (word_after(words, "EX")?, 1000),
+        },
+        () => return None,
+    };
+    integer(span)?.checked_mul(unit_ms)
+}
+
+/// Whether an earlier command has read or claimed for this consumer.
+fn has_read(met: &Met<'_>, group: &[u8], consumer: &[u8]) -> bool {
+    readers(met).any(|(its, reader)| is_word(group, its) && is_word(consumer, reader))
+}
+
+/// Groups and consumers that earlier commands have read or claimed for.
+fn readers<'a>(met: &Met<'a>) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+    met.before.iter().filter_map(|Step { words, .. }| {
+        let at = match () {
+            () if is_named(words, "XREADGROUP") => {
+                words.iter().position(|word| word.eq_ignore_ascii_case(b"GROUP"))?
+            }
+            () if is_named(words, "XCLAIM") || is_named(words, "XAUTOCLAIM") => 1,
+            () => return None,
+        };
+        Some((&**words.get(at + 1)?, &**words.get(at + 2)?))
+    })
+}
+
+/// The word that follows an option.
+fn word_after<'a>(words: &'a [Vec<u8>], option: &str) -> Option<&'a Vec<u8>> {
+    let at = words.iter().position(|word| word.eq_ignore_ascii_case(option.as_bytes()))?;
+    words.get(at + 1)
+}
+
+/// The keys that a command waits for.
+fn keys_of(words: &[Vec<u8>]) -> Vec<&Vec<u8>> {
+    if starts_with_any(words, &["X"]) {
+        let at = words.iter().position(|word| word.eq_ignore_ascii_case(b"STREAMS"));
+        let behind = at.map_or(&[][..], |at| &words[at + 1..]);
+        return behind[..behind.len() / 2].iter().collect();
+    }
+    if starts_with_any(words, &["BLMPOP", "BZMPOP"]) {
+        let count = words.get(2).and_then(|word| integer(word)?.try_into().ok());
+        return words.iter().skip(3).take(count.unwrap_or(0)).collect();
+    }
+    if starts_with_any(words, &["BLMOVE", "BRPOPLPUSH"]) {
+        return words.iter().skip(1).take(1).collect();
+    }
+    words[1..].iter().rev().skip(1).rev().collect()
+}
+
+/// A word as an integer that Redis accepts.
+fn integer(word: &[u8]) -> Option<i64> {
+    let text = std::str::from_utf8(word).ok()?;
+    text.parse::<i64>().ok().filter(|number| number.to_string() == text)
+}
+
+/// Whether a word is a number of so many seconds that their milliseconds are no 64 bits.
+fn is_endless(word: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(word) else { return false };
+    // Hexadecimal: a mantissa of at least one, and an exponent of two.
+    let power = || {
+        let (mantissa, exponent) = text.strip_prefix("0x")?.split_once('p')?;
+        let is_whole = u64::from_str_radix(mantissa, 16).is_ok_and(|number| number > 0);
+        exponent.parse::<u32>().ok().filter(|_| is_whole)
+    };
+    text.parse::<f64>().is_ok_and(|seconds| seconds > END_OF_TIME_SECONDS)
+        || power().is_some_and(|power| power > END_OF_TIME_SECONDS.log2() as u32)
+}
+
+/// Whether both are errors that repeat a word of the command, and differ in nothing but how: Redis
+/// ends it at a zero byte and cuts line ends off the end.
+fn repeats_otherwise(met: &Met<'_>) -> bool {
+    let shown = |bytes: &[u8]| String::from_utf8_lossy(bytes).replace(['\r', '\n'], " ");
+    let theirs = shown(&met.theirs.text);
+    let is_same = |word: &Vec<u8>| {
+        let (text, end) = (shown(word), word.iter().position(|byte| *byte == 0));
+        let ours = match end {
+            Some(end) => shown(&met.ours.text).replace(&text, &shown(&word[..end])),
+            None => shown(&met.ours.text),
+        };
+        let ends_line = word.ends_with(b"\r") || word.ends_with(b"\n");
+        let is_text = end.is_none() && std::str::from_utf8(word).is_ok();
+        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        !is_text && ours == theirs || ends_line && words(&ours) == words(&theirs)
+    };
+    let are_errors = met.ours.kind == b'-' && met.theirs.kind == b'-';
+    are_errors && met.words.iter().any(is_same)
+}
+
+/// Whether some of its words are no text, or hold a zero byte.
+fn holds_no_text(met: &Met<'_>) -> bool {
+    met.words.iter().any(|word| word.contains(&0) || std::str::from_utf8(word).is_err())
+}
+
+// --- what was heard ---
+
+/// Whether it is an error with these words in it.
+fn has(frame: &Frame, text: &str) -> bool {
+    frame.kind == b'-' && String::from_utf8_lossy(&frame.text).contains(text)
+}
+
+/// Whether it is exactly this error.
+fn is_error(frame: &Frame, line: &str) -> bool {
+    frame.kind == b'-' && frame.text == line.as_bytes()
+}
+
+/// Whether it refuses the number of a command's arguments.
+fn is_arity_error(frame: &Frame, name: &[u8]) -> bool {
+    let name = String::from_utf8_lossy(name).to_lowercase();
+    is_error(frame, &format!("ERR wrong number of arguments for '{name}' command"))
+}
+
+fn is_integer(frame: &Frame, text: &str) -> bool {
+    frame.kind == b':' && frame.text == text.as_bytes()
+}
+
+/// Whether it stands for a client that waits: see [`Met::ours`].
+fn is_waiting(frame: &Frame) -> bool {
+    *frame == waits()
+}
+
+/// Whether it is a key of this name, as an episode writes it.
+fn is_key(frame: &Frame, word: &[u8]) -> bool {
+    frame.kind == b'$' && is_word(&frame.text, word)
+}
+
+/// Whether a text is this word of an episode, or the key that it stands for.
+fn is_word(text: &[u8], word: &[u8]) -> bool {
+    let name = word.strip_prefix(b"<").and_then(|word| word.strip_suffix(b">"));
+    let is_name = |name| text.strip_suffix(name).is_some_and(|rest| rest.ends_with(b":"));
+    text == word || name.is_some_and(is_name)
+}
+
+/// Whether a client that waited was given something of one of its keys.
+fn is_served(met: &Met<'_>, frame: &Frame) -> bool {
+    let is_named_key = |key: &Frame| keys_of(met.words).iter().any(|word| is_key(key, word));
+    if starts_with_any(met.words, &["BLMOVE", "BRPOPLPUSH"]) {
+        return frame.kind == b'$' && !frame.missing;
+    }
+    if starts_with_any(met.words, &["X"]) {
+        let streams = streams_of(frame);
+        return !streams.is_empty() && streams.iter().all(|(key, _)| is_named_key(key));
+    }
+    let shape = |items: &[Frame]| match items {
+        [_, elements] if starts_with_any(met.words, &["BLM", "BZM"]) => !elements.items.is_empty(),
+        [_, element] if starts_with_any(met.words, &["BLP", "BRP"]) => element.kind == b'$',
+        [_, member, score] if starts_with_any(met.words, &["BZP"]) => {
+            member.kind == b'$' && matches!(score.kind, b'$' | b',')
+        }
+        _ => false,
+    };
+    frame.kind == b'*' && frame.items.first().is_some_and(is_named_key) && shape(&frame.items)
+}
+
+/// The streams of a reply, and what was read of each.
+fn streams_of(frame: &Frame) -> Vec<(&Frame, &Frame)> {
+    let pairs: Vec<&[Frame]> = match frame.kind {
+        b'%' => frame.items.chunks(2).collect(),
+        b'*' => frame.items.iter().map(|item| &*item.items).collect(),
+        _ => Vec::new(),
+    };
+    let pair = |pair: &'_ [Frame]| matches!(pair, [_, _]);
+    match pairs.iter().all(|it| pair(it)) {
+        true => pairs.into_iter().map(|pair| (&pair[0], &pair[1])).collect(),
+        false => Vec::new(),
+    }
+}
+
+/// What the target and the reference have named as an encoding.
+fn encodings<'a>(met: &Met<'a>) -> (&'a [u8], &'a [u8]) {
+    match (met.ours.kind, met.theirs.kind) {
+        (b'$', b'$') => (&met.ours.text, &met.theirs.text),
+        _ => (b"", b""),
+    }
+}
+
+/// What stands behind a name in a map.
+fn field<'a>(frame: &'a Frame, name: &[u8]) -> Option<&'a Frame> {
+    frame.items.chunks_exact(2).find(|pair| pair[0].text == name).map(|pair| &pair[1])
+}
+
+fn field_mut<'a>(frame: &'a mut Frame, name: &[u8]) -> Option<&'a mut Frame> {
+    frame.items.chunks_exact_mut(2).find(|pair| pair[0].text == name).map(|pair| &mut pair[1])
+}
+
+fn number(frame: &Frame) -> Option<i64> {
+    (frame.kind == b':').then(|| integer(&frame.text)).flatten()
+}
+
+// --- how far it is the same ---
+
+/// Whether the target has made no more consumers in a group than have read there.
+fn has_more_readers(met: &Met<'_>, ours: &Frame, theirs: &Frame) -> bool {
+    let count = |group: &Frame| field(group, b"consumers").and_then(number);
+    let (Some(ours_count), Some(theirs_count), Some(name)) =
+        (count(ours), count(theirs), field(ours, b"name"))
+    else {
+        return false;
+    };
+    let of_group = readers(met).filter(|(group, _)| is_word(&name.text, group));
+    let names: BTreeSet<&[u8]> = of_group.map(|(_, consumer)| consumer).collect();
+    ours_count >= theirs_count && (ours_count - theirs_count).unsigned_abs() <= names.len() as u64
+}
+
+/// Whether what is told of consumers is the same but for the times that 7.0 does not tell, and, if
+/// `vain`, for consumers that have read and never found anything.
+fn same_but_consumers(met: &Met<'_>, vain: bool) -> bool {
+    let (mut ours, mut theirs) = (met.ours.clone(), met.theirs.clone());
+    ours.walk(&mut |frame| {
+        for name in [&b"inactive"[..], b"active-time"] {
+            let mut pairs = frame.items.chunks_exact(2);
+            if let Some(at) = pairs.position(|it| it[0].text == name && it[1].kind == b':') {
+                frame.items.drain(2 * at..2 * at + 2);
+            }
+        }
+    });
+    if vain {
+        let group = met.words.get(3).map_or(&[][..], |group| group);
+        if is_named(met.words, "XINFO CONSUMERS") {
+            remove_vain(met, group, &mut ours, &theirs);
+        } else if let (Some(ours), Some(theirs)) =
+            (field_mut(&mut ours, b"groups"), field(&theirs, b"groups"))
+        {
+            for (ours, theirs) in ours.items.iter_mut().zip(&theirs.items) {
+                let group = field(ours, b"name").map(|name| name.text.clone()).unwrap_or_default();
+                if let (Some(ours), Some(theirs)) =
+                    (field_mut(ours, b"consumers"), field(theirs, b"consumers"))
+                {
+                    remove_vain(met, &group, ours, theirs);
+                }
+            }
+        }
+    }
+    reference::pairwise(&mut ours, &mut theirs, &mut |ours, theirs| as_seen(met, ours, theirs));
+    reference::normalise(met.words, &mut ours, &mut theirs, met.apart_ms);
+    ours == theirs
+}
+
+/// For a consumer that has come more than once: makes the same of when it was seen, if the target
+/// has seen it later. The reference does not see a read in vain.
+fn as_seen(met: &Met<'_>, ours: &mut Frame, theirs: &Frame) {
+    let Some(name) = field(ours, b"name").map(|name| name.text.clone()) else { return };
+    let is_made = |Step { words, .. }: &&Step| {
+        let made = words.get(4).filter(|_| is_named(words, "XGROUP CREATECONSUMER"));
+        made.is_some_and(|made| is_word(&name, made))
+    };
+    let reads = readers(met).filter(|(_, consumer)| is_word(&name, consumer)).count();
+    if reads == 0 || reads + met.before.iter().filter(is_made).count() < 2 {
+        return;
+    }
+    for (time, sign) in [(&b"seen-time"[..], 1), (b"idle", -1)] {
+        if let (Some(ours), Some(theirs)) = (field_mut(ours, time), field(theirs, time))
+            && let (Some(mine), Some(other)) = (number(ours), number(theirs))
+            && sign * mine >= sign * other
+        {
+            ours.text.clone_from(&theirs.text);
+        }
+    }
+}
+
+/// Removes consumers that the reference does not know, have read and have nothing pending.
+fn remove_vain(met: &Met<'_>, group: &[u8], ours: &mut Frame, theirs: &Frame) {
+    let name = |row: &Frame| field(row, b"name").map(|name| name.text.clone()).unwrap_or_default();
+    ours.items.retain(|row| {
+        let count = field(row, b"pel-count").or(field(row, b"pending"));
+        let is_known = theirs.items.iter().any(|it| name(it) == name(row));
+        is_known || !has_read(met, group, &name(row)) || count.and_then(number) != Some(0)
+    });
+}
+
+/// Whether two errors differ in nothing but bytes that are no text: the target shows U+FFFD, and
+/// the reference ends a word at a zero byte.
+fn same_but_bytes(met: &Met<'_>) -> bool {
+    let mut ours = String::new();
+    let mut is_cut = false;
+    for letter in String::from_utf8_lossy(&met.ours.text).chars() {
+        is_cut = letter == '\0' || is_cut && letter != '\'';
+        if !is_cut {
+            ours.push(letter);
+        }
+    }
+    ours == String::from_utf8_lossy(&met.theirs.text)
+}
+
+/// Words of Redis, and Valkey's in their place.
+const WORDING: &[(&str, &str)] = &[
+    ("WATCH inside MULTI is not allowed", "Command not allowed inside a transaction"),
+    ("Lua redis lib command arguments must", "Command arguments must"),
+    ("Unknown Redis command called", "Unknown command called"),
+    ("for this redis lib call", "for this call"),
+    ("This Redis command is not allowed", "This command is not allowed"),
+    ("No matching script. Please use EVAL.", "No matching script."),
+];
+
+/// Whether they differ in nothing but such words.
+fn same_but_wording(ours: &Frame, theirs: &Frame) -> bool {
+    let (one, other) = (String::from_utf8_lossy(&ours.text), String::from_utf8_lossy(&theirs.text));
+    let reworded = |(redis, valkey): &(&str, &str)| one.replace(redis, valkey) == other;
+    ours.kind == theirs.kind
+        && ours.missing == theirs.missing
+        && (one == other || matches!(ours.kind, b'-' | b'$') && WORDING.iter().any(reworded))
+        && ours.items.len() == theirs.items.len()
+        && ours.items.iter().zip(&theirs.items).all(|(one, other)| same_but_wording(one, other))
+}
+
+/// Whether they differ in nothing but how numbers are printed: with 17 digits by the reference, in
+/// the fewest digits that tell them apart by the target. `is_number` says where numbers stand: it
+/// is given a reply and its place in the array around it.
+fn same_but_digits(
+    ours: &Frame,
+    theirs: &Frame,
+    at: Option<usize>,
+    is_number: &dyn Fn(&Frame, Option<usize>) -> bool,
+) -> bool {
+    let same_number = || {
+        let text = std::str::from_utf8(&ours.text).ok();
+        let number = text.and_then(|text| text.parse::<f64>().ok()).filter(|it| it.is_finite());
+        matches!(ours.kind, b'$' | b',')
+            && is_number(ours, at)
+            && !(ours.text.contains(&b'.') && ours.text.ends_with(b"0"))
+            && number.is_some_and(|number| {
+                digits(&ours.text) == digits(format!("{number:e}").as_bytes())
+                    && theirs.text == seventeen_digits(number).as_bytes()
+            })
+    };
+    ours.kind == theirs.kind
+        && ours.missing == theirs.missing
+        && (ours.text == theirs.text || same_number())
+        && ours.items.len() == theirs.items.len()
+        && ours
+            .items
+            .iter()
+            .zip(&theirs.items)
+            .enumerate()
+            .all(|(at, (ours, theirs))| same_but_digits(ours, theirs, Some(at), is_number))
+}
+
+/// The digits of a number that count, without its sign, point and exponent.
+fn digits(text: &[u8]) -> Vec<u8> {
+    let mantissa = text.split(|byte| *byte == b'e').next().unwrap_or_default();
+    let digits: Vec<u8> = mantissa.iter().copied().filter(u8::is_ascii_digit).collect();
+    let first = digits.iter().position(|digit| *digit != b'0').unwrap_or(digits.len());
+    let last = digits.iter().rposition(|digit| *digit != b'0').map_or(first, |last| last + 1);
+    digits[first..last].to_vec()
+}
+
+/// A number as C's `printf` writes it by `%.17g`.
+pub fn seventeen_digits(number: f64) -> String {
+    let scientific = format!("{number:.16e}");
+    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    let trim = |text: &str| match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text.to_owned(),
+    };
+    match usize::try_from(16 - exponent) {
+        Ok(decimals) if exponent >= -4 => trim(&format!("{number:.decimals$}")),
+        _ => {
+            let sign = if exponent < 0 { '-' } else { '+' };
+            format!("{}e{sign}{:02}", trim(mantissa), exponent.abs())
+        }
+    }
+}
+
+/// Whether they differ in nothing but the numbers that stand behind these names.
+fn same_but(names: &[&[u8]], ours: &Frame, theirs: &Frame) -> bool {
+    let blanked = |frame: &Frame| {
+        let mut frame = frame.clone();
+        frame.walk(&mut |frame| {
+            for at in 1..frame.items.len() {
+                let is_number =
+                    matches!(frame.items[at].kind, b':' | b'_') || frame.items[at].missing;
+                if names.contains(&&*frame.items[at - 1].text) && is_number {
+                    let nothing = frame.items[at - 1].clone();
+                    frame.items[at] = nothing;
+                }
+            }
+        });
+        frame
+    };
+    blanked(ours) == blanked(theirs)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,121 @@
+//! Scripts drawn by chance: calls of drawn commands, and what scripts make of their replies.
+
+use super::explained;
+use super::generate::{block_ms, is_safe};
+use super::kinds::Draw;
+use crate::random::Random;
+use crate::reference;
+
+/// How many calls a script makes, at most.
+const CALLS_MAX: u64 = 4;
+
+/// Scripts that turn one kind of value into another.
+const CONVERSIONS: &[&str] = &[
+    "return {1, 2.9, '3', true, false, 4}",
+    "return {1, 2, nil, 4}",
+    "return 3.99",
+    "return -0.5",
+    "return {ok = 'FINE'}",
+    "return {err = 'MINE went wrong'}",
+    "return redis.status_reply('FINE')",
+    "return redis.error_reply('MINE went wrong')",
+    "return redis.error_reply('wrong')",
+    "return {{1}, {{}}, {'a', {'b'}}}",
+    "return ARGV",
+    "return #KEYS + #ARGV",
+    "return KEYS[1] == ARGV[1]",
+    "error('boom')",
+    "error({err = 'MINE boom'})",
+    "return nil + 1",
+    "return unknown",
+    "x = 1",
+    "return redis.sha1hex(ARGV[1] or '')",
+    "return cjson.encode({1, 2, 'x', true})",
+    "return cjson.decode('{\"a\": [1, 2.5, null]}').a",
+    "return tonumber(ARGV[1] or '') or 'none'",
+    "return math.floor(7 / 2)",
+    "return string.format('%d %s %5.2f', 3, 'x', 1.005)",
+    "return cmsgpack.unpack(cmsgpack.pack({1, 'a', false}))",
+    "return {struct.unpack('>I2', struct.pack('>I2', 513))}",
+    "return bit.band(255, 15)",
+    "return redis.call()",
+    "return redis.call('nothing')",
+    "return redis.pcall('get')",
+    "return redis.call('set', KEYS[1], {})",
+    "syntax error",
+];
+
+/// A script.
+pub(super) fn draw(draw: &mut Draw<'_>, dice: &mut Random) -> Vec<u8> {
+    if dice.once_in(6) {
+        return (*dice.pick(CONVERSIONS)).into();
+    }
+    let mut lines = Vec::new();
+    if dice.once_in(10) {
+        lines.push("redis.setresp(3)".to_owned());
+    }
+    let calls = 1 + dice.below(CALLS_MAX);
+    if calls == 1 {
+        lines.push(single(&call(draw, dice), dice));
+        return lines.join("\n").into_bytes();
+    }
+    lines.push("local r = {}".to_owned());
+    for _ in 0..calls {
+        lines.push(format!("r[#r + 1] = {}", call(draw, dice)));
+    }
+    lines.push("return r".to_owned());
+    lines.join("\n").into_bytes()
+}
+
+/// What is done with the reply of a script's only call.
+fn single(call: &str, dice: &mut Random) -> String {
+    match dice.below(6) {
+        0 => format!("local v = {call}\nreturn type(v)"),
+        1 => format!("local v = {call}\nreturn type(v) == 'table' and v.err or v"),
+        2 => format!("local v = {call}\nif v then\nreturn {{1, v}}\nend\nreturn {{0}}"),
+        3 => format!("local v = {call}\nif v == ARGV[1] then\nredis.call('del', KEYS[1])\nend"),
+        _ => format!("return {call}"),
+    }
+}
+
+fn call(draw: &mut Draw<'_>, dice: &mut Random) -> String {
+    // What is compared loosely cannot be told apart in what a script makes of it.
+    let words = loop {
+        let words = draw.nested(dice);
+        // Whether scripts may call what waits depends on the release.
+        let may_wait = block_ms(&words).is_some() || words[0].eq_ignore_ascii_case(b"WAIT");
+        let is_known = may_wait || explained::may_differ(&words);
+        if is_safe(&words) && !is_known && reference::applying(&words).next().is_none() {
+            break words;
+        }
+    };
+    let function = if dice.once_in(3) { "redis.pcall" } else { "redis.call" };
+    let argument = |(at, word): (usize, &Vec<u8>)| match word.as_slice() {
+        b"<k1>" | b"<s1>" | b"<h1>" if at > 0 => "KEYS[1]".to_owned(),
+        b"token-1" => "ARGV[1]".to_owned(),
+        word if at > 0 && is_small_number(word) && word.len() == 1 => {
+            String::from_utf8_lossy(word).into_owned()
+        }
+        word => quoted(word),
+    };
+    let arguments: Vec<_> = words.iter().enumerate().map(argument).collect();
+    format!("{function}({})", arguments.join(", "))
+}
+
+fn is_small_number(word: &[u8]) -> bool {
+    !word.is_empty() && word.iter().all(u8::is_ascii_digit)
+}
+
+/// A string of Lua.
+fn quoted(word: &[u8]) -> String {
+    let mut out = String::from("'");
+    for &byte in word {
+        match byte {
+            b'\'' | b'\\' => out.extend(['\\', char::from(byte)]),
+            b' '..=b'~' => out.push(char::from(byte)),
+            other => out.push_str(&format!("\\{other:03}")),
+        }
+    }
+    out.push('\'');
+    out
+}

@@ -1,0 +1,335 @@
+//! By what two servers' replies to one command may differ and still agree. Everything else is
+//! compared byte for byte.
+
+use super::frame::Frame;
+
+/// How far below the reply of the reference a remaining time may be in a case that is printed. The
+/// case is played later, alone, on a machine that may be busy; its leases last 90 seconds at least.
+const PRINTED_APART_MS: i64 = 5_000;
+/// A number of milliseconds that a script tells of a lease is not less than this.
+const LEASE_LEAST_MS: i64 = 90_000;
+
+/// Something that two servers need not agree about.
+pub struct Normalisation {
+    /// What it is called.
+    pub name: &'static str,
+    /// Why there is no agreement to be had.
+    pub reason: &'static str,
+    /// The commands it holds for, by their first words; `EVAL @` is `EVAL` of a named script.
+    pub commands: &'static [&'static str],
+    /// How a case writes what is left of the reply.
+    pub leaves: Leaves,
+    /// Takes it out of two replies. Moments may be so many milliseconds apart.
+    apply: fn(&mut Frame, &mut Frame, i64),
+}
+
+/// What a case can expect of a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leaves {
+    /// An integer that far to either side.
+    Near(i64),
+    /// The same things in any order.
+    Unordered,
+    /// Anything.
+    Anything,
+}
+
+/// All of them.
+pub const NORMALISATIONS: &[Normalisation] = &[
+    Normalisation {
+        name: "remaining milliseconds",
+        reason: "time passes between the two servers' turns: they agree within what has passed",
+        commands: &["PTTL", "PEXPIRETIME"],
+        leaves: Leaves::Near(PRINTED_APART_MS),
+        apply: |ours, theirs, apart_ms| near(ours, theirs, 1, apart_ms),
+    },
+    Normalisation {
+        name: "remaining seconds",
+        reason: "as with milliseconds",
+        commands: &["TTL", "EXPIRETIME"],
+        leaves: Leaves::Near(PRINTED_APART_MS / 1000),
+        // Both are rounded to a second.
+        apply: |ours, theirs, apart_ms| near(ours, theirs, 0, apart_ms / 1000 + 1),
+    },
+    Normalisation {
+        name: "remaining time told by a script",
+        reason: "lock scripts answer with PTTL: as with milliseconds, from 90 seconds on",
+        commands: &["EVAL @", "EVALSHA @", "EVALSHA_RO @", "EVAL_RO @"],
+        leaves: Leaves::Near(PRINTED_APART_MS),
+        apply: |ours, theirs, apart_ms| {
+            pairwise(ours, theirs, &mut |ours, theirs| {
+                near(ours, theirs, LEASE_LEAST_MS, apart_ms);
+            });
+        },
+    },
+    Normalisation {
+        name: "present",
+        reason: "as with what remains of a lease",
+        commands: &["TIME"],
+        leaves: Leaves::Anything,
+        apply: present,
+    },
+    Normalisation {
+        name: "idle seconds",
+        reason: "as with what remains of a lease; both count whole seconds of a clock of seconds",
+        commands: &["OBJECT IDLETIME"],
+        leaves: Leaves::Anything,
+        apply: |ours, theirs, apart_ms| near(ours, theirs, 0, apart_ms / 1000 + 2),
+    },
+    Normalisation {
+        name: "moment",
+        reason: "it says when something was done: as with what remains of a lease",
+        commands: &["XPENDING", "XINFO"],
+        leaves: Leaves::Anything,
+        apply: moments,
+    },
+    Normalisation {
+        name: "identity",
+        reason: "what a server calls things: client ids, addresses, its own offset",
+        commands: &["CLIENT ID", "CLIENT INFO", "CLIENT LIST", "ROLE"],
+        leaves: Leaves::Anything,
+        apply: |ours, theirs, _| shapes(ours, theirs),
+    },
+    Normalisation {
+        name: "greeting",
+        reason: "a server's own name, version and modules, and the client's id",
+        commands: &["HELLO"],
+        leaves: Leaves::Anything,
+        apply: |ours, theirs, _| {
+            for frame in [&mut *ours, &mut *theirs] {
+                let modules = frame.items.iter().position(|item| item.text == b"modules");
+                if let Some(modules) = modules.and_then(|at| frame.items.get_mut(at + 1)) {
+                    modules.items.clear();
+                }
+            }
+            shapes(ours, theirs);
+        },
+    },
+    Normalisation {
+        name: "unordered",
+        reason: "sets and hashes have no order, and each server's is its own",
+        commands: &[
+            "SMEMBERS",
+            "SINTER",
+            "SUNION",
+            "SDIFF",
+            "HKEYS",
+            "HVALS",
+            "KEYS",
+            "PUBSUB CHANNELS",
+            "PUBSUB SHARDCHANNELS",
+        ],
+        leaves: Leaves::Unordered,
+        apply: |ours, theirs, _| [ours, theirs].into_iter().for_each(|frame| sort(frame, 1)),
+    },
+    Normalisation {
+        name: "unordered pairs",
+        reason: "as with sets",
+        commands: &["HGETALL", "CONFIG GET"],
+        leaves: Leaves::Unordered,
+        apply: |ours, theirs, _| [ours, theirs].into_iter().for_each(|frame| sort(frame, 2)),
+    },
+    Normalisation {
+        name: "unordered page",
+        reason: "as with sets",
+        commands: &["SCAN", "SSCAN"],
+        leaves: Leaves::Anything,
+        apply: |ours, theirs, _| {
+            let pages = ours.items.iter_mut().chain(&mut theirs.items);
+            pages.for_each(|frame| sort(frame, 1));
+        },
+    },
+    Normalisation {
+        name: "unordered page of pairs",
+        reason: "as with sets",
+        commands: &["HSCAN", "ZSCAN"],
+        leaves: Leaves::Anything,
+        apply: |ours, theirs, _| {
+            let pages = ours.items.iter_mut().chain(&mut theirs.items);
+            pages.for_each(|frame| sort(frame, 2));
+        },
+    },
+    Normalisation {
+        name: "random",
+        reason: "which members are picked is chance: how many and of what type is not",
+        commands: &["SPOP", "SRANDMEMBER", "HRANDFIELD", "ZRANDMEMBER", "RANDOMKEY"],
+        leaves: Leaves::Anything,
+        apply: |ours, theirs, _| shapes(ours, theirs),
+    },
+];
+
+/// Those that hold for a command.
+pub fn applying<W: AsRef<[u8]>>(words: &[W]) -> impl Iterator<Item = &'static Normalisation> {
+    NORMALISATIONS.iter().filter(move |it| it.commands.iter().any(|name| is_named(words, name)))
+}
+
+/// Takes out of two servers' replies to a command what they need not agree about. `apart_ms` is the
+/// most that they may differ by about a moment: what was measured, not what is usual.
+pub fn normalise<W: AsRef<[u8]>>(words: &[W], ours: &mut Frame, theirs: &mut Frame, apart_ms: i64) {
+    if is_help(words) && ours.kind == theirs.kind {
+        ours.clone_from(theirs);
+    }
+    for normalisation in applying(words) {
+        (normalisation.apply)(ours, theirs, apart_ms);
+    }
+}
+
+/// Whether it asks for a text of help, which each server words as it likes.
+fn is_help<W: AsRef<[u8]>>(words: &[W]) -> bool {
+    words.len() == 2 && words[1].as_ref().eq_ignore_ascii_case(b"HELP")
+}
+
+/// Whether a command begins with these words.
+pub fn is_named<W: AsRef<[u8]>>(words: &[W], name: &str) -> bool {
+    let mut words = words.iter().map(AsRef::as_ref);
+    name.split(' ').all(|part| {
+        words.next().is_some_and(|word| match part {
+            "@" => word.first() == Some(&b'@'),
+            part => word.eq_ignore_ascii_case(part.as_bytes()),
+        })
+    })
+}
+
+/// Makes two integers from `least` on the same if they are no farther apart than `apart`.
+fn near(ours: &mut Frame, theirs: &mut Frame, least: i64, apart: i64) {
+    let number = |frame: &Frame| {
+        let text = std::str::from_utf8(&frame.text).ok()?;
+        text.parse::<i64>().ok().filter(|&number| frame.kind == b':' && number >= least)
+    };
+    if let (Some(a), Some(b)) = (number(ours), number(theirs))
+        && a.abs_diff(b) <= apart.unsigned_abs()
+    {
+        ours.text.clone_from(&theirs.text);
+    }
+}
+
+/// Calls `apply` on every two replies that stand at the same place of two trees.
+pub(super) fn pairwise(
+    ours: &mut Frame,
+    theirs: &mut Frame,
+    apply: &mut dyn FnMut(&mut Frame, &mut Frame),
+) {
+    for (ours, theirs) in ours.items.iter_mut().zip(&mut theirs.items) {
+        pairwise(ours, theirs, apply);
+    }
+    apply(ours, theirs);
+}
+
+/// Leaves the types of things and how many there are.
+pub(super) fn shapes(ours: &mut Frame, theirs: &mut Frame) {
+    for frame in [ours, theirs] {
+        frame.walk(&mut |frame| {
+            if frame.kind != b'-' {
+                frame.text.clear();
+            }
+        });
+    }
+}
+
+/// Seconds, and the microseconds behind them.
+fn present(ours: &mut Frame, theirs: &mut Frame, apart_ms: i64) {
+    let moment_us = |frame: &Frame| {
+        let number = |item: &Frame| {
+            let text = std::str::from_utf8(&item.text).ok()?;
+            text.parse::<i64>().ok().filter(|&number| item.kind == b'$' && number >= 0)
+        };
+        let [seconds, micros] = &*frame.items else { return None };
+        let micros = number(micros).filter(|&micros| micros < 1_000_000)?;
+        Some(number(seconds)?.checked_mul(1_000_000)? + micros)
+    };
+    if let (Some(a), Some(b)) = (moment_us(ours), moment_us(theirs))
+        && a.abs_diff(b) <= (apart_ms * 1000).unsigned_abs()
+    {
+        ours.items.clone_from(&theirs.items);
+    }
+}
+
+/// Moments stand behind their name, or in the entries of what is pending.
+fn moments(ours: &mut Frame, theirs: &mut Frame, apart_ms: i64) {
+    const NAMES: &[&[u8]] = &[b"idle", b"inactive", b"seen-time", b"active-time"];
+    pairwise(ours, theirs, &mut |ours, theirs| {
+        let items = ours.items.len().min(theirs.items.len());
+        for at in 1..items {
+            let named = NAMES.contains(&&*theirs.items[at - 1].text);
+            // [id, consumer, idle, times], [id, idle, times]
+            let is_id = theirs.items[0].text.contains(&b'-') && theirs.items[0].kind == b'$';
+            let pending = is_id && matches!((items, at), (4, 2) | (3, 1));
+            if named || pending {
+                let (mine, other) = (&mut ours.items[at], &mut theirs.items[at]);
+                near(mine, other, 0, apart_ms);
+            }
+        }
+    });
+}
+
+/// Sorts what a reply holds, in steps of so many.
+pub(super) fn sort(frame: &mut Frame, step: usize) {
+    let mut parts: Vec<_> = frame.items.chunks(step).map(<[Frame]>::to_vec).collect();
+    parts.sort();
+    frame.items = parts.concat();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::normalise;
+    use crate::frame::Frame;
+    use crate::words;
+
+    /// How far apart the two were asked.
+    const APART_MS: i64 = 20;
+
+    fn agree(command: &str, ours: &str, theirs: &str) -> bool {
+        let frame = |text: &str| Frame::whole(text.as_bytes()).expect("one reply");
+        let (mut ours, mut theirs) = (frame(ours), frame(theirs));
+        let words = words::split(command).expect("words");
+        normalise(&words, &mut ours, &mut theirs, APART_MS);
+        ours == theirs
+    }
+
+    #[test]
+    fn moments_may_differ_by_what_was_measured_and_not_by_more() {
+        assert!(agree("PTTL k", ":99990\r\n", ":99970\r\n"));
+        assert!(agree("PTTL k", ":99970\r\n", ":99990\r\n"));
+        assert!(!agree("PTTL k", ":99990\r\n", ":99969\r\n"));
+        assert!(!agree("PTTL k", ":-1\r\n", ":1\r\n"));
+        assert!(!agree("PTTL k", ":-2\r\n", ":-1\r\n"));
+        assert!(!agree("PTTL k", "$2\r\n20\r\n", ":20\r\n"));
+        assert!(agree("PEXPIRETIME k", ":1800000000000\r\n", ":1800000000020\r\n"));
+        assert!(!agree("PEXPIRETIME k", ":1800000000000\r\n", ":1800000000021\r\n"));
+        assert!(agree("TTL k", ":99\r\n", ":100\r\n"));
+        assert!(!agree("TTL k", ":98\r\n", ":100\r\n"));
+        assert!(!agree("TTL k", ":-1\r\n", ":0\r\n"));
+        assert!(agree("OBJECT IDLETIME k", ":0\r\n", ":2\r\n"));
+        assert!(!agree("OBJECT IDLETIME k", ":0\r\n", ":3\r\n"));
+        assert!(agree("EVAL @x 0", ":99990\r\n", ":99970\r\n"));
+        assert!(!agree("EVAL @x 0", ":99990\r\n", ":99969\r\n"));
+        assert!(!agree("EVAL @x 0", ":1\r\n", ":2\r\n"));
+        assert!(!agree("EVAL x 0", ":99990\r\n", ":99989\r\n"));
+        assert!(!agree("INCR k", ":99990\r\n", ":99989\r\n"));
+        let time = |seconds: &str, micros: &str| {
+            format!("*2\r\n${}\r\n{seconds}\r\n${}\r\n{micros}\r\n", seconds.len(), micros.len())
+        };
+        assert!(agree("TIME", &time("1800000000", "999999"), &time("1800000001", "19998")));
+        assert!(!agree("TIME", &time("1800000000", "999999"), &time("1800000001", "20000")));
+        assert!(!agree("TIME", &time("1800000000", "1000000"), &time("1800000001", "0")));
+        let idle = |ms: i64| {
+            format!("*1\r\n*6\r\n+name\r\n$1\r\nc\r\n+pending\r\n:0\r\n+idle\r\n:{ms}\r\n")
+        };
+        assert!(agree("XINFO CONSUMERS x g", &idle(0), &idle(20)));
+        assert!(!agree("XINFO CONSUMERS x g", &idle(0), &idle(21)));
+        let pending = |ms: i64| format!("*1\r\n*4\r\n$3\r\n1-1\r\n$1\r\nc\r\n:{ms}\r\n:1\r\n");
+        assert!(agree("XPENDING x g - + 9", &pending(5), &pending(20)));
+        assert!(!agree("XPENDING x g - + 9", &pending(5), &pending(26)));
+    }
+
+    #[test]
+    fn only_what_is_named_may_differ() {
+        assert!(agree("SMEMBERS s", "*2\r\n:1\r\n:2\r\n", "*2\r\n:2\r\n:1\r\n"));
+        assert!(!agree("SMEMBERS s", "*2\r\n:1\r\n:2\r\n", "*2\r\n:2\r\n:2\r\n"));
+        assert!(!agree("LRANGE s", "*2\r\n:1\r\n:2\r\n", "*2\r\n:2\r\n:1\r\n"));
+        assert!(agree("SPOP s", "$1\r\na\r\n", "$1\r\nb\r\n"));
+        assert!(!agree("SPOP s", "$-1\r\n", "$1\r\nb\r\n"));
+        assert!(!agree("SPOP s", "-ERR a\r\n", "-ERR b\r\n"));
+        assert!(agree("CLIENT HELP", "*1\r\n+a\r\n", "*1\r\n+b\r\n"));
+    }
+}

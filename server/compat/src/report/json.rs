@@ -1,0 +1,144 @@
+//! The report for programs. Fields are added, never renamed nor removed, within a schema's number.
+
+use serde::Serialize;
+
+use super::{Failure, Outcome, Report, Row, Score, Verdict};
+
+/// Counted up when a field is renamed, removed, or means something else.
+const SCHEMA: u32 = 1;
+
+#[derive(Serialize)]
+struct Document<'r> {
+    schema: u32,
+    lockwheel: &'static str,
+    green: bool,
+    summary: String,
+    target: &'r str,
+    address: &'r str,
+    reference: Option<&'r str>,
+    only: &'r [String],
+    allow_missing: bool,
+    ending: Option<&'r str>,
+    elapsed_ms: u64,
+    totals: Counts,
+    families: Vec<Sum<'r>>,
+    clients: Vec<Sum<'r>>,
+    lacking: Vec<Lacking<'r>>,
+    notices: &'r [String],
+    cases: Vec<Item<'r>>,
+}
+
+#[derive(Serialize)]
+struct Counts {
+    tried: usize,
+    passed: usize,
+    failed: usize,
+    lacking: usize,
+    unknown: usize,
+    skipped: usize,
+}
+
+#[derive(Serialize)]
+struct Sum<'r> {
+    name: &'r str,
+    #[serde(flatten)]
+    counts: Counts,
+}
+
+#[derive(Serialize)]
+struct Lacking<'r> {
+    command: &'r str,
+    cases: usize,
+}
+
+#[derive(Serialize)]
+struct Item<'r> {
+    family: &'r str,
+    client: Option<&'r str>,
+    name: &'r str,
+    why: &'r str,
+    place: &'r str,
+    verdict: &'static str,
+    /// Of a verdict that has one: the lacking command, or why it was not tried or not judged.
+    reason: Option<&'r str>,
+    failures: Vec<Fault<'r>>,
+}
+
+#[derive(Serialize)]
+struct Fault<'r> {
+    protocol: Option<u8>,
+    line: Option<usize>,
+    sent: &'r str,
+    expected: &'r str,
+    came: &'r str,
+    reference: Option<&'r str>,
+    story: &'r [String],
+}
+
+/// Writes it.
+pub(super) fn write(report: &Report) -> String {
+    let table = report.table();
+    let lacking = report.lacking_counts().into_iter();
+    let document = Document {
+        schema: SCHEMA,
+        lockwheel: env!("CARGO_PKG_VERSION"),
+        green: report.is_green(),
+        summary: report.summary(),
+        target: &report.target,
+        address: &report.address,
+        reference: report.reference.as_deref(),
+        only: &report.only,
+        allow_missing: report.allow_missing,
+        ending: report.ending.as_deref(),
+        elapsed_ms: report.elapsed_ms,
+        totals: counts(&table.sum),
+        families: table.families.iter().map(sum).collect(),
+        clients: table.clients.iter().map(sum).collect(),
+        lacking: lacking.map(|(command, cases)| Lacking { command, cases }).collect(),
+        notices: &report.notices,
+        cases: report.outcomes.iter().map(item).collect(),
+    };
+    // Nothing in it can fail to be written.
+    serde_json::to_string_pretty(&document).unwrap_or_default() + "\n"
+}
+
+fn counts(score: &Score) -> Counts {
+    let Score { passed, failed, lacking, unknown, skipped } = *score;
+    Counts { tried: score.tried(), passed, failed, lacking, unknown, skipped }
+}
+
+fn sum(row: &Row) -> Sum<'_> {
+    Sum { name: &row.name, counts: counts(&row.score) }
+}
+
+fn item(outcome: &Outcome) -> Item<'_> {
+    let (verdict, reason, failures): (_, _, &[Failure]) = match &outcome.verdict {
+        Verdict::Passed => ("passed", None, &[]),
+        Verdict::Failed(failures) => ("failed", None, failures),
+        Verdict::Lacking(command) => ("lacking", Some(command.as_str()), &[]),
+        Verdict::Skipped(reason) => ("skipped", Some(reason.as_str()), &[]),
+        Verdict::Unknown(reason) => ("unknown", Some(reason.as_str()), &[]),
+    };
+    Item {
+        family: &outcome.family,
+        client: outcome.client.as_deref(),
+        name: &outcome.name,
+        why: &outcome.why,
+        place: &outcome.place,
+        verdict,
+        reason,
+        failures: failures.iter().map(fault).collect(),
+    }
+}
+
+fn fault(failure: &Failure) -> Fault<'_> {
+    Fault {
+        protocol: failure.protocol,
+        line: failure.number,
+        sent: &failure.sent,
+        expected: &failure.expected,
+        came: &failure.came,
+        reference: failure.reference.as_deref(),
+        story: &failure.story,
+    }
+}

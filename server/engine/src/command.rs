@@ -1,0 +1,534 @@
+//! What a command's row says, and the table of all rows.
+//!
+//! Everything the server knows of a command before running it stands in its row: the gates, the
+//! error texts, `COMMAND`, the tests over the table and the documentation are all drawn from it.
+
+use std::sync::OnceLock;
+
+use bitflags::bitflags;
+use lockwheel_resp::Reply;
+
+use crate::context::{Context, is};
+use crate::error::Error;
+use crate::names::Names;
+use crate::settings::{CompatVersion, Maker, Mode};
+
+/// What runs a command. `argv[0]` is the command's name (`argv[1]` the subcommand's, if it is one).
+/// The number of arguments has been checked against the row.
+pub type Handler = fn(&mut Context<'_>, &[&[u8]]) -> Result<Reply, Error>;
+
+/// How many arguments a command takes, its own name (and subcommand) included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arity {
+    /// As many as this.
+    Exactly(usize),
+    /// As many as this, or more.
+    AtLeast(usize),
+}
+
+impl Arity {
+    /// Whether that many arguments are right.
+    pub const fn admits(self, count: usize) -> bool {
+        match self {
+            Arity::Exactly(n) => count == n,
+            Arity::AtLeast(n) => count >= n,
+        }
+    }
+
+    /// As `COMMAND` prints it: negative for a minimum.
+    pub const fn code(self) -> i64 {
+        match self {
+            Arity::Exactly(n) => n as i64,
+            Arity::AtLeast(n) => -(n as i64),
+        }
+    }
+}
+
+bitflags! {
+    /// What a command does and where it may be called, named as `COMMAND` names it and in its
+    /// order.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Flags: u32 {
+        /// Changes keys.
+        const WRITE = 1;
+        /// Looks at keys.
+        const READONLY = 1 << 1;
+        /// Refused when memory is full.
+        const DENYOOM = 1 << 2;
+        /// For administrators.
+        const ADMIN = 1 << 3;
+        /// Publishes or subscribes.
+        const PUBSUB = 1 << 4;
+        /// Not for scripts.
+        const NOSCRIPT = 1 << 5;
+        /// May wait.
+        const BLOCKING = 1 << 6;
+        /// Allowed while data is being loaded.
+        const LOADING = 1 << 7;
+        /// Allowed on a replica that lost its master.
+        const STALE = 1 << 8;
+        /// Not shown to `MONITOR`.
+        const SKIP_MONITOR = 1 << 9;
+        /// Not logged as slow.
+        const SKIP_SLOWLOG = 1 << 10;
+        /// Implies `ASKING`.
+        const ASKING = 1 << 11;
+        /// Takes constant or logarithmic time.
+        const FAST = 1 << 12;
+        /// Allowed before `AUTH`.
+        const NO_AUTH = 1 << 13;
+        /// Changes something without being a write: `PUBLISH`, `EVAL`. Not shown.
+        const MAY_REPLICATE = 1 << 14;
+        /// May name no key at all though it could.
+        const NO_MANDATORY_KEYS = 1 << 15;
+        /// Not allowed while data is loaded in the background.
+        const NO_ASYNC_LOADING = 1 << 16;
+        /// Not allowed in a transaction.
+        const NO_MULTI = 1 << 17;
+        /// Keys are not where the first, last and step say.
+        const MOVABLEKEYS = 1 << 18;
+        /// Allowed while a script runs past its time.
+        const ALLOW_BUSY = 1 << 19;
+        /// Changes or looks at keys it does not name. Not shown.
+        const TOUCHES_ARBITRARY_KEYS = 1 << 20;
+        /// Only for those whom `enable-debug-command` admits. Not shown.
+        const PROTECTED = 1 << 21;
+        /// Only for those whom `enable-test-commands` admits. Not shown.
+        const FOR_TESTS = 1 << 22;
+    }
+}
+
+bitflags! {
+    /// ACL categories, in the order `COMMAND` prints them.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct Categories: u32 {
+        /// `@keyspace`
+        const KEYSPACE = 1;
+        /// `@read`
+        const READ = 1 << 1;
+        /// `@write`
+        const WRITE = 1 << 2;
+        /// `@set`
+        const SET = 1 << 3;
+        /// `@sortedset`
+        const SORTEDSET = 1 << 4;
+        /// `@list`
+        const LIST = 1 << 5;
+        /// `@hash`
+        const HASH = 1 << 6;
+        /// `@string`
+        const STRING = 1 << 7;
+        /// `@bitmap`
+        const BITMAP = 1 << 8;
+        /// `@hyperloglog`
+        const HYPERLOGLOG = 1 << 9;
+        /// `@geo`
+        const GEO = 1 << 10;
+        /// `@stream`
+        const STREAM = 1 << 11;
+        /// `@pubsub`
+        const PUBSUB = 1 << 12;
+        /// `@admin`
+        const ADMIN = 1 << 13;
+        /// `@fast`
+        const FAST = 1 << 14;
+        /// `@slow`
+        const SLOW = 1 << 15;
+        /// `@blocking`
+        const BLOCKING = 1 << 16;
+        /// `@dangerous`
+        const DANGEROUS = 1 << 17;
+        /// `@connection`
+        const CONNECTION = 1 << 18;
+        /// `@transaction`
+        const TRANSACTION = 1 << 19;
+        /// `@scripting`
+        const SCRIPTING = 1 << 20;
+    }
+}
+
+/// The family a command is documented under.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "each is the group of its name")]
+pub enum Group {
+    Generic,
+    String,
+    List,
+    Set,
+    SortedSet,
+    Hash,
+    Bitmap,
+    Pubsub,
+    Transactions,
+    Connection,
+    Server,
+    Scripting,
+    Stream,
+    Cluster,
+    Sentinel,
+}
+
+impl Group {
+    /// The name `COMMAND DOCS` answers with.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Group::Generic => "generic",
+            Group::String => "string",
+            Group::List => "list",
+            Group::Set => "set",
+            Group::SortedSet => "sorted-set",
+            Group::Hash => "hash",
+            Group::Bitmap => "bitmap",
+            Group::Pubsub => "pubsub",
+            Group::Transactions => "transactions",
+            Group::Connection => "connection",
+            Group::Server => "server",
+            Group::Scripting => "scripting",
+            Group::Stream => "stream",
+            Group::Cluster => "cluster",
+            Group::Sentinel => "sentinel",
+        }
+    }
+}
+
+/// Where a command names keys, and what it does to them.
+#[derive(Clone, Copy, Debug)]
+pub struct KeySpec {
+    /// In `COMMAND`'s words: `RW`, `access`, `update`, ...
+    pub flags: &'static [&'static str],
+    /// The argument at which the keys begin.
+    pub begin: usize,
+    /// How they go on.
+    pub find: FindKeys,
+}
+
+/// How to find the keys after the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FindKeys {
+    /// Up to `last` (0: only the first; negative: counted from the last argument), every `step`th.
+    Range {
+        /// Relative to the first; negative counts from the end.
+        last: i64,
+        /// From one key to the next.
+        step: i64,
+    },
+    /// The argument at `begin` says how many follow it.
+    Count,
+    /// Behind the last `STORE` among options, if there is one. The others are listed with how many
+    /// arguments they have. Shown as unknown.
+    Store(&'static [(&'static str, usize)]),
+    /// Nowhere: they follow from what is stored.
+    Unknown,
+    /// The first half of what stands behind this word, which is looked for from `begin` on.
+    HalfAfter(&'static str),
+}
+
+/// The integer that a text begins with, as C's `atoi` reads it; 0 if it begins with none. Redis
+/// finds the keys of a request so, even where the command then refuses the number.
+fn c_integer(text: &[u8]) -> i64 {
+    let text = text.trim_ascii_start();
+    let (sign, digits) = match text {
+        [b'-', digits @ ..] => (-1, digits),
+        [b'+', digits @ ..] => (1, digits),
+        digits => (1, digits),
+    };
+    let digits = digits.iter().take_while(|digit| digit.is_ascii_digit());
+    digits.fold(0, |number: i64, digit| {
+        number.saturating_mul(10).saturating_add(sign * i64::from(digit - b'0'))
+    })
+}
+
+impl KeySpec {
+    /// One key, at argument 1.
+    pub const fn one(flags: &'static [&'static str]) -> KeySpec {
+        KeySpec { flags, begin: 1, find: FindKeys::Range { last: 0, step: 1 } }
+    }
+
+    /// One key, at argument `begin`.
+    pub const fn at(begin: usize, flags: &'static [&'static str]) -> KeySpec {
+        KeySpec { flags, begin, find: FindKeys::Range { last: 0, step: 1 } }
+    }
+
+    /// Every argument from the first on.
+    pub const fn all(flags: &'static [&'static str]) -> KeySpec {
+        KeySpec { flags, begin: 1, find: FindKeys::Range { last: -1, step: 1 } }
+    }
+
+    /// Adds the places of the keys among `argv` to `places`; false if the count is malformed.
+    pub fn places(&self, argv: &[&[u8]], places: &mut Vec<usize>) -> bool {
+        let count = argv.len();
+        match self.find {
+            FindKeys::Range { last, step } => {
+                let last = if last < 0 { count as i64 + last } else { self.begin as i64 + last };
+                let mut at = self.begin as i64;
+                while at <= last {
+                    if at as usize >= count {
+                        return false;
+                    }
+                    places.push(at as usize);
+                    at += step;
+                }
+                true
+            }
+            FindKeys::Count => {
+                let number = argv.get(self.begin).map(|number| c_integer(number));
+                let Some(keys) = number.and_then(|number| usize::try_from(number).ok()) else {
+                    return false;
+                };
+                let first = self.begin + 1;
+                match first.checked_add(keys) {
+                    Some(end) if end <= count => {
+                        places.extend(first..end);
+                        true
+                    }
+                    _ => false,
+                }
+            }
+            FindKeys::Store(options) => {
+                places.extend(place_of_store(argv, self.begin, options));
+                true
+            }
+            FindKeys::Unknown => true,
+            FindKeys::HalfAfter(word) => {
+                let from = argv.get(self.begin..).unwrap_or_default();
+                let found = from.iter().position(|argument| is(argument, word));
+                let Some(first) = found.map(|at| self.begin + at + 1) else { return false };
+                places.extend(first..first + (count - first) / 2);
+                first + 1 < count
+            }
+        }
+    }
+}
+
+/// Where the key stands that the last `STORE` names.
+fn place_of_store(argv: &[&[u8]], begin: usize, options: &[(&str, usize)]) -> Option<usize> {
+    let (mut at, mut found) = (begin, None);
+    while let Some(word) = argv.get(at) {
+        let option = options.iter().find(|(name, _)| is(word, name));
+        if option.is_none() && is(word, "store") && at + 1 < argv.len() {
+            found = Some(at + 1);
+        }
+        at += 1 + option.map_or(0, |&(_, arguments)| arguments);
+    }
+    found
+}
+
+/// A command's row. The constants at the end of `impl Command` give a family what its rows share.
+#[derive(Clone, Copy, Debug)]
+pub struct Command {
+    /// In small letters; a subcommand's without that of its parent.
+    pub name: &'static str,
+    /// Small letters, with the parent's before a subcommand's: `client|id`. Filled by the table.
+    pub arity: Arity,
+    /// See [`Flags`].
+    pub flags: Flags,
+    /// ACL categories that do not follow from the flags.
+    pub categories: Categories,
+    /// Where its keys are.
+    pub keys: &'static [KeySpec],
+    /// Its family.
+    pub group: Group,
+    /// The version that brought it.
+    pub since: &'static str,
+    /// The server whose version that is.
+    pub maker: Maker,
+    /// What it costs.
+    pub complexity: &'static str,
+    /// What it does, in a sentence.
+    pub doc: &'static str,
+    /// `COMMAND`'s tips, such as `nondeterministic_output`.
+    pub tips: &'static [&'static str],
+    /// A conversation that shows it and is run as a test: commands separated by `;`, the last one
+    /// followed by `=>` and its reply as RESP2 has it, in the notation of `engine/testing.rs`.
+    pub example: &'static str,
+    /// Its subcommands. A command that has any is run itself only where its arity admits it.
+    pub subcommands: &'static [Command],
+    /// What runs it.
+    pub run: Handler,
+}
+
+impl Command {
+    /// What rows start from: `Command { name: ..., ..Command::BASE }`.
+    pub const BASE: Command = Command {
+        name: "",
+        arity: Arity::AtLeast(1),
+        flags: Flags::empty(),
+        categories: Categories::empty(),
+        keys: &[],
+        group: Group::Generic,
+        since: "1.0.0",
+        maker: Maker::Both,
+        complexity: "O(1)",
+        doc: "",
+        tips: &[],
+        example: "",
+        subcommands: &[],
+        run: |_, _| Err(Error::Syntax),
+    };
+
+    /// Whether it is no container and takes so many arguments, its name among them.
+    pub fn takes(&self, arguments: usize) -> bool {
+        self.subcommands.is_empty() && self.arity.admits(arguments)
+    }
+
+    /// All ACL categories, those that follow from the flags included.
+    pub fn all_categories(&self) -> Categories {
+        let mut all = self.categories;
+        let scripting = self.categories.contains(Categories::SCRIPTING);
+        all.set(Categories::WRITE, self.flags.contains(Flags::WRITE));
+        all.set(Categories::READ, self.flags.contains(Flags::READONLY) && !scripting);
+        if self.flags.contains(Flags::ADMIN) {
+            all |= Categories::ADMIN | Categories::DANGEROUS;
+        }
+        if self.flags.contains(Flags::PUBSUB) {
+            all |= Categories::PUBSUB;
+        }
+        if self.flags.contains(Flags::BLOCKING) {
+            all |= Categories::BLOCKING;
+        }
+        all |= if self.flags.contains(Flags::FAST) { Categories::FAST } else { Categories::SLOW };
+        all
+    }
+
+    /// Where keys stand as clients of before Redis 7 know it: the first, the last (negative:
+    /// counted from the end) and the step. All of them 0 if there are none, or elsewhere.
+    pub fn key_range(&self) -> (i64, i64, i64) {
+        let range = |spec: &KeySpec| match spec.find {
+            FindKeys::Range { last, step } => {
+                let first = spec.begin as i64;
+                Some((first, if last < 0 { last } else { first + last }, step))
+            }
+            FindKeys::Count | FindKeys::HalfAfter(_) | FindKeys::Store(_) | FindKeys::Unknown => {
+                None
+            }
+        };
+        if let [only] = self.keys {
+            return range(only).unwrap_or((0, 0, 0));
+        }
+        // Several are one as long as each begins where the one before ends.
+        let joined = self.keys.iter().filter_map(range).filter(|&(_, _, step)| step == 1).fold(
+            None,
+            |joined, (first, last, _)| match joined {
+                None => Some((first, last)),
+                Some((begin, end)) if end + 1 == first => Some((begin, last)),
+                other => other,
+            },
+        );
+        joined.map_or((0, 0, 0), |(first, last)| (first, last, 1))
+    }
+
+    /// The places of the keys among `argv`; `None` if the arguments do not say.
+    pub fn key_places(&self, argv: &[&[u8]]) -> Option<Vec<usize>> {
+        let mut places = Vec::new();
+        let mut specs = self.keys.iter().filter(|spec| !spec.flags.contains(&"not_key"));
+        specs.all(|spec| spec.places(argv, &mut places)).then_some(places)
+    }
+}
+
+/// What a command has done so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CommandStats {
+    /// Times it ran.
+    pub calls: u64,
+    /// Times a gate turned it away.
+    pub rejected: u64,
+    /// Times it ran and failed.
+    pub failed: u64,
+}
+
+/// A row in the table, under its full name.
+#[derive(Debug)]
+pub struct Entry {
+    /// Its place in the table.
+    pub at: usize,
+    /// The row.
+    pub command: &'static Command,
+    /// `get`, or `client|id` for a subcommand.
+    pub full_name: String,
+    /// The entries of its subcommands.
+    pub subcommands: Vec<usize>,
+}
+
+/// The commands of one kind and version of server by name. One table serves all engines of them
+/// in a process: it never changes.
+#[derive(Debug)]
+pub struct CommandTable {
+    entries: Vec<Entry>,
+    /// Commands by name. Subcommands are found through theirs.
+    index: Names,
+    top: Vec<usize>,
+}
+
+impl CommandTable {
+    /// The table of a kind and version of server.
+    pub fn of(mode: Mode, version: CompatVersion) -> &'static CommandTable {
+        const VERSIONS: usize = CompatVersion::ALL.len();
+        static KEEPERS: [OnceLock<CommandTable>; VERSIONS] = [const { OnceLock::new() }; VERSIONS];
+        static SENTINELS: [OnceLock<CommandTable>; VERSIONS] =
+            [const { OnceLock::new() }; VERSIONS];
+        let at = version as usize;
+        match mode {
+            Mode::Standalone | Mode::Cluster => {
+                KEEPERS[at].get_or_init(|| CommandTable::new(super::commands::of_keeper(), version))
+            }
+            Mode::Sentinel => SENTINELS[at]
+                .get_or_init(|| CommandTable::new(super::commands::of_sentinel(), version)),
+        }
+    }
+
+    fn new(
+        commands: impl Iterator<Item = &'static Command>,
+        version: CompatVersion,
+    ) -> CommandTable {
+        let index = Names::new([].into_iter());
+        let mut table = CommandTable { entries: Vec::new(), index, top: Vec::new() };
+        let exists = |command: &&Command| version.has(command.maker, command.since);
+        for command in commands.filter(exists) {
+            let at = table.add(command, command.name.to_owned());
+            table.top.push(at);
+            for subcommand in command.subcommands.iter().filter(exists) {
+                let name = format!("{}|{}", command.name, subcommand.name);
+                let at_sub = table.add(subcommand, name);
+                table.entries[at].subcommands.push(at_sub);
+            }
+        }
+        let name = |&at: &usize| (table.entries[at].command.name, at);
+        table.index = Names::new(table.top.iter().map(name));
+        table
+    }
+
+    fn add(&mut self, command: &'static Command, full_name: String) -> usize {
+        let at = self.entries.len();
+        self.entries.push(Entry { at, command, full_name, subcommands: Vec::new() });
+        at
+    }
+
+    /// Finds a command by its name in any case.
+    pub fn find(&self, name: &[u8]) -> Option<usize> {
+        self.index.find(name)
+    }
+
+    /// Finds a subcommand of the command at `parent` by its name in any case.
+    pub fn find_subcommand(&self, parent: usize, name: &[u8]) -> Option<usize> {
+        self.entries[parent]
+            .subcommands
+            .iter()
+            .copied()
+            .find(|&at| self.entries[at].command.name.as_bytes().eq_ignore_ascii_case(name))
+    }
+
+    /// The entry at a place found before.
+    pub fn entry(&self, at: usize) -> &Entry {
+        &self.entries[at]
+    }
+
+    /// The places of all commands, without subcommands, family by family.
+    pub fn top(&self) -> &[usize] {
+        &self.top
+    }
+
+    /// All entries, subcommands included.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+}

@@ -1,0 +1,490 @@
+//! `CLIENT`: what a connection says of itself, and what it may do to others.
+
+use bytes::Bytes;
+use lockwheel_resp::Reply;
+
+use crate::client::{Client, ReplyMode};
+use crate::command::{Arity, Categories, Command, Flags, Group};
+use crate::commands::{client_list, tracking};
+use crate::context::{Context, integer, is};
+use crate::error::Error;
+
+const ANYWHERE: Flags = Flags::NOSCRIPT.union(Flags::LOADING).union(Flags::STALE);
+
+/// Subcommands about the caller.
+pub(super) const OWN: Command = Command {
+    group: Group::Connection,
+    categories: Categories::CONNECTION,
+    flags: ANYWHERE,
+    ..Command::BASE
+};
+
+/// Subcommands about others.
+const OTHERS: Command = Command { flags: ANYWHERE.union(Flags::ADMIN), ..OWN };
+
+/// The family's rows.
+pub const COMMANDS: &[Command] = &[Command {
+    name: "client",
+    arity: Arity::AtLeast(2),
+    flags: Flags::empty(),
+    categories: Categories::empty(),
+    since: "2.4.0",
+    complexity: "that of the subcommand",
+    doc: "A container for commands about connections.",
+    subcommands: SUBCOMMANDS,
+    ..OWN
+}];
+
+const SUBCOMMANDS: &[Command] = &[
+    tracking::CACHING,
+    Command {
+        name: "getname",
+        arity: Arity::Exactly(2),
+        since: "2.6.9",
+        doc: "Returns the name of the connection.",
+        example: "CLIENT SETNAME worker; CLIENT GETNAME => \"worker\"",
+        run: getname,
+        ..OWN
+    },
+    tracking::GETREDIR,
+    Command {
+        name: "help",
+        arity: Arity::Exactly(2),
+        flags: Flags::LOADING.union(Flags::STALE),
+        since: "5.0.0",
+        doc: "Lists the subcommands.",
+        example: "CLIENT HELP => [CLIENT <subcommand> ...]",
+        run: |_, _| Ok(super::help("CLIENT", HELP)),
+        ..OWN
+    },
+    Command {
+        name: "id",
+        arity: Arity::Exactly(2),
+        since: "5.0.0",
+        doc: "Returns the number of the connection, which no other ever has.",
+        example: "CLIENT ID => 1",
+        run: id,
+        ..OWN
+    },
+    Command {
+        name: "info",
+        arity: Arity::Exactly(2),
+        since: "6.2.0",
+        doc: "Describes the connection in a line.",
+        tips: &["nondeterministic_output"],
+        example: "CLIENT INFO => \"id=1 addr=...",
+        run: client_list::info,
+        ..OWN
+    },
+    Command {
+        name: "kill",
+        arity: Arity::AtLeast(3),
+        since: "2.4.0",
+        complexity: "O(N) in the number of connections",
+        doc: "Closes connections: the one at an address, or all that fit every filter.",
+        example: "CLIENT KILL ID 99 => 0",
+        run: client_list::kill,
+        ..OTHERS
+    },
+    Command {
+        name: "list",
+        arity: Arity::AtLeast(2),
+        since: "2.4.0",
+        complexity: "O(N) in the number of connections",
+        doc: "Describes connections, each in a line.",
+        tips: &["nondeterministic_output"],
+        example: "CLIENT LIST TYPE replica => \"\"",
+        run: client_list::list,
+        ..OTHERS
+    },
+    Command {
+        name: "no-evict",
+        arity: Arity::Exactly(3),
+        since: "7.0.0",
+        doc: "Keeps the connection from being closed to save memory.",
+        example: "CLIENT NO-EVICT ON => OK",
+        run: no_evict,
+        ..OTHERS
+    },
+    Command {
+        name: "no-touch",
+        arity: Arity::Exactly(3),
+        since: "7.2.0",
+        doc: "Lets the connection look at keys without their counting as used.",
+        example: "CLIENT NO-TOUCH ON => OK",
+        run: no_touch,
+        ..OWN
+    },
+    Command {
+        name: "pause",
+        arity: Arity::AtLeast(3),
+        since: "2.9.50",
+        doc: "Keeps commands, or those that write, waiting for some milliseconds.",
+        example: "CLIENT PAUSE 10 WRITE => OK",
+        run: pause,
+        ..OTHERS
+    },
+    Command {
+        name: "reply",
+        arity: Arity::Exactly(3),
+        since: "3.2.0",
+        doc: "Chooses whether commands are answered: all, none, or all but the next.",
+        example: "CLIENT REPLY ON => OK",
+        run: reply,
+        ..OWN
+    },
+    Command {
+        name: "setinfo",
+        arity: Arity::Exactly(4),
+        since: "7.2.0",
+        doc: "Tells which library speaks on the connection, or its version.",
+        tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
+        example: "CLIENT SETINFO LIB-NAME redis-rs => OK",
+        run: setinfo,
+        ..OWN
+    },
+    Command {
+        name: "setname",
+        arity: Arity::Exactly(3),
+        since: "2.6.9",
+        doc: "Names the connection.",
+        example: "CLIENT SETNAME worker => OK",
+        run: setname,
+        ..OWN
+    },
+    tracking::TRACKING,
+    tracking::TRACKINGINFO,
+    Command {
+        name: "unblock",
+        arity: Arity::AtLeast(3),
+        since: "5.0.0",
+        complexity: "O(log N) in the number of connections",
+        doc: "Ends the wait of a blocked connection.",
+        example: "CLIENT UNBLOCK 99 => 0",
+        run: unblock,
+        ..OTHERS
+    },
+    Command {
+        name: "unpause",
+        arity: Arity::Exactly(2),
+        since: "6.2.0",
+        complexity: "O(N) in the number of connections that wait",
+        doc: "Ends a pause.",
+        example: "CLIENT PAUSE 10 WRITE; CLIENT UNPAUSE => OK",
+        run: unpause,
+        ..OTHERS
+    },
+];
+
+const HELP: &[&str] = &[
+    "CACHING (YES|NO)",
+    "    Makes the next command an exception to what tracking remembers.",
+    "GETNAME",
+    "    Returns the name of the connection.",
+    "GETREDIR",
+    "    Returns the number of the connection that is told what this one tracks.",
+    "ID",
+    "    Returns the number of the connection.",
+    "INFO",
+    "    Describes the connection.",
+    "KILL (<ip:port>|<filter> <value> [<filter> <value> [...]])",
+    "    Closes the connection from that address, or those that fit all filters:",
+    "    ID <id>, ADDR <ip:port>, LADDR <ip:port>, TYPE (NORMAL|MASTER|REPLICA|PUBSUB),",
+    "    USER <name>, SKIPME (YES|NO), which spares the caller and is YES if not given.",
+    "LIST [TYPE (NORMAL|MASTER|REPLICA|PUBSUB)|ID <id> [<id> ...]]",
+    "    Describes connections.",
+    "NO-EVICT (ON|OFF)",
+    "    Keeps the connection from being closed to save memory.",
+    "NO-TOUCH (ON|OFF)",
+    "    Lets keys be looked at without counting as used.",
+    "PAUSE <milliseconds> [ALL|WRITE]",
+    "    Keeps commands waiting.",
+    "REPLY (ON|OFF|SKIP)",
+    "    Chooses whether commands are answered.",
+    "SETINFO (LIB-NAME|LIB-VER) <value>",
+    "    Tells which library speaks.",
+    "SETNAME <name>",
+    "    Names the connection.",
+    "TRACKING (ON|OFF) [REDIRECT <id>] [BCAST] [PREFIX <prefix> [...]]",
+    "         [OPTIN] [OPTOUT] [NOLOOP]",
+    "    Lets the connection be told when keys change.",
+    "TRACKINGINFO",
+    "    Tells how the connection tracks keys.",
+    "UNBLOCK <id> [TIMEOUT|ERROR]",
+    "    Ends the wait of a connection.",
+    "UNPAUSE",
+    "    Ends a pause.",
+];
+
+// --- of itself ---
+
+fn id(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
+    Ok(super::number(context.client.serial))
+}
+
+fn getname(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
+    let name = &context.client().name;
+    Ok(if name.is_empty() { Reply::Null } else { Reply::Bulk(name.clone()) })
+}
+
+fn setname(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let name = checked_name(argv[2])?;
+    context.engine.clients.set_text(context.client, |client| &mut client.name, name);
+    Ok(Reply::OK)
+}
+
+/// A name for a connection, which must not break a line of `CLIENT LIST` apart.
+pub(super) fn checked_name(name: &[u8]) -> Result<Bytes, Error> {
+    if is_word(name) {
+        return Ok(Bytes::copy_from_slice(name));
+    }
+    Err(Error::line("ERR Client names cannot contain spaces, newlines or special characters."))
+}
+
+fn is_word(text: &[u8]) -> bool {
+    text.iter().all(u8::is_ascii_graphic)
+}
+
+fn setinfo(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let (attribute, value) = (argv[2], argv[3]);
+    let spelled = String::from_utf8_lossy(attribute);
+    let place: fn(&mut Client) -> &mut Bytes = if is(attribute, "lib-name") {
+        |client| &mut client.library_name
+    } else if is(attribute, "lib-ver") {
+        |client| &mut client.library_version
+    } else {
+        return Err(Error::text(format!("ERR Unrecognized option '{spelled}'")));
+    };
+    if !is_word(value) {
+        return Err(Error::text(format!(
+            "ERR {spelled} cannot contain spaces, newlines or special characters."
+        )));
+    }
+    context.engine.clients.set_text(context.client, place, Bytes::copy_from_slice(value));
+    Ok(Reply::OK)
+}
+
+fn no_evict(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    context.client_mut().no_evict = on_or_off(argv[2])?;
+    Ok(Reply::OK)
+}
+
+fn no_touch(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    context.client_mut().no_touch = on_or_off(argv[2])?;
+    context.engine.clients.no_touch_asked = true;
+    Ok(Reply::OK)
+}
+
+pub(super) fn on_or_off(word: &[u8]) -> Result<bool, Error> {
+    match () {
+        () if is(word, "on") => Ok(true),
+        () if is(word, "off") => Ok(false),
+        () => Err(Error::Syntax),
+    }
+}
+
+fn reply(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let mode = argv[2];
+    let client = context.client_mut();
+    if is(mode, "on") {
+        client.reply_mode = ReplyMode::On;
+        return Ok(Reply::OK);
+    } else if is(mode, "off") {
+        client.reply_mode = ReplyMode::Off;
+    } else if is(mode, "skip") {
+        if client.reply_mode != ReplyMode::Off {
+            client.reply_mode = ReplyMode::SkipNext;
+        }
+    } else {
+        return Err(Error::Syntax);
+    }
+    Ok(Reply::NOTHING)
+}
+
+// --- to others ---
+
+pub(super) fn yes_or_no(word: &[u8]) -> Result<bool, Error> {
+    match () {
+        () if is(word, "yes") => Ok(true),
+        () if is(word, "no") => Ok(false),
+        () => Err(Error::Syntax),
+    }
+}
+
+fn pause(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let writes_only = match argv {
+        [_, _, _] => false,
+        [_, _, _, mode] if is(mode, "all") => false,
+        [_, _, _, mode] if is(mode, "write") => true,
+        [_, _, _, _] => {
+            return Err(Error::line("ERR CLIENT PAUSE mode must be WRITE or ALL"));
+        }
+        _ => return Err(unknown_form(argv)),
+    };
+    let until = super::timeout(context.time, argv[2])?.unwrap_or(context.time.now);
+    context.engine.start_pause(until, writes_only);
+    Ok(Reply::OK)
+}
+
+fn unpause(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
+    context.engine.unpause();
+    Ok(Reply::OK)
+}
+
+fn unblock(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let with_error = match argv {
+        [_, _, _] => false,
+        [_, _, _, how] if is(how, "timeout") => false,
+        [_, _, _, how] if is(how, "error") => true,
+        [_, _, _, _] => {
+            return Err(Error::line("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR"));
+        }
+        _ => return Err(unknown_form(argv)),
+    };
+    let serial = integer(argv[2])?;
+    let engine = &mut *context.engine;
+    let waiter = u64::try_from(serial).ok().and_then(|serial| engine.clients.by_serial(serial));
+    let blocked = waiter.and_then(|id| engine.clients.get(id)?.blocked.as_ref());
+    let (Some(waiter), true) = (waiter, blocked.is_some_and(|blocked| blocked.command.is_some()))
+    else {
+        return Ok(Reply::Integer(0));
+    };
+    if with_error {
+        let line = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
+        engine.unblock(waiter, &Reply::error(line));
+    } else {
+        engine.end_wait(waiter);
+    }
+    Ok(Reply::Integer(1))
+}
+
+/// What Redis says where a subcommand has forms and none of them has so many arguments.
+fn unknown_form(argv: &[&[u8]]) -> Error {
+    let name = String::from_utf8_lossy(argv[1]);
+    Error::text(format!(
+        "ERR unknown subcommand or wrong number of arguments for '{name}'. Try CLIENT HELP."
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Flow;
+    use crate::client::ClientId;
+    use crate::settings::Settings;
+    use crate::testing::{Stage, check, words};
+
+    #[test]
+    fn names() {
+        check("CLIENT GETNAME => nil; CLIENT SETNAME n => OK; CLIENT GETNAME => \"n\"");
+        check("CLIENT SETNAME n; CLIENT SETNAME \"\" => OK; CLIENT GETNAME => nil");
+        check(
+            "CLIENT SETNAME \"a b\" => \
+             !ERR Client names cannot contain spaces, newlines or special characters.",
+        );
+        check(
+            "CLIENT SETINFO LIB-NAME me; CLIENT SETINFO lib-ver 1.2 => OK; \
+               CLIENT INFO => ...lib-name=me lib-ver=1.2\\n\"",
+        );
+        check("CLIENT SETINFO foo x => !ERR Unrecognized option 'foo'");
+        check(
+            "CLIENT SETINFO Lib-Name \"a b\" => \
+             !ERR Lib-Name cannot contain spaces, newlines or special characters.",
+        );
+        check("CLIENT FOO => !ERR unknown subcommand 'FOO'. Try CLIENT HELP.");
+        check("CLIENT => !ERR wrong number of arguments for 'client' command");
+    }
+
+    #[test]
+    fn replies_are_left_out() {
+        check("CLIENT REPLY OFF => ; PING => ; CLIENT REPLY ON => OK; PING => PONG");
+        check("CLIENT REPLY SKIP => ; PING => ; PING => PONG");
+        check("CLIENT REPLY SKIP; CLIENT REPLY SKIP => ; PING => ; PING => PONG");
+        check("CLIENT REPLY SKIP; CLIENT REPLY ON => OK");
+        check("CLIENT REPLY OFF; CLIENT REPLY SKIP; PING => ; PING => ");
+        check("CLIENT REPLY OFF; SUBSCRIBE c => [\"subscribe\", \"c\", 1]");
+        check("CLIENT REPLY x => !ERR syntax error");
+        check("CLIENT REPLY OFF; WAIT 1 10; +10ms; a< => ; CLIENT REPLY ON => OK");
+        check("b> CLIENT PAUSE 10; CLIENT REPLY SKIP; +10ms; PING => PONG");
+    }
+
+    #[test]
+    fn a_skipped_reply_stays_skipped_over_a_pause() {
+        let mut stage = Stage::new(Settings::default());
+        stage.check("CLIENT REPLY SKIP; b> CLIENT PAUSE 10");
+        let client = stage.client("a");
+        assert_eq!(stage.run(client, &words("PING")), (String::new(), Flow::Again));
+        stage.check("+10ms; PING => ; PING => PONG");
+    }
+
+    #[test]
+    fn a_pause_holds_back() {
+        let mut stage = Stage::new(Settings::default());
+        stage.check("CLIENT PAUSE 100 WRITE => OK; GET k => nil; PING => PONG; MULTI => OK");
+        let client = stage.client("b");
+        for command in ["SET k v", "PUBLISH c m", "EVAL \"return 1\" 0"] {
+            let flow = stage.run(client, &words(command)).1;
+            assert_eq!(flow, Flow::Again, "{command}");
+            assert!(stage.engine.clients.get(client).is_some_and(|c| c.blocked.is_some()));
+        }
+        stage.check("EXEC; CLIENT UNBLOCK 2 => 0; EVAL_RO \"return 1\" 0 => 1");
+        stage.check("EVAL \"#!lua flags=no-writes\\x0areturn 1\" 0 => 1; +99ms");
+        assert!(!stage.engine.has_deliveries());
+        stage.check("+1ms");
+        let resumed: Vec<ClientId> =
+            stage.engine.deliveries().into_iter().filter(|d| d.resume).map(|d| d.client).collect();
+        assert_eq!(resumed, [client]);
+        stage.check("b> SET k v => OK");
+    }
+
+    #[test]
+    fn a_pause_of_all_spares_nothing() {
+        let mut stage = Stage::new(Settings::default());
+        stage.check("CLIENT PAUSE 100; b> FOO => !ERR unknown command ...");
+        let client = stage.client("b");
+        for command in ["PING", "CLIENT UNPAUSE", "QUIT"] {
+            assert_eq!(stage.run(client, &words(command)).1, Flow::Again, "{command}");
+        }
+        stage.check("+100ms; b> PING => PONG");
+    }
+
+    #[test]
+    fn a_queued_write_waits_at_exec() {
+        let mut stage = Stage::new(Settings::default());
+        stage.check("MULTI; SET k v => QUEUED; b> CLIENT PAUSE 100 WRITE");
+        let client = stage.client("a");
+        assert_eq!(stage.run(client, &words("EXEC")).1, Flow::Again);
+        stage.check("b> CLIENT UNPAUSE => OK; EXEC => [OK]");
+    }
+
+    #[test]
+    fn pauses_join() {
+        check(
+            "CLIENT PAUSE 100 WRITE; CLIENT PAUSE 10 WRITE; +99ms; CLIENT UNPAUSE; SET k v => OK",
+        );
+        let mut stage = Stage::new(Settings::default());
+        stage.check("CLIENT PAUSE 100 WRITE; CLIENT PAUSE 10 WRITE; +99ms");
+        let client = stage.client("a");
+        assert_eq!(stage.run(client, &words("SET k v")).1, Flow::Again);
+        stage.check("+1ms; SET k v => OK; CLIENT PAUSE 0 WRITE; SET k v => OK");
+        stage.check("CLIENT PAUSE 0 ALL; CLIENT PAUSE 10 WRITE; GET k => \"v\"; CLIENT UNPAUSE");
+        check("CLIENT PAUSE x => !ERR timeout is not an integer or out of range");
+        check("CLIENT PAUSE -1 => !ERR timeout is negative");
+        check("CLIENT PAUSE 9223372036854775807 => !ERR timeout is out of range");
+        check("CLIENT PAUSE 0 x => !ERR CLIENT PAUSE mode must be WRITE or ALL");
+        check(
+            "CLIENT PAUSE 1 WRITE x => !ERR unknown subcommand or wrong number of arguments \
+               for 'PAUSE'. Try CLIENT HELP.",
+        );
+    }
+
+    #[test]
+    fn waits_are_ended() {
+        check("PING; b> WAIT 1 0 => ; CLIENT UNBLOCK 2 => 1; b< => 0; CLIENT UNBLOCK 2 => 0");
+        check(
+            "PING; b> WAIT 1 50; CLIENT UNBLOCK 2 ERROR => 1; \
+               b< => !UNBLOCKED client unblocked via CLIENT UNBLOCK; +50ms; b< => ",
+        );
+        check("CLIENT UNBLOCK 99 => 0; CLIENT UNBLOCK x => !ERR value is not an integer ...");
+        check("CLIENT UNBLOCK 1 x => !ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR");
+    }
+}

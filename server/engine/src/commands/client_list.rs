@@ -1,0 +1,328 @@
+//! `CLIENT LIST`, `INFO` and `KILL`: who is connected, and which of them are meant.
+
+use bytes::Bytes;
+use lockwheel_resp::{Protocol, Reply};
+
+use crate::Engine;
+use crate::client::{Client, ClientId, Close};
+use crate::commands::client::yes_or_no;
+use crate::commands::tracking;
+use crate::context::{Context, integer, is};
+use crate::error::Error;
+use crate::time::Time;
+use crate::tracking::Mode;
+
+/// `TYPE`, of which this server has two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Type {
+    Normal,
+    Master,
+    Replica,
+    Subscriber,
+}
+
+impl Type {
+    fn named(name: &[u8]) -> Result<Type, Error> {
+        [
+            ("normal", Type::Normal),
+            ("master", Type::Master),
+            ("replica", Type::Replica),
+            ("slave", Type::Replica),
+            ("pubsub", Type::Subscriber),
+        ]
+        .into_iter()
+        .find_map(|(word, kind)| is(name, word).then_some(kind))
+        .ok_or_else(|| {
+            let name = String::from_utf8_lossy(name);
+            Error::text(format!("ERR Unknown client type '{name}'"))
+        })
+    }
+
+    fn of(client: &Client) -> Type {
+        if client.is_subscriber() { Type::Subscriber } else { Type::Normal }
+    }
+}
+
+/// `CLIENT INFO`.
+pub(super) fn info(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    Ok(super::text(line(context.client(), &Request::of(context, argv))))
+}
+
+/// The request that asks for the lines.
+struct Request {
+    client: ClientId,
+    argument_bytes: usize,
+    time: Time,
+}
+
+impl Request {
+    fn of(context: &Context<'_>, argv: &[&[u8]]) -> Request {
+        let argument_bytes = argv.iter().map(|argument| argument.len()).sum();
+        Request { client: context.client, argument_bytes, time: context.time }
+    }
+}
+
+/// `CLIENT LIST`.
+pub(super) fn list(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let everyone = context.engine.clients.in_order();
+    let clients = &context.engine.clients;
+    let chosen: Vec<ClientId> = match &argv[2..] {
+        [] => everyone,
+        [option, kind] if is(option, "type") => {
+            let kind = Type::named(kind)?;
+            let fits = |id: &ClientId| clients.get(*id).is_some_and(|c| Type::of(c) == kind);
+            everyone.into_iter().filter(fits).collect()
+        }
+        [option, serials @ ..] if is(option, "id") && !serials.is_empty() => {
+            let mut chosen = Vec::new();
+            for serial in serials {
+                let serial = integer(serial).map_err(|_| Error::line("ERR Invalid client ID"))?;
+                let is_it = |id: &&ClientId| u64::try_from(serial) == Ok(id.serial);
+                chosen.extend(everyone.iter().find(is_it));
+            }
+            chosen
+        }
+        _ => return Err(Error::Syntax),
+    };
+    let request = Request::of(context, argv);
+    let lines = chosen.iter().filter_map(|&id| clients.get(id));
+    Ok(super::text(lines.map(|client| line(client, &request)).collect::<String>()))
+}
+
+/// A client as `CLIENT LIST` shows it.
+fn line(client: &Client, request: &Request) -> String {
+    let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
+    let seconds_since = |then: i64| (request.time.now.0 - then).max(0) / 1000;
+    let transaction = client.transaction.as_ref();
+    let buffers = client.buffers.sizes();
+    let running_bytes = if client.id == request.client { request.argument_bytes } else { 0 };
+    let pairs: [(&str, String); 28] = [
+        ("id", client.id.serial.to_string()),
+        ("addr", client.origin.address.clone()),
+        ("laddr", client.origin.local_address.clone()),
+        ("fd", client.origin.descriptor.to_string()),
+        ("name", text(&client.name)),
+        ("age", seconds_since(client.connected_at.0).to_string()),
+        ("idle", seconds_since(client.active_at.0).to_string()),
+        ("flags", flag_letters(client)),
+        ("db", client.database.to_string()),
+        ("sub", client.channels.len().to_string()),
+        ("psub", client.patterns.len().to_string()),
+        ("ssub", client.shard_channels.len().to_string()),
+        ("multi", transaction.map_or("-1".to_owned(), |t| t.queue.len().to_string())),
+        ("qbuf", buffers.input.to_string()),
+        ("qbuf-free", buffers.input_free.to_string()),
+        ("argv-mem", (buffers.arguments + running_bytes).to_string()),
+        ("multi-mem", transaction.map_or(0, |t| t.argument_bytes).to_string()),
+        ("rbs", buffers.reply_room.to_string()),
+        ("rbp", buffers.reply_room.to_string()),
+        ("obl", buffers.reply.to_string()),
+        ("oll", buffers.chunks.to_string()),
+        ("omem", (buffers.chunk_bytes + client.pending.len()).to_string()),
+        ("tot-mem", (client.memory_bytes() + client.pending.len() + running_bytes).to_string()),
+        ("events", "r".to_owned()),
+        ("cmd", client.last_command.to_owned()),
+        ("user", "default".to_owned()),
+        ("redir", tracking::redirect_number(client).to_string()),
+        ("resp", if client.protocol == Protocol::Resp3 { "3" } else { "2" }.to_owned()),
+    ];
+    let mut line = String::new();
+    for (name, value) in pairs {
+        line.extend([name, "=", &value, " "]);
+    }
+    let (name, version) = (text(&client.library_name), text(&client.library_version));
+    line + &format!("lib-name={name} lib-ver={version}\n")
+}
+
+fn flag_letters(client: &Client) -> String {
+    let tracking = client.tracking.as_ref();
+    let letters: String = [
+        ('P', client.is_subscriber()),
+        ('t', tracking.is_some()),
+        ('R', tracking.is_some_and(|tracking| tracking.broken_redirect)),
+        ('B', tracking.is_some_and(|tracking| tracking.mode == Mode::Broadcast)),
+        ('x', client.transaction.is_some()),
+        ('b', client.blocked.is_some()),
+        ('d', client.watch_broken),
+        ('c', client.close == Some(Close::AfterReplies)),
+        ('U', client.origin.unix),
+        ('r', client.read_only),
+        ('e', client.no_evict),
+        ('T', client.no_touch),
+    ]
+    .into_iter()
+    .filter_map(|(letter, holds)| holds.then_some(letter))
+    .collect();
+    if letters.is_empty() { "N".to_owned() } else { letters }
+}
+
+/// Which clients `CLIENT KILL` is for.
+#[derive(Debug, Default)]
+struct Filter<'a> {
+    serial: Option<u64>,
+    kind: Option<Type>,
+    address: Option<&'a [u8]>,
+    local_address: Option<&'a [u8]>,
+    spares_caller: bool,
+}
+
+impl<'a> Filter<'a> {
+    fn parse(options: &[&'a [u8]]) -> Result<Filter<'a>, Error> {
+        let mut filter = Filter { spares_caller: true, ..Filter::default() };
+        for option in options.chunks(2) {
+            let &[name, value] = option else { return Err(Error::Syntax) };
+            if is(name, "id") {
+                let serial = integer(value).ok().filter(|&serial| serial > 0);
+                let Some(serial) = serial.and_then(|serial| u64::try_from(serial).ok()) else {
+                    return Err(Error::line("ERR client-id should be greater than 0"));
+                };
+                filter.serial = Some(serial);
+            } else if is(name, "type") {
+                filter.kind = Some(Type::named(value)?);
+            } else if is(name, "addr") {
+                filter.address = Some(value);
+            } else if is(name, "laddr") {
+                filter.local_address = Some(value);
+            } else if is(name, "user") {
+                // Every client is that user, so only others filter anything.
+                if value != b"default" {
+                    let user = String::from_utf8_lossy(value);
+                    return Err(Error::text(format!("ERR No such user '{user}'")));
+                }
+            } else if is(name, "skipme") {
+                filter.spares_caller = yes_or_no(value)?;
+            } else {
+                return Err(Error::Syntax);
+            }
+        }
+        Ok(filter)
+    }
+
+    fn admits(&self, client: &Client, caller: ClientId) -> bool {
+        self.serial.is_none_or(|serial| serial == client.id.serial)
+            && self.kind.is_none_or(|kind| kind == Type::of(client))
+            && self.address.is_none_or(|address| address == client.origin.address.as_bytes())
+            && self.local_address.is_none_or(|a| a == client.origin.local_address.as_bytes())
+            && !(self.spares_caller && client.id == caller)
+    }
+}
+
+/// `CLIENT KILL`.
+pub(super) fn kill(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    if let &[_, _, address] = argv {
+        let filter = Filter { address: Some(address), ..Filter::default() };
+        return match kill_matching(context.engine, context.client, &filter) {
+            0 => Err(Error::line("ERR No such client")),
+            _ => Ok(Reply::OK),
+        };
+    }
+    let filter = Filter::parse(&argv[2..])?;
+    Ok(Reply::from(kill_matching(context.engine, context.client, &filter)))
+}
+
+fn kill_matching(engine: &mut Engine, caller: ClientId, filter: &Filter<'_>) -> usize {
+    let mut victims = engine.clients.in_order();
+    victims.retain(|&id| engine.clients.get(id).is_some_and(|c| filter.admits(c, caller)));
+    for &victim in &victims {
+        if victim != caller {
+            engine.kill(victim);
+        } else if let Some(client) = engine.clients.get_mut(caller) {
+            client.close = Some(Close::AfterReplies);
+        }
+    }
+    victims.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Flow;
+    use crate::client::{ClientId, Origin};
+    use crate::settings::Settings;
+    use crate::testing::{Stage, check, words};
+    use crate::time::{Millis, Time};
+
+    #[test]
+    fn a_line_of_the_list() {
+        check(
+            "SELECT 2; WATCH k; MULTI; b> SELECT 2; b> SET k v; +2500ms; b> CLIENT LIST ID 1 => \
+             \"id=1 addr= laddr= fd=0 name= age=2 idle=2 flags=xd db=2 sub=0 psub=0 ssub=0 \
+             multi=0 qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 \
+             tot-mem=1154 events=r cmd=multi user=default redir=-1 resp=2 lib-name= lib-ver=\\n\"",
+        );
+        check("CLIENT NO-EVICT ON; CLIENT NO-TOUCH ON; CLIENT INFO => ...flags=eT ...");
+        check(
+            "HELLO 3; SUBSCRIBE a b; PSUBSCRIBE p; CLIENT INFO => \
+               ...flags=P db=0 sub=2 psub=1 ... cmd=client|info ... resp=3...",
+        );
+    }
+
+    #[test]
+    fn lists() {
+        check(
+            "PING; b> PING; c> SUBSCRIBE x; CLIENT LIST TYPE pubsub => \"id=3 ...\"; \
+               CLIENT LIST ID 2 99 1 => \"id=2 ...\\nid=1 ...\"; \
+               CLIENT LIST => \"id=1 ...\\nid=2 ...\\nid=3 ...\"",
+        );
+        check("CLIENT LIST TYPE x => !ERR Unknown client type 'x'");
+        check("CLIENT LIST TYPE => !ERR syntax error; CLIENT LIST ID => !ERR syntax error");
+        check("CLIENT LIST ID x => !ERR Invalid client ID; CLIENT LIST ID 0 => \"\"");
+    }
+
+    fn connect(stage: &mut Stage, address: &str) -> ClientId {
+        let origin = Origin {
+            address: address.to_owned(),
+            local_address: "127.0.0.1:6379".to_owned(),
+            ..Origin::default()
+        };
+        stage.engine.connect(origin, Time::at(Millis(0)))
+    }
+
+    #[test]
+    fn others_are_killed() {
+        for (command, reply) in [
+            ("CLIENT KILL 10.0.0.1:5", "OK"),
+            ("CLIENT KILL ADDR 10.0.0.1:5", "1"),
+            ("CLIENT KILL ID 1", "1"),
+            ("CLIENT KILL TYPE normal LADDR 127.0.0.1:6379 USER default", "1"),
+        ] {
+            let mut stage = Stage::new(Settings::default());
+            let victim = connect(&mut stage, "10.0.0.1:5");
+            stage.run(victim, &words("SUBSCRIBE c"));
+            stage.run(victim, &words("UNSUBSCRIBE c"));
+            stage.check(&format!("{command} => {reply}"));
+            assert!(stage.engine.clients.get(victim).is_none(), "{command}");
+            let closed =
+                stage.engine.deliveries().iter().any(|d| d.client == victim && d.close.is_some());
+            assert!(closed, "{command}");
+            assert_eq!(stage.run(victim, &words("PING")), (String::new(), Flow::Close));
+        }
+    }
+
+    #[test]
+    fn the_killed_hold_nothing() {
+        check("b> SUBSCRIBE c; CLIENT KILL TYPE pubsub => 1; PUBLISH c m => 0");
+        check("PING; b> WAIT 1 10; CLIENT KILL ID 2 => 1; CLIENT UNBLOCK 2 => 0; +10ms; b< => ");
+    }
+
+    #[test]
+    fn the_caller_is_killed_last() {
+        for command in ["CLIENT KILL ID 1 SKIPME no", "MULTI; CLIENT KILL ID 1 SKIPME no; EXEC"] {
+            let mut stage = Stage::new(Settings::default());
+            let client = stage.client("a");
+            let flows: Vec<Flow> =
+                command.split("; ").map(|step| stage.run(client, &words(step)).1).collect();
+            assert_eq!(flows.last(), Some(&Flow::Close), "{command}");
+        }
+        check("CLIENT KILL ID 1 => 0; CLIENT KILL ID 1 SKIPME yes => 0; PING => PONG");
+    }
+
+    #[test]
+    fn kill_refuses() {
+        check("CLIENT KILL a => !ERR No such client; CLIENT KILL a b c => !ERR syntax error");
+        check("CLIENT KILL ID 0 => !ERR client-id should be greater than 0");
+        check("CLIENT KILL TYPE x => !ERR Unknown client type 'x'");
+        check("CLIENT KILL USER x => !ERR No such user 'x'");
+        check("CLIENT KILL SKIPME x => !ERR syntax error; CLIENT KILL FOO x => !ERR syntax error");
+        check("CLIENT KILL MAXAGE 1 => !ERR syntax error");
+    }
+}

@@ -1,0 +1,809 @@
+//! `CLUSTER`: what clients of a cluster ask, answered by a cluster of one node that owns every
+//! slot, has always owned it, and gives none away.
+//!
+//! What must hold: nothing here is answered `OK` that would make a client believe the cluster
+//! has changed.
+
+use std::fmt::Write;
+
+use lockwheel_resp::Reply;
+
+use crate::Engine;
+use crate::client::Client;
+use crate::command::{Arity, Categories, Command, Flags, Group};
+use crate::context::{Context, integer, is};
+use crate::error::Error;
+use crate::keyspace::records::Record;
+use crate::settings::{EndpointType, Mode};
+use crate::slots::{SLOTS, parse_slot, slot_of};
+
+const CLUSTER: Command =
+    Command { group: Group::Cluster, flags: Flags::STALE, since: "3.0.0", ..Command::BASE };
+
+/// Subcommands that would change something.
+const ADMIN: Command =
+    Command { flags: Flags::ADMIN.union(Flags::STALE).union(Flags::NO_ASYNC_LOADING), ..CLUSTER };
+
+/// Subcommands for administrators to look at something.
+const SHOWN_TO_ADMIN: Command =
+    Command { flags: Flags::ADMIN.union(Flags::STALE), tips: UNSTEADY, ..CLUSTER };
+
+const UNSTEADY: &[&str] = &["nondeterministic_output"];
+
+/// Commands that a client sends a node before others.
+const CONNECTION: Command = Command {
+    arity: Arity::Exactly(1),
+    flags: Flags::LOADING.union(Flags::STALE).union(Flags::FAST),
+    categories: Categories::CONNECTION,
+    ..CLUSTER
+};
+
+/// The family's rows.
+pub const COMMANDS: &[Command] = &[
+    Command {
+        name: "asking",
+        flags: Flags::FAST,
+        doc: "Comes before a command that another node has sent a client here for.",
+        example: "ASKING => OK",
+        run: |context, _| in_cluster(context, |_| Ok(Reply::OK)),
+        ..CONNECTION
+    },
+    Command {
+        name: "cluster",
+        arity: Arity::AtLeast(2),
+        flags: Flags::empty(),
+        complexity: "that of the subcommand",
+        doc: "A container for commands about the cluster.",
+        subcommands: SUBCOMMANDS,
+        ..CLUSTER
+    },
+    Command {
+        name: "readonly",
+        doc: "Lets the connection read from a replica.",
+        example: "READONLY => OK",
+        run: |context, _| reads_only(context, true),
+        ..CONNECTION
+    },
+    Command {
+        name: "readwrite",
+        doc: "Takes READONLY back.",
+        example: "READWRITE => OK",
+        run: |context, _| reads_only(context, false),
+        ..CONNECTION
+    },
+];
+
+const SUBCOMMANDS: &[Command] = &[
+    Command {
+        name: "addslots",
+        arity: Arity::AtLeast(3),
+        complexity: "O(N) in the number of slots",
+        doc: "Would give slots to the node, which has them all.",
+        example: "CLUSTER ADDSLOTS 0 => !ERR Slot 0 is already busy",
+        run: |context, argv| in_cluster(context, |_| add_slots(&argv[2..])),
+        ..ADMIN
+    },
+    Command {
+        name: "addslotsrange",
+        arity: Arity::AtLeast(4),
+        since: "7.0.0",
+        complexity: "O(N) in the number of slots",
+        doc: "Would give ranges of slots to the node, which has them all.",
+        example: "CLUSTER ADDSLOTSRANGE 0 16383 => !ERR Slot 0 is already busy",
+        run: |context, argv| in_cluster(context, |context| add_slot_ranges(context, argv)),
+        ..ADMIN
+    },
+    Command {
+        name: "bumpepoch",
+        arity: Arity::Exactly(2),
+        doc: "Would raise the epoch of the node's configuration, which never changes.",
+        tips: UNSTEADY,
+        example: "CLUSTER BUMPEPOCH => STILL 0",
+        run: |context, _| in_cluster(context, |_| Ok(Reply::status("STILL 0"))),
+        ..ADMIN
+    },
+    Command {
+        name: "count-failure-reports",
+        arity: Arity::Exactly(3),
+        doc: "Counts the nodes that have lost sight of a node.",
+        example: "CLUSTER COUNT-FAILURE-REPORTS x => !ERR Unknown node x",
+        run: |context, argv| of_myself(context, argv[2], Reply::Integer(0)),
+        ..SHOWN_TO_ADMIN
+    },
+    Command {
+        name: "countkeysinslot",
+        arity: Arity::Exactly(3),
+        complexity: "O(N) in the number of keys",
+        doc: "Counts the keys of a slot.",
+        example: "SET {a}b v; CLUSTER COUNTKEYSINSLOT 15495 => 1",
+        run: |context, argv| in_cluster(context, |context| count_keys_in_slot(context, argv)),
+        ..CLUSTER
+    },
+    Command {
+        name: "delslots",
+        arity: Arity::AtLeast(3),
+        complexity: "O(N) in the number of slots",
+        doc: "Would take slots from the node, which keeps them all.",
+        example: "CLUSTER DELSLOTS 0 => !ERR This node ...",
+        run: |context, argv| in_cluster(context, |_| delete_slots(&argv[2..])),
+        ..ADMIN
+    },
+    Command {
+        name: "delslotsrange",
+        arity: Arity::AtLeast(4),
+        since: "7.0.0",
+        complexity: "O(N) in the number of slots",
+        doc: "Would take ranges of slots from the node, which keeps them all.",
+        example: "CLUSTER DELSLOTSRANGE 0 1 => !ERR This node ...",
+        run: |context, argv| {
+            in_cluster(context, |context| ranges(context, argv).and(Err(KEEPS_ALL)))
+        },
+        ..ADMIN
+    },
+    Command {
+        name: "failover",
+        arity: Arity::AtLeast(2),
+        doc: "Would make a replica the master; this node is no replica.",
+        example: "CLUSTER FAILOVER => !ERR You should send CLUSTER FAILOVER to a replica",
+        run: |context, argv| in_cluster(context, |_| failover(&argv[2..])),
+        ..ADMIN
+    },
+    Command {
+        name: "flushslots",
+        arity: Arity::Exactly(2),
+        doc: "Would take all slots from the node, which keeps them.",
+        example: "CLUSTER FLUSHSLOTS => !ERR This node ...",
+        run: |context, _| in_cluster(context, flush_slots),
+        ..ADMIN
+    },
+    Command {
+        name: "forget",
+        arity: Arity::Exactly(3),
+        doc: "Would remove another node; there is none.",
+        example: "CLUSTER FORGET x => !ERR Unknown node x",
+        run: |context, argv| {
+            let refusal = Reply::error("ERR I tried hard but I can't forget myself...");
+            of_myself(context, argv[2], refusal)
+        },
+        ..ADMIN
+    },
+    Command {
+        name: "getkeysinslot",
+        arity: Arity::Exactly(4),
+        complexity: "O(N) in the number of keys",
+        doc: "Returns keys of a slot, so many at most.",
+        tips: UNSTEADY,
+        example: "SET {a}b v; CLUSTER GETKEYSINSLOT 15495 10 => [\"{a}b\"]",
+        run: |context, argv| in_cluster(context, |context| get_keys_in_slot(context, argv)),
+        ..CLUSTER
+    },
+    Command {
+        name: "help",
+        arity: Arity::Exactly(2),
+        flags: Flags::LOADING.union(Flags::STALE),
+        since: "5.0.0",
+        doc: "Lists the subcommands.",
+        example: "CLUSTER HELP => [CLUSTER <subcommand> ...]",
+        run: |context, _| in_cluster(context, |_| Ok(super::help("CLUSTER", HELP))),
+        ..CLUSTER
+    },
+    Command {
+        name: "info",
+        arity: Arity::Exactly(2),
+        doc: "Tells how the cluster is.",
+        tips: UNSTEADY,
+        example: "CLUSTER INFO => \"cluster_state:ok...",
+        run: |context, _| in_cluster(context, |_| Ok(super::text(info()))),
+        ..CLUSTER
+    },
+    Command {
+        name: "keyslot",
+        arity: Arity::Exactly(3),
+        complexity: "O(N) in the length of the key",
+        doc: "Returns the slot of a key.",
+        example: "CLUSTER KEYSLOT foo{bar}baz => 5061",
+        run: |context, argv| in_cluster(context, |_| Ok(Reply::Integer(slot_of(argv[2]).into()))),
+        ..CLUSTER
+    },
+    Command {
+        name: "links",
+        arity: Arity::Exactly(2),
+        since: "7.0.0",
+        doc: "Lists the connections to other nodes.",
+        tips: UNSTEADY,
+        example: "CLUSTER LINKS => []",
+        run: |context, _| in_cluster(context, |_| Ok(Reply::Array(Vec::new()))),
+        ..CLUSTER
+    },
+    Command {
+        name: "meet",
+        arity: Arity::AtLeast(4),
+        doc: "Would admit another node; nothing comes of meeting oneself.",
+        example: "CLUSTER MEET 127.0.0.1 6379 => OK",
+        run: |context, argv| in_cluster(context, |context| meet(context, argv)),
+        ..ADMIN
+    },
+    Command {
+        name: "myid",
+        arity: Arity::Exactly(2),
+        doc: "Returns the name of the node.",
+        example: "CLUSTER MYID => ...",
+        run: |context, _| in_cluster(context, |context| Ok(Reply::bulk(&context.engine.node_id))),
+        ..CLUSTER
+    },
+    Command {
+        name: "myshardid",
+        arity: Arity::Exactly(2),
+        since: "7.2.0",
+        doc: "Returns the name of the node's shard.",
+        tips: UNSTEADY,
+        example: "CLUSTER MYSHARDID => ...",
+        run: |context, _| in_cluster(context, |context| Ok(Reply::bulk(&context.engine.shard_id))),
+        ..CLUSTER
+    },
+    Command {
+        name: "nodes",
+        arity: Arity::Exactly(2),
+        doc: "Describes the nodes, each in a line.",
+        tips: UNSTEADY,
+        example: "CLUSTER NODES => ...myself,master - 0 0 0 connected 0-16383...",
+        run: |context, _| in_cluster(context, |context| Ok(super::text(nodes(context)))),
+        ..CLUSTER
+    },
+    Command {
+        name: "replicas",
+        arity: Arity::Exactly(3),
+        since: "5.0.0",
+        doc: "Describes the replicas of a node.",
+        example: "CLUSTER REPLICAS x => !ERR Unknown node x",
+        run: |context, argv| of_myself(context, argv[2], Reply::Array(Vec::new())),
+        ..SHOWN_TO_ADMIN
+    },
+    Command {
+        name: "replicate",
+        arity: Arity::Exactly(3),
+        doc: "Would make the node a replica of another; there is none.",
+        example: "CLUSTER REPLICATE x => !ERR Unknown node x",
+        run: |context, argv| {
+            of_myself(context, argv[2], Reply::error("ERR Can't replicate myself"))
+        },
+        ..ADMIN
+    },
+    Command {
+        name: "reset",
+        arity: Arity::AtLeast(2),
+        flags: Flags::ADMIN.union(Flags::NOSCRIPT).union(Flags::STALE),
+        doc: "Would make the node forget others and its slots; it knows none, and keeps these.",
+        example: "SET k v; CLUSTER RESET => \
+                  !ERR CLUSTER RESET can't be called with master nodes containing keys",
+        run: |context, argv| in_cluster(context, |context| reset(context, &argv[2..])),
+        ..CLUSTER
+    },
+    Command {
+        name: "saveconfig",
+        arity: Arity::Exactly(2),
+        doc: "Would write the cluster's state to a file; there is nothing in it to write.",
+        example: "CLUSTER SAVECONFIG => OK",
+        run: |context, _| in_cluster(context, |_| Ok(Reply::OK)),
+        ..ADMIN
+    },
+    Command {
+        name: "set-config-epoch",
+        arity: Arity::Exactly(3),
+        doc: "Would give a fresh node an epoch; this one's is fixed.",
+        example: "CLUSTER SET-CONFIG-EPOCH 5 => !ERR Node config epoch is already non-zero",
+        run: |context, argv| in_cluster(context, |_| set_config_epoch(argv[2])),
+        ..ADMIN
+    },
+    Command {
+        name: "setslot",
+        arity: Arity::AtLeast(4),
+        doc: "Would move a slot to another node; there is none.",
+        example: "CLUSTER SETSLOT 0 STABLE => OK",
+        run: |context, argv| in_cluster(context, |context| set_slot(context, argv)),
+        ..ADMIN
+    },
+    Command {
+        name: "shards",
+        arity: Arity::Exactly(2),
+        since: "7.0.0",
+        doc: "Describes the shards: their slots and their nodes.",
+        tips: UNSTEADY,
+        example: "CLUSTER SHARDS => [[\"slots\", [0, 16383], \"nodes\", ...]]",
+        run: |context, _| in_cluster(context, |context| Ok(shards(context))),
+        ..CLUSTER
+    },
+    Command {
+        name: "slaves",
+        arity: Arity::Exactly(3),
+        doc: "Describes the replicas of a node.",
+        example: "CLUSTER SLAVES x => !ERR Unknown node x",
+        run: |context, argv| of_myself(context, argv[2], Reply::Array(Vec::new())),
+        ..SHOWN_TO_ADMIN
+    },
+    Command {
+        name: "slots",
+        arity: Arity::Exactly(2),
+        doc: "Tells which slots are where.",
+        tips: UNSTEADY,
+        example: "CLUSTER SLOTS => [[0, 16383, [\"127.0.0.1\", 6379, ...]]]",
+        run: |context, _| in_cluster(context, |context| Ok(slots(context))),
+        ..CLUSTER
+    },
+];
+
+const HELP: &[&str] = &[
+    "ADDSLOTS <slot> [<slot> ...]",
+    "    Is refused: the node has every slot.",
+    "ADDSLOTSRANGE <first> <last> [<first> <last> ...]",
+    "    Is refused likewise.",
+    "BUMPEPOCH",
+    "    Leaves the epoch as it is.",
+    "COUNT-FAILURE-REPORTS <node-id>",
+    "    Counts the nodes that have lost sight of the node.",
+    "COUNTKEYSINSLOT <slot>",
+    "    Counts the keys of <slot>.",
+    "DELSLOTS <slot> [<slot> ...]",
+    "    Is refused: the node keeps every slot.",
+    "DELSLOTSRANGE <first> <last> [<first> <last> ...]",
+    "    Is refused likewise.",
+    "FAILOVER [FORCE|TAKEOVER]",
+    "    Is refused: the node is no replica.",
+    "FLUSHSLOTS",
+    "    Is refused: the node keeps every slot.",
+    "FORGET <node-id>",
+    "    Is refused: there is no other node.",
+    "GETKEYSINSLOT <slot> <count>",
+    "    Returns keys of <slot>.",
+    "INFO",
+    "    Tells how the cluster is.",
+    "KEYSLOT <key>",
+    "    Returns the slot of <key>.",
+    "LINKS",
+    "    Lists the connections to other nodes: there are none.",
+    "MEET <ip> <port> [<bus-port>]",
+    "    Is refused, unless that is this node.",
+    "MYID",
+    "    Returns the name of the node.",
+    "MYSHARDID",
+    "    Returns the name of its shard.",
+    "NODES",
+    "    Describes the nodes.",
+    "REPLICAS <node-id>",
+    "    Describes the replicas of a node.",
+    "REPLICATE <node-id>",
+    "    Is refused: there is no other node.",
+    "RESET [HARD|SOFT]",
+    "    Changes nothing, and is refused while there are keys.",
+    "SAVECONFIG",
+    "    Writes nothing.",
+    "SET-CONFIG-EPOCH <epoch>",
+    "    Is refused: the epoch is fixed.",
+    "SETSLOT <slot> (IMPORTING <node-id>|MIGRATING <node-id>|STABLE|NODE <node-id>)",
+    "    Is refused, unless it leaves <slot> where it is.",
+    "SHARDS",
+    "    Describes the shards.",
+    "SLAVES <node-id>",
+    "    Describes the replicas of a node.",
+    "SLOTS",
+    "    Tells which slots are where.",
+];
+
+const KEEPS_ALL: Error = Error::line("ERR This node owns every slot and gives none away");
+const ADMITS_NONE: Error = Error::line("ERR This node is a cluster by itself and admits no other");
+const NO_SLOT: Error = Error::line("ERR Invalid or out of range slot");
+
+/// Does something that only a node of a cluster can.
+fn in_cluster<'a, 'e>(
+    context: &'a mut Context<'e>,
+    act: impl FnOnce(&'a mut Context<'e>) -> Result<Reply, Error>,
+) -> Result<Reply, Error> {
+    if context.engine.settings.mode() != Mode::Cluster {
+        return Err(Error::NoCluster);
+    }
+    act(context)
+}
+
+/// Answers about the node with that name, which is this one or nobody.
+fn of_myself(context: &mut Context<'_>, node: &[u8], reply: Reply) -> Result<Reply, Error> {
+    in_cluster(context, |context| known(context, node).map(|()| reply))
+}
+
+fn known(context: &Context<'_>, node: &[u8]) -> Result<(), Error> {
+    if node == context.engine.node_id.as_bytes() {
+        return Ok(());
+    }
+    Err(Error::text(format!("ERR Unknown node {}", String::from_utf8_lossy(node))))
+}
+
+fn reads_only(context: &mut Context<'_>, read_only: bool) -> Result<Reply, Error> {
+    in_cluster(context, |context| {
+        context.client_mut().read_only = read_only;
+        Ok(Reply::OK)
+    })
+}
+
+// --- what it is ---
+
+fn info() -> String {
+    let mut lines = String::from("cluster_state:ok\r\n");
+    for (name, value) in [
+        ("cluster_slots_assigned", SLOTS),
+        ("cluster_slots_ok", SLOTS),
+        ("cluster_slots_pfail", 0),
+        ("cluster_slots_fail", 0),
+        ("cluster_known_nodes", 1),
+        ("cluster_size", 1),
+        ("cluster_current_epoch", 0),
+        ("cluster_my_epoch", 0),
+        ("cluster_stats_messages_sent", 0),
+        ("cluster_stats_messages_received", 0),
+        ("total_cluster_links_buffer_limit_exceeded", 0),
+    ] {
+        // Writing to a string does not fail.
+        let _ = write!(lines, "{name}:{value}\r\n");
+    }
+    lines
+}
+
+/// Where the node is, as it tells one of its clients.
+struct Address {
+    ip: String,
+    hostname: Option<String>,
+    port: u16,
+    bus_port: u16,
+    preferred: EndpointType,
+}
+
+/// How far a node's bus is from its port, unless it is told otherwise.
+const BUS_DISTANCE: u16 = 10_000;
+
+impl Address {
+    /// An address that is not configured is the one the client has come to, so it can come again.
+    fn told_to(client: &Client, engine: &Engine) -> Address {
+        let settings = &engine.settings;
+        let (reached, reached_port) =
+            client.origin.local_address.rsplit_once(':').unwrap_or_default();
+        // A unix socket has no port, nor has a client in this process.
+        let reached = if reached_port.is_empty() || reached_port == "0" {
+            "127.0.0.1"
+        } else {
+            reached.trim_matches(['[', ']'])
+        };
+        let or = |chosen: u16, otherwise: u16| if chosen == 0 { otherwise } else { chosen };
+        // Nobody listens there, so a port without room for it is no reason not to start.
+        let bus_port = settings.port.checked_add(BUS_DISTANCE).unwrap_or(0);
+        Address {
+            ip: settings.cluster_announce_ip.clone().unwrap_or_else(|| reached.to_owned()),
+            hostname: settings.cluster_announce_hostname.clone(),
+            port: or(settings.cluster_announce_port, settings.port),
+            bus_port: or(settings.cluster_announce_bus_port, or(settings.cluster_port, bus_port)),
+            preferred: settings.cluster_preferred_endpoint_type,
+        }
+    }
+
+    /// What clients are to connect to.
+    fn endpoint(&self) -> Reply {
+        match (self.preferred, &self.hostname) {
+            (EndpointType::Ip, _) => Reply::bulk(&self.ip),
+            (EndpointType::Hostname, Some(hostname)) => Reply::bulk(hostname),
+            (EndpointType::Hostname, None) => Reply::bulk("?"),
+            (EndpointType::UnknownEndpoint, _) => Reply::Null,
+        }
+    }
+}
+
+fn address(context: &Context<'_>) -> Address {
+    Address::told_to(context.client(), context.engine)
+}
+
+fn nodes(context: &mut Context<'_>) -> String {
+    let Address { ip, hostname, port, bus_port, .. } = address(context);
+    let id = &context.engine.node_id;
+    let hostname = hostname.map(|name| format!(",{name}")).unwrap_or_default();
+    let last = SLOTS - 1;
+    format!("{id} {ip}:{port}@{bus_port}{hostname} myself,master - 0 0 0 connected 0-{last}\n")
+}
+
+fn slots(context: &mut Context<'_>) -> Reply {
+    let address = address(context);
+    let mut more = Vec::new();
+    if address.preferred != EndpointType::Ip {
+        more.push((Reply::bulk("ip"), Reply::bulk(&address.ip)));
+    }
+    if let Some(hostname) = &address.hostname
+        && address.preferred != EndpointType::Hostname
+    {
+        more.push((Reply::bulk("hostname"), Reply::bulk(hostname)));
+    }
+    let node = Reply::Array(vec![
+        address.endpoint(),
+        Reply::Integer(address.port.into()),
+        Reply::bulk(&context.engine.node_id),
+        Reply::Map(more),
+    ]);
+    let last = Reply::Integer(i64::from(SLOTS - 1));
+    Reply::Array(vec![Reply::Array(vec![Reply::Integer(0), last, node])])
+}
+
+fn shards(context: &mut Context<'_>) -> Reply {
+    let address = address(context);
+    let mut node = vec![
+        ("id", Reply::bulk(&context.engine.node_id)),
+        ("port", Reply::Integer(address.port.into())),
+        ("ip", Reply::bulk(&address.ip)),
+        ("endpoint", address.endpoint()),
+    ];
+    node.extend(address.hostname.map(|hostname| ("hostname", Reply::bulk(hostname))));
+    node.extend([
+        ("role", Reply::bulk("master")),
+        ("replication-offset", Reply::Integer(0)),
+        ("health", Reply::bulk("online")),
+    ]);
+    let node = node.into_iter().map(|(name, value)| (Reply::bulk(name), value)).collect();
+    let slots = [0, i64::from(SLOTS - 1)].map(Reply::Integer).to_vec();
+    let shard = [("slots", Reply::Array(slots)), ("nodes", Reply::Array(vec![Reply::Map(node)]))];
+    Reply::Array(vec![super::map(shard)])
+}
+
+// --- which keys are where ---
+
+fn count_keys_in_slot(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    integer(argv[2])?;
+    let slot = parse_slot(argv[2]).ok_or(Error::line("ERR Invalid slot"))?;
+    Ok(Reply::from(keys_in_slot(context, slot).count()))
+}
+
+fn get_keys_in_slot(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    integer(argv[2])?;
+    let count = usize::try_from(integer(argv[3])?);
+    let (Some(slot), Ok(count)) = (parse_slot(argv[2]), count) else {
+        return Err(Error::line("ERR Invalid slot or number of keys"));
+    };
+    Ok(Reply::Array(keys_in_slot(context, slot).take(count).map(Reply::bulk).collect()))
+}
+
+fn keys_in_slot<'a>(context: &'a Context<'_>, slot: u16) -> impl Iterator<Item = &'a [u8]> {
+    let time = context.time;
+    let alive = move |record: Record<'_>| !record.deadline().is_some_and(|d| time.reached(d));
+    let records = context.engine.keyspace.database(context.database).records().iter();
+    let of_slot = records.filter(move |&(key, record)| slot_of(key) == slot && alive(record));
+    of_slot.map(|(key, _)| key)
+}
+
+// --- what would change it ---
+
+fn add_slots(slots: &[&[u8]]) -> Result<Reply, Error> {
+    let slots = slots.iter().map(|slot| parse_slot(slot)).collect::<Option<Vec<u16>>>();
+    busy(slots.ok_or(NO_SLOT)?.first().copied().unwrap_or_default())
+}
+
+fn add_slot_ranges(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    busy(ranges(context, argv)?.first().map_or(0, |&(first, _)| first))
+}
+
+fn busy(slot: u16) -> Result<Reply, Error> {
+    Err(Error::text(format!("ERR Slot {slot} is already busy")))
+}
+
+fn delete_slots(slots: &[&[u8]]) -> Result<Reply, Error> {
+    let mut seen = Vec::new();
+    for slot in slots {
+        let slot = parse_slot(slot).ok_or(NO_SLOT)?;
+        if seen.contains(&slot) {
+            return Err(Error::text(format!("ERR Slot {slot} specified multiple times")));
+        }
+        seen.push(slot);
+    }
+    Err(KEEPS_ALL)
+}
+
+fn flush_slots(context: &mut Context<'_>) -> Result<Reply, Error> {
+    if is_empty(context) {
+        return Err(KEEPS_ALL);
+    }
+    Err(Error::line("ERR DB must be empty to perform CLUSTER FLUSHSLOTS."))
+}
+
+fn is_empty(context: &Context<'_>) -> bool {
+    context.engine.keyspace.database(context.database).is_empty()
+}
+
+fn ranges(context: &Context<'_>, argv: &[&[u8]]) -> Result<Vec<(u16, u16)>, Error> {
+    let (pairs, rest) = argv[2..].as_chunks::<2>();
+    if !rest.is_empty() {
+        return Err(Error::Arity(context.name.to_owned()));
+    }
+    let range = |&[first, last]: &[&[u8]; 2]| match (parse_slot(first), parse_slot(last)) {
+        (Some(first), Some(last)) if first > last => Err(Error::text(format!(
+            "ERR start slot number {first} is greater than end slot number {last}"
+        ))),
+        (Some(first), Some(last)) => Ok((first, last)),
+        _ => Err(NO_SLOT),
+    };
+    pairs.iter().map(range).collect()
+}
+
+fn failover(options: &[&[u8]]) -> Result<Reply, Error> {
+    match options {
+        [] => {}
+        [how] if is(how, "force") || is(how, "takeover") => {}
+        [_] => return Err(Error::Syntax),
+        _ => {
+            return Err(Error::line(
+                "ERR unknown subcommand or wrong number of arguments for 'FAILOVER'. Try CLUSTER \
+                 HELP.",
+            ));
+        }
+    }
+    Err(Error::line("ERR You should send CLUSTER FAILOVER to a replica"))
+}
+
+fn meet(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let (host, port) = (String::from_utf8_lossy(argv[2]), argv[3]);
+    let invalid = |what: &str, argument: &[u8]| {
+        let argument = String::from_utf8_lossy(argument);
+        Error::text(format!("ERR Invalid {what} port specified: {argument}"))
+    };
+    let port = integer(port).map_err(|_| invalid("base", port))?;
+    if let Some(bus_port) = argv.get(4) {
+        integer(bus_port).map_err(|_| invalid("bus", bus_port))?;
+    }
+    let myself = address(context);
+    if *host == *myself.ip && port == i64::from(myself.port) {
+        return Ok(Reply::OK);
+    }
+    let is_address = host.contains(['.', ':'])
+        && host.bytes().all(|byte| byte.is_ascii_hexdigit() || b".:".contains(&byte));
+    if !is_address || !(1..=i64::from(u16::MAX)).contains(&port) {
+        return Err(Error::text(format!("ERR Invalid node address specified: {host}:{port}")));
+    }
+    Err(ADMITS_NONE)
+}
+
+fn reset(context: &mut Context<'_>, options: &[&[u8]]) -> Result<Reply, Error> {
+    match options {
+        [] => {}
+        [how] if is(how, "hard") || is(how, "soft") => {}
+        _ => return Err(Error::Syntax),
+    }
+    if !is_empty(context) {
+        return Err(Error::line(
+            "ERR CLUSTER RESET can't be called with master nodes containing keys",
+        ));
+    }
+    Ok(Reply::OK)
+}
+
+fn set_config_epoch(epoch: &[u8]) -> Result<Reply, Error> {
+    match integer(epoch)? {
+        epoch @ ..0 => Err(Error::text(format!("ERR Invalid config epoch specified: {epoch}"))),
+        _ => Err(Error::line("ERR Node config epoch is already non-zero")),
+    }
+}
+
+fn set_slot(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let slot = parse_slot(argv[2]).ok_or(NO_SLOT)?;
+    match argv[3..] {
+        [how] if is(how, "stable") => Ok(Reply::OK),
+        [how, node] if is(how, "node") => known(context, node).map(|()| Reply::OK),
+        [how, node] if is(how, "migrating") => {
+            let node = String::from_utf8_lossy(node);
+            Err(Error::text(format!("ERR I don't know about node {node}")))
+        }
+        [how, _] if is(how, "importing") => {
+            Err(Error::text(format!("ERR I'm already the owner of hash slot {slot}")))
+        }
+        _ => Err(Error::line(
+            "ERR Invalid CLUSTER SETSLOT action or number of arguments. Try CLUSTER HELP",
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::client::Origin;
+    use crate::settings::Settings;
+    use crate::testing::{Stage, check, words};
+    use crate::time::{Millis, Time};
+
+    fn cluster() -> Stage {
+        let mut settings = Settings::default();
+        settings.cluster_enabled = true;
+        Stage::new(settings)
+    }
+
+    const DISABLED: &str = "!ERR This instance has cluster support disabled";
+    const CROSS: &str = "!CROSSSLOT Keys in request don't hash to the same slot";
+
+    #[test]
+    fn without_a_cluster_there_is_nothing_to_ask() {
+        for request in ["CLUSTER INFO", "CLUSTER HELP", "READONLY", "READWRITE", "ASKING"] {
+            check(&format!("{request} => {DISABLED}"));
+        }
+        check("CLUSTER FOO => !ERR unknown subcommand 'FOO'. Try CLUSTER HELP.");
+        check("INFO cluster => ...cluster_enabled:0...; MSET a 1 b 2 => OK");
+    }
+
+    #[test]
+    fn a_node_is_where_the_client_has_found_it() {
+        let mut stage = cluster();
+        let mut told = |address: &str| {
+            let origin = Origin { local_address: address.to_owned(), ..Origin::default() };
+            let client = stage.engine.connect(origin, Time::at(Millis(0)));
+            stage.run(client, &words("CLUSTER NODES")).0
+        };
+        assert!(told("10.0.0.1:6379").contains(" 10.0.0.1:6379@16379 myself,master - 0 0 0 "));
+        assert!(told("[::1]:6379").contains(" ::1:6379@16379 "));
+        assert!(told("/tmp/socket:0").contains(" 127.0.0.1:6379@16379 "));
+    }
+
+    #[test]
+    fn a_node_is_where_it_is_told_to_be() {
+        let mut stage = cluster();
+        stage.check("CONFIG SET cluster-announce-ip 10.1.1.1 cluster-announce-port 7000");
+        stage.check("CLUSTER NODES => ... 10.1.1.1:7000@16379 myself...");
+        stage.check("CONFIG SET cluster-announce-bus-port 7001 cluster-announce-hostname h.x");
+        stage.check("CLUSTER NODES => ... 10.1.1.1:7000@7001,h.x myself...");
+        stage.check("CLUSTER SLOTS => [[0, 16383, [\"10.1.1.1\", 7000, ..., [\"hostname\", ...");
+        stage.check("CONFIG SET cluster-preferred-endpoint-type hostname");
+        stage.check("CLUSTER SLOTS => [[0, 16383, [\"h.x\", 7000, ..., [\"ip\", \"10.1.1.1\"]]]]");
+        stage.check("CONFIG SET cluster-preferred-endpoint-type unknown-endpoint");
+        stage.check("CLUSTER SLOTS => [[0, 16383, [nil, 7000, ...");
+        stage.check("CLUSTER SHARDS => ...\"endpoint\", nil, \"hostname\", \"h.x\", \"role\"...");
+    }
+
+    #[test]
+    fn a_bus_port_that_does_not_exist_is_none() {
+        let mut settings = Settings::default();
+        settings.cluster_enabled = true;
+        settings.port = 60_000;
+        Stage::new(settings).check("CLUSTER NODES => ...:60000@0 myself...");
+    }
+
+    #[test]
+    fn keys_of_one_request_share_a_slot() {
+        let mut stage = cluster();
+        stage.check(&format!("MSET a 1 b 2 => {CROSS}; MSET {{a}}1 1 {{a}}2 2 => OK"));
+        stage.check(&format!("MULTI; SET a 1; SET b 1; EXEC => {CROSS}; EXEC => !ERR EXEC ..."));
+        stage.check(&format!("MULTI; MSET a 1 b 2 => {CROSS}; EXEC => !EXECABORT ..."));
+        stage
+            .check(&format!("WATCH a; EXEC => !ERR EXEC without MULTI; SSUBSCRIBE a b => {CROSS}"));
+        stage.check("EVAL \"return 1\" 3 a b => !ERR Number of keys can't be greater ...");
+        stage.check("INFO errorstats => ...errorstat_CROSSSLOT:count=4...");
+    }
+
+    #[test]
+    fn what_is_dead_is_in_no_slot() {
+        let mut stage = cluster();
+        stage.engine.keyspace.set_active_expiry(false);
+        stage.check("SET {a}1 v; SET {a}2 v PX 10; CLUSTER COUNTKEYSINSLOT 15495 => 2; +10ms");
+        stage.check("CLUSTER COUNTKEYSINSLOT 15495 => 1");
+        stage.check("CLUSTER GETKEYSINSLOT 15495 9 => [\"{a}1\"]");
+    }
+
+    #[test]
+    fn there_is_one_node_and_it_keeps_what_it_has() {
+        let mut stage = cluster();
+        let id = stage.engine.node_id.clone();
+        stage.check(&format!("CLUSTER MYID => \"{id}\"; CLUSTER REPLICAS {id} => []"));
+        stage.check(&format!(
+            "CLUSTER FORGET {id} => !ERR I tried hard but I can't forget myself..."
+        ));
+        stage.check(&format!("CLUSTER REPLICATE {id} => !ERR Can't replicate myself"));
+        stage.check(&format!("CLUSTER SETSLOT 1 NODE {id} => OK"));
+        stage.check("CLUSTER FLUSHSLOTS => !ERR This node owns every slot and gives none away");
+        stage.check(
+            "CLUSTER MEET 127.0.0.1 6379 => OK; CLUSTER MEET 127.0.0.2 6379 => !ERR This ...",
+        );
+        stage.check("CLUSTER RESET HARD => OK; CLUSTER INFO => ...slots_assigned:16384...");
+        stage.check(&format!("CLUSTER MYID => \"{id}\""));
+    }
+
+    #[test]
+    fn a_connection_that_only_reads_is_marked() {
+        let mut stage = cluster();
+        stage.check("READONLY; CLIENT INFO => ...flags=r ...; READWRITE; CLIENT INFO => ...=N ...");
+        stage.check("READONLY; RESET; CLIENT INFO => ...flags=N ...");
+    }
+}

@@ -1,0 +1,292 @@
+//! Commands that compare a string with what the client believes it to be, and act on the outcome:
+//! the release of a lock without a script. Which of them there are depends on `compat-version`.
+
+use lockwheel_resp::Reply;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec};
+use crate::context::{Context, is};
+use crate::error::Error;
+use crate::keyspace::string::{StringValue, Text};
+use crate::notify::Events;
+use crate::settings::{CompatVersion, Maker};
+
+const STRING: Command =
+    Command { group: Group::String, categories: Categories::STRING, ..Command::BASE };
+
+/// The family's rows.
+pub const COMMANDS: &[Command] = &[
+    Command {
+        name: "delex",
+        arity: Arity::AtLeast(2),
+        flags: Flags::WRITE.union(Flags::FAST),
+        keys: &[KeySpec::one(&["RW", "delete", "variable_flags"])],
+        maker: Maker::Redis,
+        since: "8.4.0",
+        complexity: "O(1), or O(N) in the length of the string if digests are compared",
+        doc: "Removes a key, if it holds the string it is said to hold.",
+        example: "SET lock token; DELEX lock IFEQ other => 0",
+        run: delex,
+        ..STRING
+    },
+    Command {
+        name: "delifeq",
+        arity: Arity::Exactly(3),
+        flags: Flags::WRITE.union(Flags::FAST),
+        keys: &[KeySpec::one(&["RW", "access", "delete"])],
+        maker: Maker::Valkey,
+        since: "9.0.0",
+        doc: "Removes a key, if it holds the string it is said to hold.",
+        example: "SET lock token; DELIFEQ lock token => 1",
+        run: delifeq,
+        ..STRING
+    },
+    Command {
+        name: "digest",
+        arity: Arity::Exactly(2),
+        flags: Flags::READONLY.union(Flags::FAST),
+        keys: &[KeySpec::one(&["RO", "access"])],
+        maker: Maker::Redis,
+        since: "8.4.0",
+        complexity: "O(N) in the length of the string",
+        doc: "Returns a digest of a string, to compare it by.",
+        example: "SET k \"Hello world\"; DIGEST k => \"b6acb9d84a38ff74\"",
+        run: digest,
+        ..STRING
+    },
+];
+
+/// What a string is compared with.
+#[derive(Clone, Copy, Debug)]
+pub enum Condition<'a> {
+    /// It is this.
+    Equal(&'a [u8]),
+    /// It is something else.
+    NotEqual(&'a [u8]),
+    /// It has this digest.
+    DigestEqual(&'a [u8]),
+    /// It has another digest.
+    DigestNotEqual(&'a [u8]),
+}
+
+impl<'a> Condition<'a> {
+    /// The condition that an option of this name states, if there is such an option.
+    pub fn named(option: &[u8], operand: &'a [u8]) -> Option<Condition<'a>> {
+        match () {
+            () if is(option, "ifeq") => Some(Condition::Equal(operand)),
+            () if is(option, "ifne") => Some(Condition::NotEqual(operand)),
+            () if is(option, "ifdeq") => Some(Condition::DigestEqual(operand)),
+            () if is(option, "ifdne") => Some(Condition::DigestNotEqual(operand)),
+            () => None,
+        }
+    }
+
+    /// Whether `SET` has this condition in a version.
+    pub fn is_of_set_in(self, version: CompatVersion) -> bool {
+        let also = matches!(self, Condition::Equal(_)) && version.has(Maker::Valkey, "8.1.0");
+        version.has(Maker::Redis, "8.4.0") || also
+    }
+
+    /// Whether `SET` sets a key that does not exist.
+    pub fn admits_nothing(self) -> bool {
+        matches!(self, Condition::NotEqual(_) | Condition::DigestNotEqual(_))
+    }
+
+    /// Whether it holds.
+    ///
+    /// # Errors
+    /// If it speaks of a digest that is none.
+    pub fn holds(self, value: Text<'_>) -> Result<bool, Error> {
+        let has_digest = |digest: &[u8]| {
+            if digest.len() != DIGEST_DIGITS {
+                return Err(Error::line("ERR must be exactly 16 hexadecimal characters"));
+            }
+            Ok(digest_of(value).as_bytes().eq_ignore_ascii_case(digest))
+        };
+        match self {
+            Condition::Equal(operand) => Ok(*value.bytes() == *operand),
+            Condition::NotEqual(operand) => Ok(*value.bytes() != *operand),
+            Condition::DigestEqual(operand) => has_digest(operand),
+            Condition::DigestNotEqual(operand) => has_digest(operand).map(|same| !same),
+        }
+    }
+}
+
+/// Digits of a digest.
+const DIGEST_DIGITS: usize = 16;
+
+fn digest_of(value: Text<'_>) -> String {
+    format!("{:0DIGEST_DIGITS$x}", xxh3_64(value.bytes()))
+}
+
+fn digest(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let value = context.read_as::<StringValue>(argv[1])?;
+    Ok(value.map_or(Reply::Null, |value| Reply::bulk(digest_of(value))))
+}
+
+/// Without a condition it is `DEL` of one key.
+fn delex(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let key = argv[1];
+    let condition = match argv[2..] {
+        [] => None,
+        [option, operand] => Some(Condition::named(option, operand)),
+        _ => return Err(Error::Arity(context.name.to_owned())),
+    };
+    if context.find(key).is_none() {
+        return Ok(Reply::from(false));
+    }
+    if let Some(condition) = condition {
+        let found = context.find_to_write::<StringValue>(key).map_err(|_| {
+            Error::line("ERR Key should be of string type if conditions are specified")
+        })?;
+        let condition = condition
+            .ok_or(Error::line("ERR Invalid condition. Use IFEQ, IFNE, IFDEQ, or IFDNE"))?;
+        if !found.map_or(Ok(false), |(_, value)| condition.holds(value))? {
+            return Ok(Reply::from(false));
+        }
+    }
+    Ok(removed(context, key))
+}
+
+fn delifeq(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let key = argv[1];
+    let found = context.find_to_write::<StringValue>(key)?;
+    if found.map_or(Ok(false), |(_, value)| Condition::Equal(argv[2]).holds(value))? {
+        return Ok(removed(context, key));
+    }
+    Ok(Reply::from(false))
+}
+
+fn removed(context: &mut Context<'_>, key: &[u8]) -> Reply {
+    context.remove(key);
+    context.changed(Events::GENERIC, "del", key);
+    Reply::from(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::notify::Events;
+    use crate::settings::{CompatVersion, Settings};
+    use crate::testing::Stage;
+
+    fn stage(version: CompatVersion) -> Stage {
+        let mut settings = Settings::default();
+        settings.compat_version = version;
+        Stage::new(settings)
+    }
+
+    #[test]
+    fn the_version_says_which_there_are() {
+        for &version in CompatVersion::ALL {
+            let mut stage = stage(version);
+            stage.check("SET k v");
+            let mut is_there = |command: &str, there: bool, absent: &str| {
+                let expected = if there { "OK" } else { absent };
+                stage.check(&format!("{command} => {expected}"));
+            };
+            let redis84 = version == CompatVersion::Redis84;
+            let valkey = version.valkey_version();
+            let syntax = "!ERR syntax error";
+            is_there("SET k v IFEQ v", redis84 || valkey >= Some("8.1"), syntax);
+            for option in ["IFNE w", "IFDNE 0123456789abcdef"] {
+                is_there(&format!("SET k v {option}"), redis84, syntax);
+            }
+            let counted = |stage: &mut Stage, name: &str| {
+                let client = stage.client("a");
+                let words = format!("COMMAND LIST FILTERBY PATTERN {name}");
+                stage.run(client, &crate::testing::words(&words)).0 != "[]"
+            };
+            for (name, there) in [
+                ("delex", redis84),
+                ("digest", redis84),
+                ("delifeq", valkey == Some("9.0.0")),
+                ("waitaof", version != CompatVersion::Redis70),
+                ("client|setinfo", version != CompatVersion::Redis70),
+            ] {
+                assert_eq!(counted(&mut stage, name), there, "{name} in {version:?}");
+            }
+        }
+        stage(CompatVersion::Redis72).check("DELEX k => !ERR unknown command 'DELEX', ...");
+        stage(CompatVersion::Redis70).check("CLIENT SETINFO LIB-VER 1 => !ERR unknown subcom...");
+        stage(CompatVersion::Redis84).check("COMMAND INFO digest => [[\"digest\", 2, ...]]");
+    }
+
+    #[test]
+    fn the_version_is_told() {
+        let mut redis = stage(CompatVersion::Redis84);
+        redis.check("HELLO => [\"server\", \"redis\", \"version\", \"8.4.0\", ...]");
+        redis.check("INFO server => ...redis_version:8.4.0\\r\\nserver_name:lockwheel\\r\\n...");
+        redis.check("EVAL \"return redis.REDIS_VERSION\" 0 => \"8.4.0\"");
+        redis.check("CONFIG GET compat-version => [\"compat-version\", \"8.4\"]");
+        let mut valkey = stage(CompatVersion::Valkey81);
+        valkey.check("HELLO => [\"server\", \"valkey\", \"version\", \"8.1.0\", ...]");
+        valkey.check(
+            "INFO server => ...redis_version:7.2.4\\r\\nserver_name:valkey\\r\\n\
+                      valkey_version:8.1.0\\r\\n...server_mode:standalone\\r\\n...",
+        );
+    }
+
+    #[test]
+    fn a_string_is_set_if_it_is_what_it_is_said_to_be() {
+        let mut stage = stage(CompatVersion::Redis84);
+        stage.check("SET k a; SET k b IFEQ x => nil; SET k b IFEQ a => OK; GET k => \"b\"");
+        stage.check("SET k c IFNE b => nil; SET k c IFNE x => OK; GET k => \"c\"");
+        stage.check("SET k d IFEQ x GET => \"c\"; SET k d IFEQ c GET => \"c\"; GET k => \"d\"");
+        stage.check(
+            "SET n 10; SET n 11 IFEQ 10 PX 5 => OK; PTTL n => 5; SET n 1 IFEQ 11; \
+                     PTTL n => -1; SET n 2 PX 9; SET n 3 IFEQ 2 KEEPTTL; PTTL n => 9",
+        );
+        stage.check("SET no v IFEQ v => nil; SET no v IFDEQ x => nil; EXISTS no => 0");
+        stage.check("SET no v IFNE v => OK; DEL no; SET no v IFDNE x GET => nil; GET no => \"v\"");
+        stage.check("HSET h f v; SET h v IFEQ v => !WRONGTYPE ...; SET h v IFDNE x => !WRONGTY...");
+        for wrong in ["IFEQ", "IFEQ a NX", "XX IFEQ a", "IFEQ a IFNE b", "IFEQ a IFEQ a"] {
+            stage.check(&format!("SET k v {wrong} => !ERR syntax error; GET k => \"d\""));
+        }
+    }
+
+    #[test]
+    fn a_string_is_known_by_its_digest() {
+        let mut stage = stage(CompatVersion::Redis84);
+        stage.check("SET k \"Hello world\"; DIGEST k => \"b6acb9d84a38ff74\"; DIGEST no => nil");
+        let long = "v8lf0c11xh8ymlqztfd3eeq16kfn4sspw7fqmnuuq3k3t75em5wdizgcdw7uc26nnf961u2jkfzkjyt\
+                    ls2kwlj7626sd";
+        stage.check(&format!("SET l {long}; DIGEST l => \"00006c38adf31777\""));
+        stage.check(
+            "SET i 10; SET s 1; APPEND s 0; DIGEST i; HSET h f v; DIGEST h => !WRONGTYPE...",
+        );
+        stage.check("SET k v IFDEQ 0000000000000000 => nil; SET k v IFDEQ B6ACB9D84A38FF74 => OK");
+        let refused = "!ERR must be exactly 16 hexadecimal characters";
+        for digest in ["\"\"", "b6acb9d84a38ff7", "0b6acb9d84a38ff74"] {
+            for request in ["SET k w IFDEQ", "SET k w IFDNE", "DELEX k IFDEQ", "DELEX k IFDNE"] {
+                stage.check(&format!("{request} {digest} => {refused}; GET k => \"v\""));
+            }
+        }
+    }
+
+    #[test]
+    fn a_key_is_removed_if_it_is_what_it_is_said_to_be() {
+        let mut stage = stage(CompatVersion::Redis84);
+        stage.check("SET k v; DELEX k IFEQ x => 0; DELEX k IFNE v => 0; GET k => \"v\"");
+        stage.check("DELEX k IFEQ v => 1; EXISTS k => 0; SET k v; DELEX k ifne x => 1");
+        stage.check("SET k \"Hello world\"; DELEX k IFDNE b6acb9d84a38ff74 => 0");
+        stage.check("DELEX k IFDEQ b6acb9d84a38ff74 => 1; DELEX k IFEQ v => 0; DELEX k FOO v => 0");
+        let arity = "!ERR wrong number of arguments for 'delex' command";
+        stage.check(&format!("DELEX k IFEQ => {arity}; DELEX k IFEQ v x => {arity}"));
+        let string = "!ERR Key should be of string type if conditions are specified";
+        stage.check(&format!("HSET h f v; DELEX h IFEQ v => {string}; DELEX h FOO v => {string}"));
+        stage.check("DELEX h => 1; EXISTS h => 0; SET k v; DELEX k FOO v => !ERR Invalid cond...");
+        stage.check("WATCH k; DELEX k IFEQ v; MULTI; PING; EXEC => nil-array");
+    }
+
+    #[test]
+    fn a_key_is_removed_by_valkeys_command() {
+        let mut stage = stage(CompatVersion::Valkey90);
+        stage.check("SET k v; DELIFEQ k x => 0; DELIFEQ k v => 1; DELIFEQ k v => 0");
+        stage.check("SET k 5 PX 10; +10ms; DELIFEQ k 5 => 0; HSET h f v; DELIFEQ h v => !WRON...");
+        stage.engine.events = Events::KEYEVENT | Events::ALL;
+        stage.check(
+            "SET k v; b> PSUBSCRIBE *; DELIFEQ k v; b< => \
+                     [\"pmessage\", \"*\", \"__keyevent@0__:del\", \"k\"]",
+        );
+    }
+}

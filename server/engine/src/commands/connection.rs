@@ -1,0 +1,349 @@
+//! Commands about the connection itself: who speaks on it, in which protocol, and how it ends.
+
+use lockwheel_resp::{Protocol, Reply};
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+use crate::client::{Close, ReplyMode};
+use crate::command::{Arity, Categories, Command, Flags, Group};
+use crate::context::{Context, integer, is};
+use crate::error::Error;
+use crate::settings::{Mode, Settings};
+
+const CONNECTION: Command = Command {
+    group: Group::Connection,
+    categories: Categories::CONNECTION,
+    flags: Flags::LOADING.union(Flags::STALE).union(Flags::FAST),
+    ..Command::BASE
+};
+
+/// Commands that greet and part: anyone may, at any time.
+const ANYTIME: Command = Command {
+    flags: Flags::NOSCRIPT
+        .union(Flags::LOADING)
+        .union(Flags::STALE)
+        .union(Flags::FAST)
+        .union(Flags::NO_AUTH)
+        .union(Flags::ALLOW_BUSY),
+    ..CONNECTION
+};
+
+/// The family's rows.
+pub const COMMANDS: &[Command] = &[
+    Command {
+        name: "auth",
+        arity: Arity::AtLeast(2),
+        complexity: "O(N) in the number of passwords of the user",
+        doc: "Presents a password, which opens the other commands.",
+        example: "AUTH default anything => OK",
+        run: auth,
+        ..ANYTIME
+    },
+    Command {
+        name: "echo",
+        arity: Arity::Exactly(2),
+        doc: "Returns its argument.",
+        example: "ECHO hello => \"hello\"",
+        run: echo,
+        ..CONNECTION
+    },
+    Command {
+        name: "hello",
+        arity: Arity::AtLeast(1),
+        since: "6.0.0",
+        doc: "Chooses the protocol, presents a password and a name, and tells who answers.",
+        example: "HELLO 4 => !NOPROTO unsupported protocol version",
+        run: hello,
+        ..ANYTIME
+    },
+    Command {
+        name: "ping",
+        arity: Arity::AtLeast(1),
+        flags: Flags::FAST,
+        doc: "Answers, to show that it can.",
+        tips: &["request_policy:all_shards", "response_policy:all_succeeded"],
+        example: "PING => PONG",
+        run: ping,
+        ..CONNECTION
+    },
+    Command {
+        name: "quit",
+        arity: Arity::AtLeast(1),
+        doc: "Closes the connection.",
+        example: "QUIT => OK",
+        run: quit,
+        ..ANYTIME
+    },
+    Command {
+        name: "reset",
+        arity: Arity::Exactly(1),
+        since: "6.2.0",
+        doc: "Puts the connection back into the state it began in.",
+        example: "SELECT 1; RESET => RESET",
+        run: reset,
+        ..ANYTIME
+    },
+    Command {
+        name: "select",
+        arity: Arity::Exactly(2),
+        doc: "Chooses the database that later commands work on.",
+        example: "SELECT 1 => OK",
+        run: select,
+        ..CONNECTION
+    },
+];
+
+fn ping(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    if argv.len() > 2 {
+        return Err(Error::Arity(context.name.to_owned()));
+    }
+    let client = context.client();
+    if client.is_subscriber() && client.protocol == Protocol::Resp2 {
+        let echoed = argv.get(1).copied().unwrap_or_default();
+        return Ok(Reply::Array(vec![Reply::bulk("pong"), Reply::bulk(echoed)]));
+    }
+    Ok(argv.get(1).map_or(Reply::status("PONG"), Reply::bulk))
+}
+
+fn echo(_: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    Ok(Reply::bulk(argv[1]))
+}
+
+fn select(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let number = integer(argv[1])?;
+    if i32::try_from(number).is_err() {
+        return Err(Error::line(
+            "ERR value is out of range, value must between -2147483648 and 2147483647",
+        ));
+    }
+    if context.engine.settings.cluster_enabled && number != 0 {
+        return Err(Error::line("ERR SELECT is not allowed in cluster mode"));
+    }
+    match usize::try_from(number) {
+        Ok(number) if number < context.engine.keyspace.count() => {
+            context.select(number);
+            Ok(Reply::OK)
+        }
+        _ => Err(Error::OutOfRange("DB index")),
+    }
+}
+
+fn quit(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
+    context.client_mut().close = Some(Close::AfterReplies);
+    Ok(Reply::OK)
+}
+
+fn reset(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
+    let id = context.client;
+    context.engine.unwatch(id);
+    context.engine.unsubscribe_all(id);
+    context.engine.stop_tracking(id);
+    context.engine.take_transaction(id);
+    context.engine.clients.set_text(id, |client| &mut client.name, Default::default());
+    let needs_password = context.engine.settings.requirepass.is_some();
+    let client = context.client_mut();
+    client.database = 0;
+    client.protocol = Protocol::Resp2;
+    client.authenticated = !needs_password;
+    // To skip this very reply was asked before.
+    if client.reply_mode != ReplyMode::Skip {
+        client.reply_mode = ReplyMode::On;
+    }
+    client.read_only = false;
+    client.no_evict = false;
+    client.no_touch = false;
+    Ok(Reply::status("RESET"))
+}
+
+// --- who speaks ---
+
+/// The only user there is.
+const USER: &[u8] = b"default";
+
+fn auth(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    match argv {
+        [_, _] if context.engine.settings.requirepass.is_none() => Err(Error::line(
+            "ERR AUTH <password> called without any password configured for the default user. \
+             Are you sure your configuration is correct?",
+        )),
+        [_, password] => authenticate(context, USER, password),
+        [_, user, password] => authenticate(context, user, password),
+        _ => Err(Error::Syntax),
+    }
+    .map(|()| Reply::OK)
+}
+
+/// Lets the client in if the password is right. Takes as long whether the user, the password or
+/// neither is right, so that time tells a guesser nothing.
+fn authenticate(context: &mut Context<'_>, user: &[u8], password: &[u8]) -> Result<(), Error> {
+    let required = context.engine.settings.requirepass.as_ref();
+    let expected = Sha256::digest(required.map_or("", |secret| secret.expose()));
+    let same_password = Sha256::digest(password).ct_eq(&expected);
+    let same_user = Sha256::digest(user).ct_eq(&Sha256::digest(USER));
+    let open = u8::from(required.is_none()).into();
+    if bool::from(same_user & (same_password | open)) {
+        context.client_mut().authenticated = true;
+        return Ok(());
+    }
+    Err(Error::line("WRONGPASS invalid username-password pair or user is disabled."))
+}
+
+fn hello(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let protocol = argv.get(1).map(|version| protocol(version)).transpose()?;
+    let (mut credentials, mut name) = (None, None);
+    let mut options = argv.get(2..).unwrap_or_default();
+    while let [option, rest @ ..] = options {
+        options = match rest {
+            [user, password, rest @ ..] if is(option, "auth") => {
+                credentials = Some((*user, *password));
+                rest
+            }
+            [given, rest @ ..] if is(option, "setname") => {
+                name = Some(super::client::checked_name(given)?);
+                rest
+            }
+            _ => {
+                let option = String::from_utf8_lossy(option);
+                return Err(Error::text(format!("ERR Syntax error in HELLO option '{option}'")));
+            }
+        };
+    }
+    if let Some((user, password)) = credentials {
+        authenticate(context, user, password)?;
+    }
+    if !context.client().authenticated {
+        return Err(Error::line(
+            "NOAUTH HELLO must be called with the client already authenticated, otherwise the \
+             HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and \
+             select the RESP protocol version at the same time",
+        ));
+    }
+    if let Some(name) = name {
+        context.engine.clients.set_text(context.client, |client| &mut client.name, name);
+    }
+    let client = context.client_mut();
+    client.protocol = protocol.unwrap_or(client.protocol);
+    let (protocol, serial) = (client.protocol, client.id.serial);
+    Ok(introduction(protocol, serial, &context.engine.settings))
+}
+
+fn protocol(version: &[u8]) -> Result<Protocol, Error> {
+    match integer(version) {
+        Ok(2) => Ok(Protocol::Resp2),
+        Ok(3) => Ok(Protocol::Resp3),
+        Ok(_) => Err(Error::line("NOPROTO unsupported protocol version")),
+        Err(_) => Err(Error::line("ERR Protocol version is not an integer or out of range")),
+    }
+}
+
+fn introduction(protocol: Protocol, serial: u64, settings: &Settings) -> Reply {
+    let version = match protocol {
+        Protocol::Resp2 => 2,
+        Protocol::Resp3 => 3,
+    };
+    let mode = settings.mode();
+    let (server, server_version) = settings.compat_version.introduction();
+    let mut pairs = vec![
+        ("server", Reply::bulk(server)),
+        ("version", Reply::bulk(server_version)),
+        ("proto", Reply::Integer(version)),
+        ("id", super::number(serial)),
+        ("mode", Reply::bulk(mode.name())),
+    ];
+    if mode != Mode::Sentinel {
+        pairs.push(("role", Reply::bulk("master")));
+    }
+    pairs.push(("modules", Reply::Array(Vec::new())));
+    super::map(pairs)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::settings::{Secret, Settings};
+    use crate::testing::{Stage, check};
+
+    fn guarded() -> Stage {
+        let mut stage = Stage::new(Settings::default());
+        stage.engine.settings.requirepass = Some(Secret::new("open sesame"));
+        stage
+    }
+
+    const WRONG: &str = "!WRONGPASS invalid username-password pair or user is disabled.";
+
+    #[test]
+    fn ping_and_echo() {
+        check("PING => PONG; PING hi => \"hi\"; ECHO hi => \"hi\"");
+        check("PING a b => !ERR wrong number of arguments for 'ping' command");
+        check("SUBSCRIBE c; PING => [\"pong\", \"\"]; PING x => [\"pong\", \"x\"]");
+        check("HELLO 3; SUBSCRIBE c; PING => PONG");
+    }
+
+    #[test]
+    fn select_takes_what_exists() {
+        check("SELECT 15 => OK; SET k v; SELECT 0; GET k => nil; SELECT 15; GET k => \"v\"");
+        check("SELECT 16 => !ERR DB index is out of range");
+        check("SELECT -1 => !ERR DB index is out of range");
+        check("SELECT x => !ERR value is not an integer or out of range");
+        check(
+            "SELECT 99999999999999 => \
+             !ERR value is out of range, value must between -2147483648 and 2147483647",
+        );
+    }
+
+    #[test]
+    fn hello_introduces() {
+        check(
+            "HELLO => [\"server\", \"redis\", \"version\", \"7.2.4\", \"proto\", 2, \"id\", 1, \
+             \"mode\", \"standalone\", \"role\", \"master\", \"modules\", []]",
+        );
+        check("HELLO 3 SETNAME me => {\"server\": \"redis\", ...; CLIENT GETNAME => \"me\"");
+        check("HELLO 3; GET k => nil; HELLO 2; EXEC => !ERR EXEC without MULTI");
+    }
+
+    #[test]
+    fn hello_refuses() {
+        check("HELLO x => !ERR Protocol version is not an integer or out of range");
+        check("HELLO AUTH a b => !ERR Protocol version is not an integer or out of range");
+        check("HELLO 1 => !NOPROTO unsupported protocol version");
+        check("HELLO 3 FOO => !ERR Syntax error in HELLO option 'FOO'");
+        check("HELLO 3 AUTH a => !ERR Syntax error in HELLO option 'AUTH'");
+        check("HELLO 3 SETNAME => !ERR Syntax error in HELLO option 'SETNAME'");
+        check(&format!("HELLO 3 AUTH nobody x => {WRONG}; CLIENT INFO => ...resp=2..."));
+    }
+
+    #[test]
+    fn without_a_password_everyone_may_in() {
+        check(
+            "AUTH x => !ERR AUTH <password> called without any password configured for the \
+             default user. Are you sure your configuration is correct?",
+        );
+        check(&format!("AUTH default x => OK; AUTH nobody x => {WRONG}"));
+        check("AUTH a b c => !ERR syntax error");
+    }
+
+    #[test]
+    fn a_password_is_asked_for() {
+        let mut stage = guarded();
+        stage.check("PING => !NOAUTH Authentication required.");
+        stage.check("FOO => !ERR unknown command 'FOO', ...");
+        stage.check("GET => !ERR wrong number of arguments for 'get' command");
+        stage.check("HELLO 3 => !NOAUTH HELLO must be called with the client already ...");
+        stage.check(&format!("AUTH x => {WRONG}; AUTH nobody \"open sesame\" => {WRONG}"));
+        stage.check("PING => !NOAUTH ...; AUTH \"open sesame\" => OK; PING => PONG");
+        stage.check("b> HELLO 3 AUTH default \"open sesame\" => {...; b> PING => PONG");
+        stage.check("AUTH wrong; PING => PONG; RESET => RESET; PING => !NOAUTH ...");
+        stage.check("QUIT => OK");
+    }
+
+    #[test]
+    fn reset_forgets() {
+        check(
+            "CLIENT SETNAME n; HELLO 3; SELECT 3; RESET; CLIENT GETNAME => nil; SET k v; \
+               SELECT 0; GET k => \"v\"",
+        );
+        check("MULTI; RESET => RESET; EXEC => !ERR EXEC without MULTI");
+        check("SUBSCRIBE c; RESET; GET k => nil; b> PUBLISH c m => 0");
+        check("WATCH k; RESET; b> SET k v; MULTI; GET k; EXEC => [\"v\"]");
+        check("CLIENT REPLY OFF; PING => ; RESET => RESET; PING => PONG");
+    }
+}

@@ -1,0 +1,219 @@
+//! `DUMP` and `RESTORE`: values as bytes that any server of the kind understands.
+
+use lockwheel_resp::Reply;
+
+use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec};
+use crate::commands::{hashes, lists, sets, sorted_sets, streams};
+use crate::context::{Context, integer, is};
+use crate::error::Error;
+use crate::keyspace::serialised::{self, Forms};
+use crate::notify::Events;
+use crate::time::Millis;
+
+const KEYS: Command = Command {
+    group: Group::Generic,
+    categories: Categories::KEYSPACE,
+    since: "2.6.0",
+    ..Command::BASE
+};
+
+/// The family's rows.
+pub const COMMANDS: &[Command] = &[
+    Command {
+        name: "dump",
+        arity: Arity::Exactly(2),
+        flags: Flags::READONLY,
+        keys: &[KeySpec::one(&["RO", "access"])],
+        complexity: "O(N), N being the size of the value",
+        tips: &["nondeterministic_output"],
+        doc: "Returns a value as bytes that RESTORE understands, here or elsewhere.",
+        example: "SET k 1; DUMP k => \"\\x00\\xc0\\x01\\x0b\\x00...\"",
+        run: dump,
+        ..KEYS
+    },
+    Command {
+        name: "restore",
+        arity: Arity::AtLeast(4),
+        flags: Flags::WRITE.union(Flags::DENYOOM),
+        categories: Categories::KEYSPACE.union(Categories::DANGEROUS),
+        keys: &[KeySpec::one(&["OW", "update"])],
+        complexity: "O(N), N being the size of the value, O(N*log(N)) for sorted sets",
+        doc: "Sets a key to a value that DUMP returned, for so many milliseconds, or 0 for ever.",
+        example: "RESTORE k 0 \"\\x00\\xc0\\x01\\x0b\\x00O\\xa7Z\\xc5,\\x9e\\xf8u\" => OK",
+        run: restore,
+        ..KEYS
+    },
+];
+
+fn dump(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let payload = context.read(argv[1]).map(serialised::write);
+    Ok(payload.map_or(Reply::Null, |payload| Reply::Bulk(payload.into())))
+}
+
+fn restore(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let key = argv[1];
+    let options = Options::parse(&argv[4..])?;
+    if !options.replace && context.find(key).is_some() {
+        return Err(Error::line("BUSYKEY Target key name already exists."));
+    }
+    let span = integer(argv[2])?;
+    if span < 0 {
+        return Err(Error::line("ERR Invalid TTL value, must be >= 0"));
+    }
+    let body = serialised::unseal(argv[3])
+        .ok_or(Error::line("ERR DUMP payload version or checksum are wrong"))?;
+    let value =
+        serialised::read(body, forms(context)).map_err(|_| Error::line("ERR Bad data format"))?;
+    let deadline = match (span, options.absolute) {
+        (0, _) => None,
+        (wall, true) => Some(context.time.from_wall(Millis(wall))),
+        // Beyond the end of time is its end.
+        (span, false) => Some(context.time.after(Millis(span)).unwrap_or(Millis(i64::MAX))),
+    };
+    let replaced = context.remove(key);
+    if deadline.is_some_and(|deadline| context.time.reached(deadline)) {
+        if replaced {
+            context.changed(Events::GENERIC, "del", key);
+        }
+        return Ok(Reply::OK);
+    }
+    let slot = context.add(key, value.into());
+    context.set_deadline_at(slot, deadline);
+    let now = context.time.now;
+    let database = context.engine.keyspace.database_mut(context.database);
+    database.records_mut().set_idle(slot, Millis(options.idle_ms), now);
+    context.changed(Events::GENERIC, "restore", key);
+    Ok(Reply::OK)
+}
+
+/// What stands behind the payload.
+#[derive(Default)]
+struct Options {
+    replace: bool,
+    absolute: bool,
+    idle_ms: i64,
+}
+
+impl Options {
+    fn parse(mut rest: &[&[u8]]) -> Result<Options, Error> {
+        let mut options = Options::default();
+        let (mut idle, mut frequency) = (None, None);
+        while let [word, after @ ..] = rest {
+            rest = after;
+            if is(word, "replace") {
+                options.replace = true;
+            } else if is(word, "absttl") {
+                options.absolute = true;
+            } else {
+                let [value, after @ ..] = rest else { return Err(Error::Syntax) };
+                rest = after;
+                if is(word, "idletime") && frequency.is_none() {
+                    idle = Some(integer(value)?);
+                    if idle < Some(0) {
+                        return Err(Error::line("ERR Invalid IDLETIME value, must be >= 0"));
+                    }
+                } else if is(word, "freq") && idle.is_none() {
+                    // Nothing is counted here, but what is wrong is said.
+                    frequency = Some(integer(value)?);
+                    if !(Some(0)..=Some(255)).contains(&frequency) {
+                        return Err(Error::line("ERR Invalid FREQ value, must be >= 0 and <= 255"));
+                    }
+                } else {
+                    return Err(Error::Syntax);
+                }
+            }
+        }
+        options.idle_ms = idle.unwrap_or(0).saturating_mul(1000);
+        Ok(options)
+    }
+}
+
+/// How large what is small may be.
+pub fn forms(context: &Context<'_>) -> Forms {
+    let (hash, seed) = hashes::forms(context);
+    let (set, _) = sets::forms(context);
+    let (sorted_set, _) = sorted_sets::forms(context);
+    let stream = streams::node_limits(context);
+    Forms { hash, list: lists::small(context), set, sorted_set, stream, seed }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::settings::Settings;
+    use crate::testing::{Stage, check, check_events, words};
+
+    /// The payload of a string that is `v`.
+    const V: &str = "\"\\x00\\x01v\\x0b\\x00\\xf8\\xd7s\\xc1\\xe4\\xa7cG\"";
+
+    #[test]
+    fn a_restored_lease_ends_when_it_is_told_to() {
+        check(&format!(
+            "RESTORE k 10 {V} => OK; PTTL k => 10; +9ms; GET k => \"v\"; +1ms; GET k => nil"
+        ));
+        check(&format!(
+            "RESTORE k 1700000000010 {V} ABSTTL; +9ms; GET k => \"v\"; +1ms; GET k => nil"
+        ));
+        check(&format!("wall+60000ms; RESTORE k 1700000060010 {V} ABSTTL; PTTL k => 10"));
+        check(&format!(
+            "SET k w PX 10; RESTORE k 0 {V} REPLACE => OK; TTL k => -1; +10ms; GET k => \"v\""
+        ));
+        check(&format!("SET k w PX 10; +10ms; RESTORE k 0 {V} => OK; GET k => \"v\""));
+        check(&format!("SET k w; RESTORE k 0 {V} => !BUSYKEY Target key name already exists."));
+        check(&format!("SET k w; RESTORE k 1 {V} ABSTTL REPLACE => OK; GET k => nil"));
+        check(&format!("RESTORE k 1 {V} ABSTTL => OK; GET k => nil"));
+        check(&format!(
+            "RESTORE k 9223372036854775807 {V} => OK; GET k => \"v\"; +10ms; GET k => \"v\""
+        ));
+        check(&format!("+5000ms; RESTORE k 0 {V} IDLETIME 3; OBJECT IDLETIME k => 3"));
+        check(&format!("SET k v PX 10; DUMP k => {V}; +10ms; DUMP k => nil"));
+    }
+
+    #[test]
+    fn what_is_refused_changes_nothing() {
+        let bad = "!ERR DUMP payload version or checksum are wrong";
+        check(&format!("SET k w; RESTORE k 0 x REPLACE => {bad}; GET k => \"w\""));
+        let cut = V.replace("v\\x0b", "\\x0b");
+        check(&format!("SET k w; RESTORE k 0 {cut} REPLACE => {bad}; GET k => \"w\""));
+    }
+
+    #[test]
+    fn a_key_of_any_type_is_the_same_afterwards() {
+        for (commands, read) in [
+            ("SET k 12", "GET k"),
+            ("RPUSH k a 1 b", "LRANGE k 0 -1"),
+            ("SADD k 3 1 2", "SMEMBERS k"),
+            ("SADD k b a", "SMEMBERS k"),
+            ("HSET k f v g w", "HGETALL k"),
+            ("ZADD k 1.5 a inf b -0.1 c", "ZRANGE k 0 -1 WITHSCORES"),
+            ("XADD k 5-1 f v; XADD k 6-0 g w; XDEL k 5-1", "XRANGE k - +"),
+        ] {
+            let copy = "EVAL \"return redis.call('RESTORE', 'l', 0, redis.call('DUMP', 'k'))\" 0";
+            let mut stage = Stage::new(Settings::default());
+            stage.check(commands);
+            let client = stage.client("a");
+            let before = stage.run(client, &words(read)).0;
+            stage.check(&format!("{copy} => OK; RENAME l k; {read} => {before}"));
+        }
+    }
+
+    #[test]
+    fn whoever_waits_for_a_list_gets_what_is_restored() {
+        let copy = "EVAL \"return redis.call('RESTORE', 'l', 0, redis.call('DUMP', 'k'))\" 0";
+        check(&format!(
+            "b> BLPOP l 0; RPUSH k v; {copy} => OK; b< => [\"l\", \"v\"]; EXISTS l => 0"
+        ));
+    }
+
+    #[test]
+    fn events() {
+        check_events(&[
+            (&format!("RESTORE k 0 {V}"), "new k, restore k"),
+            (&format!("RESTORE k 0 {V}"), ""),
+            (&format!("RESTORE k 0 {V} REPLACE"), "new k, restore k"),
+            (&format!("RESTORE k 1 {V} ABSTTL REPLACE"), "del k"),
+            (&format!("RESTORE k 1 {V} ABSTTL"), ""),
+            ("DUMP k", "keymiss k"),
+        ]);
+        check(&format!("WATCH k; b> RESTORE k 0 {V}; MULTI; EXEC => nil-array"));
+    }
+}

@@ -1,0 +1,358 @@
+//! Commands for the time a key has left: how a lease is renewed, measured and made permanent.
+
+use lockwheel_resp::Reply;
+
+use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec};
+use crate::context::{Context, integer, is};
+use crate::error::Error;
+use crate::notify::Events;
+use crate::time::{Millis, Time};
+
+const EXPIRY: Command =
+    Command { group: Group::Generic, categories: Categories::KEYSPACE, ..Command::BASE };
+
+const SETS: Command = Command {
+    arity: Arity::AtLeast(3),
+    flags: Flags::WRITE.union(Flags::FAST),
+    keys: &[KeySpec::one(&["RW", "update"])],
+    ..EXPIRY
+};
+
+const TELLS: Command = Command {
+    arity: Arity::Exactly(2),
+    flags: Flags::READONLY.union(Flags::FAST),
+    keys: &[KeySpec::one(&["RO", "access"])],
+    ..EXPIRY
+};
+
+/// The family's rows.
+pub const COMMANDS: &[Command] = &[
+    Command {
+        name: "expire",
+        doc: "Lets a key end so many seconds from now.",
+        example: "SET k v; EXPIRE k 10 NX; TTL k; EXPIRE k 5 GT => 0",
+        run: |context, argv| expire(context, argv, Unit::Seconds),
+        ..SETS
+    },
+    Command {
+        name: "expireat",
+        since: "1.2.0",
+        doc: "Lets a key end at a moment of the wall clock, in seconds since 1970.",
+        example: "SET k v; EXPIREAT k 4102444800 => 1",
+        run: |context, argv| expire(context, argv, Unit::UnixSeconds),
+        ..SETS
+    },
+    Command {
+        name: "expiretime",
+        since: "7.0.0",
+        doc: "Tells when a key ends by the wall clock, in seconds since 1970.",
+        example: "SET k v; EXPIREAT k 4102444800; EXPIRETIME k => 4102444800",
+        run: |context, argv| Ok(time_left(context, argv[1], |t, d| seconds(t.to_wall(d)))),
+        ..TELLS
+    },
+    Command {
+        name: "persist",
+        arity: Arity::Exactly(2),
+        since: "2.2.0",
+        doc: "Lets a key stay for good.",
+        example: "SET k v PX 10; PERSIST k => 1",
+        run: persist,
+        ..SETS
+    },
+    Command {
+        name: "pexpire",
+        since: "2.6.0",
+        doc: "Lets a key end so many milliseconds from now.",
+        example: "SET lock token PX 10; PEXPIRE lock 30000 => 1",
+        run: |context, argv| expire(context, argv, Unit::Millis),
+        ..SETS
+    },
+    Command {
+        name: "pexpireat",
+        since: "2.6.0",
+        doc: "Lets a key end at a moment of the wall clock, in milliseconds since 1970.",
+        example: "SET k v; PEXPIREAT k 4102444800000 => 1",
+        run: |context, argv| expire(context, argv, Unit::UnixMillis),
+        ..SETS
+    },
+    Command {
+        name: "pexpiretime",
+        since: "7.0.0",
+        doc: "Tells when a key ends by the wall clock, in milliseconds since 1970.",
+        example: "SET k v; PEXPIREAT k 4102444800123; PEXPIRETIME k => 4102444800123",
+        run: |context, argv| Ok(time_left(context, argv[1], |time, d| time.to_wall(d))),
+        ..TELLS
+    },
+    Command {
+        name: "pttl",
+        since: "2.6.0",
+        doc: "Tells how many milliseconds a key has left.",
+        example: "SET lock token PX 30000; PTTL lock => 30000",
+        tips: &["nondeterministic_output"],
+        run: |context, argv| Ok(time_left(context, argv[1], Time::remaining)),
+        ..TELLS
+    },
+    Command {
+        name: "ttl",
+        doc: "Tells how many seconds a key has left, rounded.",
+        example: "SET lock token PX 29500; TTL lock => 30",
+        tips: &["nondeterministic_output"],
+        run: |context, argv| Ok(time_left(context, argv[1], |t, d| seconds(t.remaining(d)))),
+        ..TELLS
+    },
+];
+
+/// How a command says when a key ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unit {
+    Seconds,
+    Millis,
+    UnixSeconds,
+    UnixMillis,
+}
+
+impl Unit {
+    /// Reads an amount, which may lie in the past.
+    fn deadline(self, amount: &[u8], context: &Context<'_>) -> Result<Millis, Error> {
+        let amount = integer(amount)?;
+        let millis = match self {
+            Unit::Seconds | Unit::UnixSeconds => amount.checked_mul(1000).map(Millis),
+            Unit::Millis | Unit::UnixMillis => Some(Millis(amount)),
+        };
+        let time = context.time;
+        let deadline = millis.and_then(|millis| match self {
+            Unit::UnixSeconds | Unit::UnixMillis => Some(time.from_wall(millis)),
+            // What is over before it begins ends now, not with the millisecond that has begun.
+            _ if millis.0 <= 0 => Some(Millis(time.now.0.saturating_add(millis.0))),
+            _ => time.after(millis),
+        });
+        match deadline {
+            Some(deadline) => Ok(deadline),
+            None => Err(Error::InvalidExpire(context.name)),
+        }
+    }
+}
+
+/// On what condition a deadline is set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Condition {
+    /// `NX`: there is none yet.
+    only_first: bool,
+    /// `XX`: there is one.
+    only_next: bool,
+    /// `GT`: it comes later. No deadline is later than any.
+    only_later: bool,
+    /// `LT`: it comes earlier.
+    only_earlier: bool,
+}
+
+impl Condition {
+    #[cold]
+    fn read(options: &[&[u8]]) -> Result<Condition, Error> {
+        let mut condition = Condition::default();
+        for option in options {
+            let wanted = if is(option, "nx") {
+                &mut condition.only_first
+            } else if is(option, "xx") {
+                &mut condition.only_next
+            } else if is(option, "gt") {
+                &mut condition.only_later
+            } else if is(option, "lt") {
+                &mut condition.only_earlier
+            } else {
+                let option = String::from_utf8_lossy(option);
+                return Err(Error::text(format!("ERR Unsupported option {option}")));
+            };
+            *wanted = true;
+        }
+        let Condition { only_first, only_next, only_later, only_earlier } = condition;
+        if only_first && (only_next || only_later || only_earlier) {
+            return Err(Error::line(
+                "ERR NX and XX, GT or LT options at the same time are not compatible",
+            ));
+        }
+        if only_later && only_earlier {
+            return Err(Error::line("ERR GT and LT options at the same time are not compatible"));
+        }
+        Ok(condition)
+    }
+
+    fn holds(self, old: Option<Millis>, new: Millis) -> bool {
+        !(self.only_first && old.is_some()
+            || self.only_next && old.is_none()
+            || self.only_later && old.is_none_or(|old| new <= old)
+            || self.only_earlier && old.is_some_and(|old| new >= old))
+    }
+}
+
+fn expire(context: &mut Context<'_>, argv: &[&[u8]], unit: Unit) -> Result<Reply, Error> {
+    let key = argv[1];
+    let condition = match &argv[3..] {
+        [] => None,
+        options => Some(Condition::read(options)?),
+    };
+    let deadline = unit.deadline(argv[2], context)?;
+    let Some(slot) = context.find_for_write(key) else { return Ok(Reply::from(false)) };
+    if condition.is_some_and(|it| !it.holds(context.deadline_at(slot), deadline)) {
+        return Ok(Reply::from(false));
+    }
+    if context.time.reached(deadline) {
+        context.remove(key);
+        context.changed(Events::GENERIC, "del", key);
+    } else {
+        context.set_deadline_at(slot, Some(deadline));
+        context.changed(Events::GENERIC, "expire", key);
+    }
+    Ok(Reply::from(true))
+}
+
+fn persist(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let key = argv[1];
+    let Some(slot) = context.find_for_write(key) else { return Ok(Reply::from(false)) };
+    if context.deadline_at(slot).is_none() {
+        return Ok(Reply::from(false));
+    }
+    context.set_deadline_at(slot, None);
+    context.changed(Events::GENERIC, "persist", key);
+    Ok(Reply::from(true))
+}
+
+/// -2 without the key, -1 without a deadline, else what `shown` makes of it.
+fn time_left(
+    context: &mut Context<'_>,
+    key: &[u8],
+    shown: impl Fn(Time, Millis) -> Millis,
+) -> Reply {
+    let Some(slot) = context.find_for_read(key) else { return Reply::Integer(-2) };
+    match context.deadline_at(slot) {
+        None => Reply::Integer(-1),
+        Some(deadline) => Reply::Integer(shown(context.time, deadline).0),
+    }
+}
+
+/// Whole seconds, half of one rounded up.
+fn seconds(millis: Millis) -> Millis {
+    Millis(millis.0.div_euclid(1000) + i64::from(millis.0.rem_euclid(1000) >= 500))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::notify::Events;
+    use crate::settings::Settings;
+    use crate::testing::{Stage, check};
+
+    #[test]
+    fn a_lease_lasts_to_the_millisecond() {
+        check("SET k v; PEXPIRE k 10 => 1; +9ms; GET k => \"v\"; PTTL k => 1; +1ms; GET k => nil");
+        check("SET k v; EXPIRE k 1 => 1; +999ms; EXISTS k => 1; +1ms; EXISTS k => 0; TTL k => -2");
+        check("SET k v PX 10; +9ms; PEXPIRE k 10; +9ms; GET k => \"v\"; +1ms; GET k => nil");
+        check("SET k v PX 10; PERSIST k => 1; PERSIST k => 0; +10ms; GET k => \"v\"");
+    }
+
+    #[test]
+    fn a_lease_begun_within_a_millisecond_lasts_its_whole_time() {
+        check("SET k v; +1us; PEXPIRE k 10; PTTL k => 10; +9999us; GET k => \"v\"");
+        check("SET k v; +1us; PEXPIRE k 10; +10999us; GET k => nil");
+        check("SET k v; +1us; PEXPIRE k 0 => 1; EXISTS k => 0");
+    }
+
+    #[test]
+    fn what_is_over_already_deletes_the_key() {
+        for command in [
+            "EXPIRE k 0",
+            "EXPIRE k -1",
+            "PEXPIRE k 0",
+            "PEXPIRE k -9223372036854775808",
+            "EXPIREAT k 0",
+            "PEXPIREAT k 1",
+            "EXPIREAT k 1700000000",
+            "PEXPIREAT k -9223372036854775808",
+        ] {
+            let mut stage = Stage::new(Settings::default());
+            stage.engine.events = Events::KEYEVENT | Events::ALL;
+            stage.check(&format!(
+                "SET k v; b> PSUBSCRIBE *; {command} => 1; EXISTS k => 0; \
+                 b< => [\"pmessage\", \"*\", \"__keyevent@0__:del\", \"k\"]; {command} => 0"
+            ));
+            assert_eq!(stage.engine.stats.expired_keys, 0, "{command}");
+        }
+        check("SET k v; PEXPIREAT k 1700000000001 => 1; GET k => \"v\"; +1ms; GET k => nil");
+    }
+
+    #[test]
+    fn conditions() {
+        check("SET k v; EXPIRE k 10 XX => 0; EXPIRE k 10 GT => 0; EXPIRE k 10 LT => 1");
+        check("SET k v EX 10; EXPIRE k 20 NX => 0; EXPIRE k 10 GT => 0; EXPIRE k 10 LT => 0");
+        check("SET k v EX 10; EXPIRE k 9 GT => 0; EXPIRE k 11 GT => 1; TTL k => 11");
+        check("SET k v EX 10; EXPIRE k 11 LT => 0; EXPIRE k 9 LT => 1; TTL k => 9");
+        check("SET k v EX 10; EXPIRE k 20 XX GT => 1; EXPIRE k 5 lt xx => 1; TTL k => 5");
+        check("SET k v; EXPIRE k 10 XX LT => 0; EXPIRE k 10 NX NX => 1");
+        check("SET k v EX 10; EXPIRE k -1 GT => 0; EXISTS k => 1; EXPIRE k -1 LT => 1");
+        check("SET k v; EXPIRE k 0 XX => 0; EXPIRE k 0 NX => 1; EXISTS k => 0");
+        for options in ["NX XX", "GT NX", "nx lt", "NX GT LT"] {
+            check(&format!(
+                "EXPIRE k 10 {options} => \
+                 !ERR NX and XX, GT or LT options at the same time are not compatible"
+            ));
+        }
+        check("EXPIRE k 10 GT LT => !ERR GT and LT options at the same time are not compatible");
+        check("EXPIRE k x NX Foo => !ERR Unsupported option Foo");
+    }
+
+    #[test]
+    fn amounts_that_do_not_fit() {
+        for (command, name) in [
+            ("EXPIRE k 9223372036854775807", "expire"),
+            ("EXPIRE k -9223372036854775808", "expire"),
+            ("EXPIRE k 9223372036854775", "expire"),
+            ("PEXPIRE k 9223372036854775807", "pexpire"),
+            ("EXPIREAT k 9223372036854775807", "expireat"),
+            ("EXPIREAT k -9223372036854775808", "expireat"),
+        ] {
+            check(&format!("{command} => !ERR invalid expire time in '{name}' command"));
+        }
+        check("EXPIRE k 1.5 => !ERR value is not an integer or out of range");
+        check("SET k v; PEXPIREAT k 9223372036854775807 => 1; EXPIRETIME k => 9223372036854776");
+        check("SET k v; PEXPIREAT k 9223372036854775807; PEXPIRETIME k => 9223372036854775807");
+    }
+
+    #[test]
+    fn seconds_are_rounded() {
+        check("SET k v PX 1499; TTL k => 1; PEXPIRE k 1500; TTL k => 2; PEXPIRE k 499; TTL k => 0");
+        check("SET k v; PEXPIREAT k 1700000001499; EXPIRETIME k => 1700000001");
+        check("SET k v; PEXPIREAT k 1700000001500; EXPIRETIME k => 1700000002");
+        check("SET k v; TTL k => -1; PTTL k => -1; EXPIRETIME k => -1; PEXPIRETIME k => -1");
+        check("TTL k => -2; PTTL k => -2; EXPIRETIME k => -2; PEXPIRETIME k => -2");
+    }
+
+    #[test]
+    fn a_stepped_wall_clock_moves_no_lease() {
+        check(
+            "SET k v; PEXPIRE k 10; wall+3600000ms; PTTL k => 10; +9ms; GET k => \"v\"; \
+             +1ms; GET k => nil",
+        );
+        check(
+            "SET k v; PEXPIRE k 10; wall-3600000ms; PTTL k => 10; \
+             PEXPIRETIME k => 1699996400010; +10ms; GET k => nil",
+        );
+        check(
+            "wall+3600000ms; SET k v; PEXPIREAT k 1700003600010 => 1; PTTL k => 10; \
+             PEXPIRETIME k => 1700003600010; wall-3600000ms; PTTL k => 10; \
+             PEXPIRETIME k => 1700000000010",
+        );
+        check("wall+3600000ms; SET k v; EXPIREAT k 1700003600 => 1; EXISTS k => 0");
+    }
+
+    #[test]
+    fn what_is_due_when_it_is_set_is_gone_before_the_next_request() {
+        check("DBSIZE => 0; SET k v PXAT 1 => OK; DBSIZE => 0; EXISTS k => 0");
+        check("SET k v; DBSIZE => 1; GETEX k PXAT 1; DBSIZE => 0");
+    }
+
+    #[test]
+    fn a_changed_deadline_breaks_watches() {
+        check("SET k v; WATCH k; b> PEXPIRE k 10; MULTI; EXEC => nil-array");
+        check("SET k v PX 10; WATCH k; b> PERSIST k; MULTI; EXEC => nil-array");
+        check("SET k v PX 10; WATCH k; b> PEXPIRE k 20 NX; b> PTTL k; MULTI; EXEC => []");
+    }
+}

@@ -1,0 +1,660 @@
+//! Commands for hashes: a reentrant lock is a hash of one field, its owner, with a count.
+//!
+//! What must hold: an empty hash is never left behind; the last field takes the key with it.
+
+use lockwheel_resp::{LongDouble, Protocol, Reply};
+
+use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec};
+use crate::commands::picks::Count;
+use crate::commands::scan;
+use crate::context::{Context, integer};
+use crate::error::Error;
+use crate::glob;
+use crate::keyspace::dict::HashSeed;
+use crate::keyspace::hash::{Field, Fields, Hash, SmallHash};
+use crate::keyspace::records::Given;
+use crate::keyspace::value::ValueRef;
+use crate::notify::Events;
+use crate::random::Random;
+
+const HASH: Command = Command {
+    group: Group::Hash,
+    categories: Categories::HASH,
+    since: "2.0.0",
+    keys: READ_KEY,
+    ..Command::BASE
+};
+
+const READ: Flags = Flags::READONLY;
+const FAST_READ: Flags = READ.union(Flags::FAST);
+const FAST_WRITE: Flags = Flags::WRITE.union(Flags::DENYOOM).union(Flags::FAST);
+
+const CHANGED_KEY: &[KeySpec] = &[KeySpec::one(&["RW", "access", "update"])];
+const READ_KEY: &[KeySpec] = &[KeySpec::one(&["RO", "access"])];
+const SEEN_KEY: &[KeySpec] = &[KeySpec::one(&["RO"])];
+const SET_KEY: &[KeySpec] = &[KeySpec::one(&["RW", "update"])];
+
+/// The family's rows.
+pub const COMMANDS: &[Command] = &[
+    Command {
+        name: "hdel",
+        arity: Arity::AtLeast(3),
+        flags: Flags::WRITE.union(Flags::FAST),
+        keys: &[KeySpec::one(&["RW", "delete"])],
+        complexity: "O(N) in the number of fields named",
+        doc: "Removes fields, and with the last one the hash; returns how many were there.",
+        example: "HSET h f v g w; HDEL h f missing => 1",
+        run: hdel,
+        ..HASH
+    },
+    Command {
+        name: "hexists",
+        arity: Arity::Exactly(3),
+        flags: FAST_READ,
+        keys: SEEN_KEY,
+        doc: "Tells whether a hash has a field.",
+        example: "HSET h f v; HEXISTS h f => 1",
+        run: hexists,
+        ..HASH
+    },
+    Command {
+        name: "hget",
+        arity: Arity::Exactly(3),
+        flags: FAST_READ,
+        doc: "Returns the value of a field.",
+        example: "HSET h f v; HGET h f => \"v\"",
+        run: hget,
+        ..HASH
+    },
+    Command {
+        name: "hgetall",
+        arity: Arity::Exactly(2),
+        flags: READ,
+        complexity: "O(N) in the size of the hash",
+        tips: &["nondeterministic_output_order"],
+        doc: "Returns all fields with their values.",
+        example: "HSET h f v; HGETALL h => [\"f\", \"v\"]",
+        run: hgetall,
+        ..HASH
+    },
+    Command {
+        name: "hincrby",
+        arity: Arity::Exactly(4),
+        flags: FAST_WRITE,
+        keys: CHANGED_KEY,
+        doc: "Adds to the integer in a field.",
+        example: "HSET h f 5; HINCRBY h f -1 => 4",
+        run: hincrby,
+        ..HASH
+    },
+    Command {
+        name: "hincrbyfloat",
+        arity: Arity::Exactly(4),
+        flags: FAST_WRITE,
+        keys: CHANGED_KEY,
+        since: "2.6.0",
+        doc: "Adds to the number with decimals in a field.",
+        example: "HSET h f 0.1; HINCRBYFLOAT h f 0.2 => \"0.3\"",
+        run: hincrbyfloat,
+        ..HASH
+    },
+    Command {
+        name: "hkeys",
+        arity: Arity::Exactly(2),
+        flags: READ,
+        complexity: "O(N) in the size of the hash",
+        tips: &["nondeterministic_output_order"],
+        doc: "Returns all fields.",
+        example: "HSET h f v; HKEYS h => [\"f\"]",
+        run: hkeys,
+        ..HASH
+    },
+    Command {
+        name: "hlen",
+        arity: Arity::Exactly(2),
+        flags: FAST_READ,
+        keys: SEEN_KEY,
+        doc: "Returns how many fields a hash has.",
+        example: "HSET h f v; HLEN h => 1",
+        run: hlen,
+        ..HASH
+    },
+    Command {
+        name: "hmget",
+        arity: Arity::AtLeast(3),
+        flags: FAST_READ,
+        complexity: "O(N) in the number of fields named",
+        doc: "Returns the values of several fields.",
+        example: "HSET h f v; HMGET h f missing => [\"v\", nil]",
+        run: hmget,
+        ..HASH
+    },
+    Command {
+        name: "hmset",
+        arity: Arity::AtLeast(4),
+        flags: FAST_WRITE,
+        keys: SET_KEY,
+        complexity: "O(N) in the number of fields named",
+        doc: "Sets fields to values: the former name of HSET with several fields.",
+        example: "HMSET h f v g w => OK",
+        run: hmset,
+        ..HASH
+    },
+    Command {
+        name: "hrandfield",
+        arity: Arity::AtLeast(2),
+        flags: READ,
+        since: "6.2.0",
+        complexity: "O(N) in the number of fields returned",
+        tips: &["nondeterministic_output"],
+        doc: "Returns fields picked at random.",
+        example: "HSET h f v; HRANDFIELD h 2 WITHVALUES => [\"f\", \"v\"]",
+        run: hrandfield,
+        ..HASH
+    },
+    Command {
+        name: "hscan",
+        arity: Arity::AtLeast(3),
+        flags: READ,
+        since: "2.8.0",
+        complexity: "O(1) a call, O(N) for the whole hash",
+        tips: &["nondeterministic_output"],
+        doc: "Goes through the fields of a hash in steps.",
+        example: "HSET h f v; HSCAN h 0 => [\"0\", [\"f\", \"v\"]]",
+        run: hscan,
+        ..HASH
+    },
+    Command {
+        name: "hset",
+        arity: Arity::AtLeast(4),
+        flags: FAST_WRITE,
+        keys: SET_KEY,
+        complexity: "O(N) in the number of fields named",
+        doc: "Sets fields to values; returns how many fields are new.",
+        example: "HSET h f v; HSET h f w g x => 1",
+        run: hset,
+        ..HASH
+    },
+    Command {
+        name: "hsetnx",
+        arity: Arity::Exactly(4),
+        flags: FAST_WRITE,
+        keys: &[KeySpec::one(&["RW", "insert"])],
+        doc: "Sets a field to a value, unless it is there.",
+        example: "HSETNX h f v; HSETNX h f w => 0",
+        run: hsetnx,
+        ..HASH
+    },
+    Command {
+        name: "hstrlen",
+        arity: Arity::Exactly(3),
+        flags: FAST_READ,
+        keys: SEEN_KEY,
+        since: "3.2.0",
+        doc: "Returns the length of the value of a field.",
+        example: "HSET h f value; HSTRLEN h f => 5",
+        run: hstrlen,
+        ..HASH
+    },
+    Command {
+        name: "hvals",
+        arity: Arity::Exactly(2),
+        flags: READ,
+        complexity: "O(N) in the size of the hash",
+        tips: &["nondeterministic_output_order"],
+        doc: "Returns the values of all fields.",
+        example: "HSET h f v; HVALS h => [\"v\"]",
+        run: hvals,
+        ..HASH
+    },
+];
+
+// --- looking ---
+
+fn hget(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    context.reply_with(argv[1], |value| match value {
+        ValueRef::Hash(fields) => Ok(fields.get(argv[2])),
+        _ => Err(Error::WrongType),
+    })
+}
+
+fn hmget(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let hash = context.read_as::<Hash>(argv[1])?;
+    let value =
+        |field: &&[u8]| hash.and_then(|hash| hash.get(field)).map_or(Reply::Null, Reply::bulk);
+    Ok(Reply::Array(argv[2..].iter().map(value).collect()))
+}
+
+fn hexists(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    Ok(context.read_as::<Hash>(argv[1])?.is_some_and(|hash| hash.get(argv[2]).is_some()).into())
+}
+
+fn hstrlen(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let value = context.read_as::<Hash>(argv[1])?.and_then(|hash| hash.get(argv[2]));
+    Ok(value.map_or(0, <[u8]>::len).into())
+}
+
+fn hlen(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    Ok(context.read_as::<Hash>(argv[1])?.map_or(0, Fields::len).into())
+}
+
+fn hgetall(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let fields = context.read_as::<Hash>(argv[1])?.into_iter().flat_map(Fields::iter);
+    Ok(Reply::Map(fields.map(|(field, value)| (Reply::bulk(field), Reply::bulk(value))).collect()))
+}
+
+fn hkeys(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let fields = context.read_as::<Hash>(argv[1])?.into_iter().flat_map(Fields::iter);
+    Ok(Reply::Array(fields.map(|(field, _)| Reply::bulk(field)).collect()))
+}
+
+fn hvals(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let fields = context.read_as::<Hash>(argv[1])?.into_iter().flat_map(Fields::iter);
+    Ok(Reply::Array(fields.map(|(_, value)| Reply::bulk(value)).collect()))
+}
+
+fn hscan(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let cursor = scan::cursor(argv[2])?;
+    // Options are not even read where there is nothing to go through.
+    let (fields, next) = match context.read_as::<Hash>(argv[1])? {
+        Some(hash) => {
+            let options = scan::options(&argv[3..], false)?;
+            let (mut fields, next) = hash.scan(cursor, options.count);
+            if let Some(pattern) = options.pattern {
+                fields.retain(|(field, _)| glob::matches(pattern, field));
+            }
+            (fields, next)
+        }
+        None => (Vec::new(), 0),
+    };
+    Ok(Reply::Array(vec![Reply::bulk(next.to_string()), flat(&fields)]))
+}
+
+fn hrandfield(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let mut random = Random::new(context.engine.random.bits());
+    let key = argv[1];
+    if argv.len() == 2 {
+        let picked = context.read_as::<Hash>(key)?.and_then(|hash| hash.random(&mut random));
+        return Ok(picked.map_or(Reply::Null, |(field, _)| Reply::bulk(field)));
+    }
+    let (count, with_values) = Count::read_with(&argv[2..], "withvalues")?;
+    let protocol = context.protocol();
+    let Some(hash) = context.read_as::<Hash>(key)? else { return Ok(Reply::Array(Vec::new())) };
+    let picked = count.pick(
+        &mut random,
+        |count, random| hash.random_distinct(count, random),
+        |random| hash.random(random),
+    )?;
+    Ok(match (with_values, protocol) {
+        (false, _) => Reply::Array(picked.iter().map(|(field, _)| Reply::bulk(field)).collect()),
+        (true, Protocol::Resp2) => flat(&picked),
+        (true, Protocol::Resp3) => Reply::Array(picked.iter().map(|pair| flat(&[*pair])).collect()),
+    })
+}
+
+/// Fields and values by turns.
+fn flat(fields: &[Field<'_>]) -> Reply {
+    let items = fields.iter().flat_map(|(field, value)| [field, value]);
+    Reply::Array(items.map(Reply::bulk).collect())
+}
+
+// --- changing ---
+
+fn hset(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let (pairs, []) = argv[2..].as_chunks() else {
+        return Err(Error::Arity(context.name.to_owned()));
+    };
+    let (key, forms) = (argv[1], forms(context));
+    let mut added = 0_usize;
+    let mut rest = pairs.iter();
+    if context.find(key).is_none()
+        && let Some([field, value]) = rest.next()
+    {
+        add_hash(context, key, field, value);
+        added += 1;
+    }
+    if let Some(mut hash) = context.write_hash(key)? {
+        for [field, value] in rest {
+            let found = hash.find(field);
+            added += usize::from(hash.put(found, field, value, forms));
+        }
+    }
+    context.changed(Events::HASH, "hset", key);
+    Ok(added.into())
+}
+
+fn hmset(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    hset(context, argv)?;
+    Ok(Reply::OK)
+}
+
+fn hsetnx(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let (key, field, value) = (argv[1], argv[2], argv[3]);
+    let forms = forms(context);
+    match context.write_hash(key)? {
+        Some(mut hash) => {
+            let found = hash.find(field);
+            if hash.value(&found).is_some() {
+                return Ok(false.into());
+            }
+            hash.put(found, field, value, forms);
+        }
+        None => add_hash(context, key, field, value),
+    }
+    context.changed(Events::HASH, "hset", key);
+    Ok(true.into())
+}
+
+fn hdel(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let key = argv[1];
+    let Some(mut hash) = context.write_hash(key)? else { return Ok(0_usize.into()) };
+    let removed = argv[2..].iter().filter(|field| hash.remove(field)).count();
+    let emptied = hash.fields().is_empty();
+    if removed > 0 {
+        context.changed(Events::HASH, "hdel", key);
+    }
+    if emptied {
+        context.remove_emptied(key);
+    }
+    Ok(removed.into())
+}
+
+fn hincrby(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let (key, field, increment) = (argv[1], argv[2], integer(argv[3])?);
+    let forms = forms(context);
+    let mut digits = itoa::Buffer::new();
+    let sum = match context.write_hash(key)? {
+        Some(mut hash) => {
+            let (found, old) = hash.find_value(field);
+            let Ok(old) = old.map_or(Ok(0), integer) else {
+                return Err(Error::line("ERR hash value is not an integer"));
+            };
+            let Some(sum) = old.checked_add(increment) else { return Err(Error::Overflow) };
+            hash.put(found, field, digits.format(sum).as_bytes(), forms);
+            sum
+        }
+        None => {
+            add_hash(context, key, field, digits.format(increment).as_bytes());
+            increment
+        }
+    };
+    context.changed(Events::HASH, "hincrby", key);
+    Ok(sum.into())
+}
+
+fn hincrbyfloat(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let (key, field) = (argv[1], argv[2]);
+    let increment = LongDouble::parse(argv[3]).ok_or(Error::NotAFloat)?;
+    if !increment.is_finite() {
+        return Err(Error::line("ERR value is NaN or Infinity"));
+    }
+    let forms = forms(context);
+    let sum = match context.write_hash(key)? {
+        Some(mut hash) => {
+            let found = hash.find(field);
+            let old = hash.value(&found).map_or(Some(LongDouble::ZERO), LongDouble::parse);
+            let old = old.ok_or(Error::line("ERR hash value is not a float"))?;
+            let sum = old.checked_add(increment).ok_or(Error::NotFinite)?.to_string();
+            hash.put(found, field, sum.as_bytes(), forms);
+            sum
+        }
+        None => {
+            let sum = increment.to_string();
+            add_hash(context, key, field, sum.as_bytes());
+            sum
+        }
+    };
+    context.changed(Events::HASH, "hincrbyfloat", key);
+    Ok(Reply::bulk(sum))
+}
+
+/// Adds a key that is known to be absent: a hash with one field.
+fn add_hash(context: &mut Context<'_>, key: &[u8], field: &[u8], value: &[u8]) {
+    let (small, seed) = forms(context);
+    if small.admits(field, value) {
+        context.add(key, Given::Field(field, value));
+    } else {
+        let mut hash = Hash::default();
+        hash.set(field, value, small, seed);
+        context.add(key, Given::Value(hash.into()));
+    }
+}
+
+/// How long a hash stays small, and what its dictionary is keyed with when it no longer is.
+pub(super) fn forms(context: &Context<'_>) -> (SmallHash, HashSeed) {
+    let settings = &context.engine.settings;
+    let small = SmallHash {
+        entries_max: usize::try_from(settings.hash_max_listpack_entries).unwrap_or(usize::MAX),
+        value_bytes_max: usize::try_from(settings.hash_max_listpack_value_bytes)
+            .unwrap_or(usize::MAX),
+    };
+    (small, context.engine.keyspace.seed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Settings;
+    use crate::testing::{Stage, check, check_events};
+    use crate::time::Millis;
+
+    #[test]
+    fn fields() {
+        check(
+            "HSET h f v g w => 2; HSET h f x h y => 1; HGETALL h => \
+               [\"f\", \"x\", \"g\", \"w\", \"h\", \"y\"]",
+        );
+        check("HSET h f v; HGET h f => \"v\"; HGET h g => nil; HGET missing f => nil");
+        check("HSETNX h f v => 1; HSETNX h f w => 0; HSETNX h g w => 1; HVALS h => [\"v\", \"w\"]");
+        check("HMSET h f v g w => OK; HMGET h g x f => [\"w\", nil, \"v\"]; HLEN h => 2");
+        check("HMGET missing f g => [nil, nil]; HGETALL missing => []; HKEYS missing => []");
+        check(
+            "HSET h f value; HSTRLEN h f => 5; HSTRLEN h g => 0; HEXISTS h f => 1; \
+               HEXISTS h g => 0; HLEN missing => 0; HSTRLEN missing f => 0",
+        );
+        check("HSET h \"\" a f \"\" => 2; HGET h \"\" => \"a\"; HGET h f => \"\"");
+        check("HSET h f v g => !ERR wrong number of arguments for 'hset' command");
+        check("HMSET h f v g => !ERR wrong number of arguments for 'hmset' command");
+    }
+
+    #[test]
+    fn the_last_field_takes_the_key_with_it() {
+        check("HSET h f v g w; HDEL h f x f => 1; HDEL h g => 1; SETNX h v => 1");
+        check("HSET h f v; PEXPIRE h 10; HDEL h f; HSET h f v; +10ms; HLEN h => 1");
+    }
+
+    #[test]
+    fn resp3_has_maps_and_pairs() {
+        let mut stage = Stage::new(Settings::default());
+        let client = stage.client("a");
+        stage.engine.clients.get_mut(client).expect("connected").protocol = Protocol::Resp3;
+        stage.check(
+            "HSET h f v; HGETALL h => {\"f\": \"v\"}; HGETALL missing => {}; \
+             HRANDFIELD h 1 WITHVALUES => [[\"f\", \"v\"]]; HKEYS h => [\"f\"]",
+        );
+    }
+
+    #[test]
+    fn numbers() {
+        check("HINCRBY h n 5 => 5; HINCRBY h n -7 => -2; HGET h n => \"-2\"");
+        check("HSET h n 9; HINCRBY h n 1 => 10; HINCRBY h n -1 => 9; HGET h n => \"9\"");
+        check(
+            "HSET h n 9223372036854775807; HINCRBY h n 1 => \
+               !ERR increment or decrement would overflow; HGET h n => \"9223372036854775807\"",
+        );
+        check("HINCRBY h n 1.5 => !ERR value is not an integer or out of range; SETNX h v => 1");
+        check("HINCRBYFLOAT h n inf => !ERR value is NaN or Infinity; SETNX h v => 1");
+        check("HINCRBYFLOAT h n abc => !ERR value is not a valid float");
+        for value in ["abc", "01", "\"\"", "\" 1\"", "1.5"] {
+            check(&format!("HSET h n {value}; HINCRBY h n 1 => !ERR hash value is not an integer"));
+        }
+        check("HSET h n abc; HINCRBYFLOAT h n 1 => !ERR hash value is not a float");
+        check("HINCRBYFLOAT h n 0.1; HINCRBYFLOAT h n 0.2 => \"0.3\"; HGET h n => \"0.3\"");
+        check(
+            "HSET h n 1e4932; HINCRBYFLOAT h n 1e4932 => \
+               !ERR increment would produce NaN or Infinity",
+        );
+        check("HSET h n 3.0; HINCRBYFLOAT h n 0 => \"3\"; HINCRBY h n 1 => 4");
+    }
+
+    #[test]
+    fn changing_a_field_keeps_the_lease() {
+        for command in ["HSET h f 1", "HINCRBY h f 1", "HINCRBYFLOAT h f 1", "HDEL h f"] {
+            let mut stage = Stage::new(Settings::default());
+            stage.check("HSET h f 1 g 1");
+            let deadline = stage.time().after(Millis(10));
+            let slot = stage.engine.keyspace.find(0, b"h").expect("set above");
+            stage.engine.keyspace.set_deadline(0, slot, deadline);
+            stage.check(&format!("{command}; +9ms; HEXISTS h g => 1; +1ms; HEXISTS h g => 0"));
+        }
+    }
+
+    #[test]
+    fn random_fields() {
+        check("HSET h f v; HRANDFIELD h => \"f\"; HRANDFIELD h -3 => [\"f\", \"f\", \"f\"]");
+        check("HSET h f v; HRANDFIELD h 5 WITHVALUES => [\"f\", \"v\"]; HRANDFIELD h 0 => []");
+        check("HRANDFIELD h => nil; HRANDFIELD h 1 => []; HRANDFIELD h -1 WITHVALUES => []");
+        for (arguments, error) in [
+            ("x FOO", "value is not an integer or out of range"),
+            ("1 FOO", "syntax error"),
+            ("1 WITHVALUES FOO", "syntax error"),
+            ("4611686018427387904 WITHVALUES", "value is out of range"),
+            ("-4611686018427387904 WITHVALUES", "value is out of range"),
+            ("-1000001", "value is out of range"),
+            (
+                "-9223372036854775808",
+                "value is out of range, value must between -9223372036854775807 and \
+                 9223372036854775807",
+            ),
+        ] {
+            check(&format!("HSET h f v; HRANDFIELD h {arguments} => !ERR {error}"));
+        }
+    }
+
+    #[test]
+    fn random_fields_are_different_and_all_come_up() {
+        let mut random = Random::new(1);
+        for fields in [10_usize, 100] {
+            let small = SmallHash { entries_max: 50, value_bytes_max: 64 };
+            let mut hash = Hash::default();
+            for field in 0..fields {
+                hash.set(field.to_string().as_bytes(), b"v", small, HashSeed::default());
+            }
+            for count in [1, fields / 3, fields - 1, fields, fields + 1] {
+                let mut seen = std::collections::BTreeSet::new();
+                for _ in 0..1000 {
+                    let mut picked = hash.fields().random_distinct(count, &mut random);
+                    seen.extend(picked.iter().map(|(field, _)| field.to_vec()));
+                    picked.sort_unstable();
+                    picked.dedup();
+                    assert_eq!(picked.len(), count.min(fields));
+                }
+                assert_eq!(seen.len(), fields, "{count}");
+            }
+        }
+    }
+
+    #[test]
+    fn scans() {
+        check("HSET h a 1 b 2; HSCAN h 0 MATCH b* COUNT 1 => [\"0\", [\"b\", \"2\"]]");
+        check("HSCAN h 0 FOO => [\"0\", []]; HSCAN h abc => !ERR invalid cursor");
+        check(
+            "HSET h a 1; HSCAN h 0 FOO => !ERR syntax error; HSCAN h 0 COUNT 0 => \
+               !ERR syntax error; HSCAN h 0 NOVALUES => !ERR syntax error",
+        );
+    }
+
+    #[test]
+    fn a_scan_of_a_large_hash_shows_every_field() {
+        let mut stage = Stage::new(Settings::default());
+        for field in 0..1000 {
+            stage.check(&format!("HSET h f{field} v"));
+        }
+        stage.check("HSCAN h 0 MATCH f99* COUNT 990 => [\"990\", [\"f99\", \"v\"]]");
+        stage.check("HSCAN h 990 COUNT 1 => [\"991\", [\"f990\", \"v\"]]");
+        stage.check("HSCAN h 999 COUNT 100 => [\"0\", [\"f999\", \"v\"]]");
+        stage.check("HSCAN h 18446744073709551615 => [\"0\", []]");
+    }
+
+    #[test]
+    fn encodings() {
+        let [at_most, too_long] = ["x".repeat(64), "x".repeat(65)];
+        for (commands, encoding) in [
+            ("HSET h f v".to_owned(), "listpack"),
+            (format!("HSET h f {at_most} {at_most} v"), "listpack"),
+            (format!("HSET h f {too_long}"), "hashtable"),
+            (format!("HSET h {too_long} v"), "hashtable"),
+            (format!("HSET h f {too_long}; HSET h f v"), "hashtable"),
+            (format!("HSET h f v; HSETNX h f {too_long}"), "listpack"),
+        ] {
+            let mut stage = Stage::new(Settings::default());
+            stage.check(&commands);
+            assert_eq!(encoding_of_h(&stage), encoding, "{commands}");
+        }
+        let mut settings = Settings::default();
+        settings.hash_max_listpack_entries = 2;
+        let mut stage = Stage::new(settings);
+        stage.check("HSET h f v g w; HSET h f x");
+        assert_eq!(encoding_of_h(&stage), "listpack");
+        stage.check("HSET h i y; HGET h g => \"w\"");
+        assert_eq!(encoding_of_h(&stage), "hashtable");
+    }
+
+    fn encoding_of_h(stage: &Stage) -> &'static str {
+        let slot = stage.engine.keyspace.find(0, b"h").expect("set before");
+        stage.engine.keyspace.database(0).record(slot).value().encoding()
+    }
+
+    #[test]
+    fn other_types_are_refused() {
+        for command in [
+            "HSET k f v",
+            "HMSET k f v",
+            "HSETNX k f v",
+            "HGET k f",
+            "HMGET k f",
+            "HGETALL k",
+            "HKEYS k",
+            "HVALS k",
+            "HLEN k",
+            "HEXISTS k f",
+            "HSTRLEN k f",
+            "HDEL k f",
+            "HINCRBY k f 1",
+            "HINCRBYFLOAT k f 1",
+            "HRANDFIELD k",
+            "HRANDFIELD k 0",
+            "HSCAN k 0 FOO",
+        ] {
+            let error = Error::WrongType;
+            check(&format!("SET k v; {command} => !{error}; GET k => \"v\""));
+        }
+        check("SET k v; HINCRBY k f abc => !ERR value is not an integer or out of range");
+        check(
+            "SET k v; HSCAN k abc => !ERR invalid cursor; HRANDFIELD k 1 FOO => \
+               !ERR syntax error",
+        );
+    }
+
+    #[test]
+    fn events() {
+        check_events(&[
+            ("HSET h f v g w", "new h, hset h"),
+            ("HMSET h f v", "hset h"),
+            ("HSETNX h f v", ""),
+            ("HSETNX h3 g v", "new h3, hset h3"),
+            ("HGET h4 f", "keymiss h4"),
+            ("HEXISTS h4 f", "keymiss h4"),
+            ("HSCAN h4 0", "keymiss h4"),
+            ("HRANDFIELD h4 0", "keymiss h4"),
+            ("HDEL h4 f", ""),
+            ("HDEL h x", ""),
+            ("HDEL h f x", "hdel h"),
+            ("HDEL h g", "hdel h, del h"),
+            ("HINCRBY h4 f 0", "new h4, hincrby h4"),
+            ("HINCRBY h4 f abc", ""),
+            ("HINCRBYFLOAT h4 f 1.5", "hincrbyfloat h4"),
+            ("HINCRBY h4 f 1", ""),
+        ]);
+    }
+}

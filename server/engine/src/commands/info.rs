@@ -1,0 +1,414 @@
+//! `INFO`: what an operator, a client at its start, or a metrics exporter asks a server. Names of
+//! sections and fields are Redis's; what this server does not have stands at zero.
+
+use std::fmt::{Display, Write};
+
+use lockwheel_resp::Reply;
+
+use crate::Engine;
+use crate::command::{Arity, Categories, Command, Flags, Group};
+use crate::context::{Context, is};
+use crate::error::Error;
+use crate::keyspace::Database;
+use crate::settings::{LOCKWHEEL_VERSION, Mode};
+use crate::time::Time;
+
+/// The family's rows.
+pub const COMMANDS: &[Command] = &[Command {
+    name: "info",
+    arity: Arity::AtLeast(1),
+    flags: Flags::LOADING.union(Flags::STALE),
+    categories: Categories::DANGEROUS,
+    group: Group::Server,
+    doc: "Returns facts and counters of the server, by section.",
+    tips: &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"],
+    example: "INFO cluster => \"# Cluster\\r\\ncluster_enabled:0\\r\\n\"",
+    run: info,
+    ..Command::BASE
+}];
+
+/// A part of the answer.
+struct Section {
+    title: &'static str,
+    /// Shown to those who name no section.
+    by_default: bool,
+    fields: fn(&mut Engine, Time, &mut Fields),
+}
+
+const fn section(title: &'static str, fields: fn(&mut Engine, Time, &mut Fields)) -> Section {
+    Section { title, by_default: true, fields }
+}
+
+/// In the order they are shown, whatever the order they are asked for in.
+const SECTIONS: &[Section] = &[
+    section("Server", server),
+    section("Clients", clients),
+    section("Memory", memory),
+    section("Persistence", persistence),
+    section("Stats", stats),
+    section("Replication", replication),
+    section("CPU", cpu),
+    section("Modules", |_, _, _| {}),
+    Section { by_default: false, ..section("Commandstats", command_stats) },
+    section("Errorstats", error_stats),
+    section("Cluster", cluster),
+    section("Keyspace", keyspace),
+    section("Sentinel", |engine, _, fields| fields.0.push_str(&super::sentinel::info(engine))),
+    Section { by_default: false, ..section(OURS, lockwheel) },
+];
+
+/// What no other server has is shown to those only who ask for it by name.
+const OURS: &str = "Lockwheel";
+
+/// Those that a sentinel has.
+const SECTIONS_OF_SENTINEL: &[&str] = &["Server", "Clients", "Stats", "CPU", "Sentinel"];
+
+/// Whether a server of this kind has the section.
+fn is_of(mode: Mode, section: &Section) -> bool {
+    match mode {
+        Mode::Sentinel => SECTIONS_OF_SENTINEL.contains(&section.title),
+        _ => section.title != "Sentinel",
+    }
+}
+
+/// The lines of a section.
+struct Fields(String);
+
+impl Fields {
+    fn add(&mut self, name: &str, value: impl Display) {
+        // Writing to a string does not fail.
+        let _ = write!(self.0, "{name}:{value}\r\n");
+    }
+
+    fn zeros(&mut self, names: &[&str]) {
+        for name in names {
+            self.add(name, 0);
+        }
+    }
+
+    /// A number of bytes, once for machines and once for people.
+    fn bytes(&mut self, name: &str, bytes: u64) {
+        self.add(name, bytes);
+        self.add(&format!("{name}_human"), human(bytes));
+    }
+}
+
+fn info(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let wanted = |section: &Section| match &argv[1..] {
+        [] => section.by_default,
+        names => names.iter().any(|name| {
+            is(name, section.title)
+                || is(name, "all") && section.title != OURS
+                || is(name, "everything") && section.title != OURS
+                || is(name, "default") && section.by_default
+        }),
+    };
+    let mut text = String::new();
+    let mode = context.engine.settings.mode();
+    for section in SECTIONS.iter().filter(|section| wanted(section) && is_of(mode, section)) {
+        if !text.is_empty() {
+            text.push_str("\r\n");
+        }
+        let mut fields = Fields(format!("# {}\r\n", section.title));
+        (section.fields)(context.engine, context.time, &mut fields);
+        text.push_str(&fields.0);
+    }
+    // A sentinel's was never made text for people.
+    Ok(if mode == Mode::Sentinel { Reply::bulk(text) } else { super::text(text) })
+}
+
+fn server(engine: &mut Engine, time: Time, fields: &mut Fields) {
+    let uptime_seconds = (time.now.0 - engine.started_at.0).max(0) / 1000;
+    let version = engine.settings.compat_version;
+    fields.add("redis_version", version.redis_version());
+    match version.valkey_version() {
+        None => fields.add("server_name", "lockwheel"),
+        Some(valkey) => {
+            fields.add("server_name", "valkey");
+            fields.add("valkey_version", valkey);
+        }
+    }
+    fields.add("lockwheel_version", LOCKWHEEL_VERSION);
+    fields.add("redis_git_sha1", "00000000");
+    fields.add("redis_git_dirty", 0);
+    fields.add("redis_build_id", "0");
+    let mode_field = if version.valkey_version().is_some() { "server_mode" } else { "redis_mode" };
+    fields.add(mode_field, engine.settings.mode().name());
+    fields.add("os", format_args!("{} {}", std::env::consts::OS, std::env::consts::ARCH));
+    fields.add("arch_bits", usize::BITS);
+    fields.add("multiplexing_api", "epoll");
+    fields.add("process_id", engine.process_id);
+    fields.add("process_supervised", engine.settings.text("supervised"));
+    fields.add("run_id", &engine.run_id);
+    fields.add("tcp_port", engine.settings.port);
+    fields.add("server_time_usec", time.wall_us);
+    fields.add("uptime_in_seconds", uptime_seconds);
+    fields.add("uptime_in_days", uptime_seconds / (24 * 60 * 60));
+    fields.add("hz", engine.settings.hz);
+    fields.add("configured_hz", engine.settings.hz);
+    fields.add("config_file", engine.settings.config_file.as_deref().unwrap_or_default());
+    fields.add("io_threads_active", u8::from(engine.settings.text("io-threads") != "1"));
+}
+
+fn clients(engine: &mut Engine, _: Time, fields: &mut Fields) {
+    let all = &engine.clients;
+    fields.add("connected_clients", all.len());
+    fields.add("cluster_connections", 0);
+    fields.add("maxclients", engine.settings.maxclients);
+    let buffers = || all.iter().map(|client| client.buffers.sizes());
+    let input = buffers().map(|sizes| sizes.input + sizes.input_free).max();
+    fields.add("client_recent_max_input_buffer", input.unwrap_or(0));
+    let output = buffers().map(|sizes| sizes.output()).max();
+    fields.add("client_recent_max_output_buffer", output.unwrap_or(0));
+    fields.add("blocked_clients", all.iter().filter(|c| c.blocked.is_some()).count());
+    fields.add("tracking_clients", engine.tracked.clients());
+    fields.add("pubsub_clients", all.iter().filter(|c| c.is_subscriber()).count());
+    fields.add("watching_clients", all.iter().filter(|c| !c.watched.is_empty()).count());
+    let waits = all.iter().filter_map(|c| c.blocked.as_ref());
+    fields.add("clients_in_timeout_table", waits.filter(|wait| wait.has_deadline()).count());
+    fields.add("total_blocking_keys", engine.waiters.keys());
+    fields.add("total_blocking_keys_on_nokey", engine.waiters.keys_even_if_gone());
+}
+
+fn memory(engine: &mut Engine, _: Time, fields: &mut Fields) {
+    let used = engine.used_memory_bytes() as u64;
+    let dataset = engine.dataset_bytes() as u64;
+    let peak = engine.peak_memory_bytes();
+    let max = engine.settings.maxmemory_bytes;
+    // Where the system does not tell, it is at least what is used.
+    let resident = (engine.resident_bytes)().unwrap_or(used);
+    let functions = engine.functions.as_ref();
+    let functions = functions.map_or((0, 0), |all| (all.count(), all.libraries().len()));
+    let scripts = engine.interpreter.as_ref().map_or(0, |interpreter| interpreter.len());
+    let (script_bytes, function_bytes) = (engine.script_bytes(), engine.function_bytes());
+    let lua_bytes = engine.interpreter.as_ref().map_or(0, |lua| lua.lua_bytes());
+    fields.bytes("used_memory", used);
+    fields.bytes("used_memory_rss", resident);
+    fields.bytes("used_memory_peak", peak);
+    fields.add("used_memory_overhead", used - dataset);
+    fields.add("used_memory_startup", 0);
+    fields.add("used_memory_dataset", dataset);
+    fields.add("used_memory_lua", lua_bytes);
+    fields.add("used_memory_vm_eval", lua_bytes);
+    fields.add("used_memory_scripts_eval", script_bytes);
+    fields.add("number_of_cached_scripts", scripts);
+    fields.add("number_of_functions", functions.0);
+    fields.add("number_of_libraries", functions.1);
+    fields.add("used_memory_functions", function_bytes);
+    fields.bytes("used_memory_scripts", (script_bytes + function_bytes) as u64);
+    fields.bytes("maxmemory", max);
+    fields.add("maxmemory_policy", engine.settings.maxmemory_policy.name());
+    let ratio = resident as f64 / used.max(1) as f64;
+    fields.add("mem_fragmentation_ratio", format_args!("{ratio:.2}"));
+    fields.add("mem_fragmentation_bytes", i128::from(resident) - i128::from(used));
+    fields.zeros(&["mem_not_counted_for_evict", "mem_clients_slaves"]);
+    fields.add("mem_clients_normal", engine.clients.memory_bytes());
+    fields.add("mem_aof_buffer", 0);
+    fields.add("mem_allocator", engine.settings.allocator);
+    fields.add("active_defrag_running", 0);
+    let garbage = &engine.keyspace.garbage;
+    fields.add("lazyfree_pending_objects", garbage.pending_objects());
+    fields.add("lazyfreed_objects", garbage.freed_objects);
+}
+
+fn persistence(engine: &mut Engine, _: Time, fields: &mut Fields) {
+    fields.zeros(&["loading", "async_loading"]);
+    fields.add("rdb_changes_since_last_save", engine.dirty);
+    fields.add("rdb_bgsave_in_progress", 0);
+    fields.add("rdb_last_save_time", engine.started_at.0 / 1000);
+    fields.add("rdb_last_bgsave_status", "ok");
+    fields.add("rdb_last_bgsave_time_sec", -1);
+    fields.add("rdb_current_bgsave_time_sec", -1);
+    fields.zeros(&["rdb_saves", "rdb_last_cow_size"]);
+    fields.zeros(&["aof_enabled", "aof_rewrite_in_progress", "aof_rewrite_scheduled"]);
+    fields.add("aof_last_rewrite_time_sec", -1);
+    fields.add("aof_current_rewrite_time_sec", -1);
+    fields.add("aof_last_bgrewrite_status", "ok");
+    fields.add("aof_last_write_status", "ok");
+}
+
+fn stats(engine: &mut Engine, _: Time, fields: &mut Fields) {
+    let stats = &engine.stats;
+    let calls: u64 = engine.command_stats.iter().map(|stats| stats.calls).sum();
+    fields.add("total_connections_received", stats.connections_received);
+    fields.add("total_commands_processed", calls);
+    fields.add("instantaneous_ops_per_sec", 0);
+    fields.add("total_net_input_bytes", stats.net_input_bytes);
+    fields.add("total_net_output_bytes", stats.net_output_bytes);
+    fields.add("instantaneous_input_kbps", "0.00");
+    fields.add("instantaneous_output_kbps", "0.00");
+    fields.add("rejected_connections", stats.rejected_connections);
+    fields.zeros(&["sync_full", "sync_partial_ok", "sync_partial_err"]);
+    fields.add("expired_keys", stats.expired_keys);
+    fields.add("expired_stale_perc", "0.00");
+    fields.zeros(&["expired_time_cap_reached_count", "evicted_keys"]);
+    fields.add("evicted_clients", stats.evicted_clients);
+    fields.add("keyspace_hits", stats.keyspace_hits);
+    fields.add("keyspace_misses", stats.keyspace_misses);
+    fields.add("pubsub_channels", engine.pubsub.channels.len());
+    fields.add("pubsub_patterns", engine.pubsub.patterns.len());
+    fields.add("pubsubshard_channels", engine.pubsub.shard_channels.len());
+    fields.zeros(&["latest_fork_usec", "total_forks"]);
+    fields.add("tracking_total_keys", engine.tracked.keys());
+    fields.add("tracking_total_items", engine.tracked.reads());
+    fields.add("tracking_total_prefixes", engine.tracked.prefixes());
+    fields.add("unexpected_error_replies", 0);
+    fields.add("total_error_replies", stats.total_error_replies);
+    fields.zeros(&["acl_access_denied_auth", "acl_access_denied_cmd"]);
+    fields.zeros(&["acl_access_denied_key", "acl_access_denied_channel"]);
+}
+
+fn replication(engine: &mut Engine, _: Time, fields: &mut Fields) {
+    fields.add("role", "master");
+    fields.add("connected_slaves", 0);
+    fields.add("master_failover_state", "no-failover");
+    fields.add("master_replid", &engine.run_id);
+    fields.add("master_replid2", "0".repeat(engine.run_id.len()));
+    fields.add("master_repl_offset", 0);
+    fields.add("second_repl_offset", -1);
+    fields.zeros(&["repl_backlog_active", "repl_backlog_size"]);
+    fields.zeros(&["repl_backlog_first_byte_offset", "repl_backlog_histlen"]);
+}
+
+/// Only the operating system knows these.
+fn cpu(_: &mut Engine, _: Time, fields: &mut Fields) {
+    for name in ["used_cpu_sys", "used_cpu_user", "used_cpu_sys_children", "used_cpu_user_children"]
+    {
+        fields.add(name, "0.000000");
+    }
+}
+
+/// Microseconds are not counted: the engine has no clock to measure them with.
+fn command_stats(engine: &mut Engine, _: Time, fields: &mut Fields) {
+    for (entry, stats) in engine.commands.entries().iter().zip(&engine.command_stats) {
+        if stats.calls + stats.rejected + stats.failed == 0 {
+            continue;
+        }
+        fields.add(
+            &format!("cmdstat_{}", entry.full_name),
+            format_args!(
+                "calls={},usec=0,usec_per_call=0.00,rejected_calls={},failed_calls={}",
+                stats.calls, stats.rejected, stats.failed
+            ),
+        );
+    }
+}
+
+fn error_stats(engine: &mut Engine, _: Time, fields: &mut Fields) {
+    for (code, count) in &engine.stats.errors {
+        fields.add(&format!("errorstat_{code}"), format_args!("count={count}"));
+    }
+}
+
+fn cluster(engine: &mut Engine, _: Time, fields: &mut Fields) {
+    fields.add("cluster_enabled", u8::from(engine.settings.cluster_enabled));
+}
+
+/// How often scripts have been run by a plan, by a plan and then by Lua, and by Lua alone; and how
+/// often Lua has not done what the plan had done, which is a defect.
+fn lockwheel(engine: &mut Engine, _: Time, fields: &mut Fields) {
+    let tiers = engine.interpreter.as_ref().map(|lua| lua.tiers()).unwrap_or_default();
+    fields.add("scripts_planned", tiers.planned);
+    fields.add("scripts_left_to_lua", tiers.left);
+    fields.add("scripts_of_lua", tiers.lua);
+    fields.add("scripts_disagreed", tiers.disagreed);
+}
+
+fn keyspace(engine: &mut Engine, time: Time, fields: &mut Fields) {
+    for number in 0..engine.keyspace.count() {
+        let database = engine.keyspace.database(number);
+        if database.is_empty() {
+            continue;
+        }
+        fields.add(
+            &format!("db{number}"),
+            format_args!(
+                "keys={},expires={},avg_ttl={}",
+                database.len(),
+                database.with_deadline(),
+                average_ttl_ms(database, time)
+            ),
+        );
+    }
+}
+
+/// Keys looked at to know how long keys live: `INFO` may not take longer the more there are.
+const TTLS_SAMPLED: usize = 100;
+
+fn average_ttl_ms(database: &Database, time: Time) -> i64 {
+    let (slots, _) = database.records().scan(0, TTLS_SAMPLED);
+    let (sum, count) = slots
+        .filter_map(|slot| database.record(slot).deadline())
+        .map(|deadline| i128::from(time.remaining(deadline).0))
+        .fold((0, 0), |(sum, count), ttl| (sum + ttl, count + 1));
+    i64::try_from(i128::checked_div(sum, count).unwrap_or(0)).unwrap_or(i64::MAX)
+}
+
+fn human(bytes: u64) -> String {
+    const UNITS: [(u64, char); 4] =
+        [(1 << 40, 'T'), (1 << 30, 'G'), (1 << 20, 'M'), (1 << 10, 'K')];
+    match UNITS.into_iter().find(|&(size, _)| bytes >= size) {
+        Some((size, letter)) => format!("{:.2}{letter}", bytes as f64 / size as f64),
+        None => format!("{bytes}B"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::human;
+    use crate::testing::check;
+
+    #[test]
+    fn sections_are_chosen() {
+        check("INFO foo => \"\"; INFO modules => \"# Modules\\r\\n\"");
+        check(
+            "INFO KEYSPACE cluster modules => \
+               \"# Modules\\r\\n\\r\\n# Cluster\\r\\ncluster_enabled:0\\r\\n\\r\\n\
+               # Keyspace\\r\\n\"",
+        );
+        check(
+            "INFO => \"# Server\\r\\nredis_version:7.2.4\\r\\n...# Clients...# Memory...\
+               # Persistence\\r\\nloading:0...# Stats...# Replication\\r\\nrole:master...# CPU...\
+               # Modules...# Errorstats...# Cluster...# Keyspace\\r\\n\"",
+        );
+        check("INFO all => ...# Commandstats...; INFO everything => ...# Commandstats...");
+        check("INFO default cluster => ...# Modules\\r\\n\\r\\n# Errorstats...");
+        check("HELLO 3; INFO modules => =# Modules...");
+        check(
+            "EVAL \"return 1\" 0; EVAL \"return {err = 'X no'}\" 0 => !X no; \
+             EVAL \"return 0x1\" 0; \
+             INFO lockwheel => \"# Lockwheel\\r\\nscripts_planned:1\\r\\n\
+             scripts_left_to_lua:1\\r\\nscripts_of_lua:1\\r\\nscripts_disagreed:0\\r\\n\"",
+        );
+    }
+
+    #[test]
+    fn what_happened_is_shown() {
+        check(
+            "SET k v PX 1000; SET l w; SELECT 2; SET k v; INFO keyspace => \
+               \"# Keyspace\\r\\ndb0:keys=2,expires=1,avg_ttl=1000\\r\\n\
+               db2:keys=1,expires=0,avg_ttl=0\\r\\n\"",
+        );
+        check("GET k; SET k v; GET k; INFO stats => ...keyspace_hits:1\\r\\nkeyspace_misses:1...");
+        check("SET k v PX 1; +1ms; INFO stats => ...expired_keys:1\\r\\n...");
+        check(
+            "b> WAIT 1 0; +90000ms; INFO server clients => \
+               ...uptime_in_seconds:90...connected_clients:2...blocked_clients:1...",
+        );
+        check(
+            "FOO; GET; INFO commandstats errorstats => ...cmdstat_get:calls=0,usec=0,\
+               usec_per_call=0.00,rejected_calls=1,failed_calls=0...errorstat_ERR:count=2...",
+        );
+        check(
+            "CONFIG SET maxmemory 2mb; INFO memory => \
+               ...maxmemory:2097152\\r\\nmaxmemory_human:2.00M\\r\\nmaxmemory_policy:noeviction...",
+        );
+    }
+
+    #[test]
+    fn bytes_for_people() {
+        for (bytes, expected) in [(0, "0B"), (1023, "1023B"), (1024, "1.00K"), (1 << 40, "1.00T")] {
+            assert_eq!(human(bytes), expected);
+        }
+    }
+}

@@ -1,0 +1,435 @@
+//! `COMMAND`: the table of commands, told to clients as Redis tells it. All of it comes from the
+//! rows.
+
+use bytes::Bytes;
+use lockwheel_resp::Reply;
+
+use crate::command::{
+    Arity, Categories, Command, CommandTable, Entry, FindKeys, Flags, Group, KeySpec,
+};
+use crate::context::{Context, is};
+use crate::error::Error;
+use crate::glob;
+
+const COMMAND: Command = Command {
+    group: Group::Server,
+    categories: Categories::CONNECTION,
+    flags: Flags::LOADING.union(Flags::STALE),
+    ..Command::BASE
+};
+
+/// The family's rows.
+pub const COMMANDS: &[Command] = &[Command {
+    name: "command",
+    arity: Arity::AtLeast(1),
+    since: "2.8.13",
+    complexity: "O(N) in the number of commands",
+    doc: "Describes all commands.",
+    tips: UNORDERED,
+    subcommands: SUBCOMMANDS,
+    run: describe_all,
+    ..COMMAND
+}];
+
+const UNORDERED: &[&str] = &["nondeterministic_output_order"];
+
+const SUBCOMMANDS: &[Command] = &[
+    Command {
+        name: "count",
+        arity: Arity::Exactly(2),
+        since: "2.8.13",
+        doc: "Returns how many commands there are.",
+        example: "COMMAND COUNT => ...",
+        run: count,
+        ..COMMAND
+    },
+    Command {
+        name: "docs",
+        arity: Arity::AtLeast(2),
+        since: "7.0.0",
+        complexity: "O(N) in the number of commands asked for",
+        doc: "Returns what commands are for and what they cost.",
+        tips: UNORDERED,
+        example: "COMMAND DOCS get => [\"get\", [\"summary\", ...]]",
+        run: docs,
+        ..COMMAND
+    },
+    Command {
+        name: "getkeys",
+        arity: Arity::AtLeast(3),
+        since: "2.8.13",
+        complexity: "O(N) in the number of arguments",
+        doc: "Returns the keys among the arguments of a command.",
+        example: "COMMAND GETKEYS SET lock token NX => [\"lock\"]",
+        run: getkeys,
+        ..COMMAND
+    },
+    Command {
+        name: "getkeysandflags",
+        arity: Arity::AtLeast(3),
+        since: "7.0.0",
+        complexity: "O(N) in the number of arguments",
+        doc: "Returns the keys among the arguments of a command, and what it does to them.",
+        example: "COMMAND GETKEYSANDFLAGS GET k => [[\"k\", [RO, access]]]",
+        run: getkeysandflags,
+        ..COMMAND
+    },
+    Command {
+        name: "help",
+        arity: Arity::Exactly(2),
+        since: "5.0.0",
+        doc: "Lists the subcommands.",
+        example: "COMMAND HELP => [COMMAND <subcommand> ...]",
+        run: |_, _| Ok(super::help("COMMAND", HELP)),
+        ..COMMAND
+    },
+    Command {
+        name: "info",
+        arity: Arity::AtLeast(2),
+        since: "2.8.13",
+        complexity: "O(N) in the number of commands asked for",
+        doc: "Describes commands, all if none is named.",
+        tips: UNORDERED,
+        example: "COMMAND INFO nothing => [nil]",
+        run: info,
+        ..COMMAND
+    },
+    Command {
+        name: "list",
+        arity: Arity::AtLeast(2),
+        since: "7.0.0",
+        complexity: "O(N) in the number of commands",
+        doc: "Returns names of commands, all or those that pass a filter.",
+        tips: UNORDERED,
+        example: "COMMAND LIST FILTERBY PATTERN evalsha* => [\"evalsha\", \"evalsha_ro\"]",
+        run: list,
+        ..COMMAND
+    },
+];
+
+const HELP: &[&str] = &[
+    "(no subcommand)",
+    "    Describes all commands.",
+    "COUNT",
+    "    Returns how many commands there are.",
+    "DOCS [<name> ...]",
+    "    Returns what commands are for and what they cost.",
+    "GETKEYS <command line>",
+    "    Returns the keys among the arguments.",
+    "GETKEYSANDFLAGS <command line>",
+    "    Returns the keys among the arguments, and what is done to them.",
+    "INFO [<name> ...]",
+    "    Describes commands.",
+    "LIST [FILTERBY (ACLCAT <category>|PATTERN <pattern>|MODULE <name>)]",
+    "    Returns names of commands.",
+];
+
+// --- what there is ---
+
+fn describe_all(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
+    let table = &context.engine.commands;
+    let describe = |&at: &usize| description(table, table.entry(at));
+    Ok(Reply::Array(table.top().iter().map(describe).collect()))
+}
+
+fn count(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
+    Ok(Reply::from(context.engine.commands.top().len()))
+}
+
+fn info(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let table = &context.engine.commands;
+    if argv.len() == 2 {
+        return describe_all(context, argv);
+    }
+    let describe = |name: &&[u8]| {
+        by_full_name(table, name).map_or(Reply::Null, |entry| description(table, entry))
+    };
+    Ok(Reply::Array(argv[2..].iter().map(describe).collect()))
+}
+
+fn docs(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let table = &context.engine.commands;
+    let asked: Vec<&Entry> = if argv.len() == 2 {
+        table.top().iter().map(|&at| table.entry(at)).collect()
+    } else {
+        argv[2..].iter().filter_map(|name| by_full_name(table, name)).collect()
+    };
+    Ok(documents(table, asked.into_iter()))
+}
+
+fn list(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let passes: Box<dyn Fn(&Entry) -> bool> = match argv[2..] {
+        [] => Box::new(|_| true),
+        [filter_by, kind, wanted] if is(filter_by, "filterby") => match () {
+            () if is(kind, "module") => Box::new(|_| false),
+            () if is(kind, "pattern") => Box::new(move |entry| {
+                glob::matches_ignoring_case(wanted, entry.full_name.as_bytes())
+            }),
+            () if is(kind, "aclcat") => {
+                let category = Categories::all()
+                    .iter_names()
+                    .find_map(|(name, category)| is(wanted, name).then_some(category));
+                Box::new(move |entry| {
+                    category.is_some_and(|c| entry.command.all_categories().contains(c))
+                })
+            }
+            () => return Err(Error::Syntax),
+        },
+        _ => return Err(Error::Syntax),
+    };
+    let names = context.engine.commands.entries().iter().filter(|entry| passes(entry));
+    Ok(Reply::Array(names.map(|entry| Reply::bulk(&entry.full_name)).collect()))
+}
+
+/// Finds a command by its name, or a subcommand by its parent's and its own: `config|get`.
+fn by_full_name<'t>(table: &'t CommandTable, name: &[u8]) -> Option<&'t Entry> {
+    let mut parts = name.splitn(2, |&byte| byte == b'|');
+    let parent = table.find(parts.next()?)?;
+    let at = match parts.next() {
+        Some(own) => table.find_subcommand(parent, own)?,
+        None => parent,
+    };
+    Some(table.entry(at))
+}
+
+// --- how it is told ---
+
+fn description(table: &CommandTable, entry: &Entry) -> Reply {
+    let command = entry.command;
+    let shown = Flags::all()
+        - Flags::MAY_REPLICATE
+        - Flags::TOUCHES_ARBITRARY_KEYS
+        - Flags::PROTECTED
+        - Flags::FOR_TESTS;
+    let flags = (command.flags & shown).iter_names().map(|(name, _)| lower_status("", name));
+    let categories = command.all_categories().iter_names().map(|(name, _)| lower_status("@", name));
+    let (first, last, step) = command.key_range();
+    let subcommands = entry.subcommands.iter().map(|&at| description(table, table.entry(at)));
+    Reply::Array(vec![
+        Reply::bulk(&entry.full_name),
+        Reply::Integer(command.arity.code()),
+        Reply::Set(flags.collect()),
+        Reply::Integer(first),
+        Reply::Integer(last),
+        Reply::Integer(step),
+        Reply::Set(categories.collect()),
+        Reply::Set(command.tips.iter().map(Reply::bulk).collect()),
+        Reply::Set(command.keys.iter().map(key_spec).collect()),
+        Reply::Set(subcommands.collect()),
+    ])
+}
+
+fn lower_status(prefix: &str, name: &str) -> Reply {
+    Reply::Simple(Bytes::from(format!("{prefix}{}", name.to_ascii_lowercase())))
+}
+
+fn key_spec(spec: &KeySpec) -> Reply {
+    let mut begin = ("index", super::map([("index", Reply::from(spec.begin))]));
+    let range = |last, step, limit| {
+        super::map([
+            ("lastkey", Reply::Integer(last)),
+            ("keystep", Reply::Integer(step)),
+            ("limit", Reply::Integer(limit)),
+        ])
+    };
+    let (kind, find) = match spec.find {
+        FindKeys::Store(_) | FindKeys::Unknown => {
+            begin = ("unknown", super::map([]));
+            begin.clone()
+        }
+        FindKeys::Range { last, step } => ("range", range(last, step, 0)),
+        FindKeys::HalfAfter(word) => {
+            let from = ("startfrom", Reply::from(spec.begin));
+            begin = ("keyword", super::map([("keyword", Reply::bulk(word)), from]));
+            ("range", range(-1, 1, 2))
+        }
+        FindKeys::Count => (
+            "keynum",
+            super::map([
+                ("keynumidx", Reply::Integer(0)),
+                ("firstkey", Reply::Integer(1)),
+                ("keystep", Reply::Integer(1)),
+            ]),
+        ),
+    };
+    super::map([
+        ("flags", key_flags(spec.flags)),
+        ("begin_search", super::map([("type", Reply::bulk(begin.0)), ("spec", begin.1)])),
+        ("find_keys", super::map([("type", Reply::bulk(kind)), ("spec", find)])),
+    ])
+}
+
+fn key_flags(flags: &[&'static str]) -> Reply {
+    Reply::Set(flags.iter().map(|flag| Reply::status(flag)).collect())
+}
+
+fn documents<'t>(table: &CommandTable, entries: impl Iterator<Item = &'t Entry>) -> Reply {
+    let document = |entry: &Entry| (Reply::bulk(&entry.full_name), document(table, entry));
+    Reply::Map(entries.map(document).collect())
+}
+
+fn document(table: &CommandTable, entry: &Entry) -> Reply {
+    let command = entry.command;
+    let text = |name: &str, value: &str| (Reply::bulk(name), Reply::bulk(value));
+    let mut pairs = vec![
+        text("summary", command.doc),
+        text("since", command.since),
+        text("group", command.group.name()),
+        text("complexity", command.complexity),
+    ];
+    if command.flags.contains(Flags::PROTECTED) {
+        pairs.push((Reply::bulk("doc_flags"), Reply::Set(vec![Reply::status("syscmd")])));
+    }
+    if !entry.subcommands.is_empty() {
+        let subcommands = entry.subcommands.iter().map(|&at| table.entry(at));
+        pairs.push((Reply::bulk("subcommands"), documents(table, subcommands)));
+    }
+    Reply::Map(pairs)
+}
+
+// --- which keys ---
+
+fn getkeys(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let keys = keys_of(context.engine.commands, &argv[2..])?;
+    Ok(Reply::Array(keys.into_iter().map(|(key, _)| Reply::bulk(key)).collect()))
+}
+
+fn getkeysandflags(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let keys = keys_of(context.engine.commands, &argv[2..])?;
+    let pair = |(key, flags)| Reply::Array(vec![Reply::bulk(key), key_flags(flags)]);
+    Ok(Reply::Array(keys.into_iter().map(pair).collect()))
+}
+
+/// What a command does to a key, in the words of [`KeySpec::flags`].
+type KeyFlags = &'static [&'static str];
+
+/// The keys among the arguments of a command, each with what is done to it.
+fn keys_of<'a>(
+    table: &CommandTable,
+    argv: &[&'a [u8]],
+) -> Result<Vec<(&'a [u8], KeyFlags)>, Error> {
+    const NO_SUCH_COMMAND: Error = Error::line("ERR Invalid command specified");
+    let mut at = table.find(argv[0]).ok_or(NO_SUCH_COMMAND)?;
+    if !table.entry(at).subcommands.is_empty()
+        && let Some(name) = argv.get(1)
+    {
+        at = table.find_subcommand(at, name).ok_or(NO_SUCH_COMMAND)?;
+    }
+    let command = table.entry(at).command;
+    let is_key = |spec: &&KeySpec| !spec.flags.contains(&"not_key");
+    if !command.keys.iter().any(|spec| is_key(&spec)) {
+        return Err(Error::line("ERR The command has no key arguments"));
+    }
+    if !command.arity.admits(argv.len()) {
+        return Err(Error::line("ERR Invalid number of arguments specified for command"));
+    }
+    let mut keys = Vec::new();
+    for spec in command.keys.iter().filter(is_key) {
+        let mut places = Vec::new();
+        let is_right = spec.places(argv, &mut places);
+        // Nought is no count of keys, unless the command may do without.
+        if !is_right || places.is_empty() && matches!(spec.find, FindKeys::Count) {
+            if command.flags.contains(Flags::NO_MANDATORY_KEYS) {
+                return Ok(Vec::new());
+            }
+            return Err(Error::line("ERR Invalid arguments specified for command"));
+        }
+        let flags = flags_for(command, spec, argv);
+        keys.extend(places.into_iter().map(|place| (argv[place], flags)));
+    }
+    Ok(keys)
+}
+
+/// What a command does to its keys may depend on its options.
+fn flags_for(command: &Command, spec: &KeySpec, argv: &[&[u8]]) -> KeyFlags {
+    if command.name != "set" {
+        return spec.flags;
+    }
+    let reads = argv[3..].iter().any(|option| is(option, "get"));
+    if reads { &["RW", "access", "update"] } else { &["OW", "update"] }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::settings::Settings;
+    use crate::testing::{Stage, check, words};
+
+    #[test]
+    fn a_command_is_described() {
+        check(
+            "COMMAND INFO get nothing => [[\"get\", 2, [readonly, fast], 1, 1, 1, \
+             [@read, @string, @fast], [], [[\"flags\", [RO, access], \"begin_search\", \
+             [\"type\", \"index\", \"spec\", [\"index\", 1]], \"find_keys\", [\"type\", \"range\", \
+             \"spec\", [\"lastkey\", 0, \"keystep\", 1, \"limit\", 0]]]], []], nil]",
+        );
+        check(
+            "HELLO 3; COMMAND INFO eval => [[\"eval\", -3, ~[noscript, stale, skip_monitor, \
+             no_mandatory_keys, movablekeys], 0, 0, 0, ...{\"type\": \"keynum\", \
+             \"spec\": {\"keynumidx\": 0, \"firstkey\": 1, \"keystep\": 1}}}], ~[]]]",
+        );
+        check("COMMAND INFO CONFIG|get => [[\"config|get\", -3, ...]]");
+        check(
+            "COMMAND INFO settings => [[\"settings\", -2, [], 0, 0, 0, [@slow], [], [], \
+               [[\"config|get\", ...]]]]",
+        );
+        check("COMMAND FOO => !ERR unknown subcommand 'FOO'. Try COMMAND HELP.");
+    }
+
+    #[test]
+    fn all_commands_are_described() {
+        let mut stage = Stage::new(Settings::default());
+        let client = stage.client("a");
+        let all = stage.run(client, &words("COMMAND")).0;
+        assert_eq!(all, stage.run(client, &words("COMMAND INFO")).0);
+        let count = stage.engine.commands.top().len();
+        stage.check(&format!("COMMAND COUNT => {count}"));
+    }
+
+    #[test]
+    fn documents() {
+        check("COMMAND DOCS nothing => []");
+        check(
+            "HELLO 3; COMMAND DOCS echo => {\"echo\": {\"summary\": \"Returns its argument.\", \
+               \"since\": \"1.0.0\", \"group\": \"connection\", \"complexity\": \"O(1)\"}}",
+        );
+        check(
+            "HELLO 3; COMMAND DOCS settings => {\"settings\": {...\"subcommands\": \
+               {\"config|get\": {...",
+        );
+        check("COMMAND DOCS config|get => [\"config|get\", [...]]");
+    }
+
+    #[test]
+    fn names_are_listed() {
+        check(
+            "COMMAND LIST FILTERBY PATTERN memory|*s* => \
+               [\"memory|malloc-stats\", \"memory|stats\", \"memory|usage\"]",
+        );
+        check(
+            "COMMAND LIST FILTERBY ACLCAT transaction => \
+               [\"discard\", \"exec\", \"multi\", \"unwatch\", \"watch\"]",
+        );
+        check("COMMAND LIST FILTERBY PATTERN UNW* => [\"unwatch\"]");
+        check("COMMAND LIST FILTERBY ACLCAT foo => []; COMMAND LIST FILTERBY MODULE x => []");
+        check(
+            "COMMAND LIST x => !ERR syntax error; COMMAND LIST FILTERBY x y => !ERR syntax error",
+        );
+    }
+
+    #[test]
+    fn keys_are_found() {
+        check("COMMAND GETKEYS eval x 2 a b c => [\"a\", \"b\"]");
+        check("COMMAND GETKEYS eval x 5 a => []; COMMAND GETKEYS eval x -1 => []");
+        check("COMMAND GETKEYS memory usage x => [\"x\"]");
+        check("COMMAND GETKEYSANDFLAGS set a b => [[\"a\", [OW, update]]]");
+        check("COMMAND GETKEYSANDFLAGS set a b get => [[\"a\", [RW, access, update]]]");
+        check("COMMAND GETKEYS foo a => !ERR Invalid command specified");
+        check("COMMAND GETKEYS config foo x => !ERR Invalid command specified");
+        check("COMMAND GETKEYS config|get a => !ERR Invalid command specified");
+        check("COMMAND GETKEYS ping a => !ERR The command has no key arguments");
+        check(
+            "COMMAND GETKEYS get a b => \
+               !ERR Invalid number of arguments specified for command",
+        );
+    }
+}

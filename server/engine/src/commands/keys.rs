@@ -1,0 +1,852 @@
+//! Commands for keys of any type: removed, renamed, copied, moved, listed, and whole databases.
+//!
+//! What must hold: a key that goes elsewhere takes its deadline along, and nothing here shows a
+//! key past its deadline.
+
+use lockwheel_resp::Reply;
+
+use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec};
+use crate::commands::{help, scan};
+use crate::context::{Context, integer, is};
+use crate::error::Error;
+use crate::glob;
+use crate::keyspace::dict::Slot;
+use crate::keyspace::records::Record;
+use crate::keyspace::string::TextForm;
+use crate::keyspace::value::{Value, ValueRef};
+use crate::notify::Events;
+use crate::time::Millis;
+
+const KEYS: Command =
+    Command { group: Group::Generic, categories: Categories::KEYSPACE, ..Command::BASE };
+
+const SERVER: Command = Command { group: Group::Server, ..KEYS };
+
+const DANGEROUS: Categories = Categories::KEYSPACE.union(Categories::DANGEROUS);
+const FAST_READ: Flags = Flags::READONLY.union(Flags::FAST);
+const FAST_WRITE: Flags = Flags::WRITE.union(Flags::FAST);
+const SUM_OF_SHARDS: &[&str] = &["request_policy:multi_shard", "response_policy:agg_sum"];
+const ALL_SHARDS_SUCCEED: &[&str] = &["request_policy:all_shards", "response_policy:all_succeeded"];
+
+/// The family's rows.
+pub const COMMANDS: &[Command] = &[
+    Command {
+        name: "copy",
+        arity: Arity::AtLeast(3),
+        flags: Flags::WRITE.union(Flags::DENYOOM),
+        keys: &[KeySpec::one(&["RO", "access"]), KeySpec::at(2, &["OW", "update"])],
+        since: "6.2.0",
+        complexity: "O(N), N being the size of the value",
+        doc: "Copies a key with its deadline, to another database if asked.",
+        example: "SET k v; COPY k l => 1",
+        run: copy,
+        ..KEYS
+    },
+    Command {
+        name: "dbsize",
+        arity: Arity::Exactly(1),
+        flags: FAST_READ,
+        tips: &["request_policy:all_shards", "response_policy:agg_sum"],
+        doc: "Counts the keys of the selected database.",
+        example: "SET k v; DBSIZE => 1",
+        run: |context, _| Ok(context.engine.keyspace.database(context.database).len().into()),
+        ..SERVER
+    },
+    Command {
+        name: "del",
+        arity: Arity::AtLeast(2),
+        flags: Flags::WRITE,
+        keys: &[KeySpec::all(&["RM", "delete"])],
+        complexity: "O(N), N being the size of the values",
+        tips: SUM_OF_SHARDS,
+        doc: "Removes keys; tells how many there were.",
+        example: "SET k v; DEL k l => 1",
+        run: del,
+        ..KEYS
+    },
+    Command {
+        name: "exists",
+        arity: Arity::AtLeast(2),
+        flags: FAST_READ,
+        keys: &[KeySpec::all(&["RO"])],
+        complexity: "O(1) a key",
+        tips: SUM_OF_SHARDS,
+        doc: "Counts how many of the named keys exist, each as often as it is named.",
+        example: "SET k v; EXISTS k l k => 2",
+        run: exists,
+        ..KEYS
+    },
+    Command {
+        name: "flushall",
+        flags: Flags::WRITE,
+        categories: DANGEROUS,
+        complexity: "O(N), N being the number of all keys",
+        tips: ALL_SHARDS_SUCCEED,
+        doc: "Removes all keys of all databases.",
+        example: "SET k v; FLUSHALL => OK",
+        run: flushall,
+        ..SERVER
+    },
+    Command {
+        name: "flushdb",
+        flags: Flags::WRITE,
+        categories: DANGEROUS,
+        complexity: "O(N), N being the number of keys in the database",
+        tips: ALL_SHARDS_SUCCEED,
+        doc: "Removes all keys of the selected database.",
+        example: "SET k v; FLUSHDB => OK",
+        run: flushdb,
+        ..SERVER
+    },
+    Command {
+        name: "keys",
+        arity: Arity::Exactly(2),
+        flags: Flags::READONLY,
+        categories: DANGEROUS,
+        complexity: "O(N), N being the number of keys in the database",
+        tips: &["request_policy:all_shards", "nondeterministic_output_order"],
+        doc: "Names all keys that match a pattern.",
+        example: "SET k v; SET l v; KEYS l* => [\"l\"]",
+        run: keys,
+        ..KEYS
+    },
+    Command {
+        name: "move",
+        arity: Arity::Exactly(3),
+        flags: FAST_WRITE,
+        keys: &[KeySpec::one(&["RW", "access", "update"])],
+        doc: "Moves a key with its deadline to another database, unless it is there already.",
+        example: "SET k v; MOVE k 1 => 1",
+        run: move_key,
+        ..KEYS
+    },
+    Command {
+        name: "object",
+        arity: Arity::AtLeast(2),
+        categories: Categories::empty(),
+        since: "2.2.3",
+        complexity: "that of the subcommand",
+        doc: "Shows how a value is kept.",
+        subcommands: OBJECT,
+        ..KEYS
+    },
+    Command {
+        name: "randomkey",
+        arity: Arity::Exactly(1),
+        flags: Flags::READONLY.union(Flags::TOUCHES_ARBITRARY_KEYS),
+        tips: &["request_policy:all_shards", "nondeterministic_output"],
+        doc: "Names any one key.",
+        example: "SET k v; RANDOMKEY => \"k\"",
+        run: randomkey,
+        ..KEYS
+    },
+    Command {
+        name: "rename",
+        arity: Arity::Exactly(3),
+        flags: Flags::WRITE,
+        keys: &[KeySpec::one(&["RW", "access", "delete"]), KeySpec::at(2, &["OW", "update"])],
+        doc: "Gives a key and its deadline another name, in place of whatever had it.",
+        example: "SET k v PX 10; RENAME k l => OK",
+        run: |context, argv| rename(context, argv, false).map(|_| Reply::OK),
+        ..KEYS
+    },
+    Command {
+        name: "renamenx",
+        arity: Arity::Exactly(3),
+        flags: FAST_WRITE,
+        keys: &[KeySpec::one(&["RW", "access", "delete"]), KeySpec::at(2, &["OW", "insert"])],
+        doc: "Gives a key and its deadline another name, if that is free.",
+        example: "SET k v; SET l v; RENAMENX k l => 0",
+        run: |context, argv| rename(context, argv, true).map(Reply::from),
+        ..KEYS
+    },
+    Command {
+        name: "scan",
+        arity: Arity::AtLeast(2),
+        flags: Flags::READONLY.union(Flags::TOUCHES_ARBITRARY_KEYS),
+        since: "2.8.0",
+        complexity: "O(1) a call, O(N) for all N keys",
+        tips: &["nondeterministic_output", "request_policy:special"],
+        doc: "Names some keys and where to go on; shows every key that is there throughout.",
+        example: "SET k v; SCAN 0 MATCH k* TYPE string => [\"0\", [\"k\"]]",
+        run: scan_keys,
+        ..KEYS
+    },
+    Command {
+        name: "swapdb",
+        arity: Arity::Exactly(3),
+        flags: FAST_WRITE,
+        categories: DANGEROUS,
+        since: "4.0.0",
+        complexity: "O(N), N being the number of watches in both databases",
+        doc: "Exchanges two databases.",
+        example: "SWAPDB 0 1 => OK",
+        run: swapdb,
+        ..SERVER
+    },
+    Command {
+        name: "touch",
+        arity: Arity::AtLeast(2),
+        flags: FAST_READ,
+        keys: &[KeySpec::all(&["RO"])],
+        since: "3.2.1",
+        complexity: "O(1) a key",
+        tips: SUM_OF_SHARDS,
+        doc: "Counts keys as used just now; tells how many there are.",
+        example: "SET k v; TOUCH k l => 1",
+        run: touch,
+        ..KEYS
+    },
+    Command {
+        name: "type",
+        arity: Arity::Exactly(2),
+        flags: FAST_READ,
+        keys: &[KeySpec::one(&["RO"])],
+        doc: "Names the type of a key's value.",
+        example: "SET k v; TYPE k => string",
+        run: type_of,
+        ..KEYS
+    },
+    Command {
+        name: "unlink",
+        arity: Arity::AtLeast(2),
+        flags: FAST_WRITE,
+        keys: &[KeySpec::all(&["RM", "delete"])],
+        since: "4.0.0",
+        complexity: "O(1) a key, and O(N) for the size of the values",
+        tips: SUM_OF_SHARDS,
+        doc: "Removes keys, as DEL does; tells how many there were.",
+        example: "SET k v; UNLINK k l => 1",
+        run: del,
+        ..KEYS
+    },
+];
+
+const OF_A_KEY: Command = Command {
+    arity: Arity::Exactly(3),
+    flags: Flags::READONLY,
+    keys: &[KeySpec::at(2, &["RO"])],
+    since: "2.2.3",
+    tips: &["nondeterministic_output"],
+    ..KEYS
+};
+
+const OBJECT: &[Command] = &[
+    Command {
+        name: "encoding",
+        doc: "Names the form in which a value is kept.",
+        example: "SET k 5; OBJECT ENCODING k => \"int\"",
+        run: |context, argv| object(context, argv[2], |r, _| Ok(Reply::bulk(r.value().encoding()))),
+        ..OF_A_KEY
+    },
+    Command {
+        name: "freq",
+        since: "4.0.0",
+        doc: "Would tell how often a key is used; that is not counted here.",
+        example: "OBJECT FREQ k => nil",
+        run: |context, argv| object(context, argv[2], |_, _| Err(NOT_COUNTED)),
+        ..OF_A_KEY
+    },
+    Command {
+        name: "help",
+        arity: Arity::Exactly(2),
+        flags: Flags::LOADING.union(Flags::STALE),
+        keys: &[],
+        since: "6.2.0",
+        tips: &[],
+        doc: "Explains the subcommands.",
+        example: "OBJECT HELP; OBJECT ENCODING k => nil",
+        run: |_, _| Ok(help("OBJECT", OBJECT_HELP)),
+        ..OF_A_KEY
+    },
+    Command {
+        name: "idletime",
+        doc: "Tells for how many seconds a key has not been used.",
+        example: "SET k v; +2500ms; OBJECT IDLETIME k => 2",
+        run: |context, argv| object(context, argv[2], |r, now| Ok(idle_seconds(r, now).into())),
+        ..OF_A_KEY
+    },
+    Command {
+        name: "refcount",
+        doc: "Tells how many share a value, in the figures of Redis.",
+        example: "SET k v; OBJECT REFCOUNT k => 1",
+        run: |context, argv| object(context, argv[2], |r, _| Ok(references(r.value()).into())),
+        ..OF_A_KEY
+    },
+];
+
+const OBJECT_HELP: &[&str] = &[
+    "ENCODING <key>",
+    "    Names the form in which the value of <key> is kept.",
+    "FREQ <key>",
+    "    Would tell how often <key> is used, under a policy that counts it.",
+    "IDLETIME <key>",
+    "    Tells for how many seconds <key> has not been used.",
+    "REFCOUNT <key>",
+    "    Tells how many share the value of <key>.",
+];
+
+const NOT_COUNTED: Error = Error::line(
+    "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that \
+     when switching between policies at runtime LRU and LFU data will take some time to adjust.",
+);
+const SAME_OBJECT: Error = Error::line("ERR source and destination objects are the same");
+
+// --- single keys ---
+
+fn del(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let mut removed = 0_usize;
+    for key in &argv[1..] {
+        if context.remove(key) {
+            context.changed(Events::GENERIC, "del", key);
+            removed += 1;
+        }
+    }
+    Ok(Reply::from(removed))
+}
+
+fn exists(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let found = argv[1..].iter().filter(|key| context.find_for_read(key).is_some()).count();
+    Ok(Reply::from(found))
+}
+
+/// A use even by a client that asked for `CLIENT NO-TOUCH`: it says so itself.
+fn touch(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let mut touched = 0_usize;
+    for key in &argv[1..] {
+        if let Some(slot) = context.find_for_read(key) {
+            context.mark_used_now(slot);
+            touched += 1;
+        }
+    }
+    Ok(Reply::from(touched))
+}
+
+fn type_of(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let slot = context.find_for_read(argv[1]);
+    Ok(Reply::status(slot.map_or("none", |slot| context.record(slot).value().kind().name())))
+}
+
+/// `OBJECT`: what `shown` says of a key, or nil without one. Not a use of it.
+fn object(
+    context: &mut Context<'_>,
+    key: &[u8],
+    shown: impl Fn(Record<'_>, Millis) -> Result<Reply, Error>,
+) -> Result<Reply, Error> {
+    match context.find(key) {
+        Some(slot) => shown(context.record(slot), context.time.now),
+        None => Ok(Reply::Null),
+    }
+}
+
+fn idle_seconds(record: Record<'_>, now: Millis) -> i64 {
+    record.idle(now).0 / 1000
+}
+
+/// Redis keeps one object for all values below 10000 and shows it with the greatest count.
+fn references(value: ValueRef<'_>) -> i64 {
+    match value {
+        ValueRef::String(text) if text.form == TextForm::Int => match text.integer() {
+            Some(0..10_000) => i64::from(i32::MAX),
+            _ => 1,
+        },
+        _ => 1,
+    }
+}
+
+// --- keys that go elsewhere ---
+
+/// Adds a key that is known to be absent, with the deadline it had elsewhere.
+fn put(context: &mut Context<'_>, key: &[u8], value: Value, deadline: Option<Millis>) {
+    let slot = context.add(key, value.into());
+    context.set_deadline_at(slot, deadline);
+}
+
+/// Tells whether the key has the new name now.
+fn rename(context: &mut Context<'_>, argv: &[&[u8]], only_if_free: bool) -> Result<bool, Error> {
+    let (from, to) = (argv[1], argv[2]);
+    if context.find_for_write(from).is_none() {
+        return Err(Error::NoSuchKey);
+    }
+    if from == to || (only_if_free && context.find(to).is_some()) {
+        return Ok(!only_if_free);
+    }
+    let Some((value, deadline)) = context.take(from) else { return Err(Error::NoSuchKey) };
+    context.remove(to);
+    put(context, to, value, deadline);
+    context.changed(Events::GENERIC, "rename_from", from);
+    context.changed(Events::GENERIC, "rename_to", to);
+    Ok(true)
+}
+
+fn copy(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let (from, to) = (argv[1], argv[2]);
+    let (mut database, mut replace) = (context.database, false);
+    let mut options = argv[3..].iter();
+    while let Some(option) = options.next() {
+        if is(option, "replace") {
+            replace = true;
+        } else if is(option, "db") {
+            database = database_number(context, options.next().ok_or(Error::Syntax)?)?;
+        } else {
+            return Err(Error::Syntax);
+        }
+    }
+    if database == context.database && from == to {
+        return Err(SAME_OBJECT);
+    }
+    let Some(value) = context.read(from).map(ValueRef::to_value) else {
+        return Ok(Reply::from(false));
+    };
+    let deadline = context.deadline(from).flatten();
+    let copied = context.within(database, |context| {
+        if !replace && context.find(to).is_some() {
+            return false;
+        }
+        context.remove(to);
+        put(context, to, value, deadline);
+        context.changed(Events::GENERIC, "copy_to", to);
+        true
+    });
+    Ok(Reply::from(copied))
+}
+
+fn move_key(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let key = argv[1];
+    if context.engine.settings.cluster_enabled {
+        return Err(Error::line("ERR MOVE is not allowed in cluster mode"));
+    }
+    let database = database_number(context, argv[2])?;
+    if database == context.database {
+        return Err(SAME_OBJECT);
+    }
+    let taken = context.within(database, |context| context.find(key).is_some());
+    if context.find_for_write(key).is_none() || taken {
+        return Ok(Reply::from(false));
+    }
+    let Some((value, deadline)) = context.take(key) else { return Ok(Reply::from(false)) };
+    context.within(database, |context| put(context, key, value, deadline));
+    context.changed(Events::GENERIC, "move_from", key);
+    context.within(database, |context| context.changed(Events::GENERIC, "move_to", key));
+    Ok(Reply::from(true))
+}
+
+/// Reads the number of a database that exists.
+fn database_number(context: &Context<'_>, argument: &[u8]) -> Result<usize, Error> {
+    let number = integer(argument)?;
+    if i32::try_from(number).is_err() {
+        return Err(Error::line(
+            "ERR value is out of range, value must between -2147483648 and 2147483647",
+        ));
+    }
+    existing(context, number)
+}
+
+fn existing(context: &Context<'_>, number: i64) -> Result<usize, Error> {
+    usize::try_from(number)
+        .ok()
+        .filter(|&number| number < context.engine.keyspace.count())
+        .ok_or(Error::OutOfRange("DB index"))
+}
+
+// --- listing ---
+
+fn is_dead(context: &Context<'_>, slot: Slot) -> bool {
+    context.record(slot).deadline().is_some_and(|deadline| context.time.reached(deadline))
+}
+
+fn key_at<'c>(context: &'c Context<'_>, slot: Slot) -> &'c [u8] {
+    context.engine.keyspace.database(context.database).key(slot)
+}
+
+fn keys(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let database = context.engine.keyspace.database(context.database);
+    let alive = |record: Record<'_>| !record.deadline().is_some_and(|d| context.time.reached(d));
+    let matching = database
+        .records()
+        .iter()
+        .filter(|&(key, record)| alive(record) && glob::matches(argv[1], key));
+    Ok(Reply::Array(matching.map(|(key, _)| Reply::bulk(key)).collect()))
+}
+
+/// Trials are enough unless nearly all keys are dead; then it chooses among the living, and leaves
+/// the dead to the wheel: one request does not pay for a storm.
+fn randomkey(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
+    const TRIALS: usize = 128;
+    for _ in 0..TRIALS {
+        let engine = &mut *context.engine;
+        let records = engine.keyspace.database(context.database).records();
+        let Some(slot) = records.random(&mut engine.random) else { return Ok(Reply::Null) };
+        if !is_dead(context, slot) {
+            return Ok(Reply::bulk(key_at(context, slot)));
+        }
+        context.engine.expire(context.database, slot);
+    }
+    let records = context.engine.keyspace.database(context.database).records();
+    let living: Vec<Slot> =
+        records.scan(0, usize::MAX).0.filter(|&slot| !is_dead(context, slot)).collect();
+    if living.is_empty() {
+        return Ok(Reply::Null);
+    }
+    let slot = living[context.engine.random.below(living.len())];
+    Ok(Reply::bulk(key_at(context, slot)))
+}
+
+fn scan_keys(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let cursor = scan::cursor(argv[1])?;
+    let options = scan::options(&argv[2..], true)?;
+    let (slots, next) = scan_slots(context, cursor, options.count);
+    let mut shown = Vec::new();
+    for slot in slots {
+        if is_dead(context, slot) {
+            context.engine.expire(context.database, slot);
+            continue;
+        }
+        let key = key_at(context, slot);
+        let kind = context.record(slot).value().kind().name();
+        if options.pattern.is_none_or(|pattern| glob::matches(pattern, key))
+            && options.kind.is_none_or(|wanted| is(wanted, kind))
+        {
+            shown.push(Reply::bulk(key));
+        }
+    }
+    Ok(Reply::Array(vec![Reply::bulk(next.to_string()), Reply::Array(shown)]))
+}
+
+/// The next `count` keys from a cursor on, fewer if they lie far apart, and the next cursor.
+fn scan_slots(context: &Context<'_>, cursor: u64, count: usize) -> (Vec<Slot>, u64) {
+    /// Places looked at for each key asked for, as in Redis.
+    const PLACES_PER_KEY: usize = 10;
+    let records = context.engine.keyspace.database(context.database).records();
+    let (mut slots, mut at) = (Vec::new(), cursor);
+    let mut places_left = count.saturating_mul(PLACES_PER_KEY);
+    loop {
+        let step = (count - slots.len()).min(places_left);
+        let (taken, next) = records.scan(at, step);
+        slots.extend(taken);
+        places_left -= step;
+        at = next;
+        if at == 0 || places_left == 0 || slots.len() == count {
+            return (slots, at);
+        }
+    }
+}
+
+// --- whole databases ---
+
+fn flushdb(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    check_flush_option(argv)?;
+    flush(context, context.database);
+    context.engine.invalidate_all();
+    Ok(Reply::OK)
+}
+
+fn flushall(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    check_flush_option(argv)?;
+    for database in 0..context.engine.keyspace.count() {
+        flush(context, database);
+    }
+    context.engine.invalidate_all();
+    Ok(Reply::OK)
+}
+
+/// `ASYNC` and `SYNC` are the same here.
+fn check_flush_option(argv: &[&[u8]]) -> Result<(), Error> {
+    match argv[1..] {
+        [] => Ok(()),
+        [option] if is(option, "async") || is(option, "sync") => Ok(()),
+        _ => Err(Error::Syntax),
+    }
+}
+
+fn flush(context: &mut Context<'_>, database: usize) {
+    let engine = &mut *context.engine;
+    engine.touch_all(database, None);
+    engine.dirty += engine.keyspace.clear(database) as u64;
+}
+
+fn swapdb(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    if context.engine.settings.cluster_enabled {
+        return Err(Error::line("ERR SWAPDB is not allowed in cluster mode"));
+    }
+    let number = |argument, refusal| match integer(argument).map(i32::try_from) {
+        Ok(Ok(number)) => Ok(i64::from(number)),
+        _ => Err(Error::line(refusal)),
+    };
+    let first = number(argv[1], "ERR invalid first DB index")?;
+    let second = number(argv[2], "ERR invalid second DB index")?;
+    let (first, second) = (existing(context, first)?, existing(context, second)?);
+    if first != second {
+        let engine = &mut *context.engine;
+        engine.touch_all(first, Some(second));
+        engine.touch_all(second, Some(first));
+        engine.keyspace.swap(first, second);
+    }
+    context.engine.dirty += 1;
+    Ok(Reply::OK)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use crate::notify::Events;
+    use crate::settings::Settings;
+    use crate::testing::{Stage, check, words};
+
+    #[test]
+    fn removing_and_counting() {
+        check(
+            "SET k v; SET l v; EXISTS k l m k => 3; DEL k m k => 1; UNLINK l k => 1; DBSIZE => 0",
+        );
+        check("SET k v PX 10; +10ms; EXISTS k => 0; DEL k => 0; TYPE k => none; TOUCH k => 0");
+        check("DEL => !ERR wrong number of arguments for 'del' command");
+    }
+
+    #[test]
+    fn a_renamed_lease_keeps_its_deadline() {
+        check(
+            "SET k v PX 10; RENAME k l => OK; +9ms; \
+             GET l => \"v\"; PTTL l => 1; +1ms; GET l => nil",
+        );
+        check(
+            "SET k v PX 10; SET l w; RENAME k l; EXISTS k => 0; PTTL l => 10; +10ms; GET l => nil",
+        );
+        check("SET k v; SET l w PX 10; RENAME k l; PTTL l => -1; +10ms; GET l => \"v\"");
+        check(
+            "SET k v PX 20; SET l w PX 10; RENAME k l; +19ms; GET l => \"v\"; +1ms; GET l => nil",
+        );
+        check("SET k v PX 10; RENAME k k => OK; PTTL k => 10; RENAMENX k k => 0; PTTL k => 10");
+        check(
+            "SET k v; SET l w PX 10; RENAMENX k l => 0; +10ms; RENAMENX k l => 1; GET l => \"v\"",
+        );
+        check("SET k v PX 10; +10ms; RENAME k l => !ERR no such key");
+        check("RENAME k k => !ERR no such key; RENAMENX k l => !ERR no such key");
+    }
+
+    #[test]
+    fn a_copied_lease_has_the_same_deadline() {
+        check(
+            "SET k v PX 10; +4ms; COPY k l => 1; PTTL l => 6; \
+             PERSIST k; +6ms; GET k => \"v\"; GET l => nil",
+        );
+        check("SET k v PX 10; SET l w; COPY k l => 0; COPY k l REPLACE => 1; +10ms; GET l => nil");
+        check("SET k v; SET l w PX 10; COPY k l REPLACE; PTTL l => -1; +10ms; GET l => \"v\"");
+        check("SET k v; SET l w PX 10; +10ms; COPY k l => 1; GET l => \"v\"");
+        check("SET k v PX 10; COPY k k DB 1 => 1; MOVE k 1 => 0; +10ms; COPY k l => 0");
+        check("COPY k k => !ERR source and destination objects are the same");
+        check("COPY k k DB 0 => !ERR source and destination objects are the same");
+        check("COPY k l DB => !ERR syntax error; COPY k l DB 16 => !ERR DB index is out of range");
+        check("COPY k l DB x => !ERR value is not an integer or out of range");
+        check("COPY k l FOO => !ERR syntax error; COPY k l REPLACE DB 1 replace db 0 => 0");
+        check(
+            "COPY k l DB 2147483648 => \
+             !ERR value is out of range, value must between -2147483648 and 2147483647",
+        );
+    }
+
+    /// `SELECT` belongs to another family, so what is elsewhere is fetched by `SWAPDB`.
+    #[test]
+    fn a_moved_or_exchanged_lease_keeps_its_deadline() {
+        check("SET k v PX 10; MOVE k 1 => 1; EXISTS k => 0; SWAPDB 0 1 => OK; PTTL k => 10");
+        check("SET k v PX 10; MOVE k 1; SWAPDB 0 1; +9ms; GET k => \"v\"; +1ms; GET k => nil");
+        check("SET k v PX 10; MOVE k 1; +10ms; SWAPDB 0 1; DBSIZE => 0");
+        check(
+            "SET k v PX 10; SWAPDB 0 1; SET k w; +10ms; GET k => \"w\"; SWAPDB 1 0; GET k => nil",
+        );
+        check("SET k v PX 10; SWAPDB 0 1; SWAPDB 1 2; SWAPDB 2 0; +9ms; GET k => \"v\"");
+        check(
+            "SET k v PX 10; SWAPDB 0 1; SET l w PX 5; +5ms; \
+             SWAPDB 0 1; PTTL k => 5; +5ms; DBSIZE => 0",
+        );
+        check("SET k v PX 10; MOVE k 1; SET k w; MOVE k 1 => 0; +10ms; MOVE k 1 => 1");
+        check("MOVE k 0 => !ERR source and destination objects are the same; MOVE k 1 => 0");
+        check(
+            "MOVE k 16 => !ERR DB index is out of range; \
+             MOVE k -1 => !ERR DB index is out of range",
+        );
+        check(
+            "SWAPDB 0 x => !ERR invalid second DB index; SWAPDB x y => !ERR invalid first DB index",
+        );
+        check(
+            "SWAPDB 0 16 => !ERR DB index is out of range; \
+             SWAPDB -1 0 => !ERR DB index is out of range",
+        );
+        check("SWAPDB 0 99999999999 => !ERR invalid second DB index; SWAPDB 3 3 => OK");
+    }
+
+    #[test]
+    fn events_come_in_the_order_of_redis() {
+        for (before, command, events) in [
+            ("SET k v", "DEL k", &["0 del k"][..]),
+            ("SET k v; SET l w", "RENAME k l", &["0 new l", "0 rename_from k", "0 rename_to l"]),
+            ("SET k v", "RENAME k k", &[]),
+            ("SET k v; SET l w", "COPY k l REPLACE", &["0 new l", "0 copy_to l"]),
+            ("SET k v", "COPY k l DB 3", &["3 new l", "3 copy_to l"]),
+            ("SET k v", "MOVE k 2", &["2 new k", "0 move_from k", "2 move_to k"]),
+            ("SET k v PX 10", "PERSIST k", &["0 persist k"]),
+            ("SET k v", "PEXPIRE k 10", &["0 expire k"]),
+            ("SET k v PX 10", "+10ms", &["0 expired k"]),
+            ("SET k v PX 10; SWAPDB 0 5", "+10ms", &["5 expired k"]),
+            ("", "EXISTS k", &["0 keymiss k"]),
+            ("", "TTL k", &["0 keymiss k"]),
+            ("", "DEL k", &[]),
+            ("SET k v", "FLUSHALL", &[]),
+        ] {
+            let mut stage = Stage::new(Settings::default());
+            stage.check(before);
+            stage.engine.events = Events::KEYEVENT | Events::ALL | Events::NEW | Events::KEY_MISS;
+            let heard: Vec<String> = events
+                .iter()
+                .map(|event| {
+                    let [db, name, key] = event.split(' ').collect::<Vec<_>>()[..] else {
+                        unreachable!("three words")
+                    };
+                    format!("[\"pmessage\", \"*\", \"__keyevent@{db}__:{name}\", \"{key}\"]")
+                })
+                .collect();
+            stage.check(&format!("b> PSUBSCRIBE *; {command}; b< => {}", heard.join(" & ")));
+        }
+    }
+
+    #[test]
+    fn every_way_to_change_a_key_breaks_its_watches() {
+        for (before, watched, change) in [
+            ("SET k v", "k", "DEL k"),
+            ("SET k v", "k", "RENAME k l"),
+            ("SET k v", "l", "RENAME k l"),
+            ("SET k v", "l", "COPY k l"),
+            ("SET k v", "k", "MOVE k 1"),
+            ("SET k v; MOVE k 1", "k", "SWAPDB 0 1"),
+            ("SET k v", "k", "SWAPDB 1 0"),
+            ("SET k v", "k", "FLUSHDB"),
+            ("SET k v", "k", "FLUSHALL ASYNC"),
+            ("SWAPDB 0 1", "k", "SET k v"),
+        ] {
+            check(&format!("{before}; WATCH {watched}; b> {change}; MULTI; EXEC => nil-array"));
+        }
+        for (before, watched, change) in [
+            ("SET k v", "k", "COPY k l"),
+            ("SET k v", "k", "RENAME k k"),
+            ("SET k v", "l", "SWAPDB 0 1"),
+            ("SET k v", "l", "FLUSHALL"),
+            ("SET k v", "k", "SWAPDB 0 0"),
+            ("SET k v; SET l w", "l", "RENAMENX k l"),
+        ] {
+            check(&format!("{before}; WATCH {watched}; b> {change}; MULTI; EXEC => []"));
+        }
+    }
+
+    #[test]
+    fn a_watch_stays_with_its_number_when_databases_are_exchanged() {
+        check("WATCH k; b> SWAPDB 0 1; b> SET k v; MULTI; EXEC => nil-array");
+        check("WATCH k; b> SWAPDB 0 0; b> SET k v; MULTI; EXEC => nil-array");
+        check("WATCH k; b> SWAPDB 0 1; b> SET k v; b> SWAPDB 0 1; UNWATCH; MULTI; EXEC => []");
+        check("WATCH k; b> SWAPDB 0 1; UNWATCH; b> SET k v; MULTI; EXEC => []");
+    }
+
+    #[test]
+    fn the_dead_are_not_shown_even_while_nobody_collects_them() {
+        let mut stage = Stage::new(Settings::default());
+        let engine = &mut stage.engine;
+        engine.keyspace.set_active_expiry(false);
+        stage.check("SET k v PX 10; SET l v; +9ms");
+        stage.check("KEYS k => [\"k\"]; SCAN 0 MATCH k => [\"0\", [\"k\"]]");
+        stage.check("+1ms; DBSIZE => 2; KEYS * => [\"l\"]; DBSIZE => 2; RANDOMKEY => \"l\"");
+        stage.check("SCAN 0 => [\"0\", [\"l\"]]; DBSIZE => 1");
+        stage.check("SET k v PX 10; DEL l; +10ms; RANDOMKEY => nil; DBSIZE => 0");
+    }
+
+    #[test]
+    fn a_random_key_is_alive_among_however_many_dead() {
+        let mut stage = Stage::new(Settings::default());
+        let engine = &mut stage.engine;
+        engine.keyspace.set_active_expiry(false);
+        for number in 0..500 {
+            stage.check(&format!("SET k{number} v PX 10"));
+        }
+        stage.check("SET alive v; +10ms; RANDOMKEY => \"alive\"; DEL alive; RANDOMKEY => nil");
+    }
+
+    #[test]
+    fn listing_with_options() {
+        check("SET k v; SET l v; KEYS * => [\"k\", \"l\"]; KEYS [^k] => [\"l\"]; KEYS x => []");
+        check("SET k v; SCAN 0 TYPE STRING => [\"0\", [\"k\"]]; SCAN 0 TYPE foo => [\"0\", []]");
+        check(
+            "SET k v; SET l v; SCAN 0 COUNT 1 => [\"1\", [\"k\"]]; \
+             SCAN 1 COUNT 1 => [\"0\", [\"l\"]]",
+        );
+        check("SET k v; SCAN 18446744073709551615 => [\"0\", []]; SCAN 00 => [\"0\", [\"k\"]]");
+        check(
+            "SCAN x FOO => !ERR invalid cursor; SCAN 18446744073709551616 => !ERR invalid cursor",
+        );
+        check("SCAN 0 COUNT 0 => !ERR syntax error; SCAN 0 FOO => !ERR syntax error");
+    }
+
+    #[test]
+    fn objects() {
+        check("SET k 9999; OBJECT REFCOUNT k => 2147483647; SET k 10000; OBJECT REFCOUNT k => 1");
+        check(
+            "SET k v; OBJECT ENCODING k => \"embstr\"; \
+             OBJECT IDLETIME l => nil; OBJECT REFCOUNT l => nil",
+        );
+        check("SET k v; +1999ms; OBJECT IDLETIME k => 1; TYPE k; OBJECT IDLETIME k => 1");
+        check("SET k v; +1999ms; TOUCH k; OBJECT IDLETIME k => 0");
+        check(
+            "SET k v; OBJECT FREQ k => !ERR An LFU maxmemory policy is not selected, access \
+             frequency not tracked. Please note that when switching between policies at runtime \
+             LRU and LFU data will take some time to adjust.",
+        );
+        check("OBJECT => !ERR wrong number of arguments for 'object' command");
+        check("OBJECT ENCODING => !ERR wrong number of arguments for 'object|encoding' command");
+        check("OBJECT foo => !ERR unknown subcommand 'foo'. Try OBJECT HELP.");
+    }
+
+    #[test]
+    fn flushing_takes_the_timers_along() {
+        let mut stage = Stage::new(Settings::default());
+        stage.check("SET k v PX 10; MOVE k 1; SET k v PX 10; FLUSHDB SYNC => OK; DBSIZE => 0");
+        assert_eq!(stage.engine.keyspace.timers(), 1);
+        stage.check("FLUSHALL ASYNC => OK; SET k v; +10ms; GET k => \"v\"");
+        assert_eq!(stage.engine.keyspace.timers(), 0);
+        stage.check("FLUSHDB x => !ERR syntax error; FLUSHALL ASYNC SYNC => !ERR syntax error");
+    }
+
+    proptest! {
+        #[test]
+        fn a_scan_shows_every_key_that_is_there_throughout(
+            others in prop::collection::vec(0..300_u32, 0..400),
+            count in 1..20_u32,
+        ) {
+            let mut stage = Stage::new(Settings::default());
+            let client = stage.client("a");
+            let mut run = |command: &str| stage.run(client, &words(command)).0;
+            let stays: BTreeSet<String> = (0..40).map(|number| format!("stays:{number}")).collect();
+            // Those that come and go lie between those that stay.
+            let mut others = others.into_iter();
+            for key in &stays {
+                run(&format!("SET {key} v"));
+                for other in others.by_ref().take(5) {
+                    run(&format!("SET {other} v"));
+                }
+            }
+            let (mut seen, mut cursor) = (BTreeSet::new(), "0".to_owned());
+            loop {
+                let reply = run(&format!("SCAN {cursor} COUNT {count}"));
+                let mut texts = reply.split('"').skip(1).step_by(2);
+                cursor = texts.next().expect("a cursor").to_owned();
+                seen.extend(texts.map(str::to_owned));
+                if cursor == "0" {
+                    break;
+                }
+                if let Some(other) = others.next() {
+                    run(&format!("SET {other} v"));
+                    run(&format!("DEL {}", other / 2));
+                }
+            }
+            prop_assert!(seen.is_superset(&stays));
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! `MEMORY`: how many bytes things take, as far as an estimate goes.
+
+use lockwheel_resp::Reply;
+
+use crate::command::{Arity, Command, Flags, Group, KeySpec};
+use crate::context::{Context, integer, is};
+use crate::error::Error;
+use crate::memory;
+
+const MEMORY: Command = Command { group: Group::Server, since: "4.0.0", ..Command::BASE };
+
+/// The family's rows.
+pub const COMMANDS: &[Command] = &[Command {
+    name: "memory",
+    arity: Arity::AtLeast(2),
+    complexity: "that of the subcommand",
+    doc: "A container for commands about memory.",
+    subcommands: SUBCOMMANDS,
+    ..MEMORY
+}];
+
+const PER_SHARD: &[&str] =
+    &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"];
+
+const SUBCOMMANDS: &[Command] = &[
+    Command {
+        name: "doctor",
+        arity: Arity::Exactly(2),
+        doc: "Tells what is wrong with memory.",
+        tips: PER_SHARD,
+        example: "MEMORY DOCTOR => \"I found nothing wrong with the memory of this server.\\n\"",
+        run: doctor,
+        ..MEMORY
+    },
+    Command {
+        name: "help",
+        arity: Arity::Exactly(2),
+        flags: Flags::LOADING.union(Flags::STALE),
+        doc: "Lists the subcommands.",
+        example: "MEMORY HELP => [MEMORY <subcommand> ...]",
+        run: |_, _| Ok(super::help("MEMORY", HELP)),
+        ..MEMORY
+    },
+    Command {
+        name: "malloc-stats",
+        arity: Arity::Exactly(2),
+        complexity: "that of the allocator",
+        doc: "Returns what the allocator has to say.",
+        tips: PER_SHARD,
+        example: "MEMORY MALLOC-STATS => \"Stats not supported for the current allocator\"",
+        run: |_, _| Ok(Reply::bulk("Stats not supported for the current allocator")),
+        ..MEMORY
+    },
+    Command {
+        name: "purge",
+        arity: Arity::Exactly(2),
+        complexity: "that of the allocator",
+        doc: "Asks the allocator to give back what it does not need.",
+        tips: &["request_policy:all_shards", "response_policy:all_succeeded"],
+        example: "MEMORY PURGE => OK",
+        run: |_, _| Ok(Reply::OK),
+        ..MEMORY
+    },
+    Command {
+        name: "stats",
+        arity: Arity::Exactly(2),
+        doc: "Tells where memory goes.",
+        tips: PER_SHARD,
+        example: "MEMORY STATS => [\"peak.allocated\", ...]",
+        run: stats,
+        ..MEMORY
+    },
+    Command {
+        name: "usage",
+        arity: Arity::AtLeast(3),
+        flags: Flags::READONLY,
+        keys: &[KeySpec::at(2, &["RO"])],
+        complexity: "O(N) in the number of samples",
+        doc: "Estimates the bytes a key takes.",
+        example: "MEMORY USAGE missing => nil",
+        run: usage,
+        ..MEMORY
+    },
+];
+
+const HELP: &[&str] = &[
+    "DOCTOR",
+    "    Tells what is wrong with memory.",
+    "MALLOC-STATS",
+    "    Returns what the allocator has to say.",
+    "PURGE",
+    "    Asks the allocator to give back what it does not need.",
+    "STATS",
+    "    Tells where memory goes.",
+    "USAGE <key> [SAMPLES <count>]",
+    "    Estimates the bytes a key takes from some of its fields, 5 if not given,",
+    "    all if 0.",
+];
+
+fn doctor(_: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
+    Ok(super::text("I found nothing wrong with the memory of this server.\n"))
+}
+
+fn stats(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
+    let engine = &mut *context.engine;
+    let used = engine.used_memory_bytes();
+    let dataset = engine.dataset_bytes();
+    let peak = engine.peak_memory_bytes();
+    let count = engine.keyspace.count();
+    let keys: usize = (0..count).map(|number| engine.keyspace.database(number).len()).sum();
+    let percent = |part: usize, whole: usize| {
+        Reply::Double(if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 })
+    };
+    Ok(super::map([
+        ("peak.allocated", super::number(peak)),
+        ("total.allocated", Reply::from(used)),
+        ("startup.allocated", Reply::Integer(0)),
+        ("replication.backlog", Reply::Integer(0)),
+        ("clients.slaves", Reply::Integer(0)),
+        ("clients.normal", Reply::from(engine.clients.memory_bytes())),
+        ("aof.buffer", Reply::Integer(0)),
+        ("lua.caches", Reply::from(engine.script_bytes())),
+        ("functions.caches", Reply::from(engine.function_bytes())),
+        ("overhead.total", Reply::from(used - dataset)),
+        ("keys.count", Reply::from(keys)),
+        ("keys.bytes-per-key", Reply::from(dataset.checked_div(keys).unwrap_or(0))),
+        ("dataset.bytes", Reply::from(dataset)),
+        ("dataset.percentage", percent(dataset, used)),
+        ("peak.percentage", percent(used, usize::try_from(peak).unwrap_or(usize::MAX))),
+    ]))
+}
+
+fn usage(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let mut samples = memory::FIELDS_SAMPLED;
+    for option in argv[3..].chunks(2) {
+        let &[name, count] = option else { return Err(Error::Syntax) };
+        if !is(name, "samples") {
+            return Err(Error::Syntax);
+        }
+        samples = match usize::try_from(integer(count)?) {
+            Ok(0) => usize::MAX,
+            Ok(count) => count,
+            Err(_) => return Err(Error::Syntax),
+        };
+    }
+    let Some(slot) = context.find(argv[2]) else { return Ok(Reply::Null) };
+    let database = context.engine.keyspace.database(context.database);
+    Ok(Reply::from(memory::of_key(database, slot, samples)))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::check;
+
+    #[test]
+    fn usage_grows_with_what_is_stored() {
+        check("SET k v; MEMORY USAGE k => 47; SET k 0123456789; MEMORY USAGE k => 56");
+        check("SET k v PX 10; +10ms; MEMORY USAGE k => nil");
+        check("MEMORY USAGE k SAMPLES 0 => nil; MEMORY USAGE k SAMPLES => !ERR syntax error");
+        check("MEMORY USAGE k SAMPLES -1 => !ERR syntax error");
+        check("MEMORY USAGE k SAMPLES x => !ERR value is not an integer or out of range");
+        check("MEMORY USAGE k X 1 => !ERR syntax error");
+    }
+
+    #[test]
+    fn stats_have_the_sum() {
+        check(
+            "SET k v; HELLO 3; MEMORY STATS => {\"peak.allocated\": 1071, ...\
+               \"keys.count\": 1, \"keys.bytes-per-key\": 47, ...}",
+        );
+    }
+}

@@ -1,0 +1,191 @@
+//! The commands, a file to a family: rows on top, handlers below, tests last.
+//!
+//! Adding a command touches the family's file alone; adding a family adds a line here.
+
+pub mod bits;
+pub mod client;
+mod client_list;
+pub mod cluster;
+pub mod conditional;
+pub mod connection;
+pub mod dump;
+pub mod expiry;
+pub mod functions;
+pub mod hashes;
+pub mod info;
+pub mod introspection;
+pub mod keys;
+pub mod lists;
+pub mod lockwheel;
+pub mod memory;
+#[cfg(test)]
+mod model;
+pub mod multi_pop;
+pub mod picks;
+pub mod pubsub;
+pub mod replication;
+pub mod scan;
+pub mod scripts;
+pub mod sentinel;
+pub mod server;
+pub mod sets;
+pub mod settings;
+pub mod sort;
+pub mod sorted_set_algebra;
+pub mod sorted_set_ranges;
+pub mod sorted_sets;
+pub mod stream_groups;
+pub mod stream_info;
+pub mod stream_pending;
+pub mod stream_reads;
+pub mod streams;
+pub mod strings;
+mod tracking;
+pub mod transactions;
+
+use lockwheel_resp::{LongDouble, Reply};
+use serde::Serialize;
+
+use crate::command::Command;
+use crate::context::integer;
+use crate::error::Error;
+use crate::time::{Millis, Time};
+
+/// The rows of every family but that of a sentinel.
+pub const FAMILIES: &[&[Command]] = &[
+    bits::COMMANDS,
+    client::COMMANDS,
+    cluster::COMMANDS,
+    conditional::COMMANDS,
+    connection::COMMANDS,
+    dump::COMMANDS,
+    expiry::COMMANDS,
+    functions::COMMANDS,
+    hashes::COMMANDS,
+    info::COMMANDS,
+    introspection::COMMANDS,
+    keys::COMMANDS,
+    lockwheel::COMMANDS,
+    lists::COMMANDS,
+    memory::COMMANDS,
+    pubsub::COMMANDS,
+    replication::COMMANDS,
+    scripts::COMMANDS,
+    server::COMMANDS,
+    sets::COMMANDS,
+    settings::COMMANDS,
+    sort::COMMANDS,
+    sorted_set_algebra::COMMANDS,
+    sorted_set_ranges::COMMANDS,
+    sorted_sets::COMMANDS,
+    stream_groups::COMMANDS,
+    stream_info::COMMANDS,
+    stream_pending::COMMANDS,
+    stream_reads::COMMANDS,
+    streams::COMMANDS,
+    strings::COMMANDS,
+    transactions::COMMANDS,
+];
+
+/// The commands of a server that keeps keys.
+pub fn of_keeper() -> impl Iterator<Item = &'static Command> {
+    FAMILIES.iter().copied().flatten()
+}
+
+/// The commands of a sentinel: its own, and some of the others.
+pub fn of_sentinel() -> impl Iterator<Item = &'static Command> {
+    let shared = of_keeper().filter(|command| sentinel::ALSO.contains(&command.name));
+    sentinel::COMMANDS.iter().chain(shared)
+}
+
+/// Structure, for every language to read.
+pub(crate) fn json(shown: &impl Serialize) -> Reply {
+    Reply::bulk(serde_json::to_string(shown).unwrap_or_default())
+}
+
+/// What the `HELP` subcommand of `command` answers: `lines` between the first and the last ones
+/// that all of them share.
+fn help(command: &str, lines: &'static [&'static str]) -> Reply {
+    let first = format!("{command} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:");
+    let last = ["HELP", "    Shows this."];
+    let lines = lines.iter().chain(&last).map(|line| Reply::status(line));
+    Reply::Array(std::iter::once(Reply::Simple(first.into())).chain(lines).collect())
+}
+
+/// A map with names for keys.
+fn map(pairs: impl IntoIterator<Item = (&'static str, Reply)>) -> Reply {
+    Reply::Map(pairs.into_iter().map(|(name, value)| (Reply::bulk(name), value)).collect())
+}
+
+/// Text for people.
+fn text(text: impl Into<String>) -> Reply {
+    Reply::Verbatim { format: *b"txt", text: text.into().into() }
+}
+
+/// A number that cannot be negative; one too large for the protocol is its largest.
+fn number(value: u64) -> Reply {
+    Reply::Integer(i64::try_from(value).unwrap_or(i64::MAX))
+}
+
+/// Reads a number that is not smaller than `min`; otherwise, and if it is none, `refusal` is said.
+fn at_least(argument: &[u8], min: i64, refusal: &'static str) -> Result<usize, Error> {
+    let number = integer(argument).ok().filter(|&number| number >= min);
+    let number = number.ok_or(Error::line(refusal))?;
+    Ok(usize::try_from(number).unwrap_or(usize::MAX))
+}
+
+/// Reads a timeout in milliseconds and says when it ends: never, if it is 0.
+fn timeout(time: Time, argument: &[u8]) -> Result<Option<Millis>, Error> {
+    let span = integer(argument)
+        .map_err(|_| Error::line("ERR timeout is not an integer or out of range"))?;
+    match span {
+        ..0 => Err(Error::line("ERR timeout is negative")),
+        0 => Ok(None),
+        _ => time.after(Millis(span)).map(Some).ok_or(Error::OutOfRange("timeout")),
+    }
+}
+
+/// Reads a timeout in seconds, with decimals, and says when it ends: never, if it is 0.
+fn timeout_seconds(time: Time, argument: &[u8]) -> Result<Option<Millis>, Error> {
+    let seconds = LongDouble::parse(argument)
+        .ok_or(Error::line("ERR timeout is not a float or out of range"))?;
+    match seconds.ceil_thousandfold() {
+        Some(..0) => Err(Error::line("ERR timeout is negative")),
+        Some(0) => Ok(None),
+        Some(span) => time.after(Millis(span)).map(Some).ok_or(Error::OutOfRange("timeout")),
+        None => Err(Error::OutOfRange("timeout")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::settings::Settings;
+    use crate::testing::{Stage, words};
+
+    fn config_for(name: &str) -> Settings {
+        let mut settings = Settings::default();
+        settings.cluster_enabled = name == "cluster";
+        settings.sentinel = (name == "sentinel").then(Box::default);
+        settings
+    }
+
+    #[test]
+    fn help_names_every_subcommand_on_a_line_of_its_own() {
+        for name in [
+            "client", "cluster", "command", "config", "function", "memory", "object", "pubsub",
+            "script", "sentinel", "xgroup", "xinfo",
+        ] {
+            let mut stage = Stage::new(config_for(name));
+            let table = stage.engine.commands;
+            let client = stage.client("a");
+            let (reply, _) = stage.run(client, &words(&format!("{name} HELP")));
+            let lines: Vec<&str> = reply.trim_matches(['[', ']']).split(", ").collect();
+            let at = table.find(name.as_bytes()).expect("a command");
+            for &subcommand in &table.entry(at).subcommands {
+                let word = table.entry(subcommand).command.name.to_ascii_uppercase();
+                let named = |line: &&&str| line.split(' ').next() == Some(word.as_str());
+                assert_eq!(lines.iter().filter(named).count(), 1, "{name} {word}");
+            }
+        }
+    }
+}

@@ -1,0 +1,378 @@
+//! Commands to publish and to subscribe: how a client that waits for a lock learns that it is free.
+
+use bytes::Bytes;
+use lockwheel_resp::Reply;
+
+use crate::client::ReplyMode;
+use crate::command::{Arity, Command, Flags, Group, KeySpec};
+use crate::commands::help;
+use crate::context::Context;
+use crate::error::Error;
+use crate::glob;
+use crate::pubsub::{Listeners, Subscription};
+use crate::settings::Mode;
+
+const ANYWHERE: Flags = Flags::PUBSUB.union(Flags::LOADING).union(Flags::STALE);
+const SUBSCRIBES: Flags = ANYWHERE.union(Flags::NOSCRIPT);
+const PUBLISHES: Flags = ANYWHERE.union(Flags::FAST).union(Flags::MAY_REPLICATE);
+
+const PUBSUB: Command =
+    Command { group: Group::Pubsub, flags: ANYWHERE, since: "2.0.0", ..Command::BASE };
+
+/// The family's rows.
+pub const COMMANDS: &[Command] = &[
+    Command {
+        name: "psubscribe",
+        arity: Arity::AtLeast(2),
+        flags: SUBSCRIBES,
+        complexity: "O(log N) a pattern, N being the number of patterns",
+        doc: "Starts to listen to every channel whose name matches a pattern.",
+        example: "PSUBSCRIBE lock:* => [\"psubscribe\", \"lock:*\", 1]",
+        run: |context, argv| subscribe(context, Subscription::Pattern, &argv[1..]),
+        ..PUBSUB
+    },
+    Command {
+        name: "publish",
+        arity: Arity::Exactly(3),
+        flags: PUBLISHES,
+        complexity: "O(N+M): N listeners of the channel, M patterns of all clients",
+        doc: "Sends a message to all who listen to a channel; tells how many they are.",
+        example: "b> SUBSCRIBE news; PUBLISH news hello => 1",
+        run: publish,
+        ..PUBSUB
+    },
+    Command {
+        name: "pubsub",
+        arity: Arity::AtLeast(2),
+        flags: Flags::empty(),
+        since: "2.8.0",
+        complexity: "that of the subcommand",
+        doc: "Shows who listens to what.",
+        subcommands: SUBCOMMANDS,
+        ..PUBSUB
+    },
+    Command {
+        name: "punsubscribe",
+        flags: SUBSCRIBES,
+        complexity: "O(N) a pattern, N being the number of its listeners",
+        doc: "Stops to listen by these patterns, or by all.",
+        example: "PUNSUBSCRIBE => [\"punsubscribe\", nil, 0]",
+        run: |context, argv| unsubscribe(context, Subscription::Pattern, &argv[1..]),
+        ..PUBSUB
+    },
+    Command {
+        name: "spublish",
+        arity: Arity::Exactly(3),
+        flags: PUBLISHES,
+        keys: &[KeySpec::one(&["not_key"])],
+        since: "7.0.0",
+        complexity: "O(N), N being the number of the channel's listeners",
+        doc: "Sends a message to all who listen to a sharded channel; tells how many they are.",
+        example: "b> SSUBSCRIBE news; SPUBLISH news hello => 1",
+        run: spublish,
+        ..PUBSUB
+    },
+    Command {
+        name: "ssubscribe",
+        arity: Arity::AtLeast(2),
+        flags: SUBSCRIBES,
+        keys: &[KeySpec::all(&["not_key"])],
+        since: "7.0.0",
+        complexity: "O(log N) a channel, N being the number of channels",
+        doc: "Starts to listen to sharded channels.",
+        example: "SSUBSCRIBE news => [\"ssubscribe\", \"news\", 1]",
+        run: ssubscribe,
+        ..PUBSUB
+    },
+    Command {
+        name: "subscribe",
+        arity: Arity::AtLeast(2),
+        flags: SUBSCRIBES,
+        complexity: "O(log N) a channel, N being the number of channels",
+        doc: "Starts to listen to channels.",
+        example: "SUBSCRIBE news => [\"subscribe\", \"news\", 1]",
+        run: |context, argv| subscribe(context, Subscription::Channel, &argv[1..]),
+        ..PUBSUB
+    },
+    Command {
+        name: "sunsubscribe",
+        flags: SUBSCRIBES,
+        keys: &[KeySpec::all(&["not_key"])],
+        since: "7.0.0",
+        complexity: "O(N) a channel, N being the number of its listeners",
+        doc: "Stops to listen to these sharded channels, or to all.",
+        example: "SUNSUBSCRIBE news => [\"sunsubscribe\", \"news\", 0]",
+        run: |context, argv| unsubscribe(context, Subscription::Shard, &argv[1..]),
+        ..PUBSUB
+    },
+    Command {
+        name: "unsubscribe",
+        flags: SUBSCRIBES,
+        complexity: "O(N) a channel, N being the number of its listeners",
+        doc: "Stops to listen to these channels, or to all.",
+        example: "UNSUBSCRIBE => [\"unsubscribe\", nil, 0]",
+        run: |context, argv| unsubscribe(context, Subscription::Channel, &argv[1..]),
+        ..PUBSUB
+    },
+];
+
+const SUBCOMMANDS: &[Command] = &[
+    Command {
+        name: "channels",
+        arity: Arity::AtLeast(2),
+        since: "2.8.0",
+        complexity: "O(N), N being the number of channels",
+        doc: "Names the channels somebody listens to, or those of them that match a pattern.",
+        example: "b> SUBSCRIBE news; PUBSUB CHANNELS n* => [\"news\"]",
+        run: |context, argv| channels(argv, &context.engine.pubsub.channels),
+        ..PUBSUB
+    },
+    Command {
+        name: "help",
+        arity: Arity::Exactly(2),
+        flags: Flags::LOADING.union(Flags::STALE),
+        since: "6.2.0",
+        doc: "Explains the subcommands.",
+        example: "b> PUBSUB HELP; PUBSUB NUMPAT => 0",
+        run: |_, _| Ok(help("PUBSUB", HELP)),
+        ..PUBSUB
+    },
+    Command {
+        name: "numpat",
+        arity: Arity::Exactly(2),
+        since: "2.8.0",
+        doc: "Counts the patterns that somebody listens by.",
+        example: "b> PSUBSCRIBE n*; PUBSUB NUMPAT => 1",
+        run: |context, _| Ok(Reply::from(context.engine.pubsub.patterns.len())),
+        ..PUBSUB
+    },
+    Command {
+        name: "numsub",
+        arity: Arity::AtLeast(2),
+        since: "2.8.0",
+        complexity: "O(N), N being the number of channels asked about",
+        doc: "Counts the listeners of channels, those who listen by pattern left out.",
+        example: "b> SUBSCRIBE news; PUBSUB NUMSUB news other => [\"news\", 1, \"other\", 0]",
+        run: |context, argv| Ok(listener_counts(&argv[2..], &context.engine.pubsub.channels)),
+        ..PUBSUB
+    },
+    Command {
+        name: "shardchannels",
+        arity: Arity::AtLeast(2),
+        since: "7.0.0",
+        complexity: "O(N), N being the number of sharded channels",
+        doc: "Names the sharded channels somebody listens to, or those that match a pattern.",
+        example: "b> SSUBSCRIBE news; PUBSUB SHARDCHANNELS => [\"news\"]",
+        run: |context, argv| channels(argv, &context.engine.pubsub.shard_channels),
+        ..PUBSUB
+    },
+    Command {
+        name: "shardnumsub",
+        arity: Arity::AtLeast(2),
+        since: "7.0.0",
+        complexity: "O(N), N being the number of channels asked about",
+        doc: "Counts the listeners of sharded channels.",
+        example: "b> SSUBSCRIBE news; PUBSUB SHARDNUMSUB news => [\"news\", 1]",
+        run: |context, argv| Ok(listener_counts(&argv[2..], &context.engine.pubsub.shard_channels)),
+        ..PUBSUB
+    },
+];
+
+const HELP: &[&str] = &[
+    "CHANNELS [<pattern>]",
+    "    Names the channels with listeners; with a <pattern>, those that match it.",
+    "NUMPAT",
+    "    Counts the patterns that clients listen by.",
+    "NUMSUB [<channel> ...]",
+    "    Counts the listeners of each <channel>, without those who listen by pattern.",
+    "SHARDCHANNELS [<pattern>]",
+    "    Names the sharded channels with listeners; with a <pattern>, those that match it.",
+    "SHARDNUMSUB [<shardchannel> ...]",
+    "    Counts the listeners of each <shardchannel>.",
+];
+
+fn publish(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    if context.engine.settings.mode() == Mode::Sentinel {
+        return super::sentinel::publish(argv[1]);
+    }
+    Ok(Reply::from(context.engine.publish(argv[1], argv[2])))
+}
+
+fn spublish(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    Ok(Reply::from(context.engine.publish_to_shard(argv[1], argv[2])))
+}
+
+fn subscribe(
+    context: &mut Context<'_>,
+    kind: Subscription,
+    channels: &[&[u8]],
+) -> Result<Reply, Error> {
+    let mut confirmations = Vec::with_capacity(channels.len());
+    for channel in channels {
+        context.engine.subscribe(context.client, kind, channel);
+        confirmations.push(confirmation(context, kind, Reply::bulk(channel)));
+    }
+    Ok(confirm(context, confirmations))
+}
+
+/// Unlike its kin it may not stand in a transaction.
+fn ssubscribe(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    if context.may_not_block() {
+        return Err(Error::line("ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client"));
+    }
+    subscribe(context, Subscription::Shard, &argv[1..])
+}
+
+/// Without channels, ends all subscriptions of that kind.
+fn unsubscribe(
+    context: &mut Context<'_>,
+    kind: Subscription,
+    channels: &[&[u8]],
+) -> Result<Reply, Error> {
+    let mut confirmations = Vec::new();
+    let channels: Vec<Bytes> = if channels.is_empty() {
+        context.client().listens_to(kind).iter().cloned().collect()
+    } else {
+        channels.iter().map(|channel| Bytes::copy_from_slice(channel)).collect()
+    };
+    for channel in channels {
+        context.engine.unsubscribe(context.client, kind, &channel);
+        confirmations.push(confirmation(context, kind, Reply::Bulk(channel)));
+    }
+    if confirmations.is_empty() {
+        confirmations.push(confirmation(context, kind, Reply::Null));
+    }
+    Ok(confirm(context, confirmations))
+}
+
+/// What a client is told of one change: the command, the channel, and how much it listens to now.
+fn confirmation(context: &Context<'_>, kind: Subscription, channel: Reply) -> Reply {
+    let client = context.client();
+    let count = match kind {
+        Subscription::Channel | Subscription::Pattern => client.subscriptions(),
+        Subscription::Shard => client.shard_channels.len(),
+    };
+    let word = Bytes::from_static(context.name.as_bytes());
+    Reply::Push(vec![Reply::Bulk(word), channel, Reply::from(count)])
+}
+
+/// Confirmations are sent even to a client that wants no replies: they are not replies.
+fn confirm(context: &mut Context<'_>, confirmations: Vec<Reply>) -> Reply {
+    if matches!(context.client().reply_mode, ReplyMode::On | ReplyMode::SkipNext) {
+        return Reply::Several(confirmations);
+    }
+    for confirmation in &confirmations {
+        context.engine.push(context.client, confirmation);
+    }
+    Reply::NOTHING
+}
+
+fn channels(argv: &[&[u8]], listeners: &Listeners) -> Result<Reply, Error> {
+    let pattern = match argv[2..] {
+        [] => None,
+        [pattern] => Some(pattern),
+        _ => {
+            let name = String::from_utf8_lossy(argv[1]);
+            return Err(Error::text(format!(
+                "ERR unknown subcommand or wrong number of arguments for '{name}'. \
+                 Try PUBSUB HELP."
+            )));
+        }
+    };
+    let shown = listeners
+        .keys()
+        .filter(|channel| pattern.is_none_or(|pattern| glob::matches_channel(pattern, channel)));
+    Ok(Reply::Array(shown.cloned().map(Reply::Bulk).collect()))
+}
+
+fn listener_counts(channels: &[&[u8]], listeners: &Listeners) -> Reply {
+    let count = |channel: &[u8]| listeners.get(channel).map_or(0, Vec::len);
+    let pairs = channels.iter().flat_map(|c| [Reply::bulk(c), Reply::from(count(c))]);
+    Reply::Array(pairs.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::client::ReplyMode;
+    use crate::settings::Settings;
+    use crate::testing::{Stage, check};
+
+    #[test]
+    fn a_client_that_wants_no_replies_is_still_told_of_its_subscriptions() {
+        let mut stage = Stage::new(Settings::default());
+        let client = stage.client("a");
+        stage.engine.clients.get_mut(client).expect("connected").reply_mode = ReplyMode::Off;
+        stage.check("GET k => ; SUBSCRIBE a => [\"subscribe\", \"a\", 1]; a< => ");
+        stage.check("UNSUBSCRIBE => [\"unsubscribe\", \"a\", 0]; GET k => ");
+    }
+
+    #[test]
+    fn confirmations_count_channels_and_patterns_together() {
+        check(
+            "SUBSCRIBE a b a => [\"subscribe\", \"a\", 1] & [\"subscribe\", \"b\", 2] & \
+             [\"subscribe\", \"a\", 2]; PSUBSCRIBE p* => [\"psubscribe\", \"p*\", 3]; \
+             SSUBSCRIBE s => [\"ssubscribe\", \"s\", 1]; \
+             UNSUBSCRIBE => [\"unsubscribe\", \"a\", 2] & [\"unsubscribe\", \"b\", 1]; \
+             UNSUBSCRIBE => [\"unsubscribe\", nil, 1]; \
+             UNSUBSCRIBE x => [\"unsubscribe\", \"x\", 1]; \
+             PUNSUBSCRIBE => [\"punsubscribe\", \"p*\", 0]; \
+             SUNSUBSCRIBE => [\"sunsubscribe\", \"s\", 0]; \
+             SUNSUBSCRIBE => [\"sunsubscribe\", nil, 0]",
+        );
+    }
+
+    #[test]
+    fn messages_reach_every_kind_of_listener_once_a_subscription() {
+        check(
+            "b> SUBSCRIBE news; b> PSUBSCRIBE n* *s; c> SSUBSCRIBE news; PUBLISH news hi => 3; \
+             b< => [\"message\", \"news\", \"hi\"] & \
+             [\"pmessage\", \"*s\", \"news\", \"hi\"] & [\"pmessage\", \"n*\", \"news\", \"hi\"]; \
+             c< => ; SPUBLISH news ho => 1; c< => [\"smessage\", \"news\", \"ho\"]; b< => ; \
+             b> UNSUBSCRIBE; b> PUNSUBSCRIBE; PUBLISH news hi => 0",
+        );
+    }
+
+    #[test]
+    fn a_subscriber_may_do_little_else_until_it_unsubscribes() {
+        check(
+            "SUBSCRIBE a; PUBLISH a m => !ERR Can't execute 'publish': only (P|S)SUBSCRIBE / \
+             (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context; \
+             PUBSUB CHANNELS => !ERR Can't execute 'pubsub|channels': only (P|S)SUBSCRIBE / \
+             (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context; \
+             UNSUBSCRIBE; PUBLISH a m => 0",
+        );
+    }
+
+    #[test]
+    fn subscriptions_within_a_transaction_are_confirmed_in_their_place() {
+        check(
+            "MULTI; SUBSCRIBE a; PUBLISH a m; UNSUBSCRIBE; EXEC => \
+             [[\"subscribe\", \"a\", 1], 1, [\"unsubscribe\", \"a\", 0]] & \
+             [\"message\", \"a\", \"m\"]",
+        );
+        check(
+            "MULTI; SSUBSCRIBE a b; SUNSUBSCRIBE a; EXEC => \
+             [!ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client, \
+             [\"sunsubscribe\", \"a\", 0]]",
+        );
+    }
+
+    #[test]
+    fn what_pubsub_shows() {
+        check(
+            "b> SUBSCRIBE one two; c> SUBSCRIBE two; c> PSUBSCRIBE t*; b> PSUBSCRIBE t*; \
+             PUBSUB CHANNELS => [\"one\", \"two\"]; PUBSUB CHANNELS t* => [\"two\"]; \
+             PUBSUB NUMSUB two t* one => [\"two\", 2, \"t*\", 0, \"one\", 1]; \
+             PUBSUB NUMPAT => 1; PUBSUB SHARDCHANNELS => []; PUBSUB NUMSUB => []; \
+             PUBSUB SHARDNUMSUB two => [\"two\", 0]",
+        );
+        check(
+            "PUBSUB => !ERR wrong number of arguments for 'pubsub' command; \
+             PUBSUB FOO => !ERR unknown subcommand 'FOO'. Try PUBSUB HELP.; \
+             PUBSUB HELP x => !ERR wrong number of arguments for 'pubsub|help' command; \
+             PUBSUB NUMPAT x => !ERR wrong number of arguments for 'pubsub|numpat' command; \
+             PUBSUB Channels a b => !ERR unknown subcommand or wrong number of arguments for \
+             'Channels'. Try PUBSUB HELP.",
+        );
+    }
+}

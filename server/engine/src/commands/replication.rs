@@ -1,0 +1,242 @@
+//! What clients of replicated servers ask. This one copies no other and is copied by none: it
+//! counts no replicas, and says so at once where it would be asked to have or to become one.
+
+use lockwheel_resp::Reply;
+
+use crate::command::{Arity, Categories, Command, Flags, Group};
+use crate::context::{Context, integer, is};
+use crate::error::Error;
+use crate::settings::Mode;
+use crate::time::Millis;
+
+const WAIT: Command = Command {
+    flags: Flags::BLOCKING,
+    categories: Categories::CONNECTION,
+    group: Group::Generic,
+    tips: &["request_policy:all_shards", "response_policy:agg_min"],
+    ..Command::BASE
+};
+
+/// Commands that would make a copy of a server.
+const COPY: Command = Command {
+    group: Group::Server,
+    flags: Flags::ADMIN.union(Flags::NOSCRIPT).union(Flags::NO_ASYNC_LOADING),
+    ..Command::BASE
+};
+
+const REPLICAOF: Command = Command {
+    arity: Arity::Exactly(3),
+    flags: COPY.flags.union(Flags::STALE),
+    run: replicaof,
+    ..COPY
+};
+
+/// The family's rows.
+pub const COMMANDS: &[Command] = &[
+    Command {
+        name: "failover",
+        flags: Flags::ADMIN.union(Flags::NOSCRIPT).union(Flags::STALE),
+        since: "6.2.0",
+        doc: "Would hand over to a replica; there is none.",
+        example: "FAILOVER => !ERR FAILOVER requires connected replicas.",
+        run: failover,
+        ..COPY
+    },
+    Command {
+        name: "psync",
+        arity: Arity::AtLeast(3),
+        flags: COPY.flags.union(Flags::NO_MULTI),
+        since: "2.8.0",
+        doc: "Would send a replica what it has missed.",
+        example: "PSYNC ? -1 => !ERR Replication is not supported by this server",
+        run: |_, _| Err(NOT_SUPPORTED),
+        ..COPY
+    },
+    Command {
+        name: "replconf",
+        flags: Flags::ADMIN
+            .union(Flags::NOSCRIPT)
+            .union(Flags::LOADING)
+            .union(Flags::STALE)
+            .union(Flags::ALLOW_BUSY),
+        since: "3.0.0",
+        doc: "Would prepare the connection of a replica.",
+        example: "REPLCONF capa eof => !ERR Replication is not supported by this server",
+        run: |_, _| Err(NOT_SUPPORTED),
+        ..COPY
+    },
+    Command {
+        name: "replicaof",
+        since: "5.0.0",
+        doc: "Would make the server the replica of another; it is nobody's.",
+        example: "REPLICAOF NO ONE => OK",
+        ..REPLICAOF
+    },
+    Command {
+        name: "role",
+        arity: Arity::Exactly(1),
+        flags: Flags::NOSCRIPT.union(Flags::LOADING).union(Flags::STALE).union(Flags::FAST),
+        categories: Categories::ADMIN.union(Categories::DANGEROUS),
+        since: "2.8.12",
+        doc: "Tells whether the server is a master, and who follows it.",
+        example: "ROLE => [...",
+        run: role,
+        ..COPY
+    },
+    Command {
+        name: "slaveof",
+        doc: "Would make the server the replica of another; it is nobody's.",
+        example: "SLAVEOF NO ONE => OK",
+        ..REPLICAOF
+    },
+    Command {
+        name: "sync",
+        arity: Arity::Exactly(1),
+        flags: COPY.flags.union(Flags::NO_MULTI),
+        doc: "Would send a replica all keys.",
+        example: "SYNC => !ERR Replication is not supported by this server",
+        run: |_, _| Err(NOT_SUPPORTED),
+        ..COPY
+    },
+    Command {
+        name: "wait",
+        arity: Arity::Exactly(3),
+        since: "3.0.0",
+        doc: "Waits until replicas have what the client wrote; returns how many do.",
+        example: "WAIT 0 0 => 0",
+        run: wait,
+        ..WAIT
+    },
+    Command {
+        name: "waitaof",
+        arity: Arity::Exactly(4),
+        since: "7.2.0",
+        doc: "Waits until what the client wrote is in append-only files.",
+        example: "WAITAOF 0 0 0 => [0, 0]",
+        run: waitaof,
+        ..WAIT
+    },
+];
+
+const NOT_SUPPORTED: Error = Error::line("ERR Replication is not supported by this server");
+
+fn role(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
+    if context.engine.settings.mode() == Mode::Sentinel {
+        return Ok(super::sentinel::role(context.engine));
+    }
+    let no_replicas = Reply::Array(Vec::new());
+    Ok(Reply::Array(vec![Reply::bulk("master"), Reply::Integer(0), no_replicas]))
+}
+
+fn replicaof(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    if context.engine.settings.cluster_enabled {
+        return Err(Error::line("ERR REPLICAOF not allowed in cluster mode."));
+    }
+    if is(argv[1], "no") && is(argv[2], "one") {
+        return Ok(Reply::OK);
+    }
+    match integer(argv[2]).map(u16::try_from) {
+        Ok(Ok(_)) => Err(NOT_SUPPORTED),
+        _ => Err(Error::line("ERR Invalid master port")),
+    }
+}
+
+fn failover(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    if context.engine.settings.cluster_enabled {
+        return Err(Error::line(
+            "ERR FAILOVER not allowed in cluster mode. Use CLUSTER FAILOVER command instead.",
+        ));
+    }
+    let mut options = &argv[1..];
+    while let [option, rest @ ..] = options {
+        options = match rest {
+            [] if is(option, "abort") && argv.len() == 2 => {
+                return Err(Error::line("ERR No failover in progress."));
+            }
+            [_, port, rest @ ..] if is(option, "to") => {
+                integer(port)?;
+                rest
+            }
+            [timeout, rest @ ..] if is(option, "timeout") => {
+                if integer(timeout)? <= 0 {
+                    return Err(Error::line("ERR FAILOVER timeout must be greater than 0"));
+                }
+                rest
+            }
+            rest if is(option, "force") => rest,
+            _ => return Err(Error::Syntax),
+        };
+    }
+    Err(Error::line("ERR FAILOVER requires connected replicas."))
+}
+
+// --- waiting for replicas, of which there are none ---
+
+fn wait(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let replicas = integer(argv[1])?;
+    let deadline = super::timeout(context.time, argv[2])?;
+    Ok(answer_when_replicated(context, replicas > 0, deadline, Reply::Integer(0)))
+}
+
+fn waitaof(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let local = integer(argv[1])?;
+    if !(0..=1).contains(&local) {
+        return Err(Error::line("ERR value is out of range, value must between 0 and 1"));
+    }
+    let replicas = integer(argv[2])?;
+    if replicas < 0 {
+        return Err(Error::line("ERR value is out of range, must be positive"));
+    }
+    let deadline = super::timeout(context.time, argv[3])?;
+    if local > 0 {
+        return Err(Error::line(
+            "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.",
+        ));
+    }
+    let none = Reply::Array(vec![Reply::Integer(0), Reply::Integer(0)]);
+    Ok(answer_when_replicated(context, replicas > 0, deadline, none))
+}
+
+/// Answers at once that there is no replica, unless the client asks for one: then when it has
+/// waited for as long as it wants to.
+fn answer_when_replicated(
+    context: &mut Context<'_>,
+    asks_for_any: bool,
+    deadline: Option<Millis>,
+    answer: Reply,
+) -> Reply {
+    if !asks_for_any || context.may_not_block() {
+        return answer;
+    }
+    context.engine.block(context.client, answer, deadline);
+    Reply::NOTHING
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::check;
+
+    #[test]
+    fn waits_end_with_the_clock() {
+        check("WAIT 0 0 => 0; WAIT -1 0 => 0; WAITAOF 0 0 0 => [0, 0]");
+        check("WAIT 1 50 => ; +49ms; a< => ; +1ms; a< => 0");
+        check("WAITAOF 0 1 50 => ; +49ms; a< => ; +1ms; a< => [0, 0]");
+        check("WAIT 1 0 => ; +1000000ms; a< => ");
+        check("MULTI; WAIT 1 0; WAITAOF 0 1 0; EXEC => [0, [0, 0]]");
+        check("EVAL \"return redis.call('WAIT', '1', '0')\" 0 => 0");
+    }
+
+    #[test]
+    fn waits_that_make_no_sense() {
+        check("WAIT x 0 => !ERR value is not an integer or out of range");
+        check("WAIT 1 x => !ERR timeout is not an integer or out of range");
+        check("WAIT 1 -1 => !ERR timeout is negative");
+        check("WAIT 1 9223372036854775807 => !ERR timeout is out of range");
+        check("WAITAOF 2 0 0 => !ERR value is out of range, value must between 0 and 1");
+        check("WAITAOF 0 -1 0 => !ERR value is out of range, must be positive");
+        check(
+            "WAITAOF 1 0 0 => !ERR WAITAOF cannot be used when numlocal is set but appendonly \
+               is disabled.",
+        );
+    }
+}

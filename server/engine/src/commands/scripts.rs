@@ -1,0 +1,405 @@
+//! `EVAL` and its kin: scripts, which run alone and see the world stand still.
+
+use lockwheel_resp::Reply;
+use lockwheel_scripting::{Interpreter, Limits, Script, Sha};
+
+use super::help;
+use crate::command::{Arity, Categories, Command, FindKeys, Flags, Group, KeySpec};
+use crate::context::{Context, integer, is};
+use crate::error::Error;
+use crate::limits;
+use crate::script::{Call, Running};
+use crate::settings::CompatVersion;
+
+const SCRIPTING: Command =
+    Command { group: Group::Scripting, categories: Categories::SCRIPTING, ..Command::BASE };
+
+const EVAL: Command = Command {
+    arity: Arity::AtLeast(3),
+    flags: Flags::NOSCRIPT
+        .union(Flags::STALE)
+        .union(Flags::SKIP_MONITOR)
+        .union(Flags::MAY_REPLICATE)
+        .union(Flags::NO_MANDATORY_KEYS)
+        .union(Flags::MOVABLEKEYS),
+    keys: &[KeySpec { flags: &["RW", "access", "update"], begin: 2, find: FindKeys::Count }],
+    since: "2.6.0",
+    complexity: "that of the script",
+    ..SCRIPTING
+};
+
+const EVAL_RO: Command = Command {
+    flags: Flags::NOSCRIPT
+        .union(Flags::STALE)
+        .union(Flags::SKIP_MONITOR)
+        .union(Flags::READONLY)
+        .union(Flags::NO_MANDATORY_KEYS)
+        .union(Flags::MOVABLEKEYS),
+    keys: &[KeySpec { flags: &["RO", "access"], begin: 2, find: FindKeys::Count }],
+    since: "7.0.0",
+    ..EVAL
+};
+
+/// The family's rows.
+pub const COMMANDS: &[Command] = &[
+    Command {
+        name: "eval",
+        doc: "Runs a Lua script.",
+        example: "EVAL \"return {KEYS[1], ARGV[1], 1.9}\" 1 k a => [\"k\", \"a\", 1]",
+        run: eval,
+        ..EVAL
+    },
+    Command {
+        name: "eval_ro",
+        doc: "Runs a Lua script that may not write.",
+        example: "SET k v; EVAL_RO \"return redis.call('GET', KEYS[1])\" 1 k => \"v\"",
+        run: eval,
+        ..EVAL_RO
+    },
+    Command {
+        name: "evalsha",
+        doc: "Runs a cached script, named by the SHA-1 of its text.",
+        example: "SCRIPT LOAD \"return 7\"; \
+                  EVALSHA 5c2adadd20ed5b9d0ef8f92f42ed19a2ceb6d0e1 0 => \
+                  !NOSCRIPT No matching script. Please use EVAL.",
+        run: evalsha,
+        ..EVAL
+    },
+    Command {
+        name: "evalsha_ro",
+        doc: "Runs a cached script that may not write.",
+        example: "EVALSHA_RO 0 0 => !NOSCRIPT No matching script. Please use EVAL.",
+        run: evalsha,
+        ..EVAL_RO
+    },
+    Command {
+        name: "script",
+        arity: Arity::AtLeast(2),
+        since: "2.6.0",
+        categories: Categories::empty(),
+        doc: "A container for commands about the script cache.",
+        subcommands: SCRIPT,
+        ..SCRIPTING
+    },
+];
+
+const SCRIPT: &[Command] = &[
+    Command {
+        name: "exists",
+        arity: Arity::AtLeast(3),
+        flags: Flags::NOSCRIPT,
+        since: "2.6.0",
+        complexity: "O(N) in the number of digests",
+        doc: "Tells which scripts are cached.",
+        tips: &["request_policy:all_shards", "response_policy:agg_logical_and"],
+        example: "SCRIPT EXISTS 00 => [0]",
+        run: script_exists,
+        ..SCRIPTING
+    },
+    Command {
+        name: "flush",
+        arity: Arity::AtLeast(2),
+        flags: Flags::NOSCRIPT,
+        since: "2.6.0",
+        complexity: "O(N) in the number of cached scripts",
+        doc: "Empties the script cache.",
+        tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
+        example: "SCRIPT FLUSH => OK",
+        run: script_flush,
+        ..SCRIPTING
+    },
+    Command {
+        name: "help",
+        arity: Arity::Exactly(2),
+        flags: Flags::LOADING.union(Flags::STALE),
+        since: "5.0.0",
+        doc: "Explains the subcommands.",
+        example: "SCRIPT HELP; SCRIPT EXISTS 00 => [0]",
+        run: |_, _| Ok(help("SCRIPT", HELP)),
+        ..SCRIPTING
+    },
+    Command {
+        name: "kill",
+        arity: Arity::Exactly(2),
+        flags: Flags::NOSCRIPT.union(Flags::ALLOW_BUSY),
+        since: "2.6.0",
+        doc: "Ends the running script, unless it has written.",
+        tips: &["request_policy:all_shards", "response_policy:one_succeeded"],
+        example: "SCRIPT KILL => !NOTBUSY No scripts in execution right now.",
+        run: script_kill,
+        ..SCRIPTING
+    },
+    Command {
+        name: "load",
+        arity: Arity::Exactly(3),
+        flags: Flags::NOSCRIPT.union(Flags::STALE),
+        since: "2.6.0",
+        complexity: "O(N) in the length of the script",
+        doc: "Caches a script and returns the digest that names it.",
+        tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
+        example: "SCRIPT LOAD \"return 1\" => \"e0e1f9fabfc9d4800c877a703b823ac0578ff8db\"",
+        run: script_load,
+        ..SCRIPTING
+    },
+];
+
+const HELP: &[&str] = &[
+    "EXISTS <sha1> [<sha1> ...]",
+    "    Tells of each <sha1> whether a script of that name is cached.",
+    "FLUSH [ASYNC|SYNC]",
+    "    Empties the script cache.",
+    "KILL",
+    "    Ends the running script, unless it has written.",
+    "LOAD <script>",
+    "    Caches <script> without running it, and returns its SHA-1.",
+];
+
+/// A fresh Lua state.
+pub fn interpreter(seed: u64, version: CompatVersion) -> Interpreter {
+    Interpreter::new(LIMITS, version.redis_version(), seed)
+        .expect("a limit with room for Lua itself")
+}
+
+/// How much scripts may use, and functions as much again.
+pub const LIMITS: Limits = Limits {
+    memory_bytes_max: limits::SCRIPT_MEMORY_BYTES_MAX,
+    script_bytes_max: limits::SCRIPT_BYTES_MAX,
+    passing_scripts_max: limits::PASSING_SCRIPTS_MAX,
+    passing_bytes_max: limits::PASSING_SCRIPTS_BYTES_MAX,
+    kept_bytes_max: limits::LOADED_SCRIPTS_BYTES_MAX,
+    ready_bytes_max: limits::READY_SCRIPTS_BYTES_MAX,
+    match_steps_max: limits::SCRIPT_PATTERN_STEPS_MAX,
+    nesting_max: limits::SCRIPT_NESTING_MAX,
+    interrupt_instructions: limits::SCRIPT_INTERRUPT_INSTRUCTIONS,
+    library_functions_max: limits::LIBRARY_FUNCTIONS_MAX,
+    plan_tokens_max: limits::PLAN_TOKENS_MAX,
+    plan_depth_max: limits::PLAN_DEPTH_MAX,
+    plan_locals_max: limits::PLAN_LOCALS_MAX,
+    plan_calls_max: limits::PLAN_CALLS_MAX,
+    plan_steps_max: limits::PLAN_STEPS_MAX,
+    plan_bytes_max: limits::PLAN_BYTES_MAX,
+};
+
+fn eval(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let count = key_count(argv)?;
+    let Some(interpreter) = context.engine.interpreter.as_mut() else {
+        return Err(Error::Busy);
+    };
+    match interpreter.load_passing(argv[1]) {
+        Ok(sha) => run(context, sha.as_bytes(), count, argv),
+        Err(refusal) => {
+            context.engine.count_error(&refusal);
+            Ok(refusal)
+        }
+    }
+}
+
+fn evalsha(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    // Redis looks at the digest's length, then at the number of keys, then for the script.
+    if argv[1].len() != Sha::DIGITS {
+        return Err(Error::NoScript);
+    }
+    run(context, argv[1], key_count(argv)?, argv)
+}
+
+#[inline(always)]
+fn run(
+    context: &mut Context<'_>,
+    sha: &[u8],
+    count: usize,
+    argv: &[&[u8]],
+) -> Result<Reply, Error> {
+    let found = context.engine.interpreter.as_ref().and_then(|lua| lua.find(sha));
+    let Some(found) = found else { return Err(Error::NoScript) };
+    let running = prepare(context, found.script, None)?;
+    let (keys, args) = argv[3..].split_at(count);
+    Ok(context.run_script(running, found, keys, args))
+}
+
+/// What a script or a function may do in this request, if it may be run at all.
+#[inline(always)]
+pub fn prepare(
+    context: &Context<'_>,
+    script: Script,
+    function: Option<Box<Call>>,
+) -> Result<Running, Error> {
+    let may_not_write = context.command.flags.contains(Flags::READONLY);
+    let in_cluster = context.engine.settings.cluster_enabled;
+    if (may_not_write || in_cluster)
+        && let Some(refusal) = refusal(script, may_not_write, in_cluster)
+    {
+        return Err(refusal);
+    }
+    Ok(Running {
+        declared: script,
+        protocol: lockwheel_resp::Protocol::Resp2,
+        now: context.time.now,
+        read_only: may_not_write || script.no_writes(),
+        slot: if in_cluster { context.client().slot } else { None },
+        wrote: false,
+        killed: false,
+        function,
+        counted_error: None,
+    })
+}
+
+/// What keeps a script from being run at all.
+#[cold]
+fn refusal(script: Script, may_not_write: bool, in_cluster: bool) -> Option<Error> {
+    if may_not_write && script.has_shebang() && !script.no_writes() {
+        return Some(Error::line(
+            "ERR Can not execute a script with write flag using *_ro command.",
+        ));
+    }
+    if in_cluster && script.no_cluster() {
+        return Some(Error::line("ERR Can not run script on cluster, 'no-cluster' flag is set."));
+    }
+    None
+}
+
+/// The number of keys, which must be there. Hardly any script has more than nine.
+fn key_count(argv: &[&[u8]]) -> Result<usize, Error> {
+    let count = match argv[2] {
+        [digit @ b'0'..=b'9'] => i64::from(digit - b'0'),
+        other => integer(other)?,
+    };
+    checked_key_count(count, argv)
+}
+
+/// The number of keys, if there are as many arguments.
+pub fn checked_key_count(count: i64, argv: &[&[u8]]) -> Result<usize, Error> {
+    match usize::try_from(count) {
+        Err(_) => Err(Error::line("ERR Number of keys can't be negative")),
+        Ok(count) if count > argv.len() - 3 => {
+            Err(Error::line("ERR Number of keys can't be greater than number of args"))
+        }
+        Ok(count) => Ok(count),
+    }
+}
+
+fn script_load(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let Some(interpreter) = context.engine.interpreter.as_mut() else {
+        return Err(Error::Busy);
+    };
+    Ok(match interpreter.load(argv[2]) {
+        Ok(sha) => Reply::bulk(sha.as_bytes()),
+        Err(refusal) => {
+            context.engine.count_error(&refusal);
+            refusal
+        }
+    })
+}
+
+fn script_exists(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let known = |sha: &&[u8]| {
+        let interpreter = context.engine.interpreter.as_ref();
+        Reply::from(interpreter.is_some_and(|lua| lua.find(sha).is_some()))
+    };
+    Ok(Reply::Array(argv[2..].iter().map(known).collect()))
+}
+
+fn script_flush(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    match argv {
+        [_, _] => {}
+        [_, _, how] if is(how, "async") || is(how, "sync") => {}
+        _ => return Err(Error::line("ERR SCRIPT FLUSH only support SYNC|ASYNC option")),
+    }
+    context.engine.flush_scripts();
+    Ok(Reply::OK)
+}
+
+fn script_kill(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
+    kill(context, false)
+}
+
+/// Ends what is running, if it is what the caller takes it for.
+pub fn kill(context: &mut Context<'_>, function: bool) -> Result<Reply, Error> {
+    let busy = context.engine.busy_error();
+    match context.engine.script.as_mut() {
+        None => Err(Error::line("NOTBUSY No scripts in execution right now.")),
+        Some(script) if script.wrote => Err(Error::line(
+            "UNKILLABLE Sorry the script already executed write commands against the dataset. \
+             You can either wait the script termination or kill the server in a hard way using \
+             the SHUTDOWN NOSAVE command.",
+        )),
+        Some(script) if script.function.is_some() != function => Err(busy),
+        Some(script) => {
+            script.killed = true;
+            Ok(Reply::OK)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::limits::PASSING_SCRIPTS_MAX;
+    use crate::testing::{Stage, check};
+
+    #[test]
+    fn compare_and_delete() {
+        check(
+            "SET lock mine; EVAL \"if redis.call('get',KEYS[1]) == ARGV[1] then return \
+             redis.call('del',KEYS[1]) else return 0 end\" 1 lock other => 0; GET lock => \"mine\"",
+        );
+    }
+
+    #[test]
+    fn what_eval_brought_is_forgotten_and_what_was_loaded_is_kept() {
+        let mut stage = Stage::new(crate::settings::Settings::default());
+        stage.check("SCRIPT LOAD \"return 'kept'\"; EVAL \"return 'used'\" 0");
+        for other in 0..PASSING_SCRIPTS_MAX {
+            stage.check(&format!("EVAL \"return {other}\" 0 => {other}"));
+        }
+        stage.check(
+            "SCRIPT EXISTS a3f24c150305f97cfc8b67d23509884eee5aeecc => [0]; \
+             SCRIPT EXISTS e611e2060b67d30b5a400593ff31fdae9242be30 => [1]; \
+             EVALSHA 831718c21eb8cace8e6f31e7782a9d8e38ed5600 0 => \"kept\"",
+        );
+    }
+
+    #[test]
+    fn counts_of_keys() {
+        check(
+            "EVAL \"return 1\" -1 => !ERR Number of keys can't be negative; \
+             EVAL \"return 1\" 1 => !ERR Number of keys can't be greater than number of args; \
+             EVAL \"return 1\" x => !ERR value is not an integer or out of range",
+        );
+    }
+
+    #[test]
+    fn what_may_write_by_its_own_word_is_not_run_read_only() {
+        let writes = "!ERR Can not execute a script with write flag using *_ro command.";
+        check(&format!("EVAL_RO \"#!lua\nreturn 1\" 0 => {writes}"));
+        check(&format!("EVAL_RO \"#!lua flags=allow-oom\nreturn 1\" 0 => {writes}"));
+        check("EVAL_RO \"#!lua flags=no-writes\nreturn 1\" 0 => 1; EVAL_RO \"return 1\" 0 => 1");
+    }
+
+    #[test]
+    fn an_error_is_counted_once_whoever_makes_it() {
+        let counted = |script: &str, errors: &str, stats: &str| {
+            check(&format!(
+                "SET s x; EVAL \"{script}\" 0; INFO errorstats => \"# Errorstats\\r\\n{errors}\"; \
+                 INFO commandstats => {stats}"
+            ));
+        };
+        let wrong = "redis.call('hget', 's', 'f')";
+        let one = "errorstat_WRONGTYPE:count=1\\r\\n";
+        let failed = "...cmdstat_eval:calls=1,...failed_calls=1...";
+        let fine =
+            "...cmdstat_eval:calls=1,usec=0,usec_per_call=0.00,rejected_calls=0,failed_calls=0...";
+        counted(&format!("return {wrong}"), one, failed);
+        counted("return redis.pcall('hget', 's', 'f')", one, failed);
+        counted("return {redis.pcall('hget', 's', 'f')}", one, failed);
+        counted("redis.pcall('hget', 's', 'f')", one, fine);
+        counted("return 1", "", fine);
+        counted("return redis.error_reply('MINE all')", "errorstat_MINE:count=1\\r\\n", failed);
+        counted("return {err = 'word'}", "errorstat_ERR:count=1\\r\\n", failed);
+        counted("error('x')", "errorstat_ERR:count=1\\r\\n", failed);
+        counted("x x", "errorstat_ERR:count=1\\r\\n", failed);
+        counted("redis.call('get')", "errorstat_ERR:count=1\\r\\n", failed);
+        check(
+            "EVAL \"redis.call('multi')\" 0; INFO commandstats => \
+               ...cmdstat_multi:calls=0,usec=0,usec_per_call=0.00,rejected_calls=1,...",
+        );
+    }
+}

@@ -1,0 +1,611 @@
+//! `SENTINEL`: where the masters are, as this sentinel was told. It connects to nobody: it names
+//! the masters of its configuration, takes each for alive, and moves none.
+
+use std::fmt::Write;
+
+use lockwheel_resp::Reply;
+
+use crate::Engine;
+use crate::command::{Arity, Command, Flags, Group};
+use crate::context::{Context, integer, is};
+use crate::error::Error;
+use crate::glob;
+use crate::settings::{Master, Peer, Sentinel, Unset};
+
+/// What a sentinel has besides the commands of this family, by name.
+pub const ALSO: &[&str] = &[
+    "auth",
+    "client",
+    "command",
+    "hello",
+    "info",
+    "ping",
+    "psubscribe",
+    "publish",
+    "punsubscribe",
+    "quit",
+    "role",
+    "shutdown",
+    "subscribe",
+    "unsubscribe",
+];
+
+const SENTINEL: Command =
+    Command { group: Group::Sentinel, flags: Flags::ADMIN, since: "2.8.4", ..Command::BASE };
+
+/// The family's rows.
+pub const COMMANDS: &[Command] = &[Command {
+    name: "sentinel",
+    arity: Arity::AtLeast(2),
+    complexity: "that of the subcommand",
+    doc: "A container for commands about masters.",
+    subcommands: SUBCOMMANDS,
+    ..SENTINEL
+}];
+
+const SUBCOMMANDS: &[Command] = &[
+    Command {
+        name: "ckquorum",
+        arity: Arity::Exactly(3),
+        doc: "Tells whether enough sentinels know a master.",
+        example: "SENTINEL MONITOR m 127.0.0.1 1 1; SENTINEL CKQUORUM m => OK 1 usable ...",
+        run: |context, argv| quorum(master(context, argv[2])?),
+        ..SENTINEL
+    },
+    Command {
+        name: "config",
+        arity: Arity::AtLeast(4),
+        since: "6.2.0",
+        complexity: "O(N) in the number of options",
+        doc: "Returns or changes options that are not one master's.",
+        example: "SENTINEL CONFIG GET announce-ip => [\"announce-ip\", \"\"]",
+        run: settings,
+        ..SENTINEL
+    },
+    Command {
+        name: "failover",
+        arity: Arity::Exactly(3),
+        doc: "Would make a replica the master; none is known.",
+        example: "SENTINEL FAILOVER m => !ERR No such master with that name",
+        run: |context, argv| {
+            master(context, argv[2])?;
+            Err(Error::line("NOGOODSLAVE No suitable replica to promote"))
+        },
+        ..SENTINEL
+    },
+    Command {
+        name: "flushconfig",
+        arity: Arity::Exactly(2),
+        doc: "Would write what is known to the configuration file, which stays its owner's here.",
+        example: "SENTINEL FLUSHCONFIG => !ERR Rewriting config file: not ...",
+        run: |_, _| Err(Error::line("ERR Rewriting config file: not supported by this server")),
+        ..SENTINEL
+    },
+    Command {
+        name: "get-master-addr-by-name",
+        arity: Arity::Exactly(3),
+        doc: "Tells where a master is.",
+        example: "SENTINEL MONITOR m 127.0.0.1 6379 1; \
+                  SENTINEL GET-MASTER-ADDR-BY-NAME m => [\"127.0.0.1\", \"6379\"]",
+        run: get_master_address,
+        ..SENTINEL
+    },
+    Command {
+        name: "help",
+        arity: Arity::Exactly(2),
+        flags: Flags::LOADING.union(Flags::STALE),
+        since: "6.2.0",
+        doc: "Lists the subcommands.",
+        example: "SENTINEL HELP => [SENTINEL <subcommand> ...]",
+        run: |_, _| Ok(super::help("SENTINEL", HELP)),
+        ..SENTINEL
+    },
+    Command {
+        name: "info-cache",
+        arity: Arity::AtLeast(3),
+        since: "3.2.0",
+        complexity: "O(N) in the number of masters",
+        doc: "Would return what masters say of themselves; none is asked.",
+        example: "SENTINEL INFO-CACHE m => []",
+        run: info_cache,
+        ..SENTINEL
+    },
+    Command {
+        name: "is-master-down-by-addr",
+        arity: Arity::Exactly(6),
+        doc: "Tells another sentinel whether a master is down: none is thought to be.",
+        example: "SENTINEL IS-MASTER-DOWN-BY-ADDR 127.0.0.1 6379 0 * => [0, \"*\", 0]",
+        run: is_master_down,
+        ..SENTINEL
+    },
+    Command {
+        name: "master",
+        arity: Arity::Exactly(3),
+        doc: "Describes a master.",
+        example: "SENTINEL MASTER m => !ERR No such master with that name",
+        run: |context, argv| Ok(describe(master(context, argv[2])?)),
+        ..SENTINEL
+    },
+    Command {
+        name: "masters",
+        arity: Arity::Exactly(2),
+        complexity: "O(N) in the number of masters",
+        doc: "Describes all masters.",
+        example: "SENTINEL MASTERS => []",
+        run: |context, _| Ok(Reply::Array(masters(context.engine).iter().map(describe).collect())),
+        ..SENTINEL
+    },
+    Command {
+        name: "monitor",
+        arity: Arity::Exactly(6),
+        doc: "Adds a master.",
+        example: "SENTINEL MONITOR m 127.0.0.1 6379 1 => OK",
+        run: monitor,
+        ..SENTINEL
+    },
+    Command {
+        name: "myid",
+        arity: Arity::Exactly(2),
+        since: "6.2.0",
+        doc: "Returns the name of this sentinel.",
+        example: "SENTINEL MYID => ...",
+        run: |context, _| Ok(Reply::bulk(&context.engine.node_id)),
+        ..SENTINEL
+    },
+    Command {
+        name: "pending-scripts",
+        arity: Arity::Exactly(2),
+        doc: "Lists the scripts that wait to be run; none ever is.",
+        example: "SENTINEL PENDING-SCRIPTS => []",
+        run: |_, _| Ok(Reply::Array(Vec::new())),
+        ..SENTINEL
+    },
+    Command {
+        name: "remove",
+        arity: Arity::Exactly(3),
+        doc: "Forgets a master.",
+        example: "SENTINEL MONITOR m 127.0.0.1 6379 1; SENTINEL REMOVE m => OK",
+        run: remove,
+        ..SENTINEL
+    },
+    Command {
+        name: "replicas",
+        arity: Arity::Exactly(3),
+        since: "5.0.0",
+        doc: "Describes the replicas of a master: none is known.",
+        example: "SENTINEL MONITOR m 127.0.0.1 6379 1; SENTINEL REPLICAS m => []",
+        run: replicas,
+        ..SENTINEL
+    },
+    Command {
+        name: "reset",
+        arity: Arity::Exactly(3),
+        complexity: "O(N) in the number of masters",
+        doc: "Forgets the other sentinels of all masters whose names match a pattern.",
+        example: "SENTINEL MONITOR m 127.0.0.1 6379 1; SENTINEL RESET * => 1",
+        run: reset,
+        ..SENTINEL
+    },
+    Command {
+        name: "sentinels",
+        arity: Arity::Exactly(3),
+        complexity: "O(N) in the number of sentinels",
+        doc: "Describes the other sentinels of a master.",
+        example: "SENTINEL MONITOR m 127.0.0.1 6379 1; SENTINEL SENTINELS m => []",
+        run: sentinels,
+        ..SENTINEL
+    },
+    Command {
+        name: "set",
+        arity: Arity::AtLeast(5),
+        complexity: "O(N) in the number of options",
+        doc: "Changes options of a master.",
+        example: "SENTINEL MONITOR m 127.0.0.1 6379 1; SENTINEL SET m quorum 2 => OK",
+        run: set,
+        ..SENTINEL
+    },
+    Command {
+        name: "slaves",
+        arity: Arity::Exactly(3),
+        doc: "Describes the replicas of a master: none is known.",
+        example: "SENTINEL MONITOR m 127.0.0.1 6379 1; SENTINEL SLAVES m => []",
+        run: replicas,
+        ..SENTINEL
+    },
+];
+
+const HELP: &[&str] = &[
+    "CKQUORUM <master-name>",
+    "    Tells whether enough sentinels know the master.",
+    "CONFIG (GET <option> [<option> ...]|SET <option> <value> [<option> <value> ...])",
+    "    Returns or changes options that are not one master's.",
+    "FAILOVER <master-name>",
+    "    Is refused: no replica is known.",
+    "FLUSHCONFIG",
+    "    Is refused: the file of the options is never written.",
+    "GET-MASTER-ADDR-BY-NAME <master-name>",
+    "    Tells where the master is.",
+    "INFO-CACHE <master-name> [<master-name> ...]",
+    "    Has nothing to return: masters are not asked.",
+    "IS-MASTER-DOWN-BY-ADDR <ip> <port> <current-epoch> <runid>",
+    "    Takes every master for alive.",
+    "MASTER <master-name>",
+    "    Describes the master.",
+    "MASTERS",
+    "    Describes all masters.",
+    "MONITOR <name> <ip> <port> <quorum>",
+    "    Adds a master.",
+    "MYID",
+    "    Returns the name of this sentinel.",
+    "PENDING-SCRIPTS",
+    "    Lists the scripts that wait to be run: none ever is.",
+    "REMOVE <master-name>",
+    "    Forgets the master.",
+    "REPLICAS <master-name>",
+    "    Describes the replicas of the master: none is known.",
+    "RESET <pattern>",
+    "    Forgets the other sentinels of the masters that match.",
+    "SENTINELS <master-name>",
+    "    Describes the other sentinels of the master.",
+    "SET <master-name> <option> <value> [<option> <value> ...]",
+    "    Changes options of the master.",
+    "SLAVES <master-name>",
+    "    Describes the replicas of the master: none is known.",
+];
+
+/// Only a sentinel has these commands, so there is one; without it, it would know no master.
+fn known(engine: &mut Engine) -> &mut Sentinel {
+    engine.settings.sentinel.get_or_insert_default()
+}
+
+fn masters(engine: &Engine) -> &[Master] {
+    engine.settings.sentinel.as_ref().map_or(&[], |sentinel| &sentinel.masters)
+}
+
+fn master<'a>(context: &'a Context<'_>, name: &[u8]) -> Result<&'a Master, Error> {
+    let named = masters(context.engine).iter().find(|master| master.name.as_bytes() == name);
+    named.ok_or(Error::line("ERR No such master with that name"))
+}
+
+fn text(argument: &[u8]) -> std::borrow::Cow<'_, str> {
+    String::from_utf8_lossy(argument)
+}
+
+// --- what it knows ---
+
+fn get_master_address(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let Ok(master) = master(context, argv[2]) else { return Ok(Reply::NullArray) };
+    Ok(Reply::Array(vec![Reply::bulk(&master.host), Reply::bulk(master.port.to_string())]))
+}
+
+/// Pairs that are all text.
+fn texts<const N: usize>(pairs: [(&'static str, &str); N]) -> Reply {
+    super::map(pairs.map(|(name, value)| (name, Reply::bulk(value))))
+}
+
+/// What would be learned from the master stands as if it had just answered.
+fn describe(master: &Master) -> Reply {
+    texts([
+        ("name", &master.name),
+        ("ip", &master.host),
+        ("port", &master.port.to_string()),
+        ("runid", ""),
+        ("flags", "master"),
+        ("link-pending-commands", "0"),
+        ("link-refcount", "1"),
+        ("last-ping-sent", "0"),
+        ("last-ok-ping-reply", "0"),
+        ("last-ping-reply", "0"),
+        ("down-after-milliseconds", &master.down_after_ms.to_string()),
+        ("info-refresh", "0"),
+        ("role-reported", "master"),
+        ("role-reported-time", "0"),
+        ("config-epoch", "0"),
+        ("num-slaves", "0"),
+        ("num-other-sentinels", &master.sentinels.len().to_string()),
+        ("quorum", &master.quorum.to_string()),
+        ("failover-timeout", &master.failover_timeout_ms.to_string()),
+        ("parallel-syncs", &master.parallel_syncs.to_string()),
+    ])
+}
+
+fn sentinels(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let master = master(context, argv[2])?;
+    let describe = |peer: &Peer| {
+        texts([
+            ("name", &peer.id),
+            ("ip", &peer.host),
+            ("port", &peer.port.to_string()),
+            ("runid", &peer.id),
+            ("flags", "sentinel"),
+            ("link-pending-commands", "0"),
+            ("link-refcount", "1"),
+            ("last-ping-sent", "0"),
+            ("last-ok-ping-reply", "0"),
+            ("last-ping-reply", "0"),
+            ("down-after-milliseconds", &master.down_after_ms.to_string()),
+            ("last-hello-message", "0"),
+            ("voted-leader", "?"),
+            ("voted-leader-epoch", "0"),
+        ])
+    };
+    Ok(Reply::Array(master.sentinels.iter().map(describe).collect()))
+}
+
+fn replicas(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    master(context, argv[2]).map(|_| Reply::Array(Vec::new()))
+}
+
+fn quorum(master: &Master) -> Result<Reply, Error> {
+    let usable = master.sentinels.len() + 1;
+    if usable < usize::try_from(master.quorum).unwrap_or(usize::MAX) {
+        return Err(Error::text(format!(
+            "NOQUORUM {usable} usable Sentinels. Not enough available Sentinels to reach the \
+             specified quorum for this master"
+        )));
+    }
+    let enough =
+        format!("OK {usable} usable Sentinels. Quorum and failover authorization can be reached");
+    Ok(Reply::Simple(enough.into()))
+}
+
+fn info_cache(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let unasked = || Reply::Array(vec![Reply::Array(vec![Reply::Integer(0), Reply::Null])]);
+    let known = argv[2..].iter().filter_map(|name| master(context, name).ok());
+    // Pairs, though no map in any protocol.
+    Ok(Reply::Array(known.flat_map(|it| [Reply::bulk(&it.name), unasked()]).collect()))
+}
+
+fn is_master_down(_: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    integer(argv[3])?;
+    integer(argv[4])?;
+    Ok(Reply::Array(vec![Reply::Integer(0), Reply::bulk("*"), Reply::Integer(0)]))
+}
+
+/// The lines of `INFO sentinel`.
+pub fn info(engine: &Engine) -> String {
+    let masters = masters(engine);
+    let mut lines = format!(
+        "sentinel_masters:{}\r\nsentinel_tilt:0\r\nsentinel_tilt_since_seconds:-1\r\n\
+         sentinel_running_scripts:0\r\nsentinel_scripts_queue_length:0\r\n\
+         sentinel_simulate_failure_flags:0\r\n",
+        masters.len()
+    );
+    for (at, Master { name, host, port, sentinels, .. }) in masters.iter().enumerate() {
+        let count = sentinels.len() + 1;
+        // Writing to a string does not fail.
+        let _ = write!(
+            lines,
+            "master{at}:name={name},status=ok,address={host}:{port},slaves=0,sentinels={count}\r\n"
+        );
+    }
+    lines
+}
+
+/// What `ROLE` answers.
+pub fn role(engine: &Engine) -> Reply {
+    let names = masters(engine).iter().map(|master| Reply::bulk(&master.name)).collect();
+    Reply::Array(vec![Reply::bulk("sentinel"), Reply::Array(names)])
+}
+
+/// The channel on which sentinels greet each other.
+const HELLO: &[u8] = b"__sentinel__:hello";
+
+/// What `PUBLISH` does: a greeting is heard, and nothing follows from it.
+pub fn publish(channel: &[u8]) -> Result<Reply, Error> {
+    if channel != HELLO {
+        return Err(Error::line("ERR Only HELLO messages are accepted by Sentinel instances."));
+    }
+    Ok(Reply::Integer(1))
+}
+
+// --- what it is told ---
+
+fn monitor(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let quorum = integer(argv[5]).map_err(|_| Error::line("ERR Invalid quorum"))?;
+    let port = integer(argv[4]).map_err(|_| Error::line("ERR Invalid port"))?;
+    let (name, host) = (text(argv[2]), text(argv[3]));
+    let sentinel = known(context.engine);
+    if quorum > 0 && !sentinel.takes_host(&host) {
+        return Err(Error::line("ERR Invalid IP address or hostname specified"));
+    }
+    let added = sentinel.monitor(&name, &host, port, quorum);
+    let told = added.map_err(|reason| Error::text(format!("ERR {reason}")))?;
+    let told = format!("{} quorum {quorum}", place(told));
+    context.engine.publish(b"+monitor", told.as_bytes());
+    Ok(Reply::OK)
+}
+
+/// How events name a master.
+fn place(master: &Master) -> String {
+    format!("master {} {} {}", master.name, master.host, master.port)
+}
+
+fn remove(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let gone = place(master(context, argv[2])?);
+    known(context.engine).masters.retain(|master| master.name.as_bytes() != argv[2]);
+    context.engine.publish(b"-monitor", gone.as_bytes());
+    Ok(Reply::OK)
+}
+
+fn reset(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let masters = known(context.engine).masters.iter_mut();
+    let mut places = Vec::new();
+    for master in masters.filter(|master| glob::matches(argv[2], master.name.as_bytes())) {
+        master.sentinels.clear();
+        places.push(place(master));
+    }
+    for place in &places {
+        context.engine.publish(b"+reset-master", place.as_bytes());
+    }
+    Ok(Reply::from(places.len()))
+}
+
+/// What was set before a mistake stays set.
+fn set(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let place = place(master(context, argv[2])?);
+    let mut rest = &argv[3..];
+    while let [option, after @ ..] = rest {
+        let option = text(option);
+        let count = (1..=2).find(|&count| Master::has_option(&option, count));
+        let values = count.and_then(|count| after.split_at_checked(count));
+        let (values, after) = values.ok_or_else(|| {
+            Error::text(format!(
+                "ERR Unknown option or number of arguments for SENTINEL SET '{option}'"
+            ))
+        })?;
+        rest = after;
+        if option.to_ascii_lowercase().ends_with("-script") {
+            return Err(Error::line(
+                "ERR Reconfiguration of scripts path is denied for security reasons. Check the \
+                 deny-scripts-reconfig configuration directive in your Sentinel configuration",
+            ));
+        }
+        let values: Vec<_> = values.iter().map(|value| text(value)).collect();
+        let words: Vec<&str> = values.iter().map(|value| &**value).collect();
+        let master = known(context.engine).master_mut(argv[2]);
+        if master.is_some_and(|master| master.set(&option, &words).is_err()) {
+            let value = words[0];
+            return Err(Error::text(format!(
+                "ERR Invalid argument '{value}' for SENTINEL SET '{option}'"
+            )));
+        }
+        let shown = if option.eq_ignore_ascii_case("auth-pass") { "******" } else { words[0] };
+        let told = format!("{place} {option} {shown}");
+        context.engine.publish(b"+set", told.as_bytes());
+    }
+    Ok(Reply::OK)
+}
+
+fn settings(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    match (argv[2], &argv[3..]) {
+        (how, patterns) if is(how, "get") => Ok(options(context.engine, patterns)),
+        (how, pairs) if is(how, "set") && pairs.len() % 2 == 0 => {
+            // All of them or none.
+            let engine = &mut *context.engine;
+            let before = (known(engine).clone(), engine.settings.text("loglevel"));
+            let all = pairs.as_chunks::<2>().0.iter();
+            let set = all.map(|&[option, value]| set_option(engine, option, value));
+            if let Err(error) = set.collect::<Result<Vec<()>, Error>>() {
+                *known(engine) = before.0;
+                // It was the value before, so it is not refused.
+                let _ = engine.settings.apply("loglevel", &before.1);
+                return Err(error);
+            }
+            Ok(Reply::OK)
+        }
+        _ => Err(Error::line(
+            "ERR Only SENTINEL CONFIG GET <param> [<param> <param> ...] / SET <param> <value> \
+             [<param> <value> ...] are supported.",
+        )),
+    }
+}
+
+fn options(engine: &mut Engine, patterns: &[&[u8]]) -> Reply {
+    let mut all = known(engine).options().to_vec();
+    all.push(("loglevel", engine.settings.text("loglevel")));
+    let mut found: Vec<(&'static str, Reply)> = Vec::new();
+    for pattern in patterns {
+        for (name, value) in &all {
+            let new = found.iter().all(|(earlier, _)| earlier != name);
+            if new && glob::matches_ignoring_case(pattern, name.as_bytes()) {
+                found.push((name, Reply::bulk(value)));
+            }
+        }
+    }
+    super::map(found)
+}
+
+fn set_option(engine: &mut Engine, option: &[u8], value: &[u8]) -> Result<(), Error> {
+    let (option, value) = (text(option), text(value));
+    let set = if option.eq_ignore_ascii_case("loglevel") {
+        engine.settings.apply("loglevel", &value).map_err(|_| Unset::Invalid)
+    } else {
+        known(engine).set(&option, &value)
+    };
+    set.map_err(|unset| match unset {
+        Unset::Unknown => {
+            Error::text(format!("ERR Invalid argument '{option}' to SENTINEL CONFIG SET"))
+        }
+        Unset::Invalid => {
+            Error::text(format!("ERR Invalid value '{value}' to SENTINEL CONFIG SET '{option}'"))
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::settings::Settings;
+    use crate::testing::Stage;
+
+    fn sentinel(lines: &[&str]) -> Stage {
+        let mut settings = Settings::default();
+        let told = settings.sentinel.insert(Box::default());
+        for line in lines {
+            told.obey(&line.split(' ').collect::<Vec<_>>()).expect("a good line");
+        }
+        Stage::new(settings)
+    }
+
+    const ID: &str = "0123456789012345678901234567890123456789";
+
+    #[test]
+    fn it_names_what_it_was_told_of() {
+        let mut stage = sentinel(&[
+            &format!("myid {ID}"),
+            "monitor m 127.0.0.1 6379 2",
+            &format!("known-sentinel m 127.0.0.1 26380 {}", ID.replace('0', "f")),
+        ]);
+        stage.check(&format!("SENTINEL MYID => \"{ID}\""));
+        stage.check("SENTINEL GET-MASTER-ADDR-BY-NAME m => [\"127.0.0.1\", \"6379\"]");
+        stage.check("SENTINEL GET-MASTER-ADDR-BY-NAME x => nil-array");
+        stage.check("SENTINEL CKQUORUM m => OK 2 usable Sentinels. ...");
+        stage.check("SENTINEL SENTINELS m => [[\"name\", ...\"port\", \"26380\", ...");
+        stage.check("ROLE => [\"sentinel\", [\"m\"]]");
+        stage.check("INFO sentinel => ...address=127.0.0.1:6379,slaves=0,sentinels=2...");
+        stage.check(
+            "SENTINEL RESET *; SENTINEL SENTINELS m => []; SENTINEL CKQUORUM m => !NOQUO...",
+        );
+        stage.check("HELLO => [..., \"mode\", \"sentinel\", \"modules\", []]");
+    }
+
+    #[test]
+    fn changes_are_told() {
+        let mut stage = sentinel(&[]);
+        stage.check(
+            "b> PSUBSCRIBE *; SENTINEL MONITOR m 127.0.0.1 1 2; b< => \
+                     [\"pmessage\", \"*\", \"+monitor\", \"master m 127.0.0.1 1 quorum 2\"]",
+        );
+        stage.check(
+            "SENTINEL SET m quorum 3 auth-pass x; b< => \
+                     [..., \"+set\", \"master m 127.0.0.1 1 quorum 3\"] & \
+                     [..., \"+set\", \"master m 127.0.0.1 1 auth-pass ******\"]",
+        );
+        stage.check("SENTINEL RESET m; b< => [..., \"+reset-master\", \"master m 127.0.0.1 1\"]");
+        stage.check("SENTINEL REMOVE m; b< => [..., \"-monitor\", \"master m 127.0.0.1 1\"]");
+        stage.check("SENTINEL MASTERS => []");
+    }
+
+    #[test]
+    fn options_are_set_together_or_not_at_all() {
+        let mut stage = sentinel(&[]);
+        stage.check(
+            "SENTINEL CONFIG SET announce-ip 1.1.1.1 announce-port x => !ERR Invalid value ...",
+        );
+        stage.check("SENTINEL CONFIG GET announce-ip => [\"announce-ip\", \"\"]");
+        stage.check("SENTINEL CONFIG SET announce-ip 1.1.1.1 loglevel debug => OK");
+        stage.check(
+            "SENTINEL CONFIG GET *ip log* => \
+                     [\"announce-ip\", \"1.1.1.1\", \"loglevel\", \"debug\"]",
+        );
+    }
+
+    #[test]
+    fn it_keeps_no_keys() {
+        let mut stage = sentinel(&[]);
+        for request in ["GET k", "MULTI", "EVAL x 0", "SELECT 0", "CONFIG GET x", "SPUBLISH c m"] {
+            stage.check(&format!("{request} => !ERR unknown command ..."));
+        }
+        stage.check("INFO keyspace => \"\"; INFO replication => \"\"");
+    }
+}

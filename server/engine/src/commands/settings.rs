@@ -1,0 +1,191 @@
+//! `CONFIG`: the options of the running server, and its counters set to zero.
+
+use lockwheel_resp::Reply;
+
+use crate::command::{Arity, Command, CommandStats, Flags, Group};
+use crate::context::Context;
+use crate::error::Error;
+use crate::{Engine, Stats, glob};
+
+const CONFIG: Command = Command {
+    group: Group::Server,
+    since: "2.0.0",
+    flags: Flags::ADMIN.union(Flags::NOSCRIPT).union(Flags::LOADING).union(Flags::STALE),
+    ..Command::BASE
+};
+
+/// The family's rows.
+pub const COMMANDS: &[Command] = &[Command {
+    name: "config",
+    arity: Arity::AtLeast(2),
+    flags: Flags::empty(),
+    complexity: "that of the subcommand",
+    doc: "A container for commands about options.",
+    subcommands: SUBCOMMANDS,
+    ..CONFIG
+}];
+
+const SUBCOMMANDS: &[Command] = &[
+    Command {
+        name: "get",
+        arity: Arity::AtLeast(3),
+        complexity: "O(N) in the number of options asked for",
+        doc: "Returns options by name or pattern.",
+        example: "CONFIG GET maxmemory-policy => [\"maxmemory-policy\", \"noeviction\"]",
+        run: get,
+        ..CONFIG
+    },
+    Command {
+        name: "help",
+        arity: Arity::Exactly(2),
+        flags: Flags::LOADING.union(Flags::STALE),
+        since: "5.0.0",
+        doc: "Lists the subcommands.",
+        example: "CONFIG HELP => [CONFIG <subcommand> ...]",
+        run: |_, _| Ok(super::help("CONFIG", HELP)),
+        ..CONFIG
+    },
+    Command {
+        name: "resetstat",
+        arity: Arity::Exactly(2),
+        doc: "Sets the counters of INFO to zero.",
+        example: "CONFIG RESETSTAT => OK",
+        run: reset_stats,
+        ..CONFIG
+    },
+    Command {
+        name: "rewrite",
+        arity: Arity::Exactly(2),
+        since: "2.8.0",
+        doc: "Would write the options to their file; the file stays its owner's here.",
+        example: "CONFIG REWRITE => !ERR The server is running without a config file",
+        run: rewrite,
+        ..CONFIG
+    },
+    Command {
+        name: "set",
+        arity: Arity::AtLeast(4),
+        complexity: "O(N) in the number of options given",
+        doc: "Changes options, all of them or none.",
+        tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
+        example: "CONFIG SET notify-keyspace-events Ex timeout 60 => OK",
+        run: set,
+        ..CONFIG
+    },
+];
+
+const HELP: &[&str] = &[
+    "GET <pattern> [<pattern> ...]",
+    "    Returns the options that match.",
+    "SET <option> <value> [<option> <value> ...]",
+    "    Changes options.",
+    "RESETSTAT",
+    "    Sets the counters of INFO to zero.",
+    "REWRITE",
+    "    Is refused: the file of the options is never written.",
+];
+
+fn get(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let found = context.engine.settings.get(&argv[2..], glob::matches);
+    let pair = |(name, value): (String, String)| (Reply::bulk(name), Reply::bulk(value));
+    Ok(Reply::Map(found.into_iter().map(pair).collect()))
+}
+
+fn set(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let (pairs, rest) = argv[2..].as_chunks::<2>();
+    if !rest.is_empty() {
+        return Err(Error::Syntax);
+    }
+    let pairs: Vec<(&[u8], &[u8])> = pairs.iter().map(|&[name, value]| (name, value)).collect();
+    let engine = &mut *context.engine;
+    engine.settings.set(&pairs).map_err(|error| Error::text(error.to_string()))?;
+    obey(engine);
+    Ok(Reply::OK)
+}
+
+/// Carries the options over to where the engine keeps what follows from them.
+fn obey(engine: &mut Engine) {
+    engine.events = engine.settings.notify_keyspace_events;
+    if engine.settings.requirepass.is_none() {
+        for id in engine.clients.in_order() {
+            if let Some(client) = engine.clients.get_mut(id) {
+                client.authenticated = true;
+            }
+        }
+    }
+}
+
+fn reset_stats(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
+    context.engine.stats = Stats::default();
+    context.engine.keyspace.garbage.freed_objects = 0;
+    context.engine.command_stats.fill(CommandStats::default());
+    Ok(Reply::OK)
+}
+
+fn rewrite(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
+    Err(Error::line(match context.engine.settings.config_file {
+        None => "ERR The server is running without a config file",
+        Some(_) => "ERR Rewriting config file: not supported by this server",
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::settings::Settings;
+    use crate::testing::{Stage, check};
+
+    #[test]
+    fn options_are_got() {
+        check(
+            "HELLO 3; CONFIG GET timeout MAXC* => {\"timeout\": \"0\", \"maxclients\": \"10000\"}",
+        );
+        check("CONFIG GET foo => []");
+        check("CONFIG GET => !ERR wrong number of arguments for 'config|get' command");
+        check("CONFIG FOO => !ERR unknown subcommand 'FOO'. Try CONFIG HELP.");
+    }
+
+    #[test]
+    fn options_are_set() {
+        check(
+            "CONFIG SET timeout 5 hz 20 => OK; \
+               CONFIG GET timeout hz => [\"timeout\", \"5\", \"hz\", \"20\"]",
+        );
+        check("CONFIG SET timeout 5 hz => !ERR syntax error");
+        check(
+            "CONFIG SET timeout 5 foo 1 => !ERR Unknown option or number of arguments for \
+               CONFIG SET - 'foo'; CONFIG GET timeout => [\"timeout\", \"0\"]",
+        );
+        check(
+            "CONFIG SET databases 5 => !ERR CONFIG SET failed (possibly related to argument \
+               'databases') - can't set immutable settings",
+        );
+    }
+
+    #[test]
+    fn what_is_set_is_obeyed() {
+        check(
+            "b> SUBSCRIBE __keyevent@0__:set; SET k v; CONFIG SET notify-keyspace-events E$; \
+               SET k v; b< => [\"message\", \"__keyevent@0__:set\", \"k\"]",
+        );
+        check(
+            "CONFIG SET requirepass x; PING => PONG; b> PING => !NOAUTH ...; \
+               CONFIG SET requirepass \"\"; b> PING => PONG",
+        );
+    }
+
+    #[test]
+    fn counters_are_reset() {
+        let mut stage = Stage::new(Settings::default());
+        stage.check("GET k; FOO; INFO errorstats => ...errorstat_ERR:count=1...");
+        stage.check("CONFIG RESETSTAT; INFO errorstats => \"# Errorstats\\r\\n\"");
+        stage.check("INFO commandstats => ...cmdstat_info:calls=1,...");
+        assert_eq!(stage.engine.stats.keyspace_misses, 0);
+    }
+
+    #[test]
+    fn the_file_is_left_alone() {
+        let mut stage = Stage::new(Settings::default());
+        stage.engine.settings.config_file = Some("redis.conf".to_owned());
+        stage.check("CONFIG REWRITE => !ERR Rewriting config file: not supported by this server");
+    }
+}

@@ -1,0 +1,394 @@
+//! Commands for parts of sorted sets: by rank, by score, or by the members' bytes where all scores
+//! are equal. Each kind of bounds becomes a range of ranks, and the commands work with that.
+
+use std::ops::{Bound, Range};
+
+use lockwheel_resp::{Reply, number};
+
+use crate::command::{Arity, Command, Flags, KeySpec};
+use crate::commands::sorted_sets::{self, SORTED_SET, forms};
+use crate::context::{Context, integer, is};
+use crate::error::Error;
+use crate::keyspace::sorted_set::{Scored, SortedSet};
+
+/// What the rows of commands that return a part share.
+const PART: Command = Command {
+    arity: Arity::AtLeast(4),
+    complexity: "O(log N + M) for M of N members",
+    ..SORTED_SET
+};
+
+/// What the rows of commands that count share.
+const COUNT: Command =
+    Command { arity: Arity::Exactly(4), flags: Flags::READONLY.union(Flags::FAST), ..SORTED_SET };
+
+/// What the rows of commands that remove a part share.
+const REMOVE: Command = Command {
+    arity: Arity::Exactly(4),
+    flags: Flags::WRITE,
+    keys: &[KeySpec::one(&["RW", "delete"])],
+    ..PART
+};
+
+/// The rows for parts.
+pub const COMMANDS: &[Command] = &[
+    Command {
+        name: "zcount",
+        since: "2.0.0",
+        doc: "Counts the members with scores between two.",
+        example: "ZADD z 1 a 2 b 3 c; ZCOUNT z (1 +inf => 2",
+        run: |context, argv| count(context, argv, By::Score),
+        ..COUNT
+    },
+    Command {
+        name: "zlexcount",
+        since: "2.8.9",
+        doc: "Counts the members between two, where all scores are equal.",
+        example: "ZADD z 0 a 0 b 0 c; ZLEXCOUNT z [b + => 2",
+        run: |context, argv| count(context, argv, By::Lex),
+        ..COUNT
+    },
+    Command {
+        name: "zrange",
+        doc: "Returns a part: by rank, or by score or bytes if asked, backwards if asked.",
+        example: "ZADD z 1 a 2 b; ZRANGE z +inf 1 BYSCORE REV LIMIT 0 1 => [\"b\"]",
+        run: |context, argv| range(context, argv, Query::default()),
+        ..PART
+    },
+    Command {
+        name: "zrangebylex",
+        since: "2.8.9",
+        doc: "Returns the members between two, where all scores are equal.",
+        example: "ZADD z 0 a 0 b; ZRANGEBYLEX z (a + => [\"b\"]",
+        run: |context, argv| range(context, argv, Query::fixed(By::Lex, false)),
+        ..PART
+    },
+    Command {
+        name: "zrangebyscore",
+        since: "1.0.5",
+        doc: "Returns the members with scores between two.",
+        example: "ZADD z 1 a 2 b; ZRANGEBYSCORE z -inf 1 WITHSCORES => [\"a\", \"1\"]",
+        run: |context, argv| range(context, argv, Query::fixed(By::Score, false)),
+        ..PART
+    },
+    Command {
+        name: "zrangestore",
+        arity: Arity::AtLeast(5),
+        flags: Flags::WRITE.union(Flags::DENYOOM),
+        keys: &[KeySpec::one(&["OW", "update"]), KeySpec::at(2, &["RO", "access"])],
+        since: "6.2.0",
+        doc: "Stores a part of one sorted set as another; returns how many members it has.",
+        example: "ZADD z 1 a 2 b; ZRANGESTORE y z 0 0 => 1",
+        run: zrangestore,
+        ..PART
+    },
+    Command {
+        name: "zremrangebylex",
+        since: "2.8.9",
+        doc: "Removes the members between two, where all scores are equal.",
+        example: "ZADD z 0 a 0 b; ZREMRANGEBYLEX z - [a => 1",
+        run: |context, argv| remove(context, argv, By::Lex, "zremrangebylex"),
+        ..REMOVE
+    },
+    Command {
+        name: "zremrangebyrank",
+        since: "2.0.0",
+        doc: "Removes the members from one rank to another.",
+        example: "ZADD z 1 a 2 b; ZREMRANGEBYRANK z -1 -1 => 1",
+        run: |context, argv| remove(context, argv, By::Rank, "zremrangebyrank"),
+        ..REMOVE
+    },
+    Command {
+        name: "zremrangebyscore",
+        doc: "Removes the members with scores between two.",
+        example: "ZADD z 1 a 2 b; ZREMRANGEBYSCORE z -inf 1 => 1",
+        run: |context, argv| remove(context, argv, By::Score, "zremrangebyscore"),
+        ..REMOVE
+    },
+    Command {
+        name: "zrevrange",
+        doc: "Returns the members from one rank to another, counted backwards.",
+        example: "ZADD z 1 a 2 b; ZREVRANGE z 0 0 => [\"b\"]",
+        run: |context, argv| range(context, argv, Query::fixed(By::Rank, true)),
+        ..PART
+    },
+    Command {
+        name: "zrevrangebylex",
+        since: "2.8.9",
+        doc: "Returns the members between two backwards, where all scores are equal.",
+        example: "ZADD z 0 a 0 b; ZREVRANGEBYLEX z + - => [\"b\", \"a\"]",
+        run: |context, argv| range(context, argv, Query::fixed(By::Lex, true)),
+        ..PART
+    },
+    Command {
+        name: "zrevrangebyscore",
+        since: "2.2.0",
+        doc: "Returns the members with scores between two backwards.",
+        example: "ZADD z 1 a 2 b; ZREVRANGEBYSCORE z +inf -inf => [\"b\", \"a\"]",
+        run: |context, argv| range(context, argv, Query::fixed(By::Score, true)),
+        ..PART
+    },
+];
+
+// --- bounds ---
+
+/// What a part is chosen by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum By {
+    #[default]
+    Rank,
+    Score,
+    Lex,
+}
+
+/// The two ends of a part.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Bounds<'a> {
+    /// Both included, counted from the end if negative.
+    Rank(i64, i64),
+    Score(Bound<f64>, Bound<f64>),
+    Lex(LexBound<'a>, LexBound<'a>),
+}
+
+/// One end of a part by bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LexBound<'a> {
+    /// Before all members.
+    Least,
+    /// Behind all members.
+    Greatest,
+    Included(&'a [u8]),
+    Excluded(&'a [u8]),
+}
+
+impl<'a> Bounds<'a> {
+    fn read(by: By, min: &'a [u8], max: &'a [u8]) -> Result<Bounds<'a>, Error> {
+        const NOT_SCORES: Error = Error::line("ERR min or max is not a float");
+        const NOT_LEX: Error = Error::line("ERR min or max not valid string range item");
+        match by {
+            By::Rank => Ok(Bounds::Rank(integer(min)?, integer(max)?)),
+            By::Score => Option::zip(score_bound(min), score_bound(max))
+                .map(|(min, max)| Bounds::Score(min, max))
+                .ok_or(NOT_SCORES),
+            By::Lex => Option::zip(lex_bound(min), lex_bound(max))
+                .map(|(min, max)| Bounds::Lex(min, max))
+                .ok_or(NOT_LEX),
+        }
+    }
+
+    /// The ranks of the members between the ends; for ranks that are counted backwards, too.
+    fn ranks(self, set: &SortedSet, reverse: bool) -> Range<usize> {
+        let (from, to) = match self {
+            Bounds::Rank(start, stop) => {
+                let (from, to) = between(start, stop, set.len());
+                if reverse { (set.len() - to, set.len() - from) } else { (from, to) }
+            }
+            Bounds::Score(min, max) => (
+                set.rank_where(|(_, score)| match min {
+                    Bound::Included(min) => score < min,
+                    Bound::Excluded(min) => score <= min,
+                    Bound::Unbounded => false,
+                }),
+                set.rank_where(|(_, score)| match max {
+                    Bound::Included(max) => score <= max,
+                    Bound::Excluded(max) => score < max,
+                    Bound::Unbounded => true,
+                }),
+            ),
+            Bounds::Lex(min, max) => (
+                set.rank_where(|(member, _)| match min {
+                    LexBound::Least => false,
+                    LexBound::Greatest => true,
+                    LexBound::Included(min) => member < min,
+                    LexBound::Excluded(min) => member <= min,
+                }),
+                set.rank_where(|(member, _)| match max {
+                    LexBound::Least => false,
+                    LexBound::Greatest => true,
+                    LexBound::Included(max) => member <= max,
+                    LexBound::Excluded(max) => member < max,
+                }),
+            ),
+        };
+        from.min(to)..to
+    }
+}
+
+/// The ranks from `start` to `stop`, both included and counted from the end if negative.
+fn between(start: i64, stop: i64, len: usize) -> (usize, usize) {
+    let rank = |index: i64| {
+        let index = if index < 0 { index.saturating_add_unsigned(len as u64) } else { index };
+        usize::try_from(index).ok()
+    };
+    let from = rank(start).unwrap_or(0).min(len);
+    let to = rank(stop).map_or(0, |stop| stop.saturating_add(1)).min(len);
+    (from.min(to), to)
+}
+
+/// `(` before a score excludes it.
+fn score_bound(text: &[u8]) -> Option<Bound<f64>> {
+    match text {
+        [b'(', text @ ..] => score(text).map(Bound::Excluded),
+        _ => score(text).map(Bound::Included),
+    }
+}
+
+/// A score as C's `strtod` reads it, up to a zero byte: more than the score of a member may be.
+/// Nothing is 0, blanks may come first, and what is too large is infinite.
+fn score(text: &[u8]) -> Option<f64> {
+    let text = text.split(|&byte| byte == 0).next().unwrap_or_default();
+    if text.is_empty() {
+        return Some(0.0);
+    }
+    let text = text.trim_ascii_start();
+    let decimal = std::str::from_utf8(text).ok().and_then(|text| text.parse::<f64>().ok());
+    decimal.filter(|score| !score.is_nan()).or_else(|| number::parse_double(text))
+}
+
+/// `[` before a member includes it, `(` excludes it; `-` and `+` are the ends of all.
+fn lex_bound(text: &[u8]) -> Option<LexBound<'_>> {
+    match text {
+        [b'-'] | [b'-', 0, ..] => Some(LexBound::Least),
+        [b'+'] | [b'+', 0, ..] => Some(LexBound::Greatest),
+        [b'[', member @ ..] => Some(LexBound::Included(member)),
+        [b'(', member @ ..] => Some(LexBound::Excluded(member)),
+        _ => None,
+    }
+}
+
+// --- looking ---
+
+fn count(context: &mut Context<'_>, argv: &[&[u8]], by: By) -> Result<Reply, Error> {
+    let bounds = Bounds::read(by, argv[2], argv[3])?;
+    let set = context.read_as::<SortedSet>(argv[1])?;
+    Ok(set.map_or(0, |set| bounds.ranks(set, false).len()).into())
+}
+
+/// What part of a sorted set is asked for, and how it is to be shown.
+#[derive(Clone, Copy, Debug, Default)]
+struct Query {
+    /// `None` until an option says it.
+    by: Option<By>,
+    /// `None` until an option says it.
+    reverse: Option<bool>,
+    /// How many to leave out and how many to show, all if negative.
+    limit: Option<(i64, i64)>,
+    with_scores: bool,
+}
+
+impl Query {
+    const fn fixed(by: By, reverse: bool) -> Query {
+        Query { by: Some(by), reverse: Some(reverse), limit: None, with_scores: false }
+    }
+
+    /// Reads what stands behind the key: two bounds and options.
+    fn read<'a>(mut self, arguments: &[&'a [u8]], stores: bool) -> Result<Part<'a>, Error> {
+        let &[mut min, mut max, ref options @ ..] = arguments else { return Err(Error::Syntax) };
+        self.read_options(options, stores)?;
+        let (by, reverse) = (self.by.unwrap_or_default(), self.reverse.unwrap_or_default());
+        if by == By::Rank && self.limit.is_some_and(|(_, count)| count != -1) {
+            return Err(Error::line(
+                "ERR syntax error, LIMIT is only supported in combination with either BYSCORE or \
+                 BYLEX",
+            ));
+        }
+        if by == By::Lex && self.with_scores {
+            return Err(Error::line(
+                "ERR syntax error, WITHSCORES not supported in combination with BYLEX",
+            ));
+        }
+        if reverse && by != By::Rank {
+            std::mem::swap(&mut min, &mut max);
+        }
+        let bounds = Bounds::read(by, min, max)?;
+        let limit = self.limit.filter(|_| by != By::Rank);
+        Ok(Part { bounds, reverse, limit, with_scores: self.with_scores })
+    }
+
+    fn read_options(&mut self, mut options: &[&[u8]], stores: bool) -> Result<(), Error> {
+        while let [option, rest @ ..] = options {
+            options = rest;
+            match *option {
+                option if !stores && is(option, "withscores") => self.with_scores = true,
+                option if rest.len() >= 2 && is(option, "limit") => {
+                    self.limit = Some((integer(rest[0])?, integer(rest[1])?));
+                    options = &rest[2..];
+                }
+                option if self.reverse.is_none() && is(option, "rev") => self.reverse = Some(true),
+                option if self.by.is_none() && is(option, "bylex") => self.by = Some(By::Lex),
+                option if self.by.is_none() && is(option, "byscore") => self.by = Some(By::Score),
+                _ => return Err(Error::Syntax),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A part of a sorted set.
+#[derive(Clone, Copy, Debug)]
+struct Part<'a> {
+    bounds: Bounds<'a>,
+    reverse: bool,
+    limit: Option<(i64, i64)>,
+    with_scores: bool,
+}
+
+impl Part<'_> {
+    fn of(self, set: &SortedSet) -> Vec<Scored<'_>> {
+        let members = set.range(self.ranks(set));
+        if self.reverse { members.rev().collect() } else { members.collect() }
+    }
+
+    fn ranks(self, set: &SortedSet) -> Range<usize> {
+        let Range { start, end } = self.bounds.ranks(set, self.reverse);
+        let Some((offset, count)) = self.limit else { return start..end };
+        let len = end - start;
+        let skipped = usize::try_from(offset).unwrap_or(usize::MAX).min(len);
+        let shown = usize::try_from(count).unwrap_or(usize::MAX).min(len - skipped);
+        if self.reverse {
+            end - skipped - shown..end - skipped
+        } else {
+            start + skipped..start + skipped + shown
+        }
+    }
+}
+
+fn range(context: &mut Context<'_>, argv: &[&[u8]], query: Query) -> Result<Reply, Error> {
+    let part = query.read(&argv[2..], false)?;
+    let protocol = context.protocol();
+    let Some(set) = context.read_as::<SortedSet>(argv[1])? else {
+        return Ok(Reply::Array(Vec::new()));
+    };
+    let members = part.of(set);
+    Ok(if part.with_scores {
+        sorted_sets::scored(members, protocol)
+    } else {
+        sorted_sets::plain(members)
+    })
+}
+
+// --- changing ---
+
+fn zrangestore(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let part = Query::default().read(&argv[3..], true)?;
+    let (small, seed) = forms(context);
+    let mut stored = SortedSet::default();
+    if let Some(set) = context.read_as::<SortedSet>(argv[2])? {
+        for (member, score) in part.of(set) {
+            stored.set(member, score, small, seed);
+        }
+    }
+    Ok(sorted_sets::store(context, argv[1], stored, "zrangestore"))
+}
+
+fn remove(context: &mut Context<'_>, argv: &[&[u8]], by: By, event: &str) -> Result<Reply, Error> {
+    let key = argv[1];
+    let bounds = Bounds::read(by, argv[2], argv[3])?;
+    let Some(set) = context.write_as::<SortedSet>(key)? else { return Ok(0_usize.into()) };
+    let ranks = bounds.ranks(set, false);
+    let removed = ranks.len();
+    set.remove_range(ranks);
+    let emptied = set.is_empty();
+    sorted_sets::tell_of_removal(context, key, event, removed, emptied);
+    Ok(removed.into())
+}

@@ -1,0 +1,326 @@
+//! Commands for consumer groups: who reads a stream together. What they were given and have not
+//! acknowledged is another family's.
+
+use lockwheel_resp::Reply;
+
+use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec};
+use crate::commands::help;
+use crate::commands::streams::{bound, entry_id, tell};
+use crate::context::{Context, integer, is};
+use crate::error::Error;
+use crate::keyspace::stream::Stream;
+use crate::keyspace::stream::group::Group as ReaderGroup;
+use crate::keyspace::stream::id::StreamId;
+use crate::notify::Events;
+
+const STREAM: Command = Command {
+    group: Group::Stream,
+    categories: Categories::STREAM,
+    since: "5.0.0",
+    keys: &[KeySpec::one(&["RW", "update"])],
+    ..Command::BASE
+};
+
+/// The family's rows.
+pub const COMMANDS: &[Command] = &[Command {
+    name: "xgroup",
+    arity: Arity::AtLeast(2),
+    categories: Categories::empty(),
+    keys: &[],
+    complexity: "that of the subcommand",
+    doc: "A container for commands about consumer groups.",
+    subcommands: XGROUP,
+    ..STREAM
+}];
+
+const XGROUP: &[Command] = &[
+    Command {
+        name: "create",
+        arity: Arity::AtLeast(5),
+        flags: Flags::WRITE.union(Flags::DENYOOM),
+        keys: &[KeySpec::at(2, &["RW", "insert"])],
+        doc: "Adds a group to a stream.",
+        example: "XGROUP CREATE s g $ MKSTREAM => OK",
+        run: xgroup_create,
+        ..STREAM
+    },
+    Command {
+        name: "createconsumer",
+        arity: Arity::Exactly(5),
+        flags: Flags::WRITE.union(Flags::DENYOOM),
+        keys: &[KeySpec::at(2, &["RW", "insert"])],
+        since: "6.2.0",
+        doc: "Adds a consumer to a group.",
+        example: "XGROUP CREATE s g $ MKSTREAM; XGROUP CREATECONSUMER s g c => 1",
+        run: xgroup_createconsumer,
+        ..STREAM
+    },
+    Command {
+        name: "delconsumer",
+        arity: Arity::Exactly(5),
+        flags: Flags::WRITE,
+        keys: &[KeySpec::at(2, &["RW", "delete"])],
+        doc: "Removes a consumer with all that is pending with it; returns how much that was.",
+        example: "XGROUP CREATE s g $ MKSTREAM; XGROUP DELCONSUMER s g c => 0",
+        run: xgroup_delconsumer,
+        ..STREAM
+    },
+    Command {
+        name: "destroy",
+        arity: Arity::Exactly(4),
+        flags: Flags::WRITE,
+        keys: &[KeySpec::at(2, &["RW", "delete"])],
+        complexity: "O(N) in what is pending",
+        doc: "Removes a group.",
+        example: "XGROUP CREATE s g $ MKSTREAM; XGROUP DESTROY s g => 1",
+        run: xgroup_destroy,
+        ..STREAM
+    },
+    Command {
+        name: "help",
+        arity: Arity::Exactly(2),
+        flags: Flags::LOADING.union(Flags::STALE),
+        keys: &[],
+        doc: "Lists the subcommands.",
+        example: "XGROUP HELP => [XGROUP <subcommand> ...]",
+        run: |_, _| Ok(help("XGROUP", HELP)),
+        ..STREAM
+    },
+    Command {
+        name: "setid",
+        arity: Arity::AtLeast(5),
+        flags: Flags::WRITE,
+        keys: &[KeySpec::at(2, &["RW", "update"])],
+        doc: "Sets the last entry a group was given.",
+        example: "XGROUP CREATE s g $ MKSTREAM; XGROUP SETID s g 0 => OK",
+        run: xgroup_setid,
+        ..STREAM
+    },
+];
+
+const HELP: &[&str] = &[
+    "CREATE <key> <group> <id|$> [MKSTREAM] [ENTRIESREAD <count>]",
+    "    Adds a group that is given what comes after <id>. MKSTREAM adds the stream, too.",
+    "CREATECONSUMER <key> <group> <consumer>",
+    "    Adds a consumer.",
+    "DELCONSUMER <key> <group> <consumer>",
+    "    Removes a consumer.",
+    "DESTROY <key> <group>",
+    "    Removes a group.",
+    "SETID <key> <group> <id|$> [ENTRIESREAD <count>]",
+    "    Sets the last entry a group was given.",
+];
+
+fn xgroup_create(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let options = GroupOptions::parse(argv, true)?;
+    let (key, name) = (argv[2], argv[3]);
+    let stream = context.write_as::<Box<Stream>>(key)?;
+    let is_new = stream.is_none();
+    if is_new && !options.make_stream {
+        return Err(KEY_REQUIRED);
+    }
+    if argv.len() > 8 {
+        return Err(wrong_subcommand("XGROUP", argv[1]));
+    }
+    let id = match argv[4] {
+        b"$" => stream.map_or(StreamId::MIN, |stream| stream.last_id),
+        id => entry_id(id)?,
+    };
+    let stream = context.open::<Box<Stream>>(key)?;
+    if !stream.add_group(name, ReaderGroup::new(id, options.entries_read)) {
+        return Err(Error::line("BUSYGROUP Consumer Group name already exists"));
+    }
+    if is_new {
+        context.changed(Events::STREAM, "xgroup-create", key);
+    } else {
+        tell(context, "xgroup-create", key);
+    }
+    Ok(Reply::OK)
+}
+
+fn xgroup_setid(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let options = GroupOptions::parse(argv, false)?;
+    let stream = stream_of_group(context, argv)?;
+    if argv.len() > 7 {
+        return Err(wrong_subcommand("XGROUP", argv[1]));
+    }
+    let id = match argv[4] {
+        b"$" => stream.last_id,
+        id => bound(id, 0)?,
+    };
+    if let Some((group, _)) = stream.group_mut(argv[3]) {
+        group.last_id = id;
+        group.entries_read = options.entries_read;
+    }
+    tell(context, "xgroup-setid", argv[2]);
+    Ok(Reply::OK)
+}
+
+fn xgroup_destroy(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let stream = context.write_as::<Box<Stream>>(argv[2])?.ok_or(KEY_REQUIRED)?;
+    let removed = stream.remove_group(argv[3]);
+    if removed {
+        tell(context, "xgroup-destroy", argv[2]);
+        // Its readers wait for what will never come.
+        context.engine.mark_for_waiters(context.database, argv[2]);
+    }
+    Ok(removed.into())
+}
+
+fn xgroup_createconsumer(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let now = context.time.wall();
+    let stream = stream_of_group(context, argv)?;
+    let group = stream.group_mut(argv[3]);
+    let added = group.is_some_and(|(group, _)| group.add_consumer(argv[4], now));
+    if added {
+        tell(context, "xgroup-createconsumer", argv[2]);
+    }
+    Ok(added.into())
+}
+
+fn xgroup_delconsumer(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let stream = stream_of_group(context, argv)?;
+    let group = stream.group_mut(argv[3]);
+    let removed = group.and_then(|(group, _)| group.remove_consumer(argv[4]));
+    if removed.is_some() {
+        tell(context, "xgroup-delconsumer", argv[2]);
+    }
+    Ok(removed.unwrap_or(0).into())
+}
+
+const KEY_REQUIRED: Error = Error::line(
+    "ERR The XGROUP subcommand requires the key to exist. Note that for CREATE you may want to \
+     use the MKSTREAM option to create an empty stream automatically.",
+);
+
+/// The stream at argument 2, which has the group at argument 3.
+fn stream_of_group<'a>(
+    context: &'a mut Context<'_>,
+    argv: &[&[u8]],
+) -> Result<&'a mut Stream, Error> {
+    let stream = context.write_as::<Box<Stream>>(argv[2])?.ok_or(KEY_REQUIRED)?;
+    if stream.group(argv[3]).is_none() {
+        return Err(no_such_group(argv[2], argv[3]));
+    }
+    Ok(stream)
+}
+
+/// A key that has no such group.
+pub fn no_such_group(key: &[u8], group: &[u8]) -> Error {
+    let [key, group] = [key, group].map(String::from_utf8_lossy);
+    Error::text(format!("NOGROUP No such consumer group '{group}' for key name '{key}'"))
+}
+
+/// A subcommand whose arguments do not fit.
+pub fn wrong_subcommand(command: &str, name: &[u8]) -> Error {
+    let name = String::from_utf8_lossy(&name[..name.len().min(128)]);
+    Error::text(format!(
+        "ERR unknown subcommand or wrong number of arguments for '{name}'. Try {command} HELP."
+    ))
+}
+
+/// What stands behind the id of `XGROUP CREATE` and `SETID`.
+struct GroupOptions {
+    make_stream: bool,
+    entries_read: Option<i64>,
+}
+
+impl GroupOptions {
+    fn parse(argv: &[&[u8]], creates: bool) -> Result<GroupOptions, Error> {
+        let mut options = GroupOptions { make_stream: false, entries_read: None };
+        let mut rest = &argv[5..];
+        while let [word, after @ ..] = rest {
+            rest = match after {
+                _ if creates && is(word, "mkstream") => {
+                    options.make_stream = true;
+                    after
+                }
+                [count, after @ ..] if is(word, "entriesread") => {
+                    options.entries_read = match integer(count)? {
+                        -1 => None,
+                        ..0 => {
+                            return Err(Error::line(
+                                "ERR value for ENTRIESREAD must be positive or -1",
+                            ));
+                        }
+                        count => Some(count),
+                    };
+                    after
+                }
+                _ => return Err(wrong_subcommand("XGROUP", argv[1])),
+            };
+        }
+        Ok(options)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{check, check_events};
+
+    #[test]
+    fn a_count_of_what_was_read_has_no_end() {
+        check(
+            "XADD s 1-1 f v; XGROUP CREATE s g 0 ENTRIESREAD 9223372036854775807; \
+             XREADGROUP GROUP g c STREAMS s > => [[\"s\", ...]]; XLEN s => 1",
+        );
+    }
+
+    #[test]
+    fn trying_is_being_seen_and_getting_is_being_active() {
+        let after = |command: &str, idle: &str, inactive: &str| {
+            check(&format!(
+                "XADD s 1-1 f v; XGROUP CREATE s g 0; XREADGROUP GROUP g other STREAMS s >; \
+                 XADD s 2-1 f v; XGROUP CREATECONSUMER s g c; +7ms; {command}; +3ms; \
+                 XINFO CONSUMERS s g => [[\"name\", \"c\", \"pending\", ..., \"idle\", {idle}, \
+                 \"inactive\", {inactive}], ..."
+            ));
+        };
+        after("XREADGROUP GROUP g c STREAMS s >", "3", "3");
+        after("XREADGROUP GROUP g c NOACK STREAMS s >", "3", "-1");
+        after("XREADGROUP GROUP g c STREAMS s 0", "3", "-1");
+        after("XCLAIM s g c 0 1-1", "3", "3");
+        after("XCLAIM s g c 8 1-1", "3", "-1");
+        after("XAUTOCLAIM s g c 0 0", "3", "3");
+        after("XAUTOCLAIM s g c 8 0", "3", "-1");
+        after("XGROUP CREATECONSUMER s g c", "10", "-1");
+    }
+
+    #[test]
+    fn an_entry_has_one_consumer() {
+        check(
+            "XADD s 1-1 f v; XADD s 2-1 f v; XGROUP CREATE s g 0; \
+             XREADGROUP GROUP g c STREAMS s >; XGROUP SETID s g 0; \
+             XREADGROUP GROUP g d COUNT 1 STREAMS s >; \
+             XPENDING s g => [2, \"1-1\", \"2-1\", [[\"c\", \"1\"], [\"d\", \"1\"]]]; \
+             XGROUP DELCONSUMER s g c => 1; \
+             XPENDING s g => [1, \"1-1\", \"1-1\", [[\"d\", \"1\"]]]; \
+             XREADGROUP GROUP g d STREAMS s 0 => [[\"s\", [[\"1-1\", [\"f\", \"v\"]]]]]; \
+             XACK s g 2-1 => 0; XACK s g 1-1 => 1; XPENDING s g => [0, nil, nil, nil-array]",
+        );
+    }
+
+    #[test]
+    fn events() {
+        check_events(&[
+            ("XGROUP CREATE s g 0", ""),
+            ("XGROUP CREATE s g 0 MKSTREAM", "new s, xgroup-create s"),
+            ("XGROUP CREATE s g 0", ""),
+            ("XADD s 1-1 f v", "xadd s"),
+            ("XREADGROUP GROUP g c STREAMS s >", "xgroup-createconsumer s"),
+            ("XREADGROUP GROUP g c STREAMS t >", "keymiss t"),
+            ("XCLAIM s g d 9 1-1", "xgroup-createconsumer s"),
+            ("XAUTOCLAIM s g e 0 0", "xgroup-createconsumer s"),
+            ("XPENDING t g", "keymiss t"),
+            ("XACK t g 1-1", "keymiss t"),
+            ("XCLAIM t g d 9 1-1", "keymiss t"),
+            ("XAUTOCLAIM t g d 9 0", "keymiss t"),
+            ("XACK s g 1-1", ""),
+            ("XGROUP SETID s g 0", "xgroup-setid s"),
+            ("XGROUP CREATECONSUMER s g x", "xgroup-createconsumer s"),
+            ("XGROUP DELCONSUMER s g x", "xgroup-delconsumer s"),
+            ("XGROUP DESTROY s g", "xgroup-destroy s"),
+            ("XINFO STREAM t", "keymiss t"),
+        ]);
+    }
+}

@@ -1,0 +1,1070 @@
+//! Commands for strings: among them `SET key token NX PX lease`, the plainest lock there is.
+
+use lockwheel_resp::{LongDouble, Reply};
+
+use crate::command::{Arity, Categories, Command, FindKeys, Flags, Group, KeySpec};
+use crate::commands::conditional::Condition;
+use crate::context::{Context, integer, is};
+use crate::error::Error;
+use crate::keyspace::dict::Slot;
+use crate::keyspace::records::Given;
+use crate::keyspace::string::{StringValue, Text};
+use crate::keyspace::value::ValueRef;
+use crate::notify::Events;
+use crate::settings::CompatVersion;
+use crate::time::{Millis, Time};
+
+const STRING: Command =
+    Command { group: Group::String, categories: Categories::STRING, ..Command::BASE };
+
+const WRITE: Flags = Flags::WRITE.union(Flags::DENYOOM);
+const FAST_WRITE: Flags = WRITE.union(Flags::FAST);
+const FAST_READ: Flags = Flags::READONLY.union(Flags::FAST);
+
+const CHANGED_KEY: &[KeySpec] = &[KeySpec::one(&["RW", "access", "update"])];
+const READ_KEY: &[KeySpec] = &[KeySpec::one(&["RO", "access"])];
+
+/// Key and value by turns, from the first argument on.
+const fn pairs(flags: &'static [&'static str]) -> KeySpec {
+    KeySpec { flags, begin: 1, find: FindKeys::Range { last: -1, step: 2 } }
+}
+
+/// The family's rows.
+pub const COMMANDS: &[Command] = &[
+    Command {
+        name: "append",
+        arity: Arity::Exactly(3),
+        flags: FAST_WRITE,
+        keys: &[KeySpec::one(&["RW", "insert"])],
+        since: "2.0.0",
+        complexity: "O(1), amortized, beside the bytes that are appended",
+        doc: "Adds bytes to the end of a string; returns its new length.",
+        example: "SET k ab; APPEND k cd => 4",
+        run: append,
+        ..STRING
+    },
+    Command {
+        name: "decr",
+        arity: Arity::Exactly(2),
+        flags: FAST_WRITE,
+        keys: CHANGED_KEY,
+        doc: "Subtracts one from an integer.",
+        example: "SET k 5; DECR k => 4",
+        run: decr,
+        ..STRING
+    },
+    Command {
+        name: "decrby",
+        arity: Arity::Exactly(3),
+        flags: FAST_WRITE,
+        keys: CHANGED_KEY,
+        doc: "Subtracts from an integer.",
+        example: "SET k 5; DECRBY k 3 => 2",
+        run: decrby,
+        ..STRING
+    },
+    Command {
+        name: "get",
+        arity: Arity::Exactly(2),
+        flags: FAST_READ,
+        keys: READ_KEY,
+        doc: "Returns the string at a key.",
+        example: "SET k v; GET k => \"v\"",
+        run: get,
+        ..STRING
+    },
+    Command {
+        name: "getdel",
+        arity: Arity::Exactly(2),
+        flags: Flags::WRITE.union(Flags::FAST),
+        keys: &[KeySpec::one(&["RW", "access", "delete"])],
+        since: "6.2.0",
+        doc: "Returns the string at a key and removes the key.",
+        example: "SET k v; GETDEL k => \"v\"",
+        run: getdel,
+        ..STRING
+    },
+    Command {
+        name: "getex",
+        arity: Arity::AtLeast(2),
+        flags: Flags::WRITE.union(Flags::FAST),
+        keys: CHANGED_KEY,
+        since: "6.2.0",
+        doc: "Returns the string at a key and sets or clears its deadline.",
+        example: "SET k v; GETEX k PX 30000 => \"v\"",
+        run: getex,
+        ..STRING
+    },
+    Command {
+        name: "getrange",
+        arity: Arity::Exactly(4),
+        flags: Flags::READONLY,
+        keys: READ_KEY,
+        since: "2.4.0",
+        complexity: "O(N) in the length of the part",
+        doc: "Returns a part of a string; negative places count from its end.",
+        example: "SET k abcdef; GETRANGE k 1 -2 => \"bcde\"",
+        run: getrange,
+        ..STRING
+    },
+    Command {
+        name: "getset",
+        arity: Arity::Exactly(3),
+        flags: FAST_WRITE,
+        keys: CHANGED_KEY,
+        doc: "Sets a key to a string and returns the one it held.",
+        example: "SET k old; GETSET k new => \"old\"",
+        run: getset,
+        ..STRING
+    },
+    Command {
+        name: "incr",
+        arity: Arity::Exactly(2),
+        flags: FAST_WRITE,
+        keys: CHANGED_KEY,
+        doc: "Adds one to an integer.",
+        example: "INCR k => 1",
+        run: incr,
+        ..STRING
+    },
+    Command {
+        name: "incrby",
+        arity: Arity::Exactly(3),
+        flags: FAST_WRITE,
+        keys: CHANGED_KEY,
+        doc: "Adds to an integer.",
+        example: "SET k 5; INCRBY k 3 => 8",
+        run: incrby,
+        ..STRING
+    },
+    Command {
+        name: "incrbyfloat",
+        arity: Arity::Exactly(3),
+        flags: FAST_WRITE,
+        keys: CHANGED_KEY,
+        since: "2.6.0",
+        doc: "Adds to a number with decimals.",
+        example: "SET k 0.1; INCRBYFLOAT k 0.2 => \"0.3\"",
+        run: incrbyfloat,
+        ..STRING
+    },
+    Command {
+        name: "lcs",
+        arity: Arity::AtLeast(3),
+        flags: Flags::READONLY,
+        keys: &[KeySpec {
+            flags: &["RO", "access"],
+            begin: 1,
+            find: FindKeys::Range { last: 1, step: 1 },
+        }],
+        since: "7.0.0",
+        complexity: "O(N*M) in the lengths of the two strings",
+        doc: "Finds the longest common subsequence of two strings.",
+        example: "MSET a ohmytext b mynewtext; LCS a b => \"mytext\"",
+        run: lcs,
+        ..STRING
+    },
+    Command {
+        name: "mget",
+        arity: Arity::AtLeast(2),
+        flags: FAST_READ,
+        keys: &[KeySpec::all(&["RO", "access"])],
+        complexity: "O(N) in the number of keys",
+        tips: &["request_policy:multi_shard"],
+        doc: "Returns the strings at several keys.",
+        example: "SET k v; MGET k missing => [\"v\", nil]",
+        run: mget,
+        ..STRING
+    },
+    Command {
+        name: "mset",
+        arity: Arity::AtLeast(3),
+        flags: WRITE,
+        keys: &[pairs(&["OW", "update"])],
+        since: "1.0.1",
+        complexity: "O(N) in the number of keys",
+        tips: &["request_policy:multi_shard", "response_policy:all_succeeded"],
+        doc: "Sets several keys to strings.",
+        example: "MSET k v l w => OK",
+        run: mset,
+        ..STRING
+    },
+    Command {
+        name: "msetnx",
+        arity: Arity::AtLeast(3),
+        flags: WRITE,
+        keys: &[pairs(&["OW", "insert"])],
+        since: "1.0.1",
+        complexity: "O(N) in the number of keys",
+        doc: "Sets several keys to strings, unless one of them is there.",
+        example: "SET k v; MSETNX k w l w => 0",
+        run: msetnx,
+        ..STRING
+    },
+    Command {
+        name: "psetex",
+        arity: Arity::Exactly(4),
+        flags: WRITE,
+        keys: &[KeySpec::one(&["OW", "update"])],
+        since: "2.6.0",
+        doc: "Sets a key to a string for a time in milliseconds.",
+        example: "PSETEX k 30000 v => OK",
+        run: psetex,
+        ..STRING
+    },
+    Command {
+        name: "set",
+        arity: Arity::AtLeast(3),
+        flags: WRITE,
+        keys: &[KeySpec::one(&["RW", "access", "update", "variable_flags"])],
+        doc: "Sets a key to a string, on conditions and for a time if asked.",
+        example: "SET lock token NX PX 30000; SET lock other NX PX 30000 => nil",
+        run: set,
+        ..STRING
+    },
+    Command {
+        name: "setex",
+        arity: Arity::Exactly(4),
+        flags: WRITE,
+        keys: &[KeySpec::one(&["OW", "update"])],
+        since: "2.0.0",
+        doc: "Sets a key to a string for a time in seconds.",
+        example: "SETEX k 30 v => OK",
+        run: setex,
+        ..STRING
+    },
+    Command {
+        name: "setnx",
+        arity: Arity::Exactly(3),
+        flags: FAST_WRITE,
+        keys: &[KeySpec::one(&["OW", "insert"])],
+        doc: "Sets a key to a string, unless it is there.",
+        example: "SETNX lock token; SETNX lock other => 0",
+        run: setnx,
+        ..STRING
+    },
+    Command {
+        name: "setrange",
+        arity: Arity::Exactly(4),
+        flags: WRITE,
+        keys: &[KeySpec::one(&["RW", "update"])],
+        since: "2.2.0",
+        complexity: "O(N) in the bytes that are written",
+        doc: "Overwrites a part of a string; returns its new length.",
+        example: "SET k abcd; SETRANGE k 1 xy => 4",
+        run: setrange,
+        ..STRING
+    },
+    Command {
+        name: "strlen",
+        arity: Arity::Exactly(2),
+        flags: FAST_READ,
+        keys: &[KeySpec::one(&["RO"])],
+        since: "2.2.0",
+        doc: "Returns the length of a string.",
+        example: "SET k value; STRLEN k => 5",
+        run: strlen,
+        ..STRING
+    },
+    Command {
+        name: "substr",
+        arity: Arity::Exactly(4),
+        flags: Flags::READONLY,
+        keys: READ_KEY,
+        complexity: "O(N) in the length of the part",
+        doc: "The former name of GETRANGE.",
+        example: "SET k abcdef; SUBSTR k 1 -2 => \"bcde\"",
+        run: getrange,
+        ..STRING
+    },
+];
+
+// --- whole strings ---
+
+fn get(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    context.reply_with(argv[1], |value| match value {
+        ValueRef::String(text) => Ok(Some(text.bytes())),
+        _ => Err(Error::WrongType),
+    })
+}
+
+fn strlen(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    Ok(context.read_as::<StringValue>(argv[1])?.map_or(0, Text::len).into())
+}
+
+fn getset(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let old = get(context, argv)?;
+    let found = context.find(argv[1]);
+    store(context, argv[1], found, argv[2], Expiry::Clear);
+    Ok(old)
+}
+
+fn getdel(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let old = get(context, argv)?;
+    if old != Reply::Null {
+        remove(context, argv[1]);
+    }
+    Ok(old)
+}
+
+fn getex(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let key = argv[1];
+    let mut options = Options::default();
+    options.read_all(context, &argv[2..], false)?;
+    let value = get(context, argv)?;
+    // What is said about the deadline of a key that is not there is not even read.
+    let Some(slot) = context.find(key) else { return Ok(value) };
+    match options.expiry {
+        Asked::Given(unit, amount) => {
+            let deadline = unit.deadline(amount, context.time, context.name)?;
+            if context.time.reached(deadline) {
+                remove(context, key);
+            } else {
+                context.set_deadline_at(slot, Some(deadline));
+                context.changed(Events::GENERIC, "expire", key);
+            }
+        }
+        Asked::Persist if context.deadline(key).flatten().is_some() => {
+            context.set_deadline_at(slot, None);
+            context.changed(Events::GENERIC, "persist", key);
+        }
+        Asked::Persist | Asked::Keep | Asked::Nothing => {}
+    }
+    Ok(value)
+}
+
+fn set(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let mut options = Options::default();
+    options.read_all(context, &argv[3..], true)?;
+    let expiry = match options.expiry {
+        Asked::Given(unit, amount) => {
+            Expiry::At(unit.deadline(amount, context.time, context.name)?)
+        }
+        Asked::Keep => Expiry::Keep,
+        Asked::Persist | Asked::Nothing => Expiry::Clear,
+    };
+    if options.get || options.condition.is_some() {
+        return set_and_tell(context, argv, &options, expiry);
+    }
+    let found = context.find(argv[1]);
+    if !options.admits(found) {
+        return Ok(Reply::Null);
+    }
+    store(context, argv[1], found, argv[2], expiry);
+    Ok(Reply::OK)
+}
+
+/// `SET` where what the key holds is compared or asked for.
+#[cold]
+fn set_and_tell(
+    context: &mut Context<'_>,
+    argv: &[&[u8]],
+    options: &Options<'_>,
+    expiry: Expiry,
+) -> Result<Reply, Error> {
+    let (key, value) = (argv[1], argv[2]);
+    let old = if options.get { Some(get(context, argv)?) } else { None };
+    let found = context.find(key);
+    if !options.admits(found) {
+        return Ok(old.unwrap_or(Reply::Null));
+    }
+    if let Some(condition) = options.condition {
+        let found = context.find_to_write::<StringValue>(key)?;
+        if !found.map_or(Ok(condition.admits_nothing()), |(_, value)| condition.holds(value))? {
+            return Ok(old.unwrap_or(Reply::Null));
+        }
+    }
+    store(context, key, found, value, expiry);
+    Ok(old.unwrap_or(Reply::OK))
+}
+
+fn setnx(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let found = context.find(argv[1]);
+    if found.is_none() {
+        store(context, argv[1], found, argv[2], Expiry::Clear);
+    }
+    Ok(found.is_none().into())
+}
+
+fn setex(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    set_for(context, argv, Unit::Seconds)
+}
+
+fn psetex(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    set_for(context, argv, Unit::Millis)
+}
+
+fn set_for(context: &mut Context<'_>, argv: &[&[u8]], unit: Unit) -> Result<Reply, Error> {
+    let deadline = unit.deadline(argv[2], context.time, context.name)?;
+    let found = context.find(argv[1]);
+    store(context, argv[1], found, argv[3], Expiry::At(deadline));
+    Ok(Reply::OK)
+}
+
+/// What a command does to the deadline of the key it sets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Expiry {
+    /// None is left.
+    Clear,
+    /// Whatever was there stays.
+    Keep,
+    /// This one.
+    At(Millis),
+}
+
+/// Sets a key that has just been found, or found missing, to a string and tells of it.
+#[inline(always)]
+fn store(context: &mut Context<'_>, key: &[u8], found: Option<Slot>, value: &[u8], expiry: Expiry) {
+    let slot = context.put(key, found, Given::Text(value));
+    match expiry {
+        Expiry::Keep => {}
+        Expiry::Clear => context.set_deadline_at(slot, None),
+        Expiry::At(deadline) => context.set_deadline_at(slot, Some(deadline)),
+    }
+    context.changed(Events::STRING, "set", key);
+    if matches!(expiry, Expiry::At(_)) {
+        context.engine.notify(Events::GENERIC, "expire", context.database, key);
+    }
+}
+
+fn remove(context: &mut Context<'_>, key: &[u8]) {
+    context.remove(key);
+    context.changed(Events::GENERIC, "del", key);
+}
+
+fn reply(value: Text<'_>) -> Reply {
+    Reply::bulk(value.bytes())
+}
+
+// --- options ---
+
+/// The options of `SET` and `GETEX`.
+#[derive(Clone, Copy, Debug, Default)]
+struct Options<'a> {
+    only_new: bool,
+    only_old: bool,
+    condition: Option<Condition<'a>>,
+    get: bool,
+    expiry: Asked<'a>,
+}
+
+impl<'a> Options<'a> {
+    /// Reads the options of `SET`, or else of `GETEX`.
+    #[inline(always)]
+    fn read_all(
+        &mut self,
+        context: &Context<'_>,
+        arguments: &[&'a [u8]],
+        sets: bool,
+    ) -> Result<(), Error> {
+        let mut rest = arguments;
+        while let Some((&word, behind)) = rest.split_first() {
+            let operand = behind.first().copied();
+            let takes_operand = match (Unit::of(word), operand) {
+                (Some(unit), Some(amount)) => self.ask(Asked::Given(unit, amount)),
+                (None, _) if sets => {
+                    self.read(word, operand, context.engine.settings.compat_version)
+                }
+                (None, _) if is(word, "persist") => self.ask(Asked::Persist),
+                _ => None,
+            };
+            let Some(takes_operand) = takes_operand else { return Err(Error::Syntax) };
+            rest = if takes_operand { &behind[1..] } else { behind };
+        }
+        Ok(())
+    }
+
+    /// Whether `NX` and `XX` admit what has been found.
+    fn admits(&self, found: Option<Slot>) -> bool {
+        !(self.only_new && found.is_some() || self.only_old && found.is_none())
+    }
+
+    /// Reads an option that only `SET` has. `None` if it may not stand here, else whether what
+    /// follows belongs to it.
+    #[inline(never)]
+    fn read(
+        &mut self,
+        word: &[u8],
+        operand: Option<&'a [u8]>,
+        version: CompatVersion,
+    ) -> Option<bool> {
+        let is_free = !(self.only_new || self.only_old || self.condition.is_some());
+        if matches!(word, [b'n' | b'N', b'x' | b'X']) && (self.only_new || is_free) {
+            self.only_new = true;
+        } else if is(word, "xx") && (self.only_old || is_free) {
+            self.only_old = true;
+        } else if is(word, "get") {
+            self.get = true;
+        } else if is(word, "keepttl") {
+            return self.ask(Asked::Keep);
+        } else {
+            let condition = Condition::named(word, operand?)?;
+            self.condition = Some(condition).filter(|it| is_free && it.is_of_set_in(version));
+            return self.condition.map(|_| true);
+        }
+        Some(false)
+    }
+
+    /// As `read`, for what is said about the deadline.
+    fn ask(&mut self, asked: Asked<'a>) -> Option<bool> {
+        if !self.expiry.admits(asked) {
+            return None;
+        }
+        self.expiry = asked;
+        Some(matches!(asked, Asked::Given(..)))
+    }
+}
+
+/// What the options say about the deadline, not yet judged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Asked<'a> {
+    #[default]
+    Nothing,
+    Keep,
+    Persist,
+    Given(Unit, &'a [u8]),
+}
+
+impl Asked<'_> {
+    /// Whether `other` may be said after this: the same kind may be repeated, and the last one
+    /// holds.
+    fn admits(self, other: Asked<'_>) -> bool {
+        match (self, other) {
+            (Asked::Nothing, _) => true,
+            (Asked::Given(unit, _), Asked::Given(other, _)) => unit == other,
+            (asked, other) => asked == other,
+        }
+    }
+}
+
+/// How an option gives a deadline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unit {
+    Seconds,
+    Millis,
+    UnixSeconds,
+    UnixMillis,
+}
+
+impl Unit {
+    #[inline(always)]
+    fn of(option: &[u8]) -> Option<Unit> {
+        match option {
+            [b'p' | b'P', b'x' | b'X'] => Some(Unit::Millis),
+            [b'e' | b'E', b'x' | b'X'] => Some(Unit::Seconds),
+            _ if is(option, "exat") => Some(Unit::UnixSeconds),
+            _ if is(option, "pxat") => Some(Unit::UnixMillis),
+            _ => None,
+        }
+    }
+
+    /// Reads the amount; refuses what is not in the future of the year 0 or beyond what fits.
+    fn deadline(self, amount: &[u8], time: Time, name: &'static str) -> Result<Millis, Error> {
+        let amount = integer(amount)?;
+        if amount <= 0 {
+            return Err(Error::InvalidExpire(name));
+        }
+        let millis = match self {
+            Unit::Seconds | Unit::UnixSeconds => amount.checked_mul(1000),
+            Unit::Millis | Unit::UnixMillis => Some(amount),
+        };
+        let deadline = match (self, millis) {
+            (Unit::Seconds | Unit::Millis, Some(span)) => time.after(Millis(span)),
+            (Unit::UnixSeconds | Unit::UnixMillis, Some(wall)) => {
+                Some(time.from_wall(Millis(wall)))
+            }
+            (_, None) => None,
+        };
+        match deadline {
+            Some(deadline) => Ok(deadline),
+            None => Err(Error::InvalidExpire(name)),
+        }
+    }
+}
+
+// --- several keys ---
+
+fn mget(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let mut replies = Vec::with_capacity(argv.len() - 1);
+    for key in &argv[1..] {
+        // What is no string counts as missing here.
+        replies.push(context.read_as::<StringValue>(key).ok().flatten().map_or(Reply::Null, reply));
+    }
+    Ok(Reply::Array(replies))
+}
+
+fn mset(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    for &[key, value] in keys_with_values(context, argv)? {
+        let found = context.find(key);
+        store(context, key, found, value, Expiry::Clear);
+    }
+    Ok(Reply::OK)
+}
+
+fn msetnx(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let mut pairs = keys_with_values(context, argv)?.iter();
+    if pairs.any(|&[key, _]| context.find(key).is_some()) {
+        return Ok(false.into());
+    }
+    mset(context, argv)?;
+    Ok(true.into())
+}
+
+fn keys_with_values<'a, 'b>(
+    context: &Context<'_>,
+    argv: &'b [&'a [u8]],
+) -> Result<&'b [[&'a [u8]; 2]], Error> {
+    match argv[1..].as_chunks() {
+        (pairs, []) => Ok(pairs),
+        _ => Err(Error::Arity(context.name.to_owned())),
+    }
+}
+
+// --- parts ---
+
+fn append(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let (key, more) = (argv[1], argv[2]);
+    let bytes_max = context.engine.settings.proto_max_bulk_len_bytes;
+    let length = match context.find_to_write::<StringValue>(key)? {
+        Some((slot, value)) => {
+            string_end(value.len() as u64, more, bytes_max)?;
+            let bytes = context.raw_mut(slot);
+            bytes.extend_from_slice(more);
+            bytes.len()
+        }
+        None => {
+            context.add(key, Given::Text(more));
+            more.len()
+        }
+    };
+    context.changed(Events::STRING, "append", key);
+    Ok(length.into())
+}
+
+fn getrange(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let (first, last) = (integer(argv[2])?, integer(argv[3])?);
+    let Some(value) = context.read_as::<StringValue>(argv[1])? else { return Ok(Reply::bulk("")) };
+    let bytes = value.bytes();
+    let length = bytes.len() as i64;
+    let from_start = |place: i64| if place < 0 { place.saturating_add(length) } else { place };
+    let first_at = from_start(first).max(0);
+    // A last place before the beginning is the first byte, unless the places are the wrong way.
+    let last_at = from_start(last).max(0).min(length - 1);
+    let reversed = first < 0 && last < 0 && first > last;
+    if reversed || first_at > last_at {
+        return Ok(Reply::bulk(""));
+    }
+    Ok(Reply::bulk(&bytes[first_at as usize..=last_at as usize]))
+}
+
+fn setrange(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let (key, patch) = (argv[1], argv[3]);
+    let offset = u64::try_from(integer(argv[2])?).map_err(|_| Error::OutOfRange("offset"))?;
+    let bytes_max = context.engine.settings.proto_max_bulk_len_bytes;
+    let found = context.find_to_write::<StringValue>(key)?;
+    if patch.is_empty() {
+        return Ok(found.map_or(0, |(_, value)| value.len()).into());
+    }
+    let end = string_end(offset, patch, bytes_max)?;
+    let length = match found {
+        Some((slot, _)) => overwrite(context.raw_mut(slot), patch, end)?,
+        None => {
+            let mut bytes = Vec::new();
+            overwrite(&mut bytes, patch, end)?;
+            context.add(key, Given::Value(StringValue::Raw(bytes).into()));
+            end
+        }
+    };
+    context.changed(Events::STRING, "setrange", key);
+    Ok(length.into())
+}
+
+/// Writes `patch` so that it ends at `end`, after zeros if need be; returns the new length.
+fn overwrite(bytes: &mut Vec<u8>, patch: &[u8], end: usize) -> Result<usize, Error> {
+    grow(bytes, end)?;
+    bytes[end - patch.len()..end].copy_from_slice(patch);
+    Ok(bytes.len())
+}
+
+/// Adds zeros until there are as many bytes as `length`.
+pub(super) fn grow(bytes: &mut Vec<u8>, length: usize) -> Result<(), Error> {
+    if length > bytes.len() {
+        bytes.try_reserve(length - bytes.len()).map_err(|_| Error::OutOfMemory)?;
+        bytes.resize(length, 0);
+    }
+    Ok(())
+}
+
+/// Where a string ends that has `more` at `offset`, if it may be that long.
+fn string_end(offset: u64, more: &[u8], bytes_max: u64) -> Result<usize, Error> {
+    let end = offset.checked_add(more.len() as u64).filter(|&end| end <= bytes_max);
+    end.and_then(|end| usize::try_from(end).ok())
+        .ok_or(Error::line("ERR string exceeds maximum allowed size (proto-max-bulk-len)"))
+}
+
+// --- numbers ---
+
+fn incr(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    add(context, argv[1], 1)
+}
+
+fn decr(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    add(context, argv[1], -1)
+}
+
+fn incrby(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    add(context, argv[1], integer(argv[2])?)
+}
+
+fn decrby(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let negated = integer(argv[2])?.checked_neg();
+    add(context, argv[1], negated.ok_or(Error::line("ERR decrement would overflow"))?)
+}
+
+fn add(context: &mut Context<'_>, key: &[u8], increment: i64) -> Result<Reply, Error> {
+    let found = context.find_to_write::<StringValue>(key)?;
+    let old = found.map_or(Some(0), |(_, value)| value.integer());
+    let slot = found.map(|(slot, _)| slot);
+    let sum = old.ok_or(Error::NotAnInteger)?.checked_add(increment).ok_or(Error::Overflow)?;
+    give(context, key, slot, Given::Text(itoa::Buffer::new().format(sum).as_bytes()));
+    context.changed(Events::STRING, "incrby", key);
+    Ok(sum.into())
+}
+
+fn incrbyfloat(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let key = argv[1];
+    let found = context.find_to_write::<StringValue>(key)?;
+    let slot = found.map(|(slot, _)| slot);
+    let old = match found {
+        Some((_, value)) => LongDouble::parse(value.bytes()).ok_or(Error::NotAFloat)?,
+        None => LongDouble::ZERO,
+    };
+    let increment = LongDouble::parse(argv[2]).ok_or(Error::NotAFloat)?;
+    let sum = old.checked_add(increment).ok_or(Error::NotFinite)?.to_string();
+    // Not kept as an integer even if it is one, as OBJECT ENCODING shows.
+    give(context, key, slot, Given::Float(sum.as_bytes()));
+    context.changed(Events::STRING, "incrbyfloat", key);
+    Ok(Reply::bulk(sum))
+}
+
+/// Gives another value to a key that has just been found, or found missing.
+fn give(context: &mut Context<'_>, key: &[u8], found: Option<Slot>, value: Given<'_>) {
+    match found {
+        Some(slot) => context.set_value(slot, value),
+        None => drop(context.add(key, value)),
+    }
+}
+
+// --- common subsequences ---
+
+fn lcs(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let left = bytes_for_lcs(context, argv[1]);
+    let right = bytes_for_lcs(context, argv[2]);
+    let (left, right) = (left?, right?);
+    let (mut only_length, mut places, mut with_lengths) = (false, false, false);
+    let mut length_min = 0;
+    let mut rest = argv[3..].iter();
+    while let Some(&word) = rest.next() {
+        match word {
+            word if is(word, "idx") => places = true,
+            word if is(word, "len") => only_length = true,
+            word if is(word, "withmatchlen") => with_lengths = true,
+            word if is(word, "minmatchlen") => {
+                length_min = integer(rest.next().ok_or(Error::Syntax)?)?;
+            }
+            _ => return Err(Error::Syntax),
+        }
+    }
+    if places && only_length {
+        return Err(Error::line(
+            "ERR If you want both the length and indexes, please just use IDX.",
+        ));
+    }
+    let bytes_max = context.engine.settings.proto_max_bulk_len_bytes;
+    let pairs = common_pairs(&left, &right, bytes_max)?;
+    if only_length {
+        return Ok(pairs.len().into());
+    }
+    if !places {
+        return Ok(Reply::bulk(pairs.iter().rev().map(|&(at, _)| left[at]).collect::<Vec<_>>()));
+    }
+    let matches = pairs
+        .chunk_by(|after, before| *after == (before.0 + 1, before.1 + 1))
+        .filter(|run| run.len() as i64 >= length_min)
+        .map(|run| range_reply(run, with_lengths))
+        .collect();
+    Ok(Reply::Map(vec![
+        (Reply::bulk("matches"), Reply::Array(matches)),
+        (Reply::bulk("len"), pairs.len().into()),
+    ]))
+}
+
+fn bytes_for_lcs(context: &mut Context<'_>, key: &[u8]) -> Result<Vec<u8>, Error> {
+    match context.read_as::<StringValue>(key) {
+        Ok(value) => Ok(value.map_or_else(Vec::new, |value| value.bytes().to_vec())),
+        Err(_) => Err(Error::line("ERR The specified keys must contain string values")),
+    }
+}
+
+/// A run of pairs, the last first, as the ranges it covers in both strings.
+fn range_reply(run: &[(usize, usize)], with_length: bool) -> Reply {
+    let (Some(&last), Some(&first)) = (run.first(), run.last()) else {
+        return Reply::Array(Vec::new());
+    };
+    let mut parts = vec![
+        Reply::Array(vec![first.0.into(), last.0.into()]),
+        Reply::Array(vec![first.1.into(), last.1.into()]),
+    ];
+    parts.extend(with_length.then(|| Reply::from(run.len())));
+    Reply::Array(parts)
+}
+
+/// The places of a longest common subsequence, the last first. The table of the lengths for all
+/// beginnings of both strings may not take more than `bytes_max`.
+fn common_pairs(left: &[u8], right: &[u8], bytes_max: u64) -> Result<Vec<(usize, usize)>, Error> {
+    const TOO_LARGE: Error =
+        Error::line("ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len");
+    let width = right.len() + 1;
+    let cells = (left.len() + 1).checked_mul(width).ok_or(TOO_LARGE)?;
+    if (cells as u64).saturating_mul(size_of::<u32>() as u64) > bytes_max {
+        return Err(TOO_LARGE);
+    }
+    let mut lengths = vec![0_u32; cells];
+    for (i, l) in left.iter().enumerate() {
+        for (j, r) in right.iter().enumerate() {
+            lengths[(i + 1) * width + j + 1] = if l == r {
+                lengths[i * width + j] + 1
+            } else {
+                lengths[i * width + j + 1].max(lengths[(i + 1) * width + j])
+            };
+        }
+    }
+    let (mut i, mut j) = (left.len(), right.len());
+    let mut pairs = Vec::new();
+    while i > 0 && j > 0 {
+        if left[i - 1] == right[j - 1] {
+            (i, j) = (i - 1, j - 1);
+            pairs.push((i, j));
+        } else if lengths[(i - 1) * width + j] > lengths[i * width + j - 1] {
+            i -= 1;
+        } else {
+            j -= 1;
+        }
+    }
+    Ok(pairs)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::keyspace::value::ValueRef;
+    use crate::settings::Settings;
+    use crate::testing::{Stage, check, check_events};
+
+    #[test]
+    fn set_with_conditions() {
+        check("SET k a NX => OK; SET k b NX => nil; SET k c XX => OK; GET k => \"c\"");
+        check("SET k a GET => nil; SET k b GET => \"a\"; SET k c NX GET => \"b\"");
+        check("SET k a XX GET => nil; GET k => nil; SET k a NX GET => nil; GET k => \"a\"");
+        check(
+            "HSET h f v; SET h a GET => !WRONGTYPE Operation against a key holding the wrong \
+               kind of value; SET h a => OK; GET h => \"a\"",
+        );
+    }
+
+    #[test]
+    fn set_options_that_do_not_fit_together() {
+        for options in [
+            "NX XX",
+            "PX",
+            "EX 1 PX 1",
+            "EX 1 KEEPTTL",
+            "KEEPTTL EX 1",
+            "PERSIST",
+            "FOO",
+            "EX 0 FOO",
+            "EX abc NX XX",
+        ] {
+            check(&format!("SET k v {options} => !ERR syntax error"));
+        }
+        check("SET k v EX 1 EX 2; +1999ms; SET k v KEEPTTL KEEPTTL NX NX GET GET => \"v\"");
+    }
+
+    #[test]
+    fn set_for_a_time() {
+        check("SET k v PX 10; +9ms; GET k => \"v\"; +1ms; GET k => nil");
+        check("SET k v PX 10; SET k w KEEPTTL; +10ms; GET k => nil");
+        check("SET k v PX 10; SET k w; +10ms; GET k => \"w\"");
+        check("SET k v PXAT 1700000000010; +9ms; GET k => \"v\"; +1ms; GET k => nil");
+        check("SET k v EXAT 1700000001; +999ms; GET k => \"v\"; +1ms; GET k => nil");
+        check("SET k v; SET k w PXAT 1 => OK; GET k => nil");
+        check("SETEX k 1 v; +1000ms; GET k => nil; PSETEX k 5 v => OK; +5ms; GET k => nil");
+        for command in [
+            "SET k v PX 0",
+            "SET k v EX 9223372036854775807",
+            "SET k v PX 9223372036854775807",
+            "SET k v EXAT 9223372036854776",
+            "SETEX k -1 v",
+            "SETEX k 9223372036854775807 v",
+            "PSETEX k 0 v",
+        ] {
+            let name = command.split(' ').next().unwrap_or_default().to_lowercase();
+            check(&format!("{command} => !ERR invalid expire time in '{name}' command"));
+        }
+        check("SET k v EX abc => !ERR value is not an integer or out of range");
+    }
+
+    #[test]
+    fn get_and_change() {
+        check("SET k v PX 10; GETSET k w => \"v\"; +10ms; GETSET k x => \"w\"; GETSET l v => nil");
+        check("SET k v; GETDEL k => \"v\"; GETDEL k => nil; GET k => nil");
+        check("SET k v; GETEX k PX 10 => \"v\"; GETEX k => \"v\"; +10ms; GET k => nil");
+        check("SET k v PX 10; GETEX k PERSIST => \"v\"; +10ms; GET k => \"v\"");
+        check("SET k v; GETEX k PXAT 1 => \"v\"; GET k => nil; GETEX k EX abc => nil");
+        check("SET k v; GETEX k EX 0 => !ERR invalid expire time in 'getex' command");
+        for options in ["EX", "PERSIST EX 1", "EX 1 PX 1", "KEEPTTL", "NX", "GET", "EX 0 FOO"] {
+            check(&format!("SET k v; GETEX k {options} => !ERR syntax error"));
+        }
+    }
+
+    #[test]
+    fn several_keys() {
+        check("MSET a 1 b 2 a 3 => OK; HSET h f v; MGET a b c h => [\"3\", \"2\", nil, nil]");
+        check("SET a 1 PX 10; MSET a 2; +10ms; GET a => \"2\"");
+        check("SET a 1; MSETNX b 1 a 2 => 0; GET b => nil; MSETNX b 1 b 2 => 1; GET b => \"2\"");
+        check("MSET a 1 b => !ERR wrong number of arguments for 'mset' command");
+        check("SET a 1; MSETNX a 1 b => !ERR wrong number of arguments for 'msetnx' command");
+    }
+
+    #[test]
+    fn parts() {
+        for (first, last, expected) in [
+            ("0", "3", "This"),
+            ("-3", "-1", "ing"),
+            ("0", "-1", "This is a string"),
+            ("10", "100", "string"),
+            ("5", "3", ""),
+            ("-1", "-5", ""),
+            ("-100", "3", "This"),
+            ("-100", "-50", "T"),
+            ("-50", "-100", ""),
+            ("100", "200", ""),
+            ("-9223372036854775808", "9223372036854775807", "This is a string"),
+            ("9223372036854775807", "-9223372036854775808", ""),
+        ] {
+            check(&format!(
+                "SET k \"This is a string\"; GETRANGE k {first} {last} => \"{expected}\""
+            ));
+        }
+        check("GETRANGE k 0 -1 => \"\"; SET k 12345; GETRANGE k 1 3 => \"234\"");
+        check("GETRANGE k a 1 => !ERR value is not an integer or out of range");
+        check("SETRANGE k 2 ab => 4; GET k => \"\\x00\\x00ab\"; SETRANGE k 1 x => 4");
+        check("SETRANGE k 5 \"\" => 0; GET k => nil; SET k 12; SETRANGE k 9 \"\" => 2");
+        check("SETRANGE k -1 x => !ERR offset is out of range");
+        check("SET k v PX 10; SETRANGE k 0 w; APPEND k x => 2; +10ms; GET k => nil");
+        check("APPEND k 1 => 1; APPEND k 0 => 2; INCR k => 11");
+        for command in ["SETRANGE k 536870911 ab", "SETRANGE k 9223372036854775807 x"] {
+            check(&format!(
+                "{command} => !ERR string exceeds maximum allowed size (proto-max-bulk-len)"
+            ));
+        }
+    }
+
+    #[test]
+    fn numbers() {
+        check("INCR k => 1; INCRBY k 10 => 11; DECR k => 10; DECRBY k -5 => 15; GET k => \"15\"");
+        check("SET k 5 PX 10; INCR k; INCRBYFLOAT k 1.5 => \"7.5\"; +10ms; GET k => nil");
+        check("SET k 9223372036854775807; INCR k => !ERR increment or decrement would overflow");
+        check("SET k -9223372036854775808; DECR k => !ERR increment or decrement would overflow");
+        check("DECRBY k -9223372036854775808 => !ERR decrement would overflow");
+        for value in ["abc", "010", "+1", "1.0", "\" 1\"", "\"\"", "9223372036854775808"] {
+            check(&format!(
+                "SET k {value}; INCR k => !ERR value is not an integer or out of range"
+            ));
+        }
+        check("INCRBYFLOAT k 0.1; INCRBYFLOAT k 0.2 => \"0.3\"; INCRBYFLOAT k 0.7 => \"1\"");
+        check("INCR k; INCRBYFLOAT k inf => !ERR increment would produce NaN or Infinity");
+        check("SET k abc; INCRBYFLOAT k 1 => !ERR value is not a valid float");
+    }
+
+    #[test]
+    fn encodings() {
+        for (commands, encoding) in [
+            ("SET k 123", "int"),
+            ("SET k 0123", "embstr"),
+            ("SET k 12345678901234567890123456789012345678901234", "embstr"),
+            ("SET k 123456789012345678901234567890123456789012345", "raw"),
+            ("SET k abc; APPEND k \"\"", "raw"),
+            ("APPEND k 12", "int"),
+            ("SETRANGE k 0 12", "raw"),
+            ("SETRANGE k 0 12; INCR k", "int"),
+            ("SET k 1; SETRANGE k 0 \"\"", "int"),
+            ("SET k 3; INCRBYFLOAT k 1", "embstr"),
+        ] {
+            let mut stage = Stage::new(Settings::default());
+            stage.check(commands);
+            let slot = stage.engine.keyspace.find(0, b"k").expect("set by the commands");
+            let record = stage.engine.keyspace.database(0).record(slot);
+            let ValueRef::String(value) = record.value() else { panic!("no string: {record:?}") };
+            assert_eq!(value.encoding(), encoding, "{commands}");
+        }
+    }
+
+    #[test]
+    fn subsequences() {
+        let (long, short) = ("[[4, 7], [5, 8]]", "[[2, 3], [0, 1]]");
+        for (options, expected) in [
+            ("", "\"mytext\"".to_owned()),
+            ("MINMATCHLEN 4", "\"mytext\"".to_owned()),
+            ("LEN", "6".to_owned()),
+            ("IDX", format!("[\"matches\", [{long}, {short}], \"len\", 6]")),
+            ("IDX MINMATCHLEN 4", format!("[\"matches\", [{long}], \"len\", 6]")),
+            (
+                "IDX MINMATCHLEN 3 WITHMATCHLEN",
+                "[\"matches\", [[[4, 7], [5, 8], 4]], \"len\", 6]".to_owned(),
+            ),
+            ("MINMATCHLEN", "!ERR syntax error".to_owned()),
+            (
+                "IDX LEN",
+                "!ERR If you want both the length and indexes, please just use IDX.".to_owned(),
+            ),
+        ] {
+            check(&format!("MSET a ohmytext b mynewtext; LCS a b {options} => {expected}"));
+        }
+        check("LCS a b => \"\"; LCS a b IDX => [\"matches\", [], \"len\", 0]");
+        check("HSET h f v; LCS h b FOO => !ERR The specified keys must contain string values");
+    }
+
+    #[test]
+    fn events() {
+        check_events(&[
+            ("SET k v", "new k, set k"),
+            ("SET k v EX 100", "set k, expire k"),
+            ("SET k w KEEPTTL", "set k"),
+            ("SET n v PX 100 GET", "keymiss n, new n, set n, expire n"),
+            ("SETNX k v", ""),
+            ("SETNX k2 v", "new k2, set k2"),
+            ("PSETEX k3 10000 v", "new k3, set k3, expire k3"),
+            ("GETEX k PERSIST", "persist k"),
+            ("GETEX k PERSIST", ""),
+            ("GETEX k EX 100", "expire k"),
+            ("GETEX k", ""),
+            ("GETEX k PXAT 1", "del k"),
+            ("GETEX k PXAT 1", "keymiss k"),
+            ("GETDEL k2", "del k2"),
+            ("GETDEL k2", "keymiss k2"),
+            ("GETSET k5 v", "keymiss k5, new k5, set k5"),
+            ("MSET a 1 b 2 a 3", "new a, set a, new b, set b, set a"),
+            ("MSETNX c 1 e 2", "new c, set c, new e, set e"),
+            ("MGET c zz", "keymiss zz"),
+            ("APPEND k6 \"\"", "new k6, append k6"),
+            ("SETRANGE k7 0 \"\"", ""),
+            ("SETRANGE k7 1 x", "new k7, setrange k7"),
+            ("STRLEN zz", "keymiss zz"),
+            ("INCR i", "new i, incrby i"),
+            ("DECRBY i 0", "incrby i"),
+            ("INCRBYFLOAT i 1.5", "incrbyfloat i"),
+            ("INCR i", ""),
+            ("LCS zz yy", "keymiss zz, keymiss yy"),
+        ]);
+    }
+}

@@ -1,0 +1,170 @@
+//! `MULTI`, `EXEC` and the watches that make a transaction a compare-and-set.
+
+use lockwheel_resp::Reply;
+
+use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec};
+use crate::context::{Caller, Context};
+use crate::error::Error;
+use crate::transaction::Transaction;
+
+const TRANSACTION: Command = Command {
+    group: Group::Transactions,
+    categories: Categories::TRANSACTION,
+    flags: ANYWHERE,
+    ..Command::BASE
+};
+
+const ANYWHERE: Flags = Flags::NOSCRIPT.union(Flags::LOADING).union(Flags::STALE);
+
+/// The family's rows.
+pub const COMMANDS: &[Command] = &[
+    Command {
+        name: "discard",
+        arity: Arity::Exactly(1),
+        flags: ANYWHERE.union(Flags::FAST).union(Flags::ALLOW_BUSY),
+        since: "2.0.0",
+        complexity: "O(N) in the number of queued commands",
+        doc: "Forgets the queued commands and all watches.",
+        example: "MULTI; DISCARD => OK",
+        run: discard,
+        ..TRANSACTION
+    },
+    Command {
+        name: "exec",
+        arity: Arity::Exactly(1),
+        flags: ANYWHERE.union(Flags::SKIP_SLOWLOG),
+        since: "1.2.0",
+        complexity: "that of the queued commands",
+        doc: "Runs the queued commands, unless a watched key has changed.",
+        example: "MULTI; SET k v; GET k; EXEC => [OK, \"v\"]",
+        run: exec,
+        ..TRANSACTION
+    },
+    Command {
+        name: "multi",
+        arity: Arity::Exactly(1),
+        flags: ANYWHERE.union(Flags::FAST).union(Flags::ALLOW_BUSY),
+        since: "1.2.0",
+        doc: "Starts a transaction: the commands that follow are queued.",
+        example: "MULTI; GET k => QUEUED",
+        run: multi,
+        ..TRANSACTION
+    },
+    Command {
+        name: "unwatch",
+        arity: Arity::Exactly(1),
+        flags: ANYWHERE.union(Flags::FAST).union(Flags::ALLOW_BUSY),
+        since: "2.2.0",
+        doc: "Ends all watches.",
+        example: "WATCH k; UNWATCH => OK",
+        run: unwatch,
+        ..TRANSACTION
+    },
+    Command {
+        name: "watch",
+        arity: Arity::AtLeast(2),
+        flags: ANYWHERE.union(Flags::FAST).union(Flags::ALLOW_BUSY),
+        keys: &[KeySpec::all(&["RO"])],
+        since: "2.2.0",
+        complexity: "O(1) a key",
+        doc: "Makes the next EXEC depend on these keys staying as they are.",
+        example: "WATCH k; SET k v; MULTI; GET k; EXEC => nil-array",
+        run: watch,
+        ..TRANSACTION
+    },
+];
+
+fn multi(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
+    let client = context.client_mut();
+    if client.transaction.is_some() {
+        return Err(Error::line("ERR MULTI calls can not be nested"));
+    }
+    client.transaction = Some(Transaction::default());
+    Ok(Reply::OK)
+}
+
+fn discard(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
+    if context.engine.take_transaction(context.client).is_none() {
+        return Err(Error::line("ERR DISCARD without MULTI"));
+    }
+    context.engine.unwatch(context.client);
+    Ok(Reply::OK)
+}
+
+fn exec(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
+    let Some(transaction) = context.engine.take_transaction(context.client) else {
+        return Err(Error::line("ERR EXEC without MULTI"));
+    };
+    let broken = context.engine.is_watch_broken(context.client, context.time);
+    // Unwatched first: the queued commands change the watched keys themselves.
+    context.engine.unwatch(context.client);
+    if transaction.broken {
+        return Err(Error::ExecAbort);
+    }
+    if broken {
+        return Ok(Reply::NullArray);
+    }
+    let (client, time) = (context.client, context.time);
+    let mut replies = Vec::with_capacity(transaction.queue.len());
+    for queued in &transaction.queue {
+        let argv: Vec<&[u8]> = queued.argv.iter().map(|argument| &**argument).collect();
+        let database = context.client().database;
+        let entry = context.engine.commands.entry(queued.command);
+        let caller = Caller::Transaction;
+        let mut context = context.engine.context(client, caller, entry, database, time);
+        replies.push(context.call(entry, &argv));
+    }
+    Ok(Reply::Array(replies))
+}
+
+fn watch(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    if context.client().transaction.is_some() {
+        return Err(Error::line("ERR WATCH inside MULTI is not allowed"));
+    }
+    for key in &argv[1..] {
+        context.engine.watch(context.client, context.database, key, context.time);
+    }
+    Ok(Reply::OK)
+}
+
+fn unwatch(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
+    context.engine.unwatch(context.client);
+    Ok(Reply::OK)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::settings::Settings;
+    use crate::testing::{Stage, check};
+
+    #[test]
+    fn a_watched_key_that_changes_breaks_the_transaction() {
+        check("WATCH k; b> SET k v; MULTI => OK; GET k => QUEUED; EXEC => nil-array");
+        check(
+            "WATCH k; MULTI; SET k mine; EXEC => [OK]; WATCH k; MULTI; GET k; EXEC => [\"mine\"]",
+        );
+        check("WATCH k; b> SET k v; UNWATCH; MULTI; GET k; EXEC => [\"v\"]");
+    }
+
+    #[test]
+    fn a_watched_lease_that_ends_breaks_the_transaction() {
+        check("SET k v PX 10; WATCH k; +10ms; MULTI; GET k; EXEC => nil-array");
+        check("SET k v PX 10; +10ms; WATCH k; MULTI; GET k; EXEC => [nil]");
+        let mut stage = Stage::new(Settings::default());
+        stage.engine.keyspace.set_active_expiry(false);
+        stage.check("SET k v PX 10; +10ms; WATCH k; b> GET k; MULTI; GET k; EXEC => [nil]");
+        stage.check("SET k v PX 10; WATCH k; +10ms; MULTI; GET k; EXEC => nil-array");
+    }
+
+    #[test]
+    fn mistakes() {
+        check("EXEC => !ERR EXEC without MULTI; DISCARD => !ERR DISCARD without MULTI");
+        check("MULTI; MULTI => !ERR MULTI calls can not be nested; EXEC => []");
+        check("MULTI; WATCH k => !ERR WATCH inside MULTI is not allowed; EXEC => []");
+        check(
+            "MULTI; GET => !ERR wrong number of arguments for 'get' command; EXEC => \
+             !EXECABORT Transaction discarded because of previous errors.; EXEC => \
+             !ERR EXEC without MULTI",
+        );
+    }
+}

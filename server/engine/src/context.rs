@@ -1,0 +1,366 @@
+//! What a command's handler works with: the engine, the caller, the present, and safe ways to look
+//! at keys and to change them.
+//!
+//! What must hold: a handler looks at keys only through here, so it never sees a dead one; and it
+//! tells of every change through [`Context::changed`], so watchers and subscribers learn of it.
+
+use lockwheel_resp::{Protocol, Reply, number};
+
+use crate::Engine;
+use crate::client::{Client, ClientId};
+use crate::command::Command;
+use crate::error::Error;
+use crate::keyspace::dict::Slot;
+use crate::keyspace::records::{Given, HashMut, Record, Records};
+use crate::keyspace::value::{Apart, Typed, Value, ValueRef};
+use crate::notify::Events;
+use crate::time::{Millis, Time};
+use crate::waiters::Wanted;
+
+/// Who runs the command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Caller {
+    /// A client, directly.
+    Client,
+    /// A key that a waiting client waits for has changed: its command is run again.
+    Waiter,
+    /// `EXEC`, for a client.
+    Transaction,
+    /// A script, for a client.
+    Script,
+}
+
+/// See the module's documentation.
+pub struct Context<'a> {
+    /// The engine, for what keys are not about.
+    pub engine: &'a mut Engine,
+    /// The client that asked, directly or through a transaction or script.
+    pub client: ClientId,
+    /// Who runs the command.
+    pub caller: Caller,
+    /// The selected database.
+    pub database: usize,
+    /// The present: the same for a whole transaction and a whole script.
+    pub time: Time,
+    /// The row of the command.
+    pub command: &'static Command,
+    /// `incr`, or `client|id` for a subcommand.
+    pub name: &'static str,
+}
+
+impl Context<'_> {
+    /// The client that asked. It is connected for as long as its command runs.
+    pub fn client(&self) -> &Client {
+        self.engine.clients.get(self.client).expect("the client whose command runs")
+    }
+
+    /// The client that asked.
+    pub fn client_mut(&mut self) -> &mut Client {
+        self.engine.clients.get_mut(self.client).expect("the client whose command runs")
+    }
+
+    /// The protocol the reply is for: the script's if a script asks, else the client's.
+    pub fn protocol(&self) -> Protocol {
+        match (&self.engine.script, self.caller) {
+            (Some(script), Caller::Script) => script.protocol,
+            _ => self.client().protocol,
+        }
+    }
+
+    /// Selects a database for the commands that follow.
+    pub fn select(&mut self, database: usize) {
+        self.database = database;
+        if self.caller != Caller::Script {
+            self.client_mut().database = database;
+        }
+    }
+
+    /// Does something in another database, without selecting it.
+    pub fn within<T>(&mut self, database: usize, work: impl FnOnce(&mut Self) -> T) -> T {
+        let selected = std::mem::replace(&mut self.database, database);
+        let result = work(self);
+        self.database = selected;
+        result
+    }
+
+    /// Whether a command that would block must answer at once instead.
+    pub fn may_not_block(&self) -> bool {
+        matches!(self.caller, Caller::Transaction | Caller::Script)
+    }
+
+    /// Makes the client wait until a key has changed to what is wanted, or until `deadline`; then
+    /// `argv` is run for it, which is the command itself or says more exactly what it meant. For a
+    /// command that has changed nothing, and answers what this returns: nothing. `None` if the
+    /// client may not wait.
+    pub fn wait_for(
+        &mut self,
+        wanted: Wanted<'_>,
+        deadline: Option<Millis>,
+        argv: &[&[u8]],
+    ) -> Option<Reply> {
+        match self.caller {
+            Caller::Transaction | Caller::Script => return None,
+            // It keeps its place in all queues and its deadline.
+            Caller::Waiter => {}
+            Caller::Client => {
+                self.engine.block_for_keys(self.client, self.database, wanted, deadline, argv);
+            }
+        }
+        Some(Reply::NOTHING)
+    }
+
+    // --- looking ---
+
+    /// The slot of a key that is alive. Does not count as a use or as a hit.
+    #[inline]
+    pub fn find(&mut self, key: &[u8]) -> Option<Slot> {
+        self.engine.find_alive(self.database, key, self.time)
+    }
+
+    /// The slot of a key, for a command that reads about it: a hit or a miss, but not a use.
+    #[inline]
+    pub fn find_for_read(&mut self, key: &[u8]) -> Option<Slot> {
+        let Some(slot) = self.find(key) else {
+            self.engine.stats.keyspace_misses += 1;
+            self.engine.notify(Events::KEY_MISS, "keymiss", self.database, key);
+            return None;
+        };
+        self.engine.stats.keyspace_hits += 1;
+        Some(slot)
+    }
+
+    /// The slot of a key, for a command that reads its value.
+    #[inline]
+    pub fn read_slot(&mut self, key: &[u8]) -> Option<Slot> {
+        let slot = self.find_for_read(key)?;
+        self.mark_used(slot);
+        Some(slot)
+    }
+
+    /// The slot of a key, for a command that changes it.
+    #[inline]
+    pub fn find_for_write(&mut self, key: &[u8]) -> Option<Slot> {
+        let slot = self.find(key)?;
+        self.mark_used(slot);
+        Some(slot)
+    }
+
+    /// The value of a key, for a command that reads it.
+    #[inline]
+    pub fn read(&mut self, key: &[u8]) -> Option<ValueRef<'_>> {
+        let slot = self.read_slot(key)?;
+        Some(self.record(slot).value())
+    }
+
+    /// A part of the value of a key as a reply, for a command that reads it.
+    pub fn reply_with(
+        &mut self,
+        key: &[u8],
+        part: impl FnOnce(ValueRef<'_>) -> Result<Option<&[u8]>, Error>,
+    ) -> Result<Reply, Error> {
+        let Some(slot) = self.read_slot(key) else { return Ok(Reply::Null) };
+        let Engine { keyspace, replies, .. } = &mut *self.engine;
+        let part = part(keyspace.database(self.database).record(slot).value())?;
+        Ok(part.map_or(Reply::Null, |bytes| replies.bulk(bytes)))
+    }
+
+    /// What stands in a slot of the selected database that has just been found.
+    #[inline(always)]
+    pub fn record(&self, slot: Slot) -> Record<'_> {
+        self.engine.keyspace.database(self.database).record(slot)
+    }
+
+    /// The value of a key that must be of one type, for a command that reads it.
+    #[inline]
+    pub fn read_as<T: Typed>(&mut self, key: &[u8]) -> Result<Option<T::View<'_>>, Error> {
+        match self.read(key).map(T::of) {
+            Some(None) => Err(Error::WrongType),
+            found => Ok(found.flatten()),
+        }
+    }
+
+    /// The values of several keys, all of one type as far as they are there.
+    pub fn read_all_as<T: Typed>(
+        &mut self,
+        keys: &[&[u8]],
+    ) -> Result<Vec<Option<T::View<'_>>>, Error> {
+        let mut slots = Vec::with_capacity(keys.len());
+        for key in keys {
+            let slot = self.read_slot(key);
+            if slot.is_some_and(|slot| T::of(self.record(slot).value()).is_none()) {
+                return Err(Error::WrongType);
+            }
+            slots.push(slot);
+        }
+        Ok(slots.into_iter().map(|slot| T::of(self.record(slot?).value())).collect())
+    }
+
+    /// The slot and the value of a key that must be of one type, for a command that changes it.
+    pub fn find_to_write<T: Typed>(
+        &mut self,
+        key: &[u8],
+    ) -> Result<Option<(Slot, T::View<'_>)>, Error> {
+        let Some(slot) = self.find_for_write(key) else { return Ok(None) };
+        match T::of(self.record(slot).value()) {
+            Some(value) => Ok(Some((slot, value))),
+            None => Err(Error::WrongType),
+        }
+    }
+
+    /// The value of a key that must be of one type, for a command that changes it.
+    pub fn write_as<T: Apart>(&mut self, key: &[u8]) -> Result<Option<&mut T>, Error> {
+        let Some(slot) = self.find_for_write(key) else { return Ok(None) };
+        self.records_mut().value_mut(slot).ok_or(Error::WrongType).map(Some)
+    }
+
+    /// The hash of a key, for a command that changes it.
+    pub fn write_hash(&mut self, key: &[u8]) -> Result<Option<HashMut<'_>>, Error> {
+        let Some(slot) = self.find_for_write(key) else { return Ok(None) };
+        match self.records_mut().hash_mut(slot) {
+            Some(hash) => Ok(Some(hash)),
+            None => Err(Error::WrongType),
+        }
+    }
+
+    /// The bytes of a string that has just been found, to be changed in place.
+    pub fn raw_mut(&mut self, slot: Slot) -> &mut Vec<u8> {
+        self.records_mut().raw_mut(slot)
+    }
+
+    /// When the key in a slot that has just been found ends, if it does.
+    #[inline]
+    pub fn deadline_at(&self, slot: Slot) -> Option<Millis> {
+        self.engine.keyspace.database(self.database).records().deadline(slot)
+    }
+
+    /// The deadline of a key that is alive: `None` if there is no such key, `Some(None)` if it has
+    /// no deadline.
+    pub fn deadline(&mut self, key: &[u8]) -> Option<Option<Millis>> {
+        let slot = self.find(key)?;
+        Some(self.deadline_at(slot))
+    }
+
+    // --- changing ---
+
+    /// Sets a key to a new value without a deadline, whatever it held before.
+    pub fn set(&mut self, key: &[u8], value: Given<'_>) {
+        let found = self.find(key);
+        let slot = self.put(key, found, value);
+        if found.is_some() {
+            self.set_deadline_at(slot, None);
+        }
+    }
+
+    /// Sets a key that has just been found, or found missing, to a new value and keeps its
+    /// deadline; returns its slot.
+    #[inline(always)]
+    pub fn put(&mut self, key: &[u8], found: Option<Slot>, value: Given<'_>) -> Slot {
+        let Some(slot) = found else { return self.add(key, value) };
+        let now = self.time.now;
+        self.engine.keyspace.set_value(self.database, slot, value).set_used_at(slot, now);
+        slot
+    }
+
+    /// Gives a key that has just been found another value, and keeps its deadline.
+    #[inline(always)]
+    pub fn set_value(&mut self, slot: Slot, value: Given<'_>) {
+        self.engine.keyspace.set_value(self.database, slot, value);
+    }
+
+    /// The value of a key, to be given elements; an empty one is added where there is nothing.
+    pub fn open<T: Apart + Default>(&mut self, key: &[u8]) -> Result<&mut T, Error> {
+        let slot = match self.find(key) {
+            Some(slot) => slot,
+            None => self.add(key, Given::Value(T::default().into())),
+        };
+        self.mark_used(slot);
+        self.records_mut().value_mut(slot).ok_or(Error::WrongType)
+    }
+
+    /// Adds a key that is known to be absent.
+    pub fn add(&mut self, key: &[u8], value: Given<'_>) -> Slot {
+        let now = self.time.now;
+        let slot = self.engine.keyspace.add(self.database, key, value, now);
+        self.engine.notify(Events::NEW, "new", self.database, key);
+        slot
+    }
+
+    /// Removes a key; returns whether it was there. Says nothing to watchers or subscribers.
+    pub fn remove(&mut self, key: &[u8]) -> bool {
+        let found = self.find(key);
+        if let Some(slot) = found {
+            self.engine.keyspace.discard(self.database, slot);
+        }
+        found.is_some()
+    }
+
+    /// As `remove`, and returns the value and the deadline.
+    pub fn take(&mut self, key: &[u8]) -> Option<(Value, Option<Millis>)> {
+        let slot = self.find(key)?;
+        let removed = self.engine.keyspace.remove(self.database, slot);
+        let deadline = removed.deadline();
+        Some((removed.into_value(), deadline))
+    }
+
+    /// Removes a key whose last element has gone, and tells of it.
+    pub fn remove_emptied(&mut self, key: &[u8]) {
+        self.remove(key);
+        self.engine.notify(Events::GENERIC, "del", self.database, key);
+    }
+
+    /// Sets or clears the deadline of the key in `slot`.
+    #[inline]
+    pub fn set_deadline_at(&mut self, slot: Slot, deadline: Option<Millis>) {
+        self.engine.keyspace.set_deadline(self.database, slot, deadline);
+    }
+
+    /// Tells watchers, those with copies and subscribers that a key has changed, and counts that.
+    pub fn changed(&mut self, kind: Events, event: &str, key: &[u8]) {
+        self.engine.dirty += 1;
+        let engine = &*self.engine;
+        let is_heard = engine.heeds_touch(self.database) || engine.heeds_invalidation();
+        if is_heard || engine.events.contains(kind) {
+            self.tell_of_change(kind, event, key);
+        }
+    }
+
+    /// All at once, so that a change of which nobody hears costs little.
+    #[cold]
+    fn tell_of_change(&mut self, kind: Events, event: &str, key: &[u8]) {
+        self.engine.touch(self.database, key);
+        self.engine.invalidate(key, Some((self.client, self.caller)));
+        self.engine.notify(kind, event, self.database, key);
+    }
+
+    #[inline]
+    fn mark_used(&mut self, slot: Slot) {
+        // Hardly anybody ever asks for it, and then nobody has to be asked.
+        if !self.engine.clients.no_touch_asked || !self.client().no_touch {
+            self.mark_used_now(slot);
+        }
+    }
+
+    /// A use even by a client that asked for `CLIENT NO-TOUCH`.
+    #[inline]
+    pub fn mark_used_now(&mut self, slot: Slot) {
+        let now = self.time.now;
+        self.records_mut().set_used_at(slot, now);
+    }
+
+    fn records_mut(&mut self) -> &mut Records {
+        self.engine.keyspace.database_mut(self.database).records_mut()
+    }
+}
+
+/// Reads an integer argument.
+pub fn integer(argument: &[u8]) -> Result<i64, Error> {
+    match number::parse_integer(argument) {
+        Some(integer) => Ok(integer),
+        None => Err(Error::NotAnInteger),
+    }
+}
+
+/// Whether an argument is the option `word`, in any case.
+pub fn is(argument: &[u8], word: &str) -> bool {
+    argument.eq_ignore_ascii_case(word.as_bytes())
+}

@@ -1,0 +1,366 @@
+//! A rule: which requests it is for, and what becomes of them. It knows neither clients nor keys,
+//! only what it is shown of a request.
+
+use serde::Serialize;
+
+use crate::context::is;
+use crate::error::Error;
+use crate::glob;
+use crate::random::Random;
+use crate::time::{Millis, span};
+
+/// What becomes of a request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "action", rename_all = "kebab-case")]
+pub enum Action {
+    /// It is held for so long on the server's clock, and then run.
+    Delay {
+        /// How long.
+        #[serde(rename = "delay_ms")]
+        span: Millis,
+    },
+    /// It is neither run nor answered.
+    Drop,
+    /// It is not run, and its connection is closed.
+    Close,
+    /// It is run and not answered.
+    Lose,
+    /// It is run, and its connection is closed instead of an answer.
+    LoseAndClose,
+    /// It is run, so many bytes of the answer are sent, and the connection is closed.
+    Cut {
+        /// How many.
+        bytes: usize,
+    },
+    /// Neither it nor anything behind it is run, and the server stops reading, until the rule is
+    /// cleared.
+    Stall,
+    /// It is not run, and answered with this error.
+    Error {
+        /// The line, its code first, without the dash.
+        line: String,
+    },
+    /// The script cache is emptied before it is run.
+    FlushScripts,
+    /// The clock jumps when it has been run, as Redis's may: see [`ClockOrder::Jump`].
+    ///
+    /// [`ClockOrder::Jump`]: crate::time::ClockOrder::Jump
+    Jump {
+        /// How far, back if it is negative.
+        #[serde(rename = "jump_ms")]
+        span: Millis,
+    },
+    /// When it has been run and answered, the last so many writes are undone.
+    LoseWrites {
+        /// How many.
+        writes: usize,
+    },
+    /// Not a request but a connection: it is closed as soon as it is there.
+    Refuse,
+    /// It is held until the gate is opened, and then run.
+    Gate,
+}
+
+/// What a rule says.
+#[derive(Clone, Debug, Serialize)]
+pub struct Rule {
+    /// Its number.
+    pub id: u64,
+    /// What becomes of a request it is for.
+    #[serde(flatten)]
+    pub action: Action,
+    /// Which requests it is for.
+    #[serde(flatten)]
+    pub when: When,
+    /// How many requests it could have been for.
+    pub matched: u64,
+    /// How many of them it was for.
+    pub fired: u64,
+}
+
+/// Which requests a rule is for: all of what is said must hold.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct When {
+    /// Those of clients with a name (`CLIENT SETNAME`) like this.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client: Option<String>,
+    /// Those of the client with this `CLIENT ID`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_id: Option<u64>,
+    /// Commands with a name like this: `set`, `client|id`, `eval*`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
+    /// Those that name a key like this.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// Of all these the one with this number, from 1 on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nth: Option<u64>,
+    /// No more than so many.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub times: Option<u64>,
+    /// Each of these with this probability.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub probability: Option<f64>,
+    /// What the dice are thrown with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
+    #[serde(skip)]
+    dice: Option<Random>,
+}
+
+/// What a rule is shown of a request.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// The name of its client, which may be empty.
+    pub client: &'a [u8],
+    /// The `CLIENT ID` of its client.
+    pub client_id: u64,
+    /// The full name of its command, in lower case.
+    pub command: &'a [u8],
+    /// The keys it names.
+    pub keys: &'a [&'a [u8]],
+}
+
+impl Rule {
+    /// Whether the rule is for this request. Counts it.
+    pub fn fires(&mut self, request: Request<'_>) -> bool {
+        if !self.when.is_about(request) {
+            return false;
+        }
+        self.matched += 1;
+        let fires = self.when.nth.is_none_or(|nth| nth == self.matched)
+            && self.when.times.is_none_or(|times| self.fired < times)
+            && self.when.dice_allow();
+        self.fired += u64::from(fires);
+        fires
+    }
+}
+
+impl When {
+    /// Reads pairs of a word and a value, as `FAULT ADD` takes them. `seed` is for dice that are
+    /// given none.
+    ///
+    /// # Errors
+    /// If a word is unknown, said twice, or its value is none.
+    pub fn parse(mut words: &[&[u8]], seed: u64) -> Result<When, Error> {
+        let mut when = When::default();
+        while let [word, value, rest @ ..] = words {
+            words = rest;
+            match () {
+                () if is(word, "client") => once(&mut when.client, text(value))?,
+                () if is(word, "id") => once(&mut when.client_id, positive(value)?)?,
+                () if is(word, "command") => {
+                    once(&mut when.command, text(value).to_ascii_lowercase())?;
+                }
+                () if is(word, "key") => once(&mut when.key, text(value))?,
+                () if is(word, "nth") => once(&mut when.nth, positive(value)?)?,
+                () if is(word, "times") => once(&mut when.times, positive(value)?)?,
+                () if is(word, "probability") => {
+                    once(&mut when.probability, probability(value)?)?;
+                }
+                () if is(word, "seed") => once(&mut when.seed, positive(value)?)?,
+                () => return Err(Error::Syntax),
+            }
+        }
+        if !words.is_empty() || (when.seed.is_some() && when.probability.is_none()) {
+            return Err(Error::Syntax);
+        }
+        if let Some(probability) = when.probability {
+            when.set_dice(probability, when.seed.unwrap_or(seed));
+        }
+        Ok(when)
+    }
+
+    /// Each request with this probability.
+    pub fn set_dice(&mut self, probability: f64, seed: u64) {
+        (self.probability, self.seed) = (Some(probability), Some(seed));
+        self.dice = Some(Random::new(seed));
+    }
+
+    /// Whether anything is said of a request that a mere connection has not got.
+    pub fn is_about_requests(&self) -> bool {
+        self.client.is_some()
+            || self.client_id.is_some()
+            || self.command.is_some()
+            || self.key.is_some()
+    }
+
+    fn is_about(&self, request: Request<'_>) -> bool {
+        let like = |pattern: &Option<String>, text: &[u8]| {
+            pattern.as_ref().is_none_or(|pattern| glob::matches(pattern.as_bytes(), text))
+        };
+        like(&self.client, request.client)
+            && self.client_id.is_none_or(|id| id == request.client_id)
+            && like(&self.command, request.command)
+            && (self.key.is_none() || request.keys.iter().any(|key| like(&self.key, key)))
+    }
+
+    fn dice_allow(&mut self) -> bool {
+        let (Some(probability), Some(dice)) = (self.probability, self.dice.as_mut()) else {
+            return true;
+        };
+        // As many bits as a float tells apart.
+        let thrown = (dice.bits() >> 11) as f64 / (1_u64 << 53) as f64;
+        thrown < probability
+    }
+}
+
+impl Action {
+    /// Reads an action, as `FAULT ADD` takes it; returns what stands behind it.
+    ///
+    /// # Errors
+    /// If there is no such action, or its value is none.
+    pub fn parse<'a, 'b>(words: &'a [&'b [u8]]) -> Result<(Action, &'a [&'b [u8]]), Error> {
+        let [word, rest @ ..] = words else { return Err(Error::Syntax) };
+        let plain = match () {
+            () if is(word, "drop") => Some(Action::Drop),
+            () if is(word, "close") => Some(Action::Close),
+            () if is(word, "lose") => Some(Action::Lose),
+            () if is(word, "lose-and-close") => Some(Action::LoseAndClose),
+            () if is(word, "stall") => Some(Action::Stall),
+            () if is(word, "flush-scripts") => Some(Action::FlushScripts),
+            () if is(word, "refuse") => Some(Action::Refuse),
+            () => None,
+        };
+        if let Some(action) = plain {
+            return Ok((action, rest));
+        }
+        let [value, rest @ ..] = rest else { return Err(Error::Syntax) };
+        let action = match () {
+            () if is(word, "delay") => Action::Delay { span: span(value).ok_or(NO_SPAN)? },
+            () if is(word, "cut") => Action::Cut { bytes: count(value)? },
+            () if is(word, "error") => Action::Error { line: error_line(value)? },
+            () if is(word, "jump") => Action::Jump { span: span(value).ok_or(NO_SPAN)? },
+            () if is(word, "lose-writes") => Action::LoseWrites { writes: count(value)? },
+            () => return Err(Error::Syntax),
+        };
+        Ok((action, rest))
+    }
+}
+
+/// What is no span of time.
+pub const NO_SPAN: Error =
+    Error::line("ERR span is not a number of milliseconds, or of ms, s, m, h or d");
+
+fn once<T>(place: &mut Option<T>, value: T) -> Result<(), Error> {
+    match place.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(Error::Syntax),
+    }
+}
+
+fn text(value: &[u8]) -> String {
+    String::from_utf8_lossy(value).into_owned()
+}
+
+/// One line, of which the client makes what it likes.
+fn error_line(value: &[u8]) -> Result<String, Error> {
+    let line = text(value);
+    if line.is_empty() || line.contains(['\r', '\n']) { Err(Error::Syntax) } else { Ok(line) }
+}
+
+fn positive(value: &[u8]) -> Result<u64, Error> {
+    let number = lockwheel_resp::number::parse_integer(value).filter(|&number| number > 0);
+    number.and_then(|number| u64::try_from(number).ok()).ok_or(NOT_POSITIVE)
+}
+
+/// How many, which may be none.
+pub fn count(value: &[u8]) -> Result<usize, Error> {
+    let number = lockwheel_resp::number::parse_integer(value);
+    number.and_then(|number| usize::try_from(number).ok()).ok_or(Error::NotAnInteger)
+}
+
+fn probability(value: &[u8]) -> Result<f64, Error> {
+    let number = lockwheel_resp::number::parse_double(value);
+    number.filter(|number| (0.0..=1.0).contains(number)).ok_or(NO_PROBABILITY)
+}
+
+const NOT_POSITIVE: Error = Error::line("ERR value is not a positive integer");
+const NO_PROBABILITY: Error = Error::line("ERR probability is not a number from 0 to 1");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<&[u8]> {
+        text.split_whitespace().map(str::as_bytes).collect()
+    }
+
+    fn rule(conditions: &str) -> Rule {
+        let when = When::parse(&words(conditions), 7).expect("conditions");
+        Rule { id: 1, action: Action::Drop, when, matched: 0, fired: 0 }
+    }
+
+    const SET: Request<'_> =
+        Request { client: b"worker-1", client_id: 5, command: b"set", keys: &[b"lock:a"] };
+
+    #[test]
+    fn all_that_is_said_must_hold() {
+        for (conditions, fires) in [
+            ("", true),
+            ("COMMAND SET", true),
+            ("command s*", true),
+            ("COMMAND get", false),
+            ("CLIENT worker-*", true),
+            ("CLIENT other", false),
+            ("ID 5", true),
+            ("ID 6", false),
+            ("KEY lock:?", true),
+            ("KEY other", false),
+            ("KEY lock:a COMMAND set CLIENT worker-1 ID 5", true),
+            ("KEY lock:a COMMAND set CLIENT worker-2 ID 5", false),
+        ] {
+            assert_eq!(rule(conditions).fires(SET), fires, "{conditions}");
+        }
+        assert!(!rule("KEY *").fires(Request { keys: &[], ..SET }));
+    }
+
+    #[test]
+    fn it_counts_what_it_could_have_been_for() {
+        let fired = |conditions: &str, of: usize| {
+            let mut rule = rule(conditions);
+            let fired: Vec<bool> = (0..of).map(|_| rule.fires(SET)).collect();
+            assert!(!rule.fires(Request { command: b"get", ..SET }) || conditions.is_empty());
+            assert_eq!(rule.fired as usize, fired.iter().filter(|&&fired| fired).count());
+            assert_eq!(rule.matched as usize, of);
+            fired
+        };
+        assert_eq!(fired("COMMAND set NTH 2", 3), [false, true, false]);
+        assert_eq!(fired("COMMAND set TIMES 2", 3), [true, true, false]);
+        assert_eq!(fired("COMMAND set PROBABILITY 0", 3), [false; 3]);
+        assert_eq!(fired("COMMAND set PROBABILITY 1", 3), [true; 3]);
+        let half = |seed| fired(&format!("COMMAND set PROBABILITY 0.5 SEED {seed}"), 1_000);
+        let count = half(1).iter().filter(|&&fired| fired).count();
+        assert!((400..600).contains(&count), "{count}");
+        assert_eq!(half(1), half(1));
+        assert_ne!(half(1), half(2));
+    }
+
+    #[test]
+    fn what_is_no_rule_is_refused() {
+        for wrong in
+            ["KEY", "KEY a KEY b", "NTH 0", "NTH x", "TIMES -1", "PROBABILITY 2", "SEED 5", "WHO a"]
+        {
+            assert!(When::parse(&words(wrong), 7).is_err(), "{wrong}");
+        }
+        for wrong in ["", "BREAK", "DELAY", "DELAY x", "CUT -1", "LOSE-WRITES x", "JUMP 1x"] {
+            assert!(Action::parse(&words(wrong)).is_err(), "{wrong}");
+        }
+        assert!(Action::parse(&[b"error", b"ERR two\r\nlines"]).is_err());
+    }
+
+    #[test]
+    fn an_action_is_followed_by_its_conditions() {
+        for (text, action) in [
+            ("DELAY 2s KEY a", Action::Delay { span: Millis(2_000) }),
+            ("drop KEY a", Action::Drop),
+            ("CUT 3 KEY a", Action::Cut { bytes: 3 }),
+            ("JUMP -1h KEY a", Action::Jump { span: Millis(-3_600_000) }),
+            ("LOSE-WRITES 2 KEY a", Action::LoseWrites { writes: 2 }),
+        ] {
+            let words = words(text);
+            assert_eq!(Action::parse(&words), Ok((action, &words[words.len() - 2..])), "{text}");
+        }
+    }
+}

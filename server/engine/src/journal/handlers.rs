@@ -1,0 +1,105 @@
+//! `LOCKWHEEL JOURNAL`, `LOCKS`, `CHECK` and `LINT`: the journal, told as JSON, or as a text for
+//! people, so that it reads the same in every language.
+
+use lockwheel_resp::Reply;
+use serde::Serialize;
+
+use crate::commands::json;
+use crate::context::{Context, integer, is};
+use crate::error::Error;
+
+use super::Selection;
+use super::entry::story;
+use super::verdict::{Check, Verdict};
+
+/// What has come of a check, and all of it as people read it.
+#[derive(Serialize)]
+struct Told {
+    text: String,
+    #[serde(flatten)]
+    verdict: Verdict,
+}
+
+/// `LOCKWHEEL JOURNAL [SINCE <seq>] [KEY <pattern>] [COUNT <n>] [TEXT]`, `LOCKWHEEL JOURNAL CLEAR`
+pub fn journal(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    if let [word] = &argv[2..]
+        && is(word, "clear")
+    {
+        return context.engine.clear_journal().map(|()| Reply::OK).ok_or(NO_JOURNAL);
+    }
+    let journal = context.engine.journal().ok_or(NO_JOURNAL)?;
+    let mut wanted = Selection::default();
+    let (mut words, is_text) = match &argv[2..] {
+        [words @ .., last] if is(last, "text") => (words, true),
+        words => (words, false),
+    };
+    while let [word, value, rest @ ..] = words {
+        words = rest;
+        match () {
+            () if is(word, "since") => wanted.since = count(value)?,
+            () if is(word, "key") => wanted.key = Some(value),
+            () if is(word, "count") => {
+                wanted.count = Some(usize::try_from(count(value)?).unwrap_or(usize::MAX));
+            }
+            () => return Err(Error::Syntax),
+        }
+    }
+    if !words.is_empty() {
+        return Err(Error::Syntax);
+    }
+    let entries = journal.select(wanted);
+    Ok(if is_text { Reply::bulk(story(&entries)) } else { json(&entries) })
+}
+
+/// `LOCKWHEEL LOCKS`
+pub fn locks(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
+    if context.engine.journal.is_none() {
+        return Err(NO_JOURNAL);
+    }
+    Ok(json(&context.engine.held_locks(context.time)))
+}
+
+/// `LOCKWHEEL CHECK [<name> [STORY]]`
+pub fn check(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let checks = match argv.get(2) {
+        None => Check::ALL.to_vec(),
+        Some(name) => {
+            let known = Check::ALL.into_iter().find(|check| is(name, check.name()));
+            vec![known.ok_or(UNKNOWN_CHECK)?]
+        }
+    };
+    let tells = match &argv[2..] {
+        [] | [_] => false,
+        [_, word] if is(word, "story") => true,
+        _ => return Err(Error::Syntax),
+    };
+    for check in checks {
+        let verdict = context.engine.check_locks(check, context.time).ok_or(NO_JOURNAL)?;
+        if tells {
+            return Ok(json(&Told { text: verdict.to_string(), verdict }));
+        }
+        if !verdict.holds {
+            let line = format!("CHECK {}: {}", check.name(), verdict.sentence);
+            return Err(Error::text(line.replace(['\r', '\n'], " ")));
+        }
+    }
+    Ok(Reply::OK)
+}
+
+/// `LOCKWHEEL LINT`
+pub fn lint(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
+    Ok(json(&context.engine.lint_locks(context.time).ok_or(NO_JOURNAL)?))
+}
+
+fn count(value: &[u8]) -> Result<u64, Error> {
+    u64::try_from(integer(value)?).map_err(|_| Error::NotAnInteger)
+}
+
+/// Over the wire only a server with a journal answers; a program may ask its own server anything.
+const NO_JOURNAL: Error =
+    Error::line("ERR no journal is kept: the server was started without enable-test-commands");
+
+const UNKNOWN_CHECK: Error = Error::line(
+    "ERR unknown check. They are no-lock-held, never-two-holders, every-lock-has-a-lease, \
+     released-only-by-owner",
+);

@@ -1,0 +1,375 @@
+//! The journal: what clients did and what became of locks, in time order, for servers that are
+//! started for tests. It is told of commands when they have run, by `dispatch`, and looks then at
+//! the keys they name; it changes nothing. A request that a gate has turned away is not in it, and
+//! one of a transaction is when it is run. What a script calls comes before the script.
+
+pub mod entry;
+pub mod handlers;
+mod locks;
+mod script;
+mod settle;
+pub mod verdict;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use lockwheel_resp::Reply;
+use serde::Serialize;
+use sha1::{Digest, Sha1};
+
+use crate::Engine;
+use crate::client::ClientId;
+use crate::command::{Command, Group};
+use crate::context::{Caller, is};
+use crate::error::Error;
+use crate::glob;
+use crate::keyspace::dict::Slot;
+use crate::limits::{JOURNAL_ARGUMENTS_MAX, JOURNAL_ENTRIES_MAX, JOURNAL_REMEMBERED_MAX};
+use crate::settings::{Permission, Settings};
+use crate::time::{Millis, Time};
+use entry::{Entry, Happening};
+use locks::{Deed, Locks, Means, Place, Touch, look};
+use script::Purpose;
+use verdict::Verdicts;
+
+/// See the module's documentation.
+#[derive(Debug, Default)]
+pub struct Journal {
+    entries: VecDeque<Entry>,
+    last_seq: u64,
+    last_ms: i64,
+    locks: Locks,
+    verdicts: Verdicts,
+    /// What cached scripts are for, by the hex digits of their SHA-1.
+    purposes: BTreeMap<String, Purpose>,
+    /// What the running script has done to keys so far.
+    touched: BTreeMap<Place, Touch>,
+}
+
+/// A command that has run.
+#[derive(Clone, Copy)]
+pub(super) struct Done {
+    pub(super) client: ClientId,
+    pub(super) caller: Caller,
+    pub(super) command: &'static Command,
+    pub(super) name: &'static str,
+    pub(super) database: usize,
+    pub(super) time: Time,
+}
+
+/// A held lock, as it is shown.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct HeldLock {
+    /// The key.
+    pub key: String,
+    /// The key's database.
+    pub database: usize,
+    /// The token, or the field of a hash.
+    pub owner: String,
+    /// How often the owner has it.
+    pub count: i64,
+    /// The `CLIENT ID` that took it.
+    pub client: u64,
+    /// What that client called itself.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// Since when, in milliseconds since 1970 on the clock leases run on.
+    pub since_ms: i64,
+    /// How long it lasts still; nothing if it has no lease.
+    pub lease_ms: Option<i64>,
+    /// The `CLIENT ID`s of those who were refused it and have not got it since.
+    pub waiting: Vec<u64>,
+}
+
+/// Which entries are asked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Selection<'a> {
+    /// Those after this one.
+    pub since: u64,
+    /// Those about a key like this.
+    pub key: Option<&'a [u8]>,
+    /// The last so many.
+    pub count: Option<usize>,
+}
+
+impl Journal {
+    /// A journal, if the server is one for tests.
+    pub fn of(settings: &Settings) -> Option<Box<Journal>> {
+        (settings.enable_test_commands != Permission::No).then(Box::default)
+    }
+
+    /// The entries that are asked for, the oldest first.
+    pub fn select(&self, wanted: Selection<'_>) -> Vec<Entry> {
+        let about = |entry: &&Entry| {
+            let is_like = |key: &String| {
+                wanted.key.is_none_or(|pattern| glob::matches(pattern, key.as_bytes()))
+            };
+            entry.seq > wanted.since && (wanted.key.is_none() || entry.keys.iter().any(is_like))
+        };
+        let last = self.entries.iter().rev().filter(about).take(wanted.count.unwrap_or(usize::MAX));
+        let mut entries: Vec<Entry> = last.cloned().collect();
+        entries.reverse();
+        entries
+    }
+
+    /// Forgets what has happened. Locks that are held stay known.
+    pub fn clear(&mut self) {
+        self.entries.clear();
+        self.verdicts = Verdicts::default();
+        self.locks.losers.clear();
+        self.locks.waiting.clear();
+    }
+
+    /// Writes down what has happened; returns its number.
+    fn write(&mut self, deed: &Deed<'_>, keys: Vec<String>, what: Happening) -> u64 {
+        self.last_seq += 1;
+        // A lease may be found to have ended after something later has been written down.
+        self.last_ms = self.last_ms.max(deed.now_ms());
+        if self.entries.len() >= JOURNAL_ENTRIES_MAX {
+            self.entries.pop_front();
+        }
+        let (seq, time_ms) = (self.last_seq, self.last_ms);
+        let (client, name) = (deed.client, deed.name.to_owned());
+        self.entries.push_back(Entry { seq, time_ms, client, name, what, keys });
+        seq
+    }
+
+    fn note(&mut self, engine: &Engine, done: Done, argv: &[&[u8]], reply: &Reply) {
+        if done.command.group == Group::Server && only_asks(done.name, argv) {
+            return;
+        }
+        let state = engine.clients.get(done.client);
+        let name = state.map(|state| String::from_utf8_lossy(&state.name)).unwrap_or_default();
+        let is_script = is_script(done.command);
+        let mut deed = Deed {
+            client: done.client.serial,
+            name: &name,
+            time: done.time,
+            means: if done.caller == Caller::Transaction {
+                Means::Transaction
+            } else {
+                Means::Command
+            },
+            claims: claims(done.name, argv),
+            seq: 0,
+        };
+        let places = done.command.key_places(argv).unwrap_or_default();
+        let keys: Vec<&[u8]> = places.iter().filter_map(|&at| argv.get(at).copied()).collect();
+        let what = Happening::Command {
+            argv: entry::request(done.name, argv),
+            reply: entry::answer(reply),
+            script: done.caller == Caller::Script,
+        };
+        let shown = keys.iter().take(JOURNAL_ARGUMENTS_MAX).map(|key| entry::text(key)).collect();
+        deed.seq = self.write(&deed, shown, what);
+        let touch = touch(done.name, argv, reply);
+        if done.caller == Caller::Script {
+            for key in keys {
+                self.touched.entry((done.database, key.to_vec())).or_default().join(touch);
+            }
+            return;
+        }
+        if is_script {
+            deed.means = Means::Script(self.purpose(done.name, argv));
+            deed.claims = script_arguments(argv);
+            self.settle_script(engine, &deed, done.database, &keys);
+            return;
+        }
+        self.learn(done.name, argv);
+        let failover = done.name == "lockwheel|failover";
+        if failover
+            || matches!(
+                done.name,
+                "flushall" | "flushdb" | "swapdb" | "move" | "rename" | "renamenx"
+            )
+        {
+            self.settle_all(engine, &deed, failover);
+        }
+        for key in keys {
+            let place = (done.database, key.to_vec());
+            self.settle_plain(engine, &deed, done, &place, touch, argv, reply);
+        }
+    }
+
+    /// Remembers what a script that is loaded is for.
+    fn learn(&mut self, name: &str, argv: &[&[u8]]) {
+        if name == "script|load"
+            && let Some(text) = argv.get(2)
+        {
+            self.remember_purpose(text);
+        }
+    }
+
+    fn remember_purpose(&mut self, text: &[u8]) -> Purpose {
+        let purpose = Purpose::of(text);
+        if self.purposes.len() >= JOURNAL_REMEMBERED_MAX {
+            self.purposes.pop_first();
+        }
+        self.purposes.insert(format!("{:x}", Sha1::digest(text)), purpose);
+        purpose
+    }
+
+    fn purpose(&mut self, name: &str, argv: &[&[u8]]) -> Purpose {
+        let Some(script) = argv.get(1) else { return Purpose::Other };
+        match name {
+            "eval" | "eval_ro" => self.remember_purpose(script),
+            "evalsha" | "evalsha_ro" => {
+                let sha = String::from_utf8_lossy(script).to_ascii_lowercase();
+                self.purposes.get(&sha).copied().unwrap_or(Purpose::Other)
+            }
+            _ => Purpose::Other,
+        }
+    }
+}
+
+impl Engine {
+    /// The journal, if it is kept.
+    pub fn journal(&self) -> Option<&Journal> {
+        self.journal.as_deref()
+    }
+
+    /// Has the journal forget; `None` if none is kept.
+    pub fn clear_journal(&mut self) -> Option<()> {
+        self.journal.as_mut().map(|journal| journal.clear())
+    }
+
+    /// Tells the journal of a command that has run.
+    #[cold]
+    pub(super) fn note(&mut self, done: Done, argv: &[&[u8]], result: &Result<Reply, Error>) {
+        let failure;
+        let reply = match result {
+            Ok(reply) => reply,
+            Err(error) => {
+                failure = Reply::from(error.clone());
+                &failure
+            }
+        };
+        if *reply == Reply::NOTHING {
+            // It waits, and will be run again.
+            return;
+        }
+        if let Some(mut journal) = self.journal.take() {
+            journal.note(self, done, argv, reply);
+            self.journal = Some(journal);
+        }
+    }
+
+    /// Tells the journal that writes have been undone behind everybody's back, after a command of
+    /// this client.
+    pub(super) fn note_lost_writes(&mut self, time: Time, client: ClientId) {
+        let Some(mut journal) = self.journal.take() else { return };
+        let (claims, means) = (Vec::new(), Means::Command);
+        let deed = Deed { client: client.serial, name: "", time, means, claims, seq: 0 };
+        journal.settle_all(self, &deed, true);
+        self.journal = Some(journal);
+    }
+
+    /// Tells the journal of a key that has reached its deadline, before it is removed.
+    #[cold]
+    pub(super) fn note_end_of_lease(&mut self, database: usize, slot: Slot) {
+        let Some(mut journal) = self.journal.take() else { return };
+        let database_of = self.keyspace.database(database);
+        let place = (database, database_of.key(slot).to_vec());
+        if let Some(deadline) = database_of.records().deadline(slot) {
+            journal.end_lease(&place, deadline);
+        }
+        self.journal = Some(journal);
+    }
+
+    /// The locks that are held now, by their keys.
+    pub fn held_locks(&self, time: Time) -> Vec<HeldLock> {
+        let Some(journal) = self.journal() else { return Vec::new() };
+        let mut shown = Vec::new();
+        for (place, lock) in &journal.locks.held {
+            let Some(seen) = look(self, place, time) else { continue };
+            let lease_ms = seen.deadline_ms.map(|it| time.remaining(Millis(it)).0);
+            let waiting = journal.locks.waiting.iter();
+            let waiting: Vec<u64> = waiting
+                .filter(|it| it.place == *place && self.clients.by_serial(it.client).is_some())
+                .map(|it| it.client)
+                .collect();
+            shown.extend(lock.holders.iter().map(|holder| HeldLock {
+                key: entry::text(&place.1),
+                database: place.0,
+                owner: entry::text(&holder.owner),
+                count: holder.count,
+                client: holder.client,
+                name: holder.name.clone(),
+                since_ms: holder.since_ms,
+                lease_ms,
+                waiting: waiting.clone(),
+            }));
+        }
+        shown
+    }
+}
+
+/// What asks what has happened, or what is so, is no part of it.
+fn only_asks(name: &str, argv: &[&[u8]]) -> bool {
+    match name {
+        "lockwheel|journal" | "lockwheel|locks" | "lockwheel|check" | "lockwheel|lint" => true,
+        "lockwheel|help" => true,
+        "lockwheel|clock" => argv.len() == 2,
+        "lockwheel|fault" | "lockwheel|gate" => {
+            argv.get(2).is_some_and(|word| is(word, "list") || is(word, "await"))
+        }
+        _ => false,
+    }
+}
+
+fn is_script(command: &Command) -> bool {
+    command.group == Group::Scripting
+        && matches!(
+            command.name,
+            "eval" | "eval_ro" | "evalsha" | "evalsha_ro" | "fcall" | "fcall_ro"
+        )
+}
+
+/// The arguments of a script that are not its keys.
+fn script_arguments<'a>(argv: &[&'a [u8]]) -> Vec<&'a [u8]> {
+    let keys = argv.get(2).and_then(|count| lockwheel_resp::number::parse_integer(count));
+    let keys = keys.and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
+    argv.iter().skip(keys.saturating_add(3)).copied().collect()
+}
+
+/// What a command shows to know of a lock: only those that compare do.
+fn claims<'a>(name: &str, argv: &[&'a [u8]]) -> Vec<&'a [u8]> {
+    match name {
+        "delex" | "delifeq" => argv.iter().skip(2).copied().collect(),
+        "set" if argv.iter().any(|word| is(word, "ifeq")) => argv.iter().skip(3).copied().collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// What a command has done to the keys it names.
+fn touch(name: &str, argv: &[&[u8]], reply: &Reply) -> Touch {
+    let mut touch = Touch::default();
+    if reply.is_error() {
+        return touch;
+    }
+    let happened = *reply == Reply::Integer(1);
+    match name {
+        "setnx" | "msetnx" => touch.made = happened,
+        "set" => {
+            let has = |word| argv.iter().skip(3).any(|option| is(option, word));
+            let done = if has("get") { *reply == Reply::Null } else { *reply == Reply::OK };
+            touch.made = done && has("nx");
+            touch.set = !has("nx") && (done || has("get"));
+        }
+        "psetex" | "setex" | "getset" | "mset" => touch.set = true,
+        "hset" | "hmset" | "hsetnx" | "hincrby" => touch.field = true,
+        "expire" | "pexpire" | "expireat" | "pexpireat" | "persist" => touch.lease = happened,
+        "getex" => touch.lease = argv.len() > 2,
+        "del" | "unlink" | "getdel" | "delex" | "delifeq" | "hdel" => touch.removes = true,
+        _ => {}
+    }
+    touch
+}
+
+/// Whether a command is one that would give a lease more time.
+fn is_renewal(name: &str, argv: &[&[u8]]) -> bool {
+    matches!(name, "expire" | "pexpire" | "expireat" | "pexpireat")
+        || name == "set" && argv.iter().skip(3).any(|option| is(option, "xx"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,376 @@
+//! What has become of locks when a command is done: the keys it named are compared with what was
+//! known of them.
+
+use lockwheel_resp::Reply;
+
+use crate::Engine;
+use crate::time::{Millis, Time};
+
+use super::entry::{Happening, text, who};
+use super::locks::{Deed, Holder, Lock, Locks, Means, Place, Touch, cut, look};
+use super::script::Purpose;
+use super::verdict::{Check, Rule};
+use super::{Done, Journal, is_renewal};
+
+impl Journal {
+    /// A script is done: looks at what it touched and what it named.
+    pub(super) fn settle_script(
+        &mut self,
+        engine: &Engine,
+        deed: &Deed<'_>,
+        database: usize,
+        keys: &[&[u8]],
+    ) {
+        let touched = std::mem::take(&mut self.touched);
+        for key in keys {
+            let place = (database, key.to_vec());
+            let touch = touched.get(&place).copied().unwrap_or_default();
+            let acted = self.settle(engine, deed, &place, touch);
+            match deed.means {
+                Means::Script(Purpose::Acquire) if !acted => self.refuse_script(&place, deed),
+                Means::Script(Purpose::Release) if !acted => self.come_late(&place, deed, true),
+                Means::Script(Purpose::Renew) if !acted => self.come_late(&place, deed, false),
+                _ => {}
+            }
+        }
+        for (place, touch) in touched {
+            if !keys.contains(&&place.1[..]) {
+                self.settle(engine, deed, &place, touch);
+            }
+        }
+    }
+
+    /// Looks at all locks: a command may have changed keys that it does not name.
+    /// A failover takes locks away without their owners hearing of it.
+    pub(super) fn settle_all(&mut self, engine: &Engine, deed: &Deed<'_>, failover: bool) {
+        let places: Vec<Place> = self.locks.held.keys().cloned().collect();
+        for place in places {
+            if look(engine, &place, deed.time).is_some() {
+                continue;
+            }
+            let lock = self.locks.held.remove(&place);
+            for holder in lock.into_iter().flat_map(|lock| lock.holders) {
+                let owner = text(&holder.owner);
+                self.tell(deed, &place, Happening::Flushed { owner });
+                if failover {
+                    self.locks.lose(&place, holder, deed.now_ms());
+                }
+            }
+        }
+    }
+
+    /// A command of a client is done that named this key.
+    #[expect(clippy::too_many_arguments, reason = "a command, whole")]
+    pub(super) fn settle_plain(
+        &mut self,
+        engine: &Engine,
+        deed: &Deed<'_>,
+        done: Done,
+        place: &Place,
+        touch: Touch,
+        argv: &[&[u8]],
+        reply: &Reply,
+    ) {
+        match done.name {
+            "get" => self.read(engine, done, place, reply),
+            "getset" if self.locks.held.contains_key(place) => {
+                return self.exchange(deed, place, argv, reply, deed.time);
+            }
+            "setnx" | "msetnx" | "set" if !touch.made && !touch.set => {
+                self.refuse(place, deed, argv.get(2).copied().unwrap_or_default());
+            }
+            _ => {}
+        }
+        let acted = self.settle(engine, deed, place, touch);
+        if touch.removes && !acted {
+            self.come_late(place, deed, true);
+        } else if is_renewal(done.name, argv) && !self.is_held_by(place, deed) {
+            self.come_late(place, deed, false);
+        }
+    }
+
+    /// A client has read a key: it may compare what it has read.
+    fn read(&mut self, engine: &Engine, done: Done, place: &Place, reply: &Reply) {
+        let Some(lock) = self.locks.held.get(place) else { return };
+        let Reply::Bulk(value) = reply else { return };
+        if lock.holders.iter().any(|holder| holder.owner == cut(value)) {
+            let state = engine.clients.get(done.client);
+            let watches = state.is_some_and(|state| {
+                state.watched.iter().any(|it| it.database == place.0 && *it.key == *place.1)
+            });
+            self.locks.read(place, done.client.serial, watches);
+        }
+    }
+
+    /// `GETSET`, which takes a lock whose value says that its time is over.
+    fn exchange(
+        &mut self,
+        deed: &Deed<'_>,
+        place: &Place,
+        argv: &[&[u8]],
+        reply: &Reply,
+        time: Time,
+    ) {
+        let old = if let Reply::Bulk(old) = reply { &old[..] } else { b"" };
+        let new = cut(argv.get(2).copied().unwrap_or_default());
+        let Some(mut lock) = self.locks.held.remove(place) else { return };
+        let is_over = lockwheel_resp::number::parse_integer(old).is_some_and(|moment| {
+            let wall_ms = time.wall().0;
+            // Seconds, unless they would be far in the future.
+            let moment_ms =
+                if moment > wall_ms / 10 { moment } else { moment.saturating_mul(1000) };
+            moment_ms < wall_ms
+        });
+        if is_over {
+            for holder in std::mem::take(&mut lock.holders) {
+                self.locks.lose(place, holder, deed.now_ms());
+            }
+            let lock = Lock { deadline_ms: None, ..lock };
+            self.locks.held.insert(place.clone(), lock);
+            self.acquire(deed, place, new.to_vec(), 1, None);
+        } else {
+            self.locks.held.insert(place.clone(), lock);
+            self.refuse(place, deed, new);
+            if let Some(lock) = self.locks.held.get_mut(place) {
+                lock.holders.iter_mut().for_each(|holder| holder.owner = new.to_vec());
+            }
+        }
+    }
+
+    /// Compares what was known of a key with what is there now. Returns whether its owner, as far
+    /// as that can be told, did something to the lock, or somebody became its owner.
+    fn settle(&mut self, engine: &Engine, deed: &Deed<'_>, place: &Place, touch: Touch) -> bool {
+        let seen = look(engine, place, deed.time);
+        let Some(lock) = self.locks.held.get(place) else {
+            let Some(seen) = seen.filter(|seen| Locks::is_new(seen, touch, deed)) else {
+                return false;
+            };
+            let (is_hash, deadline_ms) = (seen.is_hash, seen.deadline_ms);
+            self.locks.held.insert(place.clone(), Lock { holders: vec![], is_hash, deadline_ms });
+            for (owner, count) in seen.owners {
+                self.acquire(deed, place, owner, count, deadline_ms);
+            }
+            return true;
+        };
+        let known = lock.holders.clone();
+        let ends_for_all = lock.is_hash && known.iter().any(|it| deed.claims(&it.owner));
+        let seen = seen.filter(|seen| seen.is_hash == lock.is_hash);
+        let (now, deadline_ms) =
+            seen.map_or_else(Default::default, |seen| (seen.owners, seen.deadline_ms));
+        let (mut acted, mut same) = (false, true);
+        for holder in known {
+            let count = now.iter().find(|(owner, _)| *owner == holder.owner).map(|&(_, n)| n);
+            if count != Some(holder.count) {
+                same = false;
+                acted |= match count {
+                    Some(count) if count > holder.count => {
+                        self.acquire(deed, place, holder.owner, count, deadline_ms);
+                        true
+                    }
+                    None if ends_for_all && !deed.claims(&holder.owner) => {
+                        self.lose_lease(deed, place, &holder)
+                    }
+                    left => self.let_go(deed, place, touch, &holder, left.unwrap_or(0)),
+                };
+            }
+        }
+        for (owner, count) in now {
+            let Some(lock) = self.locks.held.get(place) else { break };
+            let is_new = lock.holders.iter().all(|holder| holder.owner != owner);
+            if is_new && (lock.is_hash || touch.made || deed.claims(&owner)) {
+                (same, acted) = (false, true);
+                self.acquire(deed, place, owner, count, deadline_ms);
+            }
+        }
+        if same && (touch.lease || touch.set || touch.made) {
+            acted |= self.renew(deed, place, deadline_ms);
+        }
+        match self.locks.held.get_mut(place) {
+            Some(lock) if lock.holders.is_empty() => {
+                self.locks.held.remove(place);
+            }
+            Some(lock) => lock.deadline_ms = deadline_ms,
+            None => {}
+        }
+        acted
+    }
+
+    fn tell(&mut self, deed: &Deed<'_>, place: &Place, what: Happening) -> u64 {
+        self.write(deed, vec![text(&place.1)], what)
+    }
+
+    fn acquire(
+        &mut self,
+        deed: &Deed<'_>,
+        place: &Place,
+        owner: Vec<u8>,
+        count: i64,
+        deadline_ms: Option<i64>,
+    ) {
+        let lease_ms = deadline_ms.map(|it| deed.time.remaining(Millis(it)).0);
+        let shown = text(&owner);
+        let what = Happening::Acquired { owner: shown.clone(), count, lease_ms };
+        let seq = self.tell(deed, place, what);
+        let (client, name, since_ms) = (deed.client, deed.name.to_owned(), deed.now_ms());
+        let holder = Holder { owner, count, client, name, since_ms, seq };
+        let taker = format!("{} as '{shown}'", who(deed.client, deed.name));
+        let waited = self.locks.succeed(place, &holder, &taker);
+        if let Some(lock) = self.locks.held.get_mut(place) {
+            match lock.holders.iter_mut().find(|known| known.owner == holder.owner) {
+                Some(known) => known.count = count,
+                None => lock.holders.push(holder),
+            }
+        }
+        if let Some(since_ms) = waited {
+            let waited_ms = deed.now_ms() - since_ms;
+            self.tell(deed, place, Happening::Waited { owner: shown, waited_ms });
+        }
+    }
+
+    /// A holder has lost a count, or the lock. Returns whether it was its owner who did that.
+    fn let_go(
+        &mut self,
+        deed: &Deed<'_>,
+        place: &Place,
+        touch: Touch,
+        holder: &Holder,
+        left: i64,
+    ) -> bool {
+        let reader = self.locks.take_reader(place, deed.client);
+        let compared =
+            deed.means == Means::Transaction && reader.as_ref().is_some_and(|it| it.watches);
+        let is_owner = deed.claims(&holder.owner)
+            || compared
+            || holder.client == deed.client
+                && !self.locks.acts_for_another(place, &holder.owner, deed);
+        let mut deadline_ms = None;
+        if let Some(lock) = self.locks.held.get_mut(place) {
+            deadline_ms = lock.deadline_ms;
+            match lock.holders.iter_mut().find(|known| known.owner == holder.owner) {
+                Some(known) if left > 0 => known.count = left,
+                _ => lock.holders.retain(|known| known.owner != holder.owner),
+            }
+        }
+        let owner = text(&holder.owner);
+        let key = text(&place.1);
+        if left == 0 && deadline_ms.is_none() {
+            self.verdicts.without_lease(&key, &owner, vec![holder.seq]);
+        }
+        let seq = if is_owner {
+            self.tell(deed, place, Happening::Released { owner, left })
+        } else {
+            let what = Happening::ReleasedByStranger { owner, holder: holder.client };
+            let seq = self.tell(deed, place, what);
+            self.verdicts.breach(
+                Check::ReleasedOnlyByOwner,
+                &key,
+                seq,
+                format!(
+                    "the lock '{key}' of {} was released by {}",
+                    who(holder.client, &holder.name),
+                    who(deed.client, deed.name)
+                ),
+            );
+            self.locks.lose(place, holder.clone(), deed.now_ms());
+            seq
+        };
+        if touch.removes && !deed.is_script() && deed.claims.is_empty() && !compared {
+            let rule = match reader {
+                Some(_) => Rule::CompareAndDeleteInTwoSteps,
+                None => Rule::DeleteWithoutCheck,
+            };
+            self.verdicts.find(rule, &key, vec![holder.seq, deed.seq, seq]);
+        }
+        is_owner
+    }
+
+    /// A script that acts for one holder has removed another: in a lock for readers, whoever leaves
+    /// last removes those whose own leases have ended.
+    fn lose_lease(&mut self, deed: &Deed<'_>, place: &Place, holder: &Holder) -> bool {
+        if let Some(lock) = self.locks.held.get_mut(place) {
+            lock.holders.retain(|known| known.owner != holder.owner);
+        }
+        let owner = text(&holder.owner);
+        self.tell(deed, place, Happening::ExpiredWhileHeld { owner, holder: holder.client });
+        self.locks.lose(place, holder.clone(), deed.now_ms());
+        true
+    }
+
+    /// The lease of a held lock was set. Returns whether its owner did that.
+    fn renew(&mut self, deed: &Deed<'_>, place: &Place, deadline_ms: Option<i64>) -> bool {
+        let Some(lock) = self.locks.held.get(place) else { return false };
+        let had_none = lock.deadline_ms.is_none();
+        let mut holders = lock.holders.iter();
+        let chosen = holders.find(|holder| deed.claims(&holder.owner)).or(lock.holders.first());
+        let Some(holder) = chosen.cloned() else { return false };
+        let lease_ms = deadline_ms.map(|it| deed.time.remaining(Millis(it)).0);
+        let owner = text(&holder.owner);
+        let seq = self.tell(deed, place, Happening::Renewed { owner, lease_ms });
+        if had_none && lease_ms.is_some() && deed.means == Means::Command {
+            let entries = vec![holder.seq, deed.seq, seq];
+            self.verdicts.find(Rule::LeaseInASecondStep, &text(&place.1), entries);
+        }
+        deed.claims(&holder.owner) || holder.client == deed.client
+    }
+
+    fn is_held_by(&self, place: &Place, deed: &Deed<'_>) -> bool {
+        let lock = self.locks.held.get(place);
+        lock.is_some_and(|lock| lock.holders.iter().any(|it| it.client == deed.client))
+    }
+
+    fn refuse(&mut self, place: &Place, deed: &Deed<'_>, token: &[u8]) {
+        let Some(lock) = self.locks.held.get(place) else { return };
+        let holders: Vec<String> = lock.holders.iter().map(|it| text(&it.owner)).collect();
+        let (by, holder) = (text(token), holders.join(", "));
+        self.tell(deed, place, Happening::Refused { by, holder });
+        self.locks.wait(place, deed.client, cut(token), deed.now_ms());
+    }
+
+    /// A script that takes locks has left one as it was.
+    fn refuse_script(&mut self, place: &Place, deed: &Deed<'_>) {
+        let lock = self.locks.held.get(place);
+        if lock.is_some_and(|lock| lock.holders.iter().all(|it| !deed.claims(&it.owner))) {
+            self.refuse(place, deed, deed.token());
+        }
+    }
+
+    /// Somebody wants to release or renew a lock that is not theirs, and may have been.
+    fn come_late(&mut self, place: &Place, deed: &Deed<'_>, releases: bool) {
+        let Some(at) = self.locks.find_loser(place, deed) else { return };
+        let loser = &self.locks.losers[at];
+        let late_ms = deed.now_ms() - loser.lost_ms;
+        let (owner, key) = (text(&loser.holder.owner), text(&place.1));
+        let (holder, next) = (loser.holder.clone(), loser.next.clone());
+        if releases {
+            self.locks.losers.remove(at);
+        }
+        let what = if releases {
+            Happening::ReleasedTooLate { owner, late_ms }
+        } else {
+            Happening::RenewedTooLate { owner, late_ms }
+        };
+        let seq = self.tell(deed, place, what);
+        let rule = if releases { Rule::LeaseShorterThanHold } else { Rule::RenewalAfterLoss };
+        self.verdicts.find(rule, &key, vec![holder.seq, deed.seq, seq]);
+        if let Some(next) = next {
+            self.verdicts.breach(Check::NeverTwoHolders, &key, seq, format!(
+                "{} had the lock '{key}' until now as it thinks, but lost it {late_ms} ms ago, and \
+                 {next} has got it since",
+                who(holder.client, &holder.name)
+            ));
+        }
+    }
+
+    /// A key has reached its deadline.
+    pub(super) fn end_lease(&mut self, place: &Place, deadline: Millis) {
+        let Some(lock) = self.locks.held.remove(place) else { return };
+        let (claims, means) = (Vec::new(), Means::Command);
+        let time = Time::at(deadline);
+        let deed = Deed { client: 0, name: "", time, means, claims, seq: 0 };
+        for holder in lock.holders {
+            let (owner, client) = (text(&holder.owner), holder.client);
+            self.tell(&deed, place, Happening::ExpiredWhileHeld { owner, holder: client });
+            self.locks.lose(place, holder, deadline.0);
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! Conversations, and what the journal tells of them.
+
+use super::entry::Happening;
+use super::verdict::{Check, Rule};
+use super::*;
+use crate::testing::{Stage, check};
+
+const COMPARE_AND_DELETE: &str = "EVAL \"if redis.call('get',KEYS[1]) == ARGV[1] then return \
+    redis.call('del',KEYS[1]) else return 0 end\" 1 lock";
+const COMPARE_AND_RENEW: &str = "EVAL \"if redis.call('get',KEYS[1]) == ARGV[1] then return \
+    redis.call('pexpire',KEYS[1],ARGV[2]) else return 0 end\" 1 lock";
+
+fn stage() -> Stage {
+    let mut settings = Settings::default();
+    settings.enable_test_commands = Permission::Yes;
+    Stage::new(settings)
+}
+
+/// What the journal tells of locks, in short: `a acquired token 30000`.
+fn told(stage: &Stage) -> Vec<String> {
+    let entries = stage.engine.journal().expect("a journal").select(Selection::default());
+    entries.iter().filter_map(short).collect()
+}
+
+fn short(entry: &Entry) -> Option<String> {
+    let lease =
+        |lease_ms: &Option<i64>| lease_ms.map_or("for good".to_owned(), |ms| ms.to_string());
+    let what = match &entry.what {
+        Happening::Command { .. } => return None,
+        Happening::Acquired { owner, count: 1, lease_ms } => {
+            format!("acquired {owner} {}", lease(lease_ms))
+        }
+        Happening::Acquired { owner, count, lease_ms } => {
+            format!("acquired {owner} {} x{count}", lease(lease_ms))
+        }
+        Happening::Renewed { owner, lease_ms } => format!("renewed {owner} {}", lease(lease_ms)),
+        Happening::Refused { by, holder } => format!("refused {by} for {holder}"),
+        Happening::Released { owner, left: 0 } => format!("released {owner}"),
+        Happening::Released { owner, left } => format!("released {owner}, {left} left"),
+        Happening::ReleasedByStranger { owner, holder } => {
+            format!("took {owner} from {holder}")
+        }
+        Happening::ExpiredWhileHeld { owner, .. } => format!("expired {owner}"),
+        Happening::Flushed { owner } => format!("flushed {owner}"),
+        Happening::Waited { owner, waited_ms } => format!("waited {owner} {waited_ms}"),
+        Happening::ReleasedTooLate { owner, late_ms } => format!("too late {owner} {late_ms}"),
+        Happening::RenewedTooLate { owner, late_ms } => format!("renewed late {owner} {late_ms}"),
+    };
+    Some(format!("{} {what}", entry.client))
+}
+
+/// What is told of a conversation.
+fn tells(conversation: &str, expected: &[&str]) -> Stage {
+    let mut stage = stage();
+    stage.check(conversation);
+    assert_eq!(told(&stage), expected, "{conversation}");
+    stage
+}
+
+fn rules(stage: &Stage) -> Vec<Rule> {
+    let findings = stage.engine.lint_locks(stage.time()).expect("a journal");
+    findings.iter().map(|finding| finding.rule).collect()
+}
+
+/// The checks that fail.
+fn broken(stage: &Stage) -> Vec<Check> {
+    let fails =
+        |check: &Check| !stage.engine.check_locks(*check, stage.time()).expect("a journal").holds;
+    Check::ALL.into_iter().filter(fails).collect()
+}
+
+#[test]
+fn servers_that_serve_keep_none() {
+    check("SET lock token NX PX 10; LOCKWHEEL JOURNAL => !ERR LOCKWHEEL command not allowed....");
+    assert!(Stage::new(Settings::default()).engine.journal().is_none());
+}
+
+#[test]
+fn commands_are_written_down_in_order_and_cut() {
+    let mut stage = stage();
+    stage.check("SET k v; +5ms; b> CLIENT SETNAME worker; b> GET k; INCR k; LOCKWHEEL JOURNAL");
+    let entries = stage.engine.journal().expect("a journal").select(Selection::default());
+    let lines: Vec<String> = entries.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        lines,
+        [
+            "#1 client 1: SET k v -> OK",
+            "#2 client 2 'worker': CLIENT SETNAME worker -> OK",
+            "#3 client 2 'worker': GET k -> \"v\"",
+            "#4 client 1: INCR k -> error: ERR value is not an integer or out of range",
+        ]
+    );
+    assert_eq!(entries[1].time_ms - entries[0].time_ms, 5);
+    let long = "x".repeat(200);
+    stage.check(&format!("LOCKWHEEL JOURNAL CLEAR; GET {long}; AUTH {long}"));
+    let entries = stage.engine.journal().expect("a journal").select(Selection::default());
+    let cut = format!("#5 client 1: GET {}... -> nil", "x".repeat(128));
+    assert_eq!(entries[0].to_string(), cut);
+    assert!(entries[1].to_string().starts_with("#6 client 1: AUTH (hidden) -> error: ERR"));
+}
+
+#[test]
+fn entries_are_chosen() {
+    let mut stage = stage();
+    stage.check("SET a 1; SET b 1; SET a 2; MGET b a");
+    let numbers = |wanted: Selection<'_>| -> Vec<u64> {
+        let entries = stage.engine.journal().expect("a journal").select(wanted);
+        entries.iter().map(|entry| entry.seq).collect()
+    };
+    assert_eq!(numbers(Selection { since: 2, ..Selection::default() }), [3, 4]);
+    assert_eq!(numbers(Selection { key: Some(b"a*"), ..Selection::default() }), [1, 3, 4]);
+    assert_eq!(numbers(Selection { count: Some(1), ..Selection::default() }), [4]);
+    let mut stage = self::stage();
+    stage.check("SET a 1; LOCKWHEEL JOURNAL KEY b COUNT 3 SINCE 0 => \"[]\"");
+    for wrong in ["SINCE", "SINCE x", "SINCE -1", "FOO 1", "CLEAR 1"] {
+        stage.check(&format!("LOCKWHEEL JOURNAL {wrong} => !ERR ..."));
+    }
+}
+
+#[test]
+fn the_oldest_entries_are_forgotten() {
+    let mut stage = stage();
+    for _ in 0..=JOURNAL_ENTRIES_MAX {
+        stage.step("PING");
+    }
+    let entries = stage.engine.journal().expect("a journal").select(Selection::default());
+    assert_eq!((entries.len(), entries[0].seq), (JOURNAL_ENTRIES_MAX, 2));
+}
+
+#[test]
+fn a_lock_of_a_string() {
+    let stage = tells(
+        &format!(
+            "SET lock token-a NX PX 30000; b> SET lock token-b NX PX 30000 => nil; +10ms; \
+             {COMPARE_AND_RENEW} token-a 40000 => 1; b> {COMPARE_AND_DELETE} token-b => 0; \
+             {COMPARE_AND_DELETE} token-a => 1; +5ms; b> SET lock token-b NX PX 30000 => OK"
+        ),
+        &[
+            "1 acquired token-a 30000",
+            "2 refused token-b for token-a",
+            "1 renewed token-a 40000",
+            "1 released token-a",
+            "2 acquired token-b 30000",
+            "2 waited token-b 15",
+        ],
+    );
+    assert_eq!((rules(&stage), broken(&stage)), (vec![], vec![Check::NoLockHeld]));
+}
+
+#[test]
+fn a_lease_that_ends_while_the_lock_is_held() {
+    let stage = tells(
+        &format!(
+            "SET lock token-a NX PX 100; +100ms; b> SET lock token-b NX PX 100; +10ms; \
+             {COMPARE_AND_DELETE} token-a => 0; b> {COMPARE_AND_DELETE} token-b => 1"
+        ),
+        &[
+            "1 acquired token-a 100",
+            "0 expired token-a",
+            "2 acquired token-b 100",
+            "1 too late token-a 10",
+            "2 released token-b",
+        ],
+    );
+    assert_eq!(rules(&stage), [Rule::LeaseShorterThanHold]);
+    assert_eq!(broken(&stage), [Check::NeverTwoHolders]);
+    let late = format!("SET lock t NX PX 9; +9ms; {COMPARE_AND_RENEW} t 9 => 0");
+    let stage = tells(&late, &["1 acquired t 9", "0 expired t", "1 renewed late t 0"]);
+    assert_eq!((rules(&stage), broken(&stage)), (vec![Rule::RenewalAfterLoss], vec![]));
+}
+
+#[test]
+fn a_stranger_deletes_a_lock() {
+    let stage = tells(
+        "SET lock OK NX EX 5; +5000ms; b> SET lock OK NX EX 5; +2000ms; DEL lock => 1; \
+         c> SET lock OK NX EX 5",
+        &[
+            "1 acquired OK 5000",
+            "0 expired OK",
+            "2 acquired OK 5000",
+            "1 took OK from 2",
+            "1 too late OK 2000",
+            "3 acquired OK 5000",
+        ],
+    );
+    assert_eq!(rules(&stage), [Rule::DeleteWithoutCheck, Rule::LeaseShorterThanHold]);
+    let checks = [Check::NoLockHeld, Check::NeverTwoHolders, Check::ReleasedOnlyByOwner];
+    assert_eq!(broken(&stage), checks);
+}
+
+#[test]
+fn the_lint_names_the_usual_mistakes() {
+    for (conversation, expected) in [
+        ("SETNX lock a; DEL lock", &[Rule::LockWithoutLease, Rule::DeleteWithoutCheck][..]),
+        ("SETNX lock a", &[Rule::LockWithoutLease]),
+        ("SETNX lock a; EXPIRE lock 5", &[Rule::LeaseInASecondStep]),
+        ("SET lock a NX PX 9; DEL lock", &[Rule::DeleteWithoutCheck]),
+        ("SET lock a NX PX 9; GET lock; DEL lock", &[Rule::CompareAndDeleteInTwoSteps]),
+        ("SET lock a NX PX 9; +9ms; EXPIRE lock 5", &[Rule::RenewalAfterLoss]),
+        ("SET lock a NX PX 9; +9ms; DEL lock", &[Rule::LeaseShorterThanHold]),
+        ("SET lock a NX PX 9; WATCH lock; GET lock; MULTI; DEL lock; EXEC", &[]),
+        ("SET k v; GET k; DEL k; HSET h f 1; PEXPIRE h 9; DEL h; SADD s 1; DEL s", &[]),
+    ] {
+        let mut stage = stage();
+        stage.check(conversation);
+        assert_eq!(rules(&stage), expected, "{conversation}");
+    }
+}
+
+#[test]
+fn what_takes_a_lock_and_what_does_not() {
+    for (conversation, locks) in [
+        ("SETNX k a", 1),
+        ("MSETNX k a l b", 2),
+        ("SET k a NX", 1),
+        ("SET k a NX GET", 1),
+        ("SET k a; SET k b PX 9; SETEX l 9 v; GETSET m v", 0),
+        ("EVAL \"redis.call('set', KEYS[1], ARGV[1], 'PX', 9)\" 1 k token", 1),
+        ("EVAL \"redis.call('set', KEYS[1], ARGV[1], 'PX', 9)\" 1 k 12", 0),
+        ("EVAL \"redis.call('set', KEYS[1], ARGV[1])\" 1 k token", 0),
+        ("EVAL \"redis.call('set', KEYS[1], ARGV[1], 'NX')\" 1 k token", 1),
+        ("EVAL \"redis.call('hset', 'k', 'rate', 1); redis.call('pexpire', 'k', 9)\" 1 k", 0),
+        ("EVAL \"redis.call('setnx', KEYS[1], ARGV[1])\" 1 k 5000", 0),
+        ("SET k 5; DECR k; HINCRBY h f 1; PEXPIRE h 9", 0),
+        ("SETNX k a; FLUSHALL", 0),
+        ("SETNX k a; RENAME k l", 0),
+        ("SET k a NX PX 9; +9ms", 0),
+    ] {
+        let mut stage = stage();
+        stage.check(conversation);
+        assert_eq!(stage.engine.held_locks(stage.time()).len(), locks, "{conversation}");
+    }
+}
+
+#[test]
+fn a_lock_that_getset_takes_over_when_its_time_is_over() {
+    // The stage begins at 1700000000000.
+    tells(
+        "SETNX lock 1700000000010; b> SETNX lock 1700000000011; b> GETSET lock 1700000000011; \
+         +20ms; b> GETSET lock 1700000000040; c> GETSET lock 1700000000041",
+        &[
+            "1 acquired 1700000000010 for good",
+            "2 refused 1700000000011 for 1700000000010",
+            "2 refused 1700000000011 for 1700000000010",
+            "2 acquired 1700000000040 for good",
+            "2 waited 1700000000040 20",
+            "3 refused 1700000000041 for 1700000000040",
+        ],
+    );
+}
+
+#[test]
+fn commands_that_compare_prove_who_they_are() {
+    let mut settings = Settings::default();
+    settings.enable_test_commands = Permission::Yes;
+    settings.apply("compat-version", "8.4").expect("a version");
+    let mut stage = Stage::new(settings);
+    stage.check("SET lock token NX PX 9; b> DELEX lock IFEQ token => 1");
+    assert_eq!(told(&stage), ["1 acquired token 9", "2 released token"]);
+    assert_eq!((rules(&stage), broken(&stage)), (vec![], vec![]));
+}
+
+#[test]
+fn who_lost_a_lock_may_come_late_to_renew_and_to_release_it() {
+    let stage = tells(
+        &format!(
+            "SET lock token-a NX PX 9; +9ms; {COMPARE_AND_RENEW} token-a 9; +1ms; \
+             {COMPARE_AND_RENEW} token-a 9; {COMPARE_AND_DELETE} token-a; \
+             {COMPARE_AND_DELETE} token-a"
+        ),
+        &[
+            "1 acquired token-a 9",
+            "0 expired token-a",
+            "1 renewed late token-a 0",
+            "1 renewed late token-a 1",
+            "1 too late token-a 1",
+        ],
+    );
+    let findings = stage.engine.lint_locks(stage.time()).expect("a journal");
+    let counted: Vec<(Rule, u64)> = findings.iter().map(|it| (it.rule, it.count)).collect();
+    assert_eq!(counted, [(Rule::RenewalAfterLoss, 2), (Rule::LeaseShorterThanHold, 1)]);
+    let shown: Vec<u64> = findings[0].entries.iter().map(|entry| entry.seq).collect();
+    assert_eq!(shown, [2, 5, 6]);
+}
+
+#[test]
+fn the_last_reader_removes_those_whose_leases_have_ended() {
+    let enter = "EVAL \"redis.call('hincrby', KEYS[1], ARGV[1], 1) \
+                 redis.call('pexpire', KEYS[1], 30)\" 1 lock";
+    let leave = "EVAL \"redis.call('hdel', KEYS[1], ARGV[1]) redis.call('del', KEYS[1])\" 1 lock";
+    let stage = tells(
+        &format!("{enter} one; b> {enter} two; {leave} one"),
+        &["1 acquired one 30", "2 acquired two 30", "1 released one", "1 expired two"],
+    );
+    assert_eq!((rules(&stage), broken(&stage)), (vec![], vec![]));
+}
+
+#[test]
+fn time_is_told_to_the_millisecond_between_two_of_them_too() {
+    tells("+1us; SET lock token NX PX 30", &["1 acquired token 30"]);
+}
+
+#[test]
+fn a_failover_takes_a_lock_away() {
+    let stage = tells(
+        &format!(
+            "SET lock token-a NX PX 9; b> LOCKWHEEL FAILOVER LOSE 1 => 1; \
+             c> SET lock token-c NX PX 9 => OK; d> {COMPARE_AND_DELETE} token-a => 0"
+        ),
+        &["1 acquired token-a 9", "2 flushed token-a", "3 acquired token-c 9"],
+    );
+    assert_eq!(broken(&stage), [Check::NoLockHeld]);
+}

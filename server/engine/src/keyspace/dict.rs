@@ -1,0 +1,253 @@
+//! A map from byte strings to values that remembers where everything stands.
+//!
+//! Entries live in numbered slots and do not move, so a slot's number can serve as a timer's
+//! payload and as a `SCAN` cursor: an entry that is there for a whole iteration is seen by it.
+//! What a client can see of the order follows from the sequence of commands alone, never from the
+//! hash seed.
+
+use hashbrown::HashTable;
+use siphasher::sip::SipHasher13;
+
+use super::garbage::free_end;
+use crate::random::Random;
+
+/// The number of a slot. Stays with its entry until that is removed.
+pub type Slot = u32;
+
+/// The key of the hash function: drawn at start, so that nobody can prepare colliding keys.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HashSeed(pub u64, pub u64);
+
+impl HashSeed {
+    /// The hash of a key.
+    pub(super) fn hash(self, key: &[u8]) -> u64 {
+        SipHasher13::new_with_keys(self.0, self.1).hash(key)
+    }
+}
+
+/// See the module's documentation.
+#[derive(Clone, Debug)]
+pub struct Dict<V> {
+    seed: HashSeed,
+    index: HashTable<Slot>,
+    slots: Vec<Place<V>>,
+    free: Option<Slot>,
+}
+
+#[derive(Clone, Debug)]
+enum Place<V> {
+    Taken(Box<[u8]>, V),
+    /// Holds the next free slot.
+    Free(Option<Slot>),
+}
+
+/// Below this many slots an emptied dictionary keeps its memory: growing again would cost more.
+const SHRINK_FLOOR: usize = 64;
+
+impl<V> Dict<V> {
+    /// An empty dictionary.
+    pub fn new(seed: HashSeed) -> Dict<V> {
+        Dict { seed, index: HashTable::new(), slots: Vec::new(), free: None }
+    }
+
+    /// How many entries there are.
+    pub fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.index.is_empty()
+    }
+
+    /// Where the entry of `key` stands.
+    pub fn find(&self, key: &[u8]) -> Option<Slot> {
+        let hash = self.seed.hash(key);
+        self.index.find(hash, |&slot| self.key(slot) == key).copied()
+    }
+
+    /// The key in a slot that is taken.
+    pub fn key(&self, slot: Slot) -> &[u8] {
+        match &self.slots[slot as usize] {
+            Place::Taken(key, _) => key,
+            Place::Free(_) => unreachable!("slot {slot} is free"),
+        }
+    }
+
+    /// The value in a slot that is taken.
+    pub fn value(&self, slot: Slot) -> &V {
+        match &self.slots[slot as usize] {
+            Place::Taken(_, value) => value,
+            Place::Free(_) => unreachable!("slot {slot} is free"),
+        }
+    }
+
+    /// The value in a slot that is taken.
+    pub fn value_mut(&mut self, slot: Slot) -> &mut V {
+        match &mut self.slots[slot as usize] {
+            Place::Taken(_, value) => value,
+            Place::Free(_) => unreachable!("slot {slot} is free"),
+        }
+    }
+
+    /// The value of `key`.
+    pub fn get(&self, key: &[u8]) -> Option<&V> {
+        self.find(key).map(|slot| self.value(slot))
+    }
+
+    /// The value of `key`.
+    pub fn get_mut(&mut self, key: &[u8]) -> Option<&mut V> {
+        self.find(key).map(|slot| self.value_mut(slot))
+    }
+
+    /// Adds an entry whose key is known to be absent.
+    pub fn insert_new(&mut self, key: &[u8], value: V) -> Slot {
+        let place = Place::Taken(key.into(), value);
+        let slot = match self.free {
+            Some(slot) => {
+                let Place::Free(next) = self.slots[slot as usize] else {
+                    unreachable!("slot {slot} is on the free list")
+                };
+                self.free = next;
+                self.slots[slot as usize] = place;
+                slot
+            }
+            None => {
+                let slot = Slot::try_from(self.slots.len()).expect("fewer than 2^32 entries");
+                self.slots.push(place);
+                slot
+            }
+        };
+        let (seed, slots) = (self.seed, &self.slots);
+        self.index.insert_unique(seed.hash(key), slot, |&slot| match &slots[slot as usize] {
+            Place::Taken(key, _) => seed.hash(key),
+            Place::Free(_) => unreachable!("slot {slot} is indexed"),
+        });
+        slot
+    }
+
+    /// Sets the value of `key`; returns the one it had.
+    pub fn insert(&mut self, key: &[u8], value: V) -> Option<V> {
+        if let Some(slot) = self.find(key) {
+            return Some(std::mem::replace(self.value_mut(slot), value));
+        }
+        self.insert_new(key, value);
+        None
+    }
+
+    /// Removes the entry of `key`.
+    pub fn remove(&mut self, key: &[u8]) -> Option<(Box<[u8]>, V)> {
+        self.find(key).map(|slot| self.remove_slot(slot))
+    }
+
+    /// Removes the entry in a slot that is taken.
+    pub fn remove_slot(&mut self, slot: Slot) -> (Box<[u8]>, V) {
+        let hash = self.seed.hash(self.key(slot));
+        match self.index.find_entry(hash, |&other| other == slot) {
+            Ok(entry) => drop(entry.remove()),
+            Err(_) => unreachable!("slot {slot} is not indexed"),
+        }
+        let place = std::mem::replace(&mut self.slots[slot as usize], Place::Free(self.free));
+        self.free = Some(slot);
+        self.shrink();
+        match place {
+            Place::Taken(key, value) => (key, value),
+            Place::Free(_) => unreachable!("slot {slot} is free"),
+        }
+    }
+
+    /// Frees up to `budget` entries of a dictionary that is not used any more. Returns whether
+    /// there are more.
+    pub(super) fn free_part(&mut self, budget: &mut usize) -> bool {
+        self.index = HashTable::new();
+        free_end(&mut self.slots, budget)
+    }
+
+    /// Removes everything.
+    pub fn clear(&mut self) {
+        *self = Dict::new(self.seed);
+    }
+
+    /// All entries, in slot order.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &V)> {
+        self.slots.iter().filter_map(|place| match place {
+            Place::Taken(key, value) => Some((&**key, value)),
+            Place::Free(_) => None,
+        })
+    }
+
+    /// Slots that are taken, in order, from `cursor` on, among the next `count` places. The second
+    /// part is the cursor to go on from, 0 at the end.
+    pub fn scan(&self, cursor: u64, count: usize) -> (impl Iterator<Item = Slot>, u64) {
+        let len = self.slots.len();
+        let start = usize::try_from(cursor).unwrap_or(usize::MAX).min(len);
+        let end = start.saturating_add(count).min(len);
+        let taken = (start..end)
+            .filter(|&at| matches!(self.slots[at], Place::Taken(..)))
+            .map(|at| at as Slot);
+        (taken, if end == len { 0 } else { end as u64 })
+    }
+
+    /// Any entry, all about equally likely; `None` if there is none.
+    pub fn random(&self, random: &mut Random) -> Option<Slot> {
+        if self.is_empty() {
+            return None;
+        }
+        // Trials until a taken slot turns up; a sparse table is walked from a random place.
+        const TRIALS: usize = 128;
+        let len = self.slots.len();
+        for _ in 0..TRIALS {
+            let at = random.below(len);
+            if matches!(self.slots[at], Place::Taken(..)) {
+                return Some(at as Slot);
+            }
+        }
+        let start = random.below(len);
+        (start..len)
+            .chain(0..start)
+            .find(|&at| matches!(self.slots[at], Place::Taken(..)))
+            .map(|at| at as Slot)
+    }
+
+    /// Gives memory back after a mass release. Entries never move, so slots can only be dropped
+    /// once the dictionary is empty; the index shrinks whenever it is mostly air.
+    fn shrink(&mut self) {
+        if self.slots.len() < SHRINK_FLOOR {
+            return;
+        }
+        if self.index.is_empty() {
+            self.clear();
+        } else if self.index.capacity() > SHRINK_FLOOR
+            && self.index.len() < self.index.capacity() / 8
+        {
+            let (seed, slots) = (self.seed, &self.slots);
+            self.index.shrink_to(self.index.len() * 2, |&slot| match &slots[slot as usize] {
+                Place::Taken(key, _) => seed.hash(key),
+                Place::Free(_) => unreachable!("slot {slot} is indexed"),
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_comes_back_after_a_mass_release() {
+        const ENTRIES: usize = 10_000;
+        let mut dict = Dict::new(HashSeed(1, 2));
+        let key = |n: usize| n.to_be_bytes();
+        let slots: Vec<Slot> = (0..ENTRIES).map(|n| dict.insert_new(&key(n), n)).collect();
+        for &slot in &slots[100..] {
+            dict.remove_slot(slot);
+        }
+        assert!(dict.index.capacity() < ENTRIES / 8, "{} for 100", dict.index.capacity());
+        assert!((0..100).all(|n| dict.find(&key(n)) == Some(slots[n])));
+        for &slot in &slots[..100] {
+            dict.remove_slot(slot);
+        }
+        assert_eq!((dict.slots.capacity(), dict.index.capacity()), (0, 0));
+        assert_eq!(dict.insert_new(&key(1), 1), 0);
+    }
+}

@@ -1,0 +1,237 @@
+//! Memory of what clients cannot see any more: large values and whole databases, which are freed in
+//! parts between which requests are served. To free a hash of three million fields at once would
+//! keep everyone waiting for 60 ms.
+//!
+//! What must hold: a value in here is in no database, and nothing looks at it again.
+
+use std::collections::VecDeque;
+
+use super::records::Records;
+use super::value::Value;
+use crate::limits;
+
+/// See the module's documentation.
+#[derive(Debug, Default)]
+pub struct Garbage {
+    queue: VecDeque<Discarded>,
+    /// About how many things are left to free.
+    items: usize,
+    /// Keys whose memory is not free yet.
+    pending_objects: usize,
+    /// Keys whose memory has been freed from here.
+    pub freed_objects: u64,
+}
+
+#[derive(Debug)]
+struct Discarded {
+    contents: Contents,
+    /// About how many things are left of it.
+    items: usize,
+    /// How many keys it stands for in the counters.
+    objects: usize,
+}
+
+#[derive(Debug)]
+enum Contents {
+    Value(Value),
+    Records(Box<Records>),
+}
+
+impl Garbage {
+    /// Whether there is nothing to free.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Keys whose memory is not free yet.
+    pub fn pending_objects(&self) -> usize {
+        self.pending_objects
+    }
+
+    /// Takes the value of a key that is gone. A small one is freed at once.
+    #[cold]
+    pub fn add_value(&mut self, value: Value) {
+        let items = value.items();
+        if items > limits::FREED_AT_ONCE_ITEMS_MAX {
+            self.free_excess();
+            self.push(Contents::Value(value), items, 1);
+        }
+    }
+
+    /// Takes what a database held. Most databases that are emptied hold little, which is freed at
+    /// once: nothing has to be woken for it.
+    pub fn add_records(&mut self, records: Records) {
+        let keys = records.len();
+        if keys > 0 {
+            self.free_excess();
+            self.push(Contents::Records(Box::new(records)), keys, keys);
+            self.free(limits::FREED_AT_ONCE_PARTS_MAX * Records::PART_KEYS);
+        }
+    }
+
+    /// In the long run no more may be discarded than is freed.
+    fn free_excess(&mut self) {
+        self.free(self.items.saturating_sub(limits::GARBAGE_ITEMS_MAX));
+    }
+
+    fn push(&mut self, contents: Contents, items: usize, objects: usize) {
+        self.items += items;
+        self.pending_objects += objects;
+        self.queue.push_back(Discarded { contents, items, objects });
+    }
+
+    /// Frees about `budget` things: elements, fields, entries; or keys with their small values.
+    pub fn free(&mut self, budget: usize) {
+        let mut left = budget;
+        while left > 0
+            && let Some(mut first) = self.queue.pop_front()
+        {
+            let before = left;
+            let more = match &mut first.contents {
+                Contents::Value(value) => value.free_part(&mut left),
+                Contents::Records(records) => {
+                    self.free_records(records, &mut first.objects, &mut left)
+                }
+            };
+            let freed = if more { first.items.min(before - left) } else { first.items };
+            self.items -= freed;
+            first.items -= freed;
+            if more {
+                self.queue.push_front(first);
+            } else {
+                self.pending_objects -= first.objects;
+                self.freed_objects += first.objects as u64;
+            }
+        }
+    }
+
+    /// Frees a part of a database of so many keys. Its large values come after it in the queue, and
+    /// stand for their keys from then on.
+    fn free_records(
+        &mut self,
+        records: &mut Records,
+        objects: &mut usize,
+        budget: &mut usize,
+    ) -> bool {
+        let mut freed = Records::PART_KEYS;
+        let more = records.free_part(|value| {
+            let items = value.items();
+            if items > limits::FREED_AT_ONCE_ITEMS_MAX {
+                *objects -= 1;
+                self.pending_objects -= 1;
+                self.push(Contents::Value(value), items, 1);
+            } else {
+                freed += items;
+            }
+        });
+        *budget = budget.saturating_sub(freed);
+        more
+    }
+}
+
+/// Bytes by which the memory of a row shrinks at a time: enough that the system is seldom asked,
+/// and little enough that it answers soon.
+const SHRUNK_BYTES: usize = 256 << 10;
+
+/// Frees up to `budget` of the last things of a row that is not used any more. Returns whether
+/// there are more.
+pub(super) fn free_end<T>(row: &mut Vec<T>, budget: &mut usize) -> bool {
+    let kept = row.len().saturating_sub(*budget);
+    *budget -= row.len() - kept;
+    row.truncate(kept);
+    if (row.capacity() - kept).saturating_mul(size_of::<T>()) >= SHRUNK_BYTES {
+        row.shrink_to(kept);
+    }
+    kept > 0
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::limits;
+    use crate::settings::Settings;
+    use crate::testing::Stage;
+
+    const FIELDS: usize = 5_000;
+
+    /// Calls a command with `i` from 1 to `FIELDS`.
+    fn fill(stage: &mut Stage, command: &str) {
+        let script = format!("for i = 1, {FIELDS} do redis.call({command}) end return 1");
+        stage.check(&format!("EVAL \"{script}\" 0 => 1"));
+    }
+
+    /// Ticks until everything is free; returns how often that was.
+    fn ticks(stage: &mut Stage) -> usize {
+        let mut ticks = 0;
+        while stage.engine.has_garbage() {
+            stage.tick(64);
+            ticks += 1;
+            assert!(ticks <= 10 * FIELDS, "no progress");
+        }
+        ticks
+    }
+
+    #[test]
+    fn large_values_of_every_type_are_freed_in_parts() {
+        for command in [
+            "'hset', 'k', 'field' .. i, 'v'",
+            "'rpush', 'k', 'element' .. i",
+            "'sadd', 'k', 'member' .. i",
+            "'zadd', 'k', i, 'member' .. i",
+            "'xadd', 'k', i, 'field', 'v'",
+        ] {
+            for removal in ["UNLINK k", "DEL k", "SET k v", "RENAME l k", "PEXPIRE k 5; +5ms"] {
+                let mut stage = Stage::new(Settings::default());
+                fill(&mut stage, command);
+                stage.check(&format!(
+                    "SET l v; {removal}; INFO memory => ...lazyfree_pending_objects:1..."
+                ));
+                let full = stage.engine.keyspace.garbage.items;
+                stage.tick(64);
+                let freed = full - stage.engine.keyspace.garbage.items;
+                assert!((1..=64).contains(&freed), "{command}, {removal}: {freed}");
+                assert!(ticks(&mut stage) > 1, "{command}, {removal}");
+                stage.check(
+                    "INFO memory => ...lazyfree_pending_objects:0\\r\\nlazyfreed_objects:1...",
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn small_values_are_freed_at_once() {
+        let mut stage = Stage::new(Settings::default());
+        stage.check("RPUSH k a b c; UNLINK k => 1; HSET k f v; SET k v; FLUSHALL ASYNC => OK");
+        assert!(!stage.engine.has_garbage());
+        stage.check("INFO memory => ...lazyfree_pending_objects:0\\r\\nlazyfreed_objects:1...");
+        stage.check("CONFIG RESETSTAT; INFO memory => ...lazyfreed_objects:0...");
+    }
+
+    #[test]
+    fn databases_are_freed_in_parts() {
+        let mut stage = Stage::new(Settings::default());
+        let script = "for i = 1, 20000 do redis.call('set', 'key' .. i, 'value' .. i) end";
+        stage.check(&format!("EVAL \"{script}\" 0; SELECT 1"));
+        fill(&mut stage, "'hset', 'k', 'field' .. i, 'v'");
+        stage.check(&format!("SET long {}; RPUSH small a b c", "x".repeat(1_000)));
+        stage.check(
+            "FLUSHALL => OK; SET k new; INFO memory => ...lazyfree_pending_objects:20003...",
+        );
+        assert!(ticks(&mut stage) >= FIELDS / 64);
+        stage.check("INFO memory => ...pending_objects:0\\r\\nlazyfreed_objects:20003...");
+        stage.check("GET k => \"new\"; SELECT 0; DBSIZE => 0");
+    }
+
+    /// Who throws away faster than is freed has to free.
+    #[test]
+    fn garbage_is_bounded() {
+        let mut stage = Stage::new(Settings::default());
+        fill(&mut stage, "'rpush', 'l', 'element' .. i");
+        let copies = 2 * limits::GARBAGE_ITEMS_MAX / FIELDS;
+        for _ in 0..copies {
+            stage.check("COPY l k REPLACE => 1");
+            let items = stage.engine.keyspace.garbage.items;
+            assert!(items <= limits::GARBAGE_ITEMS_MAX + FIELDS, "{items}");
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! The hash type: a few fields in a row, many in a dictionary.
+//!
+//! A lock is a hash with one field, so the small form is what matters: its fields and values stand
+//! one after another, it is searched from the front and keeps the order in which they were added,
+//! as Redis's listpack does. It may stand behind other bytes, a key in its record, and changes
+//! where it stands; what does not change its length moves nothing.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use crate::keyspace::dict::{Dict, HashSeed, Slot};
+use crate::keyspace::packed::{self, Edit, Items, Part};
+use crate::random::Random;
+
+/// When a hash leaves its small form. Redis's `hash-max-listpack-entries` and `-value`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SmallHash {
+    /// More fields than this make it a dictionary.
+    pub entries_max: usize,
+    /// A field or value longer than this does, too.
+    pub value_bytes_max: usize,
+}
+
+/// A field with its value.
+pub type Field<'a> = (&'a [u8], &'a [u8]);
+
+/// The large form.
+pub type LargeHash = Dict<Box<[u8]>>;
+
+/// Fields with values, apart from any key. Never empty while it is stored: the last field takes the
+/// key with it.
+#[derive(Clone, Debug)]
+pub enum Hash {
+    /// In order of arrival, packed.
+    Small(Box<[u8]>),
+    /// By field.
+    Large(Box<LargeHash>),
+}
+
+/// Fields with values, wherever they are.
+#[derive(Clone, Copy, Debug)]
+pub enum Fields<'a> {
+    /// As [`Hash::Small`].
+    Small(&'a [u8]),
+    /// As [`Hash::Large`].
+    Large(&'a LargeHash),
+}
+
+/// Fields with values, to be changed where they are.
+#[derive(Debug)]
+pub(super) enum FieldsMut<'a, B> {
+    /// Behind the first `from` bytes.
+    Small {
+        bytes: B,
+        from: usize,
+    },
+    Large(&'a mut LargeHash),
+}
+
+/// What a search for a field has come to. Good until the hash is changed.
+#[derive(Clone, Debug)]
+pub enum Found {
+    /// It is in the small form.
+    Small {
+        /// Where the field begins.
+        start: usize,
+        /// Where its value is, counted from the first field.
+        value: Range<usize>,
+    },
+    /// It is not, among so many fields.
+    NotSmall(usize),
+    /// It is in the large form.
+    Large(Slot),
+    /// It is not.
+    NotLarge,
+}
+
+impl SmallHash {
+    /// Whether the small form admits a field with a value at all.
+    pub fn admits(self, field: &[u8], value: &[u8]) -> bool {
+        self.entries_max > 0 && field.len().max(value.len()) <= self.value_bytes_max
+    }
+}
+
+impl Default for Hash {
+    fn default() -> Hash {
+        Hash::Small(Box::default())
+    }
+}
+
+impl Hash {
+    /// The fields, to be looked at.
+    pub fn fields(&self) -> Fields<'_> {
+        match self {
+            Hash::Small(bytes) => Fields::Small(bytes),
+            Hash::Large(fields) => Fields::Large(fields),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.fields().is_empty()
+    }
+
+    /// Sets a field; returns whether it is new.
+    pub fn set(&mut self, field: &[u8], value: &[u8], small: SmallHash, seed: HashSeed) -> bool {
+        let mut found = self.fields().find(field);
+        if found.outgrows(field, value, small) {
+            *self = Hash::Large(Box::new(self.fields().to_large(seed)));
+            found = self.fields().find(field);
+        }
+        match self {
+            Hash::Small(bytes) => FieldsMut::Small { bytes, from: 0 }.put(&found, field, value),
+            Hash::Large(fields) => {
+                FieldsMut::<&mut Box<[u8]>>::Large(fields).put(&found, field, value)
+            }
+        }
+    }
+}
+
+impl Found {
+    /// Whether the small form would become too large by setting the field.
+    pub(super) fn outgrows(&self, field: &[u8], value: &[u8], small: SmallHash) -> bool {
+        let long = field.len().max(value.len()) > small.value_bytes_max;
+        match *self {
+            Found::Small { .. } => long,
+            Found::NotSmall(count) => long || count >= small.entries_max,
+            Found::Large(_) | Found::NotLarge => false,
+        }
+    }
+}
+
+impl<'a> Fields<'a> {
+    /// How many fields there are.
+    pub fn len(self) -> usize {
+        match self {
+            Fields::Small(bytes) => Items(bytes).count() / 2,
+            Fields::Large(fields) => fields.len(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(self) -> bool {
+        match self {
+            Fields::Small(bytes) => bytes.is_empty(),
+            Fields::Large(fields) => fields.is_empty(),
+        }
+    }
+
+    /// The value of a field.
+    pub fn get(self, field: &[u8]) -> Option<&'a [u8]> {
+        self.value(&self.find(field))
+    }
+
+    /// Searches for a field.
+    #[inline(always)]
+    pub(super) fn find(self, field: &[u8]) -> Found {
+        match self {
+            Fields::Small(bytes) => {
+                let (mut at, mut count) = (0, 0);
+                while at < bytes.len() {
+                    let name = packed::item_at(bytes, at);
+                    let value = packed::item_at(bytes, name.end);
+                    if bytes[name] == *field {
+                        return Found::Small { start: at, value };
+                    }
+                    (at, count) = (value.end, count + 1);
+                }
+                Found::NotSmall(count)
+            }
+            Fields::Large(fields) => fields.find(field).map_or(Found::NotLarge, Found::Large),
+        }
+    }
+
+    /// The value that has been found.
+    #[inline]
+    pub(super) fn value(self, found: &Found) -> Option<&'a [u8]> {
+        match (self, found) {
+            (Fields::Small(bytes), Found::Small { value, .. }) => Some(&bytes[value.clone()]),
+            (Fields::Large(fields), Found::Large(slot)) => Some(fields.value(*slot)),
+            _ => None,
+        }
+    }
+
+    /// All fields with their values.
+    pub fn iter(self) -> impl Iterator<Item = Field<'a>> {
+        let (small, large) = match self {
+            Fields::Small(bytes) => (Some(bytes), None),
+            Fields::Large(fields) => (None, Some(fields)),
+        };
+        let mut items = Items(small.unwrap_or_default());
+        std::iter::from_fn(move || Some((items.next()?, items.next()?)))
+            .chain(large.into_iter().flat_map(|fields| fields.iter().map(|(f, v)| (f, &**v))))
+    }
+
+    /// A field with its value, all about equally likely; `None` if there is none.
+    pub fn random(self, random: &mut Random) -> Option<Field<'a>> {
+        match self {
+            Fields::Small([]) => None,
+            Fields::Small(_) => self.iter().nth(random.below(self.len())),
+            Fields::Large(fields) => {
+                fields.random(random).map(|slot| (fields.key(slot), &**fields.value(slot)))
+            }
+        }
+    }
+
+    /// `count` different fields with their values; all of them if there are no more.
+    pub fn random_distinct(self, count: usize, random: &mut Random) -> Vec<Field<'a>> {
+        if count >= self.len() {
+            return self.iter().collect();
+        }
+        if let Fields::Large(fields) = self
+            && count <= fields.len() / 2
+        {
+            // At least every other draw brings a new one.
+            let mut slots = BTreeSet::new();
+            while slots.len() < count {
+                slots.extend(fields.random(random));
+            }
+            return slots.into_iter().map(|at| (fields.key(at), &**fields.value(at))).collect();
+        }
+        let mut all: Vec<_> = self.iter().collect();
+        for at in 0..count {
+            let left = all.len() - at;
+            all.swap(at, at + random.below(left));
+        }
+        all.truncate(count);
+        all
+    }
+
+    /// Some fields with their values, from `cursor` on, and the cursor to go on from, 0 at the end.
+    /// The small form is shown at once, as Redis does.
+    pub fn scan(self, cursor: u64, count: usize) -> (Vec<Field<'a>>, u64) {
+        match self {
+            Fields::Small(_) => (self.iter().collect(), 0),
+            Fields::Large(fields) => {
+                let (slots, next) = fields.scan(cursor, count);
+                (slots.map(|at| (fields.key(at), &**fields.value(at))).collect(), next)
+            }
+        }
+    }
+
+    /// The name `OBJECT ENCODING` answers with.
+    pub fn encoding(self) -> &'static str {
+        match self {
+            Fields::Small(_) => "listpack",
+            Fields::Large(_) => "hashtable",
+        }
+    }
+
+    /// The same fields, to stand by themselves.
+    pub fn to_hash(self) -> Hash {
+        match self {
+            Fields::Small(bytes) => Hash::Small(bytes.into()),
+            Fields::Large(fields) => Hash::Large(Box::new(fields.clone())),
+        }
+    }
+
+    /// The same fields as a dictionary. There is no way back, as in Redis.
+    pub(super) fn to_large(self, seed: HashSeed) -> LargeHash {
+        let mut large = Dict::new(seed);
+        for (field, value) in self.iter() {
+            large.insert_new(field, value.into());
+        }
+        large
+    }
+}
+
+impl<B: Edit> FieldsMut<'_, B> {
+    /// Sets a field that has just been searched for; returns whether it is new.
+    pub(super) fn put(self, found: &Found, field: &[u8], value: &[u8]) -> bool {
+        match (self, found) {
+            (FieldsMut::Small { mut bytes, from }, Found::Small { start, value: old }) => {
+                if old.len() == value.len() {
+                    let old = from + old.start..from + old.end;
+                    bytes.bytes_mut()[old].copy_from_slice(value);
+                } else {
+                    let pair = from + start..from + old.end;
+                    bytes.splice(pair, &[Part::Item(field), Part::Item(value)]);
+                }
+            }
+            (FieldsMut::Small { mut bytes, .. }, _) => {
+                let end = bytes.bytes_mut().len();
+                bytes.splice(end..end, &[Part::Item(field), Part::Item(value)]);
+            }
+            (FieldsMut::Large(fields), &Found::Large(slot)) => {
+                overwrite(fields.value_mut(slot), value);
+            }
+            (FieldsMut::Large(fields), _) => drop(fields.insert_new(field, value.into())),
+        }
+        matches!(found, Found::NotSmall(_) | Found::NotLarge)
+    }
+
+    /// Removes a field that has just been searched for; returns whether it was there.
+    pub(super) fn remove(self, found: &Found) -> bool {
+        match (self, found) {
+            (FieldsMut::Small { mut bytes, from }, Found::Small { start, value }) => {
+                bytes.splice(from + start..from + value.end, &[]);
+            }
+            (FieldsMut::Large(fields), &Found::Large(slot)) => drop(fields.remove_slot(slot)),
+            _ => return false,
+        }
+        true
+    }
+}
+
+/// A counter that moves by one seldom changes its length.
+fn overwrite(old: &mut Box<[u8]>, value: &[u8]) {
+    if old.len() == value.len() {
+        old.copy_from_slice(value);
+    } else {
+        *old = value.into();
+    }
+}

@@ -1,0 +1,243 @@
+//! Finds the slot of a key by the key's hash. It knows no keys: who asks says which slot it is.
+//!
+//! A hash table that grows or shrinks moves everything in it, and a million entries take a tenth
+//! of a second. So beyond a few thousand entries there are many tables, told apart by some bits of
+//! the hash, each of which grows and shrinks for itself.
+//!
+//! What must hold: the hash of an entry is the same whenever it is asked for.
+
+use hashbrown::HashTable;
+
+use super::dict::Slot;
+
+/// Tables there are once one is too large. A million entries are then less than 500 each.
+const TABLES: usize = 2048;
+/// Entries that one table holds before it is divided: some 0.3 ms of work.
+const DIVIDE_ABOVE: usize = 4096;
+/// Entries below which they are one table again. Far fewer, so that nobody goes back and forth.
+const UNITE_BELOW: usize = 512;
+/// The bits of a hash that name its table. A table itself goes by the lowest and the highest ones.
+const TABLE_SHIFT: u32 = 40;
+
+/// Below this many places a table keeps its memory: growing again would cost more. And libc keeps
+/// blocks of up to a KiB for who asks next, behind which no memory goes back to the system.
+const SHRINK_FLOOR: usize = 256;
+/// The same for one of many tables. What all of them keep goes back at once when they are united.
+const SHRINK_FLOOR_OF_MANY: usize = 7;
+
+/// Entries that may be moved at once by shrinking. After a mass release all tables have become too
+/// large at about the same time; each removal earns the move of one entry, up to this.
+const SHRINK_CREDIT_MAX: usize = 512;
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub struct Index {
+    tables: Tables,
+    len: usize,
+    shrink_credit: usize,
+}
+
+#[derive(Debug)]
+enum Tables {
+    One(HashTable<Slot>),
+    Many(Box<[HashTable<Slot>]>),
+}
+
+impl Default for Index {
+    /// An empty index, which takes no memory.
+    fn default() -> Index {
+        Index { tables: Tables::One(HashTable::new()), len: 0, shrink_credit: 0 }
+    }
+}
+
+impl Index {
+    /// The entry of this hash that is the right one.
+    #[inline]
+    pub fn find(&self, hash: u64, is_it: impl Fn(Slot) -> bool) -> Option<Slot> {
+        self.table(hash).find(hash, |&slot| is_it(slot)).copied()
+    }
+
+    /// Adds an entry. `hash_of` tells the hash of any that is there, and `look` touches what
+    /// `hash_of` will: keys lie anywhere, but several can be fetched at the same time.
+    pub fn insert(
+        &mut self,
+        hash: u64,
+        slot: Slot,
+        look: impl Fn(Slot),
+        hash_of: impl Fn(Slot) -> u64,
+    ) {
+        if matches!(self.tables, Tables::One(_)) && self.len >= DIVIDE_ABOVE {
+            self.divide(&hash_of);
+        }
+        let table = self.table_mut(hash);
+        if table.len() == table.capacity() {
+            // It is about to grow.
+            table.iter().for_each(|&slot| look(slot));
+        }
+        table.insert_unique(hash, slot, |&slot| hash_of(slot));
+        self.len += 1;
+    }
+
+    /// Removes an entry, and gives memory back after a mass release. `look` and `hash_of` are as
+    /// for `insert`.
+    pub fn remove(
+        &mut self,
+        hash: u64,
+        slot: Slot,
+        look: impl Fn(Slot),
+        hash_of: impl Fn(Slot) -> u64,
+    ) {
+        self.shrink_credit = SHRINK_CREDIT_MAX.min(self.shrink_credit + 1);
+        let floor = match self.tables {
+            Tables::One(_) => SHRINK_FLOOR,
+            Tables::Many(_) => SHRINK_FLOOR_OF_MANY,
+        };
+        let table = self.table_mut(hash);
+        match table.find_entry(hash, |&other| other == slot) {
+            Ok(entry) => drop(entry.remove()),
+            Err(_) => unreachable!("slot {slot} is not indexed"),
+        }
+        if table.capacity() > floor && table.len() < table.capacity() / 8 {
+            self.shrink(hash, look, &hash_of);
+        }
+        self.len -= 1;
+        if self.len < UNITE_BELOW && matches!(self.tables, Tables::Many(_)) {
+            self.unite(&hash_of);
+        }
+    }
+
+    /// Frees a part of an index that is not used any more. Returns whether there was one.
+    pub fn free_part(&mut self) -> bool {
+        /// Tables that are freed at a time, of some KiB each.
+        const TABLES_PART: usize = 16;
+        match &mut self.tables {
+            Tables::One(table) if table.capacity() == 0 => return false,
+            Tables::One(table) => *table = HashTable::new(),
+            Tables::Many(tables) => {
+                let mut left = std::mem::take(tables).into_vec();
+                left.truncate(left.len().saturating_sub(TABLES_PART));
+                self.tables = match left.is_empty() {
+                    true => Tables::One(HashTable::new()),
+                    false => Tables::Many(left.into_boxed_slice()),
+                };
+            }
+        }
+        true
+    }
+
+    /// The table of this hash is mostly air.
+    #[cold]
+    fn shrink(&mut self, hash: u64, look: impl Fn(Slot), hash_of: impl Fn(Slot) -> u64) {
+        let credit = self.shrink_credit;
+        let table = self.table_mut(hash);
+        if let Some(left) = credit.checked_sub(table.len()) {
+            table.iter().for_each(|&slot| look(slot));
+            table.shrink_to(table.len() * 2, |&slot| hash_of(slot));
+            self.shrink_credit = left;
+        }
+    }
+
+    fn table(&self, hash: u64) -> &HashTable<Slot> {
+        match &self.tables {
+            Tables::One(table) => table,
+            Tables::Many(tables) => &tables[(hash >> TABLE_SHIFT) as usize % TABLES],
+        }
+    }
+
+    fn table_mut(&mut self, hash: u64) -> &mut HashTable<Slot> {
+        match &mut self.tables {
+            Tables::One(table) => table,
+            Tables::Many(tables) => &mut tables[(hash >> TABLE_SHIFT) as usize % TABLES],
+        }
+    }
+
+    #[cold]
+    fn divide(&mut self, hash_of: impl Fn(Slot) -> u64) {
+        let many = (0..TABLES).map(|_| HashTable::new()).collect();
+        self.rebuild(Tables::Many(many), hash_of);
+    }
+
+    #[cold]
+    fn unite(&mut self, hash_of: impl Fn(Slot) -> u64) {
+        let one = HashTable::with_capacity(self.len * 2);
+        self.rebuild(Tables::One(one), hash_of);
+    }
+
+    fn rebuild(&mut self, tables: Tables, hash_of: impl Fn(Slot) -> u64) {
+        let old = std::mem::replace(&mut self.tables, tables);
+        let old = match &old {
+            Tables::One(table) => std::slice::from_ref(table),
+            Tables::Many(tables) => tables,
+        };
+        for &slot in old.iter().flatten() {
+            let hash = hash_of(slot);
+            self.table_mut(hash).insert_unique(hash, slot, |&slot| hash_of(slot));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl Index {
+        pub(in crate::keyspace) fn entries(&self) -> usize {
+            self.len
+        }
+    }
+
+    /// As good as random, and each slot has its own.
+    fn hash_of(slot: Slot) -> u64 {
+        let mixed = (u64::from(slot) + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        (mixed ^ (mixed >> 29)).wrapping_mul(0xBF58_476D_1CE4_E5B9)
+    }
+
+    fn places(index: &Index) -> usize {
+        match &index.tables {
+            Tables::One(table) => table.capacity(),
+            Tables::Many(tables) => tables.iter().map(HashTable::capacity).sum(),
+        }
+    }
+
+    #[test]
+    fn every_entry_is_found_however_many_there_are() {
+        const ENTRIES: Slot = 100_000;
+        let mut index = Index::default();
+        let found = |index: &Index, slot| index.find(hash_of(slot), |other| other == slot);
+        for slot in 0..ENTRIES {
+            assert_eq!(found(&index, slot), None);
+            index.insert(hash_of(slot), slot, |_| {}, hash_of);
+        }
+        assert!((0..ENTRIES).all(|slot| found(&index, slot) == Some(slot)));
+        assert_eq!(index.entries(), ENTRIES as usize);
+        for slot in 100..ENTRIES {
+            index.remove(hash_of(slot), slot, |_| {}, hash_of);
+            assert_eq!(found(&index, slot), None);
+        }
+        assert!((0..100).all(|slot| found(&index, slot) == Some(slot)));
+        assert!(places(&index) <= 2 * UNITE_BELOW, "{} for 100", places(&index));
+    }
+
+    #[test]
+    fn little_goes_back_at_once_when_many_tables_are_united() {
+        let mut index = Index::default();
+        for slot in 0..100_000 {
+            index.insert(hash_of(slot), slot, |_| {}, hash_of);
+        }
+        for slot in UNITE_BELOW as Slot..100_000 {
+            index.remove(hash_of(slot), slot, |_| {}, hash_of);
+        }
+        assert!(matches!(index.tables, Tables::Many(_)), "united too early");
+        assert!(places(&index) < TABLES * SHRINK_FLOOR_OF_MANY, "keep {}", places(&index));
+    }
+
+    #[test]
+    fn no_table_of_many_is_large() {
+        let mut index = Index::default();
+        for slot in 0..100_000 {
+            index.insert(hash_of(slot), slot, |_| {}, hash_of);
+        }
+        let Tables::Many(tables) = &index.tables else { unreachable!("so many in one table") };
+        assert!(tables.iter().all(|table| table.len() < 120), "a table moves all it holds at once");
+    }
+}

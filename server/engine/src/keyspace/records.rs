@@ -1,0 +1,1167 @@
+//! The keys of one database: what they hold, until when, and which is next to end.
+//!
+//! A lock takes one entry of 32 bytes in a slab, as many bytes as its key and its value have on a
+//! shelf of such, and a place in the index: no allocation of its own. The entry is its timer, too.
+//!
+//! What always holds:
+//! - An entry's bytes are its key, behind its length, and then its payload. For strings and for
+//!   small hashes that is the value itself; for everything else, four bytes that say where among
+//!   `values` it is, and each of those belongs to one entry.
+//! - Every entry that is taken is in the index, under the hash of its key, and no other is.
+//! - An entry is a timer of the wheel if it has a deadline and `ticking` is on, and only then.
+//! - There is no wheel until there is a deadline: most databases never hold a key.
+
+use std::hint::black_box;
+
+use smallvec::SmallVec;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use super::dict::{HashSeed, Slot};
+use super::garbage::Garbage;
+use super::hash::{Fields, FieldsMut, Found, Hash, SmallHash};
+use super::index::Index;
+use super::packed::{self, Edit, Part};
+use super::slab::{Plain, Slab};
+use super::string::{StringValue, Text, TextForm};
+use super::strings::{Handle, StringMut, Strings};
+use super::value::{Apart, Value, ValueRef};
+use crate::limits;
+use crate::random::Random;
+use crate::time::Millis;
+use crate::wheel::{Links, Nodes, Wheel};
+
+/// A few things of the requests that come next.
+pub type LookAhead<T> = SmallVec<[T; limits::LOOK_AHEAD_REQUESTS]>;
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub struct Records {
+    /// What every hash is keyed with.
+    seed: HashSeed,
+    entries: Plain<Entry>,
+    strings: Strings,
+    values: Slab<Option<Value>>,
+    index: Index,
+    wheel: Option<Box<Wheel>>,
+    with_deadline: usize,
+    /// Whether the wheel ends keys (`DEBUG SET-ACTIVE-EXPIRE`).
+    ticking: bool,
+}
+
+/// A million of them are 32 MB, so every byte is accounted for.
+#[derive(Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+struct Entry {
+    deadline: Millis,
+    /// Its bytes are the string of this number and length.
+    number: u32,
+    prev: u32,
+    next: u32,
+    used_at_low: u32,
+    length: u16,
+    list: u16,
+    used_at_high: u8,
+    form: Form,
+    unused: [u8; 2],
+}
+
+const _: () = assert!(size_of::<Entry>() == 32);
+
+/// What an entry's payload is, and whether its deadline counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(transparent)]
+struct Form(u8);
+
+impl Form {
+    const INT: u8 = 0;
+    const BYTES: u8 = 1;
+    const FIELDS: u8 = 2;
+    /// Four bytes that name a place in `values`.
+    const APART: u8 = 3;
+    const PAYLOAD: u8 = 3;
+    const ENDS: u8 = 4;
+
+    fn payload(self) -> u8 {
+        self.0 & Form::PAYLOAD
+    }
+
+    fn set_payload(&mut self, payload: u8) {
+        self.0 = self.0 & !Form::PAYLOAD | payload;
+    }
+
+    fn ends(self) -> bool {
+        self.0 & Form::ENDS != 0
+    }
+
+    fn set_ends(&mut self, ends: bool) {
+        self.0 = if ends { self.0 | Form::ENDS } else { self.0 & !Form::ENDS };
+    }
+}
+
+impl Default for Entry {
+    fn default() -> Entry {
+        let Links { prev, next, list } = Links::NONE;
+        Entry {
+            deadline: Millis(0),
+            number: 0,
+            length: 0,
+            prev,
+            next,
+            used_at_low: 0,
+            list,
+            used_at_high: 0,
+            form: Form(Form::BYTES),
+            unused: [0; 2],
+        }
+    }
+}
+
+/// What a key is given.
+#[derive(Debug)]
+pub enum Given<'a> {
+    /// These bytes, as `SET` sets them.
+    Text(&'a [u8]),
+    /// These bytes, which are no integer even if they could be one.
+    Float(&'a [u8]),
+    /// A small hash with one field.
+    Field(&'a [u8], &'a [u8]),
+    /// Any value.
+    Value(Value),
+}
+
+impl From<Value> for Given<'_> {
+    fn from(value: Value) -> Self {
+        Given::Value(value)
+    }
+}
+
+/// What stands behind a key, to be looked at.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'a> {
+    entry: &'a Entry,
+    bytes: &'a [u8],
+    values: &'a Slab<Option<Value>>,
+}
+
+/// What stood behind a key.
+#[derive(Debug)]
+pub struct Removed {
+    bytes: Box<[u8]>,
+    form: Form,
+    deadline: Option<Millis>,
+    apart: Option<Value>,
+}
+
+/// A key whose time has come, or that is to go.
+#[derive(Clone, Copy, Debug)]
+pub struct Due {
+    /// Where it stands.
+    pub slot: Slot,
+    /// The hash of the key.
+    pub(super) hash: u64,
+}
+
+/// Keys that end together, if as many are due: enough for the processor to fetch what it needs of
+/// one while it waits for that of others.
+pub const DUE_TOGETHER: usize = 32;
+
+/// A hash, to be changed.
+#[derive(Debug)]
+pub struct HashMut<'a> {
+    records: &'a mut Records,
+    slot: Slot,
+}
+
+// --- looking ---
+
+impl Records {
+    /// None yet, which takes no memory.
+    pub fn new(seed: HashSeed) -> Records {
+        Records {
+            seed,
+            entries: Plain::default(),
+            strings: Strings::default(),
+            values: Slab::default(),
+            index: Index::default(),
+            wheel: None,
+            with_deadline: 0,
+            ticking: true,
+        }
+    }
+
+    /// How many keys there are, dead ones that nobody has looked at included.
+    pub fn len(&self) -> usize {
+        self.entries.chunks().len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.chunks().is_empty()
+    }
+
+    /// How many of them have a deadline.
+    pub fn with_deadline(&self) -> usize {
+        self.with_deadline
+    }
+
+    /// Where the key of this hash stands.
+    #[inline]
+    pub fn find(&self, key: &[u8], hash: u64) -> Option<Slot> {
+        self.index.find(hash, |slot| {
+            let bytes = self.bytes(slot);
+            bytes[packed::item_at(bytes, 0)] == *key
+        })
+    }
+
+    /// Has memory bring what stands behind the keys of these hashes, so that who comes to look
+    /// need not wait. What each of them waits for follows from what came before; what several wait
+    /// for does not, and so comes together: first all places in the index, then all entries, then
+    /// all bytes.
+    pub fn look_ahead(&self, hashes: LookAhead<u64>) {
+        let likely = |hash| self.index.find(hash, |_| true);
+        let slots: LookAhead<Slot> = hashes.into_iter().filter_map(likely).collect();
+        let handle = |&slot| self.entries.get(slot).handle();
+        let handles: LookAhead<Handle> = slots.iter().map(handle).collect();
+        for &handle in &handles {
+            let bytes = self.strings.get(handle);
+            black_box((bytes.first().copied(), bytes.last().copied()));
+        }
+    }
+
+    /// The key in a slot that is taken.
+    #[inline]
+    pub fn key(&self, slot: Slot) -> &[u8] {
+        split(self.bytes(slot)).0
+    }
+
+    /// When the key in a slot that is taken ends, if it does.
+    #[inline]
+    pub fn deadline(&self, slot: Slot) -> Option<Millis> {
+        self.entries.get(slot).deadline()
+    }
+
+    /// What stands in a slot that is taken.
+    #[inline(always)]
+    pub fn get(&self, slot: Slot) -> Record<'_> {
+        let entry = self.entries.get(slot);
+        Record { entry, bytes: self.strings.get(entry.handle()), values: &self.values }
+    }
+
+    /// All keys, with what stands behind them, in slot order.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], Record<'_>)> {
+        self.entries.chunks().numbers().map(|slot| (self.key(slot), self.get(slot)))
+    }
+
+    /// As [`Chunks::scan`](super::slab::Chunks::scan).
+    pub fn scan(&self, cursor: u64, count: usize) -> (impl Iterator<Item = Slot>, u64) {
+        self.entries.chunks().scan(cursor, count)
+    }
+
+    /// As [`Chunks::random`](super::slab::Chunks::random).
+    pub fn random(&self, random: &mut Random) -> Option<Slot> {
+        self.entries.chunks().random(random)
+    }
+
+    #[inline]
+    fn bytes(&self, slot: Slot) -> &[u8] {
+        self.strings.get(self.entries.get(slot).handle())
+    }
+}
+
+impl<'a> Record<'a> {
+    /// When the key ends, if it does.
+    #[inline]
+    pub fn deadline(self) -> Option<Millis> {
+        self.entry.deadline()
+    }
+
+    /// The bytes of the key.
+    pub fn key(self) -> &'a [u8] {
+        split(self.bytes).0
+    }
+
+    /// The value.
+    #[inline(always)]
+    pub fn value(self) -> ValueRef<'a> {
+        let (_, payload) = split(self.bytes);
+        let text = |form| ValueRef::String(Text { bytes: payload, form });
+        match self.entry.form.payload() {
+            Form::INT => text(TextForm::Int),
+            Form::BYTES => text(TextForm::Bytes),
+            Form::FIELDS => ValueRef::Hash(Fields::Small(payload)),
+            _ => match self.values.get(place_of(payload)) {
+                Some(value) => value.view(),
+                None => unreachable!("its entry is there"),
+            },
+        }
+    }
+
+    /// For how long nobody has used the key.
+    pub fn idle(self, now: Millis) -> Millis {
+        let Entry { used_at_low, used_at_high, .. } = *self.entry;
+        let used_at = u64::from(used_at_high) << u32::BITS | u64::from(used_at_low);
+        let idle = now.0.cast_unsigned().wrapping_sub(used_at) & MOMENT_MASK;
+        // The clock of a server that is told the time may go back.
+        Millis(if idle > IDLE_MAX.0.cast_unsigned() { 0 } else { idle.cast_signed() })
+    }
+}
+
+/// Of the moment a key was used the last 40 bits are kept.
+const MOMENT_MASK: u64 = (1 << 40) - 1;
+
+/// The longest time that nobody has used a key: more than 17 years.
+const IDLE_MAX: Millis = Millis((MOMENT_MASK >> 1).cast_signed());
+
+impl Entry {
+    fn handle(&self) -> Handle {
+        Handle { number: self.number, length: self.length }
+    }
+
+    fn set_handle(&mut self, handle: Handle) {
+        (self.number, self.length) = (handle.number, handle.length);
+    }
+
+    fn deadline(&self) -> Option<Millis> {
+        self.form.ends().then_some(self.deadline)
+    }
+
+    fn set_used_at(&mut self, now: Millis) {
+        let moment = now.0.cast_unsigned();
+        self.used_at_low = moment as u32;
+        self.used_at_high = (moment >> u32::BITS) as u8;
+    }
+}
+
+/// The key of an entry's bytes, and the payload behind it.
+#[inline]
+fn split(bytes: &[u8]) -> (&[u8], &[u8]) {
+    let key = packed::item_at(bytes, 0);
+    let (head, payload) = bytes.split_at(key.end);
+    (&head[key.start..], payload)
+}
+
+/// The key of an entry's bytes, and the payload behind it.
+#[inline]
+fn split_mut(bytes: &mut [u8]) -> (&[u8], &mut [u8]) {
+    let key = packed::item_at(bytes, 0);
+    let (head, payload) = bytes.split_at_mut(key.end);
+    (&head[key.start..], payload)
+}
+
+/// The form of a string that is set to these bytes.
+fn form_of(text: &[u8]) -> u8 {
+    if TextForm::of(text) == TextForm::Int { Form::INT } else { Form::BYTES }
+}
+
+/// The place in `values` that a payload names.
+fn place_of(payload: &[u8]) -> u32 {
+    let mut place = [0; 4];
+    place.copy_from_slice(payload);
+    u32::from_le_bytes(place)
+}
+
+// --- changing ---
+
+impl Records {
+    /// Adds a key that is known to be absent.
+    pub fn add(&mut self, key: &[u8], hash: u64, given: Given<'_>, now: Millis) -> Slot {
+        let strings = &mut self.strings;
+        let (handle, payload) = with_payload(&mut self.values, given, |payload, parts| {
+            (strings.add(&[Part::Item(key), parts[0], parts[1]]), payload)
+        });
+        let Handle { number, length } = handle;
+        let mut entry = Entry { number, length, form: Form(payload), ..Entry::default() };
+        entry.set_used_at(now);
+        let slot = self.entries.insert(entry);
+        let (seed, entries, strings) = (self.seed, &self.entries, &self.strings);
+        let bytes_of = |slot| strings.get(entries.get(slot).handle());
+        let look = |slot| {
+            black_box(bytes_of(slot).first().copied());
+        };
+        self.index.insert(hash, slot, look, |slot| seed.hash(split(bytes_of(slot)).0));
+        slot
+    }
+
+    /// Gives a key another value. Its deadline stays.
+    #[inline(always)]
+    pub fn set_value(&mut self, slot: Slot, given: Given<'_>, garbage: &mut Garbage) {
+        match given {
+            Given::Text(text) if self.overwrite(slot, text) => {}
+            given => self.replace(slot, given, garbage),
+        }
+    }
+
+    fn replace(&mut self, slot: Slot, given: Given<'_>, garbage: &mut Garbage) {
+        if let Some(value) = self.take_apart(slot) {
+            garbage.add_value(value);
+        }
+        self.fill(slot, given);
+    }
+
+    /// Gives a key a value where none stands apart.
+    fn fill(&mut self, slot: Slot, given: Given<'_>) {
+        let entry = self.entries.get_mut(slot);
+        let mut handle = entry.handle();
+        let mut bytes = self.strings.edit(&mut handle);
+        let payload = with_payload(&mut self.values, given, |payload, parts| {
+            let old = bytes.bytes_mut();
+            let range = packed::item_at(old, 0).end..old.len();
+            bytes.splice(range, &parts);
+            payload
+        });
+        entry.set_handle(handle);
+        entry.form.set_payload(payload);
+    }
+
+    /// Sets a string to one of the same length; false if there is none.
+    fn overwrite(&mut self, slot: Slot, text: &[u8]) -> bool {
+        let entry = self.entries.get_mut(slot);
+        if !matches!(entry.form.payload(), Form::INT | Form::BYTES) {
+            return false;
+        }
+        let (_, old) = split_mut(self.strings.get_mut(entry.handle()));
+        if old.len() != text.len() {
+            return false;
+        }
+        old.copy_from_slice(text);
+        entry.form.set_payload(form_of(text));
+        true
+    }
+
+    /// Somebody uses the key.
+    #[inline]
+    pub fn set_used_at(&mut self, slot: Slot, now: Millis) {
+        self.entries.get_mut(slot).set_used_at(now);
+    }
+
+    /// Nobody has used the key for so long.
+    pub fn set_idle(&mut self, slot: Slot, idle: Millis, now: Millis) {
+        self.set_used_at(slot, Millis(now.0.wrapping_sub(idle.0.min(IDLE_MAX.0))));
+    }
+
+    /// The value of a key, to be changed where it is; `None` if it is of another type.
+    pub fn value_mut<T: Apart>(&mut self, slot: Slot) -> Option<&mut T> {
+        self.apart_mut(slot).and_then(T::of_mut)
+    }
+
+    /// The bytes of a string, to be changed in place.
+    pub fn raw_mut(&mut self, slot: Slot) -> &mut Vec<u8> {
+        if !matches!(self.apart_mut(slot), Some(Value::String(StringValue::Raw(_)))) {
+            let raw = StringValue::Raw(split(self.bytes(slot)).1.to_vec());
+            self.fill(slot, Given::Value(raw.into()));
+        }
+        match self.apart_mut(slot) {
+            Some(Value::String(StringValue::Raw(bytes))) => bytes,
+            _ => unreachable!("made raw above"),
+        }
+    }
+
+    /// The hash behind a key, to be changed; `None` if it is of another type.
+    #[inline]
+    pub fn hash_mut(&mut self, slot: Slot) -> Option<HashMut<'_>> {
+        let is_hash = match self.entries.get(slot).form.payload() {
+            Form::INT | Form::BYTES => false,
+            Form::FIELDS => true,
+            _ => matches!(self.get(slot).value(), ValueRef::Hash(_)),
+        };
+        is_hash.then_some(HashMut { records: self, slot })
+    }
+
+    /// Removes a key and its timer. What is returned still says when it would have ended.
+    pub fn remove(&mut self, due: Due) -> Removed {
+        let slot = due.slot;
+        let deadline = self.deadline(slot);
+        let bytes = self.bytes(slot).into();
+        let apart = self.unlink(due);
+        let form = self.entries.get(slot).form;
+        self.forget(slot);
+        Removed { bytes, form, deadline, apart }
+    }
+
+    /// As `remove`, for who does not want to know more.
+    #[inline]
+    pub fn discard(&mut self, due: Due, garbage: &mut Garbage) {
+        if let Some(value) = self.unlink(due) {
+            garbage.add_value(value);
+        }
+        self.forget(due.slot);
+    }
+
+    /// A key that is to go.
+    pub fn due(&self, slot: Slot) -> Due {
+        Due { slot, hash: self.seed.hash(self.key(slot)) }
+    }
+
+    /// Removes all keys; returns how many there were.
+    pub fn clear(&mut self, garbage: &mut Garbage) -> usize {
+        let removed = self.len();
+        let empty = Records { ticking: self.ticking, ..Records::new(self.seed) };
+        garbage.add_records(std::mem::replace(self, empty));
+        removed
+    }
+
+    /// About how many keys could be removed in the time of [`Records::free_part`].
+    pub const PART_KEYS: usize = 64;
+
+    /// Frees a part of what is here, which is not used any more; hands over the values that stand
+    /// apart. Returns whether there was anything to free.
+    pub fn free_part(&mut self, take: impl FnMut(Value)) -> bool {
+        if let Some(values) = self.values.pop_chunk() {
+            values.into_iter().flatten().for_each(take);
+            return true;
+        }
+        self.entries.free_part() || self.strings.free_part() || self.index.free_part()
+    }
+
+    /// Takes a key out of the index and the wheel; returns what was apart.
+    #[inline(always)]
+    fn unlink(&mut self, Due { slot, hash }: Due) -> Option<Value> {
+        self.clear_deadline(slot);
+        let (seed, entries, strings) = (self.seed, &self.entries, &self.strings);
+        let bytes_of = |slot| strings.get(entries.get(slot).handle());
+        let look = |slot| {
+            black_box(bytes_of(slot).first().copied());
+        };
+        self.index.remove(hash, slot, look, |slot| seed.hash(split(bytes_of(slot)).0));
+        self.take_apart(slot)
+    }
+
+    #[inline(always)]
+    fn forget(&mut self, slot: Slot) {
+        let handle = self.entries.get(slot).handle();
+        self.entries.forget(slot);
+        self.strings.remove(handle);
+    }
+
+    fn apart_mut(&mut self, slot: Slot) -> Option<&mut Value> {
+        let entry = self.entries.get(slot);
+        if entry.form.payload() != Form::APART {
+            return None;
+        }
+        let (_, payload) = split(self.strings.get(entry.handle()));
+        self.values.get_mut(place_of(payload)).as_mut()
+    }
+
+    /// Takes out what the payload names, which from here on is nothing.
+    #[inline]
+    fn take_apart(&mut self, slot: Slot) -> Option<Value> {
+        if self.entries.get(slot).form.payload() != Form::APART {
+            return None;
+        }
+        let (_, payload) = split(self.bytes(slot));
+        let place = place_of(payload);
+        self.values.remove(place)
+    }
+}
+
+/// Puts what is given where it belongs, and passes on what the entry has of it.
+fn with_payload<R>(
+    values: &mut Slab<Option<Value>>,
+    given: Given<'_>,
+    put: impl FnOnce(u8, [Part<'_>; 2]) -> R,
+) -> R {
+    const NOTHING: Part<'static> = Part::Bytes(&[]);
+    match given {
+        Given::Text(text) => put(form_of(text), [Part::Bytes(text), NOTHING]),
+        Given::Float(text) => put(Form::BYTES, [Part::Bytes(text), NOTHING]),
+        Given::Field(field, value) => put(Form::FIELDS, [Part::Item(field), Part::Item(value)]),
+        Given::Value(Value::String(StringValue::Int(bytes))) => {
+            put(Form::INT, [Part::Bytes(&bytes), NOTHING])
+        }
+        Given::Value(Value::String(StringValue::Bytes(bytes))) => {
+            put(Form::BYTES, [Part::Bytes(&bytes), NOTHING])
+        }
+        Given::Value(Value::Hash(Hash::Small(bytes))) => {
+            put(Form::FIELDS, [Part::Bytes(&bytes), NOTHING])
+        }
+        Given::Value(value) => {
+            let place = values.insert(Some(value)).to_le_bytes();
+            put(Form::APART, [Part::Bytes(&place), NOTHING])
+        }
+    }
+}
+
+impl Removed {
+    /// The key.
+    pub fn key(&self) -> &[u8] {
+        split(&self.bytes).0
+    }
+
+    /// When it would have ended, if so.
+    pub fn deadline(&self) -> Option<Millis> {
+        self.deadline
+    }
+
+    /// The value.
+    pub fn into_value(self) -> Value {
+        let payload = || split(&self.bytes).1.into();
+        match (self.apart, self.form.payload()) {
+            (Some(value), _) => value,
+            (None, Form::INT) => Value::String(StringValue::Int(payload())),
+            (None, Form::FIELDS) => Value::Hash(Hash::Small(payload())),
+            (None, _) => Value::String(StringValue::Bytes(payload())),
+        }
+    }
+}
+
+impl HashMut<'_> {
+    /// The fields, to be looked at.
+    #[inline]
+    pub fn fields(&self) -> Fields<'_> {
+        match self.records.get(self.slot).value() {
+            ValueRef::Hash(fields) => fields,
+            _ => unreachable!("looked at when this was made"),
+        }
+    }
+
+    /// Searches for a field.
+    pub fn find(&self, field: &[u8]) -> Found {
+        self.fields().find(field)
+    }
+
+    /// Searches for a field, and tells its value if it is there.
+    pub fn find_value(&self, field: &[u8]) -> (Found, Option<&[u8]>) {
+        let fields = self.fields();
+        let found = fields.find(field);
+        let value = fields.value(&found);
+        (found, value)
+    }
+
+    /// The value that has been found.
+    pub fn value(&self, found: &Found) -> Option<&[u8]> {
+        self.fields().value(found)
+    }
+
+    /// Sets a field that has just been searched for; returns whether it is new.
+    pub fn put(
+        &mut self,
+        mut found: Found,
+        field: &[u8],
+        value: &[u8],
+        (small, seed): (SmallHash, HashSeed),
+    ) -> bool {
+        if found.outgrows(field, value, small) {
+            let large = Hash::Large(Box::new(self.fields().to_large(seed)));
+            self.records.fill(self.slot, Given::Value(large.into()));
+            found = self.find(field);
+        }
+        if self.overwrite(&found, value) {
+            return false;
+        }
+        self.change(|fields| fields.put(&found, field, value))
+    }
+
+    /// Sets a value in the small form to one of the same length; false if there is none.
+    fn overwrite(&mut self, found: &Found, value: &[u8]) -> bool {
+        let HashMut { records, slot } = self;
+        match found {
+            Found::Small { value: old, .. } if old.len() == value.len() => {
+                let handle = records.entries.get(*slot).handle();
+                let (_, payload) = split_mut(records.strings.get_mut(handle));
+                payload[old.clone()].copy_from_slice(value);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Removes a field; returns whether it was there.
+    pub fn remove(&mut self, field: &[u8]) -> bool {
+        let found = self.find(field);
+        self.change(|fields| fields.remove(&found))
+    }
+
+    /// Does something to the fields, wherever they are; they may be elsewhere then.
+    fn change<R>(&mut self, act: impl FnOnce(FieldsMut<'_, StringMut<'_>>) -> R) -> R {
+        let HashMut { records, slot } = self;
+        let entry = records.entries.get_mut(*slot);
+        if entry.form.payload() == Form::FIELDS {
+            let mut handle = entry.handle();
+            let mut bytes = records.strings.edit(&mut handle);
+            let from = packed::item_at(bytes.bytes_mut(), 0).end;
+            let result = act(FieldsMut::Small { bytes, from });
+            entry.set_handle(handle);
+            return result;
+        }
+        match records.apart_mut(*slot) {
+            Some(Value::Hash(Hash::Large(fields))) => act(FieldsMut::Large(fields)),
+            _ => unreachable!("a hash that is not in its record is large"),
+        }
+    }
+}
+
+// --- deadlines ---
+
+impl Records {
+    /// Sets the deadline of a key. Returns whether there is a wheel now and was none before, which
+    /// begins at `now`.
+    #[inline]
+    pub fn set_deadline(&mut self, slot: Slot, deadline: Millis, now: Millis) -> bool {
+        let entry = self.entries.get_mut(slot);
+        self.with_deadline += usize::from(!entry.form.ends());
+        entry.form.set_ends(true);
+        entry.deadline = deadline;
+        let timed = entry.list != Links::NONE.list;
+        if !self.ticking {
+            return false;
+        }
+        let is_first = self.wheel.is_none();
+        let wheel = self.wheel.get_or_insert_with(|| new_wheel(now));
+        if timed {
+            wheel.reschedule(&mut self.entries, slot);
+        } else {
+            wheel.insert(&mut self.entries, slot);
+        }
+        is_first
+    }
+
+    /// The key has no deadline from here on.
+    #[inline(always)]
+    pub fn clear_deadline(&mut self, slot: Slot) {
+        let entry = self.entries.get_mut(slot);
+        if !entry.form.ends() {
+            return;
+        }
+        self.with_deadline -= 1;
+        entry.form.set_ends(false);
+        if let Some(wheel) = &mut self.wheel
+            && entry.list != Links::NONE.list
+        {
+            wheel.cancel(&mut self.entries, slot);
+        }
+    }
+
+    /// Moves every deadline by `span`.
+    #[cold]
+    pub fn postpone(&mut self, span: Millis, now: Millis) {
+        let slots: Vec<Slot> = self.entries.chunks().numbers().collect();
+        for slot in slots {
+            if let Some(deadline) = self.deadline(slot) {
+                self.set_deadline(slot, Millis(deadline.0.saturating_add(span.0)), now);
+            }
+        }
+    }
+
+    /// Turns the wheel on or off. Keys keep their deadlines either way.
+    pub fn set_ticking(&mut self, on: bool, now: Millis) {
+        self.ticking = on;
+        let slots: Vec<Slot> = self.entries.chunks().numbers().collect();
+        for slot in slots {
+            let entry = self.entries.get(slot);
+            let timed = entry.list != Links::NONE.list;
+            if on && !timed && entry.form.ends() {
+                let wheel = self.wheel.get_or_insert_with(|| new_wheel(now));
+                wheel.insert(&mut self.entries, slot);
+            } else if let Some(wheel) = &mut self.wheel
+                && !on
+                && timed
+            {
+                wheel.cancel(&mut self.entries, slot);
+            }
+        }
+    }
+
+    /// How many timers wait.
+    pub fn timers(&self) -> usize {
+        self.wheel.as_ref().map_or(0, |wheel| wheel.len())
+    }
+
+    /// Whether there is a wheel, be it empty.
+    pub fn has_wheel(&self) -> bool {
+        self.wheel.is_some()
+    }
+
+    /// Gives the memory of an empty wheel back.
+    pub fn drop_empty_wheel(&mut self) {
+        self.wheel = self.wheel.take().filter(|wheel| !wheel.is_empty());
+    }
+
+    /// As [`Wheel::next_deadline`].
+    pub fn next_deadline(&self) -> Option<Millis> {
+        self.wheel.as_ref()?.next_deadline()
+    }
+
+    /// As [`Wheel::next_work_ahead`].
+    pub fn next_work_ahead(&self) -> Option<Millis> {
+        self.wheel.as_ref()?.next_work_ahead()
+    }
+
+    /// As [`Wheel::work_ahead`].
+    pub fn work_ahead(&mut self, now: Millis, budget: u32) {
+        if let Some(wheel) = &mut self.wheel {
+            wheel.work_ahead(&mut self.entries, now, budget);
+        }
+    }
+
+    /// As [`Wheel::advance`].
+    pub fn advance(&mut self, now: Millis) {
+        if let Some(wheel) = &mut self.wheel {
+            wheel.advance(now);
+        }
+    }
+
+    /// As [`Wheel::pop_due`], for several keys. They still have their deadlines, but no timers.
+    pub fn pop_due(&mut self, now: Millis, budget: &mut u32, due: &mut Vec<Due>) {
+        let Some(wheel) = &mut self.wheel else { return };
+        while due.len() < DUE_TOGETHER
+            && let Some(slot) = wheel.pop_due(&mut self.entries, now, budget)
+        {
+            due.push(Due { slot, hash: 0 });
+            // Here, so that one look at memory does not wait for the other.
+            wheel.step_ahead(&mut self.entries);
+        }
+        // What is needed of a key lies anywhere in memory, and to fetch it takes longer than all
+        // the rest. So all of them are looked at first: no look waits for the one before.
+        for due in &*due {
+            black_box(self.bytes(due.slot).first().copied());
+        }
+        for due in &mut *due {
+            due.hash = self.seed.hash(self.key(due.slot));
+        }
+        for due in due {
+            black_box(self.index.find(due.hash, |slot| slot == due.slot));
+        }
+    }
+}
+
+/// Made here, so that no other function needs the stack it is made on: each page of it is touched.
+#[cold]
+#[inline(never)]
+fn new_wheel(now: Millis) -> Box<Wheel> {
+    Box::new(Wheel::new(now))
+}
+
+impl Nodes for Plain<Entry> {
+    fn deadline(&self, index: u32) -> Millis {
+        self.get(index).deadline
+    }
+
+    fn links(&self, index: u32) -> Links {
+        let &Entry { prev, next, list, .. } = self.get(index);
+        Links { prev, next, list }
+    }
+
+    fn set_links(&mut self, index: u32, links: Links) {
+        let entry = self.get_mut(index);
+        (entry.prev, entry.next, entry.list) = (links.prev, links.next, links.list);
+    }
+
+    fn set_prev(&mut self, index: u32, prev: u32) {
+        self.get_mut(index).prev = prev;
+    }
+
+    fn set_next(&mut self, index: u32, next: u32) {
+        self.get_mut(index).next = next;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::keyspace::list::{End, List};
+
+    const SMALL: SmallHash = SmallHash { entries_max: 4, value_bytes_max: 300 };
+    const SEED: HashSeed = HashSeed(1, 2);
+
+    /// A value too simple to be wrong.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    enum Plain {
+        Text(Vec<u8>),
+        Fields(Vec<(Vec<u8>, Vec<u8>)>),
+        List(Vec<Vec<u8>>),
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Text(usize, Vec<u8>),
+        Append(usize, Vec<u8>),
+        Field(usize, u8, Vec<u8>),
+        RemoveField(usize, u8),
+        Push(usize, Vec<u8>),
+        Deadline(usize, Option<i64>),
+        Ticking(bool),
+        Advance(i64),
+        Remove(usize),
+        Clear,
+    }
+
+    fn steps() -> impl Strategy<Value = Step> {
+        let key = || 0..12_usize;
+        let bytes = || {
+            prop_oneof![8 => 0..9_usize, 1 => 250..310_usize]
+                .prop_flat_map(|length| prop::collection::vec(b'0'..b'4', length))
+        };
+        prop_oneof![
+            4 => (key(), bytes()).prop_map(|(key, bytes)| Step::Text(key, bytes)),
+            2 => (key(), bytes()).prop_map(|(key, bytes)| Step::Append(key, bytes)),
+            6 => (key(), 0..7_u8, bytes()).prop_map(|(key, at, it)| Step::Field(key, at, it)),
+            3 => (key(), 0..7_u8).prop_map(|(key, at)| Step::RemoveField(key, at)),
+            2 => (key(), bytes()).prop_map(|(key, bytes)| Step::Push(key, bytes)),
+            6 => (key(), prop::option::weighted(0.8, 1..40_i64))
+                .prop_map(|(key, span)| Step::Deadline(key, span)),
+            1 => any::<bool>().prop_map(Step::Ticking),
+            4 => (0..20_i64).prop_map(Step::Advance),
+            4 => key().prop_map(Step::Remove),
+            1 => prop::bool::weighted(0.2).prop_map(|all| if all {
+                Step::Clear
+            } else {
+                Step::Advance(1)
+            }),
+        ]
+    }
+
+    /// Keys of all lengths that are told in different ways.
+    fn name(key: usize) -> Vec<u8> {
+        vec![b'a' + key as u8; [0, 1, 17, 254, 255, 300][key % 6] + usize::from(key > 0)]
+    }
+
+    struct Pair {
+        records: Records,
+        model: BTreeMap<Vec<u8>, (Plain, Option<i64>)>,
+        now: i64,
+    }
+
+    impl Pair {
+        fn step(&mut self, step: Step) {
+            match step {
+                Step::Text(key, bytes) => {
+                    self.give(key, Given::Text(&bytes), Plain::Text(bytes.clone()));
+                }
+                Step::Append(key, bytes) => self.append(&name(key), &bytes),
+                Step::Field(key, field, value) => {
+                    self.set_field(key, &[b'f'; 9][..field.into()], &value);
+                }
+                Step::RemoveField(key, field) => {
+                    self.remove_field(&name(key), &[b'f'; 9][..field.into()]);
+                }
+                Step::Push(key, bytes) => self.push(key, &bytes),
+                Step::Deadline(key, span) => self.set_deadline(&name(key), span),
+                Step::Ticking(on) => self.records.set_ticking(on, Millis(self.now)),
+                Step::Advance(span) => self.advance(span),
+                Step::Remove(key) => {
+                    let key = name(key);
+                    let removed =
+                        self.find(&key).map(|at| self.records.remove(self.records.due(at)));
+                    let expected = self.model.remove(&key);
+                    assert_eq!(removed.is_some(), expected.is_some());
+                    if let (Some(removed), Some((value, deadline))) = (removed, expected) {
+                        assert_eq!(removed.key(), key);
+                        assert_eq!(removed.deadline(), deadline.map(Millis));
+                        assert_eq!(plain(removed.into_value().view()), value);
+                    }
+                }
+                Step::Clear => {
+                    assert_eq!(self.records.clear(&mut Garbage::default()), self.model.len());
+                    self.model.clear();
+                }
+            }
+            self.compare();
+        }
+
+        fn find(&self, key: &[u8]) -> Option<Slot> {
+            self.records.find(key, SEED.hash(key))
+        }
+
+        /// Adds a key or changes its value.
+        fn give(&mut self, key: usize, given: Given<'_>, value: Plain) {
+            let key = name(key);
+            match self.find(&key) {
+                Some(slot) => self.records.set_value(slot, given, &mut Garbage::default()),
+                None => drop(self.records.add(&key, SEED.hash(&key), given, Millis(self.now))),
+            }
+            let deadline = self.model.get(&key).and_then(|(_, deadline)| *deadline);
+            self.model.insert(key, (value, deadline));
+        }
+
+        fn append(&mut self, key: &[u8], more: &[u8]) {
+            let Some(slot) = self.find(key) else { return };
+            if let Some((Plain::Text(bytes), _)) = self.model.get_mut(key) {
+                self.records.raw_mut(slot).extend_from_slice(more);
+                bytes.extend_from_slice(more);
+            }
+        }
+
+        fn set_field(&mut self, key: usize, field: &[u8], value: &[u8]) {
+            let Some(slot) = self.find(&name(key)) else {
+                if SMALL.admits(field, value) {
+                    let fields = Plain::Fields(vec![(field.to_vec(), value.to_vec())]);
+                    self.give(key, Given::Field(field, value), fields);
+                }
+                return;
+            };
+            let hash = self.records.hash_mut(slot);
+            let Some((Plain::Fields(fields), _)) = self.model.get_mut(&name(key)) else {
+                return assert!(hash.is_none());
+            };
+            let mut hash = hash.expect("fields in the model");
+            let found = hash.find(field);
+            let known = fields.iter_mut().find(|(name, _)| name == field);
+            assert_eq!(hash.value(&found), known.as_ref().map(|(_, value)| &value[..]));
+            assert_eq!(hash.put(found, field, value, (SMALL, SEED)), known.is_none());
+            match known {
+                Some((_, old)) => *old = value.to_vec(),
+                None => fields.push((field.to_vec(), value.to_vec())),
+            }
+        }
+
+        fn remove_field(&mut self, key: &[u8], field: &[u8]) {
+            let Some(slot) = self.find(key) else { return };
+            if let Some((Plain::Fields(fields), _)) = self.model.get_mut(key) {
+                let mut hash = self.records.hash_mut(slot).expect("fields in the model");
+                let known = fields.len();
+                fields.retain(|(name, _)| name != field);
+                assert_eq!(hash.remove(field), fields.len() < known);
+            }
+        }
+
+        fn push(&mut self, key: usize, element: &[u8]) {
+            let slot = self.find(&name(key));
+            if let Some((Plain::List(elements), _)) = self.model.get_mut(&name(key)) {
+                let slot = slot.expect("a list in the model");
+                let list = self.records.value_mut::<List>(slot).expect("a list");
+                list.push(End::Right, element);
+                elements.push(element.to_vec());
+            } else {
+                let mut list = List::default();
+                list.push(End::Right, element);
+                self.give(key, Given::Value(list.into()), Plain::List(vec![element.to_vec()]));
+            }
+        }
+
+        fn set_deadline(&mut self, key: &[u8], span: Option<i64>) {
+            let Some(slot) = self.find(key) else { return };
+            let deadline = span.map(|span| self.now + span);
+            match deadline {
+                Some(deadline) => {
+                    self.records.set_deadline(slot, Millis(deadline), Millis(self.now));
+                }
+                None => self.records.clear_deadline(slot),
+            }
+            self.model.get_mut(key).expect("it is there").1 = deadline;
+        }
+
+        fn advance(&mut self, span: i64) {
+            self.now += span;
+            let mut budget = u32::MAX;
+            while self.records.next_deadline().is_some_and(|next| next <= Millis(self.now)) {
+                let mut due = Vec::new();
+                self.records.pop_due(Millis(self.now), &mut budget, &mut due);
+                for due in due {
+                    let record = self.records.get(due.slot);
+                    let (_, deadline) = self.model.remove(record.key()).expect("invented");
+                    assert_eq!(deadline.map(Millis), record.deadline());
+                    assert!(deadline.is_some_and(|deadline| deadline <= self.now), "early");
+                    self.records.discard(due, &mut Garbage::default());
+                }
+            }
+            self.records.advance(Millis(self.now));
+            let overdue =
+                self.model.values().any(|(_, end)| end.is_some_and(|end| end <= self.now));
+            assert!(!overdue || !self.records.ticking, "lost or late");
+        }
+
+        /// All that can be seen, and what the head of the file says always holds.
+        fn compare(&self) {
+            let Records { entries, values, index, with_deadline, .. } = &self.records;
+            assert_eq!((self.records.len(), index.entries()), (self.model.len(), self.model.len()));
+            let apart = entries
+                .chunks()
+                .numbers()
+                .filter(|&at| entries.get(at).form.payload() == Form::APART);
+            assert_eq!(values.chunks().len(), apart.count());
+            let deadlines = self.model.values().filter(|(_, deadline)| deadline.is_some()).count();
+            assert_eq!(*with_deadline, deadlines);
+            let timers = if self.records.ticking { deadlines } else { 0 };
+            assert_eq!(self.records.timers(), timers);
+            for (key, (value, deadline)) in &self.model {
+                let record = self.records.get(self.find(key).expect("in the model"));
+                assert_eq!((record.key(), record.deadline()), (&key[..], deadline.map(Millis)));
+                let shown = plain(record.value());
+                match (shown, value.clone()) {
+                    // A dictionary reuses the places of removed fields.
+                    (Plain::Fields(mut shown), Plain::Fields(mut value)) => {
+                        if matches!(record.value(), ValueRef::Hash(Fields::Large(_))) {
+                            shown.sort();
+                            value.sort();
+                        }
+                        assert_eq!(shown, value);
+                    }
+                    (shown, value) => assert_eq!(shown, value),
+                }
+            }
+        }
+    }
+
+    fn plain(value: ValueRef<'_>) -> Plain {
+        match value {
+            ValueRef::String(text) => Plain::Text(text.bytes().to_vec()),
+            ValueRef::Hash(fields) => {
+                assert_eq!(fields.len(), fields.iter().count());
+                Plain::Fields(fields.iter().map(|(f, v)| (f.to_vec(), v.to_vec())).collect())
+            }
+            ValueRef::List(list) => Plain::List(list.iter().map(<[u8]>::to_vec).collect()),
+            other => unreachable!("{other:?}"),
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig {
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        })]
+
+        #[test]
+        fn agrees_with_a_map(steps in prop::collection::vec(steps(), 1..120)) {
+            let (records, model) = (Records::new(SEED), BTreeMap::new());
+            let mut pair = Pair { records, model, now: 0 };
+            for step in steps {
+                pair.step(step);
+            }
+        }
+    }
+
+    fn add(records: &mut Records, key: &[u8], given: Given<'_>, now: Millis) -> Slot {
+        records.add(key, SEED.hash(key), given, now)
+    }
+
+    #[test]
+    fn a_value_of_the_same_length_is_set_where_it_is() {
+        let mut records = Records::new(SEED);
+        let place = |records: &Records, slot| records.bytes(slot).as_ptr();
+        let slot = add(&mut records, b"lock", Given::Text(b"token-1"), Millis(0));
+        let before = place(&records, slot);
+        records.set_value(slot, Given::Text(b"token-2"), &mut Garbage::default());
+        assert_eq!(place(&records, slot), before);
+        assert_eq!(plain(records.get(slot).value()), Plain::Text(b"token-2".to_vec()));
+        let slot = add(&mut records, b"count", Given::Field(b"owner", b"1"), Millis(0));
+        let before = place(&records, slot);
+        let mut hash = records.hash_mut(slot).expect("a hash");
+        let found = hash.find(b"owner");
+        hash.put(found, b"owner", b"2", (SMALL, SEED));
+        assert_eq!(hash.fields().get(b"owner"), Some(&b"2"[..]));
+        assert_eq!(place(&records, slot), before);
+    }
+
+    #[test]
+    fn idle_time_is_told_to_the_millisecond_for_years() {
+        for now in [0, -5, 1_700_000_000_000, i64::MAX] {
+            let mut records = Records::new(SEED);
+            let slot = add(&mut records, b"k", Given::Text(b"v"), Millis(now));
+            let idle = |records: &Records, after: i64| {
+                records.get(slot).idle(Millis(now.wrapping_add(after))).0
+            };
+            for after in [0, 1, 999, 1_000_000_000, IDLE_MAX.0] {
+                assert_eq!(idle(&records, after), after);
+            }
+            assert_eq!(idle(&records, -1), 0, "the clock went back");
+            records.set_idle(slot, Millis(5_000), Millis(now));
+            assert_eq!(idle(&records, 7), 5_007);
+            records.set_idle(slot, Millis(i64::MAX), Millis(now));
+            assert_eq!(idle(&records, 0), IDLE_MAX.0);
+        }
+    }
+}

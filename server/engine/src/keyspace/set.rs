@@ -1,0 +1,244 @@
+//! The set type: integers in their order, a few members in a row, many in a dictionary.
+//!
+//! The three forms are Redis's intset, listpack and hashtable, and what a client sees follows from
+//! them: integers come in numeric order, a few members in the order in which they were added.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+use lockwheel_resp::number;
+
+use crate::keyspace::dict::{Dict, HashSeed};
+use crate::random::Random;
+
+/// When a set leaves its small forms. Redis's `set-max-intset-entries`,
+/// `set-max-listpack-entries` and `-value`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SmallSet {
+    /// More integers than this make it a dictionary.
+    pub integers_max: usize,
+    /// More members than this do, if one of them is no integer.
+    pub entries_max: usize,
+    /// A member longer than this does, too.
+    pub value_bytes_max: usize,
+}
+
+/// Members, each once. Never empty while it is stored: the last member takes the key with it.
+#[derive(Clone, Debug)]
+pub enum Set {
+    /// In numeric order.
+    Integers(Vec<i64>),
+    /// In order of arrival.
+    Small(Vec<Box<[u8]>>),
+    /// By member. Apart, so that it does not make the record of every lock larger.
+    Large(Box<Dict<()>>),
+}
+
+impl Default for Set {
+    fn default() -> Set {
+        Set::Integers(Vec::new())
+    }
+}
+
+impl Set {
+    /// How many members there are.
+    pub fn len(&self) -> usize {
+        match self {
+            Set::Integers(members) => members.len(),
+            Set::Small(members) => members.len(),
+            Set::Large(members) => members.len(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether there is such a member.
+    pub fn contains(&self, member: &[u8]) -> bool {
+        match self {
+            Set::Integers(members) => number::parse_integer(member)
+                .is_some_and(|integer| members.binary_search(&integer).is_ok()),
+            Set::Small(members) => members.iter().any(|m| **m == *member),
+            Set::Large(members) => members.find(member).is_some(),
+        }
+    }
+
+    /// Takes the form in which so many members are best added, the `first` of them known.
+    pub fn expect(&mut self, first: &[u8], count: usize, small: SmallSet, seed: HashSeed) {
+        let (few_integers, few) = (count <= small.integers_max, count <= small.entries_max);
+        let is_integer = number::parse_integer(first).is_some();
+        match self {
+            Set::Integers(members) if members.is_empty() => match () {
+                () if is_integer && few_integers => {}
+                () if few => *self = Set::Small(Vec::new()),
+                () => self.make_large(seed),
+            },
+            Set::Integers(_) if !few_integers => self.make_large(seed),
+            Set::Small(_) if !few => self.make_large(seed),
+            _ => {}
+        }
+    }
+
+    /// Adds a member; returns whether it is new.
+    pub fn add(&mut self, member: &[u8], small: SmallSet, seed: HashSeed) -> bool {
+        if self.contains(member) {
+            return false;
+        }
+        let integer = number::parse_integer(member);
+        self.make_room(member, integer, small, seed);
+        match (self, integer) {
+            (Set::Integers(members), Some(integer)) => {
+                let at = members.partition_point(|&m| m < integer);
+                members.insert(at, integer);
+            }
+            (Set::Integers(_), None) => unreachable!("room was made for what is no integer"),
+            (Set::Small(members), _) => members.push(member.into()),
+            (Set::Large(members), _) => drop(members.insert_new(member, ())),
+        }
+        true
+    }
+
+    /// Takes the form of integers if there is nothing else, and not too much of it.
+    pub fn settle(&mut self, small: SmallSet) {
+        if matches!(self, Set::Integers(_)) || self.len() > small.integers_max {
+            return;
+        }
+        let integers: Option<Vec<i64>> = self.iter().map(|m| number::parse_integer(&m)).collect();
+        if let Some(mut integers) = integers {
+            integers.sort_unstable();
+            *self = Set::Integers(integers);
+        }
+    }
+
+    /// Adds all members anew, to what is as small as they allow.
+    pub fn rebuild(&mut self, small: SmallSet, seed: HashSeed) {
+        let mut rebuilt = Set::Small(Vec::new());
+        for member in self.iter() {
+            rebuilt.add(&member, small, seed);
+        }
+        *self = rebuilt;
+    }
+
+    /// Removes a member; returns whether it was there.
+    pub fn remove(&mut self, member: &[u8]) -> bool {
+        match self {
+            Set::Integers(members) => {
+                let integer = number::parse_integer(member);
+                let at = integer.and_then(|integer| members.binary_search(&integer).ok());
+                at.map(|at| members.remove(at)).is_some()
+            }
+            Set::Small(members) => {
+                let at = members.iter().position(|m| **m == *member);
+                at.map(|at| members.remove(at)).is_some()
+            }
+            Set::Large(members) => members.remove(member).is_some(),
+        }
+    }
+
+    /// All members.
+    pub fn iter(&self) -> impl Iterator<Item = Cow<'_, [u8]>> {
+        let (integers, small, large) = match self {
+            Set::Integers(members) => (&members[..], &[][..], None),
+            Set::Small(members) => (&[][..], &members[..], None),
+            Set::Large(members) => (&[][..], &[][..], Some(members)),
+        };
+        let large = large.into_iter().flat_map(|members| members.iter().map(|(m, ())| m));
+        let texts = small.iter().map(|m| &**m).chain(large).map(Cow::Borrowed);
+        integers.iter().map(|&integer| digits(integer)).chain(texts)
+    }
+
+    /// A member, all about equally likely; `None` if there is none.
+    pub fn random(&self, random: &mut Random) -> Option<Cow<'_, [u8]>> {
+        if self.is_empty() {
+            return None;
+        }
+        match self {
+            Set::Integers(members) => Some(digits(members[random.below(members.len())])),
+            Set::Small(members) => Some(Cow::Borrowed(&members[random.below(members.len())])),
+            Set::Large(members) => {
+                members.random(random).map(|slot| Cow::Borrowed(members.key(slot)))
+            }
+        }
+    }
+
+    /// `count` different members; all of them if there are no more.
+    pub fn random_distinct(&self, count: usize, random: &mut Random) -> Vec<Cow<'_, [u8]>> {
+        if count >= self.len() {
+            return self.iter().collect();
+        }
+        if let Set::Large(members) = self
+            && count <= members.len() / 2
+        {
+            // At least every other draw brings a new one.
+            let mut slots = BTreeSet::new();
+            while slots.len() < count {
+                slots.extend(members.random(random));
+            }
+            return slots.into_iter().map(|at| Cow::Borrowed(members.key(at))).collect();
+        }
+        let mut all: Vec<_> = self.iter().collect();
+        for at in 0..count {
+            all.swap(at, at + random.below(self.len() - at));
+        }
+        all.truncate(count);
+        all
+    }
+
+    /// Some members, from `cursor` on, and the cursor to go on from, 0 at the end. The small forms
+    /// are shown at once, as Redis does.
+    pub fn scan(&self, cursor: u64, count: usize) -> (Vec<Cow<'_, [u8]>>, u64) {
+        match self {
+            Set::Integers(_) | Set::Small(_) => (self.iter().collect(), 0),
+            Set::Large(members) => {
+                let (slots, next) = members.scan(cursor, count);
+                (slots.map(|at| Cow::Borrowed(members.key(at))).collect(), next)
+            }
+        }
+    }
+
+    /// The name `OBJECT ENCODING` answers with.
+    pub fn encoding(&self) -> &'static str {
+        match self {
+            Set::Integers(_) => "intset",
+            Set::Small(_) => "listpack",
+            Set::Large(_) => "hashtable",
+        }
+    }
+
+    /// Takes a form that has room for one more member, which is known to be absent. There is no
+    /// way back, as in Redis.
+    fn make_room(&mut self, member: &[u8], integer: Option<i64>, small: SmallSet, seed: HashSeed) {
+        let fits = self.len() < small.entries_max && member.len() <= small.value_bytes_max;
+        match self {
+            Set::Integers(members) if integer.is_some() => {
+                if members.len() >= small.integers_max {
+                    self.make_large(seed);
+                }
+            }
+            Set::Integers(members) => {
+                let longest = members.first().into_iter().chain(members.last());
+                if fits && longest.map(|&m| digits(m).len()).all(|n| n <= small.value_bytes_max) {
+                    *self = Set::Small(self.iter().map(|m| m.into_owned().into()).collect());
+                } else {
+                    self.make_large(seed);
+                }
+            }
+            Set::Small(_) if !fits => self.make_large(seed),
+            Set::Small(_) | Set::Large(_) => {}
+        }
+    }
+
+    fn make_large(&mut self, seed: HashSeed) {
+        let mut large = Dict::new(seed);
+        for member in self.iter() {
+            large.insert_new(&member, ());
+        }
+        *self = Set::Large(Box::new(large));
+    }
+}
+
+fn digits(integer: i64) -> Cow<'static, [u8]> {
+    Cow::Owned(itoa::Buffer::new().format(integer).as_bytes().to_vec())
+}

@@ -1,0 +1,554 @@
+//! Numbered places for things of one kind, in chunks. It knows nothing of what it keeps.
+//! [`Chunks`] keeps the numbers, whatever their memory is. [`Slab`] is for values, and [`Plain`]
+//! for what is nothing but numbers and comes by the million.
+//!
+//! What always holds:
+//! - A thing does not move: its number is its own until it is removed. So a number can be a
+//!   `SCAN` cursor, a timer, and what an index points to.
+//! - A new thing gets the lowest free number of the lowest chunk with room, so what numbers clients
+//!   see follows from the commands alone, and what is left after a mass release gathers in front.
+//! - Several chunks share a block of memory. A block without things has none, but for one, so that
+//!   a single thing that comes and goes costs no allocation. Growing copies no thing.
+
+use std::marker::PhantomData;
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use super::pages::Pages;
+use crate::random::Random;
+
+/// Things of a chunk: a bit for each in a word.
+const CHUNK: usize = u64::BITS as usize;
+
+/// Chunks of a block whose memory is the system's own pages: enough that asking for one costs its
+/// things nothing, and that Linux, which lets a process have some 65,000 mappings (neighbours count
+/// as one), has room for the blocks of fifty million keys; few enough that little is kept for the
+/// last of them.
+pub const PAGES_BLOCK: usize = if cfg!(test) { 2 } else { 32 };
+/// Things of such a block.
+pub const PAGES_PLACES: usize = PAGES_BLOCK * CHUNK;
+
+/// Chunks whose headers an emptied slab keeps.
+const SHRINK_FLOOR: usize = 16;
+
+/// Numbered places in chunks, of which `BLOCK` share a memory `M`.
+#[derive(Debug)]
+pub struct Chunks<M, const BLOCK: usize> {
+    /// Chunk by chunk, and there bit by bit, which places are taken.
+    taken: Vec<u64>,
+    blocks: Vec<Block<M>>,
+    /// Bit by bit, which chunks have room.
+    roomy: Bits,
+    /// The first of them, or where the next chunk goes.
+    front: usize,
+    /// The lowest of the blocks with memory and without things, if there is one.
+    spare: Option<usize>,
+    len: usize,
+}
+
+#[derive(Debug)]
+struct Block<M> {
+    /// How many of its chunks have things.
+    in_use: usize,
+    memory: Option<M>,
+}
+
+impl<M, const BLOCK: usize> Default for Chunks<M, BLOCK> {
+    /// Nothing, which takes no memory.
+    fn default() -> Chunks<M, BLOCK> {
+        Chunks {
+            taken: Vec::new(),
+            blocks: Vec::new(),
+            roomy: Bits::default(),
+            front: 0,
+            spare: None,
+            len: 0,
+        }
+    }
+}
+
+impl<M, const BLOCK: usize> Chunks<M, BLOCK> {
+    /// Places that share a memory.
+    const PLACES: usize = BLOCK * CHUNK;
+
+    /// How many places are taken.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether none is.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The memory in which a number that is taken has its place, and the place.
+    pub fn at(&self, number: u32) -> (&M, usize) {
+        let number = number as usize;
+        match &self.blocks[number / Self::PLACES].memory {
+            Some(memory) => (memory, number % Self::PLACES),
+            None => unreachable!("{number} is free"),
+        }
+    }
+
+    /// The memory in which a number that is taken has its place, and the place.
+    pub fn at_mut(&mut self, number: u32) -> (&mut M, usize) {
+        let number = number as usize;
+        match &mut self.blocks[number / Self::PLACES].memory {
+            Some(memory) => (memory, number % Self::PLACES),
+            None => unreachable!("{number} is free"),
+        }
+    }
+
+    /// Takes a place. Tells its number, the memory it is in, which `memory` makes if there is none,
+    /// and where there.
+    pub fn take(&mut self, memory: impl FnOnce() -> M) -> (u32, &mut M, usize) {
+        let at = self.front;
+        if at == self.taken.len() {
+            self.grow();
+        }
+        let before = self.taken[at];
+        let number = at * CHUNK + (!before).trailing_zeros() as usize;
+        self.taken[at] |= before + 1;
+        if before == 0 {
+            self.begin(at);
+        }
+        if self.taken[at] == u64::MAX {
+            self.go_on();
+        }
+        self.len += 1;
+        let memory = self.blocks[at / BLOCK].memory.get_or_insert_with(memory);
+        let name = u32::try_from(number).expect("fewer than 2^32 things");
+        (name, memory, number % Self::PLACES)
+    }
+
+    /// There is no room: adds a chunk, perhaps of a block without memory.
+    #[cold]
+    fn grow(&mut self) {
+        let at = self.taken.len();
+        if at == self.blocks.len() * BLOCK {
+            self.blocks.push(Block { in_use: 0, memory: None });
+        }
+        self.roomy.set(at, true);
+        self.taken.push(0);
+    }
+
+    /// A chunk gets its first thing.
+    #[cold]
+    fn begin(&mut self, at: usize) {
+        let block = at / BLOCK;
+        self.blocks[block].in_use += 1;
+        self.spare = self.spare.filter(|&spare| spare != block);
+    }
+
+    /// The first chunk with room has none any more.
+    #[cold]
+    fn go_on(&mut self) {
+        self.roomy.set(self.front, false);
+        self.front = self.roomy.first().unwrap_or(self.taken.len());
+    }
+
+    /// A chunk that was full has room again.
+    #[cold]
+    fn go_back(&mut self, at: usize) {
+        self.roomy.set(at, true);
+        self.front = self.front.min(at);
+    }
+
+    /// Gives a place back; its number may then be another's.
+    #[inline(always)]
+    pub fn release(&mut self, number: u32) {
+        let (at, place) = (number as usize / CHUNK, number as usize % CHUNK);
+        let before = self.taken[at];
+        assert!(before & (1 << place) != 0, "{number} is free");
+        self.taken[at] = before & !(1 << place);
+        self.len -= 1;
+        match before {
+            u64::MAX => self.go_back(at),
+            before if before == 1 << place => self.end(at),
+            _ => {}
+        }
+    }
+
+    /// Takes out the memory of the last block, for chunks that are not used any more.
+    fn pop_memory(&mut self) -> Option<M> {
+        std::iter::from_fn(|| self.blocks.pop()).find_map(|block| block.memory)
+    }
+
+    /// Frees the last block of chunks that are not used any more. Returns whether there was one.
+    pub fn free_part(&mut self) -> bool {
+        self.pop_memory().is_some()
+    }
+
+    /// Numbers that are taken, in order, from `cursor` on, among the next `count`; those of chunks
+    /// without things are not counted. The second part is the cursor to go on from, 0 at the end.
+    pub fn scan(&self, cursor: u64, count: usize) -> (impl Iterator<Item = u32>, u64) {
+        let len = self.taken.len() * CHUNK;
+        let start = usize::try_from(cursor).unwrap_or(usize::MAX).min(len);
+        let (mut end, mut left) = (start, count);
+        while left > 0 && end < len {
+            let rest = CHUNK - end % CHUNK;
+            let counts = self.taken[end / CHUNK] != 0;
+            let step = if counts { rest.min(left) } else { rest };
+            left -= if counts { step } else { 0 };
+            end += step;
+        }
+        let next = self.taken_from(end).next().map_or(0, |_| end as u64);
+        (self.taken_from(start).take_while(move |&number| (number as usize) < end), next)
+    }
+
+    /// All numbers that are taken, in order.
+    pub fn numbers(&self) -> impl Iterator<Item = u32> {
+        self.taken_from(0)
+    }
+
+    /// Any number that is taken, all about equally likely; `None` if there is none.
+    pub fn random(&self, random: &mut Random) -> Option<u32> {
+        /// Trials until a taken one turns up; a sparse slab is walked from a random place.
+        const TRIALS: usize = 128;
+        if self.is_empty() {
+            return None;
+        }
+        let len = self.taken.len() * CHUNK;
+        for _ in 0..TRIALS {
+            let number = random.below(len);
+            if self.taken[number / CHUNK] & (1 << (number % CHUNK)) != 0 {
+                return Some(number as u32);
+            }
+        }
+        self.taken_from(random.below(len)).chain(self.taken_from(0)).next()
+    }
+
+    fn taken_from(&self, start: usize) -> impl Iterator<Item = u32> {
+        let (first, place) = (start / CHUNK, start % CHUNK);
+        let chunks = self.taken.iter().enumerate().skip(first);
+        chunks.filter(|(_, taken)| **taken != 0).flat_map(move |(at, taken)| {
+            let mask = if at == first { u64::MAX << place } else { u64::MAX };
+            ones(taken & mask).map(move |bit| (at * CHUNK) as u32 + bit)
+        })
+    }
+
+    /// A chunk has lost its last thing.
+    #[cold]
+    fn end(&mut self, at: usize) {
+        let block = &mut self.blocks[at / BLOCK];
+        block.in_use -= 1;
+        if block.in_use == 0 {
+            self.give_back(at / BLOCK);
+        }
+    }
+
+    /// A block has lost its last thing: either it or the one that was spare so far loses its
+    /// memory, whichever is further from where the next thing goes.
+    fn give_back(&mut self, emptied: usize) {
+        let spare = self.spare.map_or(emptied, |spare| spare.min(emptied));
+        let other = self.spare.map(|old| old.max(emptied));
+        self.spare = Some(spare);
+        if let Some(other) = other {
+            self.blocks[other].memory = None;
+        }
+        while self.blocks.last().is_some_and(|block| block.memory.is_none()) {
+            self.blocks.pop();
+        }
+        for at in self.blocks.len() * BLOCK..self.taken.len() {
+            self.roomy.set(at, false);
+        }
+        self.taken.truncate(self.blocks.len() * BLOCK);
+        self.front = self.front.min(self.taken.len());
+        if self.taken.capacity() > SHRINK_FLOOR.max(self.taken.len() * 4) {
+            self.taken.shrink_to(SHRINK_FLOOR.max(self.taken.len() * 2));
+            self.blocks.shrink_to(SHRINK_FLOOR.max(self.blocks.len() * 2));
+            self.roomy.shrink(self.taken.len());
+        }
+    }
+}
+
+/// Things of one kind.
+#[derive(Debug)]
+pub struct Slab<T> {
+    chunks: Chunks<Box<[T; CHUNK]>, 1>,
+}
+
+impl<T> Default for Slab<T> {
+    /// An empty slab, which takes no memory.
+    fn default() -> Slab<T> {
+        Slab { chunks: Chunks::default() }
+    }
+}
+
+impl<T: Default> Slab<T> {
+    /// How many things there are, and which numbers they have.
+    pub fn chunks(&self) -> &Chunks<Box<[T; CHUNK]>, 1> {
+        &self.chunks
+    }
+
+    /// The thing of a number that is taken.
+    pub fn get(&self, number: u32) -> &T {
+        let (things, place) = self.chunks.at(number);
+        &things[place]
+    }
+
+    /// The thing of a number that is taken.
+    pub fn get_mut(&mut self, number: u32) -> &mut T {
+        let (things, place) = self.chunks.at_mut(number);
+        &mut things[place]
+    }
+
+    /// Adds a thing and gives it a number.
+    pub fn insert(&mut self, thing: T) -> u32 {
+        let (number, things, place) = self.chunks.take(empty);
+        things[place] = thing;
+        number
+    }
+
+    /// Takes out the last chunk of a slab that is not used any more.
+    pub fn pop_chunk(&mut self) -> Option<Box<[T; CHUNK]>> {
+        self.chunks.pop_memory()
+    }
+
+    /// Takes a thing out; its number may then be another's.
+    pub fn remove(&mut self, number: u32) -> T {
+        let thing = std::mem::take(self.get_mut(number));
+        self.chunks.release(number);
+        thing
+    }
+}
+
+/// Things of one kind that own nothing, by the million.
+#[derive(Debug)]
+pub struct Plain<T> {
+    chunks: Chunks<Pages, PAGES_BLOCK>,
+    things: PhantomData<T>,
+}
+
+impl<T> Default for Plain<T> {
+    /// Nothing, which takes no memory.
+    fn default() -> Plain<T> {
+        Plain { chunks: Chunks::default(), things: PhantomData }
+    }
+}
+
+impl<T: FromBytes + IntoBytes + KnownLayout + Immutable> Plain<T> {
+    /// How many things there are, and which numbers they have.
+    pub fn chunks(&self) -> &Chunks<Pages, PAGES_BLOCK> {
+        &self.chunks
+    }
+
+    /// The thing of a number that is taken.
+    #[inline]
+    pub fn get(&self, number: u32) -> &T {
+        let (pages, place) = self.chunks.at(number);
+        let Ok(things) = <[T; PAGES_PLACES]>::ref_from_bytes(pages) else { odd_pages() };
+        &things[place]
+    }
+
+    /// The thing of a number that is taken.
+    #[inline]
+    pub fn get_mut(&mut self, number: u32) -> &mut T {
+        let (pages, place) = self.chunks.at_mut(number);
+        let Ok(things) = <[T; PAGES_PLACES]>::mut_from_bytes(pages) else { odd_pages() };
+        &mut things[place]
+    }
+
+    /// Adds a thing and gives it a number.
+    pub fn insert(&mut self, thing: T) -> u32 {
+        let pages = || Pages::new(size_of::<[T; PAGES_PLACES]>());
+        let (number, pages, place) = self.chunks.take(pages);
+        let Ok(things) = <[T; PAGES_PLACES]>::mut_from_bytes(pages) else { odd_pages() };
+        things[place] = thing;
+        number
+    }
+
+    /// As [`Chunks::free_part`].
+    pub fn free_part(&mut self) -> bool {
+        self.chunks.free_part()
+    }
+
+    /// Its number may then be another's; until then what is left of it stands there.
+    pub fn forget(&mut self, number: u32) {
+        self.chunks.release(number);
+    }
+}
+
+#[cold]
+fn odd_pages() -> ! {
+    unreachable!("they were made for so many things, and begin where a page does")
+}
+
+/// The numbers of the bits that are set.
+fn ones(word: u64) -> impl Iterator<Item = u32> {
+    std::iter::successors(Some(word).filter(|&word| word != 0), |word| {
+        Some(word & (word - 1)).filter(|&rest| rest != 0)
+    })
+    .map(u64::trailing_zeros)
+}
+
+fn empty<T: Default>() -> Box<[T; CHUNK]> {
+    let places: Box<[T]> = (0..CHUNK).map(|_| T::default()).collect();
+    let Ok(places) = places.try_into() else { unreachable!("made with that length") };
+    places
+}
+
+/// A set of small numbers that knows its least one.
+#[derive(Debug, Default)]
+struct Bits {
+    words: Vec<u64>,
+    /// Bit by bit, which words are not zero.
+    summary: Vec<u64>,
+}
+
+impl Bits {
+    fn first(&self) -> Option<usize> {
+        let at = self.summary.iter().position(|&word| word != 0)?;
+        let word = at * CHUNK + self.summary[at].trailing_zeros() as usize;
+        Some(word * CHUNK + self.words[word].trailing_zeros() as usize)
+    }
+
+    fn set(&mut self, number: usize, on: bool) {
+        let (word, bit) = (number / CHUNK, number % CHUNK);
+        if word >= self.words.len() {
+            self.words.resize(word + 1, 0);
+            self.summary.resize(word / CHUNK + 1, 0);
+        }
+        put_bit(&mut self.words[word], bit, on);
+        let any = self.words[word] != 0;
+        put_bit(&mut self.summary[word / CHUNK], word % CHUNK, any);
+    }
+
+    /// Gives back what numbers from `len` on would need, none of which is in the set.
+    fn shrink(&mut self, len: usize) {
+        self.words.truncate(len.div_ceil(CHUNK));
+        self.summary.truncate(self.words.len().div_ceil(CHUNK));
+        self.words.shrink_to_fit();
+        self.summary.shrink_to_fit();
+    }
+}
+
+fn put_bit(word: &mut u64, bit: usize, on: bool) {
+    *word = *word & !(1 << bit) | (u64::from(on) << bit);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    impl<M, const BLOCK: usize> Chunks<M, BLOCK> {
+        /// Checks what the head of the file says always holds.
+        fn check_invariants(&self) {
+            let taken: u32 = self.taken.iter().map(|taken| taken.count_ones()).sum();
+            assert_eq!(taken as usize, self.len);
+            assert_eq!(self.taken.len().div_ceil(BLOCK), self.blocks.len());
+            for (chunks, block) in self.taken.chunks(BLOCK).zip(&self.blocks) {
+                assert_eq!(block.in_use, chunks.iter().filter(|taken| **taken != 0).count());
+                assert!(block.in_use == 0 || block.memory.is_some());
+            }
+            let idle = |block: &Block<M>| block.in_use == 0 && block.memory.is_some();
+            assert!(self.blocks.iter().filter(|block| idle(block)).count() <= 1);
+            assert_eq!(self.blocks.iter().position(idle), self.spare);
+            assert!(self.blocks.last().is_none_or(|block| block.memory.is_some()));
+            let roomy = self.taken.iter().position(|taken| *taken != u64::MAX);
+            assert_eq!(self.roomy.first(), roomy);
+            assert_eq!(self.front, roomy.unwrap_or(self.taken.len()));
+        }
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Insert(u16),
+        Remove(prop::sample::Index, u16),
+        Scan(u64, usize),
+    }
+
+    fn steps() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            (1..300_u16).prop_map(Step::Insert),
+            (any::<prop::sample::Index>(), 1..400_u16).prop_map(|(at, n)| Step::Remove(at, n)),
+            (0..600_u64, 1..200_usize).prop_map(|(cursor, count)| Step::Scan(cursor, count)),
+        ]
+    }
+
+    impl Plain<u64> {
+        fn remove(&mut self, number: u32) -> u64 {
+            let thing = *self.get(number);
+            self.forget(number);
+            thing
+        }
+    }
+
+    macro_rules! agrees_with_a_map {
+        ($name:ident, $kind:ident) => {
+        proptest! {
+            #![proptest_config(ProptestConfig {
+                cases: if cfg!(miri) { 4 } else { 256 },
+                failure_persistence: None,
+                ..ProptestConfig::default()
+            })]
+
+            #[test]
+            fn $name(steps in prop::collection::vec(steps(), 1..60)) {
+                let (mut slab, mut model) = ($kind::default(), BTreeMap::new());
+                let mut random = Random::new(1);
+                for (serial, step) in (0_u64..).zip(steps) {
+                    match step {
+                        Step::Insert(count) => for _ in 0..count {
+                            let number = slab.insert(serial);
+                            prop_assert_eq!(model.insert(number, serial), None);
+                        },
+                        Step::Remove(at, count) => for _ in 0..count.min(model.len() as u16) {
+                            let number = *at.get(&model.keys().copied().collect::<Vec<_>>());
+                            prop_assert_eq!(Some(slab.remove(number)), model.remove(&number));
+                        },
+                        Step::Scan(cursor, count) => {
+                            let (numbers, next) = slab.chunks.scan(cursor, count);
+                            let end = if next == 0 { u32::MAX } else { next as u32 };
+                            let wanted = model.range(cursor as u32..end).map(|(&number, _)| number);
+                            prop_assert!(numbers.eq(wanted));
+                            prop_assert_eq!(next == 0, model.range(end..).next().is_none());
+                        }
+                    }
+                    slab.chunks.check_invariants();
+                    prop_assert_eq!(slab.chunks.len(), model.len());
+                    prop_assert!(slab.chunks.numbers().eq(model.keys().copied()));
+                    prop_assert!(model.iter().all(|(&number, thing)| slab.get(number) == thing));
+                    let random = slab.chunks.random(&mut random);
+                    prop_assert_eq!(random.is_some(), !model.is_empty());
+                    prop_assert!(random.is_none_or(|number| model.contains_key(&number)));
+                }
+            }
+        }
+        };
+    }
+
+    agrees_with_a_map!(a_slab_agrees_with_a_map, Slab);
+    agrees_with_a_map!(plain_things_agree_with_a_map, Plain);
+
+    #[test]
+    fn memory_comes_back_as_things_go() {
+        let mut slab = Slab::default();
+        let numbers: Vec<u32> = (0..100_000).map(|n| slab.insert(n)).collect();
+        for number in &numbers[100..] {
+            slab.remove(*number);
+        }
+        let Chunks { taken, blocks, .. } = &slab.chunks;
+        let count = blocks.iter().filter(|block| block.memory.is_some()).count();
+        assert!(count <= 3, "{count} blocks for 100");
+        let most = [taken.capacity(), blocks.capacity()];
+        assert!(most.iter().all(|&it| it <= SHRINK_FLOOR), "{most:?}");
+        assert!((0..100).all(|n| *slab.get(n) == n as usize as u32));
+    }
+
+    #[test]
+    fn one_thing_that_comes_and_goes_keeps_its_chunk() {
+        let mut slab = Slab::default();
+        let number = slab.insert(1);
+        let place: *const u32 = slab.get(number);
+        for n in 0..10 {
+            slab.remove(number);
+            assert_eq!(slab.insert(n), number);
+            assert_eq!(std::ptr::from_ref(slab.get(number)), place);
+        }
+    }
+}

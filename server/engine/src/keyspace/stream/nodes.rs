@@ -1,0 +1,197 @@
+//! Which entries Redis would keep together in one macro node.
+//!
+//! Entries stand one by one here, but what `~` trims is whole nodes, and clients see it. So this
+//! keeps Redis's books: how many entries each node has and how many bytes its listpack would take.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use lockwheel_resp::number;
+
+use super::{Names, StreamId};
+
+/// When a new node begins. Redis's `stream-node-max-entries` and `-bytes`; 0 is no limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NodeLimits {
+    /// Entries of a node, deleted ones included.
+    pub entries_max: u64,
+    /// Bytes of its listpack.
+    pub bytes_max: u64,
+}
+
+/// No listpack is larger, whatever the setting says.
+const LISTPACK_BYTES_MAX: u64 = 1 << 30;
+
+/// Entries that stand together, known by the id of the first of them.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// The id of the last entry, which may have been deleted.
+    pub last: StreamId,
+    /// Entries that are there.
+    pub live: usize,
+    deleted: usize,
+    /// The names of its first entry's fields.
+    pub names: Names,
+    /// All but the two counters at its head.
+    bytes: usize,
+}
+
+impl Node {
+    fn new(first: StreamId, names: &Names) -> Node {
+        const HEADER_AND_END_BYTES: usize = 7;
+        let bytes = HEADER_AND_END_BYTES
+            + integer_bytes(names.len() as i64)
+            + names.iter().map(|name| element_bytes(name)).sum::<usize>()
+            + integer_bytes(0);
+        Node { last: first, live: 0, deleted: 0, names: Arc::clone(names), bytes }
+    }
+
+    fn has_room(&self, more_bytes: usize, limits: NodeLimits) -> bool {
+        let bytes_max = match limits.bytes_max {
+            0 => LISTPACK_BYTES_MAX,
+            bytes => bytes.min(LISTPACK_BYTES_MAX),
+        };
+        let counters = integer_bytes(self.live as i64) + integer_bytes(self.deleted as i64);
+        let entries = (self.live + self.deleted) as u64;
+        ((self.bytes + counters + more_bytes) as u64) < bytes_max
+            && (limits.entries_max == 0 || entries < limits.entries_max)
+    }
+
+    fn add(&mut self, first: StreamId, id: StreamId, names: &Names, values: &[Box<[u8]>]) {
+        let mut elements = values.len() + 3;
+        let same = Arc::ptr_eq(&self.names, names);
+        if !same {
+            elements += names.len() + 1;
+            self.bytes += integer_bytes(names.len() as i64);
+            self.bytes += names.iter().map(|name| element_bytes(name)).sum::<usize>();
+        }
+        let flags = if same { 2 } else { 0 };
+        let [ms, seq] = [id.ms.wrapping_sub(first.ms), id.seq.wrapping_sub(first.seq)];
+        for integer in [flags, ms as i64, seq as i64, elements as i64] {
+            self.bytes += integer_bytes(integer);
+        }
+        self.bytes += values.iter().map(|value| element_bytes(value)).sum::<usize>();
+        self.last = id;
+        self.live += 1;
+    }
+}
+
+/// The nodes of a stream.
+#[derive(Clone, Debug, Default)]
+pub struct Nodes(BTreeMap<StreamId, Node>);
+
+impl Nodes {
+    /// Frees a node of a stream that is not used any more. Returns whether there was one.
+    pub(super) fn free_one(&mut self) -> bool {
+        self.0.pop_last().is_some()
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// All of them that hold entries, with the ids of their first ones.
+    pub fn iter(&self) -> impl Iterator<Item = (StreamId, &Node)> {
+        self.0.iter().filter(|(_, node)| node.live > 0).map(|(&first, node)| (first, node))
+    }
+
+    /// The first one, which holds the oldest entries.
+    pub fn first(&self) -> Option<&Node> {
+        self.0.first_key_value().map(|(_, node)| node)
+    }
+
+    /// Removes the first one.
+    pub fn remove_first(&mut self) {
+        self.0.pop_first();
+    }
+
+    /// So many entries of the first one are deleted. It stays, even if none are left.
+    pub fn deleted_from_first(&mut self, count: usize) {
+        if let Some(mut node) = self.0.first_entry() {
+            node.get_mut().live -= count;
+            node.get_mut().deleted += count;
+        }
+    }
+
+    /// An entry is deleted, and its node if it was the last in it.
+    pub fn deleted(&mut self, id: StreamId) {
+        let Some((&first, node)) = self.0.range_mut(..=id).next_back() else { return };
+        node.live -= 1;
+        node.deleted += 1;
+        if node.live == 0 {
+            self.0.remove(&first);
+        }
+    }
+
+    /// The names of fields an entry added now could share.
+    pub fn names(&self) -> Option<&Names> {
+        self.0.last_key_value().map(|(_, node)| &node.names)
+    }
+
+    /// An entry is added, whose names are those of its node if they are equal.
+    pub fn added(&mut self, id: StreamId, names: &Names, values: &[Box<[u8]>], limits: NodeLimits) {
+        let bytes = names.iter().chain(values).map(|text| text.len()).sum();
+        if let Some(mut last) = self.0.last_entry()
+            && last.get().has_room(bytes, limits)
+        {
+            let first = *last.key();
+            last.get_mut().add(first, id, names, values);
+            return;
+        }
+        let mut node = Node::new(id, names);
+        node.add(id, id, names, values);
+        self.0.insert(id, node);
+    }
+
+    /// How many nodes Redis's radix tree of macro nodes would have.
+    pub fn radix_tree_nodes(&self) -> usize {
+        let keys: Vec<[u8; 16]> = self.0.keys().map(|id| id.bytes()).collect();
+        radix_tree_nodes(&keys, 0).max(1)
+    }
+}
+
+/// The nodes of a compressed tree of sorted keys that agree up to `depth`: one for what they share
+/// beyond, one where they part, and those behind it.
+fn radix_tree_nodes(keys: &[[u8; 16]], depth: usize) -> usize {
+    let (Some(first), Some(last)) = (keys.first(), keys.last()) else { return 0 };
+    let shared = (depth..16).take_while(|&at| first[at] == last[at]).count();
+    let parting = depth + shared;
+    let behind: usize = keys
+        .chunk_by(|a, b| parting == 16 || a[parting] == b[parting])
+        .map(|group| if parting == 16 { 0 } else { radix_tree_nodes(group, parting + 1) })
+        .sum();
+    usize::from(shared > 0) + 1 + behind
+}
+
+/// The bytes of a string in a listpack, with what leads back over it.
+fn element_bytes(text: &[u8]) -> usize {
+    if let Some(integer) = number::parse_integer(text) {
+        return integer_bytes(integer);
+    }
+    let bytes = match text.len() {
+        len @ 0..64 => 1 + len,
+        len @ 64..4096 => 2 + len,
+        len => 5 + len,
+    };
+    let back = match bytes {
+        0..=127 => 1,
+        128..=16_382 => 2,
+        16_383..=2_097_150 => 3,
+        2_097_151..=268_435_454 => 4,
+        _ => 5,
+    };
+    bytes + back
+}
+
+/// The bytes of an integer in a listpack, with what leads back over it.
+fn integer_bytes(integer: i64) -> usize {
+    match integer {
+        _ if (0..=127).contains(&integer) => 2,
+        _ if (-4096..=4095).contains(&integer) => 3,
+        _ if i16::try_from(integer).is_ok() => 4,
+        _ if (-0x80_0000..=0x7f_ffff).contains(&integer) => 5,
+        _ if i32::try_from(integer).is_ok() => 6,
+        _ => 10,
+    }
+}

@@ -1,0 +1,219 @@
+//! What a key can hold. A new type is a variant here and a family of commands.
+
+use crate::keyspace::garbage::free_end;
+use crate::keyspace::hash::{Fields, Hash};
+use crate::keyspace::list::List;
+use crate::keyspace::set::Set;
+use crate::keyspace::sorted_set::SortedSet;
+use crate::keyspace::stream::Stream;
+use crate::keyspace::string::{StringValue, Text};
+
+/// A value that stands by itself: one that goes from key to key, or is too large for a record.
+#[derive(Clone, Debug)]
+pub enum Value {
+    /// A byte string.
+    String(StringValue),
+    /// Fields with values.
+    Hash(Hash),
+    /// Elements in order.
+    List(List),
+    /// Members, each once.
+    Set(Set),
+    /// Members with scores.
+    SortedSet(SortedSet),
+    /// Entries in order, and who is given them.
+    Stream(Box<Stream>),
+}
+
+/// A value, wherever it is kept.
+#[derive(Clone, Copy, Debug)]
+#[expect(missing_docs, reason = "each is the variant of `Value` of that name")]
+pub enum ValueRef<'a> {
+    String(Text<'a>),
+    Hash(Fields<'a>),
+    List(&'a List),
+    Set(&'a Set),
+    SortedSet(&'a SortedSet),
+    Stream(&'a Stream),
+}
+
+/// The type of a value, as `TYPE` names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `string`
+    String,
+    /// `hash`
+    Hash,
+    /// `list`
+    List,
+    /// `set`
+    Set,
+    /// `zset`
+    SortedSet,
+    /// `stream`
+    Stream,
+}
+
+/// What can stand behind a key: the type inside one variant of [`Value`].
+pub trait Typed {
+    /// How such a value is looked at.
+    type View<'a>: Copy;
+
+    /// The value, if it is of this type.
+    fn of(value: ValueRef<'_>) -> Option<Self::View<'_>>;
+}
+
+/// A type whose values never stand in the record of their key, so that they can be changed where
+/// they are.
+pub trait Apart: Typed + Into<Value> {
+    /// The value, if it is of this type.
+    fn of_mut(value: &mut Value) -> Option<&mut Self>;
+}
+
+/// Ties each variant to the type inside it.
+macro_rules! typed {
+    ($($variant:ident($inner:ty) seen as $view:ty,)*) => {$(
+        impl From<$inner> for Value {
+            fn from(inner: $inner) -> Value {
+                Value::$variant(inner)
+            }
+        }
+
+        impl Typed for $inner {
+            type View<'a> = $view;
+
+            fn of(value: ValueRef<'_>) -> Option<Self::View<'_>> {
+                match value {
+                    ValueRef::$variant(view) => Some(view),
+                    _ => None,
+                }
+            }
+        }
+    )*};
+}
+
+macro_rules! apart {
+    ($($variant:ident($inner:ty),)*) => {$(
+        impl Apart for $inner {
+            fn of_mut(value: &mut Value) -> Option<&mut Self> {
+                match value {
+                    Value::$variant(inner) => Some(inner),
+                    _ => None,
+                }
+            }
+        }
+    )*};
+}
+
+typed! {
+    String(StringValue) seen as Text<'a>,
+    Hash(Hash) seen as Fields<'a>,
+    List(List) seen as &'a List,
+    Set(Set) seen as &'a Set,
+    SortedSet(SortedSet) seen as &'a SortedSet,
+    Stream(Box<Stream>) seen as &'a Stream,
+}
+
+apart! {
+    List(List),
+    Set(Set),
+    SortedSet(SortedSet),
+    Stream(Box<Stream>),
+}
+
+impl Value {
+    /// The value, to be looked at.
+    pub fn view(&self) -> ValueRef<'_> {
+        match self {
+            Value::String(value) => ValueRef::String(value.text()),
+            Value::Hash(value) => ValueRef::Hash(value.fields()),
+            Value::List(value) => ValueRef::List(value),
+            Value::Set(value) => ValueRef::Set(value),
+            Value::SortedSet(value) => ValueRef::SortedSet(value),
+            Value::Stream(value) => ValueRef::Stream(value),
+        }
+    }
+}
+
+// --- freeing ---
+
+impl Value {
+    /// About how many things are freed with it, one by one.
+    pub(super) fn items(&self) -> usize {
+        match self {
+            Value::String(_) | Value::Hash(Hash::Small(_)) | Value::Set(Set::Integers(_)) => 1,
+            Value::Hash(Hash::Large(fields)) => fields.len(),
+            Value::List(list) => list.len(),
+            Value::Set(set) => set.len(),
+            Value::SortedSet(set) => set.len(),
+            Value::Stream(stream) => stream.items(),
+        }
+    }
+
+    /// Frees up to `budget` parts of a value that is not used any more. Returns whether there are
+    /// more.
+    pub(super) fn free_part(&mut self, budget: &mut usize) -> bool {
+        match self {
+            Value::String(_) | Value::Hash(Hash::Small(_)) | Value::Set(Set::Integers(_)) => false,
+            Value::Hash(Hash::Large(fields)) => fields.free_part(budget),
+            Value::List(list) => list.free_part(budget),
+            Value::Set(Set::Small(members)) => free_end(members, budget),
+            Value::Set(Set::Large(members)) => members.free_part(budget),
+            Value::SortedSet(SortedSet::Small(members)) => free_end(members, budget),
+            Value::SortedSet(SortedSet::Large(large)) => large.free_part(budget),
+            Value::Stream(stream) => stream.free_part(budget),
+        }
+    }
+}
+
+impl ValueRef<'_> {
+    /// The same value, to stand by itself.
+    pub fn to_value(self) -> Value {
+        match self {
+            ValueRef::String(value) => value.to_string_value().into(),
+            ValueRef::Hash(value) => value.to_hash().into(),
+            ValueRef::List(value) => value.clone().into(),
+            ValueRef::Set(value) => value.clone().into(),
+            ValueRef::SortedSet(value) => value.clone().into(),
+            ValueRef::Stream(value) => Box::new(value.clone()).into(),
+        }
+    }
+
+    /// The type of this value.
+    pub fn kind(self) -> Kind {
+        match self {
+            ValueRef::String(_) => Kind::String,
+            ValueRef::Hash(_) => Kind::Hash,
+            ValueRef::List(_) => Kind::List,
+            ValueRef::Set(_) => Kind::Set,
+            ValueRef::SortedSet(_) => Kind::SortedSet,
+            ValueRef::Stream(_) => Kind::Stream,
+        }
+    }
+
+    /// The name `OBJECT ENCODING` answers with.
+    pub fn encoding(self) -> &'static str {
+        match self {
+            ValueRef::String(value) => value.encoding(),
+            ValueRef::Hash(value) => value.encoding(),
+            ValueRef::List(value) => value.encoding(),
+            ValueRef::Set(value) => value.encoding(),
+            ValueRef::SortedSet(value) => value.encoding(),
+            ValueRef::Stream(value) => value.encoding(),
+        }
+    }
+}
+
+impl Kind {
+    /// The name `TYPE` answers with.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Kind::String => "string",
+            Kind::Hash => "hash",
+            Kind::List => "list",
+            Kind::Set => "set",
+            Kind::SortedSet => "zset",
+            Kind::Stream => "stream",
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Keyspace notifications: which events exist, which are asked for, and how they are sent.
+
+use bitflags::bitflags;
+
+use crate::Engine;
+
+bitflags! {
+    /// The letters of `notify-keyspace-events`.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct Events: u32 {
+        /// `K`: say it on `__keyspace@<db>__:<key>`.
+        const KEYSPACE = 1;
+        /// `E`: say it on `__keyevent@<db>__:<event>`.
+        const KEYEVENT = 1 << 1;
+        /// `g`: commands for any type.
+        const GENERIC = 1 << 2;
+        /// `$`
+        const STRING = 1 << 3;
+        /// `l`
+        const LIST = 1 << 4;
+        /// `s`
+        const SET = 1 << 5;
+        /// `h`
+        const HASH = 1 << 6;
+        /// `z`
+        const ZSET = 1 << 7;
+        /// `x`
+        const EXPIRED = 1 << 8;
+        /// `e`
+        const EVICTED = 1 << 9;
+        /// `t`
+        const STREAM = 1 << 10;
+        /// `m`: look-ups that found nothing. Not part of `A`.
+        const KEY_MISS = 1 << 11;
+        /// `d`: events of modules.
+        const MODULE = 1 << 12;
+        /// `n`: keys that came to be. Not part of `A`.
+        const NEW = 1 << 13;
+        /// `A`
+        const ALL = Self::GENERIC.bits() | Self::STRING.bits() | Self::LIST.bits()
+            | Self::SET.bits() | Self::HASH.bits() | Self::ZSET.bits() | Self::EXPIRED.bits()
+            | Self::EVICTED.bits() | Self::STREAM.bits() | Self::MODULE.bits();
+    }
+}
+
+/// Each letter with what it stands for, in the order `CONFIG GET` prints them.
+const LETTERS: [(char, Events); 14] = [
+    ('g', Events::GENERIC),
+    ('$', Events::STRING),
+    ('l', Events::LIST),
+    ('s', Events::SET),
+    ('h', Events::HASH),
+    ('z', Events::ZSET),
+    ('x', Events::EXPIRED),
+    ('e', Events::EVICTED),
+    ('t', Events::STREAM),
+    ('d', Events::MODULE),
+    ('n', Events::NEW),
+    ('K', Events::KEYSPACE),
+    ('E', Events::KEYEVENT),
+    ('m', Events::KEY_MISS),
+];
+
+impl Events {
+    /// Reads the letters; `None` if one of them means nothing.
+    pub fn parse(letters: &str) -> Option<Events> {
+        letters.chars().try_fold(Events::empty(), |events, letter| {
+            let more = if letter == 'A' {
+                Events::ALL
+            } else {
+                LETTERS.iter().find(|(l, _)| *l == letter)?.1
+            };
+            Some(events | more)
+        })
+    }
+
+    /// The letters in Redis's order, with `A` for all it stands for. Like Redis, leaves out `n`
+    /// where it writes `A`.
+    pub fn letters(self) -> String {
+        let all = self.contains(Events::ALL);
+        let spoken_for = if all { Events::ALL | Events::NEW } else { Events::empty() };
+        let single = LETTERS
+            .iter()
+            .filter(|(_, event)| (self - spoken_for).contains(*event))
+            .map(|(letter, _)| *letter);
+        all.then_some('A').into_iter().chain(single).collect()
+    }
+}
+
+impl Engine {
+    /// Tells the subscribers of an event about it, if events of its kind are asked for.
+    #[inline]
+    pub fn notify(&mut self, kind: Events, event: &str, database: usize, key: &[u8]) {
+        if self.events.contains(kind) {
+            self.publish_event(event, database, key);
+        }
+    }
+
+    #[cold]
+    fn publish_event(&mut self, event: &str, database: usize, key: &[u8]) {
+        // Leases end by the million, so a channel's name is written in a place that is there.
+        let mut channel = std::mem::take(&mut self.event_channel);
+        if self.events.contains(Events::KEYSPACE) {
+            name_channel(&mut channel, "__keyspace@", database, key);
+            self.publish(&channel, event.as_bytes());
+        }
+        if self.events.contains(Events::KEYEVENT) {
+            name_channel(&mut channel, "__keyevent@", database, event.as_bytes());
+            self.publish(&channel, key);
+        }
+        self.event_channel = channel;
+    }
+}
+
+fn name_channel(name: &mut Vec<u8>, begin: &str, database: usize, end: &[u8]) {
+    let mut digits = itoa::Buffer::new();
+    name.clear();
+    for part in [begin.as_bytes(), digits.format(database).as_bytes(), b"__:", end] {
+        name.extend_from_slice(part);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_are_printed_as_redis_prints_them() {
+        for (given, printed) in [
+            ("", ""),
+            ("KEA", "AKE"),
+            ("Ex", "xE"),
+            ("g$lshzxetdK", "AK"),
+            ("mnKE", "nKEm"),
+            ("AKEmn", "AKEm"),
+            ("Kh$", "$hK"),
+        ] {
+            assert_eq!(Events::parse(given).map(Events::letters).as_deref(), Some(printed));
+        }
+        assert_eq!(Events::parse("KQ"), None);
+    }
+}

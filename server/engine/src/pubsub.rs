@@ -1,0 +1,157 @@
+//! Who listens to what, and the delivery of messages.
+//!
+//! What must hold: subscribers hear messages in the order the engine published them, and every
+//! subscription here belongs to a connected client.
+
+use std::collections::BTreeMap;
+
+use bytes::{Bytes, BytesMut};
+use lockwheel_resp::{Protocol, encode_push};
+
+use crate::client::{ClientId, Clients};
+use crate::{Engine, glob};
+
+/// The three kinds of subscription, and the words used for each on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subscription {
+    /// `SUBSCRIBE`
+    Channel,
+    /// `PSUBSCRIBE`
+    Pattern,
+    /// `SSUBSCRIBE`
+    Shard,
+}
+
+/// Who listens to a channel or by a pattern, in order of subscription.
+pub type Listeners = BTreeMap<Bytes, Vec<ClientId>>;
+
+/// Every subscription there is.
+#[derive(Debug, Default)]
+pub struct PubSub {
+    /// By channel.
+    pub channels: Listeners,
+    /// By pattern.
+    pub patterns: Listeners,
+    /// By sharded channel.
+    pub shard_channels: Listeners,
+}
+
+impl PubSub {
+    fn table(&mut self, kind: Subscription) -> &mut Listeners {
+        match kind {
+            Subscription::Channel => &mut self.channels,
+            Subscription::Pattern => &mut self.patterns,
+            Subscription::Shard => &mut self.shard_channels,
+        }
+    }
+}
+
+/// What a subscription takes beside the channel's name: its places in both tables.
+const SUBSCRIPTION_BYTES: usize = 128;
+
+fn subscription_bytes(channel: &[u8]) -> usize {
+    channel.len() + SUBSCRIPTION_BYTES
+}
+
+impl Engine {
+    /// Sends `message` to all who listen to `channel`; returns how many that were.
+    pub fn publish(&mut self, channel: &[u8], message: &[u8]) -> usize {
+        let (pubsub, mut post) = (&self.pubsub, Post::new(&mut self.clients, &mut self.deliveries));
+        let mut receivers = 0;
+        if let Some(listeners) = pubsub.channels.get(channel) {
+            receivers += post.deliver(listeners, &[b"message", channel, message]);
+        }
+        for (pattern, listeners) in &pubsub.patterns {
+            if glob::matches_channel(pattern, channel) {
+                receivers += post.deliver(listeners, &[b"pmessage", pattern, channel, message]);
+            }
+        }
+        receivers
+    }
+
+    /// Sends `message` to all who listen to the sharded `channel`; returns how many that were.
+    pub fn publish_to_shard(&mut self, channel: &[u8], message: &[u8]) -> usize {
+        let Some(listeners) = self.pubsub.shard_channels.get(channel) else { return 0 };
+        let mut post = Post::new(&mut self.clients, &mut self.deliveries);
+        post.deliver(listeners, &[b"smessage", channel, message])
+    }
+
+    /// Adds a subscription; false if the client has it already.
+    pub fn subscribe(&mut self, client: ClientId, kind: Subscription, channel: &[u8]) -> bool {
+        let Some(state) = self.clients.get_mut(client) else { return false };
+        let channel = Bytes::copy_from_slice(channel);
+        let added = state.listens_to_mut(kind).insert(channel.clone());
+        if added {
+            self.clients.hold(client, subscription_bytes(&channel));
+            self.pubsub.table(kind).entry(channel).or_default().push(client);
+        }
+        added
+    }
+
+    /// Ends a subscription; false if the client does not have it.
+    pub fn unsubscribe(&mut self, client: ClientId, kind: Subscription, channel: &[u8]) -> bool {
+        let Some(state) = self.clients.get_mut(client) else { return false };
+        let removed = state.listens_to_mut(kind).remove(channel);
+        if removed {
+            self.clients.release(client, subscription_bytes(channel));
+            let table = self.pubsub.table(kind);
+            if let Some(listeners) = table.get_mut(channel) {
+                listeners.retain(|&listener| listener != client);
+                if listeners.is_empty() {
+                    table.remove(channel);
+                }
+            }
+        }
+        removed
+    }
+
+    /// Ends all subscriptions of a client, without telling it.
+    pub fn unsubscribe_all(&mut self, client: ClientId) {
+        let Some(state) = self.clients.get(client) else { return };
+        let kinds = [Subscription::Channel, Subscription::Pattern, Subscription::Shard];
+        let all = kinds.map(|kind| (kind, state.listens_to(kind).clone()));
+        for (kind, channels) in all {
+            for channel in channels {
+                self.unsubscribe(client, kind, &channel);
+            }
+        }
+    }
+}
+
+/// Hands messages to their receivers.
+struct Post<'a> {
+    clients: &'a mut Clients,
+    deliveries: &'a mut Vec<ClientId>,
+}
+
+impl<'a> Post<'a> {
+    fn new(clients: &'a mut Clients, deliveries: &'a mut Vec<ClientId>) -> Post<'a> {
+        Post { clients, deliveries }
+    }
+
+    /// Appends a message to what its listeners are to receive; returns how many they are. It is
+    /// encoded once for each protocol they speak.
+    fn deliver(&mut self, listeners: &[ClientId], words: &[&[u8]]) -> usize {
+        let (mut resp2, mut resp3) = (BytesMut::new(), BytesMut::new());
+        for &listener in listeners {
+            let Some(state) = self.clients.get_mut(listener) else { continue };
+            let encoded = match state.protocol {
+                Protocol::Resp2 => &mut resp2,
+                Protocol::Resp3 => &mut resp3,
+            };
+            if let [_] = listeners {
+                encode_push(words, state.protocol, &mut state.pending);
+            } else {
+                if encoded.is_empty() {
+                    encode_push(words, state.protocol, encoded);
+                }
+                state.pending.extend_from_slice(encoded);
+            }
+            if !state.queued {
+                state.queued = true;
+                self.deliveries.push(listener);
+            }
+        }
+        listeners.len()
+    }
+}

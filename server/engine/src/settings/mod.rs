@@ -1,0 +1,485 @@
+//! The settings of the engine and the table of all directives: names, kinds of value, defaults.
+//! Reads no file: that is the program's work. A layer above has a type of its own for what it uses.
+
+mod compat_version;
+mod sentinel;
+mod table;
+mod types;
+mod value;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+pub use compat_version::{CompatVersion, Maker};
+pub use sentinel::{Master, Peer, Sentinel, Unset};
+pub use table::{
+    Access, DIRECTIVES, Directive, FORBIDDEN, FOREIGN, FOREIGN_PREFIXES, Mutability, Role, find,
+    names,
+};
+pub use types::{
+    ClientClass, ClientOutputBufferLimits, EndpointType, LogLevel, MaxmemoryPolicy, MemoryShare,
+    Mode, OutputBufferLimit, Permission, Secret, Supervised,
+};
+pub use value::{Kind, Value, WRONG_NUMBER};
+
+use crate::notify::Events;
+
+/// The Redis whose behaviour is promised.
+pub const REDIS_VERSION: &str = CompatVersion::Redis72.redis_version();
+
+/// The version of this server.
+pub const LOCKWHEEL_VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The value of every option.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// TCP port; 0 listens on none.
+    pub port: u16,
+    /// Refuse other hosts while there is no password.
+    pub protected_mode: bool,
+    /// The password of the default user.
+    pub requirepass: Option<Secret>,
+    /// Databases clients can select.
+    pub databases: u32,
+    /// Connections at one time.
+    pub maxclients: u32,
+    /// Seconds after which an idle client is closed; 0 never.
+    pub timeout_seconds: u32,
+    /// Seconds between TCP keepalive probes; 0 sends none.
+    pub tcp_keepalive_seconds: u32,
+    /// Events that are published.
+    pub notify_keyspace_events: Events,
+    /// Milliseconds a script may run before the others are told `-BUSY`; 0 is no limit.
+    pub busy_reply_threshold_ms: u64,
+    /// Whether scripts that need no Lua are run without it.
+    pub script_plans: bool,
+    /// When clients that do not read are closed.
+    pub client_output_buffer_limits: ClientOutputBufferLimits,
+    /// Bytes of one request, complete or not.
+    pub client_query_buffer_limit_bytes: u64,
+    /// Bytes of one argument.
+    pub proto_max_bulk_len_bytes: u64,
+    /// Who may use `DEBUG`.
+    pub enable_debug_command: Permission,
+    /// Who may use `LOCKWHEEL`: only servers that are started for tests should let anybody.
+    pub enable_test_commands: Permission,
+    /// Who may change protected options.
+    pub enable_protected_configs: Permission,
+    /// Bytes of memory beyond which writes are refused; 0 is no limit.
+    pub maxmemory_bytes: u64,
+    /// What all clients together may take before the largest are disconnected.
+    pub maxmemory_clients: MemoryShare,
+    /// What clients that ask are told; nothing is ever evicted.
+    pub maxmemory_policy: MaxmemoryPolicy,
+    /// Fields up to which a hash is called a listpack.
+    pub hash_max_listpack_entries: u64,
+    /// Bytes of a field or value up to which a hash is called a listpack.
+    pub hash_max_listpack_value_bytes: u64,
+    /// Size up to which a list is called a listpack: elements, or, negative, a class of bytes.
+    pub list_max_listpack_size: i32,
+    /// Members up to which a set of integers is called an intset.
+    pub set_max_intset_entries: u64,
+    /// Members up to which a set is called a listpack.
+    pub set_max_listpack_entries: u64,
+    /// Bytes of a member up to which a set is called a listpack.
+    pub set_max_listpack_value_bytes: u64,
+    /// Members up to which a sorted set is called a listpack.
+    pub zset_max_listpack_entries: u64,
+    /// Bytes of a member up to which a sorted set is called a listpack.
+    pub zset_max_listpack_value_bytes: u64,
+    /// Entries of a stream that are trimmed together; 0 is no limit.
+    pub stream_node_max_entries: u64,
+    /// Bytes of a stream's entries that are trimmed together; 0 is no limit.
+    pub stream_node_max_bytes: u64,
+    /// Keys of client side caching that are remembered; 0 is no limit.
+    pub tracking_table_max_keys: u64,
+    /// Seconds a shutdown may wait for others.
+    pub shutdown_timeout_seconds: u32,
+    /// Ticks a second that clients are told of.
+    pub hz: u32,
+    /// The server that clients are to take this one for.
+    pub compat_version: CompatVersion,
+    /// Be the only node of a cluster.
+    pub cluster_enabled: bool,
+    /// Port of the cluster bus, which clients are told of and nobody listens at; 0 follows `port`.
+    pub cluster_port: u16,
+    /// What others reach the node at, where it is not the address they have reached it at already.
+    pub cluster_announce_ip: Option<String>,
+    /// Likewise its name.
+    pub cluster_announce_hostname: Option<String>,
+    /// Likewise its port; 0 is `port`.
+    pub cluster_announce_port: u16,
+    /// Likewise the port of its bus; 0 is that of `cluster-port`.
+    pub cluster_announce_bus_port: u16,
+    /// Which of these clients are sent to.
+    pub cluster_preferred_endpoint_type: EndpointType,
+    /// Be a sentinel, with these masters; no option of its own.
+    pub sentinel: Option<Box<Sentinel>>,
+    /// The file the options came from, if one was named; no option of its own.
+    pub config_file: Option<String>,
+    /// What `INFO` calls the allocator, which is the program's choice; no option of its own.
+    pub allocator: &'static str,
+    /// Values of the directives that the engine itself does not use, as they were given.
+    kept: BTreeMap<&'static str, Value>,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            port: 6379,
+            protected_mode: true,
+            requirepass: None,
+            databases: 16,
+            maxclients: 10_000,
+            timeout_seconds: 0,
+            tcp_keepalive_seconds: 300,
+            notify_keyspace_events: Events::empty(),
+            busy_reply_threshold_ms: 5_000,
+            script_plans: true,
+            client_output_buffer_limits: ClientOutputBufferLimits::default(),
+            client_query_buffer_limit_bytes: 1 << 30,
+            proto_max_bulk_len_bytes: 512 << 20,
+            enable_debug_command: Permission::No,
+            enable_test_commands: Permission::No,
+            enable_protected_configs: Permission::No,
+            maxmemory_bytes: 0,
+            maxmemory_clients: MemoryShare::NONE,
+            maxmemory_policy: MaxmemoryPolicy::Noeviction,
+            hash_max_listpack_entries: 512,
+            hash_max_listpack_value_bytes: 64,
+            list_max_listpack_size: -2,
+            set_max_intset_entries: 512,
+            set_max_listpack_entries: 128,
+            set_max_listpack_value_bytes: 64,
+            zset_max_listpack_entries: 128,
+            zset_max_listpack_value_bytes: 64,
+            stream_node_max_entries: 100,
+            stream_node_max_bytes: 4096,
+            tracking_table_max_keys: 1_000_000,
+            shutdown_timeout_seconds: 10,
+            hz: 10,
+            compat_version: CompatVersion::default(),
+            cluster_enabled: false,
+            cluster_port: 0,
+            cluster_announce_ip: None,
+            cluster_announce_hostname: None,
+            cluster_announce_port: 0,
+            cluster_announce_bus_port: 0,
+            cluster_preferred_endpoint_type: EndpointType::Ip,
+            sentinel: None,
+            config_file: None,
+            allocator: "libc",
+            kept: BTreeMap::new(),
+        }
+    }
+}
+
+/// A directive that `CONFIG SET` gave another value.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// Which, by its present name.
+    pub directive: &'static Directive,
+    /// The value as it is printed. May be secret: see [`Directive::is_sensitive`].
+    pub value: String,
+}
+
+/// Why `CONFIG SET` changed nothing. Prints the error line a client gets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConfigError {
+    /// No directive has this name.
+    UnknownOption(String),
+    /// The directive does not take this value, or not now.
+    Refused {
+        /// The directive, by the name it was called.
+        name: &'static str,
+        /// Why.
+        reason: String,
+    },
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ConfigError::UnknownOption(name) => {
+                write!(f, "ERR Unknown option or number of arguments for CONFIG SET - '{name}'")
+            }
+            ConfigError::Refused { name, reason } => {
+                write!(
+                    f,
+                    "ERR CONFIG SET failed (possibly related to argument '{name}') - {reason}"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+impl Settings {
+    /// What kind of server this is to be.
+    pub fn mode(&self) -> Mode {
+        match () {
+            () if self.sentinel.is_some() => Mode::Sentinel,
+            () if self.cluster_enabled => Mode::Cluster,
+            () => Mode::Standalone,
+        }
+    }
+
+    /// Names and values of the directives that match one of the patterns, each once. A pattern
+    /// without wildcards is answered in the spelling it came in, as Redis does.
+    pub fn get(
+        &self,
+        patterns: &[&[u8]],
+        matches: fn(&[u8], &[u8]) -> bool,
+    ) -> Vec<(String, String)> {
+        let mut found: Vec<(String, String)> = Vec::new();
+        for pattern in patterns {
+            let lower = pattern.to_ascii_lowercase();
+            let is_glob = pattern.iter().any(|byte| b"*?[".contains(byte));
+            for (name, directive) in table::names() {
+                let hit = match is_glob {
+                    true => matches(&lower, name.as_bytes()),
+                    false => lower == name.as_bytes(),
+                };
+                if hit && !found.iter().any(|(earlier, _)| earlier.eq_ignore_ascii_case(name)) {
+                    let spelling = if is_glob { name.as_bytes() } else { pattern };
+                    let spelling = String::from_utf8_lossy(spelling).into_owned();
+                    found.push((spelling, directive.value(self).to_string()));
+                }
+            }
+        }
+        found
+    }
+
+    /// The value of one directive, as it is printed; empty if there is none of this name.
+    pub fn text(&self, name: &str) -> String {
+        self.value(name).map(|value| value.to_string()).unwrap_or_default()
+    }
+
+    /// The value of one directive, by any of its names.
+    pub fn value(&self, name: &str) -> Option<Value> {
+        table::find(name).map(|(_, directive)| directive.value(self))
+    }
+
+    /// Changes every named directive, or none. Says which now have another value.
+    pub fn set(&mut self, pairs: &[(&[u8], &[u8])]) -> Result<Vec<Change>, ConfigError> {
+        let mut targets: Vec<(&'static str, &'static Directive)> = Vec::new();
+        for (name, _) in pairs {
+            let target = self.settable(name)?;
+            if targets.contains(&target) {
+                return Err(refused(target.0, "duplicate parameter"));
+            }
+            targets.push(target);
+        }
+        let mut next = self.clone();
+        for (&(name, directive), (_, text)) in targets.iter().zip(pairs) {
+            let text = std::str::from_utf8(text).map_err(|_| refused(name, NOT_UTF8))?;
+            next.change(directive, &[text]).map_err(|reason| refused(name, reason))?;
+        }
+        let differs =
+            |directive: &&'static Directive| directive.value(self) != directive.value(&next);
+        let mut changed: Vec<&'static Directive> = Vec::new();
+        for directive in targets.into_iter().map(|(_, directive)| directive).filter(differs) {
+            if !changed.contains(&directive) {
+                changed.push(directive);
+            }
+        }
+        *self = next;
+        let change = |directive: &'static Directive| Change {
+            directive,
+            value: directive.value(self).to_string(),
+        };
+        Ok(changed.into_iter().map(change).collect())
+    }
+
+    /// Sets a directive before the server starts, whether or not it may change later. Durability
+    /// is refused, as by `CONFIG SET`: there is no log to warn in yet.
+    pub fn apply(&mut self, name: &str, value: &str) -> Result<(), ConfigError> {
+        let unknown = || ConfigError::UnknownOption(name.to_owned());
+        let (name, directive) = table::find(name).ok_or_else(unknown)?;
+        let words: Vec<&str> = if directive.kind.takes_words() {
+            value.split_whitespace().collect()
+        } else {
+            vec![value]
+        };
+        self.change(directive, &words).map_err(|reason| refused(name, reason))
+    }
+
+    fn settable(&self, name: &[u8]) -> Result<(&'static str, &'static Directive), ConfigError> {
+        let name = String::from_utf8_lossy(name);
+        let unknown = || ConfigError::UnknownOption(name.clone().into_owned());
+        let (name, directive) = table::find(&name).ok_or_else(unknown)?;
+        match directive.mutability {
+            Mutability::Fixed => Err(refused(name, "can't set immutable config")),
+            Mutability::Protected if self.enable_protected_configs == Permission::No => {
+                Err(refused(name, "can't set protected config"))
+            }
+            _ => Ok((name, directive)),
+        }
+    }
+
+    /// Gives one directive a value that is in force from here on.
+    fn change(&mut self, directive: &'static Directive, words: &[&str]) -> Result<(), String> {
+        let value = directive.kind.read(words)?;
+        match directive.role {
+            Role::Durability if value.to_string() != directive.default => Err(NOT_DURABLE.into()),
+            _ => self.assign(directive, words),
+        }
+    }
+
+    /// As [`Settings::change`], while the command line is read: a request for durability is kept
+    /// until [`Settings::drop_durability`].
+    ///
+    /// # Errors
+    /// Why the value is refused, in Redis's words.
+    pub fn assign(&mut self, directive: &'static Directive, words: &[&str]) -> Result<(), String> {
+        let value = directive.kind.read(words)?;
+        match directive.role {
+            Role::Used(access) => (access.set)(self, value),
+            Role::Process | Role::Accepted | Role::Durability => {
+                self.kept.insert(directive.name, value);
+            }
+            Role::Unsupported if value.to_string() == directive.default => {}
+            Role::Unsupported => return Err("not supported by this server".into()),
+        }
+        Ok(())
+    }
+
+    /// Ends the reading of a command line: goes back to the truth about durability. Returns which
+    /// directives have asked for it.
+    pub fn drop_durability(&mut self) -> Vec<&'static str> {
+        let rows = DIRECTIVES.iter().filter(|row| matches!(row.role, Role::Durability));
+        let asked = rows.filter(|row| {
+            let value = self.kept.remove(row.name);
+            value.is_some_and(|value| value.to_string() != row.default)
+        });
+        asked.map(|row| row.name).collect()
+    }
+}
+
+/// Why durability cannot be switched on.
+const NOT_DURABLE: &str =
+    "this server writes nothing to disk: all keys and locks are lost when it ends";
+
+/// Values are kept as text; nothing Redis's tools write is anything else.
+pub const NOT_UTF8: &str = "argument must be valid UTF-8";
+
+fn refused(name: &'static str, reason: impl Into<String>) -> ConfigError {
+    ConfigError::Refused { name, reason: reason.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Knows `*` at the end only: enough to see what is handed over.
+    fn prefix_match(pattern: &[u8], text: &[u8]) -> bool {
+        pattern.strip_suffix(b"*").is_some_and(|prefix| text.starts_with(prefix))
+    }
+
+    fn set(settings: &mut Settings, pairs: &[(&str, &str)]) -> Result<Vec<String>, String> {
+        let pairs: Vec<_> = pairs.iter().map(|(n, v)| (n.as_bytes(), v.as_bytes())).collect();
+        let changes = settings.set(&pairs).map_err(|error| error.to_string())?;
+        Ok(changes.iter().map(|c| format!("{} {}", c.directive.name, c.value)).collect())
+    }
+
+    fn get(settings: &Settings, patterns: &[&str]) -> String {
+        let patterns: Vec<_> = patterns.iter().map(|pattern| pattern.as_bytes()).collect();
+        let found = settings.get(&patterns, prefix_match);
+        found.iter().map(|(n, v)| format!("{n}={v}")).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn get_answers_each_directive_once() {
+        let settings = Settings::default();
+        assert_eq!(
+            get(&settings, &["slave-pri*", "replica-priority"]),
+            "slave-priority=100 replica-priority=100"
+        );
+        assert_eq!(get(&settings, &["REPLICA-priority", "REPLICA-prio*"]), "REPLICA-priority=100");
+        assert_eq!(get(&settings, &["nothere", "user", "bind"]), "bind=127.0.0.1 -::1");
+        let all = settings.get(&[b"*"], prefix_match);
+        assert_eq!(all.len(), table::names().count());
+    }
+
+    #[test]
+    fn set_refuses_in_redis_words() {
+        let failed = |name, why| {
+            format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}")
+        };
+        let unknown =
+            |name| format!("ERR Unknown option or number of arguments for CONFIG SET - '{name}'");
+        let mut settings = Settings::default();
+        let integer = "argument couldn't be parsed into an integer";
+        for (pairs, expected) in [
+            (vec![("foo", "bar")], unknown("foo")),
+            (vec![("port", "x"), ("foo", "x")], failed("port", "can't set immutable config")),
+            (vec![("maxclients", "x"), ("foo", "x")], unknown("foo")),
+            (vec![(" timeout", "1")], unknown(" timeout")),
+            (vec![("include", "x")], unknown("include")),
+            (vec![("databases", "3")], failed("databases", "can't set immutable config")),
+            (vec![("dir", "/")], failed("dir", "can't set protected config")),
+            (vec![("timeout", "1"), ("timeout", "2")], failed("timeout", "duplicate parameter")),
+            (vec![("SLAVE-priority", "x")], failed("slave-priority", integer)),
+            (vec![("maxclients", "z"), ("timeout", "z")], failed("maxclients", integer)),
+            (
+                vec![("notify-keyspace-events", "KEZ")],
+                failed(
+                    "notify-keyspace-events",
+                    "Invalid event class character. Use 'Ag$lshzxeKEtmdn'.",
+                ),
+            ),
+            (vec![("tls-port", "7000")], failed("tls-port", "not supported by this server")),
+            (vec![("timeout", "5"), ("appendonly", "yes")], failed("appendonly", NOT_DURABLE)),
+            (vec![("save", "60 1")], failed("save", NOT_DURABLE)),
+            (vec![("save", "60")], failed("save", "Invalid save parameters")),
+        ] {
+            assert_eq!(set(&mut settings, &pairs), Err(expected), "{pairs:?}");
+        }
+        assert_eq!(settings, Settings::default());
+        let not_text = settings.set(&[(b"requirepass", b"\xff")]).unwrap_err().to_string();
+        assert_eq!(not_text, failed("requirepass", NOT_UTF8));
+    }
+
+    #[test]
+    fn set_is_all_or_nothing() {
+        let mut settings = Settings::default();
+        assert!(set(&mut settings, &[("timeout", "5"), ("maxclients", "0")]).is_err());
+        assert_eq!(settings, Settings::default());
+        let changed = set(&mut settings, &[("timeout", "5"), ("maxclients", "10000")]);
+        assert_eq!(changed, Ok(vec!["timeout 5".into()]), "an equal value is no change");
+    }
+
+    #[test]
+    fn set_takes_old_names() {
+        let mut settings = Settings::default();
+        let pairs = [("lua-time-limit", "3"), ("busy-reply-threshold", "4")];
+        assert_eq!(set(&mut settings, &pairs), Ok(vec!["busy-reply-threshold 4".into()]));
+        assert_eq!(settings.busy_reply_threshold_ms, 4);
+        assert_eq!(get(&settings, &["lua-time-limit"]), "lua-time-limit=4");
+    }
+
+    #[test]
+    fn what_is_set_is_got() {
+        for (name, given, expected) in [
+            ("hz", "1000", "500"),
+            ("requirepass", "s p", "s p"),
+            ("requirepass", "", ""),
+            ("notify-keyspace-events", "KEA", "AKE"),
+            ("maxmemory", "1kb", "1024"),
+            ("appendonly", "NO", "no"),
+            ("save", "", ""),
+            ("appendfsync", "Always", "always"),
+            (
+                "client-output-buffer-limit",
+                "replica 100mb 0 0",
+                "normal 0 0 0 slave 104857600 0 0 pubsub 33554432 8388608 60",
+            ),
+            ("notify-keyspace-events", "Knd", "dnK"),
+        ] {
+            let mut settings = Settings::default();
+            set(&mut settings, &[(name, given)]).unwrap();
+            assert_eq!(get(&settings, &[name]), format!("{name}={expected}"));
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! Moments as the engine knows them: always an argument, never read from a clock.
+
+use lockwheel_resp::number::parse_integer;
+use serde::Serialize;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// A moment or a span in milliseconds. Moments count from the Unix epoch on the *lease clock*,
+/// which is anchored to the wall clock once, at start, and monotonic from then on.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    FromBytes,
+    IntoBytes,
+    KnownLayout,
+    Immutable,
+    Serialize,
+)]
+#[repr(transparent)]
+pub struct Millis(pub i64);
+
+/// How fast the lease clock runs, in thousandths of the system's monotonic clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate(u32);
+
+impl Rate {
+    /// It stands still.
+    pub const STOPPED: Rate = Rate(0);
+    /// As fast as the system's.
+    pub const REAL: Rate = Rate(THOUSANDTHS);
+
+    /// Whether it stands still.
+    pub fn is_stopped(self) -> bool {
+        self == Rate::STOPPED
+    }
+
+    /// As a number of times the system's.
+    pub fn times(self) -> f64 {
+        f64::from(self.0) / f64::from(THOUSANDTHS)
+    }
+
+    /// What passes on the lease clock in so many microseconds of the system's.
+    pub fn scaled_us(self, real_us: i64) -> i64 {
+        let scaled_us = i128::from(real_us) * i128::from(self.0) / i128::from(THOUSANDTHS);
+        i64::try_from(scaled_us).unwrap_or(i64::MAX)
+    }
+
+    /// How many microseconds of the system's pass while so many do on the lease clock, rounded
+    /// up; `None` if none ever do.
+    pub fn real_us(self, lease_us: u64) -> Option<u64> {
+        let thousandths = u128::from(lease_us) * u128::from(THOUSANDTHS);
+        let real_us = (self.0 > 0).then(|| thousandths.div_ceil(u128::from(self.0)))?;
+        Some(u64::try_from(real_us).unwrap_or(u64::MAX))
+    }
+}
+
+/// A span in words: milliseconds, or a number and its unit (`1500`, `30s`, `-2h`).
+pub fn span(text: &[u8]) -> Option<Millis> {
+    let unit = text.iter().rev().take_while(|byte| byte.is_ascii_alphabetic()).count();
+    let (number, unit) = text.split_at(text.len() - unit);
+    let unit_ms = match unit.to_ascii_lowercase().as_slice() {
+        b"" | b"ms" => 1,
+        b"s" => 1_000,
+        b"m" => 60_000,
+        b"h" => 3_600_000,
+        b"d" => 86_400_000,
+        _ => return None,
+    };
+    parse_integer(number)?.checked_mul(unit_ms).map(Millis)
+}
+
+const THOUSANDTHS: u32 = 1_000;
+
+/// A million times as fast. A day passes in a tenth of a second, and what is due has still a
+/// thousand chances a day to be done on its way.
+const RATE_MAX: f64 = 1_000_000.0;
+
+impl std::str::FromStr for Rate {
+    type Err = ();
+
+    /// A decimal number from 0 to 1,000,000, rounded to thousandths; only 0 itself stands still.
+    fn from_str(text: &str) -> Result<Rate, ()> {
+        let times: f64 = text.parse().map_err(|_| ())?;
+        if !(0.0..=RATE_MAX).contains(&times) {
+            return Err(());
+        }
+        let thousandths = (times * f64::from(THOUSANDTHS)).round() as u32;
+        if thousandths == 0 && times > 0.0 { Err(()) } else { Ok(Rate(thousandths)) }
+    }
+}
+
+/// What somebody wants of the clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClockOrder {
+    /// It is to run at this rate from now on.
+    Run(Rate),
+    /// It is to go on by so much: what is due on the way happens in order, each thing at its own
+    /// moment.
+    Advance(Millis),
+    /// It is to go on to this moment of the lease clock, as by `Advance`.
+    AdvanceTo(Millis),
+    /// The wall clock is stepped, and leases follow it, as they do in Redis: a step forward ends at
+    /// once all that would have ended in between, a step back prolongs every lease.
+    Jump(Millis),
+    /// The wall clock is stepped and leases are left alone.
+    StepWall(Millis),
+}
+
+/// The present, as the caller of the engine sees it.
+///
+/// Deadlines are whole milliseconds, the clock is finer. So that no lease ends early, a lease
+/// begins at the next whole millisecond and ends when the last whole millisecond has reached its
+/// deadline; with a clock that only shows whole milliseconds it ends exactly when it is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Time {
+    /// The lease clock, rounded down: what deadlines are compared with. Never goes back.
+    pub now: Millis,
+    /// Whether the lease clock stands between `now` and the next millisecond.
+    pub fraction: bool,
+    /// The wall clock in microseconds since the Unix epoch: what `TIME` answers. May be stepped by
+    /// an operator at any moment.
+    pub wall_us: i64,
+    /// How far the wall clock is ahead of the lease clock, to the nearest millisecond, so that the
+    /// microseconds between two readings do not show: what `EXPIREAT` is translated with.
+    wall_ahead: Millis,
+}
+
+impl Time {
+    /// A whole millisecond at which both clocks agree.
+    pub const fn at(now: Millis) -> Time {
+        let wall_us = now.0.saturating_mul(1000);
+        Time { now, fraction: false, wall_us, wall_ahead: Millis(0) }
+    }
+
+    /// The present from a lease clock and a wall clock in microseconds since the Unix epoch.
+    pub const fn from_micros(lease_us: i64, wall_us: i64) -> Time {
+        let ahead_us = wall_us.saturating_sub(lease_us);
+        Time {
+            now: Millis(lease_us.div_euclid(1000)),
+            fraction: lease_us.rem_euclid(1000) != 0,
+            wall_us,
+            wall_ahead: Millis(ahead_us.saturating_add(500).div_euclid(1000)),
+        }
+    }
+
+    /// The deadline of a lease of `span` that begins now; `None` beyond the end of time.
+    pub fn after(self, span: Millis) -> Option<Millis> {
+        let begin = self.now.0.checked_add(i64::from(self.fraction))?;
+        begin.checked_add(span.0).map(Millis)
+    }
+
+    /// What remains of a lease until `deadline`, never less than nothing.
+    pub fn remaining(self, deadline: Millis) -> Millis {
+        let begin = self.now.0.saturating_add(i64::from(self.fraction));
+        Millis(deadline.0.saturating_sub(begin).max(0))
+    }
+
+    /// Whether `deadline` has been reached.
+    pub fn reached(self, deadline: Millis) -> bool {
+        deadline <= self.now
+    }
+
+    /// The wall clock in milliseconds.
+    pub const fn wall(self) -> Millis {
+        Millis(self.wall_us.div_euclid(1000))
+    }
+
+    /// Translates a wall-clock moment into one on the lease clock.
+    pub const fn from_wall(self, wall: Millis) -> Millis {
+        Millis(wall.0.saturating_sub(self.wall_ahead.0))
+    }
+
+    /// Translates a moment on the lease clock into what the wall clock will show then.
+    pub const fn to_wall(self, moment: Millis) -> Millis {
+        Millis(moment.0.saturating_add(self.wall_ahead.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_lease_ends_early_and_none_a_millisecond_late() {
+        for begin_us in [5_000, 5_001, 5_999] {
+            let begin = Time::from_micros(begin_us, begin_us);
+            let deadline = begin.after(Millis(10)).expect("in range");
+            assert_eq!(begin.remaining(deadline), Millis(10));
+            let early = Time::from_micros(begin_us + 9_999, begin_us);
+            assert!(!early.reached(deadline), "{begin_us}");
+            let late = Time::from_micros(begin_us + 10_999, begin_us);
+            assert!(late.reached(deadline), "{begin_us}");
+        }
+    }
+
+    #[test]
+    fn whole_milliseconds_end_exactly_when_due() {
+        let deadline = Time::at(Millis(5)).after(Millis(10)).expect("in range");
+        assert!(!Time::at(Millis(14)).reached(deadline));
+        assert!(Time::at(Millis(15)).reached(deadline));
+    }
+
+    #[test]
+    fn a_rate_is_a_number_of_times_in_thousandths() {
+        let rate = |text: &str| text.parse::<Rate>();
+        assert_eq!(rate("0"), Ok(Rate::STOPPED));
+        assert_eq!(rate("1"), Ok(Rate::REAL));
+        assert_eq!(rate("2.5").map(|rate| rate.scaled_us(1_000)), Ok(2_500));
+        assert_eq!(rate("0.001").map(|rate| rate.real_us(7)), Ok(Some(7_000)));
+        assert_eq!(rate("3").map(|rate| rate.real_us(7)), Ok(Some(3)));
+        assert_eq!(Rate::STOPPED.real_us(1), None);
+        assert_eq!(rate("1000000").map(|rate| rate.scaled_us(i64::MAX)), Ok(i64::MAX));
+        for wrong in ["", "-1", "x", "nan", "inf", "1000001", "0.0004"] {
+            assert_eq!(rate(wrong), Err(()), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_stepped_wall_clock_moves_translations_and_nothing_else() {
+        let stepped = Time::from_micros(5_000, 3_605_000);
+        assert_eq!(stepped.from_wall(Millis(3_615)), Millis(15));
+        assert_eq!(stepped.to_wall(Millis(15)), Millis(3_615));
+    }
+
+    #[test]
+    fn a_translation_there_and_back_does_not_depend_on_when() {
+        // The two clocks are read one after the other, so they differ by a microsecond or two.
+        for (lease_us, wall_us) in [(5_000, 5_001), (5_999, 6_000), (6_000, 5_999), (6_500, 6_502)]
+        {
+            let time = Time::from_micros(lease_us, wall_us);
+            assert_eq!(time.from_wall(Millis(70)), Millis(70), "{lease_us}");
+            assert_eq!(time.to_wall(Millis(70)), Millis(70), "{lease_us}");
+        }
+    }
+}

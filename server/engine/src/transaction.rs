@@ -1,0 +1,165 @@
+//! `MULTI` to `EXEC`, and the watches that guard it.
+
+use crate::Engine;
+use crate::client::{ClientId, Watched};
+use crate::memory::ALLOCATION_BYTES;
+use crate::time::Time;
+
+/// The commands a client has queued since `MULTI`.
+#[derive(Debug, Default)]
+pub struct Transaction {
+    /// In order, each with its place in the command table.
+    pub queue: Vec<Queued>,
+    /// One could not be queued, so `EXEC` will refuse.
+    pub broken: bool,
+    /// Bytes of all arguments.
+    pub argument_bytes: usize,
+    /// Bytes that are counted as the client's.
+    held_bytes: usize,
+}
+
+/// A queued command.
+#[derive(Debug)]
+pub struct Queued {
+    /// Its place in the command table.
+    pub command: usize,
+    /// Its arguments, its name first.
+    pub argv: Vec<Box<[u8]>>,
+}
+
+/// What a watch takes beside the key, which is kept twice: its places in both tables.
+const WATCH_BYTES: usize = 128;
+
+fn watch_bytes(key: &[u8]) -> usize {
+    2 * key.len() + WATCH_BYTES
+}
+
+impl Engine {
+    /// Queues a command for `EXEC`. One that will not be run takes no memory.
+    pub(super) fn queue(&mut self, client: ClientId, command: usize, argv: &[&[u8]]) {
+        let Some(state) = self.clients.get_mut(client) else { return };
+        let Some(transaction) = state.transaction.as_mut() else { return };
+        if transaction.broken || state.watch_broken {
+            return;
+        }
+        let argument_bytes: usize = argv.iter().map(|argument| argument.len()).sum();
+        let overhead = size_of::<Queued>() + size_of_val(argv) + argv.len() * ALLOCATION_BYTES;
+        let argv = argv.iter().map(|&argument| argument.into()).collect();
+        transaction.queue.push(Queued { command, argv });
+        transaction.argument_bytes += argument_bytes;
+        transaction.held_bytes += argument_bytes + overhead;
+        self.clients.hold(client, argument_bytes + overhead);
+    }
+
+    /// Ends a client's transaction; the caller runs it, or drops it.
+    pub(super) fn take_transaction(&mut self, client: ClientId) -> Option<Transaction> {
+        let transaction = self.clients.get_mut(client)?.transaction.take()?;
+        self.clients.release(client, transaction.held_bytes);
+        Some(transaction)
+    }
+
+    /// Starts watching a key for a client, unless it does already.
+    pub fn watch(&mut self, client: ClientId, database: usize, key: &[u8], time: Time) {
+        // A lease that is over already is no part of what is watched.
+        self.find_alive(database, key, time);
+        let Some(state) = self.clients.get_mut(client) else { return };
+        if state.watched.iter().any(|w| w.database == database && *w.key == *key) {
+            return;
+        }
+        state.watched.push(Watched { database, key: key.into() });
+        self.clients.hold(client, watch_bytes(key));
+        let watchers = &mut self.keyspace.database_mut(database).watchers;
+        watchers.entry(key.into()).or_default().push(client);
+    }
+
+    /// Ends all of a client's watches.
+    pub fn unwatch(&mut self, client: ClientId) {
+        let Some(state) = self.clients.get_mut(client) else { return };
+        state.watch_broken = false;
+        for watched in std::mem::take(&mut state.watched) {
+            self.clients.release(client, watch_bytes(&watched.key));
+            let watchers = &mut self.keyspace.database_mut(watched.database).watchers;
+            if let Some(clients) = watchers.get_mut(&watched.key) {
+                clients.retain(|&other| other != client);
+                if clients.is_empty() {
+                    watchers.remove(&watched.key);
+                }
+            }
+        }
+    }
+
+    /// Whether a watched key has changed, or has died since the watch began.
+    pub fn is_watch_broken(&self, client: ClientId, time: Time) -> bool {
+        self.clients.get(client).is_some_and(|state| {
+            state.watch_broken
+                || state.watched.iter().any(|w| self.is_dead(w.database, &w.key, time))
+        })
+    }
+
+    /// A key has changed: breaks the transactions of those who watch it, and marks it for those
+    /// who wait for it.
+    #[inline]
+    pub fn touch(&mut self, database: usize, key: &[u8]) {
+        if self.heeds_touch(database) {
+            self.touch_heeded(database, key);
+        }
+    }
+
+    /// Whether [`Engine::touch`] has anything to do.
+    #[inline]
+    pub fn heeds_touch(&self, database: usize) -> bool {
+        self.anybody_waits()
+            || self.faults.writes.is_some()
+            || !self.keyspace.database(database).watchers.is_empty()
+    }
+
+    #[cold]
+    fn touch_heeded(&mut self, database: usize, key: &[u8]) {
+        self.mark_for_waiters(database, key);
+        if let Some(writes) = &mut self.faults.writes {
+            writes.touch(database, key);
+        }
+        if !self.keyspace.database(database).watchers.is_empty() {
+            self.break_watches(database, key);
+        }
+    }
+
+    #[cold]
+    fn break_watches(&mut self, database: usize, key: &[u8]) {
+        let watchers = &self.keyspace.database(database).watchers;
+        for &client in watchers.get(key).into_iter().flatten() {
+            if let Some(state) = self.clients.get_mut(client) {
+                state.watch_broken = true;
+            }
+        }
+    }
+
+    /// A database is emptied or exchanged with `other`: breaks the transactions of those who watch
+    /// a key that is there, or comes to be there, and marks keys for those who wait for them. Call
+    /// it before the change.
+    pub fn touch_all(&mut self, database: usize, other: Option<usize>) {
+        self.mark_all_for_waiters(database, other);
+        if let Some(writes) = &mut self.faults.writes {
+            writes.touch_all(database);
+        }
+        let watched: Vec<(Box<[u8]>, Vec<ClientId>)> = self
+            .keyspace
+            .database(database)
+            .watchers
+            .iter()
+            .map(|(key, clients)| (key.clone(), clients.clone()))
+            .collect();
+        for (key, clients) in watched {
+            let here = self.keyspace.find(database, &key).is_some();
+            let there = other.is_some_and(|other| self.keyspace.find(other, &key).is_some());
+            if !here && !there {
+                continue;
+            }
+            for client in clients {
+                if let Some(state) = self.clients.get_mut(client) {
+                    state.watch_broken = true;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,661 @@
+//! Clients that wait: what for, how they get it, and what they are told when their time is up.
+//!
+//! A blocking command is its own self without patience, run again when a key it waits for has
+//! changed: its handler tries, and if there is nothing, it says what it waits for
+//! ([`Context::wait_for`]) and answers nothing. Whatever changes a key marks it; after the
+//! outermost command (a whole transaction, a whole script) those who wait for marked keys are
+//! served, key by key in the order of the marks, and the longest waiting client first.
+//!
+//! What must hold: a waiter is a [`ClientId`], never a reference, for it may go away at any moment,
+//! and then it is in no queue any more; while a client waits, none of its further requests is run;
+//! a queue without waiters is no more.
+//!
+//! [`Context::wait_for`]: crate::context::Context::wait_for
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use lockwheel_resp::Reply;
+
+use crate::client::{ClientId, ReplyMode};
+use crate::keyspace::value::Kind;
+use crate::memory::ALLOCATION_BYTES;
+use crate::time::{Millis, Time};
+use crate::timers::TimerId;
+use crate::{Engine, Timer};
+
+/// A client's wait.
+#[derive(Debug)]
+pub struct Blocked {
+    /// What it is told when the time is up or `CLIENT UNBLOCK` says so.
+    pub on_timeout: Reply,
+    /// The place in the table of the command that waits; none if the client was stopped by
+    /// `CLIENT PAUSE`, which `CLIENT UNBLOCK` does not end.
+    pub command: Option<usize>,
+    /// What it has to do with a rule of [`faults`](crate::faults), if that is why it waits.
+    pub(super) rule: Option<ByRule>,
+    timer: Option<TimerId>,
+    /// The keys it waits for, if it does.
+    order: Option<Arc<Order>>,
+}
+
+/// What a client that waits has to do with a rule, named by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ByRule {
+    /// It is held by the rule.
+    Held(u64),
+    /// It waits for somebody to be held.
+    Awaits(u64),
+}
+
+impl Blocked {
+    /// Whether it ends by itself.
+    pub fn has_deadline(&self) -> bool {
+        self.timer.is_some()
+    }
+}
+
+/// What a blocking command waits for.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// One of these keys.
+    pub keys: &'a [&'a [u8]],
+    /// Holding a value of this type.
+    pub kind: Kind,
+    /// Whether the client is also to learn that a key is gone or has become something else.
+    pub even_if_gone: bool,
+}
+
+impl<'a> Wanted<'a> {
+    /// Any of these keys, once it holds a value of this type.
+    pub fn any(keys: &'a [&'a [u8]], kind: Kind) -> Wanted<'a> {
+        Wanted { keys, kind, even_if_gone: false }
+    }
+}
+
+/// A wait for keys: where its client stands in their queues, and what to run for it.
+#[derive(Debug)]
+struct Order {
+    ticket: u64,
+    database: usize,
+    keys: Vec<Box<[u8]>>,
+    argv: Vec<Box<[u8]>>,
+}
+
+impl Order {
+    /// The memory it takes: keys are kept in the queues, too.
+    fn bytes(&self) -> usize {
+        let words = |words: &[Box<[u8]>]| {
+            words
+                .iter()
+                .map(|word| word.len() + size_of_val(word) + ALLOCATION_BYTES)
+                .sum::<usize>()
+        };
+        size_of::<Order>() + 2 * words(&self.keys) + words(&self.argv)
+    }
+}
+
+/// Everyone who waits for keys. They wait for what clients see under a database's number, so
+/// `SWAPDB` does not move them.
+#[derive(Debug, Default)]
+pub struct Waiters {
+    queues: BTreeMap<usize, BTreeMap<Box<[u8]>, Queue>>,
+    /// Keys whose change is news to somebody, in the order of their first such change.
+    marked: VecDeque<(usize, Box<[u8]>)>,
+    /// Keys that were marked when somebody could not be served who is stopped by `CLIENT PAUSE`.
+    held: Vec<(usize, Box<[u8]>)>,
+    /// Tickets are handed out in the order of arrival, and kept as long as the wait lasts.
+    last_ticket: u64,
+}
+
+/// Those who wait for one key, by their tickets.
+#[derive(Debug, Default)]
+struct Queue {
+    waiters: BTreeMap<u64, Waiter>,
+    /// How many of them are to learn that the key is gone.
+    even_if_gone: usize,
+    marked: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Waiter {
+    client: ClientId,
+    kind: Kind,
+    even_if_gone: bool,
+}
+
+impl Waiters {
+    /// How many keys are waited for.
+    pub fn keys(&self) -> usize {
+        self.queues.values().map(BTreeMap::len).sum()
+    }
+
+    /// How many of them by somebody who is to learn that they are gone.
+    pub fn keys_even_if_gone(&self) -> usize {
+        let queues = self.queues.values().flat_map(BTreeMap::values);
+        queues.filter(|queue| queue.even_if_gone > 0).count()
+    }
+
+    /// Whether anybody waits for a key.
+    fn are_there(&self, database: usize, key: &[u8]) -> bool {
+        self.queues.get(&database).is_some_and(|queues| queues.contains_key(key))
+    }
+
+    /// A key holds a value of this type now, or none: marks it if that is news to anybody.
+    fn mark(&mut self, database: usize, key: &[u8], kind: Option<Kind>) {
+        let queue = self.queues.get_mut(&database).and_then(|queues| queues.get_mut(key));
+        if let Some(queue) = queue.filter(|queue| !queue.marked && queue.heeds(0, kind).is_some()) {
+            queue.marked = true;
+            self.marked.push_back((database, key.into()));
+        }
+    }
+
+    fn next_marked(&mut self) -> Option<(usize, Box<[u8]>)> {
+        let (database, key) = self.marked.pop_front()?;
+        if let Some(queue) = self.queues.get_mut(&database).and_then(|q| q.get_mut(&key)) {
+            queue.marked = false;
+        }
+        Some((database, key))
+    }
+
+    /// Puts a client at the end of the queues of some keys.
+    fn join(&mut self, client: ClientId, database: usize, wanted: Wanted<'_>) -> u64 {
+        self.last_ticket += 1;
+        let queues = self.queues.entry(database).or_default();
+        for &key in wanted.keys {
+            let queue = queues.entry(key.into()).or_default();
+            let Wanted { kind, even_if_gone, .. } = wanted;
+            let waiter = Waiter { client, kind, even_if_gone };
+            // A key that is named twice is waited for once.
+            let before = queue.waiters.insert(self.last_ticket, waiter);
+            queue.even_if_gone += usize::from(even_if_gone && before.is_none());
+        }
+        self.last_ticket
+    }
+
+    fn leave(&mut self, order: &Order) {
+        let Some(queues) = self.queues.get_mut(&order.database) else { return };
+        for key in &order.keys {
+            let Some(queue) = queues.get_mut(key) else { continue };
+            let waiter = queue.waiters.remove(&order.ticket);
+            queue.even_if_gone -= usize::from(waiter.is_some_and(|waiter| waiter.even_if_gone));
+            if queue.waiters.is_empty() {
+                queues.remove(key);
+            }
+        }
+        if queues.is_empty() {
+            self.queues.remove(&order.database);
+        }
+    }
+}
+
+impl Queue {
+    /// The first from a ticket on for whom it is news that there is a value of this type, or none.
+    fn heeds(&self, from: u64, kind: Option<Kind>) -> Option<(u64, ClientId)> {
+        if kind.is_none() && self.even_if_gone == 0 {
+            return None;
+        }
+        let news = |waiter: &Waiter| waiter.even_if_gone || kind == Some(waiter.kind);
+        let mut waiters = self.waiters.range(from..);
+        waiters.find(|(_, waiter)| news(waiter)).map(|(&ticket, waiter)| (ticket, waiter.client))
+    }
+}
+
+impl Engine {
+    // --- waits begin ---
+
+    /// Makes a client wait, until `deadline` if there is one.
+    pub fn block(&mut self, client: ClientId, on_timeout: Reply, deadline: Option<Millis>) {
+        self.stop_waiting(client);
+        let timer = deadline.map(|deadline| self.timers.insert(deadline, Timer::Blocked(client)));
+        if let Some(state) = self.clients.get_mut(client) {
+            state.blocked =
+                Some(Blocked { on_timeout, command: None, rule: None, timer, order: None });
+        }
+    }
+
+    /// As [`Engine::block`], because of a rule.
+    pub(super) fn block_by_rule(
+        &mut self,
+        client: ClientId,
+        rule: ByRule,
+        on_timeout: Reply,
+        deadline: Option<Millis>,
+    ) {
+        self.block(client, on_timeout, deadline);
+        if let Some(blocked) = self.clients.get_mut(client).and_then(|s| s.blocked.as_mut()) {
+            blocked.rule = Some(rule);
+        }
+    }
+
+    /// Who waits because of a rule, the longest connected first.
+    pub(super) fn blocked_by(&self, rule: ByRule) -> Vec<ClientId> {
+        let waits = |id: &ClientId| {
+            let blocked = self.clients.get(*id).and_then(|state| state.blocked.as_ref());
+            blocked.is_some_and(|blocked| blocked.rule == Some(rule))
+        };
+        self.clients.in_order().into_iter().filter(waits).collect()
+    }
+
+    /// Makes a client wait for keys of a database; `argv` is run for it whenever one has changed.
+    pub(super) fn block_for_keys(
+        &mut self,
+        client: ClientId,
+        database: usize,
+        wanted: Wanted<'_>,
+        deadline: Option<Millis>,
+        argv: &[&[u8]],
+    ) {
+        self.block(client, Reply::NullArray, deadline);
+        let ticket = self.waiters.join(client, database, wanted);
+        let copy = |words: &[&[u8]]| words.iter().map(|&word| word.into()).collect();
+        let order = Order { ticket, database, keys: copy(wanted.keys), argv: copy(argv) };
+        self.clients.hold(client, order.bytes());
+        if let Some(blocked) = self.clients.get_mut(client).and_then(|s| s.blocked.as_mut()) {
+            blocked.order = Some(Arc::new(order));
+        }
+    }
+
+    /// The command that has made its client wait.
+    pub(super) fn set_waiting_command(&mut self, client: ClientId, at: usize) {
+        if let Some(blocked) = self.clients.get_mut(client).and_then(|s| s.blocked.as_mut()) {
+            blocked.command = Some(at);
+        }
+    }
+
+    /// Makes a client wait for the end of a pause; its request is run again then, in the reply mode
+    /// it had before.
+    pub(super) fn block_until_unpaused(&mut self, client: ClientId, reply_mode: ReplyMode) {
+        self.block(client, Reply::NOTHING, None);
+        if let Some(state) = self.clients.get_mut(client) {
+            state.reply_mode = reply_mode;
+            state.has_been_held = true;
+            self.paused_clients.push(client);
+        }
+    }
+
+    // --- waits are served ---
+
+    /// A key has changed: marks it if that is news to anybody who waits for it.
+    #[inline]
+    pub(super) fn mark_for_waiters(&mut self, database: usize, key: &[u8]) {
+        if self.anybody_waits() {
+            self.mark_if_waited_for(database, key);
+        }
+    }
+
+    /// Whether there are keys that are waited for.
+    #[inline]
+    pub(super) fn anybody_waits(&self) -> bool {
+        !self.waiters.queues.is_empty()
+    }
+
+    #[cold]
+    fn mark_if_waited_for(&mut self, database: usize, key: &[u8]) {
+        if self.waiters.are_there(database, key) {
+            let kind = self.kind_of(database, key);
+            self.waiters.mark(database, key, kind);
+        }
+    }
+
+    /// As [`Engine::mark_for_waiters`], for all keys of a database that is about to be emptied, or
+    /// exchanged with `other`.
+    pub(super) fn mark_all_for_waiters(&mut self, database: usize, other: Option<usize>) {
+        let queues = self.waiters.queues.get(&database);
+        let keys: Vec<Box<[u8]>> = queues.into_iter().flat_map(BTreeMap::keys).cloned().collect();
+        for key in keys {
+            let kind = other.and_then(|other| self.kind_of(other, &key));
+            self.waiters.mark(database, &key, kind);
+        }
+    }
+
+    /// Marks again what was marked while those who wait for it were stopped.
+    pub(super) fn mark_held_for_waiters(&mut self) {
+        for (database, key) in std::mem::take(&mut self.waiters.held) {
+            self.mark_for_waiters(database, &key);
+        }
+    }
+
+    fn kind_of(&self, database: usize, key: &[u8]) -> Option<Kind> {
+        let slot = self.keyspace.find(database, key)?;
+        Some(self.keyspace.database(database).record(slot).value().kind())
+    }
+
+    /// Serves those who wait for keys that have changed, until no such key is left. Not within a
+    /// script, which is one command to those who look on.
+    #[inline]
+    pub(super) fn serve_waiters(&mut self, time: Time) {
+        if !self.waiters.marked.is_empty() {
+            self.serve_marked(time);
+        }
+    }
+
+    #[cold]
+    fn serve_marked(&mut self, time: Time) {
+        while self.script.is_none()
+            && let Some((database, key)) = self.waiters.next_marked()
+        {
+            let (mut from, mut stopped) = (0, false);
+            while let Some((ticket, client)) = self.next_waiter(database, &key, from, time) {
+                if self.is_stopped(client, time) {
+                    stopped = true;
+                } else if !self.has_hung_up(client) {
+                    self.serve(client, time);
+                }
+                from = ticket + 1;
+            }
+            if stopped {
+                self.waiters.held.push((database, key));
+            }
+        }
+    }
+
+    /// Whether a client is only still here because its end has not been noticed: what it would be
+    /// given would be lost.
+    fn has_hung_up(&self, client: ClientId) -> bool {
+        self.watchdog.as_ref().is_some_and(|watchdog| watchdog.has_hung_up(client))
+    }
+
+    /// Whether `CLIENT PAUSE` keeps a waiting client's command from being run now.
+    fn is_stopped(&self, client: ClientId, time: Time) -> bool {
+        let blocked = self.clients.get(client).and_then(|state| state.blocked.as_ref());
+        let command = blocked.and_then(|b| b.command).map(|at| self.commands.entry(at).command);
+        command.is_some_and(|c| self.must_wait_for_unpause(client, c, c.flags, time))
+    }
+
+    fn next_waiter(
+        &mut self,
+        database: usize,
+        key: &[u8],
+        from: u64,
+        time: Time,
+    ) -> Option<(u64, ClientId)> {
+        self.find_alive(database, key, time);
+        let kind = self.kind_of(database, key);
+        self.waiters.queues.get(&database)?.get(key)?.heeds(from, kind)
+    }
+
+    /// Runs a waiting client's command again. What still has to wait keeps its place in all queues,
+    /// and its deadline.
+    fn serve(&mut self, client: ClientId, time: Time) {
+        let blocked = self.clients.get(client).and_then(|state| state.blocked.as_ref());
+        let Some((at, order)) = blocked.and_then(|b| b.command.zip(b.order.clone())) else {
+            return;
+        };
+        let argv: Vec<&[u8]> = order.argv.iter().map(|argument| &**argument).collect();
+        // What its own command lets it hear of comes behind the reply.
+        let before = self.exchange_pending(client, BytesMut::new());
+        let reply = self.run_again(client, at, order.database, &argv, time);
+        let behind = self.exchange_pending(client, before);
+        if reply != Reply::NOTHING {
+            self.finish(client, &reply);
+        }
+        if let Some(state) = self.clients.get_mut(client) {
+            state.pending.extend_from_slice(&behind);
+        }
+    }
+
+    fn exchange_pending(&mut self, client: ClientId, bytes: BytesMut) -> BytesMut {
+        let state = self.clients.get_mut(client);
+        state.map(|state| std::mem::replace(&mut state.pending, bytes)).unwrap_or_default()
+    }
+
+    // --- waits end ---
+
+    /// Ends a client's wait with a reply that does not come from its command; false if it was not
+    /// waiting.
+    pub fn unblock(&mut self, client: ClientId, reply: &Reply) -> bool {
+        let blocked = self.clients.get(client).and_then(|state| state.blocked.as_ref());
+        if let Some(at) = blocked.and_then(|blocked| blocked.command) {
+            self.count_call(at, reply.is_error());
+            self.count_error(reply);
+        }
+        self.finish(client, reply)
+    }
+
+    fn finish(&mut self, client: ClientId, reply: &Reply) -> bool {
+        if !self.stop_waiting(client) {
+            return false;
+        }
+        if self.clients.get(client).is_some_and(|state| !state.is_muted()) {
+            self.push(client, reply);
+        } else if let Some(state) = self.clients.get_mut(client) {
+            state.loses_reply = false;
+        }
+        self.resume(client);
+        true
+    }
+
+    /// Ends a client's wait as if its time were up.
+    pub fn end_wait(&mut self, client: ClientId) {
+        let Some(state) = self.clients.get_mut(client) else { return };
+        let Some(blocked) = state.blocked.as_mut() else { return };
+        let reply = std::mem::replace(&mut blocked.on_timeout, Reply::NOTHING);
+        self.unblock(client, &reply);
+    }
+
+    /// The timer of a waiting client has fired, which therefore has none now.
+    pub(super) fn wait_timed_out(&mut self, client: ClientId) {
+        let Some(state) = self.clients.get_mut(client) else { return };
+        if let Some(blocked) = state.blocked.as_mut() {
+            blocked.timer = None;
+            self.end_wait(client);
+        }
+    }
+
+    /// Forgets that a client waits, without telling it.
+    pub(super) fn stop_waiting(&mut self, client: ClientId) -> bool {
+        let Some(state) = self.clients.get_mut(client) else { return false };
+        let Some(blocked) = state.blocked.take() else { return false };
+        if let Some(timer) = blocked.timer {
+            self.timers.cancel(timer);
+        }
+        if let Some(order) = blocked.order {
+            self.clients.release(client, order.bytes());
+            self.waiters.leave(&order);
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::client::ClientId;
+    use crate::script::Watchdog;
+    use crate::settings::Settings;
+    use crate::testing::{Stage, check, check_events, words};
+    use crate::{Engine, Flow};
+
+    /// Nobody waits for anything, and nothing is left of those who did.
+    fn assert_at_rest(stage: &Stage) {
+        let waiters = &stage.engine.waiters;
+        assert!(waiters.queues.is_empty() && waiters.marked.is_empty(), "{waiters:?}");
+        assert!(waiters.held.is_empty(), "{waiters:?}");
+        assert!(stage.engine.timers.is_empty());
+    }
+
+    #[test]
+    fn a_wait_ends_on_the_millisecond() {
+        check("b> BLPOP k 0.5; +499ms; b< => ; +1ms; b< => nil-array");
+        check("b> BLMOVE k l LEFT LEFT 0.0001; +1ms; b< => nil-array");
+        check("b> BLPOP k 0; +100000000ms; b< => ; RPUSH k v; b< => [\"k\", \"v\"]");
+        check("b> HELLO 3; b> BLMPOP 1 1 k LEFT; +1000ms; b< => nil; b> PING => PONG");
+        check("b> BLPOP k 1; RPUSH k v; b< => [\"k\", \"v\"]; +1000ms; b< => ; b> PING => PONG");
+    }
+
+    #[test]
+    fn what_comes_too_late_stays() {
+        check("b> BLPOP k 0.5; +500ms; RPUSH k v => 1; b< => nil-array; LRANGE k 0 -1 => [\"v\"]");
+    }
+
+    #[test]
+    fn nothing_is_left_of_a_wait_that_is_over() {
+        for end in [
+            "RPUSH k v",
+            "RPUSH l v",
+            "+1000ms",
+            "PING; CLIENT UNBLOCK 1",
+            "CLIENT UNBLOCK 1 ERROR",
+            "CLIENT KILL ID 1",
+        ] {
+            let mut stage = Stage::new(Settings::default());
+            stage.check(&format!("b> BLPOP k l k 1; {end}"));
+            assert_at_rest(&stage);
+        }
+        let mut stage = Stage::new(Settings::default());
+        stage.check("b> BLPOP k 1; c> BLPOP k l 0");
+        for name in ["b", "c"] {
+            let client = stage.client(name);
+            stage.engine.disconnect(client);
+        }
+        assert_at_rest(&stage);
+        stage.check("RPUSH k v; LLEN k => 1");
+    }
+
+    #[test]
+    fn the_gone_are_passed_over() {
+        let mut stage = Stage::new(Settings::default());
+        stage.check("b> BLPOP k 0; c> BLPOP k 0; d> BLPOP k 0; CLIENT KILL ID 1 => 1");
+        stage.check("CLIENT UNBLOCK 2 => 1; c< => nil-array; RPUSH k v; d< => [\"k\", \"v\"]");
+        assert_at_rest(&stage);
+    }
+
+    /// Sees that these have hung up.
+    struct Sees(Vec<ClientId>);
+
+    impl Watchdog for Sees {
+        fn poll(&mut self, _: &mut Engine) {}
+
+        fn has_hung_up(&self, client: ClientId) -> bool {
+            self.0.contains(&client)
+        }
+    }
+
+    #[test]
+    fn those_who_have_hung_up_are_passed_over_before_they_are_gone() {
+        let mut stage = Stage::new(Settings::default());
+        stage.check("b> BLPOP k 0; c> BLPOP k 0; d> BLPOP k 0");
+        let gone = vec![stage.client("b"), stage.client("d")];
+        stage.engine.watchdog = Some(Box::new(Sees(gone)));
+        stage.check("RPUSH k 1 2; c< => [\"k\", \"1\"]; b< => ; d< => ; LRANGE k 0 -1 => [\"2\"]");
+    }
+
+    #[test]
+    fn a_client_that_waits_runs_nothing_else_until_it_is_resumed() {
+        let mut stage = Stage::new(Settings::default());
+        let client = stage.client("b");
+        assert_eq!(stage.run(client, &words("BLPOP k 1")), (String::new(), Flow::Wait));
+        assert!(!stage.engine.has_deliveries());
+        stage.check("RPUSH k v");
+        let deliveries = stage.engine.deliveries();
+        let [only] = &deliveries[..] else { panic!("{deliveries:?}") };
+        assert_eq!((only.client, only.resume), (client, true));
+        assert_eq!(&only.bytes[..], b"*2\r\n$1\r\nk\r\n$1\r\nv\r\n");
+    }
+
+    #[test]
+    fn a_queue_is_served_in_the_order_of_arrival_whatever_happens_between() {
+        check(
+            "b> BLPOP k 1; c> BLPOP k 0; d> BLPOP k 0; +1000ms; b< => nil-array; \
+             b> BLPOP k 0; RPUSH k 1 2 3; c< => [\"k\", \"1\"]; d< => [\"k\", \"2\"]; \
+             b< => [\"k\", \"3\"]",
+        );
+    }
+
+    #[test]
+    fn keys_are_served_in_the_order_they_became_ready() {
+        check_events(&[
+            ("b> BLPOP k 0", ""),
+            ("c> BLPOP l 0", ""),
+            ("MULTI", ""),
+            ("RPUSH l 1", ""),
+            ("RPUSH k 1", ""),
+            ("RPUSH l 2", ""),
+            ("EXEC", "new l, rpush l, new k, rpush k, rpush l, lpop l, lpop k, del k"),
+            ("b> BLMOVE l m RIGHT LEFT 0", "new m, lpush m, rpop l, del l"),
+            ("b> BLMOVE l m RIGHT LEFT 0", ""),
+            ("c> BLPOP l 0", ""),
+            ("RPUSH l 1 2", "new l, rpush l, lpush m, rpop l, lpop l, del l"),
+        ]);
+    }
+
+    /// What was there in between was nothing to wake anybody for.
+    #[test]
+    fn a_key_is_ready_when_it_has_become_what_is_wanted() {
+        for (before, events) in
+            [("SET l v", "new l, set l, "), ("DEL l", ""), ("SADD l m", "new l, sadd l, ")]
+        {
+            let served = "new k, rpush k, new l, rpush l, lpop k, del k, lpop l, del l";
+            check_events(&[
+                ("b> BLPOP k 0", ""),
+                ("c> BLPOP l 0", ""),
+                ("MULTI", ""),
+                (before, ""),
+                ("FLUSHALL", ""),
+                ("RPUSH k 1", ""),
+                ("RPUSH l 1", ""),
+                ("EXEC", &format!("{events}{served}")),
+            ]);
+        }
+    }
+
+    #[test]
+    fn a_pause_holds_the_element_back() {
+        check(
+            "b> BLPOP k 0; MULTI; CLIENT PAUSE 100 WRITE; RPUSH k v; EXEC; LLEN k => 1; b< => ; \
+             +99ms; b< => ; +1ms; b< => [\"k\", \"v\"]; EXISTS k => 0",
+        );
+        check(
+            "b> BLPOP k 0; MULTI; CLIENT PAUSE 100 WRITE; RPUSH k v; EXEC; CLIENT UNPAUSE => OK; \
+             b< => [\"k\", \"v\"]",
+        );
+        check("b> BLPOP k 0.01; CLIENT PAUSE 100; +10ms; b< => nil-array");
+    }
+
+    #[test]
+    fn who_may_not_have_it_leaves_it_to_the_next() {
+        check(
+            "SET s v; b> BLMOVE k s LEFT LEFT 0; c> BLPOP k 0; RPUSH k v; b< => !WRONGTYPE ...; \
+             c< => [\"k\", \"v\"]; GET s => \"v\"",
+        );
+        check(
+            "b> BLMOVE k l LEFT LEFT 0; c> BLPOP k 0; MULTI; RPUSH k v; CONFIG SET maxmemory 1; \
+             EXEC => [1, OK]; b< => !OOM ...; c< => [\"k\", \"v\"]; INFO commandstats => \
+             ...cmdstat_blmove:calls=0,usec=0,usec_per_call=0.00,rejected_calls=1,...",
+        );
+    }
+
+    #[test]
+    fn a_command_that_waits_counts_when_it_is_done() {
+        let stats = |steps: &str, expected: &str| {
+            check(&format!("b> BLPOP k 1; {steps}; INFO commandstats => {expected}"));
+        };
+        let blpop = |calls, failed| {
+            format!(
+                "...cmdstat_blpop:calls={calls},usec=0,usec_per_call=0.00,rejected_calls=0,\
+                 failed_calls={failed}\\r\\n..."
+            )
+        };
+        check("b> BLPOP k 1; INFO commandstats => \"# Commandstats\\r\\n\"");
+        check("b> BLPOP k 1; PING; INFO stats => ...total_commands_processed:1\\r\\n...");
+        stats("RPUSH k v", &blpop(1, 0));
+        stats("+1000ms", &blpop(1, 0));
+        stats("CLIENT UNBLOCK 1", &blpop(1, 0));
+        stats("CLIENT UNBLOCK 1 ERROR", &blpop(1, 1));
+        check(
+            "b> BLPOP k 1; CLIENT UNBLOCK 1 ERROR; INFO errorstats => \
+             \"# Errorstats\\r\\nerrorstat_UNBLOCKED:count=1\\r\\n\"",
+        );
+        check("b> WAIT 1 10; +10ms; INFO commandstats => ...cmdstat_wait:calls=1,...");
+    }
+
+    #[test]
+    fn waits_are_shown() {
+        check(
+            "b> BLPOP k l 0; c> BLPOP k 1; CLIENT LIST ID 1 => ...flags=b ...cmd=blpop ...; \
+             INFO clients => ...blocked_clients:2...clients_in_timeout_table:1\\r\\n\
+             total_blocking_keys:2\\r\\ntotal_blocking_keys_on_nokey:0...",
+        );
+    }
+}

@@ -1,0 +1,31 @@
+//! Redlock trusts clocks: Kleppmann's example, and what Salvatore Sanfilippo answered that
+//! administrators must not do. The clock of one server of five jumps, and two hold the lock.
+#![allow(clippy::print_stdout)]
+
+use std::time::Duration;
+
+use lockwheel::{Error, Fault, Reply, Requests, Server};
+
+/// The names of the servers that give `client` the lock.
+fn take(servers: &[Server], client: &str) -> String {
+    let command = ["SET", "lock", client, "NX", "PX", "30000"];
+    let taken = |server: &Server| Ok::<bool, Error>(server.client()?.call(&command)? == Reply::OK);
+    let names = servers.iter().zip(["A", "B", "C", "D", "E"]);
+    names.filter(|(server, _)| taken(server).unwrap_or(false)).map(|(_, name)| name).collect()
+}
+
+fn main() -> Result<(), Error> {
+    let start = |_| Server::builder().frozen_clock().start();
+    let servers = (0..5).map(start).collect::<Result<Vec<_>, _>>()?;
+    for cut_off in &servers[3..] {
+        cut_off.faults().add(Fault::Close, Requests::any().command("set").nth(1))?;
+    }
+    println!("the first client has the lock on {}", take(&servers, "first"));
+
+    servers[2].clock().jump_forward(Duration::from_secs(30))?;
+    println!("the clock of C jumps by 30 seconds; no time has passed anywhere");
+
+    println!("the second client has the lock on {}", take(&servers, "second"));
+    println!("both have most of five servers: both hold the lock");
+    Ok(())
+}

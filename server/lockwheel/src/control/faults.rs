@@ -1,0 +1,327 @@
+//! Faults and gates of a running server, ordered by a test in the same process.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwheel_resp::Reply;
+
+use crate::client::Client;
+use crate::control::clock::millis;
+use crate::error::{Error, ErrorKind};
+use crate::net::host::Host;
+use lockwheel_engine::faults::rule::{Action, Rule, When};
+use lockwheel_engine::time::Millis;
+
+/// What becomes of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fault {
+    /// It is held for so long on the server's [`Clock`](crate::Clock), and then run.
+    Delay(Duration),
+    /// It is neither run nor answered.
+    Drop,
+    /// It is not run, and its connection is closed.
+    Close,
+    /// It is run and not answered.
+    Lose,
+    /// It is run, and its connection is closed instead of an answer.
+    LoseAndClose,
+    /// It is run, so many bytes of the answer are sent, and the connection is closed.
+    Cut(usize),
+    /// The server reads no further from its client until the rule is cleared.
+    Stall,
+    /// It is not run, and answered with this error: `LOADING Redis is loading ...`.
+    Error(String),
+    /// The server has forgotten all scripts when it comes.
+    FlushScripts,
+    /// The clock jumps forward when it has been run, and leases follow.
+    JumpForward(Duration),
+    /// The clock jumps back when it has been run, and leases follow.
+    JumpBack(Duration),
+    /// The last so many writes are undone when it has been answered, its own among them. The server
+    /// must have been started [for tests](crate::Builder::for_tests).
+    LoseWrites(usize),
+    /// Not a request but a connection: it is closed as soon as it is there.
+    Refuse,
+}
+
+/// Which requests a rule is for: all that is said must hold. Patterns are those of `KEYS`.
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct Requests(When);
+
+impl Requests {
+    /// All of them.
+    pub fn any() -> Requests {
+        Requests::default()
+    }
+
+    /// Those with a command like this: `set`, `client|id`, `eval*`.
+    pub fn command(mut self, pattern: &str) -> Requests {
+        self.0.command = Some(pattern.to_ascii_lowercase());
+        self
+    }
+
+    /// Those of clients with a name (`CLIENT SETNAME`) like this.
+    pub fn client(mut self, pattern: &str) -> Requests {
+        self.0.client = Some(pattern.to_owned());
+        self
+    }
+
+    /// Those of the client with this `CLIENT ID`.
+    pub fn client_id(mut self, id: u64) -> Requests {
+        self.0.client_id = Some(id);
+        self
+    }
+
+    /// Those that name a key like this.
+    pub fn key(mut self, pattern: &str) -> Requests {
+        self.0.key = Some(pattern.to_owned());
+        self
+    }
+
+    /// Of all these only the `n`th, from 1 on.
+    pub fn nth(mut self, n: u64) -> Requests {
+        self.0.nth = Some(n);
+        self
+    }
+
+    /// No more than `n` of them.
+    pub fn times(mut self, n: u64) -> Requests {
+        self.0.times = Some(n);
+        self
+    }
+
+    /// Each of them with a probability from 0 to 1. The same seed chooses the same ones.
+    pub fn probability(mut self, probability: f64, seed: u64) -> Requests {
+        self.0.set_dice(probability, seed);
+        self
+    }
+}
+
+/// The faults of a server: rules for what becomes of requests, and gates. The first rule that is
+/// for a request decides; commands of the namespace `LOCKWHEEL` are subject to none.
+///
+/// A server that is loading when the second of two locks is taken:
+///
+/// ```
+/// use lockwheel::{Fault, Reply, Requests, Server};
+///
+/// let server = Server::start()?;
+/// let second_lock = Requests::any().command("set").key("lock:*").nth(2);
+/// let loading = server.faults().add(Fault::Error("LOADING not yet".to_owned()), second_lock)?;
+/// assert_eq!(server.call(&["SET", "lock:a", "token", "NX"])?, Reply::OK);
+/// assert_eq!(server.call(&["SET", "lock:b", "token", "NX"])?, Reply::error("LOADING not yet"));
+/// assert_eq!(server.call(&["SET", "lock:b", "token", "NX"])?, Reply::OK);
+/// assert_eq!(loading.fired()?, 1);
+/// # Ok::<(), lockwheel::Error>(())
+/// ```
+#[derive(Clone, Copy)]
+pub struct Faults<'a> {
+    pub(crate) host: &'a Arc<Host>,
+}
+
+/// A rule of a server.
+#[derive(Clone, Copy)]
+pub struct FaultRule<'a> {
+    host: &'a Arc<Host>,
+    id: u64,
+}
+
+/// A gate, at which clients are held before their requests are run.
+///
+/// ```
+/// use lockwheel::{Reply, Requests, Server};
+///
+/// let server = Server::start()?;
+/// let gate = server.faults().gate(Requests::any().command("del").client("slow"))?;
+/// let mut slow = server.client()?;
+/// slow.call(&["CLIENT", "SETNAME", "slow"])?;
+/// server.call(&["SET", "lock", "slow's"])?;
+/// std::thread::scope(|scope| {
+///     let deletes = scope.spawn(move || slow.call(&["DEL", "lock"]));
+///     gate.wait()?;
+///     // It is about to delete what it takes for its own lock.
+///     server.call(&["SET", "lock", "another's"])?;
+///     gate.open()?;
+///     assert_eq!(deletes.join().expect("a thread")?, Reply::Integer(1));
+///     Ok::<(), lockwheel::Error>(())
+/// })?;
+/// assert_eq!(server.call(&["GET", "lock"])?, Reply::Null);
+/// # Ok::<(), lockwheel::Error>(())
+/// ```
+#[derive(Clone, Copy)]
+pub struct Gate<'a> {
+    host: &'a Arc<Host>,
+    id: u64,
+}
+
+impl<'a> Faults<'a> {
+    /// Adds a rule behind the others.
+    ///
+    /// # Errors
+    /// If the fault cannot happen to such requests, or the server has ended.
+    pub fn add(&self, fault: Fault, requests: Requests) -> Result<FaultRule<'a>, Error> {
+        let usage = |text: &str| Err(Error::new(ErrorKind::Usage, text));
+        if fault == Fault::Refuse && requests.0.is_about_requests() {
+            return usage("a connection has no name, no command and no key yet");
+        }
+        let keeps = self.host.with(|engine| engine.faults.keep_writes())?;
+        if matches!(fault, Fault::LoseWrites(_)) && !keeps {
+            return usage("no writes are kept; see Builder::for_tests");
+        }
+        if let Fault::Error(line) = &fault
+            && (line.is_empty() || line.contains(['\r', '\n']))
+        {
+            return usage("an error is one line");
+        }
+        let id = self.host.with(|engine| engine.faults.add(fault.into(), requests.0))?;
+        Ok(FaultRule { host: self.host, id })
+    }
+
+    /// Adds a gate.
+    ///
+    /// # Errors
+    /// If the server has ended.
+    pub fn gate(&self, requests: Requests) -> Result<Gate<'a>, Error> {
+        let id = self.host.with(|engine| engine.faults.add(Action::Gate, requests.0))?;
+        Ok(Gate { host: self.host, id })
+    }
+
+    /// Removes all rules and opens all gates.
+    ///
+    /// # Errors
+    /// If the server has ended.
+    pub fn clear(&self) -> Result<(), Error> {
+        self.host.with(|engine| engine.clear_faults(|_| true))?;
+        Ok(())
+    }
+
+    /// The rules and gates, with how often they matched and fired, as JSON.
+    ///
+    /// # Errors
+    /// If the server has ended.
+    pub fn list(&self) -> Result<String, Error> {
+        Ok(self.host.with(|engine| engine.show_faults(|_| true))?)
+    }
+
+    /// Does what a failover does to a server whose replica has not heard of the last `lost` writes:
+    /// they are undone, scripts are forgotten and everybody is disconnected. Returns how many
+    /// writes were known.
+    ///
+    /// # Errors
+    /// If writes are to be lost and the server was not started
+    /// [for tests](crate::Builder::for_tests), or it has ended.
+    pub fn failover(&self, lost: usize) -> Result<usize, Error> {
+        let lost = lost.to_string();
+        let mut client = Client::connect(self.host)?;
+        match client.call(&["LOCKWHEEL", "FAILOVER", "LOSE", &lost])? {
+            Reply::Integer(lost) => Ok(usize::try_from(lost).unwrap_or(0)),
+            other => Err(refusal(&other)),
+        }
+    }
+}
+
+impl FaultRule<'_> {
+    /// How many requests it could have been for.
+    ///
+    /// # Errors
+    /// If it has been cleared, or the server has ended.
+    pub fn matched(&self) -> Result<u64, Error> {
+        count(self.host, self.id, |rule| rule.matched)
+    }
+
+    /// How many requests it was for.
+    ///
+    /// # Errors
+    /// If it has been cleared, or the server has ended.
+    pub fn fired(&self) -> Result<u64, Error> {
+        count(self.host, self.id, |rule| rule.fired)
+    }
+
+    /// Removes it, and lets go whom it holds.
+    ///
+    /// # Errors
+    /// If the server has ended.
+    pub fn clear(self) -> Result<(), Error> {
+        self.host.with(|engine| engine.clear_faults(|rule| rule.id == self.id))?;
+        Ok(())
+    }
+}
+
+impl Gate<'_> {
+    /// Waits until somebody is held, and returns their `CLIENT ID`.
+    ///
+    /// # Errors
+    /// If it is opened meanwhile, or the server ends.
+    pub fn wait(&self) -> Result<u64, Error> {
+        let id = self.id.to_string();
+        match Client::connect(self.host)?.call(&["LOCKWHEEL", "GATE", "AWAIT", &id])? {
+            Reply::Integer(client) => Ok(u64::try_from(client).unwrap_or(0)),
+            Reply::Null => Err(Error::new(ErrorKind::Usage, "the gate has been opened")),
+            other => Err(refusal(&other)),
+        }
+    }
+
+    /// How many clients have come to it.
+    ///
+    /// # Errors
+    /// If it has been opened, or the server has ended.
+    pub fn fired(&self) -> Result<u64, Error> {
+        count(self.host, self.id, |rule| rule.fired)
+    }
+
+    /// Removes it and lets go whom it holds; returns how many they are.
+    ///
+    /// # Errors
+    /// If the server has ended.
+    pub fn open(self) -> Result<usize, Error> {
+        let (_, clients) = self.host.with(|engine| engine.clear_faults(|r| r.id == self.id))?;
+        Ok(clients)
+    }
+}
+
+impl From<Fault> for Action {
+    fn from(fault: Fault) -> Action {
+        match fault {
+            Fault::Delay(span) => Action::Delay { span: millis(span) },
+            Fault::Drop => Action::Drop,
+            Fault::Close => Action::Close,
+            Fault::Lose => Action::Lose,
+            Fault::LoseAndClose => Action::LoseAndClose,
+            Fault::Cut(bytes) => Action::Cut { bytes },
+            Fault::Stall => Action::Stall,
+            Fault::Error(line) => Action::Error { line },
+            Fault::FlushScripts => Action::FlushScripts,
+            Fault::JumpForward(span) => Action::Jump { span: millis(span) },
+            Fault::JumpBack(span) => Action::Jump { span: Millis(-millis(span).0) },
+            Fault::LoseWrites(writes) => Action::LoseWrites { writes },
+            Fault::Refuse => Action::Refuse,
+        }
+    }
+}
+
+fn count(host: &Host, id: u64, what: impl FnOnce(&Rule) -> u64) -> Result<u64, Error> {
+    let count = host.with(|engine| engine.faults.rule(id).map(what))?;
+    count.ok_or_else(|| Error::new(ErrorKind::Usage, "the rule has been cleared"))
+}
+
+fn refusal(reply: &Reply) -> Error {
+    let text = match reply {
+        Reply::Error(line) => String::from_utf8_lossy(line).into_owned(),
+        other => format!("{other:?}"),
+    };
+    Error::new(ErrorKind::Usage, text)
+}
+
+/// Handles, which have nothing of their own to show.
+macro_rules! shown {
+    ($($kind:ident),*) => {$(
+        impl std::fmt::Debug for $kind<'_> {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.debug_struct(stringify!($kind)).finish_non_exhaustive()
+            }
+        }
+    )*};
+}
+shown!(Faults, FaultRule, Gate);

@@ -1,0 +1,76 @@
+//! The settings that only the network uses, read once at the start: where to listen, on how many
+//! threads, and which files tell others of it.
+
+use lockwheel_engine::settings::Settings;
+
+/// Where and how a server listens. The engine keeps the values of these directives for `CONFIG`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ListenSettings {
+    /// TCP port; 0 listens on none if there is a Unix socket, and on any free one otherwise.
+    pub(crate) port: u16,
+    /// Addresses to listen on; one after a `-` may be missing on this host.
+    pub(crate) bind: Vec<String>,
+    /// Connections the kernel queues before they are accepted.
+    pub(crate) tcp_backlog: u32,
+    /// Path of the Unix socket, if there is to be one.
+    pub(crate) unixsocket: Option<String>,
+    /// Permission bits of the Unix socket; 0 leaves them to the umask.
+    pub(crate) unixsocketperm: u32,
+    /// Threads that serve connections.
+    pub(crate) io_threads: usize,
+    /// Path of a file that holds the process id, if wanted.
+    pub(crate) pidfile: Option<String>,
+}
+
+impl ListenSettings {
+    /// Reads the directives. The kinds of the directives have checked every value before.
+    pub(crate) fn of(settings: &Settings) -> ListenSettings {
+        let number = |name| settings.text(name).parse::<u32>().unwrap_or_else(|_| misfit(name));
+        let path = |name| Some(settings.text(name)).filter(|path| !path.is_empty());
+        let mode = u32::from_str_radix(&settings.text("unixsocketperm"), 8);
+        ListenSettings {
+            port: settings.port,
+            bind: settings.text("bind").split_whitespace().map(str::to_owned).collect(),
+            tcp_backlog: number("tcp-backlog"),
+            unixsocket: path("unixsocket"),
+            unixsocketperm: mode.unwrap_or_else(|_| misfit("unixsocketperm")),
+            io_threads: number("io-threads") as usize,
+            pidfile: path("pidfile"),
+        }
+    }
+}
+
+/// The directive's kind lets through what this file cannot read: a bug of the table.
+fn misfit(name: &str) -> ! {
+    unreachable!("the kind of the directive '{name}' does not fit its use")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directives_are_read() {
+        let mut settings = Settings::default();
+        let defaults = ListenSettings::of(&settings);
+        assert_eq!((defaults.port, defaults.io_threads, defaults.tcp_backlog), (6379, 1, 511));
+        assert_eq!(defaults.bind, ["127.0.0.1", "-::1"]);
+        assert_eq!(
+            (defaults.unixsocket, defaults.pidfile, defaults.unixsocketperm),
+            (None, None, 0)
+        );
+        for (name, value) in [
+            ("bind", "::1"),
+            ("unixsocket", "/run/s"),
+            ("unixsocketperm", "700"),
+            ("io-threads", "3"),
+            ("pidfile", "p"),
+        ] {
+            settings.apply(name, value).expect("a value of its kind");
+        }
+        let read = ListenSettings::of(&settings);
+        assert_eq!((read.bind, read.unixsocketperm), (vec!["::1".to_owned()], 0o700));
+        assert_eq!(read.unixsocket.as_deref(), Some("/run/s"));
+        assert_eq!((read.io_threads, read.pidfile.as_deref()), (3, Some("p")));
+    }
+}

@@ -1,0 +1,158 @@
+//! Bytes that are to be sent to one client: a queue of chunks, so that a gigabyte of replies is
+//! never copied to a larger buffer, and its memory is freed as it is sent.
+
+use std::collections::VecDeque;
+
+use bytes::{Buf, BytesMut};
+
+use crate::limits;
+use lockwheel_engine::buffers::BufferSizes;
+
+/// See the module's documentation.
+#[derive(Debug, Default)]
+pub(crate) struct Output {
+    /// Full chunks, sent first. Empty unless the client reads more slowly than it asks.
+    full: VecDeque<BytesMut>,
+    /// The bytes in `full`.
+    full_bytes: usize,
+    /// What replies are appended to.
+    tail: BytesMut,
+}
+
+impl Output {
+    /// The buffer to append a reply to.
+    pub(crate) fn tail(&mut self) -> &mut BytesMut {
+        if self.tail.len() >= limits::OUTPUT_CHUNK_BYTES {
+            self.finish_chunk();
+        }
+        &mut self.tail
+    }
+
+    #[cold]
+    fn finish_chunk(&mut self) {
+        // Room for the reply that passes the limit, so that a chunk is seldom copied.
+        let room = limits::OUTPUT_CHUNK_BYTES + limits::OUTPUT_CHUNK_BYTES / 8;
+        let chunk = std::mem::replace(&mut self.tail, BytesMut::with_capacity(room));
+        self.full_bytes += chunk.len();
+        self.full.push_back(chunk);
+    }
+
+    /// Moves all of `more` to the end, and leaves it empty.
+    pub(crate) fn append(&mut self, more: &mut BytesMut) {
+        let tail = self.tail();
+        if tail.is_empty() {
+            // Nothing is copied, and both keep their room.
+            std::mem::swap(tail, more);
+        } else {
+            tail.extend_from_slice(more);
+        }
+        more.clear();
+    }
+
+    /// How many bytes there are.
+    pub(crate) fn len(&self) -> usize {
+        self.full_bytes + self.tail.len()
+    }
+
+    /// Writes down what its buffers take.
+    pub(crate) fn measure(&self, sizes: &mut BufferSizes) {
+        sizes.reply = self.tail.len();
+        sizes.reply_room = self.tail.capacity();
+        sizes.chunks = self.full.len();
+        sizes.chunk_bytes = self.full_bytes;
+    }
+
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.tail.is_empty() && self.full.is_empty()
+    }
+
+    /// What is sent next: some of the bytes, and none only if there are none.
+    pub(crate) fn front(&self) -> &[u8] {
+        self.full.front().unwrap_or(&self.tail)
+    }
+
+    /// Drops the first `count` bytes of [`Output::front`], which have been sent. Memory that a
+    /// quiet connection does not need is freed.
+    pub(crate) fn advance(&mut self, count: usize) {
+        if let Some(chunk) = self.full.front_mut() {
+            self.full_bytes -= count;
+            chunk.advance(count);
+            if chunk.is_empty() {
+                self.full.pop_front();
+            }
+        } else if count < self.tail.len() {
+            self.tail.advance(count);
+        } else {
+            self.clear();
+        }
+    }
+
+    /// Drops everything.
+    pub(crate) fn clear(&mut self) {
+        self.full = VecDeque::new();
+        self.full_bytes = 0;
+        self.tail.clear();
+        if self.tail.capacity() > lockwheel_engine::limits::IDLE_BUFFER_BYTES {
+            self.tail = BytesMut::new();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REPLY_BYTES: usize = 1000;
+
+    fn reply(number: usize) -> [u8; REPLY_BYTES] {
+        [number as u8; REPLY_BYTES]
+    }
+
+    #[test]
+    fn bytes_leave_in_the_order_they_came() {
+        for sent_at_once in [1, 999, 10_000, usize::MAX] {
+            let (mut output, mut expected, mut sent) = (Output::default(), Vec::new(), Vec::new());
+            for number in 0..500 {
+                expected.extend_from_slice(&reply(number));
+                if number % 3 == 0 {
+                    let mut more = BytesMut::from(&reply(number)[..]);
+                    output.append(&mut more);
+                    assert!(more.is_empty());
+                } else {
+                    output.tail().extend_from_slice(&reply(number));
+                }
+                assert_eq!(output.len() + sent.len(), expected.len());
+                if number % 7 == 0 {
+                    send(&mut output, sent_at_once, &mut sent);
+                }
+            }
+            while !output.is_empty() {
+                send(&mut output, sent_at_once, &mut sent);
+            }
+            assert!(sent == expected, "{sent_at_once} at once");
+            assert_eq!((output.len(), output.front().len()), (0, 0));
+        }
+    }
+
+    fn send(output: &mut Output, most: usize, sent: &mut Vec<u8>) {
+        let count = output.front().len().min(most);
+        sent.extend_from_slice(&output.front()[..count]);
+        output.advance(count);
+    }
+
+    #[test]
+    fn chunks_are_not_copied_to_larger_ones() {
+        let mut output = Output::default();
+        for number in 0..1_000 {
+            output.tail().extend_from_slice(&reply(number));
+        }
+        let largest = output.full.iter().map(BytesMut::len).max();
+        assert!(largest.is_some_and(|bytes| bytes < limits::OUTPUT_CHUNK_BYTES + REPLY_BYTES));
+        output.clear();
+        assert!(
+            output.is_empty()
+                && output.tail.capacity() <= lockwheel_engine::limits::IDLE_BUFFER_BYTES
+        );
+    }
+}

@@ -1,0 +1,277 @@
+//! A running server and how to get one: the public face of the crate.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime};
+
+use lockwheel_resp::Reply;
+use parking_lot::Mutex;
+
+use crate::client::Client;
+use crate::clock;
+use crate::control::{Clock, Faults, Journal, since_epoch};
+use crate::error::{Error, ErrorKind};
+use crate::listen_settings::ListenSettings;
+use crate::net::busy::BusyDesk;
+use crate::net::crew::Crew;
+use crate::net::host::Host;
+use crate::net::listener::Doors;
+use crate::net::traces::Traces;
+use lockwheel_engine::Engine;
+use lockwheel_engine::settings::Settings;
+use lockwheel_engine::time::Millis;
+
+/// How a server is to be. Made by [`Server::builder`].
+#[derive(Debug)]
+pub struct Builder {
+    settings: Result<Settings, Error>,
+    clock: ClockChoice,
+    seed: Option<u64>,
+}
+
+#[derive(Debug)]
+enum ClockChoice {
+    System,
+    Frozen(Option<Millis>),
+}
+
+impl Builder {
+    /// Starts from settings that have been read elsewhere, such as from a command line.
+    pub fn from_settings(settings: Settings) -> Builder {
+        Builder { settings: Ok(settings), clock: ClockChoice::System, seed: None }
+    }
+
+    /// The port to listen at, on the loopback interface unless `bind` says otherwise. 0, which is
+    /// where a builder begins, means any that is free.
+    pub fn port(self, port: u16) -> Builder {
+        self.with(|settings| {
+            settings.port = port;
+            Ok(())
+        })
+    }
+
+    /// Sets a directive as `redis.conf` or `CONFIG SET` would: `.config("requirepass", "secret")`.
+    /// What is wrong with it is said by [`Builder::start`].
+    pub fn config(self, directive: &str, value: &str) -> Builder {
+        self.with(|settings| {
+            settings
+                .apply(directive, value)
+                .map_err(|error| Error::new(ErrorKind::Config, error.to_string()))
+        })
+    }
+
+    /// Has the server's [`Clock`] stand still, at the present, until it is moved or let run.
+    pub fn frozen_clock(mut self) -> Builder {
+        self.clock = ClockChoice::Frozen(None);
+        self
+    }
+
+    /// As [`Builder::frozen_clock`], beginning at `begin`, to the millisecond.
+    pub fn frozen_clock_at(mut self, begin: SystemTime) -> Builder {
+        self.clock = ClockChoice::Frozen(Some(since_epoch(begin)));
+        self
+    }
+
+    /// Makes everything random repeatable: the same commands at the same times get the same
+    /// replies. Without it the server draws a seed, which is also what guards its hash tables.
+    pub fn seed(mut self, seed: u64) -> Builder {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// Lets clients do everything that only tests should do (`LOCKWHEEL`, `DEBUG`), and keeps the
+    /// last writes so that a failover can lose them.
+    pub fn for_tests(self) -> Builder {
+        self.config("enable-test-commands", "yes").config("enable-debug-command", "yes")
+    }
+
+    /// Starts the server. When this returns it is listening.
+    ///
+    /// # Errors
+    /// If a setting is wrong, an address cannot be listened at, or threads cannot be had.
+    pub fn start(self) -> Result<Server, Error> {
+        let settings = self.settings?;
+        let listen = ListenSettings::of(&settings);
+        let clock = match self.clock {
+            ClockChoice::System => clock::Clock::system(),
+            ClockChoice::Frozen(begin) => clock::Clock::stopped(begin),
+        };
+        let crew = Crew::new(listen.io_threads.max(1))?;
+        let traces = Traces::default();
+        let doors = Doors::open(&listen, crew.runtimes(), crew.clients.clone(), &traces)?;
+        let doors = Arc::new(doors);
+        let address = doors.address();
+        if let Some(path) = &listen.pidfile {
+            traces.write_pidfile(Path::new(path))?;
+        }
+        let mut engine = Engine::new(settings, clock.now(), seeds(self.seed)?);
+        if let Some(address) = address {
+            engine.settings.port = address.port();
+        }
+        engine.process_id = std::process::id();
+        engine.resident_bytes = resident_bytes;
+        engine.clock_rate = clock.rate();
+        let host = Arc::new(Host::new(engine, clock, traces)?);
+        let desk = BusyDesk::new(&host, &doors);
+        host.with(|engine| engine.watchdog = Some(Box::new(desk)))?;
+        let threads = crew.start(&host, doors)?;
+        Ok(Server { host, address, unixsocket: listen.unixsocket, threads: Mutex::new(threads) })
+    }
+
+    fn with(mut self, act: impl FnOnce(&mut Settings) -> Result<(), Error>) -> Builder {
+        if let Ok(settings) = &mut self.settings
+            && let Err(error) = act(settings)
+        {
+            self.settings = Err(error);
+        }
+        self
+    }
+}
+
+/// A server within this process. It ends when this is dropped, and leaves no thread and no port
+/// behind.
+pub struct Server {
+    host: Arc<Host>,
+    address: Option<SocketAddr>,
+    unixsocket: Option<String>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Server {
+    /// Starts a server with default settings on a free port of the loopback interface.
+    ///
+    /// # Errors
+    /// As [`Builder::start`].
+    pub fn start() -> Result<Server, Error> {
+        Server::builder().start()
+    }
+
+    /// A server to be: default settings, a free port of the loopback interface.
+    pub fn builder() -> Builder {
+        Builder::from_settings(Settings::default()).port(0).config("bind", "127.0.0.1")
+    }
+
+    /// The address clients connect to.
+    ///
+    /// # Panics
+    /// If the server was told to listen at no address (`port 0` with a `unixsocket`).
+    pub fn addr(&self) -> SocketAddr {
+        self.address.expect("a server that listens at an address")
+    }
+
+    /// What to give a client as its URL: `redis://127.0.0.1:54321/`, or `unix:///path`.
+    pub fn url(&self) -> String {
+        match (self.address, &self.unixsocket) {
+            (Some(address), _) => format!("redis://{address}/"),
+            (None, Some(path)) => format!("unix://{path}"),
+            (None, None) => String::new(),
+        }
+    }
+
+    /// Runs one command within this process, in a session of its own: see [`Client::call`].
+    ///
+    /// # Errors
+    /// As [`Client::call`].
+    pub fn call<A: AsRef<[u8]>>(&self, command: &[A]) -> Result<Reply, Error> {
+        self.client()?.call(command)
+    }
+
+    /// Forty hex digits that name the server among the nodes of a cluster, or the sentinels.
+    ///
+    /// # Errors
+    /// If the server has ended.
+    pub fn node_id(&self) -> Result<String, Error> {
+        Ok(self.host.with(|engine| engine.node_id.clone())?)
+    }
+
+    /// A client within this process.
+    ///
+    /// # Errors
+    /// If the server has ended.
+    pub fn client(&self) -> Result<Client, Error> {
+        Client::connect(&self.host)
+    }
+
+    /// The server's clock, to be stopped and moved.
+    pub fn clock(&self) -> Clock<'_> {
+        Clock { host: &self.host }
+    }
+
+    /// What is to go wrong.
+    pub fn faults(&self) -> Faults<'_> {
+        Faults { host: &self.host }
+    }
+
+    /// What has happened, if the server was started for tests.
+    pub fn journal(&self) -> Journal<'_> {
+        Journal { host: &self.host }
+    }
+
+    /// Moves the clock on by `span`, to the millisecond: [`Clock::advance`].
+    ///
+    /// # Errors
+    /// If the server has ended.
+    pub fn advance(&self, span: Duration) -> Result<(), Error> {
+        self.clock().advance(span)
+    }
+
+    /// Whether the server has ended, or is about to.
+    pub fn is_stopped(&self) -> bool {
+        self.host.shutdown.is_cancelled()
+    }
+
+    /// Waits until the server is told to end, by `SHUTDOWN` or by [`Server::stop`].
+    pub async fn stopped(&self) {
+        self.host.shutdown.cancelled().await;
+    }
+
+    /// Whether the engine hit a bug and refuses to serve what it holds. The server is stopped
+    /// then.
+    pub fn has_failed(&self) -> bool {
+        self.host.has_failed()
+    }
+
+    /// Ends the server: closes its port and every connection, and waits for its threads. Does
+    /// nothing if it has ended already.
+    pub fn stop(&self) {
+        self.host.stop();
+        for thread in self.threads.lock().drain(..) {
+            // A panic in it has been reported where it happened.
+            let _ = thread.join();
+        }
+        self.host.registry.clear();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").field("url", &self.url()).finish_non_exhaustive()
+    }
+}
+
+/// Of the whole process, be it the daemon or one that embeds servers. Only Linux tells in a file.
+fn resident_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    kib.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
+}
+
+fn seeds(seed: Option<u64>) -> Result<[u64; 4], Error> {
+    let mut seeds = [0; 4];
+    for (at, place) in seeds.iter_mut().enumerate() {
+        *place = match seed {
+            Some(seed) => seed.wrapping_add(at as u64),
+            None => getrandom::u64()
+                .map_err(|error| Error::new(ErrorKind::Io, format!("no randomness: {error}")))?,
+        };
+    }
+    Ok(seeds)
+}

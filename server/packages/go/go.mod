@@ -1,3 +1,0 @@
-module github.com/leasehold/leasehold-go
-
-go 1.21

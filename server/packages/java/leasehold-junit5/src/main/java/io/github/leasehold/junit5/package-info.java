@@ -1,2 +1,0 @@
-/** Servers for the tests of JUnit. */
-package io.github.leasehold.junit5;

@@ -1,0 +1,15 @@
+package lockwheel.clients.recipes;
+
+import lockwheel.clients.Library;
+import redis.clients.jedis.DefaultJedisClientConfig;
+import redis.clients.jedis.RedisProtocol;
+
+/** The recipes on Jedis in the older protocol. */
+@Library.Setting("RESP2")
+class JedisResp2Test extends JedisTest {
+    @Override
+    public Commands open() {
+        var config = DefaultJedisClientConfig.builder().protocol(RedisProtocol.RESP2);
+        return new JedisCommands(config.build());
+    }
+}

@@ -1,0 +1,23 @@
+package lockwheel.clients.recipes;
+
+import io.lettuce.core.ClientOptions;
+import io.lettuce.core.RedisClient;
+import io.lettuce.core.protocol.ProtocolVersion;
+import lockwheel.clients.Library;
+import lockwheel.clients.Servers;
+
+/** The recipes on Lettuce in the older protocol. */
+@Library.Setting("RESP2")
+class LettuceResp2Test extends LettuceTest {
+    private static final RedisClient CLIENT = RedisClient.create(Servers.main().toString());
+
+    static {
+        var older = ClientOptions.builder().protocolVersion(ProtocolVersion.RESP2);
+        CLIENT.setOptions(older.build());
+    }
+
+    @Override
+    public Commands open() {
+        return new LettuceCommands(CLIENT.connect());
+    }
+}

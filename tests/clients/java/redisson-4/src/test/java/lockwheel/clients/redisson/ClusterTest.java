@@ -1,0 +1,17 @@
+package lockwheel.clients.redisson;
+
+import lockwheel.clients.Library.Setting;
+import lockwheel.clients.Servers;
+
+/** One node that owns all slots; messages go through sharded channels. */
+@Setting("cluster")
+class ClusterTest extends Synchronizers implements ObjectsContract, RecentObjectsContract {
+    private static final Clients CLIENTS =
+            new Clients(Servers::cluster, "SHARDCHANNELS", config -> config
+                    .useClusterServers()
+                    .addNodeAddress(Servers.cluster().toString()));
+
+    ClusterTest() {
+        super(CLIENTS);
+    }
+}

@@ -1,0 +1,18 @@
+package lockwheel.clients.redisson;
+
+import lockwheel.clients.Library.Setting;
+import lockwheel.clients.Servers;
+
+/** A master that is its own slave, too. */
+@Setting("master and slave")
+class MasterSlaveTest extends Synchronizers {
+    private static final Clients CLIENTS =
+            new Clients(Servers::main, "CHANNELS", config -> config
+                    .useMasterSlaveServers()
+                    .setMasterAddress(Servers.main().toString())
+                    .addSlaveAddress(Servers.main().toString()));
+
+    MasterSlaveTest() {
+        super(CLIENTS);
+    }
+}

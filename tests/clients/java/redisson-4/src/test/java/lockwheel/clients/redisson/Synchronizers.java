@@ -1,0 +1,23 @@
+package lockwheel.clients.redisson;
+
+/** The contracts of all the synchronizers, whose commands differ with the configuration. */
+abstract class Synchronizers
+        implements LockContract,
+                WatchdogContract,
+                FairLockContract,
+                ReadWriteLockContract,
+                SemaphoreContract,
+                MultiLockContract,
+                PermitsContract,
+                RecentLocksContract {
+    private final Clients clients;
+
+    Synchronizers(Clients clients) {
+        this.clients = clients;
+    }
+
+    @Override
+    public Clients clients() {
+        return clients;
+    }
+}

@@ -1,0 +1,13 @@
+package lockwheel.clients.spring;
+
+import lockwheel.clients.Library;
+import org.springframework.integration.redis.util.RedisLockRegistry.RedisLockType;
+
+/** The registry whose waiters are told. */
+@Library.Setting("pub/sub lock")
+class LockRegistryPubSubTest extends LockRegistryTest {
+    @Override
+    public RedisLockType type() {
+        return RedisLockType.PUB_SUB_LOCK;
+    }
+}

@@ -1,0 +1,85 @@
+package lockwheel.clients;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+
+import java.util.ArrayList;
+import java.util.concurrent.ThreadLocalRandom;
+import java.util.concurrent.locks.Lock;
+import java.util.function.IntFunction;
+
+/** Many workers contend for one lock, and none may ever meet another. */
+public final class Contention {
+    private Contention() {}
+
+    /** How a worker comes in and goes out. */
+    public interface Guard {
+        void enter() throws Exception;
+
+        void leave() throws Exception;
+
+        /** Waits as the lock itself does. */
+        static Guard of(Lock lock) {
+            return of(lock::lock, lock::unlock);
+        }
+
+        static Guard of(Actor.Task enter, Actor.Task leave) {
+            return new Guard() {
+                @Override
+                public void enter() throws Exception {
+                    enter.run();
+                }
+
+                @Override
+                public void leave() throws Exception {
+                    leave.run();
+                }
+            };
+        }
+
+        /** Tries again and again, after pauses that part those who fail together. */
+        static Guard retrying(Lock lock) {
+            return of(
+                    () -> {
+                        while (!lock.tryLock()) {
+                            Thread.sleep(ThreadLocalRandom.current().nextInt(2, 20));
+                        }
+                    },
+                    lock::unlock);
+        }
+    }
+
+    /** Mutual exclusion: each worker, on a thread of its own, gets in `rounds` times. */
+    public static void exclusive(int workers, int rounds, IntFunction<Guard> guards)
+            throws Exception {
+        var room = new Room(1);
+        visit(room, workers, rounds, guards);
+        assertEquals(workers * rounds, room.visits(), "visits to the room");
+    }
+
+    /** A bound: up to the room's limit are inside at once. */
+    public static void visit(Room room, int workers, int rounds, IntFunction<Guard> guards)
+            throws Exception {
+        var actors = new ArrayList<Actor>();
+        var ends = new ArrayList<Actor.Result<Void>>();
+        for (var worker = 0; worker < workers; worker++) {
+            var guard = guards.apply(worker);
+            var actor = new Actor();
+            actors.add(actor);
+            ends.add(actor.begin(() -> {
+                for (var round = 0; round < rounds; round++) {
+                    guard.enter();
+                    try {
+                        room.visit();
+                    } finally {
+                        guard.leave();
+                    }
+                }
+                return null;
+            }));
+        }
+        for (var end : ends) {
+            end.get();
+        }
+        actors.forEach(Actor::close);
+    }
+}

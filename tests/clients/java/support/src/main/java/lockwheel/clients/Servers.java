@@ -1,0 +1,74 @@
+package lockwheel.clients;
+
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
+
+import java.net.URI;
+import java.util.List;
+import java.util.stream.Stream;
+
+/** The servers the environment names, and who may use which of the disposable ones. */
+public final class Servers {
+    private Servers() {}
+
+    /** The main server, shared by all tests at once: never flushed, never shut down. */
+    public static URI main() {
+        return URI.create(variable("REDIS_URL"));
+    }
+
+    /** A node that owns all slots; where there is none, what needs it is skipped. */
+    public static URI cluster() {
+        return URI.create(optional("REDIS_CLUSTER_URL"));
+    }
+
+    /** A sentinel that watches a master named `mymaster`; without it, what needs it is skipped. */
+    public static URI sentinel() {
+        return URI.create(optional("REDIS_SENTINEL_URL"));
+    }
+
+    /**
+     * Who kills which of REDIS_SERVERS. A server killed by one test can be used by no other, so
+     * every such test has its own; those that outlive every test are shared.
+     */
+    public enum Slice {
+        /** Never killed: a quorum may count these two whoever else uses them. */
+        SURVIVORS(0, 2),
+        /** Killed by the test of a lock over three servers, a slice for each version. */
+        REDISSON_4_OF_THREE(2, 2),
+        /** Killed by the test of a lock over five servers. */
+        REDISSON_4_OF_FIVE(4, 3),
+        REDISSON_3_15(7, 2),
+        REDISSON_3_13(9, 2),
+        REDISSON_2_2(11, 2),
+        /** Its scripts are flushed, which a client of another test could meet between two steps. */
+        FORGETFUL(13, 1);
+
+        private final int first;
+        private final int count;
+
+        Slice(int first, int count) {
+            this.first = first;
+            this.count = count;
+        }
+
+        public List<URI> servers() {
+            return Stream.of(variable("REDIS_SERVERS").split(","))
+                    .skip(first)
+                    .limit(count)
+                    .map(address -> URI.create(address.strip()))
+                    .toList();
+        }
+    }
+
+    private static String optional(String name) {
+        assumeTrue(System.getenv(name) != null, name + " is not set");
+        return variable(name);
+    }
+
+    private static String variable(String name) {
+        var value = System.getenv(name);
+        if (value == null || value.isBlank()) {
+            throw new IllegalStateException(name + " is not set: the suite starts no servers");
+        }
+        return value;
+    }
+}

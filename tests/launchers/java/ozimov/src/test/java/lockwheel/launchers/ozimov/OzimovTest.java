@@ -1,0 +1,10 @@
+package lockwheel.launchers.ozimov;
+
+import lockwheel.launchers.OriginalApiContract;
+
+class OzimovTest extends OriginalApiContract {
+    @Override
+    protected String whose() {
+        return "ozimov";
+    }
+}

@@ -1,0 +1,10 @@
+package lockwheel.launchers.signal;
+
+import lockwheel.launchers.OriginalApiContract;
+
+class SignalTest extends OriginalApiContract {
+    @Override
+    protected String whose() {
+        return "signal";
+    }
+}

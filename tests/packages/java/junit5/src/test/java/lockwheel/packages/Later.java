@@ -1,0 +1,60 @@
+package lockwheel.packages;
+
+import java.util.concurrent.Callable;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+import java.util.function.BooleanSupplier;
+
+/** Something that another thread does meanwhile. */
+final class Later<T> {
+    /** What has not happened by then on the busiest machine never will. */
+    static final int PATIENCE_SECONDS = 60;
+
+    private final CompletableFuture<T> value = new CompletableFuture<>();
+
+    private Later() {}
+
+    /** Begins it in a thread of its own: locks of libraries belong to threads. */
+    static <T> Later<T> run(Callable<T> task) {
+        var later = new Later<T>();
+        var thread = new Thread(() -> {
+            try {
+                later.value.complete(task.call());
+            } catch (Throwable error) {
+                later.value.completeExceptionally(error);
+            }
+        });
+        thread.setDaemon(true);
+        thread.start();
+        return later;
+    }
+
+    /** What came of it, or what it threw. */
+    T get() throws Exception {
+        try {
+            return value.get(PATIENCE_SECONDS, TimeUnit.SECONDS);
+        } catch (ExecutionException error) {
+            if (error.getCause() instanceof Exception cause) {
+                throw cause;
+            }
+            throw (Error) error.getCause();
+        }
+    }
+
+    boolean isDone() {
+        return value.isDone();
+    }
+
+    /** Returns when something has become so that nobody tells of. */
+    static void eventually(String what, BooleanSupplier condition) throws TimeoutException {
+        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(PATIENCE_SECONDS);
+        while (!condition.getAsBoolean()) {
+            if (System.nanoTime() > end) {
+                throw new TimeoutException(what);
+            }
+            Thread.onSpinWait();
+        }
+    }
+}

@@ -1,0 +1,22 @@
+package lockwheel.packages;
+
+import io.github.lockwheel.LockwheelException;
+import io.github.lockwheel.LockwheelServer;
+import java.io.IOException;
+
+/** A program that starts a server, tells where it is, and goes on until its input ends. */
+public final class Starter {
+    private Starter() {}
+
+    /** Prints the port, the process id and the program, or what went wrong. */
+    public static void main(String[] arguments) throws IOException {
+        try {
+            var server = LockwheelServer.start();
+            var process = ProcessHandle.of(server.pid()).orElseThrow();
+            System.out.println(server.port() + " " + process.info().command().orElseThrow());
+        } catch (LockwheelException error) {
+            System.out.println(error.getMessage());
+        }
+        System.in.read();
+    }
+}

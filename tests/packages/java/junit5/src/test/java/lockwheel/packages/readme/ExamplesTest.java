@@ -1,0 +1,105 @@
+package lockwheel.packages.readme;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.github.lockwheel.Check;
+import io.github.lockwheel.Fault;
+import io.github.lockwheel.LockwheelServer;
+import io.github.lockwheel.Requests;
+import io.github.lockwheel.junit5.Lockwheel;
+import java.time.Duration;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.Test;
+import org.redisson.Redisson;
+import org.redisson.config.Config;
+import redis.clients.jedis.Jedis;
+import redis.clients.jedis.exceptions.JedisConnectionException;
+import redis.clients.jedis.params.SetParams;
+
+/** The README's code: {@link lockwheel.packages.ReadmeTest} compares the two. */
+class ExamplesTest {
+    @Test
+    @Lockwheel(frozen = true, check = Check.EVERY_LOCK_HAS_A_LEASE)
+    void mostOfThreeServers(LockwheelServer one, LockwheelServer two, LockwheelServer three) {
+        long taken = Stream.of(one, two, three)
+                .map(server -> server.call("SET", "lock", "token", "NX", "PX", "30000"))
+                .filter("OK"::equals).count();
+        assertEquals(3, taken);
+    }
+
+    @Test
+    void withoutJUnit() {
+        var builder = LockwheelServer.builder().frozen(true).options("--databases", "1");
+        try (var server = builder.start()) {
+            server.call("SET", "lock", "token", "NX", "PX", "30000");
+            server.clock().advance(Duration.ofSeconds(29));
+            assertEquals(1000L, server.call("PTTL", "lock"));
+        }
+    }
+
+    @Test
+    @Lockwheel(frozen = true)
+    void theAnswerIsLost(LockwheelServer server) {
+        server.faults().add(Fault.loseAndClose(), Requests.any().command("set").nth(1));
+        try (var redis = new Jedis(server.url())) {
+            assertThrows(JedisConnectionException.class, () ->
+                    redis.set("lock", "token", SetParams.setParams().nx().px(30_000)));
+        }
+        assertEquals("token", server.call("GET", "lock")); // It has the lock, and cannot know.
+    }
+
+    @Test
+    @Lockwheel(frozen = true)
+    void aFailoverForgetsTheLock(LockwheelServer server) {
+        assertEquals("OK", server.call("SET", "lock", "token", "NX", "PX", "30000"));
+        server.faults().failover(1);
+        assertNull(server.call("GET", "lock"));
+    }
+
+    @Test
+    @Lockwheel(frozen = true)
+    void comparingAndDeletingAreTwoSteps(LockwheelServer server) throws Exception {
+        try (var owner = new Jedis(server.url())) {
+            owner.set("lock", "owner", SetParams.setParams().nx().px(30_000));
+            assertEquals("owner", owner.get("lock")); // It is still mine, so I delete it:
+            var gate = server.faults().gate(Requests.any().command("del"));
+            var delete = CompletableFuture.supplyAsync(() -> owner.del("lock"));
+            gate.await();
+            server.clock().advance(Duration.ofSeconds(30));
+            server.call("SET", "lock", "another", "NX", "PX", "30000");
+            gate.open();
+            delete.get();
+        }
+        assertNull(server.call("GET", "lock")); // It was another's.
+        assertEquals("compare-and-delete-in-two-steps", server.journal().lint().get(0).rule());
+    }
+
+    @Test
+    @Lockwheel
+    void aLockWithoutALease(LockwheelServer server) {
+        server.call("SETNX", "lock", "token");
+        var error = assertThrows(
+                AssertionError.class, server.journal()::assertEveryLockHasALease);
+        assertTrue(error.getMessage().contains("SETNX lock token -> 1"));
+    }
+
+    @Test
+    @Lockwheel(frozen = true)
+    void aLeaseOfRedisson(LockwheelServer server) throws Exception {
+        var config = new Config();
+        config.useSingleServer().setAddress(server.url());
+        var redisson = Redisson.create(config);
+        var lock = redisson.getLock("invoice");
+        lock.lock(10, TimeUnit.SECONDS);
+        assertFalse(CompletableFuture.supplyAsync(lock::tryLock).get());
+        server.clock().advance(Duration.ofSeconds(10));
+        assertTrue(CompletableFuture.supplyAsync(lock::tryLock).get());
+        redisson.shutdown();
+    }
+}
