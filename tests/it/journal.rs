@@ -4,7 +4,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use lockwheel::{Check, Client, ErrorKind, Fault, Happening, Reply, Requests, Rule, Server};
+use lockwheel::{Check, Client, ErrorKind, Fault, JournalEvent, LintRule, Reply, Requests, Server};
 use lockwheel_tests::scripts::{
     COMPARE_AND_DELETE, COMPARE_AND_RENEW, LOCK_2_2_17, LOCK_3, RENEW_3, UNLOCK_2_2_17, UNLOCK_3,
 };
@@ -37,11 +37,11 @@ fn script(client: &mut Client, text: &str, arguments: &[&str]) -> Reply {
 /// What became of locks, by the names of the events.
 fn told(server: &Server) -> Vec<String> {
     let entries = server.journal().entries().expect("a journal");
-    let locks = entries.iter().filter(|entry| !matches!(entry.what, Happening::Command { .. }));
+    let locks = entries.iter().filter(|entry| !matches!(entry.what, JournalEvent::Command { .. }));
     locks.map(|entry| entry.to_string().split_once(": ").expect("a line").1.to_owned()).collect()
 }
 
-fn rules(server: &Server) -> Vec<Rule> {
+fn rules(server: &Server) -> Vec<LintRule> {
     server.journal().lint().expect("a journal").iter().map(|finding| finding.rule).collect()
 }
 
@@ -110,7 +110,7 @@ fn a_redisson_lock_that_outlasts_its_lease() {
     script(&mut b, LOCK_3, &["1000", OWNER_B]);
     assert_eq!(script(&mut a, RENEW_3, &["1000", OWNER_A]), Reply::Integer(0));
     script(&mut b, UNLOCK_3, &["0", "1000", OWNER_B]);
-    assert_eq!(rules(&server), [Rule::RenewalAfterLoss]);
+    assert_eq!(rules(&server), [LintRule::RenewalAfterLoss]);
     assert_eq!(broken(&server), [Check::NeverTwoHolders]);
 }
 
@@ -173,10 +173,10 @@ fn the_recipes_of_the_documents() {
     let unchecked: &[&str] = &["SET lock OK EX 10 NX", "DEL lock"];
     let compared: &[&str] = &["SET lock token EX 10 NX", "GET lock", "DEL lock"];
     for (recipe, expected) in [
-        (setnx, &[Rule::LockWithoutLease, Rule::DeleteWithoutCheck][..]),
-        (two_steps, &[Rule::LeaseInASecondStep, Rule::DeleteWithoutCheck]),
-        (unchecked, &[Rule::DeleteWithoutCheck]),
-        (compared, &[Rule::CompareAndDeleteInTwoSteps]),
+        (setnx, &[LintRule::LockWithoutLease, LintRule::DeleteWithoutCheck][..]),
+        (two_steps, &[LintRule::LeaseInASecondStep, LintRule::DeleteWithoutCheck]),
+        (unchecked, &[LintRule::DeleteWithoutCheck]),
+        (compared, &[LintRule::CompareAndDeleteInTwoSteps]),
     ] {
         let server = server();
         let mut client = server.client().expect("a client");

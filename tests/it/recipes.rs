@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use lockwheel::{Check, Client, Error, Fault, Reply, Requests, Rule, Server};
+use lockwheel::{Check, Client, Error, Fault, LintRule, Reply, Requests, Server};
 use lockwheel_tests::process::eventually;
 use lockwheel_tests::scripts::{COMPARE_AND_DELETE, COMPARE_AND_RENEW, LOCK_3, UNLOCK_3};
 
@@ -47,7 +47,7 @@ fn renew(client: &mut Client, token: &str) -> Result<bool, Error> {
     Ok(eval(client, COMPARE_AND_RENEW, &format!("1 lock {token} 10000"))? == Reply::Integer(1))
 }
 
-fn lint(server: &Server) -> Result<Vec<Rule>, Error> {
+fn lint(server: &Server) -> Result<Vec<LintRule>, Error> {
     Ok(server.journal().lint()?.iter().map(|finding| finding.rule).collect())
 }
 
@@ -64,7 +64,7 @@ fn setnx_without_a_lease() -> Told {
     server.advance(YEAR)?;
     assert_eq!(call(&mut b, "SETNX lock b")?, Reply::Integer(0));
     assert!(!holds(&server, Check::EveryLockHasALease)?);
-    assert_eq!(lint(&server)?, [Rule::LockWithoutLease]);
+    assert_eq!(lint(&server)?, [LintRule::LockWithoutLease]);
     Ok(())
 }
 
@@ -116,7 +116,7 @@ fn release_without_a_check() -> Told {
     call(&mut a, "DEL lock")?; // ... and is done.
     assert!(take(&mut c, "OK")?, "b and c are inside");
     assert!(!holds(&server, Check::ReleasedOnlyByOwner)?);
-    assert!(lint(&server)?.contains(&Rule::DeleteWithoutCheck));
+    assert!(lint(&server)?.contains(&LintRule::DeleteWithoutCheck));
     Ok(())
 }
 
@@ -163,7 +163,7 @@ fn check_then_delete() -> Told {
         call(a, "DEL lock")
     })?;
     assert_eq!(server.call(&["GET", "lock"])?, Reply::Null, "b works, and holds nothing");
-    assert!(lint(&server)?.contains(&Rule::CompareAndDeleteInTwoSteps));
+    assert!(lint(&server)?.contains(&LintRule::CompareAndDeleteInTwoSteps));
     Ok(())
 }
 
@@ -195,7 +195,7 @@ fn work_longer_than_the_lease() -> Told {
     assert!(take(&mut b, "b")?, "both are inside");
     server.advance(5 * SECOND)?;
     assert!(!release(&mut a, "a")?, "after fifteen seconds it hears of it");
-    assert!(lint(&server)?.contains(&Rule::LeaseShorterThanHold));
+    assert!(lint(&server)?.contains(&LintRule::LeaseShorterThanHold));
     assert!(!holds(&server, Check::NeverTwoHolders)?);
     Ok(())
 }
@@ -230,7 +230,7 @@ fn renewal_without_a_check() -> Told {
     assert_eq!(call(&mut a, "EXPIRE lock 10")?, Reply::Integer(1), "... so it is renewed");
     server.advance(SECOND)?;
     assert!(!take(&mut c, "c")?);
-    assert!(lint(&server)?.contains(&Rule::RenewalAfterLoss));
+    assert!(lint(&server)?.contains(&LintRule::RenewalAfterLoss));
     Ok(())
 }
 

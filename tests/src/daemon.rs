@@ -181,19 +181,19 @@ pub fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| match std::env::var_os(PROGRAM_VARIABLE) {
         Some(path) => path.into(),
-        None => build(&["--bin", "lockwheel"]).join("lockwheel"),
+        None => build("lockwheel-server", &["--bin", "lockwheel"]).join("lockwheel"),
     })
 }
 
 /// Where an example is, built if need be.
 pub fn example(name: &str) -> PathBuf {
-    build(&["--example", name]).join("examples").join(name)
+    build("lockwheel", &["--example", name]).join("examples").join(name)
 }
 
-/// Builds something of the server's package as this program was built, for Cargo builds programs
+/// Builds a program of a package as this program was built, for Cargo builds programs
 /// for the tests of their own package only. Returns the profile's folder: the tests stand one
 /// deeper.
-fn build(what: &[&str]) -> PathBuf {
+fn build(package: &str, what: &[&str]) -> PathBuf {
     let this = std::env::current_exe().expect("this program");
     let mut folders = this.ancestors().skip(1).skip_while(|folder| folder.ends_with("deps"));
     let folder = folders.next().expect("the profile's folder");
@@ -204,7 +204,7 @@ fn build(what: &[&str]) -> PathBuf {
     };
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let built = Command::new(cargo)
-        .args(["build", "--quiet", "--package", "lockwheel-server"])
+        .args(["build", "--quiet", "--package", package])
         .args(what)
         .args(["--profile", profile, "--target-dir"])
         .arg(target)

@@ -1,4 +1,4 @@
-//! The program: the face it is to show, and the daemon, from a command line to a running server,
+//! The program: the name it is to show, and the daemon, from a command line to a running server,
 //! and from a signal to its end.
 
 #![forbid(unsafe_code)]
@@ -11,34 +11,34 @@ use lockwheel_engine::settings::{LOCKWHEEL_VERSION, Master, Mode, Sentinel, Supe
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info, warn};
 
-use self::face::Face;
 use self::launch::{Invocation, load};
 use self::process_settings::ProcessSettings;
+use self::program_name::ProgramName;
 use self::title::Title;
 
 #[cfg(feature = "compat")]
 mod compat_command;
-mod face;
 mod launch;
 mod limits;
 mod logging;
 mod process_settings;
+mod program_name;
 mod redis_cli;
 mod run_command;
 mod title;
 
 fn main() -> ExitCode {
     let mut args: Vec<OsString> = std::env::args_os().collect();
-    let face = face::choose(&mut args);
-    if face == Face::Cli {
+    let name = program_name::choose(&mut args);
+    if name == ProgramName::Cli {
         return redis_cli::main(args.into_iter().skip(1));
     }
     let texts: Vec<String> = args.iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
-    if face == Face::Run {
+    if name == ProgramName::Run {
         return run_command::main(args.into_iter().skip(1), &Title::of(&texts));
     }
     let args = texts;
-    if face == Face::Compat {
+    if name == ProgramName::Compat {
         #[cfg(feature = "compat")]
         return compat_command::main(&args[1..]);
         #[cfg(not(feature = "compat"))]

@@ -286,7 +286,7 @@ mod tests {
 
     #[test]
     fn every_file_is_built_in() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/compat");
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
         let check = |name: &str, known: usize| {
             let files = walk(&folder.join(name));
             assert_eq!(files, known, "files below {name}");

@@ -11,7 +11,7 @@ use lockwheel_resp::Reply;
 use crate::context::{Context, is};
 use crate::error::Error;
 use crate::names::Names;
-use crate::settings::{CompatVersion, Maker, Mode};
+use crate::settings::{CompatVersion, Mode, Vendor};
 
 /// What runs a command. `argv[0]` is the command's name (`argv[1]` the subcommand's, if it is one).
 /// The number of arguments has been checked against the row.
@@ -331,7 +331,7 @@ pub struct Command {
     /// The version that brought it.
     pub since: &'static str,
     /// The server whose version that is.
-    pub maker: Maker,
+    pub maker: Vendor,
     /// What it costs.
     pub complexity: &'static str,
     /// What it does, in a sentence.
@@ -357,7 +357,7 @@ impl Command {
         keys: &[],
         group: Group::Generic,
         since: "1.0.0",
-        maker: Maker::Both,
+        maker: Vendor::Both,
         complexity: "O(1)",
         doc: "",
         tips: &[],

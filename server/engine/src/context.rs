@@ -7,13 +7,13 @@
 use lockwheel_resp::{Protocol, Reply, number};
 
 use crate::Engine;
-use crate::client::{Client, ClientId};
 use crate::command::Command;
 use crate::error::Error;
 use crate::keyspace::dict::Slot;
 use crate::keyspace::records::{Given, HashMut, Record, Records};
 use crate::keyspace::value::{Apart, Typed, Value, ValueRef};
 use crate::notify::Events;
+use crate::session::{ClientId, Session};
 use crate::time::{Millis, Time};
 use crate::waiters::Wanted;
 
@@ -50,13 +50,13 @@ pub struct Context<'a> {
 
 impl Context<'_> {
     /// The client that asked. It is connected for as long as its command runs.
-    pub fn client(&self) -> &Client {
-        self.engine.clients.get(self.client).expect("the client whose command runs")
+    pub fn client(&self) -> &Session {
+        self.engine.sessions.get(self.client).expect("the client whose command runs")
     }
 
     /// The client that asked.
-    pub fn client_mut(&mut self) -> &mut Client {
-        self.engine.clients.get_mut(self.client).expect("the client whose command runs")
+    pub fn client_mut(&mut self) -> &mut Session {
+        self.engine.sessions.get_mut(self.client).expect("the client whose command runs")
     }
 
     /// The protocol the reply is for: the script's if a script asks, else the client's.
@@ -335,7 +335,7 @@ impl Context<'_> {
     #[inline]
     fn mark_used(&mut self, slot: Slot) {
         // Hardly anybody ever asks for it, and then nobody has to be asked.
-        if !self.engine.clients.no_touch_asked || !self.client().no_touch {
+        if !self.engine.sessions.no_touch_asked || !self.client().no_touch {
             self.mark_used_now(slot);
         }
     }

@@ -4,11 +4,11 @@
 
 use lockwheel_resp::{Protocol, Reply};
 
-use crate::client::{Client, ClientId};
 use crate::command::{Command, Entry, Flags, Group};
 use crate::context::{Caller, Context, is};
 use crate::error::Error;
 use crate::journal::Done;
+use crate::session::{ClientId, Session};
 use crate::settings::Permission;
 use crate::time::Time;
 use crate::transaction::Queued;
@@ -166,7 +166,7 @@ impl Engine {
         error: Error,
         is_exec: bool,
     ) -> Error {
-        let Some(state) = self.clients.get_mut(client) else { return error };
+        let Some(state) = self.sessions.get_mut(client) else { return error };
         if !is_exec {
             if let Some(transaction) = state.transaction.as_mut() {
                 transaction.broken = true;
@@ -362,7 +362,7 @@ impl Engine {
     ) -> Result<Passage, Error> {
         let (command, name) = (entry.command, entry.full_name.as_str());
         if self.all_gates_are_open(command.flags)
-            && let Some(state) = self.clients.get_mut(client)
+            && let Some(state) = self.sessions.get_mut(client)
             && state.is_free()
         {
             state.last_command = name;
@@ -389,7 +389,7 @@ impl Engine {
         if self.must_wait_for_unpause(client, command, flags, time) {
             return Ok(Passage::Paused);
         }
-        let Some(state) = self.clients.get_mut(client) else { return Ok(Passage::Paused) };
+        let Some(state) = self.sessions.get_mut(client) else { return Ok(Passage::Paused) };
         state.last_command = name;
         if state.transaction.is_none() || ends_transaction(name) {
             return Ok(Passage::Run(entry, state.database));
@@ -442,7 +442,7 @@ impl Engine {
         name: &str,
         argv: &[&[u8]],
     ) -> Option<Error> {
-        let state = self.clients.get(client)?;
+        let state = self.sessions.get(client)?;
         if flags.contains(Flags::PROTECTED) && !admits(self.settings.enable_debug_command, state) {
             return Some(Error::line(DEBUG_NOT_ALLOWED));
         }
@@ -458,12 +458,12 @@ impl Engine {
         if self.settings.cluster_enabled {
             let slot = self.slot_of_all(state, command, argv);
             let crosses = slot.is_err();
-            self.clients.get_mut(client)?.slot = slot.unwrap_or_default();
+            self.sessions.get_mut(client)?.slot = slot.unwrap_or_default();
             if crosses {
                 return Some(Error::CrossSlot);
             }
         }
-        let state = self.clients.get(client)?;
+        let state = self.sessions.get(client)?;
         if self.needs_memory(state, name, flags) && self.is_out_of_memory() {
             return Some(Error::OutOfMemory);
         }
@@ -479,7 +479,7 @@ impl Engine {
     /// The slot of what a request names: for `EXEC`, of what all the queued commands name.
     fn slot_of_all(
         &self,
-        client: &Client,
+        client: &Session,
         command: &Command,
         argv: &[&[u8]],
     ) -> Result<Option<u16>, Error> {
@@ -495,14 +495,14 @@ impl Engine {
     }
 
     /// Whether a command may make data grow: all that is queued may.
-    fn needs_memory(&self, client: &Client, name: &str, flags: Flags) -> bool {
+    fn needs_memory(&self, client: &Session, name: &str, flags: Flags) -> bool {
         flags.contains(Flags::DENYOOM)
             || client.transaction.is_some() && !ends_transaction(name)
             || name == "exec" && self.queues(client, Flags::DENYOOM)
     }
 
     /// Whether the client has queued a command with one of these flags.
-    fn queues(&self, client: &Client, flags: Flags) -> bool {
+    fn queues(&self, client: &Session, flags: Flags) -> bool {
         client.transaction.as_ref().is_some_and(|transaction| {
             let queued = |q: &Queued| self.commands.entry(q.command).command.flags;
             transaction.queue.iter().any(|q| queued(q).intersects(flags))
@@ -523,12 +523,12 @@ impl Engine {
         !pause.writes_only
             || flags.intersects(writes)
             || command.name == "exec"
-                && self.clients.get(client).is_some_and(|state| self.queues(state, writes))
+                && self.sessions.get(client).is_some_and(|state| self.queues(state, writes))
     }
 }
 
 /// Whether a permission is for this client. The program that the server lives in may do anything.
-fn admits(permission: Permission, client: &Client) -> bool {
+fn admits(permission: Permission, client: &Session) -> bool {
     match permission {
         Permission::Yes => true,
         Permission::Local => client.origin.local,

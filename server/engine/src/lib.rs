@@ -10,7 +10,6 @@
 #![forbid(unsafe_code)]
 
 pub mod buffers;
-pub mod client;
 pub mod command;
 pub mod commands;
 pub mod context;
@@ -35,6 +34,7 @@ pub mod replies;
 #[cfg(test)]
 mod safety_tests;
 pub mod script;
+pub mod session;
 pub mod settings;
 pub mod slots;
 #[cfg(test)]
@@ -56,7 +56,6 @@ use lockwheel_resp::encode::encode;
 use lockwheel_scripting::{Functions, Interpreter, LogLevel};
 
 use crate::settings::{MemoryShare, Permission, Settings};
-use client::{Client, ClientId, Clients, Close, Origin, ReplyMode};
 use command::{CommandStats, CommandTable};
 use dispatch::Outcome;
 use faults::Faults;
@@ -67,7 +66,8 @@ use notify::Events;
 use pubsub::PubSub;
 use random::Random;
 use replies::Replies;
-use script::{Running, Watchdog};
+use script::{Running, ScriptMonitor};
+use session::{ClientId, Close, Origin, ReplyMode, Session, Sessions};
 use time::{ClockOrder, Millis, Rate, Time};
 use timers::Timers;
 use tracking::Tracked;
@@ -157,7 +157,7 @@ pub struct Engine {
     /// What happens at a moment and is no key's end.
     pub timers: Timers<Timer>,
     /// The connected clients.
-    pub clients: Clients,
+    pub sessions: Sessions,
     /// The subscriptions.
     pub pubsub: PubSub,
     /// What clients want to hear of because they keep copies of it.
@@ -200,7 +200,7 @@ pub struct Engine {
     /// What Lua took when the script began that is running.
     script_bytes_before: usize,
     /// Looks after the others while a script runs for long.
-    pub watchdog: Option<Box<dyn Watchdog>>,
+    pub script_monitor: Option<Box<dyn ScriptMonitor>>,
     /// What scripts have logged; the caller takes it.
     pub log: Vec<(LogLevel, String)>,
     /// The pause in force.
@@ -254,7 +254,7 @@ impl Engine {
             functions: Some(commands::functions::functions(seed[3], settings.compat_version)),
             settings,
             timers: Timers::new(time.now),
-            clients: Clients::default(),
+            sessions: Sessions::default(),
             pubsub: PubSub::default(),
             tracked: Tracked::new(hash_seed),
             commands,
@@ -273,7 +273,7 @@ impl Engine {
             scripts_started: 0,
             lua_bytes,
             script_bytes_before: lua_bytes,
-            watchdog: None,
+            script_monitor: None,
             log: Vec::new(),
             pause: None,
             clock_rate: Rate::REAL,
@@ -301,7 +301,7 @@ impl Engine {
     pub fn connect(&mut self, origin: Origin, time: Time) -> ClientId {
         self.stats.connections_received += 1;
         let authenticated = self.settings.requirepass.is_none();
-        self.clients.add(origin, time.now, authenticated)
+        self.sessions.add(origin, time.now, authenticated)
     }
 
     /// A client has gone, or is to be forgotten.
@@ -310,7 +310,7 @@ impl Engine {
         self.unwatch(client);
         self.unsubscribe_all(client);
         self.stop_tracking(client);
-        self.clients.remove(client);
+        self.sessions.remove(client);
     }
 
     /// Runs one request of a client and appends what it is answered to `out`.
@@ -344,7 +344,7 @@ impl Engine {
             let budget_left = self.expire_due(time, DUE_BEFORE_REQUEST);
             self.storm_seen_at = (budget_left == 0).then_some(time.now);
         }
-        let Some(state) = self.clients.get_mut(client) else { return Flow::Close };
+        let Some(state) = self.sessions.get_mut(client) else { return Flow::Close };
         state.active_at = time.now;
         let reply_mode = state.reply_mode;
         match reply_mode {
@@ -362,7 +362,7 @@ impl Engine {
             self.finish_tracking(client, argv);
         }
         // After the command: it may have changed the protocol or the mode.
-        let Some(state) = self.clients.get_mut(client) else { return Flow::Close };
+        let Some(state) = self.sessions.get_mut(client) else { return Flow::Close };
         if !state.is_muted() {
             encode(reply, state.protocol, out);
         }
@@ -406,7 +406,7 @@ impl Engine {
         for client in queued.drain(..) {
             let Some(mut delivery) = self.delivery(client) else { continue };
             give(self, &mut delivery);
-            if let Some(state) = self.clients.get_mut(client)
+            if let Some(state) = self.sessions.get_mut(client)
                 && delivery.bytes.capacity() <= limits::IDLE_BUFFER_BYTES
             {
                 delivery.bytes.clear();
@@ -426,7 +426,7 @@ impl Engine {
     }
 
     fn delivery(&mut self, client: ClientId) -> Option<Delivery> {
-        let state = self.clients.get_mut(client)?;
+        let state = self.sessions.get_mut(client)?;
         state.queued = false;
         let checks_output = std::mem::take(&mut state.checks_output);
         let is_empty = state.pending.is_empty() && !state.resume && state.close.is_none();
@@ -443,7 +443,7 @@ impl Engine {
 
     /// Gives a client something it did not ask for just now.
     pub fn push(&mut self, client: ClientId, reply: &Reply) {
-        if let Some(state) = self.clients.get_mut(client) {
+        if let Some(state) = self.sessions.get_mut(client) {
             encode(reply, state.protocol, &mut state.pending);
             self.queue_delivery(client);
         }
@@ -463,7 +463,7 @@ impl Engine {
     }
 
     fn request_output_check(&mut self, client: ClientId) {
-        if let Some(state) = self.clients.get_mut(client) {
+        if let Some(state) = self.sessions.get_mut(client) {
             state.checks_output = true;
             self.queue_delivery(client);
         }
@@ -484,8 +484,8 @@ impl Engine {
     #[cold]
     pub fn evict_clients(&mut self) -> Vec<(ClientId, usize)> {
         let mut evicted = Vec::new();
-        let may_go = |client: &&Client| !client.no_evict && !client.origin.in_process;
-        let sizes = self.clients.iter().filter(may_go).map(|c| (c.memory_bytes(), c.id));
+        let may_go = |client: &&Session| !client.no_evict && !client.origin.in_process;
+        let sizes = self.sessions.iter().filter(may_go).map(|c| (c.memory_bytes(), c.id));
         let mut sizes: Vec<(usize, ClientId)> = sizes.collect();
         sizes.sort_unstable();
         while let Some((bytes, client)) = sizes.pop().filter(|_| self.is_over_client_limit()) {
@@ -499,18 +499,18 @@ impl Engine {
     fn is_over_client_limit(&self) -> bool {
         let limit = self.settings.maxmemory_clients.bytes_of(self.settings.maxmemory_bytes);
         let limit = limit.map(|bytes| bytes.max(limits::CLIENTS_MEMORY_BYTES_MIN));
-        limit.is_some_and(|limit| self.clients.memory_bytes() as u64 >= limit)
+        limit.is_some_and(|limit| self.sessions.memory_bytes() as u64 >= limit)
     }
 
     fn resume(&mut self, client: ClientId) {
-        if let Some(state) = self.clients.get_mut(client) {
+        if let Some(state) = self.sessions.get_mut(client) {
             state.resume = true;
             self.queue_delivery(client);
         }
     }
 
     fn queue_delivery(&mut self, client: ClientId) {
-        if let Some(state) = self.clients.get_mut(client)
+        if let Some(state) = self.sessions.get_mut(client)
             && !state.queued
         {
             state.queued = true;

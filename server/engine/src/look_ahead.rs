@@ -7,10 +7,10 @@
 use lockwheel_resp::peek::{Head, peek};
 
 use crate::Engine;
-use crate::client::ClientId;
 use crate::command::FindKeys;
 use crate::keyspace::records::LookAhead;
 use crate::limits;
+use crate::session::ClientId;
 
 /// With fewer keys than this the caches hold all there is of them.
 const KEYS_MIN: usize = 2_000;
@@ -18,7 +18,7 @@ const KEYS_MIN: usize = 2_000;
 impl Engine {
     /// Prepares for the requests that a client has sent and that have not been run.
     pub fn look_ahead(&mut self, client: ClientId, unread: &[u8]) {
-        let number = self.clients.get(client).map_or(0, |state| state.database);
+        let number = self.sessions.get(client).map_or(0, |state| state.database);
         if self.keyspace.database(number).len() >= KEYS_MIN {
             let requests = peek(unread).take(limits::LOOK_AHEAD_REQUESTS);
             let keys: LookAhead<&[u8]> = requests.filter_map(|head| self.first_key(head)).collect();

@@ -138,7 +138,7 @@ impl Engine {
         let tracked =
             self.tracked.keys() * TRACKED_KEY_BYTES + self.tracked.reads() * TRACKED_READ_BYTES;
         self.dataset_bytes()
-            + self.clients.memory_bytes()
+            + self.sessions.memory_bytes()
             + tracked
             + self.script_bytes()
             + self.function_bytes()
@@ -226,7 +226,7 @@ mod tests {
             stage.check(&hold);
             let client = stage.client("a");
             stage.engine.disconnect(client);
-            assert_eq!(stage.engine.clients.memory_bytes(), CLIENT_BYTES, "{hold}");
+            assert_eq!(stage.engine.sessions.memory_bytes(), CLIENT_BYTES, "{hold}");
         }
     }
 
@@ -276,7 +276,7 @@ mod tests {
     fn fill(stage: &mut Stage, name: &str, input: usize) {
         let client = stage.client(name);
         let sizes = BufferSizes { input, ..BufferSizes::default() };
-        stage.engine.clients.get(client).expect("a client").buffers.set(sizes);
+        stage.engine.sessions.get(client).expect("a client").buffers.set(sizes);
     }
 
     fn evicted(stage: &mut Stage) -> Vec<u64> {
@@ -298,7 +298,7 @@ mod tests {
         stage.check("INFO memory => ...mem_clients_normal:7048...");
         stage.check("CONFIG SET maxmemory 4000; SET k v => !OOM ...; GET k => nil");
         let connection = stage.client("b");
-        let buffers = stage.engine.clients.get(connection).expect("a client").buffers.clone();
+        let buffers = stage.engine.sessions.get(connection).expect("a client").buffers.clone();
         stage.engine.disconnect(connection);
         // Its connection may be a little late.
         buffers.set(BufferSizes { input: 9_000, ..BufferSizes::default() });
@@ -318,7 +318,7 @@ mod tests {
         stage.check("INFO stats => ...evicted_clients:2...; CONFIG SET maxmemory-clients 1 => OK");
         // Whatever it says, some memory is left to them.
         assert_eq!(evicted(&mut stage), [2, 1]);
-        assert_eq!(stage.engine.clients.len(), 1);
+        assert_eq!(stage.engine.sessions.len(), 1);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use bytes::{Bytes, BytesMut};
 use lockwheel_resp::{Protocol, encode_push};
 
-use crate::client::{ClientId, Clients};
+use crate::session::{ClientId, Sessions};
 use crate::{Engine, glob};
 
 /// The three kinds of subscription, and the words used for each on the wire.
@@ -56,7 +56,8 @@ fn subscription_bytes(channel: &[u8]) -> usize {
 impl Engine {
     /// Sends `message` to all who listen to `channel`; returns how many that were.
     pub fn publish(&mut self, channel: &[u8], message: &[u8]) -> usize {
-        let (pubsub, mut post) = (&self.pubsub, Post::new(&mut self.clients, &mut self.deliveries));
+        let (pubsub, mut post) =
+            (&self.pubsub, Post::new(&mut self.sessions, &mut self.deliveries));
         let mut receivers = 0;
         if let Some(listeners) = pubsub.channels.get(channel) {
             receivers += post.deliver(listeners, &[b"message", channel, message]);
@@ -72,17 +73,17 @@ impl Engine {
     /// Sends `message` to all who listen to the sharded `channel`; returns how many that were.
     pub fn publish_to_shard(&mut self, channel: &[u8], message: &[u8]) -> usize {
         let Some(listeners) = self.pubsub.shard_channels.get(channel) else { return 0 };
-        let mut post = Post::new(&mut self.clients, &mut self.deliveries);
+        let mut post = Post::new(&mut self.sessions, &mut self.deliveries);
         post.deliver(listeners, &[b"smessage", channel, message])
     }
 
     /// Adds a subscription; false if the client has it already.
     pub fn subscribe(&mut self, client: ClientId, kind: Subscription, channel: &[u8]) -> bool {
-        let Some(state) = self.clients.get_mut(client) else { return false };
+        let Some(state) = self.sessions.get_mut(client) else { return false };
         let channel = Bytes::copy_from_slice(channel);
         let added = state.listens_to_mut(kind).insert(channel.clone());
         if added {
-            self.clients.hold(client, subscription_bytes(&channel));
+            self.sessions.hold(client, subscription_bytes(&channel));
             self.pubsub.table(kind).entry(channel).or_default().push(client);
         }
         added
@@ -90,10 +91,10 @@ impl Engine {
 
     /// Ends a subscription; false if the client does not have it.
     pub fn unsubscribe(&mut self, client: ClientId, kind: Subscription, channel: &[u8]) -> bool {
-        let Some(state) = self.clients.get_mut(client) else { return false };
+        let Some(state) = self.sessions.get_mut(client) else { return false };
         let removed = state.listens_to_mut(kind).remove(channel);
         if removed {
-            self.clients.release(client, subscription_bytes(channel));
+            self.sessions.release(client, subscription_bytes(channel));
             let table = self.pubsub.table(kind);
             if let Some(listeners) = table.get_mut(channel) {
                 listeners.retain(|&listener| listener != client);
@@ -107,7 +108,7 @@ impl Engine {
 
     /// Ends all subscriptions of a client, without telling it.
     pub fn unsubscribe_all(&mut self, client: ClientId) {
-        let Some(state) = self.clients.get(client) else { return };
+        let Some(state) = self.sessions.get(client) else { return };
         let kinds = [Subscription::Channel, Subscription::Pattern, Subscription::Shard];
         let all = kinds.map(|kind| (kind, state.listens_to(kind).clone()));
         for (kind, channels) in all {
@@ -120,12 +121,12 @@ impl Engine {
 
 /// Hands messages to their receivers.
 struct Post<'a> {
-    clients: &'a mut Clients,
+    clients: &'a mut Sessions,
     deliveries: &'a mut Vec<ClientId>,
 }
 
 impl<'a> Post<'a> {
-    fn new(clients: &'a mut Clients, deliveries: &'a mut Vec<ClientId>) -> Post<'a> {
+    fn new(clients: &'a mut Sessions, deliveries: &'a mut Vec<ClientId>) -> Post<'a> {
         Post { clients, deliveries }
     }
 

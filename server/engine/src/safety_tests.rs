@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use bytes::BytesMut;
 use lockwheel_resp::Reply;
 
-use crate::client::ClientId;
-use crate::script::Watchdog;
+use crate::script::ScriptMonitor;
+use crate::session::ClientId;
 use crate::settings::Settings;
 use crate::testing::{Stage, check, words};
 use crate::time::Time;
@@ -46,7 +46,7 @@ struct Interrupts {
     time: Time,
 }
 
-impl Watchdog for Interrupts {
+impl ScriptMonitor for Interrupts {
     fn poll(&mut self, engine: &mut Engine) {
         engine.set_busy();
         for request in [&[&b"PING"[..]][..], &[b"SET", b"other", b"v"]] {
@@ -63,8 +63,8 @@ impl Watchdog for Interrupts {
 fn a_client_that_waits_is_served_after_the_script_has_ended() {
     let mut stage = Stage::new(Settings::default());
     stage.check("b> BLPOP k 0");
-    let watchdog = Interrupts { client: stage.client("c"), time: stage.time() };
-    stage.engine.watchdog = Some(Box::new(watchdog));
+    let script_monitor = Interrupts { client: stage.client("c"), time: stage.time() };
+    stage.engine.script_monitor = Some(Box::new(script_monitor));
     stage.check(
         "EVAL \"redis.call('rpush', 'k', 'v') for i = 1, 100000 do end \
          return redis.call('llen', 'k')\" 1 k => 1; b< => [\"k\", \"v\"]; EXISTS k other => 0",
@@ -74,7 +74,7 @@ fn a_client_that_waits_is_served_after_the_script_has_ended() {
 /// Notes which script is running whenever one is interrupted.
 struct Notes(Arc<Mutex<Vec<Option<u64>>>>);
 
-impl Watchdog for Notes {
+impl ScriptMonitor for Notes {
     fn poll(&mut self, engine: &mut Engine) {
         self.0.lock().expect("unpoisoned").push(engine.running_script());
     }
@@ -89,7 +89,7 @@ impl Watchdog for Notes {
 fn each_script_has_its_own_number_while_it_runs() {
     let mut stage = Stage::new(Settings::default());
     let numbers = Arc::new(Mutex::new(Vec::new()));
-    stage.engine.watchdog = Some(Box::new(Notes(Arc::clone(&numbers))));
+    stage.engine.script_monitor = Some(Box::new(Notes(Arc::clone(&numbers))));
     assert_eq!(stage.engine.running_script(), None);
     stage.check("EVAL \"for i = 1, 1000000 do end\" 0 => nil");
     let first = std::mem::take(&mut *numbers.lock().expect("unpoisoned"));

@@ -5,11 +5,11 @@ pub use lockwheel_scripting::LogLevel;
 use lockwheel_scripting::{CommandId, Found, Functions, Host, Interrupt, Script};
 
 use crate::Engine;
-use crate::client::ClientId;
 use crate::context::{Caller, Context};
 use crate::dispatch::Gates;
 use crate::error::Error;
 use crate::limits;
+use crate::session::ClientId;
 use crate::time::Millis;
 
 /// The script that is running.
@@ -55,7 +55,7 @@ pub struct Call {
 
 /// Looks after the world outside: it knows a clock and can reach the clients' sockets, which the
 /// engine cannot.
-pub trait Watchdog: Send {
+pub trait ScriptMonitor: Send {
     /// Called every few thousand Lua instructions. May call [`Engine::set_busy`], and then
     /// [`Engine::run`] for other clients.
     fn poll(&mut self, engine: &mut Engine);
@@ -109,12 +109,12 @@ impl<'e> Context<'e> {
     }
 
     #[inline(always)]
-    fn begin_script(&mut self, running: Running) -> World<'_, 'e> {
+    fn begin_script(&mut self, running: Running) -> ScriptHost<'_, 'e> {
         self.engine.scripts_started += 1;
         let gates = self.engine.gates_for_script(running.read_only);
         self.engine.script = Some(running);
         self.caller = Caller::Script;
-        World { context: self, gates }
+        ScriptHost { context: self, gates }
     }
 }
 
@@ -215,13 +215,13 @@ impl Host for Loader {
 }
 
 /// What a script sees of the engine.
-struct World<'a, 'e> {
+struct ScriptHost<'a, 'e> {
     /// The command and its name are those of the latest call.
     context: &'a mut Context<'e>,
     gates: Gates,
 }
 
-impl Host for World<'_, '_> {
+impl Host for ScriptHost<'_, '_> {
     fn call(&mut self, argv: &[&[u8]]) -> Reply {
         self.context.call_for_script(self.gates, argv)
     }
@@ -251,9 +251,9 @@ impl Host for World<'_, '_> {
     }
 
     fn interrupt(&mut self) -> Interrupt {
-        if let Some(mut watchdog) = self.context.engine.watchdog.take() {
-            watchdog.poll(self.context.engine);
-            self.context.engine.watchdog = Some(watchdog);
+        if let Some(mut script_monitor) = self.context.engine.script_monitor.take() {
+            script_monitor.poll(self.context.engine);
+            self.context.engine.script_monitor = Some(script_monitor);
         }
         match &self.context.engine.script {
             Some(script) if script.killed => Interrupt::Kill,

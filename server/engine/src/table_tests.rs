@@ -33,7 +33,7 @@ fn version_with(row: &Command) -> CompatVersion {
 #[test]
 fn the_usual_version_has_all_that_is_not_one_makers_later() {
     for (name, row) in rows() {
-        let later = row.maker != crate::settings::Maker::Both;
+        let later = row.maker != crate::settings::Vendor::Both;
         assert_eq!(version_with(row) != CompatVersion::default(), later, "{name}");
     }
 }

@@ -12,9 +12,9 @@ use std::collections::BTreeMap;
 use bytes::BytesMut;
 use lockwheel_resp::{Reply, decode::decode};
 
-use crate::client::{ClientId, Origin};
 use crate::notify::Events;
 use crate::pubsub::Subscription;
+use crate::session::{ClientId, Origin};
 use crate::settings::Settings;
 use crate::time::{Millis, Time};
 use crate::{Engine, Flow};

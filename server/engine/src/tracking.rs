@@ -10,10 +10,10 @@ use bytes::Bytes;
 use lockwheel_resp::{Protocol, Reply};
 
 use crate::Engine;
-use crate::client::ClientId;
 use crate::command::{Command, Flags, Group};
 use crate::context::{Caller, is};
 use crate::keyspace::dict::{Dict, HashSeed};
+use crate::session::ClientId;
 
 /// What a client has asked for.
 #[derive(Clone, Debug)]
@@ -100,7 +100,7 @@ fn prefix_bytes(tracking: &Tracking) -> usize {
 impl Engine {
     /// A client tracks from now on, or does so otherwise than before.
     pub fn start_tracking(&mut self, client: ClientId, tracking: Tracking) {
-        let Some(state) = self.clients.get_mut(client) else { return };
+        let Some(state) = self.sessions.get_mut(client) else { return };
         let bytes = prefix_bytes(&tracking);
         for prefix in &tracking.prefixes {
             let prefix = self.tracked.prefixes.entry(prefix.clone()).or_default();
@@ -108,16 +108,16 @@ impl Engine {
         }
         let before = state.tracking.replace(Box::new(tracking));
         self.tracked.clients += usize::from(before.is_none());
-        self.clients.release(client, before.as_deref().map_or(0, prefix_bytes));
-        self.clients.hold(client, bytes);
+        self.sessions.release(client, before.as_deref().map_or(0, prefix_bytes));
+        self.sessions.hold(client, bytes);
     }
 
     /// A client no longer tracks. What it has read is forgotten when that changes.
     pub fn stop_tracking(&mut self, client: ClientId) {
-        let tracking = self.clients.get_mut(client).and_then(|state| state.tracking.take());
+        let tracking = self.sessions.get_mut(client).and_then(|state| state.tracking.take());
         let Some(tracking) = tracking else { return };
         self.tracked.clients -= 1;
-        self.clients.release(client, prefix_bytes(&tracking));
+        self.sessions.release(client, prefix_bytes(&tracking));
         for name in &tracking.prefixes {
             let Some(prefix) = self.tracked.prefixes.get_mut(name) else { continue };
             prefix.listeners.remove(&client);
@@ -134,7 +134,7 @@ impl Engine {
         if !reads {
             return;
         }
-        let state = self.clients.get(client);
+        let state = self.sessions.get(client);
         let wanted =
             state.and_then(|state| state.tracking.as_ref()).is_some_and(|tracking| match tracking
                 .mode
@@ -151,7 +151,7 @@ impl Engine {
     }
 
     fn remember_read(&mut self, client: ClientId, key: &[u8]) {
-        let (tracked, clients) = (&mut self.tracked, &self.clients);
+        let (tracked, clients) = (&mut self.tracked, &self.sessions);
         let Some(readers) = tracked.readers.get_mut(key) else {
             tracked.readers.insert_new(key, BTreeSet::from([client]));
             tracked.reads += 1;
@@ -213,7 +213,7 @@ impl Engine {
         let Some((_, readers)) = self.tracked.readers.remove(key) else { return };
         self.tracked.reads -= readers.len();
         for reader in readers {
-            let state = self.clients.get(reader);
+            let state = self.sessions.get(reader);
             let Some(tracking) = state.and_then(|state| state.tracking.as_ref()) else { continue };
             let is_own = tracking.no_loop && author == Some(reader);
             if tracking.mode != Mode::Broadcast && !is_own {
@@ -225,7 +225,7 @@ impl Engine {
     /// Whole databases have been emptied: tells everyone who tracks, and forgets what was read.
     pub fn invalidate_all(&mut self) {
         if self.tracked.clients > 0 {
-            for client in self.clients.in_order() {
+            for client in self.sessions.in_order() {
                 self.tell_of_change(client, Reply::Null);
             }
         }
@@ -240,7 +240,7 @@ impl Engine {
         if !self.busy {
             self.broadcast_changes();
         }
-        let Some(state) = self.clients.get_mut(client) else { return };
+        let Some(state) = self.sessions.get_mut(client) else { return };
         let stays = state.transaction.is_some() || argv.first().is_some_and(|n| is(n, "client"));
         if let Some(tracking) = state.tracking.as_mut().filter(|_| !stays) {
             tracking.caching = false;
@@ -258,7 +258,7 @@ impl Engine {
             .collect();
         for (listeners, changed) in told {
             for listener in listeners {
-                let state = self.clients.get(listener);
+                let state = self.sessions.get(listener);
                 let tracking = state.and_then(|state| state.tracking.as_ref());
                 let spared = tracking.filter(|tracking| tracking.no_loop).map(|_| listener);
                 let keys =
@@ -274,11 +274,11 @@ impl Engine {
     /// Tells a client that tracks, or who is to be told in its place, what has changed. RESP2 has
     /// no other way than the message of a channel, to another client that listens to any.
     fn tell_of_change(&mut self, client: ClientId, what: Reply) {
-        let Some(state) = self.clients.get(client) else { return };
+        let Some(state) = self.sessions.get(client) else { return };
         let Some(redirect) = state.tracking.as_ref().map(|tracking| tracking.redirect) else {
             return;
         };
-        let Some(receiver) = self.clients.get(redirect.unwrap_or(client)) else {
+        let Some(receiver) = self.sessions.get(redirect.unwrap_or(client)) else {
             return self.tell_of_broken_redirect(client);
         };
         let parts = match receiver.protocol {
@@ -292,7 +292,7 @@ impl Engine {
     }
 
     fn tell_of_broken_redirect(&mut self, client: ClientId) {
-        let Some(state) = self.clients.get_mut(client) else { return };
+        let Some(state) = self.sessions.get_mut(client) else { return };
         let Some(tracking) = state.tracking.as_mut() else { return };
         tracking.broken_redirect = true;
         if let (Protocol::Resp3, Some(gone)) = (state.protocol, tracking.redirect) {
@@ -305,7 +305,7 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
-    use crate::client::Origin;
+    use crate::session::Origin;
     use crate::settings::Settings;
     use crate::testing::{Stage, check, words};
 

@@ -1,8 +1,8 @@
 //! `MULTI` to `EXEC`, and the watches that guard it.
 
 use crate::Engine;
-use crate::client::{ClientId, Watched};
 use crate::memory::ALLOCATION_BYTES;
+use crate::session::{ClientId, Watched};
 use crate::time::Time;
 
 /// The commands a client has queued since `MULTI`.
@@ -37,7 +37,7 @@ fn watch_bytes(key: &[u8]) -> usize {
 impl Engine {
     /// Queues a command for `EXEC`. One that will not be run takes no memory.
     pub(super) fn queue(&mut self, client: ClientId, command: usize, argv: &[&[u8]]) {
-        let Some(state) = self.clients.get_mut(client) else { return };
+        let Some(state) = self.sessions.get_mut(client) else { return };
         let Some(transaction) = state.transaction.as_mut() else { return };
         if transaction.broken || state.watch_broken {
             return;
@@ -48,13 +48,13 @@ impl Engine {
         transaction.queue.push(Queued { command, argv });
         transaction.argument_bytes += argument_bytes;
         transaction.held_bytes += argument_bytes + overhead;
-        self.clients.hold(client, argument_bytes + overhead);
+        self.sessions.hold(client, argument_bytes + overhead);
     }
 
     /// Ends a client's transaction; the caller runs it, or drops it.
     pub(super) fn take_transaction(&mut self, client: ClientId) -> Option<Transaction> {
-        let transaction = self.clients.get_mut(client)?.transaction.take()?;
-        self.clients.release(client, transaction.held_bytes);
+        let transaction = self.sessions.get_mut(client)?.transaction.take()?;
+        self.sessions.release(client, transaction.held_bytes);
         Some(transaction)
     }
 
@@ -62,22 +62,22 @@ impl Engine {
     pub fn watch(&mut self, client: ClientId, database: usize, key: &[u8], time: Time) {
         // A lease that is over already is no part of what is watched.
         self.find_alive(database, key, time);
-        let Some(state) = self.clients.get_mut(client) else { return };
+        let Some(state) = self.sessions.get_mut(client) else { return };
         if state.watched.iter().any(|w| w.database == database && *w.key == *key) {
             return;
         }
         state.watched.push(Watched { database, key: key.into() });
-        self.clients.hold(client, watch_bytes(key));
+        self.sessions.hold(client, watch_bytes(key));
         let watchers = &mut self.keyspace.database_mut(database).watchers;
         watchers.entry(key.into()).or_default().push(client);
     }
 
     /// Ends all of a client's watches.
     pub fn unwatch(&mut self, client: ClientId) {
-        let Some(state) = self.clients.get_mut(client) else { return };
+        let Some(state) = self.sessions.get_mut(client) else { return };
         state.watch_broken = false;
         for watched in std::mem::take(&mut state.watched) {
-            self.clients.release(client, watch_bytes(&watched.key));
+            self.sessions.release(client, watch_bytes(&watched.key));
             let watchers = &mut self.keyspace.database_mut(watched.database).watchers;
             if let Some(clients) = watchers.get_mut(&watched.key) {
                 clients.retain(|&other| other != client);
@@ -90,7 +90,7 @@ impl Engine {
 
     /// Whether a watched key has changed, or has died since the watch began.
     pub fn is_watch_broken(&self, client: ClientId, time: Time) -> bool {
-        self.clients.get(client).is_some_and(|state| {
+        self.sessions.get(client).is_some_and(|state| {
             state.watch_broken
                 || state.watched.iter().any(|w| self.is_dead(w.database, &w.key, time))
         })
@@ -128,7 +128,7 @@ impl Engine {
     fn break_watches(&mut self, database: usize, key: &[u8]) {
         let watchers = &self.keyspace.database(database).watchers;
         for &client in watchers.get(key).into_iter().flatten() {
-            if let Some(state) = self.clients.get_mut(client) {
+            if let Some(state) = self.sessions.get_mut(client) {
                 state.watch_broken = true;
             }
         }
@@ -156,7 +156,7 @@ impl Engine {
                 continue;
             }
             for client in clients {
-                if let Some(state) = self.clients.get_mut(client) {
+                if let Some(state) = self.sessions.get_mut(client) {
                     state.watch_broken = true;
                 }
             }

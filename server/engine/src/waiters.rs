@@ -1,4 +1,4 @@
-//! Clients that wait: what for, how they get it, and what they are told when their time is up.
+//! Sessions that wait: what for, how they get it, and what they are told when their time is up.
 //!
 //! A blocking command is its own self without patience, run again when a key it waits for has
 //! changed: its handler tries, and if there is nothing, it says what it waits for
@@ -18,9 +18,9 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use lockwheel_resp::Reply;
 
-use crate::client::{ClientId, ReplyMode};
 use crate::keyspace::value::Kind;
 use crate::memory::ALLOCATION_BYTES;
+use crate::session::{ClientId, ReplyMode};
 use crate::time::{Millis, Time};
 use crate::timers::TimerId;
 use crate::{Engine, Timer};
@@ -209,7 +209,7 @@ impl Engine {
     pub fn block(&mut self, client: ClientId, on_timeout: Reply, deadline: Option<Millis>) {
         self.stop_waiting(client);
         let timer = deadline.map(|deadline| self.timers.insert(deadline, Timer::Blocked(client)));
-        if let Some(state) = self.clients.get_mut(client) {
+        if let Some(state) = self.sessions.get_mut(client) {
             state.blocked =
                 Some(Blocked { on_timeout, command: None, rule: None, timer, order: None });
         }
@@ -224,7 +224,7 @@ impl Engine {
         deadline: Option<Millis>,
     ) {
         self.block(client, on_timeout, deadline);
-        if let Some(blocked) = self.clients.get_mut(client).and_then(|s| s.blocked.as_mut()) {
+        if let Some(blocked) = self.sessions.get_mut(client).and_then(|s| s.blocked.as_mut()) {
             blocked.rule = Some(rule);
         }
     }
@@ -232,10 +232,10 @@ impl Engine {
     /// Who waits because of a rule, the longest connected first.
     pub(super) fn blocked_by(&self, rule: ByRule) -> Vec<ClientId> {
         let waits = |id: &ClientId| {
-            let blocked = self.clients.get(*id).and_then(|state| state.blocked.as_ref());
+            let blocked = self.sessions.get(*id).and_then(|state| state.blocked.as_ref());
             blocked.is_some_and(|blocked| blocked.rule == Some(rule))
         };
-        self.clients.in_order().into_iter().filter(waits).collect()
+        self.sessions.in_order().into_iter().filter(waits).collect()
     }
 
     /// Makes a client wait for keys of a database; `argv` is run for it whenever one has changed.
@@ -251,15 +251,15 @@ impl Engine {
         let ticket = self.waiters.join(client, database, wanted);
         let copy = |words: &[&[u8]]| words.iter().map(|&word| word.into()).collect();
         let order = Order { ticket, database, keys: copy(wanted.keys), argv: copy(argv) };
-        self.clients.hold(client, order.bytes());
-        if let Some(blocked) = self.clients.get_mut(client).and_then(|s| s.blocked.as_mut()) {
+        self.sessions.hold(client, order.bytes());
+        if let Some(blocked) = self.sessions.get_mut(client).and_then(|s| s.blocked.as_mut()) {
             blocked.order = Some(Arc::new(order));
         }
     }
 
     /// The command that has made its client wait.
     pub(super) fn set_waiting_command(&mut self, client: ClientId, at: usize) {
-        if let Some(blocked) = self.clients.get_mut(client).and_then(|s| s.blocked.as_mut()) {
+        if let Some(blocked) = self.sessions.get_mut(client).and_then(|s| s.blocked.as_mut()) {
             blocked.command = Some(at);
         }
     }
@@ -268,7 +268,7 @@ impl Engine {
     /// it had before.
     pub(super) fn block_until_unpaused(&mut self, client: ClientId, reply_mode: ReplyMode) {
         self.block(client, Reply::NOTHING, None);
-        if let Some(state) = self.clients.get_mut(client) {
+        if let Some(state) = self.sessions.get_mut(client) {
             state.reply_mode = reply_mode;
             state.has_been_held = true;
             self.paused_clients.push(client);
@@ -354,12 +354,14 @@ impl Engine {
     /// Whether a client is only still here because its end has not been noticed: what it would be
     /// given would be lost.
     fn has_hung_up(&self, client: ClientId) -> bool {
-        self.watchdog.as_ref().is_some_and(|watchdog| watchdog.has_hung_up(client))
+        self.script_monitor
+            .as_ref()
+            .is_some_and(|script_monitor| script_monitor.has_hung_up(client))
     }
 
     /// Whether `CLIENT PAUSE` keeps a waiting client's command from being run now.
     fn is_stopped(&self, client: ClientId, time: Time) -> bool {
-        let blocked = self.clients.get(client).and_then(|state| state.blocked.as_ref());
+        let blocked = self.sessions.get(client).and_then(|state| state.blocked.as_ref());
         let command = blocked.and_then(|b| b.command).map(|at| self.commands.entry(at).command);
         command.is_some_and(|c| self.must_wait_for_unpause(client, c, c.flags, time))
     }
@@ -379,7 +381,7 @@ impl Engine {
     /// Runs a waiting client's command again. What still has to wait keeps its place in all queues,
     /// and its deadline.
     fn serve(&mut self, client: ClientId, time: Time) {
-        let blocked = self.clients.get(client).and_then(|state| state.blocked.as_ref());
+        let blocked = self.sessions.get(client).and_then(|state| state.blocked.as_ref());
         let Some((at, order)) = blocked.and_then(|b| b.command.zip(b.order.clone())) else {
             return;
         };
@@ -391,13 +393,13 @@ impl Engine {
         if reply != Reply::NOTHING {
             self.finish(client, &reply);
         }
-        if let Some(state) = self.clients.get_mut(client) {
+        if let Some(state) = self.sessions.get_mut(client) {
             state.pending.extend_from_slice(&behind);
         }
     }
 
     fn exchange_pending(&mut self, client: ClientId, bytes: BytesMut) -> BytesMut {
-        let state = self.clients.get_mut(client);
+        let state = self.sessions.get_mut(client);
         state.map(|state| std::mem::replace(&mut state.pending, bytes)).unwrap_or_default()
     }
 
@@ -406,7 +408,7 @@ impl Engine {
     /// Ends a client's wait with a reply that does not come from its command; false if it was not
     /// waiting.
     pub fn unblock(&mut self, client: ClientId, reply: &Reply) -> bool {
-        let blocked = self.clients.get(client).and_then(|state| state.blocked.as_ref());
+        let blocked = self.sessions.get(client).and_then(|state| state.blocked.as_ref());
         if let Some(at) = blocked.and_then(|blocked| blocked.command) {
             self.count_call(at, reply.is_error());
             self.count_error(reply);
@@ -418,9 +420,9 @@ impl Engine {
         if !self.stop_waiting(client) {
             return false;
         }
-        if self.clients.get(client).is_some_and(|state| !state.is_muted()) {
+        if self.sessions.get(client).is_some_and(|state| !state.is_muted()) {
             self.push(client, reply);
-        } else if let Some(state) = self.clients.get_mut(client) {
+        } else if let Some(state) = self.sessions.get_mut(client) {
             state.loses_reply = false;
         }
         self.resume(client);
@@ -429,7 +431,7 @@ impl Engine {
 
     /// Ends a client's wait as if its time were up.
     pub fn end_wait(&mut self, client: ClientId) {
-        let Some(state) = self.clients.get_mut(client) else { return };
+        let Some(state) = self.sessions.get_mut(client) else { return };
         let Some(blocked) = state.blocked.as_mut() else { return };
         let reply = std::mem::replace(&mut blocked.on_timeout, Reply::NOTHING);
         self.unblock(client, &reply);
@@ -437,7 +439,7 @@ impl Engine {
 
     /// The timer of a waiting client has fired, which therefore has none now.
     pub(super) fn wait_timed_out(&mut self, client: ClientId) {
-        let Some(state) = self.clients.get_mut(client) else { return };
+        let Some(state) = self.sessions.get_mut(client) else { return };
         if let Some(blocked) = state.blocked.as_mut() {
             blocked.timer = None;
             self.end_wait(client);
@@ -446,13 +448,13 @@ impl Engine {
 
     /// Forgets that a client waits, without telling it.
     pub(super) fn stop_waiting(&mut self, client: ClientId) -> bool {
-        let Some(state) = self.clients.get_mut(client) else { return false };
+        let Some(state) = self.sessions.get_mut(client) else { return false };
         let Some(blocked) = state.blocked.take() else { return false };
         if let Some(timer) = blocked.timer {
             self.timers.cancel(timer);
         }
         if let Some(order) = blocked.order {
-            self.clients.release(client, order.bytes());
+            self.sessions.release(client, order.bytes());
             self.waiters.leave(&order);
         }
         true
@@ -461,8 +463,8 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
-    use crate::client::ClientId;
-    use crate::script::Watchdog;
+    use crate::script::ScriptMonitor;
+    use crate::session::ClientId;
     use crate::settings::Settings;
     use crate::testing::{Stage, check, check_events, words};
     use crate::{Engine, Flow};
@@ -524,7 +526,7 @@ mod tests {
     /// Sees that these have hung up.
     struct Sees(Vec<ClientId>);
 
-    impl Watchdog for Sees {
+    impl ScriptMonitor for Sees {
         fn poll(&mut self, _: &mut Engine) {}
 
         fn has_hung_up(&self, client: ClientId) -> bool {
@@ -537,7 +539,7 @@ mod tests {
         let mut stage = Stage::new(Settings::default());
         stage.check("b> BLPOP k 0; c> BLPOP k 0; d> BLPOP k 0");
         let gone = vec![stage.client("b"), stage.client("d")];
-        stage.engine.watchdog = Some(Box::new(Sees(gone)));
+        stage.engine.script_monitor = Some(Box::new(Sees(gone)));
         stage.check("RPUSH k 1 2; c< => [\"k\", \"1\"]; b< => ; d< => ; LRANGE k 0 -1 => [\"2\"]");
     }
 

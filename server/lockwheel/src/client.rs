@@ -10,9 +10,9 @@ use lockwheel_resp::{Protocol, Reply, encode};
 use crate::error::{Error, ErrorKind};
 use crate::net::host::{Failed, Host, sleep_holding_everyone};
 use crate::net::outbox::{Mail, Outbox};
-use crate::net::registry::Peer;
+use crate::net::registry::Receiver;
 use lockwheel_engine::Flow;
-use lockwheel_engine::client::{ClientId, Origin};
+use lockwheel_engine::session::{ClientId, Origin};
 
 /// A connection within this process, with a session of its own: a selected database, a
 /// transaction, watches, subscriptions. It speaks RESP3 and needs no password.
@@ -60,11 +60,11 @@ impl Client {
                     in_process: true,
                 };
                 let id = engine.connect(origin, host.now());
-                let state = engine.clients.get_mut(id)?;
+                let state = engine.sessions.get_mut(id)?;
                 state.protocol = Protocol::Resp3;
                 state.authenticated = true;
                 let outbox = Arc::new(Outbox::new(Arc::clone(&state.buffers)));
-                host.registry.add(id, Peer::InProcess(Arc::clone(&outbox)));
+                host.registry.add(id, Receiver::InProcess(Arc::clone(&outbox)));
                 Some((id, outbox))
             })?
             .ok_or_else(disconnected)?;

@@ -14,11 +14,11 @@ use crate::clock;
 use crate::control::{Clock, Faults, Journal, since_epoch};
 use crate::error::{Error, ErrorKind};
 use crate::listen_settings::ListenSettings;
-use crate::net::busy::BusyDesk;
-use crate::net::crew::Crew;
 use crate::net::host::Host;
-use crate::net::listener::Doors;
-use crate::net::traces::Traces;
+use crate::net::listener::Acceptor;
+use crate::net::runtime_files::RuntimeFiles;
+use crate::net::slow_script::SlowScriptMonitor;
+use crate::net::workers::Workers;
 use lockwheel_engine::Engine;
 use lockwheel_engine::settings::Settings;
 use lockwheel_engine::time::Millis;
@@ -98,13 +98,14 @@ impl Builder {
             ClockChoice::System => clock::Clock::system(),
             ClockChoice::Frozen(begin) => clock::Clock::stopped(begin),
         };
-        let crew = Crew::new(listen.io_threads.max(1))?;
-        let traces = Traces::default();
-        let doors = Doors::open(&listen, crew.runtimes(), crew.clients.clone(), &traces)?;
-        let doors = Arc::new(doors);
-        let address = doors.address();
+        let workers = Workers::new(listen.io_threads.max(1))?;
+        let runtime_files = RuntimeFiles::default();
+        let acceptor =
+            Acceptor::open(&listen, workers.runtimes(), workers.clients.clone(), &runtime_files)?;
+        let acceptor = Arc::new(acceptor);
+        let address = acceptor.address();
         if let Some(path) = &listen.pidfile {
-            traces.write_pidfile(Path::new(path))?;
+            runtime_files.write_pidfile(Path::new(path))?;
         }
         let mut engine = Engine::new(settings, clock.now(), seeds(self.seed)?);
         if let Some(address) = address {
@@ -113,10 +114,10 @@ impl Builder {
         engine.process_id = std::process::id();
         engine.resident_bytes = resident_bytes;
         engine.clock_rate = clock.rate();
-        let host = Arc::new(Host::new(engine, clock, traces)?);
-        let desk = BusyDesk::new(&host, &doors);
-        host.with(|engine| engine.watchdog = Some(Box::new(desk)))?;
-        let threads = crew.start(&host, doors)?;
+        let host = Arc::new(Host::new(engine, clock, runtime_files)?);
+        let monitor = SlowScriptMonitor::new(&host, &acceptor);
+        host.with(|engine| engine.script_monitor = Some(Box::new(monitor)))?;
+        let threads = workers.start(&host, acceptor)?;
         Ok(Server { host, address, unixsocket: listen.unixsocket, threads: Mutex::new(threads) })
     }
 

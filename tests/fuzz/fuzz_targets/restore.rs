@@ -6,7 +6,7 @@
 use bytes::BytesMut;
 use lockwheel_engine::settings::Settings;
 use lockwheel_engine::Engine;
-use lockwheel_engine::client::{ClientId, Origin};
+use lockwheel_engine::session::{ClientId, Origin};
 use lockwheel_engine::keyspace::serialised::{seal, unseal};
 use lockwheel_engine::time::{Millis, Time};
 use lockwheel_resp::Reply;

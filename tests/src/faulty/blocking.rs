@@ -47,7 +47,7 @@ pub(super) const FAULTS: &[Fault] = &[
                 world.engine.disconnect(client);
             }
             // As if nobody looked at their sockets.
-            world.engine.watchdog = None;
+            world.engine.script_monitor = None;
         }),
         ..Fault::NONE
     },

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
 use bytes::{Buf, BytesMut};
-use lockwheel_engine::client::{ClientId, Close, Origin};
+use lockwheel_engine::session::{ClientId, Close, Origin};
 use lockwheel_engine::time::Time;
 use lockwheel_engine::{Engine, Flow};
 use lockwheel_resp::{Limits, Parser, Reply, encode};
@@ -224,7 +224,7 @@ fn read_requests(stream: &mut TcpStream, client: ClientId, sender: &Sender<Event
 /// A reply as a client receives it.
 pub(super) fn encoded(engine: &Engine, client: ClientId, reply: &Reply) -> BytesMut {
     let mut out = BytesMut::new();
-    if let Some(state) = engine.clients.get(client) {
+    if let Some(state) = engine.sessions.get(client) {
         encode(reply, state.protocol, &mut out);
     }
     out

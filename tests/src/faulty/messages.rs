@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::BytesMut;
-use lockwheel_engine::client::ClientId;
+use lockwheel_engine::session::ClientId;
 use lockwheel_resp::{Reply, decode};
 
 use super::{Answer, Fault, Request, World};

@@ -33,7 +33,7 @@ mod server;
 mod transactions;
 mod world;
 
-use lockwheel_engine::client::ClientId;
+use lockwheel_engine::session::ClientId;
 
 pub use server::FaultyServer;
 pub use world::{Answer, Request, World};

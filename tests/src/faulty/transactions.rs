@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockwheel_engine::client::Client;
+use lockwheel_engine::session::Session;
 use lockwheel_resp::Reply;
 
 use super::{Answer, Fault, Request, World};
@@ -83,8 +83,8 @@ pub(super) const FAULTS: &[Fault] = &[
     },
 ];
 
-fn state<'a>(world: &'a mut World, request: &Request) -> Option<&'a mut Client> {
-    world.engine.clients.get_mut(request.client)
+fn state<'a>(world: &'a mut World, request: &Request) -> Option<&'a mut Session> {
+    world.engine.sessions.get_mut(request.client)
 }
 
 fn is_watch_broken(world: &World, request: &Request) -> bool {
@@ -93,7 +93,7 @@ fn is_watch_broken(world: &World, request: &Request) -> bool {
 
 fn exec_lets_others_in(world: &mut World, request: &Request) -> Answer {
     let broken = is_watch_broken(world, request);
-    let ready = |client: &mut Client| {
+    let ready = |client: &mut Session| {
         let queued = client.transaction.take_if(|queued| !queued.broken && !broken)?;
         Some(queued.queue.into_iter().map(|queued| queued.argv).collect::<Vec<_>>())
     };

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::BytesMut;
-use lockwheel_engine::client::{ClientId, Close, Origin};
-use lockwheel_engine::script::Watchdog;
+use lockwheel_engine::script::ScriptMonitor;
+use lockwheel_engine::session::{ClientId, Close, Origin};
 use lockwheel_engine::settings::Settings;
 use lockwheel_engine::time::{Millis, Time};
 use lockwheel_engine::{Engine, Flow};
@@ -105,7 +105,8 @@ impl World {
         let clock = Clock::start();
         let mut engine = Engine::new(Settings::default(), clock.now(), [1, 2, 3, 4]);
         let crowd = Arc::new(Mutex::new(crowd));
-        engine.watchdog = Some(Box::new(Watch { crowd: Arc::clone(&crowd), clock, busy: None }));
+        engine.script_monitor =
+            Some(Box::new(Watch { crowd: Arc::clone(&crowd), clock, busy: None }));
         World {
             engine,
             count: 0,
@@ -194,7 +195,7 @@ impl World {
     }
 
     fn run_faulty(&mut self, request: &Request) -> Answer {
-        let queues = self.engine.clients.get(request.client);
+        let queues = self.engine.sessions.get(request.client);
         let queues = queues.is_some_and(|state| state.transaction.is_some());
         match self.fault.and_then(|fault| fault.run) {
             Some(run) if !queues || request.is("exec") => run(self, request),
@@ -231,8 +232,8 @@ impl World {
         let time = self.clock.now();
         let engine = &mut self.engine;
         let aside = *self.aside.get_or_insert_with(|| engine.connect(Origin::default(), time));
-        let database = engine.clients.get(request.client).map_or(0, |state| state.database);
-        if let Some(state) = engine.clients.get_mut(aside) {
+        let database = engine.sessions.get(request.client).map_or(0, |state| state.database);
+        if let Some(state) = engine.sessions.get_mut(aside) {
             state.database = database;
         }
         let answer = self.run(&Request { client: aside, ..request.with(argv) });
@@ -354,7 +355,7 @@ struct Watch {
     busy: Option<(u64, Millis)>,
 }
 
-impl Watchdog for Watch {
+impl ScriptMonitor for Watch {
     fn poll(&mut self, engine: &mut Engine) {
         let Some(script) = engine.running_script() else { return };
         let now = self.clock.now();

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use bytes::BytesMut;
-use lockwheel_engine::client::{ClientId, Origin};
-use lockwheel_engine::script::Watchdog;
+use lockwheel_engine::script::ScriptMonitor;
+use lockwheel_engine::session::{ClientId, Origin};
 use lockwheel_engine::settings::Settings;
 use lockwheel_engine::time::{Millis, Time};
 use lockwheel_engine::{Engine, Flow};
@@ -86,7 +86,7 @@ impl Side {
     }
 
     fn run(&mut self, client: ClientId, argv: &[&[u8]]) -> Vec<u8> {
-        self.engine.watchdog = Some(Box::new(Patience(QUESTIONS_MAX)));
+        self.engine.script_monitor = Some(Box::new(Patience(QUESTIONS_MAX)));
         let mut out = BytesMut::new();
         let flow = self.engine.run(Time::at(self.now), client, argv, &mut out);
         assert_eq!(flow, Flow::Next, "{}", show(argv));
@@ -262,7 +262,7 @@ impl Pair {
 /// Ends a script that does not end by itself.
 struct Patience(u32);
 
-impl Watchdog for Patience {
+impl ScriptMonitor for Patience {
     fn poll(&mut self, engine: &mut Engine) {
         self.0 = self.0.saturating_sub(1);
         if self.0 == 0 {

@@ -3,11 +3,11 @@
 use bytes::Bytes;
 use lockwheel_resp::Reply;
 
-use crate::client::{Client, ReplyMode};
 use crate::command::{Arity, Categories, Command, Flags, Group};
 use crate::commands::{client_list, tracking};
 use crate::context::{Context, integer, is};
 use crate::error::Error;
+use crate::session::{ReplyMode, Session};
 
 const ANYWHERE: Flags = Flags::NOSCRIPT.union(Flags::LOADING).union(Flags::STALE);
 
@@ -229,7 +229,7 @@ fn getname(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
 
 fn setname(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let name = checked_name(argv[2])?;
-    context.engine.clients.set_text(context.client, |client| &mut client.name, name);
+    context.engine.sessions.set_text(context.client, |client| &mut client.name, name);
     Ok(Reply::OK)
 }
 
@@ -248,7 +248,7 @@ fn is_word(text: &[u8]) -> bool {
 fn setinfo(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let (attribute, value) = (argv[2], argv[3]);
     let spelled = String::from_utf8_lossy(attribute);
-    let place: fn(&mut Client) -> &mut Bytes = if is(attribute, "lib-name") {
+    let place: fn(&mut Session) -> &mut Bytes = if is(attribute, "lib-name") {
         |client| &mut client.library_name
     } else if is(attribute, "lib-ver") {
         |client| &mut client.library_version
@@ -260,7 +260,7 @@ fn setinfo(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
             "ERR {spelled} cannot contain spaces, newlines or special characters."
         )));
     }
-    context.engine.clients.set_text(context.client, place, Bytes::copy_from_slice(value));
+    context.engine.sessions.set_text(context.client, place, Bytes::copy_from_slice(value));
     Ok(Reply::OK)
 }
 
@@ -271,7 +271,7 @@ fn no_evict(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 
 fn no_touch(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     context.client_mut().no_touch = on_or_off(argv[2])?;
-    context.engine.clients.no_touch_asked = true;
+    context.engine.sessions.no_touch_asked = true;
     Ok(Reply::OK)
 }
 
@@ -343,8 +343,8 @@ fn unblock(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     };
     let serial = integer(argv[2])?;
     let engine = &mut *context.engine;
-    let waiter = u64::try_from(serial).ok().and_then(|serial| engine.clients.by_serial(serial));
-    let blocked = waiter.and_then(|id| engine.clients.get(id)?.blocked.as_ref());
+    let waiter = u64::try_from(serial).ok().and_then(|serial| engine.sessions.by_serial(serial));
+    let blocked = waiter.and_then(|id| engine.sessions.get(id)?.blocked.as_ref());
     let (Some(waiter), true) = (waiter, blocked.is_some_and(|blocked| blocked.command.is_some()))
     else {
         return Ok(Reply::Integer(0));
@@ -369,7 +369,7 @@ fn unknown_form(argv: &[&[u8]]) -> Error {
 #[cfg(test)]
 mod tests {
     use crate::Flow;
-    use crate::client::ClientId;
+    use crate::session::ClientId;
     use crate::settings::Settings;
     use crate::testing::{Stage, check, words};
 
@@ -424,7 +424,7 @@ mod tests {
         for command in ["SET k v", "PUBLISH c m", "EVAL \"return 1\" 0"] {
             let flow = stage.run(client, &words(command)).1;
             assert_eq!(flow, Flow::Again, "{command}");
-            assert!(stage.engine.clients.get(client).is_some_and(|c| c.blocked.is_some()));
+            assert!(stage.engine.sessions.get(client).is_some_and(|c| c.blocked.is_some()));
         }
         stage.check("EXEC; CLIENT UNBLOCK 2 => 0; EVAL_RO \"return 1\" 0 => 1");
         stage.check("EVAL \"#!lua flags=no-writes\\x0areturn 1\" 0 => 1; +99ms");

@@ -4,11 +4,11 @@ use bytes::Bytes;
 use lockwheel_resp::{Protocol, Reply};
 
 use crate::Engine;
-use crate::client::{Client, ClientId, Close};
 use crate::commands::client::yes_or_no;
 use crate::commands::tracking;
 use crate::context::{Context, integer, is};
 use crate::error::Error;
+use crate::session::{ClientId, Close, Session};
 use crate::time::Time;
 use crate::tracking::Mode;
 
@@ -38,7 +38,7 @@ impl Type {
         })
     }
 
-    fn of(client: &Client) -> Type {
+    fn of(client: &Session) -> Type {
         if client.is_subscriber() { Type::Subscriber } else { Type::Normal }
     }
 }
@@ -64,8 +64,8 @@ impl Request {
 
 /// `CLIENT LIST`.
 pub(super) fn list(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let everyone = context.engine.clients.in_order();
-    let clients = &context.engine.clients;
+    let everyone = context.engine.sessions.in_order();
+    let clients = &context.engine.sessions;
     let chosen: Vec<ClientId> = match &argv[2..] {
         [] => everyone,
         [option, kind] if is(option, "type") => {
@@ -90,7 +90,7 @@ pub(super) fn list(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, E
 }
 
 /// A client as `CLIENT LIST` shows it.
-fn line(client: &Client, request: &Request) -> String {
+fn line(client: &Session, request: &Request) -> String {
     let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
     let seconds_since = |then: i64| (request.time.now.0 - then).max(0) / 1000;
     let transaction = client.transaction.as_ref();
@@ -134,7 +134,7 @@ fn line(client: &Client, request: &Request) -> String {
     line + &format!("lib-name={name} lib-ver={version}\n")
 }
 
-fn flag_letters(client: &Client) -> String {
+fn flag_letters(client: &Session) -> String {
     let tracking = client.tracking.as_ref();
     let letters: String = [
         ('P', client.is_subscriber()),
@@ -198,7 +198,7 @@ impl<'a> Filter<'a> {
         Ok(filter)
     }
 
-    fn admits(&self, client: &Client, caller: ClientId) -> bool {
+    fn admits(&self, client: &Session, caller: ClientId) -> bool {
         self.serial.is_none_or(|serial| serial == client.id.serial)
             && self.kind.is_none_or(|kind| kind == Type::of(client))
             && self.address.is_none_or(|address| address == client.origin.address.as_bytes())
@@ -221,12 +221,12 @@ pub(super) fn kill(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, E
 }
 
 fn kill_matching(engine: &mut Engine, caller: ClientId, filter: &Filter<'_>) -> usize {
-    let mut victims = engine.clients.in_order();
-    victims.retain(|&id| engine.clients.get(id).is_some_and(|c| filter.admits(c, caller)));
+    let mut victims = engine.sessions.in_order();
+    victims.retain(|&id| engine.sessions.get(id).is_some_and(|c| filter.admits(c, caller)));
     for &victim in &victims {
         if victim != caller {
             engine.kill(victim);
-        } else if let Some(client) = engine.clients.get_mut(caller) {
+        } else if let Some(client) = engine.sessions.get_mut(caller) {
             client.close = Some(Close::AfterReplies);
         }
     }
@@ -236,7 +236,7 @@ fn kill_matching(engine: &mut Engine, caller: ClientId, filter: &Filter<'_>) -> 
 #[cfg(test)]
 mod tests {
     use crate::Flow;
-    use crate::client::{ClientId, Origin};
+    use crate::session::{ClientId, Origin};
     use crate::settings::Settings;
     use crate::testing::{Stage, check, words};
     use crate::time::{Millis, Time};
@@ -290,7 +290,7 @@ mod tests {
             stage.run(victim, &words("SUBSCRIBE c"));
             stage.run(victim, &words("UNSUBSCRIBE c"));
             stage.check(&format!("{command} => {reply}"));
-            assert!(stage.engine.clients.get(victim).is_none(), "{command}");
+            assert!(stage.engine.sessions.get(victim).is_none(), "{command}");
             let closed =
                 stage.engine.deliveries().iter().any(|d| d.client == victim && d.close.is_some());
             assert!(closed, "{command}");

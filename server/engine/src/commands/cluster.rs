@@ -9,11 +9,11 @@ use std::fmt::Write;
 use lockwheel_resp::Reply;
 
 use crate::Engine;
-use crate::client::Client;
 use crate::command::{Arity, Categories, Command, Flags, Group};
 use crate::context::{Context, integer, is};
 use crate::error::Error;
 use crate::keyspace::records::Record;
+use crate::session::Session;
 use crate::settings::{EndpointType, Mode};
 use crate::slots::{SLOTS, parse_slot, slot_of};
 
@@ -460,7 +460,7 @@ const BUS_DISTANCE: u16 = 10_000;
 
 impl Address {
     /// An address that is not configured is the one the client has come to, so it can come again.
-    fn told_to(client: &Client, engine: &Engine) -> Address {
+    fn told_to(client: &Session, engine: &Engine) -> Address {
         let settings = &engine.settings;
         let (reached, reached_port) =
             client.origin.local_address.rsplit_once(':').unwrap_or_default();
@@ -702,7 +702,7 @@ fn set_slot(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 
 #[cfg(test)]
 mod tests {
-    use crate::client::Origin;
+    use crate::session::Origin;
     use crate::settings::Settings;
     use crate::testing::{Stage, check, words};
     use crate::time::{Millis, Time};

@@ -9,7 +9,7 @@ use crate::context::{Context, is};
 use crate::error::Error;
 use crate::keyspace::string::{StringValue, Text};
 use crate::notify::Events;
-use crate::settings::{CompatVersion, Maker};
+use crate::settings::{CompatVersion, Vendor};
 
 const STRING: Command =
     Command { group: Group::String, categories: Categories::STRING, ..Command::BASE };
@@ -21,7 +21,7 @@ pub const COMMANDS: &[Command] = &[
         arity: Arity::AtLeast(2),
         flags: Flags::WRITE.union(Flags::FAST),
         keys: &[KeySpec::one(&["RW", "delete", "variable_flags"])],
-        maker: Maker::Redis,
+        maker: Vendor::Redis,
         since: "8.4.0",
         complexity: "O(1), or O(N) in the length of the string if digests are compared",
         doc: "Removes a key, if it holds the string it is said to hold.",
@@ -34,7 +34,7 @@ pub const COMMANDS: &[Command] = &[
         arity: Arity::Exactly(3),
         flags: Flags::WRITE.union(Flags::FAST),
         keys: &[KeySpec::one(&["RW", "access", "delete"])],
-        maker: Maker::Valkey,
+        maker: Vendor::Valkey,
         since: "9.0.0",
         doc: "Removes a key, if it holds the string it is said to hold.",
         example: "SET lock token; DELIFEQ lock token => 1",
@@ -46,7 +46,7 @@ pub const COMMANDS: &[Command] = &[
         arity: Arity::Exactly(2),
         flags: Flags::READONLY.union(Flags::FAST),
         keys: &[KeySpec::one(&["RO", "access"])],
-        maker: Maker::Redis,
+        maker: Vendor::Redis,
         since: "8.4.0",
         complexity: "O(N) in the length of the string",
         doc: "Returns a digest of a string, to compare it by.",
@@ -83,8 +83,8 @@ impl<'a> Condition<'a> {
 
     /// Whether `SET` has this condition in a version.
     pub fn is_of_set_in(self, version: CompatVersion) -> bool {
-        let also = matches!(self, Condition::Equal(_)) && version.has(Maker::Valkey, "8.1.0");
-        version.has(Maker::Redis, "8.4.0") || also
+        let also = matches!(self, Condition::Equal(_)) && version.has(Vendor::Valkey, "8.1.0");
+        version.has(Vendor::Redis, "8.4.0") || also
     }
 
     /// Whether `SET` sets a key that does not exist.

@@ -4,10 +4,10 @@ use lockwheel_resp::{Protocol, Reply};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use crate::client::{Close, ReplyMode};
 use crate::command::{Arity, Categories, Command, Flags, Group};
 use crate::context::{Context, integer, is};
 use crate::error::Error;
+use crate::session::{Close, ReplyMode};
 use crate::settings::{Mode, Settings};
 
 const CONNECTION: Command = Command {
@@ -139,7 +139,7 @@ fn reset(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
     context.engine.unsubscribe_all(id);
     context.engine.stop_tracking(id);
     context.engine.take_transaction(id);
-    context.engine.clients.set_text(id, |client| &mut client.name, Default::default());
+    context.engine.sessions.set_text(id, |client| &mut client.name, Default::default());
     let needs_password = context.engine.settings.requirepass.is_some();
     let client = context.client_mut();
     client.database = 0;
@@ -219,7 +219,7 @@ fn hello(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         ));
     }
     if let Some(name) = name {
-        context.engine.clients.set_text(context.client, |client| &mut client.name, name);
+        context.engine.sessions.set_text(context.client, |client| &mut client.name, name);
     }
     let client = context.client_mut();
     client.protocol = protocol.unwrap_or(client.protocol);

@@ -467,7 +467,7 @@ mod tests {
     fn resp3_has_maps_and_pairs() {
         let mut stage = Stage::new(Settings::default());
         let client = stage.client("a");
-        stage.engine.clients.get_mut(client).expect("connected").protocol = Protocol::Resp3;
+        stage.engine.sessions.get_mut(client).expect("connected").protocol = Protocol::Resp3;
         stage.check(
             "HSET h f v; HGETALL h => {\"f\": \"v\"}; HGETALL missing => {}; \
              HRANDFIELD h 1 WITHVALUES => [[\"f\", \"v\"]]; HKEYS h => [\"f\"]",

@@ -42,7 +42,7 @@ const fn section(title: &'static str, fields: fn(&mut Engine, Time, &mut Fields)
 /// In the order they are shown, whatever the order they are asked for in.
 const SECTIONS: &[Section] = &[
     section("Server", server),
-    section("Clients", clients),
+    section("Sessions", clients),
     section("Memory", memory),
     section("Persistence", persistence),
     section("Stats", stats),
@@ -61,7 +61,7 @@ const SECTIONS: &[Section] = &[
 const OURS: &str = "Lockwheel";
 
 /// Those that a sentinel has.
-const SECTIONS_OF_SENTINEL: &[&str] = &["Server", "Clients", "Stats", "CPU", "Sentinel"];
+const SECTIONS_OF_SENTINEL: &[&str] = &["Server", "Sessions", "Stats", "CPU", "Sentinel"];
 
 /// Whether a server of this kind has the section.
 fn is_of(mode: Mode, section: &Section) -> bool {
@@ -151,7 +151,7 @@ fn server(engine: &mut Engine, time: Time, fields: &mut Fields) {
 }
 
 fn clients(engine: &mut Engine, _: Time, fields: &mut Fields) {
-    let all = &engine.clients;
+    let all = &engine.sessions;
     fields.add("connected_clients", all.len());
     fields.add("cluster_connections", 0);
     fields.add("maxclients", engine.settings.maxclients);
@@ -202,7 +202,7 @@ fn memory(engine: &mut Engine, _: Time, fields: &mut Fields) {
     fields.add("mem_fragmentation_ratio", format_args!("{ratio:.2}"));
     fields.add("mem_fragmentation_bytes", i128::from(resident) - i128::from(used));
     fields.zeros(&["mem_not_counted_for_evict", "mem_clients_slaves"]);
-    fields.add("mem_clients_normal", engine.clients.memory_bytes());
+    fields.add("mem_clients_normal", engine.sessions.memory_bytes());
     fields.add("mem_aof_buffer", 0);
     fields.add("mem_allocator", engine.settings.allocator);
     fields.add("active_defrag_running", 0);
@@ -367,7 +367,7 @@ mod tests {
                # Keyspace\\r\\n\"",
         );
         check(
-            "INFO => \"# Server\\r\\nredis_version:7.2.4\\r\\n...# Clients...# Memory...\
+            "INFO => \"# Server\\r\\nredis_version:7.2.4\\r\\n...# Sessions...# Memory...\
                # Persistence\\r\\nloading:0...# Stats...# Replication\\r\\nrole:master...# CPU...\
                # Modules...# Errorstats...# Cluster...# Keyspace\\r\\n\"",
         );

@@ -369,7 +369,7 @@ mod tests {
         );
         check("COMMAND INFO CONFIG|get => [[\"config|get\", -3, ...]]");
         check(
-            "COMMAND INFO settings => [[\"settings\", -2, [], 0, 0, 0, [@slow], [], [], \
+            "COMMAND INFO config => [[\"config\", -2, [], 0, 0, 0, [@slow], [], [], \
                [[\"config|get\", ...]]]]",
         );
         check("COMMAND FOO => !ERR unknown subcommand 'FOO'. Try COMMAND HELP.");
@@ -393,7 +393,7 @@ mod tests {
                \"since\": \"1.0.0\", \"group\": \"connection\", \"complexity\": \"O(1)\"}}",
         );
         check(
-            "HELLO 3; COMMAND DOCS settings => {\"settings\": {...\"subcommands\": \
+            "HELLO 3; COMMAND DOCS config => {\"config\": {...\"subcommands\": \
                {\"config|get\": {...",
         );
         check("COMMAND DOCS config|get => [\"config|get\", [...]]");

@@ -3,13 +3,13 @@
 use bytes::Bytes;
 use lockwheel_resp::Reply;
 
-use crate::client::ReplyMode;
 use crate::command::{Arity, Command, Flags, Group, KeySpec};
 use crate::commands::help;
 use crate::context::Context;
 use crate::error::Error;
 use crate::glob;
 use crate::pubsub::{Listeners, Subscription};
+use crate::session::ReplyMode;
 use crate::settings::Mode;
 
 const ANYWHERE: Flags = Flags::PUBSUB.union(Flags::LOADING).union(Flags::STALE);
@@ -293,7 +293,7 @@ fn listener_counts(channels: &[&[u8]], listeners: &Listeners) -> Reply {
 
 #[cfg(test)]
 mod tests {
-    use crate::client::ReplyMode;
+    use crate::session::ReplyMode;
     use crate::settings::Settings;
     use crate::testing::{Stage, check};
 
@@ -301,7 +301,7 @@ mod tests {
     fn a_client_that_wants_no_replies_is_still_told_of_its_subscriptions() {
         let mut stage = Stage::new(Settings::default());
         let client = stage.client("a");
-        stage.engine.clients.get_mut(client).expect("connected").reply_mode = ReplyMode::Off;
+        stage.engine.sessions.get_mut(client).expect("connected").reply_mode = ReplyMode::Off;
         stage.check("GET k => ; SUBSCRIBE a => [\"subscribe\", \"a\", 1]; a< => ");
         stage.check("UNSUBSCRIBE => [\"unsubscribe\", \"a\", 0]; GET k => ");
     }

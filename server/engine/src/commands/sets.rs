@@ -563,7 +563,7 @@ mod tests {
     fn resp3_has_sets() {
         let mut stage = Stage::new(Settings::default());
         let client = stage.client("a");
-        stage.engine.clients.get_mut(client).expect("connected").protocol = Protocol::Resp3;
+        stage.engine.sessions.get_mut(client).expect("connected").protocol = Protocol::Resp3;
         for command in ["SMEMBERS s", "SINTER s", "SUNION s", "SDIFF s", "SPOP s 1"] {
             stage.check(&format!("{command} => ~[]; SADD s a; {command} => ~[\"a\"]; DEL s"));
         }

@@ -107,8 +107,8 @@ fn set(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 fn obey(engine: &mut Engine) {
     engine.events = engine.settings.notify_keyspace_events;
     if engine.settings.requirepass.is_none() {
-        for id in engine.clients.in_order() {
-            if let Some(client) = engine.clients.get_mut(id) {
+        for id in engine.sessions.in_order() {
+            if let Some(client) = engine.sessions.get_mut(id) {
                 client.authenticated = true;
             }
         }
@@ -157,7 +157,7 @@ mod tests {
         );
         check(
             "CONFIG SET databases 5 => !ERR CONFIG SET failed (possibly related to argument \
-               'databases') - can't set immutable settings",
+               'databases') - can't set immutable config",
         );
     }
 

@@ -6,11 +6,11 @@ use bytes::Bytes;
 use lockwheel_resp::Reply;
 
 use crate::Engine;
-use crate::client::{Client, ClientId};
 use crate::command::{Arity, Command};
 use crate::commands::client::{OWN, on_or_off, yes_or_no};
 use crate::context::{Context, integer, is};
 use crate::error::Error;
+use crate::session::{ClientId, Session};
 use crate::tracking::{Mode, Tracking};
 
 /// `CLIENT CACHING`
@@ -59,7 +59,7 @@ pub(super) const TRACKINGINFO: Command = Command {
 };
 
 /// Who is told in this client's place: 0 if it is told itself, -1 if it tracks nothing.
-pub(super) fn redirect_number(client: &Client) -> i64 {
+pub(super) fn redirect_number(client: &Session) -> i64 {
     client.tracking.as_ref().map_or(-1, |tracking| {
         tracking.redirect.map_or(0, |id| i64::try_from(id.serial).unwrap_or(i64::MAX))
     })
@@ -148,7 +148,7 @@ impl<'a> TrackingOptions<'a> {
                         ));
                     }
                     let serial = u64::try_from(integer(serial)?).ok();
-                    let other = serial.and_then(|serial| engine.clients.by_serial(serial));
+                    let other = serial.and_then(|serial| engine.sessions.by_serial(serial));
                     options.redirect = Some(other.ok_or(Error::line(
                         "ERR The client ID you want redirect to does not exist",
                     ))?);

@@ -10,10 +10,10 @@ use lockwheel_resp::Reply;
 use lockwheel_resp::encode::encode;
 use serde::Serialize;
 
-use crate::client::ClientId;
 use crate::command::Command;
 use crate::context::{Caller, Context, is};
 use crate::error::Error;
+use crate::session::ClientId;
 use crate::time::{ClockOrder, Millis, Time};
 use crate::waiters::ByRule;
 use crate::{Engine, Flow};
@@ -30,7 +30,7 @@ pub struct Faults {
 }
 
 /// What a rule has made of a request.
-enum Verdict {
+enum FaultDecision {
     /// It is run; the rest of this is done then.
     Run(Action),
     /// It is not run now.
@@ -112,8 +112,8 @@ impl Engine {
         let action = match self.judge(client, argv) {
             Some((rule, action)) => {
                 match self.before_request(time, client, rule, action, argv, out) {
-                    Verdict::Run(action) => Some(action),
-                    Verdict::Instead(flow) => return flow,
+                    FaultDecision::Run(action) => Some(action),
+                    FaultDecision::Instead(flow) => return flow,
                 }
             }
             None => None,
@@ -153,7 +153,7 @@ impl Engine {
         action: Action,
         argv: &[&[u8]],
         out: &mut BytesMut,
-    ) -> Verdict {
+    ) -> FaultDecision {
         let flow = match action {
             Action::Drop => Flow::Next,
             Action::Close | Action::Refuse => Flow::Close,
@@ -168,22 +168,22 @@ impl Engine {
             Action::Stall | Action::Gate => self.hold(rule, client, None),
             Action::FlushScripts => {
                 self.flush_scripts();
-                return Verdict::Run(action);
+                return FaultDecision::Run(action);
             }
             Action::Lose => {
                 self.set_loses_reply(client, true);
-                return Verdict::Run(action);
+                return FaultDecision::Run(action);
             }
             Action::LoseAndClose
             | Action::Cut { .. }
             | Action::Jump { .. }
-            | Action::LoseWrites { .. } => return Verdict::Run(action),
+            | Action::LoseWrites { .. } => return FaultDecision::Run(action),
         };
-        Verdict::Instead(flow)
+        FaultDecision::Instead(flow)
     }
 
     fn judge(&mut self, client: ClientId, argv: &[&[u8]]) -> Option<(u64, Action)> {
-        let state = self.clients.get_mut(client)?;
+        let state = self.sessions.get_mut(client)?;
         let has_been_held = std::mem::take(&mut state.has_been_held);
         if self.faults.rules.is_empty() || has_been_held || is(argv[0], "lockwheel") {
             return None;
@@ -208,7 +208,7 @@ impl Engine {
         let is_exec = is(argv[0], "exec");
         let reply = Reply::from(self.spoil_transaction(client, Error::text(line), is_exec));
         self.count_error(&reply);
-        if let Some(state) = self.clients.get(client)
+        if let Some(state) = self.sessions.get(client)
             && !state.is_muted()
         {
             encode(&reply, state.protocol, out);
@@ -217,7 +217,7 @@ impl Engine {
 
     fn hold(&mut self, rule: u64, client: ClientId, until: Option<Millis>) -> Flow {
         self.block_by_rule(client, ByRule::Held(rule), Reply::NOTHING, until);
-        if let Some(state) = self.clients.get_mut(client) {
+        if let Some(state) = self.sessions.get_mut(client) {
             state.has_been_held = true;
         }
         for waiter in self.blocked_by(ByRule::Awaits(rule)) {
@@ -264,14 +264,14 @@ impl Engine {
     }
 
     fn set_loses_reply(&mut self, client: ClientId, yes: bool) {
-        if let Some(state) = self.clients.get_mut(client) {
+        if let Some(state) = self.sessions.get_mut(client) {
             state.loses_reply = yes;
         }
     }
 
     /// What a handler would work with that runs for this client now.
     fn context_of(&mut self, client: ClientId, time: Time) -> Context<'_> {
-        let database = self.clients.get(client).map_or(0, |state| state.database);
+        let database = self.sessions.get(client).map_or(0, |state| state.database);
         let (caller, command) = (Caller::Client, &Command::BASE);
         Context { engine: self, client, caller, database, time, command, name: "" }
     }

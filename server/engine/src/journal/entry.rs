@@ -22,7 +22,7 @@ pub struct Entry {
     pub name: String,
     /// What it is.
     #[serde(flatten)]
-    pub what: Happening,
+    pub what: JournalEvent,
     /// The keys it is about.
     pub keys: Vec<String>,
 }
@@ -31,7 +31,7 @@ pub struct Entry {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 #[non_exhaustive]
-pub enum Happening {
+pub enum JournalEvent {
     /// A command was run.
     Command {
         /// The request; long arguments are cut, and many.
@@ -143,40 +143,42 @@ impl fmt::Display for Entry {
             lease_ms.map_or("without a lease".to_owned(), |ms| format!("for {ms} ms"))
         };
         match &self.what {
-            Happening::Command { argv, reply, script } => {
+            JournalEvent::Command { argv, reply, script } => {
                 let within = if *script { "(script) " } else { "" };
                 write!(f, "{within}{} -> {reply}", argv.join(" "))
             }
-            Happening::Acquired { owner, count: 0 | 1, lease_ms } => {
+            JournalEvent::Acquired { owner, count: 0 | 1, lease_ms } => {
                 write!(f, "acquired '{key}' as '{owner}' {}", lease(lease_ms))
             }
-            Happening::Acquired { owner, count, lease_ms } => {
+            JournalEvent::Acquired { owner, count, lease_ms } => {
                 write!(f, "acquired '{key}' as '{owner}', now {count} times, {}", lease(lease_ms))
             }
-            Happening::Renewed { owner, lease_ms } => {
+            JournalEvent::Renewed { owner, lease_ms } => {
                 write!(f, "renewed '{key}' of '{owner}' {}", lease(lease_ms))
             }
-            Happening::Refused { by, holder } => {
+            JournalEvent::Refused { by, holder } => {
                 write!(f, "was refused '{key}' as '{by}', which '{holder}' has")
             }
-            Happening::Released { owner, left: 0 } => write!(f, "released '{key}' as '{owner}'"),
-            Happening::Released { owner, left } => {
+            JournalEvent::Released { owner, left: 0 } => write!(f, "released '{key}' as '{owner}'"),
+            JournalEvent::Released { owner, left } => {
                 write!(f, "released '{key}' as '{owner}', who has it {left} times more")
             }
-            Happening::ReleasedByStranger { owner, holder } => {
+            JournalEvent::ReleasedByStranger { owner, holder } => {
                 write!(f, "released '{key}', which is that of '{owner}', taken by client {holder}")
             }
-            Happening::ExpiredWhileHeld { owner, holder } => {
+            JournalEvent::ExpiredWhileHeld { owner, holder } => {
                 write!(f, "ended the lease of '{key}', held as '{owner}' by client {holder}")
             }
-            Happening::Flushed { owner } => write!(f, "removed '{key}' of '{owner}' among others"),
-            Happening::Waited { owner, waited_ms } => {
+            JournalEvent::Flushed { owner } => {
+                write!(f, "removed '{key}' of '{owner}' among others")
+            }
+            JournalEvent::Waited { owner, waited_ms } => {
                 write!(f, "has waited {waited_ms} ms for '{key}' as '{owner}'")
             }
-            Happening::ReleasedTooLate { owner, late_ms } => {
+            JournalEvent::ReleasedTooLate { owner, late_ms } => {
                 write!(f, "came to release '{key}' as '{owner}', lost {late_ms} ms ago")
             }
-            Happening::RenewedTooLate { owner, late_ms } => {
+            JournalEvent::RenewedTooLate { owner, late_ms } => {
                 write!(f, "came to renew '{key}' as '{owner}', lost {late_ms} ms ago")
             }
         }

@@ -9,15 +9,15 @@ use crate::context::{Context, integer, is};
 use crate::error::Error;
 
 use super::Selection;
+use super::checks::{Check, CheckResult};
 use super::entry::story;
-use super::verdict::{Check, Verdict};
 
 /// What has come of a check, and all of it as people read it.
 #[derive(Serialize)]
 struct Told {
     text: String,
     #[serde(flatten)]
-    verdict: Verdict,
+    verdict: CheckResult,
 }
 
 /// `LOCKWHEEL JOURNAL [SINCE <seq>] [KEY <pattern>] [COUNT <n>] [TEXT]`, `LOCKWHEEL JOURNAL CLEAR`

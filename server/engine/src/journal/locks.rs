@@ -65,7 +65,7 @@ pub(super) struct Holder {
 
 /// Who held a lock, lost it, and may not know.
 #[derive(Debug)]
-pub(super) struct Loser {
+pub(super) struct PreviousHolder {
     pub(super) place: Place,
     pub(super) holder: Holder,
     pub(super) lost_ms: i64,
@@ -117,11 +117,11 @@ impl Touch {
 
 /// Who does something, and how.
 #[derive(Debug)]
-pub(super) struct Deed<'a> {
+pub(super) struct LockOperation<'a> {
     pub(super) client: u64,
     pub(super) name: &'a str,
     pub(super) time: Time,
-    pub(super) means: Means,
+    pub(super) means: LockMechanism,
     /// What it shows to know.
     pub(super) claims: Vec<&'a [u8]>,
     /// The entry of the command.
@@ -130,19 +130,19 @@ pub(super) struct Deed<'a> {
 
 /// Through what something is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Means {
+pub(super) enum LockMechanism {
     Command,
     Transaction,
     Script(Purpose),
 }
 
-impl Deed<'_> {
+impl LockOperation<'_> {
     pub(super) fn now_ms(&self) -> i64 {
         self.time.now.0
     }
 
     pub(super) fn is_script(&self) -> bool {
-        matches!(self.means, Means::Script(_))
+        matches!(self.means, LockMechanism::Script(_))
     }
 
     pub(super) fn claims(&self, owner: &[u8]) -> bool {
@@ -216,32 +216,32 @@ fn are_same(a: (u64, &[u8]), b: (u64, &[u8])) -> bool {
 #[derive(Debug, Default)]
 pub(super) struct Locks {
     pub(super) held: BTreeMap<Place, Lock>,
-    pub(super) losers: VecDeque<Loser>,
+    pub(super) losers: VecDeque<PreviousHolder>,
     pub(super) waiting: VecDeque<Waiting>,
     readers: VecDeque<Reader>,
 }
 
 impl Locks {
     /// Whether a key that is no lock yet has become one, and whose.
-    pub(super) fn is_new(seen: &Seen, touch: Touch, deed: &Deed<'_>) -> bool {
+    pub(super) fn is_new(seen: &Seen, touch: Touch, operation: &LockOperation<'_>) -> bool {
         if seen.is_hash {
             return touch.field
-                && deed.is_script()
+                && operation.is_script()
                 && seen.deadline_ms.is_some()
-                && seen.owners.iter().any(|(owner, _)| deed.claims(owner));
+                && seen.owners.iter().any(|(owner, _)| operation.claims(owner));
         }
         let Some((owner, _)) = seen.owners.first() else { return false };
         let has_lease = seen.deadline_ms.is_some();
-        if !deed.is_script() {
+        if !operation.is_script() {
             return touch.made;
         }
         touch.made && (has_lease || !is_number(owner))
-            || touch.set && has_lease && deed.claims(owner) && !is_number(owner)
+            || touch.set && has_lease && operation.claims(owner) && !is_number(owner)
     }
 
     /// Somebody had a lock and lost it.
     pub(super) fn lose(&mut self, place: &Place, holder: Holder, lost_ms: i64) {
-        let loser = Loser { place: place.clone(), holder, lost_ms, next: None };
+        let loser = PreviousHolder { place: place.clone(), holder, lost_ms, next: None };
         push(&mut self.losers, loser);
     }
 
@@ -285,28 +285,33 @@ impl Locks {
     }
 
     /// Who has lost a lock and comes back for it now.
-    pub(super) fn find_loser(&self, place: &Place, deed: &Deed<'_>) -> Option<usize> {
+    pub(super) fn find_loser(&self, place: &Place, operation: &LockOperation<'_>) -> Option<usize> {
         self.losers.iter().position(|loser| {
             let holder = &loser.holder;
             loser.place == *place
-                && if deed.claims.is_empty() {
-                    holder.client == deed.client
+                && if operation.claims.is_empty() {
+                    holder.client == operation.client
                 } else {
-                    deed.claims(&holder.owner)
-                        && (is_telling(&holder.owner) || holder.client == deed.client)
+                    operation.claims(&holder.owner)
+                        && (is_telling(&holder.owner) || holder.client == operation.client)
                 }
         })
     }
 
     /// Whether a script acts for somebody else who has had to do with the lock.
-    pub(super) fn acts_for_another(&self, place: &Place, owner: &[u8], deed: &Deed<'_>) -> bool {
+    pub(super) fn acts_for_another(
+        &self,
+        place: &Place,
+        owner: &[u8],
+        operation: &LockOperation<'_>,
+    ) -> bool {
         let losers = self.losers.iter().filter(|loser| loser.place == *place);
         let waiting = self.waiting.iter().filter(|waiting| waiting.place == *place);
         let mut others = losers
             .map(|loser| &loser.holder.owner)
             .chain(waiting.map(|waiting| &waiting.token))
             .filter(|other| !other.is_empty() && &other[..] != owner);
-        others.any(|other| deed.claims(other))
+        others.any(|other| operation.claims(other))
     }
 }
 

@@ -3,12 +3,12 @@
 //! the keys they name; it changes nothing. A request that a gate has turned away is not in it, and
 //! one of a transaction is when it is run. What a script calls comes before the script.
 
+pub mod checks;
 pub mod entry;
 pub mod handlers;
 mod locks;
 mod script;
 mod settle;
-pub mod verdict;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -17,19 +17,19 @@ use serde::Serialize;
 use sha1::{Digest, Sha1};
 
 use crate::Engine;
-use crate::client::ClientId;
 use crate::command::{Command, Group};
 use crate::context::{Caller, is};
 use crate::error::Error;
 use crate::glob;
 use crate::keyspace::dict::Slot;
 use crate::limits::{JOURNAL_ARGUMENTS_MAX, JOURNAL_ENTRIES_MAX, JOURNAL_REMEMBERED_MAX};
+use crate::session::ClientId;
 use crate::settings::{Permission, Settings};
 use crate::time::{Millis, Time};
-use entry::{Entry, Happening};
-use locks::{Deed, Locks, Means, Place, Touch, look};
+use checks::Verdicts;
+use entry::{Entry, JournalEvent};
+use locks::{LockMechanism, LockOperation, Locks, Place, Touch, look};
 use script::Purpose;
-use verdict::Verdicts;
 
 /// See the module's documentation.
 #[derive(Debug, Default)]
@@ -120,15 +120,20 @@ impl Journal {
     }
 
     /// Writes down what has happened; returns its number.
-    fn write(&mut self, deed: &Deed<'_>, keys: Vec<String>, what: Happening) -> u64 {
+    fn write(
+        &mut self,
+        operation: &LockOperation<'_>,
+        keys: Vec<String>,
+        what: JournalEvent,
+    ) -> u64 {
         self.last_seq += 1;
         // A lease may be found to have ended after something later has been written down.
-        self.last_ms = self.last_ms.max(deed.now_ms());
+        self.last_ms = self.last_ms.max(operation.now_ms());
         if self.entries.len() >= JOURNAL_ENTRIES_MAX {
             self.entries.pop_front();
         }
         let (seq, time_ms) = (self.last_seq, self.last_ms);
-        let (client, name) = (deed.client, deed.name.to_owned());
+        let (client, name) = (operation.client, operation.name.to_owned());
         self.entries.push_back(Entry { seq, time_ms, client, name, what, keys });
         seq
     }
@@ -137,30 +142,30 @@ impl Journal {
         if done.command.group == Group::Server && only_asks(done.name, argv) {
             return;
         }
-        let state = engine.clients.get(done.client);
+        let state = engine.sessions.get(done.client);
         let name = state.map(|state| String::from_utf8_lossy(&state.name)).unwrap_or_default();
         let is_script = is_script(done.command);
-        let mut deed = Deed {
+        let mut operation = LockOperation {
             client: done.client.serial,
             name: &name,
             time: done.time,
             means: if done.caller == Caller::Transaction {
-                Means::Transaction
+                LockMechanism::Transaction
             } else {
-                Means::Command
+                LockMechanism::Command
             },
             claims: claims(done.name, argv),
             seq: 0,
         };
         let places = done.command.key_places(argv).unwrap_or_default();
         let keys: Vec<&[u8]> = places.iter().filter_map(|&at| argv.get(at).copied()).collect();
-        let what = Happening::Command {
+        let what = JournalEvent::Command {
             argv: entry::request(done.name, argv),
             reply: entry::answer(reply),
             script: done.caller == Caller::Script,
         };
         let shown = keys.iter().take(JOURNAL_ARGUMENTS_MAX).map(|key| entry::text(key)).collect();
-        deed.seq = self.write(&deed, shown, what);
+        operation.seq = self.write(&operation, shown, what);
         let touch = touch(done.name, argv, reply);
         if done.caller == Caller::Script {
             for key in keys {
@@ -169,9 +174,9 @@ impl Journal {
             return;
         }
         if is_script {
-            deed.means = Means::Script(self.purpose(done.name, argv));
-            deed.claims = script_arguments(argv);
-            self.settle_script(engine, &deed, done.database, &keys);
+            operation.means = LockMechanism::Script(self.purpose(done.name, argv));
+            operation.claims = script_arguments(argv);
+            self.settle_script(engine, &operation, done.database, &keys);
             return;
         }
         self.learn(done.name, argv);
@@ -182,11 +187,11 @@ impl Journal {
                 "flushall" | "flushdb" | "swapdb" | "move" | "rename" | "renamenx"
             )
         {
-            self.settle_all(engine, &deed, failover);
+            self.settle_all(engine, &operation, failover);
         }
         for key in keys {
             let place = (done.database, key.to_vec());
-            self.settle_plain(engine, &deed, done, &place, touch, argv, reply);
+            self.settle_plain(engine, &operation, done, &place, touch, argv, reply);
         }
     }
 
@@ -257,9 +262,10 @@ impl Engine {
     /// this client.
     pub(super) fn note_lost_writes(&mut self, time: Time, client: ClientId) {
         let Some(mut journal) = self.journal.take() else { return };
-        let (claims, means) = (Vec::new(), Means::Command);
-        let deed = Deed { client: client.serial, name: "", time, means, claims, seq: 0 };
-        journal.settle_all(self, &deed, true);
+        let (claims, means) = (Vec::new(), LockMechanism::Command);
+        let operation =
+            LockOperation { client: client.serial, name: "", time, means, claims, seq: 0 };
+        journal.settle_all(self, &operation, true);
         self.journal = Some(journal);
     }
 
@@ -284,7 +290,7 @@ impl Engine {
             let lease_ms = seen.deadline_ms.map(|it| time.remaining(Millis(it)).0);
             let waiting = journal.locks.waiting.iter();
             let waiting: Vec<u64> = waiting
-                .filter(|it| it.place == *place && self.clients.by_serial(it.client).is_some())
+                .filter(|it| it.place == *place && self.sessions.by_serial(it.client).is_some())
                 .map(|it| it.client)
                 .collect();
             shown.extend(lock.holders.iter().map(|holder| HeldLock {

@@ -6,10 +6,10 @@ use lockwheel_resp::Reply;
 use crate::Engine;
 use crate::time::{Millis, Time};
 
-use super::entry::{Happening, text, who};
-use super::locks::{Deed, Holder, Lock, Locks, Means, Place, Touch, cut, look};
+use super::checks::{Check, LintRule};
+use super::entry::{JournalEvent, text, who};
+use super::locks::{Holder, Lock, LockMechanism, LockOperation, Locks, Place, Touch, cut, look};
 use super::script::Purpose;
-use super::verdict::{Check, Rule};
 use super::{Done, Journal, is_renewal};
 
 impl Journal {
@@ -17,7 +17,7 @@ impl Journal {
     pub(super) fn settle_script(
         &mut self,
         engine: &Engine,
-        deed: &Deed<'_>,
+        operation: &LockOperation<'_>,
         database: usize,
         keys: &[&[u8]],
     ) {
@@ -25,35 +25,46 @@ impl Journal {
         for key in keys {
             let place = (database, key.to_vec());
             let touch = touched.get(&place).copied().unwrap_or_default();
-            let acted = self.settle(engine, deed, &place, touch);
-            match deed.means {
-                Means::Script(Purpose::Acquire) if !acted => self.refuse_script(&place, deed),
-                Means::Script(Purpose::Release) if !acted => self.come_late(&place, deed, true),
-                Means::Script(Purpose::Renew) if !acted => self.come_late(&place, deed, false),
+            let acted = self.settle(engine, operation, &place, touch);
+            match operation.means {
+                LockMechanism::Script(Purpose::Acquire) if !acted => {
+                    self.refuse_script(&place, operation);
+                }
+                LockMechanism::Script(Purpose::Release) if !acted => {
+                    self.come_late(&place, operation, true);
+                }
+                LockMechanism::Script(Purpose::Renew) if !acted => {
+                    self.come_late(&place, operation, false);
+                }
                 _ => {}
             }
         }
         for (place, touch) in touched {
             if !keys.contains(&&place.1[..]) {
-                self.settle(engine, deed, &place, touch);
+                self.settle(engine, operation, &place, touch);
             }
         }
     }
 
     /// Looks at all locks: a command may have changed keys that it does not name.
     /// A failover takes locks away without their owners hearing of it.
-    pub(super) fn settle_all(&mut self, engine: &Engine, deed: &Deed<'_>, failover: bool) {
+    pub(super) fn settle_all(
+        &mut self,
+        engine: &Engine,
+        operation: &LockOperation<'_>,
+        failover: bool,
+    ) {
         let places: Vec<Place> = self.locks.held.keys().cloned().collect();
         for place in places {
-            if look(engine, &place, deed.time).is_some() {
+            if look(engine, &place, operation.time).is_some() {
                 continue;
             }
             let lock = self.locks.held.remove(&place);
             for holder in lock.into_iter().flat_map(|lock| lock.holders) {
                 let owner = text(&holder.owner);
-                self.tell(deed, &place, Happening::Flushed { owner });
+                self.tell(operation, &place, JournalEvent::Flushed { owner });
                 if failover {
-                    self.locks.lose(&place, holder, deed.now_ms());
+                    self.locks.lose(&place, holder, operation.now_ms());
                 }
             }
         }
@@ -64,7 +75,7 @@ impl Journal {
     pub(super) fn settle_plain(
         &mut self,
         engine: &Engine,
-        deed: &Deed<'_>,
+        operation: &LockOperation<'_>,
         done: Done,
         place: &Place,
         touch: Touch,
@@ -74,18 +85,18 @@ impl Journal {
         match done.name {
             "get" => self.read(engine, done, place, reply),
             "getset" if self.locks.held.contains_key(place) => {
-                return self.exchange(deed, place, argv, reply, deed.time);
+                return self.exchange(operation, place, argv, reply, operation.time);
             }
             "setnx" | "msetnx" | "set" if !touch.made && !touch.set => {
-                self.refuse(place, deed, argv.get(2).copied().unwrap_or_default());
+                self.refuse(place, operation, argv.get(2).copied().unwrap_or_default());
             }
             _ => {}
         }
-        let acted = self.settle(engine, deed, place, touch);
+        let acted = self.settle(engine, operation, place, touch);
         if touch.removes && !acted {
-            self.come_late(place, deed, true);
-        } else if is_renewal(done.name, argv) && !self.is_held_by(place, deed) {
-            self.come_late(place, deed, false);
+            self.come_late(place, operation, true);
+        } else if is_renewal(done.name, argv) && !self.is_held_by(place, operation) {
+            self.come_late(place, operation, false);
         }
     }
 
@@ -94,7 +105,7 @@ impl Journal {
         let Some(lock) = self.locks.held.get(place) else { return };
         let Reply::Bulk(value) = reply else { return };
         if lock.holders.iter().any(|holder| holder.owner == cut(value)) {
-            let state = engine.clients.get(done.client);
+            let state = engine.sessions.get(done.client);
             let watches = state.is_some_and(|state| {
                 state.watched.iter().any(|it| it.database == place.0 && *it.key == *place.1)
             });
@@ -105,7 +116,7 @@ impl Journal {
     /// `GETSET`, which takes a lock whose value says that its time is over.
     fn exchange(
         &mut self,
-        deed: &Deed<'_>,
+        operation: &LockOperation<'_>,
         place: &Place,
         argv: &[&[u8]],
         reply: &Reply,
@@ -123,14 +134,14 @@ impl Journal {
         });
         if is_over {
             for holder in std::mem::take(&mut lock.holders) {
-                self.locks.lose(place, holder, deed.now_ms());
+                self.locks.lose(place, holder, operation.now_ms());
             }
             let lock = Lock { deadline_ms: None, ..lock };
             self.locks.held.insert(place.clone(), lock);
-            self.acquire(deed, place, new.to_vec(), 1, None);
+            self.acquire(operation, place, new.to_vec(), 1, None);
         } else {
             self.locks.held.insert(place.clone(), lock);
-            self.refuse(place, deed, new);
+            self.refuse(place, operation, new);
             if let Some(lock) = self.locks.held.get_mut(place) {
                 lock.holders.iter_mut().for_each(|holder| holder.owner = new.to_vec());
             }
@@ -139,21 +150,27 @@ impl Journal {
 
     /// Compares what was known of a key with what is there now. Returns whether its owner, as far
     /// as that can be told, did something to the lock, or somebody became its owner.
-    fn settle(&mut self, engine: &Engine, deed: &Deed<'_>, place: &Place, touch: Touch) -> bool {
-        let seen = look(engine, place, deed.time);
+    fn settle(
+        &mut self,
+        engine: &Engine,
+        operation: &LockOperation<'_>,
+        place: &Place,
+        touch: Touch,
+    ) -> bool {
+        let seen = look(engine, place, operation.time);
         let Some(lock) = self.locks.held.get(place) else {
-            let Some(seen) = seen.filter(|seen| Locks::is_new(seen, touch, deed)) else {
+            let Some(seen) = seen.filter(|seen| Locks::is_new(seen, touch, operation)) else {
                 return false;
             };
             let (is_hash, deadline_ms) = (seen.is_hash, seen.deadline_ms);
             self.locks.held.insert(place.clone(), Lock { holders: vec![], is_hash, deadline_ms });
             for (owner, count) in seen.owners {
-                self.acquire(deed, place, owner, count, deadline_ms);
+                self.acquire(operation, place, owner, count, deadline_ms);
             }
             return true;
         };
         let known = lock.holders.clone();
-        let ends_for_all = lock.is_hash && known.iter().any(|it| deed.claims(&it.owner));
+        let ends_for_all = lock.is_hash && known.iter().any(|it| operation.claims(&it.owner));
         let seen = seen.filter(|seen| seen.is_hash == lock.is_hash);
         let (now, deadline_ms) =
             seen.map_or_else(Default::default, |seen| (seen.owners, seen.deadline_ms));
@@ -164,26 +181,26 @@ impl Journal {
                 same = false;
                 acted |= match count {
                     Some(count) if count > holder.count => {
-                        self.acquire(deed, place, holder.owner, count, deadline_ms);
+                        self.acquire(operation, place, holder.owner, count, deadline_ms);
                         true
                     }
-                    None if ends_for_all && !deed.claims(&holder.owner) => {
-                        self.lose_lease(deed, place, &holder)
+                    None if ends_for_all && !operation.claims(&holder.owner) => {
+                        self.lose_lease(operation, place, &holder)
                     }
-                    left => self.let_go(deed, place, touch, &holder, left.unwrap_or(0)),
+                    left => self.let_go(operation, place, touch, &holder, left.unwrap_or(0)),
                 };
             }
         }
         for (owner, count) in now {
             let Some(lock) = self.locks.held.get(place) else { break };
             let is_new = lock.holders.iter().all(|holder| holder.owner != owner);
-            if is_new && (lock.is_hash || touch.made || deed.claims(&owner)) {
+            if is_new && (lock.is_hash || touch.made || operation.claims(&owner)) {
                 (same, acted) = (false, true);
-                self.acquire(deed, place, owner, count, deadline_ms);
+                self.acquire(operation, place, owner, count, deadline_ms);
             }
         }
         if same && (touch.lease || touch.set || touch.made) {
-            acted |= self.renew(deed, place, deadline_ms);
+            acted |= self.renew(operation, place, deadline_ms);
         }
         match self.locks.held.get_mut(place) {
             Some(lock) if lock.holders.is_empty() => {
@@ -195,25 +212,26 @@ impl Journal {
         acted
     }
 
-    fn tell(&mut self, deed: &Deed<'_>, place: &Place, what: Happening) -> u64 {
-        self.write(deed, vec![text(&place.1)], what)
+    fn tell(&mut self, operation: &LockOperation<'_>, place: &Place, what: JournalEvent) -> u64 {
+        self.write(operation, vec![text(&place.1)], what)
     }
 
     fn acquire(
         &mut self,
-        deed: &Deed<'_>,
+        operation: &LockOperation<'_>,
         place: &Place,
         owner: Vec<u8>,
         count: i64,
         deadline_ms: Option<i64>,
     ) {
-        let lease_ms = deadline_ms.map(|it| deed.time.remaining(Millis(it)).0);
+        let lease_ms = deadline_ms.map(|it| operation.time.remaining(Millis(it)).0);
         let shown = text(&owner);
-        let what = Happening::Acquired { owner: shown.clone(), count, lease_ms };
-        let seq = self.tell(deed, place, what);
-        let (client, name, since_ms) = (deed.client, deed.name.to_owned(), deed.now_ms());
+        let what = JournalEvent::Acquired { owner: shown.clone(), count, lease_ms };
+        let seq = self.tell(operation, place, what);
+        let (client, name, since_ms) =
+            (operation.client, operation.name.to_owned(), operation.now_ms());
         let holder = Holder { owner, count, client, name, since_ms, seq };
-        let taker = format!("{} as '{shown}'", who(deed.client, deed.name));
+        let taker = format!("{} as '{shown}'", who(operation.client, operation.name));
         let waited = self.locks.succeed(place, &holder, &taker);
         if let Some(lock) = self.locks.held.get_mut(place) {
             match lock.holders.iter_mut().find(|known| known.owner == holder.owner) {
@@ -222,27 +240,27 @@ impl Journal {
             }
         }
         if let Some(since_ms) = waited {
-            let waited_ms = deed.now_ms() - since_ms;
-            self.tell(deed, place, Happening::Waited { owner: shown, waited_ms });
+            let waited_ms = operation.now_ms() - since_ms;
+            self.tell(operation, place, JournalEvent::Waited { owner: shown, waited_ms });
         }
     }
 
     /// A holder has lost a count, or the lock. Returns whether it was its owner who did that.
     fn let_go(
         &mut self,
-        deed: &Deed<'_>,
+        operation: &LockOperation<'_>,
         place: &Place,
         touch: Touch,
         holder: &Holder,
         left: i64,
     ) -> bool {
-        let reader = self.locks.take_reader(place, deed.client);
-        let compared =
-            deed.means == Means::Transaction && reader.as_ref().is_some_and(|it| it.watches);
-        let is_owner = deed.claims(&holder.owner)
+        let reader = self.locks.take_reader(place, operation.client);
+        let compared = operation.means == LockMechanism::Transaction
+            && reader.as_ref().is_some_and(|it| it.watches);
+        let is_owner = operation.claims(&holder.owner)
             || compared
-            || holder.client == deed.client
-                && !self.locks.acts_for_another(place, &holder.owner, deed);
+            || holder.client == operation.client
+                && !self.locks.acts_for_another(place, &holder.owner, operation);
         let mut deadline_ms = None;
         if let Some(lock) = self.locks.held.get_mut(place) {
             deadline_ms = lock.deadline_ms;
@@ -257,10 +275,10 @@ impl Journal {
             self.verdicts.without_lease(&key, &owner, vec![holder.seq]);
         }
         let seq = if is_owner {
-            self.tell(deed, place, Happening::Released { owner, left })
+            self.tell(operation, place, JournalEvent::Released { owner, left })
         } else {
-            let what = Happening::ReleasedByStranger { owner, holder: holder.client };
-            let seq = self.tell(deed, place, what);
+            let what = JournalEvent::ReleasedByStranger { owner, holder: holder.client };
+            let seq = self.tell(operation, place, what);
             self.verdicts.breach(
                 Check::ReleasedOnlyByOwner,
                 &key,
@@ -268,90 +286,106 @@ impl Journal {
                 format!(
                     "the lock '{key}' of {} was released by {}",
                     who(holder.client, &holder.name),
-                    who(deed.client, deed.name)
+                    who(operation.client, operation.name)
                 ),
             );
-            self.locks.lose(place, holder.clone(), deed.now_ms());
+            self.locks.lose(place, holder.clone(), operation.now_ms());
             seq
         };
-        if touch.removes && !deed.is_script() && deed.claims.is_empty() && !compared {
+        if touch.removes && !operation.is_script() && operation.claims.is_empty() && !compared {
             let rule = match reader {
-                Some(_) => Rule::CompareAndDeleteInTwoSteps,
-                None => Rule::DeleteWithoutCheck,
+                Some(_) => LintRule::CompareAndDeleteInTwoSteps,
+                None => LintRule::DeleteWithoutCheck,
             };
-            self.verdicts.find(rule, &key, vec![holder.seq, deed.seq, seq]);
+            self.verdicts.find(rule, &key, vec![holder.seq, operation.seq, seq]);
         }
         is_owner
     }
 
     /// A script that acts for one holder has removed another: in a lock for readers, whoever leaves
     /// last removes those whose own leases have ended.
-    fn lose_lease(&mut self, deed: &Deed<'_>, place: &Place, holder: &Holder) -> bool {
+    fn lose_lease(
+        &mut self,
+        operation: &LockOperation<'_>,
+        place: &Place,
+        holder: &Holder,
+    ) -> bool {
         if let Some(lock) = self.locks.held.get_mut(place) {
             lock.holders.retain(|known| known.owner != holder.owner);
         }
         let owner = text(&holder.owner);
-        self.tell(deed, place, Happening::ExpiredWhileHeld { owner, holder: holder.client });
-        self.locks.lose(place, holder.clone(), deed.now_ms());
+        self.tell(
+            operation,
+            place,
+            JournalEvent::ExpiredWhileHeld { owner, holder: holder.client },
+        );
+        self.locks.lose(place, holder.clone(), operation.now_ms());
         true
     }
 
     /// The lease of a held lock was set. Returns whether its owner did that.
-    fn renew(&mut self, deed: &Deed<'_>, place: &Place, deadline_ms: Option<i64>) -> bool {
+    fn renew(
+        &mut self,
+        operation: &LockOperation<'_>,
+        place: &Place,
+        deadline_ms: Option<i64>,
+    ) -> bool {
         let Some(lock) = self.locks.held.get(place) else { return false };
         let had_none = lock.deadline_ms.is_none();
         let mut holders = lock.holders.iter();
-        let chosen = holders.find(|holder| deed.claims(&holder.owner)).or(lock.holders.first());
+        let chosen =
+            holders.find(|holder| operation.claims(&holder.owner)).or(lock.holders.first());
         let Some(holder) = chosen.cloned() else { return false };
-        let lease_ms = deadline_ms.map(|it| deed.time.remaining(Millis(it)).0);
+        let lease_ms = deadline_ms.map(|it| operation.time.remaining(Millis(it)).0);
         let owner = text(&holder.owner);
-        let seq = self.tell(deed, place, Happening::Renewed { owner, lease_ms });
-        if had_none && lease_ms.is_some() && deed.means == Means::Command {
-            let entries = vec![holder.seq, deed.seq, seq];
-            self.verdicts.find(Rule::LeaseInASecondStep, &text(&place.1), entries);
+        let seq = self.tell(operation, place, JournalEvent::Renewed { owner, lease_ms });
+        if had_none && lease_ms.is_some() && operation.means == LockMechanism::Command {
+            let entries = vec![holder.seq, operation.seq, seq];
+            self.verdicts.find(LintRule::LeaseInASecondStep, &text(&place.1), entries);
         }
-        deed.claims(&holder.owner) || holder.client == deed.client
+        operation.claims(&holder.owner) || holder.client == operation.client
     }
 
-    fn is_held_by(&self, place: &Place, deed: &Deed<'_>) -> bool {
+    fn is_held_by(&self, place: &Place, operation: &LockOperation<'_>) -> bool {
         let lock = self.locks.held.get(place);
-        lock.is_some_and(|lock| lock.holders.iter().any(|it| it.client == deed.client))
+        lock.is_some_and(|lock| lock.holders.iter().any(|it| it.client == operation.client))
     }
 
-    fn refuse(&mut self, place: &Place, deed: &Deed<'_>, token: &[u8]) {
+    fn refuse(&mut self, place: &Place, operation: &LockOperation<'_>, token: &[u8]) {
         let Some(lock) = self.locks.held.get(place) else { return };
         let holders: Vec<String> = lock.holders.iter().map(|it| text(&it.owner)).collect();
         let (by, holder) = (text(token), holders.join(", "));
-        self.tell(deed, place, Happening::Refused { by, holder });
-        self.locks.wait(place, deed.client, cut(token), deed.now_ms());
+        self.tell(operation, place, JournalEvent::Refused { by, holder });
+        self.locks.wait(place, operation.client, cut(token), operation.now_ms());
     }
 
     /// A script that takes locks has left one as it was.
-    fn refuse_script(&mut self, place: &Place, deed: &Deed<'_>) {
+    fn refuse_script(&mut self, place: &Place, operation: &LockOperation<'_>) {
         let lock = self.locks.held.get(place);
-        if lock.is_some_and(|lock| lock.holders.iter().all(|it| !deed.claims(&it.owner))) {
-            self.refuse(place, deed, deed.token());
+        if lock.is_some_and(|lock| lock.holders.iter().all(|it| !operation.claims(&it.owner))) {
+            self.refuse(place, operation, operation.token());
         }
     }
 
     /// Somebody wants to release or renew a lock that is not theirs, and may have been.
-    fn come_late(&mut self, place: &Place, deed: &Deed<'_>, releases: bool) {
-        let Some(at) = self.locks.find_loser(place, deed) else { return };
+    fn come_late(&mut self, place: &Place, operation: &LockOperation<'_>, releases: bool) {
+        let Some(at) = self.locks.find_loser(place, operation) else { return };
         let loser = &self.locks.losers[at];
-        let late_ms = deed.now_ms() - loser.lost_ms;
+        let late_ms = operation.now_ms() - loser.lost_ms;
         let (owner, key) = (text(&loser.holder.owner), text(&place.1));
         let (holder, next) = (loser.holder.clone(), loser.next.clone());
         if releases {
             self.locks.losers.remove(at);
         }
         let what = if releases {
-            Happening::ReleasedTooLate { owner, late_ms }
+            JournalEvent::ReleasedTooLate { owner, late_ms }
         } else {
-            Happening::RenewedTooLate { owner, late_ms }
+            JournalEvent::RenewedTooLate { owner, late_ms }
         };
-        let seq = self.tell(deed, place, what);
-        let rule = if releases { Rule::LeaseShorterThanHold } else { Rule::RenewalAfterLoss };
-        self.verdicts.find(rule, &key, vec![holder.seq, deed.seq, seq]);
+        let seq = self.tell(operation, place, what);
+        let rule =
+            if releases { LintRule::LeaseShorterThanHold } else { LintRule::RenewalAfterLoss };
+        self.verdicts.find(rule, &key, vec![holder.seq, operation.seq, seq]);
         if let Some(next) = next {
             self.verdicts.breach(Check::NeverTwoHolders, &key, seq, format!(
                 "{} had the lock '{key}' until now as it thinks, but lost it {late_ms} ms ago, and \
@@ -364,12 +398,12 @@ impl Journal {
     /// A key has reached its deadline.
     pub(super) fn end_lease(&mut self, place: &Place, deadline: Millis) {
         let Some(lock) = self.locks.held.remove(place) else { return };
-        let (claims, means) = (Vec::new(), Means::Command);
+        let (claims, means) = (Vec::new(), LockMechanism::Command);
         let time = Time::at(deadline);
-        let deed = Deed { client: 0, name: "", time, means, claims, seq: 0 };
+        let operation = LockOperation { client: 0, name: "", time, means, claims, seq: 0 };
         for holder in lock.holders {
             let (owner, client) = (text(&holder.owner), holder.client);
-            self.tell(&deed, place, Happening::ExpiredWhileHeld { owner, holder: client });
+            self.tell(&operation, place, JournalEvent::ExpiredWhileHeld { owner, holder: client });
             self.locks.lose(place, holder, deadline.0);
         }
     }

@@ -1,7 +1,7 @@
 //! Conversations, and what the journal tells of them.
 
-use super::entry::Happening;
-use super::verdict::{Check, Rule};
+use super::checks::{Check, LintRule};
+use super::entry::JournalEvent;
 use super::*;
 use crate::testing::{Stage, check};
 
@@ -26,25 +26,27 @@ fn short(entry: &Entry) -> Option<String> {
     let lease =
         |lease_ms: &Option<i64>| lease_ms.map_or("for good".to_owned(), |ms| ms.to_string());
     let what = match &entry.what {
-        Happening::Command { .. } => return None,
-        Happening::Acquired { owner, count: 1, lease_ms } => {
+        JournalEvent::Command { .. } => return None,
+        JournalEvent::Acquired { owner, count: 1, lease_ms } => {
             format!("acquired {owner} {}", lease(lease_ms))
         }
-        Happening::Acquired { owner, count, lease_ms } => {
+        JournalEvent::Acquired { owner, count, lease_ms } => {
             format!("acquired {owner} {} x{count}", lease(lease_ms))
         }
-        Happening::Renewed { owner, lease_ms } => format!("renewed {owner} {}", lease(lease_ms)),
-        Happening::Refused { by, holder } => format!("refused {by} for {holder}"),
-        Happening::Released { owner, left: 0 } => format!("released {owner}"),
-        Happening::Released { owner, left } => format!("released {owner}, {left} left"),
-        Happening::ReleasedByStranger { owner, holder } => {
+        JournalEvent::Renewed { owner, lease_ms } => format!("renewed {owner} {}", lease(lease_ms)),
+        JournalEvent::Refused { by, holder } => format!("refused {by} for {holder}"),
+        JournalEvent::Released { owner, left: 0 } => format!("released {owner}"),
+        JournalEvent::Released { owner, left } => format!("released {owner}, {left} left"),
+        JournalEvent::ReleasedByStranger { owner, holder } => {
             format!("took {owner} from {holder}")
         }
-        Happening::ExpiredWhileHeld { owner, .. } => format!("expired {owner}"),
-        Happening::Flushed { owner } => format!("flushed {owner}"),
-        Happening::Waited { owner, waited_ms } => format!("waited {owner} {waited_ms}"),
-        Happening::ReleasedTooLate { owner, late_ms } => format!("too late {owner} {late_ms}"),
-        Happening::RenewedTooLate { owner, late_ms } => format!("renewed late {owner} {late_ms}"),
+        JournalEvent::ExpiredWhileHeld { owner, .. } => format!("expired {owner}"),
+        JournalEvent::Flushed { owner } => format!("flushed {owner}"),
+        JournalEvent::Waited { owner, waited_ms } => format!("waited {owner} {waited_ms}"),
+        JournalEvent::ReleasedTooLate { owner, late_ms } => format!("too late {owner} {late_ms}"),
+        JournalEvent::RenewedTooLate { owner, late_ms } => {
+            format!("renewed late {owner} {late_ms}")
+        }
     };
     Some(format!("{} {what}", entry.client))
 }
@@ -57,7 +59,7 @@ fn tells(conversation: &str, expected: &[&str]) -> Stage {
     stage
 }
 
-fn rules(stage: &Stage) -> Vec<Rule> {
+fn rules(stage: &Stage) -> Vec<LintRule> {
     let findings = stage.engine.lint_locks(stage.time()).expect("a journal");
     findings.iter().map(|finding| finding.rule).collect()
 }
@@ -162,11 +164,11 @@ fn a_lease_that_ends_while_the_lock_is_held() {
             "2 released token-b",
         ],
     );
-    assert_eq!(rules(&stage), [Rule::LeaseShorterThanHold]);
+    assert_eq!(rules(&stage), [LintRule::LeaseShorterThanHold]);
     assert_eq!(broken(&stage), [Check::NeverTwoHolders]);
     let late = format!("SET lock t NX PX 9; +9ms; {COMPARE_AND_RENEW} t 9 => 0");
     let stage = tells(&late, &["1 acquired t 9", "0 expired t", "1 renewed late t 0"]);
-    assert_eq!((rules(&stage), broken(&stage)), (vec![Rule::RenewalAfterLoss], vec![]));
+    assert_eq!((rules(&stage), broken(&stage)), (vec![LintRule::RenewalAfterLoss], vec![]));
 }
 
 #[test]
@@ -183,7 +185,7 @@ fn a_stranger_deletes_a_lock() {
             "3 acquired OK 5000",
         ],
     );
-    assert_eq!(rules(&stage), [Rule::DeleteWithoutCheck, Rule::LeaseShorterThanHold]);
+    assert_eq!(rules(&stage), [LintRule::DeleteWithoutCheck, LintRule::LeaseShorterThanHold]);
     let checks = [Check::NoLockHeld, Check::NeverTwoHolders, Check::ReleasedOnlyByOwner];
     assert_eq!(broken(&stage), checks);
 }
@@ -191,13 +193,13 @@ fn a_stranger_deletes_a_lock() {
 #[test]
 fn the_lint_names_the_usual_mistakes() {
     for (conversation, expected) in [
-        ("SETNX lock a; DEL lock", &[Rule::LockWithoutLease, Rule::DeleteWithoutCheck][..]),
-        ("SETNX lock a", &[Rule::LockWithoutLease]),
-        ("SETNX lock a; EXPIRE lock 5", &[Rule::LeaseInASecondStep]),
-        ("SET lock a NX PX 9; DEL lock", &[Rule::DeleteWithoutCheck]),
-        ("SET lock a NX PX 9; GET lock; DEL lock", &[Rule::CompareAndDeleteInTwoSteps]),
-        ("SET lock a NX PX 9; +9ms; EXPIRE lock 5", &[Rule::RenewalAfterLoss]),
-        ("SET lock a NX PX 9; +9ms; DEL lock", &[Rule::LeaseShorterThanHold]),
+        ("SETNX lock a; DEL lock", &[LintRule::LockWithoutLease, LintRule::DeleteWithoutCheck][..]),
+        ("SETNX lock a", &[LintRule::LockWithoutLease]),
+        ("SETNX lock a; EXPIRE lock 5", &[LintRule::LeaseInASecondStep]),
+        ("SET lock a NX PX 9; DEL lock", &[LintRule::DeleteWithoutCheck]),
+        ("SET lock a NX PX 9; GET lock; DEL lock", &[LintRule::CompareAndDeleteInTwoSteps]),
+        ("SET lock a NX PX 9; +9ms; EXPIRE lock 5", &[LintRule::RenewalAfterLoss]),
+        ("SET lock a NX PX 9; +9ms; DEL lock", &[LintRule::LeaseShorterThanHold]),
         ("SET lock a NX PX 9; WATCH lock; GET lock; MULTI; DEL lock; EXEC", &[]),
         ("SET k v; GET k; DEL k; HSET h f 1; PEXPIRE h 9; DEL h; SADD s 1; DEL s", &[]),
     ] {
@@ -277,8 +279,8 @@ fn who_lost_a_lock_may_come_late_to_renew_and_to_release_it() {
         ],
     );
     let findings = stage.engine.lint_locks(stage.time()).expect("a journal");
-    let counted: Vec<(Rule, u64)> = findings.iter().map(|it| (it.rule, it.count)).collect();
-    assert_eq!(counted, [(Rule::RenewalAfterLoss, 2), (Rule::LeaseShorterThanHold, 1)]);
+    let counted: Vec<(LintRule, u64)> = findings.iter().map(|it| (it.rule, it.count)).collect();
+    assert_eq!(counted, [(LintRule::RenewalAfterLoss, 2), (LintRule::LeaseShorterThanHold, 1)]);
     let shown: Vec<u64> = findings[0].entries.iter().map(|entry| entry.seq).collect();
     assert_eq!(shown, [2, 5, 6]);
 }

@@ -25,7 +25,7 @@ pub mod value;
 
 use std::collections::BTreeMap;
 
-use crate::client::ClientId;
+use crate::session::ClientId;
 use crate::time::Millis;
 use dict::{HashSeed, Slot};
 use garbage::Garbage;

@@ -30,7 +30,7 @@ choice! {
 
 /// Whose servers have something. What Redis had when Valkey parted from it, both have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Maker {
+pub enum Vendor {
     /// Redis, and Valkey from its beginning.
     Both,
     /// Redis alone.
@@ -74,12 +74,12 @@ impl CompatVersion {
     }
 
     /// Whether it has what `maker` brought with the version `since`.
-    pub fn has(self, maker: Maker, since: &str) -> bool {
+    pub fn has(self, maker: Vendor, since: &str) -> bool {
         let has = |version| release(since) <= release(version);
         match (maker, self.valkey_version()) {
-            (Maker::Both, _) | (Maker::Redis, None) => has(self.redis_version()),
-            (Maker::Valkey, Some(version)) => has(version),
-            (Maker::Redis, Some(_)) | (Maker::Valkey, None) => false,
+            (Vendor::Both, _) | (Vendor::Redis, None) => has(self.redis_version()),
+            (Vendor::Valkey, Some(version)) => has(version),
+            (Vendor::Redis, Some(_)) | (Vendor::Valkey, None) => false,
         }
     }
 }
@@ -110,9 +110,9 @@ mod tests {
             all.map(|version| version.name()).collect::<Vec<_>>().join(" ")
         };
         let valkey = "valkey-8.0 valkey-8.1 valkey-9.0";
-        assert_eq!(having(Maker::Both, "7.2.0"), format!("7.2 7.4 8.0 8.2 8.4 {valkey}"));
-        assert_eq!(having(Maker::Both, "1.0.0").split(' ').count(), CompatVersion::ALL.len());
-        assert_eq!(having(Maker::Redis, "8.0.0"), "8.0 8.2 8.4");
-        assert_eq!(having(Maker::Valkey, "8.1.0"), "valkey-8.1 valkey-9.0");
+        assert_eq!(having(Vendor::Both, "7.2.0"), format!("7.2 7.4 8.0 8.2 8.4 {valkey}"));
+        assert_eq!(having(Vendor::Both, "1.0.0").split(' ').count(), CompatVersion::ALL.len());
+        assert_eq!(having(Vendor::Redis, "8.0.0"), "8.0 8.2 8.4");
+        assert_eq!(having(Vendor::Valkey, "8.1.0"), "valkey-8.1 valkey-9.0");
     }
 }

@@ -10,7 +10,7 @@ mod value;
 use std::collections::BTreeMap;
 use std::fmt;
 
-pub use compat_version::{CompatVersion, Maker};
+pub use compat_version::{CompatVersion, Vendor};
 pub use sentinel::{Master, Peer, Sentinel, Unset};
 pub use table::{
     Access, DIRECTIVES, Directive, FORBIDDEN, FOREIGN, FOREIGN_PREFIXES, Mutability, Role, find,

@@ -1,7 +1,7 @@
 //! What a sentinel is told: the `sentinel` lines of a configuration file, which `SENTINEL MONITOR`,
 //! `SET`, `REMOVE` and `CONFIG SET` change later. What must hold: no two masters share a name.
 
-use std::net::IpAddr;
+use core::net::IpAddr;
 
 /// Everything a sentinel knows.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -57,7 +57,7 @@ pub enum Role {
     /// Remembers it for those who ask. A lock server has no need of it.
     Accepted,
     /// Takes the default only, but for the start: launchers ask for durability out of habit, so
-    /// there the value is dropped with a warning. Clients see the default, which is the truth.
+    /// there the value is dropped with a warning. Sessions see the default, which is the truth.
     Durability,
     /// Takes the default only. To do otherwise in silence would let the operator believe in a
     /// protection, or a role, that is not there.

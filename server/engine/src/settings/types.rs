@@ -193,22 +193,22 @@ pub struct OutputBufferLimit {
 /// The classes of client that have limits of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientClass {
-    /// Clients that send commands.
+    /// Sessions that send commands.
     Normal,
     /// Replicas.
     Replica,
-    /// Clients with a subscription.
+    /// Sessions with a subscription.
     Pubsub,
 }
 
 /// The limits of every class of client (`client-output-buffer-limit`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientOutputBufferLimits {
-    /// Clients that send commands.
+    /// Sessions that send commands.
     pub normal: OutputBufferLimit,
     /// Replicas.
     pub replica: OutputBufferLimit,
-    /// Clients with a subscription.
+    /// Sessions with a subscription.
     pub pubsub: OutputBufferLimit,
 }
 

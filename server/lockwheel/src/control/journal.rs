@@ -5,8 +5,8 @@ use crate::net::host::Host;
 use lockwheel_engine::Engine;
 use lockwheel_engine::journal::HeldLock;
 use lockwheel_engine::journal::Selection;
+use lockwheel_engine::journal::checks::{Check, CheckResult, Finding};
 use lockwheel_engine::journal::entry::{Entry, story};
-use lockwheel_engine::journal::verdict::{Check, Finding, Verdict};
 use lockwheel_engine::time::Time;
 
 /// What has happened on a server that was started for tests (`enable-test-commands`): its
@@ -102,7 +102,7 @@ impl Journal<'_> {
     ///
     /// # Errors
     /// If the server keeps no journal, or has ended.
-    pub fn check(&self, check: Check) -> Result<Verdict, Error> {
+    pub fn check(&self, check: Check) -> Result<CheckResult, Error> {
         self.ask(|engine, time| engine.check_locks(check, time))
     }
 

@@ -20,15 +20,15 @@ use tokio::time::Sleep;
 use tracing::{debug, warn};
 
 use crate::limits;
-use crate::net::busy::Hearing;
 use crate::net::host::{Failed, Host, output_limit, sleep_holding_everyone, warn_overrun};
 use crate::net::input::Input;
 use crate::net::outbox::{Excess, Outbox};
 use crate::net::output::Output;
+use crate::net::slow_script::Hearing;
 use crate::net::stream::Stream;
-use crate::net::turn::{self, Owed};
+use crate::net::turn::{self, Pending};
 use lockwheel_engine::buffers::{BufferSizes, Buffers};
-use lockwheel_engine::client::{ClientId, Close};
+use lockwheel_engine::session::{ClientId, Close};
 use lockwheel_engine::time::Time;
 use lockwheel_engine::{Engine, Flow};
 
@@ -42,7 +42,7 @@ pub(crate) struct Connection {
     pub(crate) outbox: Outbox,
     stream: Stream,
     pipes: Mutex<Pipes>,
-    /// What some thread has enlisted it for and will send it: a [`turn::Owed`], or [`NOTHING`].
+    /// What some thread has enlisted it for and will send it: a [`turn::Pending`], or [`NOTHING`].
     owed: AtomicU8,
 }
 
@@ -184,7 +184,7 @@ impl Connection {
                 return Ok(Life::Over);
             }
             if pipes.may_run() {
-                // Whoever waits for the engine must not hold what the busy desk needs to serve.
+                // Whoever waits for the engine must not hold what the busy monitor needs to serve.
                 drop(pipes);
                 let run = |engine: &mut Engine| {
                     self.run_requests(host, engine, &mut self.pipes.lock(), Hearing::Everything)
@@ -197,7 +197,7 @@ impl Connection {
             }
             let has_much = pipes.output.len() > limits::BATCH_REPLY_BYTES_MAX;
             if pipes.may_be_held_back() {
-                turn::enlist(Arc::clone(self), Owed::Reply);
+                turn::enlist(Arc::clone(self), Pending::Reply);
             } else {
                 self.write(&mut pipes, limits::BATCH_REPLY_BYTES_MAX)?;
             }
@@ -308,12 +308,12 @@ impl Connection {
 
     /// Marks it as one that will be sent what it is owed, if it is not; says if it was not. A
     /// reply counts anew where only messages were owed: it leaves earlier.
-    pub(crate) fn becomes_owed(&self, owed: Owed) -> bool {
+    pub(crate) fn becomes_owed(&self, owed: Pending) -> bool {
         self.owed.fetch_max(mark(owed), Ordering::SeqCst) < mark(owed)
     }
 
     /// Whether this is what it is marked for.
-    pub(crate) fn is_owed(&self, owed: Owed) -> bool {
+    pub(crate) fn is_owed(&self, owed: Pending) -> bool {
         self.owed.load(Ordering::SeqCst) == mark(owed)
     }
 
@@ -325,7 +325,7 @@ impl Connection {
 
     /// Runs the next request, if all of it has been read.
     fn run_request(&self, host: &Host, engine: &mut Engine, pipes: &mut Pipes, time: Time) -> Life {
-        let Some(state) = engine.clients.get(self.client) else { return Life::Over };
+        let Some(state) = engine.sessions.get(self.client) else { return Life::Over };
         pipes.parser.set_authenticated(state.authenticated);
         let bulk_bytes_max = engine.settings.proto_max_bulk_len_bytes;
         pipes.parser.set_bulk_bytes_max(usize::try_from(bulk_bytes_max).unwrap_or(usize::MAX));
@@ -380,7 +380,7 @@ impl Connection {
             Flow::Clock(order) => {
                 host.obey_clock_order(engine, order);
                 // Whoever moves the clock has not been idle meanwhile.
-                if let Some(state) = engine.clients.get_mut(self.client) {
+                if let Some(state) = engine.sessions.get_mut(self.client) {
                     state.active_at = host.now().now;
                 }
             }
@@ -475,7 +475,7 @@ impl Connection {
     /// alone, as in Redis.
     fn may_idle(&self, host: &Host, timeout_seconds: u32) -> Duration {
         let idle = host.with(|engine| {
-            let state = engine.clients.get(self.client)?;
+            let state = engine.sessions.get(self.client)?;
             let busy = state.blocked.is_some() || state.is_subscriber();
             (!busy).then(|| host.now().now.0.saturating_sub(state.active_at.0))
         });
@@ -635,10 +635,10 @@ impl Idleness {
 /// Marks of a connection: it is owed nothing, or one of two things, the higher the sooner.
 const NOTHING: u8 = 0;
 
-const fn mark(owed: Owed) -> u8 {
+const fn mark(owed: Pending) -> u8 {
     match owed {
-        Owed::Messages => 1,
-        Owed::Reply => 2,
+        Pending::Messages => 1,
+        Pending::Reply => 2,
     }
 }
 

@@ -14,11 +14,11 @@ use tracing::{error, info, warn};
 use crate::clock::Clock;
 use crate::limits;
 use crate::net::outbox::Excess;
-use crate::net::registry::{Peer, Registry};
+use crate::net::registry::{Receiver, Registry};
+use crate::net::runtime_files::RuntimeFiles;
 use crate::net::ticker::Alarm;
-use crate::net::traces::Traces;
-use crate::net::turn::{self, Owed};
-use lockwheel_engine::client::{ClientId, Close};
+use crate::net::turn::{self, Pending};
+use lockwheel_engine::session::{ClientId, Close};
 use lockwheel_engine::settings::OutputBufferLimit;
 use lockwheel_engine::time::{ClockOrder, Millis, Rate, Time};
 use lockwheel_engine::{Delivery, Engine};
@@ -31,7 +31,7 @@ pub(crate) struct Host {
     /// Who is connected.
     pub(crate) registry: Registry,
     /// What others know the server by.
-    traces: Traces,
+    runtime_files: RuntimeFiles,
     /// Ends everything when cancelled.
     pub(crate) shutdown: CancellationToken,
     /// Wakes who fires the wheel.
@@ -51,13 +51,17 @@ pub(crate) struct Host {
 pub(crate) struct Failed;
 
 impl Host {
-    /// A host for `engine`, and for a server that has left these `traces`.
-    pub(crate) fn new(engine: Engine, clock: Clock, traces: Traces) -> io::Result<Host> {
+    /// A host for `engine`, and for a server that has left these `runtime_files`.
+    pub(crate) fn new(
+        engine: Engine,
+        clock: Clock,
+        runtime_files: RuntimeFiles,
+    ) -> io::Result<Host> {
         Ok(Host {
             engine: Mutex::new(engine),
             clock,
             registry: Registry::default(),
-            traces,
+            runtime_files,
             shutdown: CancellationToken::new(),
             alarm: Alarm::new()?,
             idle_timeout_seconds: AtomicU32::new(0),
@@ -208,12 +212,12 @@ impl Host {
     /// Returns when to look again whether the client has read.
     fn deliver(&self, engine: &Engine, delivery: &mut Delivery) -> Option<Millis> {
         let (client, close) = (delivery.client, delivery.close);
-        let owed = if delivery.resume { Owed::Reply } else { Owed::Messages };
+        let owed = if delivery.resume { Pending::Reply } else { Pending::Messages };
         let peer = self.registry.get(client)?;
         let (outbox, limit) = (peer.outbox(), output_limit(engine, client));
         let now = || self.now().now;
         let mut excess = outbox.put(delivery, limit, now);
-        if let (Excess::Over(_), Peer::Socket(connection)) = (excess, &peer) {
+        if let (Excess::Over(_), Receiver::Socket(connection)) = (excess, &peer) {
             // Some of it may only have been held back until now.
             connection.send_owed();
             excess = outbox.excess(limit, now);
@@ -225,12 +229,12 @@ impl Host {
         let is_over = matches!(excess, Excess::Over(_));
         match peer {
             // Before whoever wanted it gone is told that it is.
-            Peer::Socket(connection) if close == Some(Close::Now) => connection.cut_off(),
-            Peer::Socket(connection) if close.is_none() && !is_over => {
+            Receiver::Socket(connection) if close == Some(Close::Now) => connection.cut_off(),
+            Receiver::Socket(connection) if close.is_none() && !is_over => {
                 turn::enlist(connection, owed);
             }
-            Peer::Socket(connection) => connection.outbox.wake(),
-            Peer::InProcess(outbox) => outbox.wake(),
+            Receiver::Socket(connection) => connection.outbox.wake(),
+            Receiver::InProcess(outbox) => outbox.wake(),
         }
         match excess {
             Excess::Soft(moment) => moment,
@@ -313,9 +317,9 @@ impl Host {
             resumed.extend(delivery.resume.then_some(delivery.client));
         });
         for client in resumed {
-            if let Some(Peer::Socket(connection)) = self.registry.get(client) {
+            if let Some(Receiver::Socket(connection)) = self.registry.get(client) {
                 connection.go_on(self, engine);
-                turn::enlist(connection, Owed::Reply);
+                turn::enlist(connection, Pending::Reply);
             }
         }
     }
@@ -350,7 +354,7 @@ impl Host {
     pub(crate) fn stop(&self) {
         if !self.stopping.swap(true, Ordering::SeqCst) {
             info!("stopping");
-            self.traces.remove();
+            self.runtime_files.remove();
             self.shutdown.cancel();
             // Callers in this process may be waiting for mail.
             self.wake_everyone();
@@ -365,7 +369,7 @@ fn micros(span: Millis) -> i64 {
 /// How much may wait for a client that does not read.
 pub(crate) fn output_limit(engine: &Engine, client: ClientId) -> OutputBufferLimit {
     let limits = &engine.settings.client_output_buffer_limits;
-    match engine.clients.get(client) {
+    match engine.sessions.get(client) {
         Some(state) if !state.authenticated => STRANGERS,
         Some(state) if state.is_subscriber() => limits.pubsub,
         _ => limits.normal,
@@ -413,7 +417,7 @@ mod tests {
     fn host() -> Arc<Host> {
         let clock = Clock::stopped(Some(Millis(0)));
         let engine = Engine::new(Settings::default(), clock.now(), [0; 4]);
-        Arc::new(Host::new(engine, clock, Traces::default()).expect("a host"))
+        Arc::new(Host::new(engine, clock, RuntimeFiles::default()).expect("a host"))
     }
 
     #[test]

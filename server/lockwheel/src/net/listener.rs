@@ -1,4 +1,4 @@
-//! The doors: listening sockets, who may come in, and which thread looks after them.
+//! The acceptor: listening sockets, who may come in, and which thread looks after them.
 
 use std::fs;
 use std::future::poll_fn;
@@ -23,17 +23,17 @@ use crate::limits;
 use crate::listen_settings::ListenSettings;
 use crate::net::connection::Connection;
 use crate::net::host::{Failed, Host};
-use crate::net::registry::Peer;
+use crate::net::registry::Receiver;
+use crate::net::runtime_files::RuntimeFiles;
 use crate::net::stream::Stream;
-use crate::net::traces::Traces;
 use crate::net::turn;
 use lockwheel_engine::Engine;
-use lockwheel_engine::client::Origin;
+use lockwheel_engine::session::Origin;
 
 /// All listening sockets of a server, and the threads behind them.
 #[derive(Debug)]
-pub(crate) struct Doors {
-    doors: Vec<Door>,
+pub(crate) struct Acceptor {
+    acceptor: Vec<Listener>,
     /// One for each thread, which get the clients in turn.
     runtimes: Vec<Handle>,
     next_runtime: AtomicUsize,
@@ -42,14 +42,14 @@ pub(crate) struct Doors {
 }
 
 #[derive(Debug)]
-enum Door {
+enum Listener {
     Tcp(TcpListener),
     Unix(UnixListener),
 }
 
 /// Someone at a door, not yet a client.
 #[derive(Debug)]
-enum Visitor {
+enum PendingConnection {
     /// From the network.
     Tcp(std::net::TcpStream, SocketAddr),
     /// Through the unix socket.
@@ -58,14 +58,14 @@ enum Visitor {
 
 /// Whether somebody may still be waiting outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Crowd {
+enum ConnectionLimit {
     Gone,
     Perhaps,
 }
 
-impl Doors {
+impl Acceptor {
     /// Opens every door the configuration names. Clients will be dealt out to `runtimes`, and
-    /// `clients` will keep track of them. A unix socket is one of the server's `traces`.
+    /// `clients` will keep track of them. A unix socket is one of the server's `runtime_files`.
     ///
     /// # Errors
     /// If none can be opened at an address, unless the address is optional (`-` before it), or
@@ -74,9 +74,9 @@ impl Doors {
         settings: &ListenSettings,
         runtimes: Vec<Handle>,
         clients: TaskTracker,
-        traces: &Traces,
-    ) -> io::Result<Doors> {
-        let mut doors = Vec::new();
+        runtime_files: &RuntimeFiles,
+    ) -> io::Result<Acceptor> {
+        let mut acceptor = Vec::new();
         let mut port = settings.port;
         let networked = settings.unixsocket.is_none() || settings.port != 0;
         for address in settings.bind.iter().filter(|_| networked) {
@@ -88,7 +88,7 @@ impl Doors {
                 Ok(listener) => {
                     // A free port is chosen once and then shared by all addresses.
                     port = listener.local_addr()?.port();
-                    doors.push(Door::Tcp(listener));
+                    acceptor.push(Listener::Tcp(listener));
                 }
                 Err(error) if optional => {
                     warn!(address, %error, "not listening at an optional address");
@@ -103,31 +103,31 @@ impl Doors {
             }
         }
         if let Some(path) = &settings.unixsocket {
-            let listener = unix_listener(Path::new(path), settings.unixsocketperm, traces);
+            let listener = unix_listener(Path::new(path), settings.unixsocketperm, runtime_files);
             let listener = listener.map_err(|error| {
                 let reason = reason(&error);
                 let message = format!("Could not create the unix socket {path}: {reason}");
                 io::Error::new(error.kind(), message)
             })?;
-            doors.push(Door::Unix(listener));
+            acceptor.push(Listener::Unix(listener));
         }
-        Ok(Doors { doors, runtimes, next_runtime: AtomicUsize::new(0), clients })
+        Ok(Acceptor { acceptor, runtimes, next_runtime: AtomicUsize::new(0), clients })
     }
 
     /// The first address clients can connect to by TCP.
     pub(crate) fn address(&self) -> Option<SocketAddr> {
-        self.doors.iter().find_map(|door| match door {
-            Door::Tcp(listener) => listener.local_addr().ok(),
-            Door::Unix(_) => None,
+        self.acceptor.iter().find_map(|door| match door {
+            Listener::Tcp(listener) => listener.local_addr().ok(),
+            Listener::Unix(_) => None,
         })
     }
 
-    /// Lets visitors in through all doors until the server ends.
-    pub(crate) fn attend(self: &Arc<Doors>, host: &Arc<Host>) {
-        for at in 0..self.doors.len() {
-            let (doors, host) = (Arc::clone(self), Arc::clone(host));
+    /// Lets visitors in through all acceptor until the server ends.
+    pub(crate) fn attend(self: &Arc<Acceptor>, host: &Arc<Host>) {
+        for at in 0..self.acceptor.len() {
+            let (acceptor, host) = (Arc::clone(self), Arc::clone(host));
             self.runtimes[0].spawn(async move {
-                if let Err(error) = doors.attend_one(at, &host).await {
+                if let Err(error) = acceptor.attend_one(at, &host).await {
                     error!(%error, "a listening socket has failed");
                 }
             });
@@ -136,23 +136,23 @@ impl Doors {
 
     /// Lets in whoever waits outside now, as far as that is possible, past the runtime.
     pub(crate) fn let_all_in(&self, host: &Arc<Host>, engine: &mut Engine) {
-        for door in &self.doors {
+        for door in &self.acceptor {
             let mut some = || self.let_some_in(|| door.accept(), host, engine);
-            while matches!(some(), Ok(Crowd::Perhaps)) {}
+            while matches!(some(), Ok(ConnectionLimit::Perhaps)) {}
         }
     }
 
     async fn attend_one(&self, at: usize, host: &Arc<Host>) -> io::Result<()> {
-        let door = self.doors[at].watched()?;
+        let door = self.acceptor[at].watched()?;
         let mut refused = false;
         loop {
             let turn = poll_fn(|context| {
                 let accept = || match door.poll_accept(context) {
-                    Poll::Ready(visitor) => visitor,
+                    Poll::Ready(pending) => pending,
                     Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
                 };
                 match host.with(|engine| self.let_some_in(accept, host, engine)) {
-                    Ok(Ok(Crowd::Gone)) => Poll::Pending,
+                    Ok(Ok(ConnectionLimit::Gone)) => Poll::Pending,
                     outcome => Poll::Ready(outcome),
                 }
             });
@@ -184,40 +184,45 @@ impl Doors {
     /// keeps the engine.
     fn let_some_in(
         &self,
-        mut accept: impl FnMut() -> io::Result<Visitor>,
+        mut accept: impl FnMut() -> io::Result<PendingConnection>,
         host: &Arc<Host>,
         engine: &mut Engine,
-    ) -> io::Result<Crowd> {
+    ) -> io::Result<ConnectionLimit> {
         for _ in 0..limits::ACCEPTS_PER_TURN {
             match accept() {
-                Ok(visitor) => {
-                    if let Err(error) = self.admit(visitor, host, engine) {
-                        debug!(%error, "a visitor was lost");
+                Ok(pending) => {
+                    if let Err(error) = self.admit(pending, host, engine) {
+                        debug!(%error, "a pending was lost");
                     }
                 }
                 Err(error) => match error.kind() {
-                    io::ErrorKind::WouldBlock => return Ok(Crowd::Gone),
+                    io::ErrorKind::WouldBlock => return Ok(ConnectionLimit::Gone),
                     io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted => {}
                     _ => return Err(error),
                 },
             }
         }
-        Ok(Crowd::Perhaps)
+        Ok(ConnectionLimit::Perhaps)
     }
 
-    /// Makes a client of the visitor, or sends it away with a word why.
-    fn admit(&self, visitor: Visitor, host: &Arc<Host>, engine: &mut Engine) -> io::Result<()> {
+    /// Makes a client of the pending, or sends it away with a word why.
+    fn admit(
+        &self,
+        pending: PendingConnection,
+        host: &Arc<Host>,
+        engine: &mut Engine,
+    ) -> io::Result<()> {
         let turn = self.next_runtime.fetch_add(1, Ordering::Relaxed);
         let runtime = &self.runtimes[turn % self.runtimes.len()];
-        let origin = visitor.origin();
+        let origin = pending.origin();
         let stream = {
             // A socket belongs to the runtime within which it is made.
             let _within = runtime.enter();
-            visitor.into_stream(engine.settings.tcp_keepalive_seconds)?
+            pending.into_stream(engine.settings.tcp_keepalive_seconds)?
         };
         if let Some(refusal) = refusal(engine, &origin) {
             engine.stats.rejected_connections += 1;
-            // If even this does not fit, the visitor learns nothing, and that is all.
+            // If even this does not fit, the pending learns nothing, and that is all.
             let _ = stream.write_directly(refusal.as_bytes());
             return Ok(());
         }
@@ -226,65 +231,67 @@ impl Doors {
             return Ok(());
         }
         let client = engine.connect(origin, host.now());
-        let Some(state) = engine.clients.get(client) else { return Ok(()) };
+        let Some(state) = engine.sessions.get(client) else { return Ok(()) };
         let (buffers, parser) = (Arc::clone(&state.buffers), Parser::new(REQUEST_LIMITS));
         let connection = Arc::new(Connection::new(client, buffers, stream, parser));
         // From now on it can be spoken to, whenever its task begins.
-        host.registry.add(client, Peer::Socket(Arc::clone(&connection)));
+        host.registry.add(client, Receiver::Socket(Arc::clone(&connection)));
         self.clients.spawn_on(connection.run(Arc::clone(host)), runtime);
         Ok(())
     }
 }
 
-impl Door {
+impl Listener {
     /// Takes in one who waits outside now.
-    fn accept(&self) -> io::Result<Visitor> {
+    fn accept(&self) -> io::Result<PendingConnection> {
         match self {
-            Door::Tcp(listener) => {
-                listener.accept().map(|(stream, from)| Visitor::Tcp(stream, from))
+            Listener::Tcp(listener) => {
+                listener.accept().map(|(stream, from)| PendingConnection::Tcp(stream, from))
             }
-            Door::Unix(listener) => listener.accept().map(|(stream, _)| Visitor::Unix(stream)),
+            Listener::Unix(listener) => {
+                listener.accept().map(|(stream, _)| PendingConnection::Unix(stream))
+            }
         }
     }
 
     /// The same door as the runtime sees it. Must be called within one.
-    fn watched(&self) -> io::Result<WatchedDoor> {
+    fn watched(&self) -> io::Result<WatchedListener> {
         Ok(match self {
-            Door::Tcp(listener) => {
-                WatchedDoor::Tcp(tokio::net::TcpListener::from_std(listener.try_clone()?)?)
+            Listener::Tcp(listener) => {
+                WatchedListener::Tcp(tokio::net::TcpListener::from_std(listener.try_clone()?)?)
             }
-            Door::Unix(listener) => {
-                WatchedDoor::Unix(tokio::net::UnixListener::from_std(listener.try_clone()?)?)
+            Listener::Unix(listener) => {
+                WatchedListener::Unix(tokio::net::UnixListener::from_std(listener.try_clone()?)?)
             }
         })
     }
 }
 
 /// A door whose runtime tells when somebody comes.
-enum WatchedDoor {
+enum WatchedListener {
     Tcp(tokio::net::TcpListener),
     Unix(tokio::net::UnixListener),
 }
 
-impl WatchedDoor {
-    fn poll_accept(&self, context: &mut task::Context<'_>) -> Poll<io::Result<Visitor>> {
+impl WatchedListener {
+    fn poll_accept(&self, context: &mut task::Context<'_>) -> Poll<io::Result<PendingConnection>> {
         Poll::Ready(match self {
-            WatchedDoor::Tcp(listener) => {
+            WatchedListener::Tcp(listener) => {
                 let (stream, from) = ready!(listener.poll_accept(context))?;
-                stream.into_std().map(|stream| Visitor::Tcp(stream, from))
+                stream.into_std().map(|stream| PendingConnection::Tcp(stream, from))
             }
-            WatchedDoor::Unix(listener) => {
+            WatchedListener::Unix(listener) => {
                 let (stream, _) = ready!(listener.poll_accept(context))?;
-                stream.into_std().map(Visitor::Unix)
+                stream.into_std().map(PendingConnection::Unix)
             }
         })
     }
 }
 
-impl Visitor {
+impl PendingConnection {
     fn origin(&self) -> Origin {
         match self {
-            Visitor::Tcp(stream, from) => Origin {
+            PendingConnection::Tcp(stream, from) => Origin {
                 address: from.to_string(),
                 local_address: stream
                     .local_addr()
@@ -294,7 +301,7 @@ impl Visitor {
                 local: is_loopback(from.ip()),
                 in_process: false,
             },
-            Visitor::Unix(stream) => {
+            PendingConnection::Unix(stream) => {
                 let path = stream
                     .local_addr()
                     .ok()
@@ -314,7 +321,7 @@ impl Visitor {
 
     fn into_stream(self, keepalive_seconds: u32) -> io::Result<Stream> {
         match self {
-            Visitor::Tcp(stream, _) => {
+            PendingConnection::Tcp(stream, _) => {
                 stream.set_nonblocking(true)?;
                 stream.set_nodelay(true)?;
                 if keepalive_seconds > 0 {
@@ -328,7 +335,7 @@ impl Visitor {
                 }
                 Ok(Stream::Tcp(tokio::net::TcpStream::from_std(stream)?))
             }
-            Visitor::Unix(stream) => {
+            PendingConnection::Unix(stream) => {
                 stream.set_nonblocking(true)?;
                 Ok(Stream::Unix(tokio::net::UnixStream::from_std(stream)?))
             }
@@ -336,9 +343,9 @@ impl Visitor {
     }
 }
 
-/// Why a visitor is sent away, if it is.
+/// Why a pending is sent away, if it is.
 fn refusal(engine: &Engine, origin: &Origin) -> Option<&'static str> {
-    if engine.clients.len() >= engine.settings.maxclients as usize {
+    if engine.sessions.len() >= engine.settings.maxclients as usize {
         return Some("-ERR max number of clients reached\r\n");
     }
     let settings = &engine.settings;
@@ -400,12 +407,16 @@ fn listen(address: &str, port: u16, backlog: u32) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-fn unix_listener(path: &Path, permissions: u32, traces: &Traces) -> io::Result<UnixListener> {
+fn unix_listener(
+    path: &Path,
+    permissions: u32,
+    runtime_files: &RuntimeFiles,
+) -> io::Result<UnixListener> {
     if path.exists() {
         fs::remove_file(path)?;
     }
     let listener = UnixListener::bind(path)?;
-    traces.add(path);
+    runtime_files.add(path);
     if permissions != 0 {
         fs::set_permissions(path, fs::Permissions::from_mode(permissions))?;
     }

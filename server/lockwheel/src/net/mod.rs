@@ -5,16 +5,16 @@
 //! sent when the thread's [`turn`] ends.
 
 pub(crate) mod bell;
-pub(crate) mod busy;
 pub(crate) mod connection;
-pub(crate) mod crew;
 pub(crate) mod host;
 pub(crate) mod input;
 pub(crate) mod listener;
 pub(crate) mod outbox;
 pub(crate) mod output;
 pub(crate) mod registry;
+pub(crate) mod runtime_files;
+pub(crate) mod slow_script;
 pub(crate) mod stream;
 pub(crate) mod ticker;
-pub(crate) mod traces;
 pub(crate) mod turn;
+pub(crate) mod workers;

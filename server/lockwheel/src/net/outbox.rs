@@ -16,7 +16,7 @@ use crate::limits;
 use crate::net::output::Output;
 use lockwheel_engine::Delivery;
 use lockwheel_engine::buffers::{BufferSizes, Buffers};
-use lockwheel_engine::client::Close;
+use lockwheel_engine::session::Close;
 use lockwheel_engine::settings::OutputBufferLimit;
 use lockwheel_engine::time::Millis;
 
@@ -280,7 +280,7 @@ impl State {
 mod tests {
     use super::*;
     use lockwheel_engine::Engine;
-    use lockwheel_engine::client::{ClientId, Origin};
+    use lockwheel_engine::session::{ClientId, Origin};
     use lockwheel_engine::time::Time;
 
     const LIMIT: OutputBufferLimit =
@@ -295,7 +295,7 @@ mod tests {
             let mut engine =
                 Engine::new(lockwheel_engine::settings::Settings::default(), now, [0; 4]);
             let client = engine.connect(Origin::default(), now);
-            let buffers = &engine.clients.get(client).expect("the client").buffers;
+            let buffers = &engine.sessions.get(client).expect("the client").buffers;
             Stage(Outbox::new(Arc::clone(buffers)), engine, client)
         }
 
@@ -339,13 +339,13 @@ mod tests {
     #[test]
     fn many_messages_count_as_the_clients_memory_until_they_are_taken() {
         let Stage(outbox, engine, client) = Stage::new();
-        let before = engine.clients.memory_bytes();
+        let before = engine.sessions.memory_bytes();
         let bytes = BytesMut::from(&vec![b'x'; 2 * limits::HELD_BACK_BYTES][..]);
         let mut delivery = Delivery { client, bytes, resume: false, close: None };
         outbox.put(&mut delivery, OutputBufferLimit::default(), || Millis(0));
-        assert_eq!(engine.clients.memory_bytes(), before + 2 * limits::HELD_BACK_BYTES);
+        assert_eq!(engine.sessions.memory_bytes(), before + 2 * limits::HELD_BACK_BYTES);
         outbox.take();
-        assert_eq!(engine.clients.memory_bytes(), before);
+        assert_eq!(engine.sessions.memory_bytes(), before);
     }
 
     #[test]
@@ -357,7 +357,7 @@ mod tests {
         let mut output = Output::default();
         outbox.take_into(&mut output, &mut BufferSizes::default());
         assert_eq!(outbox.excess(LIMIT, || Millis(0)), Excess::Over(bytes));
-        let sizes = engine.clients.get(*client).expect("the client").buffers.sizes();
+        let sizes = engine.sessions.get(*client).expect("the client").buffers.sizes();
         assert_eq!(sizes.output(), bytes);
     }
 }

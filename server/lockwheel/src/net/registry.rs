@@ -8,23 +8,23 @@ use dashmap::DashMap;
 use crate::limits;
 use crate::net::connection::Connection;
 use crate::net::outbox::Outbox;
-use lockwheel_engine::client::ClientId;
+use lockwheel_engine::session::ClientId;
 
 /// The other end of a client.
 #[derive(Clone, Debug)]
-pub(crate) enum Peer {
+pub(crate) enum Receiver {
     /// A socket.
     Socket(Arc<Connection>),
     /// A caller in this process.
     InProcess(Arc<Outbox>),
 }
 
-impl Peer {
+impl Receiver {
     /// Where its messages go.
     pub(crate) fn outbox(&self) -> &Outbox {
         match self {
-            Peer::Socket(connection) => &connection.outbox,
-            Peer::InProcess(outbox) => outbox,
+            Receiver::Socket(connection) => &connection.outbox,
+            Receiver::InProcess(outbox) => outbox,
         }
     }
 }
@@ -33,7 +33,7 @@ impl Peer {
 #[derive(Debug)]
 pub(crate) struct Registry {
     /// Every message looks up its receiver here.
-    peers: DashMap<ClientId, Peer, BuildHasherDefault<Scatter>>,
+    peers: DashMap<ClientId, Receiver, BuildHasherDefault<Scatter>>,
 }
 
 impl Default for Registry {
@@ -69,7 +69,7 @@ impl Hasher for Scatter {
 
 impl Registry {
     /// Adds a client's peer.
-    pub(crate) fn add(&self, client: ClientId, peer: Peer) {
+    pub(crate) fn add(&self, client: ClientId, peer: Receiver) {
         self.peers.insert(client, peer);
     }
 
@@ -84,7 +84,7 @@ impl Registry {
     }
 
     /// The peer of a client.
-    pub(crate) fn get(&self, client: ClientId) -> Option<Peer> {
+    pub(crate) fn get(&self, client: ClientId) -> Option<Receiver> {
         self.peers.get(&client).map(|peer| peer.clone())
     }
 
@@ -93,14 +93,14 @@ impl Registry {
         self.peers
             .iter()
             .filter_map(|entry| match entry.value() {
-                Peer::Socket(connection) => Some(Arc::clone(connection)),
-                Peer::InProcess(_) => None,
+                Receiver::Socket(connection) => Some(Arc::clone(connection)),
+                Receiver::InProcess(_) => None,
             })
             .collect()
     }
 
     /// All peers.
-    pub(crate) fn all(&self) -> Vec<Peer> {
+    pub(crate) fn all(&self) -> Vec<Receiver> {
         self.peers.iter().map(|entry| entry.value().clone()).collect()
     }
 }

@@ -40,7 +40,7 @@ use crate::net::connection::Connection;
 
 /// What a client is owed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Owed {
+pub(crate) enum Pending {
     /// Messages it listens for.
     Messages,
     /// What it has asked for, and perhaps messages before and behind it.
@@ -58,7 +58,7 @@ struct Turn {
     /// Who is owed messages, the longest owed first. Some may have been sent them since.
     messages: RefCell<VecDeque<Arc<Connection>>>,
     /// Keeps the loop from sleeping when it is woken.
-    insomniac: OnceCell<Waker>,
+    loop_waker: OnceCell<Waker>,
 }
 
 thread_local! {
@@ -68,7 +68,7 @@ thread_local! {
             number: Cell::new(1),
             replies: RefCell::new(Vec::new()),
             messages: RefCell::new(VecDeque::new()),
-            insomniac: OnceCell::new(),
+            loop_waker: OnceCell::new(),
         }
     };
 }
@@ -83,21 +83,21 @@ pub(crate) fn begin_loop() {
 pub(crate) async fn keep_awake() {
     let waker = poll_fn(|context| Poll::Ready(context.waker().clone())).await;
     // There is one to a loop.
-    let _ = TURN.with(|turn| turn.insomniac.set(waker));
+    let _ = TURN.with(|turn| turn.loop_waker.set(waker));
     pending::<()>().await;
 }
 
 /// The connection is to be sent what it is owed at the end of this thread's turn.
-pub(crate) fn enlist(connection: Arc<Connection>, owed: Owed) {
+pub(crate) fn enlist(connection: Arc<Connection>, owed: Pending) {
     if !connection.becomes_owed(owed) {
         return;
     }
-    let mut homeless = Some(connection);
+    let mut unqueued = Some(connection);
     let enlisted = TURN.try_with(|turn| match owed {
-        Owed::Reply => turn.replies.borrow_mut().extend(homeless.take()),
-        Owed::Messages => turn.messages.borrow_mut().extend(homeless.take()),
+        Pending::Reply => turn.replies.borrow_mut().extend(unqueued.take()),
+        Pending::Messages => turn.messages.borrow_mut().extend(unqueued.take()),
     });
-    if let (Err(_), Some(connection)) = (enlisted, homeless) {
+    if let (Err(_), Some(connection)) = (enlisted, unqueued) {
         // A thread that is about to be gone leaves it to the connection's own.
         connection.leave_to_its_task();
     }
@@ -117,13 +117,13 @@ pub(crate) fn end() {
 pub(crate) fn rest() {
     let _ = TURN.try_with(|turn| {
         let replies = turn.send_replies();
-        let Some(insomniac) = turn.insomniac.get() else {
+        let Some(loop_waker) = turn.loop_waker.get() else {
             // It has not begun, or is about to be gone.
             return turn.send_messages(usize::MAX);
         };
         turn.send_messages((replies / 2).max(limits::MESSAGES_BETWEEN_LOOKS));
         if !turn.messages.borrow().is_empty() {
-            insomniac.wake_by_ref();
+            loop_waker.wake_by_ref();
         }
     });
 }
@@ -179,7 +179,7 @@ impl Turn {
             let next = self.messages.borrow_mut().pop_front();
             let Some(connection) = next else { break };
             // Else they went with a reply, or will.
-            if connection.is_owed(Owed::Messages) {
+            if connection.is_owed(Pending::Messages) {
                 connection.send_owed();
                 sent += 1;
             }

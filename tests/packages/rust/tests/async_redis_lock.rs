@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use async_redis_lock::{Locker, Options};
-use lockwheel::{Fault, Happening, Requests, Server};
+use lockwheel::{Fault, JournalEvent, Requests, Server};
 
 const LEASE: Duration = Duration::from_secs(30);
 
@@ -14,7 +14,7 @@ fn options() -> Options {
 
 fn renewals(server: &Server) -> usize {
     let entries = server.journal().entries().expect("a journal");
-    entries.iter().filter(|entry| matches!(entry.what, Happening::Renewed { .. })).count()
+    entries.iter().filter(|entry| matches!(entry.what, JournalEvent::Renewed { .. })).count()
 }
 
 #[tokio::test]

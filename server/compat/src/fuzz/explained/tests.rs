@@ -1013,7 +1013,7 @@ const ROWS: &[Row] = &[
 
 #[test]
 fn what_is_explained_is_documented() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/differences.md");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/differences.md");
     let text = std::fs::read_to_string(path).expect("the page is there");
     for explained in EXPLAINED {
         let found = text.lines().any(|line| line.starts_with(explained.line));

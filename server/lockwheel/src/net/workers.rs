@@ -1,4 +1,4 @@
-//! The threads of a server, which serve clients. Which client goes to which thread is the doors'
+//! The threads of a server, which serve clients. Which client goes to which thread is the acceptor'
 //! business.
 
 use std::io;
@@ -10,13 +10,13 @@ use tokio_util::task::TaskTracker;
 
 use crate::limits;
 use crate::net::host::Host;
-use crate::net::listener::Doors;
+use crate::net::listener::Acceptor;
 use crate::net::{ticker, turn};
 
 /// Threads to be, each with a runtime of its own.
 #[derive(Debug)]
-pub(crate) struct Crew {
-    runtimes: Vec<Engaged>,
+pub(crate) struct Workers {
+    runtimes: Vec<Worker>,
     /// The tasks of all clients: the threads end when these have.
     pub(crate) clients: TaskTracker,
 }
@@ -24,9 +24,9 @@ pub(crate) struct Crew {
 /// A runtime that may be dropped anywhere: in somebody's asynchronous code, too, where tokio does
 /// not let one wait for it.
 #[derive(Debug)]
-struct Engaged(Option<Runtime>);
+struct Worker(Option<Runtime>);
 
-impl Engaged {
+impl Worker {
     fn serve(&mut self, until: impl Future<Output = ()>) {
         if let Some(runtime) = self.0.take() {
             runtime.block_on(until);
@@ -34,7 +34,7 @@ impl Engaged {
     }
 }
 
-impl Drop for Engaged {
+impl Drop for Worker {
     fn drop(&mut self) {
         if let Some(runtime) = self.0.take() {
             runtime.shutdown_background();
@@ -42,19 +42,19 @@ impl Drop for Engaged {
     }
 }
 
-impl Crew {
-    /// A crew of `count`, not at work yet.
-    pub(crate) fn new(count: usize) -> io::Result<Crew> {
+impl Workers {
+    /// A workers of `count`, not at work yet.
+    pub(crate) fn new(count: usize) -> io::Result<Workers> {
         let runtime = |_| {
             let runtime = runtime::Builder::new_current_thread()
                 .enable_all()
                 .event_interval(limits::TASKS_BETWEEN_LOOKS)
                 .on_thread_park(turn::rest)
                 .build()?;
-            Ok(Engaged(Some(runtime)))
+            Ok(Worker(Some(runtime)))
         };
         let runtimes = (0..count).map(runtime).collect::<io::Result<_>>()?;
-        Ok(Crew { runtimes, clients: TaskTracker::new() })
+        Ok(Workers { runtimes, clients: TaskTracker::new() })
     }
 
     /// Where each thread's tasks can be spawned.
@@ -63,15 +63,15 @@ impl Crew {
         runtimes.map(|runtime| runtime.handle().clone()).collect()
     }
 
-    /// Starts the threads. The first one also attends the doors and fires the wheel.
+    /// Starts the threads. The first one also attends the acceptor and fires the wheel.
     pub(crate) fn start(
         self,
         host: &Arc<Host>,
-        doors: Arc<Doors>,
+        acceptor: Arc<Acceptor>,
     ) -> io::Result<Vec<JoinHandle<()>>> {
-        doors.attend(host);
-        // The doors' tasks keep them: when those have ended, they are shut.
-        drop(doors);
+        acceptor.attend(host);
+        // The acceptor' tasks keep them: when those have ended, they are shut.
+        drop(acceptor);
         if let Some(first) = self.runtimes().first() {
             ticker::attend(host, first)?;
         }

@@ -9,9 +9,9 @@ use parking_lot::Mutex;
 
 /// The files, removed with this.
 #[derive(Debug, Default)]
-pub(crate) struct Traces(Mutex<Vec<PathBuf>>);
+pub(crate) struct RuntimeFiles(Mutex<Vec<PathBuf>>);
 
-impl Traces {
+impl RuntimeFiles {
     /// Minds a file that has just been made.
     pub(crate) fn add(&self, path: &Path) {
         self.0.lock().push(path.to_owned());
@@ -33,7 +33,7 @@ impl Traces {
     }
 }
 
-impl Drop for Traces {
+impl Drop for RuntimeFiles {
     fn drop(&mut self) {
         self.remove();
     }

@@ -51,7 +51,7 @@ impl Check {
 
 /// What a check has come to.
 #[derive(Clone, Debug, Serialize)]
-pub struct Verdict {
+pub struct CheckResult {
     /// Which.
     pub check: Check,
     /// Whether the rule holds.
@@ -64,7 +64,7 @@ pub struct Verdict {
 }
 
 /// What broke the rule, and what has happened to that lock, a line for each entry.
-impl fmt::Display for Verdict {
+impl fmt::Display for CheckResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.holds {
             return write!(f, "{}: it holds", self.check.name());
@@ -77,7 +77,7 @@ impl fmt::Display for Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
-pub enum Rule {
+pub enum LintRule {
     /// A lock was never given a lease: if its owner dies, it stays.
     LockWithoutLease,
     /// A lock was taken by one command and given a lease by another.
@@ -92,30 +92,30 @@ pub enum Rule {
     RenewalAfterLoss,
 }
 
-impl Rule {
+impl LintRule {
     fn sentence(self, key: &str) -> String {
         match self {
-            Rule::LockWithoutLease => format!(
+            LintRule::LockWithoutLease => format!(
                 "the lock '{key}' has no lease: if its owner dies, nobody ever gets it; take it by \
                  SET key token NX PX milliseconds"
             ),
-            Rule::LeaseInASecondStep => format!(
+            LintRule::LeaseInASecondStep => format!(
                 "the lock '{key}' got its lease by a second command: if its owner dies between the \
                  two, nobody ever gets it; take it by SET key token NX PX milliseconds"
             ),
-            Rule::DeleteWithoutCheck => format!(
+            LintRule::DeleteWithoutCheck => format!(
                 "the lock '{key}' was deleted without a look at whose it is: if the lease is over, \
                  that is somebody else's; compare and delete in one script"
             ),
-            Rule::CompareAndDeleteInTwoSteps => format!(
+            LintRule::CompareAndDeleteInTwoSteps => format!(
                 "the lock '{key}' was compared by one command and deleted by another: in between \
                  it may become somebody else's; compare and delete in one script"
             ),
-            Rule::LeaseShorterThanHold => format!(
+            LintRule::LeaseShorterThanHold => format!(
                 "the lock '{key}' was lost before its owner came to release it: the lease is \
                  shorter than the work, and nobody renewed it"
             ),
-            Rule::RenewalAfterLoss => format!(
+            LintRule::RenewalAfterLoss => format!(
                 "the lock '{key}' was renewed by somebody who had lost it: the renewal comes too \
                  late, and the work goes on without the lock"
             ),
@@ -127,7 +127,7 @@ impl Rule {
 #[derive(Clone, Debug, Serialize)]
 pub struct Finding {
     /// Which.
-    pub rule: Rule,
+    pub rule: LintRule,
     /// The lock.
     pub key: String,
     /// What is wrong with it, and what to do.
@@ -148,7 +148,7 @@ struct Breach {
 
 #[derive(Debug)]
 struct Found {
-    rule: Rule,
+    rule: LintRule,
     key: String,
     count: u64,
     entries: Vec<u64>,
@@ -171,7 +171,7 @@ impl Verdicts {
     }
 
     /// A mistake was made.
-    pub(super) fn find(&mut self, rule: Rule, key: &str, entries: Vec<u64>) {
+    pub(super) fn find(&mut self, rule: LintRule, key: &str, entries: Vec<u64>) {
         let known = self.findings.iter_mut().find(|it| it.rule == rule && it.key == key);
         if let Some(known) = known {
             known.count += 1;
@@ -183,7 +183,7 @@ impl Verdicts {
     /// A lock had no lease until its end.
     pub(super) fn without_lease(&mut self, key: &str, owner: &str, entries: Vec<u64>) {
         let seq = entries.first().copied().unwrap_or_default();
-        self.find(Rule::LockWithoutLease, key, entries);
+        self.find(LintRule::LockWithoutLease, key, entries);
         let sentence = format!("the lock '{key}' of '{owner}' never had a lease");
         self.breach(Check::EveryLockHasALease, key, seq, sentence);
     }
@@ -191,7 +191,7 @@ impl Verdicts {
 
 impl Engine {
     /// What a check comes to now; `None` if no journal is kept.
-    pub fn check_locks(&self, check: Check, time: Time) -> Option<Verdict> {
+    pub fn check_locks(&self, check: Check, time: Time) -> Option<CheckResult> {
         let journal = self.journal()?;
         let mut broken: Vec<(String, u64, String)> = journal
             .verdicts
@@ -214,8 +214,12 @@ impl Engine {
             };
             Some((lock.key, u64::MAX, sentence))
         }));
-        let mut verdict =
-            Verdict { check, holds: broken.is_empty(), sentence: String::new(), story: Vec::new() };
+        let mut verdict = CheckResult {
+            check,
+            holds: broken.is_empty(),
+            sentence: String::new(),
+            story: Vec::new(),
+        };
         if let [(key, until, sentence), more @ ..] = &broken[..] {
             verdict.sentence = match more.len() {
                 0 => sentence.clone(),
@@ -229,7 +233,7 @@ impl Engine {
     /// The mistakes that were made so far; `None` if no journal is kept.
     pub fn lint_locks(&self, time: Time) -> Option<Vec<Finding>> {
         let journal = self.journal()?;
-        let shown = |rule: Rule, key: &str, count, entries: &[u64]| Finding {
+        let shown = |rule: LintRule, key: &str, count, entries: &[u64]| Finding {
             rule,
             key: key.to_owned(),
             sentence: rule.sentence(key),
@@ -243,7 +247,7 @@ impl Engine {
             let seen = super::look(self, place, time);
             let [holder, ..] = &lock.holders[..] else { continue };
             let key = text(&place.1);
-            let rule = Rule::LockWithoutLease;
+            let rule = LintRule::LockWithoutLease;
             let is_known = findings.iter().any(|it| it.rule == rule && it.key == key);
             if seen.is_some_and(|seen| seen.deadline_ms.is_none()) && !is_known {
                 findings.push(shown(rule, &key, 1, &[holder.seq]));

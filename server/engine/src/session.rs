@@ -66,7 +66,7 @@ pub enum Close {
 
 /// One connection's state.
 #[derive(Debug)]
-pub struct Client {
+pub struct Session {
     /// Its name.
     pub id: ClientId,
     /// Where it comes from.
@@ -121,7 +121,7 @@ pub struct Client {
     pub last_command: &'static str,
     /// What its connection holds.
     pub buffers: Arc<Buffers>,
-    /// Bytes the engine keeps for it beside this: see [`Clients::hold`].
+    /// Bytes the engine keeps for it beside this: see [`Sessions::hold`].
     held_bytes: usize,
     pub(super) pending: BytesMut,
     pub(super) resume: bool,
@@ -139,7 +139,7 @@ pub struct Watched {
     pub key: Box<[u8]>,
 }
 
-impl Client {
+impl Session {
     /// How many channels and patterns it listens to, sharded ones not counted: the number in a
     /// `subscribe` confirmation.
     pub fn subscriptions(&self) -> usize {
@@ -190,8 +190,8 @@ impl Client {
 
 /// All connected clients.
 #[derive(Debug, Default)]
-pub struct Clients {
-    slots: Vec<Option<Box<Client>>>,
+pub struct Sessions {
+    slots: Vec<Option<Box<Session>>>,
     free: Vec<u32>,
     count: usize,
     last_serial: u64,
@@ -203,7 +203,7 @@ pub struct Clients {
     pub no_touch_asked: bool,
 }
 
-impl Clients {
+impl Sessions {
     /// Adds a client; `authenticated` if no password is asked for.
     pub fn add(&mut self, origin: Origin, now: Millis, authenticated: bool) -> ClientId {
         self.last_serial += 1;
@@ -212,7 +212,7 @@ impl Clients {
             u32::try_from(self.slots.len() - 1).expect("fewer than 2^32 clients")
         });
         let id = ClientId { serial: self.last_serial, slot };
-        self.slots[slot as usize] = Some(Box::new(Client {
+        self.slots[slot as usize] = Some(Box::new(Session {
             id,
             origin,
             name: Bytes::new(),
@@ -252,7 +252,7 @@ impl Clients {
     }
 
     /// Forgets a client.
-    pub fn remove(&mut self, id: ClientId) -> Option<Box<Client>> {
+    pub fn remove(&mut self, id: ClientId) -> Option<Box<Session>> {
         let place = self.slots.get_mut(id.slot as usize)?;
         if place.as_ref()?.id != id {
             return None;
@@ -274,7 +274,7 @@ impl Clients {
         }
     }
 
-    /// Counts bytes no longer that [`Clients::hold`] has counted.
+    /// Counts bytes no longer that [`Sessions::hold`] has counted.
     pub(super) fn release(&mut self, id: ClientId, bytes: usize) {
         if let Some(client) = self.get_mut(id) {
             client.held_bytes -= bytes;
@@ -286,7 +286,7 @@ impl Clients {
     pub(super) fn set_text(
         &mut self,
         id: ClientId,
-        place: impl FnOnce(&mut Client) -> &mut Bytes,
+        place: impl FnOnce(&mut Session) -> &mut Bytes,
         text: Bytes,
     ) {
         let Some(client) = self.get_mut(id) else { return };
@@ -303,12 +303,12 @@ impl Clients {
     }
 
     /// The client of that name, if it is still connected.
-    pub fn get(&self, id: ClientId) -> Option<&Client> {
+    pub fn get(&self, id: ClientId) -> Option<&Session> {
         self.slots.get(id.slot as usize)?.as_deref().filter(|client| client.id.serial == id.serial)
     }
 
     /// The client of that name, if it is still connected.
-    pub fn get_mut(&mut self, id: ClientId) -> Option<&mut Client> {
+    pub fn get_mut(&mut self, id: ClientId) -> Option<&mut Session> {
         let client = self.slots.get_mut(id.slot as usize)?.as_deref_mut();
         client.filter(|client| client.id.serial == id.serial)
     }
@@ -326,7 +326,7 @@ impl Clients {
     }
 
     /// All clients, in no order that means anything.
-    pub fn iter(&self) -> impl Iterator<Item = &Client> {
+    pub fn iter(&self) -> impl Iterator<Item = &Session> {
         self.slots.iter().flatten().map(|client| &**client)
     }
 

@@ -14,17 +14,17 @@ use std::time::{Duration, Instant};
 
 use crate::limits;
 use crate::net::host::Host;
-use crate::net::listener::Doors;
-use crate::net::registry::Peer;
+use crate::net::listener::Acceptor;
+use crate::net::registry::Receiver;
 use crate::net::turn;
 use lockwheel_engine::Engine;
-use lockwheel_engine::client::ClientId;
-use lockwheel_engine::script::Watchdog;
+use lockwheel_engine::script::ScriptMonitor;
+use lockwheel_engine::session::ClientId;
 
 /// See the module's documentation.
-pub(crate) struct BusyDesk {
+pub(crate) struct SlowScriptMonitor {
     host: Weak<Host>,
-    doors: Weak<Doors>,
+    acceptor: Weak<Acceptor>,
     /// Which script was looked at last, when that began, and when the others were last heard.
     watched: Option<Watched>,
 }
@@ -39,17 +39,17 @@ struct Watched {
     sent: bool,
 }
 
-impl BusyDesk {
-    /// A desk for the clients of `host` and those who come through `doors`.
-    pub(crate) fn new(host: &Arc<Host>, doors: &Arc<Doors>) -> BusyDesk {
-        let (host, doors) = (Arc::downgrade(host), Arc::downgrade(doors));
-        BusyDesk { host, doors, watched: None }
+impl SlowScriptMonitor {
+    /// A monitor for the clients of `host` and those who come through `acceptor`.
+    pub(crate) fn new(host: &Arc<Host>, acceptor: &Arc<Acceptor>) -> SlowScriptMonitor {
+        let (host, acceptor) = (Arc::downgrade(host), Arc::downgrade(acceptor));
+        SlowScriptMonitor { host, acceptor, watched: None }
     }
 
     #[expect(clippy::disallowed_methods, reason = "how long a script runs is no matter of leases")]
     fn hear(&mut self, host: &Arc<Host>, engine: &mut Engine, hearing: Hearing) {
-        if let Some(doors) = self.doors.upgrade() {
-            doors.let_all_in(host, engine);
+        if let Some(acceptor) = self.acceptor.upgrade() {
+            acceptor.let_all_in(host, engine);
         }
         for connection in host.registry.sockets() {
             connection.serve_directly(host, engine, hearing);
@@ -70,7 +70,7 @@ pub(crate) enum Hearing {
     OrdersOfClock,
 }
 
-impl Watchdog for BusyDesk {
+impl ScriptMonitor for SlowScriptMonitor {
     #[expect(clippy::disallowed_methods, reason = "how long a script runs is no matter of leases")]
     fn poll(&mut self, engine: &mut Engine) {
         let (Some(host), Some(script)) = (self.host.upgrade(), engine.running_script()) else {
@@ -126,6 +126,6 @@ impl Watchdog for BusyDesk {
 
     fn has_hung_up(&self, client: ClientId) -> bool {
         let peer = self.host.upgrade().and_then(|host| host.registry.get(client));
-        matches!(peer, Some(Peer::Socket(connection)) if connection.has_hung_up())
+        matches!(peer, Some(Receiver::Socket(connection)) if connection.has_hung_up())
     }
 }

@@ -1,0 +1,82 @@
+//! Which of its faces the program shows: by the name it was started as, then by its first word.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ProgramName {
+    /// `redis-server`, or `redis-sentinel`: the configuration knows them apart by the name.
+    Server,
+    /// `redis-cli`
+    Cli,
+    /// `lockwheel compat`
+    Compat,
+    /// `lockwheel run`
+    Run,
+}
+
+/// Chooses one, and leaves of the arguments, the program's name first, what is for it.
+pub(crate) fn choose(args: &mut Vec<OsString>) -> ProgramName {
+    if let Some(name) = args.first().and_then(|name| of_name(name)) {
+        return name;
+    }
+    let Some(word) = args.get(1) else { return ProgramName::Server };
+    if let Some(name) = of_name(word) {
+        // As if it had been started as that.
+        args.remove(0);
+        return name;
+    }
+    let name = match word.to_str() {
+        Some("server") => ProgramName::Server,
+        Some("cli") => ProgramName::Cli,
+        Some("compat") => ProgramName::Compat,
+        Some("run") => ProgramName::Run,
+        _ => return ProgramName::Server,
+    };
+    args.remove(1);
+    name
+}
+
+fn of_name(program: &OsStr) -> Option<ProgramName> {
+    match Path::new(program).file_name()?.to_str()? {
+        "redis-server" | "valkey-server" | "redis-sentinel" | "valkey-sentinel" => {
+            Some(ProgramName::Server)
+        }
+        "redis-cli" | "valkey-cli" => Some(ProgramName::Cli),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(line: &str, name: ProgramName, left: &str) {
+        let mut args: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
+        assert_eq!(choose(&mut args), name, "{line}");
+        assert_eq!(args.join(OsStr::new(" ")), OsStr::new(left), "{line}");
+    }
+
+    #[test]
+    fn a_name_comes_before_a_word() {
+        let same = |line, name| check(line, name, line);
+        same("lockwheel", ProgramName::Server);
+        same("/opt/lockwheel --port 0", ProgramName::Server);
+        same("/usr/bin/redis-server cli", ProgramName::Server);
+        same("valkey-sentinel run", ProgramName::Server);
+        same("/usr/bin/redis-cli run", ProgramName::Cli);
+        same("valkey-cli", ProgramName::Cli);
+        same("lockwheel run.conf", ProgramName::Server);
+    }
+
+    #[test]
+    fn a_word_chooses_where_the_name_does_not() {
+        check("lockwheel cli ping", ProgramName::Cli, "lockwheel ping");
+        check("lockwheel server run", ProgramName::Server, "lockwheel run");
+        check("lockwheel compat --list", ProgramName::Compat, "lockwheel --list");
+        check("lockwheel run -- true", ProgramName::Run, "lockwheel -- true");
+        check("lockwheel redis-cli ping", ProgramName::Cli, "redis-cli ping");
+        check("lockwheel redis-sentinel a.conf", ProgramName::Server, "redis-sentinel a.conf");
+    }
+}
