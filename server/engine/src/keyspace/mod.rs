@@ -1,8 +1,8 @@
-//! The databases: which keys exist, what they hold and until when.
+//! The databases: keys, their values and their deadlines.
 //!
-//! What must hold: a key whose deadline has been reached is removed before anyone can look at it,
-//! and a key with a deadline has exactly one timer in the wheel of its database (none while active
-//! expiry is off).
+//! Invariants: a key is removed before any access once its deadline has been reached, and a key
+//! with a deadline has exactly one timer in the wheel of its database (none while active expiry is
+//! off).
 
 pub mod dict;
 pub mod garbage;
@@ -33,38 +33,39 @@ use recent::Recent;
 pub use records::{DUE_TOGETHER, Due};
 use records::{Given, Record, Records, Removed};
 
-/// Wheels that are kept though they are empty: a lock comes and goes, its wheel should not.
+/// Empty wheels that are kept, because a lock that comes and goes would otherwise allocate a wheel
+/// each time.
 const IDLE_WHEELS_MAX: usize = 16;
 
 /// One of the numbered databases.
 #[derive(Debug)]
 pub struct Database {
     records: Records,
-    /// Who watches which key.
+    /// The clients that watch a key (`WATCH`), by key.
     pub watchers: BTreeMap<Box<[u8]>, Vec<ClientId>>,
 }
 
-/// All databases, by their numbers.
+/// All databases, by number.
 #[derive(Debug)]
 pub struct Keyspace {
     databases: Vec<Database>,
-    /// The key of every hash table that holds what clients sent.
+    /// The hash seed of every hash table that holds bytes sent by clients.
     pub seed: HashSeed,
-    /// What has been removed and is not free yet.
+    /// Values and databases that are removed but not freed yet.
     pub garbage: Garbage,
     recent: Recent,
     /// The numbers of the databases that have a wheel: seldom more than one.
     timed: Vec<usize>,
-    /// The moment all that was due has been done for.
+    /// Everything due by this time has been processed.
     now: Millis,
-    /// Something may have been set since that was due by then.
+    /// Whether a deadline at or before `now` may have been set since then.
     overdue: bool,
     /// Whether the wheels remove keys at their deadline (`DEBUG SET-ACTIVE-EXPIRE`).
     active_expiry: bool,
 }
 
 impl Keyspace {
-    /// `count` empty databases.
+    /// Creates `count` empty databases.
     pub fn new(count: usize, seed: HashSeed, now: Millis) -> Keyspace {
         let empty = |_| Database { records: Records::new(seed), watchers: BTreeMap::new() };
         Keyspace {
@@ -79,24 +80,24 @@ impl Keyspace {
         }
     }
 
-    /// How many databases there are.
+    /// The number of databases.
     pub fn count(&self) -> usize {
         self.databases.len()
     }
 
-    /// The database a client selects by `number`, which must exist.
+    /// Returns the database with the number that clients select; it must exist.
     #[inline]
     pub fn database(&self, number: usize) -> &Database {
         &self.databases[number]
     }
 
-    /// The database a client selects by `number`, which must exist.
+    /// Returns the database with the number that clients select; it must exist.
     #[inline]
     pub fn database_mut(&mut self, number: usize) -> &mut Database {
         &mut self.databases[number]
     }
 
-    /// Exchanges two databases. Watchers stay: they watch what clients see under a number.
+    /// Swaps two databases. Watchers stay, because they watch what clients see under a number.
     pub fn swap(&mut self, a: usize, b: usize) {
         if a == b {
             return;
@@ -115,12 +116,12 @@ impl Keyspace {
         }
     }
 
-    /// Finds a key, dead or alive.
+    /// Finds a key, expired or not.
     pub fn find(&self, number: usize, key: &[u8]) -> Option<Slot> {
         self.databases[number].records.find(key, self.seed.hash(key))
     }
 
-    /// As `find`, for keys that are looked for again and again.
+    /// As `find`, with the cache of recent look-ups.
     #[inline]
     pub fn recall(&mut self, number: usize, key: &[u8]) -> Option<Slot> {
         let hash = self.recent.hash(key);
@@ -148,15 +149,14 @@ impl Keyspace {
         slot
     }
 
-    /// Removes the key in `slot` and its timer. What is returned still says when it would have
-    /// ended.
+    /// Removes the key in `slot` and its timer. The returned record still has its deadline.
     pub fn remove(&mut self, number: usize, slot: Slot) -> Removed {
         let due = self.due(number, slot);
         self.recent.forget_places();
         self.databases[number].records.remove(due)
     }
 
-    /// As `remove`, for who does not want to know more.
+    /// As `remove`, without returning the record.
     pub fn discard(&mut self, number: usize, slot: Slot) {
         let due = self.due(number, slot);
         self.recent.forget_places();
@@ -171,7 +171,7 @@ impl Keyspace {
         records
     }
 
-    /// Removes every key of a database, and their timers; returns how many there were.
+    /// Removes every key of a database and their timers; returns the number of keys.
     pub fn clear(&mut self, number: usize) -> usize {
         self.timed.retain(|&timed| timed != number);
         self.recent.forget_places();
@@ -219,31 +219,32 @@ impl Keyspace {
         self.active_expiry
     }
 
-    /// How many timers wait.
+    /// The number of pending timers.
     pub fn timers(&self) -> usize {
         self.timed.iter().map(|&number| self.databases[number].records.timers()).sum()
     }
 
-    /// When [`Keyspace::pop_due`] next has work.
+    /// The time at which [`Keyspace::pop_due`] next has work.
     pub fn next_deadline(&self) -> Option<Millis> {
         self.next_wheel().map(|(moment, _)| moment)
     }
 
-    /// When [`Keyspace::work_ahead`] next has something to do.
+    /// The time at which [`Keyspace::work_ahead`] next has work.
     pub fn next_work_ahead(&self) -> Option<Millis> {
         let next = |&number: &usize| self.databases[number].records.next_work_ahead();
         self.timed.iter().filter_map(next).min()
     }
 
-    /// If nothing is due: prepares for moments at which much is, by at most `budget` steps.
+    /// If nothing is due, prepares for times at which many keys are due, in at most `budget` steps.
     pub fn work_ahead(&mut self, now: Millis, budget: u32) {
         for &number in &self.timed {
             self.databases[number].records.work_ahead(now, budget);
         }
     }
 
-    /// Does the next thing that is due, if that is at `moment`, the next deadline: tells the keys
-    /// of a database whose leases end, or none yet. They are still there, without their timers.
+    /// Processes the next thing that is due, if it is due at `moment`, the next deadline. Fills
+    /// `due` with expired keys of one database and returns its number; `due` may stay empty. The
+    /// keys are still stored, but without their timers.
     pub fn pop_due(
         &mut self,
         moment: Millis,
@@ -255,7 +256,7 @@ impl Keyspace {
         Some(number)
     }
 
-    /// A key that is to go.
+    /// Identifies the key in `slot` for removal.
     #[inline]
     pub fn due(&self, number: usize, slot: Slot) -> Due {
         match self.recent.hash_at(number, slot) {
@@ -264,19 +265,20 @@ impl Keyspace {
         }
     }
 
-    /// Removes a key whose time has come.
+    /// Removes a key that has expired.
     pub fn discard_due(&mut self, number: usize, due: Due) {
         self.recent.forget_places();
         self.databases[number].records.discard(due, &mut self.garbage);
     }
 
-    /// Whether all that is due by `now` is known to have been done.
+    /// Whether everything due by `now` is known to have been processed.
     #[inline]
     pub fn is_done_for(&self, now: Millis) -> bool {
         self.now == now && !self.overdue
     }
 
-    /// All that is due by `now` has been done. Returns whether that is news.
+    /// Records that everything due by `now` has been processed. Returns whether the time has
+    /// changed.
     pub fn advance(&mut self, now: Millis) -> bool {
         self.overdue = false;
         if self.now == now {
@@ -296,7 +298,7 @@ impl Keyspace {
         true
     }
 
-    /// The database whose wheel is next, and when.
+    /// The database whose wheel has the next deadline, and that deadline.
     fn next_wheel(&self) -> Option<(Millis, usize)> {
         let next =
             |&number: &usize| Some((self.databases[number].records.next_deadline()?, number));
@@ -305,38 +307,38 @@ impl Keyspace {
 }
 
 impl Database {
-    /// How many keys there are, dead ones that nobody has looked at included.
+    /// The number of keys, including expired ones that have not been accessed yet.
     pub fn len(&self) -> usize {
         self.records.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no keys.
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()
     }
 
-    /// How many of them have a deadline.
+    /// The number of keys with a deadline.
     pub fn with_deadline(&self) -> usize {
         self.records.with_deadline()
     }
 
-    /// What stands in a slot that is taken.
+    /// The record in an occupied slot.
     #[inline]
     pub fn record(&self, slot: Slot) -> Record<'_> {
         self.records.get(slot)
     }
 
-    /// The key in a slot that is taken.
+    /// The key in an occupied slot.
     pub fn key(&self, slot: Slot) -> &[u8] {
         self.records.key(slot)
     }
 
-    /// The keys by slot: for `SCAN`, `KEYS` and `RANDOMKEY`, which must skip the dead.
+    /// The records by slot, for `SCAN`, `KEYS` and `RANDOMKEY`, which must skip expired keys.
     pub fn records(&self) -> &Records {
         &self.records
     }
 
-    /// The keys, to be changed. What concerns their number and their deadlines goes through
+    /// The records, to be changed. Changes to the number of keys and to deadlines go through
     /// [`Keyspace`].
     #[inline]
     pub fn records_mut(&mut self) -> &mut Records {
@@ -359,7 +361,7 @@ mod tests {
         })]
 
         #[test]
-        fn what_is_recalled_is_what_is_there(
+        fn cached_find_agrees_with_find(
             steps in prop::collection::vec((0..8, 0..2_usize, 0..4_usize), 1..200),
         ) {
             let mut keyspace = Keyspace::new(2, HashSeed(1, 2), NOW);

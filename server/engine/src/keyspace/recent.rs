@@ -1,20 +1,21 @@
-//! What the keys have come to that were looked for of late: a lock's script names the same key some
-//! ten times, and to compare it is cheaper than to hash it and to look for it again.
+//! A cache of recent key look-ups: the script of a lock names the same key some ten times, and
+//! comparing the key is cheaper than hashing it and searching for it again.
 //!
-//! What must hold: a hash is always that of its key; where a key stands, or that it is nowhere, is
-//! believed only until any key comes or goes.
+//! Invariant: a cached hash is always that of its key; a cached slot (or absence) is valid only
+//! until any key is added or removed.
 
 use super::dict::{HashSeed, Slot};
 
-/// Longer keys are hashed each time. Lock names are shorter, and this makes a line 96 bytes.
+/// Longer keys are hashed each time. Lock names are shorter, and with this limit a line has 96
+/// bytes.
 const KEY_BYTES_MAX: usize = 63;
 
-/// Keys that are remembered, as a power of two: the scripts of locks name up to four, and a few
-/// requests are looked at ahead.
+/// The number of cached keys: the scripts of locks name up to four, and a few requests are
+/// prefetched.
 const LINES: usize = 1 << LINE_BITS;
 const LINE_BITS: u32 = 6;
 
-/// Behind the lines of short keys is one for the latest that is longer.
+/// The line after those of the short keys caches the latest longer key.
 const LONG_LINE: usize = LINES;
 
 /// See the module's documentation.
@@ -24,14 +25,14 @@ pub struct Recent {
     lines: Box<[Line; LINES + 1]>,
     /// The line of the latest key.
     latest: usize,
-    /// One more with each key that comes or goes.
+    /// Incremented when any key is added or removed.
     generation: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Line {
     hash: u64,
-    /// The generation in which the key was looked for.
+    /// The generation in which the key was searched for.
     generation: u64,
     database: usize,
     found: Option<Slot>,
@@ -40,7 +41,7 @@ struct Line {
 }
 
 impl Recent {
-    /// Nothing is remembered.
+    /// Creates an empty cache.
     pub fn new(seed: HashSeed) -> Recent {
         let hash = seed.hash(b"");
         let empty = Line {
@@ -54,7 +55,7 @@ impl Recent {
         Recent { seed, lines: Box::new([empty; LINES + 1]), latest: 0, generation: 1 }
     }
 
-    /// The hash of a key, from here on the latest.
+    /// The hash of a key, which becomes the latest key.
     #[inline]
     pub fn hash(&mut self, key: &[u8]) -> u64 {
         if key.len() > KEY_BYTES_MAX {
@@ -79,35 +80,35 @@ impl Recent {
         line.hash
     }
 
-    /// Where the latest key stands, if it is known: `Some(None)` if it is nowhere.
+    /// The slot of the latest key, if it is cached: `Some(None)` if the key is absent.
     #[inline]
     pub fn place(&self, database: usize) -> Option<Option<Slot>> {
         let line = &self.lines[self.latest];
         (line.generation == self.generation && line.database == database).then_some(line.found)
     }
 
-    /// The latest key has been looked for.
+    /// Caches the slot of the latest key.
     #[inline]
     pub fn set_place(&mut self, database: usize, found: Option<Slot>) {
         let line = &mut self.lines[self.latest];
         (line.generation, line.database, line.found) = (self.generation, database, found);
     }
 
-    /// The hash of the key in a slot, if that is where the latest stands.
+    /// The hash of the key in a slot, if that is the latest key.
     #[inline]
     pub fn hash_at(&self, database: usize, slot: Slot) -> Option<u64> {
         (self.place(database) == Some(Some(slot))).then_some(self.lines[self.latest].hash)
     }
 
-    /// A key comes or goes.
+    /// Invalidates all cached slots, because a key is added or removed.
     #[inline]
     pub fn forget_places(&mut self) {
         self.generation += 1;
     }
 }
 
-/// Where a key is remembered. The names of one lock's keys differ in length, those of several locks
-/// at their end.
+/// The line of a key. The names of one lock's keys differ in length, those of several locks at
+/// their end.
 fn line_of(key: &[u8]) -> usize {
     const MULTIPLIER: u64 = 0x9E37_79B9_7F4A_7C15;
     let end = match key.last_chunk() {
@@ -123,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_remembered_hash_is_that_of_the_key() {
+    fn cached_hash_is_that_of_the_key() {
         let seed = HashSeed(1, 2);
         let mut recent = Recent::new(seed);
         let long = [b'k'; KEY_BYTES_MAX + 1];
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_that_of_the_latest_key_until_one_comes_or_goes() {
+    fn cached_slot_is_valid_until_a_key_is_added_or_removed() {
         let mut recent = Recent::new(HashSeed(1, 2));
         let long = [b'k'; KEY_BYTES_MAX + 1];
         for key in [&b""[..], b"a", &long] {

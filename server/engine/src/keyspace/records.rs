@@ -1,14 +1,14 @@
-//! The keys of one database: what they hold, until when, and which is next to end.
+//! The keys of one database with their values and deadlines, and the order in which they expire.
 //!
-//! A lock takes one entry of 32 bytes in a slab, as many bytes as its key and its value have on a
-//! shelf of such, and a place in the index: no allocation of its own. The entry is its timer, too.
+//! A lock takes one header of 32 bytes in a slab, the bytes of its key and value in a slab of their
+//! size class, and an entry in the index: no allocation of its own. The header is also its timer.
 //!
-//! What always holds:
-//! - An entry's bytes are its key, behind its length, and then its payload. For strings and for
-//!   small hashes that is the value itself; for everything else, four bytes that say where among
-//!   `values` it is, and each of those belongs to one entry.
-//! - Every entry that is taken is in the index, under the hash of its key, and no other is.
-//! - An entry is a timer of the wheel if it has a deadline and `ticking` is on, and only then.
+//! Invariants:
+//! - The bytes of a record are its length-prefixed key, followed by its payload. For strings and
+//!   small hashes the payload is the value itself; for everything else it is four bytes with the
+//!   position of the value in `values`, and each of those values belongs to one record.
+//! - Every occupied slot is in the index under the hash of its key, and nothing else is.
+//! - A header is a timer of the wheel if and only if it has a deadline and `ticking` is on.
 //! - There is no wheel until there is a deadline: most databases never hold a key.
 
 use std::hint::black_box;
@@ -30,13 +30,13 @@ use crate::random::Random;
 use crate::time::Millis;
 use crate::wheel::{Links, Nodes, Wheel};
 
-/// A few things of the requests that come next.
+/// A few items of the requests that come next.
 pub type LookAhead<T> = SmallVec<[T; limits::LOOK_AHEAD_REQUESTS]>;
 
 /// See the module's documentation.
 #[derive(Debug)]
 pub struct Records {
-    /// What every hash is keyed with.
+    /// Seeds every hash.
     seed: HashSeed,
     entries: Plain<Entry>,
     strings: Strings,
@@ -44,16 +44,16 @@ pub struct Records {
     index: Index,
     wheel: Option<Box<Wheel>>,
     with_deadline: usize,
-    /// Whether the wheel ends keys (`DEBUG SET-ACTIVE-EXPIRE`).
+    /// Whether the wheel expires keys (`DEBUG SET-ACTIVE-EXPIRE`).
     ticking: bool,
 }
 
-/// A million of them are 32 MB, so every byte is accounted for.
+/// The fixed part of a record. A million of them are 32 MB, so every byte counts.
 #[derive(Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 struct Entry {
     deadline: Millis,
-    /// Its bytes are the string of this number and length.
+    /// The handle of the record's bytes is this number and `length`.
     number: u32,
     prev: u32,
     next: u32,
@@ -67,7 +67,7 @@ struct Entry {
 
 const _: () = assert!(size_of::<Entry>() == 32);
 
-/// What an entry's payload is, and whether its deadline counts.
+/// The kind of a record's payload, and whether its deadline is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(transparent)]
 struct Form(u8);
@@ -76,7 +76,7 @@ impl Form {
     const INT: u8 = 0;
     const BYTES: u8 = 1;
     const FIELDS: u8 = 2;
-    /// Four bytes that name a place in `values`.
+    /// Four bytes with a position in `values`.
     const APART: u8 = 3;
     const PAYLOAD: u8 = 3;
     const ENDS: u8 = 4;
@@ -116,12 +116,12 @@ impl Default for Entry {
     }
 }
 
-/// What a key is given.
+/// A new value for a key.
 #[derive(Debug)]
 pub enum Given<'a> {
-    /// These bytes, as `SET` sets them.
+    /// These bytes, as `SET` stores them.
     Text(&'a [u8]),
-    /// These bytes, which are no integer even if they could be one.
+    /// These bytes, never as an integer even if they could be one.
     Float(&'a [u8]),
     /// A small hash with one field.
     Field(&'a [u8], &'a [u8]),
@@ -135,7 +135,7 @@ impl From<Value> for Given<'_> {
     }
 }
 
-/// What stands behind a key, to be looked at.
+/// A read-only view of a stored key.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a> {
     entry: &'a Entry,
@@ -143,7 +143,7 @@ pub struct Record<'a> {
     values: &'a Slab<Option<Value>>,
 }
 
-/// What stood behind a key.
+/// A key that has been removed.
 #[derive(Debug)]
 pub struct Removed {
     bytes: Box<[u8]>,
@@ -152,30 +152,30 @@ pub struct Removed {
     apart: Option<Value>,
 }
 
-/// A key whose time has come, or that is to go.
+/// A key that has expired or is to be removed.
 #[derive(Clone, Copy, Debug)]
 pub struct Due {
-    /// Where it stands.
+    /// Its slot.
     pub slot: Slot,
     /// The hash of the key.
     pub(super) hash: u64,
 }
 
-/// Keys that end together, if as many are due: enough for the processor to fetch what it needs of
+/// Keys that expire together, if as many are due: enough for the processor to fetch the memory of
 /// one while it waits for that of others.
 pub const DUE_TOGETHER: usize = 32;
 
-/// A hash, to be changed.
+/// A stored hash, to be changed.
 #[derive(Debug)]
 pub struct HashMut<'a> {
     records: &'a mut Records,
     slot: Slot,
 }
 
-// --- looking ---
+// --- reading ---
 
 impl Records {
-    /// None yet, which takes no memory.
+    /// Creates an empty table, which takes no memory.
     pub fn new(seed: HashSeed) -> Records {
         Records {
             seed,
@@ -189,22 +189,22 @@ impl Records {
         }
     }
 
-    /// How many keys there are, dead ones that nobody has looked at included.
+    /// The number of keys, including expired ones that have not been accessed yet.
     pub fn len(&self) -> usize {
         self.entries.chunks().len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no keys.
     pub fn is_empty(&self) -> bool {
         self.entries.chunks().is_empty()
     }
 
-    /// How many of them have a deadline.
+    /// The number of keys with a deadline.
     pub fn with_deadline(&self) -> usize {
         self.with_deadline
     }
 
-    /// Where the key of this hash stands.
+    /// The slot of a key with this hash.
     #[inline]
     pub fn find(&self, key: &[u8], hash: u64) -> Option<Slot> {
         self.index.find(hash, |slot| {
@@ -213,9 +213,9 @@ impl Records {
         })
     }
 
-    /// Has memory bring what stands behind the keys of these hashes, so that who comes to look
-    /// need not wait. What each of them waits for follows from what came before; what several wait
-    /// for does not, and so comes together: first all places in the index, then all entries, then
+    /// Prefetches the records of the keys with these hashes, so that later look-ups need not wait
+    /// for memory. Each step for one key depends on the step before, but the steps for several keys
+    /// do not depend on each other and can overlap: first all index entries, then all headers, then
     /// all bytes.
     pub fn look_ahead(&self, hashes: LookAhead<u64>) {
         let likely = |hash| self.index.find(hash, |_| true);
@@ -228,26 +228,26 @@ impl Records {
         }
     }
 
-    /// The key in a slot that is taken.
+    /// The key in an occupied slot.
     #[inline]
     pub fn key(&self, slot: Slot) -> &[u8] {
         split(self.bytes(slot)).0
     }
 
-    /// When the key in a slot that is taken ends, if it does.
+    /// The deadline of the key in an occupied slot, if it has one.
     #[inline]
     pub fn deadline(&self, slot: Slot) -> Option<Millis> {
         self.entries.get(slot).deadline()
     }
 
-    /// What stands in a slot that is taken.
+    /// The record in an occupied slot.
     #[inline(always)]
     pub fn get(&self, slot: Slot) -> Record<'_> {
         let entry = self.entries.get(slot);
         Record { entry, bytes: self.strings.get(entry.handle()), values: &self.values }
     }
 
-    /// All keys, with what stands behind them, in slot order.
+    /// All keys with their records, in slot order.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], Record<'_>)> {
         self.entries.chunks().numbers().map(|slot| (self.key(slot), self.get(slot)))
     }
@@ -269,7 +269,7 @@ impl Records {
 }
 
 impl<'a> Record<'a> {
-    /// When the key ends, if it does.
+    /// The deadline of the key, if it has one.
     #[inline]
     pub fn deadline(self) -> Option<Millis> {
         self.entry.deadline()
@@ -296,20 +296,20 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// For how long nobody has used the key.
+    /// The time since the key was last used.
     pub fn idle(self, now: Millis) -> Millis {
         let Entry { used_at_low, used_at_high, .. } = *self.entry;
         let used_at = u64::from(used_at_high) << u32::BITS | u64::from(used_at_low);
         let idle = now.0.cast_unsigned().wrapping_sub(used_at) & MOMENT_MASK;
-        // The clock of a server that is told the time may go back.
+        // The clock can go back if the client controls the server's time.
         Millis(if idle > IDLE_MAX.0.cast_unsigned() { 0 } else { idle.cast_signed() })
     }
 }
 
-/// Of the moment a key was used the last 40 bits are kept.
+/// Only the last 40 bits of the time of last use are kept.
 const MOMENT_MASK: u64 = (1 << 40) - 1;
 
-/// The longest time that nobody has used a key: more than 17 years.
+/// The longest idle time that can be represented: more than 17 years.
 const IDLE_MAX: Millis = Millis((MOMENT_MASK >> 1).cast_signed());
 
 impl Entry {
@@ -332,7 +332,7 @@ impl Entry {
     }
 }
 
-/// The key of an entry's bytes, and the payload behind it.
+/// Splits the bytes of a record into the key and the payload.
 #[inline]
 fn split(bytes: &[u8]) -> (&[u8], &[u8]) {
     let key = packed::item_at(bytes, 0);
@@ -340,7 +340,7 @@ fn split(bytes: &[u8]) -> (&[u8], &[u8]) {
     (&head[key.start..], payload)
 }
 
-/// The key of an entry's bytes, and the payload behind it.
+/// As [`split`], with a mutable payload.
 #[inline]
 fn split_mut(bytes: &mut [u8]) -> (&[u8], &mut [u8]) {
     let key = packed::item_at(bytes, 0);
@@ -353,7 +353,7 @@ fn form_of(text: &[u8]) -> u8 {
     if TextForm::of(text) == TextForm::Int { Form::INT } else { Form::BYTES }
 }
 
-/// The place in `values` that a payload names.
+/// The position in `values` that a payload contains.
 fn place_of(payload: &[u8]) -> u32 {
     let mut place = [0; 4];
     place.copy_from_slice(payload);
@@ -398,7 +398,7 @@ impl Records {
         self.fill(slot, given);
     }
 
-    /// Gives a key a value where none stands apart.
+    /// Sets the value of a key that has no value in `values`.
     fn fill(&mut self, slot: Slot, given: Given<'_>) {
         let entry = self.entries.get_mut(slot);
         let mut handle = entry.handle();
@@ -413,7 +413,7 @@ impl Records {
         entry.form.set_payload(payload);
     }
 
-    /// Sets a string to one of the same length; false if there is none.
+    /// Overwrites a string with one of the same length; false if the value is not such a string.
     fn overwrite(&mut self, slot: Slot, text: &[u8]) -> bool {
         let entry = self.entries.get_mut(slot);
         if !matches!(entry.form.payload(), Form::INT | Form::BYTES) {
@@ -428,18 +428,18 @@ impl Records {
         true
     }
 
-    /// Somebody uses the key.
+    /// Records that the key is used now.
     #[inline]
     pub fn set_used_at(&mut self, slot: Slot, now: Millis) {
         self.entries.get_mut(slot).set_used_at(now);
     }
 
-    /// Nobody has used the key for so long.
+    /// Sets the idle time of a key.
     pub fn set_idle(&mut self, slot: Slot, idle: Millis, now: Millis) {
         self.set_used_at(slot, Millis(now.0.wrapping_sub(idle.0.min(IDLE_MAX.0))));
     }
 
-    /// The value of a key, to be changed where it is; `None` if it is of another type.
+    /// The value of a key, to be changed in place; `None` if it is of another type.
     pub fn value_mut<T: Apart>(&mut self, slot: Slot) -> Option<&mut T> {
         self.apart_mut(slot).and_then(T::of_mut)
     }
@@ -456,7 +456,7 @@ impl Records {
         }
     }
 
-    /// The hash behind a key, to be changed; `None` if it is of another type.
+    /// The hash stored at a key, to be changed; `None` if it is of another type.
     #[inline]
     pub fn hash_mut(&mut self, slot: Slot) -> Option<HashMut<'_>> {
         let is_hash = match self.entries.get(slot).form.payload() {
@@ -467,7 +467,7 @@ impl Records {
         is_hash.then_some(HashMut { records: self, slot })
     }
 
-    /// Removes a key and its timer. What is returned still says when it would have ended.
+    /// Removes a key and its timer. The returned record still has its deadline.
     pub fn remove(&mut self, due: Due) -> Removed {
         let slot = due.slot;
         let deadline = self.deadline(slot);
@@ -478,7 +478,7 @@ impl Records {
         Removed { bytes, form, deadline, apart }
     }
 
-    /// As `remove`, for who does not want to know more.
+    /// As `remove`, without returning the record.
     #[inline]
     pub fn discard(&mut self, due: Due, garbage: &mut Garbage) {
         if let Some(value) = self.unlink(due) {
@@ -487,12 +487,12 @@ impl Records {
         self.forget(due.slot);
     }
 
-    /// A key that is to go.
+    /// Identifies the key in `slot` for removal.
     pub fn due(&self, slot: Slot) -> Due {
         Due { slot, hash: self.seed.hash(self.key(slot)) }
     }
 
-    /// Removes all keys; returns how many there were.
+    /// Removes all keys; returns the number of keys.
     pub fn clear(&mut self, garbage: &mut Garbage) -> usize {
         let removed = self.len();
         let empty = Records { ticking: self.ticking, ..Records::new(self.seed) };
@@ -503,8 +503,8 @@ impl Records {
     /// About how many keys could be removed in the time of [`Records::free_part`].
     pub const PART_KEYS: usize = 64;
 
-    /// Frees a part of what is here, which is not used any more; hands over the values that stand
-    /// apart. Returns whether there was anything to free.
+    /// Frees a part of a table that is no longer used and hands the values of `values` to `take`.
+    /// Returns whether there was anything to free.
     pub fn free_part(&mut self, take: impl FnMut(Value)) -> bool {
         if let Some(values) = self.values.pop_chunk() {
             values.into_iter().flatten().for_each(take);
@@ -513,7 +513,7 @@ impl Records {
         self.entries.free_part() || self.strings.free_part() || self.index.free_part()
     }
 
-    /// Takes a key out of the index and the wheel; returns what was apart.
+    /// Takes a key out of the index and the wheel; returns its value if that was in `values`.
     #[inline(always)]
     fn unlink(&mut self, Due { slot, hash }: Due) -> Option<Value> {
         self.clear_deadline(slot);
@@ -542,7 +542,7 @@ impl Records {
         self.values.get_mut(place_of(payload)).as_mut()
     }
 
-    /// Takes out what the payload names, which from here on is nothing.
+    /// Removes the value that the payload refers to. The payload is then invalid.
     #[inline]
     fn take_apart(&mut self, slot: Slot) -> Option<Value> {
         if self.entries.get(slot).form.payload() != Form::APART {
@@ -554,7 +554,7 @@ impl Records {
     }
 }
 
-/// Puts what is given where it belongs, and passes on what the entry has of it.
+/// Stores a new value in `values` if it belongs there, and passes the payload to `put`.
 fn with_payload<R>(
     values: &mut Slab<Option<Value>>,
     given: Given<'_>,
@@ -587,7 +587,7 @@ impl Removed {
         split(&self.bytes).0
     }
 
-    /// When it would have ended, if so.
+    /// The deadline it had, if any.
     pub fn deadline(&self) -> Option<Millis> {
         self.deadline
     }
@@ -605,7 +605,7 @@ impl Removed {
 }
 
 impl HashMut<'_> {
-    /// The fields, to be looked at.
+    /// The fields, read-only.
     #[inline]
     pub fn fields(&self) -> Fields<'_> {
         match self.records.get(self.slot).value() {
@@ -619,7 +619,7 @@ impl HashMut<'_> {
         self.fields().find(field)
     }
 
-    /// Searches for a field, and tells its value if it is there.
+    /// Searches for a field and returns its value if it exists.
     pub fn find_value(&self, field: &[u8]) -> (Found, Option<&[u8]>) {
         let fields = self.fields();
         let found = fields.find(field);
@@ -627,7 +627,7 @@ impl HashMut<'_> {
         (found, value)
     }
 
-    /// The value that has been found.
+    /// The value of a field that has been found.
     pub fn value(&self, found: &Found) -> Option<&[u8]> {
         self.fields().value(found)
     }
@@ -651,7 +651,8 @@ impl HashMut<'_> {
         self.change(|fields| fields.put(&found, field, value))
     }
 
-    /// Sets a value in the small form to one of the same length; false if there is none.
+    /// Overwrites a value of the small form with one of the same length; false if that is not
+    /// possible.
     fn overwrite(&mut self, found: &Found, value: &[u8]) -> bool {
         let HashMut { records, slot } = self;
         match found {
@@ -665,13 +666,13 @@ impl HashMut<'_> {
         }
     }
 
-    /// Removes a field; returns whether it was there.
+    /// Removes a field; returns whether it existed.
     pub fn remove(&mut self, field: &[u8]) -> bool {
         let found = self.find(field);
         self.change(|fields| fields.remove(&found))
     }
 
-    /// Does something to the fields, wherever they are; they may be elsewhere then.
+    /// Runs `act` on the fields in their current form. Their bytes may move.
     fn change<R>(&mut self, act: impl FnOnce(FieldsMut<'_, StringMut<'_>>) -> R) -> R {
         let HashMut { records, slot } = self;
         let entry = records.entries.get_mut(*slot);
@@ -693,8 +694,8 @@ impl HashMut<'_> {
 // --- deadlines ---
 
 impl Records {
-    /// Sets the deadline of a key. Returns whether there is a wheel now and was none before, which
-    /// begins at `now`.
+    /// Sets the deadline of a key. Returns whether this created the wheel, which then begins at
+    /// `now`.
     #[inline]
     pub fn set_deadline(&mut self, slot: Slot, deadline: Millis, now: Millis) -> bool {
         let entry = self.entries.get_mut(slot);
@@ -715,7 +716,7 @@ impl Records {
         is_first
     }
 
-    /// The key has no deadline from here on.
+    /// Removes the deadline of a key.
     #[inline(always)]
     pub fn clear_deadline(&mut self, slot: Slot) {
         let entry = self.entries.get_mut(slot);
@@ -731,7 +732,7 @@ impl Records {
         }
     }
 
-    /// Moves every deadline by `span`.
+    /// Adds `span` to every deadline.
     #[cold]
     pub fn postpone(&mut self, span: Millis, now: Millis) {
         let slots: Vec<Slot> = self.entries.chunks().numbers().collect();
@@ -761,17 +762,17 @@ impl Records {
         }
     }
 
-    /// How many timers wait.
+    /// The number of pending timers.
     pub fn timers(&self) -> usize {
         self.wheel.as_ref().map_or(0, |wheel| wheel.len())
     }
 
-    /// Whether there is a wheel, be it empty.
+    /// Whether there is a wheel, even an empty one.
     pub fn has_wheel(&self) -> bool {
         self.wheel.is_some()
     }
 
-    /// Gives the memory of an empty wheel back.
+    /// Frees an empty wheel.
     pub fn drop_empty_wheel(&mut self) {
         self.wheel = self.wheel.take().filter(|wheel| !wheel.is_empty());
     }
@@ -800,18 +801,18 @@ impl Records {
         }
     }
 
-    /// As [`Wheel::pop_due`], for several keys. They still have their deadlines, but no timers.
+    /// As [`Wheel::pop_due`], for several keys. They keep their deadlines, but not their timers.
     pub fn pop_due(&mut self, now: Millis, budget: &mut u32, due: &mut Vec<Due>) {
         let Some(wheel) = &mut self.wheel else { return };
         while due.len() < DUE_TOGETHER
             && let Some(slot) = wheel.pop_due(&mut self.entries, now, budget)
         {
             due.push(Due { slot, hash: 0 });
-            // Here, so that one look at memory does not wait for the other.
+            // Here, so that the two memory accesses do not wait for each other.
             wheel.step_ahead(&mut self.entries);
         }
-        // What is needed of a key lies anywhere in memory, and to fetch it takes longer than all
-        // the rest. So all of them are looked at first: no look waits for the one before.
+        // The bytes of a key can be anywhere in memory, and fetching them takes longer than all the
+        // rest. So all of them are touched first: no access waits for the one before.
         for due in &*due {
             black_box(self.bytes(due.slot).first().copied());
         }
@@ -824,7 +825,8 @@ impl Records {
     }
 }
 
-/// Made here, so that no other function needs the stack it is made on: each page of it is touched.
+/// A function of its own, so that no other function needs this much stack: every stack page is
+/// touched.
 #[cold]
 #[inline(never)]
 fn new_wheel(now: Millis) -> Box<Wheel> {
@@ -867,7 +869,7 @@ mod tests {
     const SMALL: SmallHash = SmallHash { entries_max: 4, value_bytes_max: 300 };
     const SEED: HashSeed = HashSeed(1, 2);
 
-    /// A value too simple to be wrong.
+    /// The value of the reference model.
     #[derive(Clone, Debug, PartialEq, Eq)]
     enum Plain {
         Text(Vec<u8>),
@@ -914,7 +916,7 @@ mod tests {
         ]
     }
 
-    /// Keys of all lengths that are told in different ways.
+    /// Keys of all lengths whose length prefixes differ.
     fn name(key: usize) -> Vec<u8> {
         vec![b'a' + key as u8; [0, 1, 17, 254, 255, 300][key % 6] + usize::from(key > 0)]
     }
@@ -1064,7 +1066,7 @@ mod tests {
             assert!(!overdue || !self.records.ticking, "lost or late");
         }
 
-        /// All that can be seen, and what the head of the file says always holds.
+        /// Compares all visible state and checks the invariants of the module's documentation.
         fn compare(&self) {
             let Records { entries, values, index, with_deadline, .. } = &self.records;
             assert_eq!((self.records.len(), index.entries()), (self.model.len(), self.model.len()));
@@ -1082,7 +1084,7 @@ mod tests {
                 assert_eq!((record.key(), record.deadline()), (&key[..], deadline.map(Millis)));
                 let shown = plain(record.value());
                 match (shown, value.clone()) {
-                    // A dictionary reuses the places of removed fields.
+                    // A dictionary reuses the slots of removed fields.
                     (Plain::Fields(mut shown), Plain::Fields(mut value)) => {
                         if matches!(record.value(), ValueRef::Hash(Fields::Large(_))) {
                             shown.sort();
@@ -1129,7 +1131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_of_the_same_length_is_set_where_it_is() {
+    fn value_of_same_length_is_overwritten_in_place() {
         let mut records = Records::new(SEED);
         let place = |records: &Records, slot| records.bytes(slot).as_ptr();
         let slot = add(&mut records, b"lock", Given::Text(b"token-1"), Millis(0));
@@ -1147,7 +1149,7 @@ mod tests {
     }
 
     #[test]
-    fn idle_time_is_told_to_the_millisecond_for_years() {
+    fn idle_time_is_exact_to_the_millisecond_for_years() {
         for now in [0, -5, 1_700_000_000_000, i64::MAX] {
             let mut records = Records::new(SEED);
             let slot = add(&mut records, b"k", Given::Text(b"v"), Millis(now));

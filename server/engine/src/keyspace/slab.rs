@@ -1,14 +1,16 @@
-//! Numbered places for things of one kind, in chunks. It knows nothing of what it keeps.
-//! [`Chunks`] keeps the numbers, whatever their memory is. [`Slab`] is for values, and [`Plain`]
-//! for what is nothing but numbers and comes by the million.
+//! Slabs: numbered places for values of one type, in chunks. [`Chunks`] allocates the numbers,
+//! whatever the memory is. [`Slab`] is for values of any type, and [`PodSlab`] for plain data by
+//! the million.
 //!
-//! What always holds:
-//! - A thing does not move: its number is its own until it is removed. So a number can be a
-//!   `SCAN` cursor, a timer, and what an index points to.
-//! - A new thing gets the lowest free number of the lowest chunk with room, so what numbers clients
-//!   see follows from the commands alone, and what is left after a mass release gathers in front.
-//! - Several chunks share a block of memory. A block without things has none, but for one, so that
-//!   a single thing that comes and goes costs no allocation. Growing copies no thing.
+//! Invariants:
+//! - A value does not move and keeps its number until it is removed. So a number can be a `SCAN`
+//!   cursor, a timer, and what an index points to.
+//! - A new value gets the lowest free number of the lowest chunk with room, so the numbers that
+//!   clients see follow from the commands alone, and the values left after a mass release gather in
+//!   front.
+//! - Several chunks share a block of memory. Empty blocks have no memory, except for one spare
+//!   block, so that a single value that comes and goes costs no allocation. Growing copies no
+//!   value.
 
 use std::marker::PhantomData;
 
@@ -17,44 +19,44 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use super::pages::Pages;
 use crate::random::Random;
 
-/// Things of a chunk: a bit for each in a word.
+/// Values of a chunk: one bit each in a word.
 const CHUNK: usize = u64::BITS as usize;
 
-/// Chunks of a block whose memory is the system's own pages: enough that asking for one costs its
-/// things nothing, and that Linux, which lets a process have some 65,000 mappings (neighbours count
-/// as one), has room for the blocks of fifty million keys; few enough that little is kept for the
-/// last of them.
+/// Chunks of a block whose memory is pages of the operating system. Enough that the cost of a
+/// system call is negligible per value, and that Linux, which allows a process about 65,000
+/// mappings (adjacent ones count as one), has room for the blocks of fifty million keys; few enough
+/// that little memory is kept for the last value of a block.
 pub const PAGES_BLOCK: usize = if cfg!(test) { 2 } else { 32 };
-/// Things of such a block.
+/// Values of such a block.
 pub const PAGES_PLACES: usize = PAGES_BLOCK * CHUNK;
 
 /// Chunks whose headers an emptied slab keeps.
 const SHRINK_FLOOR: usize = 16;
 
-/// Numbered places in chunks, of which `BLOCK` share a memory `M`.
+/// Allocates numbered places in chunks, of which `BLOCK` share a memory `M`.
 #[derive(Debug)]
 pub struct Chunks<M, const BLOCK: usize> {
-    /// Chunk by chunk, and there bit by bit, which places are taken.
+    /// Which places are occupied: a word for each chunk, a bit for each place.
     taken: Vec<u64>,
     blocks: Vec<Block<M>>,
-    /// Bit by bit, which chunks have room.
+    /// Which chunks have room, one bit each.
     roomy: Bits,
-    /// The first of them, or where the next chunk goes.
+    /// The first chunk with room, or the position of the next new chunk.
     front: usize,
-    /// The lowest of the blocks with memory and without things, if there is one.
+    /// The lowest block that has memory but no values, if there is one.
     spare: Option<usize>,
     len: usize,
 }
 
 #[derive(Debug)]
 struct Block<M> {
-    /// How many of its chunks have things.
+    /// The number of its chunks that have values.
     in_use: usize,
     memory: Option<M>,
 }
 
 impl<M, const BLOCK: usize> Default for Chunks<M, BLOCK> {
-    /// Nothing, which takes no memory.
+    /// An empty allocator, which takes no memory.
     fn default() -> Chunks<M, BLOCK> {
         Chunks {
             taken: Vec::new(),
@@ -71,17 +73,17 @@ impl<M, const BLOCK: usize> Chunks<M, BLOCK> {
     /// Places that share a memory.
     const PLACES: usize = BLOCK * CHUNK;
 
-    /// How many places are taken.
+    /// The number of occupied places.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether none is.
+    /// Whether no place is occupied.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The memory in which a number that is taken has its place, and the place.
+    /// The memory of an occupied number, and its position there.
     pub fn at(&self, number: u32) -> (&M, usize) {
         let number = number as usize;
         match &self.blocks[number / Self::PLACES].memory {
@@ -90,7 +92,7 @@ impl<M, const BLOCK: usize> Chunks<M, BLOCK> {
         }
     }
 
-    /// The memory in which a number that is taken has its place, and the place.
+    /// The memory of an occupied number, and its position there.
     pub fn at_mut(&mut self, number: u32) -> (&mut M, usize) {
         let number = number as usize;
         match &mut self.blocks[number / Self::PLACES].memory {
@@ -99,8 +101,8 @@ impl<M, const BLOCK: usize> Chunks<M, BLOCK> {
         }
     }
 
-    /// Takes a place. Tells its number, the memory it is in, which `memory` makes if there is none,
-    /// and where there.
+    /// Allocates a place. Returns its number, its memory (created by `memory` if there is none) and
+    /// its position there.
     pub fn take(&mut self, memory: impl FnOnce() -> M) -> (u32, &mut M, usize) {
         let at = self.front;
         if at == self.taken.len() {
@@ -121,7 +123,7 @@ impl<M, const BLOCK: usize> Chunks<M, BLOCK> {
         (name, memory, number % Self::PLACES)
     }
 
-    /// There is no room: adds a chunk, perhaps of a block without memory.
+    /// Adds a chunk when there is no room, perhaps in a new block without memory.
     #[cold]
     fn grow(&mut self) {
         let at = self.taken.len();
@@ -132,7 +134,7 @@ impl<M, const BLOCK: usize> Chunks<M, BLOCK> {
         self.taken.push(0);
     }
 
-    /// A chunk gets its first thing.
+    /// Accounts for the first value of a chunk.
     #[cold]
     fn begin(&mut self, at: usize) {
         let block = at / BLOCK;
@@ -140,21 +142,21 @@ impl<M, const BLOCK: usize> Chunks<M, BLOCK> {
         self.spare = self.spare.filter(|&spare| spare != block);
     }
 
-    /// The first chunk with room has none any more.
+    /// Moves `front` on when its chunk is full.
     #[cold]
     fn go_on(&mut self) {
         self.roomy.set(self.front, false);
         self.front = self.roomy.first().unwrap_or(self.taken.len());
     }
 
-    /// A chunk that was full has room again.
+    /// Accounts for room in a chunk that was full.
     #[cold]
     fn go_back(&mut self, at: usize) {
         self.roomy.set(at, true);
         self.front = self.front.min(at);
     }
 
-    /// Gives a place back; its number may then be another's.
+    /// Releases a place; its number can be allocated again.
     #[inline(always)]
     pub fn release(&mut self, number: u32) {
         let (at, place) = (number as usize / CHUNK, number as usize % CHUNK);
@@ -169,18 +171,18 @@ impl<M, const BLOCK: usize> Chunks<M, BLOCK> {
         }
     }
 
-    /// Takes out the memory of the last block, for chunks that are not used any more.
+    /// Takes the memory of the last block out of an allocator that is no longer used.
     fn pop_memory(&mut self) -> Option<M> {
         std::iter::from_fn(|| self.blocks.pop()).find_map(|block| block.memory)
     }
 
-    /// Frees the last block of chunks that are not used any more. Returns whether there was one.
+    /// Frees the last block of an allocator that is no longer used. Returns whether there was one.
     pub fn free_part(&mut self) -> bool {
         self.pop_memory().is_some()
     }
 
-    /// Numbers that are taken, in order, from `cursor` on, among the next `count`; those of chunks
-    /// without things are not counted. The second part is the cursor to go on from, 0 at the end.
+    /// Occupied numbers in order, from `cursor` on, among the next `count` places; places of empty
+    /// chunks are not counted. The second part is the next cursor, 0 at the end.
     pub fn scan(&self, cursor: u64, count: usize) -> (impl Iterator<Item = u32>, u64) {
         let len = self.taken.len() * CHUNK;
         let start = usize::try_from(cursor).unwrap_or(usize::MAX).min(len);
@@ -196,14 +198,14 @@ impl<M, const BLOCK: usize> Chunks<M, BLOCK> {
         (self.taken_from(start).take_while(move |&number| (number as usize) < end), next)
     }
 
-    /// All numbers that are taken, in order.
+    /// All occupied numbers, in order.
     pub fn numbers(&self) -> impl Iterator<Item = u32> {
         self.taken_from(0)
     }
 
-    /// Any number that is taken, all about equally likely; `None` if there is none.
+    /// A random occupied number, nearly uniform; `None` if there is none.
     pub fn random(&self, random: &mut Random) -> Option<u32> {
-        /// Trials until a taken one turns up; a sparse slab is walked from a random place.
+        /// Random trials before the slab, which is then sparse, is scanned from a random place.
         const TRIALS: usize = 128;
         if self.is_empty() {
             return None;
@@ -227,7 +229,7 @@ impl<M, const BLOCK: usize> Chunks<M, BLOCK> {
         })
     }
 
-    /// A chunk has lost its last thing.
+    /// Accounts for the loss of the last value of a chunk.
     #[cold]
     fn end(&mut self, at: usize) {
         let block = &mut self.blocks[at / BLOCK];
@@ -237,8 +239,8 @@ impl<M, const BLOCK: usize> Chunks<M, BLOCK> {
         }
     }
 
-    /// A block has lost its last thing: either it or the one that was spare so far loses its
-    /// memory, whichever is further from where the next thing goes.
+    /// Handles a block that has lost its last value. Of this block and the spare one, the higher
+    /// one loses its memory, because new values go to the lower one first.
     fn give_back(&mut self, emptied: usize) {
         let spare = self.spare.map_or(emptied, |spare| spare.min(emptied));
         let other = self.spare.map(|old| old.max(emptied));
@@ -262,7 +264,7 @@ impl<M, const BLOCK: usize> Chunks<M, BLOCK> {
     }
 }
 
-/// Things of one kind.
+/// Values of any type.
 #[derive(Debug)]
 pub struct Slab<T> {
     chunks: Chunks<Box<[T; CHUNK]>, 1>,
@@ -276,36 +278,36 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T: Default> Slab<T> {
-    /// How many things there are, and which numbers they have.
+    /// The allocated numbers.
     pub fn chunks(&self) -> &Chunks<Box<[T; CHUNK]>, 1> {
         &self.chunks
     }
 
-    /// The thing of a number that is taken.
+    /// The value of an occupied number.
     pub fn get(&self, number: u32) -> &T {
         let (things, place) = self.chunks.at(number);
         &things[place]
     }
 
-    /// The thing of a number that is taken.
+    /// The value of an occupied number.
     pub fn get_mut(&mut self, number: u32) -> &mut T {
         let (things, place) = self.chunks.at_mut(number);
         &mut things[place]
     }
 
-    /// Adds a thing and gives it a number.
+    /// Adds a value and returns its number.
     pub fn insert(&mut self, thing: T) -> u32 {
         let (number, things, place) = self.chunks.take(empty);
         things[place] = thing;
         number
     }
 
-    /// Takes out the last chunk of a slab that is not used any more.
+    /// Takes the last chunk out of a slab that is no longer used.
     pub fn pop_chunk(&mut self) -> Option<Box<[T; CHUNK]>> {
         self.chunks.pop_memory()
     }
 
-    /// Takes a thing out; its number may then be another's.
+    /// Removes a value; its number can be used again.
     pub fn remove(&mut self, number: u32) -> T {
         let thing = std::mem::take(self.get_mut(number));
         self.chunks.release(number);
@@ -313,7 +315,7 @@ impl<T: Default> Slab<T> {
     }
 }
 
-/// Things of one kind that own nothing, by the million.
+/// Values of one plain-data type, by the million.
 #[derive(Debug)]
 pub struct Plain<T> {
     chunks: Chunks<Pages, PAGES_BLOCK>,
@@ -321,19 +323,19 @@ pub struct Plain<T> {
 }
 
 impl<T> Default for Plain<T> {
-    /// Nothing, which takes no memory.
+    /// An empty slab, which takes no memory.
     fn default() -> Plain<T> {
         Plain { chunks: Chunks::default(), things: PhantomData }
     }
 }
 
 impl<T: FromBytes + IntoBytes + KnownLayout + Immutable> Plain<T> {
-    /// How many things there are, and which numbers they have.
+    /// The allocated numbers.
     pub fn chunks(&self) -> &Chunks<Pages, PAGES_BLOCK> {
         &self.chunks
     }
 
-    /// The thing of a number that is taken.
+    /// The value of an occupied number.
     #[inline]
     pub fn get(&self, number: u32) -> &T {
         let (pages, place) = self.chunks.at(number);
@@ -341,7 +343,7 @@ impl<T: FromBytes + IntoBytes + KnownLayout + Immutable> Plain<T> {
         &things[place]
     }
 
-    /// The thing of a number that is taken.
+    /// The value of an occupied number.
     #[inline]
     pub fn get_mut(&mut self, number: u32) -> &mut T {
         let (pages, place) = self.chunks.at_mut(number);
@@ -349,7 +351,7 @@ impl<T: FromBytes + IntoBytes + KnownLayout + Immutable> Plain<T> {
         &mut things[place]
     }
 
-    /// Adds a thing and gives it a number.
+    /// Adds a value and returns its number.
     pub fn insert(&mut self, thing: T) -> u32 {
         let pages = || Pages::new(size_of::<[T; PAGES_PLACES]>());
         let (number, pages, place) = self.chunks.take(pages);
@@ -363,7 +365,7 @@ impl<T: FromBytes + IntoBytes + KnownLayout + Immutable> Plain<T> {
         self.chunks.free_part()
     }
 
-    /// Its number may then be another's; until then what is left of it stands there.
+    /// Releases a number, which can be used again. Until then its bytes are left as they are.
     pub fn forget(&mut self, number: u32) {
         self.chunks.release(number);
     }
@@ -374,7 +376,7 @@ fn odd_pages() -> ! {
     unreachable!("they were made for so many things, and begin where a page does")
 }
 
-/// The numbers of the bits that are set.
+/// The positions of the bits that are set.
 fn ones(word: u64) -> impl Iterator<Item = u32> {
     std::iter::successors(Some(word).filter(|&word| word != 0), |word| {
         Some(word & (word - 1)).filter(|&rest| rest != 0)
@@ -388,11 +390,11 @@ fn empty<T: Default>() -> Box<[T; CHUNK]> {
     places
 }
 
-/// A set of small numbers that knows its least one.
+/// A set of small numbers with quick access to the least one.
 #[derive(Debug, Default)]
 struct Bits {
     words: Vec<u64>,
-    /// Bit by bit, which words are not zero.
+    /// Which words are not zero, one bit each.
     summary: Vec<u64>,
 }
 
@@ -414,7 +416,7 @@ impl Bits {
         put_bit(&mut self.summary[word / CHUNK], word % CHUNK, any);
     }
 
-    /// Gives back what numbers from `len` on would need, none of which is in the set.
+    /// Frees the memory for numbers from `len` on, none of which may be in the set.
     fn shrink(&mut self, len: usize) {
         self.words.truncate(len.div_ceil(CHUNK));
         self.summary.truncate(self.words.len().div_ceil(CHUNK));
@@ -436,7 +438,7 @@ mod tests {
     use super::*;
 
     impl<M, const BLOCK: usize> Chunks<M, BLOCK> {
-        /// Checks what the head of the file says always holds.
+        /// Checks the invariants of the module's documentation.
         fn check_invariants(&self) {
             let taken: u32 = self.taken.iter().map(|taken| taken.count_ones()).sum();
             assert_eq!(taken as usize, self.len);
@@ -526,7 +528,7 @@ mod tests {
     agrees_with_a_map!(plain_things_agree_with_a_map, Plain);
 
     #[test]
-    fn memory_comes_back_as_things_go() {
+    fn memory_is_freed_as_values_are_removed() {
         let mut slab = Slab::default();
         let numbers: Vec<u32> = (0..100_000).map(|n| slab.insert(n)).collect();
         for number in &numbers[100..] {
@@ -541,7 +543,7 @@ mod tests {
     }
 
     #[test]
-    fn one_thing_that_comes_and_goes_keeps_its_chunk() {
+    fn single_value_that_comes_and_goes_keeps_its_chunk() {
         let mut slab = Slab::default();
         let number = slab.insert(1);
         let place: *const u32 = slab.get(number);

@@ -1,9 +1,9 @@
-//! Byte strings of a few dozen bytes, by the million: those of about the same length stand side by
-//! side, so that one costs what it is long and no allocation of its own. It knows nothing of what
-//! they say.
+//! Storage for millions of short byte strings. Strings of about the same length share the slab of
+//! one size class, so that a string costs about its length and no allocation of its own. The
+//! contents are opaque here.
 //!
-//! What always holds: a string of up to `SHELVED_BYTES_MAX` bytes is on the shelf of its length,
-//! in the first bytes of its place; a longer one has an allocation of its own.
+//! Invariant: a string of up to `SLAB_BYTES_MAX` bytes is in the slab of its size class, at the
+//! start of its place; a longer one has an allocation of its own.
 
 use std::ops::Range;
 
@@ -11,35 +11,35 @@ use super::packed::{self, Edit, Part};
 use super::pages::Pages;
 use super::slab::{Chunks, PAGES_BLOCK, PAGES_PLACES, Slab};
 
-/// The places of a shelf are so many bytes longer than those of the shelf before. Those of the
-/// first one have none.
+/// The difference in bytes between the places of one size class and the next. The places of the
+/// first class have no bytes.
 const STEP: usize = 8;
 
-/// Longer strings have an allocation of their own, next to which its overhead is nothing.
+/// Longer strings have an allocation of their own, whose overhead is then negligible.
 const SHELVED_BYTES_MAX: usize = 256;
 
-/// Instead of the length of a string that is on no shelf.
+/// Replaces the length of a string that has an allocation of its own.
 const LONG: u16 = u16::MAX;
 
 /// See the module's documentation.
 #[derive(Debug, Default)]
 pub struct Strings {
-    /// By length, as far as there ever was one as long.
+    /// By size class, up to the largest one that was ever used.
     shelves: Vec<Chunks<Pages, PAGES_BLOCK>>,
     long: Slab<Box<[u8]>>,
 }
 
-/// Which string.
+/// Identifies a string.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Handle {
-    /// Its number on its shelf, or among the long ones.
+    /// Its number in its slab, or among the long strings.
     pub number: u32,
     /// Its length, or `LONG`.
     pub length: u16,
 }
 
 impl Strings {
-    /// Adds the parts one after another.
+    /// Adds a string made of these parts.
     pub fn add(&mut self, parts: &[Part<'_>]) -> Handle {
         let length = packed::size_of(parts);
         if length > SHELVED_BYTES_MAX {
@@ -80,7 +80,7 @@ impl Strings {
         &mut memory[start..start + usize::from(handle.length)]
     }
 
-    /// Forgets a string.
+    /// Removes a string.
     #[inline]
     pub fn remove(&mut self, handle: Handle) {
         if handle.length == LONG {
@@ -90,12 +90,12 @@ impl Strings {
         }
     }
 
-    /// Frees a part of what is here, which is not used any more. Returns whether there was any.
+    /// Frees a part of a store that is no longer used. Returns whether there was anything to free.
     pub fn free_part(&mut self) -> bool {
         self.shelves.iter_mut().any(Chunks::free_part) || self.long.pop_chunk().is_some()
     }
 
-    /// A string, to be changed. It may have another handle then.
+    /// Gives write access to a string, whose handle may change.
     pub fn edit<'a>(&'a mut self, handle: &'a mut Handle) -> StringMut<'a> {
         StringMut { strings: self, handle }
     }
@@ -113,7 +113,7 @@ impl Edit for StringMut<'_> {
         self.strings.get_mut(*self.handle)
     }
 
-    /// It stays where it is as long as its shelf is the right one.
+    /// The string stays where it is as long as its size class is the same.
     fn splice(&mut self, range: Range<usize>, parts: &[Part<'_>]) {
         let StringMut { strings, handle } = self;
         let old_length = strings.get(**handle).len();
