@@ -48,7 +48,7 @@ pub(super) fn info(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, E
     Ok(super::text(line(context.client(), &Request::of(context, argv))))
 }
 
-/// The request whose reply has the lines.
+/// The request that is replied to with the lines.
 struct Request {
     client: ClientId,
     argument_bytes: usize,

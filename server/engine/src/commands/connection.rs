@@ -315,7 +315,7 @@ mod tests {
         check("HELLO 3 FOO => !ERR Syntax error in HELLO option 'FOO'");
         check("HELLO 3 AUTH a => !ERR Syntax error in HELLO option 'AUTH'");
         check("HELLO 3 SETNAME => !ERR Syntax error in HELLO option 'SETNAME'");
-        check(&format!("HELLO 3 AUTH nobody x => {WRONG}; CLIENT INFO => ...resp=2..."));
+        check(&format!("HELLO 3 AUTH other x => {WRONG}; CLIENT INFO => ...resp=2..."));
     }
 
     #[test]
@@ -324,7 +324,7 @@ mod tests {
             "AUTH x => !ERR AUTH <password> called without any password configured for the \
              default user. Are you sure your configuration is correct?",
         );
-        check(&format!("AUTH default x => OK; AUTH nobody x => {WRONG}"));
+        check(&format!("AUTH default x => OK; AUTH other x => {WRONG}"));
         check("AUTH a b c => !ERR syntax error");
     }
 
@@ -335,7 +335,7 @@ mod tests {
         stage.check("FOO => !ERR unknown command 'FOO', ...");
         stage.check("GET => !ERR wrong number of arguments for 'get' command");
         stage.check("HELLO 3 => !NOAUTH HELLO must be called with the client already ...");
-        stage.check(&format!("AUTH x => {WRONG}; AUTH nobody \"open sesame\" => {WRONG}"));
+        stage.check(&format!("AUTH x => {WRONG}; AUTH other \"open sesame\" => {WRONG}"));
         stage.check("PING => !NOAUTH ...; AUTH \"open sesame\" => OK; PING => PONG");
         stage.check("b> HELLO 3 AUTH default \"open sesame\" => {...; b> PING => PONG");
         stage.check("AUTH wrong; PING => PONG; RESET => RESET; PING => !NOAUTH ...");

@@ -712,7 +712,7 @@ mod tests {
             let mut stage = Stage::new(Settings::default());
             stage.check(before);
             stage.engine.events = Events::KEYEVENT | Events::ALL | Events::NEW | Events::KEY_MISS;
-            let heard: Vec<String> = events
+            let messages: Vec<String> = events
                 .iter()
                 .map(|event| {
                     let [db, name, key] = event.split(' ').collect::<Vec<_>>()[..] else {
@@ -721,7 +721,7 @@ mod tests {
                     format!("[\"pmessage\", \"*\", \"__keyevent@{db}__:{name}\", \"{key}\"]")
                 })
                 .collect();
-            stage.check(&format!("b> PSUBSCRIBE *; {command}; b< => {}", heard.join(" & ")));
+            stage.check(&format!("b> PSUBSCRIBE *; {command}; b< => {}", messages.join(" & ")));
         }
     }
 

@@ -27,7 +27,7 @@ pub const COMMANDS: &[Command] = &[
         arity: Arity::AtLeast(2),
         flags: SUBSCRIBES,
         complexity: "O(log N) a pattern, N being the number of patterns",
-        doc: "Subscribes to every channel whose name matches a pattern.",
+        doc: "Subscribes to every channel that matches a pattern.",
         example: "PSUBSCRIBE lock:* => [\"psubscribe\", \"lock:*\", 1]",
         run: |context, argv| subscribe(context, Subscription::Pattern, &argv[1..]),
         ..PUBSUB

@@ -157,9 +157,9 @@ mod tests {
         check("MULTI; SHUTDOWN => !ERR Command not allowed inside a transaction");
     }
 
-    fn open(who: Permission) -> Stage {
+    fn open(permission: Permission) -> Stage {
         let mut stage = Stage::new(Settings::default());
-        stage.engine.settings.enable_debug_command = who;
+        stage.engine.settings.enable_debug_command = permission;
         stage
     }
 

@@ -100,7 +100,7 @@ impl<V> Dict<V> {
         self.find(key).map(|slot| self.value_mut(slot))
     }
 
-    /// Adds an entry whose key is known to be absent.
+    /// Adds an entry; its key must be absent.
     pub fn insert_new(&mut self, key: &[u8], value: V) -> Slot {
         let place = Place::Taken(key.into(), value);
         let slot = match self.free {

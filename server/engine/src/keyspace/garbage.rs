@@ -16,9 +16,9 @@ pub struct Garbage {
     queue: VecDeque<Discarded>,
     /// About how many items are left to free.
     items: usize,
-    /// Keys whose memory is not free yet (`lazyfree_pending_objects`).
+    /// Keys that are not freed yet (`lazyfree_pending_objects`).
     pending_objects: usize,
-    /// Keys whose memory has been freed here (`lazyfreed_objects`).
+    /// Keys that have been freed here (`lazyfreed_objects`).
     pub freed_objects: u64,
 }
 
@@ -44,7 +44,7 @@ impl Garbage {
         self.queue.is_empty()
     }
 
-    /// Keys whose memory is not free yet.
+    /// Keys that are not freed yet.
     pub fn pending_objects(&self) -> usize {
         self.pending_objects
     }

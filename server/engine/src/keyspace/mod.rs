@@ -298,7 +298,7 @@ impl Keyspace {
         true
     }
 
-    /// The database whose wheel has the next deadline, and that deadline.
+    /// The next deadline of all wheels, and its database.
     fn next_wheel(&self) -> Option<(Millis, usize)> {
         let next =
             |&number: &usize| Some((self.databases[number].records.next_deadline()?, number));

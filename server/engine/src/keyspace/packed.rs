@@ -15,8 +15,7 @@ pub const fn size(item: &[u8]) -> usize {
     length_bytes + item.len()
 }
 
-/// The range of the item whose length begins at `at`, without its length. The next item begins at
-/// its end.
+/// The range of an item without its length, which begins at `at`. The next item begins at its end.
 #[inline]
 pub fn item_at(bytes: &[u8], at: usize) -> Range<usize> {
     let length = bytes[at];

@@ -916,7 +916,7 @@ mod tests {
         ]
     }
 
-    /// Keys of all lengths whose length prefixes differ.
+    /// Keys with length prefixes of every size.
     fn name(key: usize) -> Vec<u8> {
         vec![b'a' + key as u8; [0, 1, 17, 254, 255, 300][key % 6] + usize::from(key > 0)]
     }

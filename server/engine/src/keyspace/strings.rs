@@ -15,7 +15,7 @@ use super::slab::{Chunks, PAGES_BLOCK, PAGES_PLACES, Slab};
 /// first class have no bytes.
 const STEP: usize = 8;
 
-/// Longer strings have an allocation of their own, whose overhead is then negligible.
+/// Longer strings have an allocation of their own; its overhead is then negligible.
 const SHELVED_BYTES_MAX: usize = 256;
 
 /// Replaces the length of a string that has an allocation of its own.
@@ -95,7 +95,7 @@ impl Strings {
         self.shelves.iter_mut().any(Chunks::free_part) || self.long.pop_chunk().is_some()
     }
 
-    /// Gives write access to a string, whose handle may change.
+    /// Gives write access to a string. Its handle may change.
     pub fn edit<'a>(&'a mut self, handle: &'a mut Handle) -> StringMut<'a> {
         StringMut { strings: self, handle }
     }

@@ -63,7 +63,7 @@ pub trait Typed {
     fn of(value: ValueRef<'_>) -> Option<Self::View<'_>>;
 }
 
-/// A type whose values are never stored inside the record of their key, so that they can be changed
+/// A type of values that are never stored inside the record of their key, so that they can be changed
 /// in place.
 pub trait Apart: Typed + Into<Value> {
     /// The value, if it is of this type.

@@ -54,11 +54,11 @@ pub(super) fn ziplist(packed: &[u8]) -> Result<impl Iterator<Item = Text<'_>>, M
 
 /// An entry. `bytes_before` is the length of the entry before it, which the entry must repeat.
 fn ziplist_entry<'a>(packed: &mut Packed<'a>, bytes_before: usize) -> Option<Cow<'a, [u8]>> {
-    let told = match packed.byte()? {
+    let stated = match packed.byte()? {
         0xfe => u32::from_le_bytes(*packed.take(4)?.first_chunk()?) as usize,
-        told => told.into(),
+        stated => stated.into(),
     };
-    if told != bytes_before {
+    if stated != bytes_before {
         return None;
     }
     let first = packed.byte()?;

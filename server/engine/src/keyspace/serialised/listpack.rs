@@ -166,11 +166,11 @@ impl<'a> Elements<'a> {
         let (digits, count) = length_behind(length);
         self.take(count)?;
         // As Redis reads it: backwards, and into the element if its bytes say so.
-        let mut told = 0;
+        let mut stated = 0;
         for (at, byte) in whole[..length + count].iter().rev().take(digits.len()).enumerate() {
-            told |= usize::from(byte & 0x7f) << (7 * at);
+            stated |= usize::from(byte & 0x7f) << (7 * at);
             if byte & 0x80 == 0 {
-                return (told == length).then_some(());
+                return (stated == length).then_some(());
             }
         }
         None
