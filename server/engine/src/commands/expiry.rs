@@ -2,6 +2,7 @@
 
 use lockwheel_resp::Reply;
 
+use super::time_unit::TimeUnit;
 use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec};
 use crate::context::{Context, integer, is};
 use crate::error::Error;
@@ -31,7 +32,7 @@ pub const COMMANDS: &[Command] = &[
         name: "expire",
         doc: "Sets the time to live of a key in seconds.",
         example: "SET k v; EXPIRE k 10 NX; TTL k; EXPIRE k 5 GT => 0",
-        run: |context, argv| expire(context, argv, Unit::Seconds),
+        run: |context, argv| expire(context, argv, TimeUnit::Seconds),
         ..SETS
     },
     Command {
@@ -39,7 +40,7 @@ pub const COMMANDS: &[Command] = &[
         since: "1.2.0",
         doc: "Sets the deadline of a key to a wall-clock time in seconds since 1970.",
         example: "SET k v; EXPIREAT k 4102444800 => 1",
-        run: |context, argv| expire(context, argv, Unit::UnixSeconds),
+        run: |context, argv| expire(context, argv, TimeUnit::UnixSeconds),
         ..SETS
     },
     Command {
@@ -64,7 +65,7 @@ pub const COMMANDS: &[Command] = &[
         since: "2.6.0",
         doc: "Sets the time to live of a key in milliseconds.",
         example: "SET lock token PX 10; PEXPIRE lock 30000 => 1",
-        run: |context, argv| expire(context, argv, Unit::Millis),
+        run: |context, argv| expire(context, argv, TimeUnit::Millis),
         ..SETS
     },
     Command {
@@ -72,7 +73,7 @@ pub const COMMANDS: &[Command] = &[
         since: "2.6.0",
         doc: "Sets the deadline of a key to a wall-clock time in milliseconds since 1970.",
         example: "SET k v; PEXPIREAT k 4102444800000 => 1",
-        run: |context, argv| expire(context, argv, Unit::UnixMillis),
+        run: |context, argv| expire(context, argv, TimeUnit::UnixMillis),
         ..SETS
     },
     Command {
@@ -101,37 +102,6 @@ pub const COMMANDS: &[Command] = &[
         ..TELLS
     },
 ];
-
-/// How a command says when a key ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Unit {
-    Seconds,
-    Millis,
-    UnixSeconds,
-    UnixMillis,
-}
-
-impl Unit {
-    /// Reads an amount, which may lie in the past.
-    fn deadline(self, amount: &[u8], context: &Context<'_>) -> Result<Millis, Error> {
-        let amount = integer(amount)?;
-        let millis = match self {
-            Unit::Seconds | Unit::UnixSeconds => amount.checked_mul(1000).map(Millis),
-            Unit::Millis | Unit::UnixMillis => Some(Millis(amount)),
-        };
-        let time = context.time;
-        let deadline = millis.and_then(|millis| match self {
-            Unit::UnixSeconds | Unit::UnixMillis => Some(time.from_wall(millis)),
-            // What is over before it begins ends now, not with the millisecond that has begun.
-            _ if millis.0 <= 0 => Some(Millis(time.now.0.saturating_add(millis.0))),
-            _ => time.after(millis),
-        });
-        match deadline {
-            Some(deadline) => Ok(deadline),
-            None => Err(Error::InvalidExpire(context.name)),
-        }
-    }
-}
 
 /// The condition on which a deadline is set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -186,13 +156,15 @@ impl Condition {
 }
 
 /// `EXPIRE`, `PEXPIRE`, `EXPIREAT` and `PEXPIREAT`: reply with 1 if the deadline was set, else 0.
-fn expire(context: &mut Context<'_>, argv: &[&[u8]], unit: Unit) -> Result<Reply, Error> {
+fn expire(context: &mut Context<'_>, argv: &[&[u8]], unit: TimeUnit) -> Result<Reply, Error> {
     let key = argv[1];
     let condition = match &argv[3..] {
         [] => None,
         options => Some(Condition::read(options)?),
     };
-    let deadline = unit.deadline(argv[2], context)?;
+    let Some(deadline) = unit.deadline(integer(argv[2])?, context.time) else {
+        return Err(Error::InvalidExpire(context.name));
+    };
     let Some(slot) = context.find_for_write(key) else { return Ok(Reply::from(false)) };
     if condition.is_some_and(|it| !it.holds(context.deadline_at(slot), deadline)) {
         return Ok(Reply::from(false));

@@ -40,6 +40,7 @@ pub mod stream_pending;
 pub mod stream_reads;
 pub mod streams;
 pub mod strings;
+mod time_unit;
 mod tracking;
 pub mod transactions;
 

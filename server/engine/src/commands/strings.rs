@@ -2,6 +2,7 @@
 
 use lockwheel_resp::{LongDouble, Reply};
 
+use super::time_unit::TimeUnit;
 use crate::command::{Arity, Categories, Command, FindKeys, Flags, Group, KeySpec};
 use crate::commands::conditional::Condition;
 use crate::context::{Context, integer, is};
@@ -321,7 +322,7 @@ fn getex(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let Some(slot) = context.find(key) else { return Ok(value) };
     match options.expiry {
         Asked::Given(unit, amount) => {
-            let deadline = unit.deadline(amount, context.time, context.name)?;
+            let deadline = deadline(unit, amount, context.time, context.name)?;
             if context.time.reached(deadline) {
                 remove(context, key);
             } else {
@@ -344,7 +345,7 @@ fn set(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     options.read_all(context, &argv[3..], true)?;
     let expiry = match options.expiry {
         Asked::Given(unit, amount) => {
-            Expiry::At(unit.deadline(amount, context.time, context.name)?)
+            Expiry::At(deadline(unit, amount, context.time, context.name)?)
         }
         Asked::Keep => Expiry::Keep,
         Asked::Persist | Asked::Nothing => Expiry::Clear,
@@ -395,16 +396,16 @@ fn setnx(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 
 /// `SETEX`: sets a string for seconds and replies with OK.
 fn setex(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    set_for(context, argv, Unit::Seconds)
+    set_for(context, argv, TimeUnit::Seconds)
 }
 
 /// `PSETEX`: sets a string for milliseconds and replies with OK.
 fn psetex(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    set_for(context, argv, Unit::Millis)
+    set_for(context, argv, TimeUnit::Millis)
 }
 
-fn set_for(context: &mut Context<'_>, argv: &[&[u8]], unit: Unit) -> Result<Reply, Error> {
-    let deadline = unit.deadline(argv[2], context.time, context.name)?;
+fn set_for(context: &mut Context<'_>, argv: &[&[u8]], unit: TimeUnit) -> Result<Reply, Error> {
+    let deadline = deadline(unit, argv[2], context.time, context.name)?;
     let found = context.find(argv[1]);
     store(context, argv[1], found, argv[3], Expiry::At(deadline));
     Ok(Reply::OK)
@@ -469,7 +470,7 @@ impl<'a> Options<'a> {
         let mut rest = arguments;
         while let Some((&word, behind)) = rest.split_first() {
             let operand = behind.first().copied();
-            let takes_operand = match (Unit::of(word), operand) {
+            let takes_operand = match (TimeUnit::of_option(word), operand) {
                 (Some(unit), Some(amount)) => self.ask(Asked::Given(unit, amount)),
                 (None, _) if sets => {
                     self.read(word, operand, context.engine.settings.compat_version)
@@ -531,7 +532,7 @@ enum Asked<'a> {
     Nothing,
     Keep,
     Persist,
-    Given(Unit, &'a [u8]),
+    Given(TimeUnit, &'a [u8]),
 }
 
 impl Asked<'_> {
@@ -546,48 +547,20 @@ impl Asked<'_> {
     }
 }
 
-/// How an option gives a deadline.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Unit {
-    Seconds,
-    Millis,
-    UnixSeconds,
-    UnixMillis,
-}
-
-impl Unit {
-    #[inline(always)]
-    fn of(option: &[u8]) -> Option<Unit> {
-        match option {
-            [b'p' | b'P', b'x' | b'X'] => Some(Unit::Millis),
-            [b'e' | b'E', b'x' | b'X'] => Some(Unit::Seconds),
-            _ if is(option, "exat") => Some(Unit::UnixSeconds),
-            _ if is(option, "pxat") => Some(Unit::UnixMillis),
-            _ => None,
-        }
+/// Parses an amount and returns its deadline; refuses amounts that are not positive or too large.
+fn deadline(
+    unit: TimeUnit,
+    amount: &[u8],
+    time: Time,
+    name: &'static str,
+) -> Result<Millis, Error> {
+    let amount = integer(amount)?;
+    if amount <= 0 {
+        return Err(Error::InvalidExpire(name));
     }
-
-    /// Reads the amount; refuses what is not in the future of the year 0 or beyond what fits.
-    fn deadline(self, amount: &[u8], time: Time, name: &'static str) -> Result<Millis, Error> {
-        let amount = integer(amount)?;
-        if amount <= 0 {
-            return Err(Error::InvalidExpire(name));
-        }
-        let millis = match self {
-            Unit::Seconds | Unit::UnixSeconds => amount.checked_mul(1000),
-            Unit::Millis | Unit::UnixMillis => Some(amount),
-        };
-        let deadline = match (self, millis) {
-            (Unit::Seconds | Unit::Millis, Some(span)) => time.after(Millis(span)),
-            (Unit::UnixSeconds | Unit::UnixMillis, Some(wall)) => {
-                Some(time.from_wall(Millis(wall)))
-            }
-            (_, None) => None,
-        };
-        match deadline {
-            Some(deadline) => Ok(deadline),
-            None => Err(Error::InvalidExpire(name)),
-        }
+    match unit.deadline(amount, time) {
+        Some(deadline) => Ok(deadline),
+        None => Err(Error::InvalidExpire(name)),
     }
 }
 
