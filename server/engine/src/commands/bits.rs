@@ -6,8 +6,8 @@ use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec};
 use crate::commands::strings::grow;
 use crate::context::{Context, integer, is};
 use crate::error::Error;
-use crate::keyspace::records::Given;
-use crate::keyspace::string::{StringValue, Text};
+use crate::keyspace::records::NewValue;
+use crate::keyspace::string_value::{StringValue, Text};
 use crate::notify::Events;
 
 const BITMAP: Command = Command {
@@ -153,7 +153,7 @@ fn open<'c>(
         None => {
             let mut bytes = Vec::new();
             grow(&mut bytes, length)?;
-            context.add(key, Given::Value(StringValue::Raw(bytes).into()))
+            context.add(key, NewValue::Value(StringValue::Raw(bytes).into()))
         }
     };
     let bytes = context.raw_mut(slot);
@@ -304,7 +304,7 @@ fn bitop(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         }
     }
     if length > 0 {
-        context.set(destination, Given::Value(StringValue::Raw(result).into()));
+        context.set(destination, NewValue::Value(StringValue::Raw(result).into()));
         context.changed(Events::STRING, "set", destination);
     } else if context.remove(destination) {
         context.changed(Events::GENERIC, "del", destination);

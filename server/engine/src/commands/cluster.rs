@@ -11,7 +11,6 @@ use crate::Engine;
 use crate::command::{Arity, Categories, Command, Flags, Group};
 use crate::context::{Context, integer, is};
 use crate::error::Error;
-use crate::keyspace::records::Record;
 use crate::session::Session;
 use crate::settings::{EndpointType, Mode};
 use crate::slots::{SLOTS, parse_slot, slot_of};
@@ -570,9 +569,9 @@ fn get_keys_in_slot(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, 
 
 fn keys_in_slot<'a>(context: &'a Context<'_>, slot: u16) -> impl Iterator<Item = &'a [u8]> {
     let time = context.time;
-    let alive = move |record: Record<'_>| !record.deadline().is_some_and(|d| time.reached(d));
     let records = context.engine.keyspace.database(context.database).records().iter();
-    let of_slot = records.filter(move |&(key, record)| slot_of(key) == slot && alive(record));
+    let of_slot =
+        records.filter(move |&(key, record)| slot_of(key) == slot && !record.is_expired(time));
     of_slot.map(|(key, _)| key)
 }
 

@@ -7,7 +7,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec};
 use crate::context::{Context, is};
 use crate::error::Error;
-use crate::keyspace::string::{StringValue, Text};
+use crate::keyspace::string_value::{StringValue, Text};
 use crate::notify::Events;
 use crate::settings::{CompatVersion, Vendor};
 

@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::glob;
 use crate::keyspace::dict::HashSeed;
 use crate::keyspace::hash::{Field, Fields, Hash, SmallHash};
-use crate::keyspace::records::Given;
+use crate::keyspace::records::NewValue;
 use crate::keyspace::value::ValueRef;
 use crate::notify::Events;
 use crate::random::Random;
@@ -428,11 +428,11 @@ fn hincrbyfloat(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Erro
 fn add_hash(context: &mut Context<'_>, key: &[u8], field: &[u8], value: &[u8]) {
     let (small, seed) = forms(context);
     if small.admits(field, value) {
-        context.add(key, Given::Field(field, value));
+        context.add(key, NewValue::Field(field, value));
     } else {
         let mut hash = Hash::default();
         hash.set(field, value, small, seed);
-        context.add(key, Given::Value(hash.into()));
+        context.add(key, NewValue::Value(hash.into()));
     }
 }
 

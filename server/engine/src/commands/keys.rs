@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::glob;
 use crate::keyspace::dict::Slot;
 use crate::keyspace::records::Record;
-use crate::keyspace::string::TextForm;
+use crate::keyspace::string_value::TextForm;
 use crate::keyspace::value::{Value, ValueRef};
 use crate::notify::Events;
 use crate::time::Millis;
@@ -458,8 +458,8 @@ fn existing(context: &Context<'_>, number: i64) -> Result<usize, Error> {
 
 // --- listing ---
 
-fn is_dead(context: &Context<'_>, slot: Slot) -> bool {
-    context.record(slot).deadline().is_some_and(|deadline| context.time.reached(deadline))
+fn is_expired(context: &Context<'_>, slot: Slot) -> bool {
+    context.record(slot).is_expired(context.time)
 }
 
 fn key_at<'c>(context: &'c Context<'_>, slot: Slot) -> &'c [u8] {
@@ -469,11 +469,10 @@ fn key_at<'c>(context: &'c Context<'_>, slot: Slot) -> &'c [u8] {
 /// `KEYS`: replies with the keys that match a pattern.
 fn keys(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let database = context.engine.keyspace.database(context.database);
-    let alive = |record: Record<'_>| !record.deadline().is_some_and(|d| context.time.reached(d));
     let matching = database
         .records()
         .iter()
-        .filter(|&(key, record)| alive(record) && glob::matches(argv[1], key));
+        .filter(|&(key, record)| !record.is_expired(context.time) && glob::matches(argv[1], key));
     Ok(Reply::Array(matching.map(|(key, _)| Reply::bulk(key)).collect()))
 }
 
@@ -486,18 +485,18 @@ fn randomkey(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
         let engine = &mut *context.engine;
         let records = engine.keyspace.database(context.database).records();
         let Some(slot) = records.random(&mut engine.random) else { return Ok(Reply::Null) };
-        if !is_dead(context, slot) {
+        if !is_expired(context, slot) {
             return Ok(Reply::bulk(key_at(context, slot)));
         }
         context.engine.expire(context.database, slot);
     }
     let records = context.engine.keyspace.database(context.database).records();
-    let living: Vec<Slot> =
-        records.scan(0, usize::MAX).0.filter(|&slot| !is_dead(context, slot)).collect();
-    if living.is_empty() {
+    let unexpired: Vec<Slot> =
+        records.scan(0, usize::MAX).0.filter(|&slot| !is_expired(context, slot)).collect();
+    if unexpired.is_empty() {
         return Ok(Reply::Null);
     }
-    let slot = living[context.engine.random.below(living.len())];
+    let slot = unexpired[context.engine.random.below(unexpired.len())];
     Ok(Reply::bulk(key_at(context, slot)))
 }
 
@@ -508,7 +507,7 @@ fn scan_keys(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> 
     let (slots, next) = scan_slots(context, cursor, options.count);
     let mut shown = Vec::new();
     for slot in slots {
-        if is_dead(context, slot) {
+        if is_expired(context, slot) {
             context.engine.expire(context.database, slot);
             continue;
         }

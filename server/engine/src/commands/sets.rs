@@ -13,7 +13,7 @@ use crate::context::{Context, integer, is};
 use crate::error::Error;
 use crate::glob;
 use crate::keyspace::dict::HashSeed;
-use crate::keyspace::records::Given;
+use crate::keyspace::records::NewValue;
 use crate::keyspace::set::{Set, SmallSet};
 use crate::notify::Events;
 use crate::random::Random;
@@ -529,7 +529,7 @@ fn difference(context: &mut Context<'_>, keys: &[&[u8]]) -> Result<Set, Error> {
 fn store(context: &mut Context<'_>, key: &[u8], set: Set, event: &str) -> Reply {
     let count = set.len();
     if count > 0 {
-        context.set(key, Given::Value(set.into()));
+        context.set(key, NewValue::Value(set.into()));
         context.changed(Events::SET, event, key);
     } else if context.remove(key) {
         context.changed(Events::GENERIC, "del", key);

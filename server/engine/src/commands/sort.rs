@@ -11,8 +11,8 @@ use crate::context::{Caller, Context, integer, is};
 use crate::error::Error;
 use crate::keyspace::hash::Hash;
 use crate::keyspace::list::{End, List};
-use crate::keyspace::records::Given;
-use crate::keyspace::string::StringValue;
+use crate::keyspace::records::NewValue;
+use crate::keyspace::string_value::StringValue;
 use crate::keyspace::value::ValueRef;
 use crate::notify::Events;
 
@@ -277,7 +277,7 @@ fn store(context: &mut Context<'_>, key: &[u8], results: &[Option<Vec<u8>>]) -> 
         let mut list = List::default();
         list.grow(&elements, lists::small(context));
         elements.iter().for_each(|element| list.push(End::Right, element));
-        context.set(key, Given::Value(list.into()));
+        context.set(key, NewValue::Value(list.into()));
         context.changed(Events::LIST, "sortstore", key);
     } else if context.remove(key) {
         context.changed(Events::GENERIC, "del", key);

@@ -13,7 +13,7 @@ use crate::context::{Context, integer, is};
 use crate::error::Error;
 use crate::glob;
 use crate::keyspace::dict::HashSeed;
-use crate::keyspace::records::Given;
+use crate::keyspace::records::NewValue;
 use crate::keyspace::sorted_set::{Scored, SmallSortedSet, SortedSet};
 use crate::keyspace::value::Kind;
 use crate::notify::Events;
@@ -546,7 +546,7 @@ pub(super) fn forms(context: &Context<'_>) -> (SmallSortedSet, HashSeed) {
 pub(super) fn store(context: &mut Context<'_>, key: &[u8], set: SortedSet, event: &str) -> Reply {
     let len = set.len();
     if len > 0 {
-        context.set(key, Given::Value(set.into()));
+        context.set(key, NewValue::Value(set.into()));
         context.changed(Events::ZSET, event, key);
     } else if context.remove(key) {
         context.changed(Events::GENERIC, "del", key);

@@ -8,8 +8,8 @@ use crate::commands::conditional::Condition;
 use crate::context::{Context, integer, is};
 use crate::error::Error;
 use crate::keyspace::dict::Slot;
-use crate::keyspace::records::Given;
-use crate::keyspace::string::{StringValue, Text};
+use crate::keyspace::records::NewValue;
+use crate::keyspace::string_value::{StringValue, Text};
 use crate::keyspace::value::ValueRef;
 use crate::notify::Events;
 use crate::settings::CompatVersion;
@@ -425,7 +425,7 @@ enum Expiry {
 /// Sets a key, `found` just before or missing, to a string and sends the events.
 #[inline(always)]
 fn store(context: &mut Context<'_>, key: &[u8], found: Option<Slot>, value: &[u8], expiry: Expiry) {
-    let slot = context.put(key, found, Given::Text(value));
+    let slot = context.put(key, found, NewValue::Text(value));
     match expiry {
         Expiry::Keep => {}
         Expiry::Clear => context.set_deadline_at(slot, None),
@@ -619,7 +619,7 @@ fn append(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
             bytes.len()
         }
         None => {
-            context.add(key, Given::Text(more));
+            context.add(key, NewValue::Text(more));
             more.len()
         }
     };
@@ -659,7 +659,7 @@ fn setrange(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         None => {
             let mut bytes = Vec::new();
             overwrite(&mut bytes, patch, end)?;
-            context.add(key, Given::Value(StringValue::Raw(bytes).into()));
+            context.add(key, NewValue::Value(StringValue::Raw(bytes).into()));
             end
         }
     };
@@ -719,7 +719,7 @@ fn add(context: &mut Context<'_>, key: &[u8], increment: i64) -> Result<Reply, E
     let old = found.map_or(Some(0), |(_, value)| value.integer());
     let slot = found.map(|(slot, _)| slot);
     let sum = old.ok_or(Error::NotAnInteger)?.checked_add(increment).ok_or(Error::Overflow)?;
-    give(context, key, slot, Given::Text(itoa::Buffer::new().format(sum).as_bytes()));
+    give(context, key, slot, NewValue::Text(itoa::Buffer::new().format(sum).as_bytes()));
     context.changed(Events::STRING, "incrby", key);
     Ok(sum.into())
 }
@@ -736,13 +736,13 @@ fn incrbyfloat(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error
     let increment = LongDouble::parse(argv[2]).ok_or(Error::NotAFloat)?;
     let sum = old.checked_add(increment).ok_or(Error::NotFinite)?.to_string();
     // Not stored as an integer even if it is one, as `OBJECT ENCODING` shows.
-    give(context, key, slot, Given::Float(sum.as_bytes()));
+    give(context, key, slot, NewValue::Float(sum.as_bytes()));
     context.changed(Events::STRING, "incrbyfloat", key);
     Ok(Reply::bulk(sum))
 }
 
 /// Sets the value of a key that was `found` just before or is missing.
-fn give(context: &mut Context<'_>, key: &[u8], found: Option<Slot>, value: Given<'_>) {
+fn give(context: &mut Context<'_>, key: &[u8], found: Option<Slot>, value: NewValue<'_>) {
     match found {
         Some(slot) => context.set_value(slot, value),
         None => drop(context.add(key, value)),

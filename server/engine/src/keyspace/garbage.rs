@@ -136,12 +136,12 @@ const SHRUNK_BYTES: usize = 256 << 10;
 
 /// Frees up to `budget` of the last items of a vector that is no longer used. Returns whether there
 /// are more.
-pub(super) fn free_end<T>(row: &mut Vec<T>, budget: &mut usize) -> bool {
-    let kept = row.len().saturating_sub(*budget);
-    *budget -= row.len() - kept;
-    row.truncate(kept);
-    if (row.capacity() - kept).saturating_mul(size_of::<T>()) >= SHRUNK_BYTES {
-        row.shrink_to(kept);
+pub(super) fn free_end<T>(items: &mut Vec<T>, budget: &mut usize) -> bool {
+    let kept = items.len().saturating_sub(*budget);
+    *budget -= items.len() - kept;
+    items.truncate(kept);
+    if (items.capacity() - kept).saturating_mul(size_of::<T>()) >= SHRUNK_BYTES {
+        items.shrink_to(kept);
     }
     kept > 0
 }

@@ -13,10 +13,10 @@ use super::dict::Slot;
 /// The number of tables once one is too large. With a million entries each has fewer than 500.
 const TABLES: usize = 2048;
 /// The number of entries at which one table is split: some 0.3 ms of work.
-const DIVIDE_ABOVE: usize = 4096;
+const SPLIT_ABOVE: usize = 4096;
 /// The number of entries below which the tables are merged again; far lower, so that an index does
 /// not keep switching.
-const UNITE_BELOW: usize = 512;
+const MERGE_BELOW: usize = 512;
 /// The position of the hash bits that select the table. A table itself uses the lowest and the
 /// highest bits.
 const TABLE_SHIFT: u32 = 40;
@@ -59,35 +59,35 @@ impl Index {
         self.table(hash).find(hash, |&slot| is_it(slot)).copied()
     }
 
-    /// Adds an entry. `hash_of` returns the hash of an existing entry, and `look` touches the
+    /// Adds an entry. `hash_of` returns the hash of an existing entry, and `prefetch` touches the
     /// memory that `hash_of` will read: keys can be anywhere, but several can be fetched at the
     /// same time.
     pub fn insert(
         &mut self,
         hash: u64,
         slot: Slot,
-        look: impl Fn(Slot),
+        prefetch: impl Fn(Slot),
         hash_of: impl Fn(Slot) -> u64,
     ) {
-        if matches!(self.tables, Tables::One(_)) && self.len >= DIVIDE_ABOVE {
-            self.divide(&hash_of);
+        if matches!(self.tables, Tables::One(_)) && self.len >= SPLIT_ABOVE {
+            self.split(&hash_of);
         }
         let table = self.table_mut(hash);
         if table.len() == table.capacity() {
             // The table is about to grow.
-            table.iter().for_each(|&slot| look(slot));
+            table.iter().for_each(|&slot| prefetch(slot));
         }
         table.insert_unique(hash, slot, |&slot| hash_of(slot));
         self.len += 1;
     }
 
-    /// Removes an entry, and frees memory after a mass release. `look` and `hash_of` are as for
+    /// Removes an entry, and frees memory after a mass release. `prefetch` and `hash_of` are as for
     /// `insert`.
     pub fn remove(
         &mut self,
         hash: u64,
         slot: Slot,
-        look: impl Fn(Slot),
+        prefetch: impl Fn(Slot),
         hash_of: impl Fn(Slot) -> u64,
     ) {
         self.shrink_credit = SHRINK_CREDIT_MAX.min(self.shrink_credit + 1);
@@ -101,11 +101,11 @@ impl Index {
             Err(_) => unreachable!("slot {slot} is not indexed"),
         }
         if table.capacity() > floor && table.len() < table.capacity() / 8 {
-            self.shrink(hash, look, &hash_of);
+            self.shrink(hash, prefetch, &hash_of);
         }
         self.len -= 1;
-        if self.len < UNITE_BELOW && matches!(self.tables, Tables::Many(_)) {
-            self.unite(&hash_of);
+        if self.len < MERGE_BELOW && matches!(self.tables, Tables::Many(_)) {
+            self.merge(&hash_of);
         }
     }
 
@@ -130,11 +130,11 @@ impl Index {
 
     /// Shrinks the table of this hash, which is mostly empty, if the credit suffices.
     #[cold]
-    fn shrink(&mut self, hash: u64, look: impl Fn(Slot), hash_of: impl Fn(Slot) -> u64) {
+    fn shrink(&mut self, hash: u64, prefetch: impl Fn(Slot), hash_of: impl Fn(Slot) -> u64) {
         let credit = self.shrink_credit;
         let table = self.table_mut(hash);
         if let Some(left) = credit.checked_sub(table.len()) {
-            table.iter().for_each(|&slot| look(slot));
+            table.iter().for_each(|&slot| prefetch(slot));
             table.shrink_to(table.len() * 2, |&slot| hash_of(slot));
             self.shrink_credit = left;
         }
@@ -155,13 +155,13 @@ impl Index {
     }
 
     #[cold]
-    fn divide(&mut self, hash_of: impl Fn(Slot) -> u64) {
+    fn split(&mut self, hash_of: impl Fn(Slot) -> u64) {
         let many = (0..TABLES).map(|_| HashTable::new()).collect();
         self.rebuild(Tables::Many(many), hash_of);
     }
 
     #[cold]
-    fn unite(&mut self, hash_of: impl Fn(Slot) -> u64) {
+    fn merge(&mut self, hash_of: impl Fn(Slot) -> u64) {
         let one = HashTable::with_capacity(self.len * 2);
         self.rebuild(Tables::One(one), hash_of);
     }
@@ -218,7 +218,7 @@ mod tests {
             assert_eq!(found(&index, slot), None);
         }
         assert!((0..100).all(|slot| found(&index, slot) == Some(slot)));
-        assert!(places(&index) <= 2 * UNITE_BELOW, "{} for 100", places(&index));
+        assert!(places(&index) <= 2 * MERGE_BELOW, "{} for 100", places(&index));
     }
 
     #[test]
@@ -227,7 +227,7 @@ mod tests {
         for slot in 0..100_000 {
             index.insert(hash_of(slot), slot, |_| {}, hash_of);
         }
-        for slot in UNITE_BELOW as Slot..100_000 {
+        for slot in MERGE_BELOW as Slot..100_000 {
             index.remove(hash_of(slot), slot, |_| {}, hash_of);
         }
         assert!(matches!(index.tables, Tables::Many(_)), "united too early");

@@ -9,9 +9,9 @@ pub mod garbage;
 pub mod hash;
 pub mod index;
 pub mod list;
+pub mod lookup_cache;
 pub mod packed;
 mod pages;
-pub mod recent;
 pub mod records;
 pub mod sequence;
 pub mod serialised;
@@ -19,8 +19,8 @@ pub mod set;
 pub mod slab;
 pub mod sorted_set;
 pub mod stream;
-pub mod string;
-pub mod strings;
+pub mod string_slabs;
+pub mod string_value;
 pub mod value;
 
 use std::collections::BTreeMap;
@@ -29,9 +29,9 @@ use crate::session::ClientId;
 use crate::time::Millis;
 use dict::{HashSeed, Slot};
 use garbage::Garbage;
-use recent::Recent;
+use lookup_cache::LookupCache;
 pub use records::{DUE_TOGETHER, Due};
-use records::{Given, Record, Records, Removed};
+use records::{NewValue, Record, Records, Removed};
 
 /// Empty wheels that are kept, because a lock that comes and goes would otherwise allocate a wheel
 /// each time.
@@ -53,9 +53,9 @@ pub struct Keyspace {
     pub seed: HashSeed,
     /// Values and databases that are removed but not freed yet.
     pub garbage: Garbage,
-    recent: Recent,
+    lookup_cache: LookupCache,
     /// The numbers of the databases that have a wheel: seldom more than one.
-    timed: Vec<usize>,
+    with_wheel: Vec<usize>,
     /// Everything due by this time has been processed.
     now: Millis,
     /// Whether a deadline at or before `now` may have been set since then.
@@ -72,8 +72,8 @@ impl Keyspace {
             databases: (0..count).map(empty).collect(),
             seed,
             garbage: Garbage::default(),
-            recent: Recent::new(seed),
-            timed: Vec::new(),
+            lookup_cache: LookupCache::new(seed),
+            with_wheel: Vec::new(),
             now,
             overdue: false,
             active_expiry: true,
@@ -102,12 +102,12 @@ impl Keyspace {
         if a == b {
             return;
         }
-        self.recent.forget_places();
+        self.lookup_cache.invalidate_slots();
         self.databases.swap(a, b);
         let watchers_of_b = std::mem::take(&mut self.databases[a].watchers);
         let watchers_of_a = std::mem::replace(&mut self.databases[b].watchers, watchers_of_b);
         self.databases[a].watchers = watchers_of_a;
-        for number in &mut self.timed {
+        for number in &mut self.with_wheel {
             *number = match *number {
                 number if number == a => b,
                 number if number == b => a,
@@ -123,49 +123,49 @@ impl Keyspace {
 
     /// As `find`, with the cache of recent look-ups.
     #[inline]
-    pub fn recall(&mut self, number: usize, key: &[u8]) -> Option<Slot> {
-        let hash = self.recent.hash(key);
-        if let Some(found) = self.recent.place(number) {
+    pub fn find_cached(&mut self, number: usize, key: &[u8]) -> Option<Slot> {
+        let hash = self.lookup_cache.hash(key);
+        if let Some(found) = self.lookup_cache.slot(number) {
             debug_assert_eq!(found, self.find(number, key));
             return found;
         }
         let found = self.databases[number].records.find(key, hash);
-        self.recent.set_place(number, found);
+        self.lookup_cache.set_slot(number, found);
         found
     }
 
     /// As [`Records::look_ahead`].
     pub fn look_ahead(&mut self, number: usize, keys: &[&[u8]]) {
-        let hashes = keys.iter().map(|key| self.recent.hash(key)).collect();
+        let hashes = keys.iter().map(|key| self.lookup_cache.hash(key)).collect();
         self.databases[number].records.look_ahead(hashes);
     }
 
     /// Adds a key that is known to be absent.
-    pub fn add(&mut self, number: usize, key: &[u8], given: Given<'_>, now: Millis) -> Slot {
-        let hash = self.recent.hash(key);
+    pub fn add(&mut self, number: usize, key: &[u8], given: NewValue<'_>, now: Millis) -> Slot {
+        let hash = self.lookup_cache.hash(key);
         let slot = self.databases[number].records.add(key, hash, given, now);
-        self.recent.forget_places();
-        self.recent.set_place(number, Some(slot));
+        self.lookup_cache.invalidate_slots();
+        self.lookup_cache.set_slot(number, Some(slot));
         slot
     }
 
     /// Removes the key in `slot` and its timer. The returned record still has its deadline.
     pub fn remove(&mut self, number: usize, slot: Slot) -> Removed {
         let due = self.due(number, slot);
-        self.recent.forget_places();
+        self.lookup_cache.invalidate_slots();
         self.databases[number].records.remove(due)
     }
 
     /// As `remove`, without returning the record.
     pub fn discard(&mut self, number: usize, slot: Slot) {
         let due = self.due(number, slot);
-        self.recent.forget_places();
+        self.lookup_cache.invalidate_slots();
         self.databases[number].records.discard(due, &mut self.garbage);
     }
 
     /// As [`Records::set_value`]. Returns the records of the database.
     #[inline(always)]
-    pub fn set_value(&mut self, number: usize, slot: Slot, given: Given<'_>) -> &mut Records {
+    pub fn set_value(&mut self, number: usize, slot: Slot, given: NewValue<'_>) -> &mut Records {
         let records = &mut self.databases[number].records;
         records.set_value(slot, given, &mut self.garbage);
         records
@@ -173,8 +173,8 @@ impl Keyspace {
 
     /// Removes every key of a database and their timers; returns the number of keys.
     pub fn clear(&mut self, number: usize) -> usize {
-        self.timed.retain(|&timed| timed != number);
-        self.recent.forget_places();
+        self.with_wheel.retain(|&other| other != number);
+        self.lookup_cache.invalidate_slots();
         self.databases[number].records.clear(&mut self.garbage)
     }
 
@@ -187,7 +187,7 @@ impl Keyspace {
         if let Some(deadline) = deadline {
             self.overdue |= deadline <= self.now;
             if records.set_deadline(slot, deadline, self.now) {
-                self.timed.push(number);
+                self.with_wheel.push(number);
             }
         } else {
             records.clear_deadline(slot);
@@ -205,11 +205,11 @@ impl Keyspace {
     pub fn set_active_expiry(&mut self, on: bool) {
         self.active_expiry = on;
         self.overdue = on;
-        self.timed.clear();
+        self.with_wheel.clear();
         for (number, database) in self.databases.iter_mut().enumerate() {
-            database.records.set_ticking(on, self.now);
+            database.records.set_active_expiry(on, self.now);
             if database.records.has_wheel() {
-                self.timed.push(number);
+                self.with_wheel.push(number);
             }
         }
     }
@@ -221,7 +221,7 @@ impl Keyspace {
 
     /// The number of pending timers.
     pub fn timers(&self) -> usize {
-        self.timed.iter().map(|&number| self.databases[number].records.timers()).sum()
+        self.with_wheel.iter().map(|&number| self.databases[number].records.timers()).sum()
     }
 
     /// The time at which [`Keyspace::pop_due`] next has work.
@@ -232,12 +232,12 @@ impl Keyspace {
     /// The time at which [`Keyspace::work_ahead`] next has work.
     pub fn next_work_ahead(&self) -> Option<Millis> {
         let next = |&number: &usize| self.databases[number].records.next_work_ahead();
-        self.timed.iter().filter_map(next).min()
+        self.with_wheel.iter().filter_map(next).min()
     }
 
     /// If nothing is due, prepares for times at which many keys are due, in at most `budget` steps.
     pub fn work_ahead(&mut self, now: Millis, budget: u32) {
-        for &number in &self.timed {
+        for &number in &self.with_wheel {
             self.databases[number].records.work_ahead(now, budget);
         }
     }
@@ -259,7 +259,7 @@ impl Keyspace {
     /// Identifies the key in `slot` for removal.
     #[inline]
     pub fn due(&self, number: usize, slot: Slot) -> Due {
-        match self.recent.hash_at(number, slot) {
+        match self.lookup_cache.hash_at(number, slot) {
             Some(hash) => Due { slot, hash },
             None => self.databases[number].records.due(slot),
         }
@@ -267,7 +267,7 @@ impl Keyspace {
 
     /// Removes a key that has expired.
     pub fn discard_due(&mut self, number: usize, due: Due) {
-        self.recent.forget_places();
+        self.lookup_cache.invalidate_slots();
         self.databases[number].records.discard(due, &mut self.garbage);
     }
 
@@ -285,14 +285,14 @@ impl Keyspace {
             return false;
         }
         self.now = now;
-        if self.timed.len() > IDLE_WHEELS_MAX {
+        if self.with_wheel.len() > IDLE_WHEELS_MAX {
             let databases = &mut self.databases;
-            self.timed.retain(|&number| {
+            self.with_wheel.retain(|&number| {
                 databases[number].records.drop_empty_wheel();
                 databases[number].records.has_wheel()
             });
         }
-        for &number in &self.timed {
+        for &number in &self.with_wheel {
             self.databases[number].records.advance(now);
         }
         true
@@ -302,7 +302,7 @@ impl Keyspace {
     fn next_wheel(&self) -> Option<(Millis, usize)> {
         let next =
             |&number: &usize| Some((self.databases[number].records.next_deadline()?, number));
-        self.timed.iter().filter_map(next).min()
+        self.with_wheel.iter().filter_map(next).min()
     }
 }
 
@@ -367,20 +367,20 @@ mod tests {
             let mut keyspace = Keyspace::new(2, HashSeed(1, 2), NOW);
             let keys = [&b"a"[..], b"b", b"lock", &[b'k'; 100]];
             for (step, number, key) in steps {
-                match (step, keyspace.recall(number, keys[key])) {
+                match (step, keyspace.find_cached(number, keys[key])) {
                     (0, _) => keyspace.swap(0, 1),
                     (1, _) => drop(keyspace.clear(number)),
                     (2, Some(slot)) => keyspace.discard(number, slot),
                     (3, Some(slot)) => drop(keyspace.remove(number, slot)),
                     (4, Some(slot)) => keyspace.discard_due(number, keyspace.due(number, slot)),
                     (2..=5, None) => {
-                        keyspace.add(number, keys[key], Given::Text(b"v"), NOW);
+                        keyspace.add(number, keys[key], NewValue::Text(b"v"), NOW);
                     }
                     _ => {}
                 }
                 for number in 0..2 {
                     let there = keyspace.find(number, keys[key]);
-                    prop_assert_eq!(keyspace.recall(number, keys[key]), there);
+                    prop_assert_eq!(keyspace.find_cached(number, keys[key]), there);
                 }
             }
         }

@@ -8,7 +8,7 @@
 //!   small hashes the payload is the value itself; for everything else it is four bytes with the
 //!   position of the value in `values`, and each of those values belongs to one record.
 //! - Every occupied slot is in the index under the hash of its key, and nothing else is.
-//! - A header is a timer of the wheel if and only if it has a deadline and `ticking` is on.
+//! - A header is a timer of the wheel if and only if it has a deadline and `active_expiry` is on.
 //! - There is no wheel until there is a deadline: most databases never hold a key.
 
 use std::hint::black_box;
@@ -21,13 +21,13 @@ use super::garbage::Garbage;
 use super::hash::{Fields, FieldsMut, Found, Hash, SmallHash};
 use super::index::Index;
 use super::packed::{self, Edit, Part};
-use super::slab::{Plain, Slab};
-use super::string::{StringValue, Text, TextForm};
-use super::strings::{Handle, StringMut, Strings};
-use super::value::{Apart, Value, ValueRef};
+use super::slab::{PodSlab, Slab};
+use super::string_slabs::{StringHandle, StringMut, StringSlabs};
+use super::string_value::{StringValue, Text, TextForm};
+use super::value::{OutOfLine, Value, ValueRef};
 use crate::limits;
 use crate::random::Random;
-use crate::time::Millis;
+use crate::time::{Millis, Time};
 use crate::wheel::{Links, Nodes, Wheel};
 
 /// A few items of the requests that come next.
@@ -38,20 +38,20 @@ pub type LookAhead<T> = SmallVec<[T; limits::LOOK_AHEAD_REQUESTS]>;
 pub struct Records {
     /// Seeds every hash.
     seed: HashSeed,
-    entries: Plain<Entry>,
-    strings: Strings,
+    headers: PodSlab<Header>,
+    strings: StringSlabs,
     values: Slab<Option<Value>>,
     index: Index,
     wheel: Option<Box<Wheel>>,
     with_deadline: usize,
     /// Whether the wheel expires keys (`DEBUG SET-ACTIVE-EXPIRE`).
-    ticking: bool,
+    active_expiry: bool,
 }
 
 /// The fixed part of a record. A million of them are 32 MB, so every byte counts.
 #[derive(Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
-struct Entry {
+struct Header {
     deadline: Millis,
     /// The handle of the record's bytes is this number and `length`.
     number: u32,
@@ -65,7 +65,7 @@ struct Entry {
     unused: [u8; 2],
 }
 
-const _: () = assert!(size_of::<Entry>() == 32);
+const _: () = assert!(size_of::<Header>() == 32);
 
 /// The kind of a record's payload, and whether its deadline is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
@@ -77,9 +77,9 @@ impl Form {
     const BYTES: u8 = 1;
     const FIELDS: u8 = 2;
     /// Four bytes with a position in `values`.
-    const APART: u8 = 3;
+    const OUT_OF_LINE: u8 = 3;
     const PAYLOAD: u8 = 3;
-    const ENDS: u8 = 4;
+    const HAS_DEADLINE: u8 = 4;
 
     fn payload(self) -> u8 {
         self.0 & Form::PAYLOAD
@@ -89,19 +89,19 @@ impl Form {
         self.0 = self.0 & !Form::PAYLOAD | payload;
     }
 
-    fn ends(self) -> bool {
-        self.0 & Form::ENDS != 0
+    fn has_deadline(self) -> bool {
+        self.0 & Form::HAS_DEADLINE != 0
     }
 
-    fn set_ends(&mut self, ends: bool) {
-        self.0 = if ends { self.0 | Form::ENDS } else { self.0 & !Form::ENDS };
+    fn set_has_deadline(&mut self, on: bool) {
+        self.0 = if on { self.0 | Form::HAS_DEADLINE } else { self.0 & !Form::HAS_DEADLINE };
     }
 }
 
-impl Default for Entry {
-    fn default() -> Entry {
+impl Default for Header {
+    fn default() -> Header {
         let Links { prev, next, list } = Links::NONE;
-        Entry {
+        Header {
             deadline: Millis(0),
             number: 0,
             length: 0,
@@ -118,7 +118,7 @@ impl Default for Entry {
 
 /// A new value for a key.
 #[derive(Debug)]
-pub enum Given<'a> {
+pub enum NewValue<'a> {
     /// These bytes, as `SET` stores them.
     Text(&'a [u8]),
     /// These bytes, never as an integer even if they could be one.
@@ -129,16 +129,16 @@ pub enum Given<'a> {
     Value(Value),
 }
 
-impl From<Value> for Given<'_> {
+impl From<Value> for NewValue<'_> {
     fn from(value: Value) -> Self {
-        Given::Value(value)
+        NewValue::Value(value)
     }
 }
 
 /// A read-only view of a stored key.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a> {
-    entry: &'a Entry,
+    header: &'a Header,
     bytes: &'a [u8],
     values: &'a Slab<Option<Value>>,
 }
@@ -149,7 +149,7 @@ pub struct Removed {
     bytes: Box<[u8]>,
     form: Form,
     deadline: Option<Millis>,
-    apart: Option<Value>,
+    out_of_line: Option<Value>,
 }
 
 /// A key that has expired or is to be removed.
@@ -179,24 +179,24 @@ impl Records {
     pub fn new(seed: HashSeed) -> Records {
         Records {
             seed,
-            entries: Plain::default(),
-            strings: Strings::default(),
+            headers: PodSlab::default(),
+            strings: StringSlabs::default(),
             values: Slab::default(),
             index: Index::default(),
             wheel: None,
             with_deadline: 0,
-            ticking: true,
+            active_expiry: true,
         }
     }
 
     /// The number of keys, including expired ones that have not been accessed yet.
     pub fn len(&self) -> usize {
-        self.entries.chunks().len()
+        self.headers.chunks().len()
     }
 
     /// Whether there are no keys.
     pub fn is_empty(&self) -> bool {
-        self.entries.chunks().is_empty()
+        self.headers.chunks().is_empty()
     }
 
     /// The number of keys with a deadline.
@@ -220,8 +220,8 @@ impl Records {
     pub fn look_ahead(&self, hashes: LookAhead<u64>) {
         let likely = |hash| self.index.find(hash, |_| true);
         let slots: LookAhead<Slot> = hashes.into_iter().filter_map(likely).collect();
-        let handle = |&slot| self.entries.get(slot).handle();
-        let handles: LookAhead<Handle> = slots.iter().map(handle).collect();
+        let handle = |&slot| self.headers.get(slot).handle();
+        let handles: LookAhead<StringHandle> = slots.iter().map(handle).collect();
         for &handle in &handles {
             let bytes = self.strings.get(handle);
             black_box((bytes.first().copied(), bytes.last().copied()));
@@ -237,34 +237,40 @@ impl Records {
     /// The deadline of the key in an occupied slot, if it has one.
     #[inline]
     pub fn deadline(&self, slot: Slot) -> Option<Millis> {
-        self.entries.get(slot).deadline()
+        self.headers.get(slot).deadline()
+    }
+
+    /// Whether the deadline of the key in an occupied slot has been reached.
+    #[inline]
+    pub fn is_expired(&self, slot: Slot, time: Time) -> bool {
+        self.headers.get(slot).is_expired(time)
     }
 
     /// The record in an occupied slot.
     #[inline(always)]
     pub fn get(&self, slot: Slot) -> Record<'_> {
-        let entry = self.entries.get(slot);
-        Record { entry, bytes: self.strings.get(entry.handle()), values: &self.values }
+        let header = self.headers.get(slot);
+        Record { header, bytes: self.strings.get(header.handle()), values: &self.values }
     }
 
     /// All keys with their records, in slot order.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], Record<'_>)> {
-        self.entries.chunks().numbers().map(|slot| (self.key(slot), self.get(slot)))
+        self.headers.chunks().numbers().map(|slot| (self.key(slot), self.get(slot)))
     }
 
     /// As [`Chunks::scan`](super::slab::Chunks::scan).
     pub fn scan(&self, cursor: u64, count: usize) -> (impl Iterator<Item = Slot>, u64) {
-        self.entries.chunks().scan(cursor, count)
+        self.headers.chunks().scan(cursor, count)
     }
 
     /// As [`Chunks::random`](super::slab::Chunks::random).
     pub fn random(&self, random: &mut Random) -> Option<Slot> {
-        self.entries.chunks().random(random)
+        self.headers.chunks().random(random)
     }
 
     #[inline]
     fn bytes(&self, slot: Slot) -> &[u8] {
-        self.strings.get(self.entries.get(slot).handle())
+        self.strings.get(self.headers.get(slot).handle())
     }
 }
 
@@ -272,7 +278,12 @@ impl<'a> Record<'a> {
     /// The deadline of the key, if it has one.
     #[inline]
     pub fn deadline(self) -> Option<Millis> {
-        self.entry.deadline()
+        self.header.deadline()
+    }
+
+    /// Whether the deadline of the key has been reached.
+    pub fn is_expired(self, time: Time) -> bool {
+        self.header.is_expired(time)
     }
 
     /// The bytes of the key.
@@ -285,11 +296,11 @@ impl<'a> Record<'a> {
     pub fn value(self) -> ValueRef<'a> {
         let (_, payload) = split(self.bytes);
         let text = |form| ValueRef::String(Text { bytes: payload, form });
-        match self.entry.form.payload() {
+        match self.header.form.payload() {
             Form::INT => text(TextForm::Int),
             Form::BYTES => text(TextForm::Bytes),
             Form::FIELDS => ValueRef::Hash(Fields::Small(payload)),
-            _ => match self.values.get(place_of(payload)) {
+            _ => match self.values.get(position_of(payload)) {
                 Some(value) => value.view(),
                 None => unreachable!("its entry is there"),
             },
@@ -298,7 +309,7 @@ impl<'a> Record<'a> {
 
     /// The time since the key was last used.
     pub fn idle(self, now: Millis) -> Millis {
-        let Entry { used_at_low, used_at_high, .. } = *self.entry;
+        let Header { used_at_low, used_at_high, .. } = *self.header;
         let used_at = u64::from(used_at_high) << u32::BITS | u64::from(used_at_low);
         let idle = now.0.cast_unsigned().wrapping_sub(used_at) & MOMENT_MASK;
         // The clock can go back if the client controls the server's time.
@@ -312,17 +323,21 @@ const MOMENT_MASK: u64 = (1 << 40) - 1;
 /// The longest idle time that can be represented: more than 17 years.
 const IDLE_MAX: Millis = Millis((MOMENT_MASK >> 1).cast_signed());
 
-impl Entry {
-    fn handle(&self) -> Handle {
-        Handle { number: self.number, length: self.length }
+impl Header {
+    fn handle(&self) -> StringHandle {
+        StringHandle { number: self.number, length: self.length }
     }
 
-    fn set_handle(&mut self, handle: Handle) {
+    fn set_handle(&mut self, handle: StringHandle) {
         (self.number, self.length) = (handle.number, handle.length);
     }
 
     fn deadline(&self) -> Option<Millis> {
-        self.form.ends().then_some(self.deadline)
+        self.form.has_deadline().then_some(self.deadline)
+    }
+
+    fn is_expired(&self, time: Time) -> bool {
+        self.deadline().is_some_and(|deadline| time.reached(deadline))
     }
 
     fn set_used_at(&mut self, now: Millis) {
@@ -354,7 +369,7 @@ fn form_of(text: &[u8]) -> u8 {
 }
 
 /// The position in `values` that a payload contains.
-fn place_of(payload: &[u8]) -> u32 {
+fn position_of(payload: &[u8]) -> u32 {
     let mut place = [0; 4];
     place.copy_from_slice(payload);
     u32::from_le_bytes(place)
@@ -364,74 +379,74 @@ fn place_of(payload: &[u8]) -> u32 {
 
 impl Records {
     /// Adds a key that is known to be absent.
-    pub fn add(&mut self, key: &[u8], hash: u64, given: Given<'_>, now: Millis) -> Slot {
+    pub fn add(&mut self, key: &[u8], hash: u64, new_value: NewValue<'_>, now: Millis) -> Slot {
         let strings = &mut self.strings;
-        let (handle, payload) = with_payload(&mut self.values, given, |payload, parts| {
+        let (handle, payload) = store_payload(&mut self.values, new_value, |payload, parts| {
             (strings.add(&[Part::Item(key), parts[0], parts[1]]), payload)
         });
-        let Handle { number, length } = handle;
-        let mut entry = Entry { number, length, form: Form(payload), ..Entry::default() };
-        entry.set_used_at(now);
-        let slot = self.entries.insert(entry);
-        let (seed, entries, strings) = (self.seed, &self.entries, &self.strings);
-        let bytes_of = |slot| strings.get(entries.get(slot).handle());
-        let look = |slot| {
+        let StringHandle { number, length } = handle;
+        let mut header = Header { number, length, form: Form(payload), ..Header::default() };
+        header.set_used_at(now);
+        let slot = self.headers.insert(header);
+        let (seed, headers, strings) = (self.seed, &self.headers, &self.strings);
+        let bytes_of = |slot| strings.get(headers.get(slot).handle());
+        let prefetch = |slot| {
             black_box(bytes_of(slot).first().copied());
         };
-        self.index.insert(hash, slot, look, |slot| seed.hash(split(bytes_of(slot)).0));
+        self.index.insert(hash, slot, prefetch, |slot| seed.hash(split(bytes_of(slot)).0));
         slot
     }
 
     /// Gives a key another value. Its deadline stays.
     #[inline(always)]
-    pub fn set_value(&mut self, slot: Slot, given: Given<'_>, garbage: &mut Garbage) {
-        match given {
-            Given::Text(text) if self.overwrite(slot, text) => {}
-            given => self.replace(slot, given, garbage),
+    pub fn set_value(&mut self, slot: Slot, new_value: NewValue<'_>, garbage: &mut Garbage) {
+        match new_value {
+            NewValue::Text(text) if self.overwrite(slot, text) => {}
+            new_value => self.replace(slot, new_value, garbage),
         }
     }
 
-    fn replace(&mut self, slot: Slot, given: Given<'_>, garbage: &mut Garbage) {
-        if let Some(value) = self.take_apart(slot) {
+    fn replace(&mut self, slot: Slot, new_value: NewValue<'_>, garbage: &mut Garbage) {
+        if let Some(value) = self.take_out_of_line(slot) {
             garbage.add_value(value);
         }
-        self.fill(slot, given);
+        self.fill(slot, new_value);
     }
 
     /// Sets the value of a key that has no value in `values`.
-    fn fill(&mut self, slot: Slot, given: Given<'_>) {
-        let entry = self.entries.get_mut(slot);
-        let mut handle = entry.handle();
+    fn fill(&mut self, slot: Slot, new_value: NewValue<'_>) {
+        let header = self.headers.get_mut(slot);
+        let mut handle = header.handle();
         let mut bytes = self.strings.edit(&mut handle);
-        let payload = with_payload(&mut self.values, given, |payload, parts| {
+        let payload = store_payload(&mut self.values, new_value, |payload, parts| {
             let old = bytes.bytes_mut();
             let range = packed::item_at(old, 0).end..old.len();
             bytes.splice(range, &parts);
             payload
         });
-        entry.set_handle(handle);
-        entry.form.set_payload(payload);
+        header.set_handle(handle);
+        header.form.set_payload(payload);
     }
 
     /// Overwrites a string with one of the same length; false if the value is not such a string.
     fn overwrite(&mut self, slot: Slot, text: &[u8]) -> bool {
-        let entry = self.entries.get_mut(slot);
-        if !matches!(entry.form.payload(), Form::INT | Form::BYTES) {
+        let header = self.headers.get_mut(slot);
+        if !matches!(header.form.payload(), Form::INT | Form::BYTES) {
             return false;
         }
-        let (_, old) = split_mut(self.strings.get_mut(entry.handle()));
+        let (_, old) = split_mut(self.strings.get_mut(header.handle()));
         if old.len() != text.len() {
             return false;
         }
         old.copy_from_slice(text);
-        entry.form.set_payload(form_of(text));
+        header.form.set_payload(form_of(text));
         true
     }
 
     /// Records that the key is used now.
     #[inline]
     pub fn set_used_at(&mut self, slot: Slot, now: Millis) {
-        self.entries.get_mut(slot).set_used_at(now);
+        self.headers.get_mut(slot).set_used_at(now);
     }
 
     /// Sets the idle time of a key.
@@ -440,17 +455,17 @@ impl Records {
     }
 
     /// The value of a key, to be changed in place; `None` if it is of another type.
-    pub fn value_mut<T: Apart>(&mut self, slot: Slot) -> Option<&mut T> {
-        self.apart_mut(slot).and_then(T::of_mut)
+    pub fn value_mut<T: OutOfLine>(&mut self, slot: Slot) -> Option<&mut T> {
+        self.out_of_line_mut(slot).and_then(T::of_mut)
     }
 
     /// The bytes of a string, to be changed in place.
     pub fn raw_mut(&mut self, slot: Slot) -> &mut Vec<u8> {
-        if !matches!(self.apart_mut(slot), Some(Value::String(StringValue::Raw(_)))) {
+        if !matches!(self.out_of_line_mut(slot), Some(Value::String(StringValue::Raw(_)))) {
             let raw = StringValue::Raw(split(self.bytes(slot)).1.to_vec());
-            self.fill(slot, Given::Value(raw.into()));
+            self.fill(slot, NewValue::Value(raw.into()));
         }
-        match self.apart_mut(slot) {
+        match self.out_of_line_mut(slot) {
             Some(Value::String(StringValue::Raw(bytes))) => bytes,
             _ => unreachable!("made raw above"),
         }
@@ -459,7 +474,7 @@ impl Records {
     /// The hash stored at a key, to be changed; `None` if it is of another type.
     #[inline]
     pub fn hash_mut(&mut self, slot: Slot) -> Option<HashMut<'_>> {
-        let is_hash = match self.entries.get(slot).form.payload() {
+        let is_hash = match self.headers.get(slot).form.payload() {
             Form::INT | Form::BYTES => false,
             Form::FIELDS => true,
             _ => matches!(self.get(slot).value(), ValueRef::Hash(_)),
@@ -472,10 +487,10 @@ impl Records {
         let slot = due.slot;
         let deadline = self.deadline(slot);
         let bytes = self.bytes(slot).into();
-        let apart = self.unlink(due);
-        let form = self.entries.get(slot).form;
-        self.forget(slot);
-        Removed { bytes, form, deadline, apart }
+        let out_of_line = self.unlink(due);
+        let form = self.headers.get(slot).form;
+        self.release(slot);
+        Removed { bytes, form, deadline, out_of_line }
     }
 
     /// As `remove`, without returning the record.
@@ -484,7 +499,7 @@ impl Records {
         if let Some(value) = self.unlink(due) {
             garbage.add_value(value);
         }
-        self.forget(due.slot);
+        self.release(due.slot);
     }
 
     /// Identifies the key in `slot` for removal.
@@ -495,7 +510,7 @@ impl Records {
     /// Removes all keys; returns the number of keys.
     pub fn clear(&mut self, garbage: &mut Garbage) -> usize {
         let removed = self.len();
-        let empty = Records { ticking: self.ticking, ..Records::new(self.seed) };
+        let empty = Records { active_expiry: self.active_expiry, ..Records::new(self.seed) };
         garbage.add_records(std::mem::replace(self, empty));
         removed
     }
@@ -510,73 +525,73 @@ impl Records {
             values.into_iter().flatten().for_each(take);
             return true;
         }
-        self.entries.free_part() || self.strings.free_part() || self.index.free_part()
+        self.headers.free_part() || self.strings.free_part() || self.index.free_part()
     }
 
     /// Takes a key out of the index and the wheel; returns its value if that was in `values`.
     #[inline(always)]
     fn unlink(&mut self, Due { slot, hash }: Due) -> Option<Value> {
         self.clear_deadline(slot);
-        let (seed, entries, strings) = (self.seed, &self.entries, &self.strings);
-        let bytes_of = |slot| strings.get(entries.get(slot).handle());
-        let look = |slot| {
+        let (seed, headers, strings) = (self.seed, &self.headers, &self.strings);
+        let bytes_of = |slot| strings.get(headers.get(slot).handle());
+        let prefetch = |slot| {
             black_box(bytes_of(slot).first().copied());
         };
-        self.index.remove(hash, slot, look, |slot| seed.hash(split(bytes_of(slot)).0));
-        self.take_apart(slot)
+        self.index.remove(hash, slot, prefetch, |slot| seed.hash(split(bytes_of(slot)).0));
+        self.take_out_of_line(slot)
     }
 
     #[inline(always)]
-    fn forget(&mut self, slot: Slot) {
-        let handle = self.entries.get(slot).handle();
-        self.entries.forget(slot);
+    fn release(&mut self, slot: Slot) {
+        let handle = self.headers.get(slot).handle();
+        self.headers.release(slot);
         self.strings.remove(handle);
     }
 
-    fn apart_mut(&mut self, slot: Slot) -> Option<&mut Value> {
-        let entry = self.entries.get(slot);
-        if entry.form.payload() != Form::APART {
+    fn out_of_line_mut(&mut self, slot: Slot) -> Option<&mut Value> {
+        let header = self.headers.get(slot);
+        if header.form.payload() != Form::OUT_OF_LINE {
             return None;
         }
-        let (_, payload) = split(self.strings.get(entry.handle()));
-        self.values.get_mut(place_of(payload)).as_mut()
+        let (_, payload) = split(self.strings.get(header.handle()));
+        self.values.get_mut(position_of(payload)).as_mut()
     }
 
     /// Removes the value that the payload refers to. The payload is then invalid.
     #[inline]
-    fn take_apart(&mut self, slot: Slot) -> Option<Value> {
-        if self.entries.get(slot).form.payload() != Form::APART {
+    fn take_out_of_line(&mut self, slot: Slot) -> Option<Value> {
+        if self.headers.get(slot).form.payload() != Form::OUT_OF_LINE {
             return None;
         }
         let (_, payload) = split(self.bytes(slot));
-        let place = place_of(payload);
+        let place = position_of(payload);
         self.values.remove(place)
     }
 }
 
 /// Stores a new value in `values` if it belongs there, and passes the payload to `put`.
-fn with_payload<R>(
+fn store_payload<R>(
     values: &mut Slab<Option<Value>>,
-    given: Given<'_>,
+    new_value: NewValue<'_>,
     put: impl FnOnce(u8, [Part<'_>; 2]) -> R,
 ) -> R {
     const NOTHING: Part<'static> = Part::Bytes(&[]);
-    match given {
-        Given::Text(text) => put(form_of(text), [Part::Bytes(text), NOTHING]),
-        Given::Float(text) => put(Form::BYTES, [Part::Bytes(text), NOTHING]),
-        Given::Field(field, value) => put(Form::FIELDS, [Part::Item(field), Part::Item(value)]),
-        Given::Value(Value::String(StringValue::Int(bytes))) => {
+    match new_value {
+        NewValue::Text(text) => put(form_of(text), [Part::Bytes(text), NOTHING]),
+        NewValue::Float(text) => put(Form::BYTES, [Part::Bytes(text), NOTHING]),
+        NewValue::Field(field, value) => put(Form::FIELDS, [Part::Item(field), Part::Item(value)]),
+        NewValue::Value(Value::String(StringValue::Int(bytes))) => {
             put(Form::INT, [Part::Bytes(&bytes), NOTHING])
         }
-        Given::Value(Value::String(StringValue::Bytes(bytes))) => {
+        NewValue::Value(Value::String(StringValue::Bytes(bytes))) => {
             put(Form::BYTES, [Part::Bytes(&bytes), NOTHING])
         }
-        Given::Value(Value::Hash(Hash::Small(bytes))) => {
+        NewValue::Value(Value::Hash(Hash::Small(bytes))) => {
             put(Form::FIELDS, [Part::Bytes(&bytes), NOTHING])
         }
-        Given::Value(value) => {
+        NewValue::Value(value) => {
             let place = values.insert(Some(value)).to_le_bytes();
-            put(Form::APART, [Part::Bytes(&place), NOTHING])
+            put(Form::OUT_OF_LINE, [Part::Bytes(&place), NOTHING])
         }
     }
 }
@@ -595,7 +610,7 @@ impl Removed {
     /// The value.
     pub fn into_value(self) -> Value {
         let payload = || split(&self.bytes).1.into();
-        match (self.apart, self.form.payload()) {
+        match (self.out_of_line, self.form.payload()) {
             (Some(value), _) => value,
             (None, Form::INT) => Value::String(StringValue::Int(payload())),
             (None, Form::FIELDS) => Value::Hash(Hash::Small(payload())),
@@ -642,7 +657,7 @@ impl HashMut<'_> {
     ) -> bool {
         if found.outgrows(field, value, small) {
             let large = Hash::Large(Box::new(self.fields().to_large(seed)));
-            self.records.fill(self.slot, Given::Value(large.into()));
+            self.records.fill(self.slot, NewValue::Value(large.into()));
             found = self.find(field);
         }
         if self.overwrite(&found, value) {
@@ -657,7 +672,7 @@ impl HashMut<'_> {
         let HashMut { records, slot } = self;
         match found {
             Found::Small { value: old, .. } if old.len() == value.len() => {
-                let handle = records.entries.get(*slot).handle();
+                let handle = records.headers.get(*slot).handle();
                 let (_, payload) = split_mut(records.strings.get_mut(handle));
                 payload[old.clone()].copy_from_slice(value);
                 true
@@ -675,16 +690,16 @@ impl HashMut<'_> {
     /// Runs `act` on the fields in their current form. Their bytes may move.
     fn change<R>(&mut self, act: impl FnOnce(FieldsMut<'_, StringMut<'_>>) -> R) -> R {
         let HashMut { records, slot } = self;
-        let entry = records.entries.get_mut(*slot);
-        if entry.form.payload() == Form::FIELDS {
-            let mut handle = entry.handle();
+        let header = records.headers.get_mut(*slot);
+        if header.form.payload() == Form::FIELDS {
+            let mut handle = header.handle();
             let mut bytes = records.strings.edit(&mut handle);
             let from = packed::item_at(bytes.bytes_mut(), 0).end;
             let result = act(FieldsMut::Small { bytes, from });
-            entry.set_handle(handle);
+            header.set_handle(handle);
             return result;
         }
-        match records.apart_mut(*slot) {
+        match records.out_of_line_mut(*slot) {
             Some(Value::Hash(Hash::Large(fields))) => act(FieldsMut::Large(fields)),
             _ => unreachable!("a hash that is not in its record is large"),
         }
@@ -698,20 +713,20 @@ impl Records {
     /// `now`.
     #[inline]
     pub fn set_deadline(&mut self, slot: Slot, deadline: Millis, now: Millis) -> bool {
-        let entry = self.entries.get_mut(slot);
-        self.with_deadline += usize::from(!entry.form.ends());
-        entry.form.set_ends(true);
-        entry.deadline = deadline;
-        let timed = entry.list != Links::NONE.list;
-        if !self.ticking {
+        let header = self.headers.get_mut(slot);
+        self.with_deadline += usize::from(!header.form.has_deadline());
+        header.form.set_has_deadline(true);
+        header.deadline = deadline;
+        let has_timer = header.list != Links::NONE.list;
+        if !self.active_expiry {
             return false;
         }
         let is_first = self.wheel.is_none();
         let wheel = self.wheel.get_or_insert_with(|| new_wheel(now));
-        if timed {
-            wheel.reschedule(&mut self.entries, slot);
+        if has_timer {
+            wheel.reschedule(&mut self.headers, slot);
         } else {
-            wheel.insert(&mut self.entries, slot);
+            wheel.insert(&mut self.headers, slot);
         }
         is_first
     }
@@ -719,23 +734,23 @@ impl Records {
     /// Removes the deadline of a key.
     #[inline(always)]
     pub fn clear_deadline(&mut self, slot: Slot) {
-        let entry = self.entries.get_mut(slot);
-        if !entry.form.ends() {
+        let header = self.headers.get_mut(slot);
+        if !header.form.has_deadline() {
             return;
         }
         self.with_deadline -= 1;
-        entry.form.set_ends(false);
+        header.form.set_has_deadline(false);
         if let Some(wheel) = &mut self.wheel
-            && entry.list != Links::NONE.list
+            && header.list != Links::NONE.list
         {
-            wheel.cancel(&mut self.entries, slot);
+            wheel.cancel(&mut self.headers, slot);
         }
     }
 
     /// Adds `span` to every deadline.
     #[cold]
     pub fn postpone(&mut self, span: Millis, now: Millis) {
-        let slots: Vec<Slot> = self.entries.chunks().numbers().collect();
+        let slots: Vec<Slot> = self.headers.chunks().numbers().collect();
         for slot in slots {
             if let Some(deadline) = self.deadline(slot) {
                 self.set_deadline(slot, Millis(deadline.0.saturating_add(span.0)), now);
@@ -744,20 +759,20 @@ impl Records {
     }
 
     /// Turns the wheel on or off. Keys keep their deadlines either way.
-    pub fn set_ticking(&mut self, on: bool, now: Millis) {
-        self.ticking = on;
-        let slots: Vec<Slot> = self.entries.chunks().numbers().collect();
+    pub fn set_active_expiry(&mut self, on: bool, now: Millis) {
+        self.active_expiry = on;
+        let slots: Vec<Slot> = self.headers.chunks().numbers().collect();
         for slot in slots {
-            let entry = self.entries.get(slot);
-            let timed = entry.list != Links::NONE.list;
-            if on && !timed && entry.form.ends() {
+            let header = self.headers.get(slot);
+            let has_timer = header.list != Links::NONE.list;
+            if on && !has_timer && header.form.has_deadline() {
                 let wheel = self.wheel.get_or_insert_with(|| new_wheel(now));
-                wheel.insert(&mut self.entries, slot);
+                wheel.insert(&mut self.headers, slot);
             } else if let Some(wheel) = &mut self.wheel
                 && !on
-                && timed
+                && has_timer
             {
-                wheel.cancel(&mut self.entries, slot);
+                wheel.cancel(&mut self.headers, slot);
             }
         }
     }
@@ -790,7 +805,7 @@ impl Records {
     /// As [`Wheel::work_ahead`].
     pub fn work_ahead(&mut self, now: Millis, budget: u32) {
         if let Some(wheel) = &mut self.wheel {
-            wheel.work_ahead(&mut self.entries, now, budget);
+            wheel.work_ahead(&mut self.headers, now, budget);
         }
     }
 
@@ -805,11 +820,11 @@ impl Records {
     pub fn pop_due(&mut self, now: Millis, budget: &mut u32, due: &mut Vec<Due>) {
         let Some(wheel) = &mut self.wheel else { return };
         while due.len() < DUE_TOGETHER
-            && let Some(slot) = wheel.pop_due(&mut self.entries, now, budget)
+            && let Some(slot) = wheel.pop_due(&mut self.headers, now, budget)
         {
             due.push(Due { slot, hash: 0 });
             // Here, so that the two memory accesses do not wait for each other.
-            wheel.step_ahead(&mut self.entries);
+            wheel.step_ahead(&mut self.headers);
         }
         // The bytes of a key can be anywhere in memory, and fetching them takes longer than all the
         // rest. So all of them are touched first: no access waits for the one before.
@@ -833,19 +848,19 @@ fn new_wheel(now: Millis) -> Box<Wheel> {
     Box::new(Wheel::new(now))
 }
 
-impl Nodes for Plain<Entry> {
+impl Nodes for PodSlab<Header> {
     fn deadline(&self, index: u32) -> Millis {
         self.get(index).deadline
     }
 
     fn links(&self, index: u32) -> Links {
-        let &Entry { prev, next, list, .. } = self.get(index);
+        let &Header { prev, next, list, .. } = self.get(index);
         Links { prev, next, list }
     }
 
     fn set_links(&mut self, index: u32, links: Links) {
-        let entry = self.get_mut(index);
-        (entry.prev, entry.next, entry.list) = (links.prev, links.next, links.list);
+        let header = self.get_mut(index);
+        (header.prev, header.next, header.list) = (links.prev, links.next, links.list);
     }
 
     fn set_prev(&mut self, index: u32, prev: u32) {
@@ -871,7 +886,7 @@ mod tests {
 
     /// The value of the reference model.
     #[derive(Clone, Debug, PartialEq, Eq)]
-    enum Plain {
+    enum ModelValue {
         Text(Vec<u8>),
         Fields(Vec<(Vec<u8>, Vec<u8>)>),
         List(Vec<Vec<u8>>),
@@ -885,7 +900,7 @@ mod tests {
         RemoveField(usize, u8),
         Push(usize, Vec<u8>),
         Deadline(usize, Option<i64>),
-        Ticking(bool),
+        ActiveExpiry(bool),
         Advance(i64),
         Remove(usize),
         Clear,
@@ -905,7 +920,7 @@ mod tests {
             2 => (key(), bytes()).prop_map(|(key, bytes)| Step::Push(key, bytes)),
             6 => (key(), prop::option::weighted(0.8, 1..40_i64))
                 .prop_map(|(key, span)| Step::Deadline(key, span)),
-            1 => any::<bool>().prop_map(Step::Ticking),
+            1 => any::<bool>().prop_map(Step::ActiveExpiry),
             4 => (0..20_i64).prop_map(Step::Advance),
             4 => key().prop_map(Step::Remove),
             1 => prop::bool::weighted(0.2).prop_map(|all| if all {
@@ -923,7 +938,7 @@ mod tests {
 
     struct Pair {
         records: Records,
-        model: BTreeMap<Vec<u8>, (Plain, Option<i64>)>,
+        model: BTreeMap<Vec<u8>, (ModelValue, Option<i64>)>,
         now: i64,
     }
 
@@ -931,7 +946,7 @@ mod tests {
         fn step(&mut self, step: Step) {
             match step {
                 Step::Text(key, bytes) => {
-                    self.give(key, Given::Text(&bytes), Plain::Text(bytes.clone()));
+                    self.give(key, NewValue::Text(&bytes), ModelValue::Text(bytes.clone()));
                 }
                 Step::Append(key, bytes) => self.append(&name(key), &bytes),
                 Step::Field(key, field, value) => {
@@ -942,7 +957,7 @@ mod tests {
                 }
                 Step::Push(key, bytes) => self.push(key, &bytes),
                 Step::Deadline(key, span) => self.set_deadline(&name(key), span),
-                Step::Ticking(on) => self.records.set_ticking(on, Millis(self.now)),
+                Step::ActiveExpiry(on) => self.records.set_active_expiry(on, Millis(self.now)),
                 Step::Advance(span) => self.advance(span),
                 Step::Remove(key) => {
                     let key = name(key);
@@ -969,11 +984,11 @@ mod tests {
         }
 
         /// Adds a key or changes its value.
-        fn give(&mut self, key: usize, given: Given<'_>, value: Plain) {
+        fn give(&mut self, key: usize, new_value: NewValue<'_>, value: ModelValue) {
             let key = name(key);
             match self.find(&key) {
-                Some(slot) => self.records.set_value(slot, given, &mut Garbage::default()),
-                None => drop(self.records.add(&key, SEED.hash(&key), given, Millis(self.now))),
+                Some(slot) => self.records.set_value(slot, new_value, &mut Garbage::default()),
+                None => drop(self.records.add(&key, SEED.hash(&key), new_value, Millis(self.now))),
             }
             let deadline = self.model.get(&key).and_then(|(_, deadline)| *deadline);
             self.model.insert(key, (value, deadline));
@@ -981,7 +996,7 @@ mod tests {
 
         fn append(&mut self, key: &[u8], more: &[u8]) {
             let Some(slot) = self.find(key) else { return };
-            if let Some((Plain::Text(bytes), _)) = self.model.get_mut(key) {
+            if let Some((ModelValue::Text(bytes), _)) = self.model.get_mut(key) {
                 self.records.raw_mut(slot).extend_from_slice(more);
                 bytes.extend_from_slice(more);
             }
@@ -990,13 +1005,13 @@ mod tests {
         fn set_field(&mut self, key: usize, field: &[u8], value: &[u8]) {
             let Some(slot) = self.find(&name(key)) else {
                 if SMALL.admits(field, value) {
-                    let fields = Plain::Fields(vec![(field.to_vec(), value.to_vec())]);
-                    self.give(key, Given::Field(field, value), fields);
+                    let fields = ModelValue::Fields(vec![(field.to_vec(), value.to_vec())]);
+                    self.give(key, NewValue::Field(field, value), fields);
                 }
                 return;
             };
             let hash = self.records.hash_mut(slot);
-            let Some((Plain::Fields(fields), _)) = self.model.get_mut(&name(key)) else {
+            let Some((ModelValue::Fields(fields), _)) = self.model.get_mut(&name(key)) else {
                 return assert!(hash.is_none());
             };
             let mut hash = hash.expect("fields in the model");
@@ -1012,7 +1027,7 @@ mod tests {
 
         fn remove_field(&mut self, key: &[u8], field: &[u8]) {
             let Some(slot) = self.find(key) else { return };
-            if let Some((Plain::Fields(fields), _)) = self.model.get_mut(key) {
+            if let Some((ModelValue::Fields(fields), _)) = self.model.get_mut(key) {
                 let mut hash = self.records.hash_mut(slot).expect("fields in the model");
                 let known = fields.len();
                 fields.retain(|(name, _)| name != field);
@@ -1022,7 +1037,7 @@ mod tests {
 
         fn push(&mut self, key: usize, element: &[u8]) {
             let slot = self.find(&name(key));
-            if let Some((Plain::List(elements), _)) = self.model.get_mut(&name(key)) {
+            if let Some((ModelValue::List(elements), _)) = self.model.get_mut(&name(key)) {
                 let slot = slot.expect("a list in the model");
                 let list = self.records.value_mut::<List>(slot).expect("a list");
                 list.push(End::Right, element);
@@ -1030,7 +1045,11 @@ mod tests {
             } else {
                 let mut list = List::default();
                 list.push(End::Right, element);
-                self.give(key, Given::Value(list.into()), Plain::List(vec![element.to_vec()]));
+                self.give(
+                    key,
+                    NewValue::Value(list.into()),
+                    ModelValue::List(vec![element.to_vec()]),
+                );
             }
         }
 
@@ -1063,21 +1082,21 @@ mod tests {
             self.records.advance(Millis(self.now));
             let overdue =
                 self.model.values().any(|(_, end)| end.is_some_and(|end| end <= self.now));
-            assert!(!overdue || !self.records.ticking, "lost or late");
+            assert!(!overdue || !self.records.active_expiry, "lost or late");
         }
 
         /// Compares all visible state and checks the invariants of the module's documentation.
         fn compare(&self) {
-            let Records { entries, values, index, with_deadline, .. } = &self.records;
+            let Records { headers, values, index, with_deadline, .. } = &self.records;
             assert_eq!((self.records.len(), index.entries()), (self.model.len(), self.model.len()));
-            let apart = entries
+            let out_of_line = headers
                 .chunks()
                 .numbers()
-                .filter(|&at| entries.get(at).form.payload() == Form::APART);
-            assert_eq!(values.chunks().len(), apart.count());
+                .filter(|&at| headers.get(at).form.payload() == Form::OUT_OF_LINE);
+            assert_eq!(values.chunks().len(), out_of_line.count());
             let deadlines = self.model.values().filter(|(_, deadline)| deadline.is_some()).count();
             assert_eq!(*with_deadline, deadlines);
-            let timers = if self.records.ticking { deadlines } else { 0 };
+            let timers = if self.records.active_expiry { deadlines } else { 0 };
             assert_eq!(self.records.timers(), timers);
             for (key, (value, deadline)) in &self.model {
                 let record = self.records.get(self.find(key).expect("in the model"));
@@ -1085,7 +1104,7 @@ mod tests {
                 let shown = plain(record.value());
                 match (shown, value.clone()) {
                     // A dictionary reuses the slots of removed fields.
-                    (Plain::Fields(mut shown), Plain::Fields(mut value)) => {
+                    (ModelValue::Fields(mut shown), ModelValue::Fields(mut value)) => {
                         if matches!(record.value(), ValueRef::Hash(Fields::Large(_))) {
                             shown.sort();
                             value.sort();
@@ -1098,14 +1117,14 @@ mod tests {
         }
     }
 
-    fn plain(value: ValueRef<'_>) -> Plain {
+    fn plain(value: ValueRef<'_>) -> ModelValue {
         match value {
-            ValueRef::String(text) => Plain::Text(text.bytes().to_vec()),
+            ValueRef::String(text) => ModelValue::Text(text.bytes().to_vec()),
             ValueRef::Hash(fields) => {
                 assert_eq!(fields.len(), fields.iter().count());
-                Plain::Fields(fields.iter().map(|(f, v)| (f.to_vec(), v.to_vec())).collect())
+                ModelValue::Fields(fields.iter().map(|(f, v)| (f.to_vec(), v.to_vec())).collect())
             }
-            ValueRef::List(list) => Plain::List(list.iter().map(<[u8]>::to_vec).collect()),
+            ValueRef::List(list) => ModelValue::List(list.iter().map(<[u8]>::to_vec).collect()),
             other => unreachable!("{other:?}"),
         }
     }
@@ -1126,20 +1145,20 @@ mod tests {
         }
     }
 
-    fn add(records: &mut Records, key: &[u8], given: Given<'_>, now: Millis) -> Slot {
-        records.add(key, SEED.hash(key), given, now)
+    fn add(records: &mut Records, key: &[u8], new_value: NewValue<'_>, now: Millis) -> Slot {
+        records.add(key, SEED.hash(key), new_value, now)
     }
 
     #[test]
     fn value_of_same_length_is_overwritten_in_place() {
         let mut records = Records::new(SEED);
         let place = |records: &Records, slot| records.bytes(slot).as_ptr();
-        let slot = add(&mut records, b"lock", Given::Text(b"token-1"), Millis(0));
+        let slot = add(&mut records, b"lock", NewValue::Text(b"token-1"), Millis(0));
         let before = place(&records, slot);
-        records.set_value(slot, Given::Text(b"token-2"), &mut Garbage::default());
+        records.set_value(slot, NewValue::Text(b"token-2"), &mut Garbage::default());
         assert_eq!(place(&records, slot), before);
-        assert_eq!(plain(records.get(slot).value()), Plain::Text(b"token-2".to_vec()));
-        let slot = add(&mut records, b"count", Given::Field(b"owner", b"1"), Millis(0));
+        assert_eq!(plain(records.get(slot).value()), ModelValue::Text(b"token-2".to_vec()));
+        let slot = add(&mut records, b"count", NewValue::Field(b"owner", b"1"), Millis(0));
         let before = place(&records, slot);
         let mut hash = records.hash_mut(slot).expect("a hash");
         let found = hash.find(b"owner");
@@ -1152,7 +1171,7 @@ mod tests {
     fn idle_time_is_exact_to_the_millisecond_for_years() {
         for now in [0, -5, 1_700_000_000_000, i64::MAX] {
             let mut records = Records::new(SEED);
-            let slot = add(&mut records, b"k", Given::Text(b"v"), Millis(now));
+            let slot = add(&mut records, b"k", NewValue::Text(b"v"), Millis(now));
             let idle = |records: &Records, after: i64| {
                 records.get(slot).idle(Millis(now.wrapping_add(after))).0
             };

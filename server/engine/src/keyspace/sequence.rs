@@ -82,9 +82,9 @@ impl<T> Sequence<T> {
     }
 
     /// Inserts an item at a place, before the item there.
-    pub fn insert(&mut self, place: Place, thing: T) {
+    pub fn insert(&mut self, place: Place, item: T) {
         let piece = &mut self.pieces[place.piece];
-        piece.insert(place.at, thing);
+        piece.insert(place.at, item);
         if piece.len() > PIECE_MAX {
             let rest = piece.split_off(PIECE_MAX / 2);
             self.pieces.insert(place.piece + 1, rest);
@@ -94,26 +94,26 @@ impl<T> Sequence<T> {
 
     /// Removes the item at a place, which must not be the end.
     pub fn remove(&mut self, place: Place) -> T {
-        let thing = self.pieces[place.piece].remove(place.at);
+        let item = self.pieces[place.piece].remove(place.at);
         self.len -= 1;
         self.join(place.piece);
-        thing
+        item
     }
 
     /// Removes the items of a range of ranks, which must be within the sequence.
     pub fn remove_range(&mut self, ranks: Range<usize>) -> Vec<T> {
         let (from, to) = (self.place(ranks.start), self.place(ranks.end));
-        let mut things = Vec::with_capacity(ranks.len());
+        let mut items = Vec::with_capacity(ranks.len());
         for (piece, number) in self.pieces[from.piece..=to.piece].iter_mut().zip(from.piece..) {
-            things.extend(piece.drain(part(from, to, number, piece)));
+            items.extend(piece.drain(part(from, to, number, piece)));
         }
-        self.len -= things.len();
+        self.len -= items.len();
         self.pieces.retain(|piece| !piece.is_empty());
         if self.pieces.is_empty() {
             self.pieces.push(Vec::new());
         }
         self.join(from.piece.min(self.pieces.len() - 1));
-        things
+        items
     }
 
     /// Frees up to `budget` pieces of a sequence that is no longer used. Returns whether there are

@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use lockwheel_resp::number;
 
 use crate::keyspace::dict::{Dict, HashSeed};
+use crate::keyspace::string_value::digits;
 use crate::random::Random;
 
 /// When a set leaves its small forms. Redis's `set-max-intset-entries`,
@@ -237,8 +238,4 @@ impl Set {
         }
         *self = Set::Large(Box::new(large));
     }
-}
-
-fn digits(integer: i64) -> Cow<'static, [u8]> {
-    Cow::Owned(itoa::Buffer::new().format(integer).as_bytes().to_vec())
 }

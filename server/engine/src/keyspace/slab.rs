@@ -37,12 +37,12 @@ const SHRINK_FLOOR: usize = 16;
 #[derive(Debug)]
 pub struct Chunks<M, const BLOCK: usize> {
     /// Which places are occupied: a word for each chunk, a bit for each place.
-    taken: Vec<u64>,
+    occupied: Vec<u64>,
     blocks: Vec<Block<M>>,
     /// Which chunks have room, one bit each.
-    roomy: Bits,
+    with_room: Bits,
     /// The first chunk with room, or the position of the next new chunk.
-    front: usize,
+    first_with_room: usize,
     /// The lowest block that has memory but no values, if there is one.
     spare: Option<usize>,
     len: usize,
@@ -59,10 +59,10 @@ impl<M, const BLOCK: usize> Default for Chunks<M, BLOCK> {
     /// An empty allocator, which takes no memory.
     fn default() -> Chunks<M, BLOCK> {
         Chunks {
-            taken: Vec::new(),
+            occupied: Vec::new(),
             blocks: Vec::new(),
-            roomy: Bits::default(),
-            front: 0,
+            with_room: Bits::default(),
+            first_with_room: 0,
             spare: None,
             len: 0,
         }
@@ -103,19 +103,19 @@ impl<M, const BLOCK: usize> Chunks<M, BLOCK> {
 
     /// Allocates a place. Returns its number, its memory (created by `memory` if there is none) and
     /// its position there.
-    pub fn take(&mut self, memory: impl FnOnce() -> M) -> (u32, &mut M, usize) {
-        let at = self.front;
-        if at == self.taken.len() {
+    pub fn allocate(&mut self, memory: impl FnOnce() -> M) -> (u32, &mut M, usize) {
+        let at = self.first_with_room;
+        if at == self.occupied.len() {
             self.grow();
         }
-        let before = self.taken[at];
+        let before = self.occupied[at];
         let number = at * CHUNK + (!before).trailing_zeros() as usize;
-        self.taken[at] |= before + 1;
+        self.occupied[at] |= before + 1;
         if before == 0 {
-            self.begin(at);
+            self.mark_chunk_used(at);
         }
-        if self.taken[at] == u64::MAX {
-            self.go_on();
+        if self.occupied[at] == u64::MAX {
+            self.advance_first();
         }
         self.len += 1;
         let memory = self.blocks[at / BLOCK].memory.get_or_insert_with(memory);
@@ -126,47 +126,47 @@ impl<M, const BLOCK: usize> Chunks<M, BLOCK> {
     /// Adds a chunk when there is no room, perhaps in a new block without memory.
     #[cold]
     fn grow(&mut self) {
-        let at = self.taken.len();
+        let at = self.occupied.len();
         if at == self.blocks.len() * BLOCK {
             self.blocks.push(Block { in_use: 0, memory: None });
         }
-        self.roomy.set(at, true);
-        self.taken.push(0);
+        self.with_room.set(at, true);
+        self.occupied.push(0);
     }
 
     /// Accounts for the first value of a chunk.
     #[cold]
-    fn begin(&mut self, at: usize) {
+    fn mark_chunk_used(&mut self, at: usize) {
         let block = at / BLOCK;
         self.blocks[block].in_use += 1;
         self.spare = self.spare.filter(|&spare| spare != block);
     }
 
-    /// Moves `front` on when its chunk is full.
+    /// Moves `first_with_room` on when its chunk is full.
     #[cold]
-    fn go_on(&mut self) {
-        self.roomy.set(self.front, false);
-        self.front = self.roomy.first().unwrap_or(self.taken.len());
+    fn advance_first(&mut self) {
+        self.with_room.set(self.first_with_room, false);
+        self.first_with_room = self.with_room.first().unwrap_or(self.occupied.len());
     }
 
     /// Accounts for room in a chunk that was full.
     #[cold]
-    fn go_back(&mut self, at: usize) {
-        self.roomy.set(at, true);
-        self.front = self.front.min(at);
+    fn reopen_chunk(&mut self, at: usize) {
+        self.with_room.set(at, true);
+        self.first_with_room = self.first_with_room.min(at);
     }
 
     /// Releases a place; its number can be allocated again.
     #[inline(always)]
     pub fn release(&mut self, number: u32) {
         let (at, place) = (number as usize / CHUNK, number as usize % CHUNK);
-        let before = self.taken[at];
+        let before = self.occupied[at];
         assert!(before & (1 << place) != 0, "{number} is free");
-        self.taken[at] = before & !(1 << place);
+        self.occupied[at] = before & !(1 << place);
         self.len -= 1;
         match before {
-            u64::MAX => self.go_back(at),
-            before if before == 1 << place => self.end(at),
+            u64::MAX => self.reopen_chunk(at),
+            before if before == 1 << place => self.mark_chunk_empty(at),
             _ => {}
         }
     }
@@ -184,23 +184,23 @@ impl<M, const BLOCK: usize> Chunks<M, BLOCK> {
     /// Occupied numbers in order, from `cursor` on, among the next `count` places; places of empty
     /// chunks are not counted. The second part is the next cursor, 0 at the end.
     pub fn scan(&self, cursor: u64, count: usize) -> (impl Iterator<Item = u32>, u64) {
-        let len = self.taken.len() * CHUNK;
+        let len = self.occupied.len() * CHUNK;
         let start = usize::try_from(cursor).unwrap_or(usize::MAX).min(len);
         let (mut end, mut left) = (start, count);
         while left > 0 && end < len {
             let rest = CHUNK - end % CHUNK;
-            let counts = self.taken[end / CHUNK] != 0;
+            let counts = self.occupied[end / CHUNK] != 0;
             let step = if counts { rest.min(left) } else { rest };
             left -= if counts { step } else { 0 };
             end += step;
         }
-        let next = self.taken_from(end).next().map_or(0, |_| end as u64);
-        (self.taken_from(start).take_while(move |&number| (number as usize) < end), next)
+        let next = self.occupied_from(end).next().map_or(0, |_| end as u64);
+        (self.occupied_from(start).take_while(move |&number| (number as usize) < end), next)
     }
 
     /// All occupied numbers, in order.
     pub fn numbers(&self) -> impl Iterator<Item = u32> {
-        self.taken_from(0)
+        self.occupied_from(0)
     }
 
     /// A random occupied number, nearly uniform; `None` if there is none.
@@ -210,19 +210,19 @@ impl<M, const BLOCK: usize> Chunks<M, BLOCK> {
         if self.is_empty() {
             return None;
         }
-        let len = self.taken.len() * CHUNK;
+        let len = self.occupied.len() * CHUNK;
         for _ in 0..TRIALS {
             let number = random.below(len);
-            if self.taken[number / CHUNK] & (1 << (number % CHUNK)) != 0 {
+            if self.occupied[number / CHUNK] & (1 << (number % CHUNK)) != 0 {
                 return Some(number as u32);
             }
         }
-        self.taken_from(random.below(len)).chain(self.taken_from(0)).next()
+        self.occupied_from(random.below(len)).chain(self.occupied_from(0)).next()
     }
 
-    fn taken_from(&self, start: usize) -> impl Iterator<Item = u32> {
+    fn occupied_from(&self, start: usize) -> impl Iterator<Item = u32> {
         let (first, place) = (start / CHUNK, start % CHUNK);
-        let chunks = self.taken.iter().enumerate().skip(first);
+        let chunks = self.occupied.iter().enumerate().skip(first);
         chunks.filter(|(_, taken)| **taken != 0).flat_map(move |(at, taken)| {
             let mask = if at == first { u64::MAX << place } else { u64::MAX };
             ones(taken & mask).map(move |bit| (at * CHUNK) as u32 + bit)
@@ -231,17 +231,17 @@ impl<M, const BLOCK: usize> Chunks<M, BLOCK> {
 
     /// Accounts for the loss of the last value of a chunk.
     #[cold]
-    fn end(&mut self, at: usize) {
+    fn mark_chunk_empty(&mut self, at: usize) {
         let block = &mut self.blocks[at / BLOCK];
         block.in_use -= 1;
         if block.in_use == 0 {
-            self.give_back(at / BLOCK);
+            self.release_block(at / BLOCK);
         }
     }
 
     /// Handles a block that has lost its last value. Of this block and the spare one, the higher
     /// one loses its memory, because new values go to the lower one first.
-    fn give_back(&mut self, emptied: usize) {
+    fn release_block(&mut self, emptied: usize) {
         let spare = self.spare.map_or(emptied, |spare| spare.min(emptied));
         let other = self.spare.map(|old| old.max(emptied));
         self.spare = Some(spare);
@@ -251,15 +251,15 @@ impl<M, const BLOCK: usize> Chunks<M, BLOCK> {
         while self.blocks.last().is_some_and(|block| block.memory.is_none()) {
             self.blocks.pop();
         }
-        for at in self.blocks.len() * BLOCK..self.taken.len() {
-            self.roomy.set(at, false);
+        for at in self.blocks.len() * BLOCK..self.occupied.len() {
+            self.with_room.set(at, false);
         }
-        self.taken.truncate(self.blocks.len() * BLOCK);
-        self.front = self.front.min(self.taken.len());
-        if self.taken.capacity() > SHRINK_FLOOR.max(self.taken.len() * 4) {
-            self.taken.shrink_to(SHRINK_FLOOR.max(self.taken.len() * 2));
+        self.occupied.truncate(self.blocks.len() * BLOCK);
+        self.first_with_room = self.first_with_room.min(self.occupied.len());
+        if self.occupied.capacity() > SHRINK_FLOOR.max(self.occupied.len() * 4) {
+            self.occupied.shrink_to(SHRINK_FLOOR.max(self.occupied.len() * 2));
             self.blocks.shrink_to(SHRINK_FLOOR.max(self.blocks.len() * 2));
-            self.roomy.shrink(self.taken.len());
+            self.with_room.shrink(self.occupied.len());
         }
     }
 }
@@ -285,20 +285,20 @@ impl<T: Default> Slab<T> {
 
     /// The value of an occupied number.
     pub fn get(&self, number: u32) -> &T {
-        let (things, place) = self.chunks.at(number);
-        &things[place]
+        let (values, place) = self.chunks.at(number);
+        &values[place]
     }
 
     /// The value of an occupied number.
     pub fn get_mut(&mut self, number: u32) -> &mut T {
-        let (things, place) = self.chunks.at_mut(number);
-        &mut things[place]
+        let (values, place) = self.chunks.at_mut(number);
+        &mut values[place]
     }
 
     /// Adds a value and returns its number.
-    pub fn insert(&mut self, thing: T) -> u32 {
-        let (number, things, place) = self.chunks.take(empty);
-        things[place] = thing;
+    pub fn insert(&mut self, value: T) -> u32 {
+        let (number, values, place) = self.chunks.allocate(empty);
+        values[place] = value;
         number
     }
 
@@ -309,27 +309,27 @@ impl<T: Default> Slab<T> {
 
     /// Removes a value; its number can be used again.
     pub fn remove(&mut self, number: u32) -> T {
-        let thing = std::mem::take(self.get_mut(number));
+        let value = std::mem::take(self.get_mut(number));
         self.chunks.release(number);
-        thing
+        value
     }
 }
 
 /// Values of one plain-data type, by the million.
 #[derive(Debug)]
-pub struct Plain<T> {
+pub struct PodSlab<T> {
     chunks: Chunks<Pages, PAGES_BLOCK>,
-    things: PhantomData<T>,
+    values: PhantomData<T>,
 }
 
-impl<T> Default for Plain<T> {
+impl<T> Default for PodSlab<T> {
     /// An empty slab, which takes no memory.
-    fn default() -> Plain<T> {
-        Plain { chunks: Chunks::default(), things: PhantomData }
+    fn default() -> PodSlab<T> {
+        PodSlab { chunks: Chunks::default(), values: PhantomData }
     }
 }
 
-impl<T: FromBytes + IntoBytes + KnownLayout + Immutable> Plain<T> {
+impl<T: FromBytes + IntoBytes + KnownLayout + Immutable> PodSlab<T> {
     /// The allocated numbers.
     pub fn chunks(&self) -> &Chunks<Pages, PAGES_BLOCK> {
         &self.chunks
@@ -339,24 +339,24 @@ impl<T: FromBytes + IntoBytes + KnownLayout + Immutable> Plain<T> {
     #[inline]
     pub fn get(&self, number: u32) -> &T {
         let (pages, place) = self.chunks.at(number);
-        let Ok(things) = <[T; PAGES_PLACES]>::ref_from_bytes(pages) else { odd_pages() };
-        &things[place]
+        let Ok(values) = <[T; PAGES_PLACES]>::ref_from_bytes(pages) else { misaligned_pages() };
+        &values[place]
     }
 
     /// The value of an occupied number.
     #[inline]
     pub fn get_mut(&mut self, number: u32) -> &mut T {
         let (pages, place) = self.chunks.at_mut(number);
-        let Ok(things) = <[T; PAGES_PLACES]>::mut_from_bytes(pages) else { odd_pages() };
-        &mut things[place]
+        let Ok(values) = <[T; PAGES_PLACES]>::mut_from_bytes(pages) else { misaligned_pages() };
+        &mut values[place]
     }
 
     /// Adds a value and returns its number.
-    pub fn insert(&mut self, thing: T) -> u32 {
+    pub fn insert(&mut self, value: T) -> u32 {
         let pages = || Pages::new(size_of::<[T; PAGES_PLACES]>());
-        let (number, pages, place) = self.chunks.take(pages);
-        let Ok(things) = <[T; PAGES_PLACES]>::mut_from_bytes(pages) else { odd_pages() };
-        things[place] = thing;
+        let (number, pages, place) = self.chunks.allocate(pages);
+        let Ok(values) = <[T; PAGES_PLACES]>::mut_from_bytes(pages) else { misaligned_pages() };
+        values[place] = value;
         number
     }
 
@@ -366,13 +366,13 @@ impl<T: FromBytes + IntoBytes + KnownLayout + Immutable> Plain<T> {
     }
 
     /// Releases a number, which can be used again. Until then its bytes are left as they are.
-    pub fn forget(&mut self, number: u32) {
+    pub fn release(&mut self, number: u32) {
         self.chunks.release(number);
     }
 }
 
 #[cold]
-fn odd_pages() -> ! {
+fn misaligned_pages() -> ! {
     unreachable!("they were made for so many things, and begin where a page does")
 }
 
@@ -440,10 +440,10 @@ mod tests {
     impl<M, const BLOCK: usize> Chunks<M, BLOCK> {
         /// Checks the invariants of the module's documentation.
         fn check_invariants(&self) {
-            let taken: u32 = self.taken.iter().map(|taken| taken.count_ones()).sum();
+            let taken: u32 = self.occupied.iter().map(|taken| taken.count_ones()).sum();
             assert_eq!(taken as usize, self.len);
-            assert_eq!(self.taken.len().div_ceil(BLOCK), self.blocks.len());
-            for (chunks, block) in self.taken.chunks(BLOCK).zip(&self.blocks) {
+            assert_eq!(self.occupied.len().div_ceil(BLOCK), self.blocks.len());
+            for (chunks, block) in self.occupied.chunks(BLOCK).zip(&self.blocks) {
                 assert_eq!(block.in_use, chunks.iter().filter(|taken| **taken != 0).count());
                 assert!(block.in_use == 0 || block.memory.is_some());
             }
@@ -451,9 +451,9 @@ mod tests {
             assert!(self.blocks.iter().filter(|block| idle(block)).count() <= 1);
             assert_eq!(self.blocks.iter().position(idle), self.spare);
             assert!(self.blocks.last().is_none_or(|block| block.memory.is_some()));
-            let roomy = self.taken.iter().position(|taken| *taken != u64::MAX);
-            assert_eq!(self.roomy.first(), roomy);
-            assert_eq!(self.front, roomy.unwrap_or(self.taken.len()));
+            let with_room = self.occupied.iter().position(|taken| *taken != u64::MAX);
+            assert_eq!(self.with_room.first(), with_room);
+            assert_eq!(self.first_with_room, with_room.unwrap_or(self.occupied.len()));
         }
     }
 
@@ -472,11 +472,11 @@ mod tests {
         ]
     }
 
-    impl Plain<u64> {
+    impl PodSlab<u64> {
         fn remove(&mut self, number: u32) -> u64 {
-            let thing = *self.get(number);
-            self.forget(number);
-            thing
+            let value = *self.get(number);
+            self.release(number);
+            value
         }
     }
 
@@ -514,7 +514,7 @@ mod tests {
                     slab.chunks.check_invariants();
                     prop_assert_eq!(slab.chunks.len(), model.len());
                     prop_assert!(slab.chunks.numbers().eq(model.keys().copied()));
-                    prop_assert!(model.iter().all(|(&number, thing)| slab.get(number) == thing));
+                    prop_assert!(model.iter().all(|(&number, value)| slab.get(number) == value));
                     let random = slab.chunks.random(&mut random);
                     prop_assert_eq!(random.is_some(), !model.is_empty());
                     prop_assert!(random.is_none_or(|number| model.contains_key(&number)));
@@ -524,8 +524,8 @@ mod tests {
         };
     }
 
-    agrees_with_a_map!(a_slab_agrees_with_a_map, Slab);
-    agrees_with_a_map!(plain_things_agree_with_a_map, Plain);
+    agrees_with_a_map!(slab_agrees_with_a_map, Slab);
+    agrees_with_a_map!(pod_slab_agrees_with_a_map, PodSlab);
 
     #[test]
     fn memory_is_freed_as_values_are_removed() {
@@ -534,7 +534,7 @@ mod tests {
         for number in &numbers[100..] {
             slab.remove(*number);
         }
-        let Chunks { taken, blocks, .. } = &slab.chunks;
+        let Chunks { occupied: taken, blocks, .. } = &slab.chunks;
         let count = blocks.iter().filter(|block| block.memory.is_some()).count();
         assert!(count <= 3, "{count} blocks for 100");
         let most = [taken.capacity(), blocks.capacity()];

@@ -6,7 +6,7 @@ use crate::keyspace::list::List;
 use crate::keyspace::set::Set;
 use crate::keyspace::sorted_set::SortedSet;
 use crate::keyspace::stream::Stream;
-use crate::keyspace::string::{StringValue, Text};
+use crate::keyspace::string_value::{StringValue, Text};
 
 /// An owned value: one that moves between keys, or is too large for a record.
 #[derive(Clone, Debug)]
@@ -65,7 +65,7 @@ pub trait Typed {
 
 /// A type of values that are never stored inside the record of their key, so that they can be changed
 /// in place.
-pub trait Apart: Typed + Into<Value> {
+pub trait OutOfLine: Typed + Into<Value> {
     /// The value, if it is of this type.
     fn of_mut(value: &mut Value) -> Option<&mut Self>;
 }
@@ -92,9 +92,9 @@ macro_rules! typed {
     )*};
 }
 
-macro_rules! apart {
+macro_rules! out_of_line {
     ($($variant:ident($inner:ty),)*) => {$(
-        impl Apart for $inner {
+        impl OutOfLine for $inner {
             fn of_mut(value: &mut Value) -> Option<&mut Self> {
                 match value {
                     Value::$variant(inner) => Some(inner),
@@ -114,7 +114,7 @@ typed! {
     Stream(Box<Stream>) seen as &'a Stream,
 }
 
-apart! {
+out_of_line! {
     List(List),
     Set(Set),
     SortedSet(SortedSet),

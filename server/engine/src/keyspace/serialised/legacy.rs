@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use super::read::{Malformed, Text, little_endian};
+use crate::keyspace::string_value::digits;
 
 /// The byte at the end of a ziplist and of a zipmap.
 const END: u8 = 0xff;
@@ -152,8 +153,4 @@ fn entries<'a>(
         ended = entry.is_none();
         Some(entry.ok_or(Malformed))
     })
-}
-
-fn digits(integer: i64) -> Cow<'static, [u8]> {
-    Cow::Owned(itoa::Buffer::new().format(integer).as_bytes().to_vec())
 }

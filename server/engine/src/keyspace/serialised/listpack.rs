@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use lockwheel_resp::number;
 
 use super::read::{Malformed, Text};
+use crate::keyspace::string_value::digits;
 
 /// The bytes before the first element: the total length, and the number of elements.
 const HEADER_BYTES: usize = 6;
@@ -158,7 +159,7 @@ impl<'a> Elements<'a> {
             }
         };
         self.length_behind(whole)?;
-        Some(Cow::Owned(itoa::Buffer::new().format(integer).as_bytes().to_vec()))
+        Some(digits(integer))
     }
 
     fn length_behind(&mut self, whole: &[u8]) -> Option<()> {

@@ -11,7 +11,7 @@ use crate::keyspace::list::{End, List, SmallList};
 use crate::keyspace::set::{Set, SmallSet};
 use crate::keyspace::sorted_set::{SmallSortedSet, SortedSet};
 use crate::keyspace::stream::nodes::NodeLimits;
-use crate::keyspace::string::StringValue;
+use crate::keyspace::string_value::{StringValue, digits};
 use crate::keyspace::value::Value;
 use crate::limits;
 
@@ -252,7 +252,7 @@ impl<'a> Reader<'a> {
             _ => return Err(Malformed),
         };
         let integer = little_endian(self.take(width)?);
-        Ok(Cow::Owned(itoa::Buffer::new().format(integer).as_bytes().to_vec()))
+        Ok(digits(integer))
     }
 
     fn byte(&mut self) -> Result<u8, Malformed> {

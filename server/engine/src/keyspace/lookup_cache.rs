@@ -1,4 +1,4 @@
-//! A cache of recent key look-ups: the script of a lock names the same key some ten times, and
+//! A cache of cache key look-ups: the script of a lock names the same key some ten times, and
 //! comparing the key is cheaper than hashing it and searching for it again.
 //!
 //! Invariant: a cached hash is always that of its key; a cached slot (or absence) is valid only
@@ -20,7 +20,7 @@ const LONG_LINE: usize = LINES;
 
 /// See the module's documentation.
 #[derive(Debug)]
-pub struct Recent {
+pub struct LookupCache {
     seed: HashSeed,
     lines: Box<[Line; LINES + 1]>,
     /// The line of the latest key.
@@ -40,9 +40,9 @@ struct Line {
     key: [u8; KEY_BYTES_MAX],
 }
 
-impl Recent {
+impl LookupCache {
     /// Creates an empty cache.
-    pub fn new(seed: HashSeed) -> Recent {
+    pub fn new(seed: HashSeed) -> LookupCache {
         let hash = seed.hash(b"");
         let empty = Line {
             hash,
@@ -52,7 +52,7 @@ impl Recent {
             length: 0,
             key: [0; KEY_BYTES_MAX],
         };
-        Recent { seed, lines: Box::new([empty; LINES + 1]), latest: 0, generation: 1 }
+        LookupCache { seed, lines: Box::new([empty; LINES + 1]), latest: 0, generation: 1 }
     }
 
     /// The hash of a key, which becomes the latest key.
@@ -82,14 +82,14 @@ impl Recent {
 
     /// The slot of the latest key, if it is cached: `Some(None)` if the key is absent.
     #[inline]
-    pub fn place(&self, database: usize) -> Option<Option<Slot>> {
+    pub fn slot(&self, database: usize) -> Option<Option<Slot>> {
         let line = &self.lines[self.latest];
         (line.generation == self.generation && line.database == database).then_some(line.found)
     }
 
     /// Caches the slot of the latest key.
     #[inline]
-    pub fn set_place(&mut self, database: usize, found: Option<Slot>) {
+    pub fn set_slot(&mut self, database: usize, found: Option<Slot>) {
         let line = &mut self.lines[self.latest];
         (line.generation, line.database, line.found) = (self.generation, database, found);
     }
@@ -97,12 +97,12 @@ impl Recent {
     /// The hash of the key in a slot, if that is the latest key.
     #[inline]
     pub fn hash_at(&self, database: usize, slot: Slot) -> Option<u64> {
-        (self.place(database) == Some(Some(slot))).then_some(self.lines[self.latest].hash)
+        (self.slot(database) == Some(Some(slot))).then_some(self.lines[self.latest].hash)
     }
 
     /// Invalidates all cached slots, because a key is added or removed.
     #[inline]
-    pub fn forget_places(&mut self) {
+    pub fn invalidate_slots(&mut self) {
         self.generation += 1;
     }
 }
@@ -126,36 +126,36 @@ mod tests {
     #[test]
     fn cached_hash_is_that_of_the_key() {
         let seed = HashSeed(1, 2);
-        let mut recent = Recent::new(seed);
+        let mut cache = LookupCache::new(seed);
         let long = [b'k'; KEY_BYTES_MAX + 1];
         let mut keys: Vec<&[u8]> = (0..=long.len()).map(|length| &long[..length]).collect();
         keys.extend([&b"a"[..], b"e", b"\0", b"ab", b"eb", b"a"]);
         for key in keys.iter().chain(keys.iter().rev()) {
             for _ in 0..2 {
-                assert_eq!(recent.hash(key), seed.hash(key), "{key:?}");
+                assert_eq!(cache.hash(key), seed.hash(key), "{key:?}");
             }
         }
     }
 
     #[test]
     fn cached_slot_is_valid_until_a_key_is_added_or_removed() {
-        let mut recent = Recent::new(HashSeed(1, 2));
+        let mut cache = LookupCache::new(HashSeed(1, 2));
         let long = [b'k'; KEY_BYTES_MAX + 1];
         for key in [&b""[..], b"a", &long] {
             for found in [None, Some(7)] {
-                let hash = recent.hash(key);
-                assert_eq!(recent.place(0), None);
-                recent.set_place(0, found);
-                assert_eq!((recent.place(0), recent.place(1)), (Some(found), None));
-                assert_eq!(recent.hash_at(0, 7), found.map(|_| hash));
-                assert_eq!((recent.hash_at(0, 8), recent.hash_at(1, 7)), (None, None));
-                recent.hash(b"another");
-                assert_eq!((recent.place(0), recent.hash_at(0, 7)), (None, None));
-                recent.hash(key);
+                let hash = cache.hash(key);
+                assert_eq!(cache.slot(0), None);
+                cache.set_slot(0, found);
+                assert_eq!((cache.slot(0), cache.slot(1)), (Some(found), None));
+                assert_eq!(cache.hash_at(0, 7), found.map(|_| hash));
+                assert_eq!((cache.hash_at(0, 8), cache.hash_at(1, 7)), (None, None));
+                cache.hash(b"another");
+                assert_eq!((cache.slot(0), cache.hash_at(0, 7)), (None, None));
+                cache.hash(key);
                 let is_short = key.len() <= KEY_BYTES_MAX;
-                assert_eq!(recent.place(0), is_short.then_some(found));
-                recent.forget_places();
-                assert_eq!(recent.place(0), None);
+                assert_eq!(cache.slot(0), is_short.then_some(found));
+                cache.invalidate_slots();
+                assert_eq!(cache.slot(0), None);
             }
         }
     }

@@ -1,5 +1,7 @@
 //! The string type: bytes, and the encoding that Redis would report.
 
+use std::borrow::Cow;
+
 use lockwheel_resp::number;
 
 /// Strings up to this length are reported as `embstr`, longer ones as `raw` (Redis's limit).
@@ -103,4 +105,9 @@ impl<'a> Text<'a> {
             TextForm::Bytes | TextForm::Raw => "raw",
         }
     }
+}
+
+/// The decimal digits of an integer.
+pub fn digits(integer: i64) -> Cow<'static, [u8]> {
+    Cow::Owned(itoa::Buffer::new().format(integer).as_bytes().to_vec())
 }
