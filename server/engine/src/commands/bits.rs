@@ -219,8 +219,8 @@ fn bitpos(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         .find(|(_, byte)| *byte != 0)
         .map(|(at, byte)| at as i64 * 8 + i64::from(byte.leading_zeros()));
     // So do the bits after the end, unless an end was given.
-    let behind = (clear && last.is_none()).then_some(bytes.len() as i64 * 8);
-    Ok(Reply::Integer(found.or(behind).unwrap_or(-1)))
+    let after_end = (clear && last.is_none()).then_some(bytes.len() as i64 * 8);
+    Ok(Reply::Integer(found.or(after_end).unwrap_or(-1)))
 }
 
 /// Parses the unit; returns whether offsets are in bits.

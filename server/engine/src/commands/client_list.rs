@@ -64,21 +64,21 @@ impl Request {
 
 /// `CLIENT LIST`: replies with a line for each client.
 pub(super) fn list(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let everyone = context.engine.sessions.in_order();
+    let all_clients = context.engine.sessions.in_order();
     let clients = &context.engine.sessions;
     let chosen: Vec<ClientId> = match &argv[2..] {
-        [] => everyone,
+        [] => all_clients,
         [option, kind] if is(option, "type") => {
             let kind = Type::named(kind)?;
             let fits = |id: &ClientId| clients.get(*id).is_some_and(|c| Type::of(c) == kind);
-            everyone.into_iter().filter(fits).collect()
+            all_clients.into_iter().filter(fits).collect()
         }
         [option, serials @ ..] if is(option, "id") && !serials.is_empty() => {
             let mut chosen = Vec::new();
             for serial in serials {
                 let serial = integer(serial).map_err(|_| Error::line("ERR Invalid client ID"))?;
                 let is_it = |id: &&ClientId| u64::try_from(serial) == Ok(id.serial);
-                chosen.extend(everyone.iter().find(is_it));
+                chosen.extend(all_clients.iter().find(is_it));
             }
             chosen
         }

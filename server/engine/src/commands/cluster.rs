@@ -105,7 +105,7 @@ const SUBCOMMANDS: &[Command] = &[
         arity: Arity::Exactly(3),
         doc: "Counts the nodes that have reported a node as failed.",
         example: "CLUSTER COUNT-FAILURE-REPORTS x => !ERR Unknown node x",
-        run: |context, argv| of_myself(context, argv[2], Reply::Integer(0)),
+        run: |context, argv| reply_about_self(context, argv[2], Reply::Integer(0)),
         ..SHOWN_TO_ADMIN
     },
     Command {
@@ -161,7 +161,7 @@ const SUBCOMMANDS: &[Command] = &[
         example: "CLUSTER FORGET x => !ERR Unknown node x",
         run: |context, argv| {
             let refusal = Reply::error("ERR I tried hard but I can't forget myself...");
-            of_myself(context, argv[2], refusal)
+            reply_about_self(context, argv[2], refusal)
         },
         ..ADMIN
     },
@@ -254,7 +254,7 @@ const SUBCOMMANDS: &[Command] = &[
         since: "5.0.0",
         doc: "Describes the replicas of a node.",
         example: "CLUSTER REPLICAS x => !ERR Unknown node x",
-        run: |context, argv| of_myself(context, argv[2], Reply::Array(Vec::new())),
+        run: |context, argv| reply_about_self(context, argv[2], Reply::Array(Vec::new())),
         ..SHOWN_TO_ADMIN
     },
     Command {
@@ -263,7 +263,7 @@ const SUBCOMMANDS: &[Command] = &[
         doc: "Would make the node a replica of another; there is none.",
         example: "CLUSTER REPLICATE x => !ERR Unknown node x",
         run: |context, argv| {
-            of_myself(context, argv[2], Reply::error("ERR Can't replicate myself"))
+            reply_about_self(context, argv[2], Reply::error("ERR Can't replicate myself"))
         },
         ..ADMIN
     },
@@ -317,7 +317,7 @@ const SUBCOMMANDS: &[Command] = &[
         arity: Arity::Exactly(3),
         doc: "Describes the replicas of a node.",
         example: "CLUSTER SLAVES x => !ERR Unknown node x",
-        run: |context, argv| of_myself(context, argv[2], Reply::Array(Vec::new())),
+        run: |context, argv| reply_about_self(context, argv[2], Reply::Array(Vec::new())),
         ..SHOWN_TO_ADMIN
     },
     Command {
@@ -405,11 +405,11 @@ fn in_cluster<'a, 'e>(
 }
 
 /// Replies about the node with that id, which must be this one.
-fn of_myself(context: &mut Context<'_>, node: &[u8], reply: Reply) -> Result<Reply, Error> {
-    in_cluster(context, |context| known(context, node).map(|()| reply))
+fn reply_about_self(context: &mut Context<'_>, node: &[u8], reply: Reply) -> Result<Reply, Error> {
+    in_cluster(context, |context| check_node_id(context, node).map(|()| reply))
 }
 
-fn known(context: &Context<'_>, node: &[u8]) -> Result<(), Error> {
+fn check_node_id(context: &Context<'_>, node: &[u8]) -> Result<(), Error> {
     if node == context.engine.node_id.as_bytes() {
         return Ok(());
     }
@@ -699,7 +699,7 @@ fn set_slot(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let slot = parse_slot(argv[2]).ok_or(NO_SLOT)?;
     match argv[3..] {
         [how] if is(how, "stable") => Ok(Reply::OK),
-        [how, node] if is(how, "node") => known(context, node).map(|()| Reply::OK),
+        [how, node] if is(how, "node") => check_node_id(context, node).map(|()| Reply::OK),
         [how, node] if is(how, "migrating") => {
             let node = String::from_utf8_lossy(node);
             Err(Error::text(format!("ERR I don't know about node {node}")))

@@ -82,13 +82,13 @@ impl<'a> Condition<'a> {
     }
 
     /// Whether `SET` has this condition in a version.
-    pub fn is_of_set_in(self, version: CompatVersion) -> bool {
+    pub fn is_supported_by_set(self, version: CompatVersion) -> bool {
         let also = matches!(self, Condition::Equal(_)) && version.has(Vendor::Valkey, "8.1.0");
         version.has(Vendor::Redis, "8.4.0") || also
     }
 
     /// Whether `SET` with this condition sets a key that does not exist.
-    pub fn admits_nothing(self) -> bool {
+    pub fn holds_without_key(self) -> bool {
         matches!(self, Condition::NotEqual(_) | Condition::DigestNotEqual(_))
     }
 

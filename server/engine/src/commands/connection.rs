@@ -231,7 +231,7 @@ fn hello(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let client = context.client_mut();
     client.protocol = protocol.unwrap_or(client.protocol);
     let (protocol, serial) = (client.protocol, client.id.serial);
-    Ok(introduction(protocol, serial, &context.engine.settings))
+    Ok(server_description(protocol, serial, &context.engine.settings))
 }
 
 fn protocol(version: &[u8]) -> Result<Protocol, Error> {
@@ -243,7 +243,7 @@ fn protocol(version: &[u8]) -> Result<Protocol, Error> {
     }
 }
 
-fn introduction(protocol: Protocol, serial: u64, settings: &Settings) -> Reply {
+fn server_description(protocol: Protocol, serial: u64, settings: &Settings) -> Reply {
     let version = match protocol {
         Protocol::Resp2 => 2,
         Protocol::Resp3 => 3,

@@ -12,14 +12,14 @@ use crate::time::{Millis, Time};
 const EXPIRY: Command =
     Command { group: Group::Generic, categories: Categories::KEYSPACE, ..Command::BASE };
 
-const SETS: Command = Command {
+const SET_DEADLINE: Command = Command {
     arity: Arity::AtLeast(3),
     flags: Flags::WRITE.union(Flags::FAST),
     keys: &[KeySpec::one(&["RW", "update"])],
     ..EXPIRY
 };
 
-const TELLS: Command = Command {
+const GET_DEADLINE: Command = Command {
     arity: Arity::Exactly(2),
     flags: Flags::READONLY.union(Flags::FAST),
     keys: &[KeySpec::one(&["RO", "access"])],
@@ -33,7 +33,7 @@ pub const COMMANDS: &[Command] = &[
         doc: "Sets the time to live of a key in seconds.",
         example: "SET k v; EXPIRE k 10 NX; TTL k; EXPIRE k 5 GT => 0",
         run: |context, argv| expire(context, argv, TimeUnit::Seconds),
-        ..SETS
+        ..SET_DEADLINE
     },
     Command {
         name: "expireat",
@@ -41,7 +41,7 @@ pub const COMMANDS: &[Command] = &[
         doc: "Sets the deadline of a key to a wall-clock time in seconds since 1970.",
         example: "SET k v; EXPIREAT k 4102444800 => 1",
         run: |context, argv| expire(context, argv, TimeUnit::UnixSeconds),
-        ..SETS
+        ..SET_DEADLINE
     },
     Command {
         name: "expiretime",
@@ -49,7 +49,7 @@ pub const COMMANDS: &[Command] = &[
         doc: "Returns the deadline of a key as a wall-clock time in seconds since 1970.",
         example: "SET k v; EXPIREAT k 4102444800; EXPIRETIME k => 4102444800",
         run: |context, argv| Ok(time_left(context, argv[1], |t, d| seconds(t.to_wall(d)))),
-        ..TELLS
+        ..GET_DEADLINE
     },
     Command {
         name: "persist",
@@ -58,7 +58,7 @@ pub const COMMANDS: &[Command] = &[
         doc: "Removes the deadline of a key.",
         example: "SET k v PX 10; PERSIST k => 1",
         run: persist,
-        ..SETS
+        ..SET_DEADLINE
     },
     Command {
         name: "pexpire",
@@ -66,7 +66,7 @@ pub const COMMANDS: &[Command] = &[
         doc: "Sets the time to live of a key in milliseconds.",
         example: "SET lock token PX 10; PEXPIRE lock 30000 => 1",
         run: |context, argv| expire(context, argv, TimeUnit::Millis),
-        ..SETS
+        ..SET_DEADLINE
     },
     Command {
         name: "pexpireat",
@@ -74,7 +74,7 @@ pub const COMMANDS: &[Command] = &[
         doc: "Sets the deadline of a key to a wall-clock time in milliseconds since 1970.",
         example: "SET k v; PEXPIREAT k 4102444800000 => 1",
         run: |context, argv| expire(context, argv, TimeUnit::UnixMillis),
-        ..SETS
+        ..SET_DEADLINE
     },
     Command {
         name: "pexpiretime",
@@ -82,7 +82,7 @@ pub const COMMANDS: &[Command] = &[
         doc: "Returns the deadline of a key as a wall-clock time in milliseconds since 1970.",
         example: "SET k v; PEXPIREAT k 4102444800123; PEXPIRETIME k => 4102444800123",
         run: |context, argv| Ok(time_left(context, argv[1], |time, d| time.to_wall(d))),
-        ..TELLS
+        ..GET_DEADLINE
     },
     Command {
         name: "pttl",
@@ -91,7 +91,7 @@ pub const COMMANDS: &[Command] = &[
         example: "SET lock token PX 30000; PTTL lock => 30000",
         tips: &["nondeterministic_output"],
         run: |context, argv| Ok(time_left(context, argv[1], Time::remaining)),
-        ..TELLS
+        ..GET_DEADLINE
     },
     Command {
         name: "ttl",
@@ -99,7 +99,7 @@ pub const COMMANDS: &[Command] = &[
         example: "SET lock token PX 29500; TTL lock => 30",
         tips: &["nondeterministic_output"],
         run: |context, argv| Ok(time_left(context, argv[1], |t, d| seconds(t.remaining(d)))),
-        ..TELLS
+        ..GET_DEADLINE
     },
 ];
 

@@ -55,11 +55,11 @@ const SECTIONS: &[Section] = &[
     section("Cluster", cluster),
     section("Keyspace", keyspace),
     section("Sentinel", |engine, _, fields| fields.0.push_str(&super::sentinel::info(engine))),
-    Section { by_default: false, ..section(OURS, lockwheel) },
+    Section { by_default: false, ..section(LOCKWHEEL_SECTION, lockwheel) },
 ];
 
 /// The section that no other server has is included only if it is requested by name.
-const OURS: &str = "Lockwheel";
+const LOCKWHEEL_SECTION: &str = "Lockwheel";
 
 /// The sections of a sentinel.
 const SECTIONS_OF_SENTINEL: &[&str] = &["Server", "Clients", "Stats", "CPU", "Sentinel"];
@@ -90,7 +90,7 @@ impl Fields {
     /// A number of bytes, once as a number and once in a human-readable form.
     fn bytes(&mut self, name: &str, bytes: u64) {
         self.add(name, bytes);
-        self.add(&format!("{name}_human"), human(bytes));
+        self.add(&format!("{name}_human"), human_readable(bytes));
     }
 }
 
@@ -100,8 +100,8 @@ fn info(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         [] => section.by_default,
         names => names.iter().any(|name| {
             is(name, section.title)
-                || is(name, "all") && section.title != OURS
-                || is(name, "everything") && section.title != OURS
+                || is(name, "all") && section.title != LOCKWHEEL_SECTION
+                || is(name, "everything") && section.title != LOCKWHEEL_SECTION
                 || is(name, "default") && section.by_default
         }),
     };
@@ -347,7 +347,7 @@ fn average_ttl_ms(database: &Database, time: Time) -> i64 {
     i64::try_from(i128::checked_div(sum, count).unwrap_or(0)).unwrap_or(i64::MAX)
 }
 
-fn human(bytes: u64) -> String {
+fn human_readable(bytes: u64) -> String {
     const UNITS: [(u64, char); 4] =
         [(1 << 40, 'T'), (1 << 30, 'G'), (1 << 20, 'M'), (1 << 10, 'K')];
     match UNITS.into_iter().find(|&(size, _)| bytes >= size) {
@@ -358,7 +358,7 @@ fn human(bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::human;
+    use super::human_readable;
     use crate::testing::check;
 
     #[test]
@@ -411,7 +411,7 @@ mod tests {
     #[test]
     fn human_readable_bytes() {
         for (bytes, expected) in [(0, "0B"), (1023, "1023B"), (1024, "1.00K"), (1 << 40, "1.00T")] {
-            assert_eq!(human(bytes), expected);
+            assert_eq!(human_readable(bytes), expected);
         }
     }
 }

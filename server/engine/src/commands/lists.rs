@@ -252,7 +252,7 @@ pub const COMMANDS: &[Command] = &[
         doc: "Moves the last element of a list to the front of another; returns it.",
         example: "RPUSH l a b; RPOPLPUSH l l => \"b\"",
         run: |context, argv| {
-            let moved = shift(context, [argv[1], argv[2]], [End::Right, End::Left])?;
+            let moved = move_element(context, [argv[1], argv[2]], [End::Right, End::Left])?;
             Ok(moved.map_or(Reply::Null, Reply::bulk))
         },
         ..MOVE
@@ -311,23 +311,23 @@ struct Position {
     /// The number of indexes to return, 0 for all; without it the reply is one index.
     count: Option<usize>,
     /// The number of elements to examine, 0 for all.
-    looks: usize,
+    examined_max: usize,
 }
 
 impl Position {
     fn parse(options: &[&[u8]]) -> Result<Position, Error> {
-        let mut position = Position { skip: 0, from: End::Left, count: None, looks: 0 };
+        let mut position = Position { skip: 0, from: End::Left, count: None, examined_max: 0 };
         for option in options.chunks(2) {
             let &[name, value] = option else { return Err(Error::Syntax) };
             if is(name, "rank") {
-                let rank = negatable(value)?;
+                let rank = parse_direction(value)?;
                 position.from = if rank < 0 { End::Right } else { End::Left };
                 let skip = rank.unsigned_abs().checked_sub(1).ok_or(RANK_ZERO)?;
                 position.skip = usize::try_from(skip).unwrap_or(usize::MAX);
             } else if is(name, "count") {
                 position.count = Some(at_least(value, 0, "ERR COUNT can't be negative")?);
             } else if is(name, "maxlen") {
-                position.looks = at_least(value, 0, "ERR MAXLEN can't be negative")?;
+                position.examined_max = at_least(value, 0, "ERR MAXLEN can't be negative")?;
             } else {
                 return Err(Error::Syntax);
             }
@@ -338,13 +338,16 @@ impl Position {
     /// The indexes of equal elements, in the order of the search.
     fn search(&self, list: &List, wanted: &[u8]) -> Vec<usize> {
         let unless_0 = |count: usize| if count == 0 { usize::MAX } else { count };
-        let (looks, count) = (unless_0(self.looks), unless_0(self.count.unwrap_or(1)));
+        let (examined_max, count) =
+            (unless_0(self.examined_max), unless_0(self.count.unwrap_or(1)));
         let equal = |(place, element): (usize, &[u8])| (element == wanted).then_some(place);
         let all = list.iter().enumerate();
         match self.from {
-            End::Left => all.take(looks).filter_map(equal).skip(self.skip).take(count).collect(),
+            End::Left => {
+                all.take(examined_max).filter_map(equal).skip(self.skip).take(count).collect()
+            }
             End::Right => {
-                all.rev().take(looks).filter_map(equal).skip(self.skip).take(count).collect()
+                all.rev().take(examined_max).filter_map(equal).skip(self.skip).take(count).collect()
             }
         }
     }
@@ -452,13 +455,13 @@ fn take(
     let Some(list) = context.write_as::<List>(key)? else { return Ok(None) };
     let taken: Vec<Element> = (0..count.min(list.len())).filter_map(|_| list.pop(end)).collect();
     if !taken.is_empty() {
-        reduced(context, if end == End::Left { "lpop" } else { "rpop" }, key);
+        after_removal(context, if end == End::Left { "lpop" } else { "rpop" }, key);
     }
     Ok(Some(taken))
 }
 
 /// Records that a list has lost elements, and removes an empty one.
-fn reduced(context: &mut Context<'_>, event: &str, key: &[u8]) {
+fn after_removal(context: &mut Context<'_>, event: &str, key: &[u8]) {
     context.changed(Events::LIST, event, key);
     let small = small(context);
     match context.write_as::<List>(key) {
@@ -488,13 +491,13 @@ fn take_all(
 /// `LREM`: replies with the number of removed elements.
 fn lrem(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let key = argv[1];
-    let count = negatable(argv[2])?;
+    let count = parse_direction(argv[2])?;
     let Some(list) = context.write_as::<List>(key)? else { return Ok(0_usize.into()) };
     let from = if count < 0 { End::Right } else { End::Left };
     let count = if count == 0 { u64::MAX } else { count.unsigned_abs() };
     let removed = list.remove(argv[3], usize::try_from(count).unwrap_or(usize::MAX), from);
     if removed > 0 {
-        reduced(context, "lrem", key);
+        after_removal(context, "lrem", key);
     }
     Ok(removed.into())
 }
@@ -505,7 +508,7 @@ fn ltrim(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let (start, end) = (integer(argv[2])?, integer(argv[3])?);
     if let Some(list) = context.write_as::<List>(key)? {
         list.keep(places(start, end, list.len()));
-        reduced(context, "ltrim", key);
+        after_removal(context, "ltrim", key);
     }
     Ok(Reply::OK)
 }
@@ -515,12 +518,12 @@ fn ltrim(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 /// `LMOVE`: replies with the moved element, or nil.
 fn lmove(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let ends = [end(argv[3])?, end(argv[4])?];
-    Ok(shift(context, [argv[1], argv[2]], ends)?.map_or(Reply::Null, Reply::bulk))
+    Ok(move_element(context, [argv[1], argv[2]], ends)?.map_or(Reply::Null, Reply::bulk))
 }
 
 /// Moves an element from an end of a list to an end of another one, or of the same; `None` if there
 /// is no such list. The types of both keys are checked before the change.
-fn shift(
+fn move_element(
     context: &mut Context<'_>,
     [from, to]: [&[u8]; 2],
     [from_end, to_end]: [End; 2],
@@ -533,7 +536,7 @@ fn shift(
         return Ok(None);
     };
     push_to(context, to, &[&element], to_end)?;
-    reduced(context, if from_end == End::Left { "lpop" } else { "rpop" }, from);
+    after_removal(context, if from_end == End::Left { "lpop" } else { "rpop" }, from);
     Ok(Some(element))
 }
 
@@ -576,7 +579,7 @@ fn blocking_move(
     ends: [End; 2],
 ) -> Result<Reply, Error> {
     let deadline = super::timeout_seconds(context.time, argv[argv.len() - 1])?;
-    if let Some(element) = shift(context, [argv[1], argv[2]], ends)? {
+    if let Some(element) = move_element(context, [argv[1], argv[2]], ends)? {
         return Ok(Reply::bulk(element));
     }
     let wait = context.wait_for(Wanted::any(&argv[1..2], Kind::List), deadline, argv);
@@ -595,7 +598,7 @@ fn end(word: &[u8]) -> Result<End, Error> {
 }
 
 /// Parses an integer; its sign gives the end to count from.
-fn negatable(argument: &[u8]) -> Result<i64, Error> {
+fn parse_direction(argument: &[u8]) -> Result<i64, Error> {
     match integer(argument)? {
         i64::MIN => Err(Error::line(
             "ERR value is out of range, value must between -9223372036854775807 and \

@@ -188,7 +188,7 @@ const HELP: &[&str] = &[
 /// `LOCKWHEEL CLOCK`: replies with the state of the clock, or with OK after a change.
 fn clock(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let order = match &argv[2..] {
-        [] => return Ok(show_clock(context)),
+        [] => return Ok(clock_reply(context)),
         [word] if is(word, "freeze") => ClockOrder::Run(Rate::STOPPED),
         [word] if is(word, "run") => ClockOrder::Run(Rate::REAL),
         [word, times] if is(word, "run") => ClockOrder::Run(rate(times)?),
@@ -207,16 +207,16 @@ fn clock(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 }
 
 #[derive(Serialize)]
-struct ShownClock {
+struct ClockState {
     now_ms: i64,
     wall_ms: i64,
     rate: f64,
 }
 
-fn show_clock(context: &Context<'_>) -> Reply {
+fn clock_reply(context: &Context<'_>) -> Reply {
     let time = context.time;
     let rate = context.engine.clock_rate.times();
-    super::json(&ShownClock { now_ms: time.now.0, wall_ms: time.wall().0, rate })
+    super::json(&ClockState { now_ms: time.now.0, wall_ms: time.wall().0, rate })
 }
 
 fn rate(times: &[u8]) -> Result<Rate, Error> {
@@ -255,7 +255,7 @@ fn fault(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
             Ok(Reply::from(rules))
         }
         [word, id] if is(word, "clear") => {
-            let id = rule_of(context, id, false)?;
+            let id = parse_rule_id(context, id, false)?;
             context.engine.clear_faults(|rule| rule.id == id);
             Ok(Reply::from(1_usize))
         }
@@ -268,11 +268,11 @@ fn gate(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     match &argv[2..] {
         [word, when @ ..] if is(word, "add") => add_rule(context, Action::Gate, when),
         [word, id] if is(word, "await") => {
-            let id = rule_of(context, id, true)?;
+            let id = parse_rule_id(context, id, true)?;
             Ok(context.engine.await_held(context.client, id))
         }
         [word, id] if is(word, "open") => {
-            let id = rule_of(context, id, true)?;
+            let id = parse_rule_id(context, id, true)?;
             let (_, clients) = context.engine.clear_faults(|rule| rule.id == id);
             Ok(Reply::from(clients))
         }
@@ -296,7 +296,7 @@ fn add_rule(context: &mut Context<'_>, action: Action, when: &[&[u8]]) -> Result
 }
 
 /// Parses the number of a rule, which must be a gate, or must not be one.
-fn rule_of(context: &Context<'_>, id: &[u8], gate: bool) -> Result<u64, Error> {
+fn parse_rule_id(context: &Context<'_>, id: &[u8], gate: bool) -> Result<u64, Error> {
     let id = u64::try_from(integer(id)?).unwrap_or(0);
     match context.engine.faults.is_gate(id) {
         Some(is_gate) if is_gate == gate => Ok(id),

@@ -89,13 +89,14 @@ pub const FAMILIES: &[&[Command]] = &[
 ];
 
 /// The commands of a server that stores keys.
-pub fn of_keeper() -> impl Iterator<Item = &'static Command> {
+pub fn server_commands() -> impl Iterator<Item = &'static Command> {
     FAMILIES.iter().copied().flatten()
 }
 
 /// The commands of a sentinel: its own and some of the others.
-pub fn of_sentinel() -> impl Iterator<Item = &'static Command> {
-    let shared = of_keeper().filter(|command| sentinel::ALSO.contains(&command.name));
+pub fn sentinel_commands() -> impl Iterator<Item = &'static Command> {
+    let shared =
+        server_commands().filter(|command| sentinel::SHARED_COMMANDS.contains(&command.name));
     sentinel::COMMANDS.iter().chain(shared)
 }
 

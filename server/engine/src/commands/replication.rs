@@ -179,7 +179,7 @@ fn failover(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 fn wait(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let replicas = integer(argv[1])?;
     let deadline = super::timeout(context.time, argv[2])?;
-    Ok(answer_when_replicated(context, replicas > 0, deadline, Reply::Integer(0)))
+    Ok(reply_without_replicas(context, replicas > 0, deadline, Reply::Integer(0)))
 }
 
 /// `WAITAOF`: replies with 0 files, after the timeout if any were requested.
@@ -199,18 +199,18 @@ fn waitaof(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         ));
     }
     let none = Reply::Array(vec![Reply::Integer(0), Reply::Integer(0)]);
-    Ok(answer_when_replicated(context, replicas > 0, deadline, none))
+    Ok(reply_without_replicas(context, replicas > 0, deadline, none))
 }
 
 /// Replies at once that there is no replica, unless the client requests one: then after its
 /// timeout.
-fn answer_when_replicated(
+fn reply_without_replicas(
     context: &mut Context<'_>,
-    asks_for_any: bool,
+    wants_replicas: bool,
     deadline: Option<Millis>,
     answer: Reply,
 ) -> Reply {
-    if !asks_for_any || context.may_not_block() {
+    if !wants_replicas || context.may_not_block() {
         return answer;
     }
     context.engine.block(context.client, answer, deadline);

@@ -13,7 +13,7 @@ use crate::glob;
 use crate::settings::{Master, Peer, Sentinel, Unset};
 
 /// The commands that a sentinel has besides this family, by name.
-pub const ALSO: &[&str] = &[
+pub const SHARED_COMMANDS: &[&str] = &[
     "auth",
     "client",
     "command",
@@ -59,7 +59,7 @@ const SUBCOMMANDS: &[Command] = &[
         complexity: "O(N) in the number of options",
         doc: "Returns or changes options of the sentinel itself.",
         example: "SENTINEL CONFIG GET announce-ip => [\"announce-ip\", \"\"]",
-        run: settings,
+        run: config,
         ..SENTINEL
     },
     Command {
@@ -255,7 +255,7 @@ const HELP: &[&str] = &[
 
 /// The sentinel's settings. Only a sentinel has these commands, so they exist; otherwise they would
 /// be created without masters.
-fn known(engine: &mut Engine) -> &mut Sentinel {
+fn sentinel_settings(engine: &mut Engine) -> &mut Sentinel {
     engine.settings.sentinel.get_or_insert_default()
 }
 
@@ -414,47 +414,47 @@ fn monitor(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let quorum = integer(argv[5]).map_err(|_| Error::line("ERR Invalid quorum"))?;
     let port = integer(argv[4]).map_err(|_| Error::line("ERR Invalid port"))?;
     let (name, host) = (text(argv[2]), text(argv[3]));
-    let sentinel = known(context.engine);
+    let sentinel = sentinel_settings(context.engine);
     if quorum > 0 && !sentinel.takes_host(&host) {
         return Err(Error::line("ERR Invalid IP address or hostname specified"));
     }
     let added = sentinel.monitor(&name, &host, port, quorum);
     let added = added.map_err(|reason| Error::text(format!("ERR {reason}")))?;
-    let message = format!("{} quorum {quorum}", place(added));
+    let message = format!("{} quorum {quorum}", event_name(added));
     context.engine.publish(b"+monitor", message.as_bytes());
     Ok(Reply::OK)
 }
 
 /// The name of a master in events.
-fn place(master: &Master) -> String {
+fn event_name(master: &Master) -> String {
     format!("master {} {} {}", master.name, master.host, master.port)
 }
 
 /// `SENTINEL REMOVE`: removes a master and replies with OK.
 fn remove(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let gone = place(master(context, argv[2])?);
-    known(context.engine).masters.retain(|master| master.name.as_bytes() != argv[2]);
-    context.engine.publish(b"-monitor", gone.as_bytes());
+    let removed = event_name(master(context, argv[2])?);
+    sentinel_settings(context.engine).masters.retain(|master| master.name.as_bytes() != argv[2]);
+    context.engine.publish(b"-monitor", removed.as_bytes());
     Ok(Reply::OK)
 }
 
 /// `SENTINEL RESET`: replies with the number of masters that match.
 fn reset(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let masters = known(context.engine).masters.iter_mut();
-    let mut places = Vec::new();
+    let masters = sentinel_settings(context.engine).masters.iter_mut();
+    let mut event_names = Vec::new();
     for master in masters.filter(|master| glob::matches(argv[2], master.name.as_bytes())) {
         master.sentinels.clear();
-        places.push(place(master));
+        event_names.push(event_name(master));
     }
-    for place in &places {
-        context.engine.publish(b"+reset-master", place.as_bytes());
+    for event_name in &event_names {
+        context.engine.publish(b"+reset-master", event_name.as_bytes());
     }
-    Ok(Reply::from(places.len()))
+    Ok(Reply::from(event_names.len()))
 }
 
 /// `SENTINEL SET`: replies with OK, or with an error. Options before an invalid one remain set.
 fn set(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let place = place(master(context, argv[2])?);
+    let event_name = event_name(master(context, argv[2])?);
     let mut rest = &argv[3..];
     while let [option, after @ ..] = rest {
         let option = text(option);
@@ -474,7 +474,7 @@ fn set(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         }
         let values: Vec<_> = values.iter().map(|value| text(value)).collect();
         let words: Vec<&str> = values.iter().map(|value| &**value).collect();
-        let master = known(context.engine).master_mut(argv[2]);
+        let master = sentinel_settings(context.engine).master_mut(argv[2]);
         if master.is_some_and(|master| master.set(&option, &words).is_err()) {
             let value = words[0];
             return Err(Error::text(format!(
@@ -482,24 +482,24 @@ fn set(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
             )));
         }
         let shown = if option.eq_ignore_ascii_case("auth-pass") { "******" } else { words[0] };
-        let message = format!("{place} {option} {shown}");
+        let message = format!("{event_name} {option} {shown}");
         context.engine.publish(b"+set", message.as_bytes());
     }
     Ok(Reply::OK)
 }
 
 /// `SENTINEL CONFIG`: replies with the options, or with OK.
-fn settings(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+fn config(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     match (argv[2], &argv[3..]) {
         (how, patterns) if is(how, "get") => Ok(options(context.engine, patterns)),
         (how, pairs) if is(how, "set") && pairs.len() % 2 == 0 => {
             // Sets all of them or none.
             let engine = &mut *context.engine;
-            let before = (known(engine).clone(), engine.settings.text("loglevel"));
+            let before = (sentinel_settings(engine).clone(), engine.settings.text("loglevel"));
             let all = pairs.as_chunks::<2>().0.iter();
             let set = all.map(|&[option, value]| set_option(engine, option, value));
             if let Err(error) = set.collect::<Result<Vec<()>, Error>>() {
-                *known(engine) = before.0;
+                *sentinel_settings(engine) = before.0;
                 // The previous value is always accepted.
                 let _ = engine.settings.apply("loglevel", &before.1);
                 return Err(error);
@@ -514,7 +514,7 @@ fn settings(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 }
 
 fn options(engine: &mut Engine, patterns: &[&[u8]]) -> Reply {
-    let mut all = known(engine).options().to_vec();
+    let mut all = sentinel_settings(engine).options().to_vec();
     all.push(("loglevel", engine.settings.text("loglevel")));
     let mut found: Vec<(&'static str, Reply)> = Vec::new();
     for pattern in patterns {
@@ -533,7 +533,7 @@ fn set_option(engine: &mut Engine, option: &[u8], value: &[u8]) -> Result<(), Er
     let set = if option.eq_ignore_ascii_case("loglevel") {
         engine.settings.apply("loglevel", &value).map_err(|_| Unset::Invalid)
     } else {
-        known(engine).set(&option, &value)
+        sentinel_settings(engine).set(&option, &value)
     };
     set.map_err(|unset| match unset {
         Unset::Unknown => {

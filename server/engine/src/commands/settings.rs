@@ -101,12 +101,12 @@ fn set(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let pairs: Vec<(&[u8], &[u8])> = pairs.iter().map(|&[name, value]| (name, value)).collect();
     let engine = &mut *context.engine;
     engine.settings.set(&pairs).map_err(|error| Error::text(error.to_string()))?;
-    obey(engine);
+    apply(engine);
     Ok(Reply::OK)
 }
 
 /// Updates the state that the engine derives from its settings.
-fn obey(engine: &mut Engine) {
+fn apply(engine: &mut Engine) {
     engine.events = engine.settings.notify_keyspace_events;
     if engine.settings.requirepass.is_none() {
         for id in engine.sessions.in_order() {

@@ -397,6 +397,6 @@ fn remove(context: &mut Context<'_>, argv: &[&[u8]], by: By, event: &str) -> Res
     let removed = ranks.len();
     set.remove_range(ranks);
     let emptied = set.is_empty();
-    sorted_sets::tell_of_removal(context, key, event, removed, emptied);
+    sorted_sets::notify_removal(context, key, event, removed, emptied);
     Ok(removed.into())
 }

@@ -86,7 +86,7 @@ pub const COMMANDS: &[Command] = &[
         complexity: "O(log N) a member, N being the number of members",
         doc: "Sets the scores of members, optionally with conditions; returns how many are new.",
         example: "ZADD z 1 a; ZADD z GT CH 2 a 0 b => 2",
-        run: |context, argv| add(context, argv, How::default()),
+        run: |context, argv| add(context, argv, AddOptions::default()),
         ..SORTED_SET
     },
     Command {
@@ -107,7 +107,7 @@ pub const COMMANDS: &[Command] = &[
         keys: &[KeySpec::one(&["RW", "access", "update"])],
         doc: "Adds a number to the score of a member.",
         example: "ZADD z 1 a; ZINCRBY z 0.5 a => \"1.5\"",
-        run: |context, argv| add(context, argv, How { incr: true, ..How::default() }),
+        run: |context, argv| add(context, argv, AddOptions { incr: true, ..AddOptions::default() }),
         ..SORTED_SET
     },
     Command {
@@ -308,7 +308,7 @@ fn zrandmember(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error
 
 /// The options of `ZADD`, with Redis's names.
 #[derive(Clone, Copy, Debug, Default)]
-struct How {
+struct AddOptions {
     nx: bool,
     xx: bool,
     gt: bool,
@@ -317,7 +317,7 @@ struct How {
     incr: bool,
 }
 
-impl How {
+impl AddOptions {
     /// Parses an option; false if it is none.
     fn read(&mut self, argument: &[u8]) -> bool {
         let flags = [
@@ -365,19 +365,19 @@ impl How {
 
 /// `ZADD`: replies with the number of new members, or of changed ones with `CH`; `ZINCRBY` and
 /// `ZADD INCR`: with the new score.
-fn add(context: &mut Context<'_>, argv: &[&[u8]], mut how: How) -> Result<Reply, Error> {
+fn add(context: &mut Context<'_>, argv: &[&[u8]], mut options: AddOptions) -> Result<Reply, Error> {
     let key = argv[1];
-    let options = argv[2..].iter().take_while(|argument| how.read(argument)).count();
-    let (pairs, []) = argv[2 + options..].as_chunks() else { return Err(Error::Syntax) };
+    let option_count = argv[2..].iter().take_while(|argument| options.read(argument)).count();
+    let (pairs, []) = argv[2 + option_count..].as_chunks() else { return Err(Error::Syntax) };
     if pairs.is_empty() {
         return Err(Error::Syntax);
     }
-    how.check(pairs.len())?;
+    options.check(pairs.len())?;
     let score = |[score, _]: &[&[u8]; 2]| number::parse_double(score).ok_or(Error::NotAFloat);
     let scores = pairs.iter().map(score).collect::<Result<Vec<f64>, Error>>()?;
     let (small, seed) = forms(context);
     // Adding members to a new set cannot fail, so no empty set remains.
-    let set = if how.xx {
+    let set = if options.xx {
         context.write_as::<SortedSet>(key)?
     } else {
         Some(context.open::<SortedSet>(key)?)
@@ -386,7 +386,7 @@ fn add(context: &mut Context<'_>, argv: &[&[u8]], mut how: How) -> Result<Reply,
     if let Some(set) = set {
         for (&[_, member], score) in pairs.iter().zip(scores) {
             let old = set.score(member);
-            let Some(new) = how.new_score(old, score)? else { continue };
+            let Some(new) = options.new_score(old, score)? else { continue };
             if old != Some(new) {
                 set.set(member, new, small, seed);
                 added += usize::from(old.is_none());
@@ -396,12 +396,12 @@ fn add(context: &mut Context<'_>, argv: &[&[u8]], mut how: How) -> Result<Reply,
         }
     }
     if added + updated > 0 {
-        context.changed(Events::ZSET, if how.incr { "zincr" } else { "zadd" }, key);
+        context.changed(Events::ZSET, if options.incr { "zincr" } else { "zadd" }, key);
     }
     Ok(match result {
-        Some(score) if how.incr => Reply::Double(score),
-        None if how.incr => Reply::Null,
-        _ => Reply::from(if how.ch { added + updated } else { added }),
+        Some(score) if options.incr => Reply::Double(score),
+        None if options.incr => Reply::Null,
+        _ => Reply::from(if options.ch { added + updated } else { added }),
     })
 }
 
@@ -411,12 +411,12 @@ fn zrem(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let Some(set) = context.write_as::<SortedSet>(key)? else { return Ok(0_usize.into()) };
     let removed = argv[2..].iter().filter(|member| set.remove(member).is_some()).count();
     let emptied = set.is_empty();
-    tell_of_removal(context, key, "zrem", removed, emptied);
+    notify_removal(context, key, "zrem", removed, emptied);
     Ok(removed.into())
 }
 
 /// Sends the events for `removed` members, if any, and for the key if they were the last.
-pub(super) fn tell_of_removal(
+pub(super) fn notify_removal(
     context: &mut Context<'_>,
     key: &[u8],
     event: &str,
@@ -458,7 +458,7 @@ fn pop(
         popped.reverse();
     }
     set.remove_range(ranks);
-    tell_of_removal(context, key, event, count, count == len);
+    notify_removal(context, key, event, count, count == len);
     Ok(Some(popped))
 }
 

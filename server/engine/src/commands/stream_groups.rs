@@ -6,7 +6,7 @@ use lockwheel_resp::Reply;
 
 use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec};
 use crate::commands::help;
-use crate::commands::streams::{bound, entry_id, tell};
+use crate::commands::streams::{bound, entry_id, notify_change};
 use crate::context::{Context, integer, is};
 use crate::error::Error;
 use crate::keyspace::stream::Stream;
@@ -135,7 +135,7 @@ fn xgroup_create(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Err
     if is_new {
         context.changed(Events::STREAM, "xgroup-create", key);
     } else {
-        tell(context, "xgroup-create", key);
+        notify_change(context, "xgroup-create", key);
     }
     Ok(Reply::OK)
 }
@@ -155,7 +155,7 @@ fn xgroup_setid(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Erro
         group.last_id = id;
         group.entries_read = options.entries_read;
     }
-    tell(context, "xgroup-setid", argv[2]);
+    notify_change(context, "xgroup-setid", argv[2]);
     Ok(Reply::OK)
 }
 
@@ -164,7 +164,7 @@ fn xgroup_destroy(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Er
     let stream = context.write_as::<Box<Stream>>(argv[2])?.ok_or(KEY_REQUIRED)?;
     let removed = stream.remove_group(argv[3]);
     if removed {
-        tell(context, "xgroup-destroy", argv[2]);
+        notify_change(context, "xgroup-destroy", argv[2]);
         // Clients blocked on the group must be unblocked, since it will get no more entries.
         context.engine.mark_for_waiters(context.database, argv[2]);
     }
@@ -178,7 +178,7 @@ fn xgroup_createconsumer(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Re
     let group = stream.group_mut(argv[3]);
     let added = group.is_some_and(|(group, _)| group.add_consumer(argv[4], now));
     if added {
-        tell(context, "xgroup-createconsumer", argv[2]);
+        notify_change(context, "xgroup-createconsumer", argv[2]);
     }
     Ok(added.into())
 }
@@ -189,7 +189,7 @@ fn xgroup_delconsumer(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply
     let group = stream.group_mut(argv[3]);
     let removed = group.and_then(|(group, _)| group.remove_consumer(argv[4]));
     if removed.is_some() {
-        tell(context, "xgroup-delconsumer", argv[2]);
+        notify_change(context, "xgroup-delconsumer", argv[2]);
     }
     Ok(removed.unwrap_or(0).into())
 }

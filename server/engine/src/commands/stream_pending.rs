@@ -9,7 +9,7 @@ use lockwheel_resp::Reply;
 use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec};
 use crate::commands::stream_reads::no_group;
 use crate::commands::streams::{
-    entry_id, entry_ids, entry_reply, id_reply, range_end, range_start, tell,
+    entry_id, entry_ids, entry_reply, id_reply, notify_change, range_end, range_start,
 };
 use crate::context::{Context, integer, is};
 use crate::error::Error;
@@ -224,7 +224,7 @@ fn xclaim(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     }
     context.engine.dirty += changes;
     if is_new {
-        tell(context, "xgroup-createconsumer", key);
+        notify_change(context, "xgroup-createconsumer", key);
     }
     Ok(Reply::Array(replies))
 }
@@ -309,7 +309,7 @@ fn xautoclaim(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error>
     let (mut room, just_id) = autoclaim_options(&argv[6..])?;
     // The number of entries to examine, so that a group of busy consumers does not delay other
     // clients.
-    let mut looks = room.saturating_mul(10);
+    let mut examinations_left = room.saturating_mul(10);
     let now = context.time.wall();
     context.find_for_read(key);
     let stream = context.write_as::<Box<Stream>>(key)?;
@@ -319,8 +319,8 @@ fn xautoclaim(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error>
     let is_new = group.seen(consumer, now);
     let (mut claimed, mut deleted) = (Vec::new(), Vec::new());
     let mut next = group.pending().range(start..).next().map(|(&id, _)| id);
-    while let Some(id) = next.filter(|_| looks > 0 && room > 0) {
-        looks -= 1;
+    while let Some(id) = next.filter(|_| examinations_left > 0 && room > 0) {
+        examinations_left -= 1;
         let pending = group.pending().get(&id);
         let long = pending.is_none_or(|p| idle_min <= 0 || idle(p, now) >= idle_min);
         let deliveries = pending.map_or(0, |pending| pending.deliveries);
@@ -342,7 +342,7 @@ fn xautoclaim(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error>
     }
     context.engine.dirty += (claimed.len() + deleted.len()) as u64;
     if is_new {
-        tell(context, "xgroup-createconsumer", key);
+        notify_change(context, "xgroup-createconsumer", key);
     }
     let next = id_reply(next.unwrap_or(StreamId::MIN));
     Ok(Reply::Array(vec![next, Reply::Array(claimed), Reply::Array(deleted)]))

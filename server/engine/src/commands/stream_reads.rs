@@ -7,7 +7,7 @@
 use lockwheel_resp::{Protocol, Reply};
 
 use crate::command::{Arity, Categories, Command, FindKeys, Flags, Group, KeySpec};
-use crate::commands::streams::{entry_id, entry_reply, id_reply, tell};
+use crate::commands::streams::{entry_id, entry_reply, id_reply, notify_change};
 use crate::context::{Caller, Context, integer, is};
 use crate::error::Error;
 use crate::keyspace::stream::Stream;
@@ -86,8 +86,8 @@ fn read(context: &mut Context<'_>, argv: &[&[u8]], grouped: bool) -> Result<Repl
     let mut served = Vec::new();
     for (&key, &position) in request.keys.iter().zip(&positions) {
         let entries = match (request.reader, position) {
-            (Some(reader), _) => serve_reader(context, &request, reader, key, position)?,
-            (None, Position::After(id)) => serve(context, &request, key, id)?,
+            (Some(reader), _) => read_for_consumer(context, &request, reader, key, position)?,
+            (None, Position::After(id)) => read_streams(context, &request, key, id)?,
             (None, Position::New) => None,
         };
         served.extend(entries.map(|entries| (Reply::bulk(key), Reply::Array(entries))));
@@ -165,7 +165,7 @@ impl<'a> Request<'a> {
                     after
                 }
                 [_, ..] if is(word, "streams") => {
-                    request.name_streams(context.name, after, grouped)?;
+                    request.set_streams(context.name, after, grouped)?;
                     break;
                 }
                 [group, consumer, ref after @ ..] if is(word, "group") => {
@@ -194,7 +194,7 @@ impl<'a> Request<'a> {
         Ok(request)
     }
 
-    fn name_streams(
+    fn set_streams(
         &mut self,
         command: &str,
         arguments: &'a [&'a [u8]],
@@ -261,7 +261,7 @@ pub fn no_group(key: &[u8], group: &[u8], where_from: &str) -> Error {
 }
 
 /// The entries after the requested ids, if there are any.
-fn serve(
+fn read_streams(
     context: &mut Context<'_>,
     request: &Request<'_>,
     key: &[u8],
@@ -276,7 +276,7 @@ fn serve(
 }
 
 /// The entries for a consumer: new ones, or those pending with it.
-fn serve_reader(
+fn read_for_consumer(
     context: &mut Context<'_>,
     request: &Request<'_>,
     (group, consumer): (&[u8], &[u8]),
@@ -294,7 +294,7 @@ fn serve_reader(
         Position::New => new_entries(stream, group, consumer, count, now, !request.acknowledged),
     };
     if is_new {
-        tell(context, "xgroup-createconsumer", key);
+        notify_change(context, "xgroup-createconsumer", key);
     }
     context.engine.dirty += u64::from(entries.is_some());
     Ok(entries)

@@ -307,12 +307,12 @@ fn xsetid(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     if max_deleted_id != StreamId::MIN {
         stream.max_deleted_id = max_deleted_id;
     }
-    tell(context, "xsetid", argv[1]);
+    notify_change(context, "xsetid", argv[1]);
     Ok(Reply::OK)
 }
 
 /// Sends the event of a change that affects no entry, and so no watchers.
-pub fn tell(context: &mut Context<'_>, event: &str, key: &[u8]) {
+pub fn notify_change(context: &mut Context<'_>, event: &str, key: &[u8]) {
     context.engine.dirty += 1;
     context.engine.notify(Events::STREAM, event, context.database, key);
 }

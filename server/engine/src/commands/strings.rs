@@ -321,7 +321,7 @@ fn getex(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     // The deadline is not even parsed if the key does not exist.
     let Some(slot) = context.find(key) else { return Ok(value) };
     match options.expiry {
-        Asked::Given(unit, amount) => {
+        DeadlineOption::Set(unit, amount) => {
             let deadline = deadline(unit, amount, context.time, context.name)?;
             if context.time.reached(deadline) {
                 remove(context, key);
@@ -330,11 +330,11 @@ fn getex(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
                 context.changed(Events::GENERIC, "expire", key);
             }
         }
-        Asked::Persist if context.deadline(key).flatten().is_some() => {
+        DeadlineOption::Persist if context.deadline(key).flatten().is_some() => {
             context.set_deadline_at(slot, None);
             context.changed(Events::GENERIC, "persist", key);
         }
-        Asked::Persist | Asked::Keep | Asked::Nothing => {}
+        DeadlineOption::Persist | DeadlineOption::Keep | DeadlineOption::Absent => {}
     }
     Ok(value)
 }
@@ -344,14 +344,14 @@ fn set(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let mut options = Options::default();
     options.read_all(context, &argv[3..], true)?;
     let expiry = match options.expiry {
-        Asked::Given(unit, amount) => {
+        DeadlineOption::Set(unit, amount) => {
             Expiry::At(deadline(unit, amount, context.time, context.name)?)
         }
-        Asked::Keep => Expiry::Keep,
-        Asked::Persist | Asked::Nothing => Expiry::Clear,
+        DeadlineOption::Keep => Expiry::Keep,
+        DeadlineOption::Persist | DeadlineOption::Absent => Expiry::Clear,
     };
     if options.get || options.condition.is_some() {
-        return set_and_tell(context, argv, &options, expiry);
+        return set_with_old_value(context, argv, &options, expiry);
     }
     let found = context.find(argv[1]);
     if !options.admits(found) {
@@ -363,7 +363,7 @@ fn set(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 
 /// `SET` with `GET` or a condition on the value.
 #[cold]
-fn set_and_tell(
+fn set_with_old_value(
     context: &mut Context<'_>,
     argv: &[&[u8]],
     options: &Options<'_>,
@@ -377,7 +377,7 @@ fn set_and_tell(
     }
     if let Some(condition) = options.condition {
         let found = context.find_to_write::<StringValue>(key)?;
-        if !found.map_or(Ok(condition.admits_nothing()), |(_, value)| condition.holds(value))? {
+        if !found.map_or(Ok(condition.holds_without_key()), |(_, value)| condition.holds(value))? {
             return Ok(old.unwrap_or(Reply::Null));
         }
     }
@@ -452,10 +452,10 @@ fn reply(value: Text<'_>) -> Reply {
 #[derive(Clone, Copy, Debug, Default)]
 struct Options<'a> {
     only_new: bool,
-    only_old: bool,
+    only_existing: bool,
     condition: Option<Condition<'a>>,
     get: bool,
-    expiry: Asked<'a>,
+    expiry: DeadlineOption<'a>,
 }
 
 impl<'a> Options<'a> {
@@ -471,11 +471,11 @@ impl<'a> Options<'a> {
         while let Some((&word, behind)) = rest.split_first() {
             let operand = behind.first().copied();
             let takes_operand = match (TimeUnit::of_option(word), operand) {
-                (Some(unit), Some(amount)) => self.ask(Asked::Given(unit, amount)),
+                (Some(unit), Some(amount)) => self.read_deadline(DeadlineOption::Set(unit, amount)),
                 (None, _) if sets => {
                     self.read(word, operand, context.engine.settings.compat_version)
                 }
-                (None, _) if is(word, "persist") => self.ask(Asked::Persist),
+                (None, _) if is(word, "persist") => self.read_deadline(DeadlineOption::Persist),
                 _ => None,
             };
             let Some(takes_operand) = takes_operand else { return Err(Error::Syntax) };
@@ -486,7 +486,7 @@ impl<'a> Options<'a> {
 
     /// Whether `NX` and `XX` allow the command, given whether the key was found.
     fn admits(&self, found: Option<Slot>) -> bool {
-        !(self.only_new && found.is_some() || self.only_old && found.is_none())
+        !(self.only_new && found.is_some() || self.only_existing && found.is_none())
     }
 
     /// Parses an option that only `SET` has. `None` if it is not allowed here, else whether it
@@ -498,51 +498,52 @@ impl<'a> Options<'a> {
         operand: Option<&'a [u8]>,
         version: CompatVersion,
     ) -> Option<bool> {
-        let is_free = !(self.only_new || self.only_old || self.condition.is_some());
+        let is_free = !(self.only_new || self.only_existing || self.condition.is_some());
         if matches!(word, [b'n' | b'N', b'x' | b'X']) && (self.only_new || is_free) {
             self.only_new = true;
-        } else if is(word, "xx") && (self.only_old || is_free) {
-            self.only_old = true;
+        } else if is(word, "xx") && (self.only_existing || is_free) {
+            self.only_existing = true;
         } else if is(word, "get") {
             self.get = true;
         } else if is(word, "keepttl") {
-            return self.ask(Asked::Keep);
+            return self.read_deadline(DeadlineOption::Keep);
         } else {
             let condition = Condition::named(word, operand?)?;
-            self.condition = Some(condition).filter(|it| is_free && it.is_of_set_in(version));
+            self.condition =
+                Some(condition).filter(|it| is_free && it.is_supported_by_set(version));
             return self.condition.map(|_| true);
         }
         Some(false)
     }
 
     /// As `read`, for an option about the deadline.
-    fn ask(&mut self, asked: Asked<'a>) -> Option<bool> {
-        if !self.expiry.admits(asked) {
+    fn read_deadline(&mut self, option: DeadlineOption<'a>) -> Option<bool> {
+        if !self.expiry.admits(option) {
             return None;
         }
-        self.expiry = asked;
-        Some(matches!(asked, Asked::Given(..)))
+        self.expiry = option;
+        Some(matches!(option, DeadlineOption::Set(..)))
     }
 }
 
 /// What the options say about the deadline; the amount is not parsed yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Asked<'a> {
+enum DeadlineOption<'a> {
     #[default]
-    Nothing,
+    Absent,
     Keep,
     Persist,
-    Given(TimeUnit, &'a [u8]),
+    Set(TimeUnit, &'a [u8]),
 }
 
-impl Asked<'_> {
+impl DeadlineOption<'_> {
     /// Whether `other` may follow this option: the same kind may be repeated, and the last one
     /// applies.
-    fn admits(self, other: Asked<'_>) -> bool {
+    fn admits(self, other: DeadlineOption<'_>) -> bool {
         match (self, other) {
-            (Asked::Nothing, _) => true,
-            (Asked::Given(unit, _), Asked::Given(other, _)) => unit == other,
-            (asked, other) => asked == other,
+            (DeadlineOption::Absent, _) => true,
+            (DeadlineOption::Set(unit, _), DeadlineOption::Set(other, _)) => unit == other,
+            (option, other) => option == other,
         }
     }
 }
@@ -719,7 +720,7 @@ fn add(context: &mut Context<'_>, key: &[u8], increment: i64) -> Result<Reply, E
     let old = found.map_or(Some(0), |(_, value)| value.integer());
     let slot = found.map(|(slot, _)| slot);
     let sum = old.ok_or(Error::NotAnInteger)?.checked_add(increment).ok_or(Error::Overflow)?;
-    give(context, key, slot, NewValue::Text(itoa::Buffer::new().format(sum).as_bytes()));
+    set_or_add(context, key, slot, NewValue::Text(itoa::Buffer::new().format(sum).as_bytes()));
     context.changed(Events::STRING, "incrby", key);
     Ok(sum.into())
 }
@@ -736,13 +737,13 @@ fn incrbyfloat(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error
     let increment = LongDouble::parse(argv[2]).ok_or(Error::NotAFloat)?;
     let sum = old.checked_add(increment).ok_or(Error::NotFinite)?.to_string();
     // Not stored as an integer even if it is one, as `OBJECT ENCODING` shows.
-    give(context, key, slot, NewValue::Float(sum.as_bytes()));
+    set_or_add(context, key, slot, NewValue::Float(sum.as_bytes()));
     context.changed(Events::STRING, "incrbyfloat", key);
     Ok(Reply::bulk(sum))
 }
 
 /// Sets the value of a key that was `found` just before or is missing.
-fn give(context: &mut Context<'_>, key: &[u8], found: Option<Slot>, value: NewValue<'_>) {
+fn set_or_add(context: &mut Context<'_>, key: &[u8], found: Option<Slot>, value: NewValue<'_>) {
     match found {
         Some(slot) => context.set_value(slot, value),
         None => drop(context.add(key, value)),
