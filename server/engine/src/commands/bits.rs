@@ -560,7 +560,7 @@ mod tests {
     }
 
     #[test]
-    fn events() {
+    fn commands_send_their_events() {
         check_events(&[
             ("SETBIT k 0 0", "new k, setbit k"),
             ("SETBIT k 0 0", ""),

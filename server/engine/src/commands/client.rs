@@ -385,7 +385,7 @@ mod tests {
     use crate::testing::{Stage, check, words};
 
     #[test]
-    fn names() {
+    fn names_are_set_and_checked() {
         check("CLIENT GETNAME => nil; CLIENT SETNAME n => OK; CLIENT GETNAME => \"n\"");
         check("CLIENT SETNAME n; CLIENT SETNAME \"\" => OK; CLIENT GETNAME => nil");
         check(
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn replies_are_left_out() {
+    fn replies_are_off_or_skipped() {
         check("CLIENT REPLY OFF => ; PING => ; CLIENT REPLY ON => OK; PING => PONG");
         check("CLIENT REPLY SKIP => ; PING => ; PING => PONG");
         check("CLIENT REPLY SKIP; CLIENT REPLY SKIP => ; PING => ; PING => PONG");

@@ -242,7 +242,7 @@ mod tests {
     use crate::time::{Millis, Time};
 
     #[test]
-    fn format_of_a_line() {
+    fn line_has_the_fields_of_redis() {
         check(
             "SELECT 2; WATCH k; MULTI; b> SELECT 2; b> SET k v; +2500ms; b> CLIENT LIST ID 1 => \
              \"id=1 addr= laddr= fd=0 name= age=2 idle=2 flags=xd db=2 sub=0 psub=0 ssub=0 \
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_of_clients() {
+    fn list_selects_clients() {
         check(
             "PING; b> PING; c> SUBSCRIBE x; CLIENT LIST TYPE pubsub => \"id=3 ...\"; \
                CLIENT LIST ID 2 99 1 => \"id=2 ...\\nid=1 ...\"; \

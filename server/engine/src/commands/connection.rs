@@ -278,7 +278,7 @@ mod tests {
     const WRONG: &str = "!WRONGPASS invalid username-password pair or user is disabled.";
 
     #[test]
-    fn ping_and_echo() {
+    fn ping_and_echo_reply_with_their_argument() {
         check("PING => PONG; PING hi => \"hi\"; ECHO hi => \"hi\"");
         check("PING a b => !ERR wrong number of arguments for 'ping' command");
         check("SUBSCRIBE c; PING => [\"pong\", \"\"]; PING x => [\"pong\", \"x\"]");

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn events() {
+    fn commands_send_their_events() {
         check_events(&[
             (&format!("RESTORE k 0 {V}"), "new k, restore k"),
             (&format!("RESTORE k 0 {V}"), ""),

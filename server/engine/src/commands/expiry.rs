@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions() {
+    fn deadline_is_set_only_if_conditions_hold() {
         check("SET k v; EXPIRE k 10 XX => 0; EXPIRE k 10 GT => 0; EXPIRE k 10 LT => 1");
         check("SET k v EX 10; EXPIRE k 20 NX => 0; EXPIRE k 10 GT => 0; EXPIRE k 10 LT => 0");
         check("SET k v EX 10; EXPIRE k 9 GT => 0; EXPIRE k 11 GT => 1; TTL k => 11");
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn seconds_are_rounded() {
+    fn ttl_rounds_to_whole_seconds() {
         check("SET k v PX 1499; TTL k => 1; PEXPIRE k 1500; TTL k => 2; PEXPIRE k 499; TTL k => 0");
         check("SET k v; PEXPIREAT k 1700000001499; EXPIRETIME k => 1700000001");
         check("SET k v; PEXPIREAT k 1700000001500; EXPIRETIME k => 1700000002");

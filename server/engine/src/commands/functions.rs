@@ -175,7 +175,7 @@ const HELP: &[&str] = &[
     "LOAD [REPLACE] <text>",
     "    Loads a library; REPLACE replaces the one with its name.",
     "RESTORE <dump> [FLUSH|APPEND|REPLACE]",
-    "    Loads what DUMP has returned; FLUSH removes all others, REPLACE those with the same names.",
+    "    Loads what DUMP has returned; FLUSH removes all others, REPLACE those of the same name.",
     "STATS",
     "    Returns which function is running, and how many there are.",
 ];

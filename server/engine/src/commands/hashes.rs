@@ -455,7 +455,7 @@ mod tests {
     use crate::time::Millis;
 
     #[test]
-    fn fields() {
+    fn fields_are_set_read_and_removed() {
         check(
             "HSET h f v g w => 2; HSET h f x h y => 1; HGETALL h => \
                [\"f\", \"x\", \"g\", \"w\", \"h\", \"y\"]",
@@ -491,7 +491,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers() {
+    fn numbers_in_fields_are_added() {
         check("HINCRBY h n 5 => 5; HINCRBY h n -7 => -2; HGET h n => \"-2\"");
         check("HSET h n 9; HINCRBY h n 1 => 10; HINCRBY h n -1 => 9; HGET h n => \"9\"");
         check(
@@ -526,7 +526,7 @@ mod tests {
     }
 
     #[test]
-    fn random_fields() {
+    fn hrandfield_returns_fields_of_the_hash() {
         check("HSET h f v; HRANDFIELD h => \"f\"; HRANDFIELD h -3 => [\"f\", \"f\", \"f\"]");
         check("HSET h f v; HRANDFIELD h 5 WITHVALUES => [\"f\", \"v\"]; HRANDFIELD h 0 => []");
         check("HRANDFIELD h => nil; HRANDFIELD h 1 => []; HRANDFIELD h -1 WITHVALUES => []");
@@ -571,7 +571,7 @@ mod tests {
     }
 
     #[test]
-    fn scans() {
+    fn hscan_returns_fields_and_cursor() {
         check("HSET h a 1 b 2; HSCAN h 0 MATCH b* COUNT 1 => [\"0\", [\"b\", \"2\"]]");
         check("HSCAN h 0 FOO => [\"0\", []]; HSCAN h abc => !ERR invalid cursor");
         check(
@@ -593,7 +593,7 @@ mod tests {
     }
 
     #[test]
-    fn encodings() {
+    fn encoding_changes_at_the_limits() {
         let [at_most, too_long] = ["x".repeat(64), "x".repeat(65)];
         for (commands, encoding) in [
             ("HSET h f v".to_owned(), "listpack"),
@@ -653,7 +653,7 @@ mod tests {
     }
 
     #[test]
-    fn events() {
+    fn commands_send_their_events() {
         check_events(&[
             ("HSET h f v g w", "new h, hset h"),
             ("HMSET h f v", "hset h"),

@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn human_readable_bytes() {
+    fn bytes_are_shown_human_readable() {
         for (bytes, expected) in [(0, "0B"), (1023, "1023B"), (1024, "1.00K"), (1 << 40, "1.00T")] {
             assert_eq!(human_readable(bytes), expected);
         }

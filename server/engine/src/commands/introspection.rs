@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn documents() {
+    fn commands_are_documented() {
         check("COMMAND DOCS nothing => []");
         check(
             "HELLO 3; COMMAND DOCS echo => {\"echo\": {\"summary\": \"Returns its argument.\", \

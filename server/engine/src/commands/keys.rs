@@ -784,7 +784,7 @@ mod tests {
     }
 
     #[test]
-    fn listing_with_options() {
+    fn scan_obeys_its_options() {
         check("SET k v; SET l v; KEYS * => [\"k\", \"l\"]; KEYS [^k] => [\"l\"]; KEYS x => []");
         check("SET k v; SCAN 0 TYPE STRING => [\"0\", [\"k\"]]; SCAN 0 TYPE foo => [\"0\", []]");
         check(
@@ -799,7 +799,7 @@ mod tests {
     }
 
     #[test]
-    fn objects() {
+    fn object_describes_values() {
         check("SET k 9999; OBJECT REFCOUNT k => 2147483647; SET k 10000; OBJECT REFCOUNT k => 1");
         check(
             "SET k v; OBJECT ENCODING k => \"embstr\"; \

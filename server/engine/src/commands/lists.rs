@@ -642,7 +642,7 @@ mod tests {
     }
 
     #[test]
-    fn events() {
+    fn commands_send_their_events() {
         check_events(&[
             ("LPUSH l a b", "new l, lpush l"),
             ("RPUSH l c", "rpush l"),

@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cursors() {
+    fn cursors_are_parsed_as_by_strtoul() {
         for (text, expected) in [
             ("0", Some(0)),
             ("", Some(0)),
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn options_after_the_cursor() {
+    fn options_after_the_cursor_are_parsed() {
         let read = |line: &'static str, takes_kind| {
             let words: Vec<&[u8]> = line.split_whitespace().map(str::as_bytes).collect();
             options(&words, takes_kind).map_err(|error| error.to_string())

@@ -343,7 +343,7 @@ mod tests {
     use crate::testing::{Stage, check};
 
     #[test]
-    fn compare_and_delete() {
+    fn script_compares_and_deletes() {
         check(
             "SET lock mine; EVAL \"if redis.call('get',KEYS[1]) == ARGV[1] then return \
              redis.call('del',KEYS[1]) else return 0 end\" 1 lock other => 0; GET lock => \"mine\"",
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn key_counts() {
+    fn number_of_keys_is_checked() {
         check(
             "EVAL \"return 1\" -1 => !ERR Number of keys can't be negative; \
              EVAL \"return 1\" 1 => !ERR Number of keys can't be greater than number of args; \

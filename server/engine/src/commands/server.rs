@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn debug_subcommands() {
+    fn debug_runs_its_subcommands() {
         let mut stage = open(Permission::Yes);
         let client = stage.client("a");
         let slept = stage.run(client, &words("DEBUG SLEEP 0.0015")).1;

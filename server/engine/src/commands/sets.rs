@@ -588,7 +588,7 @@ mod tests {
     }
 
     #[test]
-    fn encodings() {
+    fn encoding_changes_at_the_limits() {
         let mut settings = Settings::default();
         settings.set_max_intset_entries = 4;
         settings.set_max_listpack_entries = 3;
@@ -663,7 +663,7 @@ mod tests {
     }
 
     #[test]
-    fn events() {
+    fn commands_send_their_events() {
         check_events(&[
             ("SADD s a b", "new s, sadd s"),
             ("SADD s a", ""),

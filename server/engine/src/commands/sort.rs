@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn events() {
+    fn commands_send_their_events() {
         check_events(&[
             ("RPUSH l 2 1", "new l, rpush l"),
             ("SORT l BY w* GET v*", "keymiss w2, keymiss w1, keymiss v1, keymiss v2"),

@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn events() {
+    fn commands_send_their_events() {
         check_events(&[
             ("ZADD y 1 a 2 b", "new y, zadd y"),
             ("SADD s a", "new s, sadd s"),

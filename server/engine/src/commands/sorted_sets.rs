@@ -646,7 +646,7 @@ mod tests {
     }
 
     #[test]
-    fn events() {
+    fn commands_send_their_events() {
         check_events(&[
             ("ZADD z 1 a 2 b", "new z, zadd z"),
             ("ZADD z 1 a", ""),

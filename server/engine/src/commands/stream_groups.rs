@@ -1,6 +1,5 @@
-//! Commands for consumer groups, which divide the entries of a stream among their
-//! consumers. The commands for pending
-//! entries are in `stream_pending.rs`.
+//! Commands for consumer groups, which divide the entries of a stream among their consumers. The
+//! commands for pending entries are in `stream_pending.rs`.
 
 use lockwheel_resp::Reply;
 
@@ -307,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn events() {
+    fn commands_send_their_events() {
         check_events(&[
             ("XGROUP CREATE s g 0", ""),
             ("XGROUP CREATE s g 0 MKSTREAM", "new s, xgroup-create s"),

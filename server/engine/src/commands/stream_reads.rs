@@ -105,8 +105,8 @@ fn read(context: &mut Context<'_>, argv: &[&[u8]], grouped: bool) -> Result<Repl
     })
 }
 
-/// Waits for entries, if the command may block. The id of `$` is determined now.
-/// Readers of a group are also unblocked when the group or its stream is removed.
+/// Waits for entries, if the command may block. The id of `$` is determined now. Readers of a group
+/// are also unblocked when the group or its stream is removed.
 fn wait(
     context: &mut Context<'_>,
     request: &Request<'_>,

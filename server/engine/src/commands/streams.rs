@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn trimming_many_whole_nodes() {
+    fn many_whole_nodes_are_trimmed() {
         let mut conversation = String::from("CONFIG SET stream-node-max-entries 10");
         for id in 1..=95 {
             conversation.push_str(&format!("; XADD s {id} f v"));
@@ -500,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn events() {
+    fn commands_send_their_events() {
         check_events(&[
             ("XADD s NOMKSTREAM 1-1 f v", ""),
             ("XADD s 1-1 f v", "new s, xadd s"),

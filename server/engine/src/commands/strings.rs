@@ -857,7 +857,7 @@ mod tests {
     use crate::testing::{Stage, check, check_events};
 
     #[test]
-    fn set_with_conditions() {
+    fn set_obeys_its_conditions() {
         check("SET k a NX => OK; SET k b NX => nil; SET k c XX => OK; GET k => \"c\"");
         check("SET k a GET => nil; SET k b GET => \"a\"; SET k c NX GET => \"b\"");
         check("SET k a XX GET => nil; GET k => nil; SET k a NX GET => nil; GET k => \"a\"");
@@ -886,7 +886,7 @@ mod tests {
     }
 
     #[test]
-    fn set_with_a_time_to_live() {
+    fn set_stores_the_time_to_live() {
         check("SET k v PX 10; +9ms; GET k => \"v\"; +1ms; GET k => nil");
         check("SET k v PX 10; SET k w KEEPTTL; +10ms; GET k => nil");
         check("SET k v PX 10; SET k w; +10ms; GET k => \"w\"");
@@ -910,7 +910,7 @@ mod tests {
     }
 
     #[test]
-    fn get_and_change() {
+    fn get_commands_change_the_key() {
         check("SET k v PX 10; GETSET k w => \"v\"; +10ms; GETSET k x => \"w\"; GETSET l v => nil");
         check("SET k v; GETDEL k => \"v\"; GETDEL k => nil; GET k => nil");
         check("SET k v; GETEX k PX 10 => \"v\"; GETEX k => \"v\"; +10ms; GET k => nil");
@@ -923,7 +923,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_for_several_keys() {
+    fn several_keys_are_read_and_set() {
         check("MSET a 1 b 2 a 3 => OK; HSET h f v; MGET a b c h => [\"3\", \"2\", nil, nil]");
         check("SET a 1 PX 10; MSET a 2; +10ms; GET a => \"2\"");
         check("SET a 1; MSETNX b 1 a 2 => 0; GET b => nil; MSETNX b 1 b 2 => 1; GET b => \"2\"");
@@ -932,7 +932,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_strings() {
+    fn parts_are_read_and_overwritten() {
         for (first, last, expected) in [
             ("0", "3", "This"),
             ("-3", "-1", "ing"),
@@ -966,7 +966,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers() {
+    fn numbers_are_added() {
         check("INCR k => 1; INCRBY k 10 => 11; DECR k => 10; DECRBY k -5 => 15; GET k => \"15\"");
         check("SET k 5 PX 10; INCR k; INCRBYFLOAT k 1.5 => \"7.5\"; +10ms; GET k => nil");
         check("SET k 9223372036854775807; INCR k => !ERR increment or decrement would overflow");
@@ -983,7 +983,7 @@ mod tests {
     }
 
     #[test]
-    fn encodings() {
+    fn encoding_follows_the_last_change() {
         for (commands, encoding) in [
             ("SET k 123", "int"),
             ("SET k 0123", "embstr"),
@@ -1006,7 +1006,7 @@ mod tests {
     }
 
     #[test]
-    fn common_subsequences() {
+    fn lcs_finds_common_subsequences() {
         let (long, short) = ("[[4, 7], [5, 8]]", "[[2, 3], [0, 1]]");
         for (options, expected) in [
             ("", "\"mytext\"".to_owned()),
@@ -1031,7 +1031,7 @@ mod tests {
     }
 
     #[test]
-    fn events() {
+    fn commands_send_their_events() {
         check_events(&[
             ("SET k v", "new k, set k"),
             ("SET k v EX 100", "set k, expire k"),

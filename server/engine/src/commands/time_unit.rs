@@ -1,5 +1,5 @@
-//! The units in which commands take deadlines: a span from now or a time since 1970, each in seconds
-//! or milliseconds.
+//! The units in which commands take deadlines: a span from now or a time since 1970, each in
+//! seconds or milliseconds.
 
 use crate::context::is;
 use crate::time::{Millis, Time};
@@ -30,8 +30,8 @@ impl TimeUnit {
         }
     }
 
-    /// The deadline that is given by an amount, which may be in the past; `None` if it is too late to
-    /// be represented.
+    /// The deadline that is given by an amount, which may be in the past; `None` if it is too late
+    /// to be represented.
     #[inline]
     pub(super) fn deadline(self, amount: i64, time: Time) -> Option<Millis> {
         let millis = match self {

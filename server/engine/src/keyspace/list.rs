@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn room_is_freed() {
+    fn unused_capacity_is_freed() {
         let small = SmallList::from_directive(-2);
         let mut list = List::default();
         (0..10_000).for_each(|_| list.push(End::Right, b"x"));

@@ -12,8 +12,8 @@ use crate::keyspace::dict::{Dict, HashSeed};
 use crate::keyspace::string_value::digits;
 use crate::random::Random;
 
-/// When a set leaves its small forms. Redis's `set-max-intset-entries`,
-/// `set-max-listpack-entries` and `-value`.
+/// When a set leaves its small forms. Redis's `set-max-intset-entries`, `set-max-listpack-entries`
+/// and `-value`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SmallSet {
     /// A set with more integers than this becomes a dictionary.

@@ -22,10 +22,10 @@ use crate::random::Random;
 /// Values of a chunk: one bit each in a word.
 const CHUNK: usize = u64::BITS as usize;
 
-/// Chunks of a block of pages of the operating system. Enough that the cost of a
-/// system call is negligible per value, and that Linux, which allows a process about 65,000
-/// mappings (adjacent ones count as one), has room for the blocks of fifty million keys; few enough
-/// that little memory is kept for the last value of a block.
+/// Chunks of a block of pages of the operating system. Enough that the cost of a system call is
+/// negligible per value, and that Linux, which allows a process about 65,000 mappings (adjacent
+/// ones count as one), has room for the blocks of fifty million keys; few enough that little memory
+/// is kept for the last value of a block.
 pub const PAGES_BLOCK: usize = if cfg!(test) { 2 } else { 32 };
 /// Values of such a block.
 pub const PAGES_PLACES: usize = PAGES_BLOCK * CHUNK;

@@ -1,4 +1,4 @@
-//! Storage for millions of short byte strings. StringSlabs of about the same length share the slab of
+//! Storage for millions of short byte strings. Strings of about the same length share the slab of
 //! one size class, so that a string costs about its length and no allocation of its own. The
 //! contents are opaque here.
 //!

@@ -63,8 +63,8 @@ pub trait Typed {
     fn of(value: ValueRef<'_>) -> Option<Self::View<'_>>;
 }
 
-/// A type of values that are never stored inside the record of their key, so that they can be changed
-/// in place.
+/// A type of values that are never stored inside the record of their key, so that they can be
+/// changed in place.
 pub trait OutOfLine: Typed + Into<Value> {
     /// The value, if it is of this type.
     fn of_mut(value: &mut Value) -> Option<&mut Self>;

@@ -140,7 +140,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn round_trip(
+        fn decompressed_bytes_equal_the_original(
             parts in prop::collection::vec((any::<u8>(), 1..400_usize, 0..5_usize), 0..60),
         ) {
             let mut bytes: Vec<u8> = Vec::new();

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_of_every_width_come_back() {
+    fn lengths_of_every_width_are_read_as_written() {
         for length in [0, 1, 63, 64, 100, 4095, 4096, 16_377, 16_378, 16_379, 16_383, 100_000] {
             let text: String =
                 (0..length).map(|at| char::from(b'a' + (at % 23 * (at % 29) % 23) as u8)).collect();
@@ -359,7 +359,7 @@ mod tests {
         }
 
         #[test]
-        fn a_payload_with_any_bit_changed_is_refused(
+        fn payload_with_a_flipped_bit_is_refused(
             sample in prop::sample::select(samples()),
             at in any::<prop::sample::Index>(),
             bit in 0..8_u32,

@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn next_and_previous_ids() {
+    fn next_and_previous_ids_carry_over() {
         let id = |ms, seq| StreamId { ms, seq };
         assert_eq!(id(5, 1).next(), Some(id(5, 2)));
         assert_eq!(id(5, u64::MAX).next(), Some(id(6, 0)));
