@@ -4,6 +4,8 @@
 //! and as a `SCAN` cursor: an iteration sees every entry that exists for the whole of it. The order
 //! that clients can see follows from the sequence of commands alone, never from the hash seed.
 
+use std::collections::BTreeSet;
+
 use hashbrown::HashTable;
 use siphasher::sip::SipHasher13;
 
@@ -207,6 +209,20 @@ impl<V> Dict<V> {
             .chain(0..start)
             .find(|&at| matches!(self.slots[at], Place::Taken(..)))
             .map(|at| at as Slot)
+    }
+
+    /// `count` distinct slots drawn at random, in order. At most half of all entries, so that at
+    /// least every other draw finds a new one.
+    pub(super) fn random_distinct(
+        &self,
+        count: usize,
+        random: &mut Random,
+    ) -> impl Iterator<Item = Slot> + use<V> {
+        let mut slots = BTreeSet::new();
+        while slots.len() < count {
+            slots.extend(self.random(random));
+        }
+        slots.into_iter()
     }
 
     /// Frees memory after a mass release. Entries never move, so slots can only be dropped once the

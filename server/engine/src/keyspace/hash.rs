@@ -5,11 +5,11 @@
 //! were added, as Redis's listpack does. It may follow other bytes (the key in its record) and is
 //! changed in place; a change that keeps its length moves no bytes.
 
-use std::collections::BTreeSet;
 use std::ops::Range;
 
 use crate::keyspace::dict::{Dict, HashSeed, Slot};
 use crate::keyspace::packed::{self, Edit, Items, Part};
+use crate::keyspace::random_sample;
 use crate::random::Random;
 
 /// When a hash leaves its small form. Redis's `hash-max-listpack-entries` and `-value`.
@@ -211,20 +211,10 @@ impl<'a> Fields<'a> {
         if let Fields::Large(fields) = self
             && count <= fields.len() / 2
         {
-            // At least every other draw finds a new field.
-            let mut slots = BTreeSet::new();
-            while slots.len() < count {
-                slots.extend(fields.random(random));
-            }
-            return slots.into_iter().map(|at| (fields.key(at), &**fields.value(at))).collect();
+            let slots = fields.random_distinct(count, random);
+            return slots.map(|at| (fields.key(at), &**fields.value(at))).collect();
         }
-        let mut all: Vec<_> = self.iter().collect();
-        for at in 0..count {
-            let left = all.len() - at;
-            all.swap(at, at + random.below(left));
-        }
-        all.truncate(count);
-        all
+        random_sample(self.iter().collect(), count, random)
     }
 
     /// Some fields with their values, from `cursor` on, and the next cursor, 0 at the end. The

@@ -25,6 +25,7 @@ pub mod value;
 
 use std::collections::BTreeMap;
 
+use crate::random::Random;
 use crate::session::ClientId;
 use crate::time::Millis;
 use dict::{HashSeed, Slot};
@@ -344,6 +345,16 @@ impl Database {
     pub fn records_mut(&mut self) -> &mut Records {
         &mut self.records
     }
+}
+
+/// `count` random ones of `all`, which must not be fewer.
+fn random_sample<T>(mut all: Vec<T>, count: usize, random: &mut Random) -> Vec<T> {
+    for at in 0..count {
+        let left = all.len() - at;
+        all.swap(at, at + random.below(left));
+    }
+    all.truncate(count);
+    all
 }
 
 #[cfg(test)]

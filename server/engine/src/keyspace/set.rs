@@ -4,11 +4,11 @@
 //! come in numeric order, a few members in insertion order.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
 
 use lockwheel_resp::number;
 
 use crate::keyspace::dict::{Dict, HashSeed};
+use crate::keyspace::random_sample;
 use crate::keyspace::string_value::digits;
 use crate::random::Random;
 
@@ -172,19 +172,10 @@ impl Set {
         if let Set::Large(members) = self
             && count <= members.len() / 2
         {
-            // At least every other draw finds a new member.
-            let mut slots = BTreeSet::new();
-            while slots.len() < count {
-                slots.extend(members.random(random));
-            }
-            return slots.into_iter().map(|at| Cow::Borrowed(members.key(at))).collect();
+            let slots = members.random_distinct(count, random);
+            return slots.map(|at| Cow::Borrowed(members.key(at))).collect();
         }
-        let mut all: Vec<_> = self.iter().collect();
-        for at in 0..count {
-            all.swap(at, at + random.below(self.len() - at));
-        }
-        all.truncate(count);
-        all
+        random_sample(self.iter().collect(), count, random)
     }
 
     /// Some members, from `cursor` on, and the next cursor, 0 at the end. The small forms are
