@@ -638,9 +638,8 @@ impl Engine {
     /// removed on the way.
     #[inline]
     fn find_alive(&mut self, database: usize, key: &[u8], time: Time) -> Option<Slot> {
-        let slot = self.keyspace.recall(database, key)?;
-        let deadline = self.keyspace.database(database).records().deadline(slot);
-        if deadline.is_some_and(|deadline| time.reached(deadline)) {
+        let slot = self.keyspace.find_cached(database, key)?;
+        if self.keyspace.database(database).records().is_expired(slot, time) {
             self.expire(database, slot);
             return None;
         }
@@ -649,10 +648,9 @@ impl Engine {
 
     /// Whether a key is there and past its deadline.
     fn is_dead(&self, database: usize, key: &[u8], time: Time) -> bool {
-        self.keyspace.find(database, key).is_some_and(|slot| {
-            let deadline = self.keyspace.database(database).records().deadline(slot);
-            deadline.is_some_and(|deadline| time.reached(deadline))
-        })
+        self.keyspace
+            .find(database, key)
+            .is_some_and(|slot| self.keyspace.database(database).records().is_expired(slot, time))
     }
 
     // --- pauses ---
