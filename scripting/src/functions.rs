@@ -10,7 +10,7 @@ use bytes::Bytes;
 use lockwheel_resp::Reply;
 
 use crate::bridge::{Chunk, Machine, Registered, World, is_name};
-use crate::budget::Limits;
+use crate::limits::Limits;
 use crate::script::{Script, split_words};
 use crate::{Host, convert};
 

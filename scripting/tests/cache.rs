@@ -2,7 +2,7 @@
 
 mod host;
 
-use host::{MapHost, eval_in, interpreter, show};
+use host::{LIMITS, MapHost, eval_in, interpreter, show};
 use lockwheel_resp::Reply;
 use lockwheel_scripting::{Interpreter, Limits, Sha};
 
@@ -21,7 +21,7 @@ fn load(lua: &mut Interpreter, script: &str) {
 
 /// `EVAL script 0`.
 fn eval(lua: &mut Interpreter, script: &str) -> Reply {
-    match lua.load_passing(script.as_bytes()) {
+    match lua.load_evaluated(script.as_bytes()) {
         Ok(sha) => lua.run(sha.as_bytes(), &[], &[], &mut MapHost::default()),
         Err(refusal) => refusal,
     }
@@ -36,9 +36,9 @@ fn tidy(lua: &mut Interpreter) {
 fn small() -> Limits {
     Limits {
         memory_bytes_max: 1 << 20,
-        kept_bytes_max: 4 << 20,
-        ready_bytes_max: 256 << 10,
-        ..Limits::default()
+        loaded_bytes_max: 4 << 20,
+        compiled_bytes_max: 256 << 10,
+        ..LIMITS
     }
 }
 
@@ -116,7 +116,7 @@ fn garbage_of_one_script_is_not_counted_against_the_next() {
         assert_eq!(eval(&mut lua, large), Reply::Integer(40));
         assert!(show(&eval(&mut lua, failing)).contains("not enough memory"));
     }
-    assert!(lua.lua_bytes() < 4 * Limits::default().memory_bytes_max, "{lua:?}");
+    assert!(lua.lua_bytes() < 4 * LIMITS.memory_bytes_max, "{lua:?}");
     tidy(&mut lua);
     assert!(lua.lua_bytes() < empty + (2 << 20), "{lua:?}");
 }

@@ -3,12 +3,12 @@
 
 mod host;
 
-use host::{MapHost, show};
+use host::{LIMITS, MapHost, show};
 use lockwheel_resp::Reply;
-use lockwheel_scripting::{Functions, Limits, Policy};
+use lockwheel_scripting::{Functions, Policy};
 
 fn functions() -> Functions {
-    Functions::new(Limits::default(), "7.2.4", 0)
+    Functions::new(LIMITS, "7.2.4", 0)
 }
 
 /// Loads a library in place of the one of its name; its name, or the error.

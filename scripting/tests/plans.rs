@@ -3,7 +3,7 @@
 
 mod host;
 
-use host::{MapHost, interpreter, show};
+use host::{LIMITS, MapHost, interpreter, show};
 use lockwheel_resp::Reply;
 use lockwheel_scripting::{Interpreter, Limits, Sha, Tiers, outside_of_plans};
 
@@ -43,7 +43,7 @@ fn check(cases: &[(&str, By, &str)]) {
         let (plain, plain_calls, lua) = run(script, false, None);
         assert_eq!((&planned, &calls), (&plain, &plain_calls), "{script}");
         assert_eq!(lua, By::Lua, "{script}");
-        let outside = outside_of_plans(script.as_bytes());
+        let outside = outside_of_plans(script.as_bytes(), &LIMITS);
         assert_eq!(tier, *by, "{script}: {outside:?}");
         assert_eq!(planned, *reply, "{script}");
     }
@@ -279,7 +279,10 @@ fn texts_are_read_as_lua_reads_them() {
         ("return string.sub('owner', 2)", By::Plan, "'wner'"),
         ("return string.sub('owner', 0, 2) .. '|' .. string.sub('owner', 1, 0)", By::Plan, "'ow|'"),
     ]);
-    assert_eq!(outside_of_plans(b"\n\nreturn #{...}").map(|outside| outside.line), Some(3));
+    assert_eq!(
+        outside_of_plans(b"\n\nreturn #{...}", &LIMITS).map(|outside| outside.line),
+        Some(3)
+    );
 }
 
 #[test]
@@ -352,7 +355,7 @@ fn what_is_too_large_for_a_plan_is_left_to_lua() {
 /// Lua takes far more memory for a value than a plan does.
 #[test]
 fn a_plan_holds_a_small_part_of_what_lua_may_take() {
-    let limits = Limits { memory_bytes_max: 4 << 20, ..Limits::default() };
+    let limits = Limits { memory_bytes_max: 4 << 20, ..LIMITS };
     let mut lua = Interpreter::new(limits, "7.2.4", 0).expect("memory for Lua");
     let sha = lua.load(b"return #ARGV").expect("a script that compiles");
     for (bytes, left) in [(200 << 10, 0), (300 << 10, 1)] {
@@ -557,7 +560,7 @@ fn misread(text: &str, planned: &str) -> (String, Vec<String>, Vec<u8>, [Tiers; 
     host.strings.insert(b"k".to_vec(), b"owner".to_vec());
     let mut lua = interpreter();
     let sha = lua.load(text.as_bytes()).expect("a script that compiles");
-    lua.misread_plan(&sha, planned.as_bytes(), &mut host);
+    lua.replace_plan(&sha, planned.as_bytes(), &mut host);
     let reply = lua.run(sha.as_bytes(), KEYS, ARGS, &mut host);
     let tiers = lua.tiers();
     let calls = std::mem::take(&mut host.calls);
@@ -611,7 +614,7 @@ fn a_distrusted_script_stays_distrusted() {
     let mut lua = interpreter();
     let text = b"redis.call('get', 'a') return redis.pcall('no').err";
     let sha = lua.load(text).expect("a script that compiles");
-    lua.misread_plan(&sha, b"redis.call('get', 'b') error('no')", &mut host);
+    lua.replace_plan(&sha, b"redis.call('get', 'b') error('no')", &mut host);
     assert!(lua.run(sha.as_bytes(), &[], &[], &mut host).is_error());
     lua.flush();
     let sha = lua.load(text).expect("a script that compiles");

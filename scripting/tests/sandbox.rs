@@ -5,7 +5,7 @@ mod host;
 
 use std::collections::BTreeSet;
 
-use host::{MapHost, eval_in, interpreter, show};
+use host::{LIMITS, MapHost, eval_in, interpreter, show};
 use lockwheel_resp::Reply;
 use lockwheel_scripting::{Interpreter, Limits};
 
@@ -288,7 +288,7 @@ fn memory_is_bounded() {
 /// A script that makes many of them holds at most three at a time.
 #[test]
 fn large_strings_are_freed_in_time() {
-    let limits = Limits { memory_bytes_max: 4 << 20, ..Limits::default() };
+    let limits = Limits { memory_bytes_max: 4 << 20, ..LIMITS };
     for one in [
         "s:upper()",
         "s:reverse()",
@@ -343,9 +343,9 @@ fn nothing_overflows_a_stack() {
 
 #[test]
 fn an_interpreter_fails_rather_than_run_without_memory() {
-    let limits = Limits { memory_bytes_max: 4_096, ..Limits::default() };
+    let limits = Limits { memory_bytes_max: 4_096, ..LIMITS };
     assert!(Interpreter::new(limits, "7.2.4", 0).is_err());
-    let limits = Limits { memory_bytes_max: 256 << 10, ..Limits::default() };
+    let limits = Limits { memory_bytes_max: 256 << 10, ..LIMITS };
     assert!(Interpreter::new(limits, "7.2.4", 0).is_ok());
 }
 

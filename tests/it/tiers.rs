@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use lockwheel_engine::limits::SCRIPTS;
 use lockwheel_scripting::outside_of_plans;
 use lockwheel_tests::scripts;
 use lockwheel_tests::tiers::grammar::{self, Cell, Taste};
@@ -132,7 +133,7 @@ fn the_scripts_of_lock_libraries_have_plans() {
     let outside: Vec<String> = known()
         .iter()
         .filter_map(|(name, script)| {
-            let reason = outside_of_plans(script.as_bytes())?;
+            let reason = outside_of_plans(script.as_bytes(), &SCRIPTS)?;
             Some(format!("{name}: {} (line {})", reason.what, reason.line))
         })
         .collect();

@@ -237,12 +237,12 @@ impl<'a> Dump<'a> {
 
 #[cfg(test)]
 mod tests {
-    use crate::Limits;
     use crate::bridge::{Compiled, Machine, World};
+    use crate::test_limits::LIMITS;
 
     /// A script as it is kept once it has run.
     fn kept(script: &str) -> (Machine, Compiled) {
-        let machine = Machine::new(Limits::default(), "7.0.0", 0, World::Scripts);
+        let machine = Machine::new(LIMITS, "7.0.0", 0, World::Scripts);
         let mut machine = machine.expect("a limit with room for Lua itself");
         let mut compiled = machine.compile(script.as_bytes()).expect("a script");
         machine.give_parameters(&mut compiled, script.as_bytes());

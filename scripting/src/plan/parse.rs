@@ -11,7 +11,7 @@ use super::tree::{
 };
 use super::value::TYPE_NAMES;
 use crate::CommandId;
-use crate::budget::Limits;
+use crate::limits::Limits;
 use crate::number::write_argument;
 
 pub(super) type Result<T> = std::result::Result<T, Outside>;

@@ -6,7 +6,7 @@ use super::held::Held;
 use super::replay::{Record, Rehearsal, Replay};
 use super::tree::{Each, Expr, For, Operator, Plan, Statement};
 use super::value::{ITEM_BYTES, Read, Value, as_integer, read_number};
-use crate::budget::Limits;
+use crate::limits::Limits;
 use crate::{Host, Interrupt, convert};
 
 /// Turns of loops and calls between two questions to the host: as rarely as Lua asks, about.

@@ -2,10 +2,14 @@
 
 #![allow(dead_code, unreachable_pub)]
 
+mod limits;
+
 use std::collections::BTreeMap;
 
 use lockwheel_resp::{Protocol, Reply};
 use lockwheel_scripting::{CommandId, Host, Interpreter, Interrupt, Limits, LogLevel, Sha};
+
+pub use self::limits::LIMITS;
 
 /// Strings and hashes in a map; time stands still.
 #[derive(Default)]
@@ -131,7 +135,7 @@ fn add(value: &mut Vec<u8>, by: i64) -> Reply {
 
 /// An interpreter as the server makes it.
 pub fn interpreter() -> Interpreter {
-    Interpreter::new(Limits::default(), "7.2.4", 0).expect("memory for Lua")
+    Interpreter::new(LIMITS, "7.2.4", 0).expect("memory for Lua")
 }
 
 /// Runs a script in a fresh interpreter.

@@ -5,6 +5,7 @@
 use arbitrary::Arbitrary;
 use lockwheel_resp::encode::encode;
 use lockwheel_resp::{Protocol, Reply};
+use lockwheel_engine::limits::SCRIPTS;
 use lockwheel_scripting::{Host, Interpreter, Interrupt, Limits, LogLevel};
 use libfuzzer_sys::fuzz_target;
 
@@ -127,7 +128,7 @@ struct Input<'a> {
 }
 
 fuzz_target!(|input: Input| {
-    let limits = Limits { memory_bytes_max: LIMITS_BYTES, ..Limits::default() };
+    let limits = Limits { memory_bytes_max: LIMITS_BYTES, ..SCRIPTS };
     let mut interpreter = Interpreter::new(limits, "7.2.4", 1).expect("room for Lua");
     let before = run(&mut interpreter, PROBE.as_bytes(), &[], &[], &[]);
     assert!(matches!(before, Reply::Bulk(_)), "{before:?}");

@@ -3,6 +3,7 @@
 //! nothing but the calls so far.
 
 use bytes::{Bytes, BytesMut};
+use lockwheel_engine::limits::SCRIPTS;
 use lockwheel_resp::encode::encode;
 use lockwheel_resp::{Protocol, Reply};
 use lockwheel_scripting::{CommandId, Host, Interpreter, Interrupt, Limits, LogLevel};
@@ -70,11 +71,8 @@ impl Puppets {
 
 /// One that has run nothing.
 pub fn interpreter(has_plans: bool) -> Interpreter {
-    let limits = Limits {
-        memory_bytes_max: MEMORY_BYTES_MAX,
-        passing_scripts_max: SCRIPTS_MAX,
-        ..Limits::default()
-    };
+    let limits =
+        Limits { memory_bytes_max: MEMORY_BYTES_MAX, eval_scripts_max: SCRIPTS_MAX, ..SCRIPTS };
     let mut interpreter = Interpreter::new(limits, "7.2.4", 1).expect("room for Lua");
     interpreter.set_plans(has_plans);
     interpreter
@@ -82,7 +80,7 @@ pub fn interpreter(has_plans: bool) -> Interpreter {
 
 /// Runs a script. `None` if it is no Lua.
 pub fn observe(interpreter: &mut Interpreter, script: &str, request: &Request) -> Option<Heard> {
-    let sha = interpreter.load_passing(script.as_bytes()).ok()?;
+    let sha = interpreter.load_evaluated(script.as_bytes()).ok()?;
     let keys: Vec<&[u8]> = request.keys.iter().map(String::as_bytes).collect();
     let words: Vec<&[u8]> = request.words.iter().map(String::as_bytes).collect();
     let mut puppet =

@@ -2,6 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use lockwheel_engine::limits::SCRIPTS;
 use lockwheel_scripting::{Tiers, outside_of_plans};
 
 use super::grammar::Request;
@@ -66,7 +67,7 @@ impl Trial {
     }
 
     fn compare(&mut self, script: &str, request: &Request, protocol: u8) -> Outcome {
-        if outside_of_plans(script.as_bytes()).is_some() {
+        if outside_of_plans(script.as_bytes(), &SCRIPTS).is_some() {
             // Lua alone runs it, everywhere: once is enough to see that nothing panics.
             return match self.puppets.observe_plain(script, request) {
                 None => Outcome::NoLua,

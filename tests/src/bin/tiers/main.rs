@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use indicatif::ProgressBar;
+use lockwheel_engine::limits::SCRIPTS;
 use lockwheel_scripting::{Tiers, outside_of_plans};
 use lockwheel_tests::tiers::Chance;
 use lockwheel_tests::tiers::builtins::{ARGUMENTS_MAX, BUILTINS, POSITIONS};
@@ -204,7 +205,7 @@ fn main() -> ExitCode {
                 request.form, request.keys, request.words
             );
             println!("{}", script.text);
-            if let Some(outside) = outside_of_plans(script.text.as_bytes()) {
+            if let Some(outside) = outside_of_plans(script.text.as_bytes(), &SCRIPTS) {
                 println!("-- {} (line {})", outside.what, outside.line);
             }
             println!();
