@@ -9,7 +9,7 @@ use std::fmt;
 use bytes::Bytes;
 use lockwheel_resp::Reply;
 
-use crate::bridge::{Chunk, Machine, Registered, World, is_name};
+use crate::bridge::{Chunk, Machine, Registered, StateKind, is_name};
 use crate::limits::Limits;
 use crate::script::{Script, split_words};
 use crate::{Host, convert};
@@ -237,7 +237,7 @@ impl Functions {
         if let Some(ref mut machine) = self.machine {
             return Ok(machine);
         }
-        let machine = Machine::new(self.limits, &self.version, self.seed, World::Libraries);
+        let machine = Machine::new(self.limits, &self.version, self.seed, StateKind::Libraries);
         let machine = machine.map_err(|error| Reply::error(format!("ERR {error}")))?;
         Ok(self.machine.insert(machine))
     }

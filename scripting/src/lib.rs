@@ -13,11 +13,11 @@ mod functions;
 mod libs;
 mod limits;
 mod lru;
-mod number;
+mod lua_number;
+mod pattern_matching;
 mod plan;
 mod sandbox;
 mod script;
-mod strings;
 mod value;
 
 #[cfg(test)]
@@ -32,7 +32,7 @@ use bytes::Bytes;
 use indexmap::{IndexMap, map};
 use lockwheel_resp::{Protocol, Reply};
 
-use crate::bridge::{Compiled, Machine, World};
+use crate::bridge::{Compiled, Machine, StateKind};
 pub use crate::functions::{Function, Functions, Library, Policy};
 pub use crate::limits::Limits;
 use crate::lru::LruOrder;
@@ -302,7 +302,7 @@ impl Interpreter {
     /// Creates an interpreter. `version` is the value of `redis.REDIS_VERSION`; `seed` is the seed
     /// of `math.random` in every script.
     pub fn new(limits: Limits, version: &str, seed: u64) -> Result<Interpreter, Error> {
-        let machine = Machine::new(limits, version, seed, World::Scripts)?;
+        let machine = Machine::new(limits, version, seed, StateKind::Scripts)?;
         Ok(Interpreter {
             machine,
             scripts: IndexMap::default(),
@@ -486,10 +486,10 @@ impl Interpreter {
         let mut replay = self.scratch.replay(plan, &self.limits, keys, args, host);
         cached.left += 1;
         self.tiers.left += 1;
-        self.machine.ask_at_once(must_end);
+        self.machine.poll_every_instruction(must_end);
         let reply = cached.run_in_lua(&mut self.machine, sha, keys, args, &mut replay);
         let mismatch = replay.finish();
-        self.machine.ask_at_once(false);
+        self.machine.poll_every_instruction(false);
         let sha = *sha;
         self.settle(found.at);
         match mismatch {

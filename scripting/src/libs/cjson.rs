@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::{CHUNK_BYTES, Call, Constant, Fault, Function, Library, VALUE_WORK, spend};
-use crate::number::{strtod, write_general};
+use crate::lua_number::{strtod, write_general};
 use crate::value::Value;
 
 pub(super) const LIBRARY: Library = Library {

@@ -8,7 +8,7 @@ mod structs;
 
 use bytes::Bytes;
 
-use crate::number::{parse_number, write_general};
+use crate::lua_number::{parse_number, write_general};
 use crate::value::Value;
 
 /// One call of a library function: what it was given, and what it gives back.

@@ -7,7 +7,7 @@ use super::replay::Told;
 use super::run::Run;
 use super::tree::{Call, Direct, Expr, Operand, Unpacked};
 use super::value::{ITEM_BYTES, Value, as_integer, settle};
-use crate::number::write_argument;
+use crate::lua_number::write_argument;
 use crate::{Host, convert};
 
 /// Arguments of nearly every command.

@@ -12,7 +12,7 @@ use super::tree::{
 use super::value::TYPE_NAMES;
 use crate::CommandId;
 use crate::limits::Limits;
-use crate::number::write_argument;
+use crate::lua_number::write_argument;
 
 pub(super) type Result<T> = std::result::Result<T, Outside>;
 

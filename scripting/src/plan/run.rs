@@ -10,7 +10,7 @@ use crate::limits::Limits;
 use crate::{Host, Interrupt, convert};
 
 /// Turns of loops and calls between two questions to the host: as rarely as Lua asks, about.
-const STEPS_PER_QUESTION: u64 = 256;
+const STEPS_PER_POLL: u64 = 256;
 /// Of so many steps more than Lua has done at least as many instructions, wherever they fell.
 const STEPS_AHEAD: u64 = 8;
 /// Pieces of a text that are joined at once.
@@ -152,7 +152,7 @@ impl Pace<'_> {
     #[inline(always)]
     pub(super) fn step(&mut self, host: &mut dyn Host) -> Option<()> {
         self.steps += 1;
-        if self.steps.is_multiple_of(STEPS_PER_QUESTION) { self.ask(host) } else { Some(()) }
+        if self.steps.is_multiple_of(STEPS_PER_POLL) { self.ask(host) } else { Some(()) }
     }
 
     /// As [`Pace::step`], for a command: one more than there are, if so many may be.

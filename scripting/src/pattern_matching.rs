@@ -42,7 +42,7 @@ pub(crate) struct Budget<'a> {
 }
 
 /// Steps between two questions: some 10 microseconds.
-pub(crate) const STEPS_PER_QUESTION: u64 = 1 << 11;
+pub(crate) const STEPS_PER_POLL: u64 = 1 << 11;
 
 /// The first match at or after `from`; `once` tries `from` only, as a leading `^` asks for, which
 /// the caller has taken off.
@@ -172,7 +172,7 @@ impl Matcher<'_, '_, '_> {
     fn step(&mut self) -> Result<(), Malformed> {
         let left = self.budget.steps.checked_sub(1).ok_or(TOO_LONG)?;
         self.budget.steps = left;
-        if left % STEPS_PER_QUESTION == 0 && !(self.budget.ask)(STEPS_PER_QUESTION) {
+        if left % STEPS_PER_POLL == 0 && !(self.budget.ask)(STEPS_PER_POLL) {
             return Err(TOO_LONG);
         }
         Ok(())
