@@ -69,7 +69,7 @@ unsafe extern "C-unwind" fn hook(lua: *mut lua_State, _: *mut lua_Debug) {
     unsafe {
         let bridge = bridge(lua);
         set_hook(lua, instructions_per_poll(bridge));
-        if !bridge.ask() {
+        if !bridge.poll() {
             stop(lua);
         }
         let large_bytes = bridge.large_bytes.replace(0);

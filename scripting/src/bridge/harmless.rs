@@ -243,7 +243,7 @@ mod tests {
     use crate::test_limits::LIMITS;
 
     /// Compiles a script, and gives it parameters if it can have them.
-    fn kept(script: &str) -> (Machine, Compiled) {
+    fn compiled(script: &str) -> (Machine, Compiled) {
         let machine = Machine::new(LIMITS, "7.0.0", 0, StateKind::Scripts);
         let mut machine = machine.expect("a limit with room for Lua itself");
         let mut compiled = machine.compile(script.as_bytes()).expect("a script");
@@ -253,12 +253,12 @@ mod tests {
 
     /// Whether a script is given parameters, and `redis.call` for `redis`.
     fn parameters_of(script: &str) -> Option<bool> {
-        let (machine, compiled) = kept(script);
+        let (machine, compiled) = compiled(script);
         compiled.parameters.map(|parameters| parameters.redis == machine.bridge().plain_call.get())
     }
 
     #[test]
-    fn what_only_reads_is_given_parameters() {
+    fn read_only_scripts_get_parameters() {
         let cases = [
             ("if redis.call('get', KEYS[1]) == ARGV[1] then redis.call('del', KEYS[1]) end", true),
             ("local n = 0 for i = 1, #KEYS do n = n + redis.call('del', KEYS[i]) end", true),
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_on_is_asked_about() {
+    fn only_scripts_that_end_soon_run_without_polls() {
         let ends = |script: &str| kept(script).1.parameters.expect("it only reads").ends_soon;
         assert!(ends("if redis.call('get', KEYS[1]) == ARGV[1] then return 1 else return 2 end"));
         for on in [
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_writes_or_could_tell_is_not() {
+    fn scripts_that_write_get_no_parameters() {
         for script in [
             "local t = {} t.x = 1",
             "return cjson.encode(KEYS)",

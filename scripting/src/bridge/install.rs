@@ -149,7 +149,7 @@ unsafe fn install_redis_constants(
 }
 
 /// Leaves a table with a library's functions and constants. May raise.
-unsafe fn install_library(lua: *mut lua_State, library: &'static libs::Library) {
+unsafe fn install_library(lua: *mut lua_State, library: &'static libs::RustLibrary) {
     // SAFETY: may raise, owns nothing; the upvalue is a static.
     unsafe {
         ffi::lua_createtable(lua, 0, library.functions.len() as c_int);

@@ -10,18 +10,19 @@ use mlua::ffi::{self, lua_State};
 use super::bounds::stop;
 use super::values::{get_field, measure, push, push_bytes, read};
 use super::{BridgeState, End, bridge};
-use crate::libs::{Call, Fault, Function};
+use crate::libs::{Call, LibraryError, LibraryFunction};
 
 /// How deeply the arguments of libraries may nest.
 const LIBRARY_NESTING_MAX: usize = 1_001;
 
-/// A function of a library in Rust. Its upvalue is its `Function`.
+/// A function of a library in Rust. Its upvalue is its `LibraryFunction`.
 pub(super) unsafe extern "C-unwind" fn library_function(lua: *mut lua_State) -> c_int {
     // SAFETY: may raise, owns nothing; results and message stay in the bridge state while they are
     // pushed.
     unsafe {
         let bridge = bridge(lua);
-        let function = &*ffi::lua_touserdata(lua, ffi::lua_upvalueindex(1)).cast::<Function>();
+        let function =
+            &*ffi::lua_touserdata(lua, ffi::lua_upvalueindex(1)).cast::<LibraryFunction>();
         let count = ffi::lua_gettop(lua);
         ffi::luaL_checkstack_(lua, 8, c"too many arguments".as_ptr());
         for i in 1..=count {
@@ -70,7 +71,11 @@ enum Computed {
 }
 
 /// Never raises.
-unsafe fn compute(lua: *mut lua_State, bridge: &BridgeState, function: &Function) -> Computed {
+unsafe fn compute(
+    lua: *mut lua_State,
+    bridge: &BridgeState,
+    function: &LibraryFunction,
+) -> Computed {
     // SAFETY: every argument has been measured.
     let args = unsafe {
         let count = ffi::lua_gettop(lua);
@@ -90,13 +95,13 @@ unsafe fn compute(lua: *mut lua_State, bridge: &BridgeState, function: &Function
             bridge.set_values(call.results);
             Computed::Results(count)
         }
-        Some(Err(Fault::Argument(at, text))) => {
+        Some(Err(LibraryError::Argument(at, text))) => {
             let mut message = text.into_bytes();
             message.push(0);
             bridge.set_message(message);
             Computed::Argument(at as c_int)
         }
-        Some(Err(Fault::Error(message))) => {
+        Some(Err(LibraryError::Error(message))) => {
             bridge.set_message(message);
             Computed::Error
         }

@@ -49,7 +49,7 @@ use self::install::install;
 use self::key_tables::{ScriptParameters, Tables, make_tables};
 use self::redis_call::{CACHED_COMMANDS, CachedCommand};
 pub(crate) use self::register::{Registered, is_name};
-use self::run::{Failure, push_base};
+use self::run::{UncaughtError, push_base};
 use self::values::bytes;
 use crate::libs::cjson;
 use crate::limits::Limits;
@@ -349,13 +349,13 @@ impl Machine {
     /// Sets Lua's hook for a run, unless the script ends before the host would be polled.
     fn poll_unless(&mut self, ends_soon: bool) {
         let (lua, bridge) = (self.state.as_ptr(), self.bridge());
-        let asks = !ends_soon || bridge.polls_every_instruction.get();
+        let needs_hook = !ends_soon || bridge.polls_every_instruction.get();
         // SAFETY: setting a hook is allowed at any time.
         unsafe {
-            let asked = ffi::lua_gethookmask(lua) != 0;
-            if asks && !asked {
+            let has_hook = ffi::lua_gethookmask(lua) != 0;
+            if needs_hook && !has_hook {
                 set_hook(lua, bridge.limits.interrupt_instructions);
-            } else if asked && !asks {
+            } else if has_hook && !needs_hook {
                 ffi::lua_sethook(lua, None, 0, 0);
             }
         }
@@ -436,7 +436,7 @@ struct BridgeState {
     protocol: Cell<Protocol>,
     end: Cell<End>,
     panic: Cell<Option<Box<dyn Any + Send>>>,
-    failure: Cell<Option<Failure>>,
+    failure: Cell<Option<UncaughtError>>,
     /// The error line of code that the host has ended.
     killed_line: Cell<&'static str>,
     /// The functions that a library has registered, while it is loaded.
@@ -586,12 +586,12 @@ impl BridgeState {
     fn work(&self, amount: usize) -> bool {
         let work = self.work.get().saturating_add(amount);
         self.work.set(work);
-        work <= WORK_PER_POLL || self.ask()
+        work <= WORK_PER_POLL || self.poll()
     }
 
     /// Polls the host. Returns whether to go on. Never raises.
     #[cold]
-    fn ask(&self) -> bool {
+    fn poll(&self) -> bool {
         self.work.set(0);
         if self.end.get() == End::None
             && self.with_host(|host| host.interrupt()) == Some(Interrupt::Kill)

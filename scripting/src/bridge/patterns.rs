@@ -49,8 +49,8 @@ unsafe fn find(lua: *mut lua_State, places: bool) -> c_int {
             ffi::lua_pushinteger(lua, (start + pattern.len()) as i64);
             return 2;
         }
-        let (once, pattern) = pattern_matching::parse(pattern);
-        let Some(found) = search(lua, subject, pattern, from, once) else {
+        let (anchored, pattern) = pattern_matching::parse(pattern);
+        let Some(found) = search(lua, subject, pattern, from, anchored) else {
             ffi::lua_pushnil(lua);
             return 1;
         };
@@ -109,12 +109,12 @@ pub(super) unsafe extern "C-unwind" fn string_gsub(lua: *mut lua_State) -> c_int
         if kind == ffi::LUA_TNUMBER {
             argument(lua, 3);
         }
-        let (once, pattern) = pattern_matching::parse(pattern);
+        let (anchored, pattern) = pattern_matching::parse(pattern);
         ffi::lua_settop(lua, 3);
         let mut output = StringBuilder::new(lua, subject.len() + 32);
         let (mut at, mut count) = (0, 0);
         while count < most && at <= subject.len() {
-            let Some(found) = search(lua, subject, pattern, at, once) else { break };
+            let Some(found) = search(lua, subject, pattern, at, anchored) else { break };
             count += 1;
             output.add(lua, &subject[at..found.start]);
             replace(lua, subject, &found, kind, &mut output);
@@ -127,7 +127,7 @@ pub(super) unsafe extern "C-unwind" fn string_gsub(lua: *mut lua_State) -> c_int
                 output.add(lua, byte);
                 at += 1;
             }
-            if once {
+            if anchored {
                 break;
             }
         }
@@ -218,16 +218,16 @@ unsafe fn search(
     subject: &[u8],
     pattern: &[u8],
     from: usize,
-    once: bool,
+    anchored: bool,
 ) -> Option<Match> {
     // SAFETY: may raise, owns nothing.
     unsafe {
         let bridge = bridge(lua);
-        let mut ask = |steps| bridge.work(steps as usize * STEP_WORK);
+        let mut poll = |steps| bridge.work(steps as usize * STEP_WORK);
         let steps = bridge.limits.match_steps_max;
-        let mut budget = Budget { steps, ask: &mut ask };
-        let found =
-            bridge.guard(|| pattern_matching::search(subject, pattern, from, once, &mut budget));
+        let mut budget = Budget { steps, poll: &mut poll };
+        let found = bridge
+            .guard(|| pattern_matching::search(subject, pattern, from, anchored, &mut budget));
         check_end(lua);
         // The last steps, which are not counted yet.
         let steps = (steps - budget.steps).min(pattern_matching::STEPS_PER_POLL);

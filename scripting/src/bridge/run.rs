@@ -116,10 +116,10 @@ impl Machine {
             unsafe { use_base(lua, bridge.base.get()) }
         };
         self.free(&mut restore);
-        (done.map_err(Fault::message), registered)
+        (done.map_err(RunError::message), registered)
     }
 
-    fn execute(&mut self, frame: &Frame<'_>, host: &mut dyn Host) -> Result<(), Fault> {
+    fn execute(&mut self, frame: &Frame<'_>, host: &mut dyn Host) -> Result<(), RunError> {
         let lua = self.state.as_ptr();
         let bridge = self.bridge();
         // SAFETY: only the lifetime is erased; the pointer is removed below, before the lifetime
@@ -144,7 +144,7 @@ impl Machine {
     }
 
     /// Returns the error, and prepares the state for the next run.
-    fn recover(&mut self, status: c_int) -> Fault {
+    fn recover(&mut self, status: c_int) -> RunError {
         let lua = self.state.as_ptr();
         let bridge = self.bridge();
         let failure = bridge.failure.take();
@@ -167,26 +167,26 @@ impl Machine {
         }
         let raised = status == ffi::LUA_ERRRUN || end == End::Killed;
         match failure.filter(|_| raised) {
-            Some(failure) => Fault::Raised(failure),
-            None => Fault::OfLua(message),
+            Some(failure) => RunError::Raised(failure),
+            None => RunError::Lua(message),
         }
     }
 }
 
 /// Why a run did not come to its end.
-enum Fault {
+enum RunError {
     /// A Lua error that nothing caught.
-    Raised(Failure),
+    Raised(UncaughtError),
     /// Lua could not go on.
-    OfLua(Vec<u8>),
+    Lua(Vec<u8>),
 }
 
-impl Fault {
+impl RunError {
     /// The error line for the client of `name`.
     fn line(self, name: &dyn Display) -> Vec<u8> {
         let line = match self {
-            Fault::Raised(failure) => failure.line(name),
-            Fault::OfLua(text) => {
+            RunError::Raised(failure) => failure.line(name),
+            RunError::Lua(text) => {
                 [format!("ERR Error running script {name}, ").as_bytes(), &text].concat()
             }
         };
@@ -195,19 +195,19 @@ impl Fault {
 
     fn message(self) -> Vec<u8> {
         match self {
-            Fault::Raised(failure) => failure.message,
-            Fault::OfLua(text) => text,
+            RunError::Raised(failure) => failure.message,
+            RunError::Lua(text) => text,
         }
     }
 }
 
 /// An error that the script did not catch: its message, and where it was raised.
-pub(super) struct Failure {
+pub(super) struct UncaughtError {
     message: Vec<u8>,
     place: Option<(Vec<u8>, c_int)>,
 }
 
-impl Failure {
+impl UncaughtError {
     fn line(self, name: &dyn Display) -> Vec<u8> {
         let mut line = self.message;
         if let Some((source, number)) = self.place {
@@ -391,6 +391,6 @@ unsafe fn note(lua: *mut lua_State, bridge: &BridgeState) {
         }
         let place =
             known.then(|| (CStr::from_ptr(found.source).to_bytes().to_vec(), found.currentline));
-        bridge.failure.set(Some(Failure { message, place }));
+        bridge.failure.set(Some(UncaughtError { message, place }));
     }
 }
