@@ -276,7 +276,7 @@ mod tests {
 
     #[test]
     fn only_scripts_that_end_soon_run_without_polls() {
-        let ends = |script: &str| kept(script).1.parameters.expect("it only reads").ends_soon;
+        let ends = |script: &str| compiled(script).1.parameters.expect("it only reads").ends_soon;
         assert!(ends("if redis.call('get', KEYS[1]) == ARGV[1] then return 1 else return 2 end"));
         for on in [
             "for i = 1, 9 do redis.call('ping') end",
