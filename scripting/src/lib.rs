@@ -142,7 +142,7 @@ pub struct Interpreter {
     runs: u64,
     limits: Limits,
     has_plans: bool,
-    /// Scripts whose plan disagreed with Lua. They stay here when they leave the cache.
+    /// Scripts with a plan that disagreed with Lua. They stay here when they leave the cache.
     distrusted: HashSet<Sha>,
     scratch: Scratch,
     tiers: Tiers,

@@ -128,7 +128,7 @@ fn numbers_are_equal_as_in_lua() {
         ("local a = 0.1 + 0.2 if a == 0.3 then return 1 end return 2", By::Plan, ":2"),
         ("return 0.1 + 0.2 == 0.3 and 1 or 2", By::Plan, ":2"),
         ("local n = 0 for i = 1, 10 do n = n + 0.1 end return n == 1", By::Plan, "null"),
-        // Neighbours that a double can distinguish, and that it cannot.
+        // Adjacent integers that a double can distinguish, and that it cannot.
         ("return 1 == 1.000000000001", By::Plan, "null"),
         ("return 0.000000000001 == 0", By::Plan, "null"),
         ("local n = 1000000000 * 1000000 return n == n + 1", By::Plan, "null"),

@@ -405,7 +405,7 @@ struct Decoder<'a> {
     settings: Settings,
     values_left: usize,
     work: &'a dyn Fn(usize) -> bool,
-    /// The end of the text whose work has been counted.
+    /// The work has been counted up to here.
     worked: usize,
 }
 

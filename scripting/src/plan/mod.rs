@@ -1,4 +1,4 @@
-//! The fast tier: a script whose whole text is in a subset of Lua becomes a plan, which runs
+//! The fast tier: a script that uses only a subset of Lua becomes a plan, which runs
 //! without Lua.
 //!
 //! A plan supports the usual path only. On anything else (a command fails, an operand has the wrong

@@ -138,7 +138,7 @@ pub(super) struct CommandCall {
     pub(super) direct: Option<Direct>,
 }
 
-/// A known command whose arguments need no computation.
+/// A known command with arguments that need no computation.
 #[derive(Clone, Debug)]
 pub(super) struct Direct {
     pub(super) command: CommandId,

@@ -1,5 +1,5 @@
-//! Scripts of the subset that plans are made of: an engine with plans and one without cannot be
-//! told apart by replies, by what listeners hear, by what is counted, or by what is stored.
+//! Scripts of the subset of the plans. Checks that an engine with plans and one without give the
+//! same replies, messages, statistics and keys.
 
 #![no_main]
 
