@@ -8,7 +8,7 @@ use libfuzzer_sys::fuzz_target;
 #[path = "../../src/tiers/mod.rs"]
 mod tiers;
 
-use tiers::grammar::{self, Taste};
+use tiers::grammar::{self, Selection};
 use tiers::trial::{Outcome, Trial};
 
 fuzz_target!(|data: &[u8]| {
@@ -18,7 +18,7 @@ fuzz_target!(|data: &[u8]| {
         let drawn = if bound > 256 { next() << 8 | next() } else { next() };
         drawn % bound.max(1)
     };
-    let script = grammar::script(Taste::All, None, &mut dice);
+    let script = grammar::script(Selection::All, None, &mut dice);
     let request = grammar::request(&mut dice);
     let protocol = if dice(2) == 0 { 2 } else { 3 };
     if let Outcome::Differs(what) = Trial::new().run(&script.text, &request, protocol) {
