@@ -10,6 +10,7 @@ use crate::context::{Context, integer, is};
 use crate::error::Error;
 use crate::glob;
 use crate::keyspace::serialised;
+use crate::limits;
 use crate::script::Call;
 use crate::settings::CompatVersion;
 
@@ -182,7 +183,7 @@ const HELP: &[&str] = &[
 
 /// Creates an empty set of libraries.
 pub fn functions(seed: u64, version: CompatVersion) -> Functions {
-    Functions::new(scripts::LIMITS, version.redis_version(), seed)
+    Functions::new(limits::SCRIPTS, version.redis_version(), seed)
 }
 
 // --- calls ---

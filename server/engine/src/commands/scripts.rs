@@ -1,7 +1,7 @@
 //! `EVAL` and related commands: scripts, which run alone, at one point in time.
 
 use lockwheel_resp::Reply;
-use lockwheel_scripting::{Interpreter, Limits, Script, Sha};
+use lockwheel_scripting::{Interpreter, Script, Sha};
 
 use super::help;
 use crate::command::{Arity, Categories, Command, FindKeys, Flags, Group, KeySpec};
@@ -156,37 +156,16 @@ const HELP: &[&str] = &[
 
 /// Creates a Lua state.
 pub fn interpreter(seed: u64, version: CompatVersion) -> Interpreter {
-    Interpreter::new(LIMITS, version.redis_version(), seed)
+    Interpreter::new(limits::SCRIPTS, version.redis_version(), seed)
         .expect("a limit with room for Lua itself")
 }
 
-/// The limits of scripts; functions have the same limits again.
-pub const LIMITS: Limits = Limits {
-    memory_bytes_max: limits::SCRIPT_MEMORY_BYTES_MAX,
-    script_bytes_max: limits::SCRIPT_BYTES_MAX,
-    passing_scripts_max: limits::PASSING_SCRIPTS_MAX,
-    passing_bytes_max: limits::PASSING_SCRIPTS_BYTES_MAX,
-    kept_bytes_max: limits::LOADED_SCRIPTS_BYTES_MAX,
-    ready_bytes_max: limits::READY_SCRIPTS_BYTES_MAX,
-    match_steps_max: limits::SCRIPT_PATTERN_STEPS_MAX,
-    nesting_max: limits::SCRIPT_NESTING_MAX,
-    interrupt_instructions: limits::SCRIPT_INTERRUPT_INSTRUCTIONS,
-    library_functions_max: limits::LIBRARY_FUNCTIONS_MAX,
-    plan_tokens_max: limits::PLAN_TOKENS_MAX,
-    plan_depth_max: limits::PLAN_DEPTH_MAX,
-    plan_locals_max: limits::PLAN_LOCALS_MAX,
-    plan_calls_max: limits::PLAN_CALLS_MAX,
-    plan_steps_max: limits::PLAN_STEPS_MAX,
-    plan_bytes_max: limits::PLAN_BYTES_MAX,
-};
-
-/// `EVAL` and `EVAL_RO`: reply with the result of the script.
 fn eval(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let count = key_count(argv)?;
     let Some(interpreter) = context.engine.interpreter.as_mut() else {
         return Err(Error::Busy);
     };
-    match interpreter.load_passing(argv[1]) {
+    match interpreter.load_evaluated(argv[1]) {
         Ok(sha) => run(context, sha.as_bytes(), count, argv),
         Err(refusal) => {
             context.engine.count_error(&refusal);
