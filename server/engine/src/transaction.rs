@@ -92,7 +92,7 @@ impl Engine {
     pub fn is_watch_broken(&self, client: ClientId, time: Time) -> bool {
         self.sessions.get(client).is_some_and(|state| {
             state.watch_broken
-                || state.watched.iter().any(|w| self.is_dead(w.database, &w.key, time))
+                || state.watched.iter().any(|w| self.has_expired(w.database, &w.key, time))
         })
     }
 

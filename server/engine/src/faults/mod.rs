@@ -119,7 +119,7 @@ impl Engine {
             None => None,
         };
         let sent = out.len();
-        let flow = self.run_alone(time, client, argv, out);
+        let flow = self.run_without_faults(time, client, argv, out);
         self.keep_write(time);
         match action {
             // Who waits loses what ends the wait.
@@ -206,7 +206,7 @@ impl Engine {
 
     fn answer_error(&mut self, client: ClientId, argv: &[&[u8]], line: String, out: &mut BytesMut) {
         let is_exec = is(argv[0], "exec");
-        let reply = Reply::from(self.spoil_transaction(client, Error::text(line), is_exec));
+        let reply = Reply::from(self.break_transaction(client, Error::text(line), is_exec));
         self.count_error(&reply);
         if let Some(state) = self.sessions.get(client)
             && !state.is_muted()
