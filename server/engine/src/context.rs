@@ -15,7 +15,7 @@ use crate::keyspace::value::{Apart, Typed, Value, ValueRef};
 use crate::notify::Events;
 use crate::session::{ClientId, Session};
 use crate::time::{Millis, Time};
-use crate::waiters::Wanted;
+use crate::waiters::WaitCondition;
 
 /// Who runs the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,7 +94,7 @@ impl Context<'_> {
     /// client may not wait.
     pub fn wait_for(
         &mut self,
-        wanted: Wanted<'_>,
+        condition: WaitCondition<'_>,
         deadline: Option<Millis>,
         argv: &[&[u8]],
     ) -> Option<Reply> {
@@ -103,7 +103,7 @@ impl Context<'_> {
             // It keeps its place in all queues and its deadline.
             Caller::Waiter => {}
             Caller::Client => {
-                self.engine.block_for_keys(self.client, self.database, wanted, deadline, argv);
+                self.engine.block_for_keys(self.client, self.database, condition, deadline, argv);
             }
         }
         Some(Reply::NOTHING)

@@ -140,7 +140,12 @@ impl Context<'_> {
 
 impl Engine {
     /// Passes a client's request through the gates and runs it.
-    pub(super) fn dispatch(&mut self, client: ClientId, argv: &[&[u8]], time: Time) -> DispatchResult {
+    pub(super) fn dispatch(
+        &mut self,
+        client: ClientId,
+        argv: &[&[u8]],
+        time: Time,
+    ) -> DispatchResult {
         let found = self.find_command(argv);
         match found.and_then(|entry| self.pass(client, entry, argv, time)) {
             Ok(Admission::Run(entry, database)) => {

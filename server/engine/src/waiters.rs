@@ -58,19 +58,19 @@ impl Blocked {
 
 /// What a blocking command waits for.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted<'a> {
+pub struct WaitCondition<'a> {
     /// One of these keys.
     pub keys: &'a [&'a [u8]],
     /// Holding a value of this type.
     pub kind: Kind,
     /// Whether the client is also to learn that a key is gone or has become something else.
-    pub even_if_gone: bool,
+    pub wake_if_gone: bool,
 }
 
-impl<'a> Wanted<'a> {
+impl<'a> WaitCondition<'a> {
     /// Any of these keys, once it holds a value of this type.
-    pub fn any(keys: &'a [&'a [u8]], kind: Kind) -> Wanted<'a> {
-        Wanted { keys, kind, even_if_gone: false }
+    pub fn any(keys: &'a [&'a [u8]], kind: Kind) -> WaitCondition<'a> {
+        WaitCondition { keys, kind, wake_if_gone: false }
     }
 }
 
@@ -114,7 +114,7 @@ pub struct Waiters {
 struct Queue {
     waiters: BTreeMap<u64, Waiter>,
     /// How many of them are to learn that the key is gone.
-    even_if_gone: usize,
+    wake_if_gone: usize,
     marked: bool,
 }
 
@@ -122,7 +122,7 @@ struct Queue {
 struct Waiter {
     client: ClientId,
     kind: Kind,
-    even_if_gone: bool,
+    wake_if_gone: bool,
 }
 
 impl Waiters {
@@ -132,9 +132,9 @@ impl Waiters {
     }
 
     /// How many of them by somebody who is to learn that they are gone.
-    pub fn keys_even_if_gone(&self) -> usize {
+    pub fn keys_with_wake_if_gone(&self) -> usize {
         let queues = self.queues.values().flat_map(BTreeMap::values);
-        queues.filter(|queue| queue.even_if_gone > 0).count()
+        queues.filter(|queue| queue.wake_if_gone > 0).count()
     }
 
     /// Whether anybody waits for a key.
@@ -160,16 +160,16 @@ impl Waiters {
     }
 
     /// Puts a client at the end of the queues of some keys.
-    fn join(&mut self, client: ClientId, database: usize, wanted: Wanted<'_>) -> u64 {
+    fn join(&mut self, client: ClientId, database: usize, condition: WaitCondition<'_>) -> u64 {
         self.last_ticket += 1;
         let queues = self.queues.entry(database).or_default();
-        for &key in wanted.keys {
+        for &key in condition.keys {
             let queue = queues.entry(key.into()).or_default();
-            let Wanted { kind, even_if_gone, .. } = wanted;
-            let waiter = Waiter { client, kind, even_if_gone };
+            let WaitCondition { kind, wake_if_gone, .. } = condition;
+            let waiter = Waiter { client, kind, wake_if_gone };
             // A key that is named twice is waited for once.
             let before = queue.waiters.insert(self.last_ticket, waiter);
-            queue.even_if_gone += usize::from(even_if_gone && before.is_none());
+            queue.wake_if_gone += usize::from(wake_if_gone && before.is_none());
         }
         self.last_ticket
     }
@@ -179,7 +179,7 @@ impl Waiters {
         for key in &order.keys {
             let Some(queue) = queues.get_mut(key) else { continue };
             let waiter = queue.waiters.remove(&order.ticket);
-            queue.even_if_gone -= usize::from(waiter.is_some_and(|waiter| waiter.even_if_gone));
+            queue.wake_if_gone -= usize::from(waiter.is_some_and(|waiter| waiter.wake_if_gone));
             if queue.waiters.is_empty() {
                 queues.remove(key);
             }
@@ -193,10 +193,10 @@ impl Waiters {
 impl Queue {
     /// The first from a ticket on for whom it is news that there is a value of this type, or none.
     fn heeds(&self, from: u64, kind: Option<Kind>) -> Option<(u64, ClientId)> {
-        if kind.is_none() && self.even_if_gone == 0 {
+        if kind.is_none() && self.wake_if_gone == 0 {
             return None;
         }
-        let news = |waiter: &Waiter| waiter.even_if_gone || kind == Some(waiter.kind);
+        let news = |waiter: &Waiter| waiter.wake_if_gone || kind == Some(waiter.kind);
         let mut waiters = self.waiters.range(from..);
         waiters.find(|(_, waiter)| news(waiter)).map(|(&ticket, waiter)| (ticket, waiter.client))
     }
@@ -243,14 +243,14 @@ impl Engine {
         &mut self,
         client: ClientId,
         database: usize,
-        wanted: Wanted<'_>,
+        condition: WaitCondition<'_>,
         deadline: Option<Millis>,
         argv: &[&[u8]],
     ) {
         self.block(client, Reply::NullArray, deadline);
-        let ticket = self.waiters.join(client, database, wanted);
+        let ticket = self.waiters.join(client, database, condition);
         let copy = |words: &[&[u8]]| words.iter().map(|&word| word.into()).collect();
-        let order = Order { ticket, database, keys: copy(wanted.keys), argv: copy(argv) };
+        let order = Order { ticket, database, keys: copy(condition.keys), argv: copy(argv) };
         self.sessions.hold(client, order.bytes());
         if let Some(blocked) = self.sessions.get_mut(client).and_then(|s| s.blocked.as_mut()) {
             blocked.order = Some(Arc::new(order));
