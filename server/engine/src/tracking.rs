@@ -185,14 +185,14 @@ impl Engine {
     /// remembers it for those who listen for its beginning.
     #[inline]
     pub fn invalidate(&mut self, key: &[u8], changed_by: Option<(ClientId, Caller)>) {
-        if self.heeds_invalidation() {
+        if self.is_tracking() {
             self.tell_of_key(key, changed_by);
         }
     }
 
     /// Whether [`Engine::invalidate`] has anybody to tell.
     #[inline]
-    pub fn heeds_invalidation(&self) -> bool {
+    pub fn is_tracking(&self) -> bool {
         self.tracked.clients > 0 || !self.tracked.readers.is_empty()
     }
 

@@ -100,21 +100,21 @@ impl Engine {
     /// who wait for it.
     #[inline]
     pub fn touch(&mut self, database: usize, key: &[u8]) {
-        if self.heeds_touch(database) {
-            self.touch_heeded(database, key);
+        if self.handles_touch(database) {
+            self.handle_touch(database, key);
         }
     }
 
     /// Whether [`Engine::touch`] has anything to do.
     #[inline]
-    pub fn heeds_touch(&self, database: usize) -> bool {
-        self.anybody_waits()
+    pub fn handles_touch(&self, database: usize) -> bool {
+        self.has_waiters()
             || self.faults.writes.is_some()
             || !self.keyspace.database(database).watchers.is_empty()
     }
 
     #[cold]
-    fn touch_heeded(&mut self, database: usize, key: &[u8]) {
+    fn handle_touch(&mut self, database: usize, key: &[u8]) {
         self.mark_for_waiters(database, key);
         if let Some(writes) = &mut self.faults.writes {
             writes.touch(database, key);

@@ -15,7 +15,7 @@ use crate::context::{Caller, Context, is};
 use crate::error::Error;
 use crate::session::ClientId;
 use crate::time::{ClockOrder, Millis, Time};
-use crate::waiters::ByRule;
+use crate::waiters::RuleBlock;
 use crate::{Engine, Flow};
 use rule::{Action, Request, Rule, When};
 use writes::Writes;
@@ -216,11 +216,11 @@ impl Engine {
     }
 
     fn hold(&mut self, rule: u64, client: ClientId, until: Option<Millis>) -> Flow {
-        self.block_by_rule(client, ByRule::Held(rule), Reply::NOTHING, until);
+        self.block_by_rule(client, RuleBlock::Held(rule), Reply::NOTHING, until);
         if let Some(state) = self.sessions.get_mut(client) {
             state.has_been_held = true;
         }
-        for waiter in self.blocked_by(ByRule::Awaits(rule)) {
+        for waiter in self.blocked_by(RuleBlock::Awaits(rule)) {
             self.unblock(waiter, &held_reply(client));
         }
         Flow::Again
@@ -228,17 +228,17 @@ impl Engine {
 
     /// Has a client wait until somebody is held by a rule; its answer if somebody is already.
     pub fn await_held(&mut self, client: ClientId, rule: u64) -> Reply {
-        if let Some(&held) = self.blocked_by(ByRule::Held(rule)).first() {
+        if let Some(&held) = self.blocked_by(RuleBlock::Held(rule)).first() {
             return held_reply(held);
         }
-        self.block_by_rule(client, ByRule::Awaits(rule), Reply::Null, None);
+        self.block_by_rule(client, RuleBlock::Awaits(rule), Reply::Null, None);
         Reply::NOTHING
     }
 
     /// The rules that `chosen` chooses, as JSON.
     pub fn show_faults(&self, chosen: impl Fn(&Rule) -> bool) -> String {
         let shown = self.faults.rules.iter().filter(|rule| chosen(rule)).map(|rule| {
-            let held = self.blocked_by(ByRule::Held(rule.id)).into_iter();
+            let held = self.blocked_by(RuleBlock::Held(rule.id)).into_iter();
             Shown { rule, held: held.map(|id| id.serial).collect() }
         });
         serde_json::to_string(&shown.collect::<Vec<_>>()).unwrap_or_default()
@@ -252,11 +252,11 @@ impl Engine {
         self.faults.rules = kept;
         let mut freed = 0;
         for rule in &gone {
-            for held in self.blocked_by(ByRule::Held(rule.id)) {
+            for held in self.blocked_by(RuleBlock::Held(rule.id)) {
                 self.end_wait(held);
                 freed += 1;
             }
-            for waiter in self.blocked_by(ByRule::Awaits(rule.id)) {
+            for waiter in self.blocked_by(RuleBlock::Awaits(rule.id)) {
                 self.unblock(waiter, &Reply::Null);
             }
         }
