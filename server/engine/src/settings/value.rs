@@ -1,31 +1,31 @@
-//! The kinds of value a directive takes: how they are read, checked and printed back.
-//! Knows Redis's wording of each refusal; knows no directive by name.
+//! The kinds of values of directives: reading, checking and printing. Errors are in Redis's words.
+//! This module contains no directive names.
 
 use std::fmt;
 
 use super::types::{ClientClass, OutputBufferLimit, buffer_limits};
 use crate::notify::Events;
 
-/// What a directive's value looks like.
+/// The kind of a directive's value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
     /// `yes` or `no`.
     Bool,
-    /// A decimal integer between two bounds, both included.
+    /// A decimal integer within two inclusive bounds.
     Int(i64, i64),
-    /// Permission bits, written in octal, at most these.
+    /// Permission bits in octal, up to this maximum.
     Octal(u32),
-    /// Bytes, with an optional unit (`1kb` is 1024, `1k` is 1000), between two bounds.
+    /// Bytes with an optional unit (`1kb` is 1024, `1k` is 1000), within two inclusive bounds.
     Memory(u64, u64),
-    /// Bytes, or a share of `maxmemory` such as `5%`.
+    /// Bytes, or a percentage of `maxmemory` such as `5%`.
     MemoryOrPercent,
-    /// One of these names, in any case.
+    /// One of these names, ignoring case.
     Choice(&'static [&'static str]),
-    /// Any of these names together, in any case.
+    /// Any of these names, ignoring case.
     Choices(&'static [&'static str]),
     /// Any text.
     Text,
-    /// A name in the data folder; the text is what a path to elsewhere is answered with.
+    /// A file name without a directory; the text is the error for a path.
     FileName(&'static str),
     /// Any number of words.
     Words,
@@ -45,7 +45,7 @@ pub enum Kind {
     BufferLimits,
 }
 
-/// A value that its [`Kind`] has checked. Prints as Redis prints it back.
+/// A value that its [`Kind`] has checked. `Display` writes it as Redis prints it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// Of [`Kind::Bool`].
@@ -56,21 +56,21 @@ pub enum Value {
     Octal(u32),
     /// Of [`Kind::Memory`].
     Memory(u64),
-    /// One word of text, checked by its kind and in the spelling Redis prints.
+    /// One word of text, in the spelling that Redis prints.
     Text(String),
-    /// Of the kinds that take several words.
+    /// Of the kinds with several words.
     Words(Vec<String>),
     /// Of [`Kind::Events`].
     Events(Events),
-    /// Of [`Kind::BufferLimits`]: the classes that were named.
+    /// Of [`Kind::BufferLimits`]: the named classes only.
     BufferLimits(Vec<(ClientClass, OutputBufferLimit)>),
 }
 
-/// Addresses `bind` takes: Redis's bound, and far more than a host has interfaces.
+/// Maximum number of addresses of `bind`, as in Redis. Hosts have far fewer interfaces.
 const ADDRESSES_MAX: usize = 16;
 
 impl Kind {
-    /// Whether the value is several words, so that one text of several words is cut at its spaces.
+    /// Whether the value consists of several words, so that a single text is split at its spaces.
     pub fn takes_words(self) -> bool {
         use Kind::{Addresses, BufferLimits, Choices, HostAndPort};
         use Kind::{OomScores, Percentiles, SavePoints, Words};
@@ -78,7 +78,7 @@ impl Kind {
         several || matches!(self, SavePoints | Percentiles | OomScores)
     }
 
-    /// Reads a value, or says why it is refused, in Redis's words.
+    /// Reads a value; the error is in Redis's words.
     pub fn read(self, words: &[&str]) -> Result<Value, String> {
         if self.takes_words() {
             return match words {
@@ -161,10 +161,10 @@ impl fmt::Display for Value {
     }
 }
 
-/// What Redis says when a directive gets too few words or too many.
+/// Redis's error for too few or too many words.
 pub const WRONG_NUMBER: &str = "wrong number of arguments";
 
-/// Bytes with an optional unit, as `100`, `1kb`, `1K` or `2GB`; no text at all is none.
+/// Bytes with an optional unit, such as `100`, `1kb`, `1K` or `2GB`; an empty text is 0.
 pub(super) fn memory(word: &str) -> Option<u64> {
     let digits = word.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = word.split_at(digits);
@@ -184,7 +184,7 @@ pub(super) fn memory(word: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(scale)
 }
 
-/// A decimal integer in the one spelling Redis takes: no plus sign, no leading zero, no space.
+/// A decimal integer in the only notation Redis accepts: no plus sign, leading zero or space.
 fn integer(word: &str) -> Option<i64> {
     let number: i64 = word.parse().ok()?;
     (number.to_string() == word).then_some(number)
@@ -224,7 +224,7 @@ fn choice(word: &str, names: &[&str]) -> Result<usize, String> {
     found.ok_or_else(|| format!("argument(s) must be one of the following: {}", names.join(", ")))
 }
 
-/// Prints the chosen names in the order of `names`; the first name stands for none of the others.
+/// Prints the chosen names in the order of `names`. The first name means none of the others.
 fn choices(words: &[&str], names: &[&str]) -> Result<Value, String> {
     let chosen: Vec<usize> =
         words.iter().map(|word| choice(word, names)).collect::<Result<_, _>>()?;
