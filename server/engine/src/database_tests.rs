@@ -182,9 +182,11 @@ fn the_same_lock_name_is_free_in_every_database() {
     check("HSETNX k f v => 1; SELECT 1; HSETNX k f v => 1; SELECT 0; HSETNX k f v => 0");
     check("SET k v PX 10; SELECT 1; SET k v PX 20; +10ms; EXISTS k => 1; SELECT 0; EXISTS k => 0");
     check(
-        "SET k v PX 10; MOVE k 1 => 1; SELECT 1; SET k w NX => nil; +9999us; SETNX k w => 0; +1us; SETNX k w => 1",
+        "SET k v PX 10; MOVE k 1 => 1; SELECT 1; SET k w NX => nil; +9999us; SETNX k w => 0; \
+         +1us; SETNX k w => 1",
     );
     check(
-        "SET k v PX 10; SWAPDB 0 1; SET k w NX => OK; SELECT 1; SET k w NX => nil; +10ms; SET k w NX => OK",
+        "SET k v PX 10; SWAPDB 0 1; SET k w NX => OK; SELECT 1; SET k w NX => nil; +10ms; \
+         SET k w NX => OK",
     );
 }

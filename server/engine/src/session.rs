@@ -262,7 +262,7 @@ impl Sessions {
         self.free.push(id.slot);
         let client = place.take()?;
         self.held_bytes -= client.held_bytes;
-        client.buffers.forget();
+        client.buffers.remove();
         Some(client)
     }
 
