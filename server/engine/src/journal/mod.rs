@@ -1,7 +1,7 @@
-//! The journal: what clients did and what became of locks, in time order, for servers that are
-//! started for tests. It is told of commands when they have run, by `dispatch`, and looks then at
-//! the keys they name; it changes nothing. A request that a gate has turned away is not in it, and
-//! one of a transaction is when it is run. What a script calls comes before the script.
+//! The journal of a server for tests: requests and the changes of locks, in time order. `dispatch`
+//! reports each command after it has run; the journal then looks at the keys that the command
+//! names. It changes nothing. Requests that a gate refuses are not recorded, and those of a
+//! transaction are recorded when they run. The calls of a script precede the script.
 
 pub mod checks;
 pub mod entry;
@@ -26,9 +26,9 @@ use crate::limits::{JOURNAL_ARGUMENTS_MAX, JOURNAL_ENTRIES_MAX, JOURNAL_REMEMBER
 use crate::session::ClientId;
 use crate::settings::{Permission, Settings};
 use crate::time::{Millis, Time};
-use checks::Verdicts;
+use checks::Violations;
 use entry::{Entry, JournalEvent};
-use locks::{LockMechanism, LockOperation, Locks, Place, Touch, look};
+use locks::{LockKey, LockMechanism, LockOperation, Locks, Touch, look};
 use script::Purpose;
 
 /// See the module's documentation.
@@ -38,11 +38,11 @@ pub struct Journal {
     last_seq: u64,
     last_ms: i64,
     locks: Locks,
-    verdicts: Verdicts,
-    /// What cached scripts are for, by the hex digits of their SHA-1.
+    violations: Violations,
+    /// The purposes of cached scripts by their SHA-1 in hexadecimal.
     purposes: BTreeMap<String, Purpose>,
-    /// What the running script has done to keys so far.
-    touched: BTreeMap<Place, Touch>,
+    /// The operations of the running script on keys.
+    touched: BTreeMap<LockKey, Touch>,
 }
 
 /// A command that has run.
@@ -56,7 +56,7 @@ pub(super) struct Done {
     pub(super) time: Time,
 }
 
-/// A held lock, as it is shown.
+/// A held lock, for display.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct HeldLock {
     /// The key.
@@ -65,61 +65,63 @@ pub struct HeldLock {
     pub database: usize,
     /// The token, or the field of a hash.
     pub owner: String,
-    /// How often the owner has it.
+    /// How many times the owner holds it.
     pub count: i64,
-    /// The `CLIENT ID` that took it.
+    /// The `CLIENT ID` of the client that acquired it.
     pub client: u64,
-    /// What that client called itself.
+    /// The name of that client.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// Since when, in milliseconds since 1970 on the clock leases run on.
+    /// When it was acquired, in milliseconds since 1970 on the lease clock.
     pub since_ms: i64,
-    /// How long it lasts still; nothing if it has no lease.
+    /// The remaining lease in milliseconds; none without a lease.
     pub lease_ms: Option<i64>,
-    /// The `CLIENT ID`s of those who were refused it and have not got it since.
+    /// The `CLIENT ID`s of the clients that were refused and have not acquired it since.
     pub waiting: Vec<u64>,
 }
 
-/// Which entries are asked for.
+/// Which entries to select.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Selection<'a> {
-    /// Those after this one.
+    /// Those with greater numbers.
     pub since: u64,
-    /// Those about a key like this.
+    /// Those with a key that matches this pattern.
     pub key: Option<&'a [u8]>,
-    /// The last so many.
+    /// The last ones, up to this number.
     pub count: Option<usize>,
 }
 
 impl Journal {
-    /// A journal, if the server is one for tests.
+    /// Creates a journal if the server is one for tests.
     pub fn of(settings: &Settings) -> Option<Box<Journal>> {
         (settings.enable_test_commands != Permission::No).then(Box::default)
     }
 
-    /// The entries that are asked for, the oldest first.
-    pub fn select(&self, wanted: Selection<'_>) -> Vec<Entry> {
+    /// The selected entries, the oldest first.
+    pub fn select(&self, selection: Selection<'_>) -> Vec<Entry> {
         let about = |entry: &&Entry| {
             let is_like = |key: &String| {
-                wanted.key.is_none_or(|pattern| glob::matches(pattern, key.as_bytes()))
+                selection.key.is_none_or(|pattern| glob::matches(pattern, key.as_bytes()))
             };
-            entry.seq > wanted.since && (wanted.key.is_none() || entry.keys.iter().any(is_like))
+            entry.seq > selection.since
+                && (selection.key.is_none() || entry.keys.iter().any(is_like))
         };
-        let last = self.entries.iter().rev().filter(about).take(wanted.count.unwrap_or(usize::MAX));
+        let last =
+            self.entries.iter().rev().filter(about).take(selection.count.unwrap_or(usize::MAX));
         let mut entries: Vec<Entry> = last.cloned().collect();
         entries.reverse();
         entries
     }
 
-    /// Forgets what has happened. Locks that are held stay known.
+    /// Removes all entries and findings. Held locks are kept.
     pub fn clear(&mut self) {
         self.entries.clear();
-        self.verdicts = Verdicts::default();
-        self.locks.losers.clear();
+        self.violations = Violations::default();
+        self.locks.previous_holders.clear();
         self.locks.waiting.clear();
     }
 
-    /// Writes down what has happened; returns its number.
+    /// Appends an entry and returns its number.
     fn write(
         &mut self,
         operation: &LockOperation<'_>,
@@ -127,7 +129,7 @@ impl Journal {
         what: JournalEvent,
     ) -> u64 {
         self.last_seq += 1;
-        // A lease may be found to have ended after something later has been written down.
+        // An expired lease may be recorded after a later event.
         self.last_ms = self.last_ms.max(operation.now_ms());
         if self.entries.len() >= JOURNAL_ENTRIES_MAX {
             self.entries.pop_front();
@@ -139,7 +141,7 @@ impl Journal {
     }
 
     fn note(&mut self, engine: &Engine, done: Done, argv: &[&[u8]], reply: &Reply) {
-        if done.command.group == Group::Server && only_asks(done.name, argv) {
+        if done.command.group == Group::Server && is_query(done.name, argv) {
             return;
         }
         let state = engine.sessions.get(done.client);
@@ -149,7 +151,7 @@ impl Journal {
             client: done.client.serial,
             name: &name,
             time: done.time,
-            means: if done.caller == Caller::Transaction {
+            mechanism: if done.caller == Caller::Transaction {
                 LockMechanism::Transaction
             } else {
                 LockMechanism::Command
@@ -174,7 +176,7 @@ impl Journal {
             return;
         }
         if is_script {
-            operation.means = LockMechanism::Script(self.purpose(done.name, argv));
+            operation.mechanism = LockMechanism::Script(self.purpose(done.name, argv));
             operation.claims = script_arguments(argv);
             self.settle_script(engine, &operation, done.database, &keys);
             return;
@@ -195,7 +197,7 @@ impl Journal {
         }
     }
 
-    /// Remembers what a script that is loaded is for.
+    /// Remembers the purpose of a script that is loaded.
     fn learn(&mut self, name: &str, argv: &[&[u8]]) {
         if name == "script|load"
             && let Some(text) = argv.get(2)
@@ -227,17 +229,17 @@ impl Journal {
 }
 
 impl Engine {
-    /// The journal, if it is kept.
+    /// The journal, if one is kept.
     pub fn journal(&self) -> Option<&Journal> {
         self.journal.as_deref()
     }
 
-    /// Has the journal forget; `None` if none is kept.
+    /// Clears the journal; `None` if none is kept.
     pub fn clear_journal(&mut self) -> Option<()> {
         self.journal.as_mut().map(|journal| journal.clear())
     }
 
-    /// Tells the journal of a command that has run.
+    /// Records a command that has run.
     #[cold]
     pub(super) fn note(&mut self, done: Done, argv: &[&[u8]], result: &Result<Reply, Error>) {
         let failure;
@@ -249,7 +251,7 @@ impl Engine {
             }
         };
         if *reply == Reply::NOTHING {
-            // It waits, and will be run again.
+            // The command waits and will run again.
             return;
         }
         if let Some(mut journal) = self.journal.take() {
@@ -258,18 +260,17 @@ impl Engine {
         }
     }
 
-    /// Tells the journal that writes have been undone behind everybody's back, after a command of
-    /// this client.
+    /// Records that a fault has undone writes after a command of this client.
     pub(super) fn note_lost_writes(&mut self, time: Time, client: ClientId) {
         let Some(mut journal) = self.journal.take() else { return };
-        let (claims, means) = (Vec::new(), LockMechanism::Command);
+        let (claims, mechanism) = (Vec::new(), LockMechanism::Command);
         let operation =
-            LockOperation { client: client.serial, name: "", time, means, claims, seq: 0 };
+            LockOperation { client: client.serial, name: "", time, mechanism, claims, seq: 0 };
         journal.settle_all(self, &operation, true);
         self.journal = Some(journal);
     }
 
-    /// Tells the journal of a key that has reached its deadline, before it is removed.
+    /// Records a key that has reached its deadline, before it is removed.
     #[cold]
     pub(super) fn note_end_of_lease(&mut self, database: usize, slot: Slot) {
         let Some(mut journal) = self.journal.take() else { return };
@@ -281,7 +282,7 @@ impl Engine {
         self.journal = Some(journal);
     }
 
-    /// The locks that are held now, by their keys.
+    /// The locks that are held at present, by key.
     pub fn held_locks(&self, time: Time) -> Vec<HeldLock> {
         let Some(journal) = self.journal() else { return Vec::new() };
         let mut shown = Vec::new();
@@ -309,8 +310,8 @@ impl Engine {
     }
 }
 
-/// What asks what has happened, or what is so, is no part of it.
-fn only_asks(name: &str, argv: &[&[u8]]) -> bool {
+/// Commands that only query the state are not recorded.
+fn is_query(name: &str, argv: &[&[u8]]) -> bool {
     match name {
         "lockwheel|journal" | "lockwheel|locks" | "lockwheel|check" | "lockwheel|lint" => true,
         "lockwheel|help" => true,
@@ -330,14 +331,14 @@ fn is_script(command: &Command) -> bool {
         )
 }
 
-/// The arguments of a script that are not its keys.
+/// The arguments of a script after its keys.
 fn script_arguments<'a>(argv: &[&'a [u8]]) -> Vec<&'a [u8]> {
     let keys = argv.get(2).and_then(|count| lockwheel_resp::number::parse_integer(count));
     let keys = keys.and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
     argv.iter().skip(keys.saturating_add(3)).copied().collect()
 }
 
-/// What a command shows to know of a lock: only those that compare do.
+/// The owners that a command names: only commands that compare a value do.
 fn claims<'a>(name: &str, argv: &[&'a [u8]]) -> Vec<&'a [u8]> {
     match name {
         "delex" | "delifeq" => argv.iter().skip(2).copied().collect(),
@@ -346,7 +347,7 @@ fn claims<'a>(name: &str, argv: &[&'a [u8]]) -> Vec<&'a [u8]> {
     }
 }
 
-/// What a command has done to the keys it names.
+/// The operations of a command on the keys it names.
 fn touch(name: &str, argv: &[&[u8]], reply: &Reply) -> Touch {
     let mut touch = Touch::default();
     if reply.is_error() {
@@ -371,7 +372,7 @@ fn touch(name: &str, argv: &[&[u8]], reply: &Reply) -> Touch {
     touch
 }
 
-/// Whether a command is one that would give a lease more time.
+/// Whether a command is meant to extend a lease.
 fn is_renewal(name: &str, argv: &[&[u8]]) -> bool {
     matches!(name, "expire" | "pexpire" | "expireat" | "pexpireat")
         || name == "set" && argv.iter().skip(3).any(|option| is(option, "xx"))

@@ -1,5 +1,5 @@
-//! What has become of locks when a command is done: the keys it named are compared with what was
-//! known of them.
+//! Updates the known locks after each command: compares the keys it named with what was known of
+//! them.
 
 use lockwheel_resp::Reply;
 
@@ -7,13 +7,13 @@ use crate::Engine;
 use crate::time::{Millis, Time};
 
 use super::checks::{Check, LintRule};
-use super::entry::{JournalEvent, text, who};
-use super::locks::{Holder, Lock, LockMechanism, LockOperation, Locks, Place, Touch, cut, look};
+use super::entry::{JournalEvent, client_text, text};
+use super::locks::{Holder, Lock, LockKey, LockMechanism, LockOperation, Locks, Touch, cut, look};
 use super::script::Purpose;
 use super::{Done, Journal, is_renewal};
 
 impl Journal {
-    /// A script is done: looks at what it touched and what it named.
+    /// Updates the locks after a script, from the keys it used and the keys it named.
     pub(super) fn settle_script(
         &mut self,
         engine: &Engine,
@@ -26,15 +26,15 @@ impl Journal {
             let place = (database, key.to_vec());
             let touch = touched.get(&place).copied().unwrap_or_default();
             let acted = self.settle(engine, operation, &place, touch);
-            match operation.means {
+            match operation.mechanism {
                 LockMechanism::Script(Purpose::Acquire) if !acted => {
                     self.refuse_script(&place, operation);
                 }
                 LockMechanism::Script(Purpose::Release) if !acted => {
-                    self.come_late(&place, operation, true);
+                    self.record_late_attempt(&place, operation, true);
                 }
                 LockMechanism::Script(Purpose::Renew) if !acted => {
-                    self.come_late(&place, operation, false);
+                    self.record_late_attempt(&place, operation, false);
                 }
                 _ => {}
             }
@@ -46,15 +46,15 @@ impl Journal {
         }
     }
 
-    /// Looks at all locks: a command may have changed keys that it does not name.
-    /// A failover takes locks away without their owners hearing of it.
+    /// Checks all locks, after a command that may have changed keys that it does not name. A
+    /// failover removes locks without notifying their owners.
     pub(super) fn settle_all(
         &mut self,
         engine: &Engine,
         operation: &LockOperation<'_>,
         failover: bool,
     ) {
-        let places: Vec<Place> = self.locks.held.keys().cloned().collect();
+        let places: Vec<LockKey> = self.locks.held.keys().cloned().collect();
         for place in places {
             if look(engine, &place, operation.time).is_some() {
                 continue;
@@ -62,7 +62,7 @@ impl Journal {
             let lock = self.locks.held.remove(&place);
             for holder in lock.into_iter().flat_map(|lock| lock.holders) {
                 let owner = text(&holder.owner);
-                self.tell(operation, &place, JournalEvent::Flushed { owner });
+                self.record(operation, &place, JournalEvent::Flushed { owner });
                 if failover {
                     self.locks.lose(&place, holder, operation.now_ms());
                 }
@@ -70,14 +70,14 @@ impl Journal {
         }
     }
 
-    /// A command of a client is done that named this key.
+    /// Updates the lock at one key that a command of a client has named.
     #[expect(clippy::too_many_arguments, reason = "a command, whole")]
     pub(super) fn settle_plain(
         &mut self,
         engine: &Engine,
         operation: &LockOperation<'_>,
         done: Done,
-        place: &Place,
+        place: &LockKey,
         touch: Touch,
         argv: &[&[u8]],
         reply: &Reply,
@@ -94,14 +94,14 @@ impl Journal {
         }
         let acted = self.settle(engine, operation, place, touch);
         if touch.removes && !acted {
-            self.come_late(place, operation, true);
+            self.record_late_attempt(place, operation, true);
         } else if is_renewal(done.name, argv) && !self.is_held_by(place, operation) {
-            self.come_late(place, operation, false);
+            self.record_late_attempt(place, operation, false);
         }
     }
 
-    /// A client has read a key: it may compare what it has read.
-    fn read(&mut self, engine: &Engine, done: Done, place: &Place, reply: &Reply) {
+    /// Records that a client has read a lock, possibly to compare its owner.
+    fn read(&mut self, engine: &Engine, done: Done, place: &LockKey, reply: &Reply) {
         let Some(lock) = self.locks.held.get(place) else { return };
         let Reply::Bulk(value) = reply else { return };
         if lock.holders.iter().any(|holder| holder.owner == cut(value)) {
@@ -113,11 +113,11 @@ impl Journal {
         }
     }
 
-    /// `GETSET`, which takes a lock whose value says that its time is over.
+    /// Handles `GETSET`, which acquires a lock whose value is a time that has passed.
     fn exchange(
         &mut self,
         operation: &LockOperation<'_>,
-        place: &Place,
+        place: &LockKey,
         argv: &[&[u8]],
         reply: &Reply,
         time: Time,
@@ -127,7 +127,7 @@ impl Journal {
         let Some(mut lock) = self.locks.held.remove(place) else { return };
         let is_over = lockwheel_resp::number::parse_integer(old).is_some_and(|moment| {
             let wall_ms = time.wall().0;
-            // Seconds, unless they would be far in the future.
+            // A value in seconds is converted, unless the result would be far in the future.
             let moment_ms =
                 if moment > wall_ms / 10 { moment } else { moment.saturating_mul(1000) };
             moment_ms < wall_ms
@@ -148,13 +148,13 @@ impl Journal {
         }
     }
 
-    /// Compares what was known of a key with what is there now. Returns whether its owner, as far
-    /// as that can be told, did something to the lock, or somebody became its owner.
+    /// Compares the known state of a key with its present value. Returns whether, as far as can be
+    /// determined, its owner changed the lock or a client became its owner.
     fn settle(
         &mut self,
         engine: &Engine,
         operation: &LockOperation<'_>,
-        place: &Place,
+        place: &LockKey,
         touch: Touch,
     ) -> bool {
         let seen = look(engine, place, operation.time);
@@ -187,7 +187,7 @@ impl Journal {
                     None if ends_for_all && !operation.claims(&holder.owner) => {
                         self.lose_lease(operation, place, &holder)
                     }
-                    left => self.let_go(operation, place, touch, &holder, left.unwrap_or(0)),
+                    left => self.release(operation, place, touch, &holder, left.unwrap_or(0)),
                 };
             }
         }
@@ -212,14 +212,19 @@ impl Journal {
         acted
     }
 
-    fn tell(&mut self, operation: &LockOperation<'_>, place: &Place, what: JournalEvent) -> u64 {
+    fn record(
+        &mut self,
+        operation: &LockOperation<'_>,
+        place: &LockKey,
+        what: JournalEvent,
+    ) -> u64 {
         self.write(operation, vec![text(&place.1)], what)
     }
 
     fn acquire(
         &mut self,
         operation: &LockOperation<'_>,
-        place: &Place,
+        place: &LockKey,
         owner: Vec<u8>,
         count: i64,
         deadline_ms: Option<i64>,
@@ -227,11 +232,11 @@ impl Journal {
         let lease_ms = deadline_ms.map(|it| operation.time.remaining(Millis(it)).0);
         let shown = text(&owner);
         let what = JournalEvent::Acquired { owner: shown.clone(), count, lease_ms };
-        let seq = self.tell(operation, place, what);
+        let seq = self.record(operation, place, what);
         let (client, name, since_ms) =
             (operation.client, operation.name.to_owned(), operation.now_ms());
         let holder = Holder { owner, count, client, name, since_ms, seq };
-        let taker = format!("{} as '{shown}'", who(operation.client, operation.name));
+        let taker = format!("{} as '{shown}'", client_text(operation.client, operation.name));
         let waited = self.locks.succeed(place, &holder, &taker);
         if let Some(lock) = self.locks.held.get_mut(place) {
             match lock.holders.iter_mut().find(|known| known.owner == holder.owner) {
@@ -241,21 +246,22 @@ impl Journal {
         }
         if let Some(since_ms) = waited {
             let waited_ms = operation.now_ms() - since_ms;
-            self.tell(operation, place, JournalEvent::Waited { owner: shown, waited_ms });
+            self.record(operation, place, JournalEvent::Waited { owner: shown, waited_ms });
         }
     }
 
-    /// A holder has lost a count, or the lock. Returns whether it was its owner who did that.
-    fn let_go(
+    /// Handles a holder whose count has decreased, or whose lock is gone. Returns whether the owner
+    /// has released it.
+    fn release(
         &mut self,
         operation: &LockOperation<'_>,
-        place: &Place,
+        place: &LockKey,
         touch: Touch,
         holder: &Holder,
         left: i64,
     ) -> bool {
         let reader = self.locks.take_reader(place, operation.client);
-        let compared = operation.means == LockMechanism::Transaction
+        let compared = operation.mechanism == LockMechanism::Transaction
             && reader.as_ref().is_some_and(|it| it.watches);
         let is_owner = operation.claims(&holder.owner)
             || compared
@@ -272,21 +278,21 @@ impl Journal {
         let owner = text(&holder.owner);
         let key = text(&place.1);
         if left == 0 && deadline_ms.is_none() {
-            self.verdicts.without_lease(&key, &owner, vec![holder.seq]);
+            self.violations.without_lease(&key, &owner, vec![holder.seq]);
         }
         let seq = if is_owner {
-            self.tell(operation, place, JournalEvent::Released { owner, left })
+            self.record(operation, place, JournalEvent::Released { owner, left })
         } else {
-            let what = JournalEvent::ReleasedByStranger { owner, holder: holder.client };
-            let seq = self.tell(operation, place, what);
-            self.verdicts.breach(
+            let what = JournalEvent::ReleasedByNonOwner { owner, holder: holder.client };
+            let seq = self.record(operation, place, what);
+            self.violations.break_check(
                 Check::ReleasedOnlyByOwner,
                 &key,
                 seq,
                 format!(
                     "the lock '{key}' of {} was released by {}",
-                    who(holder.client, &holder.name),
-                    who(operation.client, operation.name)
+                    client_text(holder.client, &holder.name),
+                    client_text(operation.client, operation.name)
                 ),
             );
             self.locks.lose(place, holder.clone(), operation.now_ms());
@@ -297,24 +303,24 @@ impl Journal {
                 Some(_) => LintRule::CompareAndDeleteInTwoSteps,
                 None => LintRule::DeleteWithoutCheck,
             };
-            self.verdicts.find(rule, &key, vec![holder.seq, operation.seq, seq]);
+            self.violations.add_mistake(rule, &key, vec![holder.seq, operation.seq, seq]);
         }
         is_owner
     }
 
-    /// A script that acts for one holder has removed another: in a lock for readers, whoever leaves
-    /// last removes those whose own leases have ended.
+    /// Handles a script that acts for one holder and has removed another: in a lock for readers,
+    /// the last one to leave removes those whose leases have expired.
     fn lose_lease(
         &mut self,
         operation: &LockOperation<'_>,
-        place: &Place,
+        place: &LockKey,
         holder: &Holder,
     ) -> bool {
         if let Some(lock) = self.locks.held.get_mut(place) {
             lock.holders.retain(|known| known.owner != holder.owner);
         }
         let owner = text(&holder.owner);
-        self.tell(
+        self.record(
             operation,
             place,
             JournalEvent::ExpiredWhileHeld { owner, holder: holder.client },
@@ -323,11 +329,11 @@ impl Journal {
         true
     }
 
-    /// The lease of a held lock was set. Returns whether its owner did that.
+    /// Handles a changed lease of a held lock. Returns whether the owner has changed it.
     fn renew(
         &mut self,
         operation: &LockOperation<'_>,
-        place: &Place,
+        place: &LockKey,
         deadline_ms: Option<i64>,
     ) -> bool {
         let Some(lock) = self.locks.held.get(place) else { return false };
@@ -338,72 +344,82 @@ impl Journal {
         let Some(holder) = chosen.cloned() else { return false };
         let lease_ms = deadline_ms.map(|it| operation.time.remaining(Millis(it)).0);
         let owner = text(&holder.owner);
-        let seq = self.tell(operation, place, JournalEvent::Renewed { owner, lease_ms });
-        if had_none && lease_ms.is_some() && operation.means == LockMechanism::Command {
+        let seq = self.record(operation, place, JournalEvent::Renewed { owner, lease_ms });
+        if had_none && lease_ms.is_some() && operation.mechanism == LockMechanism::Command {
             let entries = vec![holder.seq, operation.seq, seq];
-            self.verdicts.find(LintRule::LeaseInASecondStep, &text(&place.1), entries);
+            self.violations.add_mistake(LintRule::LeaseInASecondStep, &text(&place.1), entries);
         }
         operation.claims(&holder.owner) || holder.client == operation.client
     }
 
-    fn is_held_by(&self, place: &Place, operation: &LockOperation<'_>) -> bool {
+    fn is_held_by(&self, place: &LockKey, operation: &LockOperation<'_>) -> bool {
         let lock = self.locks.held.get(place);
         lock.is_some_and(|lock| lock.holders.iter().any(|it| it.client == operation.client))
     }
 
-    fn refuse(&mut self, place: &Place, operation: &LockOperation<'_>, token: &[u8]) {
+    fn refuse(&mut self, place: &LockKey, operation: &LockOperation<'_>, token: &[u8]) {
         let Some(lock) = self.locks.held.get(place) else { return };
         let holders: Vec<String> = lock.holders.iter().map(|it| text(&it.owner)).collect();
         let (by, holder) = (text(token), holders.join(", "));
-        self.tell(operation, place, JournalEvent::Refused { by, holder });
+        self.record(operation, place, JournalEvent::Refused { by, holder });
         self.locks.wait(place, operation.client, cut(token), operation.now_ms());
     }
 
-    /// A script that takes locks has left one as it was.
-    fn refuse_script(&mut self, place: &Place, operation: &LockOperation<'_>) {
+    /// Handles a script that acquires locks and has left one unchanged.
+    fn refuse_script(&mut self, place: &LockKey, operation: &LockOperation<'_>) {
         let lock = self.locks.held.get(place);
         if lock.is_some_and(|lock| lock.holders.iter().all(|it| !operation.claims(&it.owner))) {
             self.refuse(place, operation, operation.token());
         }
     }
 
-    /// Somebody wants to release or renew a lock that is not theirs, and may have been.
-    fn come_late(&mut self, place: &Place, operation: &LockOperation<'_>, releases: bool) {
-        let Some(at) = self.locks.find_loser(place, operation) else { return };
-        let loser = &self.locks.losers[at];
-        let late_ms = operation.now_ms() - loser.lost_ms;
-        let (owner, key) = (text(&loser.holder.owner), text(&place.1));
-        let (holder, next) = (loser.holder.clone(), loser.next.clone());
+    /// Handles a release or renewal of a lock that the client does not hold, but may have held
+    /// before.
+    fn record_late_attempt(
+        &mut self,
+        place: &LockKey,
+        operation: &LockOperation<'_>,
+        releases: bool,
+    ) {
+        let Some(at) = self.locks.find_previous_holder(place, operation) else { return };
+        let previous = &self.locks.previous_holders[at];
+        let late_ms = operation.now_ms() - previous.lost_ms;
+        let (owner, key) = (text(&previous.holder.owner), text(&place.1));
+        let (holder, next) = (previous.holder.clone(), previous.successor.clone());
         if releases {
-            self.locks.losers.remove(at);
+            self.locks.previous_holders.remove(at);
         }
         let what = if releases {
             JournalEvent::ReleasedTooLate { owner, late_ms }
         } else {
             JournalEvent::RenewedTooLate { owner, late_ms }
         };
-        let seq = self.tell(operation, place, what);
+        let seq = self.record(operation, place, what);
         let rule =
             if releases { LintRule::LeaseShorterThanHold } else { LintRule::RenewalAfterLoss };
-        self.verdicts.find(rule, &key, vec![holder.seq, operation.seq, seq]);
+        self.violations.add_mistake(rule, &key, vec![holder.seq, operation.seq, seq]);
         if let Some(next) = next {
-            self.verdicts.breach(Check::NeverTwoHolders, &key, seq, format!(
-                "{} had the lock '{key}' until now as it thinks, but lost it {late_ms} ms ago, and \
-                 {next} has got it since",
-                who(holder.client, &holder.name)
+            self.violations.break_check(Check::NeverTwoHolders, &key, seq, format!(
+                "{} had the lock '{key}' and still acts as its holder, but lost it {late_ms} ms \
+                 ago; {next} has acquired it since",
+                client_text(holder.client, &holder.name)
             ));
         }
     }
 
-    /// A key has reached its deadline.
-    pub(super) fn end_lease(&mut self, place: &Place, deadline: Millis) {
+    /// Handles a key that has reached its deadline.
+    pub(super) fn end_lease(&mut self, place: &LockKey, deadline: Millis) {
         let Some(lock) = self.locks.held.remove(place) else { return };
-        let (claims, means) = (Vec::new(), LockMechanism::Command);
+        let (claims, mechanism) = (Vec::new(), LockMechanism::Command);
         let time = Time::at(deadline);
-        let operation = LockOperation { client: 0, name: "", time, means, claims, seq: 0 };
+        let operation = LockOperation { client: 0, name: "", time, mechanism, claims, seq: 0 };
         for holder in lock.holders {
             let (owner, client) = (text(&holder.owner), holder.client);
-            self.tell(&operation, place, JournalEvent::ExpiredWhileHeld { owner, holder: client });
+            self.record(
+                &operation,
+                place,
+                JournalEvent::ExpiredWhileHeld { owner, holder: client },
+            );
             self.locks.lose(place, holder, deadline.0);
         }
     }
