@@ -94,7 +94,7 @@ impl Requests {
 
     /// Each of them with a probability from 0 to 1. The same seed chooses the same ones.
     pub fn probability(mut self, probability: f64, seed: u64) -> Requests {
-        self.0.set_dice(probability, seed);
+        self.0.set_probability(probability, seed);
         self
     }
 }
