@@ -17,7 +17,7 @@ use crate::session::ClientId;
 use crate::time::{ClockOrder, Millis, Time};
 use crate::waiters::RuleBlock;
 use crate::{Engine, Flow};
-use rule::{Action, Request, Rule, When};
+use rule::{FaultAction, Request, Rule, RuleConditions};
 use writes::Writes;
 
 /// The fault rules. The waits of held clients refer to them.
@@ -32,7 +32,7 @@ pub struct Faults {
 /// How a rule changes the processing of a request.
 enum FaultDecision {
     /// Run the request; the rest of the action follows.
-    Run(Action),
+    Run(FaultAction),
     /// Return this instead of running the request.
     Instead(Flow),
 }
@@ -64,7 +64,7 @@ impl Faults {
     }
 
     /// Appends a rule; returns its id.
-    pub fn add(&mut self, action: Action, when: When) -> u64 {
+    pub fn add(&mut self, action: FaultAction, when: RuleConditions) -> u64 {
         self.last_id += 1;
         self.rules.push(Rule { id: self.last_id, action, when, matched: 0, fired: 0 });
         self.last_id
@@ -77,14 +77,14 @@ impl Faults {
 
     /// Whether a rule is a gate; `None` if there is no such rule.
     pub fn is_gate(&self, id: u64) -> Option<bool> {
-        self.rule(id).map(|rule| rule.action == Action::Gate)
+        self.rule(id).map(|rule| rule.action == FaultAction::Gate)
     }
 
     /// The first rule that fires for a request, with its action. Every matching rule counts the
     /// request.
-    fn decide(&mut self, request: Request<'_>) -> Option<(u64, Action)> {
+    fn decide(&mut self, request: Request<'_>) -> Option<(u64, FaultAction)> {
         let mut fired = None;
-        for rule in self.rules.iter_mut().filter(|rule| rule.action != Action::Refuse) {
+        for rule in self.rules.iter_mut().filter(|rule| rule.action != FaultAction::Refuse) {
             if rule.fires(request) && fired.is_none() {
                 fired = Some((rule.id, rule.action.clone()));
             }
@@ -98,7 +98,7 @@ impl Engine {
     pub fn refuses_connection(&mut self) -> bool {
         let connection = Request { client: b"", client_id: 0, command: b"", keys: &[] };
         let mut rules = self.faults.rules.iter_mut();
-        rules.any(|rule| rule.action == Action::Refuse && rule.fires(connection))
+        rules.any(|rule| rule.action == FaultAction::Refuse && rule.fires(connection))
     }
 
     /// As [`Engine::run`], with rules for the request and records of writes.
@@ -124,19 +124,19 @@ impl Engine {
         self.keep_write(time);
         match action {
             // For a blocked client, the reply that ends the wait is lost.
-            Some(Action::Lose) if flow != Flow::Wait => self.set_loses_reply(client, false),
-            Some(Action::LoseAndClose) => {
+            Some(FaultAction::Lose) if flow != Flow::Wait => self.set_loses_reply(client, false),
+            Some(FaultAction::LoseAndClose) => {
                 out.truncate(sent);
                 return Flow::Close;
             }
-            Some(Action::Cut { bytes }) => {
+            Some(FaultAction::Cut { bytes }) => {
                 out.truncate(sent.saturating_add(bytes));
                 return Flow::Close;
             }
-            Some(Action::Jump { span }) if flow == Flow::Next => {
+            Some(FaultAction::Jump { span }) if flow == Flow::Next => {
                 return Flow::Clock(ClockOrder::Jump(span));
             }
-            Some(Action::LoseWrites { writes }) => {
+            Some(FaultAction::LoseWrites { writes }) => {
                 self.context_of(client, time).lose_writes(writes);
                 self.note_lost_writes(time, client);
             }
@@ -151,39 +151,39 @@ impl Engine {
         time: Time,
         client: ClientId,
         rule: u64,
-        action: Action,
+        action: FaultAction,
         argv: &[&[u8]],
         out: &mut BytesMut,
     ) -> FaultDecision {
         let flow = match action {
-            Action::Drop => Flow::Next,
-            Action::Close | Action::Refuse => Flow::Close,
-            Action::Error { line } => {
+            FaultAction::Drop => Flow::Next,
+            FaultAction::Close | FaultAction::Refuse => Flow::Close,
+            FaultAction::Error { line } => {
                 self.answer_error(client, argv, line, out);
                 Flow::Next
             }
-            Action::Delay { span } => {
+            FaultAction::Delay { span } => {
                 let until = time.after(span).unwrap_or(Millis(i64::MAX));
                 self.hold(rule, client, Some(until))
             }
-            Action::Stall | Action::Gate => self.hold(rule, client, None),
-            Action::FlushScripts => {
+            FaultAction::Stall | FaultAction::Gate => self.hold(rule, client, None),
+            FaultAction::FlushScripts => {
                 self.flush_scripts();
                 return FaultDecision::Run(action);
             }
-            Action::Lose => {
+            FaultAction::Lose => {
                 self.set_loses_reply(client, true);
                 return FaultDecision::Run(action);
             }
-            Action::LoseAndClose
-            | Action::Cut { .. }
-            | Action::Jump { .. }
-            | Action::LoseWrites { .. } => return FaultDecision::Run(action),
+            FaultAction::LoseAndClose
+            | FaultAction::Cut { .. }
+            | FaultAction::Jump { .. }
+            | FaultAction::LoseWrites { .. } => return FaultDecision::Run(action),
         };
         FaultDecision::Instead(flow)
     }
 
-    fn decide(&mut self, client: ClientId, argv: &[&[u8]]) -> Option<(u64, Action)> {
+    fn decide(&mut self, client: ClientId, argv: &[&[u8]]) -> Option<(u64, FaultAction)> {
         let state = self.sessions.get_mut(client)?;
         let has_been_held = std::mem::take(&mut state.has_been_held);
         if self.faults.rules.is_empty() || has_been_held || is(argv[0], "lockwheel") {

@@ -12,7 +12,7 @@ use crate::time::{Millis, span};
 /// The action of a rule on a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "action", rename_all = "kebab-case")]
-pub enum Action {
+pub enum FaultAction {
     /// Run the request after a delay on the server's clock.
     Delay {
         /// The delay.
@@ -68,10 +68,10 @@ pub struct Rule {
     pub id: u64,
     /// Its action.
     #[serde(flatten)]
-    pub action: Action,
+    pub action: FaultAction,
     /// The requests it applies to.
     #[serde(flatten)]
-    pub when: When,
+    pub when: RuleConditions,
     /// The number of requests that matched.
     pub matched: u64,
     /// The number of matching requests for which it fired.
@@ -80,7 +80,7 @@ pub struct Rule {
 
 /// The conditions of a rule, all of which must hold.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct When {
+pub struct RuleConditions {
     /// The name of the client (`CLIENT SETNAME`) matches this pattern.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client: Option<String>,
@@ -137,14 +137,14 @@ impl Rule {
     }
 }
 
-impl When {
+impl RuleConditions {
     /// Reads pairs of a word and a value, in the syntax of `FAULT ADD`. `seed` is the default for
     /// the random numbers.
     ///
     /// # Errors
     /// If a word is unknown or repeated, or a value is invalid.
-    pub fn parse(mut words: &[&[u8]], seed: u64) -> Result<When, Error> {
-        let mut when = When::default();
+    pub fn parse(mut words: &[&[u8]], seed: u64) -> Result<RuleConditions, Error> {
+        let mut when = RuleConditions::default();
         while let [word, value, rest @ ..] = words {
             words = rest;
             match () {
@@ -179,7 +179,7 @@ impl When {
     }
 
     /// Whether any condition applies to requests only, not to new connections.
-    pub fn is_about_requests(&self) -> bool {
+    pub fn has_request_conditions(&self) -> bool {
         self.client.is_some()
             || self.client_id.is_some()
             || self.command.is_some()
@@ -206,21 +206,21 @@ impl When {
     }
 }
 
-impl Action {
+impl FaultAction {
     /// Reads an action in the syntax of `FAULT ADD`; returns the remaining words.
     ///
     /// # Errors
     /// If there is no such action, or its value is invalid.
-    pub fn parse<'a, 'b>(words: &'a [&'b [u8]]) -> Result<(Action, &'a [&'b [u8]]), Error> {
+    pub fn parse<'a, 'b>(words: &'a [&'b [u8]]) -> Result<(FaultAction, &'a [&'b [u8]]), Error> {
         let [word, rest @ ..] = words else { return Err(Error::Syntax) };
         let plain = match () {
-            () if is(word, "drop") => Some(Action::Drop),
-            () if is(word, "close") => Some(Action::Close),
-            () if is(word, "lose") => Some(Action::Lose),
-            () if is(word, "lose-and-close") => Some(Action::LoseAndClose),
-            () if is(word, "stall") => Some(Action::Stall),
-            () if is(word, "flush-scripts") => Some(Action::FlushScripts),
-            () if is(word, "refuse") => Some(Action::Refuse),
+            () if is(word, "drop") => Some(FaultAction::Drop),
+            () if is(word, "close") => Some(FaultAction::Close),
+            () if is(word, "lose") => Some(FaultAction::Lose),
+            () if is(word, "lose-and-close") => Some(FaultAction::LoseAndClose),
+            () if is(word, "stall") => Some(FaultAction::Stall),
+            () if is(word, "flush-scripts") => Some(FaultAction::FlushScripts),
+            () if is(word, "refuse") => Some(FaultAction::Refuse),
             () => None,
         };
         if let Some(action) = plain {
@@ -228,11 +228,11 @@ impl Action {
         }
         let [value, rest @ ..] = rest else { return Err(Error::Syntax) };
         let action = match () {
-            () if is(word, "delay") => Action::Delay { span: span(value).ok_or(NO_SPAN)? },
-            () if is(word, "cut") => Action::Cut { bytes: count(value)? },
-            () if is(word, "error") => Action::Error { line: error_line(value)? },
-            () if is(word, "jump") => Action::Jump { span: span(value).ok_or(NO_SPAN)? },
-            () if is(word, "lose-writes") => Action::LoseWrites { writes: count(value)? },
+            () if is(word, "delay") => FaultAction::Delay { span: span(value).ok_or(NO_SPAN)? },
+            () if is(word, "cut") => FaultAction::Cut { bytes: count(value)? },
+            () if is(word, "error") => FaultAction::Error { line: error_line(value)? },
+            () if is(word, "jump") => FaultAction::Jump { span: span(value).ok_or(NO_SPAN)? },
+            () if is(word, "lose-writes") => FaultAction::LoseWrites { writes: count(value)? },
             () => return Err(Error::Syntax),
         };
         Ok((action, rest))
@@ -288,8 +288,8 @@ mod tests {
     }
 
     fn rule(conditions: &str) -> Rule {
-        let when = When::parse(&words(conditions), 7).expect("conditions");
-        Rule { id: 1, action: Action::Drop, when, matched: 0, fired: 0 }
+        let when = RuleConditions::parse(&words(conditions), 7).expect("conditions");
+        Rule { id: 1, action: FaultAction::Drop, when, matched: 0, fired: 0 }
     }
 
     const SET: Request<'_> =
@@ -342,25 +342,29 @@ mod tests {
         for wrong in
             ["KEY", "KEY a KEY b", "NTH 0", "NTH x", "TIMES -1", "PROBABILITY 2", "SEED 5", "FOO a"]
         {
-            assert!(When::parse(&words(wrong), 7).is_err(), "{wrong}");
+            assert!(RuleConditions::parse(&words(wrong), 7).is_err(), "{wrong}");
         }
         for wrong in ["", "BREAK", "DELAY", "DELAY x", "CUT -1", "LOSE-WRITES x", "JUMP 1x"] {
-            assert!(Action::parse(&words(wrong)).is_err(), "{wrong}");
+            assert!(FaultAction::parse(&words(wrong)).is_err(), "{wrong}");
         }
-        assert!(Action::parse(&[b"error", b"ERR two\r\nlines"]).is_err());
+        assert!(FaultAction::parse(&[b"error", b"ERR two\r\nlines"]).is_err());
     }
 
     #[test]
     fn action_is_followed_by_its_conditions() {
         for (text, action) in [
-            ("DELAY 2s KEY a", Action::Delay { span: Millis(2_000) }),
-            ("drop KEY a", Action::Drop),
-            ("CUT 3 KEY a", Action::Cut { bytes: 3 }),
-            ("JUMP -1h KEY a", Action::Jump { span: Millis(-3_600_000) }),
-            ("LOSE-WRITES 2 KEY a", Action::LoseWrites { writes: 2 }),
+            ("DELAY 2s KEY a", FaultAction::Delay { span: Millis(2_000) }),
+            ("drop KEY a", FaultAction::Drop),
+            ("CUT 3 KEY a", FaultAction::Cut { bytes: 3 }),
+            ("JUMP -1h KEY a", FaultAction::Jump { span: Millis(-3_600_000) }),
+            ("LOSE-WRITES 2 KEY a", FaultAction::LoseWrites { writes: 2 }),
         ] {
             let words = words(text);
-            assert_eq!(Action::parse(&words), Ok((action, &words[words.len() - 2..])), "{text}");
+            assert_eq!(
+                FaultAction::parse(&words),
+                Ok((action, &words[words.len() - 2..])),
+                "{text}"
+            );
         }
     }
 }
