@@ -57,7 +57,7 @@ impl Context<'_> {
         }
     }
 
-    /// As [`Context::call_for_script`], for a command without subcommands whose number of arguments
+    /// As [`Context::call_for_script`], for a command without subcommands; its number of arguments
     /// has been checked.
     #[inline(always)]
     pub(super) fn call_known_for_script(

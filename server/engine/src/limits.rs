@@ -27,8 +27,8 @@ pub const IDLE_BUFFER_BYTES: usize = 16 * KIB;
 /// Connected clients by default (`maxclients`), as in Redis.
 pub const CLIENTS_MAX: u32 = 10_000;
 
-/// Requests whose keys are prefetched together. A processor can wait for about ten cache lines at a
-/// time, and lines that are fetched too early are evicted before they are used.
+/// Requests that are prefetched together. A processor can wait for about ten cache lines at a time,
+/// and lines that are fetched too early are evicted before they are used.
 pub const LOOK_AHEAD_REQUESTS: usize = 16;
 
 // Keyspace.

@@ -5,7 +5,7 @@
 pub struct Random(u64);
 
 impl Random {
-    /// A generator whose numbers depend only on `seed`.
+    /// A generator of numbers that depend only on `seed`.
     pub const fn new(seed: u64) -> Random {
         Random(seed)
     }

@@ -107,7 +107,7 @@ pub struct Session {
     pub shard_channels: BTreeSet<Bytes>,
     /// `CLIENT TRACKING`, if on.
     pub tracking: Option<Box<Tracking>>,
-    /// The wait of a blocked client, whose further requests are not run.
+    /// The wait of a blocked client. Its further requests are not run meanwhile.
     pub blocked: Option<Blocked>,
     /// Whether the rules of [`faults`](crate::faults) have already been applied to the request.
     pub(super) has_been_held: bool,

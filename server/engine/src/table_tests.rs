@@ -248,7 +248,7 @@ fn as_resp2(reply: &Reply) -> Reply {
     replies(&bytes).remove(0)
 }
 
-/// As `as_resp2`, for a reply whose pairs are nested arrays in RESP3 (`ZRANGE ... WITHSCORES`).
+/// As `as_resp2`, for a reply with pairs that are nested arrays in RESP3 (`ZRANGE ... WITHSCORES`).
 fn pairs_in_line(reply: &Reply) -> Reply {
     match reply {
         Reply::Array(pairs) => {

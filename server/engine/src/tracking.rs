@@ -339,8 +339,8 @@ mod tests {
     fn broken_redirect_is_reported() {
         let mut stage = Stage::new(Settings::default());
         stage.check("PING; b> PING; CLIENT TRACKING ON REDIRECT 2; GET k");
-        let gone = stage.client("b");
-        stage.engine.disconnect(gone);
+        let redirect = stage.client("b");
+        stage.engine.disconnect(redirect);
         stage.check(
             "CLIENT TRACKINGINFO => [\"flags\", [\"on\"], \"redirect\", 2, ...; SET k v => OK; \
              CLIENT TRACKINGINFO => [\"flags\", [\"on\", \"broken_redirect\"], ...; \

@@ -194,8 +194,8 @@ impl Waiters {
 }
 
 impl Queue {
-    /// The first waiter, from a ticket on, whose condition is met by a value of this type, or by
-    /// none.
+    /// The first waiter, from a ticket on, with a condition that is met by a value of this type, or
+    /// by none.
     fn first_ready(&self, from: u64, kind: Option<Kind>) -> Option<(u64, ClientId)> {
         if kind.is_none() && self.wake_if_gone == 0 {
             return None;

@@ -17,9 +17,9 @@
 //! of a level is as long as a slot of the level above, so its next rotation corresponds to a single
 //! slot.
 //!
-//! A timer whose deadline changes stays in its slot, unless the slot begins after the new deadline.
-//! When the slot begins, the timer moves to the slot of its deadline. So a renewal, the most
-//! frequent change of a lease, modifies only the lease itself.
+//! When the deadline of a timer changes, the timer stays in its slot, unless the slot begins after
+//! the new deadline. When the slot begins, the timer moves to the slot of its deadline. So a
+//! renewal, the most frequent change of a lease, modifies only the lease itself.
 //!
 //! Invariants:
 //! - Every occupied slot begins after `elapsed`, except for the slot of `elapsed` at level 0, which
@@ -101,7 +101,8 @@ pub struct Wheel {
     words: u32,
     /// The wheel's own time, as a tick.
     pub(super) elapsed: u64,
-    /// A bit for each level whose slot begins at `elapsed` and still has timers to cascade.
+    /// A bit for each level that still has timers to cascade from the slot that begins at
+    /// `elapsed`.
     pub(super) cascading: u16,
     /// The number of large slots above level 0.
     large_slots: u32,

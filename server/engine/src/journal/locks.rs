@@ -7,12 +7,12 @@
 //! - A hash with a deadline that gets a field by `HSET`, `HSETNX` or `HINCRBY` in a script that has
 //!   the field among its arguments, with a count as its value. Such fields are the owners. This
 //!   covers Redisson's locks, fair locks and read/write locks.
-//! - A lock whose value `GETSET` replaces belongs to the client that replaced it, if the old value
-//!   is a time that has passed, in milliseconds or seconds since 1970.
+//! - If `GETSET` replaces the value of a lock, the lock belongs to the client that replaced it,
+//!   provided that the old value is a time that has passed, in milliseconds or seconds since 1970.
 //!
 //! These are not locks: semaphores, latches and limiters (counts), sets, lists, keys created by a
 //! plain `SET`, and keys that a script sets without `NX` and without a lease. A key without
-//! contention counts as a lock: the two cannot be told apart.
+//! contention counts as a lock: the journal cannot distinguish the two.
 //!
 //! A lock is released by any command that removes it or its owner's field. A script, `DELEX` and
 //! `DELIFEQ` act for the owner if the owner is among their arguments; any other command does if it

@@ -113,7 +113,7 @@ impl Journal {
         }
     }
 
-    /// Handles `GETSET`, which acquires a lock whose value is a time that has passed.
+    /// Handles `GETSET`, which acquires a lock if its value is a time that has passed.
     fn exchange(
         &mut self,
         operation: &LockOperation<'_>,
@@ -250,8 +250,8 @@ impl Journal {
         }
     }
 
-    /// Handles a holder whose count has decreased, or whose lock is gone. Returns whether the owner
-    /// has released it.
+    /// Handles a holder with a decreased count, or without its lock. Returns whether the owner has
+    /// released it.
     fn release(
         &mut self,
         operation: &LockOperation<'_>,
@@ -309,7 +309,7 @@ impl Journal {
     }
 
     /// Handles a script that acts for one holder and has removed another: in a lock for readers,
-    /// the last one to leave removes those whose leases have expired.
+    /// the last one to leave removes those with expired leases.
     fn lose_lease(
         &mut self,
         operation: &LockOperation<'_>,

@@ -8,7 +8,7 @@ choice! {
     CompatVersion {
         /// Redis 7.0.
         Redis70 = "7.0",
-        /// Redis 7.2, whose behaviour is implemented.
+        /// Redis 7.2, the behaviour that is implemented.
         #[default]
         Redis72 = "7.2",
         /// Redis 7.4.

@@ -25,7 +25,7 @@ pub use value::{Kind, Value, WRONG_NUMBER};
 
 use crate::notify::Events;
 
-/// The version of Redis whose behaviour is implemented.
+/// The version of Redis that defines the behaviour.
 pub const REDIS_VERSION: &str = CompatVersion::Redis72.redis_version();
 
 /// The version of this server.
@@ -177,7 +177,7 @@ impl Default for Settings {
     }
 }
 
-/// A directive whose value `CONFIG SET` has changed.
+/// A directive with a value that `CONFIG SET` has changed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
     /// The directive.
@@ -264,7 +264,7 @@ impl Settings {
         table::find(name).map(|(_, directive)| directive.value(self))
     }
 
-    /// Sets all named directives, or none. Returns those whose value has changed.
+    /// Sets all named directives, or none. Returns those with a changed value.
     pub fn set(&mut self, pairs: &[(&[u8], &[u8])]) -> Result<Vec<Change>, ConfigError> {
         let mut targets: Vec<(&'static str, &'static Directive)> = Vec::new();
         for (name, _) in pairs {

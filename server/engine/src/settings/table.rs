@@ -445,7 +445,7 @@ pub static DIRECTIVES: &[Directive] = &[
     accepted("no-appendfsync-on-rewrite", Bool, "no", Live,
         "Do not sync the append-only file during a rewrite."),
     accepted("aof-load-truncated", Bool, "yes", Live,
-        "Load an append-only file whose end is cut off."),
+        "Load an append-only file with a truncated end."),
     accepted("aof-use-rdb-preamble", Bool, "yes", Live,
         "Begin a rewritten append-only file with a snapshot."),
     accepted("aof-timestamp-enabled", Bool, "no", Live,

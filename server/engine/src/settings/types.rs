@@ -5,7 +5,7 @@ use std::fmt;
 
 use super::value::memory;
 
-/// Declares an enum whose variants have the names of Redis's configuration.
+/// Declares an enum with the names of Redis's configuration for its variants.
 macro_rules! choice {
     ($(#[$doc:meta])* $name:ident {
         $($(#[$variant_doc:meta])* $variant:ident = $text:literal,)*
