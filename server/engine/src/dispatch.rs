@@ -7,7 +7,7 @@ use lockwheel_resp::{Protocol, Reply};
 use crate::command::{Command, Entry, Flags, Group};
 use crate::context::{Caller, Context, is};
 use crate::error::Error;
-use crate::journal::Done;
+use crate::journal::CompletedCommand;
 use crate::session::{ClientId, Session};
 use crate::settings::Permission;
 use crate::time::Time;
@@ -103,7 +103,7 @@ impl Context<'_> {
         }
         if engine.journal.is_some() {
             let Context { client, caller, database, time, command, name, .. } = *self;
-            let done = Done { client, caller, command, name, database, time };
+            let done = CompletedCommand { client, caller, command, name, database, time };
             engine.note(done, argv, &result);
         }
         // The last use of the result, so that it is moved once.
@@ -130,7 +130,14 @@ impl Context<'_> {
             Err(_) => {}
         }
         if engine.journal.is_some() {
-            let done = Done { client, caller, command, name: &entry.full_name, database, time };
+            let done = CompletedCommand {
+                client,
+                caller,
+                command,
+                name: &entry.full_name,
+                database,
+                time,
+            };
             engine.note(done, argv, &result);
         }
         // The last use of the result, so that it is moved once.

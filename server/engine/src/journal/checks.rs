@@ -243,10 +243,10 @@ impl Engine {
         let found = journal.violations.mistakes.iter();
         let mut findings: Vec<Finding> =
             found.map(|it| shown(it.rule, &it.key, it.count, &it.entries)).collect();
-        for (place, lock) in &journal.locks.held {
-            let seen = super::look(self, place, time);
+        for (lock_key, lock) in &journal.locks.held {
+            let seen = super::look(self, lock_key, time);
             let [holder, ..] = &lock.holders[..] else { continue };
-            let key = text(&place.1);
+            let key = text(&lock_key.1);
             let rule = LintRule::LockWithoutLease;
             let is_known = findings.iter().any(|it| it.rule == rule && it.key == key);
             if seen.is_some_and(|seen| seen.deadline_ms.is_none()) && !is_known {

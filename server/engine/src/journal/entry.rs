@@ -21,7 +21,7 @@ pub struct Entry {
     pub name: String,
     /// The event.
     #[serde(flatten)]
-    pub what: JournalEvent,
+    pub event: JournalEvent,
     /// The keys involved.
     pub keys: Vec<String>,
 }
@@ -142,7 +142,7 @@ impl fmt::Display for Entry {
         let lease = |lease_ms: &Option<i64>| {
             lease_ms.map_or("without a lease".to_owned(), |ms| format!("for {ms} ms"))
         };
-        match &self.what {
+        match &self.event {
             JournalEvent::Command { argv, reply, script } => {
                 let origin = if *script { "(script) " } else { "" };
                 write!(f, "{origin}{} -> {reply}", argv.join(" "))

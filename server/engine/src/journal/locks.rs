@@ -67,7 +67,7 @@ pub(super) struct Holder {
 /// An owner that has lost a lock and may not have noticed.
 #[derive(Debug)]
 pub(super) struct PreviousHolder {
-    pub(super) place: LockKey,
+    pub(super) lock_key: LockKey,
     pub(super) holder: Holder,
     pub(super) lost_ms: i64,
     /// The next holder, as text.
@@ -77,7 +77,7 @@ pub(super) struct PreviousHolder {
 /// A client that was refused a lock and has not acquired it yet.
 #[derive(Debug)]
 pub(super) struct RefusedClient {
-    pub(super) place: LockKey,
+    pub(super) lock_key: LockKey,
     pub(super) client: u64,
     pub(super) token: Vec<u8>,
     pub(super) since_ms: i64,
@@ -86,14 +86,14 @@ pub(super) struct RefusedClient {
 /// A client that has read a lock.
 #[derive(Debug)]
 pub(super) struct LockReader {
-    pub(super) place: LockKey,
+    pub(super) lock_key: LockKey,
     pub(super) client: u64,
     pub(super) watches: bool,
 }
 
 /// The operations of a command on a key.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Touch {
+pub(super) struct KeyAccess {
     /// Created a string.
     pub(super) made: bool,
     /// Set a string, whether or not it existed.
@@ -106,8 +106,8 @@ pub(super) struct Touch {
     pub(super) removes: bool,
 }
 
-impl Touch {
-    pub(super) fn join(&mut self, other: Touch) {
+impl KeyAccess {
+    pub(super) fn join(&mut self, other: KeyAccess) {
         self.made |= other.made;
         self.set |= other.set;
         self.field |= other.field;
@@ -167,8 +167,8 @@ pub(super) struct KeyState {
 }
 
 /// Reads the present value of a key; `None` if it does not exist or has expired.
-pub(super) fn look(engine: &Engine, place: &LockKey, time: Time) -> Option<KeyState> {
-    let (database, key) = place;
+pub(super) fn look(engine: &Engine, lock_key: &LockKey, time: Time) -> Option<KeyState> {
+    let (database, key) = lock_key;
     let slot = engine.keyspace.find(*database, key)?;
     if engine.is_past_deadline(*database, slot, time) {
         return None;
@@ -224,9 +224,13 @@ pub(super) struct Locks {
 
 impl Locks {
     /// Whether a key that was not a lock has become one.
-    pub(super) fn is_new(seen: &KeyState, touch: Touch, operation: &LockOperation<'_>) -> bool {
+    pub(super) fn is_new(
+        seen: &KeyState,
+        access: KeyAccess,
+        operation: &LockOperation<'_>,
+    ) -> bool {
         if seen.is_hash {
-            return touch.field
+            return access.field
                 && operation.is_script()
                 && seen.deadline_ms.is_some()
                 && seen.owners.iter().any(|(owner, _)| operation.claims(owner));
@@ -234,69 +238,77 @@ impl Locks {
         let Some((owner, _)) = seen.owners.first() else { return false };
         let has_lease = seen.deadline_ms.is_some();
         if !operation.is_script() {
-            return touch.made;
+            return access.made;
         }
-        touch.made && (has_lease || !is_number(owner))
-            || touch.set && has_lease && operation.claims(owner) && !is_number(owner)
+        access.made && (has_lease || !is_number(owner))
+            || access.set && has_lease && operation.claims(owner) && !is_number(owner)
     }
 
     /// Records that a holder has lost a lock.
-    pub(super) fn lose(&mut self, place: &LockKey, holder: Holder, lost_ms: i64) {
-        let previous = PreviousHolder { place: place.clone(), holder, lost_ms, successor: None };
+    pub(super) fn lose(&mut self, lock_key: &LockKey, holder: Holder, lost_ms: i64) {
+        let previous =
+            PreviousHolder { lock_key: lock_key.clone(), holder, lost_ms, successor: None };
         push(&mut self.previous_holders, previous);
     }
 
     /// Records a new holder: it becomes the successor of the previous holders, and is no longer one
     /// of them. Returns since when it had waited.
-    pub(super) fn succeed(&mut self, place: &LockKey, holder: &Holder, taker: &str) -> Option<i64> {
+    pub(super) fn succeed(
+        &mut self,
+        lock_key: &LockKey,
+        holder: &Holder,
+        taker: &str,
+    ) -> Option<i64> {
         let new = (holder.client, &holder.owner[..]);
         self.previous_holders.retain(|previous| {
-            previous.place != *place
+            previous.lock_key != *lock_key
                 || !are_same_owner((previous.holder.client, &previous.holder.owner), new)
         });
-        for previous in self.previous_holders.iter_mut().filter(|previous| previous.place == *place)
+        for previous in
+            self.previous_holders.iter_mut().filter(|previous| previous.lock_key == *lock_key)
         {
             previous.successor.get_or_insert_with(|| taker.to_owned());
         }
         let at = self.waiting.iter().position(|waiting| {
-            waiting.place == *place && are_same_owner((waiting.client, &waiting.token), new)
+            waiting.lock_key == *lock_key && are_same_owner((waiting.client, &waiting.token), new)
         });
         at.and_then(|at| self.waiting.remove(at)).map(|waiting| waiting.since_ms)
     }
 
     /// Records that a lock was refused.
-    pub(super) fn wait(&mut self, place: &LockKey, client: u64, token: &[u8], now_ms: i64) {
+    pub(super) fn wait(&mut self, lock_key: &LockKey, client: u64, token: &[u8], now_ms: i64) {
         let known = self.waiting.iter().any(|waiting| {
-            waiting.place == *place
+            waiting.lock_key == *lock_key
                 && are_same_owner((waiting.client, &waiting.token), (client, token))
         });
         if !known {
-            let (place, token) = (place.clone(), token.to_vec());
-            push(&mut self.waiting, RefusedClient { place, client, token, since_ms: now_ms });
+            let (lock_key, token) = (lock_key.clone(), token.to_vec());
+            push(&mut self.waiting, RefusedClient { lock_key, client, token, since_ms: now_ms });
         }
     }
 
     /// Records that a client has read a lock.
-    pub(super) fn read(&mut self, place: &LockKey, client: u64, watches: bool) {
-        self.take_reader(place, client);
-        push(&mut self.readers, LockReader { place: place.clone(), client, watches });
+    pub(super) fn read(&mut self, lock_key: &LockKey, client: u64, watches: bool) {
+        self.take_reader(lock_key, client);
+        push(&mut self.readers, LockReader { lock_key: lock_key.clone(), client, watches });
     }
 
     /// Removes and returns the record that a client has read a lock.
-    pub(super) fn take_reader(&mut self, place: &LockKey, client: u64) -> Option<LockReader> {
-        let at = self.readers.iter().position(|it| it.client == client && it.place == *place)?;
+    pub(super) fn take_reader(&mut self, lock_key: &LockKey, client: u64) -> Option<LockReader> {
+        let at =
+            self.readers.iter().position(|it| it.client == client && it.lock_key == *lock_key)?;
         self.readers.remove(at)
     }
 
     /// The previous holder for which an operation is meant.
     pub(super) fn find_previous_holder(
         &self,
-        place: &LockKey,
+        lock_key: &LockKey,
         operation: &LockOperation<'_>,
     ) -> Option<usize> {
         self.previous_holders.iter().position(|previous| {
             let holder = &previous.holder;
-            previous.place == *place
+            previous.lock_key == *lock_key
                 && if operation.claims.is_empty() {
                     holder.client == operation.client
                 } else {
@@ -309,13 +321,13 @@ impl Locks {
     /// Whether a script acts for another owner that has used or waited for the lock.
     pub(super) fn acts_for_another(
         &self,
-        place: &LockKey,
+        lock_key: &LockKey,
         owner: &[u8],
         operation: &LockOperation<'_>,
     ) -> bool {
         let previous_holders =
-            self.previous_holders.iter().filter(|previous| previous.place == *place);
-        let waiting = self.waiting.iter().filter(|waiting| waiting.place == *place);
+            self.previous_holders.iter().filter(|previous| previous.lock_key == *lock_key);
+        let waiting = self.waiting.iter().filter(|waiting| waiting.lock_key == *lock_key);
         let mut others = previous_holders
             .map(|previous| &previous.holder.owner)
             .chain(waiting.map(|waiting| &waiting.token))

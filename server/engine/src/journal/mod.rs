@@ -7,8 +7,8 @@ pub mod checks;
 pub mod entry;
 pub mod handlers;
 mod locks;
+mod reconcile;
 mod script;
-mod settle;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -28,7 +28,7 @@ use crate::settings::{Permission, Settings};
 use crate::time::{Millis, Time};
 use checks::Violations;
 use entry::{Entry, JournalEvent};
-use locks::{LockKey, LockMechanism, LockOperation, Locks, Touch, look};
+use locks::{KeyAccess, LockKey, LockMechanism, LockOperation, Locks, look};
 use script::Purpose;
 
 /// See the module's documentation.
@@ -42,12 +42,12 @@ pub struct Journal {
     /// The purposes of cached scripts by their SHA-1 in hexadecimal.
     purposes: BTreeMap<String, Purpose>,
     /// The operations of the running script on keys.
-    touched: BTreeMap<LockKey, Touch>,
+    accessed: BTreeMap<LockKey, KeyAccess>,
 }
 
 /// A command that has run.
 #[derive(Clone, Copy)]
-pub(super) struct Done {
+pub(super) struct CompletedCommand {
     pub(super) client: ClientId,
     pub(super) caller: Caller,
     pub(super) command: &'static Command,
@@ -126,7 +126,7 @@ impl Journal {
         &mut self,
         operation: &LockOperation<'_>,
         keys: Vec<String>,
-        what: JournalEvent,
+        event: JournalEvent,
     ) -> u64 {
         self.last_seq += 1;
         // An expired lease may be recorded after a later event.
@@ -136,11 +136,11 @@ impl Journal {
         }
         let (seq, time_ms) = (self.last_seq, self.last_ms);
         let (client, name) = (operation.client, operation.name.to_owned());
-        self.entries.push_back(Entry { seq, time_ms, client, name, what, keys });
+        self.entries.push_back(Entry { seq, time_ms, client, name, event, keys });
         seq
     }
 
-    fn note(&mut self, engine: &Engine, done: Done, argv: &[&[u8]], reply: &Reply) {
+    fn note(&mut self, engine: &Engine, done: CompletedCommand, argv: &[&[u8]], reply: &Reply) {
         if done.command.group == Group::Server && is_query(done.name, argv) {
             return;
         }
@@ -161,24 +161,24 @@ impl Journal {
         };
         let places = done.command.key_places(argv).unwrap_or_default();
         let keys: Vec<&[u8]> = places.iter().filter_map(|&at| argv.get(at).copied()).collect();
-        let what = JournalEvent::Command {
+        let event = JournalEvent::Command {
             argv: entry::request(done.name, argv),
             reply: entry::answer(reply),
             script: done.caller == Caller::Script,
         };
         let shown = keys.iter().take(JOURNAL_ARGUMENTS_MAX).map(|key| entry::text(key)).collect();
-        operation.seq = self.write(&operation, shown, what);
-        let touch = touch(done.name, argv, reply);
+        operation.seq = self.write(&operation, shown, event);
+        let access = access(done.name, argv, reply);
         if done.caller == Caller::Script {
             for key in keys {
-                self.touched.entry((done.database, key.to_vec())).or_default().join(touch);
+                self.accessed.entry((done.database, key.to_vec())).or_default().join(access);
             }
             return;
         }
         if is_script {
             operation.mechanism = LockMechanism::Script(self.purpose(done.name, argv));
             operation.claims = script_arguments(argv);
-            self.settle_script(engine, &operation, done.database, &keys);
+            self.reconcile_script(engine, &operation, done.database, &keys);
             return;
         }
         self.learn(done.name, argv);
@@ -189,11 +189,11 @@ impl Journal {
                 "flushall" | "flushdb" | "swapdb" | "move" | "rename" | "renamenx"
             )
         {
-            self.settle_all(engine, &operation, failover);
+            self.reconcile_all(engine, &operation, failover);
         }
         for key in keys {
-            let place = (done.database, key.to_vec());
-            self.settle_plain(engine, &operation, done, &place, touch, argv, reply);
+            let lock_key = (done.database, key.to_vec());
+            self.reconcile_command(engine, &operation, done, &lock_key, access, argv, reply);
         }
     }
 
@@ -241,7 +241,12 @@ impl Engine {
 
     /// Records a command that has run.
     #[cold]
-    pub(super) fn note(&mut self, done: Done, argv: &[&[u8]], result: &Result<Reply, Error>) {
+    pub(super) fn note(
+        &mut self,
+        done: CompletedCommand,
+        argv: &[&[u8]],
+        result: &Result<Reply, Error>,
+    ) {
         let failure;
         let reply = match result {
             Ok(reply) => reply,
@@ -266,7 +271,7 @@ impl Engine {
         let (claims, mechanism) = (Vec::new(), LockMechanism::Command);
         let operation =
             LockOperation { client: client.serial, name: "", time, mechanism, claims, seq: 0 };
-        journal.settle_all(self, &operation, true);
+        journal.reconcile_all(self, &operation, true);
         self.journal = Some(journal);
     }
 
@@ -275,9 +280,9 @@ impl Engine {
     pub(super) fn note_end_of_lease(&mut self, database: usize, slot: Slot) {
         let Some(mut journal) = self.journal.take() else { return };
         let database_of = self.keyspace.database(database);
-        let place = (database, database_of.key(slot).to_vec());
+        let lock_key = (database, database_of.key(slot).to_vec());
         if let Some(deadline) = database_of.records().deadline(slot) {
-            journal.end_lease(&place, deadline);
+            journal.end_lease(&lock_key, deadline);
         }
         self.journal = Some(journal);
     }
@@ -286,17 +291,19 @@ impl Engine {
     pub fn held_locks(&self, time: Time) -> Vec<HeldLock> {
         let Some(journal) = self.journal() else { return Vec::new() };
         let mut shown = Vec::new();
-        for (place, lock) in &journal.locks.held {
-            let Some(seen) = look(self, place, time) else { continue };
+        for (lock_key, lock) in &journal.locks.held {
+            let Some(seen) = look(self, lock_key, time) else { continue };
             let lease_ms = seen.deadline_ms.map(|it| time.remaining(Millis(it)).0);
             let waiting = journal.locks.waiting.iter();
             let waiting: Vec<u64> = waiting
-                .filter(|it| it.place == *place && self.sessions.by_serial(it.client).is_some())
+                .filter(|it| {
+                    it.lock_key == *lock_key && self.sessions.by_serial(it.client).is_some()
+                })
                 .map(|it| it.client)
                 .collect();
             shown.extend(lock.holders.iter().map(|holder| HeldLock {
-                key: entry::text(&place.1),
-                database: place.0,
+                key: entry::text(&lock_key.1),
+                database: lock_key.0,
                 owner: entry::text(&holder.owner),
                 count: holder.count,
                 client: holder.client,
@@ -348,28 +355,28 @@ fn claims<'a>(name: &str, argv: &[&'a [u8]]) -> Vec<&'a [u8]> {
 }
 
 /// The operations of a command on the keys it names.
-fn touch(name: &str, argv: &[&[u8]], reply: &Reply) -> Touch {
-    let mut touch = Touch::default();
+fn access(name: &str, argv: &[&[u8]], reply: &Reply) -> KeyAccess {
+    let mut access = KeyAccess::default();
     if reply.is_error() {
-        return touch;
+        return access;
     }
     let happened = *reply == Reply::Integer(1);
     match name {
-        "setnx" | "msetnx" => touch.made = happened,
+        "setnx" | "msetnx" => access.made = happened,
         "set" => {
             let has = |word| argv.iter().skip(3).any(|option| is(option, word));
             let done = if has("get") { *reply == Reply::Null } else { *reply == Reply::OK };
-            touch.made = done && has("nx");
-            touch.set = !has("nx") && (done || has("get"));
+            access.made = done && has("nx");
+            access.set = !has("nx") && (done || has("get"));
         }
-        "psetex" | "setex" | "getset" | "mset" => touch.set = true,
-        "hset" | "hmset" | "hsetnx" | "hincrby" => touch.field = true,
-        "expire" | "pexpire" | "expireat" | "pexpireat" | "persist" => touch.lease = happened,
-        "getex" => touch.lease = argv.len() > 2,
-        "del" | "unlink" | "getdel" | "delex" | "delifeq" | "hdel" => touch.removes = true,
+        "psetex" | "setex" | "getset" | "mset" => access.set = true,
+        "hset" | "hmset" | "hsetnx" | "hincrby" => access.field = true,
+        "expire" | "pexpire" | "expireat" | "pexpireat" | "persist" => access.lease = happened,
+        "getex" => access.lease = argv.len() > 2,
+        "del" | "unlink" | "getdel" | "delex" | "delifeq" | "hdel" => access.removes = true,
         _ => {}
     }
-    touch
+    access
 }
 
 /// Whether a command is meant to extend a lease.

@@ -25,7 +25,7 @@ fn lock_events(stage: &Stage) -> Vec<String> {
 fn short(entry: &Entry) -> Option<String> {
     let lease =
         |lease_ms: &Option<i64>| lease_ms.map_or("for good".to_owned(), |ms| ms.to_string());
-    let what = match &entry.what {
+    let event = match &entry.event {
         JournalEvent::Command { .. } => return None,
         JournalEvent::Acquired { owner, count: 1, lease_ms } => {
             format!("acquired {owner} {}", lease(lease_ms))
@@ -48,7 +48,7 @@ fn short(entry: &Entry) -> Option<String> {
             format!("renewed late {owner} {late_ms}")
         }
     };
-    Some(format!("{} {what}", entry.client))
+    Some(format!("{} {event}", entry.client))
 }
 
 /// Holds a conversation and compares the events of locks.

@@ -21,7 +21,7 @@ pub use types::{
     ClientClass, ClientOutputBufferLimits, EndpointType, LogLevel, MaxmemoryPolicy, MemoryShare,
     Mode, OutputBufferLimit, Permission, Secret, Supervised,
 };
-pub use value::{Kind, Value, WRONG_NUMBER};
+pub use value::{Value, ValueKind, WRONG_NUMBER};
 
 use crate::notify::Events;
 

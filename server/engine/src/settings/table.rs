@@ -5,11 +5,11 @@ use super::types::{
     ClientClass, ClientOutputBufferLimits, EndpointType, LogLevel, MaxmemoryPolicy, MemoryShare,
     Permission, Secret, Supervised,
 };
-use super::value::Kind::{
+use super::value::ValueKind::{
     Addresses, Bool, BufferLimits, Choice, Choices, Events, FileName, HostAndPort, Int, Memory,
     MemoryOrPercent, Octal, OomScores, Percentiles, SavePoints, Text,
 };
-use super::{CompatVersion, Kind, Settings, Value};
+use super::{CompatVersion, Settings, Value, ValueKind};
 use crate::limits::DATABASES_MAX;
 use crate::notify;
 use Mutability::{Fixed, Live, Protected};
@@ -22,7 +22,7 @@ pub struct Directive {
     /// An older name that is still accepted.
     pub alias: Option<&'static str>,
     /// The kind of its value.
-    pub kind: Kind,
+    pub kind: ValueKind,
     /// The default value as it is printed.
     pub default: &'static str,
     /// Whether it can change while the server runs.
@@ -117,7 +117,7 @@ pub fn names() -> impl Iterator<Item = (&'static str, &'static Directive)> {
 
 const fn row(
     name: &'static str,
-    kind: Kind,
+    kind: ValueKind,
     default: &'static str,
     mutability: Mutability,
     role: Role,
@@ -128,7 +128,7 @@ const fn row(
 
 const fn used(
     name: &'static str,
-    kind: Kind,
+    kind: ValueKind,
     default: &'static str,
     mutability: Mutability,
     access: Access,
@@ -139,7 +139,7 @@ const fn used(
 
 const fn process(
     name: &'static str,
-    kind: Kind,
+    kind: ValueKind,
     default: &'static str,
     mutability: Mutability,
     doc: &'static str,
@@ -149,7 +149,7 @@ const fn process(
 
 const fn accepted(
     name: &'static str,
-    kind: Kind,
+    kind: ValueKind,
     default: &'static str,
     mutability: Mutability,
     doc: &'static str,
@@ -159,7 +159,7 @@ const fn accepted(
 
 const fn unsupported(
     name: &'static str,
-    kind: Kind,
+    kind: ValueKind,
     default: &'static str,
     mutability: Mutability,
     doc: &'static str,
@@ -169,7 +169,7 @@ const fn unsupported(
 
 const fn durability(
     name: &'static str,
-    kind: Kind,
+    kind: ValueKind,
     default: &'static str,
     doc: &'static str,
 ) -> Directive {
@@ -195,11 +195,11 @@ const SIZE_MAX: u64 = i64::MAX as u64;
 /// One mebibyte: a lower limit would refuse ordinary requests.
 const MIB: u64 = 1 << 20;
 
-const INT: Kind = Int(0, INT_MAX);
-const LONG: Kind = Int(0, i64::MAX);
-const PORT: Kind = Int(0, 65535);
-const SIZE: Kind = Memory(0, SIZE_MAX);
-const PERMISSION: Kind = Choice(Permission::NAMES);
+const INT: ValueKind = Int(0, INT_MAX);
+const LONG: ValueKind = Int(0, i64::MAX);
+const PORT: ValueKind = Int(0, 65535);
+const SIZE: ValueKind = Memory(0, SIZE_MAX);
+const PERMISSION: ValueKind = Choice(Permission::NAMES);
 
 const SHUTDOWN_FLAGS: &[&str] = &["default", "save", "nosave", "now", "force"];
 const SYSLOG_FACILITIES: &[&str] =
@@ -844,12 +844,12 @@ mod tests {
     fn fields_hold_every_value_of_their_kinds() {
         for directive in DIRECTIVES {
             let texts: Vec<String> = match directive.kind {
-                Kind::Int(min, max) => vec![min.to_string(), max.to_string()],
-                Kind::Memory(min, max) => vec![min.to_string(), max.to_string()],
-                Kind::Octal(max) => vec!["0".into(), format!("{max:o}")],
-                Kind::Choice(names) => names.iter().map(|name| name.to_string()).collect(),
-                Kind::Bool => vec!["yes".into(), "no".into()],
-                Kind::Text => vec![String::new(), "text".into()],
+                ValueKind::Int(min, max) => vec![min.to_string(), max.to_string()],
+                ValueKind::Memory(min, max) => vec![min.to_string(), max.to_string()],
+                ValueKind::Octal(max) => vec!["0".into(), format!("{max:o}")],
+                ValueKind::Choice(names) => names.iter().map(|name| name.to_string()).collect(),
+                ValueKind::Bool => vec!["yes".into(), "no".into()],
+                ValueKind::Text => vec![String::new(), "text".into()],
                 _ => continue,
             };
             // `hz` is clamped; directives with a fixed value accept only their default.
