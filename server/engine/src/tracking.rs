@@ -200,7 +200,8 @@ impl Engine {
 
     #[cold]
     fn invalidate_tracked(&mut self, key: &[u8], changed_by: Option<(ClientId, Caller)>) {
-        // A client gets messages about changes by its own scripts despite `NOLOOP`, as in Redis.
+        // In broadcast mode, a client gets messages about changes by its own scripts despite
+        // `NOLOOP`, as in Redis.
         let author = changed_by.filter(|&(_, caller)| caller != Caller::Script);
         for (name, prefix) in &mut self.tracked.prefixes {
             if key.starts_with(name) {
