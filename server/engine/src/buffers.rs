@@ -1,5 +1,5 @@
-//! What connections hold for their clients outside the engine: requests that have not been run and
-//! replies that have not been sent. Connections keep the figures, the engine reads them.
+//! The memory of a connection's buffers outside the engine: requests that have not been run and
+//! replies that have not been sent. The connection sets the sizes, and the engine reads them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,29 +9,29 @@ use parking_lot::Mutex;
 /// The buffers of one connection, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BufferSizes {
-    /// What has been read and not run.
+    /// Bytes that have been read but not run.
     pub input: usize,
-    /// Room in that buffer.
+    /// Free space in that buffer.
     pub input_free: usize,
-    /// What the parser holds of an unfinished request beside its bytes.
+    /// Memory of the parser for an unfinished request, besides its bytes.
     pub arguments: usize,
-    /// Replies in the buffer that further ones are appended to.
+    /// Bytes in the current reply buffer.
     pub reply: usize,
     /// The size of that buffer.
     pub reply_room: usize,
-    /// How many full buffers of replies wait before it.
+    /// Number of full reply buffers that are queued before it.
     pub chunks: usize,
-    /// The replies in them, and messages from other clients.
+    /// Bytes in those buffers, and in messages from other clients.
     pub chunk_bytes: usize,
 }
 
 impl BufferSizes {
-    /// Replies and messages that have not been sent.
+    /// Bytes of replies and messages that have not been sent.
     pub fn output(&self) -> usize {
         self.reply + self.chunk_bytes
     }
 
-    /// What the buffers take.
+    /// The memory of all buffers.
     pub fn total(&self) -> usize {
         let input = self.input + self.input_free + self.arguments;
         input + self.reply_room.max(self.reply) + self.chunk_bytes
@@ -42,51 +42,52 @@ impl BufferSizes {
 #[derive(Debug)]
 pub struct Buffers {
     state: Mutex<State>,
-    /// What all connections hold together.
+    /// The memory of the buffers of all connections.
     sum: Arc<AtomicUsize>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     sizes: BufferSizes,
-    /// Messages from other clients that the connection has not taken yet.
-    mail_bytes: usize,
-    /// The engine has forgotten the client, so its buffers no longer count.
-    forgotten: bool,
+    /// Bytes of messages from other clients that the connection has not taken yet.
+    message_bytes: usize,
+    /// The engine has removed the client, so its buffers no longer count.
+    removed: bool,
 }
 
 impl Buffers {
-    /// Buffers that are empty and count towards `sum`.
+    /// Empty buffers that count towards `sum`.
     pub(super) fn new(sum: &Arc<AtomicUsize>) -> Buffers {
         Buffers { state: Mutex::default(), sum: Arc::clone(sum) }
     }
 
-    /// The buffers are of these sizes now.
+    /// Sets the sizes of the buffers.
     pub fn set(&self, sizes: BufferSizes) {
         self.change(|state| state.sizes = sizes);
     }
 
-    /// So many bytes of messages from other clients wait for the connection now.
+    /// Sets the bytes of queued messages from other clients.
     pub fn set_mail(&self, bytes: usize) {
-        self.change(|state| state.mail_bytes = bytes);
+        self.change(|state| state.message_bytes = bytes);
     }
 
-    /// The buffers are of these sizes now, and no message from another client waits.
+    /// Sets the sizes of the buffers, with no message from another client queued.
     pub fn set_without_mail(&self, sizes: BufferSizes) {
         self.change(|state| {
             state.sizes = sizes;
-            state.mail_bytes = 0;
+            state.message_bytes = 0;
         });
     }
 
-    /// The client is gone: what its connection still holds is about to be freed.
-    pub(super) fn forget(&self) {
-        self.change(|state| *state = State { forgotten: true, ..State::default() });
+    /// Stops counting the buffers after the client was removed; its connection is about to free
+    /// them.
+    pub(super) fn remove(&self) {
+        self.change(|state| *state = State { removed: true, ..State::default() });
     }
 
     fn change(&self, change: impl FnOnce(&mut State)) {
         let mut state = self.state.lock();
-        if !state.forgotten {
+        if !state.removed {
             let before = state.sizes().total();
             change(&mut state);
             self.sum.fetch_add(state.sizes().total(), Ordering::Relaxed);
@@ -94,7 +95,7 @@ impl Buffers {
         }
     }
 
-    /// The sizes that were set last.
+    /// The current sizes.
     pub fn sizes(&self) -> BufferSizes {
         self.state.lock().sizes()
     }
@@ -102,7 +103,7 @@ impl Buffers {
 
 impl State {
     fn sizes(&self) -> BufferSizes {
-        let chunk_bytes = self.sizes.chunk_bytes + self.mail_bytes;
+        let chunk_bytes = self.sizes.chunk_bytes + self.message_bytes;
         BufferSizes { chunk_bytes, ..self.sizes }
     }
 }

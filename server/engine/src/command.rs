@@ -1,7 +1,7 @@
-//! What a command's row says, and the table of all rows.
+//! The rows that describe commands, and the table of all rows.
 //!
-//! Everything the server knows of a command before running it stands in its row: the gates, the
-//! error texts, `COMMAND`, the tests over the table and the documentation are all drawn from it.
+//! A row holds everything the server uses before it runs a command. Gates, error texts, `COMMAND`,
+//! the table tests and the documentation are all generated from it.
 
 use std::sync::OnceLock;
 
@@ -13,21 +13,21 @@ use crate::error::Error;
 use crate::names::Names;
 use crate::settings::{CompatVersion, Mode, Vendor};
 
-/// What runs a command. `argv[0]` is the command's name (`argv[1]` the subcommand's, if it is one).
-/// The number of arguments has been checked against the row.
+/// Runs a command. `argv[0]` is the command's name, and `argv[1]` that of a subcommand. The number
+/// of arguments has been checked.
 pub type Handler = fn(&mut Context<'_>, &[&[u8]]) -> Result<Reply, Error>;
 
-/// How many arguments a command takes, its own name (and subcommand) included.
+/// The number of arguments of a command, with its name and that of a subcommand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arity {
-    /// As many as this.
+    /// Exactly this many.
     Exactly(usize),
-    /// As many as this, or more.
+    /// This many or more.
     AtLeast(usize),
 }
 
 impl Arity {
-    /// Whether that many arguments are right.
+    /// Whether this number of arguments is valid.
     pub const fn admits(self, count: usize) -> bool {
         match self {
             Arity::Exactly(n) => count == n,
@@ -35,7 +35,7 @@ impl Arity {
         }
     }
 
-    /// As `COMMAND` prints it: negative for a minimum.
+    /// The number in `COMMAND`: negative for a minimum.
     pub const fn code(self) -> i64 {
         match self {
             Arity::Exactly(n) => n as i64,
@@ -45,27 +45,26 @@ impl Arity {
 }
 
 bitflags! {
-    /// What a command does and where it may be called, named as `COMMAND` names it and in its
-    /// order.
+    /// The flags of a command, with the names and in the order of `COMMAND`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Flags: u32 {
         /// Changes keys.
         const WRITE = 1;
-        /// Looks at keys.
+        /// Reads keys.
         const READONLY = 1 << 1;
         /// Refused when memory is full.
         const DENYOOM = 1 << 2;
-        /// For administrators.
+        /// An administrative command.
         const ADMIN = 1 << 3;
         /// Publishes or subscribes.
         const PUBSUB = 1 << 4;
-        /// Not for scripts.
+        /// Not allowed in scripts.
         const NOSCRIPT = 1 << 5;
-        /// May wait.
+        /// May block.
         const BLOCKING = 1 << 6;
         /// Allowed while data is being loaded.
         const LOADING = 1 << 7;
-        /// Allowed on a replica that lost its master.
+        /// Allowed on a replica that has lost its master.
         const STALE = 1 << 8;
         /// Not shown to `MONITOR`.
         const SKIP_MONITOR = 1 << 9;
@@ -77,23 +76,23 @@ bitflags! {
         const FAST = 1 << 12;
         /// Allowed before `AUTH`.
         const NO_AUTH = 1 << 13;
-        /// Changes something without being a write: `PUBLISH`, `EVAL`. Not shown.
+        /// Has effects without being a write: `PUBLISH`, `EVAL`. Not shown.
         const MAY_REPLICATE = 1 << 14;
-        /// May name no key at all though it could.
+        /// May be called without keys although it accepts them.
         const NO_MANDATORY_KEYS = 1 << 15;
         /// Not allowed while data is loaded in the background.
         const NO_ASYNC_LOADING = 1 << 16;
         /// Not allowed in a transaction.
         const NO_MULTI = 1 << 17;
-        /// Keys are not where the first, last and step say.
+        /// Keys cannot be found with the first, last and step alone.
         const MOVABLEKEYS = 1 << 18;
-        /// Allowed while a script runs past its time.
+        /// Allowed while a script runs longer than `busy-reply-threshold`.
         const ALLOW_BUSY = 1 << 19;
-        /// Changes or looks at keys it does not name. Not shown.
+        /// Accesses keys that it does not name. Not shown.
         const TOUCHES_ARBITRARY_KEYS = 1 << 20;
-        /// Only for those whom `enable-debug-command` admits. Not shown.
+        /// Only for clients that `enable-debug-command` permits. Not shown.
         const PROTECTED = 1 << 21;
-        /// Only for those whom `enable-test-commands` admits. Not shown.
+        /// Only for clients that `enable-test-commands` permits. Not shown.
         const FOR_TESTS = 1 << 22;
     }
 }
@@ -147,7 +146,7 @@ bitflags! {
     }
 }
 
-/// The family a command is documented under.
+/// The group in the documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "each is the group of its name")]
 pub enum Group {
@@ -169,7 +168,7 @@ pub enum Group {
 }
 
 impl Group {
-    /// The name `COMMAND DOCS` answers with.
+    /// The name in `COMMAND DOCS`.
     pub const fn name(self) -> &'static str {
         match self {
             Group::Generic => "generic",
@@ -191,40 +190,40 @@ impl Group {
     }
 }
 
-/// Where a command names keys, and what it does to them.
+/// Where the keys of a command are, and how they are accessed.
 #[derive(Clone, Copy, Debug)]
 pub struct KeySpec {
-    /// In `COMMAND`'s words: `RW`, `access`, `update`, ...
+    /// In the terms of `COMMAND`: `RW`, `access`, `update`, ...
     pub flags: &'static [&'static str],
-    /// The argument at which the keys begin.
+    /// The position of the first key.
     pub begin: usize,
-    /// How they go on.
+    /// Where the further keys are.
     pub find: FindKeys,
 }
 
-/// How to find the keys after the first.
+/// How to find the keys after the first one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FindKeys {
     /// Up to `last` (0: only the first; negative: counted from the last argument), every `step`th.
     Range {
-        /// Relative to the first; negative counts from the end.
+        /// Relative to the first; a negative number counts from the end.
         last: i64,
-        /// From one key to the next.
+        /// The distance between two keys.
         step: i64,
     },
-    /// The argument at `begin` says how many follow it.
+    /// The argument at `begin` is the number of keys that follow it.
     Count,
-    /// Behind the last `STORE` among options, if there is one. The others are listed with how many
-    /// arguments they have. Shown as unknown.
+    /// After the last `STORE` among the options, if present. The other options are listed with the
+    /// number of their arguments. Shown as unknown.
     Store(&'static [(&'static str, usize)]),
-    /// Nowhere: they follow from what is stored.
+    /// Not among the arguments: the keys follow from stored data.
     Unknown,
-    /// The first half of what stands behind this word, which is looked for from `begin` on.
+    /// The first half of the arguments after this word, which is searched for from `begin` on.
     HalfAfter(&'static str),
 }
 
-/// The integer that a text begins with, as C's `atoi` reads it; 0 if it begins with none. Redis
-/// finds the keys of a request so, even where the command then refuses the number.
+/// The integer at the start of a text, as C's `atoi` reads it; 0 if there is none. Redis finds the
+/// keys of a request with it, even where the command then refuses the number.
 fn c_integer(text: &[u8]) -> i64 {
     let text = text.trim_ascii_start();
     let (sign, digits) = match text {
@@ -254,7 +253,8 @@ impl KeySpec {
         KeySpec { flags, begin: 1, find: FindKeys::Range { last: -1, step: 1 } }
     }
 
-    /// Adds the places of the keys among `argv` to `places`; false if the count is malformed.
+    /// Appends the positions of the keys in `argv` to `places`; false if the arguments are
+    /// malformed.
     pub fn places(&self, argv: &[&[u8]], places: &mut Vec<usize>) -> bool {
         let count = argv.len();
         match self.find {
@@ -300,7 +300,7 @@ impl KeySpec {
     }
 }
 
-/// Where the key stands that the last `STORE` names.
+/// The position of the key after the last `STORE`.
 fn place_of_store(argv: &[&[u8]], begin: usize, options: &[(&str, usize)]) -> Option<usize> {
     let (mut at, mut found) = (begin, None);
     while let Some(word) = argv.get(at) {
@@ -313,12 +313,12 @@ fn place_of_store(argv: &[&[u8]], begin: usize, options: &[(&str, usize)]) -> Op
     found
 }
 
-/// A command's row. The constants at the end of `impl Command` give a family what its rows share.
+/// The row of a command. `Command::BASE` has the default of every field.
 #[derive(Clone, Copy, Debug)]
 pub struct Command {
-    /// In small letters; a subcommand's without that of its parent.
+    /// In lower case; for a subcommand, without the name of its parent.
     pub name: &'static str,
-    /// Small letters, with the parent's before a subcommand's: `client|id`. Filled by the table.
+    /// The number of arguments.
     pub arity: Arity,
     /// See [`Flags`].
     pub flags: Flags,
@@ -326,29 +326,30 @@ pub struct Command {
     pub categories: Categories,
     /// Where its keys are.
     pub keys: &'static [KeySpec],
-    /// Its family.
+    /// Its group.
     pub group: Group,
-    /// The version that brought it.
+    /// The version that introduced it.
     pub since: &'static str,
-    /// The server whose version that is.
+    /// The server of that version.
     pub maker: Vendor,
-    /// What it costs.
+    /// Its complexity.
     pub complexity: &'static str,
-    /// What it does, in a sentence.
+    /// Its description, in one sentence.
     pub doc: &'static str,
     /// `COMMAND`'s tips, such as `nondeterministic_output`.
     pub tips: &'static [&'static str],
-    /// A conversation that shows it and is run as a test: commands separated by `;`, the last one
-    /// followed by `=>` and its reply as RESP2 has it, in the notation of `engine/testing.rs`.
+    /// A conversation that shows the command and is run as a test: commands separated by `;`, the
+    /// last one followed by `=>` and its RESP2 reply, in the notation of `testing.rs`.
     pub example: &'static str,
-    /// Its subcommands. A command that has any is run itself only where its arity admits it.
+    /// Its subcommands. A command that has any runs itself only with a matching number of
+    /// arguments.
     pub subcommands: &'static [Command],
-    /// What runs it.
+    /// Its handler.
     pub run: Handler,
 }
 
 impl Command {
-    /// What rows start from: `Command { name: ..., ..Command::BASE }`.
+    /// The defaults of all fields: `Command { name: ..., ..Command::BASE }`.
     pub const BASE: Command = Command {
         name: "",
         arity: Arity::AtLeast(1),
@@ -366,12 +367,13 @@ impl Command {
         run: |_, _| Err(Error::Syntax),
     };
 
-    /// Whether it is no container and takes so many arguments, its name among them.
+    /// Whether this command has no subcommands and accepts this number of arguments, its name
+    /// included.
     pub fn takes(&self, arguments: usize) -> bool {
         self.subcommands.is_empty() && self.arity.admits(arguments)
     }
 
-    /// All ACL categories, those that follow from the flags included.
+    /// All ACL categories, including those that follow from the flags.
     pub fn all_categories(&self) -> Categories {
         let mut all = self.categories;
         let scripting = self.categories.contains(Categories::SCRIPTING);
@@ -390,8 +392,8 @@ impl Command {
         all
     }
 
-    /// Where keys stand as clients of before Redis 7 know it: the first, the last (negative:
-    /// counted from the end) and the step. All of them 0 if there are none, or elsewhere.
+    /// The first key, the last key (negative: counted from the end) and the step, for clients older
+    /// than Redis 7. All 0 if there are no keys or they are elsewhere.
     pub fn key_range(&self) -> (i64, i64, i64) {
         let range = |spec: &KeySpec| match spec.find {
             FindKeys::Range { last, step } => {
@@ -405,7 +407,7 @@ impl Command {
         if let [only] = self.keys {
             return range(only).unwrap_or((0, 0, 0));
         }
-        // Several are one as long as each begins where the one before ends.
+        // Adjacent ranges are joined into one.
         let joined = self.keys.iter().filter_map(range).filter(|&(_, _, step)| step == 1).fold(
             None,
             |joined, (first, last, _)| match joined {
@@ -417,7 +419,7 @@ impl Command {
         joined.map_or((0, 0, 0), |(first, last)| (first, last, 1))
     }
 
-    /// The places of the keys among `argv`; `None` if the arguments do not say.
+    /// The positions of the keys in `argv`; `None` if the arguments are malformed.
     pub fn key_places(&self, argv: &[&[u8]]) -> Option<Vec<usize>> {
         let mut places = Vec::new();
         let mut specs = self.keys.iter().filter(|spec| !spec.flags.contains(&"not_key"));
@@ -425,21 +427,21 @@ impl Command {
     }
 }
 
-/// What a command has done so far.
+/// Statistics of a command.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CommandStats {
-    /// Times it ran.
+    /// Number of calls.
     pub calls: u64,
-    /// Times a gate turned it away.
+    /// Number of requests refused by a gate.
     pub rejected: u64,
-    /// Times it ran and failed.
+    /// Number of calls that failed.
     pub failed: u64,
 }
 
-/// A row in the table, under its full name.
+/// A row of the table with its full name.
 #[derive(Debug)]
 pub struct Entry {
-    /// Its place in the table.
+    /// Its position in the table.
     pub at: usize,
     /// The row.
     pub command: &'static Command,
@@ -449,26 +451,27 @@ pub struct Entry {
     pub subcommands: Vec<usize>,
 }
 
-/// The commands of one kind and version of server by name. One table serves all engines of them
-/// in a process: it never changes.
+/// The commands of a server mode and version, by name. The table never changes, so one table serves
+/// all engines of that mode and version in a process.
 #[derive(Debug)]
 pub struct CommandTable {
     entries: Vec<Entry>,
-    /// Commands by name. Subcommands are found through theirs.
+    /// Commands by name. Subcommands are found through their parents.
     index: Names,
     top: Vec<usize>,
 }
 
 impl CommandTable {
-    /// The table of a kind and version of server.
+    /// The table of a server mode and version.
     pub fn of(mode: Mode, version: CompatVersion) -> &'static CommandTable {
         const VERSIONS: usize = CompatVersion::ALL.len();
-        static SERVERS: [OnceLock<CommandTable>; VERSIONS] = [const { OnceLock::new() }; VERSIONS];
+        static KEY_SERVERS: [OnceLock<CommandTable>; VERSIONS] =
+            [const { OnceLock::new() }; VERSIONS];
         static SENTINELS: [OnceLock<CommandTable>; VERSIONS] =
             [const { OnceLock::new() }; VERSIONS];
         let at = version as usize;
         match mode {
-            Mode::Standalone | Mode::Cluster => SERVERS[at]
+            Mode::Standalone | Mode::Cluster => KEY_SERVERS[at]
                 .get_or_init(|| CommandTable::new(super::commands::server_commands(), version)),
             Mode::Sentinel => SENTINELS[at]
                 .get_or_init(|| CommandTable::new(super::commands::sentinel_commands(), version)),
@@ -502,12 +505,12 @@ impl CommandTable {
         at
     }
 
-    /// Finds a command by its name in any case.
+    /// Finds a command by its name, ignoring case.
     pub fn find(&self, name: &[u8]) -> Option<usize> {
         self.index.find(name)
     }
 
-    /// Finds a subcommand of the command at `parent` by its name in any case.
+    /// Finds a subcommand of the command at `parent` by its name, ignoring case.
     pub fn find_subcommand(&self, parent: usize, name: &[u8]) -> Option<usize> {
         self.entries[parent]
             .subcommands
@@ -516,12 +519,12 @@ impl CommandTable {
             .find(|&at| self.entries[at].command.name.as_bytes().eq_ignore_ascii_case(name))
     }
 
-    /// The entry at a place found before.
+    /// The entry at a position.
     pub fn entry(&self, at: usize) -> &Entry {
         &self.entries[at]
     }
 
-    /// The places of all commands, without subcommands, family by family.
+    /// The positions of all commands without subcommands, group by group.
     pub fn top(&self) -> &[usize] {
         &self.top
     }

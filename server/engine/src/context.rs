@@ -1,8 +1,9 @@
-//! What a command's handler works with: the engine, the caller, the present, and safe ways to look
-//! at keys and to change them.
+//! The context of a command's handler: the engine, the caller, the time, and safe ways to read and
+//! change keys.
 //!
-//! What must hold: a handler looks at keys only through here, so it never sees a dead one; and it
-//! tells of every change through [`Context::changed`], so watchers and subscribers learn of it.
+//! Invariants: a handler accesses keys only through this type, so that it never sees an expired
+//! key; and it reports every change through [`Context::changed`], so that watchers and subscribers
+//! are notified.
 
 use lockwheel_resp::{Protocol, Reply, number};
 
@@ -15,51 +16,51 @@ use crate::keyspace::value::{OutOfLine, Typed, Value, ValueRef};
 use crate::notify::Events;
 use crate::session::{ClientId, Session};
 use crate::time::{Millis, Time};
-use crate::waiters::Wanted;
+use crate::waiters::WaitCondition;
 
-/// Who runs the command.
+/// How a command was called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Caller {
-    /// A client, directly.
+    /// Directly by a client.
     Client,
-    /// A key that a waiting client waits for has changed: its command is run again.
+    /// Again for a blocked client, since a key that it waits for has changed.
     Waiter,
-    /// `EXEC`, for a client.
+    /// By `EXEC`, for a client.
     Transaction,
-    /// A script, for a client.
+    /// By a script, for a client.
     Script,
 }
 
 /// See the module's documentation.
 pub struct Context<'a> {
-    /// The engine, for what keys are not about.
+    /// The engine.
     pub engine: &'a mut Engine,
-    /// The client that asked, directly or through a transaction or script.
+    /// The client that sent the request, transaction or script.
     pub client: ClientId,
-    /// Who runs the command.
+    /// How the command was called.
     pub caller: Caller,
     /// The selected database.
     pub database: usize,
-    /// The present: the same for a whole transaction and a whole script.
+    /// The time: the same for a whole transaction or script.
     pub time: Time,
     /// The row of the command.
     pub command: &'static Command,
-    /// `incr`, or `client|id` for a subcommand.
+    /// The full name: `incr`, or `client|id` for a subcommand.
     pub name: &'static str,
 }
 
 impl Context<'_> {
-    /// The client that asked. It is connected for as long as its command runs.
+    /// The client of the request. It stays connected while its command runs.
     pub fn client(&self) -> &Session {
-        self.engine.sessions.get(self.client).expect("the client whose command runs")
+        self.engine.sessions.get(self.client).expect("the client of the running command")
     }
 
-    /// The client that asked.
+    /// The client of the request, mutable.
     pub fn client_mut(&mut self) -> &mut Session {
-        self.engine.sessions.get_mut(self.client).expect("the client whose command runs")
+        self.engine.sessions.get_mut(self.client).expect("the client of the running command")
     }
 
-    /// The protocol the reply is for: the script's if a script asks, else the client's.
+    /// The protocol of the reply: the script's for a call from a script, otherwise the client's.
     pub fn protocol(&self) -> Protocol {
         match (&self.engine.script, self.caller) {
             (Some(script), Caller::Script) => script.protocol,
@@ -75,7 +76,7 @@ impl Context<'_> {
         }
     }
 
-    /// Does something in another database, without selecting it.
+    /// Runs `work` in another database, without selecting it.
     pub fn within<T>(&mut self, database: usize, work: impl FnOnce(&mut Self) -> T) -> T {
         let selected = std::mem::replace(&mut self.database, database);
         let result = work(self);
@@ -83,41 +84,42 @@ impl Context<'_> {
         result
     }
 
-    /// Whether a command that would block must answer at once instead.
+    /// Whether a command that would block must reply at once instead.
     pub fn may_not_block(&self) -> bool {
         matches!(self.caller, Caller::Transaction | Caller::Script)
     }
 
-    /// Makes the client wait until a key has changed to what is wanted, or until `deadline`; then
-    /// `argv` is run for it, which is the command itself or says more exactly what it meant. For a
-    /// command that has changed nothing, and answers what this returns: nothing. `None` if the
-    /// client may not wait.
+    /// Blocks the client until a key meets the condition, or until `deadline`. Then `argv` is run
+    /// for the client: the command itself, or one that names its start more exactly. For commands
+    /// that have changed nothing; they return the result of this function, `Reply::NOTHING`. `None`
+    /// if the client may not block.
     pub fn wait_for(
         &mut self,
-        wanted: Wanted<'_>,
+        condition: WaitCondition<'_>,
         deadline: Option<Millis>,
         argv: &[&[u8]],
     ) -> Option<Reply> {
         match self.caller {
             Caller::Transaction | Caller::Script => return None,
-            // It keeps its place in all queues and its deadline.
+            // The client keeps its position in all queues and its deadline.
             Caller::Waiter => {}
             Caller::Client => {
-                self.engine.block_for_keys(self.client, self.database, wanted, deadline, argv);
+                self.engine.block_for_keys(self.client, self.database, condition, deadline, argv);
             }
         }
         Some(Reply::NOTHING)
     }
 
-    // --- looking ---
+    // --- reading ---
 
-    /// The slot of a key that is alive. Does not count as a use or as a hit.
+    /// The slot of a live key. Counts neither as a use nor as a hit.
     #[inline]
     pub fn find(&mut self, key: &[u8]) -> Option<Slot> {
         self.engine.find_alive(self.database, key, self.time)
     }
 
-    /// The slot of a key, for a command that reads about it: a hit or a miss, but not a use.
+    /// The slot of a key, for a command that reads its metadata: counts as a hit or a miss, but not
+    /// as a use.
     #[inline]
     pub fn find_for_read(&mut self, key: &[u8]) -> Option<Slot> {
         let Some(slot) = self.find(key) else {
@@ -152,7 +154,7 @@ impl Context<'_> {
         Some(self.record(slot).value())
     }
 
-    /// A part of the value of a key as a reply, for a command that reads it.
+    /// Part of the value of a key as a reply, for a command that reads it.
     pub fn reply_with(
         &mut self,
         key: &[u8],
@@ -164,7 +166,7 @@ impl Context<'_> {
         Ok(part.map_or(Reply::Null, |bytes| replies.bulk(bytes)))
     }
 
-    /// What stands in a slot of the selected database that has just been found.
+    /// The record in a slot of the selected database. The slot must have just been found.
     #[inline(always)]
     pub fn record(&self, slot: Slot) -> Record<'_> {
         self.engine.keyspace.database(self.database).record(slot)
@@ -179,7 +181,7 @@ impl Context<'_> {
         }
     }
 
-    /// The values of several keys, all of one type as far as they are there.
+    /// The values of several keys. Those that exist must be of one type.
     pub fn read_all_as<T: Typed>(
         &mut self,
         keys: &[&[u8]],
@@ -222,19 +224,19 @@ impl Context<'_> {
         }
     }
 
-    /// The bytes of a string that has just been found, to be changed in place.
+    /// The bytes of a string, to be changed in place. Its slot must have just been found.
     pub fn raw_mut(&mut self, slot: Slot) -> &mut Vec<u8> {
         self.records_mut().raw_mut(slot)
     }
 
-    /// When the key in a slot that has just been found ends, if it does.
+    /// The deadline of the key in a slot that has just been found.
     #[inline]
     pub fn deadline_at(&self, slot: Slot) -> Option<Millis> {
         self.engine.keyspace.database(self.database).records().deadline(slot)
     }
 
-    /// The deadline of a key that is alive: `None` if there is no such key, `Some(None)` if it has
-    /// no deadline.
+    /// The deadline of a live key: `None` if there is no such key, `Some(None)` if it has no
+    /// deadline.
     pub fn deadline(&mut self, key: &[u8]) -> Option<Option<Millis>> {
         let slot = self.find(key)?;
         Some(self.deadline_at(slot))
@@ -242,7 +244,7 @@ impl Context<'_> {
 
     // --- changing ---
 
-    /// Sets a key to a new value without a deadline, whatever it held before.
+    /// Sets a key to a new value without a deadline. Any old value is replaced.
     pub fn set(&mut self, key: &[u8], value: NewValue<'_>) {
         let found = self.find(key);
         let slot = self.put(key, found, value);
@@ -251,8 +253,8 @@ impl Context<'_> {
         }
     }
 
-    /// Sets a key that has just been found, or found missing, to a new value and keeps its
-    /// deadline; returns its slot.
+    /// Sets a key to a new value, keeps its deadline, and returns its slot. `found` is the result
+    /// of looking the key up.
     #[inline(always)]
     pub fn put(&mut self, key: &[u8], found: Option<Slot>, value: NewValue<'_>) -> Slot {
         let Some(slot) = found else { return self.add(key, value) };
@@ -261,13 +263,14 @@ impl Context<'_> {
         slot
     }
 
-    /// Gives a key that has just been found another value, and keeps its deadline.
+    /// Replaces the value of a key that has just been found and keeps its deadline.
     #[inline(always)]
     pub fn set_value(&mut self, slot: Slot, value: NewValue<'_>) {
         self.engine.keyspace.set_value(self.database, slot, value);
     }
 
-    /// The value of a key, to be given elements; an empty one is added where there is nothing.
+    /// The value of a key, for adding elements; an empty value is created if the key does not
+    /// exist.
     pub fn open<T: OutOfLine + Default>(&mut self, key: &[u8]) -> Result<&mut T, Error> {
         let slot = match self.find(key) {
             Some(slot) => slot,
@@ -277,7 +280,7 @@ impl Context<'_> {
         self.records_mut().value_mut(slot).ok_or(Error::WrongType)
     }
 
-    /// Adds a key that is known to be absent.
+    /// Adds a key. It must not exist.
     pub fn add(&mut self, key: &[u8], value: NewValue<'_>) -> Slot {
         let now = self.time.now;
         let slot = self.engine.keyspace.add(self.database, key, value, now);
@@ -285,7 +288,7 @@ impl Context<'_> {
         slot
     }
 
-    /// Removes a key; returns whether it was there. Says nothing to watchers or subscribers.
+    /// Removes a key; returns whether it existed. Notifies neither watchers nor subscribers.
     pub fn remove(&mut self, key: &[u8]) -> bool {
         let found = self.find(key);
         if let Some(slot) = found {
@@ -302,7 +305,7 @@ impl Context<'_> {
         Some((removed.into_value(), deadline))
     }
 
-    /// Removes a key whose last element has gone, and tells of it.
+    /// Removes a key that has become empty, and publishes the event.
     pub fn remove_emptied(&mut self, key: &[u8]) {
         self.remove(key);
         self.engine.notify(Events::GENERIC, "del", self.database, key);
@@ -314,19 +317,19 @@ impl Context<'_> {
         self.engine.keyspace.set_deadline(self.database, slot, deadline);
     }
 
-    /// Tells watchers, those with copies and subscribers that a key has changed, and counts that.
+    /// Counts a change of a key, and notifies watchers, tracking clients and subscribers.
     pub fn changed(&mut self, kind: Events, event: &str, key: &[u8]) {
         self.engine.dirty += 1;
         let engine = &*self.engine;
-        let is_heard = engine.heeds_touch(self.database) || engine.heeds_invalidation();
-        if is_heard || engine.events.contains(kind) {
-            self.tell_of_change(kind, event, key);
+        let has_listeners = engine.handles_touch(self.database) || engine.is_tracking();
+        if has_listeners || engine.events.contains(kind) {
+            self.notify_change(kind, event, key);
         }
     }
 
-    /// All at once, so that a change of which nobody hears costs little.
+    /// In one function, so that a change without any listener costs little.
     #[cold]
-    fn tell_of_change(&mut self, kind: Events, event: &str, key: &[u8]) {
+    fn notify_change(&mut self, kind: Events, event: &str, key: &[u8]) {
         self.engine.touch(self.database, key);
         self.engine.invalidate(key, Some((self.client, self.caller)));
         self.engine.notify(kind, event, self.database, key);
@@ -334,13 +337,13 @@ impl Context<'_> {
 
     #[inline]
     fn mark_used(&mut self, slot: Slot) {
-        // Hardly anybody ever asks for it, and then nobody has to be asked.
+        // Checked first, since clients rarely use `CLIENT NO-TOUCH`.
         if !self.engine.sessions.no_touch_asked || !self.client().no_touch {
             self.mark_used_now(slot);
         }
     }
 
-    /// A use even by a client that asked for `CLIENT NO-TOUCH`.
+    /// As `mark_used`, even if the client has set `CLIENT NO-TOUCH`.
     #[inline]
     pub fn mark_used_now(&mut self, slot: Slot) {
         let now = self.time.now;
@@ -360,7 +363,7 @@ pub fn integer(argument: &[u8]) -> Result<i64, Error> {
     }
 }
 
-/// Whether an argument is the option `word`, in any case.
+/// Whether an argument is the option `word`, ignoring case.
 pub fn is(argument: &[u8], word: &str) -> bool {
     argument.eq_ignore_ascii_case(word.as_bytes())
 }

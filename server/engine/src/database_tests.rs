@@ -1,12 +1,12 @@
-//! The same key name in several databases: a change in one reaches only the watches, waiting
-//! clients and events of that database.
+//! Tests with the same key name in several databases: a change in one affects only the watches,
+//! waiting clients and events of that database.
 
 use crate::notify::Events;
 use crate::settings::Settings;
 use crate::testing::{Stage, check, render, split_outside_quotes};
 
-/// Commands of a client that has selected database 1, in which `k` is a string and `l` a list,
-/// each of which changes `k`.
+/// Commands of a client in database 1, where `k` is a string and `l` a list. Each of them changes
+/// `k`.
 const CHANGES: &[&str] = &[
     "SET k w",
     "SET k w XX",
@@ -36,7 +36,7 @@ fn three_databases() -> Stage {
     stage
 }
 
-/// Commands separated by `;`, sent by another client.
+/// Prefixes commands, separated by `;`, with the name of another client.
 fn as_client(name: &str, commands: &str) -> String {
     split_outside_quotes(commands, ';')
         .iter()
@@ -45,7 +45,7 @@ fn as_client(name: &str, commands: &str) -> String {
 }
 
 #[test]
-fn a_key_watched_in_two_databases_is_watched_in_both() {
+fn key_watched_in_two_databases_is_watched_in_both() {
     for change in CHANGES {
         let change = as_client("b", change);
         for watch in [
@@ -59,21 +59,21 @@ fn a_key_watched_in_two_databases_is_watched_in_both() {
 }
 
 #[test]
-fn a_key_watched_in_one_database_may_change_in_another() {
+fn key_watched_in_one_database_may_change_in_another() {
     for change in CHANGES {
         let change = as_client("b", change);
         for watch in ["WATCH k", "SELECT 2; WATCH k"] {
             three_databases().check(&format!("{watch}; {change} MULTI; PING; EXEC => [PONG]"));
         }
     }
-    // The client's own choice of a database does not move the watch.
+    // Selecting another database does not move the watch.
     three_databases().check("WATCH k; SELECT 1; b> SET k w; MULTI; PING; EXEC => [PONG]");
     three_databases()
         .check("SELECT 1; WATCH k; SELECT 0; b> SET k w; MULTI; PING; EXEC => nil-array");
 }
 
 #[test]
-fn a_lease_that_ends_breaks_the_watches_of_its_own_database() {
+fn expiration_breaks_only_the_watches_of_its_database() {
     for active_expiry in [true, false] {
         for (watch, expected) in [
             ("WATCH k", "[PONG]"),
@@ -106,9 +106,9 @@ fn unwatching_ends_the_watches_of_all_databases() {
 }
 
 #[test]
-fn a_watch_stays_with_the_number_of_its_database() {
+fn watch_belongs_to_the_number_of_a_database() {
     let swapped = "SWAPDB 0 3";
-    // Breaks only for a key that is in one of the two.
+    // The watch breaks only if the key exists in one of the two databases.
     check(&format!("WATCH k; b> {swapped}; MULTI; PING; EXEC => [PONG]"));
     check(&format!("SET other v; WATCH k; b> {swapped}; MULTI; PING; EXEC => [PONG]"));
     check(&format!("SET k v; WATCH k; b> {swapped}; MULTI; PING; EXEC => nil-array"));
@@ -121,7 +121,7 @@ fn a_watch_stays_with_the_number_of_its_database() {
 }
 
 #[test]
-fn a_waiter_is_served_from_its_own_database() {
+fn waiter_is_served_from_its_own_database() {
     for (wait, fill, served) in [
         ("BLPOP l 0", "RPUSH l a", "[\"l\", \"a\"]"),
         ("BLMOVE l m LEFT LEFT 0", "RPUSH l a", "\"a\""),
@@ -129,7 +129,7 @@ fn a_waiter_is_served_from_its_own_database() {
         ("BZPOPMIN l 0", "ZADD l 1 a", "[\"l\", \"a\", \"1\"]"),
         ("XREAD BLOCK 0 STREAMS l $", "XADD l 1-1 f v", "[[\"l\", [[\"1-1\", [\"f\", \"v\"]]]]]"),
     ] {
-        // The other waits in database 1, and gets nothing of what is put into database 0.
+        // The other client waits in database 1 and gets nothing from database 0.
         let wait = format!("b> SELECT 1; b> {wait}; c> {wait};");
         check(&format!("{wait} {fill}; c< => {served}; b< => ; SELECT 1; {fill}; b< => {served}"));
         check(&format!("{wait} SELECT 1; {fill}; c< => ; b< => {served}"));
@@ -147,33 +147,33 @@ fn a_waiter_is_served_from_its_own_database() {
 fn events_name_the_database_they_happened_in() {
     let mut settings = Settings::default();
     settings.notify_keyspace_events = Events::KEYSPACE | Events::ALL;
-    let heard = |commands: &str, expected: &str| {
+    let check_events = |commands: &str, expected: &str| {
         let mut stage = Stage::new(settings.clone());
         stage.check("l> PSUBSCRIBE *; b> SELECT 1; b> SET k v; l<");
         stage.check("l<");
         stage.check(commands);
-        let heard: Vec<String> = (stage.answers("l<").iter())
+        let events: Vec<String> = (stage.answers("l<").iter())
             .map(|message| {
                 let text = render(message);
                 let parts: Vec<&str> = text.split('"').collect();
                 format!("{} {}", parts[5].trim_start_matches("__keyspace@"), parts[7])
             })
             .collect();
-        assert_eq!(heard.join(", "), expected, "{commands}");
+        assert_eq!(events.join(", "), expected, "{commands}");
     };
-    heard("b> DEL k", "1__:k del");
-    heard("b> MOVE k 2", "1__:k move_from, 2__:k move_to");
-    heard("b> COPY k k DB 2", "2__:k copy_to");
-    heard("b> COPY k other", "1__:other copy_to");
-    heard("b> RENAME k other", "1__:k rename_from, 1__:other rename_to");
-    heard("b> PEXPIRE k 10; +10ms", "1__:k expire, 1__:k expired");
-    heard("b> PEXPIRE k 10; b> SWAPDB 1 2; +10ms", "1__:k expire, 2__:k expired");
-    heard(
+    check_events("b> DEL k", "1__:k del");
+    check_events("b> MOVE k 2", "1__:k move_from, 2__:k move_to");
+    check_events("b> COPY k k DB 2", "2__:k copy_to");
+    check_events("b> COPY k other", "1__:other copy_to");
+    check_events("b> RENAME k other", "1__:k rename_from, 1__:other rename_to");
+    check_events("b> PEXPIRE k 10; +10ms", "1__:k expire, 1__:k expired");
+    check_events("b> PEXPIRE k 10; b> SWAPDB 1 2; +10ms", "1__:k expire, 2__:k expired");
+    check_events(
         "b> PEXPIRE k 10; b> MOVE k 2; +10ms",
         "1__:k expire, 1__:k move_from, 2__:k move_to, 2__:k expired",
     );
-    heard("b> EVAL \"redis.call('select', 2) redis.call('set', 'k', 'w')\" 0", "2__:k set");
-    heard("b> MULTI; b> SELECT 2; b> SET k w; b> EXEC; b> SET k x", "2__:k set, 2__:k set");
+    check_events("b> EVAL \"redis.call('select', 2) redis.call('set', 'k', 'w')\" 0", "2__:k set");
+    check_events("b> MULTI; b> SELECT 2; b> SET k w; b> EXEC; b> SET k x", "2__:k set, 2__:k set");
 }
 
 #[test]
@@ -182,9 +182,11 @@ fn the_same_lock_name_is_free_in_every_database() {
     check("HSETNX k f v => 1; SELECT 1; HSETNX k f v => 1; SELECT 0; HSETNX k f v => 0");
     check("SET k v PX 10; SELECT 1; SET k v PX 20; +10ms; EXISTS k => 1; SELECT 0; EXISTS k => 0");
     check(
-        "SET k v PX 10; MOVE k 1 => 1; SELECT 1; SET k w NX => nil; +9999us; SETNX k w => 0; +1us; SETNX k w => 1",
+        "SET k v PX 10; MOVE k 1 => 1; SELECT 1; SET k w NX => nil; +9999us; SETNX k w => 0; \
+         +1us; SETNX k w => 1",
     );
     check(
-        "SET k v PX 10; SWAPDB 0 1; SET k w NX => OK; SELECT 1; SET k w NX => nil; +10ms; SET k w NX => OK",
+        "SET k v PX 10; SWAPDB 0 1; SET k w NX => OK; SELECT 1; SET k w NX => nil; +10ms; \
+         SET k w NX => OK",
     );
 }

@@ -1,17 +1,18 @@
-//! What each command makes of a key in the last millisecond of its lease, and from its deadline
-//! on: whether the wheel has removed the key by then, or the command itself is the first to look.
+//! Tests that each command sees a key until its deadline and no longer, whether the wheel has
+//! removed the key or the command is the first to access it.
 
 use crate::settings::{CompatVersion, Settings};
 use crate::testing::Stage;
 
-/// How long the leases last.
+/// The duration of the leases.
 const LEASE: &str = "10";
-/// Moments at which the key is there: the last of them is a microsecond before the deadline.
+/// Moments at which the key exists; the last one is a microsecond before the deadline.
 const BEFORE: [&str; 4] = ["+0ms", "+9ms", "+9001us", "+9999us"];
-/// Moments at which the key is gone.
+/// Moments at which the key has expired.
 const AFTER: [&str; 3] = ["+10ms", "+10001us", "+11ms"];
 
-/// What makes `k`, a command, its reply while `k` is there, and its reply when `k` is gone.
+/// The command that creates `k`, a command, its reply while `k` exists, and its reply when `k` has
+/// expired.
 type Row = (&'static str, &'static str, &'static str, &'static str);
 
 const STRING: &str = "SET k v";
@@ -23,7 +24,7 @@ const ZSET: &str = "ZADD k 1 a";
 const STREAM: &str = "XADD k 1-1 f v";
 
 const ROWS: &[Row] = &[
-    // Taking a lock.
+    // Acquiring a lock.
     (STRING, "SET k w NX", "nil", "OK"),
     (STRING, "SET k w NX PX 10", "nil", "OK"),
     (STRING, "SET k w NX EX 10", "nil", "OK"),
@@ -42,14 +43,14 @@ const ROWS: &[Row] = &[
     (STRING, "EVAL \"return redis.call('set', KEYS[1], 'w', 'NX', 'PX', 10)\" 1 k", "nil", "OK"),
     (STRING, "EVAL \"return redis.call('setnx', KEYS[1], 'w')\" 1 k", "0", "1"),
     (STRING, "EVAL \"return redis.call('exists', KEYS[1])\" 1 k", "1", "0"),
-    // More than the plan tier takes on.
+    // Not supported by plans.
     (
         STRING,
         "EVAL \"local t = setmetatable({}, {}) return redis.call('set', KEYS[1], 'w', 'NX')\" 1 k",
         "nil",
         "OK",
     ),
-    // Keeping and releasing one.
+    // Renewing and releasing a lock.
     (STRING, "SET k w XX", "OK", "nil"),
     (STRING, "SET k w XX KEEPTTL", "OK", "nil"),
     (STRING, "SET k w IFEQ v", "OK", "nil"),
@@ -77,7 +78,7 @@ const ROWS: &[Row] = &[
     (STRING, "COPY k other", "1", "0"),
     (STRING, "COPY k other DB 1", "1", "0"),
     (STRING, "MOVE k 1", "1", "0"),
-    // Looking at one.
+    // Reading a lock.
     (STRING, "GET k", "\"v\"", "nil"),
     (STRING, "MGET k", "[\"v\"]", "[nil]"),
     (STRING, "STRLEN k", "1", "0"),
@@ -92,7 +93,7 @@ const ROWS: &[Row] = &[
     (STRING, "KEYS *", "[\"k\"]", "[]"),
     (STRING, "SCAN 0", "[\"0\", [\"k\"]]", "[\"0\", []]"),
     (STRING, "MULTI; GET k; EXEC", "[\"v\"]", "[nil]"),
-    // Values of other kinds, and what adds to a value.
+    // Other types of values, and commands that add to a value.
     (STRING, "APPEND k w", "2", "1"),
     (STRING, "SETRANGE k 0 xy; GET k", "\"xy\"", "\"xy\""),
     (NUMBER, "INCR k", "6", "1"),
@@ -151,11 +152,11 @@ fn stage(active_expiry: bool) -> Stage {
     stage
 }
 
-/// Runs all of `row` on a fresh server; the expected reply is that of its last command.
+/// Runs `row` on a new server; the expected reply is that of its last command.
 fn check_row(row: &Row, moment: &str, expected: &str) {
     let (setup, command, ..) = row;
     for active_expiry in [true, false] {
-        // A lease that begins within a millisecond lasts a little longer, never shorter.
+        // A lease that begins within a millisecond lasts slightly longer, never shorter.
         for begin in ["+0us", "+1us"] {
             if begin != "+0us" && AFTER.contains(&moment) {
                 continue;
@@ -221,7 +222,7 @@ fn the_remaining_time_is_counted_down_to_the_last_millisecond() {
 }
 
 #[test]
-fn a_watched_key_breaks_the_transaction_from_its_deadline_on() {
+fn watched_key_breaks_the_transaction_from_its_deadline_on() {
     for active_expiry in [true, false] {
         for moment in BEFORE {
             stage(active_expiry).check(&format!(
@@ -232,7 +233,7 @@ fn a_watched_key_breaks_the_transaction_from_its_deadline_on() {
             stage(active_expiry).check(&format!(
                 "SET k v PX {LEASE}; WATCH k; {moment}; MULTI; GET k; EXEC => nil-array"
             ));
-            // Nor does it help that the key is there again.
+            // Even if the key has been created again.
             stage(active_expiry).check(&format!(
                 "SET k v PX {LEASE}; WATCH k; {moment}; b> SET k v; MULTI; GET k; EXEC => nil-array"
             ));
@@ -241,7 +242,7 @@ fn a_watched_key_breaks_the_transaction_from_its_deadline_on() {
 }
 
 #[test]
-fn a_wait_ends_at_its_deadline_and_not_a_millisecond_before() {
+fn wait_ends_at_its_deadline_and_not_a_millisecond_before() {
     for command in [
         "BLPOP l 0.01",
         "BLMOVE l other LEFT LEFT 0.01",
@@ -252,14 +253,15 @@ fn a_wait_ends_at_its_deadline_and_not_a_millisecond_before() {
         stage(true).check(&format!("b> {command}; +9999us; b< => ; +1us; b< => nil-array"));
         stage(true).check(&format!("+1us; b> {command}; +10ms; b< => ; +999us; b< => nil-array"));
     }
-    // What comes in the last microsecond of a wait is received, what comes at its end is not.
+    // An element pushed in the last microsecond of a wait is received; one pushed at its end is
+    // not.
     stage(true)
         .check("b> BLPOP l 0.01; +9999us; RPUSH l a => 1; b< => [\"l\", \"a\"]; LLEN l => 0");
     stage(true).check("b> BLPOP l 0.01; +10ms; RPUSH l a => 1; b< => nil-array; LLEN l => 1");
 }
 
 #[test]
-fn a_waiter_is_served_what_is_there_up_to_its_deadline() {
+fn waiter_is_served_from_a_key_up_to_its_deadline() {
     stage(true).check("b> BLPOP l 0; MULTI; RPUSH l a; PEXPIRE l 0; EXEC; b< => ");
     for active_expiry in [true, false] {
         for (moment, expected) in [("+9999us", "[\"l\", \"a\"]"), ("+10ms", "")] {

@@ -1,64 +1,64 @@
-//! The gates a request passes, in order, and what happens to it then.
+//! The gates that a request passes, in order, and how it is run then.
 //!
-//! The order is Redis's: it decides which of several errors a client is told.
+//! The order is Redis's: it decides which of several errors the client gets.
 
 use lockwheel_resp::{Protocol, Reply};
 
 use crate::command::{Command, Entry, Flags, Group};
 use crate::context::{Caller, Context, is};
 use crate::error::Error;
-use crate::journal::Done;
+use crate::journal::CompletedCommand;
 use crate::session::{ClientId, Session};
 use crate::settings::Permission;
 use crate::time::Time;
 use crate::transaction::Queued;
 use crate::{Engine, slots};
 
-/// What to do with a request that passed the gates.
-enum Passage {
-    /// Run this command, in the client's database.
+/// The result of passing the gates.
+enum Admission {
+    /// Run this command in the client's database.
     Run(&'static Entry, usize),
-    /// It waits in the client's transaction.
+    /// The command was queued in the client's transaction.
     Queued,
-    /// It has to be tried again when the pause ends.
+    /// Try again when the pause ends.
     Paused,
 }
 
-/// What a direct request has come to.
-pub(super) enum Outcome {
-    /// This is its reply.
+/// The result of a request sent by a client.
+pub(super) enum DispatchResult {
+    /// The reply.
     Reply(Reply),
-    /// It has to be run again when its client is resumed.
+    /// Run the request again when the client is resumed.
     Again,
 }
 
-/// Which gates a script's commands may find closed.
+/// The gates that commands of a script have to pass.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Gates {
-    /// To commands with one of these flags.
-    closed: Flags,
-    /// To keys of another slot.
+    /// Commands with one of these flags need a check.
+    checked: Flags,
+    /// Commands with keys need a check of their slots.
     by_slot: bool,
 }
 
 impl Gates {
     fn are_open(self, flags: Flags) -> bool {
-        !flags.intersects(self.closed) && !self.by_slot
+        !flags.intersects(self.checked) && !self.by_slot
     }
 }
 
 impl Context<'_> {
-    /// Runs one command for the script whose context this is.
+    /// Runs one command for the script of this context.
     pub(super) fn call_for_script(&mut self, gates: Gates, argv: &[&[u8]]) -> Reply {
-        let found = self.engine.named(argv);
+        let found = self.engine.command_of(argv);
         match found.filter(|entry| entry.command.takes(argv.len())) {
             Some(entry) => self.call_known_for_script(gates, entry, argv),
-            None => self.call_odd_for_script(found, argv),
+            None => self.call_checked_for_script(found, argv),
         }
     }
 
-    /// As [`Context::call_for_script`], for a command that is no container and takes so many
-    /// arguments.
+    /// As [`Context::call_for_script`], for a command without subcommands; its number of arguments
+    /// has been checked.
     #[inline(always)]
     pub(super) fn call_known_for_script(
         &mut self,
@@ -67,14 +67,14 @@ impl Context<'_> {
         argv: &[&[u8]],
     ) -> Reply {
         if !gates.are_open(entry.command.flags) {
-            return self.call_odd_for_script(Some(entry), argv);
+            return self.call_checked_for_script(Some(entry), argv);
         }
         self.run_for_script(entry, argv)
     }
 
-    /// As [`Context::call_for_script`], past the gates that are not open for certain.
+    /// As [`Context::call_for_script`], for a command that needs checks.
     #[cold]
-    fn call_odd_for_script(&mut self, found: Option<&'static Entry>, argv: &[&[u8]]) -> Reply {
+    fn call_checked_for_script(&mut self, found: Option<&'static Entry>, argv: &[&[u8]]) -> Reply {
         match self.engine.find_for_script(found, argv) {
             Ok(entry) => self.run_for_script(entry, argv),
             Err(error) => self.engine.refuse_script(error),
@@ -89,7 +89,7 @@ impl Context<'_> {
         {
             script.wrote = true;
         }
-        // No command waits in a script, and none there runs scripts.
+        // A command in a script never blocks and never runs a script.
         let result = (entry.command.run)(self, argv);
         let engine = &mut *self.engine;
         if engine.tracked.clients() > 0 {
@@ -98,19 +98,19 @@ impl Context<'_> {
         if let Ok(reply) = &result {
             engine.count_call(entry.at, false);
             if reply.is_error() {
-                engine.remember_error(reply);
+                engine.remember_counted_error(reply);
             }
         }
         if engine.journal.is_some() {
             let Context { client, caller, database, time, command, name, .. } = *self;
-            let done = Done { client, caller, command, name, database, time };
+            let done = CompletedCommand { client, caller, command, name, database, time };
             engine.note(done, argv, &result);
         }
-        // The last that is done with it, so that it is moved once.
+        // The last use of the result, so that it is moved once.
         result.unwrap_or_else(|error| self.engine.failed_for_script(entry.at, error))
     }
 
-    /// Runs the command whose context this is, which has passed its gates.
+    /// Runs the command of this context, which has passed its gates.
     pub(super) fn call(&mut self, entry: &'static Entry, argv: &[&[u8]]) -> Reply {
         let Context { client, caller, database, time, .. } = *self;
         let result = (entry.command.run)(self, argv);
@@ -119,7 +119,7 @@ impl Context<'_> {
             engine.remember_reads(client, command, argv);
         }
         match &result {
-            // It counts when its wait is over.
+            // Counted when the wait is over.
             Ok(reply) if command.flags.contains(Flags::BLOCKING) && *reply == Reply::NOTHING => {
                 engine.set_waiting_command(client, entry.at);
             }
@@ -130,37 +130,49 @@ impl Context<'_> {
             Err(_) => {}
         }
         if engine.journal.is_some() {
-            let done = Done { client, caller, command, name: &entry.full_name, database, time };
+            let done = CompletedCommand {
+                client,
+                caller,
+                command,
+                name: &entry.full_name,
+                database,
+                time,
+            };
             engine.note(done, argv, &result);
         }
-        // The last that is done with it, so that it is moved once.
+        // The last use of the result, so that it is moved once.
         result.unwrap_or_else(|error| engine.failed(entry.at, error))
     }
 }
 
 impl Engine {
     /// Passes a client's request through the gates and runs it.
-    pub(super) fn dispatch(&mut self, client: ClientId, argv: &[&[u8]], time: Time) -> Outcome {
+    pub(super) fn dispatch(
+        &mut self,
+        client: ClientId,
+        argv: &[&[u8]],
+        time: Time,
+    ) -> DispatchResult {
         let found = self.find_command(argv);
         match found.and_then(|entry| self.pass(client, entry, argv, time)) {
-            Ok(Passage::Run(entry, database)) => {
+            Ok(Admission::Run(entry, database)) => {
                 let mut context = self.context(client, Caller::Client, entry, database, time);
-                Outcome::Reply(context.call(entry, argv))
+                DispatchResult::Reply(context.call(entry, argv))
             }
-            Ok(Passage::Queued) => Outcome::Reply(Reply::status("QUEUED")),
-            Ok(Passage::Paused) => Outcome::Again,
+            Ok(Admission::Queued) => DispatchResult::Reply(Reply::status("QUEUED")),
+            Ok(Admission::Paused) => DispatchResult::Again,
             Err(error) => {
                 let is_exec = argv.first().is_some_and(|name| is(name, "exec"));
-                let reply = Reply::from(self.spoil_transaction(client, error, is_exec));
+                let reply = Reply::from(self.break_transaction(client, error, is_exec));
                 self.count_error(&reply);
-                Outcome::Reply(reply)
+                DispatchResult::Reply(reply)
             }
         }
     }
 
-    /// A request was refused: the client's transaction will not be run, and if that request was to
-    /// run it, there is none any more. Returns what the client is told.
-    pub(super) fn spoil_transaction(
+    /// Marks the client's transaction as broken after a refused request; a refused `EXEC` ends it.
+    /// Returns the error for the client.
+    pub(super) fn break_transaction(
         &mut self,
         client: ClientId,
         error: Error,
@@ -183,38 +195,39 @@ impl Engine {
         Error::text(format!("EXECABORT Transaction discarded because of: {reason}"))
     }
 
-    /// The gates of a script's commands, which are the same while it runs.
+    /// The gates for commands of a script. They do not change while it runs.
     pub(super) fn gates_for_script(&self, read_only: bool) -> Gates {
-        let mut closed = Flags::NOSCRIPT;
-        closed.set(Flags::WRITE | Flags::MAY_REPLICATE, read_only);
-        closed.set(Flags::DENYOOM, self.settings.maxmemory_bytes > 0);
-        Gates { closed, by_slot: self.settings.cluster_enabled }
+        let mut checked = Flags::NOSCRIPT;
+        checked.set(Flags::WRITE | Flags::MAY_REPLICATE, read_only);
+        checked.set(Flags::DENYOOM, self.settings.maxmemory_bytes > 0);
+        Gates { checked, by_slot: self.settings.cluster_enabled }
     }
 
     #[cold]
     fn refuse_script(&mut self, error: Error) -> Reply {
         let reply = Reply::from(error);
         self.count_error(&reply);
-        self.remember_error(&reply);
+        self.remember_counted_error(&reply);
         reply
     }
 
     #[cold]
     fn failed_for_script(&mut self, at: usize, error: Error) -> Reply {
         let reply = self.failed(at, error);
-        self.remember_error(&reply);
+        self.remember_counted_error(&reply);
         reply
     }
 
-    /// An error that a script has been answered with is not counted again if it hands it on.
+    /// Remembers an error that a script got, so that it is not counted again if the script returns
+    /// it.
     #[cold]
-    fn remember_error(&mut self, reply: &Reply) {
+    fn remember_counted_error(&mut self, reply: &Reply) {
         if let (Reply::Error(line), Some(script)) = (reply, self.script.as_mut()) {
             script.counted_error = Some(line[..].into());
         }
     }
 
-    /// The context of a command that is to be run.
+    /// Creates the context of a command that is about to run.
     #[inline(always)]
     pub(super) fn context(
         &mut self,
@@ -236,7 +249,8 @@ impl Engine {
         reply
     }
 
-    /// Runs the command of a waiting client again, which answers nothing if it still has to wait.
+    /// Runs the command of a blocked client again; returns `Reply::NOTHING` if it still has to
+    /// wait.
     pub(super) fn run_again(
         &mut self,
         client: ClientId,
@@ -256,22 +270,22 @@ impl Engine {
         self.context(client, Caller::Waiter, entry, database, time).call(entry, argv)
     }
 
-    /// The command or subcommand that `argv` names, with a number of arguments it takes.
+    /// Finds the command or subcommand of `argv` and checks its number of arguments.
     fn find_command(&mut self, argv: &[&[u8]]) -> Result<&'static Entry, Error> {
-        let found = self.named(argv);
+        let found = self.command_of(argv);
         match found.filter(|entry| entry.command.takes(argv.len())) {
             Some(entry) => Ok(entry),
             None => self.find_subcommand(found, argv),
         }
     }
 
-    /// The command that `argv` begins with.
-    fn named(&self, argv: &[&[u8]]) -> Option<&'static Entry> {
+    /// The command named by the first argument.
+    fn command_of(&self, argv: &[&[u8]]) -> Option<&'static Entry> {
         let commands = self.commands;
         Some(commands.entry(commands.find(argv.first()?)?))
     }
 
-    /// The subcommand that `argv` names of the command that was found, or what is wrong.
+    /// Finds the subcommand of the command that was found, or returns the error.
     #[cold]
     fn find_subcommand(
         &mut self,
@@ -294,7 +308,7 @@ impl Engine {
         Ok(entry)
     }
 
-    /// As [`Engine::find_command`], and past the gates of scripts.
+    /// As [`Engine::find_command`], with the gates of scripts.
     fn find_for_script(
         &mut self,
         found: Option<&'static Entry>,
@@ -323,7 +337,7 @@ impl Engine {
         if script.read_only && flags.intersects(Flags::WRITE | Flags::MAY_REPLICATE) {
             return Some(Error::ReadOnlyScript);
         }
-        // A script that has begun to write may finish: half of it is worse than all of it.
+        // A script that has written may finish: half a script is worse than too much memory.
         let may_grow = script.wrote || script.declared.allow_oom();
         if flags.contains(Flags::DENYOOM) && !may_grow && self.is_out_of_memory() {
             return Some(Error::OutOfMemory);
@@ -331,8 +345,8 @@ impl Engine {
         None
     }
 
-    /// In a cluster a command names keys of one slot; and all commands of a script do, unless it
-    /// has no `#!` line or says otherwise there.
+    /// In a cluster, the keys of a command must share one slot. So must the keys of all commands of
+    /// a script, unless it has no `#!` line or declares `allow-cross-slot-keys`.
     fn slot_refusal_for_script(&mut self, entry: &Entry, argv: &[&[u8]]) -> Result<(), Error> {
         if !self.settings.cluster_enabled {
             return Ok(());
@@ -359,27 +373,27 @@ impl Engine {
         entry: &'static Entry,
         argv: &[&[u8]],
         time: Time,
-    ) -> Result<Passage, Error> {
+    ) -> Result<Admission, Error> {
         let (command, name) = (entry.command, entry.full_name.as_str());
         if self.all_gates_are_open(command.flags)
             && let Some(state) = self.sessions.get_mut(client)
             && state.is_free()
         {
             state.last_command = name;
-            return Ok(Passage::Run(entry, state.database));
+            return Ok(Admission::Run(entry, state.database));
         }
-        self.pass_each_gate(client, entry, argv, time)
+        self.check_gates(client, entry, argv, time)
     }
 
-    /// As [`Engine::pass`], for a request that some gate may stop.
+    /// As [`Engine::pass`], for a request that may fail at a gate.
     #[inline(never)]
-    fn pass_each_gate(
+    fn check_gates(
         &mut self,
         client: ClientId,
         entry: &'static Entry,
         argv: &[&[u8]],
         time: Time,
-    ) -> Result<Passage, Error> {
+    ) -> Result<Admission, Error> {
         let (command, name) = (entry.command, entry.full_name.as_str());
         let flags = self.flags_of_request(command, argv);
         if let Some(error) = self.refusal(client, command, flags, name, argv) {
@@ -387,19 +401,19 @@ impl Engine {
             return Err(error);
         }
         if self.must_wait_for_unpause(client, command, flags, time) {
-            return Ok(Passage::Paused);
+            return Ok(Admission::Paused);
         }
-        let Some(state) = self.sessions.get_mut(client) else { return Ok(Passage::Paused) };
+        let Some(state) = self.sessions.get_mut(client) else { return Ok(Admission::Paused) };
         state.last_command = name;
         if state.transaction.is_none() || ends_transaction(name) {
-            return Ok(Passage::Run(entry, state.database));
+            return Ok(Admission::Run(entry, state.database));
         }
         self.queue(client, entry.at, argv);
-        Ok(Passage::Queued)
+        Ok(Admission::Queued)
     }
 
-    /// Whether no gate asks for more than that the client [is free](Client::is_free): so it is for
-    /// almost every request.
+    /// Whether every gate is open to a client that [is free](Session::is_free). True for almost all
+    /// requests.
     fn all_gates_are_open(&self, flags: Flags) -> bool {
         !flags.intersects(Flags::PROTECTED | Flags::FOR_TESTS)
             && self.settings.maxmemory_bytes == 0
@@ -408,8 +422,8 @@ impl Engine {
             && !self.settings.cluster_enabled
     }
 
-    /// What a request may do: for a script that says so itself, what it says. Only asked where it
-    /// matters, since a script has to be compiled to know.
+    /// The flags of a request: a script's own declaration replaces those of `EVAL` and the like.
+    /// Looked up only if needed, since the script has to be compiled for it.
     fn flags_of_request(&mut self, command: &Command, argv: &[&[u8]]) -> Flags {
         let matters = self.pause.is_some() || self.settings.maxmemory_bytes > 0;
         if !matters || command.group != Group::Scripting {
@@ -433,7 +447,7 @@ impl Engine {
         flags
     }
 
-    /// The first gate that is closed to this client, as its error.
+    /// The error of the first gate that refuses the request.
     fn refusal(
         &mut self,
         client: ClientId,
@@ -476,7 +490,7 @@ impl Engine {
         None
     }
 
-    /// The slot of what a request names: for `EXEC`, of what all the queued commands name.
+    /// The slot of the keys of a request; for `EXEC`, of all queued commands.
     fn slot_of_all(
         &self,
         client: &Session,
@@ -494,7 +508,7 @@ impl Engine {
         })
     }
 
-    /// Whether a command may make data grow: all that is queued may.
+    /// Whether a command may use more memory. Every command that is queued may.
     fn needs_memory(&self, client: &Session, name: &str, flags: Flags) -> bool {
         flags.contains(Flags::DENYOOM)
             || client.transaction.is_some() && !ends_transaction(name)
@@ -527,7 +541,7 @@ impl Engine {
     }
 }
 
-/// Whether a permission is for this client. The program that the server lives in may do anything.
+/// Whether a permission covers this client. The embedding program is always permitted.
 fn admits(permission: Permission, client: &Session) -> bool {
     match permission {
         Permission::Yes => true,
@@ -536,15 +550,14 @@ fn admits(permission: Permission, client: &Session) -> bool {
     }
 }
 
-const TESTS_NOT_ALLOWED: &str = "ERR LOCKWHEEL command not allowed. It is for servers that are \
-    started for tests, with the enable-test-commands option set to \"yes\", or to \"local\" for \
-    local connections.";
+const TESTS_NOT_ALLOWED: &str = "ERR LOCKWHEEL command not allowed. The server must be started with \
+    the enable-test-commands option set to \"yes\", or to \"local\" for local connections.";
 
 const DEBUG_NOT_ALLOWED: &str = "ERR DEBUG command not allowed. If the enable-debug-command option \
     is set to \"local\", you can run it from a local connection, otherwise you need to set this \
     option in the configuration file, and then restart the server.";
 
-/// Whether a script has failed, wholly or in part.
+/// Whether a script's reply is an error or contains one.
 fn contains_error(reply: &Reply) -> bool {
     match reply {
         Reply::Error(_) => true,
@@ -553,12 +566,12 @@ fn contains_error(reply: &Reply) -> bool {
     }
 }
 
-/// Commands that are run between `MULTI` and `EXEC` rather than queued.
+/// Commands that run at once between `MULTI` and `EXEC`.
 fn ends_transaction(name: &str) -> bool {
     matches!(name, "exec" | "discard" | "multi" | "watch" | "quit" | "reset")
 }
 
-/// Commands a subscribed RESP2 client may send.
+/// Commands that a RESP2 client with subscriptions may send.
 fn is_for_subscribers(name: &str) -> bool {
     matches!(
         name,
@@ -574,7 +587,8 @@ fn is_for_subscribers(name: &str) -> bool {
     )
 }
 
-/// Names the command and as many of its arguments as fit into 128 bytes, as Redis does.
+/// The error for an unknown command: its name and as many arguments as fit in 128 bytes, as in
+/// Redis.
 fn unknown_command(argv: &[&[u8]]) -> Error {
     const ECHO_BYTES_MAX: usize = 128;
     let cut = |argument: &[u8], room: usize| {
@@ -599,7 +613,7 @@ mod tests {
     use crate::testing::check;
 
     #[test]
-    fn a_refused_exec_ends_its_transaction() {
+    fn refused_exec_ends_the_transaction() {
         let aborted = "!EXECABORT Transaction discarded because of: \
                        wrong number of arguments for 'exec' command";
         check(&format!(
@@ -609,18 +623,18 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_request_breaks_its_transaction() {
+    fn refused_request_breaks_the_transaction() {
         let aborted = "!EXECABORT Transaction discarded because of previous errors.";
         for refused in ["FOO", "GET", "CLIENT FOO", "SHUTDOWN", "DEBUG SLEEP 0"] {
             check(&format!("MULTI; {refused} => !...; EXEC => {aborted}"));
         }
-        for answered in ["MULTI", "WATCH k"] {
-            check(&format!("MULTI; {answered} => !...; EXEC => []"));
+        for failed in ["MULTI", "WATCH k"] {
+            check(&format!("MULTI; {failed} => !...; EXEC => []"));
         }
     }
 
     #[test]
-    fn a_listener_of_resp2_may_do_little() {
+    fn subscribed_resp2_client_may_run_few_commands() {
         let refused = |name: &str| {
             format!(
                 "!ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / \
@@ -635,7 +649,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unknown_is_shown_as_far_as_it_goes() {
+    fn unknown_command_error_shows_at_most_128_bytes() {
         check("FOO a b => !ERR unknown command 'FOO', with args beginning with: 'a' 'b' ...");
         let long = "x".repeat(200);
         let shown = "x".repeat(128);

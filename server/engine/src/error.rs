@@ -1,72 +1,71 @@
-//! What a client is told when a command cannot be done: every error line of the engine, in Redis's
-//! exact words.
+//! The errors that clients get: every error line of the engine, in Redis's exact words.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use lockwheel_resp::Reply;
 
-/// A refusal. Its `Display` is the line a client receives, without the leading dash.
+/// An error reply. `Display` writes the line for the client, without the leading dash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
-    /// The key holds another type than the command is for.
+    /// The key holds a value of another type than the command works on.
     WrongType,
-    /// Options that do not fit together or that nobody knows.
+    /// Unknown or conflicting options.
     Syntax,
-    /// An argument that should be a signed 64-bit integer is not.
+    /// An argument is not a signed 64-bit integer.
     NotAnInteger,
-    /// An argument or value that should be a float is not.
+    /// An argument or value is not a valid float.
     NotAFloat,
-    /// `EXPIRE` and friends: the deadline does not fit the clock. Holds the command's name.
+    /// The deadline of `EXPIRE` or a similar command is out of range. Holds the command's name.
     InvalidExpire(&'static str),
-    /// Too few or too many arguments. Holds the full name (`client|id`).
+    /// Wrong number of arguments. Holds the full name (`client|id`).
     Arity(String),
-    /// No such command; holds its name and the first arguments as the client wrote them.
+    /// Unknown command. Holds its name and the first arguments as the client sent them.
     UnknownCommand(Box<[String; 2]>),
-    /// No such subcommand; holds the subcommand and the command, in capitals.
+    /// Unknown subcommand. Holds the subcommand, and the command in upper case.
     UnknownSubcommand(Box<[String; 2]>),
-    /// `AUTH` comes first.
+    /// The client has to authenticate first.
     NoAuth,
-    /// A script has run past `busy-reply-threshold`.
+    /// A script runs longer than `busy-reply-threshold`.
     Busy,
-    /// A function has.
+    /// A function runs longer than `busy-reply-threshold`.
     BusyFunction,
-    /// The command changes data and the script or command calling it promised not to.
+    /// A write was called by a script or command that is declared read-only.
     ReadOnlyScript,
     /// `EVALSHA` of a script that is not cached.
     NoScript,
-    /// A subscribed RESP2 client sent something else than subscriptions. Holds the full name.
+    /// A subscribed RESP2 client sent another command than subscriptions. Holds the full name.
     SubscribedContext(String),
-    /// The command may not stand between `MULTI` and `EXEC`.
+    /// The command is not allowed between `MULTI` and `EXEC`.
     NotInTransaction,
-    /// The transaction had an error while it was queued.
+    /// A command of the transaction could not be queued.
     ExecAbort,
-    /// Data would outgrow the memory it may use.
+    /// Memory use exceeds `maxmemory`.
     OutOfMemory,
-    /// An operation that would put an integer out of range.
+    /// The result of an integer operation is out of range.
     Overflow,
-    /// A sum that is no number any more.
+    /// The result of a float operation is not finite.
     NotFinite,
-    /// Keys of different slots where a cluster wants one.
+    /// In a cluster, the keys of a request have different slots.
     CrossSlot,
-    /// What only a node of a cluster can do.
+    /// The command needs a cluster.
     NoCluster,
     /// The named key does not exist.
     NoSuchKey,
-    /// An index or database number outside what exists.
+    /// An index or database number is out of range.
     OutOfRange(&'static str),
-    /// Any other line, its code first.
+    /// Any other line, with its code.
     Line(Cow<'static, str>),
 }
 
 impl Error {
-    /// A line that never varies.
+    /// A constant line.
     pub const fn line(text: &'static str) -> Error {
         Error::Line(Cow::Borrowed(text))
     }
 
-    /// A line made for the occasion.
+    /// A formatted line.
     pub fn text(text: impl Into<String>) -> Error {
         Error::Line(Cow::Owned(text.into()))
     }
@@ -85,12 +84,12 @@ impl fmt::Display for Error {
             Error::Arity(name) => {
                 write!(f, "ERR wrong number of arguments for '{name}' command")
             }
-            Error::UnknownCommand(said) => {
-                let [name, args] = &**said;
+            Error::UnknownCommand(names) => {
+                let [name, args] = &**names;
                 write!(f, "ERR unknown command '{name}', with args beginning with: {args}")
             }
-            Error::UnknownSubcommand(said) => {
-                let [name, command] = &**said;
+            Error::UnknownSubcommand(names) => {
+                let [name, command] = &**names;
                 write!(f, "ERR unknown subcommand '{name}'. Try {command} HELP.")
             }
             Error::NoAuth => f.write_str("NOAUTH Authentication required."),

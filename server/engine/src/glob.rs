@@ -1,27 +1,26 @@
-//! Glob patterns as `KEYS`, `SCAN`, `PSUBSCRIBE` and `CONFIG GET` understand them: `*`, `?`,
-//! `[a-z]`, `[^a]`, and `\` to take the next byte literally.
+//! Glob patterns as in `KEYS`, `SCAN`, `PSUBSCRIBE` and `CONFIG GET`: `*`, `?`, `[a-z]`, `[^a]`,
+//! and `\` to take the next byte literally.
 //!
-//! Iterative, so that no pattern can exhaust the stack; a star remembers only its latest place, so
-//! that time is at most pattern times text.
+//! Matching is iterative, so that no pattern can exhaust the stack. Only the latest star
+//! backtracks, so the time is at most proportional to pattern times text.
 
 /// Whether all of `text` matches `pattern`.
 pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     matches_with(pattern, text, |byte| byte)
 }
 
-/// Like [`matches`], for the name of a channel: not even a lone star stands for an empty one.
+/// Like [`matches`], for the name of a channel: not even a single star matches an empty one.
 pub fn matches_channel(pattern: &[u8], channel: &[u8]) -> bool {
     if channel.is_empty() { pattern.is_empty() } else { matches(pattern, channel) }
 }
 
-/// Like [`matches`], taking `a` and `A` as the same letter.
+/// Like [`matches`], ignoring case.
 pub fn matches_ignoring_case(pattern: &[u8], text: &[u8]) -> bool {
     matches_with(pattern, text, |byte| byte.to_ascii_lowercase())
 }
 
 fn matches_with(pattern: &[u8], text: &[u8], fold: impl Fn(u8) -> u8) -> bool {
-    // Redis never tries a pattern on nothing; only a lone star, which it does not try at all, may
-    // stand for it.
+    // As in Redis, an empty text matches only the empty pattern and a single star.
     if text.is_empty() {
         return matches!(pattern, b"" | b"*");
     }
@@ -43,7 +42,7 @@ fn matches_with(pattern: &[u8], text: &[u8], fold: impl Fn(u8) -> u8) -> bool {
             t += 1;
             continue;
         }
-        // Let the latest star swallow one byte more, if it can.
+        // Let the latest star match one more byte, if possible.
         match star {
             Some((after, from)) if from < text.len() => {
                 p = after;
@@ -55,8 +54,8 @@ fn matches_with(pattern: &[u8], text: &[u8], fold: impl Fn(u8) -> u8) -> bool {
     }
 }
 
-/// Matches one byte against the single-byte pattern at the head of `pattern`; returns how many
-/// bytes of the pattern that was.
+/// Matches one byte against the single-byte pattern at the start of `pattern`; returns the length
+/// of that pattern.
 fn one(pattern: &[u8], byte: u8, fold: &impl Fn(u8) -> u8) -> Option<usize> {
     match pattern[0] {
         b'?' => Some(1),
@@ -66,7 +65,7 @@ fn one(pattern: &[u8], byte: u8, fold: &impl Fn(u8) -> u8) -> Option<usize> {
     }
 }
 
-/// `[...]`. As in Redis, a class without its closing bracket ends with the pattern.
+/// Matches a class `[...]`. As in Redis, a class without a closing bracket ends with the pattern.
 fn class(pattern: &[u8], byte: u8, fold: &impl Fn(u8) -> u8) -> Option<usize> {
     let byte = fold(byte);
     let negated = pattern.get(1) == Some(&b'^');
@@ -97,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns() {
+    fn patterns_match_as_in_redis() {
         for (pattern, text, expected) in [
             ("*", "", true),
             ("**", "", false),
@@ -132,20 +131,20 @@ mod tests {
     }
 
     #[test]
-    fn stars_do_not_explode() {
+    fn many_stars_take_no_exponential_time() {
         let pattern = "a*".repeat(2_000) + "b";
         let text = "a".repeat(4_000);
         assert!(!matches(pattern.as_bytes(), text.as_bytes()));
     }
 
     #[test]
-    fn letters_without_case() {
+    fn case_is_ignored_on_request() {
         assert!(matches_ignoring_case(b"MAX*", b"maxmemory"));
         assert!(matches_ignoring_case(b"[A-C]x", b"bX"));
         assert!(!matches(b"MAX*", b"maxmemory"));
     }
 
-    /// The same language without classes, tried out in full.
+    /// A simple implementation without classes, which tries every alternative.
     fn reference(pattern: &[u8], text: &[u8]) -> bool {
         let (Some(&first), rest) = (pattern.first(), pattern.get(1..).unwrap_or_default()) else {
             return text.is_empty();
@@ -165,7 +164,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(4_096))]
 
         #[test]
-        fn agrees_with_trying_everything(
+        fn agrees_with_the_reference(
             pattern in proptest::collection::vec(proptest::sample::select(&b"ab*?\\"[..]), 0..9),
             text in proptest::collection::vec(proptest::sample::select(&b"ab*\\"[..]), 1..9),
         ) {

@@ -1,11 +1,11 @@
-//! The engine: one synchronous, deterministic state machine that is the whole lock server but for
+//! The engine: one synchronous, deterministic state machine. It is the whole lock server without
 //! its sockets.
 //!
-//! Time, randomness and input are arguments; output is collected by the caller. The same calls
-//! with the same arguments give the same bytes.
+//! Time, randomness and input are arguments; the caller collects the output. The same calls with
+//! the same arguments give the same bytes.
 //!
-//! Architecture invariant: nothing in here names the network, a clock, a file, a thread or the
-//! system's entropy.
+//! Invariant: no code in this crate uses the network, a clock, a file, a thread or the system's
+//! entropy.
 
 #![forbid(unsafe_code)]
 
@@ -57,7 +57,7 @@ use lockwheel_scripting::{Functions, Interpreter, LogLevel};
 
 use crate::settings::{MemoryShare, Permission, Settings};
 use command::{CommandStats, CommandTable};
-use dispatch::Outcome;
+use dispatch::DispatchResult;
 use faults::Faults;
 use journal::Journal;
 use keyspace::dict::{HashSeed, Slot};
@@ -73,55 +73,55 @@ use timers::Timers;
 use tracking::Tracked;
 use waiters::Waiters;
 
-/// What a timer is for that belongs to no key.
+/// The purpose of a timer that does not belong to a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timer {
-    /// A waiting client's time is up.
+    /// A blocked client has reached its timeout.
     Blocked(ClientId),
-    /// `CLIENT PAUSE` is over.
+    /// `CLIENT PAUSE` has ended.
     Unpause,
     /// A client may have been above its soft output limit for too long.
     CheckOutput(ClientId),
 }
 
-/// `CLIENT PAUSE`
+/// A pause of clients (`CLIENT PAUSE`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pause {
-    /// When it ends.
+    /// When the pause ends.
     pub until: Millis,
-    /// Only commands that write wait.
+    /// Whether only commands that write are delayed.
     pub writes_only: bool,
 }
 
-/// What the caller of [`Engine::run`] has to do next.
+/// The next step for the caller of [`Engine::run`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
     /// Run the client's next request.
     Next,
-    /// Run nothing of this client until a [`Delivery`] resumes it.
+    /// Run no request of this client until a [`Delivery`] resumes it.
     Wait,
-    /// As `Wait`, and then run the same request again.
+    /// As `Wait`; then run the same request again.
     Again,
-    /// Send what the client is owed and disconnect it.
+    /// Send the pending replies and disconnect the client.
     Close,
-    /// Keep everyone waiting for so many milliseconds (`DEBUG SLEEP`), then go on.
+    /// Block all clients for this many milliseconds (`DEBUG SLEEP`), then run the next request.
     Sleep(Millis),
-    /// Do this with the clock, then go on.
+    /// Apply this order to the clock, then run the next request.
     Clock(ClockOrder),
-    /// End the server.
+    /// Shut the server down.
     Shutdown,
 }
 
-/// Something a client is to receive or to suffer.
+/// Output and state changes for one client that its connection has to apply.
 #[derive(Debug)]
 pub struct Delivery {
-    /// Which client.
+    /// The client.
     pub client: ClientId,
-    /// Bytes to send, after whatever it was sent before.
+    /// Bytes to send after all earlier output.
     pub bytes: BytesMut,
-    /// Its wait is over: run its next request.
+    /// Whether the client's wait is over, so that its next request may run.
     pub resume: bool,
-    /// It is to be disconnected.
+    /// Whether and how to disconnect the client.
     pub close: Option<Close>,
 }
 
@@ -137,15 +137,15 @@ pub struct Stats {
     pub total_error_replies: u64,
     /// Error replies by their code.
     pub errors: BTreeMap<String, u64>,
-    /// Bytes read and written by the network, which the caller adds.
+    /// Bytes read and written by the network; the caller adds them.
     pub net_input_bytes: u64,
     pub net_output_bytes: u64,
     pub peak_memory_bytes: u64,
     pub evicted_clients: u64,
 }
 
-/// Error codes counted one by one; further ones are only part of the total. A script can invent
-/// as many codes as it likes.
+/// Number of error codes that are counted separately; further codes count only towards the total. A
+/// script can return any number of codes.
 const ERROR_CODES_MAX: usize = 128;
 
 /// See the module's documentation.
@@ -154,81 +154,81 @@ pub struct Engine {
     pub settings: Settings,
     /// The databases.
     pub keyspace: Keyspace,
-    /// What happens at a moment and is no key's end.
+    /// Timers that do not belong to keys.
     pub timers: Timers<Timer>,
     /// The connected clients.
     pub sessions: Sessions,
     /// The subscriptions.
     pub pubsub: PubSub,
-    /// What clients want to hear of because they keep copies of it.
+    /// The keys and prefixes of client side caching.
     pub tracked: Tracked,
-    /// Who waits for which keys.
+    /// The clients that wait for keys.
     pub waiters: Waiters,
     /// The commands.
     pub commands: &'static CommandTable,
-    /// What each command has done so far, by its place in the table.
+    /// Statistics of each command, by its position in the table.
     pub command_stats: Vec<CommandStats>,
-    /// Which keyspace events are sent: `notify-keyspace-events`, read.
+    /// The keyspace events that are published: the value of `notify-keyspace-events`.
     pub events: Events,
     /// The counters.
     pub stats: Stats,
-    /// Changes to keys since the start.
+    /// Number of changes to keys since the start.
     pub dirty: u64,
-    /// The source of `RANDOMKEY` and friends.
+    /// The source of randomness of commands such as `RANDOMKEY`.
     pub random: Random,
-    /// When the engine was made, on the lease clock.
+    /// When the engine was created, on the lease clock.
     pub started_at: Millis,
-    /// What `INFO` shows as the process's number; the caller knows it.
+    /// The process id in `INFO`; set by the caller.
     pub process_id: u32,
-    /// The bytes of memory that the process has resident, which the caller can find out.
+    /// Returns the resident memory of the process in bytes; set by the caller.
     pub resident_bytes: fn() -> Option<u64>,
-    /// Forty hex digits that name this run of the server.
+    /// The run id of the server: 40 hex digits.
     pub run_id: String,
-    /// Forty hex digits that name this node of a cluster, or this sentinel.
+    /// The id of this cluster node or sentinel: 40 hex digits.
     pub node_id: String,
-    /// Forty hex digits that name the node's shard.
+    /// The id of the node's shard: 40 hex digits.
     pub shard_id: String,
-    /// The Lua state; taken while a script runs.
+    /// The Lua interpreter; `None` while a script runs.
     pub interpreter: Option<Box<Interpreter>>,
-    /// The libraries of functions; taken while one of their functions runs.
+    /// The function libraries; `None` while a function runs.
     pub functions: Option<Functions>,
-    /// The script or function that is running.
+    /// The running script or function.
     pub script: Option<Running>,
     scripts_started: u64,
-    /// What Lua takes before there is any script.
+    /// Memory of Lua before any script is loaded.
     lua_bytes: usize,
-    /// What Lua took when the script began that is running.
+    /// Memory of Lua when the running script began.
     script_bytes_before: usize,
-    /// Looks after the others while a script runs for long.
+    /// Serves other clients while a script runs for a long time.
     pub script_monitor: Option<Box<dyn ScriptMonitor>>,
-    /// What scripts have logged; the caller takes it.
+    /// Log messages of scripts; the caller takes them.
     pub log: Vec<(LogLevel, String)>,
-    /// The pause in force.
+    /// The current pause, if any.
     pub pause: Option<Pause>,
-    /// How fast the caller's lease clock runs, which tells; for clients who ask.
+    /// The rate of the caller's lease clock; for clients that query it.
     pub clock_rate: Rate,
-    /// What is to go wrong.
+    /// The fault rules.
     pub faults: Faults,
-    /// What has happened, for a server that is started for tests; taken while it is written.
+    /// The journal of a server for tests; `None` while an entry is written.
     journal: Option<Box<Journal>>,
-    /// What the next [`Engine::run`] returns instead of `Next`, set by a handler.
+    /// The value that the next [`Engine::run`] returns instead of `Next`; set by a handler.
     pub flow: Option<Flow>,
-    /// When a request last found more due than it had to pay for.
-    storm_seen_at: Option<Millis>,
-    /// Memory for what commands answer.
+    /// The last moment at which more was due than one request may process.
+    expiry_backlog_at: Option<Millis>,
+    /// Memory for bulk strings in replies.
     pub replies: Replies,
     paused_clients: Vec<ClientId>,
     unpause_timer: Option<timers::TimerId>,
     busy: bool,
     deliveries: Vec<ClientId>,
     due: Vec<Due>,
-    ended_key: Vec<u8>,
+    expired_key: Vec<u8>,
     event_channel: Vec<u8>,
     killed: Vec<ClientId>,
 }
 
 impl Engine {
-    /// An engine without keys or clients. `seed` is all the randomness it will ever have.
+    /// Creates an engine without keys or clients. `seed` is its only source of randomness.
     pub fn new(mut settings: Settings, time: Time, seed: [u64; 4]) -> Engine {
         let hash_seed = HashSeed(seed[0], seed[1]);
         let mut random = Random::new(seed[2]);
@@ -238,13 +238,13 @@ impl Engine {
         };
         let (run_id, node_id, shard_id) = (id(), id(), id());
         let faults = Faults::new(settings.enable_test_commands != Permission::No);
-        let told_id = settings.sentinel.as_ref().and_then(|sentinel| sentinel.my_id.clone());
+        let configured_id = settings.sentinel.as_ref().and_then(|sentinel| sentinel.my_id.clone());
         let journal = Journal::of(&settings);
         let commands = CommandTable::of(settings.mode(), settings.compat_version);
         let interpreter = commands::scripts::interpreter(seed[3], settings.compat_version);
         let lua_bytes = interpreter.memory_bytes();
         if settings.cluster_enabled {
-            // All keys of a cluster are in one database.
+            // A cluster has one database.
             settings.databases = 1;
         }
         Engine {
@@ -267,7 +267,7 @@ impl Engine {
             process_id: 0,
             resident_bytes: || None,
             run_id,
-            node_id: told_id.unwrap_or(node_id),
+            node_id: configured_id.unwrap_or(node_id),
             shard_id,
             script: None,
             scripts_started: 0,
@@ -280,16 +280,16 @@ impl Engine {
             faults,
             journal,
             flow: None,
-            storm_seen_at: None,
+            expiry_backlog_at: None,
             replies: Replies::default(),
             paused_clients: Vec::new(),
             unpause_timer: None,
             busy: false,
             deliveries: Vec::new(),
-            // Made now: what is kept must not lie behind a million locks, whose memory could not go
-            // back to the system before it.
+            // Allocated now: a long-lived allocation behind a million keys would keep their memory
+            // from being returned to the system.
             due: Vec::with_capacity(keyspace::DUE_TOGETHER),
-            ended_key: Vec::with_capacity(KEY_BYTES),
+            expired_key: Vec::with_capacity(KEY_BYTES),
             event_channel: Vec::with_capacity(2 * KEY_BYTES),
             killed: Vec::new(),
         }
@@ -297,14 +297,14 @@ impl Engine {
 
     // --- clients ---
 
-    /// A client has connected.
+    /// Adds a client that has connected.
     pub fn connect(&mut self, origin: Origin, time: Time) -> ClientId {
         self.stats.connections_received += 1;
         let authenticated = self.settings.requirepass.is_none();
         self.sessions.add(origin, time.now, authenticated)
     }
 
-    /// A client has gone, or is to be forgotten.
+    /// Removes a client that has disconnected.
     pub fn disconnect(&mut self, client: ClientId) {
         self.stop_waiting(client);
         self.unwatch(client);
@@ -313,9 +313,9 @@ impl Engine {
         self.sessions.remove(client);
     }
 
-    /// Runs one request of a client and appends what it is answered to `out`.
+    /// Runs one request of a client and appends the reply to `out`.
     ///
-    /// `argv` must not be empty. What other clients are to receive is in [`Engine::deliveries`].
+    /// `argv` must not be empty. Output for other clients is in [`Engine::deliveries`].
     #[inline]
     pub fn run(
         &mut self,
@@ -327,22 +327,23 @@ impl Engine {
         if self.faults.watch_requests() {
             return self.run_with_faults(time, client, argv, out);
         }
-        self.run_alone(time, client, argv, out)
+        self.run_without_faults(time, client, argv, out)
     }
 
-    /// As [`Engine::run`], whatever the rules of [`faults`] say.
-    fn run_alone(
+    /// As [`Engine::run`], without the rules of [`faults`].
+    fn run_without_faults(
         &mut self,
         time: Time,
         client: ClientId,
         argv: &[&[u8]],
         out: &mut BytesMut,
     ) -> Flow {
-        // While a script runs nothing else changes, though clients may be heard.
-        let is_free = self.script.is_none() && self.storm_seen_at != Some(time.now);
+        // While a script runs, no other change may happen, although requests of other clients are
+        // run.
+        let is_free = self.script.is_none() && self.expiry_backlog_at != Some(time.now);
         if !self.is_done_for(time.now) && is_free {
-            let budget_left = self.expire_due(time, DUE_BEFORE_REQUEST);
-            self.storm_seen_at = (budget_left == 0).then_some(time.now);
+            let budget_left = self.expire_due(time, DUE_PER_REQUEST_MAX);
+            self.expiry_backlog_at = (budget_left == 0).then_some(time.now);
         }
         let Some(state) = self.sessions.get_mut(client) else { return Flow::Close };
         state.active_at = time.now;
@@ -353,7 +354,7 @@ impl Engine {
             ReplyMode::Skip => state.reply_mode = ReplyMode::On,
         }
         let outcome = self.dispatch(client, argv, time);
-        let Outcome::Reply(reply) = &outcome else {
+        let DispatchResult::Reply(reply) = &outcome else {
             self.block_until_unpaused(client, reply_mode);
             return Flow::Again;
         };
@@ -361,7 +362,7 @@ impl Engine {
         if self.tracked.clients() > 0 {
             self.finish_tracking(client, argv);
         }
-        // After the command: it may have changed the protocol or the mode.
+        // After the command, which may have changed the protocol or the reply mode.
         let Some(state) = self.sessions.get_mut(client) else { return Flow::Close };
         if !state.is_muted() {
             encode(reply, state.protocol, out);
@@ -371,8 +372,8 @@ impl Engine {
             state.pending.clear();
         }
         let waits = state.blocked.is_some();
-        if matches!(outcome, Outcome::Reply(Reply::Integer(_) | Reply::Null)) {
-            // There is nothing in it to be freed, which is not seen from here.
+        if matches!(outcome, DispatchResult::Reply(Reply::Integer(_) | Reply::Null)) {
+            // These replies own no memory; forgetting them saves the call of the destructor.
             std::mem::forget(outcome);
         }
         match (self.flow.take(), state.close) {
@@ -388,7 +389,7 @@ impl Engine {
         }
     }
 
-    /// What clients are to receive since the last call.
+    /// Takes the output for clients since the last call.
     pub fn deliveries(&mut self) -> Vec<Delivery> {
         let mut deliveries = Vec::new();
         self.hand_out(|_, delivery| {
@@ -399,13 +400,13 @@ impl Engine {
         deliveries
     }
 
-    /// As [`Engine::deliveries`], one by one. The receiver may swap the bytes for an empty buffer:
-    /// its room is used for what the client is to receive next.
-    pub fn hand_out(&mut self, mut give: impl FnMut(&Engine, &mut Delivery)) {
+    /// As [`Engine::deliveries`], one by one. The receiver may swap the bytes for an empty buffer,
+    /// which is then used for the client's next output.
+    pub fn hand_out(&mut self, mut deliver: impl FnMut(&Engine, &mut Delivery)) {
         let mut queued = std::mem::take(&mut self.deliveries);
         for client in queued.drain(..) {
             let Some(mut delivery) = self.delivery(client) else { continue };
-            give(self, &mut delivery);
+            deliver(self, &mut delivery);
             if let Some(state) = self.sessions.get_mut(client)
                 && delivery.bytes.capacity() <= limits::IDLE_BUFFER_BYTES
             {
@@ -416,11 +417,11 @@ impl Engine {
         self.deliveries = queued;
         for client in std::mem::take(&mut self.killed) {
             let (bytes, close) = (BytesMut::new(), Some(Close::Now));
-            give(self, &mut Delivery { client, bytes, resume: false, close });
+            deliver(self, &mut Delivery { client, bytes, resume: false, close });
         }
     }
 
-    /// Whether there is anything in [`Engine::deliveries`].
+    /// Whether [`Engine::deliveries`] would return anything.
     pub fn has_deliveries(&self) -> bool {
         !self.deliveries.is_empty() || !self.killed.is_empty()
     }
@@ -441,7 +442,7 @@ impl Engine {
         })
     }
 
-    /// Gives a client something it did not ask for just now.
+    /// Sends a client a message that is not a reply to its current request.
     pub fn push(&mut self, client: ClientId, reply: &Reply) {
         if let Some(state) = self.sessions.get_mut(client) {
             encode(reply, state.protocol, &mut state.pending);
@@ -449,15 +450,14 @@ impl Engine {
         }
     }
 
-    /// Disconnects a client, and forgets it: from now on it hears nothing, holds nothing and waits
-    /// for nothing. Not for the client whose command runs.
+    /// Disconnects and removes a client. Must not be called for the client of the running command.
     pub fn kill(&mut self, client: ClientId) {
         self.disconnect(client);
         self.killed.push(client);
     }
 
-    /// Has the caller look at the client's output at `moment`, if it is above its soft limit then:
-    /// the client is given a [`Delivery`] without anything in it.
+    /// Asks the caller to check the client's output limit at `moment`: the client gets an empty
+    /// [`Delivery`] then.
     pub fn check_output_at(&mut self, client: ClientId, moment: Millis) {
         self.timers.insert(moment, Timer::CheckOutput(client));
     }
@@ -469,8 +469,8 @@ impl Engine {
         }
     }
 
-    /// Whether clients take more memory than `maxmemory-clients` allows them. Not while a script
-    /// runs, whose client must stay.
+    /// Whether clients use more memory than `maxmemory-clients` allows. Always false while a script
+    /// runs, since the script's client must stay connected.
     #[inline]
     pub fn has_clients_to_evict(&self) -> bool {
         self.settings.maxmemory_clients != MemoryShare::NONE
@@ -478,14 +478,14 @@ impl Engine {
             && self.is_over_client_limit()
     }
 
-    /// Disconnects clients, those that take most memory first, until the others take no more than
-    /// `maxmemory-clients` allows; returns them with what they took. Not while a client's command
-    /// runs.
+    /// Disconnects the clients that use most memory until the others use no more than
+    /// `maxmemory-clients`; returns them with their memory in bytes. Must not be called while a
+    /// command runs.
     #[cold]
     pub fn evict_clients(&mut self) -> Vec<(ClientId, usize)> {
         let mut evicted = Vec::new();
-        let may_go = |client: &&Session| !client.no_evict && !client.origin.in_process;
-        let sizes = self.sessions.iter().filter(may_go).map(|c| (c.memory_bytes(), c.id));
+        let evictable = |client: &&Session| !client.no_evict && !client.origin.in_process;
+        let sizes = self.sessions.iter().filter(evictable).map(|c| (c.memory_bytes(), c.id));
         let mut sizes: Vec<(usize, ClientId)> = sizes.collect();
         sizes.sort_unstable();
         while let Some((bytes, client)) = sizes.pop().filter(|_| self.is_over_client_limit()) {
@@ -520,9 +520,9 @@ impl Engine {
 
     // --- time ---
 
-    /// Does what is due, at most `budget` steps of it; with what is left of the budget it frees
-    /// memory. There may be more to do if [`Engine::next_deadline`] has still been reached, or if
-    /// there [is garbage](Engine::has_garbage).
+    /// Processes what is due, in at most `budget` steps; the rest of the budget is used to free
+    /// memory. More may be left to do if [`Engine::next_deadline`] has been reached or
+    /// [`Engine::has_garbage`] is true.
     pub fn tick(&mut self, time: Time, budget: u32) {
         let budget_left = self.expire_due(time, budget);
         if budget_left > 0 {
@@ -538,7 +538,7 @@ impl Engine {
         self.broadcast_changes();
     }
 
-    /// Whether there is memory to be freed by [`Engine::tick`], whatever the time.
+    /// Whether [`Engine::tick`] has memory to free, independent of time.
     #[inline]
     pub fn has_garbage(&self) -> bool {
         !self.keyspace.garbage.is_empty()
@@ -546,7 +546,7 @@ impl Engine {
             || self.functions.as_ref().is_some_and(Functions::has_garbage)
     }
 
-    /// Everything that is to happen at a moment happens `span` later.
+    /// Moves all deadlines and timers `span` later.
     pub fn postpone(&mut self, span: Millis) {
         self.keyspace.postpone(span);
         self.timers.postpone(span);
@@ -555,25 +555,25 @@ impl Engine {
         }
     }
 
-    /// When [`Engine::tick`] has something to do next.
+    /// When [`Engine::tick`] next has something to do.
     pub fn next_deadline(&self) -> Option<Millis> {
         let moments = [self.next_due(), self.keyspace.next_work_ahead()];
         moments.into_iter().flatten().min()
     }
 
-    /// When something is due next.
+    /// When the next key or timer is due.
     fn next_due(&self) -> Option<Millis> {
         let moments = [self.keyspace.next_deadline(), self.timers.next_deadline()];
         moments.into_iter().flatten().min()
     }
 
-    /// Whether all that is due by `now` is known to have been done: many requests come in one
-    /// millisecond.
+    /// Whether everything due by `now` has been processed. A cheap check, since many requests
+    /// arrive in one millisecond.
     fn is_done_for(&self, now: Millis) -> bool {
         self.keyspace.is_done_for(now) && self.timers.next_deadline().is_none_or(|next| next > now)
     }
 
-    /// Returns what is left of `budget`.
+    /// Processes what is due and returns the rest of `budget`.
     fn expire_due(&mut self, time: Time, mut budget: u32) -> u32 {
         while budget > 0 {
             let Some(moment) = self.next_due().filter(|&moment| moment <= time.now) else {
@@ -582,19 +582,20 @@ impl Engine {
                 }
                 break;
             };
-            self.do_next(moment, &mut budget);
+            self.process_next(moment, &mut budget);
         }
         self.serve_waiters(time);
         budget
     }
 
-    /// Does what is next, which is due at `moment`. Leases end before waits of the same moment.
-    fn do_next(&mut self, moment: Millis, budget: &mut u32) {
+    /// Processes the next key or timer, which is due at `moment`. At the same moment keys expire
+    /// before timers fire.
+    fn process_next(&mut self, moment: Millis, budget: &mut u32) {
         if self.keyspace.next_deadline().is_some_and(|next| next <= moment) {
             let mut due = std::mem::take(&mut self.due);
             if let Some(database) = self.keyspace.pop_due(moment, budget, &mut due) {
                 for due in due.drain(..) {
-                    self.end_lease(database, due);
+                    self.remove_expired(database, due);
                 }
             }
             self.due = due;
@@ -611,18 +612,19 @@ impl Engine {
         }
     }
 
-    /// The key in `slot` has reached its deadline: removes it and tells who wants to know.
+    /// Removes the key in `slot`, which has reached its deadline, and notifies watchers and
+    /// subscribers.
     #[cold]
     fn expire(&mut self, database: usize, slot: Slot) {
-        self.end_lease(database, self.keyspace.due(database, slot));
+        self.remove_expired(database, self.keyspace.due(database, slot));
     }
 
-    fn end_lease(&mut self, database: usize, due: Due) {
+    fn remove_expired(&mut self, database: usize, due: Due) {
         if self.journal.is_some() {
             self.note_end_of_lease(database, due.slot);
         }
-        // Keys end by the million, so the copy of theirs is made in a place that is there.
-        let mut key = std::mem::take(&mut self.ended_key);
+        // Keys expire by the million, so the key is copied to a buffer that is reused.
+        let mut key = std::mem::take(&mut self.expired_key);
         key.clear();
         key.extend_from_slice(self.keyspace.database(database).key(due.slot));
         self.keyspace.discard_due(database, due);
@@ -631,31 +633,37 @@ impl Engine {
         self.touch(database, &key);
         self.invalidate(&key, None);
         self.notify(Events::EXPIRED, "expired", database, &key);
-        self.ended_key = key;
+        self.expired_key = key;
     }
 
-    /// The slot of a key, if it is there and its deadline has not been reached. A dead key is
-    /// removed on the way.
+    /// The slot of a key, if the key exists and its deadline has not been reached. An expired key
+    /// is removed.
     #[inline]
     fn find_alive(&mut self, database: usize, key: &[u8], time: Time) -> Option<Slot> {
         let slot = self.keyspace.find_cached(database, key)?;
-        if self.keyspace.database(database).records().is_expired(slot, time) {
+        if self.is_past_deadline(database, slot, time) {
             self.expire(database, slot);
             return None;
         }
         Some(slot)
     }
 
-    /// Whether a key is there and past its deadline.
-    fn is_dead(&self, database: usize, key: &[u8], time: Time) -> bool {
-        self.keyspace
-            .find(database, key)
-            .is_some_and(|slot| self.keyspace.database(database).records().is_expired(slot, time))
+    /// Whether a key exists and has reached its deadline.
+    fn has_expired(&self, database: usize, key: &[u8], time: Time) -> bool {
+        let slot = self.keyspace.find(database, key);
+        slot.is_some_and(|slot| self.is_past_deadline(database, slot, time))
+    }
+
+    /// Whether the key in `slot` has reached its deadline: then no command may see it, even if the
+    /// wheel has not removed it yet.
+    #[inline]
+    pub(crate) fn is_past_deadline(&self, database: usize, slot: Slot, time: Time) -> bool {
+        self.keyspace.database(database).records().is_expired(slot, time)
     }
 
     // --- pauses ---
 
-    /// Starts a pause, or prolongs the one in force: the later end and the wider kind win.
+    /// Starts a pause or extends the current one: the later end and the wider scope apply.
     pub fn start_pause(&mut self, until: Millis, writes_only: bool) {
         let pause = match self.pause {
             Some(old) => {
@@ -670,8 +678,8 @@ impl Engine {
         }
     }
 
-    /// Ends the pause and resumes everyone it stopped. What has changed meanwhile may be what
-    /// others wait for, who could not be served.
+    /// Ends the pause and resumes the clients it has stopped. Keys that changed meanwhile are
+    /// marked again, since clients waiting for them could not be served.
     pub fn unpause(&mut self) {
         self.pause = None;
         self.mark_held_for_waiters();
@@ -687,19 +695,20 @@ impl Engine {
 
     // --- scripts ---
 
-    /// A script has run past its time: from now on other clients are refused.
+    /// Records that a script runs longer than `busy-reply-threshold`: from now on requests of other
+    /// clients are refused.
     pub fn set_busy(&mut self) {
         self.busy = self.script.is_some();
     }
 
-    /// Whether a script has run past its time.
+    /// Whether a script runs longer than `busy-reply-threshold`.
     pub fn is_busy(&self) -> bool {
         self.busy
     }
 
     // --- counting ---
 
-    /// Counts a command that has run, for good.
+    /// Counts a command that has run.
     fn count_call(&mut self, at: usize, failed: bool) {
         let stats = &mut self.command_stats[at];
         stats.calls += 1;
@@ -725,7 +734,7 @@ impl Engine {
 /// Longer than most keys.
 const KEY_BYTES: usize = 256;
 
-/// How much of what is due is done before a request, so that the events of leases that ended while
-/// nobody looked come before the reply, without one request paying for a storm; nor do all that
-/// come within the same millisecond.
-const DUE_BEFORE_REQUEST: u32 = 64;
+/// Keys and timers that are processed before a request, so that events of expired leases precede
+/// the reply. The bound keeps one request, or all requests of a millisecond, from paying for a mass
+/// expiry.
+const DUE_PER_REQUEST_MAX: u32 = 64;

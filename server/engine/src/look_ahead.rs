@@ -1,8 +1,8 @@
-//! Has memory bring what a connection's next requests will look at, for all of them at once. Where
-//! there are many keys none is in a cache, and a request would wait for its key's place, then for
-//! its entry, then for its bytes; sixteen requests can wait for theirs together.
+//! Prefetches the memory for a connection's next requests, for all of them at once. With many keys,
+//! none is in a cache, and a request would wait for its key's slot, then for its entry, then for
+//! its bytes; sixteen requests can wait together.
 //!
-//! It only guesses and only reads: what requests do and are answered never depends on it.
+//! This is only a hint: it changes nothing, and no result depends on it.
 
 use lockwheel_resp::peek::{Head, peek};
 
@@ -12,11 +12,11 @@ use crate::keyspace::records::LookAhead;
 use crate::limits;
 use crate::session::ClientId;
 
-/// With fewer keys than this the caches hold all there is of them.
+/// With fewer keys, all of them fit in the caches.
 const KEYS_MIN: usize = 2_000;
 
 impl Engine {
-    /// Prepares for the requests that a client has sent and that have not been run.
+    /// Prefetches for the requests that a client has sent and that have not been run.
     pub fn look_ahead(&mut self, client: ClientId, unread: &[u8]) {
         let number = self.sessions.get(client).map_or(0, |state| state.database);
         if self.keyspace.database(number).len() >= KEYS_MIN {
@@ -26,7 +26,7 @@ impl Engine {
         }
     }
 
-    /// The first key that a request names.
+    /// The first key of a request.
     fn first_key<'a>(&self, head: Head<'a>) -> Option<&'a [u8]> {
         let command = self.commands.entry(self.commands.find(head[0])?).command;
         let keys = command.keys.first()?;
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_key_of_a_request_is_known() {
+    fn first_key_of_a_request_is_found() {
         let stage = Stage::new(Settings::default());
         for (request, key) in [
             ("SET k v PX 1", Some("k")),
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_prepared_for_is_answered_as_ever() {
+    fn look_ahead_changes_no_reply() {
         let mut stage = Stage::new(Settings::default());
         let client = stage.client("a");
         for key in 0..2 * KEYS_MIN {

@@ -1,5 +1,5 @@
-//! How many bytes things take. An estimate from lengths and counts: what an allocator really
-//! spends is not known here.
+//! Estimates of memory in bytes, from lengths and counts. The actual consumption of the allocator
+//! is not known to the engine.
 
 use lockwheel_scripting::Functions;
 
@@ -13,48 +13,48 @@ use crate::keyspace::sorted_set::SortedSet;
 use crate::keyspace::stream::Stream;
 use crate::keyspace::value::ValueRef;
 
-/// What a key costs besides its bytes and its value's: its entry, which is its timer, too (32), its
-/// place in the index (8), its length (1) and what is left of its place on the shelf (4).
+/// The overhead of a key: its entry, which is also its timer (32), its slot in the index (8), its
+/// length (1) and unused space of its place on the shelf (4).
 const KEY_OVERHEAD_BYTES: usize = 45;
 
-/// What a field of a small hash costs besides the bytes of its name and value: their lengths.
+/// The overhead of a field of a small hash: the lengths of its name and value.
 const PACKED_FIELD_OVERHEAD_BYTES: usize = 2;
-/// What one of a large hash costs.
+/// The overhead of a field of a large hash.
 const FIELD_OVERHEAD_BYTES: usize = 56;
 
-/// What an element of a list costs besides its bytes.
+/// The overhead of a list element.
 const ELEMENT_OVERHEAD_BYTES: usize = 24;
 
-/// What a member of a set costs besides its bytes.
+/// The overhead of a set member.
 const MEMBER_OVERHEAD_BYTES: usize = 16;
-/// What a member of a sorted set costs besides its bytes.
+/// The overhead of a sorted set member.
 const SCORED_OVERHEAD_BYTES: usize = 40;
-/// What an entry of a stream costs besides its values: its id, its place, a share of the names.
+/// The overhead of a stream entry: its id, its position, and a share of the field names.
 const ENTRY_OVERHEAD_BYTES: usize = 64;
 
-/// What an entry that waits for its acknowledgement costs, in the two lists it stands in.
+/// The memory of a pending stream entry, in the two lists that contain it.
 const PENDING_BYTES: usize = 96;
 
-/// What a connected client costs while it asks for nothing.
+/// The memory of an idle client.
 pub(super) const CLIENT_BYTES: usize = 1024;
 
-/// What an allocation costs besides its bytes, on average.
+/// The average overhead of an allocation.
 pub(super) const ALLOCATION_BYTES: usize = 16;
 
-/// What a key costs that clients have copies of, its bytes among it.
+/// The memory of a tracked key, including its bytes.
 const TRACKED_KEY_BYTES: usize = 100;
 
-/// What each client costs that has a copy.
+/// The memory of each client that has read a tracked key.
 const TRACKED_READ_BYTES: usize = 24;
 
-/// Keys looked at to know what the keys of a database take: enough where keys resemble each other,
-/// as locks do, and few enough to look before every write.
+/// Keys that are sampled to estimate the memory of a database: enough where keys are similar, as
+/// locks are, and few enough to sample before every write.
 const KEYS_SAMPLED: usize = 32;
 
-/// Fields looked at to know what a hash takes, as `MEMORY USAGE` does by default.
+/// Fields that are sampled to estimate the memory of a hash: the default of `MEMORY USAGE`.
 pub const FIELDS_SAMPLED: usize = 5;
 
-/// The bytes of a key and its value, judged by so many of its fields or entries.
+/// The memory of a key and its value, estimated from a sample of its fields or entries.
 pub fn of_key(database: &Database, slot: Slot, fields_sampled: usize) -> usize {
     let value = match database.record(slot).value() {
         ValueRef::String(string) => string.len(),
@@ -107,24 +107,24 @@ fn of_stream(stream: &Stream, sampled: usize) -> usize {
     extrapolate(entries.take(sampled), stream.len()) + pending
 }
 
-/// The bytes of all keys of a database.
+/// The memory of all keys of a database.
 pub fn of_database(database: &Database) -> usize {
     let (slots, _) = database.records().scan(0, KEYS_SAMPLED);
     extrapolate(slots.map(|slot| of_key(database, slot, FIELDS_SAMPLED)), database.len())
 }
 
-/// What `count` things take if a few of them take so much.
+/// The total size of `count` items, estimated from a sample.
 fn extrapolate(sizes: impl Iterator<Item = usize>, count: usize) -> usize {
     let (sum, sampled) = sizes.fold((0_usize, 0_usize), |(sum, n), size| (sum + size, n + 1));
     match sampled {
-        // Places at the front of a table may be empty while others are not.
+        // The sampled slots at the front of a table may be empty while others are not.
         0 => count * KEY_OVERHEAD_BYTES,
         _ => (sum as u128 * count as u128 / sampled as u128) as usize,
     }
 }
 
 impl Engine {
-    /// The bytes of all keys.
+    /// The memory of all keys.
     pub fn dataset_bytes(&self) -> usize {
         (0..self.keyspace.count())
             .map(|number| self.keyspace.database(number))
@@ -133,7 +133,7 @@ impl Engine {
             .sum()
     }
 
-    /// The bytes of everything that grows with what clients do.
+    /// The memory of everything that grows with the activity of clients.
     pub fn used_memory_bytes(&self) -> usize {
         let tracked =
             self.tracked.keys() * TRACKED_KEY_BYTES + self.tracked.reads() * TRACKED_READ_BYTES;
@@ -144,26 +144,26 @@ impl Engine {
             + self.function_bytes()
     }
 
-    /// The bytes of cached scripts, and of what they have left behind; not what Lua itself takes.
+    /// The memory of cached scripts and their garbage, without that of Lua itself.
     pub fn script_bytes(&self) -> usize {
         let bytes = self.interpreter.as_ref();
         let bytes = bytes.map_or(self.script_bytes_before, |lua| lua.memory_bytes());
         bytes.saturating_sub(self.lua_bytes)
     }
 
-    /// The bytes of libraries of functions.
+    /// The memory of function libraries.
     pub fn function_bytes(&self) -> usize {
         self.functions.as_ref().map_or(0, Functions::memory_bytes)
     }
 
-    /// The most of it that has ever been seen; looks now, too.
+    /// The greatest memory use so far, including the present one.
     pub fn peak_memory_bytes(&mut self) -> u64 {
         let now = self.used_memory_bytes() as u64;
         self.stats.peak_memory_bytes = self.stats.peak_memory_bytes.max(now);
         self.stats.peak_memory_bytes
     }
 
-    /// Whether `maxmemory` has been reached.
+    /// Whether memory use exceeds `maxmemory`.
     pub fn is_out_of_memory(&self) -> bool {
         let max = self.settings.maxmemory_bytes;
         max > 0 && self.used_memory_bytes() as u64 > max
@@ -179,7 +179,7 @@ mod tests {
     use crate::transaction::Queued;
 
     #[test]
-    fn what_is_stored_is_counted_and_bounded() {
+    fn maxmemory_bounds_the_dataset() {
         let mut stage = Stage::new(Settings::default());
         stage.engine.settings.maxmemory_bytes = 2_000;
         stage.check("SET small v => OK; GET small => \"v\"");
@@ -192,11 +192,11 @@ mod tests {
         stage.check("GET small => \"v\"");
     }
 
-    /// What a client has the engine keep counts until the client no longer needs it.
+    /// Memory held for a client counts until the client no longer needs it.
     #[test]
-    fn what_clients_hold_is_counted_until_they_let_go() {
+    fn memory_held_for_clients_is_counted_until_released() {
         let large = "x".repeat(1_000);
-        for (hold, let_go) in [
+        for (hold, release) in [
             (format!("MULTI; ECHO {large}"), "DISCARD"),
             (format!("MULTI; ECHO {large}"), "EXEC"),
             (format!("MULTI; ECHO {large}"), "EXEC x"),
@@ -221,8 +221,8 @@ mod tests {
             stage.check(&hold);
             let held = stage.engine.used_memory_bytes();
             assert!(held >= before + 1_000, "{hold}: {held}");
-            stage.check(&let_go.replace("{large}", &large));
-            assert_eq!(stage.engine.used_memory_bytes(), before, "{hold}; {let_go}");
+            stage.check(&release.replace("{large}", &large));
+            assert_eq!(stage.engine.used_memory_bytes(), before, "{hold}; {release}");
             stage.check(&hold);
             let client = stage.client("a");
             stage.engine.disconnect(client);
@@ -230,9 +230,9 @@ mod tests {
         }
     }
 
-    /// Each word counts with its allocation and what points to it; a wait keeps its keys twice.
+    /// Each word counts with its allocation and its pointer; a wait holds its keys twice.
     #[test]
-    fn what_is_kept_counts_with_its_overhead() {
+    fn memory_held_for_clients_includes_overhead() {
         const WORD: usize = size_of::<Box<[u8]>>() + ALLOCATION_BYTES;
         let held = |conversation: &str| {
             let mut stage = Stage::new(Settings::default());
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transaction_that_will_not_be_run_takes_no_more_memory() {
+    fn broken_transaction_uses_no_more_memory() {
         let mut stage = Stage::new(Settings::default());
         stage.check("MULTI; GET => !...; SET k v => QUEUED; CLIENT INFO => QUEUED");
         stage.check("b> CLIENT LIST ID 1 => ...multi=0 ... multi-mem=0 ...");
@@ -272,7 +272,7 @@ mod tests {
         assert!(stage.engine.used_memory_bytes() >= loaded + 10_000);
     }
 
-    /// Puts a client's buffers at this size, as its connection would.
+    /// Sets a client's buffer sizes, as its connection would.
     fn fill(stage: &mut Stage, name: &str, input: usize) {
         let client = stage.client(name);
         let sizes = BufferSizes { input, ..BufferSizes::default() };
@@ -300,7 +300,7 @@ mod tests {
         let connection = stage.client("b");
         let buffers = stage.engine.sessions.get(connection).expect("a client").buffers.clone();
         stage.engine.disconnect(connection);
-        // Its connection may be a little late.
+        // The connection may report once more after the client was removed.
         buffers.set(BufferSizes { input: 9_000, ..BufferSizes::default() });
         assert_eq!(stage.engine.used_memory_bytes(), before - 1024);
     }
@@ -316,13 +316,13 @@ mod tests {
         stage.check("CONFIG SET maxmemory-clients 1500000 => OK");
         assert_eq!(evicted(&mut stage), [3, 5]);
         stage.check("INFO stats => ...evicted_clients:2...; CONFIG SET maxmemory-clients 1 => OK");
-        // Whatever it says, some memory is left to them.
+        // Whatever the limit, a minimum is left to the clients.
         assert_eq!(evicted(&mut stage), [2, 1]);
         assert_eq!(stage.engine.sessions.len(), 1);
     }
 
     #[test]
-    fn a_share_of_maxmemory_bounds_clients() {
+    fn percentage_of_maxmemory_bounds_clients() {
         let mut stage = Stage::new(Settings::default());
         stage.check("b> PING; CONFIG SET maxmemory-clients 10% => OK");
         stage.check("CONFIG GET maxmemory-clients => [\"maxmemory-clients\", \"10%\"]");
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn scripts_say_whether_they_may_grow_what_is_stored() {
+    fn script_flags_decide_about_writes_beyond_maxmemory() {
         let mut stage = Stage::new(Settings::default());
         stage.engine.settings.maxmemory_bytes = 1;
         let refused = "!OOM command not allowed when used memory > 'maxmemory'....";

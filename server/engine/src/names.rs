@@ -1,12 +1,12 @@
-//! Names of commands, found in any case. Every request and every call of a script looks one up, so
-//! a name is read as four words: put into small letters at once, hashed and compared without a
-//! loop. It must not know what a command is.
+//! Look-up of command names, ignoring case. Every request and every call of a script looks up a
+//! name, so a name is represented as four words: converted to lower case at once, and hashed and
+//! compared without a loop. This module does not depend on commands.
 
-/// No name is longer, so what is longer is unknown.
+/// The maximum length of a name. Longer names are unknown.
 const NAME_BYTES_MAX: usize = 32;
 const WORD_BYTES: usize = 8;
 
-/// Small letters, zeroes behind them, and their number: a client may send zeroes, too.
+/// A name in lower case, padded with zeros, and its length: a client may send zeros, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Name {
     words: [u64; NAME_BYTES_MAX / WORD_BYTES],
@@ -17,10 +17,10 @@ impl Name {
     fn of(text: &[u8]) -> Option<Name> {
         let mut words = [0; NAME_BYTES_MAX / WORD_BYTES];
         if text.len() <= WORD_BYTES {
-            words[0] = in_small_letters(word(text));
+            words[0] = to_lower_case(word(text));
         } else if text.len() <= NAME_BYTES_MAX {
             for (to, from) in words.iter_mut().zip(text.chunks(WORD_BYTES)) {
-                *to = in_small_letters(word(from));
+                *to = to_lower_case(word(from));
             }
         } else {
             return None;
@@ -34,13 +34,13 @@ impl Name {
     }
 }
 
-/// The names are ours, so nobody can prepare collisions.
+/// The names are fixed, so clients cannot cause collisions.
 fn hash_of_word(word: u64) -> usize {
     const ODD: u64 = 0x9E37_79B9_7F4A_7C15;
     (word.wrapping_mul(ODD) >> 32) as usize
 }
 
-/// At most eight bytes as a number, the first one lowest.
+/// Up to eight bytes as a number, the first byte lowest.
 fn word(text: &[u8]) -> u64 {
     if let Some(whole) = text.first_chunk::<8>() {
         return u64::from_le_bytes(*whole);
@@ -53,9 +53,9 @@ fn word(text: &[u8]) -> u64 {
     text.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte))
 }
 
-/// Each of the eight bytes that is a capital becomes small: bit 7 of a sum says whether a byte,
-/// taken without its own, has reached a bound; bit 5 is what makes a letter small.
-fn in_small_letters(word: u64) -> u64 {
+/// Converts the upper-case letters among the eight bytes to lower case. Bit 7 of a sum tells
+/// whether the lower seven bits of a byte have reached a bound; bit 5 makes a letter lower case.
+fn to_lower_case(word: u64) -> u64 {
     const ONES: u64 = 0x0101_0101_0101_0101;
     let low = word & (0x7F * ONES);
     let from_a = low.wrapping_add((0x80 - b'A' as u64) * ONES);
@@ -64,16 +64,16 @@ fn in_small_letters(word: u64) -> u64 {
     word | capital >> 2
 }
 
-/// A number for each of some names.
+/// A map from names to numbers.
 #[derive(Debug)]
 pub(super) struct Names {
-    /// A power of two, and never more than half full, so that a search soon ends. A name without
-    /// letters marks a place that is free.
+    /// A power of two, at most half full, so that probing is short. A name of length 0 marks a free
+    /// slot.
     slots: Vec<(Name, usize)>,
 }
 
 impl Names {
-    /// Each name with its number. A name that is too long is never found.
+    /// A map from each name to its number. A name that is too long is never found.
     pub(super) fn new<'a>(names: impl ExactSizeIterator<Item = (&'a str, usize)>) -> Names {
         let free = Name { words: [0; NAME_BYTES_MAX / WORD_BYTES], len: 0 };
         let mut slots = vec![(free, 0); (names.len() * 2).next_power_of_two()];
@@ -88,12 +88,12 @@ impl Names {
         Names { slots }
     }
 
-    /// The number of a name in any case.
+    /// The number of a name, ignoring case.
     pub(super) fn find(&self, name: &[u8]) -> Option<usize> {
         if name.len() > WORD_BYTES {
             return self.find_long(name);
         }
-        let letters = in_small_letters(word(name));
+        let letters = to_lower_case(word(name));
         self.first_from(hash_of_word(letters), |known| {
             known.words[0] == letters && known.len == name.len()
         })
@@ -105,14 +105,14 @@ impl Names {
         self.first_from(name.hash(), |known| *known == name)
     }
 
-    fn first_from(&self, hash: usize, is_wanted: impl Fn(&Name) -> bool) -> Option<usize> {
+    fn first_from(&self, hash: usize, is_match: impl Fn(&Name) -> bool) -> Option<usize> {
         let mut at = hash;
         loop {
             let (known, number) = &self.slots[at & (self.slots.len() - 1)];
             if known.len == 0 {
                 return None;
             }
-            if is_wanted(known) {
+            if is_match(known) {
                 return Some(*number);
             }
             at += 1;
@@ -142,10 +142,10 @@ mod tests {
     }
 
     #[test]
-    fn letters_become_small_as_ascii_has_it() {
+    fn lower_case_conversion_agrees_with_ascii() {
         for byte in 0..=u8::MAX {
             let bytes = [b'A', byte, b'z', byte, b'@', b'[', 0xC1, byte];
-            let small = in_small_letters(u64::from_le_bytes(bytes));
+            let small = to_lower_case(u64::from_le_bytes(bytes));
             assert_eq!(small.to_le_bytes(), bytes.map(|byte| byte.to_ascii_lowercase()));
         }
     }

@@ -1,4 +1,4 @@
-//! Keyspace notifications: which events exist, which are asked for, and how they are sent.
+//! Keyspace notifications: the classes of events, and how events are published.
 
 use bitflags::bitflags;
 
@@ -8,11 +8,11 @@ bitflags! {
     /// The letters of `notify-keyspace-events`.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Events: u32 {
-        /// `K`: say it on `__keyspace@<db>__:<key>`.
+        /// `K`: publish to `__keyspace@<db>__:<key>`.
         const KEYSPACE = 1;
-        /// `E`: say it on `__keyevent@<db>__:<event>`.
+        /// `E`: publish to `__keyevent@<db>__:<event>`.
         const KEYEVENT = 1 << 1;
-        /// `g`: commands for any type.
+        /// `g`: commands for any type of value.
         const GENERIC = 1 << 2;
         /// `$`
         const STRING = 1 << 3;
@@ -30,11 +30,11 @@ bitflags! {
         const EVICTED = 1 << 9;
         /// `t`
         const STREAM = 1 << 10;
-        /// `m`: look-ups that found nothing. Not part of `A`.
+        /// `m`: look-ups of missing keys. Not part of `A`.
         const KEY_MISS = 1 << 11;
         /// `d`: events of modules.
         const MODULE = 1 << 12;
-        /// `n`: keys that came to be. Not part of `A`.
+        /// `n`: new keys. Not part of `A`.
         const NEW = 1 << 13;
         /// `A`
         const ALL = Self::GENERIC.bits() | Self::STRING.bits() | Self::LIST.bits()
@@ -43,7 +43,7 @@ bitflags! {
     }
 }
 
-/// Each letter with what it stands for, in the order `CONFIG GET` prints them.
+/// The letters and their classes in the order of `CONFIG GET`.
 const LETTERS: [(char, Events); 14] = [
     ('g', Events::GENERIC),
     ('$', Events::STRING),
@@ -62,7 +62,7 @@ const LETTERS: [(char, Events); 14] = [
 ];
 
 impl Events {
-    /// Reads the letters; `None` if one of them means nothing.
+    /// Reads the letters; `None` if one of them is unknown.
     pub fn parse(letters: &str) -> Option<Events> {
         letters.chars().try_fold(Events::empty(), |events, letter| {
             let more = if letter == 'A' {
@@ -74,21 +74,21 @@ impl Events {
         })
     }
 
-    /// The letters in Redis's order, with `A` for all it stands for. Like Redis, leaves out `n`
-    /// where it writes `A`.
+    /// The letters in Redis's order, with `A` for all classes that it covers. As in Redis, `n` is
+    /// left out together with `A`.
     pub fn letters(self) -> String {
         let all = self.contains(Events::ALL);
-        let spoken_for = if all { Events::ALL | Events::NEW } else { Events::empty() };
+        let covered = if all { Events::ALL | Events::NEW } else { Events::empty() };
         let single = LETTERS
             .iter()
-            .filter(|(_, event)| (self - spoken_for).contains(*event))
+            .filter(|(_, event)| (self - covered).contains(*event))
             .map(|(letter, _)| *letter);
         all.then_some('A').into_iter().chain(single).collect()
     }
 }
 
 impl Engine {
-    /// Tells the subscribers of an event about it, if events of its kind are asked for.
+    /// Publishes an event to its subscribers, if events of its class are enabled.
     #[inline]
     pub fn notify(&mut self, kind: Events, event: &str, database: usize, key: &[u8]) {
         if self.events.contains(kind) {
@@ -98,7 +98,7 @@ impl Engine {
 
     #[cold]
     fn publish_event(&mut self, event: &str, database: usize, key: &[u8]) {
-        // Leases end by the million, so a channel's name is written in a place that is there.
+        // Leases expire by the million, so the channel name is written to a buffer that is reused.
         let mut channel = std::mem::take(&mut self.event_channel);
         if self.events.contains(Events::KEYSPACE) {
             name_channel(&mut channel, "__keyspace@", database, key);
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn letters_are_printed_as_redis_prints_them() {
+    fn letters_are_printed_as_in_redis() {
         for (given, printed) in [
             ("", ""),
             ("KEA", "AKE"),

@@ -1,7 +1,7 @@
-//! Who listens to what, and the delivery of messages.
+//! Subscriptions and the delivery of messages.
 //!
-//! What must hold: subscribers hear messages in the order the engine published them, and every
-//! subscription here belongs to a connected client.
+//! Invariants: subscribers receive messages in the order in which the engine published them; every
+//! subscription belongs to a connected client.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use lockwheel_resp::{Protocol, encode_push};
 use crate::session::{ClientId, Sessions};
 use crate::{Engine, glob};
 
-/// The three kinds of subscription, and the words used for each on the wire.
+/// The three kinds of subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subscription {
     /// `SUBSCRIBE`
@@ -22,10 +22,10 @@ pub enum Subscription {
     Shard,
 }
 
-/// Who listens to a channel or by a pattern, in order of subscription.
+/// The subscribers of each channel or pattern, in order of subscription.
 pub type Listeners = BTreeMap<Bytes, Vec<ClientId>>;
 
-/// Every subscription there is.
+/// All subscriptions.
 #[derive(Debug, Default)]
 pub struct PubSub {
     /// By channel.
@@ -46,7 +46,7 @@ impl PubSub {
     }
 }
 
-/// What a subscription takes beside the channel's name: its places in both tables.
+/// The memory of a subscription besides the channel's name: its entries in both tables.
 const SUBSCRIPTION_BYTES: usize = 128;
 
 fn subscription_bytes(channel: &[u8]) -> usize {
@@ -54,30 +54,30 @@ fn subscription_bytes(channel: &[u8]) -> usize {
 }
 
 impl Engine {
-    /// Sends `message` to all who listen to `channel`; returns how many that were.
+    /// Sends `message` to all subscribers of `channel`; returns their number.
     pub fn publish(&mut self, channel: &[u8], message: &[u8]) -> usize {
-        let (pubsub, mut post) =
-            (&self.pubsub, Post::new(&mut self.sessions, &mut self.deliveries));
+        let (pubsub, mut writer) =
+            (&self.pubsub, MessageWriter::new(&mut self.sessions, &mut self.deliveries));
         let mut receivers = 0;
         if let Some(listeners) = pubsub.channels.get(channel) {
-            receivers += post.deliver(listeners, &[b"message", channel, message]);
+            receivers += writer.deliver(listeners, &[b"message", channel, message]);
         }
         for (pattern, listeners) in &pubsub.patterns {
             if glob::matches_channel(pattern, channel) {
-                receivers += post.deliver(listeners, &[b"pmessage", pattern, channel, message]);
+                receivers += writer.deliver(listeners, &[b"pmessage", pattern, channel, message]);
             }
         }
         receivers
     }
 
-    /// Sends `message` to all who listen to the sharded `channel`; returns how many that were.
+    /// Sends `message` to all subscribers of the sharded `channel`; returns their number.
     pub fn publish_to_shard(&mut self, channel: &[u8], message: &[u8]) -> usize {
         let Some(listeners) = self.pubsub.shard_channels.get(channel) else { return 0 };
-        let mut post = Post::new(&mut self.sessions, &mut self.deliveries);
-        post.deliver(listeners, &[b"smessage", channel, message])
+        let mut writer = MessageWriter::new(&mut self.sessions, &mut self.deliveries);
+        writer.deliver(listeners, &[b"smessage", channel, message])
     }
 
-    /// Adds a subscription; false if the client has it already.
+    /// Adds a subscription; false if it exists already.
     pub fn subscribe(&mut self, client: ClientId, kind: Subscription, channel: &[u8]) -> bool {
         let Some(state) = self.sessions.get_mut(client) else { return false };
         let channel = Bytes::copy_from_slice(channel);
@@ -89,7 +89,7 @@ impl Engine {
         added
     }
 
-    /// Ends a subscription; false if the client does not have it.
+    /// Ends a subscription; false if it does not exist.
     pub fn unsubscribe(&mut self, client: ClientId, kind: Subscription, channel: &[u8]) -> bool {
         let Some(state) = self.sessions.get_mut(client) else { return false };
         let removed = state.listens_to_mut(kind).remove(channel);
@@ -106,7 +106,7 @@ impl Engine {
         removed
     }
 
-    /// Ends all subscriptions of a client, without telling it.
+    /// Ends all subscriptions of a client without a reply.
     pub fn unsubscribe_all(&mut self, client: ClientId) {
         let Some(state) = self.sessions.get(client) else { return };
         let kinds = [Subscription::Channel, Subscription::Pattern, Subscription::Shard];
@@ -119,19 +119,19 @@ impl Engine {
     }
 }
 
-/// Hands messages to their receivers.
-struct Post<'a> {
+/// Appends messages to the output of clients.
+struct MessageWriter<'a> {
     clients: &'a mut Sessions,
     deliveries: &'a mut Vec<ClientId>,
 }
 
-impl<'a> Post<'a> {
-    fn new(clients: &'a mut Sessions, deliveries: &'a mut Vec<ClientId>) -> Post<'a> {
-        Post { clients, deliveries }
+impl<'a> MessageWriter<'a> {
+    fn new(clients: &'a mut Sessions, deliveries: &'a mut Vec<ClientId>) -> MessageWriter<'a> {
+        MessageWriter { clients, deliveries }
     }
 
-    /// Appends a message to what its listeners are to receive; returns how many they are. It is
-    /// encoded once for each protocol they speak.
+    /// Appends a message to the output of its subscribers; returns their number. The message is
+    /// encoded once for each protocol.
     fn deliver(&mut self, listeners: &[ClientId], words: &[&[u8]]) -> usize {
         let (mut resp2, mut resp3) = (BytesMut::new(), BytesMut::new());
         for &listener in listeners {

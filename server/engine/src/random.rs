@@ -1,11 +1,11 @@
-//! The engine's randomness: a generator that is handed its seed, so that a run can be repeated.
+//! The engine's random numbers: a generator with a given seed, so that a run can be repeated.
 
-/// SplitMix64: small, fast, and good enough to pick keys; not for secrets.
+/// SplitMix64: small, fast, and good enough to pick keys, but not for secrets.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// A generator whose whole future follows from `seed`.
+    /// A generator of numbers that depend only on `seed`.
     pub const fn new(seed: u64) -> Random {
         Random(seed)
     }

@@ -1,19 +1,18 @@
-//! Memory for short bulk strings that are answered: pieces of one block after another. A command
-//! answers with a copy of what a key holds, and an allocation for each would cost more than to find
-//! it. It knows nothing of what the bytes say.
+//! Memory for short bulk strings in replies, as pieces of a block. A command replies with a copy of
+//! a value, and an allocation for each copy would cost more than finding the key.
 
 use bytes::BytesMut;
 use lockwheel_resp::Reply;
 
-/// Bytes of a block. It is kept as long as one of its pieces is: for a command, or a script.
+/// Bytes of a block. A block lives as long as any piece of it: for a command or a script.
 const BLOCK_BYTES: usize = 4096;
-/// Longer strings have an allocation of their own.
+/// Longer strings get an allocation of their own.
 const SHORT_BYTES_MAX: usize = 256;
 
 /// See the module's documentation.
 #[derive(Debug, Default)]
 pub struct Replies {
-    /// What is left of the block.
+    /// The rest of the block.
     block: BytesMut,
 }
 
@@ -24,7 +23,7 @@ impl Replies {
             return Reply::bulk(bytes);
         }
         if self.block.capacity() < bytes.len() {
-            // The same block again, if nobody has a piece of it any more.
+            // Reuses the block if no piece of it is left.
             self.block.reserve(BLOCK_BYTES);
         }
         self.block.extend_from_slice(bytes);
@@ -37,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_string_keeps_its_bytes() {
+    fn strings_keep_their_bytes_across_blocks() {
         let mut replies = Replies::default();
         let mut kept = Vec::new();
         for step in 0..2_000_usize {

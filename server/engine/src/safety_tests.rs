@@ -1,4 +1,4 @@
-//! Rules of the engine that no other test checks: each test here was written because a changed line
+//! Tests of engine rules that no other test covers. Each was added because a mutation of the code
 //! went unnoticed without it.
 
 use std::sync::{Arc, Mutex};
@@ -21,7 +21,7 @@ fn discard_ends_all_watches() {
 }
 
 #[test]
-fn a_select_in_a_transaction_holds_for_the_commands_behind_it() {
+fn select_in_a_transaction_applies_to_later_commands() {
     check(
         "SET k v; MULTI; SELECT 1; EXISTS k; SET l w; SELECT 0; GET k; EXEC => \
          [OK, 0, OK, OK, \"v\"]; EXISTS l => 0; SELECT 1; GET l => \"w\"",
@@ -30,7 +30,7 @@ fn a_select_in_a_transaction_holds_for_the_commands_behind_it() {
 }
 
 #[test]
-fn a_transaction_that_could_grow_is_refused_when_memory_is_short() {
+fn transaction_with_writes_is_refused_beyond_maxmemory() {
     check(
         "MULTI; SET k v; b> CONFIG SET maxmemory 1; EXEC => !EXECABORT ...; \
          b> CONFIG SET maxmemory 0; EXISTS k => 0",
@@ -38,15 +38,15 @@ fn a_transaction_that_could_grow_is_refused_when_memory_is_short() {
     check("MULTI; GET k; b> CONFIG SET maxmemory 1; EXEC => [nil]");
 }
 
-// --- clients that wait ---
+// --- blocked clients ---
 
 /// Another client sends requests whenever a script is interrupted.
-struct Interrupts {
+struct RequestsDuringScript {
     client: ClientId,
     time: Time,
 }
 
-impl ScriptMonitor for Interrupts {
+impl ScriptMonitor for RequestsDuringScript {
     fn poll(&mut self, engine: &mut Engine) {
         engine.set_busy();
         for request in [&[&b"PING"[..]][..], &[b"SET", b"other", b"v"]] {
@@ -60,10 +60,10 @@ impl ScriptMonitor for Interrupts {
 }
 
 #[test]
-fn a_client_that_waits_is_served_after_the_script_has_ended() {
+fn blocked_client_is_served_after_the_script_has_ended() {
     let mut stage = Stage::new(Settings::default());
     stage.check("b> BLPOP k 0");
-    let script_monitor = Interrupts { client: stage.client("c"), time: stage.time() };
+    let script_monitor = RequestsDuringScript { client: stage.client("c"), time: stage.time() };
     stage.engine.script_monitor = Some(Box::new(script_monitor));
     stage.check(
         "EVAL \"redis.call('rpush', 'k', 'v') for i = 1, 100000 do end \
@@ -71,10 +71,10 @@ fn a_client_that_waits_is_served_after_the_script_has_ended() {
     );
 }
 
-/// Notes which script is running whenever one is interrupted.
-struct Notes(Arc<Mutex<Vec<Option<u64>>>>);
+/// Records the number of the running script at each interrupt.
+struct ScriptNumbers(Arc<Mutex<Vec<Option<u64>>>>);
 
-impl ScriptMonitor for Notes {
+impl ScriptMonitor for ScriptNumbers {
     fn poll(&mut self, engine: &mut Engine) {
         self.0.lock().expect("unpoisoned").push(engine.running_script());
     }
@@ -84,12 +84,12 @@ impl ScriptMonitor for Notes {
     }
 }
 
-/// How long a script has run, and whether it is to be killed, is asked about by its number.
+/// The monitor uses the number to measure the time of a script and to decide whether to kill it.
 #[test]
 fn each_script_has_its_own_number_while_it_runs() {
     let mut stage = Stage::new(Settings::default());
     let numbers = Arc::new(Mutex::new(Vec::new()));
-    stage.engine.script_monitor = Some(Box::new(Notes(Arc::clone(&numbers))));
+    stage.engine.script_monitor = Some(Box::new(ScriptNumbers(Arc::clone(&numbers))));
     assert_eq!(stage.engine.running_script(), None);
     stage.check("EVAL \"for i = 1, 1000000 do end\" 0 => nil");
     let first = std::mem::take(&mut *numbers.lock().expect("unpoisoned"));
@@ -103,11 +103,11 @@ fn each_script_has_its_own_number_while_it_runs() {
 }
 
 #[test]
-fn a_key_without_a_client_that_waits_for_its_end_is_not_counted_as_one() {
-    let counts = |keys: u32, even_if_gone: u32| {
+fn keys_with_waiters_for_deletion_are_counted_separately() {
+    let counts = |keys: u32, wake_if_gone: u32| {
         format!(
             "INFO clients => ...total_blocking_keys:{keys}\\r\\n\
-             total_blocking_keys_on_nokey:{even_if_gone}\\r\\n..."
+             total_blocking_keys_on_nokey:{wake_if_gone}\\r\\n..."
         )
     };
     check(&format!(
@@ -122,7 +122,7 @@ fn a_key_without_a_client_that_waits_for_its_end_is_not_counted_as_one() {
 // --- pauses ---
 
 #[test]
-fn a_pause_of_all_is_not_narrowed_by_one_of_writes() {
+fn pause_of_all_is_not_narrowed_by_a_pause_of_writes() {
     for pauses in [
         "CLIENT PAUSE 100 ALL; CLIENT PAUSE 100 WRITE",
         "CLIENT PAUSE 100 WRITE; \
@@ -138,7 +138,7 @@ fn a_pause_of_all_is_not_narrowed_by_one_of_writes() {
 // --- scripts in a cluster ---
 
 #[test]
-fn a_script_reaches_the_keys_of_one_slot_unless_it_says_otherwise() {
+fn script_may_use_one_slot_unless_it_declares_otherwise() {
     let mut settings = Settings::default();
     settings.cluster_enabled = true;
     let mut stage = Stage::new(settings);
@@ -156,7 +156,7 @@ fn a_script_reaches_the_keys_of_one_slot_unless_it_says_otherwise() {
 // --- scripts ---
 
 #[test]
-fn a_script_that_only_reads_changes_and_tells_nothing() {
+fn read_only_script_can_neither_write_nor_publish() {
     for call in ["'set', 'k', 'v'", "'publish', 'c', 'm'"] {
         check(&format!(
             "b> SUBSCRIBE c; b<; EVAL_RO \"return redis.call({call})\" 1 k => \
@@ -166,7 +166,7 @@ fn a_script_that_only_reads_changes_and_tells_nothing() {
 }
 
 #[test]
-fn a_script_that_says_it_only_reads_runs_while_writes_are_paused() {
+fn script_declared_no_writes_runs_while_writes_are_paused() {
     let mut stage = Stage::new(Settings::default());
     let load = "SCRIPT LOAD \"#!lua flags=no-writes\\x0areturn 1\"";
     let sha = stage.step(load).replace('"', "");
@@ -174,7 +174,7 @@ fn a_script_that_says_it_only_reads_runs_while_writes_are_paused() {
 }
 
 #[test]
-fn a_flush_forgets_all_scripts() {
+fn flush_removes_all_scripts() {
     let call = "EVALSHA e0e1f9fabfc9d4800c877a703b823ac0578ff8db 0";
     for flush in ["SCRIPT FLUSH", "SCRIPT FLUSH SYNC", "SCRIPT FLUSH async"] {
         check(&format!("EVAL \"return 1\" 0; {call} => 1; {flush} => OK; {call} => !NOSCRIPT ..."));
@@ -183,7 +183,7 @@ fn a_flush_forgets_all_scripts() {
 }
 
 #[test]
-fn a_script_is_answered_in_the_protocol_it_has_chosen() {
+fn script_gets_replies_in_its_own_protocol() {
     let hash = "HSET h f v; EVAL \"return #redis.call('hgetall', KEYS[1])\" 1 h => 2";
     let map = "EVAL \"redis.setresp(3) return redis.call('hgetall', KEYS[1]).map.f\" 1 h => \"v\"";
     for protocol in [2, 3] {
@@ -191,10 +191,10 @@ fn a_script_is_answered_in_the_protocol_it_has_chosen() {
     }
 }
 
-/// Commands whose reply depends on the protocol give a script the one it has chosen, whichever the
-/// client has.
+/// Commands whose reply depends on the protocol use the one that the script has chosen, not the
+/// client's.
 #[test]
-fn a_script_sees_the_replies_of_the_protocol_it_has_chosen() {
+fn protocol_dependent_commands_use_the_protocol_of_the_script() {
     for protocol in [2, 3] {
         check(&format!(
             "HELLO {protocol}; ZADD z 1 a; \
@@ -205,9 +205,9 @@ fn a_script_sees_the_replies_of_the_protocol_it_has_chosen() {
     }
 }
 
-/// The scripts that are kept count against the limit while one of them runs, too.
+/// The cached scripts count towards `maxmemory` while one of them runs, too.
 #[test]
-fn a_script_may_not_write_when_scripts_take_all_memory() {
+fn script_may_not_write_when_cached_scripts_exceed_maxmemory() {
     let long = "x".repeat(200_000);
     check(&format!(
         "CONFIG SET maxmemory 100000; \
@@ -226,7 +226,7 @@ fn errors_in_an_array_that_a_script_returns_are_counted() {
 }
 
 #[test]
-fn what_a_library_logs_while_it_is_loaded_comes_to_the_log() {
+fn library_can_log_while_it_is_loaded() {
     let mut stage = Stage::new(Settings::default());
     stage.check(
         "FUNCTION LOAD \"#!lua name=l\\x0aredis.log(redis.LOG_WARNING, 'loaded') \
@@ -237,7 +237,7 @@ fn what_a_library_logs_while_it_is_loaded_comes_to_the_log() {
 }
 
 #[test]
-fn a_command_that_a_gate_refuses_is_counted_as_rejected() {
+fn command_refused_by_a_gate_is_counted_as_rejected() {
     check(
         "CONFIG SET maxmemory 1; SET k v => !OOM ...; \
          INFO commandstats => ...cmdstat_set:calls=0,...,rejected_calls=1,...",
@@ -245,15 +245,15 @@ fn a_command_that_a_gate_refuses_is_counted_as_rejected() {
 }
 
 #[test]
-fn what_a_script_logs_comes_to_the_log() {
+fn script_can_log() {
     let mut stage = Stage::new(Settings::default());
-    stage.check("EVAL \"redis.log(redis.LOG_WARNING, 'told')\" 0 => nil");
+    stage.check("EVAL \"redis.log(redis.LOG_WARNING, 'message')\" 0 => nil");
     let texts: Vec<&str> = stage.engine.log.iter().map(|(_, text)| text.as_str()).collect();
-    assert_eq!(texts, ["told"]);
+    assert_eq!(texts, ["message"]);
 }
 
 #[test]
-fn options_of_functions_that_do_not_exist_are_refused() {
+fn unknown_options_of_function_commands_are_refused() {
     check("FUNCTION FLUSH now => !ERR FUNCTION FLUSH only supports SYNC|ASYNC option");
     check("FUNCTION RESTORE x KEEP => !ERR Wrong restore policy given...");
     check("FUNCTION LIST LIBRARYNAME a LIBRARYNAME b => !ERR Unknown argument LIBRARYNAME");
@@ -280,7 +280,7 @@ fn every_change_of_the_functions_is_counted() {
 }
 
 #[test]
-fn a_library_is_replaced_only_if_the_client_says_so() {
+fn library_is_replaced_only_with_the_replace_option() {
     check(&format!(
         "FUNCTION LOAD {LIBRARY} => \"l\"; \
          FUNCTION LOAD {LIBRARY} => !ERR Library 'l' already exists; \
@@ -290,7 +290,7 @@ fn a_library_is_replaced_only_if_the_client_says_so() {
 }
 
 #[test]
-fn libraries_are_listed_as_asked_for() {
+fn options_of_function_list_are_applied() {
     let mut stage = Stage::new(Settings::default());
     stage.check(&format!("FUNCTION LOAD {LIBRARY} => \"l\""));
     for (options, lists, shows_code) in [
@@ -313,7 +313,7 @@ fn libraries_are_listed_as_asked_for() {
 }
 
 #[test]
-fn libraries_that_are_restored_join_replace_or_follow_those_that_are_there() {
+fn function_restore_follows_its_policy() {
     let mut stage = Stage::new(Settings::default());
     stage.check(&format!("FUNCTION LOAD {LIBRARY}"));
     let [Reply::Bulk(payload)] = &stage.answers("FUNCTION DUMP")[..] else { panic!("no payload") };
@@ -340,7 +340,7 @@ fn libraries_that_are_restored_join_replace_or_follow_those_that_are_there() {
 // --- keys ---
 
 #[test]
-fn reading_a_key_is_using_it_unless_the_client_says_it_is_not() {
+fn reading_a_key_counts_as_use_without_no_touch() {
     check(
         "SET k v; +5000ms; OBJECT IDLETIME k => 5; \
          CLIENT NO-TOUCH ON; GET k; OBJECT IDLETIME k => 5; b> GET k; OBJECT IDLETIME k => 0; \
@@ -354,9 +354,9 @@ fn every_change_is_counted() {
     check("SET k v; SET l v; INFO persistence => ...rdb_changes_since_last_save:2\\r\\n...");
 }
 
-/// The count of a lock that its owner takes again stands where the old one stood.
+/// The count of a reentrant lock replaces the old one in place.
 #[test]
-fn a_field_of_a_small_hash_takes_another_value_of_any_length() {
+fn field_of_a_small_hash_accepts_a_value_of_another_length() {
     for key in ["h", "a-longer-name-of-a-lock:{and-its-slot}"] {
         check(&format!(
             "HSET {key} before b owner 1 behind c; HINCRBY {key} owner 1 => 2; \
@@ -368,7 +368,7 @@ fn a_field_of_a_small_hash_takes_another_value_of_any_length() {
 }
 
 #[test]
-fn a_field_of_a_large_hash_can_be_removed() {
+fn field_of_a_large_hash_can_be_removed() {
     let long = "x".repeat(100);
     check(&format!(
         "HSET h f {long} g v; HDEL h f => 1; HDEL h f => 0; HGETALL h => [\"g\", \"v\"]"

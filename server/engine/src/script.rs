@@ -1,4 +1,4 @@
-//! Scripts as the engine sees them: the world a running script may touch, and when it must end.
+//! Running scripts and functions: their access to the engine, and their interruption.
 
 use lockwheel_resp::{Protocol, Reply};
 pub use lockwheel_scripting::LogLevel;
@@ -12,62 +12,61 @@ use crate::limits;
 use crate::session::ClientId;
 use crate::time::Millis;
 
-/// The script that is running.
+/// The running script or function.
 #[derive(Debug)]
 pub struct Running {
-    /// What it has declared.
+    /// The declarations of its `#!` line.
     pub declared: Script,
-    /// The protocol its calls are answered in.
+    /// The protocol of the replies to its calls.
     pub protocol: Protocol,
-    /// The present, which stands still while it runs.
+    /// The time, which is constant while it runs.
     pub now: Millis,
-    /// It may not write.
+    /// Whether it must not write.
     pub read_only: bool,
-    /// The slot of the keys it has named so far, its request's among them.
+    /// The slot of the keys used so far, including those of its request.
     pub slot: Option<u16>,
-    /// It has written, so it can no longer be killed.
+    /// Whether it has written, so that it can no longer be killed.
     pub wrote: bool,
-    /// `SCRIPT KILL` or `FUNCTION KILL` has been called.
+    /// Whether `SCRIPT KILL` or `FUNCTION KILL` was called.
     pub killed: bool,
-    /// What it is called, if it is a function.
+    /// The call, if it is a function.
     pub function: Option<Box<Call>>,
-    /// The latest error one of its calls was answered with, which has been counted.
+    /// The latest error reply to one of its calls, which has already been counted.
     pub counted_error: Option<Box<[u8]>>,
 }
 
 impl Running {
-    /// It may name keys of several slots in a cluster.
+    /// Whether it may use keys of several slots in a cluster.
     pub(super) fn crosses_slots(&self) -> bool {
         !self.declared.has_shebang() || self.declared.allow_cross_slot_keys()
     }
 }
 
-/// A call of a function, as `FUNCTION STATS` shows it while it runs.
+/// A call of a function, as `FUNCTION STATS` shows it.
 #[derive(Debug)]
 pub struct Call {
-    /// The function.
+    /// The name of the function.
     pub name: String,
     /// The request.
     pub argv: Vec<Box<[u8]>>,
-    /// How many libraries and functions there are.
+    /// The numbers of libraries and functions.
     pub counts: (usize, usize),
 }
 
-/// Looks after the world outside: it knows a clock and can reach the clients' sockets, which the
-/// engine cannot.
+/// Implemented by the caller of the engine, which has a clock and access to sockets.
 pub trait ScriptMonitor: Send {
-    /// Called every few thousand Lua instructions. May call [`Engine::set_busy`], and then
+    /// Called every few thousand Lua instructions. May call [`Engine::set_busy`] and, after that,
     /// [`Engine::run`] for other clients.
     fn poll(&mut self, engine: &mut Engine);
 
-    /// Whether a client has hung up, though nobody has told the engine yet. Asked before something
-    /// is given to a client that waits.
+    /// Whether a client has closed its connection although it has not been removed yet. Called
+    /// before a blocked client is served.
     fn has_hung_up(&self, client: ClientId) -> bool;
 }
 
 impl<'e> Context<'e> {
     /// Runs a cached script for the client. The caller has checked that no script is running, and
-    /// has nothing more to do: from here on this context is the script's.
+    /// must not use this context afterwards: it becomes the script's.
     #[inline(always)]
     pub fn run_script(
         &mut self,
@@ -83,8 +82,8 @@ impl<'e> Context<'e> {
         if self.engine.settings.maxmemory_bytes > 0 {
             self.engine.script_bytes_before = interpreter.memory_bytes();
         }
-        let mut world = self.begin_script(running);
-        let reply = interpreter.run_found(script, keys, args, &mut world);
+        let mut host = self.begin_script(running);
+        let reply = interpreter.run_found(script, keys, args, &mut host);
         self.engine.interpreter = Some(interpreter);
         self.engine.end_script(&reply);
         reply
@@ -101,8 +100,8 @@ impl<'e> Context<'e> {
         let Some(mut functions) = self.engine.functions.take() else {
             return self.engine.busy_error().into();
         };
-        let mut world = self.begin_script(running);
-        let reply = functions.run(name, keys, args, &mut world);
+        let mut host = self.begin_script(running);
+        let reply = functions.run(name, keys, args, &mut host);
         self.engine.functions = Some(functions);
         self.engine.end_script(&reply);
         reply
@@ -129,20 +128,22 @@ impl Engine {
         self.busy = false;
     }
 
-    /// Changes the libraries of functions. Their text is run, without a world.
+    /// Changes the function libraries. Their code runs without access to the engine.
     pub fn change_functions<T>(
         &mut self,
-        change: impl FnOnce(&mut Functions, &mut Loader) -> T,
+        change: impl FnOnce(&mut Functions, &mut LibraryLoader) -> T,
     ) -> Result<T, Error> {
         let Some(functions) = self.functions.as_mut() else { return Err(self.busy_error()) };
-        let mut loader =
-            Loader { questions_left: limits::FUNCTION_LOAD_QUESTIONS_MAX, log: Vec::new() };
+        let mut loader = LibraryLoader {
+            interrupts_left: limits::FUNCTION_LOAD_INTERRUPTS_MAX,
+            log: Vec::new(),
+        };
         let result = change(functions, &mut loader);
         self.log.append(&mut loader.log);
         Ok(result)
     }
 
-    /// What clients are told while a script or function runs.
+    /// The error for other clients while a script or function runs.
     pub fn busy_error(&self) -> Error {
         match &self.script {
             Some(Running { function: Some(_), .. }) => Error::BusyFunction,
@@ -150,8 +151,8 @@ impl Engine {
         }
     }
 
-    /// Counts the errors in a script's reply, but for the one that a call of it has been counted
-    /// for already: raised again, it has the place in the script appended.
+    /// Counts the errors in a script's reply, except for the one that was already counted as the
+    /// reply to a call: raised again, it has the position in the script appended.
     fn count_script_errors(&mut self, reply: &Reply, counted: Option<&[u8]>) {
         match reply {
             Reply::Error(line) if counted.is_some_and(|counted| line.starts_with(counted)) => {}
@@ -165,19 +166,19 @@ impl Engine {
 }
 
 impl Engine {
-    /// The number of the script that is running: each has its own.
+    /// The number of the running script. Numbers are not reused.
     pub fn running_script(&self) -> Option<u64> {
         self.script.as_ref().map(|_| self.scripts_started)
     }
 
-    /// Forgets all cached scripts.
+    /// Removes all cached scripts.
     pub fn flush_scripts(&mut self) {
         if let Some(interpreter) = self.interpreter.as_mut() {
             interpreter.flush();
         }
     }
 
-    /// Ends the running script, whatever it has done: for when the server ends.
+    /// Kills the running script even if it has written; for the end of the server.
     pub fn kill_script(&mut self) {
         if let Some(script) = self.script.as_mut() {
             script.killed = true;
@@ -185,14 +186,14 @@ impl Engine {
     }
 }
 
-/// What a library sees while it is loaded: nothing. It has so much time and no more.
+/// The host of a library while it is loaded: no access to the engine, and limited time.
 #[derive(Debug)]
-pub struct Loader {
-    questions_left: u32,
+pub struct LibraryLoader {
+    interrupts_left: u32,
     log: Vec<(LogLevel, String)>,
 }
 
-impl Host for Loader {
+impl Host for LibraryLoader {
     fn call(&mut self, _: &[&[u8]]) -> Reply {
         Reply::error("ERR a library may not call commands while it is loaded")
     }
@@ -204,9 +205,9 @@ impl Host for Loader {
     }
 
     fn interrupt(&mut self) -> Interrupt {
-        match self.questions_left.checked_sub(1) {
+        match self.interrupts_left.checked_sub(1) {
             Some(left) => {
-                self.questions_left = left;
+                self.interrupts_left = left;
                 Interrupt::Continue
             }
             None => Interrupt::Kill,
@@ -214,9 +215,9 @@ impl Host for Loader {
     }
 }
 
-/// What a script sees of the engine.
+/// The host of a running script.
 struct ScriptHost<'a, 'e> {
-    /// The command and its name are those of the latest call.
+    /// Its command and name are those of the latest call.
     context: &'a mut Context<'e>,
     gates: Gates,
 }
@@ -266,21 +267,21 @@ impl Host for ScriptHost<'_, '_> {
 mod tests {
     use lockwheel_scripting::Sha;
 
-    use super::Loader;
+    use super::LibraryLoader;
     use crate::settings::Settings;
     use crate::testing::Stage;
 
-    /// The plan of a script is that of another text. The script fails, in a transaction, too; what
-    /// the plan has done stays, Lua adds nothing, and the server goes on.
+    /// The plan of the script is that of another text. The script fails, also in a transaction; the
+    /// effects of the plan remain, Lua adds none, and the server continues to run.
     #[test]
-    fn a_wrong_plan_ends_its_script_and_not_the_server() {
+    fn wrong_plan_fails_its_script_but_not_the_server() {
         const TEXT: &str = "redis.call('set', 'lock', 'lua', 'NX') return redis.call('no')";
         const PLANNED: &str = "redis.call('set', 'mark', 'plan') return redis.call('no')";
         let sha = Sha::of(TEXT.as_bytes());
         for (before, after) in [("", ""), ("MULTI; ", " => QUEUED; EXEC => [...]")] {
             let mut stage = Stage::new(Settings::default());
             stage.check(&format!("SET lock owner PX 60000; SCRIPT LOAD \"{TEXT}\""));
-            let mut host = Loader { questions_left: 0, log: Vec::new() };
+            let mut host = LibraryLoader { interrupts_left: 0, log: Vec::new() };
             let interpreter = stage.engine.interpreter.as_mut().expect("no script is running");
             interpreter.replace_plan(&sha, PLANNED.as_bytes(), &mut host);
             stage.check(&format!("{before}EVALSHA {} 0{after}", sha.as_str()));

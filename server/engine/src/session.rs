@@ -1,5 +1,5 @@
-//! What the engine knows of each connection. Sockets are none of its business: it leaves what a
-//! client is to receive in `pending`, and the caller collects it.
+//! The state of each connection in the engine. The engine does no I/O: it appends output to
+//! `pending`, and the caller collects it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use crate::tracking::Tracking;
 use crate::transaction::Transaction;
 use crate::waiters::Blocked;
 
-/// Names a client for as long as it is connected, and never names another.
+/// Identifies a client. An id is never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientId {
-    /// What `CLIENT ID` answers: counts up from 1.
+    /// The number in `CLIENT ID`: counts up from 1.
     pub serial: u64,
     slot: u32,
 }
@@ -27,49 +27,49 @@ pub struct ClientId {
 /// Where a client comes from.
 #[derive(Clone, Debug, Default)]
 pub struct Origin {
-    /// Its address and port, or the path of the unix socket followed by `:0`.
+    /// The client's address and port, or the path of the unix socket followed by `:0`.
     pub address: String,
-    /// The address it connected to, likewise.
+    /// The address that the client connected to, in the same form.
     pub local_address: String,
-    /// The descriptor number `CLIENT LIST` shows, or -1.
+    /// The file descriptor in `CLIENT LIST`, or -1.
     pub descriptor: i64,
-    /// Whether it came through a unix socket.
+    /// Whether the client uses a unix socket.
     pub unix: bool,
-    /// Whether it runs on this machine: a unix socket, the loopback network, or in process.
+    /// Whether the client runs on this machine: unix socket, loopback network, or in process.
     pub local: bool,
-    /// Whether it is the program that the server lives in.
+    /// Whether the client is the program that embeds the server.
     pub in_process: bool,
 }
 
-/// How a client has asked to be answered (`CLIENT REPLY`).
+/// Which replies are sent (`CLIENT REPLY`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReplyMode {
-    /// Every command.
+    /// All.
     #[default]
     On,
-    /// No command until it says otherwise.
+    /// None, until the client changes the mode.
     Off,
-    /// Not the command after this one.
+    /// Not the one to the next command.
     SkipNext,
-    /// Not this command.
+    /// Not the one to this command.
     Skip,
 }
 
-/// Why a client is to be disconnected.
+/// How to disconnect a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Close {
-    /// After what it is owed has been sent.
+    /// After its pending replies have been sent.
     AfterReplies,
     /// At once.
     Now,
 }
 
-/// One connection's state.
+/// The state of one connection.
 #[derive(Debug)]
 pub struct Session {
-    /// Its name.
+    /// The client's id.
     pub id: ClientId,
-    /// Where it comes from.
+    /// Where the client comes from.
     pub origin: Origin,
     /// `CLIENT SETNAME`
     pub name: Bytes,
@@ -77,41 +77,41 @@ pub struct Session {
     pub library_name: Bytes,
     /// `CLIENT SETINFO LIB-VER`
     pub library_version: Bytes,
-    /// The database it has selected.
+    /// The selected database.
     pub database: usize,
-    /// The protocol it speaks.
+    /// The protocol of its replies.
     pub protocol: Protocol,
-    /// Whether it has given the password, or needs none.
+    /// Whether it has authenticated, or no password is set.
     pub authenticated: bool,
-    /// How it wants to be answered.
+    /// Which replies are sent.
     pub reply_mode: ReplyMode,
     /// `READONLY`
     pub read_only: bool,
-    /// The slot of the keys of its request, in a cluster.
+    /// In a cluster, the slot of the keys of the current request.
     pub slot: Option<u16>,
     /// `CLIENT NO-EVICT`
     pub no_evict: bool,
     /// `CLIENT NO-TOUCH`
     pub no_touch: bool,
-    /// Between `MULTI` and `EXEC`.
+    /// The transaction, between `MULTI` and `EXEC`.
     pub transaction: Option<Transaction>,
-    /// The keys it watches, each with its database.
+    /// The keys under `WATCH`.
     pub watched: Vec<Watched>,
-    /// A watched key has changed.
+    /// Whether a watched key has changed.
     pub watch_broken: bool,
-    /// Channels it listens to.
+    /// Subscribed channels.
     pub channels: BTreeSet<Bytes>,
-    /// Patterns it listens to.
+    /// Subscribed patterns.
     pub patterns: BTreeSet<Bytes>,
-    /// Sharded channels it listens to.
+    /// Subscribed sharded channels.
     pub shard_channels: BTreeSet<Bytes>,
     /// `CLIENT TRACKING`, if on.
     pub tracking: Option<Box<Tracking>>,
-    /// Waiting for something to happen; no further request is run meanwhile.
+    /// The wait of a blocked client. Its further requests are not run meanwhile.
     pub blocked: Option<Blocked>,
-    /// Its request has been looked at by the rules of [`faults`](crate::faults) already.
+    /// Whether the rules of [`faults`](crate::faults) have already been applied to the request.
     pub(super) has_been_held: bool,
-    /// A fault has its request run and not answered.
+    /// Whether a fault suppresses the reply to the current request.
     pub(super) loses_reply: bool,
     /// When it connected.
     pub connected_at: Millis,
@@ -119,9 +119,9 @@ pub struct Session {
     pub active_at: Millis,
     /// The full name of its last command.
     pub last_command: &'static str,
-    /// What its connection holds.
+    /// The sizes of its connection's buffers.
     pub buffers: Arc<Buffers>,
-    /// Bytes the engine keeps for it beside this: see [`Sessions::hold`].
+    /// Bytes the engine holds for the client outside this struct: see [`Sessions::hold`].
     held_bytes: usize,
     pub(super) pending: BytesMut,
     pub(super) resume: bool,
@@ -133,20 +133,20 @@ pub struct Session {
 /// A key under `WATCH`.
 #[derive(Clone, Debug)]
 pub struct Watched {
-    /// Its database's number.
+    /// The number of its database.
     pub database: usize,
     /// The key.
     pub key: Box<[u8]>,
 }
 
 impl Session {
-    /// How many channels and patterns it listens to, sharded ones not counted: the number in a
+    /// The number of subscribed channels and patterns, without sharded channels: the number in a
     /// `subscribe` confirmation.
     pub fn subscriptions(&self) -> usize {
         self.channels.len() + self.patterns.len()
     }
 
-    /// What it listens to, of one kind.
+    /// The subscriptions of one kind.
     pub fn listens_to(&self, kind: Subscription) -> &BTreeSet<Bytes> {
         match kind {
             Subscription::Channel => &self.channels,
@@ -163,26 +163,27 @@ impl Session {
         }
     }
 
-    /// What it takes: itself, what the engine keeps for it, and the buffers of its connection.
+    /// The client's memory: this struct, what the engine holds for it, and its connection's
+    /// buffers.
     pub fn memory_bytes(&self) -> usize {
         let buffers = self.buffers.sizes().total();
         CLIENT_BYTES + self.held_bytes + buffers
     }
 
-    /// Whether what it is answered now is not sent.
+    /// Whether replies are not sent at present.
     pub fn is_muted(&self) -> bool {
         self.loses_reply || matches!(self.reply_mode, ReplyMode::Off | ReplyMode::Skip)
     }
 
-    /// Whether nothing about it keeps it from any command: it has given the password, is in no
-    /// transaction, and listens to nothing or may do so meanwhile.
+    /// Whether the state of the session allows every command: authenticated, in no transaction, and
+    /// either without subscriptions or using RESP3.
     pub(super) fn is_free(&self) -> bool {
         self.authenticated
             && self.transaction.is_none()
             && (self.protocol == Protocol::Resp3 || !self.is_subscriber())
     }
 
-    /// Whether it listens to anything.
+    /// Whether the client has any subscription.
     pub fn is_subscriber(&self) -> bool {
         !self.channels.is_empty() || !self.patterns.is_empty() || !self.shard_channels.is_empty()
     }
@@ -195,16 +196,16 @@ pub struct Sessions {
     free: Vec<u32>,
     count: usize,
     last_serial: u64,
-    /// What the engine keeps for all of them together.
+    /// Bytes the engine holds for all clients.
     held_bytes: usize,
-    /// What all their connections hold together.
+    /// Bytes in the buffers of all connections.
     buffer_bytes: Arc<AtomicUsize>,
-    /// Whether any client has ever asked for `CLIENT NO-TOUCH`.
+    /// Whether any client has ever used `CLIENT NO-TOUCH`.
     pub no_touch_asked: bool,
 }
 
 impl Sessions {
-    /// Adds a client; `authenticated` if no password is asked for.
+    /// Adds a client. `authenticated` is true if no password is set.
     pub fn add(&mut self, origin: Origin, now: Millis, authenticated: bool) -> ClientId {
         self.last_serial += 1;
         let slot = self.free.pop().unwrap_or_else(|| {
@@ -251,7 +252,7 @@ impl Sessions {
         id
     }
 
-    /// Forgets a client.
+    /// Removes a client.
     pub fn remove(&mut self, id: ClientId) -> Option<Box<Session>> {
         let place = self.slots.get_mut(id.slot as usize)?;
         if place.as_ref()?.id != id {
@@ -261,12 +262,12 @@ impl Sessions {
         self.free.push(id.slot);
         let client = place.take()?;
         self.held_bytes -= client.held_bytes;
-        client.buffers.forget();
+        client.buffers.remove();
         Some(client)
     }
 
-    /// Counts bytes that the engine keeps for a client from now on: its transaction, what it
-    /// watches, what it listens to.
+    /// Adds to the bytes that the engine holds for a client: transaction, watched keys,
+    /// subscriptions.
     pub(super) fn hold(&mut self, id: ClientId, bytes: usize) {
         if let Some(client) = self.get_mut(id) {
             client.held_bytes += bytes;
@@ -274,7 +275,7 @@ impl Sessions {
         }
     }
 
-    /// Counts bytes no longer that [`Sessions::hold`] has counted.
+    /// Subtracts bytes that [`Sessions::hold`] has added.
     pub(super) fn release(&mut self, id: ClientId, bytes: usize) {
         if let Some(client) = self.get_mut(id) {
             client.held_bytes -= bytes;
@@ -282,7 +283,7 @@ impl Sessions {
         }
     }
 
-    /// Gives a client a name, or a library's name or version.
+    /// Sets the name of a client, or the name or version of its library.
     pub(super) fn set_text(
         &mut self,
         id: ClientId,
@@ -296,18 +297,18 @@ impl Sessions {
         self.release(id, before.len());
     }
 
-    /// What all clients take.
+    /// The memory of all clients.
     pub fn memory_bytes(&self) -> usize {
         let buffers = self.buffer_bytes.load(Ordering::Relaxed);
         self.count * CLIENT_BYTES + self.held_bytes + buffers
     }
 
-    /// The client of that name, if it is still connected.
+    /// The client with this id, if it is still connected.
     pub fn get(&self, id: ClientId) -> Option<&Session> {
         self.slots.get(id.slot as usize)?.as_deref().filter(|client| client.id.serial == id.serial)
     }
 
-    /// The client of that name, if it is still connected.
+    /// The client with this id, if it is still connected.
     pub fn get_mut(&mut self, id: ClientId) -> Option<&mut Session> {
         let client = self.slots.get_mut(id.slot as usize)?.as_deref_mut();
         client.filter(|client| client.id.serial == id.serial)
@@ -318,24 +319,24 @@ impl Sessions {
         self.iter().find(|client| client.id.serial == serial).map(|client| client.id)
     }
 
-    /// All clients, the longest connected first.
+    /// All clients in the order of connection.
     pub fn in_order(&self) -> Vec<ClientId> {
         let mut ids: Vec<ClientId> = self.iter().map(|client| client.id).collect();
         ids.sort_unstable();
         ids
     }
 
-    /// All clients, in no order that means anything.
+    /// All clients in unspecified order.
     pub fn iter(&self) -> impl Iterator<Item = &Session> {
         self.slots.iter().flatten().map(|client| &**client)
     }
 
-    /// How many there are.
+    /// The number of clients.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether there are none.
+    /// Whether there are no clients.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }

@@ -1,15 +1,15 @@
-//! The slots a cluster divides its keys into, and the rule that what belongs together shares one.
-//! A server that is no cluster has no use for them.
+//! The hash slots of a cluster, and the rule that the keys of a request must share a slot. Not used
+//! outside cluster mode.
 
 use lockwheel_resp::number::parse_integer;
 
 use crate::command::Command;
 use crate::error::Error;
 
-/// How many there are.
+/// The number of slots.
 pub const SLOTS: u16 = 16_384;
 
-/// The slot of a key: of what stands in its first pair of braces, unless that is nothing.
+/// The slot of a key: that of the text in its first pair of braces, unless it is empty.
 pub fn slot_of(key: &[u8]) -> u16 {
     let hashed = key.iter().position(|&byte| byte == b'{').and_then(|open| {
         let tagged = &key[open + 1..];
@@ -19,16 +19,16 @@ pub fn slot_of(key: &[u8]) -> u16 {
     crc16(hashed.unwrap_or(key)) % SLOTS
 }
 
-/// The slot of all keys and sharded channels that a request names; `None` if it names none.
+/// The slot of all keys and sharded channels of a request; `None` if it has none.
 ///
 /// # Errors
-/// If they are of several slots.
+/// If there is more than one slot.
 pub fn slot_of_request(command: &Command, argv: &[&[u8]]) -> Result<Option<u16>, Error> {
     let mut slot = None;
     let mut places = Vec::new();
     for spec in command.keys {
         places.clear();
-        // What is malformed the command itself will find fault with.
+        // Malformed arguments are reported by the command itself.
         if spec.places(argv, &mut places) {
             let keys = places.iter().map(|&at| argv[at]);
             slot = keys.map(slot_of).try_fold(slot, |slot, next| join(slot, Some(next)))?;
@@ -37,10 +37,10 @@ pub fn slot_of_request(command: &Command, argv: &[&[u8]]) -> Result<Option<u16>,
     Ok(slot)
 }
 
-/// The slot of two things together.
+/// The common slot of two things.
 ///
 /// # Errors
-/// If they are of two slots.
+/// If they have different slots.
 pub fn join(one: Option<u16>, other: Option<u16>) -> Result<Option<u16>, Error> {
     match (one, other) {
         (Some(one), Some(other)) if one != other => Err(Error::CrossSlot),
@@ -48,7 +48,7 @@ pub fn join(one: Option<u16>, other: Option<u16>) -> Result<Option<u16>, Error> 
     }
 }
 
-/// Reads a slot's number.
+/// Reads the number of a slot.
 pub fn parse_slot(argument: &[u8]) -> Option<u16> {
     let number = u16::try_from(parse_integer(argument)?).ok()?;
     (number < SLOTS).then_some(number)

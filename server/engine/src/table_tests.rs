@@ -1,6 +1,6 @@
-//! Tests that follow from the commands' rows, so that no command has to be thought of: each
-//! example alone, in `MULTI`, in `EVAL` and in RESP3; wrong numbers of arguments, and keys that
-//! hold another type, alone, in `MULTI` and in `EVAL`; odd arguments of every kind.
+//! Tests generated from the commands' rows, so that no command is left out: each example alone, in
+//! `MULTI`, in `EVAL` and in RESP3; wrong numbers of arguments and keys of another type, alone, in
+//! `MULTI` and in `EVAL`; odd arguments.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::command::{Arity, Command, CommandTable, Flags, Group};
 use crate::settings::{CompatVersion, Mode, Permission, Settings};
 use crate::testing::{Stage, matches, render, render_all, replies, split_outside_quotes, words};
 
-/// The rows of all kinds and versions of server, each once.
+/// The rows of all modes and versions, each once.
 fn rows() -> Vec<(&'static str, &'static Command)> {
     let mut rows = BTreeMap::new();
     for &version in CompatVersion::ALL {
@@ -23,7 +23,7 @@ fn rows() -> Vec<(&'static str, &'static Command)> {
     rows.into_iter().collect()
 }
 
-/// A version that has it, the usual one if that does.
+/// A version that has the command: the default one if possible.
 fn version_with(row: &Command) -> CompatVersion {
     let mut versions =
         std::iter::once(CompatVersion::default()).chain(CompatVersion::ALL.iter().copied());
@@ -31,14 +31,14 @@ fn version_with(row: &Command) -> CompatVersion {
 }
 
 #[test]
-fn the_usual_version_has_all_that_is_not_one_makers_later() {
+fn default_version_has_all_commands_common_to_both_vendors() {
     for (name, row) in rows() {
         let later = row.maker != crate::settings::Vendor::Both;
         assert_eq!(version_with(row) != CompatVersion::default(), later, "{name}");
     }
 }
 
-/// A server of the kind that the row is for.
+/// A server of the mode that the row is for.
 fn stage(row: &Command) -> Stage {
     let mut settings = Settings::default();
     settings.cluster_enabled = row.group == Group::Cluster;
@@ -128,16 +128,16 @@ fn last_step(example: &str) -> (String, &str) {
     (before.join(";"), last)
 }
 
-/// What a row's example is made of: the step that shows the command, and those around it.
-struct Shown {
+/// The parts of a row's example: the step that shows the command, and those around it.
+struct ExampleParts {
     before: String,
     command: &'static str,
     expected: Option<&'static str>,
     after: String,
 }
 
-/// The last step of a row's example that names its command.
-fn shown(name: &str, row: &Command) -> Shown {
+/// Splits a row's example at the last step that runs its command.
+fn example_parts(name: &str, row: &Command) -> ExampleParts {
     let steps = split_outside_quotes(row.example, ';');
     let split = |step: &'static str| match step.split_once("=>") {
         Some((command, expected)) => (command.trim(), Some(expected.trim())),
@@ -151,16 +151,21 @@ fn shown(name: &str, row: &Command) -> Shown {
     };
     let at = steps.iter().rposition(names).unwrap_or_else(|| panic!("{name} is not shown"));
     let (command, expected) = split(steps[at]);
-    Shown { before: steps[..at].join(";"), command, expected, after: steps[at + 1..].join(";") }
+    ExampleParts {
+        before: steps[..at].join(";"),
+        command,
+        expected,
+        after: steps[at + 1..].join(";"),
+    }
 }
 
-impl Shown {
+impl ExampleParts {
     /// The command without the name of its client.
     fn request(&self) -> &'static str {
         self.command.split_once("> ").map_or(self.command, |(_, request)| request)
     }
 
-    /// A server of the row's kind on which the steps before have been taken.
+    /// A server of the row's mode on which the steps before the command have been run.
     fn stage(&self, row: &Command) -> Stage {
         let mut stage = stage(row);
         if !self.before.is_empty() {
@@ -170,37 +175,37 @@ impl Shown {
     }
 }
 
-/// The rows that can be run.
+/// The rows with a handler.
 fn leaves() -> impl Iterator<Item = (&'static str, &'static Command)> {
     rows().into_iter().filter(|(_, row)| row.subcommands.is_empty())
 }
 
-/// Whether the kind of server that the row is for has a command: a sentinel has neither scripts
-/// nor transactions.
+/// Whether a server of the row's mode has another command: a sentinel has neither scripts nor
+/// transactions.
 fn has(row: &Command, command: &str) -> bool {
     stage(row).engine.commands.find(command.as_bytes()).is_some()
 }
 
-/// Runs the command that its arguments are; hands an error on as a value.
+/// Runs its arguments as a command; returns an error as a value.
 const PCALL: &str = "EVAL \"return redis.pcall(unpack(ARGV))\" 0";
-/// The same, but ends with the error.
+/// As `PCALL`, but fails with the error.
 const CALL: &str = "EVAL \"return redis.call(unpack(ARGV))\" 0";
 const NOT_FROM_SCRIPT: &str = "!ERR This Redis command is not allowed from script";
 
 #[test]
 fn every_example_holds_inside_a_script() {
     for (name, row) in leaves().filter(|(_, row)| has(row, "eval")) {
-        let shown = shown(name, row);
+        let shown = example_parts(name, row);
         let request = shown.request();
         if row.flags.contains(Flags::NOSCRIPT) {
             let refused = format!("{NOT_FROM_SCRIPT} script: ...");
             stage(row).check(&format!("{CALL} {request} => {refused}"));
             continue;
         }
-        // What waits in the example does not in a script: it is told at once.
+        // A command that blocks in the example replies at once in a script.
         let waits = row.flags.contains(Flags::BLOCKING) && !shown.after.is_empty();
-        let told = shown.after.split("=>").last().map(str::trim).filter(|_| waits);
-        let expected = match shown.expected.or(told) {
+        let served = shown.after.split("=>").last().map(str::trim).filter(|_| waits);
+        let expected = match shown.expected.or(served) {
             Some(error) if error.starts_with('!') => format!("{error} script: ..."),
             Some(expected) => expected.replace("nil-array", "nil"),
             None => "...".to_owned(),
@@ -223,7 +228,7 @@ fn every_example_holds_in_resp3() {
                 Some((step, expected)) => (step.trim(), expected.trim()),
                 None => (step.trim(), "..."),
             };
-            // RESP3 has one way to say that there is nothing.
+            // RESP3 has only one null.
             let expected = expected.replace("nil-array", "nil");
             let answers = stage.answers(step);
             let holds = [as_resp2, pairs_in_line, maps_as_pairs].iter().any(|reading| {
@@ -236,14 +241,14 @@ fn every_example_holds_in_resp3() {
     }
 }
 
-/// What RESP2 makes of a reply.
+/// A reply as RESP2 encodes it.
 fn as_resp2(reply: &Reply) -> Reply {
     let mut bytes = BytesMut::new();
     encode(reply, Protocol::Resp2, &mut bytes);
     replies(&bytes).remove(0)
 }
 
-/// The same, of a reply whose pairs RESP3 has in arrays of their own (`ZRANGE ... WITHSCORES`).
+/// As `as_resp2`, for a reply with pairs that are nested arrays in RESP3 (`ZRANGE ... WITHSCORES`).
 fn pairs_in_line(reply: &Reply) -> Reply {
     match reply {
         Reply::Array(pairs) => {
@@ -257,7 +262,7 @@ fn pairs_in_line(reply: &Reply) -> Reply {
     }
 }
 
-/// The same, of a reply that is a map in RESP3 and an array of pairs in RESP2 (`XREAD`).
+/// As `as_resp2`, for a map in RESP3 that is an array of pairs in RESP2 (`XREAD`).
 fn maps_as_pairs(reply: &Reply) -> Reply {
     match reply {
         Reply::Map(pairs) => {
@@ -270,7 +275,7 @@ fn maps_as_pairs(reply: &Reply) -> Reply {
     }
 }
 
-/// Requests with a number of arguments that a row does not admit: one too few, one too many.
+/// Requests with a wrong number of arguments: one too few, one too many.
 fn miscounted(name: &str, row: &Command) -> Vec<String> {
     let named = name.split('|').count();
     let (least, most) = match row.arity {
@@ -289,7 +294,8 @@ fn every_row_refuses_a_wrong_number_of_arguments() {
         for request in miscounted(name, row) {
             refused += 1;
             let line = format!("wrong number of arguments for '{name}' command");
-            // What ends a transaction ends it even so, and says so even if there is none.
+            // A refused `EXEC` still ends the transaction; without a transaction it has its own
+            // error.
             let (line, after) = match name {
                 "exec" => {
                     let aborted = "EXECABORT Transaction discarded because of";
@@ -317,7 +323,7 @@ fn every_row_refuses_a_wrong_number_of_arguments() {
     assert!(refused > 200, "{refused} requests");
 }
 
-/// The types a key can have, and how it comes to have them.
+/// The types of keys, and commands that create them.
 const TYPES: [(&str, &str); 6] = [
     ("string", "SET key v"),
     ("hash", "HSET key f v"),
@@ -327,7 +333,7 @@ const TYPES: [(&str, &str); 6] = [
     ("stream", "XADD key 1-1 f v"),
 ];
 
-/// The type that a group's commands are for.
+/// The type that the commands of a group work on.
 fn type_of(group: Group) -> Option<&'static str> {
     match group {
         Group::String | Group::Bitmap => Some("string"),
@@ -340,70 +346,72 @@ fn type_of(group: Group) -> Option<&'static str> {
     }
 }
 
-/// What becomes of a command one of whose keys holds another type than the command is for.
+/// The expected effect of a command on a key of another type.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Fate {
-    /// It is refused with this line, and nothing is changed.
+enum TypeEffect {
+    /// The command fails with this error and changes nothing.
     Refused(&'static str),
-    /// It does not care, and what the key held is gone.
+    /// The command replaces the key.
     Replaces,
-    /// It does not care, and nothing is changed.
-    Passes,
-    /// It takes that type too.
-    Takes,
+    /// The command succeeds and changes nothing.
+    Ignores,
+    /// The command accepts this type, too.
+    Accepts,
 }
 
 const WRONG_TYPE: &str = "!WRONGTYPE Operation against a key holding the wrong kind of value";
 
-/// A key's fate follows from what the row says is done to it. What does not is named here.
-fn fate(name: &str, key_flags: &[&str], held: &str) -> Fate {
+/// The expected effect follows from the key's flags in the row. Exceptions are listed here.
+fn type_effect(name: &str, key_flags: &[&str], held: &str) -> TypeEffect {
     match name {
-        // A key of another type is to it as if it were missing.
-        "mget" => Fate::Passes,
-        // Its example sets what is not there, which is all that `NX` asks of a key.
-        "set" => Fate::Passes,
-        "delex" => Fate::Refused("!ERR Key should be of string type if conditions are specified"),
-        "lcs" => Fate::Refused("!ERR The specified keys must contain string values"),
-        // To the algebra of sorted sets a set is one whose scores are all 1.
-        "zdiff" | "zinter" | "zintercard" | "zunion" if held == "set" => Fate::Takes,
+        // A key of another type counts as missing.
+        "mget" => TypeEffect::Ignores,
+        // The example is `SET ... NX`, which only requires that the key does not exist.
+        "set" => TypeEffect::Ignores,
+        "delex" => {
+            TypeEffect::Refused("!ERR Key should be of string type if conditions are specified")
+        }
+        "lcs" => TypeEffect::Refused("!ERR The specified keys must contain string values"),
+        // Commands on sorted sets accept a set, with the score 1 for each member.
+        "zdiff" | "zinter" | "zintercard" | "zunion" if held == "set" => TypeEffect::Accepts,
         "zdiffstore" | "zinterstore" | "zunionstore"
             if held == "set" && key_flags.contains(&"RO") =>
         {
-            Fate::Takes
+            TypeEffect::Accepts
         }
-        // It writes the key without looking at it; or, if it only inserts, not at all.
-        _ if key_flags.contains(&"OW") && key_flags.contains(&"insert") => Fate::Passes,
-        _ if key_flags.contains(&"OW") => Fate::Replaces,
-        _ => Fate::Refused(WRONG_TYPE),
+        // The command writes the key without reading it; if it only inserts, it does not write.
+        _ if key_flags.contains(&"OW") && key_flags.contains(&"insert") => TypeEffect::Ignores,
+        _ if key_flags.contains(&"OW") => TypeEffect::Replaces,
+        _ => TypeEffect::Refused(WRONG_TYPE),
     }
 }
 
-/// How a request can be made.
+/// How a request is sent.
 #[derive(Clone, Copy, Debug)]
-enum Way {
+enum RequestMode {
     Alone,
     InTransaction,
     InScript,
 }
 
-impl Way {
-    /// Makes a request; returns its reply as rendered.
-    fn ask(self, stage: &mut Stage, request: &str) -> String {
+impl RequestMode {
+    /// Sends a request; returns its reply in the notation of conversations.
+    fn send(self, stage: &mut Stage, request: &str) -> String {
         match self {
-            Way::Alone => stage.step(request),
-            Way::InTransaction => {
+            RequestMode::Alone => stage.step(request),
+            RequestMode::InTransaction => {
                 stage.check(&format!("MULTI; {request} => QUEUED"));
                 let reply = stage.step("EXEC");
                 let inner = reply.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
                 inner.expect("the replies of one transaction").to_owned()
             }
-            Way::InScript => stage.step(&format!("{PCALL} {request}")),
+            RequestMode::InScript => stage.step(&format!("{PCALL} {request}")),
         }
     }
 }
 
-/// Every key, with its value and its deadline.
-fn everything(stage: &mut Stage) -> Vec<String> {
+/// All keys with their values and deadlines.
+fn all_keys(stage: &mut Stage) -> Vec<String> {
     let answers = stage.answers("KEYS *");
     let [Reply::Array(keys)] = &answers[..] else { panic!("no keys: {answers:?}") };
     let mut all: Vec<String> = keys
@@ -420,11 +428,11 @@ fn everything(stage: &mut Stage) -> Vec<String> {
 }
 
 #[test]
-fn every_row_meets_keys_of_another_type() {
-    let (mut asked, mut others) = (0, Vec::new());
+fn every_row_handles_keys_of_another_type() {
+    let (mut requests, mut unexpected) = (0, Vec::new());
     for (name, row) in leaves() {
         let Some(own) = type_of(row.group) else { continue };
-        let shown = shown(name, row);
+        let shown = example_parts(name, row);
         let argv = words(shown.request());
         let argv: Vec<&[u8]> = argv.iter().map(|argument| &**argument).collect();
         let mut places = Vec::new();
@@ -438,39 +446,47 @@ fn every_row_meets_keys_of_another_type() {
             let key = String::from_utf8_lossy(argv[place]).into_owned();
             for (held, make) in TYPES.iter().filter(|(held, _)| *held != own) {
                 let make = make.replace("key", &key);
-                for way in [Way::Alone, Way::InTransaction, Way::InScript] {
-                    asked += 1;
+                for mode in [RequestMode::Alone, RequestMode::InTransaction, RequestMode::InScript]
+                {
+                    requests += 1;
                     let mut stage = shown.stage(row);
                     stage.check(&format!("DEL {key}; {make} => ..."));
-                    let fate = match way {
-                        Way::InScript if row.flags.contains(Flags::NOSCRIPT) => {
-                            Fate::Refused(NOT_FROM_SCRIPT)
+                    let effect = match mode {
+                        RequestMode::InScript if row.flags.contains(Flags::NOSCRIPT) => {
+                            TypeEffect::Refused(NOT_FROM_SCRIPT)
                         }
-                        _ => fate(name, key_flags, held),
+                        _ => type_effect(name, key_flags, held),
                     };
-                    if !meets(&mut stage, (way, shown.request()), &key, fate) {
+                    if !has_effect(&mut stage, (mode, shown.request()), &key, effect) {
                         let command = shown.command;
-                        others.push(format!("`{command}` on a {held} {key} {way:?}: not {fate:?}"));
+                        unexpected.push(format!(
+                            "`{command}` on a {held} {key} {mode:?}: not {effect:?}"
+                        ));
                     }
                 }
             }
         }
     }
-    assert!(others.is_empty(), "{}", others.join("\n"));
-    assert!(asked > 1_000, "{asked} requests");
+    assert!(unexpected.is_empty(), "{}", unexpected.join("\n"));
+    assert!(requests > 1_000, "{requests} requests");
 }
 
-/// Makes a request and tells whether it had its fate.
-fn meets(stage: &mut Stage, (way, request): (Way, &str), key: &str, fate: Fate) -> bool {
-    let before = everything(stage);
+/// Sends a request; returns whether it had the expected effect.
+fn has_effect(
+    stage: &mut Stage,
+    (mode, request): (RequestMode, &str),
+    key: &str,
+    effect: TypeEffect,
+) -> bool {
+    let before = all_keys(stage);
     let ask_type = format!("TYPE {key}");
     let type_before = stage.step(&ask_type);
-    let reply = way.ask(stage, request);
-    match fate {
-        Fate::Refused(line) => reply == line && everything(stage) == before,
+    let reply = mode.send(stage, request);
+    match effect {
+        TypeEffect::Refused(line) => reply == line && all_keys(stage) == before,
         _ if reply.starts_with('!') => false,
-        Fate::Passes => everything(stage) == before,
-        Fate::Replaces => stage.step(&ask_type) != type_before,
-        Fate::Takes => stage.step(&ask_type) == type_before,
+        TypeEffect::Ignores => all_keys(stage) == before,
+        TypeEffect::Replaces => stage.step(&ask_type) != type_before,
+        TypeEffect::Accepts => stage.step(&ask_type) == type_before,
     }
 }

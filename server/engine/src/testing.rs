@@ -1,11 +1,11 @@
-//! Conversations with an engine under a clock that moves when told to: what the unit tests of the
-//! commands are written in.
+//! Conversations with an engine under a simulated clock, which the unit tests of the commands are
+//! written in.
 //!
-//! Steps are separated by `;`. A step is a command (`SET k v`), a command of another client
-//! (`b> GET k`), a move of the clock (`+10ms`, `+1us`), a step of the wall clock alone
-//! (`wall+10ms`, `wall-10ms`), or what another client has received (`b<`). After `=>` stands what
-//! is expected, in a short notation: `OK`, `3`, `"bulk"`, `nil`, `nil-array`, `[1, 2]`, `{k: v}`,
-//! `~[set]`, `>[push]`, `2.5` (double), `#t`, `!ERR line`; `...` stands for whatever there is.
+//! Steps are separated by `;`. A step is a command (`SET k v`), a command of another client (`b>
+//! GET k`), an advance of the clock (`+10ms`, `+1us`), a step of the wall clock alone (`wall+10ms`,
+//! `wall-10ms`), or the output of another client (`b<`). The expected result follows `=>` in a
+//! short notation: `OK`, `3`, `"bulk"`, `nil`, `nil-array`, `[1, 2]`, `{k: v}`, `~[set]`,
+//! `>[push]`, `2.5` (double), `#t`, `!ERR line`; `...` matches anything.
 
 use std::collections::BTreeMap;
 
@@ -19,9 +19,9 @@ use crate::settings::Settings;
 use crate::time::{Millis, Time};
 use crate::{Engine, Flow};
 
-/// An engine, its clients by name, and the present.
+/// An engine with named clients and a simulated clock.
 pub(crate) struct Stage {
-    /// The engine itself, for what a conversation cannot say.
+    /// The engine, for tests beyond conversations.
     pub(crate) engine: Engine,
     clients: BTreeMap<String, ClientId>,
     received: BTreeMap<ClientId, BytesMut>,
@@ -29,15 +29,15 @@ pub(crate) struct Stage {
     wall_us: i64,
 }
 
-/// Where the tests' clock begins: a moment that looks like one.
+/// The initial time of the clock.
 const BEGIN: Millis = Millis(1_700_000_000_000);
 
-/// Holds a conversation with a fresh engine.
+/// Holds a conversation with a new engine.
 pub(crate) fn check(conversation: &str) {
     Stage::new(Settings::default()).check(conversation);
 }
 
-/// Runs commands on a fresh engine and expects the keyspace events each of them causes, written
+/// Runs commands on a new engine and checks the keyspace events of each of them, in the notation
 /// `new k, set k`.
 pub(crate) fn check_events(commands: &[(&str, &str)]) {
     let events = Events::KEYEVENT | Events::ALL | Events::NEW | Events::KEY_MISS;
@@ -50,16 +50,16 @@ pub(crate) fn check_events(commands: &[(&str, &str)]) {
         stage.step(command);
         stage.collect();
         let bytes = stage.received.remove(&listener).unwrap_or_default();
-        let heard: Vec<String> = replies(&bytes).iter().map(event_and_key).collect();
-        assert_eq!(heard.join(", "), *expected, "after `{command}`");
+        let events: Vec<String> = replies(&bytes).iter().map(event_and_key).collect();
+        assert_eq!(events.join(", "), *expected, "after `{command}`");
     }
 }
 
-/// What a `pmessage` tells about an event.
+/// The event and key in a `pmessage`.
 fn event_and_key(message: &Reply) -> String {
-    let Reply::Array(parts) = message else { panic!("no message: {message:?}") };
+    let Reply::Array(parts) = message else { panic!("not a message: {message:?}") };
     let [_, _, Reply::Bulk(channel), Reply::Bulk(key)] = &parts[..] else {
-        panic!("no message: {message:?}")
+        panic!("not a message: {message:?}")
     };
     let channel = String::from_utf8_lossy(channel);
     let event = channel.split_once(':').map_or("", |(_, event)| event);
@@ -67,7 +67,7 @@ fn event_and_key(message: &Reply) -> String {
 }
 
 impl Stage {
-    /// A fresh engine.
+    /// A new engine.
     pub(crate) fn new(settings: Settings) -> Stage {
         let engine = Engine::new(settings, Time::at(BEGIN), [1, 2, 3, 4]);
         let begin_us = BEGIN.0 * 1000;
@@ -80,7 +80,7 @@ impl Stage {
         }
     }
 
-    /// Holds a conversation and panics where it takes another turn.
+    /// Holds a conversation; panics if a result is not as expected.
     pub(crate) fn check(&mut self, conversation: &str) {
         for step in split_outside_quotes(conversation, ';') {
             let (step, expected) = match step.split_once("=>") {
@@ -95,12 +95,12 @@ impl Stage {
         }
     }
 
-    /// Takes one step; returns the replies in the notation of the conversations.
+    /// Runs one step; returns the replies in the notation of conversations.
     pub(crate) fn step(&mut self, step: &str) -> String {
         render_all(&self.answers(step))
     }
 
-    /// Takes one step; returns the replies.
+    /// Runs one step; returns the replies.
     pub(crate) fn answers(&mut self, step: &str) -> Vec<Reply> {
         if let Some(span) = step.strip_prefix("wall") {
             self.wall_us += span_us(span).expect("a span of time");
@@ -123,7 +123,7 @@ impl Stage {
         self.request(client, &words(command)).0
     }
 
-    /// Moves both clocks and does everything that is due by then.
+    /// Advances both clocks and processes everything that is due by then.
     pub(crate) fn advance(&mut self, span_us: i64) {
         self.lease_us += span_us;
         self.wall_us += span_us;
@@ -133,18 +133,18 @@ impl Stage {
         }
     }
 
-    /// Does what is due now, at most `budget` steps of it.
+    /// Processes what is due now, in at most `budget` steps.
     pub(crate) fn tick(&mut self, budget: u32) {
         let time = self.time();
         self.engine.tick(time, budget);
     }
 
-    /// The present.
+    /// The present time.
     pub(crate) fn time(&self) -> Time {
         Time::from_micros(self.lease_us, self.wall_us)
     }
 
-    /// Runs one request; returns its rendered reply and what is to be done next.
+    /// Runs one request; returns its reply in the notation of conversations, and the next step.
     pub(crate) fn run(&mut self, client: ClientId, argv: &[Vec<u8>]) -> (String, Flow) {
         let (replies, flow) = self.request(client, argv);
         (render_all(&replies), flow)
@@ -158,7 +158,7 @@ impl Stage {
         (replies(&out), flow)
     }
 
-    /// The client of that name, connected when first mentioned.
+    /// The client of that name; connects it on first use.
     pub(crate) fn client(&mut self, name: &str) -> ClientId {
         if let Some(&client) = self.clients.get(name) {
             return client;
@@ -176,7 +176,7 @@ impl Stage {
     }
 }
 
-/// Whether a reply is what is expected, where `...` stands for anything.
+/// Whether a result is as expected, where `...` matches anything.
 pub(crate) fn matches(got: &str, expected: &str) -> bool {
     let parts: Vec<&str> = expected.split("...").collect();
     let [first, middle @ .., last] = parts.as_slice() else { return got == expected };
@@ -196,12 +196,12 @@ fn span_us(text: &str) -> Option<i64> {
     }
 }
 
-/// Several replies, separated by `&`.
+/// Several replies in the notation of conversations, separated by `&`.
 pub(crate) fn render_all(replies: &[Reply]) -> String {
     replies.iter().map(render).collect::<Vec<_>>().join(" & ")
 }
 
-/// Replies from what a client has received.
+/// Decodes the replies that a client has received.
 pub(crate) fn replies(mut bytes: &[u8]) -> Vec<Reply> {
     let mut replies = Vec::new();
     while let Some((reply, used)) = decode(bytes).expect("well-formed replies") {
@@ -211,7 +211,7 @@ pub(crate) fn replies(mut bytes: &[u8]) -> Vec<Reply> {
     replies
 }
 
-/// A reply in the notation of the conversations.
+/// A reply in the notation of conversations.
 pub(crate) fn render(reply: &Reply) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let list = |items: &[Reply]| items.iter().map(render).collect::<Vec<_>>().join(", ");
@@ -238,7 +238,7 @@ pub(crate) fn render(reply: &Reply) -> String {
     }
 }
 
-/// The parts between separators that do not stand in quotes.
+/// The parts between separators that are not in quotes.
 pub(crate) fn split_outside_quotes(line: &str, separator: char) -> Vec<&str> {
     let (mut parts, mut start, mut quoted) = (Vec::new(), 0, false);
     for (at, c) in line.char_indices() {

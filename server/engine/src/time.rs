@@ -1,11 +1,11 @@
-//! Moments as the engine knows them: always an argument, never read from a clock.
+//! Time in the engine: always an argument, never read from a clock.
 
 use lockwheel_resp::number::parse_integer;
 use serde::Serialize;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// A moment or a span in milliseconds. Moments count from the Unix epoch on the *lease clock*,
-/// which is anchored to the wall clock once, at start, and monotonic from then on.
+/// which is set from the wall clock once, at start, and is monotonic from then on.
 #[derive(
     Clone,
     Copy,
@@ -25,34 +25,34 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 #[repr(transparent)]
 pub struct Millis(pub i64);
 
-/// How fast the lease clock runs, in thousandths of the system's monotonic clock.
+/// The rate of the lease clock, in thousandths of the system's monotonic clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate(u32);
 
 impl Rate {
-    /// It stands still.
+    /// The clock is stopped.
     pub const STOPPED: Rate = Rate(0);
-    /// As fast as the system's.
+    /// The rate of the system's clock.
     pub const REAL: Rate = Rate(THOUSANDTHS);
 
-    /// Whether it stands still.
+    /// Whether the clock is stopped.
     pub fn is_stopped(self) -> bool {
         self == Rate::STOPPED
     }
 
-    /// As a number of times the system's.
+    /// As a multiple of the system's rate.
     pub fn times(self) -> f64 {
         f64::from(self.0) / f64::from(THOUSANDTHS)
     }
 
-    /// What passes on the lease clock in so many microseconds of the system's.
+    /// The microseconds on the lease clock that correspond to microseconds of the system's.
     pub fn scaled_us(self, real_us: i64) -> i64 {
         let scaled_us = i128::from(real_us) * i128::from(self.0) / i128::from(THOUSANDTHS);
         i64::try_from(scaled_us).unwrap_or(i64::MAX)
     }
 
-    /// How many microseconds of the system's pass while so many do on the lease clock, rounded
-    /// up; `None` if none ever do.
+    /// The microseconds of the system's clock that correspond to microseconds on the lease clock,
+    /// rounded up; `None` if the clock is stopped.
     pub fn real_us(self, lease_us: u64) -> Option<u64> {
         let thousandths = u128::from(lease_us) * u128::from(THOUSANDTHS);
         let real_us = (self.0 > 0).then(|| thousandths.div_ceil(u128::from(self.0)))?;
@@ -60,7 +60,7 @@ impl Rate {
     }
 }
 
-/// A span in words: milliseconds, or a number and its unit (`1500`, `30s`, `-2h`).
+/// Reads a span: milliseconds, or a number with a unit (`1500`, `30s`, `-2h`).
 pub fn span(text: &[u8]) -> Option<Millis> {
     let unit = text.iter().rev().take_while(|byte| byte.is_ascii_alphabetic()).count();
     let (number, unit) = text.split_at(text.len() - unit);
@@ -77,14 +77,14 @@ pub fn span(text: &[u8]) -> Option<Millis> {
 
 const THOUSANDTHS: u32 = 1_000;
 
-/// A million times as fast. A day passes in a tenth of a second, and what is due has still a
-/// thousand chances a day to be done on its way.
+/// The maximum: a day in less than a tenth of a second. At this rate there are still a thousand
+/// chances per day to process what is due in between.
 const RATE_MAX: f64 = 1_000_000.0;
 
 impl std::str::FromStr for Rate {
     type Err = ();
 
-    /// A decimal number from 0 to 1,000,000, rounded to thousandths; only 0 itself stands still.
+    /// A decimal number from 0 to 1,000,000, rounded to thousandths; only 0 itself stops the clock.
     fn from_str(text: &str) -> Result<Rate, ()> {
         let times: f64 = text.parse().map_err(|_| ())?;
         if !(0.0..=RATE_MAX).contains(&times) {
@@ -95,39 +95,39 @@ impl std::str::FromStr for Rate {
     }
 }
 
-/// What somebody wants of the clock.
+/// A change of the clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClockOrder {
-    /// It is to run at this rate from now on.
+    /// Run at this rate from now on.
     Run(Rate),
-    /// It is to go on by so much: what is due on the way happens in order, each thing at its own
+    /// Advance by this span. Everything due in between is processed in order, each at its own
     /// moment.
     Advance(Millis),
-    /// It is to go on to this moment of the lease clock, as by `Advance`.
+    /// Advance to this moment of the lease clock, as by `Advance`.
     AdvanceTo(Millis),
-    /// The wall clock is stepped, and leases follow it, as they do in Redis: a step forward ends at
-    /// once all that would have ended in between, a step back prolongs every lease.
+    /// Step the wall clock together with all leases, as in Redis: after a step forward, leases that
+    /// end in between expire at once; a step back prolongs every lease.
     Jump(Millis),
-    /// The wall clock is stepped and leases are left alone.
+    /// Step the wall clock without affecting leases.
     StepWall(Millis),
 }
 
-/// The present, as the caller of the engine sees it.
+/// The present time, as the caller of the engine sees it.
 ///
-/// Deadlines are whole milliseconds, the clock is finer. So that no lease ends early, a lease
-/// begins at the next whole millisecond and ends when the last whole millisecond has reached its
-/// deadline; with a clock that only shows whole milliseconds it ends exactly when it is due.
+/// Deadlines are whole milliseconds, but the clock is finer. So that no lease ends early, a lease
+/// begins at the next whole millisecond, and ends when the clock, rounded down, has reached its
+/// deadline. With a clock of whole milliseconds it ends exactly at its deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Time {
-    /// The lease clock, rounded down: what deadlines are compared with. Never goes back.
+    /// The lease clock, rounded down, which is compared with deadlines. Never goes back.
     pub now: Millis,
-    /// Whether the lease clock stands between `now` and the next millisecond.
+    /// Whether the lease clock is between `now` and the next millisecond.
     pub fraction: bool,
-    /// The wall clock in microseconds since the Unix epoch: what `TIME` answers. May be stepped by
-    /// an operator at any moment.
+    /// The wall clock in microseconds since the Unix epoch, for `TIME`. An operator may step it at
+    /// any moment.
     pub wall_us: i64,
-    /// How far the wall clock is ahead of the lease clock, to the nearest millisecond, so that the
-    /// microseconds between two readings do not show: what `EXPIREAT` is translated with.
+    /// The difference between wall clock and lease clock, to the nearest millisecond, so that the
+    /// microseconds between two readings have no effect. For the conversion of `EXPIREAT`.
     wall_ahead: Millis,
 }
 
@@ -138,7 +138,7 @@ impl Time {
         Time { now, fraction: false, wall_us, wall_ahead: Millis(0) }
     }
 
-    /// The present from a lease clock and a wall clock in microseconds since the Unix epoch.
+    /// The present time from readings of both clocks, in microseconds since the Unix epoch.
     pub const fn from_micros(lease_us: i64, wall_us: i64) -> Time {
         let ahead_us = wall_us.saturating_sub(lease_us);
         Time {
@@ -149,13 +149,13 @@ impl Time {
         }
     }
 
-    /// The deadline of a lease of `span` that begins now; `None` beyond the end of time.
+    /// The deadline of a lease of `span` that begins now; `None` if it is out of range.
     pub fn after(self, span: Millis) -> Option<Millis> {
         let begin = self.now.0.checked_add(i64::from(self.fraction))?;
         begin.checked_add(span.0).map(Millis)
     }
 
-    /// What remains of a lease until `deadline`, never less than nothing.
+    /// The remaining time of a lease until `deadline`, at least zero.
     pub fn remaining(self, deadline: Millis) -> Millis {
         let begin = self.now.0.saturating_add(i64::from(self.fraction));
         Millis(deadline.0.saturating_sub(begin).max(0))
@@ -171,12 +171,12 @@ impl Time {
         Millis(self.wall_us.div_euclid(1000))
     }
 
-    /// Translates a wall-clock moment into one on the lease clock.
+    /// Converts a moment on the wall clock to the lease clock.
     pub const fn from_wall(self, wall: Millis) -> Millis {
         Millis(wall.0.saturating_sub(self.wall_ahead.0))
     }
 
-    /// Translates a moment on the lease clock into what the wall clock will show then.
+    /// Converts a moment on the lease clock to the wall clock.
     pub const fn to_wall(self, moment: Millis) -> Millis {
         Millis(moment.0.saturating_add(self.wall_ahead.0))
     }
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_is_a_number_of_times_in_thousandths() {
+    fn rate_is_a_multiple_in_thousandths() {
         let rate = |text: &str| text.parse::<Rate>();
         assert_eq!(rate("0"), Ok(Rate::STOPPED));
         assert_eq!(rate("1"), Ok(Rate::REAL));
@@ -222,14 +222,14 @@ mod tests {
     }
 
     #[test]
-    fn a_stepped_wall_clock_moves_translations_and_nothing_else() {
+    fn stepped_wall_clock_changes_conversions_only() {
         let stepped = Time::from_micros(5_000, 3_605_000);
         assert_eq!(stepped.from_wall(Millis(3_615)), Millis(15));
         assert_eq!(stepped.to_wall(Millis(15)), Millis(3_615));
     }
 
     #[test]
-    fn a_translation_there_and_back_does_not_depend_on_when() {
+    fn conversions_do_not_depend_on_the_moment_of_reading() {
         // The two clocks are read one after the other, so they differ by a microsecond or two.
         for (lease_us, wall_us) in [(5_000, 5_001), (5_999, 6_000), (6_000, 5_999), (6_500, 6_502)]
         {

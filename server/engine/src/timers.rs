@@ -1,21 +1,21 @@
-//! A timer wheel with a place of its own for its timers: for clients that wait, and for pauses.
-//! It knows neither; what a timer means is its payload's affair.
+//! A timer wheel with storage for its timers, used for blocked clients and pauses. The payload of a
+//! timer determines its meaning.
 //!
-//! Insert, move, cancel any, cancel the latest, expire in ns among a million random timers
-//! (November 2026, a loaded two-core Xeon): this 4, 29, 34, 4, 365; `DelayQueue` 33, 418, 427, 56,
-//! 529; `BinaryHeap` 13, 67, 49, 32, 795. To touch one node of them at random takes 10, and to
-//! cancel one is to touch three: itself and those before and after it.
+//! Insert, reschedule, cancel at random, cancel the latest, expire, in ns with a million random
+//! timers (November 2026, a loaded two-core Xeon): this 4, 29, 34, 4, 365; `DelayQueue` 33, 418,
+//! 427, 56, 529; `BinaryHeap` 13, 67, 49, 32, 795. Accessing one node at random takes 10, and
+//! cancelling a timer accesses three: the timer, the one before and the one after it.
 
 use std::num::NonZeroU32;
 
 use super::time::Millis;
 use super::wheel::{Links, NIL, Nodes, Wheel};
 
-/// Below this many places an emptied slab keeps its memory: growing again would cost more.
+/// A slab of fewer places keeps its memory when it is empty: growing again would cost more.
 const SHRINK_FLOOR: usize = 64;
 
-/// Names a timer from its insertion until it fires or is cancelled. Its number is then used again.
-/// An `Option<TimerId>` is no larger.
+/// Identifies a timer until it fires or is cancelled; then the number is reused. An
+/// `Option<TimerId>` has the same size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimerId(NonZeroU32);
 
@@ -29,7 +29,7 @@ impl TimerId {
     }
 }
 
-/// Timers that carry a `T`. One costs no allocation beyond its place in the slab.
+/// Timers with a payload of type `T`. A timer needs no allocation besides its place in the slab.
 #[derive(Debug)]
 pub struct Timers<T> {
     wheel: Wheel,
@@ -39,7 +39,7 @@ pub struct Timers<T> {
 #[derive(Debug)]
 struct Slab<T> {
     nodes: Vec<Node<T>>,
-    /// The place freed last: it is the likeliest to be in the processor's cache.
+    /// The place freed last, which is the most likely to be in a cache.
     free: u32,
 }
 
@@ -47,61 +47,61 @@ struct Slab<T> {
 struct Node<T> {
     deadline: Millis,
     prev: u32,
-    /// Of a free place: the next free one.
+    /// In a free place: the next free place.
     next: u32,
     list: u16,
     payload: T,
 }
 
 impl<T: Copy> Timers<T> {
-    /// No timers yet; the wheel's own time is `now`.
+    /// No timers; the wheel's own time is `now`.
     pub fn new(now: Millis) -> Timers<T> {
         Timers { wheel: Wheel::new(now), slab: Slab { nodes: Vec::new(), free: NIL } }
     }
 
-    /// How many timers wait.
+    /// The number of active timers.
     pub fn len(&self) -> usize {
         self.wheel.len()
     }
 
-    /// Whether no timer waits.
+    /// Whether there are no active timers.
     pub fn is_empty(&self) -> bool {
         self.wheel.is_empty()
     }
 
-    /// Adds a timer, as [`Wheel::insert`] says.
+    /// Adds a timer; see [`Wheel::insert`].
     pub fn insert(&mut self, deadline: Millis, payload: T) -> TimerId {
         let index = self.slab.take_place(deadline, payload);
         self.wheel.insert(&mut self.slab, index);
         TimerId::of(index)
     }
 
-    /// Gives a timer another deadline, as [`Wheel::reschedule`] says. It keeps its id.
+    /// Changes the deadline of a timer; see [`Wheel::reschedule`]. The timer keeps its id.
     pub fn reschedule(&mut self, id: TimerId, deadline: Millis) {
         let index = self.live(id);
         self.slab.nodes[index as usize].deadline = deadline;
         self.wheel.reschedule(&mut self.slab, index);
     }
 
-    /// Takes a timer back before it fires, in constant time.
+    /// Removes a timer before it fires, in constant time.
     pub fn cancel(&mut self, id: TimerId) -> T {
         let index = self.live(id);
         self.wheel.cancel(&mut self.slab, index);
         self.release(index).payload
     }
 
-    /// What the timer carries.
+    /// The payload of a timer.
     pub fn payload(&self, id: TimerId) -> T {
         self.slab.nodes[self.live(id) as usize].payload
     }
 
-    /// Changes what the timer carries, not when it fires.
+    /// Changes the payload of a timer.
     pub fn set_payload(&mut self, id: TimerId, payload: T) {
         let index = self.live(id);
         self.slab.nodes[index as usize].payload = payload;
     }
 
-    /// The deadline as it was given.
+    /// The deadline that was given for a timer.
     pub fn deadline(&self, id: TimerId) -> Millis {
         self.slab.nodes[self.live(id) as usize].deadline
     }
@@ -117,7 +117,7 @@ impl<T: Copy> Timers<T> {
         }
     }
 
-    /// When `pop_due` next has work, as [`Wheel::next_deadline`] says.
+    /// When `pop_due` next has work; see [`Wheel::next_deadline`].
     pub fn next_deadline(&self) -> Option<Millis> {
         self.wheel.next_deadline()
     }
@@ -127,22 +127,23 @@ impl<T: Copy> Timers<T> {
         self.wheel.advance(now);
     }
 
-    /// Takes out the next timer due at `now`, with its deadline, as [`Wheel::pop_due`] says.
+    /// Removes the next timer that is due at `now` and returns its deadline and payload; see
+    /// [`Wheel::pop_due`].
     pub fn pop_due(&mut self, now: Millis, budget: &mut u32) -> Option<(Millis, T)> {
         let index = self.wheel.pop_due(&mut self.slab, now, budget)?;
         let Node { deadline, payload, .. } = self.release(index);
         Some((deadline, payload))
     }
 
-    /// The index of a timer that waits.
+    /// The index of an active timer. Panics if the timer is not active.
     fn live(&self, id: TimerId) -> u32 {
         let index = id.index();
         assert!(self.slab.links(index).is_linked(), "timer has fired or was cancelled");
         index
     }
 
-    /// Gives a place back, and the memory after a mass release. Timers never move, so the slab can
-    /// only be dropped once none waits.
+    /// Frees a place, and all memory when the last timer is gone. Timers never move, so the slab
+    /// can only be dropped when it is empty.
     fn release(&mut self, index: u32) -> Node<T> {
         let node = self.slab.nodes[index as usize];
         self.slab.nodes[index as usize].next = self.slab.free;
@@ -210,7 +211,7 @@ mod tests {
     const ENDLESS: u32 = u32::MAX;
 
     impl<T: Copy> Timers<T> {
-        /// Walks every list and checks what the head of `wheel.rs` says always holds.
+        /// Walks every list and checks the invariants in `wheel.rs`.
         fn check_invariants(&self) {
             let mut linked = 0;
             for list in 0..LISTS as u16 {
@@ -230,7 +231,7 @@ mod tests {
             let free = std::iter::successors(Some(self.slab.free).filter(|&at| at != NIL), |&at| {
                 Some(self.slab.nodes[at as usize].next).filter(|&at| at != NIL)
             });
-            assert_eq!(linked + free.count(), self.slab.nodes.len(), "a place that is lost");
+            assert_eq!(linked + free.count(), self.slab.nodes.len(), "a place is lost");
             self.wheel.check_invariants();
         }
     }
@@ -248,7 +249,7 @@ mod tests {
             .collect()
     }
 
-    /// Inserts the deadlines at `start`, numbered from 0; what fires at each moment must be these.
+    /// Inserts the deadlines at `start`, numbered from 0, and checks which fire at each moment.
     fn check(start: i64, deadlines: &[i64], expected: &[(i64, &[u32])]) {
         let mut timers = Timers::new(Millis(start));
         for (payload, &deadline) in (0..).zip(deadlines) {
@@ -284,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn extreme_moments_are_ordinary() {
+    fn extreme_moments_need_no_special_case() {
         let extremes = [i64::MIN, i64::MAX, 0, -1, i64::MAX, i64::MIN];
         check(i64::MIN, &extremes, &[(-2, &[0, 5]), (i64::MAX - 1, &[3, 2]), (i64::MAX, &[1, 4])]);
         check(i64::MAX, &extremes, &[(i64::MAX, &[0, 1, 2, 3, 4, 5])]);
@@ -292,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_goes_back_fires_late_never_early() {
+    fn clock_that_goes_back_fires_late_but_never_early() {
         let mut timers = Timers::new(Millis(0));
         assert_eq!(drain(&mut timers, 200), []);
         timers.insert(Millis(150), 0);
@@ -303,14 +304,14 @@ mod tests {
     }
 
     #[test]
-    fn a_rescheduled_timer_keeps_its_id_and_moves_when_its_slot_comes_up() {
+    fn rescheduled_timer_keeps_its_id_and_moves_when_its_slot_begins() {
         let mut timers = Timers::new(Millis(0));
         let first = timers.insert(Millis(10), 1);
         timers.insert(Millis(30), 2);
         timers.reschedule(first, Millis(30));
         timers.set_payload(first, 3);
         assert_eq!((timers.payload(first), timers.deadline(first)), (3, Millis(30)));
-        assert_eq!(timers.next_deadline(), Some(Millis(10)), "it was left where it is");
+        assert_eq!(timers.next_deadline(), Some(Millis(10)), "the timer stays in its slot");
         assert_eq!(drain(&mut timers, 29), []);
         assert_eq!(timers.next_deadline(), Some(Millis(30)));
         timers.reschedule(first, Millis(29));
@@ -319,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timer_that_was_moved_comes_after_those_in_the_slot_it_is_put_into() {
+    fn rescheduled_timer_comes_after_those_in_its_new_slot() {
         for (now, expected) in [(9, [2, 3, 1]), (10, [2, 1, 3])] {
             let mut timers = Timers::new(Millis(0));
             let first = timers.insert(Millis(10), 1);
@@ -332,9 +333,10 @@ mod tests {
         }
     }
 
-    /// However often a lease is renewed: it is looked at once for each time its slot comes up.
+    /// A renewed lease is visited once for each time that its slot begins, however often it is
+    /// renewed.
     #[test]
-    fn a_renewal_costs_the_wheel_nothing() {
+    fn renewal_costs_the_wheel_nothing() {
         let mut timers = Timers::new(Millis(0));
         let id = timers.insert(Millis(30_000), 1);
         for now in (0..300_000).step_by(10) {
@@ -342,12 +344,12 @@ mod tests {
         }
         let mut budget = 3;
         assert_eq!(timers.pop_due(Millis(300_000), &mut budget), None);
-        assert!(budget > 0, "looked at more than twice");
+        assert!(budget > 0, "visited more than twice");
         timers.check_invariants();
     }
 
     #[test]
-    fn a_cancelled_timer_never_fires() {
+    fn cancelled_timer_never_fires() {
         let mut timers = Timers::new(Millis(0));
         let ids = [5, 5000, 5].map(|deadline| timers.insert(Millis(deadline), deadline as u32));
         assert_eq!(timers.cancel(ids[0]), 5);
@@ -360,7 +362,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "timer has fired or was cancelled")]
-    fn a_stale_id_is_a_bug() {
+    fn use_of_a_stale_id_panics() {
         let mut timers = Timers::new(Millis(0));
         let id = timers.insert(Millis(1), ());
         timers.cancel(id);
@@ -368,13 +370,13 @@ mod tests {
     }
 
     #[test]
-    fn an_equal_deadline_entered_in_mid_cascade_waits_its_turn() {
+    fn equal_deadline_inserted_during_a_cascade_fires_last() {
         let mut timers = Timers::new(Millis(0));
         for payload in 0..4 {
             timers.insert(Millis(100), payload);
         }
         assert_eq!(timers.pop_due(Millis(100), &mut 2), None);
-        assert!(timers.wheel.cascading != 0, "the budget was to end in mid-cascade");
+        assert!(timers.wheel.cascading != 0, "the budget should end during a cascade");
         assert!(timers.next_deadline() <= Some(Millis(100)));
         timers.insert(Millis(100), 4);
         timers.check_invariants();
@@ -395,10 +397,9 @@ mod tests {
         assert_eq!(drain(&mut timers, 100), [(100, 0)]);
     }
 
-    /// A slot with many timers is begun before its time and not much sooner, and when that comes
-    /// nothing is left to be moved.
+    /// A large slot is begun some time before its start, and is empty at its start.
     #[test]
-    fn a_crowded_slot_is_empty_when_its_time_comes() {
+    fn large_slot_is_empty_at_its_start() {
         for count in [1, 2, 9, 1000] {
             let mut timers = Timers::new(Millis(0));
             for payload in 0..count {
@@ -418,13 +419,17 @@ mod tests {
         }
     }
 
-    /// However the timers go: fired, or cancelled, even in mid-cascade.
+    /// Whether the timers fire or are cancelled, also in the middle of a cascade.
     #[test]
-    fn memory_comes_back_when_the_last_timer_goes() {
+    fn memory_is_freed_with_the_last_timer() {
         for fired in [0, 1, 500, 999, 1000] {
             let mut timers = Timers::new(Millis(0));
             let ids: Vec<_> = (0..1000).map(|n| timers.insert(Millis(100), n)).collect();
-            assert_eq!(timers.pop_due(Millis(100), &mut 10), None, "the budget is for a cascade");
+            assert_eq!(
+                timers.pop_due(Millis(100), &mut 10),
+                None,
+                "the budget covers part of a cascade"
+            );
             let mut budget = 990 + fired;
             let count = std::iter::from_fn(|| timers.pop_due(Millis(100), &mut budget)).count();
             assert_eq!(count, fired as usize);
@@ -446,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn an_optional_id_is_as_small_as_an_id() {
+    fn optional_id_is_as_small_as_an_id() {
         assert_eq!(size_of::<Option<TimerId>>(), 4);
         assert_eq!(size_of::<Node<u32>>(), 24);
     }
@@ -458,8 +463,8 @@ mod tests {
         Cancel(prop::sample::Index),
         Advance(i64),
         Drain(u32),
-        Prepare(u32),
-        Fired,
+        WorkAhead(u32),
+        StepAhead,
     }
 
     #[derive(Clone, Debug)]
@@ -491,7 +496,7 @@ mod tests {
     }
 
     fn steps() -> impl Strategy<Value = Step> {
-        use Step::{Advance, Cancel, Drain, Fired, Insert, Prepare, Reschedule};
+        use Step::{Advance, Cancel, Drain, Insert, Reschedule, StepAhead, WorkAhead};
         prop_oneof![
             8 => deadlines().prop_map(Insert),
             4 => (any::<prop::sample::Index>(), deadlines())
@@ -500,30 +505,30 @@ mod tests {
             4 => spans().prop_map(Advance),
             6 => (0..6u32).prop_map(Drain),
             1 => Just(Drain(ENDLESS)),
-            4 => (0..6u32).prop_map(Prepare),
-            2 => Just(Fired),
+            4 => (0..6u32).prop_map(WorkAhead),
+            2 => Just(StepAhead),
         ]
     }
 
-    /// What is known of a timer by its number, which is the order of insertion.
+    /// The model of a timer; its number is the order of insertion.
     #[derive(Clone, Copy, Debug)]
-    struct Known {
+    struct ModelTimer {
         id: TimerId,
         given: i64,
-        /// A deadline that had passed counts as the moment it was given.
+        /// The deadline, or the moment of insertion if that was later.
         counts_as: i64,
         moved: bool,
     }
 
-    /// The wheel beside a map too simple to be wrong.
-    struct Pair {
+    /// The wheel together with a simple map as its model.
+    struct WheelAndModel {
         timers: Timers<u64>,
-        model: BTreeMap<u64, Known>,
+        model: BTreeMap<u64, ModelTimer>,
         now: i64,
         serial: u64,
     }
 
-    impl Pair {
+    impl WheelAndModel {
         fn step(&mut self, step: Step) {
             match step {
                 Step::Insert(deadline) => {
@@ -544,8 +549,8 @@ mod tests {
                 }
                 Step::Advance(span) => self.now = self.now.saturating_add(span),
                 Step::Drain(budget) => self.drain(budget),
-                Step::Prepare(budget) => self.timers.work_ahead(Millis(self.now), budget),
-                Step::Fired => self.timers.wheel.step_ahead(&mut self.timers.slab),
+                Step::WorkAhead(budget) => self.timers.work_ahead(Millis(self.now), budget),
+                Step::StepAhead => self.timers.wheel.step_ahead(&mut self.timers.slab),
             }
             self.compare();
         }
@@ -561,17 +566,17 @@ mod tests {
 
         fn enter(&mut self, serial: u64, id: TimerId, given: i64, moved: bool) {
             let counts_as = given.max(moment_of(self.timers.wheel.elapsed).0);
-            self.model.insert(serial, Known { id, given, counts_as, moved });
+            self.model.insert(serial, ModelTimer { id, given, counts_as, moved });
         }
 
-        fn remove(&mut self, timer: prop::sample::Index) -> Option<(u64, Known)> {
+        fn remove(&mut self, timer: prop::sample::Index) -> Option<(u64, ModelTimer)> {
             let serial = *self.model.keys().nth(timer.index(self.model.len().max(1)))?;
             self.model.remove_entry(&serial)
         }
 
         fn drain(&mut self, mut budget: u32) {
             while let Some((given, serial)) = self.timers.pop_due(Millis(self.now), &mut budget) {
-                let fired = self.model.remove(&serial).expect("invented");
+                let fired = self.model.remove(&serial).expect("a timer of the model");
                 assert_eq!(given.0, fired.given);
                 assert!(fired.counts_as <= self.now && fired.given <= self.now, "early");
                 assert!(self.earliest().is_none_or(|other| fired.counts_as <= other), "late");
@@ -629,16 +634,18 @@ mod tests {
             steps in prop::collection::vec(steps(), 1..200),
         ) {
             let timers = Timers::new(Millis(start));
-            let mut pair = Pair { timers, model: BTreeMap::new(), now: start, serial: 0 };
+            let model = BTreeMap::new();
+            let mut checked = WheelAndModel { timers, model, now: start, serial: 0 };
             for step in steps {
-                pair.step(step);
+                checked.step(step);
             }
-            // Twice the greatest span falls one short of the way from the first moment to the last.
+            // Twice the greatest span is one less than the distance from the first moment to the
+            // last.
             for span in [i64::MAX, i64::MAX, 1] {
-                pair.step(Step::Advance(span));
+                checked.step(Step::Advance(span));
             }
-            pair.step(Step::Drain(ENDLESS));
-            prop_assert!(pair.model.is_empty());
+            checked.step(Step::Drain(ENDLESS));
+            prop_assert!(checked.model.is_empty());
         }
 
         #[test]

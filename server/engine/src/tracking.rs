@@ -1,8 +1,9 @@
-//! Client side caching: who has read which keys, or wants to hear of keys by their beginning, and
-//! how they are told when those change (`CLIENT TRACKING`).
+//! Client side caching (`CLIENT TRACKING`): which clients have read which keys or track which
+//! prefixes, and the invalidation messages they get.
 //!
-//! What must hold: whoever has been answered with what a key held is told of its next change, after
-//! the reply of the command that changed it; and every prefix here belongs to a connected client.
+//! Invariants: a client that has read a key gets a message about the next change of the key, after
+//! the reply of the command that changed it; every prefix in the table belongs to a connected
+//! client.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,82 +16,83 @@ use crate::context::{Caller, is};
 use crate::keyspace::dict::{Dict, HashSeed};
 use crate::session::ClientId;
 
-/// What a client has asked for.
+/// The tracking options of a client.
 #[derive(Clone, Debug)]
 pub struct Tracking {
-    /// Which keys it hears of.
+    /// Which keys are tracked.
     pub mode: Mode,
-    /// Not of keys it has changed itself.
+    /// `NOLOOP`: no messages about the client's own changes.
     pub no_loop: bool,
-    /// Who is told in its place.
+    /// The client that gets the messages instead.
     pub redirect: Option<ClientId>,
-    /// Somebody should have been told in its place who is gone.
+    /// A message could not be sent because the redirect client is gone.
     pub broken_redirect: bool,
-    /// `CLIENT CACHING` makes the next command, or transaction, an exception.
+    /// `CLIENT CACHING` makes an exception for the next command or transaction.
     pub caching: bool,
-    /// How the keys begin that it hears of in [`Mode::Broadcast`].
+    /// The tracked prefixes in [`Mode::Broadcast`].
     pub prefixes: BTreeSet<Bytes>,
 }
 
-/// Which keys a client hears of.
+/// Which keys are tracked for a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Those it has read.
+    /// Keys that it reads.
     Reads,
-    /// Those it has read after `CLIENT CACHING YES`.
+    /// Keys that it reads after `CLIENT CACHING YES`.
     OptIn,
-    /// Those it has read, but not after `CLIENT CACHING NO`.
+    /// Keys that it reads, except after `CLIENT CACHING NO`.
     OptOut,
-    /// Those that begin with one of its prefixes.
+    /// Keys with one of its prefixes.
     Broadcast,
 }
 
-/// What is tracked for all clients.
+/// The tracking tables of all clients.
 #[derive(Debug)]
 pub struct Tracked {
     clients: usize,
-    /// Who has read a key, in whatever database, since it last changed. They may be gone.
+    /// The clients that have read a key, in any database, since its last change. Some of them may
+    /// have disconnected.
     readers: Dict<BTreeSet<ClientId>>,
     reads: usize,
     prefixes: BTreeMap<Bytes, Prefix>,
 }
 
-/// A beginning of keys that clients want to hear of.
+/// A tracked prefix.
 #[derive(Debug, Default)]
 struct Prefix {
     listeners: BTreeSet<ClientId>,
-    /// The keys that have changed, and by whom, since they were last told.
+    /// The keys that have changed since the last broadcast, each with the client that changed it.
     changed: BTreeMap<Bytes, Option<ClientId>>,
 }
 
 impl Tracked {
-    /// Nothing is tracked.
+    /// Empty tables.
     pub fn new(seed: HashSeed) -> Tracked {
         Tracked { clients: 0, readers: Dict::new(seed), reads: 0, prefixes: BTreeMap::new() }
     }
 
-    /// How many clients track.
+    /// The number of tracking clients.
     pub fn clients(&self) -> usize {
         self.clients
     }
 
-    /// How many keys have been read.
+    /// The number of tracked keys.
     pub fn keys(&self) -> usize {
         self.readers.len()
     }
 
-    /// By how many clients, each key counted for itself.
+    /// The number of pairs of a key and a client that has read it.
     pub fn reads(&self) -> usize {
         self.reads
     }
 
-    /// How many beginnings of keys are listened for.
+    /// The number of tracked prefixes.
     pub fn prefixes(&self) -> usize {
         self.prefixes.len()
     }
 }
 
-/// What a prefix takes beside its bytes: its places in both tables.
+/// The memory of a prefix besides its bytes: its entries in both tables.
 const PREFIX_BYTES: usize = 128;
 
 fn prefix_bytes(tracking: &Tracking) -> usize {
@@ -98,7 +100,7 @@ fn prefix_bytes(tracking: &Tracking) -> usize {
 }
 
 impl Engine {
-    /// A client tracks from now on, or does so otherwise than before.
+    /// Starts tracking for a client, or changes its options.
     pub fn start_tracking(&mut self, client: ClientId, tracking: Tracking) {
         let Some(state) = self.sessions.get_mut(client) else { return };
         let bytes = prefix_bytes(&tracking);
@@ -112,7 +114,7 @@ impl Engine {
         self.sessions.hold(client, bytes);
     }
 
-    /// A client no longer tracks. What it has read is forgotten when that changes.
+    /// Stops tracking for a client. The keys that it has read stay in the table until they change.
     pub fn stop_tracking(&mut self, client: ClientId) {
         let tracking = self.sessions.get_mut(client).and_then(|state| state.tracking.take());
         let Some(tracking) = tracking else { return };
@@ -127,8 +129,8 @@ impl Engine {
         }
     }
 
-    /// A client's command has been run, and somebody tracks: remembers what it has read, if the
-    /// client wants to hear of that.
+    /// Called after a client's command if any client tracks: records the keys that were read, if
+    /// the client's mode includes them.
     pub(super) fn remember_reads(&mut self, client: ClientId, command: &Command, argv: &[&[u8]]) {
         let reads = command.flags.contains(Flags::READONLY) && command.group != Group::Scripting;
         if !reads {
@@ -155,7 +157,7 @@ impl Engine {
         let Some(readers) = tracked.readers.get_mut(key) else {
             tracked.readers.insert_new(key, BTreeSet::from([client]));
             tracked.reads += 1;
-            self.bound_tracked();
+            self.evict_excess_keys();
             return;
         };
         tracked.reads -= readers.len();
@@ -166,9 +168,9 @@ impl Engine {
         tracked.reads += readers.len();
     }
 
-    /// Tells of a key as if it had changed, so as to forget it, where too many are remembered. Two
-    /// for each that is added: so a lower bound is reached, too.
-    fn bound_tracked(&mut self) {
+    /// Invalidates keys if more are recorded than `tracking-table-max-keys`. Removes up to two keys
+    /// for each key that is added, so that the table also shrinks to a lower limit.
+    fn evict_excess_keys(&mut self) {
         let max = usize::try_from(self.settings.tracking_table_max_keys).unwrap_or(usize::MAX);
         for _ in 0..2 {
             if max == 0 || self.tracked.readers.len() <= max {
@@ -176,29 +178,30 @@ impl Engine {
             }
             if let Some(slot) = self.tracked.readers.random(&mut self.random) {
                 let key = self.tracked.readers.key(slot).to_vec();
-                self.tell_readers(&key, None);
+                self.invalidate_readers(&key, None);
             }
         }
     }
 
-    /// A key has changed, by whose command if it was one: tells those who have read it, and
-    /// remembers it for those who listen for its beginning.
+    /// Handles a change of a key: sends messages to the clients that have read it, and records it
+    /// for prefixes. `changed_by` is the client and caller of the command, if any.
     #[inline]
     pub fn invalidate(&mut self, key: &[u8], changed_by: Option<(ClientId, Caller)>) {
-        if self.heeds_invalidation() {
-            self.tell_of_key(key, changed_by);
+        if self.is_tracking() {
+            self.invalidate_tracked(key, changed_by);
         }
     }
 
-    /// Whether [`Engine::invalidate`] has anybody to tell.
+    /// Whether [`Engine::invalidate`] has anything to do.
     #[inline]
-    pub fn heeds_invalidation(&self) -> bool {
+    pub fn is_tracking(&self) -> bool {
         self.tracked.clients > 0 || !self.tracked.readers.is_empty()
     }
 
     #[cold]
-    fn tell_of_key(&mut self, key: &[u8], changed_by: Option<(ClientId, Caller)>) {
-        // What a script has changed its caller is told even if it asked not to be, as in Redis.
+    fn invalidate_tracked(&mut self, key: &[u8], changed_by: Option<(ClientId, Caller)>) {
+        // In broadcast mode, a client gets messages about changes by its own scripts despite
+        // `NOLOOP`, as in Redis.
         let author = changed_by.filter(|&(_, caller)| caller != Caller::Script);
         for (name, prefix) in &mut self.tracked.prefixes {
             if key.starts_with(name) {
@@ -206,10 +209,10 @@ impl Engine {
                 prefix.changed.insert(Bytes::copy_from_slice(key), author);
             }
         }
-        self.tell_readers(key, changed_by.map(|(client, _)| client));
+        self.invalidate_readers(key, changed_by.map(|(client, _)| client));
     }
 
-    fn tell_readers(&mut self, key: &[u8], author: Option<ClientId>) {
+    fn invalidate_readers(&mut self, key: &[u8], author: Option<ClientId>) {
         let Some((_, readers)) = self.tracked.readers.remove(key) else { return };
         self.tracked.reads -= readers.len();
         for reader in readers {
@@ -217,25 +220,25 @@ impl Engine {
             let Some(tracking) = state.and_then(|state| state.tracking.as_ref()) else { continue };
             let is_own = tracking.no_loop && author == Some(reader);
             if tracking.mode != Mode::Broadcast && !is_own {
-                self.tell_of_change(reader, Reply::Array(vec![Reply::bulk(key)]));
+                self.send_invalidation(reader, Reply::Array(vec![Reply::bulk(key)]));
             }
         }
     }
 
-    /// Whole databases have been emptied: tells everyone who tracks, and forgets what was read.
+    /// Handles the deletion of whole databases: sends a message to every tracking client, and
+    /// empties the table of keys.
     pub fn invalidate_all(&mut self) {
         if self.tracked.clients > 0 {
             for client in self.sessions.in_order() {
-                self.tell_of_change(client, Reply::Null);
+                self.send_invalidation(client, Reply::Null);
             }
         }
         self.tracked.readers.clear();
         self.tracked.reads = 0;
     }
 
-    /// A client's request has been run, and somebody tracks: tells of what it has changed, and ends
-    /// the exception that `CLIENT CACHING` made, unless that was the request, or a transaction has
-    /// begun.
+    /// Called after a client's request if any client tracks: broadcasts the changes, and ends the
+    /// exception of `CLIENT CACHING`, unless that was the request or a transaction has begun.
     pub(super) fn finish_tracking(&mut self, client: ClientId, argv: &[&[u8]]) {
         if !self.busy {
             self.broadcast_changes();
@@ -247,51 +250,53 @@ impl Engine {
         }
     }
 
-    /// Tells those who listen for beginnings of keys what has changed since the last call.
+    /// Sends the keys that have changed since the last call to the clients that track their
+    /// prefixes.
     pub(super) fn broadcast_changes(&mut self) {
         if self.tracked.prefixes.values().all(|prefix| prefix.changed.is_empty()) {
             return;
         }
-        let told = self.tracked.prefixes.values_mut().filter(|prefix| !prefix.changed.is_empty());
-        let told: Vec<_> = told
+        let changed =
+            self.tracked.prefixes.values_mut().filter(|prefix| !prefix.changed.is_empty());
+        let broadcasts: Vec<_> = changed
             .map(|prefix| (prefix.listeners.clone(), std::mem::take(&mut prefix.changed)))
             .collect();
-        for (listeners, changed) in told {
+        for (listeners, changed) in broadcasts {
             for listener in listeners {
                 let state = self.sessions.get(listener);
                 let tracking = state.and_then(|state| state.tracking.as_ref());
-                let spared = tracking.filter(|tracking| tracking.no_loop).map(|_| listener);
+                let excluded = tracking.filter(|tracking| tracking.no_loop).map(|_| listener);
                 let keys =
-                    changed.iter().filter(|(_, author)| spared.is_none() || **author != spared);
+                    changed.iter().filter(|(_, author)| excluded.is_none() || **author != excluded);
                 let keys: Vec<Reply> = keys.map(|(key, _)| Reply::Bulk(key.clone())).collect();
                 if !keys.is_empty() {
-                    self.tell_of_change(listener, Reply::Array(keys));
+                    self.send_invalidation(listener, Reply::Array(keys));
                 }
             }
         }
     }
 
-    /// Tells a client that tracks, or who is to be told in its place, what has changed. RESP2 has
-    /// no other way than the message of a channel, to another client that listens to any.
-    fn tell_of_change(&mut self, client: ClientId, what: Reply) {
+    /// Sends an invalidation message to a tracking client or its redirect client. In RESP2 the
+    /// message goes to a channel, so only a redirect client with a subscription gets it.
+    fn send_invalidation(&mut self, client: ClientId, keys: Reply) {
         let Some(state) = self.sessions.get(client) else { return };
         let Some(redirect) = state.tracking.as_ref().map(|tracking| tracking.redirect) else {
             return;
         };
         let Some(receiver) = self.sessions.get(redirect.unwrap_or(client)) else {
-            return self.tell_of_broken_redirect(client);
+            return self.report_broken_redirect(client);
         };
         let parts = match receiver.protocol {
-            Protocol::Resp3 => vec![Reply::bulk("invalidate"), what],
+            Protocol::Resp3 => vec![Reply::bulk("invalidate"), keys],
             Protocol::Resp2 if redirect.is_some() && receiver.is_subscriber() => {
-                vec![Reply::bulk("message"), Reply::bulk("__redis__:invalidate"), what]
+                vec![Reply::bulk("message"), Reply::bulk("__redis__:invalidate"), keys]
             }
             Protocol::Resp2 => return,
         };
         self.push(receiver.id, &Reply::Push(parts));
     }
 
-    fn tell_of_broken_redirect(&mut self, client: ClientId) {
+    fn report_broken_redirect(&mut self, client: ClientId) {
         let Some(state) = self.sessions.get_mut(client) else { return };
         let Some(tracking) = state.tracking.as_mut() else { return };
         tracking.broken_redirect = true;
@@ -310,7 +315,7 @@ mod tests {
     use crate::testing::{Stage, check, words};
 
     #[test]
-    fn another_is_told_in_ones_place() {
+    fn redirect_client_gets_the_messages() {
         check(
             "PING; b> SUBSCRIBE __redis__:invalidate; b<; CLIENT TRACKING ON REDIRECT 2 => OK; \
              CLIENT GETREDIR => 2; MGET k l; c> MSET k v l v; \
@@ -325,18 +330,18 @@ mod tests {
     }
 
     #[test]
-    fn resp2_is_told_only_as_a_subscriber_of_anothers() {
+    fn resp2_client_gets_messages_only_as_subscribed_redirect_client() {
         check("CLIENT TRACKING ON; GET k; SET k v => OK; a< => ");
         check("PING; b> PING; CLIENT TRACKING ON REDIRECT 2; GET k; SET k v => OK; b< => ");
         check("CLIENT TRACKING ON BCAST; SUBSCRIBE c; b> SET k v; a< => ");
     }
 
     #[test]
-    fn it_is_known_that_nobody_is_told() {
+    fn broken_redirect_is_reported() {
         let mut stage = Stage::new(Settings::default());
         stage.check("PING; b> PING; CLIENT TRACKING ON REDIRECT 2; GET k");
-        let gone = stage.client("b");
-        stage.engine.disconnect(gone);
+        let redirect = stage.client("b");
+        stage.engine.disconnect(redirect);
         stage.check(
             "CLIENT TRACKINGINFO => [\"flags\", [\"on\"], \"redirect\", 2, ...; SET k v => OK; \
              CLIENT TRACKINGINFO => [\"flags\", [\"on\", \"broken_redirect\"], ...; \
@@ -347,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_lease_is_told() {
+    fn expiration_invalidates_the_key() {
         check(
             "HELLO 3; CLIENT TRACKING ON; b> SET k v PX 10; GET k; +9ms; a< => ; +1ms; \
              a< => >[\"invalidate\", [\"k\"]]",
@@ -359,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_script_reads_has_been_read() {
+    fn keys_read_by_a_script_are_tracked() {
         check(
             "HELLO 3; CLIENT TRACKING ON; EVAL \"return redis.call('get', 'k')\" 0 => nil; \
              b> SET k v; a< => >[\"invalidate\", [\"k\"]]; EVAL_RO \"return 1\" 1 k; b> SET k w; \
@@ -368,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_waited_is_told_behind_the_reply() {
+    fn blocked_client_gets_the_message_after_the_reply() {
         check(
             "HELLO 3; CLIENT TRACKING ON; LLEN m; BLMOVE k m LEFT LEFT 0; b> RPUSH k x; \
              a< => \"x\" & >[\"invalidate\", [\"m\"]]",
@@ -376,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_the_same_in_all_databases() {
+    fn keys_are_tracked_across_databases() {
         check(
             "HELLO 3; CLIENT TRACKING ON; GET k; b> SELECT 3; b> SET k v; \
              a< => >[\"invalidate\", [\"k\"]]; GET k; b> FLUSHDB; a< => >[\"invalidate\", nil]",
@@ -384,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_bounded() {
+    fn number_of_tracked_keys_is_bounded() {
         let mut settings = Settings::default();
         settings.tracking_table_max_keys = 2;
         let mut stage = Stage::new(settings);
@@ -398,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_are_gone_are_forgotten() {
+    fn disconnected_clients_are_removed() {
         let mut stage = Stage::new(Settings::default());
         stage.check("CLIENT TRACKING ON; GET k");
         for _ in 0..100 {

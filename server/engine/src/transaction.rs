@@ -1,4 +1,4 @@
-//! `MULTI` to `EXEC`, and the watches that guard it.
+//! Transactions: `MULTI`, `EXEC` and `WATCH`.
 
 use crate::Engine;
 use crate::memory::ALLOCATION_BYTES;
@@ -8,26 +8,26 @@ use crate::time::Time;
 /// The commands a client has queued since `MULTI`.
 #[derive(Debug, Default)]
 pub struct Transaction {
-    /// In order, each with its place in the command table.
+    /// The commands in order.
     pub queue: Vec<Queued>,
-    /// One could not be queued, so `EXEC` will refuse.
+    /// A command could not be queued, so `EXEC` fails.
     pub broken: bool,
     /// Bytes of all arguments.
     pub argument_bytes: usize,
-    /// Bytes that are counted as the client's.
+    /// Bytes that count as held for the client.
     held_bytes: usize,
 }
 
 /// A queued command.
 #[derive(Debug)]
 pub struct Queued {
-    /// Its place in the command table.
+    /// Its position in the command table.
     pub command: usize,
-    /// Its arguments, its name first.
+    /// Its arguments with its name.
     pub argv: Vec<Box<[u8]>>,
 }
 
-/// What a watch takes beside the key, which is kept twice: its places in both tables.
+/// The memory of a watch besides the key, which is stored twice: its entries in both tables.
 const WATCH_BYTES: usize = 128;
 
 fn watch_bytes(key: &[u8]) -> usize {
@@ -35,7 +35,7 @@ fn watch_bytes(key: &[u8]) -> usize {
 }
 
 impl Engine {
-    /// Queues a command for `EXEC`. One that will not be run takes no memory.
+    /// Queues a command for `EXEC`. If the transaction is broken, nothing is stored.
     pub(super) fn queue(&mut self, client: ClientId, command: usize, argv: &[&[u8]]) {
         let Some(state) = self.sessions.get_mut(client) else { return };
         let Some(transaction) = state.transaction.as_mut() else { return };
@@ -51,16 +51,16 @@ impl Engine {
         self.sessions.hold(client, argument_bytes + overhead);
     }
 
-    /// Ends a client's transaction; the caller runs it, or drops it.
+    /// Ends a client's transaction and returns it.
     pub(super) fn take_transaction(&mut self, client: ClientId) -> Option<Transaction> {
         let transaction = self.sessions.get_mut(client)?.transaction.take()?;
         self.sessions.release(client, transaction.held_bytes);
         Some(transaction)
     }
 
-    /// Starts watching a key for a client, unless it does already.
+    /// Starts watching a key for a client, unless the client watches it already.
     pub fn watch(&mut self, client: ClientId, database: usize, key: &[u8], time: Time) {
-        // A lease that is over already is no part of what is watched.
+        // An expired key is removed first, so that its removal does not count as a change.
         self.find_alive(database, key, time);
         let Some(state) = self.sessions.get_mut(client) else { return };
         if state.watched.iter().any(|w| w.database == database && *w.key == *key) {
@@ -72,7 +72,7 @@ impl Engine {
         watchers.entry(key.into()).or_default().push(client);
     }
 
-    /// Ends all of a client's watches.
+    /// Ends all watches of a client.
     pub fn unwatch(&mut self, client: ClientId) {
         let Some(state) = self.sessions.get_mut(client) else { return };
         state.watch_broken = false;
@@ -88,33 +88,33 @@ impl Engine {
         }
     }
 
-    /// Whether a watched key has changed, or has died since the watch began.
+    /// Whether a watched key has changed or expired since the watch began.
     pub fn is_watch_broken(&self, client: ClientId, time: Time) -> bool {
         self.sessions.get(client).is_some_and(|state| {
             state.watch_broken
-                || state.watched.iter().any(|w| self.is_dead(w.database, &w.key, time))
+                || state.watched.iter().any(|w| self.has_expired(w.database, &w.key, time))
         })
     }
 
-    /// A key has changed: breaks the transactions of those who watch it, and marks it for those
-    /// who wait for it.
+    /// Handles a change of a key: breaks the transactions that watch it, and marks it for waiting
+    /// clients.
     #[inline]
     pub fn touch(&mut self, database: usize, key: &[u8]) {
-        if self.heeds_touch(database) {
-            self.touch_heeded(database, key);
+        if self.handles_touch(database) {
+            self.handle_touch(database, key);
         }
     }
 
     /// Whether [`Engine::touch`] has anything to do.
     #[inline]
-    pub fn heeds_touch(&self, database: usize) -> bool {
-        self.anybody_waits()
+    pub fn handles_touch(&self, database: usize) -> bool {
+        self.has_waiters()
             || self.faults.writes.is_some()
             || !self.keyspace.database(database).watchers.is_empty()
     }
 
     #[cold]
-    fn touch_heeded(&mut self, database: usize, key: &[u8]) {
+    fn handle_touch(&mut self, database: usize, key: &[u8]) {
         self.mark_for_waiters(database, key);
         if let Some(writes) = &mut self.faults.writes {
             writes.touch(database, key);
@@ -134,9 +134,9 @@ impl Engine {
         }
     }
 
-    /// A database is emptied or exchanged with `other`: breaks the transactions of those who watch
-    /// a key that is there, or comes to be there, and marks keys for those who wait for them. Call
-    /// it before the change.
+    /// Handles a database that is about to be emptied or swapped with `other`: breaks the
+    /// transactions that watch a key that exists before or after the change, and marks keys for
+    /// waiting clients. Must be called before the change.
     pub fn touch_all(&mut self, database: usize, other: Option<usize>) {
         self.mark_all_for_waiters(database, other);
         if let Some(writes) = &mut self.faults.writes {

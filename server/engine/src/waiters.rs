@@ -1,14 +1,14 @@
-//! Sessions that wait: what for, how they get it, and what they are told when their time is up.
+//! Blocked clients: the keys they wait for, how they are served, and the reply after a timeout.
 //!
-//! A blocking command is its own self without patience, run again when a key it waits for has
-//! changed: its handler tries, and if there is nothing, it says what it waits for
-//! ([`Context::wait_for`]) and answers nothing. Whatever changes a key marks it; after the
-//! outermost command (a whole transaction, a whole script) those who wait for marked keys are
-//! served, key by key in the order of the marks, and the longest waiting client first.
+//! A blocking command first runs without blocking. If it finds nothing, its handler calls
+//! [`Context::wait_for`], and the client is queued. A change of a key that has waiting clients
+//! marks the key. After the outermost command (a whole transaction or script), the commands of the
+//! clients that wait for marked keys run again: key by key in the order of the marks, and the
+//! longest waiting client first.
 //!
-//! What must hold: a waiter is a [`ClientId`], never a reference, for it may go away at any moment,
-//! and then it is in no queue any more; while a client waits, none of its further requests is run;
-//! a queue without waiters is no more.
+//! Invariants: a waiter is a [`ClientId`], never a reference, since a client may disconnect at any
+//! moment; it is then removed from all queues. While a client waits, none of its further requests
+//! is run. Queues without waiters are removed.
 //!
 //! [`Context::wait_for`]: crate::context::Context::wait_for
 
@@ -25,66 +25,66 @@ use crate::time::{Millis, Time};
 use crate::timers::TimerId;
 use crate::{Engine, Timer};
 
-/// A client's wait.
+/// The wait of a blocked client.
 #[derive(Debug)]
 pub struct Blocked {
-    /// What it is told when the time is up or `CLIENT UNBLOCK` says so.
+    /// The reply on timeout and on `CLIENT UNBLOCK`.
     pub on_timeout: Reply,
-    /// The place in the table of the command that waits; none if the client was stopped by
+    /// The position of the blocked command in the table; `None` if the client was stopped by
     /// `CLIENT PAUSE`, which `CLIENT UNBLOCK` does not end.
     pub command: Option<usize>,
-    /// What it has to do with a rule of [`faults`](crate::faults), if that is why it waits.
-    pub(super) rule: Option<ByRule>,
+    /// The rule of [`faults`](crate::faults) that blocks the client, if any.
+    pub(super) rule: Option<RuleBlock>,
     timer: Option<TimerId>,
-    /// The keys it waits for, if it does.
-    order: Option<Arc<Order>>,
+    /// The keys that the client waits for, if any.
+    key_wait: Option<Arc<KeyWait>>,
 }
 
-/// What a client that waits has to do with a rule, named by its number.
+/// How a rule of the faults, given by its id, blocks a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ByRule {
-    /// It is held by the rule.
+pub(super) enum RuleBlock {
+    /// The rule holds the client.
     Held(u64),
-    /// It waits for somebody to be held.
+    /// The client waits until the rule holds another client.
     Awaits(u64),
 }
 
 impl Blocked {
-    /// Whether it ends by itself.
+    /// Whether the wait has a timeout.
     pub fn has_deadline(&self) -> bool {
         self.timer.is_some()
     }
 }
 
-/// What a blocking command waits for.
+/// The condition that a blocked command waits for.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted<'a> {
-    /// One of these keys.
+pub struct WaitCondition<'a> {
+    /// The keys, any of which may meet the condition.
     pub keys: &'a [&'a [u8]],
-    /// Holding a value of this type.
+    /// The type of value that the key must hold.
     pub kind: Kind,
-    /// Whether the client is also to learn that a key is gone or has become something else.
-    pub even_if_gone: bool,
+    /// Whether the client is also served when a key is deleted or changes its type.
+    pub wake_if_gone: bool,
 }
 
-impl<'a> Wanted<'a> {
-    /// Any of these keys, once it holds a value of this type.
-    pub fn any(keys: &'a [&'a [u8]], kind: Kind) -> Wanted<'a> {
-        Wanted { keys, kind, even_if_gone: false }
+impl<'a> WaitCondition<'a> {
+    /// Any of these keys, as soon as it holds a value of this type.
+    pub fn any(keys: &'a [&'a [u8]], kind: Kind) -> WaitCondition<'a> {
+        WaitCondition { keys, kind, wake_if_gone: false }
     }
 }
 
-/// A wait for keys: where its client stands in their queues, and what to run for it.
+/// A wait for keys: the client's ticket in their queues, and the command to run.
 #[derive(Debug)]
-struct Order {
+struct KeyWait {
     ticket: u64,
     database: usize,
     keys: Vec<Box<[u8]>>,
     argv: Vec<Box<[u8]>>,
 }
 
-impl Order {
-    /// The memory it takes: keys are kept in the queues, too.
+impl KeyWait {
+    /// The memory of the wait. The queues hold a second copy of the keys.
     fn bytes(&self) -> usize {
         let words = |words: &[Box<[u8]>]| {
             words
@@ -92,29 +92,29 @@ impl Order {
                 .map(|word| word.len() + size_of_val(word) + ALLOCATION_BYTES)
                 .sum::<usize>()
         };
-        size_of::<Order>() + 2 * words(&self.keys) + words(&self.argv)
+        size_of::<KeyWait>() + 2 * words(&self.keys) + words(&self.argv)
     }
 }
 
-/// Everyone who waits for keys. They wait for what clients see under a database's number, so
-/// `SWAPDB` does not move them.
+/// All clients that wait for keys. They wait for keys of a database number, so `SWAPDB` does not
+/// move them.
 #[derive(Debug, Default)]
 pub struct Waiters {
     queues: BTreeMap<usize, BTreeMap<Box<[u8]>, Queue>>,
-    /// Keys whose change is news to somebody, in the order of their first such change.
+    /// Changed keys that meet the condition of a waiter, in the order of the first such change.
     marked: VecDeque<(usize, Box<[u8]>)>,
-    /// Keys that were marked when somebody could not be served who is stopped by `CLIENT PAUSE`.
+    /// Keys that were marked while a waiter was stopped by `CLIENT PAUSE`.
     held: Vec<(usize, Box<[u8]>)>,
-    /// Tickets are handed out in the order of arrival, and kept as long as the wait lasts.
+    /// Tickets are numbered in the order of arrival. A client keeps its ticket during the wait.
     last_ticket: u64,
 }
 
-/// Those who wait for one key, by their tickets.
+/// The clients that wait for one key, by their tickets.
 #[derive(Debug, Default)]
 struct Queue {
     waiters: BTreeMap<u64, Waiter>,
-    /// How many of them are to learn that the key is gone.
-    even_if_gone: usize,
+    /// How many of them are also served when the key is deleted.
+    wake_if_gone: usize,
     marked: bool,
 }
 
@@ -122,30 +122,33 @@ struct Queue {
 struct Waiter {
     client: ClientId,
     kind: Kind,
-    even_if_gone: bool,
+    wake_if_gone: bool,
 }
 
 impl Waiters {
-    /// How many keys are waited for.
+    /// The number of keys with waiting clients.
     pub fn keys(&self) -> usize {
         self.queues.values().map(BTreeMap::len).sum()
     }
 
-    /// How many of them by somebody who is to learn that they are gone.
-    pub fn keys_even_if_gone(&self) -> usize {
+    /// The number of keys with a client that is also served when the key is deleted.
+    pub fn keys_with_wake_if_gone(&self) -> usize {
         let queues = self.queues.values().flat_map(BTreeMap::values);
-        queues.filter(|queue| queue.even_if_gone > 0).count()
+        queues.filter(|queue| queue.wake_if_gone > 0).count()
     }
 
-    /// Whether anybody waits for a key.
-    fn are_there(&self, database: usize, key: &[u8]) -> bool {
+    /// Whether any client waits for a key.
+    fn has_waiters_for(&self, database: usize, key: &[u8]) -> bool {
         self.queues.get(&database).is_some_and(|queues| queues.contains_key(key))
     }
 
-    /// A key holds a value of this type now, or none: marks it if that is news to anybody.
+    /// Marks a key that now holds a value of this type, or none, if that meets a waiter's
+    /// condition.
     fn mark(&mut self, database: usize, key: &[u8], kind: Option<Kind>) {
         let queue = self.queues.get_mut(&database).and_then(|queues| queues.get_mut(key));
-        if let Some(queue) = queue.filter(|queue| !queue.marked && queue.heeds(0, kind).is_some()) {
+        if let Some(queue) =
+            queue.filter(|queue| !queue.marked && queue.first_ready(0, kind).is_some())
+        {
             queue.marked = true;
             self.marked.push_back((database, key.into()));
         }
@@ -159,59 +162,62 @@ impl Waiters {
         Some((database, key))
     }
 
-    /// Puts a client at the end of the queues of some keys.
-    fn join(&mut self, client: ClientId, database: usize, wanted: Wanted<'_>) -> u64 {
+    /// Appends a client to the queues of some keys.
+    fn join(&mut self, client: ClientId, database: usize, condition: WaitCondition<'_>) -> u64 {
         self.last_ticket += 1;
         let queues = self.queues.entry(database).or_default();
-        for &key in wanted.keys {
+        for &key in condition.keys {
             let queue = queues.entry(key.into()).or_default();
-            let Wanted { kind, even_if_gone, .. } = wanted;
-            let waiter = Waiter { client, kind, even_if_gone };
-            // A key that is named twice is waited for once.
+            let WaitCondition { kind, wake_if_gone, .. } = condition;
+            let waiter = Waiter { client, kind, wake_if_gone };
+            // A key that is named twice is queued once.
             let before = queue.waiters.insert(self.last_ticket, waiter);
-            queue.even_if_gone += usize::from(even_if_gone && before.is_none());
+            queue.wake_if_gone += usize::from(wake_if_gone && before.is_none());
         }
         self.last_ticket
     }
 
-    fn leave(&mut self, order: &Order) {
-        let Some(queues) = self.queues.get_mut(&order.database) else { return };
-        for key in &order.keys {
+    fn leave(&mut self, key_wait: &KeyWait) {
+        let Some(queues) = self.queues.get_mut(&key_wait.database) else { return };
+        for key in &key_wait.keys {
             let Some(queue) = queues.get_mut(key) else { continue };
-            let waiter = queue.waiters.remove(&order.ticket);
-            queue.even_if_gone -= usize::from(waiter.is_some_and(|waiter| waiter.even_if_gone));
+            let waiter = queue.waiters.remove(&key_wait.ticket);
+            queue.wake_if_gone -= usize::from(waiter.is_some_and(|waiter| waiter.wake_if_gone));
             if queue.waiters.is_empty() {
                 queues.remove(key);
             }
         }
         if queues.is_empty() {
-            self.queues.remove(&order.database);
+            self.queues.remove(&key_wait.database);
         }
     }
 }
 
 impl Queue {
-    /// The first from a ticket on for whom it is news that there is a value of this type, or none.
-    fn heeds(&self, from: u64, kind: Option<Kind>) -> Option<(u64, ClientId)> {
-        if kind.is_none() && self.even_if_gone == 0 {
+    /// The first waiter, from a ticket on, with a condition that is met by a value of this type, or
+    /// by none.
+    fn first_ready(&self, from: u64, kind: Option<Kind>) -> Option<(u64, ClientId)> {
+        if kind.is_none() && self.wake_if_gone == 0 {
             return None;
         }
-        let news = |waiter: &Waiter| waiter.even_if_gone || kind == Some(waiter.kind);
+        let is_ready = |waiter: &Waiter| waiter.wake_if_gone || kind == Some(waiter.kind);
         let mut waiters = self.waiters.range(from..);
-        waiters.find(|(_, waiter)| news(waiter)).map(|(&ticket, waiter)| (ticket, waiter.client))
+        waiters
+            .find(|(_, waiter)| is_ready(waiter))
+            .map(|(&ticket, waiter)| (ticket, waiter.client))
     }
 }
 
 impl Engine {
     // --- waits begin ---
 
-    /// Makes a client wait, until `deadline` if there is one.
+    /// Blocks a client, until `deadline` if there is one.
     pub fn block(&mut self, client: ClientId, on_timeout: Reply, deadline: Option<Millis>) {
         self.stop_waiting(client);
         let timer = deadline.map(|deadline| self.timers.insert(deadline, Timer::Blocked(client)));
         if let Some(state) = self.sessions.get_mut(client) {
             state.blocked =
-                Some(Blocked { on_timeout, command: None, rule: None, timer, order: None });
+                Some(Blocked { on_timeout, command: None, rule: None, timer, key_wait: None });
         }
     }
 
@@ -219,7 +225,7 @@ impl Engine {
     pub(super) fn block_by_rule(
         &mut self,
         client: ClientId,
-        rule: ByRule,
+        rule: RuleBlock,
         on_timeout: Reply,
         deadline: Option<Millis>,
     ) {
@@ -229,8 +235,8 @@ impl Engine {
         }
     }
 
-    /// Who waits because of a rule, the longest connected first.
-    pub(super) fn blocked_by(&self, rule: ByRule) -> Vec<ClientId> {
+    /// The clients blocked by a rule, in the order of connection.
+    pub(super) fn blocked_by(&self, rule: RuleBlock) -> Vec<ClientId> {
         let waits = |id: &ClientId| {
             let blocked = self.sessions.get(*id).and_then(|state| state.blocked.as_ref());
             blocked.is_some_and(|blocked| blocked.rule == Some(rule))
@@ -238,33 +244,34 @@ impl Engine {
         self.sessions.in_order().into_iter().filter(waits).collect()
     }
 
-    /// Makes a client wait for keys of a database; `argv` is run for it whenever one has changed.
+    /// Blocks a client on keys of a database. `argv` is run for it each time one of them has
+    /// changed.
     pub(super) fn block_for_keys(
         &mut self,
         client: ClientId,
         database: usize,
-        wanted: Wanted<'_>,
+        condition: WaitCondition<'_>,
         deadline: Option<Millis>,
         argv: &[&[u8]],
     ) {
         self.block(client, Reply::NullArray, deadline);
-        let ticket = self.waiters.join(client, database, wanted);
+        let ticket = self.waiters.join(client, database, condition);
         let copy = |words: &[&[u8]]| words.iter().map(|&word| word.into()).collect();
-        let order = Order { ticket, database, keys: copy(wanted.keys), argv: copy(argv) };
-        self.sessions.hold(client, order.bytes());
+        let key_wait = KeyWait { ticket, database, keys: copy(condition.keys), argv: copy(argv) };
+        self.sessions.hold(client, key_wait.bytes());
         if let Some(blocked) = self.sessions.get_mut(client).and_then(|s| s.blocked.as_mut()) {
-            blocked.order = Some(Arc::new(order));
+            blocked.key_wait = Some(Arc::new(key_wait));
         }
     }
 
-    /// The command that has made its client wait.
+    /// Records which command has blocked its client.
     pub(super) fn set_waiting_command(&mut self, client: ClientId, at: usize) {
         if let Some(blocked) = self.sessions.get_mut(client).and_then(|s| s.blocked.as_mut()) {
             blocked.command = Some(at);
         }
     }
 
-    /// Makes a client wait for the end of a pause; its request is run again then, in the reply mode
+    /// Blocks a client until the end of a pause; then its request is run again, in the reply mode
     /// it had before.
     pub(super) fn block_until_unpaused(&mut self, client: ClientId, reply_mode: ReplyMode) {
         self.block(client, Reply::NOTHING, None);
@@ -277,30 +284,30 @@ impl Engine {
 
     // --- waits are served ---
 
-    /// A key has changed: marks it if that is news to anybody who waits for it.
+    /// Marks a key that has changed, if that meets the condition of a client that waits for it.
     #[inline]
     pub(super) fn mark_for_waiters(&mut self, database: usize, key: &[u8]) {
-        if self.anybody_waits() {
+        if self.has_waiters() {
             self.mark_if_waited_for(database, key);
         }
     }
 
-    /// Whether there are keys that are waited for.
+    /// Whether any client waits for keys.
     #[inline]
-    pub(super) fn anybody_waits(&self) -> bool {
+    pub(super) fn has_waiters(&self) -> bool {
         !self.waiters.queues.is_empty()
     }
 
     #[cold]
     fn mark_if_waited_for(&mut self, database: usize, key: &[u8]) {
-        if self.waiters.are_there(database, key) {
+        if self.waiters.has_waiters_for(database, key) {
             let kind = self.kind_of(database, key);
             self.waiters.mark(database, key, kind);
         }
     }
 
-    /// As [`Engine::mark_for_waiters`], for all keys of a database that is about to be emptied, or
-    /// exchanged with `other`.
+    /// As [`Engine::mark_for_waiters`], for all keys of a database that is about to be emptied or
+    /// swapped with `other`.
     pub(super) fn mark_all_for_waiters(&mut self, database: usize, other: Option<usize>) {
         let queues = self.waiters.queues.get(&database);
         let keys: Vec<Box<[u8]>> = queues.into_iter().flat_map(BTreeMap::keys).cloned().collect();
@@ -310,7 +317,7 @@ impl Engine {
         }
     }
 
-    /// Marks again what was marked while those who wait for it were stopped.
+    /// Marks the keys again that were marked while a waiter was stopped by `CLIENT PAUSE`.
     pub(super) fn mark_held_for_waiters(&mut self) {
         for (database, key) in std::mem::take(&mut self.waiters.held) {
             self.mark_for_waiters(database, &key);
@@ -322,8 +329,8 @@ impl Engine {
         Some(self.keyspace.database(database).record(slot).value().kind())
     }
 
-    /// Serves those who wait for keys that have changed, until no such key is left. Not within a
-    /// script, which is one command to those who look on.
+    /// Serves the clients that wait for marked keys until no key is marked. Does nothing within a
+    /// script, which is atomic.
     #[inline]
     pub(super) fn serve_waiters(&mut self, time: Time) {
         if !self.waiters.marked.is_empty() {
@@ -337,7 +344,7 @@ impl Engine {
             && let Some((database, key)) = self.waiters.next_marked()
         {
             let (mut from, mut stopped) = (0, false);
-            while let Some((ticket, client)) = self.next_waiter(database, &key, from, time) {
+            while let Some((ticket, client)) = self.next_ready_waiter(database, &key, from, time) {
                 if self.is_stopped(client, time) {
                     stopped = true;
                 } else if !self.has_hung_up(client) {
@@ -351,22 +358,22 @@ impl Engine {
         }
     }
 
-    /// Whether a client is only still here because its end has not been noticed: what it would be
-    /// given would be lost.
+    /// Whether the client's connection is closed, although it has not been removed yet. Anything it
+    /// were given would be lost.
     fn has_hung_up(&self, client: ClientId) -> bool {
         self.script_monitor
             .as_ref()
             .is_some_and(|script_monitor| script_monitor.has_hung_up(client))
     }
 
-    /// Whether `CLIENT PAUSE` keeps a waiting client's command from being run now.
+    /// Whether `CLIENT PAUSE` delays the command of a blocked client.
     fn is_stopped(&self, client: ClientId, time: Time) -> bool {
         let blocked = self.sessions.get(client).and_then(|state| state.blocked.as_ref());
         let command = blocked.and_then(|b| b.command).map(|at| self.commands.entry(at).command);
         command.is_some_and(|c| self.must_wait_for_unpause(client, c, c.flags, time))
     }
 
-    fn next_waiter(
+    fn next_ready_waiter(
         &mut self,
         database: usize,
         key: &[u8],
@@ -375,26 +382,26 @@ impl Engine {
     ) -> Option<(u64, ClientId)> {
         self.find_alive(database, key, time);
         let kind = self.kind_of(database, key);
-        self.waiters.queues.get(&database)?.get(key)?.heeds(from, kind)
+        self.waiters.queues.get(&database)?.get(key)?.first_ready(from, kind)
     }
 
-    /// Runs a waiting client's command again. What still has to wait keeps its place in all queues,
-    /// and its deadline.
+    /// Runs a blocked client's command again. A client that has to wait on keeps its position in
+    /// all queues, and its deadline.
     fn serve(&mut self, client: ClientId, time: Time) {
         let blocked = self.sessions.get(client).and_then(|state| state.blocked.as_ref());
-        let Some((at, order)) = blocked.and_then(|b| b.command.zip(b.order.clone())) else {
+        let Some((at, key_wait)) = blocked.and_then(|b| b.command.zip(b.key_wait.clone())) else {
             return;
         };
-        let argv: Vec<&[u8]> = order.argv.iter().map(|argument| &**argument).collect();
-        // What its own command lets it hear of comes behind the reply.
+        let argv: Vec<&[u8]> = key_wait.argv.iter().map(|argument| &**argument).collect();
+        // Messages that the command causes for its own client are sent after the reply.
         let before = self.exchange_pending(client, BytesMut::new());
-        let reply = self.run_again(client, at, order.database, &argv, time);
-        let behind = self.exchange_pending(client, before);
+        let reply = self.run_again(client, at, key_wait.database, &argv, time);
+        let messages = self.exchange_pending(client, before);
         if reply != Reply::NOTHING {
             self.finish(client, &reply);
         }
         if let Some(state) = self.sessions.get_mut(client) {
-            state.pending.extend_from_slice(&behind);
+            state.pending.extend_from_slice(&messages);
         }
     }
 
@@ -405,8 +412,8 @@ impl Engine {
 
     // --- waits end ---
 
-    /// Ends a client's wait with a reply that does not come from its command; false if it was not
-    /// waiting.
+    /// Ends a client's wait with a reply that does not come from its command; false if the client
+    /// was not blocked.
     pub fn unblock(&mut self, client: ClientId, reply: &Reply) -> bool {
         let blocked = self.sessions.get(client).and_then(|state| state.blocked.as_ref());
         if let Some(at) = blocked.and_then(|blocked| blocked.command) {
@@ -429,7 +436,7 @@ impl Engine {
         true
     }
 
-    /// Ends a client's wait as if its time were up.
+    /// Ends a client's wait with the reply for a timeout.
     pub fn end_wait(&mut self, client: ClientId) {
         let Some(state) = self.sessions.get_mut(client) else { return };
         let Some(blocked) = state.blocked.as_mut() else { return };
@@ -437,7 +444,7 @@ impl Engine {
         self.unblock(client, &reply);
     }
 
-    /// The timer of a waiting client has fired, which therefore has none now.
+    /// Handles the timer of a blocked client, which has fired and no longer exists.
     pub(super) fn wait_timed_out(&mut self, client: ClientId) {
         let Some(state) = self.sessions.get_mut(client) else { return };
         if let Some(blocked) = state.blocked.as_mut() {
@@ -446,16 +453,16 @@ impl Engine {
         }
     }
 
-    /// Forgets that a client waits, without telling it.
+    /// Ends a client's wait without a reply.
     pub(super) fn stop_waiting(&mut self, client: ClientId) -> bool {
         let Some(state) = self.sessions.get_mut(client) else { return false };
         let Some(blocked) = state.blocked.take() else { return false };
         if let Some(timer) = blocked.timer {
             self.timers.cancel(timer);
         }
-        if let Some(order) = blocked.order {
-            self.sessions.release(client, order.bytes());
-            self.waiters.leave(&order);
+        if let Some(key_wait) = blocked.key_wait {
+            self.sessions.release(client, key_wait.bytes());
+            self.waiters.leave(&key_wait);
         }
         true
     }
@@ -469,8 +476,8 @@ mod tests {
     use crate::testing::{Stage, check, check_events, words};
     use crate::{Engine, Flow};
 
-    /// Nobody waits for anything, and nothing is left of those who did.
-    fn assert_at_rest(stage: &Stage) {
+    /// Asserts that no client is blocked and nothing is left of earlier waits.
+    fn assert_no_waits(stage: &Stage) {
         let waiters = &stage.engine.waiters;
         assert!(waiters.queues.is_empty() && waiters.marked.is_empty(), "{waiters:?}");
         assert!(waiters.held.is_empty(), "{waiters:?}");
@@ -478,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_ends_on_the_millisecond() {
+    fn timeout_ends_on_the_exact_millisecond() {
         check("b> BLPOP k 0.5; +499ms; b< => ; +1ms; b< => nil-array");
         check("b> BLMOVE k l LEFT LEFT 0.0001; +1ms; b< => nil-array");
         check("b> BLPOP k 0; +100000000ms; b< => ; RPUSH k v; b< => [\"k\", \"v\"]");
@@ -487,12 +494,12 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_too_late_stays() {
+    fn element_pushed_at_the_timeout_stays_in_the_list() {
         check("b> BLPOP k 0.5; +500ms; RPUSH k v => 1; b< => nil-array; LRANGE k 0 -1 => [\"v\"]");
     }
 
     #[test]
-    fn nothing_is_left_of_a_wait_that_is_over() {
+    fn ended_wait_leaves_no_state() {
         for end in [
             "RPUSH k v",
             "RPUSH l v",
@@ -503,7 +510,7 @@ mod tests {
         ] {
             let mut stage = Stage::new(Settings::default());
             stage.check(&format!("b> BLPOP k l k 1; {end}"));
-            assert_at_rest(&stage);
+            assert_no_waits(&stage);
         }
         let mut stage = Stage::new(Settings::default());
         stage.check("b> BLPOP k 1; c> BLPOP k l 0");
@@ -511,22 +518,22 @@ mod tests {
             let client = stage.client(name);
             stage.engine.disconnect(client);
         }
-        assert_at_rest(&stage);
+        assert_no_waits(&stage);
         stage.check("RPUSH k v; LLEN k => 1");
     }
 
     #[test]
-    fn the_gone_are_passed_over() {
+    fn killed_and_unblocked_clients_are_skipped() {
         let mut stage = Stage::new(Settings::default());
         stage.check("b> BLPOP k 0; c> BLPOP k 0; d> BLPOP k 0; CLIENT KILL ID 1 => 1");
         stage.check("CLIENT UNBLOCK 2 => 1; c< => nil-array; RPUSH k v; d< => [\"k\", \"v\"]");
-        assert_at_rest(&stage);
+        assert_no_waits(&stage);
     }
 
-    /// Sees that these have hung up.
-    struct Sees(Vec<ClientId>);
+    /// A monitor that reports these clients as closed.
+    struct ClosedClients(Vec<ClientId>);
 
-    impl ScriptMonitor for Sees {
+    impl ScriptMonitor for ClosedClients {
         fn poll(&mut self, _: &mut Engine) {}
 
         fn has_hung_up(&self, client: ClientId) -> bool {
@@ -535,16 +542,16 @@ mod tests {
     }
 
     #[test]
-    fn those_who_have_hung_up_are_passed_over_before_they_are_gone() {
+    fn closed_connections_are_skipped_before_they_are_removed() {
         let mut stage = Stage::new(Settings::default());
         stage.check("b> BLPOP k 0; c> BLPOP k 0; d> BLPOP k 0");
-        let gone = vec![stage.client("b"), stage.client("d")];
-        stage.engine.script_monitor = Some(Box::new(Sees(gone)));
+        let closed = vec![stage.client("b"), stage.client("d")];
+        stage.engine.script_monitor = Some(Box::new(ClosedClients(closed)));
         stage.check("RPUSH k 1 2; c< => [\"k\", \"1\"]; b< => ; d< => ; LRANGE k 0 -1 => [\"2\"]");
     }
 
     #[test]
-    fn a_client_that_waits_runs_nothing_else_until_it_is_resumed() {
+    fn blocked_client_runs_no_request_until_it_is_resumed() {
         let mut stage = Stage::new(Settings::default());
         let client = stage.client("b");
         assert_eq!(stage.run(client, &words("BLPOP k 1")), (String::new(), Flow::Wait));
@@ -557,7 +564,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_is_served_in_the_order_of_arrival_whatever_happens_between() {
+    fn waiters_of_a_key_are_served_in_order_of_arrival() {
         check(
             "b> BLPOP k 1; c> BLPOP k 0; d> BLPOP k 0; +1000ms; b< => nil-array; \
              b> BLPOP k 0; RPUSH k 1 2 3; c< => [\"k\", \"1\"]; d< => [\"k\", \"2\"]; \
@@ -566,7 +573,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_served_in_the_order_they_became_ready() {
+    fn keys_are_served_in_the_order_in_which_they_became_ready() {
         check_events(&[
             ("b> BLPOP k 0", ""),
             ("c> BLPOP l 0", ""),
@@ -582,9 +589,9 @@ mod tests {
         ]);
     }
 
-    /// What was there in between was nothing to wake anybody for.
+    /// The state within the transaction wakes no client; only the state at its end does.
     #[test]
-    fn a_key_is_ready_when_it_has_become_what_is_wanted() {
+    fn key_becomes_ready_when_it_has_the_awaited_type() {
         for (before, events) in
             [("SET l v", "new l, set l, "), ("DEL l", ""), ("SADD l m", "new l, sadd l, ")]
         {
@@ -603,7 +610,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_holds_the_element_back() {
+    fn pause_delays_the_element_for_a_blocked_client() {
         check(
             "b> BLPOP k 0; MULTI; CLIENT PAUSE 100 WRITE; RPUSH k v; EXEC; LLEN k => 1; b< => ; \
              +99ms; b< => ; +1ms; b< => [\"k\", \"v\"]; EXISTS k => 0",
@@ -616,7 +623,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_not_have_it_leaves_it_to_the_next() {
+    fn element_goes_to_the_next_client_if_the_command_fails() {
         check(
             "SET s v; b> BLMOVE k s LEFT LEFT 0; c> BLPOP k 0; RPUSH k v; b< => !WRONGTYPE ...; \
              c< => [\"k\", \"v\"]; GET s => \"v\"",
@@ -629,7 +636,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_waits_counts_when_it_is_done() {
+    fn blocked_command_is_counted_when_its_wait_ends() {
         let stats = |steps: &str, expected: &str| {
             check(&format!("b> BLPOP k 1; {steps}; INFO commandstats => {expected}"));
         };
@@ -653,7 +660,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_are_shown() {
+    fn client_list_and_info_show_blocked_clients() {
         check(
             "b> BLPOP k l 0; c> BLPOP k 1; CLIENT LIST ID 1 => ...flags=b ...cmd=blpop ...; \
              INFO clients => ...blocked_clients:2...clients_in_timeout_table:1\\r\\n\

@@ -1,43 +1,43 @@
-//! The timer wheel: hands back what was entered once its moment has come, in order. It knows no
-//! keys, no clients and no clock, and owns no timer: what a timer is, and where it is kept, is the
-//! affair of whoever implements [`Nodes`]. The keys of a database are one such place, [`Timers`]
-//! the other.
+//! The timer wheel: returns timers in order when their deadlines have passed. It reads no clock,
+//! and it does not store the timers: implementations of [`Nodes`] do. One is the keys of a
+//! database, the other is [`Timers`].
 //!
 //! [`Timers`]: super::timers::Timers
 //!
-//! Eleven levels of 64 slots, 1 ms ticks. A timer lies at the level of the highest 6-bit group in
-//! which its deadline differs from the wheel's own time, `elapsed`, in the slot that group names.
-//! Eleven groups of six cover all 64 bits, so every deadline has a slot and there is no overflow
-//! list. When time reaches the start of a slot above level 0, its timers *cascade*: each moves to a
-//! lower level, at most ten times in its life, and fires from level 0.
+//! Eleven levels of 64 slots, with ticks of 1 ms. The level of a timer is the highest 6-bit group
+//! in which its deadline differs from the wheel's own time, `elapsed`, and its slot is the value of
+//! that group. Eleven groups of six bits cover all 64 bits, so every deadline has a slot and no
+//! overflow list is needed. When time reaches the start of a slot above level 0, the slot's timers
+//! *cascade*: each moves to a lower level, at most ten times in all, and fires from level 0.
 //!
-//! A slot of four seconds may hold half a million timers, and to move them takes tens of
-//! milliseconds in which none fires. So most are moved *ahead*, from the slot that follows the one
-//! time is in: for each timer that fires others are, and a crowded slot asks to be begun before
-//! its time. For that a level has two rotations of 64 slots, the one time is in and the next. A
-//! level's rotation is as long as a slot of the level above, so its next one is just that slot.
+//! A slot of four seconds may hold half a million timers. Moving them takes tens of milliseconds,
+//! in which none fires. Therefore most timers are moved *ahead*, from the slot after the current
+//! one: some with each timer that fires, and those of a large slot at some moments before its
+//! start. For this a level has two rotations of 64 slots, the current one and the next. A rotation
+//! of a level is as long as a slot of the level above, so its next rotation corresponds to a single
+//! slot.
 //!
-//! A timer whose deadline is moved stays where it is unless it would then be found too late: when
-//! its slot comes up it is put where its deadline belongs by then. So a renewal, the commonest
-//! thing that happens to a lease, touches nothing but the lease.
+//! When the deadline of a timer changes, the timer stays in its slot, unless the slot begins after
+//! the new deadline. When the slot begins, the timer moves to the slot of its deadline. So a
+//! renewal, the most frequent change of a lease, modifies only the lease itself.
 //!
-//! What always holds:
-//! - Every occupied slot begins after `elapsed`, but for the slot of `elapsed` itself at level 0,
-//!   which holds what is due at once, and those of other levels that begin at `elapsed` and have
-//!   still to cascade, `cascading`. They do so from the highest down.
-//! - No timer lies in a slot that begins after its deadline, or after `elapsed` if that is later.
-//!   Timers that were never moved lie exactly where their deadline belongs.
-//! - A slot's list is in order of arrival, and among equal deadlines that were never moved that is
-//!   the order of insertion. All take the same way down, so to move some ahead keeps it so, and so
-//!   does a cascade that is cut short by its budget: until a slot is empty, all that would land
-//!   below it joins its tail.
-//! - `elapsed` never passes the latest `now` the caller gave, so nothing fires early.
+//! Invariants:
+//! - Every occupied slot begins after `elapsed`, except for the slot of `elapsed` at level 0, which
+//!   holds what is due, and the slots of other levels that begin at `elapsed` and have not cascaded
+//!   yet, `cascading`. Cascades run from the highest level to the lowest.
+//! - No timer is in a slot that begins after its deadline, or after `elapsed` if that is later.
+//!   Timers that were never rescheduled are in the slot of their deadline.
+//! - The list of a slot is in order of arrival; for equal deadlines that were never rescheduled,
+//!   this is the order of insertion. All timers pass through the same slots, so moving some ahead
+//!   keeps the order. So does a cascade that its budget interrupts: until its slot is empty, all
+//!   timers for slots below it are appended to it.
+//! - `elapsed` never exceeds the greatest `now` of the caller, so no timer fires early.
 
 use super::time::Millis;
 
-/// Bits of a deadline that one level tells apart.
+/// Bits of a deadline for each level.
 const LEVEL_BITS: u32 = 6;
-/// Slots of a level: one for each bit of its occupancy word.
+/// Slots of a rotation: one for each bit of its occupancy word.
 const SLOTS: usize = 1 << LEVEL_BITS;
 const SLOT_MASK: u64 = SLOTS as u64 - 1;
 /// Enough levels for all bits of a deadline.
@@ -46,49 +46,49 @@ pub(super) const LEVELS: usize = u64::BITS.div_ceil(LEVEL_BITS) as usize;
 const RING: usize = 2 * SLOTS;
 const RING_MASK: u64 = RING as u64 - 1;
 pub(super) const LISTS: usize = LEVELS * RING;
-/// Words that say which slots are occupied: one for each rotation.
+/// Occupancy words: one for each rotation.
 pub(super) const WORDS: usize = LISTS / SLOTS;
-/// A slot that holds so many is begun before its time: to move them takes a tenth of a millisecond.
-const CROWD: u32 = if cfg!(test) { 3 } else { 256 };
-/// How many are moved in a millisecond then, so that others get their turns.
+/// The size from which a slot is moved ahead of its time: moving this many takes 0.1 ms.
+const LARGE_SLOT: u32 = if cfg!(test) { 3 } else { 256 };
+/// Timers that are moved in each millisecond then, so that other work is not delayed.
 const AHEAD_PER_MS: u64 = if cfg!(test) { 2 } else { 256 };
-/// The end of a list. No node has this index.
+/// The end of a list. It is no valid index.
 pub(super) const NIL: u32 = u32::MAX;
-/// The list of those that are in none.
+/// The list of a node that is in no list.
 const NO_LIST: u16 = u16::MAX;
 
-/// Where a timer stands among those of its slot.
+/// The position of a timer in its slot's list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Links {
-    /// The one before it.
+    /// The previous timer.
     pub prev: u32,
-    /// The one after it.
+    /// The next timer.
     pub next: u32,
-    /// The slot's list.
+    /// The list of the slot.
     pub list: u16,
 }
 
 impl Links {
-    /// Those of what is no timer now.
+    /// The links of a node that is no active timer.
     pub const NONE: Links = Links { prev: NIL, next: NIL, list: NO_LIST };
 
-    /// Whether they are those of a timer that waits.
+    /// Whether the node is an active timer.
     pub fn is_linked(self) -> bool {
         self.list != NO_LIST
     }
 }
 
-/// Where a wheel's timers are kept, by number.
+/// Storage for a wheel's timers, by index.
 pub trait Nodes {
-    /// When it is to fire.
+    /// The deadline of a timer.
     fn deadline(&self, index: u32) -> Millis;
-    /// Where it stands.
+    /// The links of a timer.
     fn links(&self, index: u32) -> Links;
-    /// It stands elsewhere now.
+    /// Sets the links of a timer.
     fn set_links(&mut self, index: u32, links: Links);
-    /// Another one is before it now.
+    /// Sets the link to the previous timer.
     fn set_prev(&mut self, index: u32, prev: u32);
-    /// Another one is after it now.
+    /// Sets the link to the next timer.
     fn set_next(&mut self, index: u32, next: u32);
 }
 
@@ -97,14 +97,15 @@ pub trait Nodes {
 pub struct Wheel {
     pub(super) lists: Box<[List; LISTS]>,
     pub(super) occupied: [u64; WORDS],
-    /// Bit by bit, which words of `occupied` are not zero.
+    /// A bit for each word of `occupied` that is not zero.
     words: u32,
     /// The wheel's own time, as a tick.
     pub(super) elapsed: u64,
-    /// Bit by bit, the levels whose slots begin at `elapsed` and have still to cascade: not empty.
+    /// A bit for each level that still has timers to cascade from the slot that begins at
+    /// `elapsed`.
     pub(super) cascading: u16,
-    /// How many slots above level 0 are crowded.
-    crowds: u32,
+    /// The number of large slots above level 0.
+    large_slots: u32,
     len: usize,
 }
 
@@ -118,7 +119,7 @@ pub(super) struct List {
 const _: () = assert!(WORDS <= u32::BITS as usize && LEVELS <= u16::BITS as usize);
 
 impl Wheel {
-    /// An empty wheel whose own time is `now`.
+    /// An empty wheel with the time `now`.
     pub fn new(now: Millis) -> Wheel {
         Wheel {
             lists: Box::new([List { head: NIL, tail: NIL, len: 0 }; LISTS]),
@@ -126,32 +127,32 @@ impl Wheel {
             words: 0,
             elapsed: tick_of(now),
             cascading: 0,
-            crowds: 0,
+            large_slots: 0,
             len: 0,
         }
     }
 
-    /// How many timers wait.
+    /// The number of active timers.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether no timer waits.
+    /// Whether there are no active timers.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Lets a node be a timer, in constant time. A deadline at or before the wheel's own time
-    /// counts as that time: it is due at once, after those already due then.
+    /// Makes a node an active timer, in constant time. A deadline at or before the wheel's own time
+    /// counts as that time: the timer is due at once, after those that are due already.
     pub fn insert(&mut self, nodes: &mut impl Nodes, index: u32) {
         debug_assert!(!nodes.links(index).is_linked());
         self.place(nodes, index, LEVELS);
         self.len += 1;
     }
 
-    /// The deadline of a timer has been changed. In constant time, and mostly without touching
-    /// another timer. Among equal deadlines it comes after those that are in the slot it is put
-    /// into, now or when the slot it is left in comes up.
+    /// Handles a changed deadline of a timer, in constant time and mostly without touching another
+    /// timer. Among equal deadlines the timer comes after those in the slot into which it is moved,
+    /// either now or when its present slot begins.
     pub fn reschedule(&mut self, nodes: &mut impl Nodes, index: u32) {
         let due = tick_of(nodes.deadline(index)).max(self.elapsed);
         if due < self.start_of(nodes.links(index).list) {
@@ -160,15 +161,15 @@ impl Wheel {
         }
     }
 
-    /// Takes a timer back before it fires, in constant time.
+    /// Removes a timer before it fires, in constant time.
     pub fn cancel(&mut self, nodes: &mut impl Nodes, index: u32) {
         self.unlink(nodes, index);
         nodes.set_links(index, Links::NONE);
         self.len -= 1;
     }
 
-    /// When `pop_due` next has work: never later than the earliest deadline, or the wheel's own
-    /// time where that has passed. It may be earlier, for timers that move without firing.
+    /// When `pop_due` next has work: never later than the earliest deadline, or than the wheel's
+    /// own time if that is later. It may be earlier, for timers that move without firing.
     pub fn next_deadline(&self) -> Option<Millis> {
         if self.is_empty() {
             return None;
@@ -181,21 +182,21 @@ impl Wheel {
 
     /// When [`Wheel::work_ahead`] next has work that should not wait for `pop_due`.
     pub fn next_work_ahead(&self) -> Option<Millis> {
-        if self.crowds == 0 {
+        if self.large_slots == 0 {
             return None;
         }
         (1..LEVELS).filter_map(|level| self.beginning_of(level)).min().map(moment_of)
     }
 
-    /// If `pop_due` has left nothing that is due: moves timers of crowded slots nearer to where
-    /// they will fire, at most `budget` of them. There may be more to do if
-    /// [`Wheel::next_work_ahead`] has still been reached.
+    /// Moves timers of large slots closer to the slots from which they fire, at most `budget` of
+    /// them. Does nothing while timers are due. More may be left to do if
+    /// [`Wheel::next_work_ahead`] has been reached.
     pub fn work_ahead(&mut self, nodes: &mut impl Nodes, now: Millis, mut budget: u32) {
         self.advance(now);
         if self.next_work_ahead().is_none_or(|moment| moment > now) {
             return;
         }
-        // The nearest first.
+        // The nearest level first.
         let mut level = 1;
         while level < LEVELS && budget > 0 {
             match self.move_ahead(nodes, level) {
@@ -205,11 +206,11 @@ impl Wheel {
         }
     }
 
-    /// Takes out the next timer due at `now`: in order of deadline, and among equal ones in the
-    /// order that stands above.
+    /// Removes and returns the next timer that is due at `now`, in order of deadline; equal
+    /// deadlines are in the order described above.
     ///
-    /// Every timer that fires or has to be moved costs one from `budget`. With none left the answer
-    /// is `None` although more may be due; then `next_deadline()` is not after `now`.
+    /// Every timer that fires or moves costs one from `budget`. If the budget is used up, the
+    /// result is `None` although more timers may be due; then `next_deadline()` is not after `now`.
     pub fn pop_due(
         &mut self,
         nodes: &mut impl Nodes,
@@ -247,7 +248,7 @@ impl Wheel {
         None
     }
 
-    /// Nothing is due by `now`, so that may be the wheel's own time.
+    /// Advances the wheel's own time to `now`, if nothing is due by then.
     pub fn advance(&mut self, now: Millis) {
         let now = tick_of(now);
         if self.cascading == 0 && self.next_slot().is_none_or(|(_, start)| start > now) {
@@ -255,10 +256,10 @@ impl Wheel {
         }
     }
 
-    /// The next slot to begin, or one of those, and its start. Meaningless during a cascade.
+    /// The earliest occupied slot and its start. Meaningless during a cascade.
     #[inline]
     fn next_slot(&self) -> Option<(u16, u64)> {
-        // Of those that are due together this is all that the second and the others cost.
+        // For timers that are due together, only the first one costs more than this look-up.
         let now = self.list_of(0);
         match self.lists[usize::from(now)].head {
             NIL => self.next_occupied(),
@@ -279,41 +280,42 @@ impl Wheel {
                 next = Some((list, start));
             }
             if is_now {
-                // All that is higher up comes later.
+                // Occupied slots of higher levels are later.
                 break;
             }
         }
         next
     }
 
-    /// When a level's next slot has to be begun ahead of its time, if it is crowded.
+    /// When a level's next slot should be moved ahead, if it is large.
     fn beginning_of(&self, level: usize) -> Option<u64> {
         let now = self.rotation_of(level);
         let word = [now, now ^ 1].into_iter().find(|&word| self.occupied[word] != 0)?;
         let list = self.first_in(word);
-        let crowd = self.lists[usize::from(list)].len;
+        let size = self.lists[usize::from(list)].len;
         let span = 1 << (level as u32 * LEVEL_BITS);
-        let lead = (u64::from(crowd) / AHEAD_PER_MS).min(span);
-        (crowd >= CROWD).then(|| self.start_of(list).saturating_sub(lead).max(self.elapsed))
+        let lead = (u64::from(size) / AHEAD_PER_MS).min(span);
+        (size >= LARGE_SLOT).then(|| self.start_of(list).saturating_sub(lead).max(self.elapsed))
     }
 
-    /// The word of the rotation of a level that time is in. The other one is that of the next.
+    /// The occupancy word of the current rotation of a level. The other word is the next
+    /// rotation's.
     fn rotation_of(&self, level: usize) -> usize {
         let parity = (self.elapsed >> (level as u32 * LEVEL_BITS) >> LEVEL_BITS) & 1;
         2 * level + parity as usize
     }
 
-    /// The first slot of a rotation that is not empty.
+    /// The first occupied slot of a rotation.
     fn first_in(&self, word: usize) -> u16 {
         (word * SLOTS) as u16 + self.occupied[word].trailing_zeros() as u16
     }
 
-    /// The slot of a level that time is in.
+    /// The current slot of a level.
     fn list_of(&self, level: usize) -> u16 {
         list_at(level, self.elapsed >> (level as u32 * LEVEL_BITS))
     }
 
-    /// The wheel's own time has just become the start of a slot.
+    /// Starts the cascades of the slots that begin at the wheel's own time.
     fn begin_cascades(&mut self) {
         for level in 1..LEVELS {
             if self.elapsed & ((1 << (level as u32 * LEVEL_BITS)) - 1) != 0 {
@@ -324,9 +326,9 @@ impl Wheel {
         }
     }
 
-    /// For a timer that has fired: of each level moves one down that is in the slot which follows
-    /// the one time is in. So, in the long run, as many as fire get to each level. The timers after
-    /// these may be anywhere in memory, but they are fetched together with the next that fires.
+    /// Called for each timer that fires: moves one timer of each level down from the slot after the
+    /// current one, so that in the long run as many move as fire. These timers may be anywhere in
+    /// memory, but they are fetched together with the next timer that fires.
     pub fn step_ahead(&mut self, nodes: &mut impl Nodes) {
         let occupied = (u32::BITS - self.words.leading_zeros()) as usize;
         for level in 1..occupied.div_ceil(2) {
@@ -334,8 +336,8 @@ impl Wheel {
         }
     }
 
-    /// Moves a timer down from the slot of a level that follows the one time is in; false if there
-    /// is none.
+    /// Moves a timer down from the slot of a level after the current one; false if that slot is
+    /// empty.
     fn move_ahead(&mut self, nodes: &mut impl Nodes, level: usize) -> bool {
         let shift = level as u32 * LEVEL_BITS;
         let slot = (self.elapsed >> shift).wrapping_add(1);
@@ -355,34 +357,34 @@ impl Wheel {
         true
     }
 
-    /// The first and the last of a list.
+    /// The first and the last timer of a list.
     #[cfg(test)]
     pub(super) fn ends(&self, list: u16) -> (u32, u32) {
         let List { head, tail, .. } = self.lists[usize::from(list)];
         (head, tail)
     }
 
-    /// Checks what the head of the file says, as far as it does not take the nodes.
+    /// Checks the invariants that do not involve the nodes.
     #[cfg(test)]
     pub(super) fn check_invariants(&self) {
-        let mut crowds = 0;
+        let mut large_slots = 0;
         for list in 0..LISTS as u16 {
             let List { head, tail, len } = self.lists[usize::from(list)];
             let is_empty = self.occupied[word_of(list)] & occupancy_bit(list) == 0;
             assert_eq!((is_empty, is_empty, is_empty), (head == NIL, tail == NIL, len == 0));
             let level = level_of(list);
-            crowds += u32::from(level > 0 && len >= CROWD);
+            large_slots += u32::from(level > 0 && len >= LARGE_SLOT);
             let cascades = self.cascading & (1 << level) != 0 && self.list_of(level) == list;
             let is_due = level == 0 && self.list_of(0) == list;
             assert!(is_empty || cascades || is_due || self.start_of(list) > self.elapsed);
             assert!(!cascades || !is_empty && self.start_of(list) == self.elapsed);
         }
-        assert_eq!(self.crowds, crowds);
+        assert_eq!(self.large_slots, large_slots);
         let words = (0..WORDS).filter(|&word| self.occupied[word] != 0);
         assert_eq!(self.words, words.map(|word| 1 << word).sum::<u32>());
     }
 
-    /// When an occupied slot begins.
+    /// The start of an occupied slot.
     pub(super) fn start_of(&self, list: u16) -> u64 {
         let shift = level_of(list) as u32 * LEVEL_BITS;
         let now = self.elapsed >> shift;
@@ -391,18 +393,18 @@ impl Wheel {
         (slot + if is_before { RING as u64 } else { 0 }) << shift
     }
 
-    /// The slot for a deadline, seen from the wheel's own time.
+    /// The slot for a deadline, relative to the wheel's own time.
     pub(super) fn slot_for(&self, deadline: u64) -> u16 {
         let deadline = deadline.max(self.elapsed);
         let level = ((deadline ^ self.elapsed) | 1).ilog2() / LEVEL_BITS;
         list_at(level as usize, deadline >> (level * LEVEL_BITS))
     }
 
-    /// Puts a node of no list, which comes from a level or from above them all, where its deadline
-    /// belongs.
+    /// Appends an unlinked node to the slot of its deadline. `from` is the level it comes from, or
+    /// `LEVELS`.
     fn place(&mut self, nodes: &mut impl Nodes, index: u32, from: usize) {
         let slot = self.slot_for(tick_of(nodes.deadline(index)));
-        // Those before it may still be on their way down; it follows them.
+        // Earlier timers may not have cascaded that far; then this one is appended to theirs.
         let passed = ((1 << from) - 1) & !((2_u16 << level_of(slot)) - 1);
         let list = match self.cascading & passed {
             0 => slot,
@@ -411,7 +413,7 @@ impl Wheel {
         self.push_back(nodes, list, index);
     }
 
-    /// One step of a cascade. A timer whose deadline was moved may land in any slot but this.
+    /// One step of a cascade. A rescheduled timer may move to any slot but this one.
     fn move_down(&mut self, nodes: &mut impl Nodes, list: u16) {
         let index = self.lists[usize::from(list)].head;
         self.unlink(nodes, index);
@@ -422,7 +424,7 @@ impl Wheel {
         let ends = &mut self.lists[usize::from(list)];
         let tail = std::mem::replace(&mut ends.tail, index);
         ends.len += 1;
-        self.crowds += u32::from(ends.len == CROWD && level_of(list) > 0);
+        self.large_slots += u32::from(ends.len == LARGE_SLOT && level_of(list) > 0);
         if tail == NIL {
             ends.head = index;
             self.occupied[word_of(list)] |= occupancy_bit(list);
@@ -433,12 +435,12 @@ impl Wheel {
         nodes.set_links(index, Links { prev: tail, next: NIL, list });
     }
 
-    /// Takes a node out of its list, and with the last one ends the slot's occupancy and cascade.
-    /// Its links still say where it was.
+    /// Removes a node from its list. If the list becomes empty, its occupancy bit and its cascade
+    /// end. The node's own links are not changed.
     fn unlink(&mut self, nodes: &mut impl Nodes, index: u32) {
         let Links { prev, next, list } = nodes.links(index);
         let ends = &mut self.lists[usize::from(list)];
-        self.crowds -= u32::from(ends.len == CROWD && level_of(list) > 0);
+        self.large_slots -= u32::from(ends.len == LARGE_SLOT && level_of(list) > 0);
         ends.len -= 1;
         match prev {
             NIL => ends.head = next,
@@ -453,7 +455,7 @@ impl Wheel {
         }
     }
 
-    /// A slot has lost its last timer.
+    /// Clears the state of a slot that has become empty.
     fn vacate(&mut self, list: u16) {
         let (word, level) = (word_of(list), level_of(list));
         self.occupied[word] &= !occupancy_bit(list);
@@ -466,7 +468,8 @@ impl Wheel {
     }
 }
 
-/// Moments as unsigned ticks in the same order, so that negative ones need no case of their own.
+/// Converts a moment to an unsigned tick in the same order, so that negative ones need no special
+/// case.
 pub(super) fn tick_of(moment: Millis) -> u64 {
     moment.0.cast_unsigned() ^ (1 << 63)
 }
@@ -479,12 +482,12 @@ pub(super) fn level_of(list: u16) -> usize {
     usize::from(list) / RING
 }
 
-/// The word of `occupied` with the bit of a list.
+/// The word of `occupied` that contains the bit of a list.
 pub(super) fn word_of(list: u16) -> usize {
     usize::from(list) / SLOTS
 }
 
-/// The list of a level's slot.
+/// The list of a slot of a level.
 fn list_at(level: usize, slot: u64) -> u16 {
     (level * RING) as u16 + (slot & RING_MASK) as u16
 }

@@ -169,7 +169,7 @@ fn clients(engine: &mut Engine, _: Time, fields: &mut Fields) {
     let waits = all.iter().filter_map(|c| c.blocked.as_ref());
     fields.add("clients_in_timeout_table", waits.filter(|wait| wait.has_deadline()).count());
     fields.add("total_blocking_keys", engine.waiters.keys());
-    fields.add("total_blocking_keys_on_nokey", engine.waiters.keys_even_if_gone());
+    fields.add("total_blocking_keys_on_nokey", engine.waiters.keys_with_wake_if_gone());
 }
 
 fn memory(engine: &mut Engine, _: Time, fields: &mut Fields) {

@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::keyspace::list::{Element, End, List, SmallList};
 use crate::keyspace::value::Kind;
 use crate::notify::Events;
-use crate::waiters::Wanted;
+use crate::waiters::WaitCondition;
 
 const LIST: Command =
     Command { group: Group::List, categories: Categories::LIST, keys: SEEN_KEY, ..Command::BASE };
@@ -551,7 +551,7 @@ fn blocking_pop(context: &mut Context<'_>, argv: &[&[u8]], end: End) -> Result<R
             return Ok(Reply::Array(vec![Reply::bulk(key), Reply::bulk(element)]));
         }
     }
-    let wait = context.wait_for(Wanted::any(keys, Kind::List), deadline, argv);
+    let wait = context.wait_for(WaitCondition::any(keys, Kind::List), deadline, argv);
     Ok(wait.unwrap_or(Reply::NullArray))
 }
 
@@ -562,7 +562,7 @@ fn blmpop(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     if let Some(popped) = request.run(context, take_all)? {
         return Ok(popped);
     }
-    let wait = context.wait_for(Wanted::any(request.keys, Kind::List), deadline, argv);
+    let wait = context.wait_for(WaitCondition::any(request.keys, Kind::List), deadline, argv);
     Ok(wait.unwrap_or(Reply::NullArray))
 }
 
@@ -582,7 +582,7 @@ fn blocking_move(
     if let Some(element) = move_element(context, [argv[1], argv[2]], ends)? {
         return Ok(Reply::bulk(element));
     }
-    let wait = context.wait_for(Wanted::any(&argv[1..2], Kind::List), deadline, argv);
+    let wait = context.wait_for(WaitCondition::any(&argv[1..2], Kind::List), deadline, argv);
     Ok(wait.unwrap_or(Reply::Null))
 }
 

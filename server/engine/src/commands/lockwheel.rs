@@ -8,7 +8,7 @@ use crate::Flow;
 use crate::command::{Arity, Command, Flags, Group};
 use crate::context::{Context, integer, is};
 use crate::error::Error;
-use crate::faults::rule::{self, Action, NO_SPAN, When};
+use crate::faults::rule::{self, FaultAction, NO_SPAN, RuleConditions};
 use crate::journal::handlers;
 use crate::time::{self, ClockOrder, Millis, Rate};
 
@@ -244,14 +244,14 @@ fn span(text: &[u8]) -> Result<Millis, Error> {
 fn fault(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     match &argv[2..] {
         [word, rule @ ..] if is(word, "add") => {
-            let (action, when) = Action::parse(rule)?;
+            let (action, when) = FaultAction::parse(rule)?;
             add_rule(context, action, when)
         }
         [word] if is(word, "list") => {
-            Ok(Reply::bulk(context.engine.show_faults(|rule| rule.action != Action::Gate)))
+            Ok(Reply::bulk(context.engine.show_faults(|rule| rule.action != FaultAction::Gate)))
         }
         [word] if is(word, "clear") => {
-            let (rules, _) = context.engine.clear_faults(|rule| rule.action != Action::Gate);
+            let (rules, _) = context.engine.clear_faults(|rule| rule.action != FaultAction::Gate);
             Ok(Reply::from(rules))
         }
         [word, id] if is(word, "clear") => {
@@ -266,7 +266,7 @@ fn fault(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 /// `LOCKWHEEL GATE`: replies with the number of the new gate, the gates, a client id, or a count.
 fn gate(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     match &argv[2..] {
-        [word, when @ ..] if is(word, "add") => add_rule(context, Action::Gate, when),
+        [word, when @ ..] if is(word, "add") => add_rule(context, FaultAction::Gate, when),
         [word, id] if is(word, "await") => {
             let id = parse_rule_id(context, id, true)?;
             Ok(context.engine.await_held(context.client, id))
@@ -277,19 +277,23 @@ fn gate(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
             Ok(Reply::from(clients))
         }
         [word] if is(word, "list") => {
-            Ok(Reply::bulk(context.engine.show_faults(|rule| rule.action == Action::Gate)))
+            Ok(Reply::bulk(context.engine.show_faults(|rule| rule.action == FaultAction::Gate)))
         }
         _ => Err(Error::Syntax),
     }
 }
 
-fn add_rule(context: &mut Context<'_>, action: Action, when: &[&[u8]]) -> Result<Reply, Error> {
+fn add_rule(
+    context: &mut Context<'_>,
+    action: FaultAction,
+    when: &[&[u8]],
+) -> Result<Reply, Error> {
     let engine = &mut *context.engine;
-    let when = When::parse(when, engine.random.bits() >> 1)?;
-    if action == Action::Refuse && when.is_about_requests() {
+    let when = RuleConditions::parse(when, engine.random.bits() >> 1)?;
+    if action == FaultAction::Refuse && when.has_request_conditions() {
         return Err(Error::line("ERR a connection has no name, no command and no key yet"));
     }
-    if matches!(action, Action::LoseWrites { .. }) && !engine.faults.keep_writes() {
+    if matches!(action, FaultAction::LoseWrites { .. }) && !engine.faults.keep_writes() {
         return Err(NOTHING_KEPT);
     }
     Ok(super::number(engine.faults.add(action, when)))

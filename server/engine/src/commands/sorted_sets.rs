@@ -18,7 +18,7 @@ use crate::keyspace::sorted_set::{Scored, SmallSortedSet, SortedSet};
 use crate::keyspace::value::Kind;
 use crate::notify::Events;
 use crate::random::Random;
-use crate::waiters::Wanted;
+use crate::waiters::WaitCondition;
 
 /// Common fields of the rows in all files for sorted sets.
 pub(super) const SORTED_SET: Command = Command {
@@ -513,7 +513,7 @@ fn bzpop(context: &mut Context<'_>, argv: &[&[u8]], end: End) -> Result<Reply, E
             return Ok(Reply::Array(std::iter::once(Reply::bulk(key)).chain(popped).collect()));
         }
     }
-    let wait = context.wait_for(Wanted::any(keys, Kind::SortedSet), deadline, argv);
+    let wait = context.wait_for(WaitCondition::any(keys, Kind::SortedSet), deadline, argv);
     Ok(wait.unwrap_or(Reply::NullArray))
 }
 
@@ -524,7 +524,7 @@ fn bzmpop(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     if let Some(popped) = request.run(context, pop_pairs)? {
         return Ok(popped);
     }
-    let wait = context.wait_for(Wanted::any(request.keys, Kind::SortedSet), deadline, argv);
+    let wait = context.wait_for(WaitCondition::any(request.keys, Kind::SortedSet), deadline, argv);
     Ok(wait.unwrap_or(Reply::NullArray))
 }
 

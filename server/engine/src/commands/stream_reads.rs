@@ -14,7 +14,7 @@ use crate::keyspace::stream::Stream;
 use crate::keyspace::stream::id::StreamId;
 use crate::keyspace::value::Kind;
 use crate::time::Millis;
-use crate::waiters::Wanted;
+use crate::waiters::WaitCondition;
 
 const READ: Command = Command {
     group: Group::Stream,
@@ -128,9 +128,9 @@ fn wait(
     for (id, settled) in argv[first..].iter_mut().zip(&settled) {
         *id = settled.as_ref().map_or(*id, |text| text.as_bytes());
     }
-    let even_if_gone = request.reader.is_some();
-    let wanted = Wanted { keys: request.keys, kind: Kind::Stream, even_if_gone };
-    context.wait_for(wanted, deadline, &argv)
+    let wake_if_gone = request.reader.is_some();
+    let condition = WaitCondition { keys: request.keys, kind: Kind::Stream, wake_if_gone };
+    context.wait_for(condition, deadline, &argv)
 }
 
 impl<'a> Request<'a> {

@@ -1,6 +1,6 @@
-//! Faults: what a test has ordered to go wrong, and gates at which clients are held so that a race
-//! can be written down. Rules are looked at before a request passes the engine's own gates; the
-//! commands of the namespace `LOCKWHEEL` are never subject to any.
+//! Fault injection for tests: rules that make requests fail, and gates that hold clients so that a
+//! test can produce a race. Rules apply before the engine's own gates. `LOCKWHEEL` commands are
+//! exempt from all rules.
 
 pub mod rule;
 pub mod writes;
@@ -15,92 +15,93 @@ use crate::context::{Caller, Context, is};
 use crate::error::Error;
 use crate::session::ClientId;
 use crate::time::{ClockOrder, Millis, Time};
-use crate::waiters::ByRule;
+use crate::waiters::RuleBlock;
 use crate::{Engine, Flow};
-use rule::{Action, Request, Rule, When};
+use rule::{FaultAction, Request, Rule, RuleConditions};
 use writes::Writes;
 
-/// The rules. Whom they hold stands in those clients' waits.
+/// The fault rules. The waits of held clients refer to them.
 #[derive(Debug, Default)]
 pub struct Faults {
     rules: Vec<Rule>,
     last_id: u64,
-    /// What can be undone, if anybody may want that.
+    /// The recent writes, if they can be undone.
     pub(super) writes: Option<Box<Writes>>,
 }
 
-/// What a rule has made of a request.
+/// How a rule changes the processing of a request.
 enum FaultDecision {
-    /// It is run; the rest of this is done then.
-    Run(Action),
-    /// It is not run now.
+    /// Run the request; the rest of the action follows.
+    Run(FaultAction),
+    /// Return this instead of running the request.
     Instead(Flow),
 }
 
-/// A rule as it is shown.
+/// A rule with its state, for display.
 #[derive(Serialize)]
-struct Shown<'a> {
+struct RuleStatus<'a> {
     #[serde(flatten)]
     rule: &'a Rule,
-    /// The `CLIENT ID`s of those it holds.
+    /// The `CLIENT ID`s of the clients it holds.
     held: Vec<u64>,
 }
 
 impl Faults {
-    /// No rules yet; `keep_writes` if they may be undone.
+    /// No rules; `keep_writes` if writes can be undone.
     pub fn new(keep_writes: bool) -> Faults {
         Faults { writes: keep_writes.then(Box::default), ..Faults::default() }
     }
 
-    /// Whether requests have to be looked at.
+    /// Whether requests have to be checked.
     #[inline]
     pub(super) fn watch_requests(&self) -> bool {
         !self.rules.is_empty() || self.writes.is_some()
     }
 
-    /// Whether writes are kept.
+    /// Whether writes can be undone.
     pub fn keep_writes(&self) -> bool {
         self.writes.is_some()
     }
 
-    /// Adds a rule behind the others; returns its number.
-    pub fn add(&mut self, action: Action, when: When) -> u64 {
+    /// Appends a rule; returns its id.
+    pub fn add(&mut self, action: FaultAction, when: RuleConditions) -> u64 {
         self.last_id += 1;
         self.rules.push(Rule { id: self.last_id, action, when, matched: 0, fired: 0 });
         self.last_id
     }
 
-    /// The rule with this number.
+    /// The rule with this id.
     pub fn rule(&self, id: u64) -> Option<&Rule> {
         self.rules.iter().find(|rule| rule.id == id)
     }
 
-    /// Whether there is such a rule, and whether it is a gate.
+    /// Whether a rule is a gate; `None` if there is no such rule.
     pub fn is_gate(&self, id: u64) -> Option<bool> {
-        self.rule(id).map(|rule| rule.action == Action::Gate)
+        self.rule(id).map(|rule| rule.action == FaultAction::Gate)
     }
 
-    /// What becomes of a request: what the first rule says that is for it. All of them count it.
-    fn judge(&mut self, request: Request<'_>) -> Option<(u64, Action)> {
-        let mut judged = None;
-        for rule in self.rules.iter_mut().filter(|rule| rule.action != Action::Refuse) {
-            if rule.fires(request) && judged.is_none() {
-                judged = Some((rule.id, rule.action.clone()));
+    /// The first rule that fires for a request, with its action. Every matching rule counts the
+    /// request.
+    fn decide(&mut self, request: Request<'_>) -> Option<(u64, FaultAction)> {
+        let mut fired = None;
+        for rule in self.rules.iter_mut().filter(|rule| rule.action != FaultAction::Refuse) {
+            if rule.fires(request) && fired.is_none() {
+                fired = Some((rule.id, rule.action.clone()));
             }
         }
-        judged
+        fired
     }
 }
 
 impl Engine {
-    /// Whether somebody who connects just now is to be sent away.
+    /// Whether a new connection should be refused.
     pub fn refuses_connection(&mut self) -> bool {
-        let nobody = Request { client: b"", client_id: 0, command: b"", keys: &[] };
+        let connection = Request { client: b"", client_id: 0, command: b"", keys: &[] };
         let mut rules = self.faults.rules.iter_mut();
-        rules.any(|rule| rule.action == Action::Refuse && rule.fires(nobody))
+        rules.any(|rule| rule.action == FaultAction::Refuse && rule.fires(connection))
     }
 
-    /// As [`Engine::run`], where rules may be for the request and writes may have to be kept.
+    /// As [`Engine::run`], with rules for the request and records of writes.
     #[cold]
     pub(super) fn run_with_faults(
         &mut self,
@@ -109,7 +110,7 @@ impl Engine {
         argv: &[&[u8]],
         out: &mut BytesMut,
     ) -> Flow {
-        let action = match self.judge(client, argv) {
+        let action = match self.decide(client, argv) {
             Some((rule, action)) => {
                 match self.before_request(time, client, rule, action, argv, out) {
                     FaultDecision::Run(action) => Some(action),
@@ -119,23 +120,23 @@ impl Engine {
             None => None,
         };
         let sent = out.len();
-        let flow = self.run_alone(time, client, argv, out);
+        let flow = self.run_without_faults(time, client, argv, out);
         self.keep_write(time);
         match action {
-            // Who waits loses what ends the wait.
-            Some(Action::Lose) if flow != Flow::Wait => self.set_loses_reply(client, false),
-            Some(Action::LoseAndClose) => {
+            // For a blocked client, the reply that ends the wait is lost.
+            Some(FaultAction::Lose) if flow != Flow::Wait => self.set_loses_reply(client, false),
+            Some(FaultAction::LoseAndClose) => {
                 out.truncate(sent);
                 return Flow::Close;
             }
-            Some(Action::Cut { bytes }) => {
+            Some(FaultAction::Cut { bytes }) => {
                 out.truncate(sent.saturating_add(bytes));
                 return Flow::Close;
             }
-            Some(Action::Jump { span }) if flow == Flow::Next => {
+            Some(FaultAction::Jump { span }) if flow == Flow::Next => {
                 return Flow::Clock(ClockOrder::Jump(span));
             }
-            Some(Action::LoseWrites { writes }) => {
+            Some(FaultAction::LoseWrites { writes }) => {
                 self.context_of(client, time).lose_writes(writes);
                 self.note_lost_writes(time, client);
             }
@@ -144,45 +145,45 @@ impl Engine {
         flow
     }
 
-    /// What a rule does to a request before it is run, or instead.
+    /// Applies the part of an action that precedes the request or replaces it.
     fn before_request(
         &mut self,
         time: Time,
         client: ClientId,
         rule: u64,
-        action: Action,
+        action: FaultAction,
         argv: &[&[u8]],
         out: &mut BytesMut,
     ) -> FaultDecision {
         let flow = match action {
-            Action::Drop => Flow::Next,
-            Action::Close | Action::Refuse => Flow::Close,
-            Action::Error { line } => {
+            FaultAction::Drop => Flow::Next,
+            FaultAction::Close | FaultAction::Refuse => Flow::Close,
+            FaultAction::Error { line } => {
                 self.answer_error(client, argv, line, out);
                 Flow::Next
             }
-            Action::Delay { span } => {
+            FaultAction::Delay { span } => {
                 let until = time.after(span).unwrap_or(Millis(i64::MAX));
                 self.hold(rule, client, Some(until))
             }
-            Action::Stall | Action::Gate => self.hold(rule, client, None),
-            Action::FlushScripts => {
+            FaultAction::Stall | FaultAction::Gate => self.hold(rule, client, None),
+            FaultAction::FlushScripts => {
                 self.flush_scripts();
                 return FaultDecision::Run(action);
             }
-            Action::Lose => {
+            FaultAction::Lose => {
                 self.set_loses_reply(client, true);
                 return FaultDecision::Run(action);
             }
-            Action::LoseAndClose
-            | Action::Cut { .. }
-            | Action::Jump { .. }
-            | Action::LoseWrites { .. } => return FaultDecision::Run(action),
+            FaultAction::LoseAndClose
+            | FaultAction::Cut { .. }
+            | FaultAction::Jump { .. }
+            | FaultAction::LoseWrites { .. } => return FaultDecision::Run(action),
         };
         FaultDecision::Instead(flow)
     }
 
-    fn judge(&mut self, client: ClientId, argv: &[&[u8]]) -> Option<(u64, Action)> {
+    fn decide(&mut self, client: ClientId, argv: &[&[u8]]) -> Option<(u64, FaultAction)> {
         let state = self.sessions.get_mut(client)?;
         let has_been_held = std::mem::take(&mut state.has_been_held);
         if self.faults.rules.is_empty() || has_been_held || is(argv[0], "lockwheel") {
@@ -201,12 +202,12 @@ impl Engine {
             command: command.map_or(&unknown, |entry| entry.full_name.as_bytes()),
             keys: &keys,
         };
-        self.faults.judge(request)
+        self.faults.decide(request)
     }
 
     fn answer_error(&mut self, client: ClientId, argv: &[&[u8]], line: String, out: &mut BytesMut) {
         let is_exec = is(argv[0], "exec");
-        let reply = Reply::from(self.spoil_transaction(client, Error::text(line), is_exec));
+        let reply = Reply::from(self.break_transaction(client, Error::text(line), is_exec));
         self.count_error(&reply);
         if let Some(state) = self.sessions.get(client)
             && !state.is_muted()
@@ -216,47 +217,47 @@ impl Engine {
     }
 
     fn hold(&mut self, rule: u64, client: ClientId, until: Option<Millis>) -> Flow {
-        self.block_by_rule(client, ByRule::Held(rule), Reply::NOTHING, until);
+        self.block_by_rule(client, RuleBlock::Held(rule), Reply::NOTHING, until);
         if let Some(state) = self.sessions.get_mut(client) {
             state.has_been_held = true;
         }
-        for waiter in self.blocked_by(ByRule::Awaits(rule)) {
+        for waiter in self.blocked_by(RuleBlock::Awaits(rule)) {
             self.unblock(waiter, &held_reply(client));
         }
         Flow::Again
     }
 
-    /// Has a client wait until somebody is held by a rule; its answer if somebody is already.
+    /// Blocks a client until a rule holds another client; returns the reply if one is held already.
     pub fn await_held(&mut self, client: ClientId, rule: u64) -> Reply {
-        if let Some(&held) = self.blocked_by(ByRule::Held(rule)).first() {
+        if let Some(&held) = self.blocked_by(RuleBlock::Held(rule)).first() {
             return held_reply(held);
         }
-        self.block_by_rule(client, ByRule::Awaits(rule), Reply::Null, None);
+        self.block_by_rule(client, RuleBlock::Awaits(rule), Reply::Null, None);
         Reply::NOTHING
     }
 
-    /// The rules that `chosen` chooses, as JSON.
+    /// The rules that match a condition, as JSON.
     pub fn show_faults(&self, chosen: impl Fn(&Rule) -> bool) -> String {
         let shown = self.faults.rules.iter().filter(|rule| chosen(rule)).map(|rule| {
-            let held = self.blocked_by(ByRule::Held(rule.id)).into_iter();
-            Shown { rule, held: held.map(|id| id.serial).collect() }
+            let held = self.blocked_by(RuleBlock::Held(rule.id)).into_iter();
+            RuleStatus { rule, held: held.map(|id| id.serial).collect() }
         });
         serde_json::to_string(&shown.collect::<Vec<_>>()).unwrap_or_default()
     }
 
-    /// Removes the rules that `chosen` chooses and lets go whom they hold; returns how many rules
-    /// there were, and how many clients.
+    /// Removes the rules that match a condition and releases the clients they hold; returns the
+    /// numbers of rules and clients.
     pub fn clear_faults(&mut self, chosen: impl Fn(&Rule) -> bool) -> (usize, usize) {
         let rules = std::mem::take(&mut self.faults.rules).into_iter();
         let (gone, kept) = rules.partition::<Vec<Rule>, _>(chosen);
         self.faults.rules = kept;
         let mut freed = 0;
         for rule in &gone {
-            for held in self.blocked_by(ByRule::Held(rule.id)) {
+            for held in self.blocked_by(RuleBlock::Held(rule.id)) {
                 self.end_wait(held);
                 freed += 1;
             }
-            for waiter in self.blocked_by(ByRule::Awaits(rule.id)) {
+            for waiter in self.blocked_by(RuleBlock::Awaits(rule.id)) {
                 self.unblock(waiter, &Reply::Null);
             }
         }
@@ -269,7 +270,7 @@ impl Engine {
         }
     }
 
-    /// What a handler would work with that runs for this client now.
+    /// The context of a command of this client.
     fn context_of(&mut self, client: ClientId, time: Time) -> Context<'_> {
         let database = self.sessions.get(client).map_or(0, |state| state.database);
         let (caller, command) = (Caller::Client, &Command::BASE);

@@ -1,5 +1,5 @@
-//! A rule: which requests it is for, and what becomes of them. It knows neither clients nor keys,
-//! only what it is shown of a request.
+//! A fault rule: the requests it applies to, and its action. It depends only on the description of
+//! a request.
 
 use serde::Serialize;
 
@@ -9,142 +9,142 @@ use crate::glob;
 use crate::random::Random;
 use crate::time::{Millis, span};
 
-/// What becomes of a request.
+/// The action of a rule on a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "action", rename_all = "kebab-case")]
-pub enum Action {
-    /// It is held for so long on the server's clock, and then run.
+pub enum FaultAction {
+    /// Run the request after a delay on the server's clock.
     Delay {
-        /// How long.
+        /// The delay.
         #[serde(rename = "delay_ms")]
         span: Millis,
     },
-    /// It is neither run nor answered.
+    /// Neither run the request nor reply.
     Drop,
-    /// It is not run, and its connection is closed.
+    /// Close the connection without running the request.
     Close,
-    /// It is run and not answered.
+    /// Run the request without a reply.
     Lose,
-    /// It is run, and its connection is closed instead of an answer.
+    /// Run the request, then close the connection without a reply.
     LoseAndClose,
-    /// It is run, so many bytes of the answer are sent, and the connection is closed.
+    /// Run the request, send the first bytes of the reply, then close the connection.
     Cut {
-        /// How many.
+        /// The number of bytes to send.
         bytes: usize,
     },
-    /// Neither it nor anything behind it is run, and the server stops reading, until the rule is
+    /// Hold the request and all later ones of the connection, and stop reading, until the rule is
     /// cleared.
     Stall,
-    /// It is not run, and answered with this error.
+    /// Reply with this error without running the request.
     Error {
-        /// The line, its code first, without the dash.
+        /// The error line with its code, without the dash.
         line: String,
     },
-    /// The script cache is emptied before it is run.
+    /// Remove all cached scripts, then run the request.
     FlushScripts,
-    /// The clock jumps when it has been run, as Redis's may: see [`ClockOrder::Jump`].
+    /// Run the request, then let the clock jump, as it may in Redis: see [`ClockOrder::Jump`].
     ///
     /// [`ClockOrder::Jump`]: crate::time::ClockOrder::Jump
     Jump {
-        /// How far, back if it is negative.
+        /// The distance; negative to jump back.
         #[serde(rename = "jump_ms")]
         span: Millis,
     },
-    /// When it has been run and answered, the last so many writes are undone.
+    /// Run the request and reply, then undo the last writes.
     LoseWrites {
-        /// How many.
+        /// The number of writes.
         writes: usize,
     },
-    /// Not a request but a connection: it is closed as soon as it is there.
+    /// Close a new connection at once. Applies to connections, not to requests.
     Refuse,
-    /// It is held until the gate is opened, and then run.
+    /// Hold the request until the gate is opened, then run it.
     Gate,
 }
 
-/// What a rule says.
+/// A fault rule.
 #[derive(Clone, Debug, Serialize)]
 pub struct Rule {
-    /// Its number.
+    /// Its id.
     pub id: u64,
-    /// What becomes of a request it is for.
+    /// Its action.
     #[serde(flatten)]
-    pub action: Action,
-    /// Which requests it is for.
+    pub action: FaultAction,
+    /// The requests it applies to.
     #[serde(flatten)]
-    pub when: When,
-    /// How many requests it could have been for.
+    pub when: RuleConditions,
+    /// The number of requests that matched.
     pub matched: u64,
-    /// How many of them it was for.
+    /// The number of matching requests for which it fired.
     pub fired: u64,
 }
 
-/// Which requests a rule is for: all of what is said must hold.
+/// The conditions of a rule, all of which must hold.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct When {
-    /// Those of clients with a name (`CLIENT SETNAME`) like this.
+pub struct RuleConditions {
+    /// The name of the client (`CLIENT SETNAME`) matches this pattern.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client: Option<String>,
-    /// Those of the client with this `CLIENT ID`.
+    /// The client has this `CLIENT ID`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_id: Option<u64>,
-    /// Commands with a name like this: `set`, `client|id`, `eval*`.
+    /// The command matches this pattern: `set`, `client|id`, `eval*`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
-    /// Those that name a key like this.
+    /// One of the keys matches this pattern.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// Of all these the one with this number, from 1 on.
+    /// Only for the matching request with this number, counted from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nth: Option<u64>,
-    /// No more than so many.
+    /// For at most this many requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub times: Option<u64>,
-    /// Each of these with this probability.
+    /// For each matching request with this probability.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub probability: Option<f64>,
-    /// What the dice are thrown with.
+    /// The seed of the random numbers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
     #[serde(skip)]
-    dice: Option<Random>,
+    random: Option<Random>,
 }
 
-/// What a rule is shown of a request.
+/// The description of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// The name of its client, which may be empty.
+    /// The name of the client, which may be empty.
     pub client: &'a [u8],
-    /// The `CLIENT ID` of its client.
+    /// The `CLIENT ID` of the client.
     pub client_id: u64,
     /// The full name of its command, in lower case.
     pub command: &'a [u8],
-    /// The keys it names.
+    /// The keys that the request names.
     pub keys: &'a [&'a [u8]],
 }
 
 impl Rule {
-    /// Whether the rule is for this request. Counts it.
+    /// Whether the rule fires for a request; counts it if it matches.
     pub fn fires(&mut self, request: Request<'_>) -> bool {
-        if !self.when.is_about(request) {
+        if !self.when.matches(request) {
             return false;
         }
         self.matched += 1;
         let fires = self.when.nth.is_none_or(|nth| nth == self.matched)
             && self.when.times.is_none_or(|times| self.fired < times)
-            && self.when.dice_allow();
+            && self.when.chance_allows();
         self.fired += u64::from(fires);
         fires
     }
 }
 
-impl When {
-    /// Reads pairs of a word and a value, as `FAULT ADD` takes them. `seed` is for dice that are
-    /// given none.
+impl RuleConditions {
+    /// Reads pairs of a word and a value, in the syntax of `FAULT ADD`. `seed` is the default for
+    /// the random numbers.
     ///
     /// # Errors
-    /// If a word is unknown, said twice, or its value is none.
-    pub fn parse(mut words: &[&[u8]], seed: u64) -> Result<When, Error> {
-        let mut when = When::default();
+    /// If a word is unknown or repeated, or a value is invalid.
+    pub fn parse(mut words: &[&[u8]], seed: u64) -> Result<RuleConditions, Error> {
+        let mut when = RuleConditions::default();
         while let [word, value, rest @ ..] = words {
             words = rest;
             match () {
@@ -167,26 +167,26 @@ impl When {
             return Err(Error::Syntax);
         }
         if let Some(probability) = when.probability {
-            when.set_dice(probability, when.seed.unwrap_or(seed));
+            when.set_probability(probability, when.seed.unwrap_or(seed));
         }
         Ok(when)
     }
 
-    /// Each request with this probability.
-    pub fn set_dice(&mut self, probability: f64, seed: u64) {
+    /// Sets the probability.
+    pub fn set_probability(&mut self, probability: f64, seed: u64) {
         (self.probability, self.seed) = (Some(probability), Some(seed));
-        self.dice = Some(Random::new(seed));
+        self.random = Some(Random::new(seed));
     }
 
-    /// Whether anything is said of a request that a mere connection has not got.
-    pub fn is_about_requests(&self) -> bool {
+    /// Whether any condition applies to requests only, not to new connections.
+    pub fn has_request_conditions(&self) -> bool {
         self.client.is_some()
             || self.client_id.is_some()
             || self.command.is_some()
             || self.key.is_some()
     }
 
-    fn is_about(&self, request: Request<'_>) -> bool {
+    fn matches(&self, request: Request<'_>) -> bool {
         let like = |pattern: &Option<String>, text: &[u8]| {
             pattern.as_ref().is_none_or(|pattern| glob::matches(pattern.as_bytes(), text))
         };
@@ -196,31 +196,31 @@ impl When {
             && (self.key.is_none() || request.keys.iter().any(|key| like(&self.key, key)))
     }
 
-    fn dice_allow(&mut self) -> bool {
-        let (Some(probability), Some(dice)) = (self.probability, self.dice.as_mut()) else {
+    fn chance_allows(&mut self) -> bool {
+        let (Some(probability), Some(random)) = (self.probability, self.random.as_mut()) else {
             return true;
         };
-        // As many bits as a float tells apart.
-        let thrown = (dice.bits() >> 11) as f64 / (1_u64 << 53) as f64;
-        thrown < probability
+        // As many bits as a float has.
+        let number = (random.bits() >> 11) as f64 / (1_u64 << 53) as f64;
+        number < probability
     }
 }
 
-impl Action {
-    /// Reads an action, as `FAULT ADD` takes it; returns what stands behind it.
+impl FaultAction {
+    /// Reads an action in the syntax of `FAULT ADD`; returns the remaining words.
     ///
     /// # Errors
-    /// If there is no such action, or its value is none.
-    pub fn parse<'a, 'b>(words: &'a [&'b [u8]]) -> Result<(Action, &'a [&'b [u8]]), Error> {
+    /// If there is no such action, or its value is invalid.
+    pub fn parse<'a, 'b>(words: &'a [&'b [u8]]) -> Result<(FaultAction, &'a [&'b [u8]]), Error> {
         let [word, rest @ ..] = words else { return Err(Error::Syntax) };
         let plain = match () {
-            () if is(word, "drop") => Some(Action::Drop),
-            () if is(word, "close") => Some(Action::Close),
-            () if is(word, "lose") => Some(Action::Lose),
-            () if is(word, "lose-and-close") => Some(Action::LoseAndClose),
-            () if is(word, "stall") => Some(Action::Stall),
-            () if is(word, "flush-scripts") => Some(Action::FlushScripts),
-            () if is(word, "refuse") => Some(Action::Refuse),
+            () if is(word, "drop") => Some(FaultAction::Drop),
+            () if is(word, "close") => Some(FaultAction::Close),
+            () if is(word, "lose") => Some(FaultAction::Lose),
+            () if is(word, "lose-and-close") => Some(FaultAction::LoseAndClose),
+            () if is(word, "stall") => Some(FaultAction::Stall),
+            () if is(word, "flush-scripts") => Some(FaultAction::FlushScripts),
+            () if is(word, "refuse") => Some(FaultAction::Refuse),
             () => None,
         };
         if let Some(action) = plain {
@@ -228,18 +228,18 @@ impl Action {
         }
         let [value, rest @ ..] = rest else { return Err(Error::Syntax) };
         let action = match () {
-            () if is(word, "delay") => Action::Delay { span: span(value).ok_or(NO_SPAN)? },
-            () if is(word, "cut") => Action::Cut { bytes: count(value)? },
-            () if is(word, "error") => Action::Error { line: error_line(value)? },
-            () if is(word, "jump") => Action::Jump { span: span(value).ok_or(NO_SPAN)? },
-            () if is(word, "lose-writes") => Action::LoseWrites { writes: count(value)? },
+            () if is(word, "delay") => FaultAction::Delay { span: span(value).ok_or(NO_SPAN)? },
+            () if is(word, "cut") => FaultAction::Cut { bytes: count(value)? },
+            () if is(word, "error") => FaultAction::Error { line: error_line(value)? },
+            () if is(word, "jump") => FaultAction::Jump { span: span(value).ok_or(NO_SPAN)? },
+            () if is(word, "lose-writes") => FaultAction::LoseWrites { writes: count(value)? },
             () => return Err(Error::Syntax),
         };
         Ok((action, rest))
     }
 }
 
-/// What is no span of time.
+/// The error for an invalid span of time.
 pub const NO_SPAN: Error =
     Error::line("ERR span is not a number of milliseconds, or of ms, s, m, h or d");
 
@@ -254,7 +254,7 @@ fn text(value: &[u8]) -> String {
     String::from_utf8_lossy(value).into_owned()
 }
 
-/// One line, of which the client makes what it likes.
+/// An error line without line breaks.
 fn error_line(value: &[u8]) -> Result<String, Error> {
     let line = text(value);
     if line.is_empty() || line.contains(['\r', '\n']) { Err(Error::Syntax) } else { Ok(line) }
@@ -265,7 +265,7 @@ fn positive(value: &[u8]) -> Result<u64, Error> {
     number.and_then(|number| u64::try_from(number).ok()).ok_or(NOT_POSITIVE)
 }
 
-/// How many, which may be none.
+/// A number that may be 0.
 pub fn count(value: &[u8]) -> Result<usize, Error> {
     let number = lockwheel_resp::number::parse_integer(value);
     number.and_then(|number| usize::try_from(number).ok()).ok_or(Error::NotAnInteger)
@@ -288,15 +288,15 @@ mod tests {
     }
 
     fn rule(conditions: &str) -> Rule {
-        let when = When::parse(&words(conditions), 7).expect("conditions");
-        Rule { id: 1, action: Action::Drop, when, matched: 0, fired: 0 }
+        let when = RuleConditions::parse(&words(conditions), 7).expect("conditions");
+        Rule { id: 1, action: FaultAction::Drop, when, matched: 0, fired: 0 }
     }
 
     const SET: Request<'_> =
         Request { client: b"worker-1", client_id: 5, command: b"set", keys: &[b"lock:a"] };
 
     #[test]
-    fn all_that_is_said_must_hold() {
+    fn rule_fires_if_all_conditions_hold() {
         for (conditions, fires) in [
             ("", true),
             ("COMMAND SET", true),
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn it_counts_what_it_could_have_been_for() {
+    fn rule_counts_matching_requests() {
         let fired = |conditions: &str, of: usize| {
             let mut rule = rule(conditions);
             let fired: Vec<bool> = (0..of).map(|_| rule.fires(SET)).collect();
@@ -338,29 +338,33 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_rule_is_refused() {
+    fn invalid_rules_are_refused() {
         for wrong in
-            ["KEY", "KEY a KEY b", "NTH 0", "NTH x", "TIMES -1", "PROBABILITY 2", "SEED 5", "WHO a"]
+            ["KEY", "KEY a KEY b", "NTH 0", "NTH x", "TIMES -1", "PROBABILITY 2", "SEED 5", "FOO a"]
         {
-            assert!(When::parse(&words(wrong), 7).is_err(), "{wrong}");
+            assert!(RuleConditions::parse(&words(wrong), 7).is_err(), "{wrong}");
         }
         for wrong in ["", "BREAK", "DELAY", "DELAY x", "CUT -1", "LOSE-WRITES x", "JUMP 1x"] {
-            assert!(Action::parse(&words(wrong)).is_err(), "{wrong}");
+            assert!(FaultAction::parse(&words(wrong)).is_err(), "{wrong}");
         }
-        assert!(Action::parse(&[b"error", b"ERR two\r\nlines"]).is_err());
+        assert!(FaultAction::parse(&[b"error", b"ERR two\r\nlines"]).is_err());
     }
 
     #[test]
-    fn an_action_is_followed_by_its_conditions() {
+    fn action_is_followed_by_its_conditions() {
         for (text, action) in [
-            ("DELAY 2s KEY a", Action::Delay { span: Millis(2_000) }),
-            ("drop KEY a", Action::Drop),
-            ("CUT 3 KEY a", Action::Cut { bytes: 3 }),
-            ("JUMP -1h KEY a", Action::Jump { span: Millis(-3_600_000) }),
-            ("LOSE-WRITES 2 KEY a", Action::LoseWrites { writes: 2 }),
+            ("DELAY 2s KEY a", FaultAction::Delay { span: Millis(2_000) }),
+            ("drop KEY a", FaultAction::Drop),
+            ("CUT 3 KEY a", FaultAction::Cut { bytes: 3 }),
+            ("JUMP -1h KEY a", FaultAction::Jump { span: Millis(-3_600_000) }),
+            ("LOSE-WRITES 2 KEY a", FaultAction::LoseWrites { writes: 2 }),
         ] {
             let words = words(text);
-            assert_eq!(Action::parse(&words), Ok((action, &words[words.len() - 2..])), "{text}");
+            assert_eq!(
+                FaultAction::parse(&words),
+                Ok((action, &words[words.len() - 2..])),
+                "{text}"
+            );
         }
     }
 }

@@ -1,6 +1,5 @@
-//! The last writes, and how to undo them: what a failover does to a server whose replica has not
-//! heard of them. A write is a command, a script or a transaction that has changed a key; what ends
-//! by itself is none.
+//! Undoing recent writes, as a failover does that promotes a replica without them. A write is a
+//! command, script or transaction that has changed a key; expiration is none.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -11,47 +10,48 @@ use crate::keyspace::serialised;
 use crate::limits;
 use crate::time::{Millis, Time};
 
-/// A key, in its database.
-type Name = (usize, Box<[u8]>);
+/// A key with its database.
+type DatabaseKey = (usize, Box<[u8]>);
 
-/// What a key held.
+/// The contents of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Held {
+struct KeyContents {
     body: Vec<u8>,
     deadline: Option<Millis>,
 }
 
-/// See the module's documentation. Whatever there is is kept a second time, as of the last write.
+/// A second copy of all keys, as of the last write, and the recent writes.
 #[derive(Debug, Default)]
 pub struct Writes {
-    keys: BTreeMap<Name, Held>,
-    /// What each write has changed, and what had been there before it.
-    done: VecDeque<Vec<(Name, Option<Held>)>>,
-    /// What has changed since the last write.
-    touched: BTreeSet<Name>,
+    keys: BTreeMap<DatabaseKey, KeyContents>,
+    /// The changed keys of each write, with their earlier contents.
+    done: VecDeque<Vec<(DatabaseKey, Option<KeyContents>)>>,
+    /// The keys that have changed since the last write.
+    touched: BTreeSet<DatabaseKey>,
 }
 
 impl Writes {
-    /// A key has changed, or is about to.
+    /// Records that a key has changed or is about to change.
     pub fn touch(&mut self, database: usize, key: &[u8]) {
         self.touched.insert((database, key.into()));
     }
 
-    /// All keys of a database have changed, or are about to.
+    /// Records that all keys of a database have changed or are about to change.
     pub fn touch_all(&mut self, database: usize) {
         let keys = self.keys.range((database, Box::default())..);
         let names = keys.map(|(name, _)| name).take_while(|name| name.0 == database);
-        self.touched.extend(names.cloned().collect::<Vec<Name>>());
+        self.touched.extend(names.cloned().collect::<Vec<DatabaseKey>>());
     }
 }
 
 impl Engine {
-    /// What has changed since the last write was one write, but for leases that have ended.
+    /// Records the changes since the last write as one write, without expired keys.
     pub(super) fn keep_write(&mut self, time: Time) {
         let mut changes = self.take_changes();
         changes.retain(|(name, before)| {
-            let deadline = before.as_ref().and_then(|held| held.deadline);
-            !deadline.is_some_and(|deadline| time.reached(deadline)) || self.held(name).is_some()
+            let deadline = before.as_ref().and_then(|contents| contents.deadline);
+            !deadline.is_some_and(|deadline| time.reached(deadline))
+                || self.contents(name).is_some()
         });
         let Some(writes) = self.faults.writes.as_mut().filter(|_| !changes.is_empty()) else {
             return;
@@ -62,14 +62,14 @@ impl Engine {
         writes.done.push_back(changes);
     }
 
-    /// The keys that have changed, with what they held before.
-    fn take_changes(&mut self) -> Vec<(Name, Option<Held>)> {
+    /// The keys that have changed, with their earlier contents.
+    fn take_changes(&mut self) -> Vec<(DatabaseKey, Option<KeyContents>)> {
         let Some(mut writes) = self.faults.writes.take() else { return Vec::new() };
         let touched = std::mem::take(&mut writes.touched).into_iter();
         let changes = touched.filter_map(|name| {
-            let now = self.held(&name);
+            let now = self.contents(&name);
             let before = match now.clone() {
-                Some(held) => writes.keys.insert(name.clone(), held),
+                Some(contents) => writes.keys.insert(name.clone(), contents),
                 None => writes.keys.remove(&name),
             };
             (before != now).then_some((name, before))
@@ -79,38 +79,40 @@ impl Engine {
         changes
     }
 
-    fn held(&self, (database, key): &Name) -> Option<Held> {
+    fn contents(&self, (database, key): &DatabaseKey) -> Option<KeyContents> {
         let slot = self.keyspace.find(*database, key)?;
         let record = self.keyspace.database(*database).record(slot);
-        Some(Held { body: serialised::write(record.value()), deadline: record.deadline() })
+        Some(KeyContents { body: serialised::write(record.value()), deadline: record.deadline() })
     }
 }
 
 impl Context<'_> {
-    /// Undoes the last `count` writes, as far as they are known; returns how many.
+    /// Undoes up to `count` of the last writes; returns how many.
     pub fn lose_writes(&mut self, count: usize) -> usize {
         self.engine.keep_write(self.time);
         for lost in 0..count {
             let done = self.engine.faults.writes.as_mut().and_then(|writes| writes.done.pop_back());
             let Some(changes) = done else { return lost };
             for (name, before) in changes.into_iter().rev() {
-                self.put_back(&name, before);
+                self.restore(&name, before);
             }
             self.engine.take_changes();
         }
         count
     }
 
-    fn put_back(&mut self, (database, key): &Name, before: Option<Held>) {
+    fn restore(&mut self, (database, key): &DatabaseKey, before: Option<KeyContents>) {
         self.within(*database, |context| {
             context.remove(key);
             context.engine.touch(*database, key);
             let now = context.time;
-            let alive = |held: &Held| !held.deadline.is_some_and(|deadline| now.reached(deadline));
-            let Some(held) = before.filter(alive) else { return };
-            let Ok(value) = serialised::read(&held.body, dump::forms(context)) else { return };
+            let alive = |contents: &KeyContents| {
+                !contents.deadline.is_some_and(|deadline| now.reached(deadline))
+            };
+            let Some(contents) = before.filter(alive) else { return };
+            let Ok(value) = serialised::read(&contents.body, dump::forms(context)) else { return };
             let slot = context.engine.keyspace.add(*database, key, value.into(), now.now);
-            context.set_deadline_at(slot, held.deadline);
+            context.set_deadline_at(slot, contents.deadline);
         });
     }
 }

@@ -1,6 +1,6 @@
-//! What is said of what has happened: rules that must hold of all locks, each with its story, and
-//! the usual mistakes of those who write locks. What breaks a rule is kept when it happens, so it
-//! is not lost when the journal has forgotten its entries.
+//! Checks and lint rules: conditions that must hold for all locks, each with the story of the lock
+//! that breaks it, and common mistakes in the use of locks. Violations are recorded when they
+//! happen, so they are still known when the journal has dropped their entries.
 
 use std::fmt;
 
@@ -11,26 +11,26 @@ use crate::limits::{JOURNAL_REMEMBERED_MAX, JOURNAL_STORY_MAX};
 use crate::time::Time;
 
 use super::Journal;
-use super::entry::{Entry, story, text, who};
+use super::entry::{Entry, client_text, story, text};
 
-/// A rule that must hold.
+/// A condition that must hold for all locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Check {
-    /// Nobody holds a lock any more.
+    /// No lock is held any more.
     NoLockHeld,
-    /// Nobody took a lock while another believed to have it: that is, whoever lost one came back
-    /// to release or renew it when it was somebody else's.
+    /// No lock was acquired while another client still believed to hold it: a client that lost a
+    /// lock tried to release or renew it after another one had acquired it.
     NeverTwoHolders,
-    /// Every lock was given a lease while it was held.
+    /// Every lock had a lease while it was held.
     EveryLockHasALease,
-    /// No lock was taken away by somebody who had not shown to be its owner.
+    /// No lock was released by a client that had not proved to be its owner.
     ReleasedOnlyByOwner,
 }
 
 impl Check {
-    /// All of them.
+    /// All checks.
     pub const ALL: [Check; 4] = [
         Check::NoLockHeld,
         Check::NeverTwoHolders,
@@ -38,7 +38,7 @@ impl Check {
         Check::ReleasedOnlyByOwner,
     ];
 
-    /// Its name.
+    /// The name of the check.
     pub fn name(self) -> &'static str {
         match self {
             Check::NoLockHeld => "no-lock-held",
@@ -49,21 +49,21 @@ impl Check {
     }
 }
 
-/// What a check has come to.
+/// The result of a check.
 #[derive(Clone, Debug, Serialize)]
 pub struct CheckResult {
-    /// Which.
+    /// The check.
     pub check: Check,
-    /// Whether the rule holds.
+    /// Whether the condition holds.
     pub holds: bool,
-    /// If not, what broke it first, and how often it was broken.
+    /// If not, the first violation and the number of further ones.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub sentence: String,
-    /// What has happened to that lock, in time order.
+    /// The events of that lock, in time order.
     pub story: Vec<Entry>,
 }
 
-/// What broke the rule, and what has happened to that lock, a line for each entry.
+/// The violation and the events of the lock, one line each.
 impl fmt::Display for CheckResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.holds {
@@ -73,22 +73,22 @@ impl fmt::Display for CheckResult {
     }
 }
 
-/// A mistake in how locks are taken, kept or let go.
+/// A common mistake in the use of locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum LintRule {
-    /// A lock was never given a lease: if its owner dies, it stays.
+    /// A lock never had a lease: if its owner dies, the lock is never released.
     LockWithoutLease,
-    /// A lock was taken by one command and given a lease by another.
+    /// A lock was acquired by one command and got its lease by another.
     LeaseInASecondStep,
-    /// A lock was deleted without a look at whose it is.
+    /// A lock was deleted without checking its owner.
     DeleteWithoutCheck,
     /// A lock was compared by one command and deleted by another.
     CompareAndDeleteInTwoSteps,
-    /// A lease ended before its owner came to release the lock.
+    /// A lease expired before the owner released the lock.
     LeaseShorterThanHold,
-    /// A lock was renewed by somebody who had lost it.
+    /// A lock was renewed by a client that had lost it.
     RenewalAfterLoss,
 }
 
@@ -96,50 +96,50 @@ impl LintRule {
     fn sentence(self, key: &str) -> String {
         match self {
             LintRule::LockWithoutLease => format!(
-                "the lock '{key}' has no lease: if its owner dies, nobody ever gets it; take it by \
-                 SET key token NX PX milliseconds"
+                "the lock '{key}' has no lease: if its owner dies, no client can ever acquire it; \
+                 use SET key token NX PX milliseconds"
             ),
             LintRule::LeaseInASecondStep => format!(
                 "the lock '{key}' got its lease by a second command: if its owner dies between the \
-                 two, nobody ever gets it; take it by SET key token NX PX milliseconds"
+                 two, no client can ever acquire it; use SET key token NX PX milliseconds"
             ),
             LintRule::DeleteWithoutCheck => format!(
-                "the lock '{key}' was deleted without a look at whose it is: if the lease is over, \
-                 that is somebody else's; compare and delete in one script"
+                "the lock '{key}' was deleted without checking its owner: after the lease has \
+                 ended, that may be another client; compare and delete in one script"
             ),
             LintRule::CompareAndDeleteInTwoSteps => format!(
                 "the lock '{key}' was compared by one command and deleted by another: in between \
-                 it may become somebody else's; compare and delete in one script"
+                 another client may acquire it; compare and delete in one script"
             ),
             LintRule::LeaseShorterThanHold => format!(
-                "the lock '{key}' was lost before its owner came to release it: the lease is \
-                 shorter than the work, and nobody renewed it"
+                "the lock '{key}' was lost before its owner released it: the lease is shorter \
+                 than the work, and it was not renewed"
             ),
             LintRule::RenewalAfterLoss => format!(
-                "the lock '{key}' was renewed by somebody who had lost it: the renewal comes too \
-                 late, and the work goes on without the lock"
+                "the lock '{key}' was renewed by a client that had lost it: the renewal came too \
+                 late, and the work continued without the lock"
             ),
         }
     }
 }
 
-/// A mistake that was made, at one key.
+/// A mistake in the use of one lock.
 #[derive(Clone, Debug, Serialize)]
 pub struct Finding {
-    /// Which.
+    /// The rule.
     pub rule: LintRule,
-    /// The lock.
+    /// The key of the lock.
     pub key: String,
-    /// What is wrong with it, and what to do.
+    /// The mistake and how to fix it.
     pub sentence: String,
-    /// How often it was made.
+    /// How many times the mistake was made.
     pub count: u64,
-    /// The entries that show it for the first time, as far as they are still known.
+    /// The entries of its first occurrence, unless the journal has dropped them.
     pub entries: Vec<Entry>,
 }
 
 #[derive(Debug)]
-struct Breach {
+struct BrokenCheck {
     check: Check,
     key: String,
     seq: u64,
@@ -147,62 +147,62 @@ struct Breach {
 }
 
 #[derive(Debug)]
-struct Found {
+struct Mistake {
     rule: LintRule,
     key: String,
     count: u64,
     entries: Vec<u64>,
 }
 
-/// What was found so far.
+/// The violations and mistakes so far.
 #[derive(Debug, Default)]
-pub(super) struct Verdicts {
-    breaches: Vec<Breach>,
-    findings: Vec<Found>,
+pub(super) struct Violations {
+    broken_checks: Vec<BrokenCheck>,
+    mistakes: Vec<Mistake>,
 }
 
-impl Verdicts {
-    /// A rule was broken.
-    pub(super) fn breach(&mut self, check: Check, key: &str, seq: u64, sentence: String) {
-        // The first tell most.
-        if self.breaches.len() < JOURNAL_REMEMBERED_MAX {
-            self.breaches.push(Breach { check, key: key.to_owned(), seq, sentence });
+impl Violations {
+    /// Records a violation of a check.
+    pub(super) fn break_check(&mut self, check: Check, key: &str, seq: u64, sentence: String) {
+        // The first violations are the most useful.
+        if self.broken_checks.len() < JOURNAL_REMEMBERED_MAX {
+            self.broken_checks.push(BrokenCheck { check, key: key.to_owned(), seq, sentence });
         }
     }
 
-    /// A mistake was made.
-    pub(super) fn find(&mut self, rule: LintRule, key: &str, entries: Vec<u64>) {
-        let known = self.findings.iter_mut().find(|it| it.rule == rule && it.key == key);
+    /// Records a mistake.
+    pub(super) fn add_mistake(&mut self, rule: LintRule, key: &str, entries: Vec<u64>) {
+        let known = self.mistakes.iter_mut().find(|it| it.rule == rule && it.key == key);
         if let Some(known) = known {
             known.count += 1;
-        } else if self.findings.len() < JOURNAL_REMEMBERED_MAX {
-            self.findings.push(Found { rule, key: key.to_owned(), count: 1, entries });
+        } else if self.mistakes.len() < JOURNAL_REMEMBERED_MAX {
+            self.mistakes.push(Mistake { rule, key: key.to_owned(), count: 1, entries });
         }
     }
 
-    /// A lock had no lease until its end.
+    /// Records a lock that never had a lease.
     pub(super) fn without_lease(&mut self, key: &str, owner: &str, entries: Vec<u64>) {
         let seq = entries.first().copied().unwrap_or_default();
-        self.find(LintRule::LockWithoutLease, key, entries);
+        self.add_mistake(LintRule::LockWithoutLease, key, entries);
         let sentence = format!("the lock '{key}' of '{owner}' never had a lease");
-        self.breach(Check::EveryLockHasALease, key, seq, sentence);
+        self.break_check(Check::EveryLockHasALease, key, seq, sentence);
     }
 }
 
 impl Engine {
-    /// What a check comes to now; `None` if no journal is kept.
+    /// The result of a check at present; `None` if no journal is kept.
     pub fn check_locks(&self, check: Check, time: Time) -> Option<CheckResult> {
         let journal = self.journal()?;
         let mut broken: Vec<(String, u64, String)> = journal
-            .verdicts
-            .breaches
+            .violations
+            .broken_checks
             .iter()
-            .filter(|breach| breach.check == check)
-            .map(|breach| (breach.key.clone(), breach.seq, breach.sentence.clone()))
+            .filter(|broken| broken.check == check)
+            .map(|broken| (broken.key.clone(), broken.seq, broken.sentence.clone()))
             .collect();
         let held = self.held_locks(time).into_iter();
         broken.extend(held.filter_map(|lock| {
-            let taker = who(lock.client, &lock.name);
+            let taker = client_text(lock.client, &lock.name);
             let sentence = match (check, lock.lease_ms) {
                 (Check::NoLockHeld, _) => {
                     format!("{taker} holds the lock '{}' as '{}'", lock.key, lock.owner)
@@ -214,23 +214,23 @@ impl Engine {
             };
             Some((lock.key, u64::MAX, sentence))
         }));
-        let mut verdict = CheckResult {
+        let mut result = CheckResult {
             check,
             holds: broken.is_empty(),
             sentence: String::new(),
             story: Vec::new(),
         };
         if let [(key, until, sentence), more @ ..] = &broken[..] {
-            verdict.sentence = match more.len() {
+            result.sentence = match more.len() {
                 0 => sentence.clone(),
                 more => format!("{sentence} (and {more} more)"),
             };
-            verdict.story = journal.story(key, *until);
+            result.story = journal.story(key, *until);
         }
-        Some(verdict)
+        Some(result)
     }
 
-    /// The mistakes that were made so far; `None` if no journal is kept.
+    /// The mistakes so far; `None` if no journal is kept.
     pub fn lint_locks(&self, time: Time) -> Option<Vec<Finding>> {
         let journal = self.journal()?;
         let shown = |rule: LintRule, key: &str, count, entries: &[u64]| Finding {
@@ -240,13 +240,13 @@ impl Engine {
             count,
             entries: journal.by_number(entries),
         };
-        let found = journal.verdicts.findings.iter();
+        let found = journal.violations.mistakes.iter();
         let mut findings: Vec<Finding> =
             found.map(|it| shown(it.rule, &it.key, it.count, &it.entries)).collect();
-        for (place, lock) in &journal.locks.held {
-            let seen = super::look(self, place, time);
+        for (lock_key, lock) in &journal.locks.held {
+            let seen = super::look(self, lock_key, time);
             let [holder, ..] = &lock.holders[..] else { continue };
-            let key = text(&place.1);
+            let key = text(&lock_key.1);
             let rule = LintRule::LockWithoutLease;
             let is_known = findings.iter().any(|it| it.rule == rule && it.key == key);
             if seen.is_some_and(|seen| seen.deadline_ms.is_none()) && !is_known {
@@ -258,7 +258,7 @@ impl Engine {
 }
 
 impl Journal {
-    /// What is known of a lock up to an entry.
+    /// The entries of a lock up to a number.
     fn story(&self, key: &str, until: u64) -> Vec<Entry> {
         let about = |entry: &&Entry| entry.seq <= until && entry.keys.iter().any(|it| it == key);
         let last = self.entries.iter().rev().filter(about).take(JOURNAL_STORY_MAX);

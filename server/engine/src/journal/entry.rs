@@ -1,5 +1,4 @@
-//! What the journal is made of, and how an entry reads as a line. Knows neither keys nor clients,
-//! only what was noted of them.
+//! The entries of the journal, and their form as text and JSON.
 
 use std::fmt;
 
@@ -8,108 +7,109 @@ use serde::Serialize;
 
 use crate::limits::{JOURNAL_ARGUMENTS_MAX, JOURNAL_TEXT_BYTES_MAX};
 
-/// Something that has happened.
+/// An event in the journal.
 #[derive(Clone, Debug, Serialize)]
 pub struct Entry {
-    /// Its number: they count up from 1, and none is given twice.
+    /// Its number, counted up from 1 and never reused.
     pub seq: u64,
-    /// When, on the clock leases run on, in milliseconds since 1970.
+    /// Its time on the lease clock, in milliseconds since 1970.
     pub time_ms: i64,
-    /// The `CLIENT ID` of who did it; 0 if it happened by itself.
+    /// The `CLIENT ID` of the client that caused it; 0 for the clock.
     pub client: u64,
-    /// What that client calls itself (`CLIENT SETNAME`).
+    /// The name of that client (`CLIENT SETNAME`).
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// What it is.
+    /// The event.
     #[serde(flatten)]
-    pub what: JournalEvent,
-    /// The keys it is about.
+    pub event: JournalEvent,
+    /// The keys involved.
     pub keys: Vec<String>,
 }
 
-/// What an [`Entry`] tells.
+/// The kinds of events.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum JournalEvent {
     /// A command was run.
     Command {
-        /// The request; long arguments are cut, and many.
+        /// The request, shortened.
         argv: Vec<String>,
-        /// What it was answered, in short.
+        /// The reply, shortened.
         reply: String,
-        /// A script called it.
+        /// Whether a script called the command.
         #[serde(skip_serializing_if = "is_false")]
         script: bool,
     },
-    /// A lock was taken, or once more by its owner.
+    /// A lock was acquired, possibly again by its owner.
     Acquired {
-        /// Whose it is: the token, or the field of a hash.
+        /// The owner: the token, or the field of a hash.
         owner: String,
-        /// How often the owner has it now.
+        /// How many times the owner holds it now.
         count: i64,
-        /// How long it lasts; nothing if it has no lease.
+        /// The lease in milliseconds; none without a lease.
         lease_ms: Option<i64>,
     },
-    /// A held lock was given another lease.
+    /// The lease of a held lock was set.
     Renewed {
-        /// Whose it is.
+        /// The owner.
         owner: String,
-        /// How long it lasts; nothing if it has no lease any more.
+        /// The lease in milliseconds; none if it was removed.
         lease_ms: Option<i64>,
     },
-    /// A lock was not given, since another has it.
+    /// A lock was refused, since another owner holds it.
     Refused {
-        /// Who wanted it, as far as the request says.
+        /// The owner that wanted it, if the request names one.
         by: String,
-        /// Whose it is.
+        /// The present owner.
         holder: String,
     },
-    /// The owner let a lock go.
+    /// The owner released a lock.
     Released {
-        /// Whose it was.
+        /// The previous owner.
         owner: String,
-        /// How often the owner has it still.
+        /// How many times the owner still holds it.
         left: i64,
     },
-    /// A lock was taken away by somebody who has not shown to be its owner.
-    ReleasedByStranger {
-        /// Whose it was.
+    /// A lock was released by a client that has not proved to be its owner.
+    #[serde(rename = "released-by-stranger")]
+    ReleasedByNonOwner {
+        /// The previous owner.
         owner: String,
-        /// The `CLIENT ID` that took it.
+        /// The `CLIENT ID` of the client that acquired it.
         holder: u64,
     },
-    /// A lease ended before its owner let the lock go.
+    /// A lease expired before the owner released the lock.
     ExpiredWhileHeld {
-        /// Whose it was.
+        /// The previous owner.
         owner: String,
-        /// The `CLIENT ID` that took it.
+        /// The `CLIENT ID` of the client that acquired it.
         holder: u64,
     },
-    /// Keys were removed or moved without regard to locks, this one too: `FLUSHALL`, a failover.
+    /// A command that affects many keys removed or moved this lock: `FLUSHALL`, a failover.
     Flushed {
-        /// Whose it was.
+        /// The previous owner.
         owner: String,
     },
-    /// A lock was given to somebody who had been refused.
+    /// A lock was acquired after it had been refused.
     Waited {
-        /// Whose it is now.
+        /// The owner.
         owner: String,
-        /// How long after the first refusal.
+        /// Milliseconds since the first refusal.
         waited_ms: i64,
     },
-    /// Somebody came to release a lock that they had lost.
+    /// An owner tried to release a lock after losing it.
     ReleasedTooLate {
-        /// Whose it was.
+        /// The previous owner.
         owner: String,
-        /// How long ago it was lost.
+        /// Milliseconds since the loss.
         late_ms: i64,
     },
-    /// Somebody came to renew a lock that they had lost.
+    /// An owner tried to renew a lock after losing it.
     RenewedTooLate {
-        /// Whose it was.
+        /// The previous owner.
         owner: String,
-        /// How long ago it was lost.
+        /// Milliseconds since the loss.
         late_ms: i64,
     },
 }
@@ -120,14 +120,14 @@ fn is_false(flag: &bool) -> bool {
 }
 
 impl Entry {
-    /// Who did it, in words.
-    pub fn who(&self) -> String {
-        who(self.client, &self.name)
+    /// The client that caused the event, as text.
+    pub fn actor(&self) -> String {
+        client_text(self.client, &self.name)
     }
 }
 
-/// A client in words.
-pub(super) fn who(client: u64, name: &str) -> String {
+/// A client as text.
+pub(super) fn client_text(client: u64, name: &str) -> String {
     match (client, name) {
         (0, _) => "the clock".to_owned(),
         (_, "") => format!("client {client}"),
@@ -137,15 +137,15 @@ pub(super) fn who(client: u64, name: &str) -> String {
 
 impl fmt::Display for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "#{} {}: ", self.seq, self.who())?;
+        write!(f, "#{} {}: ", self.seq, self.actor())?;
         let key = self.keys.first().map_or("", String::as_str);
         let lease = |lease_ms: &Option<i64>| {
             lease_ms.map_or("without a lease".to_owned(), |ms| format!("for {ms} ms"))
         };
-        match &self.what {
+        match &self.event {
             JournalEvent::Command { argv, reply, script } => {
-                let within = if *script { "(script) " } else { "" };
-                write!(f, "{within}{} -> {reply}", argv.join(" "))
+                let origin = if *script { "(script) " } else { "" };
+                write!(f, "{origin}{} -> {reply}", argv.join(" "))
             }
             JournalEvent::Acquired { owner, count: 0 | 1, lease_ms } => {
                 write!(f, "acquired '{key}' as '{owner}' {}", lease(lease_ms))
@@ -163,7 +163,7 @@ impl fmt::Display for Entry {
             JournalEvent::Released { owner, left } => {
                 write!(f, "released '{key}' as '{owner}', who has it {left} times more")
             }
-            JournalEvent::ReleasedByStranger { owner, holder } => {
+            JournalEvent::ReleasedByNonOwner { owner, holder } => {
                 write!(f, "released '{key}', which is that of '{owner}', taken by client {holder}")
             }
             JournalEvent::ExpiredWhileHeld { owner, holder } => {
@@ -185,7 +185,7 @@ impl fmt::Display for Entry {
     }
 }
 
-/// Entries in time order, a line each, with the milliseconds since the first.
+/// Entries as text, one line each, with the milliseconds since the first entry.
 pub fn story(entries: &[Entry]) -> String {
     let begin_ms = entries.first().map_or(0, |entry| entry.time_ms);
     let line = |entry: &Entry| {
@@ -194,7 +194,7 @@ pub fn story(entries: &[Entry]) -> String {
     entries.iter().map(line).collect()
 }
 
-/// A text on one line.
+/// A text without control characters.
 fn printable(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for char in text.chars() {
@@ -203,7 +203,7 @@ fn printable(text: &str) -> String {
     line
 }
 
-/// Bytes as the journal shows them, cut.
+/// Bytes as text, shortened.
 pub(super) fn text(bytes: &[u8]) -> String {
     match bytes.get(..JOURNAL_TEXT_BYTES_MAX) {
         Some(begin) if begin.len() < bytes.len() => {
@@ -213,7 +213,7 @@ pub(super) fn text(bytes: &[u8]) -> String {
     }
 }
 
-/// A request as the journal shows it: without passwords, and cut.
+/// A request as shown in the journal: without passwords, and shortened.
 pub(super) fn request(name: &str, argv: &[&[u8]]) -> Vec<String> {
     if matches!(name, "auth" | "hello" | "config|set") {
         let plain = if name == "config|set" { 3 } else { 1 + usize::from(name == "hello") };
@@ -226,7 +226,7 @@ pub(super) fn request(name: &str, argv: &[&[u8]]) -> Vec<String> {
     shown.chain(more.map(|more| format!("... ({more} more)"))).collect()
 }
 
-/// A reply in short.
+/// A reply as shown in the journal: shortened.
 pub(super) fn answer(reply: &Reply) -> String {
     match reply {
         Reply::Simple(line) => text(line),

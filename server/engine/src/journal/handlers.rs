@@ -1,5 +1,5 @@
-//! `LOCKWHEEL JOURNAL`, `LOCKS`, `CHECK` and `LINT`: the journal, told as JSON, or as a text for
-//! people, so that it reads the same in every language.
+//! `LOCKWHEEL JOURNAL`, `LOCKS`, `CHECK` and `LINT`: the journal as JSON, or as text, so that it
+//! has the same form in every client language.
 
 use lockwheel_resp::Reply;
 use serde::Serialize;
@@ -12,12 +12,12 @@ use super::Selection;
 use super::checks::{Check, CheckResult};
 use super::entry::story;
 
-/// What has come of a check, and all of it as people read it.
+/// The result of a check, with its text form.
 #[derive(Serialize)]
-struct Told {
+struct CheckWithStory {
     text: String,
     #[serde(flatten)]
-    verdict: CheckResult,
+    result: CheckResult,
 }
 
 /// `LOCKWHEEL JOURNAL [SINCE <seq>] [KEY <pattern>] [COUNT <n>] [TEXT]`, `LOCKWHEEL JOURNAL CLEAR`
@@ -28,7 +28,7 @@ pub fn journal(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error
         return context.engine.clear_journal().map(|()| Reply::OK).ok_or(NO_JOURNAL);
     }
     let journal = context.engine.journal().ok_or(NO_JOURNAL)?;
-    let mut wanted = Selection::default();
+    let mut selection = Selection::default();
     let (mut words, is_text) = match &argv[2..] {
         [words @ .., last] if is(last, "text") => (words, true),
         words => (words, false),
@@ -36,10 +36,10 @@ pub fn journal(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error
     while let [word, value, rest @ ..] = words {
         words = rest;
         match () {
-            () if is(word, "since") => wanted.since = count(value)?,
-            () if is(word, "key") => wanted.key = Some(value),
+            () if is(word, "since") => selection.since = count(value)?,
+            () if is(word, "key") => selection.key = Some(value),
             () if is(word, "count") => {
-                wanted.count = Some(usize::try_from(count(value)?).unwrap_or(usize::MAX));
+                selection.count = Some(usize::try_from(count(value)?).unwrap_or(usize::MAX));
             }
             () => return Err(Error::Syntax),
         }
@@ -47,7 +47,7 @@ pub fn journal(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error
     if !words.is_empty() {
         return Err(Error::Syntax);
     }
-    let entries = journal.select(wanted);
+    let entries = journal.select(selection);
     Ok(if is_text { Reply::bulk(story(&entries)) } else { json(&entries) })
 }
 
@@ -68,18 +68,18 @@ pub fn check(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> 
             vec![known.ok_or(UNKNOWN_CHECK)?]
         }
     };
-    let tells = match &argv[2..] {
+    let with_story = match &argv[2..] {
         [] | [_] => false,
         [_, word] if is(word, "story") => true,
         _ => return Err(Error::Syntax),
     };
     for check in checks {
-        let verdict = context.engine.check_locks(check, context.time).ok_or(NO_JOURNAL)?;
-        if tells {
-            return Ok(json(&Told { text: verdict.to_string(), verdict }));
+        let result = context.engine.check_locks(check, context.time).ok_or(NO_JOURNAL)?;
+        if with_story {
+            return Ok(json(&CheckWithStory { text: result.to_string(), result }));
         }
-        if !verdict.holds {
-            let line = format!("CHECK {}: {}", check.name(), verdict.sentence);
+        if !result.holds {
+            let line = format!("CHECK {}: {}", check.name(), result.sentence);
             return Err(Error::text(line.replace(['\r', '\n'], " ")));
         }
     }
@@ -95,7 +95,8 @@ fn count(value: &[u8]) -> Result<u64, Error> {
     u64::try_from(integer(value)?).map_err(|_| Error::NotAnInteger)
 }
 
-/// Over the wire only a server with a journal answers; a program may ask its own server anything.
+/// Only servers with a journal permit these commands to remote clients, but an embedding program
+/// may use them with any server.
 const NO_JOURNAL: Error =
     Error::line("ERR no journal is kept: the server was started without enable-test-commands");
 

@@ -1,14 +1,14 @@
-//! The journal: what clients did and what became of locks, in time order, for servers that are
-//! started for tests. It is told of commands when they have run, by `dispatch`, and looks then at
-//! the keys they name; it changes nothing. A request that a gate has turned away is not in it, and
-//! one of a transaction is when it is run. What a script calls comes before the script.
+//! The journal of a server for tests: requests and the changes of locks, in time order. `dispatch`
+//! reports each command after it has run; the journal then looks at the keys that the command
+//! names. It changes nothing. Requests that a gate refuses are not recorded, and those of a
+//! transaction are recorded when they run. The calls of a script precede the script.
 
 pub mod checks;
 pub mod entry;
 pub mod handlers;
 mod locks;
+mod reconcile;
 mod script;
-mod settle;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -26,9 +26,9 @@ use crate::limits::{JOURNAL_ARGUMENTS_MAX, JOURNAL_ENTRIES_MAX, JOURNAL_REMEMBER
 use crate::session::ClientId;
 use crate::settings::{Permission, Settings};
 use crate::time::{Millis, Time};
-use checks::Verdicts;
+use checks::Violations;
 use entry::{Entry, JournalEvent};
-use locks::{LockMechanism, LockOperation, Locks, Place, Touch, look};
+use locks::{KeyAccess, LockKey, LockMechanism, LockOperation, Locks, look};
 use script::Purpose;
 
 /// See the module's documentation.
@@ -38,16 +38,16 @@ pub struct Journal {
     last_seq: u64,
     last_ms: i64,
     locks: Locks,
-    verdicts: Verdicts,
-    /// What cached scripts are for, by the hex digits of their SHA-1.
+    violations: Violations,
+    /// The purposes of cached scripts by their SHA-1 in hexadecimal.
     purposes: BTreeMap<String, Purpose>,
-    /// What the running script has done to keys so far.
-    touched: BTreeMap<Place, Touch>,
+    /// The operations of the running script on keys.
+    accessed: BTreeMap<LockKey, KeyAccess>,
 }
 
 /// A command that has run.
 #[derive(Clone, Copy)]
-pub(super) struct Done {
+pub(super) struct CompletedCommand {
     pub(super) client: ClientId,
     pub(super) caller: Caller,
     pub(super) command: &'static Command,
@@ -56,7 +56,7 @@ pub(super) struct Done {
     pub(super) time: Time,
 }
 
-/// A held lock, as it is shown.
+/// A held lock, for display.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct HeldLock {
     /// The key.
@@ -65,81 +65,83 @@ pub struct HeldLock {
     pub database: usize,
     /// The token, or the field of a hash.
     pub owner: String,
-    /// How often the owner has it.
+    /// How many times the owner holds it.
     pub count: i64,
-    /// The `CLIENT ID` that took it.
+    /// The `CLIENT ID` of the client that acquired it.
     pub client: u64,
-    /// What that client called itself.
+    /// The name of that client.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// Since when, in milliseconds since 1970 on the clock leases run on.
+    /// When it was acquired, in milliseconds since 1970 on the lease clock.
     pub since_ms: i64,
-    /// How long it lasts still; nothing if it has no lease.
+    /// The remaining lease in milliseconds; none without a lease.
     pub lease_ms: Option<i64>,
-    /// The `CLIENT ID`s of those who were refused it and have not got it since.
+    /// The `CLIENT ID`s of the clients that were refused and have not acquired it since.
     pub waiting: Vec<u64>,
 }
 
-/// Which entries are asked for.
+/// Which entries to select.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Selection<'a> {
-    /// Those after this one.
+    /// Those with greater numbers.
     pub since: u64,
-    /// Those about a key like this.
+    /// Those with a key that matches this pattern.
     pub key: Option<&'a [u8]>,
-    /// The last so many.
+    /// The last ones, up to this number.
     pub count: Option<usize>,
 }
 
 impl Journal {
-    /// A journal, if the server is one for tests.
+    /// Creates a journal if the server is one for tests.
     pub fn of(settings: &Settings) -> Option<Box<Journal>> {
         (settings.enable_test_commands != Permission::No).then(Box::default)
     }
 
-    /// The entries that are asked for, the oldest first.
-    pub fn select(&self, wanted: Selection<'_>) -> Vec<Entry> {
+    /// The selected entries, the oldest first.
+    pub fn select(&self, selection: Selection<'_>) -> Vec<Entry> {
         let about = |entry: &&Entry| {
             let is_like = |key: &String| {
-                wanted.key.is_none_or(|pattern| glob::matches(pattern, key.as_bytes()))
+                selection.key.is_none_or(|pattern| glob::matches(pattern, key.as_bytes()))
             };
-            entry.seq > wanted.since && (wanted.key.is_none() || entry.keys.iter().any(is_like))
+            entry.seq > selection.since
+                && (selection.key.is_none() || entry.keys.iter().any(is_like))
         };
-        let last = self.entries.iter().rev().filter(about).take(wanted.count.unwrap_or(usize::MAX));
+        let last =
+            self.entries.iter().rev().filter(about).take(selection.count.unwrap_or(usize::MAX));
         let mut entries: Vec<Entry> = last.cloned().collect();
         entries.reverse();
         entries
     }
 
-    /// Forgets what has happened. Locks that are held stay known.
+    /// Removes all entries and findings. Held locks are kept.
     pub fn clear(&mut self) {
         self.entries.clear();
-        self.verdicts = Verdicts::default();
-        self.locks.losers.clear();
+        self.violations = Violations::default();
+        self.locks.previous_holders.clear();
         self.locks.waiting.clear();
     }
 
-    /// Writes down what has happened; returns its number.
+    /// Appends an entry and returns its number.
     fn write(
         &mut self,
         operation: &LockOperation<'_>,
         keys: Vec<String>,
-        what: JournalEvent,
+        event: JournalEvent,
     ) -> u64 {
         self.last_seq += 1;
-        // A lease may be found to have ended after something later has been written down.
+        // An expired lease may be recorded after a later event.
         self.last_ms = self.last_ms.max(operation.now_ms());
         if self.entries.len() >= JOURNAL_ENTRIES_MAX {
             self.entries.pop_front();
         }
         let (seq, time_ms) = (self.last_seq, self.last_ms);
         let (client, name) = (operation.client, operation.name.to_owned());
-        self.entries.push_back(Entry { seq, time_ms, client, name, what, keys });
+        self.entries.push_back(Entry { seq, time_ms, client, name, event, keys });
         seq
     }
 
-    fn note(&mut self, engine: &Engine, done: Done, argv: &[&[u8]], reply: &Reply) {
-        if done.command.group == Group::Server && only_asks(done.name, argv) {
+    fn note(&mut self, engine: &Engine, done: CompletedCommand, argv: &[&[u8]], reply: &Reply) {
+        if done.command.group == Group::Server && is_query(done.name, argv) {
             return;
         }
         let state = engine.sessions.get(done.client);
@@ -149,7 +151,7 @@ impl Journal {
             client: done.client.serial,
             name: &name,
             time: done.time,
-            means: if done.caller == Caller::Transaction {
+            mechanism: if done.caller == Caller::Transaction {
                 LockMechanism::Transaction
             } else {
                 LockMechanism::Command
@@ -159,24 +161,24 @@ impl Journal {
         };
         let places = done.command.key_places(argv).unwrap_or_default();
         let keys: Vec<&[u8]> = places.iter().filter_map(|&at| argv.get(at).copied()).collect();
-        let what = JournalEvent::Command {
+        let event = JournalEvent::Command {
             argv: entry::request(done.name, argv),
             reply: entry::answer(reply),
             script: done.caller == Caller::Script,
         };
         let shown = keys.iter().take(JOURNAL_ARGUMENTS_MAX).map(|key| entry::text(key)).collect();
-        operation.seq = self.write(&operation, shown, what);
-        let touch = touch(done.name, argv, reply);
+        operation.seq = self.write(&operation, shown, event);
+        let access = access(done.name, argv, reply);
         if done.caller == Caller::Script {
             for key in keys {
-                self.touched.entry((done.database, key.to_vec())).or_default().join(touch);
+                self.accessed.entry((done.database, key.to_vec())).or_default().join(access);
             }
             return;
         }
         if is_script {
-            operation.means = LockMechanism::Script(self.purpose(done.name, argv));
+            operation.mechanism = LockMechanism::Script(self.purpose(done.name, argv));
             operation.claims = script_arguments(argv);
-            self.settle_script(engine, &operation, done.database, &keys);
+            self.reconcile_script(engine, &operation, done.database, &keys);
             return;
         }
         self.learn(done.name, argv);
@@ -187,15 +189,15 @@ impl Journal {
                 "flushall" | "flushdb" | "swapdb" | "move" | "rename" | "renamenx"
             )
         {
-            self.settle_all(engine, &operation, failover);
+            self.reconcile_all(engine, &operation, failover);
         }
         for key in keys {
-            let place = (done.database, key.to_vec());
-            self.settle_plain(engine, &operation, done, &place, touch, argv, reply);
+            let lock_key = (done.database, key.to_vec());
+            self.reconcile_command(engine, &operation, done, &lock_key, access, argv, reply);
         }
     }
 
-    /// Remembers what a script that is loaded is for.
+    /// Remembers the purpose of a script that is loaded.
     fn learn(&mut self, name: &str, argv: &[&[u8]]) {
         if name == "script|load"
             && let Some(text) = argv.get(2)
@@ -227,19 +229,24 @@ impl Journal {
 }
 
 impl Engine {
-    /// The journal, if it is kept.
+    /// The journal, if one is kept.
     pub fn journal(&self) -> Option<&Journal> {
         self.journal.as_deref()
     }
 
-    /// Has the journal forget; `None` if none is kept.
+    /// Clears the journal; `None` if none is kept.
     pub fn clear_journal(&mut self) -> Option<()> {
         self.journal.as_mut().map(|journal| journal.clear())
     }
 
-    /// Tells the journal of a command that has run.
+    /// Records a command that has run.
     #[cold]
-    pub(super) fn note(&mut self, done: Done, argv: &[&[u8]], result: &Result<Reply, Error>) {
+    pub(super) fn note(
+        &mut self,
+        done: CompletedCommand,
+        argv: &[&[u8]],
+        result: &Result<Reply, Error>,
+    ) {
         let failure;
         let reply = match result {
             Ok(reply) => reply,
@@ -249,7 +256,7 @@ impl Engine {
             }
         };
         if *reply == Reply::NOTHING {
-            // It waits, and will be run again.
+            // The command waits and will run again.
             return;
         }
         if let Some(mut journal) = self.journal.take() {
@@ -258,44 +265,45 @@ impl Engine {
         }
     }
 
-    /// Tells the journal that writes have been undone behind everybody's back, after a command of
-    /// this client.
+    /// Records that a fault has undone writes after a command of this client.
     pub(super) fn note_lost_writes(&mut self, time: Time, client: ClientId) {
         let Some(mut journal) = self.journal.take() else { return };
-        let (claims, means) = (Vec::new(), LockMechanism::Command);
+        let (claims, mechanism) = (Vec::new(), LockMechanism::Command);
         let operation =
-            LockOperation { client: client.serial, name: "", time, means, claims, seq: 0 };
-        journal.settle_all(self, &operation, true);
+            LockOperation { client: client.serial, name: "", time, mechanism, claims, seq: 0 };
+        journal.reconcile_all(self, &operation, true);
         self.journal = Some(journal);
     }
 
-    /// Tells the journal of a key that has reached its deadline, before it is removed.
+    /// Records a key that has reached its deadline, before it is removed.
     #[cold]
     pub(super) fn note_end_of_lease(&mut self, database: usize, slot: Slot) {
         let Some(mut journal) = self.journal.take() else { return };
         let database_of = self.keyspace.database(database);
-        let place = (database, database_of.key(slot).to_vec());
+        let lock_key = (database, database_of.key(slot).to_vec());
         if let Some(deadline) = database_of.records().deadline(slot) {
-            journal.end_lease(&place, deadline);
+            journal.end_lease(&lock_key, deadline);
         }
         self.journal = Some(journal);
     }
 
-    /// The locks that are held now, by their keys.
+    /// The locks that are held at present, by key.
     pub fn held_locks(&self, time: Time) -> Vec<HeldLock> {
         let Some(journal) = self.journal() else { return Vec::new() };
         let mut shown = Vec::new();
-        for (place, lock) in &journal.locks.held {
-            let Some(seen) = look(self, place, time) else { continue };
+        for (lock_key, lock) in &journal.locks.held {
+            let Some(seen) = look(self, lock_key, time) else { continue };
             let lease_ms = seen.deadline_ms.map(|it| time.remaining(Millis(it)).0);
             let waiting = journal.locks.waiting.iter();
             let waiting: Vec<u64> = waiting
-                .filter(|it| it.place == *place && self.sessions.by_serial(it.client).is_some())
+                .filter(|it| {
+                    it.lock_key == *lock_key && self.sessions.by_serial(it.client).is_some()
+                })
                 .map(|it| it.client)
                 .collect();
             shown.extend(lock.holders.iter().map(|holder| HeldLock {
-                key: entry::text(&place.1),
-                database: place.0,
+                key: entry::text(&lock_key.1),
+                database: lock_key.0,
                 owner: entry::text(&holder.owner),
                 count: holder.count,
                 client: holder.client,
@@ -309,8 +317,8 @@ impl Engine {
     }
 }
 
-/// What asks what has happened, or what is so, is no part of it.
-fn only_asks(name: &str, argv: &[&[u8]]) -> bool {
+/// Commands that only query the state are not recorded.
+fn is_query(name: &str, argv: &[&[u8]]) -> bool {
     match name {
         "lockwheel|journal" | "lockwheel|locks" | "lockwheel|check" | "lockwheel|lint" => true,
         "lockwheel|help" => true,
@@ -330,14 +338,14 @@ fn is_script(command: &Command) -> bool {
         )
 }
 
-/// The arguments of a script that are not its keys.
+/// The arguments of a script after its keys.
 fn script_arguments<'a>(argv: &[&'a [u8]]) -> Vec<&'a [u8]> {
     let keys = argv.get(2).and_then(|count| lockwheel_resp::number::parse_integer(count));
     let keys = keys.and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
     argv.iter().skip(keys.saturating_add(3)).copied().collect()
 }
 
-/// What a command shows to know of a lock: only those that compare do.
+/// The owners that a command names: only commands that compare a value do.
 fn claims<'a>(name: &str, argv: &[&'a [u8]]) -> Vec<&'a [u8]> {
     match name {
         "delex" | "delifeq" => argv.iter().skip(2).copied().collect(),
@@ -346,32 +354,32 @@ fn claims<'a>(name: &str, argv: &[&'a [u8]]) -> Vec<&'a [u8]> {
     }
 }
 
-/// What a command has done to the keys it names.
-fn touch(name: &str, argv: &[&[u8]], reply: &Reply) -> Touch {
-    let mut touch = Touch::default();
+/// The operations of a command on the keys it names.
+fn access(name: &str, argv: &[&[u8]], reply: &Reply) -> KeyAccess {
+    let mut access = KeyAccess::default();
     if reply.is_error() {
-        return touch;
+        return access;
     }
     let happened = *reply == Reply::Integer(1);
     match name {
-        "setnx" | "msetnx" => touch.made = happened,
+        "setnx" | "msetnx" => access.made = happened,
         "set" => {
             let has = |word| argv.iter().skip(3).any(|option| is(option, word));
             let done = if has("get") { *reply == Reply::Null } else { *reply == Reply::OK };
-            touch.made = done && has("nx");
-            touch.set = !has("nx") && (done || has("get"));
+            access.made = done && has("nx");
+            access.set = !has("nx") && (done || has("get"));
         }
-        "psetex" | "setex" | "getset" | "mset" => touch.set = true,
-        "hset" | "hmset" | "hsetnx" | "hincrby" => touch.field = true,
-        "expire" | "pexpire" | "expireat" | "pexpireat" | "persist" => touch.lease = happened,
-        "getex" => touch.lease = argv.len() > 2,
-        "del" | "unlink" | "getdel" | "delex" | "delifeq" | "hdel" => touch.removes = true,
+        "psetex" | "setex" | "getset" | "mset" => access.set = true,
+        "hset" | "hmset" | "hsetnx" | "hincrby" => access.field = true,
+        "expire" | "pexpire" | "expireat" | "pexpireat" | "persist" => access.lease = happened,
+        "getex" => access.lease = argv.len() > 2,
+        "del" | "unlink" | "getdel" | "delex" | "delifeq" | "hdel" => access.removes = true,
         _ => {}
     }
-    touch
+    access
 }
 
-/// Whether a command is one that would give a lease more time.
+/// Whether a command is meant to extend a lease.
 fn is_renewal(name: &str, argv: &[&[u8]]) -> bool {
     matches!(name, "expire" | "pexpire" | "expireat" | "pexpireat")
         || name == "set" && argv.iter().skip(3).any(|option| is(option, "xx"))

@@ -1,21 +1,21 @@
-//! What a script is for, guessed from the commands its text names. It decides only what is said of
-//! a script that has changed nothing: whether a lock was refused, or its owner came too late.
+//! The purpose of a script, guessed from the commands in its text. It only matters for a script
+//! that has changed nothing: whether a lock was refused, or the owner came too late.
 
-/// What a script wants with a lock.
+/// The purpose of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// To take it.
+    /// To acquire a lock.
     Acquire,
-    /// To give its lease more time.
+    /// To extend its lease.
     Renew,
-    /// To let it go.
+    /// To release a lock.
     Release,
-    /// Nothing that is known.
+    /// Unknown.
     Other,
 }
 
 impl Purpose {
-    /// What a script with this text is for.
+    /// The purpose of a script with this text.
     pub(super) fn of(text: &[u8]) -> Purpose {
         let text = text.to_ascii_lowercase();
         let names = |words: &[&str]| words.iter().any(|word| quotes(&text, word));
@@ -31,7 +31,7 @@ impl Purpose {
     }
 }
 
-/// Whether a text has this word in quotes, single or double.
+/// Whether a text contains this word in single or double quotes.
 fn quotes(text: &[u8], word: &str) -> bool {
     text.windows(word.len() + 2).any(|window| {
         let quote = window[0];
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_script_is_for_what_it_names() {
+    fn purpose_follows_from_the_commands_in_the_text() {
         for (text, purpose) in [
             ("redis.call('set', KEYS[1], ARGV[1], 'NX', 'PX', 10)", Purpose::Acquire),
             ("redis.call(\"hincrby\", KEYS[1], ARGV[2], 1)", Purpose::Acquire),

@@ -1,4 +1,4 @@
-//! Conversations, and what the journal tells of them.
+//! Tests of the journal: conversations, and the entries, locks, checks and findings they lead to.
 
 use super::checks::{Check, LintRule};
 use super::entry::JournalEvent;
@@ -16,8 +16,8 @@ fn stage() -> Stage {
     Stage::new(settings)
 }
 
-/// What the journal tells of locks, in short: `a acquired token 30000`.
-fn told(stage: &Stage) -> Vec<String> {
+/// The events of locks in short form: `1 acquired token 30000`.
+fn lock_events(stage: &Stage) -> Vec<String> {
     let entries = stage.engine.journal().expect("a journal").select(Selection::default());
     entries.iter().filter_map(short).collect()
 }
@@ -25,7 +25,7 @@ fn told(stage: &Stage) -> Vec<String> {
 fn short(entry: &Entry) -> Option<String> {
     let lease =
         |lease_ms: &Option<i64>| lease_ms.map_or("for good".to_owned(), |ms| ms.to_string());
-    let what = match &entry.what {
+    let event = match &entry.event {
         JournalEvent::Command { .. } => return None,
         JournalEvent::Acquired { owner, count: 1, lease_ms } => {
             format!("acquired {owner} {}", lease(lease_ms))
@@ -37,7 +37,7 @@ fn short(entry: &Entry) -> Option<String> {
         JournalEvent::Refused { by, holder } => format!("refused {by} for {holder}"),
         JournalEvent::Released { owner, left: 0 } => format!("released {owner}"),
         JournalEvent::Released { owner, left } => format!("released {owner}, {left} left"),
-        JournalEvent::ReleasedByStranger { owner, holder } => {
+        JournalEvent::ReleasedByNonOwner { owner, holder } => {
             format!("took {owner} from {holder}")
         }
         JournalEvent::ExpiredWhileHeld { owner, .. } => format!("expired {owner}"),
@@ -48,14 +48,14 @@ fn short(entry: &Entry) -> Option<String> {
             format!("renewed late {owner} {late_ms}")
         }
     };
-    Some(format!("{} {what}", entry.client))
+    Some(format!("{} {event}", entry.client))
 }
 
-/// What is told of a conversation.
-fn tells(conversation: &str, expected: &[&str]) -> Stage {
+/// Holds a conversation and compares the events of locks.
+fn check_events(conversation: &str, expected: &[&str]) -> Stage {
     let mut stage = stage();
     stage.check(conversation);
-    assert_eq!(told(&stage), expected, "{conversation}");
+    assert_eq!(lock_events(&stage), expected, "{conversation}");
     stage
 }
 
@@ -72,13 +72,13 @@ fn broken(stage: &Stage) -> Vec<Check> {
 }
 
 #[test]
-fn servers_that_serve_keep_none() {
+fn servers_without_test_commands_keep_no_journal() {
     check("SET lock token NX PX 10; LOCKWHEEL JOURNAL => !ERR LOCKWHEEL command not allowed....");
     assert!(Stage::new(Settings::default()).engine.journal().is_none());
 }
 
 #[test]
-fn commands_are_written_down_in_order_and_cut() {
+fn commands_are_recorded_in_order_and_shortened() {
     let mut stage = stage();
     stage.check("SET k v; +5ms; b> CLIENT SETNAME worker; b> GET k; INCR k; LOCKWHEEL JOURNAL");
     let entries = stage.engine.journal().expect("a journal").select(Selection::default());
@@ -102,7 +102,7 @@ fn commands_are_written_down_in_order_and_cut() {
 }
 
 #[test]
-fn entries_are_chosen() {
+fn entries_are_selected_by_number_key_and_count() {
     let mut stage = stage();
     stage.check("SET a 1; SET b 1; SET a 2; MGET b a");
     let numbers = |wanted: Selection<'_>| -> Vec<u64> {
@@ -120,7 +120,7 @@ fn entries_are_chosen() {
 }
 
 #[test]
-fn the_oldest_entries_are_forgotten() {
+fn oldest_entries_are_dropped() {
     let mut stage = stage();
     for _ in 0..=JOURNAL_ENTRIES_MAX {
         stage.step("PING");
@@ -130,8 +130,8 @@ fn the_oldest_entries_are_forgotten() {
 }
 
 #[test]
-fn a_lock_of_a_string() {
-    let stage = tells(
+fn string_lock_from_acquisition_to_release() {
+    let stage = check_events(
         &format!(
             "SET lock token-a NX PX 30000; b> SET lock token-b NX PX 30000 => nil; +10ms; \
              {COMPARE_AND_RENEW} token-a 40000 => 1; b> {COMPARE_AND_DELETE} token-b => 0; \
@@ -150,8 +150,8 @@ fn a_lock_of_a_string() {
 }
 
 #[test]
-fn a_lease_that_ends_while_the_lock_is_held() {
-    let stage = tells(
+fn lease_that_expires_while_the_lock_is_held() {
+    let stage = check_events(
         &format!(
             "SET lock token-a NX PX 100; +100ms; b> SET lock token-b NX PX 100; +10ms; \
              {COMPARE_AND_DELETE} token-a => 0; b> {COMPARE_AND_DELETE} token-b => 1"
@@ -167,13 +167,13 @@ fn a_lease_that_ends_while_the_lock_is_held() {
     assert_eq!(rules(&stage), [LintRule::LeaseShorterThanHold]);
     assert_eq!(broken(&stage), [Check::NeverTwoHolders]);
     let late = format!("SET lock t NX PX 9; +9ms; {COMPARE_AND_RENEW} t 9 => 0");
-    let stage = tells(&late, &["1 acquired t 9", "0 expired t", "1 renewed late t 0"]);
+    let stage = check_events(&late, &["1 acquired t 9", "0 expired t", "1 renewed late t 0"]);
     assert_eq!((rules(&stage), broken(&stage)), (vec![LintRule::RenewalAfterLoss], vec![]));
 }
 
 #[test]
-fn a_stranger_deletes_a_lock() {
-    let stage = tells(
+fn deletion_by_a_non_owner_breaks_checks() {
+    let stage = check_events(
         "SET lock OK NX EX 5; +5000ms; b> SET lock OK NX EX 5; +2000ms; DEL lock => 1; \
          c> SET lock OK NX EX 5",
         &[
@@ -191,7 +191,7 @@ fn a_stranger_deletes_a_lock() {
 }
 
 #[test]
-fn the_lint_names_the_usual_mistakes() {
+fn lint_reports_common_mistakes() {
     for (conversation, expected) in [
         ("SETNX lock a; DEL lock", &[LintRule::LockWithoutLease, LintRule::DeleteWithoutCheck][..]),
         ("SETNX lock a", &[LintRule::LockWithoutLease]),
@@ -210,7 +210,7 @@ fn the_lint_names_the_usual_mistakes() {
 }
 
 #[test]
-fn what_takes_a_lock_and_what_does_not() {
+fn commands_that_acquire_a_lock_are_recognised() {
     for (conversation, locks) in [
         ("SETNX k a", 1),
         ("MSETNX k a l b", 2),
@@ -235,9 +235,9 @@ fn what_takes_a_lock_and_what_does_not() {
 }
 
 #[test]
-fn a_lock_that_getset_takes_over_when_its_time_is_over() {
-    // The stage begins at 1700000000000.
-    tells(
+fn getset_acquires_a_lock_whose_time_has_passed() {
+    // The clock of the tests begins at 1700000000000.
+    check_events(
         "SETNX lock 1700000000010; b> SETNX lock 1700000000011; b> GETSET lock 1700000000011; \
          +20ms; b> GETSET lock 1700000000040; c> GETSET lock 1700000000041",
         &[
@@ -252,19 +252,19 @@ fn a_lock_that_getset_takes_over_when_its_time_is_over() {
 }
 
 #[test]
-fn commands_that_compare_prove_who_they_are() {
+fn commands_that_compare_act_for_the_owner() {
     let mut settings = Settings::default();
     settings.enable_test_commands = Permission::Yes;
     settings.apply("compat-version", "8.4").expect("a version");
     let mut stage = Stage::new(settings);
     stage.check("SET lock token NX PX 9; b> DELEX lock IFEQ token => 1");
-    assert_eq!(told(&stage), ["1 acquired token 9", "2 released token"]);
+    assert_eq!(lock_events(&stage), ["1 acquired token 9", "2 released token"]);
     assert_eq!((rules(&stage), broken(&stage)), (vec![], vec![]));
 }
 
 #[test]
-fn who_lost_a_lock_may_come_late_to_renew_and_to_release_it() {
-    let stage = tells(
+fn late_renewals_and_late_releases_are_reported() {
+    let stage = check_events(
         &format!(
             "SET lock token-a NX PX 9; +9ms; {COMPARE_AND_RENEW} token-a 9; +1ms; \
              {COMPARE_AND_RENEW} token-a 9; {COMPARE_AND_DELETE} token-a; \
@@ -286,11 +286,11 @@ fn who_lost_a_lock_may_come_late_to_renew_and_to_release_it() {
 }
 
 #[test]
-fn the_last_reader_removes_those_whose_leases_have_ended() {
+fn last_reader_removes_expired_readers() {
     let enter = "EVAL \"redis.call('hincrby', KEYS[1], ARGV[1], 1) \
                  redis.call('pexpire', KEYS[1], 30)\" 1 lock";
     let leave = "EVAL \"redis.call('hdel', KEYS[1], ARGV[1]) redis.call('del', KEYS[1])\" 1 lock";
-    let stage = tells(
+    let stage = check_events(
         &format!("{enter} one; b> {enter} two; {leave} one"),
         &["1 acquired one 30", "2 acquired two 30", "1 released one", "1 expired two"],
     );
@@ -298,13 +298,13 @@ fn the_last_reader_removes_those_whose_leases_have_ended() {
 }
 
 #[test]
-fn time_is_told_to_the_millisecond_between_two_of_them_too() {
-    tells("+1us; SET lock token NX PX 30", &["1 acquired token 30"]);
+fn lease_is_rounded_to_whole_milliseconds() {
+    check_events("+1us; SET lock token NX PX 30", &["1 acquired token 30"]);
 }
 
 #[test]
-fn a_failover_takes_a_lock_away() {
-    let stage = tells(
+fn failover_flushes_a_lock() {
+    let stage = check_events(
         &format!(
             "SET lock token-a NX PX 9; b> LOCKWHEEL FAILOVER LOSE 1 => 1; \
              c> SET lock token-c NX PX 9 => OK; d> {COMPARE_AND_DELETE} token-a => 0"

@@ -1,14 +1,14 @@
-//! `compat-version`: which server is announced, and so which commands and options there are. The
-//! behaviour of those that all of them have is that of Redis 7.2, whatever is announced.
+//! `compat-version`: the announced server and version, which determine the available commands and
+//! options. Those that all versions have behave as in Redis 7.2.
 
 use super::types::choice;
 
 choice! {
-    /// A server that clients may take this one for.
+    /// A server and version that can be announced.
     CompatVersion {
         /// Redis 7.0.
         Redis70 = "7.0",
-        /// Redis 7.2, whose behaviour is promised.
+        /// Redis 7.2, the behaviour that is implemented.
         #[default]
         Redis72 = "7.2",
         /// Redis 7.4.
@@ -17,7 +17,7 @@ choice! {
         Redis80 = "8.0",
         /// Redis 8.2.
         Redis82 = "8.2",
-        /// Redis 8.4: `SET IFEQ` and its kin, `DELEX`, `DIGEST`.
+        /// Redis 8.4: `SET IFEQ` and related options, `DELEX`, `DIGEST`.
         Redis84 = "8.4",
         /// Valkey 8.0.
         Valkey80 = "valkey-8.0",
@@ -28,19 +28,19 @@ choice! {
     }
 }
 
-/// Whose servers have something. What Redis had when Valkey parted from it, both have.
+/// Which servers have a feature. Valkey has everything that Redis had when Valkey forked from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Vendor {
-    /// Redis, and Valkey from its beginning.
+    /// Redis and all versions of Valkey.
     Both,
-    /// Redis alone.
+    /// Redis only.
     Redis,
-    /// Valkey alone.
+    /// Valkey only.
     Valkey,
 }
 
 impl CompatVersion {
-    /// What is told as the version of Redis: for Valkey, the one it parted from.
+    /// The announced version of Redis; for Valkey, the version that it forked from.
     pub const fn redis_version(self) -> &'static str {
         match self {
             CompatVersion::Redis70 => "7.0.15",
@@ -55,7 +55,7 @@ impl CompatVersion {
         }
     }
 
-    /// What is told as the version of Valkey, if that is announced.
+    /// The announced version of Valkey, if any.
     pub const fn valkey_version(self) -> Option<&'static str> {
         match self {
             CompatVersion::Valkey80 => Some("8.0.0"),
@@ -65,7 +65,7 @@ impl CompatVersion {
         }
     }
 
-    /// The server's name and version as `HELLO` tells them.
+    /// The name and version of the server in `HELLO`.
     pub fn introduction(self) -> (&'static str, &'static str) {
         match self.valkey_version() {
             Some(version) => ("valkey", version),
@@ -73,7 +73,7 @@ impl CompatVersion {
         }
     }
 
-    /// Whether it has what `maker` brought with the version `since`.
+    /// Whether this version has a feature that `maker` introduced in version `since`.
     pub fn has(self, maker: Vendor, since: &str) -> bool {
         let has = |version| release(since) <= release(version);
         match (maker, self.valkey_version()) {
@@ -95,16 +95,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_those_of_the_releases_that_are_told() {
+    fn names_are_those_of_the_announced_releases() {
         for &version in CompatVersion::ALL {
-            let told = version.valkey_version().unwrap_or(version.redis_version());
+            let announced = version.valkey_version().unwrap_or(version.redis_version());
             let name = version.name();
-            assert_eq!(release(name.strip_prefix("valkey-").unwrap_or(name)), release(told));
+            let name = name.strip_prefix("valkey-").unwrap_or(name);
+            assert_eq!(release(name), release(announced));
         }
     }
 
     #[test]
-    fn what_one_maker_brought_later_the_other_has_not() {
+    fn later_features_of_one_vendor_are_missing_from_the_other() {
         let having = |maker, since| {
             let all = CompatVersion::ALL.iter().filter(|version| version.has(maker, since));
             all.map(|version| version.name()).collect::<Vec<_>>().join(" ")

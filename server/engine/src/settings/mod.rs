@@ -1,5 +1,6 @@
-//! The settings of the engine and the table of all directives: names, kinds of value, defaults.
-//! Reads no file: that is the program's work. A layer above has a type of its own for what it uses.
+//! The settings of the engine and the table of all directives with their names, kinds of value and
+//! defaults. This module reads no file; the program does. Layers above have types of their own for
+//! the directives they use.
 
 mod compat_version;
 mod sentinel;
@@ -20,106 +21,108 @@ pub use types::{
     ClientClass, ClientOutputBufferLimits, EndpointType, LogLevel, MaxmemoryPolicy, MemoryShare,
     Mode, OutputBufferLimit, Permission, Secret, Supervised,
 };
-pub use value::{Kind, Value, WRONG_NUMBER};
+pub use value::{Value, ValueKind, WRONG_NUMBER};
 
 use crate::notify::Events;
 
-/// The Redis whose behaviour is promised.
+/// The version of Redis that defines the behaviour.
 pub const REDIS_VERSION: &str = CompatVersion::Redis72.redis_version();
 
 /// The version of this server.
 pub const LOCKWHEEL_VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The value of every option.
+/// The value of every directive that the engine uses.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// TCP port; 0 listens on none.
+    /// TCP port; 0 disables TCP.
     pub port: u16,
-    /// Refuse other hosts while there is no password.
+    /// Refuse other hosts while no password is set.
     pub protected_mode: bool,
     /// The password of the default user.
     pub requirepass: Option<Secret>,
-    /// Databases clients can select.
+    /// Number of databases.
     pub databases: u32,
-    /// Connections at one time.
+    /// Maximum number of connected clients.
     pub maxclients: u32,
-    /// Seconds after which an idle client is closed; 0 never.
+    /// Seconds after which an idle client is disconnected; 0 disables the timeout.
     pub timeout_seconds: u32,
-    /// Seconds between TCP keepalive probes; 0 sends none.
+    /// Seconds between TCP keepalive probes; 0 disables them.
     pub tcp_keepalive_seconds: u32,
-    /// Events that are published.
+    /// Keyspace events that are published.
     pub notify_keyspace_events: Events,
-    /// Milliseconds a script may run before the others are told `-BUSY`; 0 is no limit.
+    /// Milliseconds of a running script after which other clients get `BUSY` errors; 0 is no limit.
     pub busy_reply_threshold_ms: u64,
-    /// Whether scripts that need no Lua are run without it.
+    /// Whether scripts of the supported subset of Lua are run as plans.
     pub script_plans: bool,
-    /// When clients that do not read are closed.
+    /// Output limits of each class of client.
     pub client_output_buffer_limits: ClientOutputBufferLimits,
-    /// Bytes of one request, complete or not.
+    /// Maximum bytes of one request, complete or not.
     pub client_query_buffer_limit_bytes: u64,
-    /// Bytes of one argument.
+    /// Maximum bytes of one argument.
     pub proto_max_bulk_len_bytes: u64,
-    /// Who may use `DEBUG`.
+    /// Which clients may use `DEBUG`.
     pub enable_debug_command: Permission,
-    /// Who may use `LOCKWHEEL`: only servers that are started for tests should let anybody.
+    /// Which clients may use `LOCKWHEEL`. Only servers for tests should permit all clients.
     pub enable_test_commands: Permission,
-    /// Who may change protected options.
+    /// Which clients may change protected directives.
     pub enable_protected_configs: Permission,
     /// Bytes of memory beyond which writes are refused; 0 is no limit.
     pub maxmemory_bytes: u64,
-    /// What all clients together may take before the largest are disconnected.
+    /// Memory of all clients beyond which the largest are disconnected.
     pub maxmemory_clients: MemoryShare,
-    /// What clients that ask are told; nothing is ever evicted.
+    /// The eviction policy that clients are shown. Keys are never evicted.
     pub maxmemory_policy: MaxmemoryPolicy,
-    /// Fields up to which a hash is called a listpack.
+    /// Fields up to which a hash is reported as a listpack.
     pub hash_max_listpack_entries: u64,
-    /// Bytes of a field or value up to which a hash is called a listpack.
+    /// Bytes of a field or value up to which a hash is reported as a listpack.
     pub hash_max_listpack_value_bytes: u64,
-    /// Size up to which a list is called a listpack: elements, or, negative, a class of bytes.
+    /// Size up to which a list is reported as a listpack: elements or, if negative, a class of
+    /// bytes.
     pub list_max_listpack_size: i32,
-    /// Members up to which a set of integers is called an intset.
+    /// Members up to which a set of integers is reported as an intset.
     pub set_max_intset_entries: u64,
-    /// Members up to which a set is called a listpack.
+    /// Members up to which a set is reported as a listpack.
     pub set_max_listpack_entries: u64,
-    /// Bytes of a member up to which a set is called a listpack.
+    /// Bytes of a member up to which a set is reported as a listpack.
     pub set_max_listpack_value_bytes: u64,
-    /// Members up to which a sorted set is called a listpack.
+    /// Members up to which a sorted set is reported as a listpack.
     pub zset_max_listpack_entries: u64,
-    /// Bytes of a member up to which a sorted set is called a listpack.
+    /// Bytes of a member up to which a sorted set is reported as a listpack.
     pub zset_max_listpack_value_bytes: u64,
     /// Entries of a stream that are trimmed together; 0 is no limit.
     pub stream_node_max_entries: u64,
     /// Bytes of a stream's entries that are trimmed together; 0 is no limit.
     pub stream_node_max_bytes: u64,
-    /// Keys of client side caching that are remembered; 0 is no limit.
+    /// Keys that are tracked for client side caching; 0 is no limit.
     pub tracking_table_max_keys: u64,
-    /// Seconds a shutdown may wait for others.
+    /// Seconds that a shutdown may wait for replicas.
     pub shutdown_timeout_seconds: u32,
-    /// Ticks a second that clients are told of.
+    /// Frequency of background tasks that clients are shown, per second.
     pub hz: u32,
-    /// The server that clients are to take this one for.
+    /// The announced server and version.
     pub compat_version: CompatVersion,
-    /// Be the only node of a cluster.
+    /// Run as the only node of a cluster.
     pub cluster_enabled: bool,
-    /// Port of the cluster bus, which clients are told of and nobody listens at; 0 follows `port`.
+    /// Announced port of the cluster bus, on which the server does not listen; 0 derives it from
+    /// `port`.
     pub cluster_port: u16,
-    /// What others reach the node at, where it is not the address they have reached it at already.
+    /// Address that the node announces, if it is not the one that the client is connected to.
     pub cluster_announce_ip: Option<String>,
-    /// Likewise its name.
+    /// Host name that the node announces.
     pub cluster_announce_hostname: Option<String>,
-    /// Likewise its port; 0 is `port`.
+    /// Port that the node announces; 0 announces `port`.
     pub cluster_announce_port: u16,
-    /// Likewise the port of its bus; 0 is that of `cluster-port`.
+    /// Port of the cluster bus that the node announces; 0 announces `cluster-port`.
     pub cluster_announce_bus_port: u16,
-    /// Which of these clients are sent to.
+    /// Kind of endpoint that clients are redirected to.
     pub cluster_preferred_endpoint_type: EndpointType,
-    /// Be a sentinel, with these masters; no option of its own.
+    /// Run as a sentinel with these masters. Not a directive.
     pub sentinel: Option<Box<Sentinel>>,
-    /// The file the options came from, if one was named; no option of its own.
+    /// The configuration file, if one was named. Not a directive.
     pub config_file: Option<String>,
-    /// What `INFO` calls the allocator, which is the program's choice; no option of its own.
+    /// The name of the allocator in `INFO`; set by the program. Not a directive.
     pub allocator: &'static str,
-    /// Values of the directives that the engine itself does not use, as they were given.
+    /// Values of the directives that the engine does not use.
     kept: BTreeMap<&'static str, Value>,
 }
 
@@ -174,25 +177,25 @@ impl Default for Settings {
     }
 }
 
-/// A directive that `CONFIG SET` gave another value.
+/// A directive with a value that `CONFIG SET` has changed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
-    /// Which, by its present name.
+    /// The directive.
     pub directive: &'static Directive,
-    /// The value as it is printed. May be secret: see [`Directive::is_sensitive`].
+    /// The new value as it is printed. May be secret: see [`Directive::is_sensitive`].
     pub value: String,
 }
 
-/// Why `CONFIG SET` changed nothing. Prints the error line a client gets.
+/// Why `CONFIG SET` changed nothing. `Display` writes the error line for the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConfigError {
-    /// No directive has this name.
+    /// There is no directive of this name.
     UnknownOption(String),
-    /// The directive does not take this value, or not now.
+    /// The directive does not accept this value, or cannot be changed now.
     Refused {
-        /// The directive, by the name it was called.
+        /// The name of the directive in the request.
         name: &'static str,
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
@@ -216,7 +219,7 @@ impl fmt::Display for ConfigError {
 impl std::error::Error for ConfigError {}
 
 impl Settings {
-    /// What kind of server this is to be.
+    /// The mode of the server.
     pub fn mode(&self) -> Mode {
         match () {
             () if self.sentinel.is_some() => Mode::Sentinel,
@@ -225,8 +228,8 @@ impl Settings {
         }
     }
 
-    /// Names and values of the directives that match one of the patterns, each once. A pattern
-    /// without wildcards is answered in the spelling it came in, as Redis does.
+    /// Names and values of the directives that match one of the patterns, each once. The result for
+    /// a pattern without wildcards has the pattern's spelling, as in Redis.
     pub fn get(
         &self,
         patterns: &[&[u8]],
@@ -251,7 +254,7 @@ impl Settings {
         found
     }
 
-    /// The value of one directive, as it is printed; empty if there is none of this name.
+    /// The value of one directive as it is printed; empty if there is no such directive.
     pub fn text(&self, name: &str) -> String {
         self.value(name).map(|value| value.to_string()).unwrap_or_default()
     }
@@ -261,7 +264,7 @@ impl Settings {
         table::find(name).map(|(_, directive)| directive.value(self))
     }
 
-    /// Changes every named directive, or none. Says which now have another value.
+    /// Sets all named directives, or none. Returns those with a changed value.
     pub fn set(&mut self, pairs: &[(&[u8], &[u8])]) -> Result<Vec<Change>, ConfigError> {
         let mut targets: Vec<(&'static str, &'static Directive)> = Vec::new();
         for (name, _) in pairs {
@@ -292,8 +295,8 @@ impl Settings {
         Ok(changed.into_iter().map(change).collect())
     }
 
-    /// Sets a directive before the server starts, whether or not it may change later. Durability
-    /// is refused, as by `CONFIG SET`: there is no log to warn in yet.
+    /// Sets a directive before the server starts, even if it cannot be changed later. Requests for
+    /// durability are refused, as by `CONFIG SET`, since there is no log for a warning yet.
     pub fn apply(&mut self, name: &str, value: &str) -> Result<(), ConfigError> {
         let unknown = || ConfigError::UnknownOption(name.to_owned());
         let (name, directive) = table::find(name).ok_or_else(unknown)?;
@@ -318,7 +321,7 @@ impl Settings {
         }
     }
 
-    /// Gives one directive a value that is in force from here on.
+    /// Sets one directive, with effect from now on.
     fn change(&mut self, directive: &'static Directive, words: &[&str]) -> Result<(), String> {
         let value = directive.kind.read(words)?;
         match directive.role {
@@ -345,8 +348,8 @@ impl Settings {
         Ok(())
     }
 
-    /// Ends the reading of a command line: goes back to the truth about durability. Returns which
-    /// directives have asked for it.
+    /// Ends the reading of a command line: resets the durability directives to their defaults.
+    /// Returns the names of those that had other values.
     pub fn drop_durability(&mut self) -> Vec<&'static str> {
         let rows = DIRECTIVES.iter().filter(|row| matches!(row.role, Role::Durability));
         let asked = rows.filter(|row| {
@@ -357,11 +360,11 @@ impl Settings {
     }
 }
 
-/// Why durability cannot be switched on.
+/// The error for durability directives.
 const NOT_DURABLE: &str =
     "this server writes nothing to disk: all keys and locks are lost when it ends";
 
-/// Values are kept as text; nothing Redis's tools write is anything else.
+/// Values are kept as text; Redis's tools write nothing else.
 pub const NOT_UTF8: &str = "argument must be valid UTF-8";
 
 fn refused(name: &'static str, reason: impl Into<String>) -> ConfigError {
@@ -372,7 +375,7 @@ fn refused(name: &'static str, reason: impl Into<String>) -> ConfigError {
 mod tests {
     use super::*;
 
-    /// Knows `*` at the end only: enough to see what is handed over.
+    /// Supports `*` at the end only, which is enough for these tests.
     fn prefix_match(pattern: &[u8], text: &[u8]) -> bool {
         pattern.strip_suffix(b"*").is_some_and(|prefix| text.starts_with(prefix))
     }
@@ -390,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn get_answers_each_directive_once() {
+    fn get_returns_each_directive_once() {
         let settings = Settings::default();
         assert_eq!(
             get(&settings, &["slave-pri*", "replica-priority"]),
@@ -403,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn set_refuses_in_redis_words() {
+    fn set_errors_are_those_of_redis() {
         let failed = |name, why| {
             format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}")
         };
@@ -451,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn set_takes_old_names() {
+    fn set_accepts_old_names() {
         let mut settings = Settings::default();
         let pairs = [("lua-time-limit", "3"), ("busy-reply-threshold", "4")];
         assert_eq!(set(&mut settings, &pairs), Ok(vec!["busy-reply-threshold 4".into()]));
@@ -460,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_is_got() {
+    fn get_returns_the_value_that_was_set() {
         for (name, given, expected) in [
             ("hz", "1000", "500"),
             ("requirepass", "s p", "s p"),

@@ -1,64 +1,65 @@
-//! What a sentinel is told: the `sentinel` lines of a configuration file, which `SENTINEL MONITOR`,
-//! `SET`, `REMOVE` and `CONFIG SET` change later. What must hold: no two masters share a name.
+//! The configuration of a sentinel: the `sentinel` lines of a configuration file, which `SENTINEL
+//! MONITOR`, `SET`, `REMOVE` and `CONFIG SET` change later. Invariant: no two masters have the same
+//! name.
 
 use core::net::IpAddr;
 
-/// Everything a sentinel knows.
+/// The configuration of a sentinel.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sentinel {
-    /// Forty hex digits that name it, if it was told which.
+    /// The configured id: 40 hex digits.
     pub my_id: Option<String>,
-    /// The masters it names, in the order it was told of them.
+    /// The masters in the order in which they were added.
     pub masters: Vec<Master>,
-    /// Whether a master may be told by name. It is then named so to clients too: nothing here
-    /// asks a name server.
+    /// Whether masters may have host names. Clients then get the name: the server does not resolve
+    /// it.
     pub resolve_hostnames: bool,
-    /// Kept for those who ask.
+    /// Stored for clients that read it; no effect.
     pub announce_hostnames: bool,
-    /// Kept for those who ask.
+    /// Stored for clients that read it; no effect.
     pub announce_ip: String,
-    /// Kept for those who ask.
+    /// Stored for clients that read it; no effect.
     pub announce_port: u16,
 }
 
-/// A master.
+/// A monitored master.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Master {
-    /// What clients ask for.
+    /// The name that clients ask for.
     pub name: String,
-    /// Where it is.
+    /// Its host.
     pub host: String,
-    /// And at which port.
+    /// Its port.
     pub port: u16,
-    /// Sentinels that must agree before anything is done about it.
+    /// Number of sentinels that have to agree on a failure.
     pub quorum: u32,
-    /// Silence after which it would be taken for dead.
+    /// Milliseconds of silence after which a master counts as down.
     pub down_after_ms: u64,
-    /// How long a failover would be given.
+    /// Time limit of a failover.
     pub failover_timeout_ms: u64,
-    /// Replicas that would follow a new master at the same time.
+    /// Replicas that are reconfigured at the same time after a failover.
     pub parallel_syncs: u32,
-    /// The other sentinels that know it.
+    /// The other sentinels of this master.
     pub sentinels: Vec<Peer>,
 }
 
 /// Another sentinel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Peer {
-    /// Where it is.
+    /// Its host.
     pub host: String,
-    /// And at which port.
+    /// Its port.
     pub port: u16,
-    /// Forty hex digits that name it.
+    /// Its id: 40 hex digits.
     pub id: String,
 }
 
-/// Why an option of a master was not set.
+/// Why an option was not set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unset {
     /// There is no such option.
     Unknown,
-    /// It does not take that value.
+    /// The option does not accept this value.
     Invalid,
 }
 
@@ -66,17 +67,17 @@ const NO_SUCH_MASTER: &str = "No such master with specified name.";
 const UNRECOGNIZED: &str = "Unrecognized sentinel configuration statement.";
 
 impl Sentinel {
-    /// The master of that name.
+    /// The master of this name.
     pub fn master(&self, name: &[u8]) -> Option<&Master> {
         self.masters.iter().find(|master| master.name.as_bytes() == name)
     }
 
-    /// The master of that name.
+    /// The master of this name.
     pub fn master_mut(&mut self, name: &[u8]) -> Option<&mut Master> {
         self.masters.iter_mut().find(|master| master.name.as_bytes() == name)
     }
 
-    /// Whether a master may be said to be at `host`.
+    /// Whether `host` is valid for a master.
     pub fn takes_host(&self, host: &str) -> bool {
         let is_name = || !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_graphic());
         host.parse::<IpAddr>().is_ok() || self.resolve_hostnames && is_name()
@@ -117,7 +118,7 @@ impl Sentinel {
         self.masters.last().ok_or(NO_SUCH_MASTER)
     }
 
-    /// Obeys a line of a configuration file: the words after `sentinel`.
+    /// Applies a line of a configuration file, given as the words after `sentinel`.
     ///
     /// # Errors
     /// In Redis's words.
@@ -143,7 +144,7 @@ impl Sentinel {
                 master.sentinels.push(peer);
                 Ok(())
             }
-            // What a sentinel writes for itself, and what only one that acts has a use for.
+            // Lines that a sentinel writes itself, and options for active sentinels only: ignored.
             ("known-sentinel" | "known-replica" | "known-slave", [_, _, _])
             | ("config-epoch" | "leader-epoch", [_, _])
             | (
@@ -159,7 +160,7 @@ impl Sentinel {
         }
     }
 
-    /// The options that are not one master's, by name.
+    /// The options that apply to all masters, with their values.
     pub fn options(&self) -> [(&'static str, String); 6] {
         let yes_no = |yes: bool| if yes { "yes" } else { "no" }.to_owned();
         [
@@ -175,7 +176,7 @@ impl Sentinel {
     /// Sets one of [`Sentinel::options`].
     ///
     /// # Errors
-    /// If there is no such option, or it does not take that value.
+    /// If there is no such option, or it does not accept the value.
     pub fn set(&mut self, option: &str, value: &str) -> Result<(), Unset> {
         let yes_no = match value.to_ascii_lowercase().as_str() {
             "yes" => Ok(true),
@@ -195,7 +196,7 @@ impl Sentinel {
 }
 
 impl Master {
-    /// Whether an option of this name takes so many values.
+    /// Whether this option exists and has this number of values.
     pub fn has_option(option: &str, values: usize) -> bool {
         match option.to_ascii_lowercase().as_str() {
             "rename-command" => values == 2,
@@ -208,11 +209,11 @@ impl Master {
         }
     }
 
-    /// Sets an option that [`Master::has_option`]. Of those that only a sentinel with a
-    /// connection to its master has a use for, nothing is kept.
+    /// Sets an option that [`Master::has_option`]. Options that only a sentinel with a connection
+    /// to its master uses are not stored.
     ///
     /// # Errors
-    /// If it does not take that value.
+    /// If the option does not accept the value.
     pub fn set(&mut self, option: &str, values: &[&str]) -> Result<(), Unset> {
         fn positive<N: std::str::FromStr + Default + PartialEq>(text: &str) -> Result<N, Unset> {
             let number = text.parse().map_err(|_| Unset::Invalid)?;
@@ -237,7 +238,7 @@ impl Master {
 mod tests {
     use super::*;
 
-    fn told(lines: &[&str]) -> Result<Sentinel, &'static str> {
+    fn sentinel_of(lines: &[&str]) -> Result<Sentinel, &'static str> {
         let mut sentinel = Sentinel::default();
         for line in lines {
             sentinel.obey(&line.split(' ').collect::<Vec<_>>())?;
@@ -246,9 +247,9 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_obeyed() {
+    fn configuration_lines_are_applied() {
         let id = "0123456789012345678901234567890123456789";
-        let sentinel = told(&[
+        let sentinel = sentinel_of(&[
             &format!("myid {id}"),
             "monitor m 127.0.0.1 6379 2",
             "down-after-milliseconds m 5000",
@@ -269,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named() {
+    fn errors_of_lines_are_those_of_redis() {
         let monitor = "monitor m 127.0.0.1 6379 2";
         for (lines, expected) in [
             (&["monitor m 127.0.0.1 6379 0"][..], "Quorum must be 1 or greater."),
@@ -282,8 +283,8 @@ mod tests {
             (&["announce-port x"], UNRECOGNIZED),
             (&["foo"], UNRECOGNIZED),
         ] {
-            assert_eq!(told(lines), Err(expected), "{lines:?}");
+            assert_eq!(sentinel_of(lines), Err(expected), "{lines:?}");
         }
-        assert!(told(&["resolve-hostnames yes", "monitor m localhost 6379 1"]).is_ok());
+        assert!(sentinel_of(&["resolve-hostnames yes", "monitor m localhost 6379 1"]).is_ok());
     }
 }

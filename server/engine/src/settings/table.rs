@@ -1,52 +1,52 @@
-//! One row per directive: the whole of what is known about it.
-//! To add an option of our own, add a field to `Settings` and a row here.
+//! The table of directives, one row each: name, kind of value, default and documentation. To add a
+//! directive of our own, add a field to `Settings` and a row here.
 
 use super::types::{
     ClientClass, ClientOutputBufferLimits, EndpointType, LogLevel, MaxmemoryPolicy, MemoryShare,
     Permission, Secret, Supervised,
 };
-use super::value::Kind::{
+use super::value::ValueKind::{
     Addresses, Bool, BufferLimits, Choice, Choices, Events, FileName, HostAndPort, Int, Memory,
     MemoryOrPercent, Octal, OomScores, Percentiles, SavePoints, Text,
 };
-use super::{CompatVersion, Kind, Settings, Value};
+use super::{CompatVersion, Settings, Value, ValueKind};
 use crate::limits::DATABASES_MAX;
 use crate::notify;
 use Mutability::{Fixed, Live, Protected};
 
-/// One option.
+/// A configuration directive.
 #[derive(Debug)]
 pub struct Directive {
     /// The name in Redis 7.2.
     pub name: &'static str,
-    /// The name it had before.
+    /// An older name that is still accepted.
     pub alias: Option<&'static str>,
-    /// What values it takes.
-    pub kind: Kind,
-    /// The value when nothing is said, as it is printed.
+    /// The kind of its value.
+    pub kind: ValueKind,
+    /// The default value as it is printed.
     pub default: &'static str,
     /// Whether it can change while the server runs.
     pub mutability: Mutability,
-    /// What the server does with it.
+    /// Which part of the server uses it.
     pub role: Role,
-    /// Whether its value must stay out of the log.
+    /// Whether its value must not be logged.
     pub is_sensitive: bool,
-    /// What it is for.
+    /// Its documentation: a phrase for the configuration reference.
     pub doc: &'static str,
 }
 
 /// Whether a directive can change while the server runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutability {
-    /// It can.
+    /// Yes.
     Live,
-    /// Only if `enable-protected-configs` says so.
+    /// Only if `enable-protected-configs` permits it.
     Protected,
-    /// It cannot.
+    /// No.
     Fixed,
 }
 
-/// What the server does with a directive.
+/// Which part of the server uses a directive.
 #[derive(Clone, Copy, Debug)]
 pub enum Role {
     /// The engine uses it, or a layer above reads it from the engine while it runs.
@@ -54,27 +54,27 @@ pub enum Role {
     /// A layer above the engine uses it when the process starts: sockets, threads, files, the log.
     /// The engine keeps its value for `CONFIG`.
     Process,
-    /// Remembers it for those who ask. A lock server has no need of it.
+    /// Accepted and shown by `CONFIG GET`, without any effect on a lock server.
     Accepted,
-    /// Takes the default only, but for the start: launchers ask for durability out of habit, so
-    /// there the value is dropped with a warning. Sessions see the default, which is the truth.
+    /// Only the default is accepted, except at start: launchers ask for durability by habit, so
+    /// there the value is dropped with a warning. Clients see the default, which is what applies.
     Durability,
-    /// Takes the default only. To do otherwise in silence would let the operator believe in a
-    /// protection, or a role, that is not there.
+    /// Only the default is accepted. Accepting another value without effect would suggest a
+    /// protection or a role that the server does not have.
     Unsupported,
 }
 
-/// Where a directive lives in [`Settings`].
+/// How to access the field of a directive in [`Settings`].
 #[derive(Clone, Copy, Debug)]
 pub struct Access {
-    /// Reads it.
+    /// Reads the field.
     pub get: fn(&Settings) -> Value,
-    /// Writes a value that the row's kind has read.
+    /// Sets the field to a value that the directive's kind has read.
     pub set: fn(&mut Settings, Value),
 }
 
 impl Directive {
-    /// The value this configuration gives it.
+    /// The value in these settings.
     pub fn value(&self, settings: &Settings) -> Value {
         match self.role {
             Role::Used(access) => (access.get)(settings),
@@ -103,12 +103,12 @@ impl PartialEq for Directive {
     }
 }
 
-/// Finds a directive by any of its names, in any case; says by which.
+/// Finds a directive by any of its names, ignoring case; returns the name that matched.
 pub fn find(name: &str) -> Option<(&'static str, &'static Directive)> {
     names().find(|(known, _)| known.eq_ignore_ascii_case(name))
 }
 
-/// Every name, old ones too, and what it stands for.
+/// Every name, including older ones, with its directive.
 pub fn names() -> impl Iterator<Item = (&'static str, &'static Directive)> {
     DIRECTIVES.iter().flat_map(|directive| {
         [Some(directive.name), directive.alias].into_iter().flatten().map(move |n| (n, directive))
@@ -117,7 +117,7 @@ pub fn names() -> impl Iterator<Item = (&'static str, &'static Directive)> {
 
 const fn row(
     name: &'static str,
-    kind: Kind,
+    kind: ValueKind,
     default: &'static str,
     mutability: Mutability,
     role: Role,
@@ -128,7 +128,7 @@ const fn row(
 
 const fn used(
     name: &'static str,
-    kind: Kind,
+    kind: ValueKind,
     default: &'static str,
     mutability: Mutability,
     access: Access,
@@ -139,7 +139,7 @@ const fn used(
 
 const fn process(
     name: &'static str,
-    kind: Kind,
+    kind: ValueKind,
     default: &'static str,
     mutability: Mutability,
     doc: &'static str,
@@ -149,7 +149,7 @@ const fn process(
 
 const fn accepted(
     name: &'static str,
-    kind: Kind,
+    kind: ValueKind,
     default: &'static str,
     mutability: Mutability,
     doc: &'static str,
@@ -159,7 +159,7 @@ const fn accepted(
 
 const fn unsupported(
     name: &'static str,
-    kind: Kind,
+    kind: ValueKind,
     default: &'static str,
     mutability: Mutability,
     doc: &'static str,
@@ -169,14 +169,14 @@ const fn unsupported(
 
 const fn durability(
     name: &'static str,
-    kind: Kind,
+    kind: ValueKind,
     default: &'static str,
     doc: &'static str,
 ) -> Directive {
     row(name, kind, default, Live, Role::Durability, doc)
 }
 
-/// The access to a field of `Settings` that can be written as one [`Value`].
+/// The access to a field that can be converted to one [`Value`].
 macro_rules! field {
     ($field:ident) => {
         Access {
@@ -186,20 +186,20 @@ macro_rules! field {
     };
 }
 
-/// The largest C `int`: the bound of most counts.
+/// The largest C `int`: the maximum of most counts.
 const INT_MAX: i64 = i32::MAX as i64;
 /// The smallest C `int`.
 const INT_MIN: i64 = i32::MIN as i64;
-/// The largest size Redis takes.
+/// The largest size that Redis accepts.
 const SIZE_MAX: u64 = i64::MAX as u64;
-/// One mebibyte: below it the limits of requests would refuse ordinary ones.
+/// One mebibyte: a lower limit would refuse ordinary requests.
 const MIB: u64 = 1 << 20;
 
-const INT: Kind = Int(0, INT_MAX);
-const LONG: Kind = Int(0, i64::MAX);
-const PORT: Kind = Int(0, 65535);
-const SIZE: Kind = Memory(0, SIZE_MAX);
-const PERMISSION: Kind = Choice(Permission::NAMES);
+const INT: ValueKind = Int(0, INT_MAX);
+const LONG: ValueKind = Int(0, i64::MAX);
+const PORT: ValueKind = Int(0, 65535);
+const SIZE: ValueKind = Memory(0, SIZE_MAX);
+const PERMISSION: ValueKind = Choice(Permission::NAMES);
 
 const SHUTDOWN_FLAGS: &[&str] = &["default", "save", "nosave", "now", "force"];
 const SYSLOG_FACILITIES: &[&str] =
@@ -213,297 +213,386 @@ const PROPAGATION: &[&str] = &["ignore", "panic", "panic-on-replicas"];
 const BUFFERS: &str = "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60";
 const TLS_AUTH: &[&str] = &["no", "yes", "optional"];
 
-/// Every directive of Redis 7.2, and what is ours.
+/// Every directive of Redis 7.2, and our own.
 #[rustfmt::skip]
 pub static DIRECTIVES: &[Directive] = &[
     // Network
-    used("port", PORT, "6379", Fixed, field!(port), "TCP port; 0 listens on none."),
+    used("port", PORT, "6379", Fixed, field!(port), "TCP port to listen on; 0 disables TCP."),
     process("bind", Addresses, "127.0.0.1 -::1", Fixed,
-        "Addresses to listen on; `-` marks one that may be missing."),
+        "Addresses to listen on. The prefix `-` marks an address that may be unavailable."),
     used("protected-mode", Bool, "yes", Live, field!(protected_mode),
-        "Refuse other hosts while there is no password."),
+        "Refuse connections from other hosts while no password is set."),
     process("tcp-backlog", INT, "511", Fixed,
-        "Connections the kernel may queue."),
-    process("unixsocket", Text, "", Fixed, "Path of a Unix socket to listen on."),
+        "Maximum length of the kernel's queue of pending connections."),
+    process("unixsocket", Text, "", Fixed,
+        "Path of a Unix socket to listen on; empty disables it."),
     process("unixsocketperm", Octal(0o777), "0", Fixed,
-        "Permission bits of the Unix socket."),
+        "Permission bits of the Unix socket in octal; 0 keeps those of the umask."),
     used("timeout", INT, "0", Live, field!(timeout_seconds),
-        "Close a client idle for this many seconds; 0 never."),
+        "Seconds after which an idle client is disconnected; 0 disables the timeout."),
     used("tcp-keepalive", INT, "300", Live, field!(tcp_keepalive_seconds),
-        "Seconds between keepalive probes; 0 sends none."),
+        "Seconds between TCP keepalive probes; 0 disables them."),
     used("maxclients", Int(1, u32::MAX as i64), "10000", Live, field!(maxclients),
-        "Connections at one time."),
-    process("io-threads", Int(1, 128), "1", Fixed,
-        "Threads that serve connections."),
+        "Maximum number of connected clients."),
+    process("io-threads", Int(1, 128), "1", Fixed, "Number of threads that serve connections."),
     accepted("io-threads-do-reads", Bool, "no", Fixed,
-        "Whether the threads read too; ours always do."),
-    accepted("bind-source-addr", Text, "", Live, "Source address of outgoing connections."),
-    accepted("socket-mark-id", Int(0, u32::MAX as i64), "0", Fixed, "Mark put on the sockets."),
+        "Whether I/O threads also read. They always do in this server."),
+    accepted("bind-source-addr", Text, "", Live,
+        "Source address of outgoing connections; empty lets the system choose."),
+    accepted("socket-mark-id", Int(0, u32::MAX as i64), "0", Fixed,
+        "Mark of the listening sockets, for packet filters; 0 sets none."),
 
     // Process and log
-    process("daemonize", Bool, "no", Fixed, "Go on in the background."),
+    process("daemonize", Bool, "no", Fixed, "Run in the background."),
     process("supervised", Choice(Supervised::NAMES), "no", Fixed,
-        "Who waits to hear that the server is ready."),
+        "Supervisor to notify when the server is ready."),
     process("end-with-stdin", Bool, "no", Fixed,
-        "End when standard input is closed, as when whoever started the server is gone."),
-    process("pidfile", Text, "", Fixed, "File that holds the process id."),
-    process("dir", Text, ".", Protected, "Folder that relative paths start from."),
+        "Shut down when standard input is closed, for example because the parent process has \
+         ended."),
+    process("pidfile", Text, "", Fixed, "File for the process id; empty writes none."),
+    process("dir", Text, ".", Protected, "Working directory: the base of relative paths."),
     process("loglevel", Choice(LogLevel::NAMES), "notice", Live,
-        "How much is logged."),
-    process("logfile", Text, "", Fixed, "File for the log; none is standard output."),
+        "Minimum level of the messages that are logged."),
+    process("logfile", Text, "", Fixed, "Log file; empty logs to standard output."),
     used("shutdown-timeout", INT, "10", Live, field!(shutdown_timeout_seconds),
-        "Seconds a shutdown may wait for others."),
+        "Maximum seconds that a shutdown waits for replicas."),
     accepted("shutdown-on-sigint", Choices(SHUTDOWN_FLAGS), "default", Live,
-        "How SIGINT shuts down."),
+        "Options of the shutdown on SIGINT."),
     accepted("shutdown-on-sigterm", Choices(SHUTDOWN_FLAGS), "default", Live,
-        "How SIGTERM shuts down."),
+        "Options of the shutdown on SIGTERM."),
     accepted("syslog-enabled", Bool, "no", Fixed, "Log to syslog."),
-    accepted("syslog-ident", Text, "redis", Fixed, "Name in syslog."),
+    accepted("syslog-ident", Text, "redis", Fixed, "Program name in syslog."),
     accepted("syslog-facility", Choice(SYSLOG_FACILITIES), "local0", Fixed, "Facility in syslog."),
-    accepted("always-show-logo", Bool, "no", Fixed, "Show the banner."),
-    accepted("set-proc-title", Bool, "yes", Fixed, "Show details in the process title."),
+    accepted("always-show-logo", Bool, "no", Fixed, "Show the logo at every start."),
+    accepted("set-proc-title", Bool, "yes", Fixed,
+        "Show details of the server in the process title."),
     accepted("proc-title-template", Text, "{title} {listen-addr} {server-mode}", Live,
-        "Form of the process title."),
+        "Template of the process title."),
     accepted("crash-log-enabled", Bool, "yes", Live, "Log a report after a crash."),
-    accepted("crash-memcheck-enabled", Bool, "yes", Live, "Check the memory after a crash."),
-    accepted("ignore-warnings", Text, "", Live, "Warnings to keep quiet about."),
-    accepted("locale-collate", Text, "", Live, "Locale for comparisons."),
-    accepted("disable-thp", Bool, "yes", Fixed, "Turn transparent huge pages off."),
-    accepted("oom-score-adj", Choice(OOM_MODES), "no", Live, "Tell the kernel whom to kill first."),
-    accepted("oom-score-adj-values", OomScores, "0 200 800", Live, "Scores for the kernel."),
-    accepted("server_cpulist", Text, "", Fixed, "Processors to run on."),
-    accepted("bio_cpulist", Text, "", Fixed, "Processors to run on."),
-    accepted("aof_rewrite_cpulist", Text, "", Fixed, "Processors to run on."),
-    accepted("bgsave_cpulist", Text, "", Fixed, "Processors to run on."),
+    accepted("crash-memcheck-enabled", Bool, "yes", Live, "Test the memory after a crash."),
+    accepted("ignore-warnings", Text, "", Live, "Start-up warnings to ignore."),
+    accepted("locale-collate", Text, "", Live,
+        "Locale for comparing strings; empty uses that of the environment."),
+    accepted("disable-thp", Bool, "yes", Fixed, "Disable transparent huge pages."),
+    accepted("oom-score-adj", Choice(OOM_MODES), "no", Live,
+        "Whether to adjust the score of the kernel's out-of-memory killer."),
+    accepted("oom-score-adj-values", OomScores, "0 200 800", Live,
+        "Scores of a master, a replica and a background process for the out-of-memory killer."),
+    accepted("server_cpulist", Text, "", Fixed,
+        "Processors of the main and I/O threads; empty means all."),
+    accepted("bio_cpulist", Text, "", Fixed, "Processors of background threads; empty means all."),
+    accepted("aof_rewrite_cpulist", Text, "", Fixed,
+        "Processors of the process that rewrites the append-only file; empty means all."),
+    accepted("bgsave_cpulist", Text, "", Fixed,
+        "Processors of the process that writes a snapshot; empty means all."),
 
     used("compat-version", Choice(CompatVersion::NAMES), "7.2", Fixed, field!(compat_version),
-        "The server announced, and so which commands there are."),
+        "Version of Redis or Valkey that is announced; it determines the available commands."),
 
     // Access
     used("requirepass", Text, "", Live, field!(requirepass),
-        "Password of the default user.").secret(),
+        "Password of the default user; empty requires none.").secret(),
     used("enable-debug-command", PERMISSION, "no", Fixed, field!(enable_debug_command),
-        "Who may use DEBUG."),
+        "Which clients may use DEBUG."),
     used("enable-test-commands", PERMISSION, "no", Fixed, field!(enable_test_commands),
-        "Who may use LOCKWHEEL: stop the clock, break things, look behind the scenes."),
+        "Which clients may use the test commands: LOCKWHEEL, which controls the clock, injects \
+         faults and reads the journal."),
     used("enable-protected-configs", PERMISSION, "no", Fixed, field!(enable_protected_configs),
-        "Who may change protected options."),
-    accepted("enable-module-command", PERMISSION, "no", Fixed, "Who may use MODULE."),
-    unsupported("aclfile", Text, "", Fixed, "File of users."),
-    accepted("acllog-max-len", LONG, "128", Live, "Entries of the ACL log."),
+        "Which clients may change protected directives."),
+    accepted("enable-module-command", PERMISSION, "no", Fixed, "Which clients may use MODULE."),
+    unsupported("aclfile", Text, "", Fixed, "File with the ACL users."),
+    accepted("acllog-max-len", LONG, "128", Live, "Maximum number of entries in the ACL log."),
     accepted("acl-pubsub-default", Choice(ACL_PUBSUB), "resetchannels", Live,
-        "Channels a new user may use."),
+        "Channel permissions of new users."),
 
     // Limits and memory
     used("databases", Int(1, DATABASES_MAX as i64), "16", Fixed, field!(databases),
-        "Databases clients can select."),
+        "Number of databases."),
     used("maxmemory", Memory(0, u64::MAX), "0", Live, field!(maxmemory_bytes),
-        "Bytes beyond which writes are refused; 0 is no limit."),
+        "Maximum bytes of memory; writes beyond it are refused. 0 means no limit."),
     used("maxmemory-policy", Choice(MaxmemoryPolicy::NAMES), "noeviction", Live,
-        field!(maxmemory_policy), "What clients are told; nothing is ever evicted."),
+        field!(maxmemory_policy),
+        "Eviction policy that clients are shown. Keys are never evicted."),
     accepted("maxmemory-samples", Int(1, INT_MAX), "5", Live,
-        "Keys compared before one is evicted."),
-    accepted("maxmemory-eviction-tenacity", Int(0, 100), "10", Live, "Effort of eviction."),
+        "Number of keys compared for an eviction."),
+    accepted("maxmemory-eviction-tenacity", Int(0, 100), "10", Live,
+        "Effort of eviction, from 0 to 100."),
     used("maxmemory-clients", MemoryOrPercent, "0", Live, field!(maxmemory_clients),
-        "Memory of all clients together beyond which the largest are disconnected."),
+        "Maximum memory of all clients, in bytes or percent of `maxmemory`; beyond it, the \
+         clients with most memory are disconnected. 0 means no limit."),
     used("proto-max-bulk-len", Memory(MIB, SIZE_MAX), "536870912", Live,
-        field!(proto_max_bulk_len_bytes), "Bytes of one argument."),
+        field!(proto_max_bulk_len_bytes),
+        "Maximum bytes of one argument."),
     used("client-query-buffer-limit", Memory(MIB, SIZE_MAX), "1073741824", Live,
-        field!(client_query_buffer_limit_bytes), "Bytes of one request."),
+        field!(client_query_buffer_limit_bytes),
+        "Maximum bytes of one request."),
     used("client-output-buffer-limit", BufferLimits, BUFFERS, Live,
-        field!(client_output_buffer_limits), "When clients that do not read are closed."),
+        field!(client_output_buffer_limits),
+        "Output limits for each class of client: hard limit in bytes, soft limit in bytes, and \
+         seconds above the soft limit. A client beyond its limit is disconnected. 0 means no \
+         limit."),
     used("tracking-table-max-keys", LONG, "1000000", Live, field!(tracking_table_max_keys),
-        "Keys of client side caching."),
-    accepted("lazyfree-lazy-eviction", Bool, "no", Live, "Free in the background."),
-    accepted("lazyfree-lazy-expire", Bool, "no", Live, "Free in the background."),
-    accepted("lazyfree-lazy-server-del", Bool, "no", Live, "Free in the background."),
-    accepted("lazyfree-lazy-user-del", Bool, "no", Live, "Free in the background."),
-    accepted("lazyfree-lazy-user-flush", Bool, "no", Live, "Free in the background."),
+        "Maximum number of keys tracked for client side caching; 0 means no limit."),
+    accepted("lazyfree-lazy-eviction", Bool, "no", Live, "Free evicted values in the background."),
+    accepted("lazyfree-lazy-expire", Bool, "no", Live, "Free expired values in the background."),
+    accepted("lazyfree-lazy-server-del", Bool, "no", Live,
+        "Free values that commands such as RENAME replace in the background."),
+    accepted("lazyfree-lazy-user-del", Bool, "no", Live,
+        "Make DEL free values in the background, as UNLINK does."),
+    accepted("lazyfree-lazy-user-flush", Bool, "no", Live,
+        "Make FLUSHALL and FLUSHDB free values in the background by default."),
     accepted("jemalloc-bg-thread", Bool, "yes", Live,
-        "Let the allocator clean up in the background."),
-    accepted("activerehashing", Bool, "yes", Live, "Grow the tables in idle time."),
-    accepted("activedefrag", Bool, "no", Live, "Move values together."),
+        "Let the allocator release memory in the background."),
+    accepted("activerehashing", Bool, "yes", Live, "Resize hash tables in idle time."),
+    accepted("activedefrag", Bool, "no", Live, "Defragment memory in the background."),
     accepted("active-defrag-cycle-max", Int(1, 99), "25", Live,
-        "How eagerly to move values together."),
+        "Maximum effort of defragmentation, in percent of a processor."),
     accepted("active-defrag-cycle-min", Int(1, 99), "1", Live,
-        "How eagerly to move values together."),
+        "Minimum effort of defragmentation, in percent of a processor."),
     accepted("active-defrag-threshold-lower", Int(0, 1000), "10", Live,
-        "How eagerly to move values together."),
+        "Percentage of fragmentation at which defragmentation starts."),
     accepted("active-defrag-threshold-upper", Int(0, 1000), "100", Live,
-        "How eagerly to move values together."),
+        "Percentage of fragmentation at which the effort is greatest."),
     accepted("active-defrag-max-scan-fields", Int(1, i64::MAX), "1000", Live,
-        "How eagerly to move values together."),
+        "Maximum number of fields processed in one step of the scan."),
     accepted("active-defrag-ignore-bytes", Memory(1, SIZE_MAX), "104857600", Live,
-        "Waste that is not worth moving for."),
-    accepted("lfu-log-factor", INT, "10", Live, "How fast use counts."),
-    accepted("lfu-decay-time", INT, "1", Live, "How fast use is forgotten."),
+        "Bytes of wasted memory below which defragmentation does not start."),
+    accepted("lfu-log-factor", INT, "10", Live,
+        "Growth of the access counter for LFU eviction: a greater factor counts more slowly."),
+    accepted("lfu-decay-time", INT, "1", Live,
+        "Minutes after which the access counter for LFU eviction is decremented."),
 
     // Time, scripts and events
     used("hz", INT, "10", Live, Access { get: hz, set: set_hz },
-        "Ticks a second that clients are told of."),
-    accepted("dynamic-hz", Bool, "yes", Live, "Tick faster with many clients."),
-    accepted("active-expire-effort", Int(1, 10), "1", Live, "Effort of expiry; ours is exact."),
+        "Frequency of background tasks that clients are shown, per second."),
+    accepted("dynamic-hz", Bool, "yes", Live,
+        "Increase the frequency of background tasks with the number of clients."),
+    accepted("active-expire-effort", Int(1, 10), "1", Live,
+        "Effort of expiration, from 1 to 10. Expiration is exact in this server."),
     used("busy-reply-threshold", LONG, "5000", Live, field!(busy_reply_threshold_ms),
-        "Milliseconds before others are told that a script is busy.").alias("lua-time-limit"),
+        "Milliseconds of a running script after which other clients get BUSY errors; 0 disables \
+         them.").alias("lua-time-limit"),
     used("script-plans", Bool, "yes", Live, field!(script_plans),
-        "Run scripts that need no Lua without it."),
+        "Run scripts of a supported subset of Lua as plans, without the Lua interpreter."),
     used("notify-keyspace-events", Events, "", Live, field!(notify_keyspace_events),
-        "Events that are published."),
+        "Classes of keyspace events that are published; empty publishes none."),
     accepted("slowlog-log-slower-than", Int(-1, i64::MAX), "10000", Live,
-        "Microseconds that are slow."),
-    accepted("slowlog-max-len", LONG, "128", Live, "Entries of the slow log."),
-    accepted("latency-monitor-threshold", LONG, "0", Live, "Milliseconds that are a spike."),
-    accepted("latency-tracking", Bool, "yes", Live, "Keep latencies of every command."),
+        "Minimum microseconds of a command in the slow log; -1 disables the log."),
+    accepted("slowlog-max-len", LONG, "128", Live, "Maximum number of entries in the slow log."),
+    accepted("latency-monitor-threshold", LONG, "0", Live,
+        "Minimum milliseconds of a latency event; 0 disables the latency monitor."),
+    accepted("latency-tracking", Bool, "yes", Live, "Record the latencies of every command."),
     accepted("latency-tracking-info-percentiles", Percentiles, "50 99 99.9", Live,
-        "Percentiles in INFO."),
+        "Percentiles of latency in INFO."),
 
     // Encodings
     used("hash-max-listpack-entries", LONG, "512", Live, field!(hash_max_listpack_entries),
-        "Fields up to which a hash is a listpack.").alias("hash-max-ziplist-entries"),
+        "Maximum number of fields of a hash that is reported as a listpack."
+        ).alias("hash-max-ziplist-entries"),
     used("hash-max-listpack-value", SIZE, "64", Live, field!(hash_max_listpack_value_bytes),
-        "Bytes of a value up to which a hash is a listpack.").alias("hash-max-ziplist-value"),
+        "Maximum bytes of a field or value in a hash that is reported as a listpack."
+        ).alias("hash-max-ziplist-value"),
     used("list-max-listpack-size", Int(INT_MIN, INT_MAX), "-2", Live,
         field!(list_max_listpack_size),
-        "Size up to which a list is a listpack.").alias("list-max-ziplist-size"),
-    accepted("list-compress-depth", INT, "0", Live, "Nodes at the ends that stay plain."),
+        "Maximum size of a list that is reported as a listpack: a number of elements, or from -1 \
+         to -5 a limit from 4 to 64 KiB.").alias("list-max-ziplist-size"),
+    accepted("list-compress-depth", INT, "0", Live,
+        "Number of nodes at each end of a list that are not compressed; 0 compresses none."),
     used("set-max-intset-entries", LONG, "512", Live, field!(set_max_intset_entries),
-        "Members up to which a set of integers is an intset."),
+        "Maximum number of members of a set of integers that is reported as an intset."),
     used("set-max-listpack-entries", LONG, "128", Live, field!(set_max_listpack_entries),
-        "Members up to which a set is a listpack."),
+        "Maximum number of members of a set that is reported as a listpack."),
     used("set-max-listpack-value", LONG, "64", Live, field!(set_max_listpack_value_bytes),
-        "Bytes of a member up to which a set is a listpack."),
+        "Maximum bytes of a member in a set that is reported as a listpack."),
     used("zset-max-listpack-entries", LONG, "128", Live, field!(zset_max_listpack_entries),
-        "Members up to which a sorted set is a listpack.").alias("zset-max-ziplist-entries"),
+        "Maximum number of members of a sorted set that is reported as a listpack."
+        ).alias("zset-max-ziplist-entries"),
     used("zset-max-listpack-value", SIZE, "64", Live, field!(zset_max_listpack_value_bytes),
-        "Bytes up to which a sorted set is a listpack.").alias("zset-max-ziplist-value"),
+        "Maximum bytes of a member in a sorted set that is reported as a listpack."
+        ).alias("zset-max-ziplist-value"),
     used("stream-node-max-bytes", SIZE, "4096", Live, field!(stream_node_max_bytes),
-        "Bytes of a stream's entries that are trimmed together."),
+        "Maximum bytes of stream entries that are trimmed together; 0 means no limit."),
     used("stream-node-max-entries", LONG, "100", Live, field!(stream_node_max_entries),
-        "Entries of a stream that are trimmed together."),
-    accepted("hll-sparse-max-bytes", SIZE, "3000", Live, "Bytes of a sparse HyperLogLog."),
+        "Maximum number of stream entries that are trimmed together; 0 means no limit."),
+    accepted("hll-sparse-max-bytes", SIZE, "3000", Live,
+        "Maximum bytes of a HyperLogLog in its sparse encoding."),
 
-    // Persistence: keys are kept in memory alone
-    durability("save", SavePoints, "", "When to write a snapshot; never here."),
+    // Persistence: keys are kept in memory only
+    durability("save", SavePoints, "",
+        "Seconds and changes after which a snapshot is written; empty writes none."),
     accepted("dbfilename", FileName("dbfilename can't be a path, just a filename"), "dump.rdb",
-        Protected, "Name of the snapshot."),
-    accepted("rdbcompression", Bool, "yes", Live, "How snapshots are written."),
-    accepted("rdbchecksum", Bool, "yes", Fixed, "How snapshots are written."),
-    accepted("rdb-del-sync-files", Bool, "no", Live, "How snapshots are written."),
-    accepted("rdb-save-incremental-fsync", Bool, "yes", Live, "How snapshots are written."),
-    accepted("sanitize-dump-payload", Choice(SANITIZE), "no", Live, "Check what RESTORE loads."),
+        Protected,
+        "File name of the snapshot."),
+    accepted("rdbcompression", Bool, "yes", Live, "Compress strings in snapshots."),
+    accepted("rdbchecksum", Bool, "yes", Fixed, "Write and verify a checksum of snapshots."),
+    accepted("rdb-del-sync-files", Bool, "no", Live,
+        "Delete snapshots that were written for replication only."),
+    accepted("rdb-save-incremental-fsync", Bool, "yes", Live,
+        "Sync a snapshot to disk in steps while it is written."),
+    accepted("sanitize-dump-payload", Choice(SANITIZE), "no", Live,
+        "Whether to validate the payloads of RESTORE in depth."),
     accepted("stop-writes-on-bgsave-error", Bool, "yes", Live,
-        "Refuse writes when a snapshot failed."),
-    durability("appendonly", Bool, "no", "Write an append only file; there is none here."),
+        "Refuse writes after a snapshot has failed."),
+    durability("appendonly", Bool, "no", "Log every write to the append-only file."),
     accepted("appendfilename", FileName("appendfilename can't be a path, just a filename"),
-        "appendonly.aof", Fixed, "Name of the append only file."),
+        "appendonly.aof", Fixed,
+        "Base name of the append-only files."),
     accepted("appenddirname", FileName("appenddirname can't be a path, just a dirname"),
-        "appendonlydir", Fixed, "Folder of the append only files."),
-    accepted("appendfsync", Choice(APPENDFSYNC), "everysec", Live, "When the file is synced."),
-    accepted("no-appendfsync-on-rewrite", Bool, "no", Live, "How the append only file is kept."),
-    accepted("aof-load-truncated", Bool, "yes", Live, "How the append only file is kept."),
-    accepted("aof-use-rdb-preamble", Bool, "yes", Live, "How the append only file is kept."),
-    accepted("aof-timestamp-enabled", Bool, "no", Live, "How the append only file is kept."),
+        "appendonlydir", Fixed,
+        "Directory of the append-only files."),
+    accepted("appendfsync", Choice(APPENDFSYNC), "everysec", Live,
+        "When the append-only file is synced to disk."),
+    accepted("no-appendfsync-on-rewrite", Bool, "no", Live,
+        "Do not sync the append-only file during a rewrite."),
+    accepted("aof-load-truncated", Bool, "yes", Live,
+        "Load an append-only file with a truncated end."),
+    accepted("aof-use-rdb-preamble", Bool, "yes", Live,
+        "Begin a rewritten append-only file with a snapshot."),
+    accepted("aof-timestamp-enabled", Bool, "no", Live,
+        "Record timestamps in the append-only file."),
     accepted("aof-rewrite-incremental-fsync", Bool, "yes", Live,
-        "How the append only file is kept."),
-    accepted("aof-disable-auto-gc", Bool, "no", Live, "How the append only file is kept."),
-    accepted("auto-aof-rewrite-percentage", INT, "100", Live, "Growth that rewrites the file."),
+        "Sync a rewritten append-only file to disk in steps."),
+    accepted("aof-disable-auto-gc", Bool, "no", Live,
+        "Keep append-only files that are no longer needed."),
+    accepted("auto-aof-rewrite-percentage", INT, "100", Live,
+        "Growth of the append-only file that starts a rewrite, in percent; 0 disables automatic \
+         rewrites."),
     accepted("auto-aof-rewrite-min-size", SIZE, "67108864", Live,
-        "Size below which it is not rewritten."),
+        "Minimum bytes of the append-only file for an automatic rewrite."),
 
     // Replication
-    unsupported("replicaof", HostAndPort, "", Fixed, "The server to copy.").alias("slaveof"),
-    accepted("masteruser", Text, "", Live, "User at the server that is copied.").secret(),
-    accepted("masterauth", Text, "", Live, "Password at the server that is copied.").secret(),
+    unsupported("replicaof", HostAndPort, "", Fixed,
+        "Host and port of the master to replicate; empty makes this server a master."
+        ).alias("slaveof"),
+    accepted("masteruser", Text, "", Live, "User name for the master.").secret(),
+    accepted("masterauth", Text, "", Live, "Password for the master.").secret(),
     accepted("replica-serve-stale-data", Bool, "yes", Live,
-        "How a replica behaves.").alias("slave-serve-stale-data"),
+        "Let a replica answer while it is not synchronised.").alias("slave-serve-stale-data"),
     accepted("replica-read-only", Bool, "yes", Live,
-        "How a replica behaves.").alias("slave-read-only"),
+        "Refuse writes on a replica.").alias("slave-read-only"),
     accepted("replica-lazy-flush", Bool, "no", Live,
-        "How a replica behaves.").alias("slave-lazy-flush"),
+        "Free the old data of a replica in the background.").alias("slave-lazy-flush"),
     accepted("replica-ignore-maxmemory", Bool, "yes", Live,
-        "How a replica behaves.").alias("slave-ignore-maxmemory"),
-    accepted("replica-announced", Bool, "yes", Live, "How a replica behaves."),
-    accepted("replica-ignore-disk-write-errors", Bool, "no", Live, "How a replica behaves."),
+        "Apply no memory limit on a replica.").alias("slave-ignore-maxmemory"),
+    accepted("replica-announced", Bool, "yes", Live,
+        "List this replica in the replies of sentinels."),
+    accepted("replica-ignore-disk-write-errors", Bool, "no", Live,
+        "Let a replica continue when it cannot write to disk."),
     accepted("replica-priority", INT, "100", Live,
-        "Which replica is promoted first.").alias("slave-priority"),
+        "Priority of a replica for promotion: the lowest is preferred; 0 means never."
+        ).alias("slave-priority"),
     accepted("replica-announce-ip", Text, "", Live,
-        "Address told to others.").alias("slave-announce-ip"),
+        "Address that a replica announces; empty announces the real one."
+        ).alias("slave-announce-ip"),
     accepted("replica-announce-port", PORT, "0", Live,
-        "Port told to others.").alias("slave-announce-port"),
-    accepted("repl-timeout", Int(1, INT_MAX), "60", Live, "Seconds until a peer is gone."),
+        "Port that a replica announces; 0 announces the real one.").alias("slave-announce-port"),
+    accepted("repl-timeout", Int(1, INT_MAX), "60", Live,
+        "Seconds without data after which a replication link is closed."),
     accepted("repl-ping-replica-period", Int(1, INT_MAX), "10", Live,
-        "Seconds between pings.").alias("repl-ping-slave-period"),
+        "Seconds between pings to replicas.").alias("repl-ping-slave-period"),
     accepted("repl-backlog-size", Memory(1, SIZE_MAX), "1048576", Live,
-        "Bytes kept for replicas that come back."),
-    accepted("repl-backlog-ttl", LONG, "3600", Live, "Seconds they are kept."),
-    accepted("repl-disable-tcp-nodelay", Bool, "no", Live, "Send fewer packets."),
-    accepted("repl-diskless-load", Choice(DISKLESS_LOAD), "disabled", Live, "Load without a file."),
-    accepted("repl-diskless-sync", Bool, "yes", Live, "Send without a file."),
-    accepted("repl-diskless-sync-delay", INT, "5", Live, "Seconds to wait for more replicas."),
-    accepted("repl-diskless-sync-max-replicas", INT, "0", Live, "Replicas not to wait beyond."),
+        "Bytes of the replication backlog, from which replicas resume."),
+    accepted("repl-backlog-ttl", LONG, "3600", Live,
+        "Seconds after which the backlog of a master without replicas is freed; 0 keeps it."),
+    accepted("repl-disable-tcp-nodelay", Bool, "no", Live,
+        "Send fewer and larger packets to replicas."),
+    accepted("repl-diskless-load", Choice(DISKLESS_LOAD), "disabled", Live,
+        "When a replica loads a snapshot directly from the connection."),
+    accepted("repl-diskless-sync", Bool, "yes", Live,
+        "Send snapshots to replicas without writing a file."),
+    accepted("repl-diskless-sync-delay", INT, "5", Live,
+        "Seconds to wait for further replicas before a diskless synchronisation."),
+    accepted("repl-diskless-sync-max-replicas", INT, "0", Live,
+        "Number of replicas at which a diskless synchronisation starts at once; 0 always waits."),
     accepted("min-replicas-to-write", INT, "0", Live,
-        "Replicas a write needs.").alias("min-slaves-to-write"),
+        "Minimum number of connected replicas for a write; 0 disables the check."
+        ).alias("min-slaves-to-write"),
     accepted("min-replicas-max-lag", INT, "10", Live,
-        "Seconds such a replica may lag.").alias("min-slaves-max-lag"),
+        "Maximum lag in seconds of a replica that counts as connected."
+        ).alias("min-slaves-max-lag"),
     accepted("propagation-error-behavior", Choice(PROPAGATION), "ignore", Live,
-        "What to do about a command that fails."),
+        "Reaction to a replicated command that fails."),
 
     // Cluster
     used("cluster-enabled", Bool, "no", Fixed, field!(cluster_enabled),
-        "Be the only node of a cluster."),
-    accepted("cluster-config-file", Text, "nodes.conf", Fixed, "File of the cluster's state."),
-    accepted("cluster-node-timeout", LONG, "15000", Live, "Milliseconds until a node is gone."),
+        "Run as the only node of a cluster."),
+    accepted("cluster-config-file", Text, "nodes.conf", Fixed,
+        "File with the state of the cluster."),
+    accepted("cluster-node-timeout", LONG, "15000", Live,
+        "Milliseconds after which an unreachable node is considered down."),
     used("cluster-port", PORT, "0", Fixed, field!(cluster_port),
-        "Port of the cluster bus that is told of; nobody listens there."),
+        "Port of the cluster bus that is announced; the server does not listen on it. 0 means \
+         `port` + 10000."),
     used("cluster-announce-ip", Text, "", Live, field!(cluster_announce_ip),
-        "Address told to others."),
+        "Address that the node announces; empty announces the one that the client is connected \
+         to."),
     used("cluster-announce-hostname", Text, "", Live, field!(cluster_announce_hostname),
-        "Name told to others."),
-    accepted("cluster-announce-human-nodename", Text, "", Live, "Name told to others."),
+        "Host name that the node announces; empty announces none."),
+    accepted("cluster-announce-human-nodename", Text, "", Live,
+        "Name of the node in log messages."),
     used("cluster-announce-port", PORT, "0", Live, field!(cluster_announce_port),
-        "Port told to others."),
-    accepted("cluster-announce-tls-port", PORT, "0", Live, "Port told to others."),
+        "Port that the node announces; 0 announces `port`."),
+    accepted("cluster-announce-tls-port", PORT, "0", Live,
+        "TLS port that the node announces; 0 announces `tls-port`."),
     used("cluster-announce-bus-port", PORT, "0", Live, field!(cluster_announce_bus_port),
-        "Port told to others."),
+        "Port of the cluster bus that the node announces; 0 announces `cluster-port`."),
     used("cluster-preferred-endpoint-type", Choice(EndpointType::NAMES), "ip", Live,
-        field!(cluster_preferred_endpoint_type), "What clients are sent to."),
-    accepted("cluster-allow-reads-when-down", Bool, "no", Live, "How the cluster behaves."),
-    accepted("cluster-allow-pubsubshard-when-down", Bool, "yes", Live, "How the cluster behaves."),
-    accepted("cluster-allow-replica-migration", Bool, "yes", Live, "How the cluster behaves."),
-    accepted("cluster-require-full-coverage", Bool, "yes", Live, "How the cluster behaves."),
+        field!(cluster_preferred_endpoint_type),
+        "Kind of endpoint in redirections and in CLUSTER SLOTS."),
+    accepted("cluster-allow-reads-when-down", Bool, "no", Live,
+        "Allow reads while the cluster is down."),
+    accepted("cluster-allow-pubsubshard-when-down", Bool, "yes", Live,
+        "Allow sharded channels while the cluster is down."),
+    accepted("cluster-allow-replica-migration", Bool, "yes", Live,
+        "Let replicas move to masters without replicas."),
+    accepted("cluster-require-full-coverage", Bool, "yes", Live,
+        "Refuse requests if any slot is not served."),
     accepted("cluster-replica-no-failover", Bool, "no", Live,
-        "Never promote this node.").alias("cluster-slave-no-failover"),
+        "Never promote this node to a master automatically.").alias("cluster-slave-no-failover"),
     accepted("cluster-replica-validity-factor", INT, "10", Live,
-        "How old a promoted replica may be.").alias("cluster-slave-validity-factor"),
-    accepted("cluster-migration-barrier", INT, "1", Live, "Replicas a node keeps."),
+        "Maximum age of a replica's data for a failover, as a multiple of the node timeout; 0 \
+         means no limit.").alias("cluster-slave-validity-factor"),
+    accepted("cluster-migration-barrier", INT, "1", Live,
+        "Minimum number of replicas that a master keeps when replicas migrate."),
     accepted("cluster-link-sendbuf-limit", Memory(0, u64::MAX), "0", Live,
-        "Bytes queued for another node."),
+        "Maximum bytes queued for another node; 0 means no limit."),
 
     // TLS
-    unsupported("tls-port", PORT, "0", Live, "TLS port; 0 listens on none."),
-    accepted("tls-cluster", Bool, "no", Live, "How TLS is used."),
-    accepted("tls-replication", Bool, "no", Live, "How TLS is used."),
-    accepted("tls-prefer-server-ciphers", Bool, "no", Live, "How TLS is used."),
+    unsupported("tls-port", PORT, "0", Live, "TLS port to listen on; 0 disables TLS."),
+    accepted("tls-cluster", Bool, "no", Live, "Use TLS on the cluster bus."),
+    accepted("tls-replication", Bool, "no", Live, "Use TLS for replication."),
+    accepted("tls-prefer-server-ciphers", Bool, "no", Live,
+        "Prefer the order of ciphers of the server."),
     accepted("tls-auth-clients", Choice(TLS_AUTH), "yes", Live,
-        "Whether clients need a certificate."),
-    accepted("tls-cert-file", Text, "", Live, "What TLS is set up with."),
-    accepted("tls-key-file", Text, "", Live, "What TLS is set up with."),
-    accepted("tls-client-cert-file", Text, "", Live, "What TLS is set up with."),
-    accepted("tls-client-key-file", Text, "", Live, "What TLS is set up with."),
-    accepted("tls-dh-params-file", Text, "", Live, "What TLS is set up with."),
-    accepted("tls-ca-cert-file", Text, "", Live, "What TLS is set up with."),
-    accepted("tls-ca-cert-dir", Text, "", Live, "What TLS is set up with."),
-    accepted("tls-protocols", Text, "", Live, "What TLS is set up with."),
-    accepted("tls-ciphers", Text, "", Live, "What TLS is set up with."),
-    accepted("tls-ciphersuites", Text, "", Live, "What TLS is set up with."),
-    accepted("tls-key-file-pass", Text, "", Live, "Password of a key.").secret(),
-    accepted("tls-client-key-file-pass", Text, "", Live, "Password of a key.").secret(),
-    accepted("tls-session-caching", Bool, "yes", Live, "Let clients resume."),
-    accepted("tls-session-cache-size", INT, "20480", Live, "Sessions kept."),
-    accepted("tls-session-cache-timeout", INT, "300", Live, "Seconds a session is kept."),
+        "Whether clients have to present a certificate."),
+    accepted("tls-cert-file", Text, "", Live, "File with the server's certificate."),
+    accepted("tls-key-file", Text, "", Live, "File with the server's private key."),
+    accepted("tls-client-cert-file", Text, "", Live,
+        "File with the certificate for outgoing connections."),
+    accepted("tls-client-key-file", Text, "", Live,
+        "File with the private key for outgoing connections."),
+    accepted("tls-dh-params-file", Text, "", Live, "File with Diffie-Hellman parameters."),
+    accepted("tls-ca-cert-file", Text, "", Live,
+        "File with the certificates of trusted authorities."),
+    accepted("tls-ca-cert-dir", Text, "", Live,
+        "Directory with the certificates of trusted authorities."),
+    accepted("tls-protocols", Text, "", Live,
+        "Versions of TLS to allow; empty uses the defaults of the library."),
+    accepted("tls-ciphers", Text, "", Live,
+        "Ciphers up to TLS 1.2; empty uses the defaults of the library."),
+    accepted("tls-ciphersuites", Text, "", Live,
+        "Cipher suites of TLS 1.3; empty uses the defaults of the library."),
+    accepted("tls-key-file-pass", Text, "", Live, "Password of the server's private key.").secret(),
+    accepted("tls-client-key-file-pass", Text, "", Live,
+        "Password of the private key for outgoing connections.").secret(),
+    accepted("tls-session-caching", Bool, "yes", Live, "Let clients resume TLS sessions."),
+    accepted("tls-session-cache-size", INT, "20480", Live,
+        "Maximum number of cached TLS sessions."),
+    accepted("tls-session-cache-timeout", INT, "300", Live,
+        "Seconds for which a TLS session is cached."),
 ];
 
-/// Directives of other versions of Redis and of Valkey: read, and never heard of again.
+/// Directives of other versions of Redis and of Valkey: accepted and ignored.
 pub const FOREIGN: &[&str] = &[
     // Redis 2 to 6.
     "glueoutputbuf",
@@ -564,23 +653,24 @@ pub const FOREIGN: &[&str] = &[
     "server-cpulist",
 ];
 
-/// What the names of the options of Redis 8's modules start with.
+/// Prefixes of the directives of Redis 8's modules.
 pub const FOREIGN_PREFIXES: &[&str] = &["bf-", "cf-", "search-", "ts-"];
 
-/// Directives that never were options, and that cannot be left aside without harm.
+/// Directives that cannot be ignored safely, although they are not options.
 pub const FORBIDDEN: &[&str] = &["loadmodule", "rename-command", "user"];
 
-/// A field that can be written as one [`Value`].
+/// A field that can be converted to one [`Value`].
 trait Field {
     fn to_value(&self) -> Value;
 
-    /// The value was read by the kind of the field's row, which must fit the field.
+    /// Sets the field. The value was read by the kind of the field's row, which must match the
+    /// field.
     fn assign(&mut self, value: Value);
 }
 
-/// A row whose kind does not fit its field is a mistake in the table.
-fn misfit(value: &Value) -> ! {
-    unreachable!("the kind of the row does not fit its field: {value:?}")
+/// Panics: the kind of a row does not match its field, which is a mistake in the table.
+fn kind_mismatch(value: &Value) -> ! {
+    unreachable!("the kind of the row does not match its field: {value:?}")
 }
 
 macro_rules! number_fields {
@@ -597,7 +687,7 @@ macro_rules! number_fields {
                     Value::Octal(bits) => bits.try_into().ok(),
                     _ => None,
                 };
-                *self = number.unwrap_or_else(|| misfit(&value));
+                *self = number.unwrap_or_else(|| kind_mismatch(&value));
             }
         }
     )*};
@@ -622,7 +712,7 @@ macro_rules! choice_fields {
                     Value::Text(name) => <$choice>::from_name(name),
                     _ => None,
                 };
-                *self = found.unwrap_or_else(|| misfit(&value));
+                *self = found.unwrap_or_else(|| kind_mismatch(&value));
             }
         }
     )*};
@@ -640,7 +730,7 @@ macro_rules! plain_fields {
             fn assign(&mut self, value: Value) {
                 match value {
                     Value::$value(inner) => *self = inner,
-                    other => misfit(&other),
+                    other => kind_mismatch(&other),
                 }
             }
         }
@@ -654,7 +744,7 @@ plain_fields! {
     notify::Events => Events,
 }
 
-/// An empty text is none.
+/// An empty text means none.
 impl Field for Option<String> {
     fn to_value(&self) -> Value {
         Value::Text(self.clone().unwrap_or_default())
@@ -663,12 +753,12 @@ impl Field for Option<String> {
     fn assign(&mut self, value: Value) {
         match value {
             Value::Text(text) => *self = Some(text).filter(|text| !text.is_empty()),
-            other => misfit(&other),
+            other => kind_mismatch(&other),
         }
     }
 }
 
-/// An empty password is none.
+/// An empty password means none.
 impl Field for Option<Secret> {
     fn to_value(&self) -> Value {
         Value::Text(self.as_ref().map(|secret| secret.expose().into()).unwrap_or_default())
@@ -677,7 +767,7 @@ impl Field for Option<Secret> {
     fn assign(&mut self, value: Value) {
         match value {
             Value::Text(text) => *self = (!text.is_empty()).then(|| Secret::new(text)),
-            other => misfit(&other),
+            other => kind_mismatch(&other),
         }
     }
 }
@@ -695,14 +785,14 @@ impl Field for MemoryShare {
         *self = match &value {
             Value::Memory(bytes) => MemoryShare::Bytes(*bytes),
             Value::Text(text) => {
-                MemoryShare::Percent(percent(text).unwrap_or_else(|| misfit(&value)))
+                MemoryShare::Percent(percent(text).unwrap_or_else(|| kind_mismatch(&value)))
             }
-            _ => misfit(&value),
+            _ => kind_mismatch(&value),
         };
     }
 }
 
-/// Assigning leaves the classes that are not named as they are.
+/// Assigning does not change the classes that are not named.
 impl Field for ClientOutputBufferLimits {
     fn to_value(&self) -> Value {
         Value::BufferLimits(ClientClass::ALL.map(|class| (class, self.of(class))).to_vec())
@@ -713,7 +803,7 @@ impl Field for ClientOutputBufferLimits {
             Value::BufferLimits(limits) => {
                 limits.into_iter().for_each(|(class, limit)| self.set(class, limit));
             }
-            other => misfit(&other),
+            other => kind_mismatch(&other),
         }
     }
 }
@@ -722,7 +812,7 @@ fn hz(settings: &Settings) -> Value {
     settings.hz.to_value()
 }
 
-/// Redis takes any rate and keeps to these.
+/// Redis accepts any frequency and clamps it to this range.
 fn set_hz(settings: &mut Settings, value: Value) {
     settings.hz.assign(value);
     settings.hz = settings.hz.clamp(1, 500);
@@ -733,16 +823,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_agree_with_the_defaults() {
+    fn defaults_of_rows_match_the_default_settings() {
         let settings = Settings::default();
         for directive in DIRECTIVES {
             assert_eq!(directive.value(&settings).to_string(), directive.default, "{directive:?}");
         }
     }
 
-    /// A default that its own kind refuses, or prints otherwise, would come back changed.
+    /// Otherwise a default would change when it is written and read again.
     #[test]
-    fn defaults_are_read_as_they_are_printed() {
+    fn defaults_are_unchanged_by_reading_and_printing() {
         for directive in DIRECTIVES {
             let read = directive.kind.read(&[directive.default]);
             let printed = read.map(|value| value.to_string());
@@ -751,18 +841,18 @@ mod tests {
     }
 
     #[test]
-    fn fields_hold_what_their_kinds_let_through() {
+    fn fields_hold_every_value_of_their_kinds() {
         for directive in DIRECTIVES {
             let texts: Vec<String> = match directive.kind {
-                Kind::Int(min, max) => vec![min.to_string(), max.to_string()],
-                Kind::Memory(min, max) => vec![min.to_string(), max.to_string()],
-                Kind::Octal(max) => vec!["0".into(), format!("{max:o}")],
-                Kind::Choice(names) => names.iter().map(|name| name.to_string()).collect(),
-                Kind::Bool => vec!["yes".into(), "no".into()],
-                Kind::Text => vec![String::new(), "text".into()],
+                ValueKind::Int(min, max) => vec![min.to_string(), max.to_string()],
+                ValueKind::Memory(min, max) => vec![min.to_string(), max.to_string()],
+                ValueKind::Octal(max) => vec!["0".into(), format!("{max:o}")],
+                ValueKind::Choice(names) => names.iter().map(|name| name.to_string()).collect(),
+                ValueKind::Bool => vec!["yes".into(), "no".into()],
+                ValueKind::Text => vec![String::new(), "text".into()],
                 _ => continue,
             };
-            // The rate is kept in bounds; the rest is not supported but for the default.
+            // `hz` is clamped; directives with a fixed value accept only their default.
             let default_only = matches!(directive.role, Role::Unsupported | Role::Durability);
             if directive.name == "hz" || default_only {
                 continue;
@@ -781,7 +871,7 @@ mod tests {
         let others = FOREIGN.iter().chain(FORBIDDEN).copied();
         for name in names().map(|(name, _)| name).chain(others) {
             assert_eq!(name, name.to_ascii_lowercase());
-            assert!(!seen.contains(&name), "{name} is there twice");
+            assert!(!seen.contains(&name), "duplicate name {name}");
             seen.push(name);
         }
     }

@@ -1,11 +1,11 @@
-//! The types of settings that are more than a number or a text.
-//! Knows how each is written; knows no directive by name.
+//! Types of settings that are more than a number or a text, with their notation. This module
+//! contains no directive names.
 
 use std::fmt;
 
 use super::value::memory;
 
-/// Declares an enum whose variants have the names Redis writes in its configuration.
+/// Declares an enum with the names of Redis's configuration for its variants.
 macro_rules! choice {
     ($(#[$doc:meta])* $name:ident {
         $($(#[$variant_doc:meta])* $variant:ident = $text:literal,)*
@@ -15,18 +15,18 @@ macro_rules! choice {
         pub enum $name { $($(#[$variant_doc])* $variant,)* }
 
         impl $name {
-            /// Every one, in that order.
+            /// All variants in order.
             pub const ALL: &[$name] = &[$($name::$variant),*];
 
-            /// Every name, in the order Redis lists them.
+            /// All names in Redis's order.
             pub const NAMES: &[&str] = &[$($text),*];
 
-            /// The name Redis writes.
+            /// The name in the configuration.
             pub fn name(self) -> &'static str {
                 match self { $($name::$variant => $text,)* }
             }
 
-            /// The variant of this name, written in lower case.
+            /// The variant of this name, in lower case.
             pub fn from_name(name: &str) -> Option<$name> {
                 match name { $($text => Some($name::$variant),)* _ => None }
             }
@@ -37,39 +37,39 @@ macro_rules! choice {
 pub(super) use choice;
 
 choice! {
-    /// How much is logged.
+    /// The minimum level of logged messages.
     LogLevel {
         /// Everything.
         Debug = "debug",
-        /// Much, but not a flood.
+        /// Frequent events.
         Verbose = "verbose",
-        /// What an operator wants to see.
+        /// Important events.
         #[default]
         Notice = "notice",
-        /// Only what needs care.
+        /// Problems only.
         Warning = "warning",
-        /// Nothing at all.
+        /// Nothing.
         Nothing = "nothing",
     }
 }
 
 choice! {
-    /// What would be evicted when memory is full. A lock is never evicted, whatever this says:
-    /// the policy is kept for the clients that ask.
+    /// The eviction policy. Keys are never evicted; the policy is only stored for clients that read
+    /// it.
     MaxmemoryPolicy {
-        /// The least recently used of the keys with a deadline.
+        /// The least recently used keys with a deadline.
         VolatileLru = "volatile-lru",
-        /// The least frequently used of the keys with a deadline.
+        /// The least frequently used keys with a deadline.
         VolatileLfu = "volatile-lfu",
-        /// Any of the keys with a deadline.
+        /// Random keys with a deadline.
         VolatileRandom = "volatile-random",
-        /// The keys next to expire.
+        /// The keys that expire next.
         VolatileTtl = "volatile-ttl",
-        /// The least recently used key.
+        /// The least recently used keys.
         AllkeysLru = "allkeys-lru",
-        /// The least frequently used key.
+        /// The least frequently used keys.
         AllkeysLfu = "allkeys-lfu",
-        /// Any key.
+        /// Random keys.
         AllkeysRandom = "allkeys-random",
         /// None: a write that needs memory is refused.
         #[default]
@@ -78,55 +78,55 @@ choice! {
 }
 
 choice! {
-    /// Who may use something dangerous.
+    /// Which clients may use a restricted command.
     Permission {
-        /// Nobody.
+        /// None.
         #[default]
         No = "no",
-        /// Everybody.
+        /// All.
         Yes = "yes",
-        /// Those who connect from this host.
+        /// Clients on this host.
         Local = "local",
     }
 }
 
 choice! {
-    /// Who started the server, and wants to hear that it is ready.
+    /// The supervisor that is notified when the server is ready.
     Supervised {
-        /// Upstart: stop once with SIGSTOP.
+        /// Upstart: the server stops itself once with SIGSTOP.
         Upstart = "upstart",
         /// systemd: a message to `NOTIFY_SOCKET`.
         Systemd = "systemd",
-        /// Whichever of the two the environment shows.
+        /// Upstart or systemd, depending on the environment.
         Auto = "auto",
-        /// Nobody.
+        /// None.
         #[default]
         No = "no",
     }
 }
 
 choice! {
-    /// What kind of server this is. The names are those that `INFO` and `HELLO` tell.
+    /// The mode of the server, with the names in `INFO` and `HELLO`.
     Mode {
-        /// By itself.
+        /// A single server.
         #[default]
         Standalone = "standalone",
         /// The only node of a cluster.
         Cluster = "cluster",
-        /// One that tells where masters are, and holds no keys.
+        /// A sentinel: it answers queries for masters and holds no keys.
         Sentinel = "sentinel",
     }
 }
 
 choice! {
-    /// What a cluster's clients are sent to.
+    /// The kind of endpoint that clients of a cluster are redirected to.
     EndpointType {
         /// An address.
         #[default]
         Ip = "ip",
-        /// A name.
+        /// A host name.
         Hostname = "hostname",
-        /// Where they are already.
+        /// The endpoint that the client is connected to.
         UnknownEndpoint = "unknown-endpoint",
     }
 }
@@ -136,12 +136,12 @@ choice! {
 pub struct Secret(String);
 
 impl Secret {
-    /// Hides a text.
+    /// Wraps a secret text.
     pub fn new(text: impl Into<String>) -> Secret {
         Secret(text.into())
     }
 
-    /// The text, for the one place that compares it.
+    /// The text, for comparison.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -153,20 +153,20 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// A bound on memory (`maxmemory-clients`).
+/// A limit on memory (`maxmemory-clients`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryShare {
-    /// So many bytes; zero is no bound.
+    /// This many bytes; zero is no limit.
     Bytes(u64),
-    /// So many hundredths of `maxmemory`.
+    /// This percentage of `maxmemory`.
     Percent(u64),
 }
 
 impl MemoryShare {
-    /// No bound.
+    /// No limit.
     pub const NONE: MemoryShare = MemoryShare::Bytes(0);
 
-    /// The bound in bytes, if there is one. A share of a `maxmemory` without a bound has none.
+    /// The limit in bytes, if there is one. A percentage of an unlimited `maxmemory` is no limit.
     pub fn bytes_of(self, maxmemory_bytes: u64) -> Option<u64> {
         let bytes = match self {
             MemoryShare::Bytes(bytes) => bytes,
@@ -179,36 +179,36 @@ impl MemoryShare {
     }
 }
 
-/// When a client that does not read its replies is closed. Zero is no limit.
+/// When a client that does not read its replies is disconnected. Zero is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OutputBufferLimit {
     /// At once beyond these bytes.
     pub hard_bytes: u64,
     /// Beyond these bytes for `soft_seconds`.
     pub soft_bytes: u64,
-    /// How long the soft limit may be passed.
+    /// How long the soft limit may be exceeded.
     pub soft_seconds: u64,
 }
 
-/// The classes of client that have limits of their own.
+/// The classes of clients with limits of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientClass {
-    /// Sessions that send commands.
+    /// Clients that send commands.
     Normal,
     /// Replicas.
     Replica,
-    /// Sessions with a subscription.
+    /// Clients with a subscription.
     Pubsub,
 }
 
-/// The limits of every class of client (`client-output-buffer-limit`).
+/// The limits of all classes of clients (`client-output-buffer-limit`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientOutputBufferLimits {
-    /// Sessions that send commands.
+    /// Clients that send commands.
     pub normal: OutputBufferLimit,
     /// Replicas.
     pub replica: OutputBufferLimit,
-    /// Sessions with a subscription.
+    /// Clients with a subscription.
     pub pubsub: OutputBufferLimit,
 }
 
@@ -247,7 +247,7 @@ impl Default for ClientOutputBufferLimits {
 }
 
 impl ClientClass {
-    /// Every class, in the order Redis prints them.
+    /// All classes in Redis's order.
     pub const ALL: [ClientClass; 3] =
         [ClientClass::Normal, ClientClass::Replica, ClientClass::Pubsub];
 
@@ -261,7 +261,7 @@ impl ClientClass {
     }
 }
 
-/// Reads groups of class, hard limit, soft limit and seconds; says why not in Redis's words.
+/// Reads groups of class, hard limit, soft limit and seconds. Errors are in Redis's words.
 pub(super) fn buffer_limits(
     words: &[&str],
 ) -> Result<Vec<(ClientClass, OutputBufferLimit)>, &'static str> {
@@ -293,7 +293,7 @@ impl fmt::Display for ClientClass {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             ClientClass::Normal => "normal",
-            // Redis never stopped printing the old name here.
+            // Redis still prints the old name here.
             ClientClass::Replica => "slave",
             ClientClass::Pubsub => "pubsub",
         })

@@ -1,31 +1,31 @@
-//! The kinds of value a directive takes: how they are read, checked and printed back.
-//! Knows Redis's wording of each refusal; knows no directive by name.
+//! The kinds of values of directives: reading, checking and printing. Errors are in Redis's words.
+//! This module contains no directive names.
 
 use std::fmt;
 
 use super::types::{ClientClass, OutputBufferLimit, buffer_limits};
 use crate::notify::Events;
 
-/// What a directive's value looks like.
+/// The kind of a directive's value.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Kind {
+pub enum ValueKind {
     /// `yes` or `no`.
     Bool,
-    /// A decimal integer between two bounds, both included.
+    /// A decimal integer within two inclusive bounds.
     Int(i64, i64),
-    /// Permission bits, written in octal, at most these.
+    /// Permission bits in octal, up to this maximum.
     Octal(u32),
-    /// Bytes, with an optional unit (`1kb` is 1024, `1k` is 1000), between two bounds.
+    /// Bytes with an optional unit (`1kb` is 1024, `1k` is 1000), within two inclusive bounds.
     Memory(u64, u64),
-    /// Bytes, or a share of `maxmemory` such as `5%`.
+    /// Bytes, or a percentage of `maxmemory` such as `5%`.
     MemoryOrPercent,
-    /// One of these names, in any case.
+    /// One of these names, ignoring case.
     Choice(&'static [&'static str]),
-    /// Any of these names together, in any case.
+    /// Any of these names, ignoring case.
     Choices(&'static [&'static str]),
     /// Any text.
     Text,
-    /// A name in the data folder; the text is what a path to elsewhere is answered with.
+    /// A file name without a directory; the text is the error for a path.
     FileName(&'static str),
     /// Any number of words.
     Words,
@@ -45,40 +45,40 @@ pub enum Kind {
     BufferLimits,
 }
 
-/// A value that its [`Kind`] has checked. Prints as Redis prints it back.
+/// A value that its [`ValueKind`] has checked. `Display` writes it as Redis prints it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// Of [`Kind::Bool`].
+    /// Of [`ValueKind::Bool`].
     Bool(bool),
-    /// Of [`Kind::Int`].
+    /// Of [`ValueKind::Int`].
     Int(i64),
-    /// Of [`Kind::Octal`].
+    /// Of [`ValueKind::Octal`].
     Octal(u32),
-    /// Of [`Kind::Memory`].
+    /// Of [`ValueKind::Memory`].
     Memory(u64),
-    /// One word of text, checked by its kind and in the spelling Redis prints.
+    /// One word of text, in the spelling that Redis prints.
     Text(String),
-    /// Of the kinds that take several words.
+    /// Of the kinds with several words.
     Words(Vec<String>),
-    /// Of [`Kind::Events`].
+    /// Of [`ValueKind::Events`].
     Events(Events),
-    /// Of [`Kind::BufferLimits`]: the classes that were named.
+    /// Of [`ValueKind::BufferLimits`]: the named classes only.
     BufferLimits(Vec<(ClientClass, OutputBufferLimit)>),
 }
 
-/// Addresses `bind` takes: Redis's bound, and far more than a host has interfaces.
+/// Maximum number of addresses of `bind`, as in Redis. Hosts have far fewer interfaces.
 const ADDRESSES_MAX: usize = 16;
 
-impl Kind {
-    /// Whether the value is several words, so that one text of several words is cut at its spaces.
+impl ValueKind {
+    /// Whether the value consists of several words, so that a single text is split at its spaces.
     pub fn takes_words(self) -> bool {
-        use Kind::{Addresses, BufferLimits, Choices, HostAndPort};
-        use Kind::{OomScores, Percentiles, SavePoints, Words};
+        use ValueKind::{Addresses, BufferLimits, Choices, HostAndPort};
+        use ValueKind::{OomScores, Percentiles, SavePoints, Words};
         let several = matches!(self, Words | Addresses | HostAndPort | Choices(_) | BufferLimits);
         several || matches!(self, SavePoints | Percentiles | OomScores)
     }
 
-    /// Reads a value, or says why it is refused, in Redis's words.
+    /// Reads a value; the error is in Redis's words.
     pub fn read(self, words: &[&str]) -> Result<Value, String> {
         if self.takes_words() {
             return match words {
@@ -95,24 +95,24 @@ impl Kind {
 
     fn read_word(self, word: &str) -> Result<Value, String> {
         match self {
-            Kind::Bool => match word.to_ascii_lowercase().as_str() {
+            ValueKind::Bool => match word.to_ascii_lowercase().as_str() {
                 "yes" => Ok(Value::Bool(true)),
                 "no" => Ok(Value::Bool(false)),
                 _ => Err("argument must be 'yes' or 'no'".into()),
             },
-            Kind::Int(min, max) => {
+            ValueKind::Int(min, max) => {
                 let number = integer(word).ok_or("argument couldn't be parsed into an integer")?;
                 between(number, min, max).map(Value::Int)
             }
-            Kind::Octal(max) => octal(word, max).map(Value::Octal),
-            Kind::Memory(min, max) => {
+            ValueKind::Octal(max) => octal(word, max).map(Value::Octal),
+            ValueKind::Memory(min, max) => {
                 let bytes = memory(word).ok_or("argument must be a memory value")?;
                 between(bytes, min, max).map(Value::Memory)
             }
-            Kind::MemoryOrPercent => memory_or_percent(word),
-            Kind::Choice(names) => Ok(Value::Text(names[choice(word, names)?].into())),
-            Kind::FileName(refusal) if word.contains('/') => Err(refusal.into()),
-            Kind::Events => {
+            ValueKind::MemoryOrPercent => memory_or_percent(word),
+            ValueKind::Choice(names) => Ok(Value::Text(names[choice(word, names)?].into())),
+            ValueKind::FileName(refusal) if word.contains('/') => Err(refusal.into()),
+            ValueKind::Events => {
                 let events = Events::parse(word);
                 events.map(Value::Events).ok_or_else(|| {
                     "Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".to_string()
@@ -124,15 +124,15 @@ impl Kind {
 
     fn read_words(self, words: &[&str]) -> Result<Value, String> {
         match self {
-            Kind::Addresses if words.len() > ADDRESSES_MAX => {
+            ValueKind::Addresses if words.len() > ADDRESSES_MAX => {
                 return Err("Too many bind addresses specified.".into());
             }
-            Kind::HostAndPort => return host_and_port(words),
-            Kind::Choices(names) => return choices(words, names),
-            Kind::SavePoints => save_points(words)?,
-            Kind::Percentiles => percentiles(words)?,
-            Kind::OomScores => oom_scores(words)?,
-            Kind::BufferLimits => {
+            ValueKind::HostAndPort => return host_and_port(words),
+            ValueKind::Choices(names) => return choices(words, names),
+            ValueKind::SavePoints => save_points(words)?,
+            ValueKind::Percentiles => percentiles(words)?,
+            ValueKind::OomScores => oom_scores(words)?,
+            ValueKind::BufferLimits => {
                 let limits = buffer_limits(words)?;
                 return Ok(Value::BufferLimits(limits));
             }
@@ -161,10 +161,10 @@ impl fmt::Display for Value {
     }
 }
 
-/// What Redis says when a directive gets too few words or too many.
+/// Redis's error for too few or too many words.
 pub const WRONG_NUMBER: &str = "wrong number of arguments";
 
-/// Bytes with an optional unit, as `100`, `1kb`, `1K` or `2GB`; no text at all is none.
+/// Bytes with an optional unit, such as `100`, `1kb`, `1K` or `2GB`; an empty text is 0.
 pub(super) fn memory(word: &str) -> Option<u64> {
     let digits = word.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = word.split_at(digits);
@@ -184,7 +184,7 @@ pub(super) fn memory(word: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(scale)
 }
 
-/// A decimal integer in the one spelling Redis takes: no plus sign, no leading zero, no space.
+/// A decimal integer in the only notation Redis accepts: no plus sign, leading zero or space.
 fn integer(word: &str) -> Option<i64> {
     let number: i64 = word.parse().ok()?;
     (number.to_string() == word).then_some(number)
@@ -224,7 +224,7 @@ fn choice(word: &str, names: &[&str]) -> Result<usize, String> {
     found.ok_or_else(|| format!("argument(s) must be one of the following: {}", names.join(", ")))
 }
 
-/// Prints the chosen names in the order of `names`; the first name stands for none of the others.
+/// Prints the chosen names in the order of `names`. The first name means none of the others.
 fn choices(words: &[&str], names: &[&str]) -> Result<Value, String> {
     let chosen: Vec<usize> =
         words.iter().map(|word| choice(word, names)).collect::<Result<_, _>>()?;
@@ -289,14 +289,14 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(kind: Kind, words: &[&str], expected: Result<&str, &str>) {
+    fn check(kind: ValueKind, words: &[&str], expected: Result<&str, &str>) {
         let printed = kind.read(words).map(|value| value.to_string());
         assert_eq!(printed.as_deref().map_err(|text| text.as_str()), expected, "{words:?}");
     }
 
     #[test]
     fn numbers() {
-        let port = Kind::Int(0, 65535);
+        let port = ValueKind::Int(0, 65535);
         check(port, &["6379"], Ok("6379"));
         check(port, &["65536"], Err("argument must be between 0 and 65535 inclusive"));
         for odd in ["", " 5", "5 ", "+5", "05", "-0", "0x10", "1kb", "9223372036854775808"] {
@@ -304,7 +304,7 @@ mod tests {
         }
         check(port, &["1", "2"], Err("wrong number of arguments"));
         check(port, &[], Err("wrong number of arguments"));
-        let octal = Kind::Octal(0o777);
+        let octal = ValueKind::Octal(0o777);
         check(octal, &["700"], Ok("700"));
         check(octal, &["79"], Err("argument couldn't be parsed as an octal number"));
         check(octal, &["1777"], Err("argument must be between 0 and 777 inclusive"));
@@ -312,7 +312,7 @@ mod tests {
 
     #[test]
     fn memory_sizes() {
-        let kind = Kind::Memory(0, u64::MAX);
+        let kind = ValueKind::Memory(0, u64::MAX);
         for (text, bytes) in [
             ("", "0"),
             ("05", "5"),
@@ -332,25 +332,25 @@ mod tests {
         {
             check(kind, &[odd], Err("argument must be a memory value"));
         }
-        let bounded = Kind::Memory(1 << 20, i64::MAX as u64);
+        let bounded = ValueKind::Memory(1 << 20, i64::MAX as u64);
         let range = "argument must be between 1048576 and 9223372036854775807 inclusive";
         check(bounded, &["1kb"], Err(range));
-        check(Kind::MemoryOrPercent, &["50%"], Ok("50%"));
-        check(Kind::MemoryOrPercent, &["0%"], Ok("0"));
+        check(ValueKind::MemoryOrPercent, &["50%"], Ok("50%"));
+        check(ValueKind::MemoryOrPercent, &["0%"], Ok("0"));
         let over = "percentage argument must be less or equal to 100";
-        check(Kind::MemoryOrPercent, &["101%"], Err(over));
+        check(ValueKind::MemoryOrPercent, &["101%"], Err(over));
         let neither = "argument must be a memory or percent value";
-        check(Kind::MemoryOrPercent, &["10%%"], Err(neither));
+        check(ValueKind::MemoryOrPercent, &["10%%"], Err(neither));
     }
 
     #[test]
     fn names() {
-        check(Kind::Bool, &["YES"], Ok("yes"));
-        check(Kind::Bool, &["1"], Err("argument must be 'yes' or 'no'"));
-        let kind = Kind::Choice(&["no", "yes", "local"]);
+        check(ValueKind::Bool, &["YES"], Ok("yes"));
+        check(ValueKind::Bool, &["1"], Err("argument must be 'yes' or 'no'"));
+        let kind = ValueKind::Choice(&["no", "yes", "local"]);
         check(kind, &["Local"], Ok("local"));
         check(kind, &["x"], Err("argument(s) must be one of the following: no, yes, local"));
-        let kind = Kind::Choices(&["default", "save", "nosave", "now", "force"]);
+        let kind = ValueKind::Choices(&["default", "save", "nosave", "now", "force"]);
         check(kind, &["force now"], Ok("now force"));
         check(kind, &["now", "force"], Ok("now force"));
         check(kind, &["default"], Ok("default"));
@@ -360,7 +360,7 @@ mod tests {
 
     #[test]
     fn buffer_limits() {
-        let kind = Kind::BufferLimits;
+        let kind = ValueKind::BufferLimits;
         check(kind, &["replica 1kb 0 5 PUBSUB 0 0 0"], Ok("slave 1024 0 5 pubsub 0 0 0"));
         check(kind, &["normal", "1", "2", "3"], Ok("normal 1 2 3"));
         check(kind, &[""], Ok(""));
@@ -377,25 +377,25 @@ mod tests {
 
     #[test]
     fn several_words() {
-        check(Kind::Addresses, &["127.0.0.1", "-::1"], Ok("127.0.0.1 -::1"));
-        check(Kind::Addresses, &["127.0.0.1 -::1"], Ok("127.0.0.1 -::1"));
-        check(Kind::Addresses, &[""], Ok(""));
-        check(Kind::Addresses, &["a"; 17], Err("Too many bind addresses specified."));
-        check(Kind::HostAndPort, &["no", "one"], Ok(""));
-        check(Kind::HostAndPort, &["db", "6379"], Ok("db 6379"));
-        check(Kind::HostAndPort, &["db"], Err("wrong number of arguments"));
-        check(Kind::SavePoints, &["900 1 60 5"], Ok("900 1 60 5"));
-        check(Kind::SavePoints, &[""], Ok(""));
+        check(ValueKind::Addresses, &["127.0.0.1", "-::1"], Ok("127.0.0.1 -::1"));
+        check(ValueKind::Addresses, &["127.0.0.1 -::1"], Ok("127.0.0.1 -::1"));
+        check(ValueKind::Addresses, &[""], Ok(""));
+        check(ValueKind::Addresses, &["a"; 17], Err("Too many bind addresses specified."));
+        check(ValueKind::HostAndPort, &["no", "one"], Ok(""));
+        check(ValueKind::HostAndPort, &["db", "6379"], Ok("db 6379"));
+        check(ValueKind::HostAndPort, &["db"], Err("wrong number of arguments"));
+        check(ValueKind::SavePoints, &["900 1 60 5"], Ok("900 1 60 5"));
+        check(ValueKind::SavePoints, &[""], Ok(""));
         for odd in ["1 1 2", "a b", "0 1", "900 -1", "900 1 0", "  900  1 "] {
-            check(Kind::SavePoints, &[odd], Err("Invalid save parameters"));
+            check(ValueKind::SavePoints, &[odd], Err("Invalid save parameters"));
         }
-        check(Kind::OomScores, &["1 2"], Err("wrong number of arguments"));
+        check(ValueKind::OomScores, &["1 2"], Err("wrong number of arguments"));
         let scores = "Invalid oom-score-adj-values, elements must be between -2000 and 2000.";
-        check(Kind::OomScores, &["1 2 3000"], Err(scores));
-        check(Kind::OomScores, &["1 2 a"], Err(scores));
+        check(ValueKind::OomScores, &["1 2 3000"], Err(scores));
+        check(ValueKind::OomScores, &["1 2 a"], Err(scores));
         let odd = "Invalid latency-tracking-info-percentiles parameters";
-        check(Kind::Percentiles, &["50  99"], Err(odd));
+        check(ValueKind::Percentiles, &["50  99"], Err(odd));
         let range = "latency-tracking-info-percentiles parameters should sit between [0.0,100.0]";
-        check(Kind::Percentiles, &["101"], Err(range));
+        check(ValueKind::Percentiles, &["101"], Err(range));
     }
 }

@@ -9,7 +9,7 @@ use crate::client::Client;
 use crate::control::clock::millis;
 use crate::error::{Error, ErrorKind};
 use crate::net::host::Host;
-use lockwheel_engine::faults::rule::{Action, Rule, When};
+use lockwheel_engine::faults::rule::{FaultAction, Rule, RuleConditions};
 use lockwheel_engine::time::Millis;
 
 /// What becomes of a request.
@@ -48,7 +48,7 @@ pub enum Fault {
 /// Which requests a rule is for: all that is said must hold. Patterns are those of `KEYS`.
 #[derive(Clone, Debug, Default)]
 #[must_use]
-pub struct Requests(When);
+pub struct Requests(RuleConditions);
 
 impl Requests {
     /// All of them.
@@ -94,7 +94,7 @@ impl Requests {
 
     /// Each of them with a probability from 0 to 1. The same seed chooses the same ones.
     pub fn probability(mut self, probability: f64, seed: u64) -> Requests {
-        self.0.set_dice(probability, seed);
+        self.0.set_probability(probability, seed);
         self
     }
 }
@@ -163,7 +163,7 @@ impl<'a> Faults<'a> {
     /// If the fault cannot happen to such requests, or the server has ended.
     pub fn add(&self, fault: Fault, requests: Requests) -> Result<FaultRule<'a>, Error> {
         let usage = |text: &str| Err(Error::new(ErrorKind::Usage, text));
-        if fault == Fault::Refuse && requests.0.is_about_requests() {
+        if fault == Fault::Refuse && requests.0.has_request_conditions() {
             return usage("a connection has no name, no command and no key yet");
         }
         let keeps = self.host.with(|engine| engine.faults.keep_writes())?;
@@ -184,7 +184,7 @@ impl<'a> Faults<'a> {
     /// # Errors
     /// If the server has ended.
     pub fn gate(&self, requests: Requests) -> Result<Gate<'a>, Error> {
-        let id = self.host.with(|engine| engine.faults.add(Action::Gate, requests.0))?;
+        let id = self.host.with(|engine| engine.faults.add(FaultAction::Gate, requests.0))?;
         Ok(Gate { host: self.host, id })
     }
 
@@ -281,22 +281,22 @@ impl Gate<'_> {
     }
 }
 
-impl From<Fault> for Action {
-    fn from(fault: Fault) -> Action {
+impl From<Fault> for FaultAction {
+    fn from(fault: Fault) -> FaultAction {
         match fault {
-            Fault::Delay(span) => Action::Delay { span: millis(span) },
-            Fault::Drop => Action::Drop,
-            Fault::Close => Action::Close,
-            Fault::Lose => Action::Lose,
-            Fault::LoseAndClose => Action::LoseAndClose,
-            Fault::Cut(bytes) => Action::Cut { bytes },
-            Fault::Stall => Action::Stall,
-            Fault::Error(line) => Action::Error { line },
-            Fault::FlushScripts => Action::FlushScripts,
-            Fault::JumpForward(span) => Action::Jump { span: millis(span) },
-            Fault::JumpBack(span) => Action::Jump { span: Millis(-millis(span).0) },
-            Fault::LoseWrites(writes) => Action::LoseWrites { writes },
-            Fault::Refuse => Action::Refuse,
+            Fault::Delay(span) => FaultAction::Delay { span: millis(span) },
+            Fault::Drop => FaultAction::Drop,
+            Fault::Close => FaultAction::Close,
+            Fault::Lose => FaultAction::Lose,
+            Fault::LoseAndClose => FaultAction::LoseAndClose,
+            Fault::Cut(bytes) => FaultAction::Cut { bytes },
+            Fault::Stall => FaultAction::Stall,
+            Fault::Error(line) => FaultAction::Error { line },
+            Fault::FlushScripts => FaultAction::FlushScripts,
+            Fault::JumpForward(span) => FaultAction::Jump { span: millis(span) },
+            Fault::JumpBack(span) => FaultAction::Jump { span: Millis(-millis(span).0) },
+            Fault::LoseWrites(writes) => FaultAction::LoseWrites { writes },
+            Fault::Refuse => FaultAction::Refuse,
         }
     }
 }
