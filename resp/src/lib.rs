@@ -4,7 +4,6 @@
 
 #![forbid(unsafe_code)]
 
-pub mod codec;
 pub mod decode;
 pub mod encode;
 pub mod long_double;
@@ -13,7 +12,6 @@ pub mod parse;
 pub mod peek;
 pub mod reply;
 
-pub use codec::{CodecError, ReplyCodec, RequestCodec};
 pub use decode::{DecodeError, decode};
 pub use encode::{encode, encode_push, encode_request};
 pub use long_double::LongDouble;

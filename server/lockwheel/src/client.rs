@@ -119,7 +119,7 @@ impl Client {
         while let Some(wait) = self.run(&argv, &mut out)? {
             let mut unfinished = Unfinished { host: Arc::clone(&self.host), id: Some(self.id) };
             while !self.is_over(wait, &mut out)? {
-                self.wait_async().await;
+                self.outbox.woken().await;
             }
             unfinished.id = None;
             if wait == Wait::ForReply {
@@ -168,7 +168,7 @@ impl Client {
                 return Ok(push);
             }
             ensure_running(&self.host)?;
-            self.wait_async().await;
+            self.outbox.woken().await;
         }
     }
 
@@ -248,13 +248,6 @@ impl Client {
     /// Keeps this thread waiting until there may be mail, or the server ends.
     fn wait(&self) {
         self.outbox.wait(|| self.host.is_stopping());
-    }
-
-    async fn wait_async(&self) {
-        tokio::select! {
-            () = self.outbox.woken() => {}
-            () = self.host.shutdown.cancelled() => {}
-        }
     }
 
     fn keep(&mut self, mail: &Mail) -> Result<(), Error> {

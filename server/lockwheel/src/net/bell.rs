@@ -87,7 +87,7 @@ mod rounding {
 
     use parking_lot::Mutex;
     use tokio::sync::Notify;
-    use tokio::time::{Instant, sleep_until};
+    use tokio::time::{Instant, timeout_at};
 
     /// Rings once, some time after it has been set. May be set from any thread.
     #[derive(Debug)]
@@ -130,14 +130,11 @@ mod rounding {
                     self.0.changed.notified().await;
                     continue;
                 };
-                tokio::select! {
-                    () = self.0.changed.notified() => {}
-                    () = sleep_until(moment) => {
-                        let mut now_at = self.0.rings_at.lock();
-                        if *now_at == rings_at {
-                            *now_at = None;
-                            return;
-                        }
+                if timeout_at(moment, self.0.changed.notified()).await.is_err() {
+                    let mut now_at = self.0.rings_at.lock();
+                    if *now_at == rings_at {
+                        *now_at = None;
+                        return;
                     }
                 }
             }

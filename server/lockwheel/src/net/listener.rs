@@ -156,9 +156,8 @@ impl Acceptor {
                     outcome => Poll::Ready(outcome),
                 }
             });
-            let outcome = tokio::select! {
-                outcome = turn => outcome,
-                () = host.shutdown.cancelled() => return Ok(()),
+            let Some(outcome) = host.shutdown.run_until_cancelled(turn).await else {
+                return Ok(());
             };
             match outcome {
                 Ok(Ok(_)) => {
