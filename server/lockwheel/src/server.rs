@@ -100,8 +100,12 @@ impl Builder {
         };
         let workers = Workers::new(listen.io_threads.max(1))?;
         let runtime_files = RuntimeFiles::default();
-        let acceptor =
-            Acceptor::open(&listen, workers.runtimes(), workers.clients.clone(), &runtime_files)?;
+        let acceptor = Acceptor::open(
+            &listen,
+            workers.runtimes(),
+            workers.client_tasks.clone(),
+            &runtime_files,
+        )?;
         let acceptor = Arc::new(acceptor);
         let address = acceptor.address();
         if let Some(path) = &listen.pidfile {
@@ -220,12 +224,12 @@ impl Server {
 
     /// Whether the server has ended, or is about to.
     pub fn is_stopped(&self) -> bool {
-        self.host.shutdown.is_cancelled()
+        self.host.is_stopped()
     }
 
     /// Waits until the server is told to end, by `SHUTDOWN` or by [`Server::stop`].
     pub async fn stopped(&self) {
-        self.host.shutdown.cancelled().await;
+        self.host.stopped().await;
     }
 
     /// Whether the engine hit a bug and refuses to serve what it holds. The server is stopped

@@ -125,7 +125,7 @@ impl Clock<'_> {
     }
 
     fn order(&self, order: ClockOrder) -> Result<(), Error> {
-        Ok(self.host.order_clock(order)?)
+        Ok(self.host.run_clock_order(order)?)
     }
 }
 
