@@ -20,8 +20,8 @@ const READING_GAP_US_MAX: i64 = 50;
 /// Readings of both clocks, at most, to get two that are close together.
 const READINGS_MAX: u32 = 5;
 
-/// The lease clock and the wall clock of a server: the system's, until a caller moves, stops, scales
-/// or steps them.
+/// The lease clock and the wall clock of a server: the system's, until a caller moves, stops,
+/// scales or steps them.
 ///
 /// The lease clock is the wall clock at the start plus the monotonic time since; the wall clock is
 /// the system's, with all its steps. Once controlled, both are independent of the system's wall
@@ -133,8 +133,8 @@ impl Clock {
         if self.is_controlled() { self.control.lock().rate } else { Rate::REAL }
     }
 
-    /// Whether the clock has been changed, so that it may be stopped or run at another rate than the
-    /// system's.
+    /// Whether the clock has been changed, so that it may be stopped or run at another rate than
+    /// the system's.
     pub(crate) fn is_controlled(&self) -> bool {
         self.controlled.load(Ordering::Acquire)
     }

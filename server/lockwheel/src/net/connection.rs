@@ -311,7 +311,7 @@ impl Connection {
         }
     }
 
-    /// Marks the connection as one whose output a thread will send. Returns whether the caller must
+    /// Marks the connection: a thread will send its output. Returns whether the caller must
     /// queue the connection: not if it is queued already, unless it is queued for messages and
     /// `pending` is a reply, which is sent earlier.
     pub(crate) fn mark_pending(&self, pending: Pending) -> bool {

@@ -75,7 +75,8 @@ impl Host {
         })
     }
 
-    /// Runs `action` with exclusive access to the engine, and delivers the output for other clients.
+    /// Runs `action` with exclusive access to the engine, and delivers the output for other
+    /// clients.
     ///
     /// A panic in `action` fails the engine permanently: clients are disconnected, and this and
     /// every later call return [`Failed`].
@@ -233,8 +234,8 @@ impl Host {
 
     /// Moves the engine's deliveries to the outboxes and its log lines to the log.
     ///
-    /// Disconnects clients beyond `maxmemory-clients`: this is called wherever the memory of clients
-    /// may have grown.
+    /// Disconnects clients beyond `maxmemory-clients`: this is called wherever the memory of
+    /// clients may have grown.
     pub(crate) fn deliver_output(&self, engine: &mut Engine) {
         self.deliver_all(engine, |_| {});
         if engine.has_clients_to_evict() {
@@ -343,7 +344,7 @@ impl Host {
         }
         engine.clock_rate = self.clock.rate();
         self.deadline_timer.disarm();
-        // Clients whose wait is over continue in the order in which they came, not in the order of
+        // Resumed clients continue in the order in which they came, not in the order of
         // the registry.
         turn::end();
         // Clients may have been idle for too long now.
@@ -365,7 +366,7 @@ impl Host {
         self.clock.set_rate(rate);
     }
 
-    /// As [`Host::deliver_output`], but clients whose wait is over run their next requests at this
+    /// As [`Host::deliver_output`], but resumed clients run their next requests at this
     /// time of the clock. Callers in this process continue on their own threads, after the move.
     fn deliver_and_run_resumed(&self, engine: &mut Engine) {
         let mut resumed = Vec::new();

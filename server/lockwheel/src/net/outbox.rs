@@ -88,7 +88,7 @@ impl Outbox {
         }
     }
 
-    /// Adds a delivery, whose buffer it may swap for another; wakes no task. Compares the bytes
+    /// Adds a delivery and may swap its buffer for another; wakes no task. Compares the bytes
     /// that wait for the client with `limit`.
     pub(crate) fn put(
         &self,

@@ -47,7 +47,7 @@ impl DeadlineTimer {
             self.armed.store(deadline.0, Ordering::Relaxed);
             self.timer.set(wait);
         } else if clock.now().reached(deadline) {
-            // The clock stands still. A thread that moves it handles deadlines that this makes
+            // The clock is stopped. A thread that moves it handles deadlines that this makes
             // due, but this deadline is due already.
             self.timer.set(Duration::ZERO);
         }

@@ -14,8 +14,8 @@
 //! Bytes for a client are written:
 //!
 //! - by the thread that produced them, whichever thread the client belongs to, at the end of its
-//!   turn ([`before_sleep`], which the runtime calls before it sleeps). Neither replies nor messages
-//!   wake a connection's task;
+//!   turn ([`before_sleep`], which the runtime calls before it sleeps). Neither replies nor
+//!   messages wake a connection's task;
 //! - at once on threads without an event loop: by callers in this process when they have released
 //!   the engine ([`engine_released`]);
 //! - between two slices of mass expiry, by [`crate::net::ticker`];
