@@ -1,6 +1,7 @@
-//! The Redis wire format: requests in, replies out, RESP2 and RESP3.
+//! The Redis wire format, RESP2 and RESP3: parses requests and encodes replies, and the reverse for
+//! clients.
 //!
-//! Architecture invariant: this crate does no I/O, knows no command, no server and no Lua.
+//! Architecture invariant: this crate does no I/O and depends on no command, no server and no Lua.
 
 #![forbid(unsafe_code)]
 
