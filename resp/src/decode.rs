@@ -1,5 +1,5 @@
-//! Bytes to replies, for clients and tests. Knows every RESP2 and RESP3 type; the server itself
-//! never reads a reply.
+//! Decodes replies of all RESP2 and RESP3 types, for clients and tests; the server itself never
+//! reads a reply.
 
 use std::fmt;
 
@@ -9,16 +9,16 @@ use memchr::memchr;
 use crate::number::{parse_double, parse_integer};
 use crate::reply::Reply;
 
-/// Why bytes are no reply.
+/// Why bytes are not a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecodeError {
     /// A reply began with this byte.
     UnknownType(u8),
-    /// A number, a boolean or a length that is none.
+    /// An invalid number, boolean or length.
     Malformed,
-    /// Text or an aggregate not ended by CR LF where it must be.
+    /// No CR LF where one is required.
     MissingLineEnd,
-    /// Aggregates inside aggregates, more than `DEPTH_MAX`.
+    /// Aggregates nested deeper than `DEPTH_MAX`.
     TooDeep,
 }
 
@@ -37,12 +37,12 @@ impl fmt::Display for DecodeError {
 
 impl std::error::Error for DecodeError {}
 
-/// Aggregates inside aggregates: far beyond any server's replies, well within any stack.
+/// Levels of nested aggregates: far more than any server's replies have, and within any stack.
 pub const DEPTH_MAX: usize = 128;
 
-/// Reads the reply at the head of `buffer` and says how many bytes it took; `None` if it is not
-/// complete. Attributes are skipped. The errors of `!` are `Reply::Error`; both nulls of RESP2
-/// stay apart.
+/// Decodes the reply at the beginning of `buffer` and returns it with its length in bytes; `None`
+/// if the reply is incomplete. Attributes are skipped. The errors of `!` are `Reply::Error`; the
+/// two nulls of RESP2 stay distinct.
 pub fn decode(buffer: &[u8]) -> Result<Option<(Reply, usize)>, DecodeError> {
     let mut cursor = Cursor { buffer, position: 0 };
     match cursor.reply(0) {
@@ -52,7 +52,7 @@ pub fn decode(buffer: &[u8]) -> Result<Option<(Reply, usize)>, DecodeError> {
     }
 }
 
-/// Why reading ends early.
+/// Why decoding ends early.
 enum Stop {
     Incomplete,
     Error(DecodeError),
@@ -84,7 +84,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// What follows the marker.
+    /// Decodes the reply after its marker.
     fn typed(&mut self, marker: u8, depth: usize) -> Result<Reply, Stop> {
         Ok(match marker {
             b'+' => Reply::Simple(self.text()?),
@@ -139,7 +139,7 @@ impl<'a> Cursor<'a> {
         let Some(count) = self.length()? else {
             return Ok(None);
         };
-        // The count is a stranger's word: room is made as replies come in.
+        // The count is not trusted: memory is allocated as replies are decoded.
         let mut items = Vec::new();
         for _ in 0..count {
             items.push(self.reply(depth + 1)?);
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn refused() {
+    fn malformed_replies_are_errors() {
         for (input, expected) in [
             ("x", DecodeError::UnknownType(b'x')),
             (":1x\r\n", DecodeError::Malformed),
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn declared_sizes_are_not_believed() {
+    fn declared_sizes_do_not_allocate() {
         for input in
             ["*9223372036854775807\r\n", "$9223372036854775807\r\n", "%4611686018427387904\r\n"]
         {

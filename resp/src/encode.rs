@@ -1,4 +1,4 @@
-//! Replies to bytes, in RESP2 or RESP3. Knows layouts, not who asks or why.
+//! Encodes replies in RESP2 or RESP3, and requests.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use memchr::memchr2;
@@ -6,12 +6,12 @@ use memchr::memchr2;
 use crate::number::format_double;
 use crate::reply::{Protocol, Reply};
 
-/// Appends `reply` to `out` as a peer speaking `protocol` expects it.
+/// Appends `reply` to `out`, encoded for a client that uses `protocol`.
 pub fn encode(reply: &Reply, protocol: Protocol, out: &mut BytesMut) {
     let resp3 = protocol == Protocol::Resp3;
     match reply {
         Reply::Simple(text) => match &**text {
-            // What most are.
+            // The most frequent ones.
             b"OK" => out.extend_from_slice(b"+OK\r\n"),
             b"PONG" => out.extend_from_slice(b"+PONG\r\n"),
             text => line(b'+', text, out),
@@ -70,10 +70,10 @@ fn map(pairs: &[(Reply, Reply)], protocol: Protocol, out: &mut BytesMut) {
     }
 }
 
-/// Appends a push of bulk strings: what a subscriber is sent.
+/// Appends a push of bulk strings, such as a message to a subscriber.
 pub fn encode_push(words: &[&[u8]], protocol: Protocol, out: &mut BytesMut) {
-    let room = |word: &&[u8]| HEADER_BYTES_MAX + word.len() + LINE_END.len();
-    out.reserve(HEADER_BYTES_MAX + words.iter().map(room).sum::<usize>());
+    let space = |word: &&[u8]| HEADER_BYTES_MAX + word.len() + LINE_END.len();
+    out.reserve(HEADER_BYTES_MAX + words.iter().map(space).sum::<usize>());
     length(if protocol == Protocol::Resp3 { b'>' } else { b'*' }, words.len(), out);
     for word in words {
         bulk(word, out);
@@ -90,7 +90,7 @@ fn bulk(bytes: &[u8], out: &mut BytesMut) {
     out.extend_from_slice(LINE_END);
 }
 
-/// At most two digits, put together on the stack so that `out` grows once.
+/// A length of at most two digits; assembled on the stack so that `out` grows once.
 fn small_bulk(bytes: &[u8], out: &mut BytesMut) {
     let mut small = [0; 1 + 2 + 2 + SMALL_BYTES_MAX + 2];
     let digit = |number: usize| b'0' + number as u8;
@@ -116,8 +116,8 @@ fn verbatim(format: [u8; 3], text: &Bytes, out: &mut BytesMut) {
     out.extend_from_slice(LINE_END);
 }
 
-/// A marker and text up to the line end. Text with line ends of its own would be read as more
-/// replies: they become spaces.
+/// A marker, text and the line end. Line ends within the text become spaces, since the rest would
+/// be read as another reply.
 fn line(marker: u8, text: &[u8], out: &mut BytesMut) {
     if text.len() <= SHORT_LINE_BYTES_MAX && !text.iter().any(|byte| matches!(byte, b'\r' | b'\n'))
     {
@@ -140,11 +140,11 @@ fn line(marker: u8, text: &[u8], out: &mut BytesMut) {
 }
 
 fn length(marker: u8, count: usize, out: &mut BytesMut) {
-    // No collection in memory is longer than an i64 can say.
+    // No collection in memory is longer than the maximum of an i64.
     header(marker, count as i64, out);
 }
 
-/// A marker and a number, put together on the stack so that `out` grows once.
+/// A marker and a number, assembled on the stack so that `out` grows once.
 fn header(marker: u8, value: i64, out: &mut BytesMut) {
     if (0..10).contains(&value) {
         return out.extend_from_slice(&[marker, b'0' + value as u8, b'\r', b'\n']);
@@ -162,7 +162,7 @@ fn header(marker: u8, value: i64, out: &mut BytesMut) {
 const LINE_END: &[u8] = b"\r\n";
 /// `OK` and `PONG` are shorter, errors longer.
 const SHORT_LINE_BYTES_MAX: usize = 8;
-/// Less than this is copied twice rather than appended in pieces.
+/// Shorter bulk strings are copied twice instead of appended in pieces.
 const SMALL_BYTES_MAX: usize = 64;
 /// A marker, `-9223372036854775808` and the line end.
 const HEADER_BYTES_MAX: usize = 1 + 20 + 2;
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn same_in_both() {
+    fn replies_that_are_the_same_in_resp2_and_resp3() {
         check_both(&Reply::OK, "+OK|");
         check_both(&Reply::error("ERR no"), "-ERR no|");
         check_both(&Reply::error("ERR a\r\nb\n"), "-ERR a  b |");
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn different() {
+    fn replies_that_differ_in_resp2_and_resp3() {
         let one = || vec![Reply::Integer(1)];
         check(&Reply::Null, "$-1|", "_|");
         check(&Reply::NullArray, "*-1|", "_|");

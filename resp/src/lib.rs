@@ -1,10 +1,10 @@
-//! The Redis wire format: requests in, replies out, RESP2 and RESP3.
+//! The Redis wire format, RESP2 and RESP3: parses requests and encodes replies, and the reverse for
+//! clients.
 //!
-//! Architecture invariant: this crate does no I/O, knows no command, no server and no Lua.
+//! Architecture invariant: this crate does no I/O and depends on no command, no server and no Lua.
 
 #![forbid(unsafe_code)]
 
-pub mod codec;
 pub mod decode;
 pub mod encode;
 pub mod long_double;
@@ -13,7 +13,6 @@ pub mod parse;
 pub mod peek;
 pub mod reply;
 
-pub use codec::{CodecError, ReplyCodec, RequestCodec};
 pub use decode::{DecodeError, decode};
 pub use encode::{encode, encode_push, encode_request};
 pub use long_double::LongDouble;

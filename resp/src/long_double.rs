@@ -1,5 +1,5 @@
-//! The 80-bit floats `INCRBYFLOAT` and `HINCRBYFLOAT` calculate with: 64 bits of mantissa, so that
-//! decimal sums come out as people expect. Exact in every bit, whatever the machine has.
+//! The 80-bit floats of `INCRBYFLOAT` and `HINCRBYFLOAT`: with 64 bits of mantissa, decimal sums
+//! are as people expect. The results are exact in every bit, on every machine.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -20,9 +20,9 @@ impl LongDouble {
         magnitude: Magnitude::Finite(Rounded { mantissa: 0, exponent: FORMAT.exponent_min }),
     };
 
-    /// Reads what C's `strtold` reads, and nothing around it: plain and hexadecimal floats, `inf`
-    /// and `infinity` in any case. `None` for NaN, for what is too large or too small to be told
-    /// from infinity or from zero, and for overlong text.
+    /// Parses all that C's `strtold` accepts, and nothing around it: decimal and hexadecimal
+    /// floats, `inf` and `infinity` in any case. `None` for NaN, for numbers that round to
+    /// infinity, for numbers other than zero that round to zero, and for overlong text.
     pub fn parse(text: &[u8]) -> Option<LongDouble> {
         if text.len() > TEXT_BYTES_MAX {
             return None;
@@ -43,12 +43,12 @@ impl LongDouble {
         Some(LongDouble { negative, magnitude })
     }
 
-    /// Whether this is a number and not infinity.
+    /// Whether this is not infinity.
     pub fn is_finite(self) -> bool {
         matches!(self.magnitude, Magnitude::Finite(_))
     }
 
-    /// The sum, correctly rounded; `None` where it would be NaN or infinity.
+    /// The sum, correctly rounded; `None` if it is NaN or infinity.
     pub fn checked_add(self, other: LongDouble) -> Option<LongDouble> {
         let (Magnitude::Finite(left), Magnitude::Finite(right)) = (self.magnitude, other.magnitude)
         else {
@@ -67,7 +67,7 @@ impl LongDouble {
         let sum = if self.negative == other.negative {
             large_bits + aligned
         } else {
-            // What alignment cut off is borrowed from the last bit.
+            // Borrow one from the last bit for the bits that the alignment cut off.
             large_bits - aligned - u128::from(more)
         };
         let exponent = i64::from(large.exponent) - i64::from(GUARD_BITS);
@@ -75,8 +75,8 @@ impl LongDouble {
         Some(LongDouble { negative, magnitude })
     }
 
-    /// A thousand times this, correctly rounded, and then up to a whole number: seconds in
-    /// milliseconds. `None` beyond the largest integer; what is below the smallest is the smallest.
+    /// Converts seconds to milliseconds: a thousand times this, correctly rounded, then rounded up
+    /// to an integer. `None` if larger than the largest integer; the smallest integer if smaller.
     pub fn ceil_thousandfold(self) -> Option<i64> {
         let product = match self.magnitude {
             Magnitude::Finite(number) => {
@@ -85,7 +85,7 @@ impl LongDouble {
             }
             Magnitude::Infinite => None,
         };
-        // A mantissa that is no fraction has all its 64 bits: too many for an integer.
+        // A mantissa without a fraction has all 64 bits: too many for an integer.
         let fraction = product.filter(|product| product.exponent < 0);
         let Some(Rounded { mantissa, exponent }) = fraction else {
             return self.negative.then_some(i64::MIN);
@@ -108,8 +108,8 @@ impl From<i64> for LongDouble {
 }
 
 impl fmt::Display for LongDouble {
-    /// As Redis stores and answers it: seventeen decimals, without the zeros at the end, never an
-    /// exponent, never `-0`.
+    /// As Redis stores and returns it: 17 decimals without trailing zeros, never an exponent, never
+    /// `-0`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sign = if self.negative { "-" } else { "" };
         let Magnitude::Finite(number) = self.magnitude else {
@@ -141,24 +141,24 @@ enum Magnitude {
 }
 
 const FORMAT: Format = Format { precision: 64, exponent_min: -16445, exponent_max: 16320 };
-/// The longest text Redis reads as such a number.
+/// The longest text that Redis parses as such a number.
 const TEXT_BYTES_MAX: usize = 5 * 1024 - 1;
-/// Room below the mantissa while adding: the sum and its carry still fit 128 bits.
+/// Bits below the mantissa during an addition: the sum and its carry still fit into 128 bits.
 const GUARD_BITS: u32 = 62;
 const DECIMALS: usize = 17;
 const DECIMALS_SCALE: u64 = 10_u64.pow(DECIMALS as u32);
 const DECIMALS_SCALE_WIDE: u128 = DECIMALS_SCALE as u128;
-/// No number reaches ten to this power.
+/// All numbers are below ten to this power.
 const POWER_MAX: i64 = 4933;
 /// Numbers below ten to this power round to zero.
 const POWER_MIN: i64 = -4951;
 
-/// Mantissas are as long as they can be, so exponents decide first.
+/// Mantissas have the maximum length, so exponents are compared first.
 fn compare(left: Rounded, right: Rounded) -> Ordering {
     (left.exponent, left.mantissa).cmp(&(right.exponent, right.mantissa))
 }
 
-/// A decimal without sign, correctly rounded; `None` if it is none or out of range.
+/// Parses a decimal without sign, correctly rounded; `None` if it is invalid or out of range.
 fn parse_decimal(text: &[u8]) -> Option<Rounded> {
     let (digits, exponent) = match text.iter().position(|&byte| byte == b'e') {
         Some(at) => (&text[..at], parse_exponent(&text[at + 1..])?),
@@ -190,7 +190,8 @@ fn parse_decimal(text: &[u8]) -> Option<Rounded> {
     round(quotient, more, exponent, &FORMAT).filter(|rounded| rounded.mantissa != 0)
 }
 
-/// The first bits of a quotient, whether others follow, and its exponent. Neither is zero.
+/// The first bits of a quotient, whether more bits follow, and the exponent. Both arguments must
+/// not be zero.
 fn divide(mut numerator: Big, mut denominator: Big) -> (u128, bool, i64) {
     let distance = numerator.bits() as i64 - denominator.bits() as i64;
     let shorter = if distance < 0 { &mut numerator } else { &mut denominator };
@@ -207,10 +208,10 @@ fn divide(mut numerator: Big, mut denominator: Big) -> (u128, bool, i64) {
     (quotient, !numerator.is_zero(), distance - (QUOTIENT_BITS - 1))
 }
 
-/// A first bit that may be zero, the mantissa, and two bits to round by.
+/// A first bit that may be zero, the mantissa, and two bits for rounding.
 const QUOTIENT_BITS: i64 = 1 + FORMAT.precision as i64 + 2;
 
-/// A natural number of any size: limbs, the least first, no zero at the top.
+/// A natural number of any size: limbs, the least significant first, the last one not zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Big {
     limbs: Vec<u64>,
@@ -230,7 +231,7 @@ impl Big {
         self.limbs.is_empty()
     }
 
-    /// How many bits it has up to the highest one.
+    /// The number of bits up to the highest one.
     fn bits(&self) -> usize {
         let top = self.limbs.last().map_or(0, |limb| limb.leading_zeros() as usize);
         self.limbs.len() * LIMB_BITS - top
@@ -267,7 +268,7 @@ impl Big {
         self.limbs.splice(0..0, std::iter::repeat_n(0, count / LIMB_BITS));
     }
 
-    /// Takes away `other`, which is not larger.
+    /// Subtracts `other`, which must not be larger.
     fn subtract(&mut self, other: &Big) {
         let mut borrow = false;
         let others = other.limbs.iter().copied().chain(std::iter::repeat(0));
@@ -280,7 +281,7 @@ impl Big {
         self.trim();
     }
 
-    /// Divides in place; gives the remainder.
+    /// Divides in place and returns the remainder.
     fn divide_by(&mut self, divisor: u64) -> u64 {
         let mut remainder = 0;
         for limb in self.limbs.iter_mut().rev() {
@@ -332,7 +333,7 @@ impl PartialOrd for Big {
 }
 
 const LIMB_BITS: usize = u64::BITS as usize;
-/// So many decimal digits always fit a limb.
+/// Any number of this many decimal digits fits into a limb.
 const LIMB_DIGITS: usize = 19;
 
 #[cfg(test)]
@@ -433,14 +434,14 @@ mod tests {
     ];
 
     #[test]
-    fn sums() {
+    fn sums_are_as_in_redis() {
         for (left, right, expected) in SUMS {
             assert_eq!(sum(left, right), *expected, "{left} + {right}");
         }
     }
 
     #[test]
-    fn the_largest_and_the_longest() {
+    fn largest_number_and_longest_text() {
         let largest = sum("0x1.fffffffffffffffep16383", "0");
         assert_eq!(largest.len(), 4933);
         assert!(largest.starts_with("11897314953572317650212638530309702051690633"), "{largest}");
@@ -450,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn from_integers() {
+    fn integers_convert_exactly() {
         for value in [0, 1, -1, i64::MAX, i64::MIN] {
             let number = LongDouble::from(value);
             assert_eq!(number.to_string(), value.to_string());
@@ -460,16 +461,16 @@ mod tests {
     }
 
     #[test]
-    fn infinity_is_read_but_not_finite() {
+    fn infinity_parses_but_is_not_finite() {
         for (text, finite) in [("inf", false), ("-INFINITY", false), ("1e4000", true)] {
             let number = LongDouble::parse(text.as_bytes());
             assert_eq!(number.map(LongDouble::is_finite), Some(finite), "{text}");
         }
     }
 
-    /// Each is what `BLPOP` of Redis 8.0 makes of that many seconds.
+    /// The results are the timeouts of `BLPOP` in Redis 8.0 for these seconds.
     #[test]
-    fn thousandfold() {
+    fn seconds_convert_to_milliseconds() {
         for (text, expected) in [
             ("0", Some(0)),
             ("-0", Some(0)),

@@ -1,10 +1,10 @@
-//! Integers and doubles, read and printed exactly as Redis does. Knows text, not replies.
+//! Integers and doubles, parsed and printed exactly as Redis does.
 
 use std::fmt::{self, Write};
 
 use memchr::memchr;
 
-/// An integer in the one form Redis would print it in: no plus, no leading zero, no blank, no
+/// Parses an integer in the only form that Redis prints: no plus, no leading zero, no space, no
 /// `-0`; all of `i64`.
 pub fn parse_integer(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text {
@@ -22,16 +22,16 @@ pub fn parse_integer(text: &[u8]) -> Option<i64> {
         if !byte.is_ascii_digit() {
             return None;
         }
-        // Counting downwards, because the least integer has no positive twin.
+        // Negative while parsing, because the minimum has no positive counterpart.
         value = value.checked_mul(10)?.checked_sub(i64::from(byte - b'0'))?;
     }
     if negative { Some(value) } else { value.checked_neg() }
 }
 
-/// As many digits fit into an `i64` whatever they are.
+/// Any number of this many digits fits into an `i64`.
 const SAFE_DIGITS: usize = 18;
 
-/// As [`parse_integer`], for digits that cannot be too many.
+/// As [`parse_integer`], for at most [`SAFE_DIGITS`] digits.
 fn parse_short(negative: bool, digits: &[u8]) -> Option<i64> {
     let mut value: i64 = 0;
     for byte in digits {
@@ -44,9 +44,9 @@ fn parse_short(negative: bool, digits: &[u8]) -> Option<i64> {
     Some(if negative { value.wrapping_neg() } else { value })
 }
 
-/// A double as a command's argument: whatever C's `strtod` reads, and nothing around it. So plain
-/// and hexadecimal floats, `inf` and `infinity` in any case; no NaN, no blank, nothing too large
-/// or too small to be told from infinity or from zero.
+/// Parses a double in a command's argument: all that C's `strtod` accepts, and nothing around it.
+/// These are decimal and hexadecimal floats, `inf` and `infinity` in any case; not NaN, no space,
+/// no number that rounds to infinity, and none except zero that rounds to zero.
 pub fn parse_double(text: &[u8]) -> Option<f64> {
     if let Some((negative, hex)) = strip_hex_prefix(text) {
         let magnitude = Hex::parse(hex)?.round(&DOUBLE)?;
@@ -63,12 +63,12 @@ pub fn parse_double(text: &[u8]) -> Option<f64> {
     in_range.then_some(value)
 }
 
-/// A double as Redis 7.2 prints scores and RESP3 doubles.
+/// Prints a double as Redis 7.2 prints scores and RESP3 doubles.
 ///
-/// Integers up to half the range of `i64` have all their digits and no exponent. Every other
-/// double has the fewest digits that read back as itself: without an exponent if the point falls
-/// among the digits or near them, else as `1.5e+30`, `1e-7` (no padding zero in the exponent).
-/// Redis's own printer needs, for one double in a thousand, a digit more than the fewest.
+/// Integers up to half the range of `i64` have all their digits and no exponent. Other doubles have
+/// the fewest digits that parse to the same double: without an exponent if the point is among the
+/// digits or near them, otherwise as `1.5e+30`, `1e-7` (no padding zero in the exponent). Redis's
+/// printer uses one digit more than the fewest for one double in a thousand.
 pub fn format_double(value: f64) -> DoubleText {
     let mut text = DoubleText::default();
     // The buffer holds every double: writing cannot fail.
@@ -122,15 +122,15 @@ impl fmt::Write for DoubleText {
     }
 }
 
-/// The longest is 25 bytes: a sign, 17 digits and 7 zeros.
+/// The longest text has 25 bytes: a sign, 17 digits and 7 zeros.
 const DOUBLE_TEXT_BYTES_MAX: usize = 32;
-/// Doubles up to this size that are integers are printed as such: half of `i64::MAX`, rounded.
+/// Integral doubles up to this size are printed as integers: half of `i64::MAX`, rounded.
 const INTEGRAL_MAX: f64 = (1_u64 << 62) as f64;
-/// More zeros than this after the digits are said by an exponent.
+/// With more zeros after the digits, the number has an exponent.
 const TRAILING_ZEROS_MAX: i32 = 7;
-/// So many decimals never need an exponent.
+/// With at most this many decimals, the number has no exponent.
 const DECIMALS_MAX: i32 = 6;
-/// With more decimals, numbers whose power of ten is below this still do without an exponent.
+/// With more decimals, a number with a power of ten below this has no exponent either.
 const POWER_MAX: i32 = 4;
 
 fn write_double(value: f64, out: &mut DoubleText) -> fmt::Result {
@@ -186,7 +186,7 @@ pub(crate) struct Format {
 
 const DOUBLE: Format = Format { precision: 53, exponent_min: -1074, exponent_max: 971 };
 
-/// A number rounded to a format: `mantissa * 2^exponent`, the mantissa as long as the format
+/// A number rounded to a format: `mantissa * 2^exponent`, with the longest mantissa that the format
 /// allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rounded {
@@ -205,9 +205,9 @@ impl Rounded {
     }
 }
 
-/// `mantissa * 2^exponent` to the nearest number of a format, ties to even; `None` beyond its
-/// largest. `more` says that the mantissa goes on below its last bit; then it must hold at least
-/// two bits more than the format.
+/// Rounds `mantissa * 2^exponent` to the nearest number of a format, ties to even; `None` if it is
+/// larger than the largest. `more` means that the exact mantissa has more bits below the last one;
+/// then `mantissa` must have at least two bits more than the format.
 pub(crate) fn round(mantissa: u128, more: bool, exponent: i64, format: &Format) -> Option<Rounded> {
     if mantissa == 0 {
         return Some(Rounded { mantissa: 0, exponent: format.exponent_min });
@@ -242,7 +242,7 @@ pub(crate) fn shift_right(value: u128, more: bool, count: i64) -> u128 {
 
 const HALF: u128 = 1 << 127;
 
-/// A hexadecimal float, exact but for bits far below any format's precision.
+/// A hexadecimal float, exact except for bits far below any format's precision.
 pub(crate) struct Hex {
     mantissa: u128,
     more: bool,
@@ -250,7 +250,7 @@ pub(crate) struct Hex {
 }
 
 impl Hex {
-    /// What follows `0x`: digits with at most one point, and a power of two.
+    /// Parses the text after `0x`: digits with at most one point, and a power of two.
     pub(crate) fn parse(text: &[u8]) -> Option<Hex> {
         let (digits, power) = match text.iter().position(|byte| matches!(byte, b'p' | b'P')) {
             Some(at) => (&text[..at], parse_exponent(&text[at + 1..])?),
@@ -272,14 +272,14 @@ impl Hex {
         (point + fraction.len() > 0).then_some(hex)
     }
 
-    /// `None` for what rounds to infinity, and to zero without being zero.
+    /// Rounds to a format. `None` if the result is infinite, or zero for a number other than zero.
     pub(crate) fn round(&self, format: &Format) -> Option<Rounded> {
         let rounded = round(self.mantissa, self.more, self.exponent, format)?;
         (rounded.mantissa != 0 || self.mantissa == 0).then_some(rounded)
     }
 }
 
-/// What follows `0x` and whether a minus stands before it.
+/// The text after `0x`, and whether there is a minus before it.
 pub(crate) fn strip_hex_prefix(text: &[u8]) -> Option<(bool, &[u8])> {
     match text {
         [b'0', b'x' | b'X', hex @ ..] | [b'+', b'0', b'x' | b'X', hex @ ..] => Some((false, hex)),
@@ -288,7 +288,7 @@ pub(crate) fn strip_hex_prefix(text: &[u8]) -> Option<(bool, &[u8])> {
     }
 }
 
-/// A signed decimal exponent. Beyond `EXPONENT_MAX` its size no longer matters.
+/// Parses a signed decimal exponent. Larger ones than `EXPONENT_MAX` are all the same.
 pub(crate) fn parse_exponent(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text {
         [b'-', digits @ ..] => (true, digits),
@@ -306,7 +306,7 @@ pub(crate) fn parse_exponent(text: &[u8]) -> Option<i64> {
     Some(if negative { -exponent } else { exponent })
 }
 
-/// No text of digits is long enough to bring an exponent this large back into range.
+/// No sequence of digits is long enough to bring such an exponent back into range.
 const EXPONENT_MAX: i64 = 1 << 48;
 
 fn has_nonzero_digit(decimal: &[u8]) -> bool {
@@ -321,7 +321,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn integers() {
+    fn integers_parse_only_in_canonical_form() {
         for (text, expected) in [
             ("0", Some(0)),
             ("7", Some(7)),
@@ -350,9 +350,9 @@ mod tests {
         }
     }
 
-    /// The outcomes are those of `ZADD key text member` on Redis 7.0.15.
+    /// The results are those of `ZADD key text member` on Redis 7.0.15.
     #[test]
-    fn doubles_read() {
+    fn doubles_parse_as_in_redis() {
         for (text, expected) in [
             ("1", 1.0),
             ("+1", 1.0),
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn doubles_refused() {
+    fn invalid_doubles_are_refused() {
         for text in [
             "",
             ".",
@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn doubles_printed() {
+    fn doubles_print_as_in_redis() {
         for (value, expected) in [
             (0.0, "0"),
             (-0.0, "-0"),

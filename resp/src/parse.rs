@@ -1,7 +1,7 @@
-//! Bytes to requests: incremental, zero-copy, bounded, resumable at any byte.
+//! Parses requests: incremental, zero-copy, bounded, resumable at any byte.
 //!
-//! Knows the framing of requests and nothing of their meaning. Holds positions, never the bytes:
-//! those stay in the caller's buffer.
+//! The parser handles the framing of requests, not their meaning. It stores positions; the bytes
+//! stay in the caller's buffer.
 
 use std::fmt;
 
@@ -10,15 +10,15 @@ use memchr::memchr;
 use crate::number::parse_integer;
 use crate::reply::Reply;
 
-/// What one request may cost before it is refused.
+/// The limits beyond which a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of one request, complete or not (`client-query-buffer-limit`). Whatever it is set to,
-    /// no request passes 4 GiB: positions are kept in 32 bits, so that a flood of empty arguments
-    /// costs little more here than on the wire.
+    /// Bytes of one request, complete or not (`client-query-buffer-limit`). The maximum is 4 GiB:
+    /// positions have 32 bits, so that many empty arguments need little more memory here than bytes
+    /// on the wire.
     pub query_buffer_bytes_max: usize,
-    /// Bytes of an inline request, and of the line that holds a count: a peer that never ends its
-    /// line is not speaking this protocol.
+    /// Bytes of an inline request, and of a line that holds a count: a client that never ends its
+    /// line does not use this protocol.
     pub inline_bytes_max: usize,
     /// Arguments of one request. Redis counts them in a C `int`.
     pub args_max: usize,
@@ -26,7 +26,8 @@ pub struct Limits {
     pub bulk_bytes_max: usize,
     /// Arguments before AUTH: enough for `HELLO 3 AUTH user password SETNAME name`.
     pub unauthenticated_args_max: usize,
-    /// Bytes of one argument before AUTH: strangers may not make the server hold megabytes.
+    /// Bytes of one argument before AUTH: an unauthenticated client must not make the server hold
+    /// megabytes.
     pub unauthenticated_bulk_bytes_max: usize,
 }
 
@@ -43,12 +44,12 @@ impl Default for Limits {
     }
 }
 
-/// Why a connection is beyond rescue: it is told, then closed.
+/// A violation of the protocol: the client gets the error, then the connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProtocolError {
-    /// The number after `*` is none, or too large.
+    /// The number after `*` is invalid or too large.
     InvalidMultibulkLength,
-    /// The number after `$` is none, negative, or too large.
+    /// The number after `$` is invalid, negative or too large.
     InvalidBulkLength,
     /// More arguments than a client may send before AUTH.
     UnauthenticatedMultibulkLength,
@@ -56,20 +57,20 @@ pub enum ProtocolError {
     UnauthenticatedBulkLength,
     /// An argument began with this byte.
     ExpectedBulk(u8),
-    /// An inline request whose line does not end.
+    /// An inline request without a line end.
     TooBigInlineRequest,
-    /// A `*` line that does not end.
+    /// A `*` line without an end.
     TooBigMultibulkCount,
-    /// A `$` line that does not end.
+    /// A `$` line without an end.
     TooBigBulkCount,
     /// An inline request with a quote left open, or with text right after a closing one.
     UnbalancedQuotes,
-    /// A request longer than the query buffer may grow. Redis closes without a word.
+    /// A request longer than the limit of the query buffer. Redis closes without an error.
     QueryBufferFull,
 }
 
 impl fmt::Display for ProtocolError {
-    /// Redis's line, without the dash and the line end.
+    /// The error of Redis, without the dash and the line end.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("ERR Protocol error: ")?;
         f.write_str(match self {
@@ -93,7 +94,7 @@ impl fmt::Display for ProtocolError {
 impl std::error::Error for ProtocolError {}
 
 impl From<ProtocolError> for Reply {
-    /// The last thing such a connection is sent. A byte above ASCII goes back as it came.
+    /// The last reply of such a connection. A byte above ASCII is returned unchanged.
     fn from(error: ProtocolError) -> Reply {
         let line = error.to_string();
         match error {
@@ -105,19 +106,19 @@ impl From<ProtocolError> for Reply {
     }
 }
 
-/// Cuts requests out of a stream. One per connection.
+/// Parses the requests of one connection.
 #[derive(Debug)]
 pub struct Parser {
     limits: Limits,
     authenticated: bool,
     state: State,
-    /// Everything before this byte is understood.
+    /// All bytes before this one have been parsed.
     position: usize,
-    /// No line end lies between `position` and here.
+    /// There is no line end between `position` and this byte.
     scanned: usize,
-    /// Bytes of the current request seen so far.
+    /// Bytes of the current request received so far.
     received: usize,
-    /// Where the arguments lie: in the caller's buffer, or in `inline`.
+    /// The places of the arguments, in the caller's buffer or in `inline`.
     spans: Vec<Span>,
     /// The arguments of an inline request, unquoted, one after another.
     inline: Vec<u8>,
@@ -141,29 +142,30 @@ impl Parser {
         }
     }
 
-    /// Whether the peer may use the full limits, from the next length it sends.
-    pub fn set_authenticated(&mut self, yes: bool) {
-        self.authenticated = yes;
+    /// Sets whether the full limits apply, from the next length received.
+    pub fn set_authenticated(&mut self, authenticated: bool) {
+        self.authenticated = authenticated;
     }
 
-    /// Changes the longest argument (`proto-max-bulk-len`), from the next length received.
+    /// Sets the longest argument (`proto-max-bulk-len`), from the next length received.
     pub fn set_bulk_bytes_max(&mut self, bytes: usize) {
         self.limits.bulk_bytes_max = bytes;
     }
 
-    /// Looks for one complete request at the head of `buffer`, which must begin with the bytes
-    /// given before for the same request.
+    /// Parses one request at the beginning of `buffer`, which must begin with the bytes passed
+    /// before for the same request.
     ///
-    /// `Ok(None)`: more bytes are needed. `Ok(Some(n))`: a request ended at `buffer[..n]`, which
-    /// the caller drops after it has read the arguments. A request may be empty (`*0`, `*-1`, a
-    /// blank line): skip it. After an error the stream cannot be trusted: close it.
+    /// `Ok(None)`: more bytes are needed. `Ok(Some(n))`: the request is `buffer[..n]`, which the
+    /// caller drops after reading the arguments. A request may be empty (`*0`, `*-1`, an empty
+    /// line): skip it. After an error the caller must close the connection.
     pub fn parse(&mut self, buffer: &[u8]) -> Result<Option<usize>, ProtocolError> {
         if matches!(self.state, State::Start)
-            && let Some(end) = self.whole(buffer)
+            && let Some(end) = self.parse_complete(buffer)
         {
             return Ok(Some(end));
         }
-        // Never looking beyond the limit makes the outcome the same however the bytes arrive.
+        // The parser never looks beyond the limit, so the result does not depend on how the bytes
+        // arrive.
         let window = &buffer[..buffer.len().min(self.limits.query_buffer_bytes_max)];
         match self.advance(window)? {
             Some(end) => {
@@ -179,13 +181,13 @@ impl Parser {
         }
     }
 
-    /// Replaces `into` by the arguments of the request just completed.
+    /// Replaces `into` with the arguments of the request just completed.
     pub fn args<'a>(&'a self, buffer: &'a [u8], into: &mut Vec<&'a [u8]>) {
         into.clear();
         into.extend(self.iter(buffer));
     }
 
-    /// The arguments of the request just completed. `buffer` is what `parse` was given.
+    /// The arguments of the request just completed. `buffer` must be the one passed to `parse`.
     pub fn iter<'a>(&'a self, buffer: &'a [u8]) -> impl ExactSizeIterator<Item = &'a [u8]> {
         let source = if self.is_inline { &self.inline } else { buffer };
         self.spans.iter().map(move |span| {
@@ -194,8 +196,8 @@ impl Parser {
         })
     }
 
-    /// How many bytes the incomplete request still needs at least: a hint for making room.
-    /// A declared size is a stranger's word, so the hint is bounded.
+    /// How many bytes the incomplete request still needs at least: a hint for allocation. It is
+    /// bounded, since a declared size cannot be trusted.
     pub fn needed(&self) -> usize {
         let missing = match self.state {
             State::Body { len, .. } => {
@@ -206,7 +208,7 @@ impl Parser {
         missing.clamp(1, NEEDED_BYTES_MAX)
     }
 
-    /// Bytes held for an incomplete request, beside those in the caller's buffer.
+    /// Bytes allocated for an incomplete request, in addition to the caller's buffer.
     pub fn unfinished_bytes(&self) -> usize {
         match self.state {
             State::Start => 0,
@@ -214,17 +216,17 @@ impl Parser {
         }
     }
 
-    /// Almost every request: all of it has come, and nothing about it has to be judged. `None` says
-    /// nothing about it.
-    fn whole(&mut self, buffer: &[u8]) -> Option<usize> {
+    /// The fast path of almost every request: it is complete and within all limits. `None` only
+    /// means that the fast path does not apply.
+    fn parse_complete(&mut self, buffer: &[u8]) -> Option<usize> {
         let (mut args_max, mut bulk_bytes_max) = (SPANS_KEPT_MAX, self.limits.bulk_bytes_max);
         if !self.authenticated {
             args_max = args_max.min(self.limits.unauthenticated_args_max);
             bulk_bytes_max = bulk_bytes_max.min(self.limits.unauthenticated_bulk_bytes_max);
         }
         let (count, mut position) = short_length(b'*', buffer)?;
-        let usual = 0 < count && count <= args_max.min(self.limits.args_max);
-        if !usual || self.spans.capacity() > SPANS_KEPT_MAX {
+        let is_usual = 0 < count && count <= args_max.min(self.limits.args_max);
+        if !is_usual || self.spans.capacity() > SPANS_KEPT_MAX {
             return None;
         }
         self.is_inline = false;
@@ -239,7 +241,7 @@ impl Parser {
             }
             self.spans.push(Span { start: start as u32, len: len as u32 });
         }
-        // So far the positions reach.
+        // Positions fit into 32 bits within this limit.
         (position <= self.limits.query_buffer_bytes_max).then_some(position)
     }
 
@@ -267,7 +269,7 @@ impl Parser {
                         return Ok(None);
                     }
                     self.spans.push(Span::new(self.position, len));
-                    // As Redis, whatever stands in the place of the line end is skipped.
+                    // As in Redis, the two bytes of the line end are not checked.
                     self.position += len + LINE_END_BYTES;
                     if left == 1 {
                         return Ok(Some(self.position));
@@ -278,7 +280,7 @@ impl Parser {
         }
     }
 
-    /// Forgets the request before. The only way out of `Start`.
+    /// Discards the previous request. The only way out of `Start`.
     fn begin(&mut self, state: State) {
         self.state = state;
         self.is_inline = matches!(state, State::Inline);
@@ -322,7 +324,7 @@ impl Parser {
             Line::Other([b'$', digits @ ..]) => parse_integer(digits)
                 .and_then(|len| usize::try_from(len).ok())
                 .ok_or(ProtocolError::InvalidBulkLength)?,
-            // A line that is empty began with its own line end.
+            // An empty line begins with its line end.
             Line::Other(text) => {
                 let got = text.first().copied().unwrap_or(b'\r');
                 return Err(ProtocolError::ExpectedBulk(got));
@@ -337,8 +339,8 @@ impl Parser {
         Ok(Some(len))
     }
 
-    /// Takes the line at `position`, without its end: CR and one byte more, which Redis never
-    /// looks at.
+    /// Takes the line at `position`, without its end: CR and one more byte, which Redis does not
+    /// check.
     fn length_line<'a>(
         &mut self,
         window: &'a [u8],
@@ -361,7 +363,7 @@ impl Parser {
         Ok(Some(Line::Other(line)))
     }
 
-    /// A request typed by hand: words on one line.
+    /// An inline request: words on one line.
     fn inline(&mut self, window: &[u8]) -> Result<Option<usize>, ProtocolError> {
         let Some(end) = self.find_in_line(window, b'\n', ProtocolError::TooBigInlineRequest)?
         else {
@@ -372,8 +374,8 @@ impl Parser {
         Ok(Some(end + 1))
     }
 
-    /// Where `byte` comes next after `position`, looking at no byte twice and not beyond the
-    /// longest line.
+    /// Finds the next `byte` after `position`. Looks at no byte twice and not beyond the longest
+    /// line.
     fn find_in_line(
         &mut self,
         window: &[u8],
@@ -392,14 +394,14 @@ impl Parser {
     }
 }
 
-/// Where the parser stands in a request.
+/// The state of the parser within a request.
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// Between requests; the arguments of the one before may still be read.
+    /// Between requests; the arguments of the previous one can still be read.
     Start,
     Inline,
     Count,
-    /// Before a `$` line; `left` arguments are to come.
+    /// Before a `$` line; `left` arguments follow.
     Header {
         left: usize,
     },
@@ -410,7 +412,7 @@ enum State {
     },
 }
 
-/// An argument's place.
+/// The place of an argument.
 #[derive(Clone, Copy, Debug)]
 struct Span {
     start: u32,
@@ -425,7 +427,7 @@ impl Span {
     }
 }
 
-/// A line that holds a length, read at once or still to be judged.
+/// A line that holds a length: parsed, or text still to parse.
 enum Line<'a> {
     Length(usize),
     Other(&'a [u8]),
@@ -435,15 +437,15 @@ enum Line<'a> {
 const POSITION_MAX: usize = u32::MAX as usize;
 /// CR and LF.
 pub(crate) const LINE_END_BYTES: usize = 2;
-/// The most room asked for at once: as much as one large read.
+/// The most bytes requested at once: as much as one large read.
 const NEEDED_BYTES_MAX: usize = 64 * 1024;
-/// Spans kept for the next request: a rare giant may not pin its memory for ever.
+/// Spans kept for the next request: a rare large request must not keep its memory.
 const SPANS_KEPT_MAX: usize = 1024;
-/// Digits read by hand: no overflow is possible, and only oddities are longer.
+/// Digits parsed by the fast path: they cannot overflow, and longer numbers are rare.
 const SHORT_DIGITS_MAX: usize = 9;
 
-/// The common case by hand: the marker, a few digits without leading zeros, CR, any byte.
-/// Gives the number and the bytes of the line; `None` says nothing about the line.
+/// Parses a common line fast: the marker, a few digits without leading zeros, CR, any byte. Returns
+/// the number and the length of the line; `None` only means that the fast path does not apply.
 #[inline(always)]
 pub(crate) fn short_length(marker: u8, rest: &[u8]) -> Option<(usize, usize)> {
     match *rest {
@@ -457,7 +459,7 @@ pub(crate) fn short_length(marker: u8, rest: &[u8]) -> Option<(usize, usize)> {
     }
 }
 
-/// As [`short_length`], whatever the number of digits.
+/// As [`short_length`], with up to [`SHORT_DIGITS_MAX`] digits.
 fn longer_length(marker: u8, rest: &[u8]) -> Option<(usize, usize)> {
     let (first, digits) = rest.split_first()?;
     if *first != marker {
@@ -479,8 +481,8 @@ fn longer_length(marker: u8, rest: &[u8]) -> Option<(usize, usize)> {
     None
 }
 
-/// Splits a line into words as the Redis prompt does: blanks part them, quotes keep them together,
-/// a word ends at its closing quote. NUL is a byte like any other.
+/// Splits a line into words as `redis-cli` does: spaces separate words, quotes keep spaces, a word
+/// ends at its closing quote. NUL is an ordinary byte.
 fn split_words(
     line: &[u8],
     text: &mut Vec<u8>,
@@ -499,7 +501,7 @@ fn split_words(
     }
 }
 
-/// Appends the word at the head of `rest` to `text`; gives what follows it.
+/// Appends the word at the beginning of `rest` to `text`; returns the bytes after it.
 fn take_word<'a>(mut rest: &'a [u8], text: &mut Vec<u8>) -> Result<&'a [u8], ProtocolError> {
     loop {
         match rest {
@@ -519,8 +521,8 @@ fn take_word<'a>(mut rest: &'a [u8], text: &mut Vec<u8>) -> Result<&'a [u8], Pro
     }
 }
 
-/// Appends quoted text up to its closing quote; gives what follows the quote.
-/// Double quotes know C's escapes, single quotes only `\'`.
+/// Appends quoted text up to its closing quote; returns the bytes after the quote. Double quotes
+/// allow C's escapes, single quotes only `\'`.
 fn take_quoted<'a>(
     quote: u8,
     mut rest: &'a [u8],
@@ -577,7 +579,7 @@ mod tests {
         parser
     }
 
-    /// Every request of `input`, words joined by `|`, then the error or what is left over.
+    /// All requests of `input`, words joined by `|`, then the error or `...` for an incomplete one.
     fn read(parser: &mut Parser, input: &[u8]) -> String {
         let mut shown = String::new();
         let mut rest = input;
@@ -602,9 +604,9 @@ mod tests {
         }
     }
 
-    /// The places of the arguments that have come, and the text of a line that was unquoted before.
+    /// The spans of the arguments received, and the buffer of an inline request before it.
     #[test]
-    fn an_unfinished_request_says_what_it_holds() {
+    fn unfinished_bytes_counts_allocations_of_incomplete_request() {
         let part = |count: usize| "$1\r\na\r\n".repeat(count);
         let unfinished = "*1000\r\n".to_owned() + &part(500);
         let finished = unfinished.clone() + &part(500);
@@ -635,7 +637,7 @@ mod tests {
     }
 
     #[test]
-    fn multibulk() {
+    fn multibulk_requests() {
         check("", "");
         check("*1\r\n$4\r\nPING\r\n*2\r\n$4\r\nECHO\r\n$0\r\n\r\n", "[PING][ECHO|]");
         check("*1\r\n$4\r\nA\r\nB\r\n*1", "[A\\r\\nB]...");
@@ -649,7 +651,7 @@ mod tests {
     }
 
     #[test]
-    fn counts() {
+    fn invalid_counts_are_errors() {
         let invalid = "invalid multibulk length";
         for count in ["", "x", " 1", "+1", "01", "1x", "-0", "2147483648", "99999999999999999999"] {
             check(format!("*{count}\r\n"), invalid);
@@ -663,7 +665,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths() {
+    fn invalid_lengths_are_errors() {
         let invalid = "invalid bulk length";
         for length in ["", "x", "-1", "-0", "04", "+4", "536870913", "99999999999999999999"] {
             check(format!("*1\r\n${length}\r\nPING\r\n"), invalid);
@@ -676,7 +678,7 @@ mod tests {
     }
 
     #[test]
-    fn not_a_bulk() {
+    fn argument_without_dollar_is_error() {
         check("*1\r\n@", "...");
         check("*1\r\nPING\r\n", "expected '$', got 'P'");
         check("*1\r\n*4\r\nPING\r\n", "expected '$', got '*'");
@@ -688,7 +690,7 @@ mod tests {
     }
 
     #[test]
-    fn inline() {
+    fn inline_requests() {
         check("PING\nPING\r\n   PING  \r\n", "[PING][PING][PING]");
         check("\r\n\n  \r\n", "[][][]");
         check("PING \r\r\nPING a\rb\tc\r\n", "[PING][PING|a|b|c]");
@@ -715,7 +717,7 @@ mod tests {
     }
 
     #[test]
-    fn endless_lines() {
+    fn lines_without_end_are_errors() {
         let line = "1".repeat(64 * 1024);
         check(&line[..], "...");
         check(format!("{line}1"), "too big inline request");
@@ -769,37 +771,37 @@ mod tests {
     }
 
     #[test]
-    fn declared_sizes_cost_nothing() {
+    fn declared_sizes_do_not_allocate() {
         let mut parser = parser(true);
         assert_eq!(parser.parse(b"*2147483647\r\n$536870912\r\n"), Ok(None));
         assert_eq!((parser.spans.capacity(), parser.inline.capacity()), (0, 0));
     }
 
     #[test]
-    fn memory_follows_the_bytes_received() {
+    fn memory_is_proportional_to_bytes_received() {
         let mut parser = parser(true);
         let mut buffer = b"*2147483647\r\n".to_vec();
         for _ in 0..10_000 {
             buffer.extend_from_slice(b"$0\r\n\r\n");
             assert_eq!(parser.parse(&buffer), Ok(None));
             let held = parser.spans.capacity() * size_of::<Span>();
-            // Eight bytes for every six on the wire, and a vector's doubling.
+            // Eight bytes for every six on the wire, and a vector doubles its capacity.
             assert!(held <= 3 * buffer.len() + 64, "{held} for {}", buffer.len());
         }
     }
 
     #[test]
-    fn a_giant_leaves_no_memory_behind() {
+    fn memory_of_large_request_is_freed() {
         let mut parser = parser(true);
-        let giant = format!("*100000\r\n{}", "$0\r\n\r\n".repeat(100_000));
-        assert_eq!(parser.parse(giant.as_bytes()), Ok(Some(giant.len())));
-        assert_eq!(parser.iter(giant.as_bytes()).len(), 100_000);
+        let large = format!("*100000\r\n{}", "$0\r\n\r\n".repeat(100_000));
+        assert_eq!(parser.parse(large.as_bytes()), Ok(Some(large.len())));
+        assert_eq!(parser.iter(large.as_bytes()).len(), 100_000);
         assert_eq!(parser.parse(b"*1\r\n$4\r\nPING\r\n"), Ok(Some(14)));
         assert!(parser.spans.capacity() <= SPANS_KEPT_MAX);
     }
 
     #[test]
-    fn a_whole_request_obeys_every_limit() {
+    fn complete_request_obeys_all_limits() {
         let request = |count: usize, len: usize| {
             format!("*{count}\r\n{}", format!("${len}\r\n{}\r\n", "x".repeat(len)).repeat(count))
         };
@@ -822,9 +824,8 @@ mod tests {
         }
     }
 
-    /// However the bytes of a request come in, it is the same request.
     #[test]
-    fn a_request_may_come_in_pieces() {
+    fn request_may_arrive_in_pieces() {
         for (count, len) in
             [(1, 0), (1, 9), (2, 10), (9, 99), (10, 100), (99, 3), (100, 2), (1000, 1)]
         {

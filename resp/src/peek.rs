@@ -1,29 +1,29 @@
-//! What requests a buffer seems to hold, without taking any of them out: for who wants to prepare
-//! for what comes next. Only a guess, which stops at the first oddity: what was sent, and whether
-//! it is allowed, [`Parser`](crate::Parser) alone decides.
+//! Looks ahead at the requests in a buffer without removing them, so that the engine can prefetch
+//! their keys. The result is a guess that ends at the first unusual request; only
+//! [`Parser`](crate::Parser) decides what a request is and whether it is allowed.
 
 use crate::parse::{LINE_END_BYTES, short_length};
 
-/// The first arguments of a request; those that are not there are empty.
+/// The first arguments of a request; missing ones are empty.
 pub type Head<'a> = [&'a [u8]; HEAD_ARGUMENTS];
 
-/// Enough to find the first key, behind the number of keys of a script.
+/// Enough to find the first key, which follows the number of keys of a script.
 const HEAD_ARGUMENTS: usize = 4;
 
-/// Requests of more arguments are not walked through.
+/// Requests with more arguments end the look-ahead.
 const ARGUMENTS_MAX: usize = 256;
 
-/// The requests that `buffer` begins with, as far as they are whole and plain.
+/// The requests at the beginning of `buffer`, up to the first incomplete or unusual one.
 pub fn peek(buffer: &[u8]) -> impl Iterator<Item = Head<'_>> {
     let mut rest = buffer;
     std::iter::from_fn(move || {
-        let (head, behind) = request(rest)?;
-        rest = behind;
+        let (head, after) = request(rest)?;
+        rest = after;
         Some(head)
     })
 }
 
-/// The request that `bytes` begin with, and what stands behind it.
+/// The request at the beginning of `bytes`, and the bytes after it.
 fn request(bytes: &[u8]) -> Option<(Head<'_>, &[u8])> {
     let (count, line) = short_length(b'*', bytes)?;
     let mut rest = bytes.get(line..)?;
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_requests_are_seen_in_order() {
+    fn complete_requests_are_returned_in_order() {
         let heads: [Head<'_>; 3] =
             [[b"SET", b"k", b"", b""], [b"PING", b"", b"", b""], [b"a", b"b", b"c", b"d"]];
         let buffer = [SET, PING, SIX].concat();
@@ -67,9 +67,10 @@ mod tests {
     }
 
     #[test]
-    fn it_stops_at_an_oddity() {
-        for odd in ["PING\r\n", "*x\r\n", "*2\r\n$1\r\na\r\n", "*1\r\n:1\r\n", "*1\r\n$-1\r\n"] {
-            assert_eq!(seen(&[PING, odd.as_bytes(), PING].concat()).len(), 1, "{odd:?}");
+    fn unusual_request_ends_look_ahead() {
+        for unusual in ["PING\r\n", "*x\r\n", "*2\r\n$1\r\na\r\n", "*1\r\n:1\r\n", "*1\r\n$-1\r\n"]
+        {
+            assert_eq!(seen(&[PING, unusual.as_bytes(), PING].concat()).len(), 1, "{unusual:?}");
         }
         let many = format!("*{0}\r\n{1}", ARGUMENTS_MAX + 1, "$0\r\n\r\n".repeat(300));
         assert_eq!(seen(many.as_bytes()), [] as [Head<'_>; 0]);

@@ -1,18 +1,18 @@
-//! Every value a server can send.
+//! The values that a server can send.
 
 use bytes::Bytes;
 
-/// The protocol version a connection speaks, chosen by `HELLO`.
+/// The protocol version of a connection, chosen by `HELLO`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Protocol {
-    /// RESP2, what every connection speaks until it says otherwise.
+    /// RESP2, the version before any `HELLO`.
     #[default]
     Resp2,
     /// RESP3, after `HELLO 3`.
     Resp3,
 }
 
-/// A value as the server means it; `encode` decides what it looks like in RESP2 and in RESP3.
+/// A value independent of the protocol version; `encode` writes it in RESP2 or RESP3.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
     /// `+text`: a status. Holds no CR or LF once encoded.
@@ -48,15 +48,15 @@ pub enum Reply {
         /// The text without the format.
         text: Bytes,
     },
-    /// Replies one after another, without a header of their own. `SUBSCRIBE a b` answers twice;
-    /// a command that answers later, or never, answers with none.
+    /// Several replies without a header: `SUBSCRIBE a b` sends two. Empty for a command that
+    /// replies later, or never.
     Several(Vec<Reply>),
 }
 
 impl Reply {
     /// `+OK`
     pub const OK: Reply = Reply::Simple(Bytes::from_static(b"OK"));
-    /// Nothing at all is sent now.
+    /// No reply is sent now.
     pub const NOTHING: Reply = Reply::Several(Vec::new());
 
     /// A status from a literal.
@@ -87,7 +87,7 @@ impl From<i64> for Reply {
 }
 
 impl From<bool> for Reply {
-    /// `:1` or `:0`: what almost every Redis command means by yes and no.
+    /// `:1` or `:0`, the booleans of almost every Redis command.
     fn from(value: bool) -> Reply {
         Reply::Integer(i64::from(value))
     }

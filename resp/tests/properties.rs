@@ -1,4 +1,4 @@
-//! What holds for every stream, every reply and every number.
+//! Property tests of streams, replies and numbers.
 
 use bytes::{Bytes, BytesMut};
 use lockwheel_resp::{
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 type Requests = Vec<Vec<Vec<u8>>>;
 
-/// Feeds `stream` in the pieces that `cuts` makes of it; gives the requests and how it ended.
+/// Parses `stream` in pieces that end at `cuts`; returns the requests and the error, if any.
 fn read(stream: &[u8], cuts: &[usize], limits: Limits) -> (Requests, Option<ProtocolError>) {
     let mut parser = Parser::new(limits);
     let mut requests = Requests::new();
@@ -49,7 +49,7 @@ fn small_limits() -> Limits {
     }
 }
 
-/// Streams that mean something more often than random bytes do.
+/// Streams that are valid more often than random bytes.
 fn streams() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         vec(vec(any::<u8>(), 0..8), 1..5).prop_map(|args| {
@@ -93,7 +93,7 @@ fn replies() -> impl Strategy<Value = Reply> {
     })
 }
 
-/// What a RESP2 peer sees of a reply.
+/// A reply as a RESP2 client decodes it.
 fn in_resp2(reply: &Reply) -> Reply {
     let all = |items: &[Reply]| Reply::Array(items.iter().map(in_resp2).collect());
     match reply {
@@ -117,7 +117,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn splitting_a_stream_changes_nothing(stream in streams(), cuts in vec(any::<usize>(), 0..8)) {
+    fn splitting_stream_changes_nothing(stream in streams(), cuts in vec(any::<usize>(), 0..8)) {
         for limits in [Limits::default(), small_limits()] {
             let whole = read(&stream, &[], limits);
             prop_assert_eq!(&read(&stream, &cuts, limits), &whole);
@@ -127,7 +127,7 @@ proptest! {
     }
 
     #[test]
-    fn requests_come_back_as_sent(requests in vec(vec(vec(any::<u8>(), 0..40), 1..9), 0..6)) {
+    fn encoded_requests_parse_to_the_same(requests in vec(vec(vec(any::<u8>(), 0..40), 1..9), 0..6)) {
         let mut stream = BytesMut::new();
         for args in &requests {
             encode_request(args, &mut stream);
@@ -136,7 +136,7 @@ proptest! {
     }
 
     #[test]
-    fn quoted_words_come_back(words in vec(vec(any::<u8>(), 0..12), 1..6)) {
+    fn quoted_words_parse_to_the_same(words in vec(vec(any::<u8>(), 0..12), 1..6)) {
         let quote = |word: &Vec<u8>| -> String {
             let escaped: String = word.iter().map(|byte| format!("\\x{byte:02X}")).collect();
             format!("\"{escaped}\"")
@@ -146,7 +146,7 @@ proptest! {
     }
 
     #[test]
-    fn replies_come_back(reply in replies()) {
+    fn encoded_replies_decode_to_the_same(reply in replies()) {
         for (protocol, expected) in
             [(Protocol::Resp2, in_resp2(&reply)), (Protocol::Resp3, reply.clone())]
         {
@@ -157,7 +157,7 @@ proptest! {
     }
 
     #[test]
-    fn the_decoder_survives_anything(bytes in vec(any::<u8>(), 0..64), stream in streams()) {
+    fn decoder_accepts_any_input_without_panic(bytes in vec(any::<u8>(), 0..64), stream in streams()) {
         for input in [bytes, stream] {
             if let Ok(Some((_, length))) = decode(&input) {
                 prop_assert!(0 < length && length <= input.len());
@@ -166,14 +166,14 @@ proptest! {
     }
 
     #[test]
-    fn only_printed_integers_are_integers(value: i64, text in "[-+ ]?[0-9]{0,21}") {
+    fn only_canonical_integers_parse(value: i64, text in "[-+ ]?[0-9]{0,21}") {
         prop_assert_eq!(parse_integer(value.to_string().as_bytes()), Some(value));
         let canonical = text.parse::<i64>().ok().filter(|value| value.to_string() == text);
         prop_assert_eq!(parse_integer(text.as_bytes()), canonical);
     }
 
     #[test]
-    fn doubles_come_back(bits: u64, small in -1_000_000_000_i64..1_000_000_000) {
+    fn printed_doubles_parse_to_the_same(bits: u64, small in -1_000_000_000_i64..1_000_000_000) {
         for value in [f64::from_bits(bits), small as f64 / 1000.0, small as f64] {
             let text = format_double(value);
             prop_assert!(text.as_bytes().len() <= 25);
@@ -185,14 +185,14 @@ proptest! {
     }
 
     #[test]
-    fn decimals_are_read_as_the_standard_library_reads_them(
+    fn decimals_parse_as_in_standard_library(
         text in "[-+]?[0-9]{0,20}\\.?[0-9]{0,20}([eE][-+]?[0-9]{1,2})?",
     ) {
         prop_assert_eq!(parse_double(text.as_bytes()), text.parse().ok());
     }
 
     #[test]
-    fn hexadecimals_agree_with_decimals(mantissa in 0_u64..1 << 53, power in 0_u32..60) {
+    fn hexadecimals_parse_exactly(mantissa in 0_u64..1 << 53, power in 0_u32..60) {
         let text = format!("0x{mantissa:x}p-{power}");
         let expected = mantissa as f64 / 2f64.powi(power as i32);
         prop_assert_eq!(parse_double(text.as_bytes()), Some(expected));
@@ -200,22 +200,22 @@ proptest! {
 
     #[test]
     fn long_doubles_add_integers_exactly(left in any::<i64>(), right in any::<i64>()) {
-        // Sixty-four bits of mantissa hold every such sum.
+        // 64 bits of mantissa hold every such sum.
         let sum = LongDouble::from(left).checked_add(LongDouble::from(right));
         let expected = (i128::from(left) + i128::from(right)).to_string();
         prop_assert_eq!(sum.map(|sum| sum.to_string()), Some(expected));
     }
 
     #[test]
-    fn long_doubles_hold_every_double(value in -1e15..1e15_f64) {
+    fn long_doubles_represent_doubles(value in -1e15..1e15_f64) {
         let long = LongDouble::parse(format!("{value:e}").as_bytes());
         let read: Option<f64> = long.and_then(|long| long.to_string().parse().ok());
-        // Seventeen decimals are not all there is to a small number.
+        // A small number has more than 17 decimals.
         prop_assert!(read.is_some_and(|read| (read - value).abs() <= 1e-17 + value.abs() * 1e-16));
     }
 
     #[test]
-    fn the_long_double_parser_survives_anything(text in "[-+0-9a-fxXpPinfINF.]{0,20}") {
+    fn long_double_parser_accepts_any_text_without_panic(text in "[-+0-9a-fxXpPinfINF.]{0,20}") {
         if let Some(number) = LongDouble::parse(text.as_bytes()).filter(|n| n.is_finite()) {
             prop_assert!(LongDouble::parse(number.to_string().as_bytes()).is_some());
         }

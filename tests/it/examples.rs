@@ -62,7 +62,7 @@ fn a_failover_that_loses_the_last_write() {
 the second client is refused
 the master fails, and 1 write with it: there was one that it had confirmed
 the second client has the lock
-both hold the lock; the first hears of it when it comes to release it:
+both hold the lock; the first notices when it releases the lock:
   GET lock -> the second client
 ",
     );

@@ -1,5 +1,5 @@
-//! The log: lines like Redis's, since launchers read them, written so that a reader who closes
-//! the pipe or stops reading holds nobody up.
+//! The log: lines in the format of Redis, since launchers read them. Log output never blocks the
+//! server, even if the reader closes the pipe or stops reading.
 
 use std::fmt;
 use std::fs::OpenOptions;
@@ -14,8 +14,8 @@ use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-/// Sends the log to the configured file, or to standard output. What is logged is written by a
-/// thread of its own until the guard is dropped; when it cannot keep up, lines are left out.
+/// Starts the log, to the file or to standard output. A separate thread writes the lines until the
+/// guard is dropped; lines are dropped when it cannot keep up.
 pub(crate) fn start(logfile: Option<&str>, level: LevelFilter) -> io::Result<WorkerGuard> {
     let writer: Box<dyn io::Write + Send> = match logfile {
         Some(path) => Box::new(OpenOptions::new().create(true).append(true).open(path)?),

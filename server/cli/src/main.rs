@@ -1,5 +1,5 @@
-//! The program: the name it is to show, and the daemon, from a command line to a running server,
-//! and from a signal to its end.
+//! The program `lockwheel`: chooses the subcommand, and runs the server until a signal or a command
+//! stops it.
 
 #![forbid(unsafe_code)]
 
@@ -44,16 +44,16 @@ fn main() -> ExitCode {
         #[cfg(not(feature = "compat"))]
         return fail("this lockwheel was built without the feature \"compat\"");
     }
-    serve_as_told(&args)
+    server_main(&args)
 }
 
-/// It gives memory back to the system soon after it has become free, wherever it stands among what
-/// is in use, from a thread of its own; the allocator of glibc keeps most of it.
+/// Jemalloc returns freed memory to the system soon, from a thread of its own, even between memory
+/// in use; the allocator of glibc keeps most of it.
 #[cfg(all(feature = "jemalloc", target_os = "linux", target_env = "gnu"))]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// As Redis would call it.
+/// The name of the allocator, in the form that Redis uses.
 const ALLOCATOR_NAME: &str =
     if cfg!(all(feature = "jemalloc", target_os = "linux", target_env = "gnu")) {
         "jemalloc-5.3.0"
@@ -61,25 +61,25 @@ const ALLOCATOR_NAME: &str =
         "libc"
     };
 
-/// What `redis-server` does with such a command line.
-fn serve_as_told(args: &[String]) -> ExitCode {
+/// Runs a server as `redis-server` does.
+fn server_main(args: &[String]) -> ExitCode {
     let title = Title::of(args);
-    let mut typed = None;
+    let mut stdin_text = None;
     let mut read = |source: launch::Source<'_>| {
         let text = load::read(source)?;
         if source == launch::Source::Stdin {
-            typed = Some(text.clone());
+            stdin_text = Some(text.clone());
         }
         Ok(text)
     };
     match launch::from_args(args, &environment(), &mut read) {
-        Ok(Invocation::PrintVersion) => say(&launch::version_line(ALLOCATOR_NAME)),
-        Ok(Invocation::PrintHelp) => say(&launch::usage(ALLOCATOR_NAME)),
+        Ok(Invocation::PrintVersion) => print(&launch::version_line(ALLOCATOR_NAME)),
+        Ok(Invocation::PrintHelp) => print(&launch::usage(ALLOCATOR_NAME)),
         Ok(Invocation::Serve { mut settings, warnings }) => {
             settings.allocator = ALLOCATOR_NAME;
             let process = ProcessSettings::of(&settings);
             if process.daemonize {
-                return go_to_background(args, typed.as_deref());
+                return daemonize(args, stdin_text.as_deref());
             }
             let _guard = match logging::start(process.logfile.as_deref(), process.loglevel) {
                 Ok(guard) => guard,
@@ -94,24 +94,24 @@ fn serve_as_told(args: &[String]) -> ExitCode {
     }
 }
 
-/// The variables that can be settings.
+/// The environment variables that are valid UTF-8.
 fn environment() -> Vec<(String, String)> {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect()
 }
 
-/// Runs the server until it is told to end.
+/// Runs the server until it is stopped.
 fn serve(mut settings: Settings, process: ProcessSettings, title: &Title) -> ExitCode {
     if let Err(error) = std::env::set_current_dir(&process.dir) {
         return fail_in_log(&format!("Can't chdir to '{}': {error}", process.dir));
     }
-    settings.maxclients = make_room_for(settings.maxclients);
-    let (speaks, version) = settings.compat_version.introduction();
+    settings.maxclients = raise_file_limit(settings.maxclients);
+    let (product, version) = settings.compat_version.introduction();
     info!(
         "Lockwheel {} is starting, speaking {} {}",
         LOCKWHEEL_VERSION,
-        if speaks == "valkey" { "Valkey" } else { "Redis" },
+        if product == "valkey" { "Valkey" } else { "Redis" },
         version
     );
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
@@ -120,11 +120,11 @@ fn serve(mut settings: Settings, process: ProcessSettings, title: &Title) -> Exi
     };
     let ProcessSettings { supervised, end_with_stdin, listens, unixsocket, .. } = process;
     let (mode, sentinel) = (settings.mode(), settings.sentinel.clone());
-    // Signals are caught from before the first client can connect.
+    // Signal handlers are installed before the first client can connect.
     let end = runtime.block_on(async {
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;
-        // Caught and left alone: a server outlives its terminal.
+        // Ignored: a server continues when its terminal closes.
         let _hang_up = signal(SignalKind::hangup())?;
         let server = Builder::from_settings(settings).start().map_err(std::io::Error::other)?;
         info!("Server initialized");
@@ -132,22 +132,22 @@ fn serve(mut settings: Settings, process: ProcessSettings, title: &Title) -> Exi
             info!("Running mode={}, port={}.", mode.name(), server.addr().port());
         }
         if let Some(sentinel) = sentinel {
-            introduce(&sentinel, &server.node_id().map_err(std::io::Error::other)?);
+            log_sentinel(&sentinel, &server.node_id().map_err(std::io::Error::other)?);
         }
-        announce(&server, listens, unixsocket.as_deref());
+        log_ready(&server, listens, unixsocket.as_deref());
         title.set(&title_text(&server, listens, mode));
-        notify(supervised, &[sd_notify::NotifyState::Ready]);
+        notify_systemd(supervised, &[sd_notify::NotifyState::Ready]);
         let reason = tokio::select! {
             _ = interrupt.recv() => Some("SIGINT"),
             _ = terminate.recv() => Some("SIGTERM"),
-            () = end_of_stdin(), if end_with_stdin => Some("the end of standard input"),
+            () = stdin_closed(), if end_with_stdin => Some("the end of standard input"),
             () = server.stopped() => None,
         };
         if let Some(reason) = reason {
             info!("Received {reason} scheduling shutdown...");
         }
         info!("User requested shutdown...");
-        notify(supervised, &[sd_notify::NotifyState::Stopping]);
+        notify_systemd(supervised, &[sd_notify::NotifyState::Stopping]);
         server.stop();
         Ok::<bool, std::io::Error>(server.has_failed())
     });
@@ -161,20 +161,20 @@ fn serve(mut settings: Settings, process: ProcessSettings, title: &Title) -> Exi
     }
 }
 
-/// Waits until standard input is closed. What is read meanwhile is nobody's.
-async fn end_of_stdin() {
-    let (closed, heard) = tokio::sync::oneshot::channel();
-    // A thread of its own, since a read of standard input cannot be given up: the process ends
-    // without it.
+/// Waits until standard input is closed. Input is discarded.
+async fn stdin_closed() {
+    let (sender, receiver) = tokio::sync::oneshot::channel();
+    // On a thread of its own, since a read of standard input cannot be cancelled: the process ends
+    // without waiting for the thread.
     std::thread::spawn(move || {
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
-        let _ = closed.send(());
+        let _ = sender.send(());
     });
-    let _ = heard.await;
+    let _ = receiver.await;
 }
 
-/// Raises the limit of open files for so many clients; says how many there is room for.
-fn make_room_for(clients: u32) -> u32 {
+/// Raises the limit of open files for this many clients; returns how many clients it allows.
+fn raise_file_limit(clients: u32) -> u32 {
     let wanted = u64::from(clients) + u64::from(limits::RESERVED_FILE_DESCRIPTORS);
     let limit = match rlimit::increase_nofile_limit(wanted) {
         Ok(limit) => limit,
@@ -186,13 +186,13 @@ fn make_room_for(clients: u32) -> u32 {
     if limit >= wanted {
         return clients;
     }
-    let room = limit.saturating_sub(u64::from(limits::RESERVED_FILE_DESCRIPTORS)).max(1);
-    warn!("maxclients is {room} instead of {clients}: the limit of open files is {limit}");
-    u32::try_from(room).unwrap_or(clients)
+    let allowed = limit.saturating_sub(u64::from(limits::RESERVED_FILE_DESCRIPTORS)).max(1);
+    warn!("maxclients is {allowed} instead of {clients}: the limit of open files is {limit}");
+    u32::try_from(allowed).unwrap_or(clients)
 }
 
-/// Says that the server is ready in all the words that launchers wait for.
-fn announce(server: &Server, listens: bool, unixsocket: Option<&str>) {
+/// Logs that the server is ready, in all the texts that launchers wait for.
+fn log_ready(server: &Server, listens: bool, unixsocket: Option<&str>) {
     if listens {
         let port = server.addr().port();
         info!("The server is now ready to accept connections on port {port}");
@@ -204,62 +204,62 @@ fn announce(server: &Server, listens: bool, unixsocket: Option<&str>) {
     }
 }
 
-/// What `ps` shows behind the name of the program, as it does for Redis.
+/// The text that `ps` shows after the name of the program, as for Redis.
 fn title_text(server: &Server, listens: bool, mode: Mode) -> String {
-    let place = if listens { server.addr().to_string() } else { server.url() };
+    let address = if listens { server.addr().to_string() } else { server.url() };
     match mode {
-        Mode::Standalone => place,
-        Mode::Cluster | Mode::Sentinel => format!("{place} [{}]", mode.name()),
+        Mode::Standalone => address,
+        Mode::Cluster | Mode::Sentinel => format!("{address} [{}]", mode.name()),
     }
 }
 
-/// Says what a sentinel knows, in the words of Redis's: launchers wait for its name.
-fn introduce(sentinel: &Sentinel, id: &str) {
+/// Logs the id and the masters of a sentinel, in the texts of Redis: launchers wait for the id.
+fn log_sentinel(sentinel: &Sentinel, id: &str) {
     info!("Sentinel ID is {id}");
     for Master { name, host, port, quorum, .. } in &sentinel.masters {
         info!("+monitor master {name} {host} {port} quorum {quorum}");
     }
 }
 
-/// Tells systemd, if it wants to be told.
-fn notify(supervised: Supervised, state: &[sd_notify::NotifyState<'_>]) {
+/// Sends a notification to systemd, if configured.
+fn notify_systemd(supervised: Supervised, state: &[sd_notify::NotifyState<'_>]) {
     if matches!(supervised, Supervised::Systemd | Supervised::Auto)
         && let Err(error) = sd_notify::notify(state)
     {
-        warn!(%error, "cannot tell systemd");
+        warn!(%error, "cannot notify systemd");
     }
 }
 
-/// Starts the same server once more, detached, and leaves.
-/// `typed` is the configuration that came through standard input.
-fn go_to_background(args: &[String], typed: Option<&[u8]>) -> ExitCode {
+/// Starts the same server again as a background process, and returns. `stdin_text` is the
+/// configuration read from standard input.
+fn daemonize(args: &[String], stdin_text: Option<&[u8]>) -> ExitCode {
     use std::io::Write;
     use std::os::unix::process::CommandExt;
     let (name, rest) = args.split_first().map_or(("", args), |(name, rest)| (&**name, rest));
     let child = std::env::current_exe().and_then(|program| {
         Command::new(program)
-            // A sentinel is known by it.
+            // The name selects the sentinel mode.
             .arg0(name)
             .args(rest)
             .args(["--daemonize", "no", "--end-with-stdin", "no"])
-            .stdin(if typed.is_some() { Stdio::piped() } else { Stdio::null() })
+            .stdin(if stdin_text.is_some() { Stdio::piped() } else { Stdio::null() })
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .process_group(0)
             .spawn()
     });
-    let told = child.and_then(|mut child| match (child.stdin.take(), typed) {
+    let written = child.and_then(|mut child| match (child.stdin.take(), stdin_text) {
         (Some(mut pipe), Some(text)) => pipe.write_all(text),
         _ => Ok(()),
     });
-    match told {
+    match written {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&format!("Can't start in the background: {error}")),
     }
 }
 
 /// Prints to standard output, which may be closed.
-fn say(text: &str) -> ExitCode {
+fn print(text: &str) -> ExitCode {
     use std::io::Write;
     match writeln!(std::io::stdout(), "{text}") {
         Ok(()) => ExitCode::SUCCESS,
@@ -267,13 +267,13 @@ fn say(text: &str) -> ExitCode {
     }
 }
 
-/// For when there is a log: launchers look for the reason there.
+/// Logs an error once the log exists: launchers look for the reason there.
 fn fail_in_log(text: &str) -> ExitCode {
     error!("{text}");
     ExitCode::FAILURE
 }
 
-/// Prints to standard error, which may be closed.
+/// Prints an error to standard error, which may be closed.
 fn fail(text: &str) -> ExitCode {
     use std::io::Write;
     let _ = writeln!(std::io::stderr(), "{text}");

@@ -1,31 +1,31 @@
-//! The settings that only the program uses: the log, the working directory, who supervises it.
+//! The settings that only the program uses: log, working directory, supervisor.
 
 use lockwheel::Settings;
 use lockwheel_engine::settings::{LogLevel, Supervised};
 use tracing::level_filters::LevelFilter;
 
-/// How the process is to run. The engine keeps the values of these directives for `CONFIG`.
+/// The settings of the process. The engine keeps the values of these directives for `CONFIG`.
 pub(crate) struct ProcessSettings {
-    /// Continue in the background.
+    /// Run in the background.
     pub(crate) daemonize: bool,
-    /// Which supervisor waits for a message that the server is ready.
+    /// The supervisor that waits for a notification that the server is ready.
     pub(crate) supervised: Supervised,
-    /// The directory that relative paths start from.
+    /// The working directory.
     pub(crate) dir: String,
-    /// How much is logged.
+    /// The level of the log.
     pub(crate) loglevel: LevelFilter,
     /// Path of the log; without one the log goes to standard output.
     pub(crate) logfile: Option<String>,
-    /// End when standard input is closed, as it is when the process that started this one ends.
+    /// Stop when standard input is closed, as when the parent process ends.
     pub(crate) end_with_stdin: bool,
-    /// Path of the Unix socket, if there is to be one.
+    /// Path of the unix socket, if any.
     pub(crate) unixsocket: Option<String>,
     /// Whether the server listens on a TCP port.
     pub(crate) listens: bool,
 }
 
 impl ProcessSettings {
-    /// Reads the directives. The kinds of the directives have checked every value before.
+    /// Reads the directives. Their values were checked when they were set.
     pub(crate) fn of(settings: &Settings) -> ProcessSettings {
         let path = |name| Some(settings.text(name)).filter(|path| !path.is_empty());
         let is_on = |name| settings.text(name) == "yes";

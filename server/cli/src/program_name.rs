@@ -1,11 +1,13 @@
-//! Which of its faces the program shows: by the name it was started as, then by its first word.
+//! Chooses the subcommand: by the name that the program was started with, then by its first
+//! argument.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
+/// The subcommand, or the Redis program that this program replaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProgramName {
-    /// `redis-server`, or `redis-sentinel`: the configuration knows them apart by the name.
+    /// `redis-server` or `redis-sentinel`; the configuration distinguishes them by the name.
     Server,
     /// `redis-cli`
     Cli,
@@ -15,14 +17,15 @@ pub(crate) enum ProgramName {
     Run,
 }
 
-/// Chooses one, and leaves of the arguments, the program's name first, what is for it.
+/// Chooses the subcommand, and removes the words that selected it from the arguments, whose first
+/// is the program's name.
 pub(crate) fn choose(args: &mut Vec<OsString>) -> ProgramName {
     if let Some(name) = args.first().and_then(|name| of_name(name)) {
         return name;
     }
     let Some(word) = args.get(1) else { return ProgramName::Server };
     if let Some(name) = of_name(word) {
-        // As if it had been started as that.
+        // As if the program had been started with this name.
         args.remove(0);
         return name;
     }
@@ -59,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_comes_before_a_word() {
+    fn program_name_has_precedence_over_first_argument() {
         let same = |line, name| check(line, name, line);
         same("lockwheel", ProgramName::Server);
         same("/opt/lockwheel --port 0", ProgramName::Server);
@@ -71,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_chooses_where_the_name_does_not() {
+    fn first_argument_chooses_if_program_name_does_not() {
         check("lockwheel cli ping", ProgramName::Cli, "lockwheel ping");
         check("lockwheel server run", ProgramName::Server, "lockwheel run");
         check("lockwheel compat --list", ProgramName::Compat, "lockwheel --list");

@@ -1,5 +1,5 @@
-//! `lockwheel run`: a server for a command, such as a test suite, for as long as that runs; and a
-//! word on the locks it has left behind.
+//! `lockwheel run`: runs a command, such as a test suite, with a server, and reports the locks that
+//! the command leaves held.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -18,14 +18,14 @@ use crate::limits;
 use crate::process_settings::ProcessSettings;
 use crate::title::Title;
 
-/// The command has not been tried. This and the next two are what `env` and shells end with.
+/// The command was not started. This and the next two are the exit statuses of `env` and shells.
 const UNUSABLE: u8 = 125;
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
-/// What shells add to the signal that ended a command.
-const BY_SIGNAL: i32 = 128;
+/// Shells add this to the number of the signal that ended a command.
+const SIGNAL_STATUS_BASE: i32 = 128;
 
-/// What options may change.
+/// Options of the server that others may override.
 const DEFAULTS: [&str; 6] = ["--port", "0", "--bind", "127.0.0.1", "--enable-test-commands", "yes"];
 
 const HELP: &str = "\
@@ -33,79 +33,80 @@ Starts a server for a command and ends it with the command
 
 Usage: lockwheel run [/path/to/redis.conf] [options] -- <command> [argument ...]
 
-The command finds the server in REDIS_URL, REDIS_HOST and REDIS_PORT. Locks that are still held
-when it ends are named on standard error.
+The command finds the server in the variables REDIS_URL, REDIS_HOST and REDIS_PORT. Locks that are
+still held when the command ends are listed on standard error.
 
 Options:
-      --port <port>      Listen there; at a free port unless given
-      --frozen           The clock stands still until LOCKWHEEL CLOCK moves it
-      --env <name>       Set this variable to the URL as well (may be repeated)
+      --port <port>      Listen on this port; the default is any free port
+      --frozen           Stop the server's clock; LOCKWHEEL CLOCK moves it
+      --env <name>       Set this variable to the URL, too (may be repeated)
       --<directive> ...  Any option of redis-server: --requirepass secret, --logfile redis.log
-  -h, --help             Print this
+  -h, --help             Print this help
 
 Examples:
   lockwheel run -- pytest
   lockwheel run --frozen --env CELERY_BROKER_URL -- cargo test
 
-Exit status: that of the command; 128 and its number if a signal ended it, 127 if it was not found,
-126 if it cannot be run, 125 if there is no server.
+Exit status: that of the command; 128 plus the number of the signal that ended it, 127 if the command
+was not found, 126 if it cannot be executed, 125 if the server cannot be started.
 ";
 
-/// What the command line asks for.
-struct Order {
+/// The parsed command line.
+struct RunOptions {
     frozen: bool,
-    /// Names of variables for the URL.
+    /// Names of variables that are set to the URL.
     variables: Vec<String>,
-    /// The server's.
-    options: Vec<String>,
+    /// Options of the server.
+    server_options: Vec<String>,
     command: Vec<OsString>,
 }
 
-/// Runs it. `arguments` are those behind `run`.
+/// Runs the subcommand with the arguments after `run`.
 pub(crate) fn main(arguments: impl Iterator<Item = OsString>, title: &Title) -> ExitCode {
     let arguments: Vec<OsString> = arguments.collect();
     if arguments.first().is_some_and(|first| first == "-h" || first == "--help") {
         let _ = io::stdout().write_all(HELP.as_bytes());
         return ExitCode::SUCCESS;
     }
-    let order = Order::read(arguments).inspect(|order| title.set_secretly(&order.title()));
-    let status = order.and_then(|order| run(&order)).unwrap_or_else(|reason| {
-        complain(&reason);
+    let options =
+        RunOptions::read(arguments).inspect(|options| title.set_if_secret(&options.title()));
+    let status = options.and_then(|options| run(&options)).unwrap_or_else(|reason| {
+        print_error(&reason);
         UNUSABLE
     });
     ExitCode::from(status)
 }
 
-impl Order {
-    fn read(mut arguments: Vec<OsString>) -> Result<Order, String> {
+impl RunOptions {
+    fn read(mut arguments: Vec<OsString>) -> Result<RunOptions, String> {
         let end = arguments.iter().position(|word| word == "--").unwrap_or(arguments.len());
         let command: Vec<OsString> = arguments.drain(end..).skip(1).collect();
         if command.is_empty() {
-            return Err("there is no command: it stands behind --, as in \
+            return Err("no command given; write it after --, as in \
                         `lockwheel run -- pytest`"
                 .to_owned());
         }
-        let mut order = Order {
+        let mut options = RunOptions {
             frozen: false,
             variables: vec!["REDIS_URL".to_owned()],
-            options: Vec::new(),
+            server_options: Vec::new(),
             command,
         };
         let mut words = arguments.into_iter().map(|word| word.to_string_lossy().into_owned());
         while let Some(word) = words.next() {
             match word.as_str() {
-                "--frozen" => order.frozen = true,
+                "--frozen" => options.frozen = true,
                 "--env" => {
                     let name = words.next().filter(|name| !name.is_empty());
-                    order.variables.push(name.ok_or("--env needs the name of a variable")?);
+                    options.variables.push(name.ok_or("--env needs the name of a variable")?);
                 }
-                _ => order.options.push(word),
+                _ => options.server_options.push(word),
             }
         }
-        Ok(order)
+        Ok(options)
     }
 
-    /// The line that was typed, without the options.
+    /// The process title: the command line without options.
     fn title(&self) -> String {
         let words = self.command.iter().map(|word| word.to_string_lossy());
         format!("run -- {}", words.collect::<Vec<_>>().join(" "))
@@ -113,8 +114,8 @@ impl Order {
 
     /// As `redis-server` would read the options, but for what is better for a test.
     fn settings(&self) -> Result<Settings, String> {
-        let has_file = self.options.first().is_some_and(|first| !first.starts_with('-'));
-        let (file, options) = self.options.split_at(usize::from(has_file));
+        let has_file = self.server_options.first().is_some_and(|first| !first.starts_with('-'));
+        let (file, options) = self.server_options.split_at(usize::from(has_file));
         let defaults = DEFAULTS.map(str::to_owned);
         let args = [&["lockwheel".to_owned()], file, &defaults, options].concat();
         let mut read = |source: Source<'_>| match source {
@@ -123,54 +124,54 @@ impl Order {
         };
         match launch::from_args(&args, &crate::environment(), &mut read) {
             Ok(Invocation::Serve { mut settings, warnings }) => {
-                warnings.iter().for_each(|warning| complain(&warning.to_string()));
+                warnings.iter().for_each(|warning| print_error(&warning.to_string()));
                 settings.allocator = crate::ALLOCATOR_NAME;
                 Ok(*settings)
             }
-            Ok(_) => Err("these are no options of a server".to_owned()),
+            Ok(_) => Err("these are not options of a server".to_owned()),
             Err(error) => Err(error.to_string()),
         }
     }
 }
 
-fn run(order: &Order) -> Result<u8, String> {
-    let mut settings = order.settings()?;
+fn run(options: &RunOptions) -> Result<u8, String> {
+    let mut settings = options.settings()?;
     let process = ProcessSettings::of(&settings);
-    // The command's output is its own: there is a log if there is a file for it.
+    // Standard output belongs to the command: log only to a file.
     let log =
         process.logfile.as_deref().map(|path| crate::logging::start(Some(path), process.loglevel));
     let _guard = log.transpose().map_err(|error| format!("Can't open the log file: {error}"))?;
-    settings.maxclients = crate::make_room_for(settings.maxclients);
-    let mut command = Command::new(&order.command[0]);
-    command.args(&order.command[1..]);
+    settings.maxclients = crate::raise_file_limit(settings.maxclients);
+    let mut command = Command::new(&options.command[0]);
+    command.args(&options.command[1..]);
     let password = settings.requirepass.as_ref().map(|it| it.expose().to_owned());
     let listens = process.listens;
     let builder = Builder::from_settings(settings);
-    let builder = if order.frozen { builder.frozen_clock() } else { builder };
+    let builder = if options.frozen { builder.frozen_clock() } else { builder };
     let server = builder.start().map_err(|error| format!("no server: {error}"))?;
     let url = url(&server, password.as_deref());
-    command.envs(order.variables.iter().map(|name| (name, &url)));
+    command.envs(options.variables.iter().map(|name| (name, &url)));
     if listens {
         command.env("REDIS_HOST", server.addr().ip().to_string());
         command.env("REDIS_PORT", server.addr().port().to_string());
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let ended = runtime.map_err(|error| error.to_string())?.block_on(attend(command))?;
-    tell_of_locks(&server);
+    let ended = runtime.map_err(|error| error.to_string())?.block_on(run_to_end(command))?;
+    report_held_locks(&server);
     server.stop();
     Ok(match ended {
         Ok(status) => code(status),
         Err(error) => {
-            let name = order.command[0].to_string_lossy();
-            complain(&format!("{name}: {error}"));
+            let name = options.command[0].to_string_lossy();
+            print_error(&format!("{name}: {error}"));
             let not_found = error.kind() == io::ErrorKind::NotFound;
             if not_found { NOT_FOUND } else { NOT_EXECUTABLE }
         }
     })
 }
 
-/// Runs the command to its end, and passes on to it what this program is told to do.
-async fn attend(mut command: Command) -> Result<io::Result<ExitStatus>, String> {
+/// Runs the command to its end, and forwards signals to it.
+async fn run_to_end(mut command: Command) -> Result<io::Result<ExitStatus>, String> {
     let caught = |kind| signal(kind).map_err(|error| error.to_string());
     let mut interrupt = caught(SignalKind::interrupt())?;
     let mut terminate = caught(SignalKind::terminate())?;
@@ -182,35 +183,35 @@ async fn attend(mut command: Command) -> Result<io::Result<ExitStatus>, String> 
         tokio::select! {
             status = child.wait() => return Ok(status),
             _ = interrupt.recv() => {
-                // Twice would be taken for impatience.
-                if !is_in_front_of_a_terminal() {
-                    pass_on(&child, Signal::SIGINT);
+                // The terminal has sent the signal to the command already.
+                if !is_in_terminal_foreground() {
+                    forward(&child, Signal::SIGINT);
                 }
             }
-            _ = terminate.recv() => pass_on(&child, Signal::SIGTERM),
+            _ = terminate.recv() => forward(&child, Signal::SIGTERM),
         }
     }
 }
 
-/// Whether Ctrl-C at a terminal reaches the command by itself: it goes to all of the group.
-fn is_in_front_of_a_terminal() -> bool {
+/// Whether Ctrl-C at a terminal reaches the command too: the signal is sent to the process group.
+fn is_in_terminal_foreground() -> bool {
     File::open("/dev/tty").is_ok_and(|terminal| tcgetpgrp(terminal) == Ok(getpgrp()))
 }
 
-fn pass_on(child: &Child, signal: Signal) {
+fn forward(child: &Child, signal: Signal) {
     let process_id = child.id().and_then(|id| i32::try_from(id).ok());
     if let Some(process_id) = process_id {
-        // It may have ended just now.
+        // Fails if the command has just ended.
         let _ = kill(Pid::from_raw(process_id), signal);
     }
 }
 
 fn code(status: ExitStatus) -> u8 {
-    let code = status.code().or_else(|| status.signal().map(|signal| BY_SIGNAL + signal));
+    let code = status.code().or_else(|| status.signal().map(|signal| SIGNAL_STATUS_BASE + signal));
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)
 }
 
-/// With the password in it: clients are configured by this alone.
+/// The URL with the password, since it is all that clients get.
 fn url(server: &Server, password: Option<&str>) -> String {
     let url = server.url();
     let Some((scheme, rest)) = url.split_once("://") else { return url };
@@ -227,26 +228,26 @@ fn url(server: &Server, password: Option<&str>) -> String {
     format!("{scheme}://:{escaped}@{rest}")
 }
 
-/// Says which locks are still held, if the server knows.
-fn tell_of_locks(server: &Server) {
+/// Prints the locks that are still held.
+fn report_held_locks(server: &Server) {
     let locks = match server.journal().locks() {
         Ok(locks) => locks,
-        Err(error) => return complain(&format!("which locks are held is not known: {error}")),
+        Err(error) => return print_error(&format!("cannot list the locks that are held: {error}")),
     };
     match locks.len() {
         0 => return,
-        1 => complain("a lock is still held:"),
-        count => complain(&format!("{count} locks are still held:")),
+        1 => print_error("a lock is still held:"),
+        count => print_error(&format!("{count} locks are still held:")),
     }
-    let shown = &locks[..locks.len().min(limits::LOCKS_TOLD_MAX)];
-    let lines: String = shown.iter().map(|lock| format!("  {}\n", described(lock))).collect();
+    let shown = &locks[..locks.len().min(limits::LOCKS_SHOWN_MAX)];
+    let lines: String = shown.iter().map(|lock| format!("  {}\n", describe(lock))).collect();
     let _ = io::stderr().write_all(lines.as_bytes());
     if shown.len() < locks.len() {
-        complain(&format!("and {} more", locks.len() - shown.len()));
+        print_error(&format!("and {} more", locks.len() - shown.len()));
     }
 }
 
-fn described(lock: &HeldLock) -> String {
+fn describe(lock: &HeldLock) -> String {
     let key = lock.key.escape_debug();
     let database = match lock.database {
         0 => String::new(),
@@ -266,7 +267,7 @@ fn described(lock: &HeldLock) -> String {
     format!("'{key}'{database} by '{owner}', client {client}{name}, {lease}{waiting}")
 }
 
-/// To standard error, which may be closed.
-fn complain(text: &str) {
+/// Prints an error to standard error, which may be closed.
+fn print_error(text: &str) {
     let _ = writeln!(io::stderr(), "lockwheel run: {}", text.trim());
 }

@@ -1,10 +1,9 @@
-//! The title of the process: what `ps` shows in place of the arguments, which may hold a password
-//! for every user of the machine to read.
+//! The title of the process: the text that `ps` shows instead of the arguments, which may contain a
+//! password that every user of the machine could read.
 //!
-//! The kernel shows the memory in which the process was given its arguments. Nothing but
-//! `std::env::args` reads that, which this program does once, before; so what stands there can be
-//! replaced. The memory is written through `/proc/self/mem`, which needs no unsafe code. Other
-//! systems than Linux go on showing the arguments.
+//! The kernel shows the memory that holds the arguments of the process. Only `std::env::args` reads
+//! that memory, once and before this, so the memory can be overwritten. It is written through
+//! `/proc/self/mem`, which needs no unsafe code. Systems other than Linux still show the arguments.
 
 use std::fs::{self, File};
 use std::io;
@@ -15,25 +14,25 @@ use crate::launch;
 /// The title of one process.
 pub(crate) struct Title {
     program: String,
-    /// Whether the arguments must not stay.
+    /// Whether the arguments must be hidden.
     hides_secret: bool,
 }
 
 impl Title {
     /// The title of a process that was started with these arguments, its name first. Hides them at
-    /// once if there may be a password among them.
+    /// once if they may contain a password.
     pub(crate) fn of(args: &[String]) -> Title {
         let program = args.first().cloned().unwrap_or_default();
         let title = Title { program, hides_secret: launch::names_secret(args) };
-        title.set_secretly("");
+        title.set_if_secret("");
         title
     }
 
-    /// Shows `what` behind the name of the program. Arguments without a password stay if they
-    /// leave too little room for it.
-    pub(crate) fn set(&self, what: &str) {
+    /// Shows `text` after the name of the program. If the memory is too short for it, arguments
+    /// without a password stay.
+    pub(crate) fn set(&self, text: &str) {
         let Ok(memory) = Arguments::find() else { return };
-        let title = format!("{} {what}", self.program);
+        let title = format!("{} {text}", self.program);
         if title.len() < memory.len {
             let _ = memory.write(title.trim_end());
         } else if self.hides_secret {
@@ -41,15 +40,15 @@ impl Title {
         }
     }
 
-    /// As [`Title::set`], if there may be a password among the arguments.
-    pub(crate) fn set_secretly(&self, what: &str) {
+    /// As [`Title::set`], but only if the arguments may contain a password.
+    pub(crate) fn set_if_secret(&self, text: &str) {
         if self.hides_secret {
-            self.set(what);
+            self.set(text);
         }
     }
 }
 
-/// The memory of the arguments.
+/// The memory that holds the arguments.
 struct Arguments {
     start: u64,
     len: usize,
@@ -58,10 +57,10 @@ struct Arguments {
 impl Arguments {
     fn find() -> io::Result<Arguments> {
         let stat = fs::read_to_string("/proc/self/stat")?;
-        // The program's name, in parentheses, may hold anything. The third field comes behind it.
-        let behind_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+        // The program's name, in parentheses, may contain any text. The third field follows it.
+        let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
         let field = |number: usize| -> Option<u64> {
-            behind_name.split_whitespace().nth(number - 3)?.parse().ok()
+            after_name.split_whitespace().nth(number - 3)?.parse().ok()
         };
         match (field(48), field(49)) {
             (Some(start), Some(end)) if 0 < start && start < end => {
@@ -71,8 +70,8 @@ impl Arguments {
         }
     }
 
-    /// What is left of the memory becomes zero: its last byte has to be, or the kernel would take
-    /// the title for longer than it is.
+    /// Writes the title and fills the rest with zeros. The last byte must be zero, or the kernel
+    /// would show more than the title.
     fn write(&self, title: &str) -> io::Result<()> {
         let mut bytes = vec![0; self.len];
         let shown = title.len().min(self.len - 1);

@@ -1,5 +1,6 @@
-//! Redlock trusts clocks: Kleppmann's example, and what Salvatore Sanfilippo answered that
-//! administrators must not do. The clock of one server of five jumps, and two hold the lock.
+//! Redlock depends on clocks: Martin Kleppmann's example, to which Salvatore Sanfilippo replied
+//! that administrators must prevent such jumps. The clock of one of five servers jumps, and two
+//! clients hold the lock.
 #![allow(clippy::print_stdout)]
 
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Redlock over five servers of which one is restarted, and has forgotten what it granted: two
-//! hold the lock. It must stay away for as long as the longest lease lasts.
+//! Redlock with five servers, one of which restarts without its data: two clients hold the lock.
+//! The server should stay down for as long as the longest lease lasts.
 #![allow(clippy::print_stdout)]
 
 use lockwheel::{Error, Fault, Reply, Requests, Server};

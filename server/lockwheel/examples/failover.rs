@@ -1,5 +1,5 @@
-//! A failover that loses the last write: the replica becomes the master before it has heard of the
-//! lock. The library did nothing wrong, and neither did the server; replication is asynchronous.
+//! A failover that loses the last write: the replica becomes the master before it has received the
+//! lock. Library and server behave correctly: replication is asynchronous.
 #![allow(clippy::print_stdout)]
 
 use lockwheel::{Error, Reply, Server};
@@ -18,8 +18,8 @@ fn main() -> Result<(), Error> {
     println!("the master fails, and {lost} write with it: there was one that it had confirmed");
 
     take("the second client")?;
-    println!("both hold the lock; the first hears of it when it comes to release it:");
-    let Reply::Bulk(holder) = server.call(&["GET", "lock"])? else { panic!("nobody has it") };
+    println!("both hold the lock; the first notices when it releases the lock:");
+    let Reply::Bulk(holder) = server.call(&["GET", "lock"])? else { panic!("there is no lock") };
     println!("  GET lock -> {}", String::from_utf8_lossy(&holder));
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! A holder that pauses for longer than its lease, as Martin Kleppmann tells it: it wakes up, takes
-//! itself for the holder still, and writes over what the next one wrote. A fencing token helps.
+//! A client that pauses for longer than its lease, after Martin Kleppmann: it continues as if it
+//! held the lock, and overwrites the data of the next holder. A fencing token prevents this.
 #![allow(clippy::print_stdout)]
 
 use std::time::Duration;
@@ -9,7 +9,7 @@ use lockwheel::{Error, Reply, Server};
 const TAKE: &str = "if redis.call('set', KEYS[1], ARGV[1], 'nx', 'px', 30000) then \
     return redis.call('incr', KEYS[2]) end";
 
-/// A file that takes every write, or only those that come with a token no lower than the last.
+/// A file that accepts every write, or only those with a token no lower than the last.
 struct File(bool, i64);
 
 impl File {
@@ -29,7 +29,7 @@ fn main() -> Result<(), Error> {
             other => panic!("{client} does not get the lock: {other:?}"),
         };
         let first = take("the first client");
-        server.advance(Duration::from_secs(31))?; // It collects garbage.
+        server.advance(Duration::from_secs(31))?; // A garbage collection.
         let second = take("the second client");
         file.write("by the second client", second);
         file.write("by the first client, which has lost the lock", first);

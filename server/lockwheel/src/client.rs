@@ -1,4 +1,4 @@
-//! A client without a socket: commands from the program the server lives in.
+//! A client without a socket: runs commands of the program that embeds the server.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,14 +8,14 @@ use lockwheel_resp::decode::decode;
 use lockwheel_resp::{Protocol, Reply, encode};
 
 use crate::error::{Error, ErrorKind};
-use crate::net::host::{Failed, Host, sleep_holding_everyone};
-use crate::net::outbox::{Mail, Outbox};
+use crate::net::host::{Failed, Host};
+use crate::net::outbox::{Outbox, OutboxContents};
 use crate::net::registry::Receiver;
 use lockwheel_engine::Flow;
 use lockwheel_engine::session::{ClientId, Origin};
 
-/// A connection within this process, with a session of its own: a selected database, a
-/// transaction, watches, subscriptions. It speaks RESP3 and needs no password.
+/// A client within this process. It has a session of its own, with a selected database, a
+/// transaction, watched keys and subscriptions. It uses RESP3 and needs no password.
 ///
 /// ```
 /// use lockwheel::{Reply, Server};
@@ -23,7 +23,7 @@ use lockwheel_engine::session::{ClientId, Origin};
 /// let server = Server::start()?;
 /// let mut holder = server.client()?;
 /// holder.call(&["WATCH", "lock"])?;
-/// server.call(&["SET", "lock", "somebody else"])?;
+/// server.call(&["SET", "lock", "another client"])?;
 /// holder.call(&["MULTI"])?;
 /// holder.call(&["SET", "lock", "mine"])?;
 /// assert_eq!(holder.call(&["EXEC"])?, Reply::Null);
@@ -40,10 +40,10 @@ pub struct Client {
 /// Why a command has no reply yet.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wait {
-    /// Its reply comes when the wait is over.
-    ForReply,
-    /// It is to be run again then.
-    ToRunAgain,
+    /// The reply arrives when the wait is over.
+    Reply,
+    /// The command must be run again then.
+    RunAgain,
 }
 
 impl Client {
@@ -72,31 +72,30 @@ impl Client {
         Ok(Client { host, id, outbox, pushes: VecDeque::new(), disconnected: false })
     }
 
-    /// Runs one command and returns its reply; an error the command answers with is a
-    /// [`Reply::Error`]. Returns at once, unless the command waits: a blocking pop, or anything
-    /// while `CLIENT PAUSE` is in force.
+    /// Runs one command and returns its reply. An error reply is a [`Reply::Error`]. Returns at
+    /// once unless the command waits: a blocking command, or any command during `CLIENT PAUSE`.
     ///
     /// # Errors
-    /// If there is no command, the client has been disconnected, or the server has ended.
+    /// If the command is empty, the client has been disconnected, or the server has ended.
     pub fn call<A: AsRef<[u8]>>(&mut self, command: &[A]) -> Result<Reply, Error> {
         let argv = arguments(command)?;
         let mut out = BytesMut::new();
         while let Some(wait) = self.run(&argv, &mut out)? {
-            while !self.is_over(wait, &mut out)? {
+            while !self.wait_is_over(wait, &mut out)? {
                 self.wait();
             }
-            if wait == Wait::ForReply {
+            if wait == Wait::Reply {
                 break;
             }
         }
         self.reply(&out)
     }
 
-    /// As [`Client::call`], for asynchronous code on any runtime: where the command waits, the
-    /// thread does not. Scripts and all else a command does still run on the caller's thread.
+    /// As [`Client::call`], for asynchronous code on any runtime: while the command waits, the
+    /// thread is free. The command itself, such as a script, still runs on the caller's thread.
     ///
-    /// A call that is dropped while its command waits disconnects the client: nobody could tell
-    /// the late reply from a message.
+    /// If the future is dropped while its command waits, the client is disconnected: a late reply
+    /// could not be distinguished from a message.
     ///
     /// ```
     /// use lockwheel::{Reply, Server};
@@ -117,12 +116,12 @@ impl Client {
         let argv = arguments(command)?;
         let mut out = BytesMut::new();
         while let Some(wait) = self.run(&argv, &mut out)? {
-            let mut unfinished = Unfinished { host: Arc::clone(&self.host), id: Some(self.id) };
-            while !self.is_over(wait, &mut out)? {
-                self.wait_async().await;
+            let mut guard = DisconnectOnDrop { host: Arc::clone(&self.host), id: Some(self.id) };
+            while !self.wait_is_over(wait, &mut out)? {
+                self.outbox.woken().await;
             }
-            unfinished.id = None;
-            if wait == Wait::ForReply {
+            guard.id = None;
+            if wait == Wait::Reply {
                 break;
             }
         }
@@ -143,8 +142,8 @@ impl Client {
         }
     }
 
-    /// As [`Client::receive`], for asynchronous code on any runtime. Nothing is lost if it is
-    /// dropped, so it may stand in a `select!`.
+    /// As [`Client::receive`], for asynchronous code on any runtime. It is cancel safe: no message
+    /// is lost if the future is dropped, for example in a `select!`.
     ///
     /// ```
     /// use lockwheel::Server;
@@ -168,7 +167,7 @@ impl Client {
                 return Ok(push);
             }
             ensure_running(&self.host)?;
-            self.wait_async().await;
+            self.outbox.woken().await;
         }
     }
 
@@ -177,49 +176,43 @@ impl Client {
     /// # Errors
     /// If the client has been disconnected.
     pub fn try_receive(&mut self) -> Result<Option<Reply>, Error> {
-        let mail = self.outbox.take();
-        self.keep(&mail)?;
+        let contents = self.outbox.take();
+        self.keep_pushes(&contents)?;
         match self.pushes.pop_front() {
             None if self.disconnected => Err(disconnected()),
             push => Ok(push),
         }
     }
 
-    /// The number `CLIENT ID` answers with.
+    /// The client's id, as `CLIENT ID` returns it.
     pub fn id(&self) -> u64 {
         self.id.serial
     }
 
-    /// Runs a command. If it has to wait, says so; else its reply is in `out`.
+    /// Runs a command. Returns a wait if the command has no reply yet; otherwise the reply is in
+    /// `out`.
     fn run(&mut self, argv: &[&[u8]], out: &mut BytesMut) -> Result<Option<Wait>, Error> {
         ensure_running(&self.host)?;
         if self.disconnected {
             return Err(disconnected());
         }
-        let (flow, mail) = self.host.with(|engine| {
-            let mail = self.outbox.take();
-            let flow = engine.run(self.host.now(), self.id, argv, out);
-            match flow {
-                Flow::Sleep(span) => sleep_holding_everyone(span),
-                Flow::Clock(order) => self.host.obey_clock_order(engine, order),
-                _ => {}
-            }
-            (flow, mail)
+        let (flow, contents) = self.host.with(|engine| {
+            let contents = self.outbox.take();
+            (self.host.run_command(engine, self.host.now(), self.id, argv, out), contents)
         })?;
-        self.keep(&mail)?;
-        if mail.close.is_some() {
+        self.keep_pushes(&contents)?;
+        if contents.close.is_some() {
             return Err(disconnected());
         }
         match flow {
             Flow::Next | Flow::Sleep(_) | Flow::Clock(_) => Ok(None),
-            Flow::Wait => Ok(Some(Wait::ForReply)),
-            Flow::Again => Ok(Some(Wait::ToRunAgain)),
+            Flow::Wait => Ok(Some(Wait::Reply)),
+            Flow::Again => Ok(Some(Wait::RunAgain)),
             Flow::Close => {
                 self.disconnected = true;
                 Ok(None)
             }
             Flow::Shutdown => {
-                self.host.stop();
                 out.clear();
                 encode(&Reply::OK, Protocol::Resp3, out);
                 Ok(None)
@@ -227,17 +220,17 @@ impl Client {
         }
     }
 
-    /// Whether a wait is over, to be asked whenever mail may have come.
-    fn is_over(&mut self, wait: Wait, out: &mut BytesMut) -> Result<bool, Error> {
-        let mail = self.outbox.take();
+    /// Takes the outbox, and returns whether the wait is over.
+    fn wait_is_over(&mut self, wait: Wait, out: &mut BytesMut) -> Result<bool, Error> {
+        let contents = self.outbox.take();
         match wait {
-            Wait::ForReply => out.extend_from_slice(&mail.bytes),
-            Wait::ToRunAgain => self.keep(&mail)?,
+            Wait::Reply => out.extend_from_slice(&contents.bytes),
+            Wait::RunAgain => self.keep_pushes(&contents)?,
         }
-        if mail.resume {
+        if contents.resume {
             return Ok(true);
         }
-        if mail.close.is_some() {
+        if contents.close.is_some() {
             self.disconnected = true;
             return Err(disconnected());
         }
@@ -245,26 +238,19 @@ impl Client {
         Ok(false)
     }
 
-    /// Keeps this thread waiting until there may be mail, or the server ends.
+    /// Blocks this thread until the outbox may have contents, or the server ends.
     fn wait(&self) {
         self.outbox.wait(|| self.host.is_stopping());
     }
 
-    async fn wait_async(&self) {
-        tokio::select! {
-            () = self.outbox.woken() => {}
-            () = self.host.shutdown.cancelled() => {}
-        }
-    }
-
-    fn keep(&mut self, mail: &Mail) -> Result<(), Error> {
-        self.disconnected |= mail.close.is_some();
-        self.pushes.extend(replies(&mail.bytes)?);
+    fn keep_pushes(&mut self, contents: &OutboxContents) -> Result<(), Error> {
+        self.disconnected |= contents.close.is_some();
+        self.pushes.extend(replies(&contents.bytes)?);
         Ok(())
     }
 
-    /// The reply among what a command wrote; messages that came with it are kept. A subscription
-    /// is confirmed by a push, which is its reply then.
+    /// The reply in the output of a command; messages before and after it are kept for
+    /// [`Client::receive`]. A subscription is confirmed by a push, which is its reply.
     fn reply(&mut self, out: &[u8]) -> Result<Reply, Error> {
         let mut replies = replies(out)?;
         let at = replies.iter().position(|reply| !matches!(reply, Reply::Push(_))).unwrap_or(0);
@@ -279,7 +265,7 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        // A failed engine has forgotten everyone already.
+        // A failed engine has no clients any more.
         let _ = self.host.with(|engine| engine.disconnect(self.id));
         self.host.registry.remove(self.id);
     }
@@ -291,16 +277,16 @@ impl std::fmt::Debug for Client {
     }
 }
 
-/// A call whose command waits. Disconnects the client if the caller goes away before it is over.
-struct Unfinished {
+/// Disconnects the client if the future of a call is dropped while its command waits.
+struct DisconnectOnDrop {
     host: Arc<Host>,
     id: Option<ClientId>,
 }
 
-impl Drop for Unfinished {
+impl Drop for DisconnectOnDrop {
     fn drop(&mut self) {
         if let Some(id) = self.id {
-            // A failed engine has forgotten everyone already.
+            // A failed engine has no clients any more.
             let _ = self.host.with(|engine| engine.kill(id));
         }
     }
@@ -308,7 +294,7 @@ impl Drop for Unfinished {
 
 fn arguments<A: AsRef<[u8]>>(command: &[A]) -> Result<Vec<&[u8]>, Error> {
     if command.is_empty() {
-        return Err(Error::new(ErrorKind::Usage, "a command needs at least a name"));
+        return Err(Error::new(ErrorKind::Usage, "a command must have a name"));
     }
     Ok(command.iter().map(AsRef::as_ref).collect())
 }

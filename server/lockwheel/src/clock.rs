@@ -1,4 +1,4 @@
-//! The only reader of time: the system's clocks, or one that runs as it is told to.
+//! The only module that reads time: from the system's clocks, or from a controlled clock.
 
 #![expect(clippy::disallowed_methods, reason = "this is the one place that reads the clocks")]
 
@@ -9,135 +9,141 @@ use parking_lot::Mutex;
 
 use lockwheel_engine::time::{Millis, Rate, Time};
 
-/// Reading a clock costs as much as a small command: the wall clock is read once in a while, and
-/// taken to run as fast as the lease clock in between.
-const LOOK_AT_WALL_CLOCK_EVERY_US: i64 = 1_000;
+/// Reading a clock costs as much as a small command. The wall clock is read at this interval, and
+/// is assumed to run as fast as the lease clock in between.
+const WALL_CLOCK_INTERVAL_US: i64 = 1_000;
 
-/// Two readings of the lease clock further apart than this had somebody else on the processor in
-/// between, and the wall clock was read who knows when.
-const APART_US_MAX: i64 = 50;
+/// If two readings of the lease clock are further apart than this, another thread ran in between,
+/// and the time of the wall clock's reading is unknown.
+const READING_GAP_US_MAX: i64 = 50;
 
-/// Looks at both clocks for the sake of two close readings.
-const LOOKS_MAX: u32 = 5;
+/// Readings of both clocks, at most, to get two that are close together.
+const READINGS_MAX: u32 = 5;
 
-/// Where the present comes from: the system's clocks, until somebody takes it in hand.
+/// The lease clock and the wall clock of a server: the system's, until a caller moves, stops,
+/// scales or steps them.
 ///
-/// The lease clock is the wall clock at start plus the monotonic time since; the wall clock is the
-/// system's, whatever happens to it. In hand, both run as they are told to and no longer know the
-/// system's wall clock.
+/// The lease clock is the wall clock at the start plus the monotonic time since; the wall clock is
+/// the system's, with all its steps. Once controlled, both are independent of the system's wall
+/// clock.
 #[derive(Debug)]
 pub(crate) struct Clock {
-    /// When the clock was made.
+    /// When the clock was created.
     begin: Instant,
     /// The wall clock then, in microseconds since the Unix epoch.
     begin_us: i64,
-    /// How far the wall clock was ahead of the lease clock when it was last looked at.
+    /// How far the wall clock was ahead of the lease clock when it was last read.
     wall_ahead_us: AtomicI64,
-    /// What the lease clock showed then.
-    looked_us: AtomicI64,
-    /// Somebody has moved, stopped or scaled it: it shows what `hands` say.
-    in_hand: AtomicBool,
-    hands: Mutex<Hands>,
+    /// The lease clock then.
+    wall_read_us: AtomicI64,
+    /// The clock has been moved, stopped, scaled or stepped: `control` determines the time.
+    controlled: AtomicBool,
+    control: Mutex<ControlledClock>,
     changes: AtomicU32,
 }
 
-/// A clock that is told how to run.
+/// A clock that was moved, stopped, scaled or stepped.
 #[derive(Clone, Copy, Debug)]
-struct Hands {
-    /// What the lease clock showed, in microseconds since the Unix epoch,
+struct ControlledClock {
+    /// The lease clock at the last change, in microseconds since the Unix epoch.
     lease_us: i64,
-    /// when the system's showed this.
+    /// The monotonic time at the last change.
     since_us: i64,
-    /// How fast it has run since.
+    /// The rate since then.
     rate: Rate,
     /// How far the wall clock is ahead of the lease clock.
     wall_ahead_us: i64,
 }
 
 impl Clock {
-    /// The system's clocks, anchored now.
+    /// The system's clocks; the lease clock begins at the wall clock now.
     pub(crate) fn system() -> Clock {
         let begin_us = wall_us();
-        let hands =
-            Hands { lease_us: begin_us, since_us: begin_us, rate: Rate::REAL, wall_ahead_us: 0 };
+        let control = ControlledClock {
+            lease_us: begin_us,
+            since_us: begin_us,
+            rate: Rate::REAL,
+            wall_ahead_us: 0,
+        };
         Clock {
             begin: Instant::now(),
             begin_us,
             wall_ahead_us: AtomicI64::new(0),
-            // Not looked at yet: the thread may have been kept waiting just now.
-            looked_us: AtomicI64::new(begin_us - LOOK_AT_WALL_CLOCK_EVERY_US),
-            in_hand: AtomicBool::new(false),
-            hands: Mutex::new(hands),
+            // Not read yet: the thread may have been interrupted just now.
+            wall_read_us: AtomicI64::new(begin_us - WALL_CLOCK_INTERVAL_US),
+            controlled: AtomicBool::new(false),
+            control: Mutex::new(control),
             changes: AtomicU32::new(0),
         }
     }
 
-    /// A clock that stands at `begin`, or at the present to the millisecond.
+    /// A clock that is stopped at `begin`, or at the current millisecond.
     pub(crate) fn stopped(begin: Option<Millis>) -> Clock {
         let clock = Clock::system();
         let begin_ms = begin.map_or(clock.begin_us.div_euclid(1000), |begin| begin.0);
-        clock.with_hands(|hands, _| {
-            (hands.lease_us, hands.wall_ahead_us) = (begin_ms.saturating_mul(1000), 0);
-            hands.rate = Rate::STOPPED;
+        clock.change_control(|control, _| {
+            (control.lease_us, control.wall_ahead_us) = (begin_ms.saturating_mul(1000), 0);
+            control.rate = Rate::STOPPED;
         });
         clock
     }
 
-    /// The present.
+    /// The current time.
     pub(crate) fn now(&self) -> Time {
-        if self.is_in_hand() {
-            return self.hands.lock().time(self.monotonic_us());
+        if self.is_controlled() {
+            return self.control.lock().time(self.monotonic_us());
         }
         let lease_us = self.monotonic_us();
-        if lease_us - self.looked_us.load(Ordering::Relaxed) >= LOOK_AT_WALL_CLOCK_EVERY_US {
+        if lease_us - self.wall_read_us.load(Ordering::Relaxed) >= WALL_CLOCK_INTERVAL_US {
             let ahead_us = ahead_us(|| self.monotonic_us(), wall_us);
             self.wall_ahead_us.store(ahead_us, Ordering::Relaxed);
-            self.looked_us.store(lease_us, Ordering::Relaxed);
+            self.wall_read_us.store(lease_us, Ordering::Relaxed);
         }
         let ahead_us = self.wall_ahead_us.load(Ordering::Relaxed);
         Time::from_micros(lease_us, lease_us.saturating_add(ahead_us))
     }
 
-    /// What the lease clock shows, in microseconds since the Unix epoch.
+    /// The lease clock, in microseconds since the Unix epoch.
     pub(crate) fn lease_us(&self) -> i64 {
         let monotonic_us = self.monotonic_us();
-        if self.is_in_hand() { self.hands.lock().lease_us(monotonic_us) } else { monotonic_us }
+        if self.is_controlled() { self.control.lock().lease_us(monotonic_us) } else { monotonic_us }
     }
 
-    /// How long until the lease clock shows `moment`; `None` if it stands, or that is beyond all
-    /// time.
+    /// The real time until the lease clock reaches `moment`; `None` if the clock is stopped, or the
+    /// time is out of range.
     pub(crate) fn until(&self, moment: Millis) -> Option<Duration> {
         let deadline_us = moment.0.saturating_mul(1000);
         let left_us = deadline_us.saturating_sub(self.lease_us());
         self.rate().real_us(u64::try_from(left_us).unwrap_or(0)).map(Duration::from_micros)
     }
 
-    /// How much real time passes while `span` does on the lease clock; `None` if it stands.
-    pub(crate) fn real(&self, span: Duration) -> Option<Duration> {
+    /// The real time in which `span` passes on the lease clock; `None` if the clock is stopped.
+    pub(crate) fn real_duration(&self, span: Duration) -> Option<Duration> {
         let span_us = u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
         self.rate().real_us(span_us).map(Duration::from_micros)
     }
 
-    /// How often it has been moved, stopped, scaled or stepped.
+    /// How often the clock has been moved, stopped, scaled or stepped.
     pub(crate) fn changes(&self) -> u32 {
         self.changes.load(Ordering::Acquire)
     }
 
-    /// How fast the lease clock runs.
+    /// The rate of the lease clock.
     pub(crate) fn rate(&self) -> Rate {
-        if self.is_in_hand() { self.hands.lock().rate } else { Rate::REAL }
+        if self.is_controlled() { self.control.lock().rate } else { Rate::REAL }
     }
 
-    /// Whether it may stand still, or run faster or slower than the system's.
-    pub(crate) fn is_in_hand(&self) -> bool {
-        self.in_hand.load(Ordering::Acquire)
+    /// Whether the clock has been changed, so that it may be stopped or run at another rate than
+    /// the system's.
+    pub(crate) fn is_controlled(&self) -> bool {
+        self.controlled.load(Ordering::Acquire)
     }
 
-    /// Has the lease clock run at `rate` from now on; returns how fast it has run.
+    /// Sets the rate of the lease clock and returns the rate before.
     pub(crate) fn set_rate(&self, rate: Rate) -> Rate {
-        self.with_hands(|hands, monotonic_us| {
-            (hands.lease_us, hands.since_us) = (hands.lease_us(monotonic_us), monotonic_us);
-            std::mem::replace(&mut hands.rate, rate)
+        self.change_control(|control, monotonic_us| {
+            (control.lease_us, control.since_us) = (control.lease_us(monotonic_us), monotonic_us);
+            std::mem::replace(&mut control.rate, rate)
         })
     }
 
@@ -148,45 +154,45 @@ impl Clock {
 
     /// As [`Clock::set`], to a moment in microseconds.
     pub(crate) fn set_us(&self, moment_us: i64) {
-        self.with_hands(|hands, monotonic_us| {
-            hands.lease_us = hands.lease_us(monotonic_us).max(moment_us);
-            hands.since_us = monotonic_us;
+        self.change_control(|control, monotonic_us| {
+            control.lease_us = control.lease_us(monotonic_us).max(moment_us);
+            control.since_us = monotonic_us;
         });
     }
 
     /// Steps the wall clock and leaves the lease clock alone.
     pub(crate) fn step_wall(&self, by: Millis) {
-        self.with_hands(|hands, _| {
-            hands.wall_ahead_us = hands.wall_ahead_us.saturating_add(by.0.saturating_mul(1000));
+        self.change_control(|control, _| {
+            control.wall_ahead_us = control.wall_ahead_us.saturating_add(by.0.saturating_mul(1000));
         });
     }
 
-    /// Takes it in hand, if it is not yet, and changes how it runs.
-    fn with_hands<T>(&self, change: impl FnOnce(&mut Hands, i64) -> T) -> T {
-        let mut hands = self.hands.lock();
+    /// Takes control of the clock, if not taken yet, and changes how it runs.
+    fn change_control<T>(&self, change: impl FnOnce(&mut ControlledClock, i64) -> T) -> T {
+        let mut control = self.control.lock();
         let monotonic_us = self.monotonic_us();
-        if !self.is_in_hand() {
+        if !self.is_controlled() {
             let wall_ahead_us = ahead_us(|| self.monotonic_us(), wall_us);
             let (lease_us, since_us) = (monotonic_us, monotonic_us);
-            *hands = Hands { lease_us, since_us, rate: Rate::REAL, wall_ahead_us };
+            *control = ControlledClock { lease_us, since_us, rate: Rate::REAL, wall_ahead_us };
         }
-        let result = change(&mut hands, monotonic_us);
-        self.in_hand.store(true, Ordering::Release);
+        let result = change(&mut control, monotonic_us);
+        self.controlled.store(true, Ordering::Release);
         self.changes.fetch_add(1, Ordering::Release);
         result
     }
 
-    /// What the lease clock would show had nobody taken it in hand, in microseconds.
+    /// The lease clock without any control, in microseconds.
     fn monotonic_us(&self) -> i64 {
-        let passed_us = i64::try_from(self.begin.elapsed().as_micros()).unwrap_or(i64::MAX);
-        self.begin_us.saturating_add(passed_us)
+        let elapsed_us = i64::try_from(self.begin.elapsed().as_micros()).unwrap_or(i64::MAX);
+        self.begin_us.saturating_add(elapsed_us)
     }
 }
 
-impl Hands {
+impl ControlledClock {
     fn lease_us(&self, monotonic_us: i64) -> i64 {
-        let passed_us = monotonic_us.saturating_sub(self.since_us).max(0);
-        self.lease_us.saturating_add(self.rate.scaled_us(passed_us))
+        let elapsed_us = monotonic_us.saturating_sub(self.since_us).max(0);
+        self.lease_us.saturating_add(self.rate.scaled_us(elapsed_us))
     }
 
     fn time(&self, monotonic_us: i64) -> Time {
@@ -195,37 +201,37 @@ impl Hands {
     }
 }
 
-/// How long something takes, whatever the clock of the leases shows.
+/// Measures real time, independent of the lease clock.
 #[derive(Debug)]
 pub(crate) struct Stopwatch(Instant);
 
 impl Stopwatch {
-    /// From now on.
+    /// Starts now.
     pub(crate) fn start() -> Stopwatch {
         Stopwatch(Instant::now())
     }
 
-    /// What has passed since.
-    pub(crate) fn passed(&self) -> Duration {
+    /// The time since the start.
+    pub(crate) fn elapsed(&self) -> Duration {
         self.0.elapsed()
     }
 }
 
 /// How far the wall clock is ahead of the lease clock.
 ///
-/// If the two cannot be read close together the difference comes out too small rather than too
-/// large: a lease until a moment of the wall clock may end late, never early.
+/// If the two cannot be read close together, the result is too small rather than too large: a lease
+/// that ends at a time of the wall clock may end late, never early.
 fn ahead_us(mut lease_us: impl FnMut() -> i64, mut wall_us: impl FnMut() -> i64) -> i64 {
-    let (mut closest_us, mut ahead_us) = (i64::MAX, 0);
-    for _ in 0..LOOKS_MAX {
+    let (mut smallest_gap_us, mut ahead_us) = (i64::MAX, 0);
+    for _ in 0..READINGS_MAX {
         let before_us = lease_us();
         let wall_us = wall_us();
         let after_us = lease_us();
-        let apart_us = after_us.saturating_sub(before_us);
-        if apart_us < closest_us {
-            (closest_us, ahead_us) = (apart_us, wall_us.saturating_sub(after_us));
+        let gap_us = after_us.saturating_sub(before_us);
+        if gap_us < smallest_gap_us {
+            (smallest_gap_us, ahead_us) = (gap_us, wall_us.saturating_sub(after_us));
         }
-        if apart_us <= APART_US_MAX {
+        if gap_us <= READING_GAP_US_MAX {
             break;
         }
     }
@@ -243,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stopped_clock_moves_when_told_and_never_back() {
+    fn stopped_clock_moves_only_when_set_and_never_back() {
         let clock = Clock::stopped(Some(Millis(1_000)));
         assert_eq!(clock.now(), Time::at(Millis(1_000)));
         assert_eq!(clock.until(Millis(1_001)), None);
@@ -253,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn stepping_the_wall_clock_leaves_leases_alone() {
+    fn stepping_wall_clock_does_not_change_lease_clock() {
         let clock = Clock::stopped(Some(Millis(1_000)));
         clock.step_wall(Millis(-500));
         assert_eq!(clock.now().now, Millis(1_000));
@@ -261,18 +267,18 @@ mod tests {
     }
 
     #[test]
-    fn the_hands_run_as_fast_as_they_are_told() {
-        let mut hands =
-            Hands { lease_us: 5_000, since_us: 100, rate: Rate::REAL, wall_ahead_us: 70 };
+    fn controlled_clock_runs_at_its_rate() {
+        let mut control =
+            ControlledClock { lease_us: 5_000, since_us: 100, rate: Rate::REAL, wall_ahead_us: 70 };
         for (rate, lease_us) in [("1", 6_000), ("0.5", 5_500), ("3", 8_000), ("0", 5_000)] {
-            hands.rate = rate.parse().expect("a rate");
-            assert_eq!(hands.lease_us(1_100), lease_us, "{rate}");
-            assert_eq!(hands.time(1_100).wall_us, lease_us + 70, "{rate}");
+            control.rate = rate.parse().expect("a rate");
+            assert_eq!(control.lease_us(1_100), lease_us, "{rate}");
+            assert_eq!(control.time(1_100).wall_us, lease_us + 70, "{rate}");
         }
     }
 
     #[test]
-    fn taking_it_in_hand_moves_nothing() {
+    fn taking_control_does_not_move_clock() {
         let clock = Clock::system();
         let before = clock.now();
         assert_eq!(clock.set_rate(Rate::STOPPED), Rate::REAL);
@@ -287,30 +293,30 @@ mod tests {
     }
 
     #[test]
-    fn who_is_kept_waiting_between_two_clocks_looks_again() {
-        // What passes before each reading: lease, wall, lease, and once more. The wall clock is
-        // 7 ms ahead.
+    fn clocks_are_read_again_after_an_interruption() {
+        // The time that passes before each reading: lease, wall, lease, and so on. The wall clock
+        // is 7 ms ahead.
         let check = |passes: &[i64], expected| {
-            let present = std::cell::Cell::new(0);
+            let now = std::cell::Cell::new(0);
             let mut passes = passes.iter().cycle();
             let passes = std::cell::RefCell::new(&mut passes);
             let step = || {
-                let passed = passes.borrow_mut().next().copied().unwrap_or_default();
-                present.set(present.get() + passed);
-                present.get()
+                let elapsed = passes.borrow_mut().next().copied().unwrap_or_default();
+                now.set(now.get() + elapsed);
+                now.get()
             };
             assert_eq!(ahead_us(step, || step() + 7_000), expected);
         };
         check(&[0, 0, 0], 7_000);
         check(&[0, 8_000, 0, 0, 0, 0], 7_000);
         check(&[0, 0, 8_000, 0, 0, 0], 7_000);
-        // Always: then too little rather than too much.
+        // At every reading: the result is too small rather than too large.
         check(&[0, 8_000, 0], 7_000);
         check(&[0, 0, 8_000], -1_000);
     }
 
     #[test]
-    fn the_system_clock_never_goes_back() {
+    fn system_clock_never_goes_back() {
         let clock = Clock::system();
         let mut last = clock.now().now;
         for _ in 0..1_000 {

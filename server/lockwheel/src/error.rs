@@ -1,11 +1,9 @@
-//! What can go wrong for those who embed a server. What a client is told is
-//! [`lockwheel_engine::error`]'s business.
+//! Errors of the library. Error replies to clients are in [`lockwheel_engine::error`].
 
 use std::fmt;
 use std::io;
 
-/// Why something could not be done. What it prints is for people; programs look at
-/// [`Error::kind`].
+/// An error of the library. Its text is for people; programs compare [`Error::kind`].
 #[derive(Debug)]
 pub struct Error {
     kind: ErrorKind,
@@ -13,19 +11,19 @@ pub struct Error {
     source: Option<io::Error>,
 }
 
-/// What sort of thing went wrong.
+/// The kind of an [`Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// A setting is not what it should be.
+    /// A setting is invalid.
     Config,
-    /// A socket, thread or file could not be had.
+    /// A socket, thread or file could not be created.
     Io,
-    /// The call makes no sense: a clock that cannot be moved, a command without a name.
+    /// The call has an invalid argument, such as a command without a name.
     Usage,
     /// The server has ended.
     Stopped,
-    /// The engine hit a bug and refuses to serve what it holds.
+    /// The engine has failed because of a bug, and runs no further command.
     Failed,
 }
 
@@ -34,7 +32,7 @@ impl Error {
         Error { kind, message: message.into(), source: None }
     }
 
-    /// What sort of thing went wrong.
+    /// The kind of the error.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
@@ -60,6 +58,6 @@ impl From<io::Error> for Error {
 
 impl From<crate::net::host::Failed> for Error {
     fn from(_: crate::net::host::Failed) -> Error {
-        Error::new(ErrorKind::Failed, "the engine has failed and serves nothing any more")
+        Error::new(ErrorKind::Failed, "the engine has failed and runs no further command")
     }
 }

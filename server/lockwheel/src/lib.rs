@@ -1,14 +1,26 @@
-//! Lockwheel: a lock server that speaks Redis, for embedding and as a daemon.
+//! Lockwheel is a lock server that speaks the Redis protocol. This crate runs the server inside
+//! your program or test, on a free port. Redis clients and lock libraries work with it unmodified.
 //!
-//! Start one inside a program or a test, on a free port, and point any Redis client at it:
+//! # A first lock
+//!
+//! Start a server, take a lock for 30 seconds, and see a second client refused:
 //!
 //! ```
-//! let server = lockwheel::Server::start()?;
-//! println!("connect to {}", server.url());
+//! use lockwheel::{Reply, Server};
+//!
+//! let server = Server::start()?;
+//! let taken = server.call(&["SET", "lock", "first client", "NX", "PX", "30000"])?;
+//! assert_eq!(taken, Reply::OK);
+//! let refused = server.call(&["SET", "lock", "second client", "NX", "PX", "30000"])?;
+//! assert_eq!(refused, Reply::Null);
+//!
+//! println!("Redis clients connect to {}", server.url());
 //! # Ok::<(), lockwheel::Error>(())
 //! ```
 //!
-//! Stop its clock, and move it:
+//! # Control of time
+//!
+//! A test can stop the server's clock and move it. Leases end on the millisecond, without waiting:
 //!
 //! ```
 //! use std::time::Duration;
@@ -24,8 +36,15 @@
 //! # Ok::<(), lockwheel::Error>(())
 //! ```
 //!
-//! No asynchronous runtime is needed, and none is in the way: every call here returns at once
-//! unless the command it runs waits.
+//! # Where to find what
+//!
+//! - [`Server`] and [`Builder`] start, configure and stop a server.
+//! - [`Client`] runs commands without a socket, from synchronous or asynchronous code. No runtime
+//!   is needed: a call returns at once unless the command waits.
+//! - [`Clock`] stops, moves and scales the server's clock.
+//! - [`Faults`] delays, drops and fails requests of any client.
+//! - [`Journal`] shows the locks that were taken and released, and asserts that no lock was held
+//!   twice.
 
 #![forbid(unsafe_code)]
 
@@ -38,12 +57,12 @@ mod listen_settings;
 mod net;
 mod server;
 
-/// The README's examples are tests.
+/// Runs the examples of the README as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 mod readme {}
 
-/// So are those of the page about testing.
+/// Runs the examples of the page about testing as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/testing.md")]
 mod testing_page {}

@@ -1,31 +1,32 @@
-//! The settings that only the network uses, read once at the start: where to listen, on how many
-//! threads, and which files tell others of it.
+//! The settings that only the network uses, read once at the start: addresses, threads, unix socket
+//! and pidfile.
 
 use lockwheel_engine::settings::Settings;
 
 /// Where and how a server listens. The engine keeps the values of these directives for `CONFIG`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ListenSettings {
-    /// TCP port; 0 listens on none if there is a Unix socket, and on any free one otherwise.
+    /// TCP port; 0 means none if there is a unix socket, and any free one otherwise.
     pub(crate) port: u16,
-    /// Addresses to listen on; one after a `-` may be missing on this host.
+    /// Addresses to listen on; one with a `-` before it is optional.
     pub(crate) bind: Vec<String>,
-    /// Connections the kernel queues before they are accepted.
+    /// Connections that the kernel queues before they are accepted.
     pub(crate) tcp_backlog: u32,
-    /// Path of the Unix socket, if there is to be one.
+    /// Path of the unix socket, if any.
     pub(crate) unixsocket: Option<String>,
-    /// Permission bits of the Unix socket; 0 leaves them to the umask.
+    /// Permission bits of the unix socket; 0 leaves them to the umask.
     pub(crate) unixsocketperm: u32,
     /// Threads that serve connections.
     pub(crate) io_threads: usize,
-    /// Path of a file that holds the process id, if wanted.
+    /// Path of the pidfile, if any.
     pub(crate) pidfile: Option<String>,
 }
 
 impl ListenSettings {
-    /// Reads the directives. The kinds of the directives have checked every value before.
+    /// Reads the directives. Their values were checked when they were set.
     pub(crate) fn of(settings: &Settings) -> ListenSettings {
-        let number = |name| settings.text(name).parse::<u32>().unwrap_or_else(|_| misfit(name));
+        let number =
+            |name| settings.text(name).parse::<u32>().unwrap_or_else(|_| invalid_kind(name));
         let path = |name| Some(settings.text(name)).filter(|path| !path.is_empty());
         let mode = u32::from_str_radix(&settings.text("unixsocketperm"), 8);
         ListenSettings {
@@ -33,15 +34,15 @@ impl ListenSettings {
             bind: settings.text("bind").split_whitespace().map(str::to_owned).collect(),
             tcp_backlog: number("tcp-backlog"),
             unixsocket: path("unixsocket"),
-            unixsocketperm: mode.unwrap_or_else(|_| misfit("unixsocketperm")),
+            unixsocketperm: mode.unwrap_or_else(|_| invalid_kind("unixsocketperm")),
             io_threads: number("io-threads") as usize,
             pidfile: path("pidfile"),
         }
     }
 }
 
-/// The directive's kind lets through what this file cannot read: a bug of the table.
-fn misfit(name: &str) -> ! {
+/// The kind of the directive accepts a value that is invalid here: a bug of the table.
+fn invalid_kind(name: &str) -> ! {
     unreachable!("the kind of the directive '{name}' does not fit its use")
 }
 

@@ -1,4 +1,4 @@
-//! A running server and how to get one: the public face of the crate.
+//! [`Server`] and [`Builder`]: start, use and stop a server.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -23,7 +23,7 @@ use lockwheel_engine::Engine;
 use lockwheel_engine::settings::Settings;
 use lockwheel_engine::time::Millis;
 
-/// How a server is to be. Made by [`Server::builder`].
+/// Configures a server and starts it. Created by [`Server::builder`].
 #[derive(Debug)]
 pub struct Builder {
     settings: Result<Settings, Error>,
@@ -38,13 +38,13 @@ enum ClockChoice {
 }
 
 impl Builder {
-    /// Starts from settings that have been read elsewhere, such as from a command line.
+    /// A builder with settings that have been read elsewhere, such as from a command line.
     pub fn from_settings(settings: Settings) -> Builder {
         Builder { settings: Ok(settings), clock: ClockChoice::System, seed: None }
     }
 
-    /// The port to listen at, on the loopback interface unless `bind` says otherwise. 0, which is
-    /// where a builder begins, means any that is free.
+    /// Sets the TCP port, on the loopback interface unless `bind` is set. The default, 0, means any
+    /// free port.
     pub fn port(self, port: u16) -> Builder {
         self.with(|settings| {
             settings.port = port;
@@ -53,7 +53,7 @@ impl Builder {
     }
 
     /// Sets a directive as `redis.conf` or `CONFIG SET` would: `.config("requirepass", "secret")`.
-    /// What is wrong with it is said by [`Builder::start`].
+    /// [`Builder::start`] returns the error if the value is invalid.
     pub fn config(self, directive: &str, value: &str) -> Builder {
         self.with(|settings| {
             settings
@@ -62,35 +62,35 @@ impl Builder {
         })
     }
 
-    /// Has the server's [`Clock`] stand still, at the present, until it is moved or let run.
+    /// Stops the server's [`Clock`] at the current time, until it is moved or started.
     pub fn frozen_clock(mut self) -> Builder {
         self.clock = ClockChoice::Frozen(None);
         self
     }
 
-    /// As [`Builder::frozen_clock`], beginning at `begin`, to the millisecond.
+    /// As [`Builder::frozen_clock`], at `begin`, to the millisecond.
     pub fn frozen_clock_at(mut self, begin: SystemTime) -> Builder {
         self.clock = ClockChoice::Frozen(Some(since_epoch(begin)));
         self
     }
 
-    /// Makes everything random repeatable: the same commands at the same times get the same
-    /// replies. Without it the server draws a seed, which is also what guards its hash tables.
+    /// Makes random choices repeatable: the same commands at the same times get the same replies.
+    /// Without a seed the server draws one, which also protects its hash tables from collisions.
     pub fn seed(mut self, seed: u64) -> Builder {
         self.seed = Some(seed);
         self
     }
 
-    /// Lets clients do everything that only tests should do (`LOCKWHEEL`, `DEBUG`), and keeps the
+    /// Allows clients the commands for tests (`LOCKWHEEL`, `DEBUG`), keeps a journal, and keeps the
     /// last writes so that a failover can lose them.
     pub fn for_tests(self) -> Builder {
         self.config("enable-test-commands", "yes").config("enable-debug-command", "yes")
     }
 
-    /// Starts the server. When this returns it is listening.
+    /// Starts the server. It accepts connections when this returns.
     ///
     /// # Errors
-    /// If a setting is wrong, an address cannot be listened at, or threads cannot be had.
+    /// If a setting is invalid, an address cannot be listened on, or a thread cannot be created.
     pub fn start(self) -> Result<Server, Error> {
         let settings = self.settings?;
         let listen = ListenSettings::of(&settings);
@@ -100,8 +100,12 @@ impl Builder {
         };
         let workers = Workers::new(listen.io_threads.max(1))?;
         let runtime_files = RuntimeFiles::default();
-        let acceptor =
-            Acceptor::open(&listen, workers.runtimes(), workers.clients.clone(), &runtime_files)?;
+        let acceptor = Acceptor::open(
+            &listen,
+            workers.runtimes(),
+            workers.client_tasks.clone(),
+            &runtime_files,
+        )?;
         let acceptor = Arc::new(acceptor);
         let address = acceptor.address();
         if let Some(path) = &listen.pidfile {
@@ -131,8 +135,16 @@ impl Builder {
     }
 }
 
-/// A server within this process. It ends when this is dropped, and leaves no thread and no port
-/// behind.
+/// A server within this process. Dropping it stops the server, its threads and its connections.
+///
+/// ```
+/// use lockwheel::{Reply, Server};
+///
+/// let server = Server::builder().config("maxclients", "100").start()?;
+/// assert_eq!(server.call(&["PING"])?, Reply::Simple("PONG".into()));
+/// println!("Redis clients connect to {}", server.url());
+/// # Ok::<(), lockwheel::Error>(())
+/// ```
 pub struct Server {
     host: Arc<Host>,
     address: Option<SocketAddr>,
@@ -149,20 +161,20 @@ impl Server {
         Server::builder().start()
     }
 
-    /// A server to be: default settings, a free port of the loopback interface.
+    /// A builder with default settings and a free port of the loopback interface.
     pub fn builder() -> Builder {
         Builder::from_settings(Settings::default()).port(0).config("bind", "127.0.0.1")
     }
 
-    /// The address clients connect to.
+    /// The TCP address of the server.
     ///
     /// # Panics
-    /// If the server was told to listen at no address (`port 0` with a `unixsocket`).
+    /// If the server was configured without one (`port 0` with a `unixsocket`).
     pub fn addr(&self) -> SocketAddr {
         self.address.expect("a server that listens at an address")
     }
 
-    /// What to give a client as its URL: `redis://127.0.0.1:54321/`, or `unix:///path`.
+    /// The URL for Redis clients: `redis://127.0.0.1:54321/`, or `unix:///path`.
     pub fn url(&self) -> String {
         match (self.address, &self.unixsocket) {
             (Some(address), _) => format!("redis://{address}/"),
@@ -171,7 +183,7 @@ impl Server {
         }
     }
 
-    /// Runs one command within this process, in a session of its own: see [`Client::call`].
+    /// Runs one command within this process, in a new session: see [`Client::call`].
     ///
     /// # Errors
     /// As [`Client::call`].
@@ -179,7 +191,7 @@ impl Server {
         self.client()?.call(command)
     }
 
-    /// Forty hex digits that name the server among the nodes of a cluster, or the sentinels.
+    /// The 40 hexadecimal digits that identify the server as a node of a cluster or as a sentinel.
     ///
     /// # Errors
     /// If the server has ended.
@@ -195,22 +207,22 @@ impl Server {
         Client::connect(&self.host)
     }
 
-    /// The server's clock, to be stopped and moved.
+    /// The server's clock, to stop and move it.
     pub fn clock(&self) -> Clock<'_> {
         Clock { host: &self.host }
     }
 
-    /// What is to go wrong.
+    /// The faults of the server, to add and remove them.
     pub fn faults(&self) -> Faults<'_> {
         Faults { host: &self.host }
     }
 
-    /// What has happened, if the server was started for tests.
+    /// The journal of the server, if it was started [for tests](Builder::for_tests).
     pub fn journal(&self) -> Journal<'_> {
         Journal { host: &self.host }
     }
 
-    /// Moves the clock on by `span`, to the millisecond: [`Clock::advance`].
+    /// Moves the clock forward by `span`, to the millisecond: see [`Clock::advance`].
     ///
     /// # Errors
     /// If the server has ended.
@@ -218,28 +230,27 @@ impl Server {
         self.clock().advance(span)
     }
 
-    /// Whether the server has ended, or is about to.
+    /// Whether the server has stopped, or is stopping.
     pub fn is_stopped(&self) -> bool {
-        self.host.shutdown.is_cancelled()
+        self.host.is_stopped()
     }
 
-    /// Waits until the server is told to end, by `SHUTDOWN` or by [`Server::stop`].
+    /// Waits until the server is stopped, by `SHUTDOWN` or by [`Server::stop`].
     pub async fn stopped(&self) {
-        self.host.shutdown.cancelled().await;
+        self.host.stopped().await;
     }
 
-    /// Whether the engine hit a bug and refuses to serve what it holds. The server is stopped
-    /// then.
+    /// Whether the engine has failed because of a bug. The server is stopped then.
     pub fn has_failed(&self) -> bool {
         self.host.has_failed()
     }
 
-    /// Ends the server: closes its port and every connection, and waits for its threads. Does
-    /// nothing if it has ended already.
+    /// Stops the server: closes its port and all connections, and waits for its threads. Does
+    /// nothing if it has stopped already.
     pub fn stop(&self) {
         self.host.stop();
         for thread in self.threads.lock().drain(..) {
-            // A panic in it has been reported where it happened.
+            // A panic of the thread has been reported where it happened.
             let _ = thread.join();
         }
         self.host.registry.clear();
@@ -258,7 +269,7 @@ impl std::fmt::Debug for Server {
     }
 }
 
-/// Of the whole process, be it the daemon or one that embeds servers. Only Linux tells in a file.
+/// The resident memory of the whole process. Only Linux shows it in a file.
 fn resident_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;

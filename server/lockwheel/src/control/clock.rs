@@ -1,4 +1,4 @@
-//! The clock of a running server, in the hands of a test.
+//! Control of the server's clock by a test.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -6,12 +6,12 @@ use crate::error::{Error, ErrorKind};
 use crate::net::host::Host;
 use lockwheel_engine::time::{ClockOrder, Millis, Rate};
 
-/// The clock of a server: everything that happens by itself happens by it. Leases end, `expired`
-/// is published, blocking commands time out, `CLIENT PAUSE` is over, scripts are found slow and
-/// idle clients closed when this clock says so, whatever the system's says.
+/// The clock of a server, which all timing in the server uses instead of the system's clock: leases
+/// end, `expired` events are published, blocking commands time out, `CLIENT PAUSE` ends, scripts
+/// become slow and idle clients are closed by this clock.
 ///
-/// It runs in real time until it is told otherwise. While a script keeps the server for long, the
-/// clock only moves; what is due by then happens when the script is over.
+/// The clock runs in real time until a test changes it. While a slow script runs, a test can move
+/// the clock, but work that becomes due is done after the script.
 ///
 /// ```
 /// use std::time::Duration;
@@ -28,30 +28,30 @@ use lockwheel_engine::time::{ClockOrder, Millis, Rate};
 /// # Ok::<(), lockwheel::Error>(())
 /// ```
 ///
-/// A client library's own timers are its own: a watchdog that renews every ten seconds does so by
-/// the clock of its process.
+/// The timers of a client library are not affected: a watchdog that renews every ten seconds uses
+/// the clock of its own process.
 #[derive(Clone, Copy)]
 pub struct Clock<'a> {
     pub(crate) host: &'a Host,
 }
 
 impl Clock<'_> {
-    /// What the clock shows that leases run on, to the millisecond.
+    /// The lease clock, to the millisecond.
     pub fn now(&self) -> SystemTime {
         moment(self.host.now().now)
     }
 
-    /// What the wall clock shows, of which `TIME` and `EXPIREAT` speak, to the millisecond.
+    /// The wall clock, which `TIME` and `EXPIREAT` use, to the millisecond.
     pub fn wall(&self) -> SystemTime {
         moment(self.host.now().wall())
     }
 
-    /// How fast it runs: 1 in real time, 0 when it stands.
+    /// The rate of the clock: 1 in real time, 0 when stopped.
     pub fn rate(&self) -> f64 {
         self.host.clock.rate().times()
     }
 
-    /// Stops it.
+    /// Stops the clock.
     ///
     /// # Errors
     /// If the server has ended.
@@ -59,7 +59,7 @@ impl Clock<'_> {
         self.order(ClockOrder::Run(Rate::STOPPED))
     }
 
-    /// Lets it run in real time, from where it stands.
+    /// Runs the clock in real time, from its current time.
     ///
     /// # Errors
     /// If the server has ended.
@@ -67,20 +67,20 @@ impl Clock<'_> {
         self.order(ClockOrder::Run(Rate::REAL))
     }
 
-    /// Lets it run `times` as fast as real time, from 0 to 1,000,000, rounded to thousandths.
+    /// Runs the clock `times` as fast as real time, from 0 to 1,000,000, rounded to thousandths.
     ///
     /// # Errors
     /// If `times` is out of range, or the server has ended.
     pub fn run_at(&self, times: f64) -> Result<(), Error> {
         let rate = times.to_string().parse().map_err(|()| {
-            Error::new(ErrorKind::Usage, format!("a clock cannot run {times} times as fast"))
+            Error::new(ErrorKind::Usage, format!("invalid rate of a clock: {times}"))
         })?;
         self.order(ClockOrder::Run(rate))
     }
 
-    /// Moves it on by `span`, to the millisecond. What is due on the way happens in order, each
-    /// thing at its own moment, before this returns. Only clients within this process, who have
-    /// threads of their own, go on when it has.
+    /// Moves the clock forward by `span`, to the millisecond. All deadlines on the way are handled
+    /// in order, each at its own time, before this returns. Only waiting clients within this
+    /// process continue afterwards, on their own threads.
     ///
     /// # Errors
     /// If the server has ended.
@@ -88,8 +88,8 @@ impl Clock<'_> {
         self.order(ClockOrder::Advance(millis(span)))
     }
 
-    /// Moves it on to `moment`, as [`Clock::advance`] does. A moment that has passed leaves it
-    /// where it is: the clock leases run on never goes back.
+    /// Moves the clock forward to `moment`, as [`Clock::advance`] does. A moment in the past
+    /// changes nothing: the lease clock never goes back.
     ///
     /// # Errors
     /// If the server has ended.
@@ -97,8 +97,8 @@ impl Clock<'_> {
         self.order(ClockOrder::AdvanceTo(since_epoch(moment)))
     }
 
-    /// Steps the wall clock forward with the leases following it, as in Redis: whatever would have
-    /// ended in between ends at once, all of it at the new moment.
+    /// Steps the wall clock forward, and leases follow, as in Redis: all leases that would have
+    /// ended in between end at once, at the new time.
     ///
     /// # Errors
     /// If the server has ended.
@@ -106,8 +106,8 @@ impl Clock<'_> {
         self.order(ClockOrder::Jump(millis(span)))
     }
 
-    /// Steps the wall clock back with the leases following it, as in Redis: each of them lasts
-    /// longer by `span`.
+    /// Steps the wall clock back, and leases follow, as in Redis: each lease lasts longer by
+    /// `span`.
     ///
     /// # Errors
     /// If the server has ended.
@@ -115,8 +115,8 @@ impl Clock<'_> {
         self.order(ClockOrder::Jump(Millis(-millis(span).0)))
     }
 
-    /// Steps the wall clock that `TIME` and `EXPIREAT` speak of, as an operator or NTP might, and
-    /// leaves the clock that leases run on alone. `milliseconds` may be negative.
+    /// Steps the wall clock, which `TIME` and `EXPIREAT` use, as an operator or NTP might. Leases
+    /// do not follow. `milliseconds` may be negative.
     ///
     /// # Errors
     /// If the server has ended.
@@ -125,7 +125,7 @@ impl Clock<'_> {
     }
 
     fn order(&self, order: ClockOrder) -> Result<(), Error> {
-        Ok(self.host.order_clock(order)?)
+        Ok(self.host.run_clock_order(order)?)
     }
 }
 

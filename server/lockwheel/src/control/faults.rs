@@ -1,4 +1,4 @@
-//! Faults and gates of a running server, ordered by a test in the same process.
+//! Control of the server's faults and gates by a test.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,97 +12,99 @@ use crate::net::host::Host;
 use lockwheel_engine::faults::rule::{FaultAction, Rule, RuleConditions};
 use lockwheel_engine::time::Millis;
 
-/// What becomes of a request.
+/// A fault that happens to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
-    /// It is held for so long on the server's [`Clock`](crate::Clock), and then run.
+    /// The request is run after this time on the server's [`Clock`](crate::Clock).
     Delay(Duration),
-    /// It is neither run nor answered.
+    /// The request is not run and gets no reply.
     Drop,
-    /// It is not run, and its connection is closed.
+    /// The request is not run, and its connection is closed.
     Close,
-    /// It is run and not answered.
+    /// The request is run and gets no reply.
     Lose,
-    /// It is run, and its connection is closed instead of an answer.
+    /// The request is run, and its connection is closed instead of a reply.
     LoseAndClose,
-    /// It is run, so many bytes of the answer are sent, and the connection is closed.
+    /// The request is run, this many bytes of the reply are sent, and the connection is closed.
     Cut(usize),
     /// The server reads no further from its client until the rule is cleared.
     Stall,
-    /// It is not run, and answered with this error: `LOADING Redis is loading ...`.
+    /// The request is not run, and gets this error reply: `LOADING Redis is loading ...`.
     Error(String),
-    /// The server has forgotten all scripts when it comes.
+    /// All scripts are removed before the request is run, as after a restart.
     FlushScripts,
-    /// The clock jumps forward when it has been run, and leases follow.
+    /// The clock jumps forward after the request, and leases follow.
     JumpForward(Duration),
-    /// The clock jumps back when it has been run, and leases follow.
+    /// The clock jumps back after the request, and leases follow.
     JumpBack(Duration),
-    /// The last so many writes are undone when it has been answered, its own among them. The server
-    /// must have been started [for tests](crate::Builder::for_tests).
+    /// After the reply, this many of the last writes are undone, including the request's own. The
+    /// server must have been started [for tests](crate::Builder::for_tests).
     LoseWrites(usize),
-    /// Not a request but a connection: it is closed as soon as it is there.
+    /// A new connection is closed at once, before any request.
     Refuse,
 }
 
-/// Which requests a rule is for: all that is said must hold. Patterns are those of `KEYS`.
+/// Selects the requests of a rule: a request must match all conditions. Patterns are those of
+/// `KEYS`.
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct Requests(RuleConditions);
 
 impl Requests {
-    /// All of them.
+    /// All requests.
     pub fn any() -> Requests {
         Requests::default()
     }
 
-    /// Those with a command like this: `set`, `client|id`, `eval*`.
+    /// Requests with a command that matches a pattern: `set`, `client|id`, `eval*`.
     pub fn command(mut self, pattern: &str) -> Requests {
         self.0.command = Some(pattern.to_ascii_lowercase());
         self
     }
 
-    /// Those of clients with a name (`CLIENT SETNAME`) like this.
+    /// Requests of clients with a name (`CLIENT SETNAME`) that matches a pattern.
     pub fn client(mut self, pattern: &str) -> Requests {
         self.0.client = Some(pattern.to_owned());
         self
     }
 
-    /// Those of the client with this `CLIENT ID`.
+    /// Requests of the client with this `CLIENT ID`.
     pub fn client_id(mut self, id: u64) -> Requests {
         self.0.client_id = Some(id);
         self
     }
 
-    /// Those that name a key like this.
+    /// Requests with a key that matches a pattern.
     pub fn key(mut self, pattern: &str) -> Requests {
         self.0.key = Some(pattern.to_owned());
         self
     }
 
-    /// Of all these only the `n`th, from 1 on.
+    /// Only the `n`th of the matching requests, counted from 1.
     pub fn nth(mut self, n: u64) -> Requests {
         self.0.nth = Some(n);
         self
     }
 
-    /// No more than `n` of them.
+    /// No more than `n` of the matching requests.
     pub fn times(mut self, n: u64) -> Requests {
         self.0.times = Some(n);
         self
     }
 
-    /// Each of them with a probability from 0 to 1. The same seed chooses the same ones.
+    /// Each matching request with a probability from 0 to 1. The same seed selects the same
+    /// requests.
     pub fn probability(mut self, probability: f64, seed: u64) -> Requests {
         self.0.set_probability(probability, seed);
         self
     }
 }
 
-/// The faults of a server: rules for what becomes of requests, and gates. The first rule that is
-/// for a request decides; commands of the namespace `LOCKWHEEL` are subject to none.
+/// The faults of a server: rules and gates. The first matching rule applies. No rule applies to the
+/// commands of `LOCKWHEEL`.
 ///
-/// A server that is loading when the second of two locks is taken:
+/// A server that returns `LOADING` when the second of two locks is taken:
 ///
 /// ```
 /// use lockwheel::{Fault, Reply, Requests, Server};
@@ -121,14 +123,14 @@ pub struct Faults<'a> {
     pub(crate) host: &'a Arc<Host>,
 }
 
-/// A rule of a server.
+/// A rule that has been added to a server.
 #[derive(Clone, Copy)]
 pub struct FaultRule<'a> {
     host: &'a Arc<Host>,
     id: u64,
 }
 
-/// A gate, at which clients are held before their requests are run.
+/// A gate holds clients before their requests are run, until it is opened.
 ///
 /// ```
 /// use lockwheel::{Reply, Requests, Server};
@@ -141,7 +143,7 @@ pub struct FaultRule<'a> {
 /// std::thread::scope(|scope| {
 ///     let deletes = scope.spawn(move || slow.call(&["DEL", "lock"]));
 ///     gate.wait()?;
-///     // It is about to delete what it takes for its own lock.
+///     // The slow client is about to delete a lock that it believes its own.
 ///     server.call(&["SET", "lock", "another's"])?;
 ///     gate.open()?;
 ///     assert_eq!(deletes.join().expect("a thread")?, Reply::Integer(1));
@@ -157,10 +159,10 @@ pub struct Gate<'a> {
 }
 
 impl<'a> Faults<'a> {
-    /// Adds a rule behind the others.
+    /// Adds a rule after the others.
     ///
     /// # Errors
-    /// If the fault cannot happen to such requests, or the server has ended.
+    /// If the fault is impossible for such requests, or the server has ended.
     pub fn add(&self, fault: Fault, requests: Requests) -> Result<FaultRule<'a>, Error> {
         let usage = |text: &str| Err(Error::new(ErrorKind::Usage, text));
         if fault == Fault::Refuse && requests.0.has_request_conditions() {
@@ -197,7 +199,7 @@ impl<'a> Faults<'a> {
         Ok(())
     }
 
-    /// The rules and gates, with how often they matched and fired, as JSON.
+    /// The rules and gates as JSON, with how often they matched and fired.
     ///
     /// # Errors
     /// If the server has ended.
@@ -205,9 +207,9 @@ impl<'a> Faults<'a> {
         Ok(self.host.with(|engine| engine.show_faults(|_| true))?)
     }
 
-    /// Does what a failover does to a server whose replica has not heard of the last `lost` writes:
-    /// they are undone, scripts are forgotten and everybody is disconnected. Returns how many
-    /// writes were known.
+    /// Simulates a failover to a replica that has not received the last `lost` writes: these writes
+    /// are undone, scripts are removed and all clients are disconnected. Returns how many writes
+    /// were undone.
     ///
     /// # Errors
     /// If writes are to be lost and the server was not started
@@ -223,23 +225,23 @@ impl<'a> Faults<'a> {
 }
 
 impl FaultRule<'_> {
-    /// How many requests it could have been for.
+    /// How many requests matched the rule's conditions.
     ///
     /// # Errors
-    /// If it has been cleared, or the server has ended.
+    /// If the rule has been cleared, or the server has ended.
     pub fn matched(&self) -> Result<u64, Error> {
         count(self.host, self.id, |rule| rule.matched)
     }
 
-    /// How many requests it was for.
+    /// How many requests the fault happened to.
     ///
     /// # Errors
-    /// If it has been cleared, or the server has ended.
+    /// If the rule has been cleared, or the server has ended.
     pub fn fired(&self) -> Result<u64, Error> {
         count(self.host, self.id, |rule| rule.fired)
     }
 
-    /// Removes it, and lets go whom it holds.
+    /// Removes the rule and releases the clients it holds.
     ///
     /// # Errors
     /// If the server has ended.
@@ -250,10 +252,10 @@ impl FaultRule<'_> {
 }
 
 impl Gate<'_> {
-    /// Waits until somebody is held, and returns their `CLIENT ID`.
+    /// Waits until a client is held, and returns its `CLIENT ID`.
     ///
     /// # Errors
-    /// If it is opened meanwhile, or the server ends.
+    /// If the gate is opened meanwhile, or the server ends.
     pub fn wait(&self) -> Result<u64, Error> {
         let id = self.id.to_string();
         match Client::connect(self.host)?.call(&["LOCKWHEEL", "GATE", "AWAIT", &id])? {
@@ -263,15 +265,15 @@ impl Gate<'_> {
         }
     }
 
-    /// How many clients have come to it.
+    /// How many clients have reached the gate.
     ///
     /// # Errors
-    /// If it has been opened, or the server has ended.
+    /// If the gate has been opened, or the server has ended.
     pub fn fired(&self) -> Result<u64, Error> {
         count(self.host, self.id, |rule| rule.fired)
     }
 
-    /// Removes it and lets go whom it holds; returns how many they are.
+    /// Removes the gate and releases the clients it holds; returns how many.
     ///
     /// # Errors
     /// If the server has ended.
@@ -301,8 +303,8 @@ impl From<Fault> for FaultAction {
     }
 }
 
-fn count(host: &Host, id: u64, what: impl FnOnce(&Rule) -> u64) -> Result<u64, Error> {
-    let count = host.with(|engine| engine.faults.rule(id).map(what))?;
+fn count(host: &Host, id: u64, counter: impl FnOnce(&Rule) -> u64) -> Result<u64, Error> {
+    let count = host.with(|engine| engine.faults.rule(id).map(counter))?;
     count.ok_or_else(|| Error::new(ErrorKind::Usage, "the rule has been cleared"))
 }
 
@@ -314,8 +316,8 @@ fn refusal(reply: &Reply) -> Error {
     Error::new(ErrorKind::Usage, text)
 }
 
-/// Handles, which have nothing of their own to show.
-macro_rules! shown {
+/// Implements `Debug` for handles, which have no state of their own.
+macro_rules! impl_debug {
     ($($kind:ident),*) => {$(
         impl std::fmt::Debug for $kind<'_> {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -324,4 +326,4 @@ macro_rules! shown {
         }
     )*};
 }
-shown!(Faults, FaultRule, Gate);
+impl_debug!(Faults, FaultRule, Gate);

@@ -1,4 +1,4 @@
-//! What has happened on a running server, for a test to read and to assert of.
+//! The journal of a running server, for a test to read and to assert.
 
 use crate::error::{Error, ErrorKind};
 use crate::net::host::Host;
@@ -9,12 +9,12 @@ use lockwheel_engine::journal::checks::{Check, CheckResult, Finding};
 use lockwheel_engine::journal::entry::{Entry, story};
 use lockwheel_engine::time::Time;
 
-/// What has happened on a server that was started for tests (`enable-test-commands`): its
-/// commands, what became of its locks, and what is to be said of that.
+/// The journal of a server that was started for tests (`enable-test-commands`): the commands it has
+/// run, the locks they took and released, and mistakes in the use of locks.
 ///
-/// Locks are recognised from what commands do, whatever library sends them: strings that `SETNX` or
-/// `SET NX` made, and hashes that scripts keep as Redisson does. Clients are connections: who takes
-/// a lock through one and deletes it through another, without its token, is a stranger to it.
+/// Locks are recognised by the effects of commands, whichever library sends them: strings set by
+/// `SETNX` or `SET NX`, and hashes written by scripts as in Redisson. A client is a connection: a
+/// connection that deletes a lock taken through another one, without its token, is not its owner.
 ///
 /// ```
 /// use lockwheel::Server;
@@ -55,15 +55,15 @@ pub struct Journal<'a> {
 }
 
 impl Journal<'_> {
-    /// What has happened, in time order. The latest thousands are kept.
+    /// The entries in order of time. The last few thousand are kept.
     ///
     /// # Errors
     /// If the server keeps no journal, or has ended.
     pub fn entries(&self) -> Result<Vec<Entry>, Error> {
-        self.ask(|engine, _| Some(engine.journal()?.select(Selection::default())))
+        self.query(|engine, _| Some(engine.journal()?.select(Selection::default())))
     }
 
-    /// The same as people read it: a line for each entry, with the milliseconds since the first.
+    /// The entries as text: a line for each, with the milliseconds since the first.
     ///
     /// ```
     /// let server = lockwheel::Server::builder().frozen_clock().for_tests().start()?;
@@ -85,28 +85,28 @@ impl Journal<'_> {
     /// # Errors
     /// If the server keeps no journal, or has ended.
     pub fn locks(&self) -> Result<Vec<HeldLock>, Error> {
-        self.ask(|engine, time| engine.journal().map(|_| engine.held_locks(time)))
+        self.query(|engine, time| engine.journal().map(|_| engine.held_locks(time)))
     }
 
-    /// The mistakes that were made: a lock without a lease, a lease in a second step, a `DEL`
-    /// without a look at whose lock it is, or with one in a step of its own, a lease shorter than
-    /// the hold, a renewal after the loss.
+    /// The mistakes found: a lock without a lease, a lease set in a second step, a `DEL` without a
+    /// check of the owner, or with the check in a separate step, a lease shorter than the hold, a
+    /// renewal after the loss of the lock.
     ///
     /// # Errors
     /// If the server keeps no journal, or has ended.
     pub fn lint(&self) -> Result<Vec<Finding>, Error> {
-        self.ask(Engine::lint_locks)
+        self.query(Engine::lint_locks)
     }
 
-    /// Whether a rule has been kept, and the story of what broke it first.
+    /// Whether a check holds, and the entries that led to the first violation.
     ///
     /// # Errors
     /// If the server keeps no journal, or has ended.
     pub fn check(&self, check: Check) -> Result<CheckResult, Error> {
-        self.ask(|engine, time| engine.check_locks(check, time))
+        self.query(|engine, time| engine.check_locks(check, time))
     }
 
-    /// Forgets what has happened. Locks that are held stay known.
+    /// Removes all entries. Locks that are held stay in the journal.
     ///
     /// # Errors
     /// If the server keeps no journal, or has ended.
@@ -114,26 +114,26 @@ impl Journal<'_> {
         self.host.with(Engine::clear_journal)?.ok_or_else(no_journal)
     }
 
-    /// Nobody holds a lock any more.
+    /// Asserts that no lock is held.
     ///
     /// # Panics
-    /// If somebody does, the server keeps no journal, or has ended.
+    /// If a lock is held, the server keeps no journal, or has ended.
     #[track_caller]
     pub fn assert_no_lock_held(&self) {
         self.assert(Check::NoLockHeld);
     }
 
-    /// Nobody took a lock while another believed to have it: whoever lost a lock has not come back
-    /// to release or renew it when it was somebody else's.
+    /// Asserts that no client took a lock while another believed to hold it: no client has tried to
+    /// release or renew a lock that it had lost to another.
     ///
     /// # Panics
-    /// If somebody did, the server keeps no journal, or has ended.
+    /// If a client did, the server keeps no journal, or has ended.
     #[track_caller]
     pub fn assert_never_two_holders(&self) {
         self.assert(Check::NeverTwoHolders);
     }
 
-    /// Every lock was given a lease while it was held.
+    /// Asserts that every lock got a lease while it was held.
     ///
     /// # Panics
     /// If one was not, the server keeps no journal, or has ended.
@@ -142,7 +142,7 @@ impl Journal<'_> {
         self.assert(Check::EveryLockHasALease);
     }
 
-    /// No lock was taken away by somebody who had not shown to be its owner.
+    /// Asserts that no lock was removed by a client that had not proved to be its owner.
     ///
     /// # Panics
     /// If one was, the server keeps no journal, or has ended.
@@ -154,14 +154,14 @@ impl Journal<'_> {
     #[track_caller]
     fn assert(&self, check: Check) {
         match self.check(check) {
-            Ok(verdict) => assert!(verdict.holds, "{verdict}"),
+            Ok(result) => assert!(result.holds, "{result}"),
             Err(error) => panic!("{}: {error}", check.name()),
         }
     }
 
-    fn ask<T>(&self, what: impl FnOnce(&Engine, Time) -> Option<T>) -> Result<T, Error> {
+    fn query<T>(&self, query: impl FnOnce(&Engine, Time) -> Option<T>) -> Result<T, Error> {
         let now = self.host.now();
-        self.host.with(|engine| what(engine, now))?.ok_or_else(no_journal)
+        self.host.with(|engine| query(engine, now))?.ok_or_else(no_journal)
     }
 }
 

@@ -1,5 +1,5 @@
-//! What a test does to a running server, from the same process. Over the wire the same is done by
-//! the commands of [`lockwheel_engine::commands::lockwheel`].
+//! Control of a running server by a test in the same process. Clients do the same with the commands
+//! of [`lockwheel_engine::commands::lockwheel`].
 
 mod clock;
 mod faults;

@@ -1,7 +1,7 @@
-//! One socket: reads, cuts requests out of what was read, has them run, and sends what they and
-//! others have to say.
+//! One connection: reads from the socket, parses and runs requests, and sends replies and messages.
 //!
-//! Its task reads and runs; who writes, and when, stands in [`turn`].
+//! The connection's task reads and runs. [`turn`] describes when output is written, and by which
+//! thread.
 
 use std::future::poll_fn;
 use std::io;
@@ -20,11 +20,11 @@ use tokio::time::Sleep;
 use tracing::{debug, warn};
 
 use crate::limits;
-use crate::net::host::{Failed, Host, output_limit, sleep_holding_everyone, warn_overrun};
+use crate::net::host::{Failed, Host, output_limit, warn_overrun};
 use crate::net::input::Input;
-use crate::net::outbox::{Excess, Outbox};
+use crate::net::outbox::{LimitCheck, Outbox};
 use crate::net::output::Output;
-use crate::net::slow_script::Hearing;
+use crate::net::slow_script::RequestFilter;
 use crate::net::stream::Stream;
 use crate::net::turn::{self, Pending};
 use lockwheel_engine::buffers::{BufferSizes, Buffers};
@@ -32,448 +32,456 @@ use lockwheel_engine::session::{ClientId, Close};
 use lockwheel_engine::time::Time;
 use lockwheel_engine::{Engine, Flow};
 
-/// A connected client. Its own task drives it; while a script keeps that task's thread busy,
-/// [`crate::net::busy`] does.
+/// A connected client. The connection's own task serves it; while a script runs on that task's
+/// thread, [`crate::net::slow_script`] does.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    /// The client's name in the engine.
+    /// The client's id in the engine.
     pub(crate) client: ClientId,
-    /// What others send it.
+    /// Messages and late replies for the client.
     pub(crate) outbox: Outbox,
     stream: Stream,
-    pipes: Mutex<Pipes>,
-    /// What some thread has enlisted it for and will send it: a [`turn::Pending`], or [`NOTHING`].
-    owed: AtomicU8,
+    transfer: Mutex<Transfer>,
+    /// The output that a thread will send at the end of its turn: a [`turn::Pending`], or
+    /// [`NOT_PENDING`].
+    pending: AtomicU8,
 }
 
-/// Bytes on their way in and out.
+/// The input and output of a connection.
 #[derive(Debug)]
-struct Pipes {
+struct Transfer {
     input: Input,
     output: Output,
     parser: Parser,
-    /// What has been read ends within a request.
-    starved: bool,
+    /// The bytes in `input` end within a request.
+    request_is_partial: bool,
     /// The client will send no more.
-    ended: bool,
-    /// Nothing is run until the engine resumes the client.
+    input_ended: bool,
+    /// No request is run until the engine resumes the client.
     waiting: bool,
-    /// What is in `output` is the last it gets.
+    /// The connection is closed when `output` has been sent.
     closing: bool,
-    /// What is counted as the client's memory.
+    /// The sizes that are counted as the client's memory.
     counted: BufferSizes,
-    /// The socket takes no more for now: the task waits for room.
-    stuck: bool,
-    /// Nothing is left to be done but to hang up.
-    over: bool,
+    /// The socket takes no more bytes for now: the task waits until it is writable.
+    socket_full: bool,
+    /// Nothing is left but to close the connection.
+    must_close: bool,
 }
 
-/// Whether a connection goes on.
+/// Whether a connection continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Life {
-    On,
-    Over,
+enum Status {
+    Open,
+    Done,
 }
 
 impl Connection {
-    /// A connection for a client the engine knows already, with these buffers.
+    /// A connection for a client that the engine has already; `buffers` counts its memory.
     pub(crate) fn new(
         client: ClientId,
         buffers: Arc<Buffers>,
         stream: Stream,
         parser: Parser,
     ) -> Connection {
-        let pipes = Pipes {
+        let transfer = Transfer {
             input: Input::default(),
             output: Output::default(),
             parser,
-            starved: false,
-            ended: false,
+            request_is_partial: false,
+            input_ended: false,
             waiting: false,
             closing: false,
             counted: BufferSizes::default(),
-            stuck: false,
-            over: false,
+            socket_full: false,
+            must_close: false,
         };
-        let (outbox, owed) = (Outbox::new(buffers), AtomicU8::new(NOTHING));
-        Connection { client, outbox, stream, pipes: Mutex::new(pipes), owed }
+        let (outbox, pending) = (Outbox::new(buffers), AtomicU8::new(NOT_PENDING));
+        Connection { client, outbox, stream, transfer: Mutex::new(transfer), pending }
     }
 
-    /// Serves the client until it goes, is sent away, or the server ends.
+    /// Serves the client until it disconnects, is disconnected, or the server ends.
     pub(crate) async fn run(self: Arc<Connection>, host: Arc<Host>) {
         if let Err(error) = self.serve(&host).await {
             debug!(client = self.client.serial, %error, "connection lost");
         }
-        // At once: what the client still sends is answered by nobody, and would be an error to it.
-        self.stream.hang_up();
-        // A failed engine has forgotten everyone already.
+        // At once: requests that the client still sends would get no reply.
+        self.stream.shut_down();
+        // A failed engine has no clients any more.
         let _: Result<(), Failed> = host.with(|engine| engine.disconnect(self.client));
         host.registry.remove(self.client);
     }
 
     async fn serve(self: &Arc<Self>, host: &Host) -> io::Result<()> {
-        // A task keeps its waker. What is put from here on wakes it, and what was before is seen.
+        // A task keeps its waker. Deliveries from here on wake the task; earlier ones are taken by
+        // the first poll.
         let waker = poll_fn(|context| Poll::Ready(context.waker().clone())).await;
         self.outbox.set_waker(waker);
-        let mut idleness = Idleness::default();
+        let mut idle_timer = IdleTimer::default();
         let mut last_turn = 0;
         poll_fn(|context| {
-            turn::come_round(&mut last_turn);
+            turn::connection_polled(&mut last_turn);
             if host.is_stopping() {
-                return Poll::Ready(self.say_last_words());
+                return Poll::Ready(self.send_last_bytes());
             }
-            match self.proceed(host, context) {
-                Ok(Life::On) if idleness.is_too_long(self, host, context) => {
+            match self.poll(host, context) {
+                Ok(Status::Open) if idle_timer.has_expired(self, host, context) => {
                     debug!(client = self.client.serial, "closing an idle client");
                     Poll::Ready(Ok(()))
                 }
-                Ok(Life::On) => Poll::Pending,
-                Ok(Life::Over) => Poll::Ready(Ok(())),
+                Ok(Status::Open) => Poll::Pending,
+                Ok(Status::Done) => Poll::Ready(Ok(())),
                 Err(error) => Poll::Ready(Err(error)),
             }
         })
         .await
     }
 
-    /// Does what can be done now, and sees to it that the task is woken when there is more.
-    fn proceed(self: &Arc<Self>, host: &Host, context: &mut Context<'_>) -> io::Result<Life> {
+    /// Does all work that is possible now, and arranges that the task is woken for more.
+    fn poll(self: &Arc<Self>, host: &Host, context: &mut Context<'_>) -> io::Result<Status> {
         let (mut has_read, mut has_written) = (false, false);
         loop {
-            if self.step(host)? == Life::Over {
-                return Ok(Life::Over);
+            if self.step(host)? == Status::Done {
+                return Ok(Status::Done);
             }
-            let mut pipes = self.pipes.lock();
-            if pipes.stuck
+            let mut transfer = self.transfer.lock();
+            if transfer.socket_full
                 && let Poll::Ready(ready) = self.stream.poll_writable(context)
             {
                 ready?;
-                pipes.stuck = false;
-                if !pipes.may_run() && !has_written {
+                transfer.socket_full = false;
+                if !transfer.may_run() && !has_written {
                     has_written = true;
                     continue;
                 }
             }
-            if pipes.may_run() || has_written && !pipes.stuck && !pipes.output.is_empty() {
-                // There is more than a task may run or write at once: the others come first, and
-                // what has come in for them meanwhile.
+            if transfer.may_run()
+                || has_written && !transfer.socket_full && !transfer.output.is_empty()
+            {
+                // There is more than a task may run or write at once: other connections, and their
+                // new input, come first.
                 let _: Poll<()> = pin!(yield_now()).poll(context);
-                return Ok(Life::On);
+                return Ok(Status::Open);
             }
-            if !pipes.wants_input() {
-                return Ok(Life::On);
+            if !transfer.wants_input() {
+                return Ok(Status::Open);
             }
             match self.stream.poll_readable(context) {
-                Poll::Pending => return Ok(Life::On),
+                Poll::Pending => return Ok(Status::Open),
                 Poll::Ready(ready) => ready?,
             }
             if has_read {
-                // There is more than one read takes: the others come first.
+                // There is more input than one read takes: other connections come first.
                 context.waker().wake_by_ref();
-                return Ok(Life::On);
+                return Ok(Status::Open);
             }
-            has_read = self.read(&mut pipes)?;
+            has_read = self.read(&mut transfer)?;
         }
     }
 
-    /// Runs what has been read and sees to it that what there is to say is sent.
-    fn step(self: &Arc<Self>, host: &Host) -> io::Result<Life> {
+    /// Runs the requests that have been read; writes or queues the output.
+    fn step(self: &Arc<Self>, host: &Host) -> io::Result<Status> {
         loop {
-            let mut pipes = self.pipes.lock();
-            pipes.take_mail(&self.outbox);
-            if pipes.over {
-                return Ok(Life::Over);
+            let mut transfer = self.transfer.lock();
+            transfer.take_outbox(&self.outbox);
+            if transfer.must_close {
+                return Ok(Status::Done);
             }
-            if pipes.may_run() {
-                // Whoever waits for the engine must not hold what the busy monitor needs to serve.
-                drop(pipes);
+            if transfer.may_run() {
+                // A thread that waits for the engine must not hold the lock that the monitor of
+                // slow scripts needs.
+                drop(transfer);
                 let run = |engine: &mut Engine| {
-                    self.run_requests(host, engine, &mut self.pipes.lock(), Hearing::Everything)
+                    self.run_requests(host, engine, &mut self.transfer.lock(), RequestFilter::All)
                 };
                 match host.with(run) {
-                    Ok(Life::On) => {}
-                    Ok(Life::Over) | Err(Failed) => return Ok(Life::Over),
+                    Ok(Status::Open) => {}
+                    Ok(Status::Done) | Err(Failed) => return Ok(Status::Done),
                 }
-                pipes = self.pipes.lock();
+                transfer = self.transfer.lock();
             }
-            let has_much = pipes.output.len() > limits::BATCH_REPLY_BYTES_MAX;
-            if pipes.may_be_held_back() {
-                turn::enlist(Arc::clone(self), Pending::Reply);
+            let has_much = transfer.output.len() > limits::BATCH_REPLY_BYTES_MAX;
+            if transfer.can_be_held_back() {
+                turn::enqueue(Arc::clone(self), Pending::Reply);
             } else {
-                self.write(&mut pipes, limits::BATCH_REPLY_BYTES_MAX)?;
+                self.write(&mut transfer, limits::BATCH_REPLY_BYTES_MAX)?;
             }
-            if pipes.is_done() {
-                return Ok(Life::Over);
+            if transfer.is_done() {
+                return Ok(Status::Done);
             }
-            if !pipes.may_run() {
-                pipes.input.give_back();
-                return Ok(Life::On);
+            if !transfer.may_run() {
+                transfer.input.release();
+                return Ok(Status::Open);
             }
             if has_much {
-                return Ok(Life::On);
+                return Ok(Status::Open);
             }
         }
     }
 
-    /// Runs complete requests until there is none, the client must wait, or there is enough to
-    /// write. The caller is alone with the engine.
+    /// Runs complete requests until there is none left, the client must wait, or there is enough
+    /// output. The caller holds the engine.
     fn run_requests(
         &self,
         host: &Host,
         engine: &mut Engine,
-        pipes: &mut Pipes,
-        hearing: Hearing,
-    ) -> Life {
-        // What was sent to the client before its requests run comes before their replies.
-        pipes.take_mail(&self.outbox);
-        if pipes.over {
-            return Life::Over;
+        transfer: &mut Transfer,
+        filter: RequestFilter,
+    ) -> Status {
+        // Messages sent before the requests run come before their replies.
+        transfer.take_outbox(&self.outbox);
+        if transfer.must_close {
+            return Status::Done;
         }
-        let before = pipes.output.len();
-        let mut present = Present::read(host);
-        for done in 0..limits::BATCH_REQUESTS_MAX {
-            let enough = pipes.output.len() > before + limits::BATCH_REPLY_BYTES_MAX;
-            if enough || !pipes.may_run() || !pipes.are_heard(hearing) {
+        let before = transfer.output.len();
+        let mut request_time = RequestTime::read(host);
+        for count in 0..limits::BATCH_REQUESTS_MAX {
+            let enough = transfer.output.len() > before + limits::BATCH_REPLY_BYTES_MAX;
+            if enough || !transfer.may_run() || !transfer.next_request_passes(filter) {
                 break;
             }
-            // A single request has nothing to gain.
-            if done % lockwheel_engine::limits::LOOK_AHEAD_REQUESTS == 1 {
-                engine.look_ahead(self.client, pipes.input.unread());
+            // A single request gains nothing.
+            if count % lockwheel_engine::limits::LOOK_AHEAD_REQUESTS == 1 {
+                engine.look_ahead(self.client, transfer.input.unread());
             }
-            let time = present.time(host);
-            if self.run_request(host, engine, pipes, time) == Life::Over {
-                return Life::Over;
+            let time = request_time.next(host);
+            if self.run_request(host, engine, transfer, time) == Status::Done {
+                return Status::Done;
             }
         }
-        engine.stats.net_output_bytes += (pipes.output.len() - before) as u64;
+        engine.stats.net_output_bytes += (transfer.output.len() - before) as u64;
         let limit = output_limit(engine, self.client);
-        self.outbox.set_unsent(pipes.output.len());
-        self.count_buffers(pipes);
-        match self.outbox.excess(limit, || host.now().now) {
-            Excess::Over(bytes) => {
+        self.outbox.set_unsent(transfer.output.len());
+        self.count_buffers(transfer);
+        match self.outbox.check_limit(limit, || host.now().now) {
+            LimitCheck::Overrun(bytes) => {
                 warn_overrun(self.client, bytes);
-                return Life::Over;
+                return Status::Done;
             }
-            Excess::Soft(Some(moment)) => engine.check_output_at(self.client, moment),
-            Excess::Soft(None) | Excess::None => {}
+            LimitCheck::OverSoft(Some(next)) => engine.check_output_at(self.client, next),
+            LimitCheck::OverSoft(None) | LimitCheck::Within => {}
         }
-        Life::On
+        Status::Open
     }
 
-    /// Counts what the client's buffers take as its memory.
-    fn count_buffers(&self, pipes: &mut Pipes) {
-        let sizes = pipes.sizes();
-        if sizes != pipes.counted {
-            pipes.counted = sizes;
+    /// Counts the buffers as the client's memory.
+    fn count_buffers(&self, transfer: &mut Transfer) {
+        let sizes = transfer.sizes();
+        if sizes != transfer.counted {
+            transfer.counted = sizes;
             self.outbox.buffers.set(sizes);
         }
     }
 
-    /// Ends the connection from outside, whatever its task is at, once what has been answered
-    /// already is sent, as far as it goes.
-    pub(crate) fn cut_off(&self) {
-        if let Some(mut pipes) = self.pipes.try_lock() {
-            // It may have gone already.
-            let _ = self.write(&mut pipes, usize::MAX);
-            pipes.over = true;
+    /// Closes the connection from another thread, whatever its task does. Replies that exist are
+    /// sent first, as far as the socket takes them.
+    pub(crate) fn close_now(&self) {
+        if let Some(mut transfer) = self.transfer.try_lock() {
+            // Fails if the client has closed the connection already.
+            let _ = self.write(&mut transfer, usize::MAX);
+            transfer.must_close = true;
         }
-        self.stream.hang_up();
+        self.stream.shut_down();
         self.outbox.wake();
     }
 
-    /// The server ends: sends what there is to say, as far as it goes.
-    fn say_last_words(&self) -> io::Result<()> {
-        let mut pipes = self.pipes.lock();
-        pipes.take_mail(&self.outbox);
-        pipes.stuck = false;
-        self.write(&mut pipes, usize::MAX)
+    /// The server ends: sends all output, as far as the socket takes it.
+    fn send_last_bytes(&self) -> io::Result<()> {
+        let mut transfer = self.transfer.lock();
+        transfer.take_outbox(&self.outbox);
+        transfer.socket_full = false;
+        self.write(&mut transfer, usize::MAX)
     }
 
-    /// Sends what the client is owed. What the socket does not take, and whatever else there is to
-    /// do, is left to the task.
-    pub(crate) fn send_owed(&self) {
-        self.owed.store(NOTHING, Ordering::SeqCst);
-        let Some(mut pipes) = self.pipes.try_lock() else {
-            // Whoever is at it may have looked before there was something.
+    /// Sends the pending output. The task does the rest: bytes that the socket does not take, and
+    /// all other work.
+    pub(crate) fn send_pending(&self) {
+        self.pending.store(NOT_PENDING, Ordering::SeqCst);
+        let Some(mut transfer) = self.transfer.try_lock() else {
+            // The thread that holds the lock may have looked before the output existed.
             return self.leave_to_its_task();
         };
-        let was_stuck = pipes.stuck;
-        pipes.take_mail(&self.outbox);
-        if self.write(&mut pipes, limits::BATCH_REPLY_BYTES_MAX).is_err() {
-            pipes.over = true;
+        let socket_was_full = transfer.socket_full;
+        transfer.take_outbox(&self.outbox);
+        if self.write(&mut transfer, limits::BATCH_REPLY_BYTES_MAX).is_err() {
+            transfer.must_close = true;
         }
-        if pipes.needs_its_task() || pipes.stuck && !was_stuck {
+        if transfer.needs_task() || transfer.socket_full && !socket_was_full {
             self.leave_to_its_task();
         }
     }
 
-    /// Marks it as one that will be sent what it is owed, if it is not; says if it was not. A
-    /// reply counts anew where only messages were owed: it leaves earlier.
-    pub(crate) fn becomes_owed(&self, owed: Pending) -> bool {
-        self.owed.fetch_max(mark(owed), Ordering::SeqCst) < mark(owed)
+    /// Marks the connection: a thread will send its output. Returns whether the caller must
+    /// queue the connection: not if it is queued already, unless it is queued for messages and
+    /// `pending` is a reply, which is sent earlier.
+    pub(crate) fn mark_pending(&self, pending: Pending) -> bool {
+        self.pending.fetch_max(mark(pending), Ordering::SeqCst) < mark(pending)
     }
 
-    /// Whether this is what it is marked for.
-    pub(crate) fn is_owed(&self, owed: Pending) -> bool {
-        self.owed.load(Ordering::SeqCst) == mark(owed)
+    /// Whether the connection is marked for exactly this.
+    pub(crate) fn has_pending(&self, pending: Pending) -> bool {
+        self.pending.load(Ordering::SeqCst) == mark(pending)
     }
 
-    /// The task is to send what there is.
+    /// Wakes the task, which sends all output.
     pub(crate) fn leave_to_its_task(&self) {
-        self.owed.store(NOTHING, Ordering::SeqCst);
+        self.pending.store(NOT_PENDING, Ordering::SeqCst);
         self.outbox.wake();
     }
 
-    /// Runs the next request, if all of it has been read.
-    fn run_request(&self, host: &Host, engine: &mut Engine, pipes: &mut Pipes, time: Time) -> Life {
-        let Some(state) = engine.sessions.get(self.client) else { return Life::Over };
-        pipes.parser.set_authenticated(state.authenticated);
+    /// Runs the next request if it has been read completely.
+    fn run_request(
+        &self,
+        host: &Host,
+        engine: &mut Engine,
+        transfer: &mut Transfer,
+        time: Time,
+    ) -> Status {
+        let Some(state) = engine.sessions.get(self.client) else { return Status::Done };
+        transfer.parser.set_authenticated(state.authenticated);
         let bulk_bytes_max = engine.settings.proto_max_bulk_len_bytes;
-        pipes.parser.set_bulk_bytes_max(usize::try_from(bulk_bytes_max).unwrap_or(usize::MAX));
-        let used = match pipes.parser.parse(pipes.input.unread()) {
+        transfer.parser.set_bulk_bytes_max(usize::try_from(bulk_bytes_max).unwrap_or(usize::MAX));
+        let used = match transfer.parser.parse(transfer.input.unread()) {
             Ok(Some(used)) => used,
             Ok(None) => {
-                pipes.starved = true;
+                transfer.request_is_partial = true;
                 let max = engine.settings.client_query_buffer_limit_bytes;
-                if pipes.input.len() as u64 <= max {
-                    return Life::On;
+                if transfer.input.len() as u64 <= max {
+                    return Status::Open;
                 }
                 warn!(client = self.client.serial, "closing a client: query buffer limit");
-                return Life::Over;
+                return Status::Done;
             }
             Err(ProtocolError::QueryBufferFull) => {
                 warn!(client = self.client.serial, "closing a client: request too large");
-                return Life::Over;
+                return Status::Done;
             }
             Err(error) => {
                 debug!(client = self.client.serial, %error, "protocol error");
-                encode(&Reply::error(error.to_string()), state.protocol, pipes.output.tail());
-                pipes.input.clear();
-                pipes.closing = true;
-                return Life::On;
+                encode(&Reply::error(error.to_string()), state.protocol, transfer.output.tail());
+                transfer.input.clear();
+                transfer.closing = true;
+                return Status::Open;
             }
         };
         engine.stats.net_input_bytes += used as u64;
         let flow = {
-            let mut argv: SmallVec<[&[u8]; ARGUMENTS_IN_PLACE]> = SmallVec::new();
-            pipes.parser.iter(pipes.input.unread()).for_each(|argument| argv.push(argument));
+            let mut argv: SmallVec<[&[u8]; INLINE_ARGUMENTS]> = SmallVec::new();
+            transfer.parser.iter(transfer.input.unread()).for_each(|argument| argv.push(argument));
             match argv.first() {
                 None => Flow::Next,
                 Some(name) if is_http(name) => {
                     warn!(client = self.client.serial, "closing a client that speaks HTTP");
-                    return Life::Over;
+                    return Status::Done;
                 }
-                Some(_) => engine.run(time, self.client, &argv, pipes.output.tail()),
+                Some(_) => {
+                    host.run_command(engine, time, self.client, &argv, transfer.output.tail())
+                }
             }
         };
         if flow != Flow::Again {
-            pipes.input.advance(used);
+            transfer.input.advance(used);
         }
         match flow {
-            Flow::Next => {}
-            Flow::Wait | Flow::Again => pipes.waiting = true,
-            Flow::Close => {
-                // Whoever sees its last reply finds it gone.
-                engine.disconnect(self.client);
-                pipes.closing = true;
-            }
-            Flow::Sleep(span) => sleep_holding_everyone(span),
-            Flow::Clock(order) => {
-                host.obey_clock_order(engine, order);
-                // Whoever moves the clock has not been idle meanwhile.
-                if let Some(state) = engine.sessions.get_mut(self.client) {
-                    state.active_at = host.now().now;
-                }
-            }
-            Flow::Shutdown => {
-                pipes.closing = true;
-                host.stop();
-            }
+            Flow::Next | Flow::Sleep(_) | Flow::Clock(_) => {}
+            Flow::Wait | Flow::Again => transfer.waiting = true,
+            Flow::Close | Flow::Shutdown => transfer.closing = true,
         }
-        host.pass_on(engine);
-        Life::On
+        host.deliver_output(engine);
+        Status::Open
     }
 
-    /// Reads what there is; says if that was anything.
-    fn read(&self, pipes: &mut Pipes) -> io::Result<bool> {
-        let needed = pipes.parser.needed().min(limits::READ_BYTES_MAX);
-        let outcome = self.stream.read(pipes.input.room(needed));
-        pipes.has_read(outcome)
+    /// Reads from the socket; returns whether there was input, or its end.
+    fn read(&self, transfer: &mut Transfer) -> io::Result<bool> {
+        let needed = transfer.parser.needed().min(limits::READ_BYTES_MAX);
+        let outcome = self.stream.read(transfer.input.space(needed));
+        transfer.has_read(outcome)
     }
 
-    /// Writes as much as the socket takes, but only about `most` bytes: the task writes the rest.
-    fn write(&self, pipes: &mut Pipes, most: usize) -> io::Result<()> {
-        if pipes.closing {
-            self.stream.begin_last_words();
+    /// Writes as much as the socket takes, but no more than about `most` bytes: the task writes the
+    /// rest.
+    fn write(&self, transfer: &mut Transfer, most: usize) -> io::Result<()> {
+        if transfer.closing {
+            self.stream.begin_last_write();
         }
         let mut total = 0;
-        while !pipes.output.is_empty() && !pipes.stuck {
+        while !transfer.output.is_empty() && !transfer.socket_full {
             if total > most {
-                pipes.stuck = true;
+                transfer.socket_full = true;
                 break;
             }
-            match self.stream.write(pipes.output.front()) {
+            match self.stream.write(transfer.output.front()) {
                 Ok(written) => {
                     total += written;
-                    pipes.has_written(written);
+                    transfer.has_written(written);
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => pipes.stuck = true,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    transfer.socket_full = true
+                }
                 Err(error) => return Err(error),
             }
         }
-        self.outbox.set_unsent(pipes.output.len());
-        self.count_buffers(pipes);
+        self.outbox.set_unsent(transfer.output.len());
+        self.count_buffers(transfer);
         Ok(())
     }
 
-    /// Serves the client past the runtime, with the engine its caller is alone with: reads what
-    /// there is, runs it, writes what can be written. For when a script keeps the client's own
-    /// thread busy. Does nothing if that thread is in the middle of this connection.
-    pub(crate) fn serve_directly(&self, host: &Host, engine: &mut Engine, hearing: Hearing) {
-        let Some(mut pipes) = self.pipes.try_lock() else { return };
-        if pipes.waiting || pipes.closing || pipes.over {
+    /// Reads, runs and writes without the runtime, for a caller that holds the engine: while a
+    /// script runs on the client's own thread. Does nothing if that thread is serving this
+    /// connection.
+    pub(crate) fn serve_without_runtime(
+        &self,
+        host: &Host,
+        engine: &mut Engine,
+        filter: RequestFilter,
+    ) {
+        let Some(mut transfer) = self.transfer.try_lock() else { return };
+        if transfer.waiting || transfer.closing || transfer.must_close {
             return;
         }
-        if pipes.wants_input() {
-            let outcome = self.stream.read_directly(pipes.input.room(limits::READ_BYTES));
-            // Its own thread hears of an end or an error in time.
+        if transfer.wants_input() {
+            let outcome = self.stream.read_directly(transfer.input.space(limits::READ_BYTES));
+            // The client's own thread handles the end of input and errors later.
             if outcome.as_ref().is_ok_and(|&read| read > 0) {
-                let _ = pipes.has_read(outcome);
+                let _ = transfer.has_read(outcome);
             }
         }
-        // There may be requests its own thread has read: now that waits for the engine.
-        if pipes.may_run() && self.run_requests(host, engine, &mut pipes, hearing) == Life::Over {
-            pipes.closing = true;
-            pipes.output.clear();
+        // The client's own thread may have read requests and wait for the engine.
+        if transfer.may_run()
+            && self.run_requests(host, engine, &mut transfer, filter) == Status::Done
+        {
+            transfer.closing = true;
+            transfer.output.clear();
         }
-        while !pipes.output.is_empty() {
-            match self.stream.write_directly(pipes.output.front()) {
-                Ok(written) if written > 0 => pipes.has_written(written),
+        while !transfer.output.is_empty() {
+            match self.stream.write_directly(transfer.output.front()) {
+                Ok(written) if written > 0 => transfer.has_written(written),
                 _ => break,
             }
         }
-        self.outbox.set_unsent(pipes.output.len());
-        self.count_buffers(&mut pipes);
+        self.outbox.set_unsent(transfer.output.len());
+        self.count_buffers(&mut transfer);
         self.outbox.wake();
     }
 
-    /// Runs what the client has sent, with the engine its caller is alone with: its wait is over,
-    /// and the clock is about to be moved on. What comes of it is still to be sent. Nobody holds
-    /// the pipes who waits for the engine.
-    pub(crate) fn go_on(&self, host: &Host, engine: &mut Engine) {
-        let mut pipes = self.pipes.lock();
-        if self.run_requests(host, engine, &mut pipes, Hearing::Everything) == Life::Over {
-            pipes.over = true;
+    /// Runs the client's requests after its wait, for a caller that holds the engine and is about
+    /// to move the clock. The caller must queue the output. This does not deadlock: no thread waits
+    /// for the engine while it holds this lock.
+    pub(crate) fn run_in_clock_move(&self, host: &Host, engine: &mut Engine) {
+        let mut transfer = self.transfer.lock();
+        if self.run_requests(host, engine, &mut transfer, RequestFilter::All) == Status::Done {
+            transfer.must_close = true;
         }
     }
 
-    /// Whether the client has hung up, even if its own thread has not come to see it.
+    /// Whether the client has hung up, even if its own thread has not noticed yet.
     pub(crate) fn has_hung_up(&self) -> bool {
         self.stream.is_at_end()
     }
 
-    /// How long the client may at least go on saying nothing. Clients that wait or listen are left
-    /// alone, as in Redis.
-    fn may_idle(&self, host: &Host, timeout_seconds: u32) -> Duration {
+    /// How long the client may stay idle at least. As in Redis, blocked clients and subscribers are
+    /// never idle.
+    fn idle_time_left(&self, host: &Host, timeout_seconds: u32) -> Duration {
         let idle = host.with(|engine| {
             let state = engine.sessions.get(self.client)?;
             let busy = state.blocked.is_some() || state.is_subscriber();
@@ -484,37 +492,37 @@ impl Connection {
     }
 }
 
-impl Pipes {
+impl Transfer {
     /// Whether there may be a request to run.
     fn may_run(&self) -> bool {
-        !self.waiting && !self.closing && !self.starved && !self.input.is_empty()
+        !self.waiting && !self.closing && !self.request_is_partial && !self.input.is_empty()
     }
 
-    /// Whether what it has sent is heard now.
-    fn are_heard(&self, hearing: Hearing) -> bool {
-        hearing == Hearing::Everything
+    /// Whether the next request is run now.
+    fn next_request_passes(&self, filter: RequestFilter) -> bool {
+        filter == RequestFilter::All
             || peek(self.input.unread()).next().is_some_and(|[command, subcommand, ..]| {
                 command.eq_ignore_ascii_case(b"lockwheel")
                     && subcommand.eq_ignore_ascii_case(b"clock")
             })
     }
 
-    /// Whether to read on. A client that is not answered for now may send ahead, but not without
-    /// bound: only half a request is a reason to read more than one read's worth.
+    /// Whether to read more. A client that waits may send requests ahead, but not without bound:
+    /// more than `READ_BYTES_MAX` is read only to complete a request.
     fn wants_input(&self) -> bool {
-        let room = self.starved || self.input.len() < limits::READ_BYTES_MAX;
-        room && !self.ended && !self.closing
+        let space = self.request_is_partial || self.input.len() < limits::READ_BYTES_MAX;
+        space && !self.input_ended && !self.closing
     }
 
-    /// Whether nothing is left to do. A client that has shut down its side still gets its replies,
-    /// but nobody is woken for one that waits: it may be gone.
+    /// Whether nothing is left to do. A client that has shut down its side still gets its replies.
+    /// But one that waits is disconnected: it may be gone.
     fn is_done(&self) -> bool {
-        let silent = self.closing || (self.ended && !self.may_run());
-        (self.output.is_empty() && silent) || (self.ended && self.waiting)
+        let last_output = self.closing || (self.input_ended && !self.may_run());
+        (self.output.is_empty() && last_output) || (self.input_ended && self.waiting)
     }
 
-    /// What counts as the client's memory: neither what is sent when the turn ends, nor buffers
-    /// that are smaller than what counts for each client anyway.
+    /// The sizes that count as the client's memory. They include neither output that is sent at the
+    /// end of the turn, nor buffers smaller than the overhead counted for every client.
     fn sizes(&self) -> BufferSizes {
         let mut sizes = BufferSizes::default();
         if !self.input.is_empty() {
@@ -522,38 +530,38 @@ impl Pipes {
             sizes.input_free = self.input.free();
             sizes.arguments = self.parser.unfinished_bytes();
         }
-        if self.stuck || self.output.len() > limits::HELD_BACK_BYTES {
+        if self.socket_full || self.output.len() > limits::HELD_BACK_BYTES {
             self.output.measure(&mut sizes);
         }
         sizes
     }
 
-    /// Whether what there is to send can wait for the end of the turn.
-    fn may_be_held_back(&self) -> bool {
+    /// Whether the output can wait for the end of the turn.
+    fn can_be_held_back(&self) -> bool {
         let short = (1..=limits::HELD_BACK_BYTES).contains(&self.output.len());
-        short && !self.stuck && !self.closing && !self.ended
+        short && !self.socket_full && !self.closing && !self.input_ended
     }
 
-    /// Whether there is something that only the connection's task does.
-    fn needs_its_task(&self) -> bool {
-        self.over || self.closing || self.ended || self.may_run()
+    /// Whether there is work that only the connection's task does.
+    fn needs_task(&self) -> bool {
+        self.must_close || self.closing || self.input_ended || self.may_run()
     }
 
-    /// Takes what others have sent.
-    fn take_mail(&mut self, outbox: &Outbox) {
+    /// Takes messages and late replies from the outbox.
+    fn take_outbox(&mut self, outbox: &Outbox) {
         let (resume, close) = outbox.take_into(&mut self.output, &mut self.counted);
         self.waiting &= !resume;
         self.closing |= close.is_some();
-        self.over |= close == Some(Close::Now);
+        self.must_close |= close == Some(Close::Now);
     }
 
-    /// This is what came of reading; says if it was anything.
+    /// Handles the result of a read; returns whether there was input, or its end.
     fn has_read(&mut self, outcome: io::Result<usize>) -> io::Result<bool> {
         match outcome {
-            Ok(0) => self.ended = true,
+            Ok(0) => self.input_ended = true,
             Ok(read) => {
                 self.input.filled(read);
-                self.starved = false;
+                self.request_is_partial = false;
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
             Err(error) => return Err(error),
@@ -561,48 +569,53 @@ impl Pipes {
         Ok(true)
     }
 
-    /// So much of the output has been sent.
+    /// Removes `written` bytes from the output.
     fn has_written(&mut self, written: usize) {
         self.output.advance(written);
-        self.stuck &= !self.output.is_empty();
+        self.socket_full &= !self.output.is_empty();
     }
 }
 
-/// The moment that some requests of one connection share. Whatever may take long ends the turn.
-struct Present {
+/// The time of several requests of one connection. It is read again in a new turn: everything that
+/// may take long ends the turn.
+struct RequestTime {
     time: Time,
     turn: u64,
-    /// How many more requests it is for.
+    /// How many more requests use it.
     left: u32,
 }
 
-impl Present {
-    fn read(host: &Host) -> Present {
-        Present { time: host.now(), turn: turn::number(), left: limits::REQUESTS_IN_A_MOMENT }
+impl RequestTime {
+    fn read(host: &Host) -> RequestTime {
+        RequestTime {
+            time: host.now(),
+            turn: turn::number(),
+            left: limits::REQUESTS_PER_CLOCK_READ,
+        }
     }
 
-    /// The moment of the next request.
-    fn time(&mut self, host: &Host) -> Time {
+    /// The time of the next request.
+    fn next(&mut self, host: &Host) -> Time {
         if self.left == 0 || self.turn != turn::number() {
-            *self = Present::read(host);
+            *self = RequestTime::read(host);
         }
         self.left -= 1;
         self.time
     }
 }
 
-/// How long a client has said nothing, if `timeout` is set.
+/// Finds out when a client has been idle for longer than `timeout`.
 #[derive(Default)]
-struct Idleness {
+struct IdleTimer {
     timeout_seconds: u32,
-    /// How often the clock had been moved, stopped or scaled when the timer was set.
+    /// The number of changes of the clock when the timer was set.
     clock_changes: u32,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
-impl Idleness {
-    /// Whether the client is to go; if not, the task is woken when that is to be asked again.
-    fn is_too_long(
+impl IdleTimer {
+    /// Whether the client must be closed; if not, the task is woken for the next check.
+    fn has_expired(
         &mut self,
         connection: &Connection,
         host: &Host,
@@ -611,7 +624,7 @@ impl Idleness {
         let timeout_seconds = host.idle_timeout_seconds();
         let clock_changes = host.clock.changes();
         if (self.timeout_seconds, self.clock_changes) != (timeout_seconds, clock_changes) {
-            *self = Idleness { timeout_seconds, clock_changes, timer: None };
+            *self = IdleTimer { timeout_seconds, clock_changes, timer: None };
         }
         if timeout_seconds == 0 {
             return false;
@@ -622,30 +635,30 @@ impl Idleness {
             {
                 return false;
             }
-            let left = connection.may_idle(host, timeout_seconds);
+            let left = connection.idle_time_left(host, timeout_seconds);
             if left.is_zero() {
                 return true;
             }
-            let Some(left) = host.clock.real(left) else { return false };
+            let Some(left) = host.clock.real_duration(left) else { return false };
             self.timer = Some(Box::pin(tokio::time::sleep(left)));
         }
     }
 }
 
-/// Marks of a connection: it is owed nothing, or one of two things, the higher the sooner.
-const NOTHING: u8 = 0;
+/// Marks of a connection. Output with a higher mark is sent earlier.
+const NOT_PENDING: u8 = 0;
 
-const fn mark(owed: Pending) -> u8 {
-    match owed {
+const fn mark(pending: Pending) -> u8 {
+    match pending {
         Pending::Messages => 1,
         Pending::Reply => 2,
     }
 }
 
-/// Arguments of a request that need no memory of their own. Scripts of lock libraries have fewer.
-const ARGUMENTS_IN_PLACE: usize = 16;
+/// Arguments of a request that need no allocation. Scripts of lock libraries have fewer.
+const INLINE_ARGUMENTS: usize = 16;
 
-/// Names of requests that only a browser would send: somebody makes it talk to us.
+/// Commands that only an HTTP client sends, such as a browser attacked by cross-protocol scripting.
 fn is_http(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
 }

@@ -1,57 +1,61 @@
-//! The one engine behind its one lock, and everything that has to happen around each use of it.
+//! The engine behind its lock, and all work that is necessary around each use of the engine.
 //!
-//! The seam between input/output and the state machine: whoever wants something of the engine
-//! calls [`Host::with`] and is alone with it meanwhile. Replaceable as a whole.
+//! This is the boundary between input/output and the state machine: all code that uses the engine
+//! calls [`Host::with`], which holds the lock meanwhile.
 
+use std::future::poll_fn;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::task::Poll;
 
+use bytes::BytesMut;
 use parking_lot::{Mutex, MutexGuard};
-use tokio_util::sync::CancellationToken;
+use tokio::sync::watch;
 use tracing::{error, info, warn};
 
 use crate::clock::Clock;
 use crate::limits;
-use crate::net::outbox::Excess;
+use crate::net::outbox::LimitCheck;
 use crate::net::registry::{Receiver, Registry};
 use crate::net::runtime_files::RuntimeFiles;
-use crate::net::ticker::Alarm;
+use crate::net::ticker::DeadlineTimer;
 use crate::net::turn::{self, Pending};
 use lockwheel_engine::session::{ClientId, Close};
 use lockwheel_engine::settings::OutputBufferLimit;
 use lockwheel_engine::time::{ClockOrder, Millis, Rate, Time};
-use lockwheel_engine::{Delivery, Engine};
+use lockwheel_engine::{Delivery, Engine, Flow};
 
 /// See the module's documentation.
 pub(crate) struct Host {
     engine: Mutex<Engine>,
-    /// The present.
+    /// The clock of the server.
     pub(crate) clock: Clock,
-    /// Who is connected.
+    /// The connected clients.
     pub(crate) registry: Registry,
-    /// What others know the server by.
+    /// Removed when the server ends.
     runtime_files: RuntimeFiles,
-    /// Ends everything when cancelled.
-    pub(crate) shutdown: CancellationToken,
-    /// Wakes who fires the wheel.
-    pub(crate) alarm: Alarm,
-    /// `timeout`, copied here for the connections to see.
+    /// Set to true when the server ends: all tasks end then.
+    pub(crate) stopped: watch::Sender<bool>,
+    /// Wakes the ticker.
+    pub(crate) deadline_timer: DeadlineTimer,
+    /// The directive `timeout`, copied here to be read without the lock.
     idle_timeout_seconds: AtomicU32,
     failed: AtomicBool,
-    /// Whoever has the engine runs a script that takes its time.
-    script_is_long: AtomicBool,
-    /// `shutdown` has been cancelled: told without its lock.
+    /// The thread that holds the engine runs a slow script.
+    script_is_slow: AtomicBool,
+    /// The server ends; read without a lock.
     stopping: AtomicBool,
 }
 
-/// The engine has failed: a bug was hit in the middle of a change, so nothing it holds can be
-/// trusted any more, and nothing more is served.
+/// The engine has failed: it panicked, perhaps in the middle of a change, so its state cannot be
+/// trusted any more, and no further command is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Failed;
 
 impl Host {
-    /// A host for `engine`, and for a server that has left these `runtime_files`.
+    /// A host for `engine`. It removes `runtime_files` when the server ends.
     pub(crate) fn new(
         engine: Engine,
         clock: Clock,
@@ -62,108 +66,131 @@ impl Host {
             clock,
             registry: Registry::default(),
             runtime_files,
-            shutdown: CancellationToken::new(),
-            alarm: Alarm::new()?,
+            stopped: watch::Sender::new(false),
+            deadline_timer: DeadlineTimer::new()?,
             idle_timeout_seconds: AtomicU32::new(0),
             failed: AtomicBool::new(false),
-            script_is_long: AtomicBool::new(false),
+            script_is_slow: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
         })
     }
 
-    /// Does something with the engine, alone with it, and passes on what comes of it for others.
+    /// Runs `action` with exclusive access to the engine, and delivers the output for other
+    /// clients.
     ///
-    /// A panic in `act` fails the engine for good: clients are disconnected, and this and every
-    /// later call returns [`Failed`].
-    pub(crate) fn with<R>(&self, act: impl FnOnce(&mut Engine) -> R) -> Result<R, Failed> {
-        self.with_until(act, drop)
+    /// A panic in `action` fails the engine permanently: clients are disconnected, and this and
+    /// every later call return [`Failed`].
+    pub(crate) fn with<R>(&self, action: impl FnOnce(&mut Engine) -> R) -> Result<R, Failed> {
+        self.with_release(action, drop)
     }
 
-    /// As [`Host::with`], for who will be back at once: if somebody is waiting, it is their turn.
-    pub(crate) fn with_in_turn<R>(&self, act: impl FnOnce(&mut Engine) -> R) -> Result<R, Failed> {
-        self.with_until(act, |engine| MutexGuard::unlock_fair(engine))
+    /// As [`Host::with`], for a caller that calls again at once: a waiting thread gets the engine
+    /// first.
+    pub(crate) fn with_fair<R>(&self, action: impl FnOnce(&mut Engine) -> R) -> Result<R, Failed> {
+        self.with_release(action, |engine| MutexGuard::unlock_fair(engine))
     }
 
-    fn with_until<'a, R>(
+    fn with_release<'a, R>(
         &'a self,
-        act: impl FnOnce(&mut Engine) -> R,
-        let_go: impl FnOnce(MutexGuard<'a, Engine>),
+        action: impl FnOnce(&mut Engine) -> R,
+        release: impl FnOnce(MutexGuard<'a, Engine>),
     ) -> Result<R, Failed> {
         let engine = self.engine.try_lock().unwrap_or_else(|| self.wait_for_engine());
-        self.with_guard(engine, act, let_go)
+        self.with_guard(engine, action, release)
     }
 
     fn with_guard<'a, R>(
         &'a self,
         mut engine: MutexGuard<'a, Engine>,
-        act: impl FnOnce(&mut Engine) -> R,
-        let_go: impl FnOnce(MutexGuard<'a, Engine>),
+        action: impl FnOnce(&mut Engine) -> R,
+        release: impl FnOnce(MutexGuard<'a, Engine>),
     ) -> Result<R, Failed> {
         if self.failed.load(Ordering::Acquire) {
             return Err(Failed);
         }
         let result = catch_unwind(AssertUnwindSafe(|| {
-            let result = act(&mut engine);
-            self.pass_on(&mut engine);
+            let result = action(&mut engine);
+            self.deliver_output(&mut engine);
             result
         }));
         let Ok(result) = result else {
-            // While the lock is held: nobody may see what is left of the engine.
+            // While the lock is held: no other thread may use the failed engine.
             self.failed.store(true, Ordering::Release);
             drop(engine);
             error!("the engine has failed; no further command is served");
             self.stop();
             return Err(Failed);
         };
-        if self.script_is_long.load(Ordering::Relaxed) {
-            self.script_is_long.store(false, Ordering::Release);
-            // The clock may have been moved alone.
+        if self.script_is_slow.load(Ordering::Relaxed) {
+            self.script_is_slow.store(false, Ordering::Release);
+            // Another thread may have changed the clock meanwhile.
             engine.clock_rate = self.clock.rate();
         }
         self.publish(&engine);
-        let_go(engine);
-        turn::engine_let_go();
+        release(engine);
+        turn::engine_released();
         Ok(result)
     }
 
     #[cold]
     fn wait_for_engine(&self) -> MutexGuard<'_, Engine> {
-        if let Some(engine) = self.engine.try_lock_for(limits::ENGINE_PATIENCE) {
+        if let Some(engine) = self.engine.try_lock_for(limits::ENGINE_WAIT_BEFORE_SEND) {
             return engine;
         }
-        // It may take long: those who have been served need not wait as well.
+        // The wait may be long: send the replies that this thread holds back.
         turn::end();
         self.engine.lock()
     }
 
-    /// Copies what others look at without the lock. Under the lock, so that what they see last is
-    /// what holds.
+    /// Copies the values that other threads read without the lock. Called under the lock, so that
+    /// the last value written is the current one.
     fn publish(&self, engine: &Engine) {
-        self.alarm.set(engine.next_deadline(), &self.clock);
+        self.deadline_timer.set(engine.next_deadline(), &self.clock);
         if engine.has_garbage() {
-            self.alarm.ring();
+            self.deadline_timer.fire_now();
         }
         let timeout = engine.settings.timeout_seconds;
         if self.idle_timeout_seconds.load(Ordering::Relaxed) != timeout {
             self.idle_timeout_seconds.store(timeout, Ordering::Relaxed);
-            self.wake_everyone();
+            self.wake_all_clients();
         }
     }
 
-    fn wake_everyone(&self) {
-        for peer in self.registry.all() {
-            peer.outbox().wake();
+    fn wake_all_clients(&self) {
+        for receiver in self.registry.all() {
+            receiver.outbox().wake();
         }
     }
 
-    /// After how long a client that says nothing is closed; 0 for never.
+    /// The seconds after which an idle client is closed; 0 for never.
     pub(crate) fn idle_timeout_seconds(&self) -> u32 {
         self.idle_timeout_seconds.load(Ordering::Relaxed)
     }
 
-    /// Whether the server ends. Everyone has been woken since.
+    /// Whether the server ends. All clients are woken after this becomes true.
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::SeqCst)
+    }
+
+    /// Whether the server has stopped: its runtime files have been removed.
+    pub(crate) fn is_stopped(&self) -> bool {
+        *self.stopped.borrow()
+    }
+
+    /// Waits until the server has stopped.
+    pub(crate) async fn stopped(&self) {
+        // Fails only if there is no sender, and the host has one.
+        let _ = self.stopped.subscribe().wait_for(|&stopped| stopped).await;
+    }
+
+    /// Runs `work` until it ends, or returns `None` when the server stops.
+    pub(crate) async fn until_stopped<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let (mut work, mut stopped) = (pin!(work), pin!(self.stopped()));
+        poll_fn(|context| match stopped.as_mut().poll(context) {
+            Poll::Ready(()) => Poll::Ready(None),
+            Poll::Pending => work.as_mut().poll(context).map(Some),
+        })
+        .await
     }
 
     /// Whether the engine has failed.
@@ -171,103 +198,132 @@ impl Host {
         self.failed.load(Ordering::Acquire)
     }
 
-    /// The present.
+    /// The current time.
     pub(crate) fn now(&self) -> Time {
         self.clock.now()
     }
 
-    /// Gives the engine's deliveries to the outboxes and its log lines to the log.
+    /// Runs a request and the orders to the server that result from it. The caller handles the
+    /// rest of the returned flow: when the client's next request runs, and when its connection
+    /// closes.
+    pub(crate) fn run_command(
+        &self,
+        engine: &mut Engine,
+        time: Time,
+        client: ClientId,
+        argv: &[&[u8]],
+        out: &mut BytesMut,
+    ) -> Flow {
+        let flow = engine.run(time, client, argv, out);
+        match flow {
+            Flow::Next | Flow::Wait | Flow::Again => {}
+            // At once: a client that sees its last reply must find itself disconnected.
+            Flow::Close => engine.disconnect(client),
+            Flow::Sleep(span) => sleep_holding_engine(span),
+            Flow::Clock(order) => {
+                self.run_clock_order_with(engine, order);
+                // The client was not idle while it moved the clock.
+                if let Some(state) = engine.sessions.get_mut(client) {
+                    state.active_at = self.now().now;
+                }
+            }
+            Flow::Shutdown => self.stop(),
+        }
+        flow
+    }
+
+    /// Moves the engine's deliveries to the outboxes and its log lines to the log.
     ///
-    /// Disconnects clients beyond `maxmemory-clients`: this is called wherever what clients take
-    /// may have grown.
-    pub(crate) fn pass_on(&self, engine: &mut Engine) {
-        self.hand_out(engine, |_| {});
+    /// Disconnects clients beyond `maxmemory-clients`: this is called wherever the memory of
+    /// clients may have grown.
+    pub(crate) fn deliver_output(&self, engine: &mut Engine) {
+        self.deliver_all(engine, |_| {});
         if engine.has_clients_to_evict() {
             for (client, bytes) in engine.evict_clients() {
                 warn!(client = client.serial, bytes, "closing a client: maxmemory-clients");
             }
-            self.hand_out(engine, |_| {});
+            self.deliver_all(engine, |_| {});
         }
         if !engine.log.is_empty() {
             engine.log.drain(..).for_each(|(level, message)| log_script(level, &message));
         }
     }
 
-    /// Gives the engine's deliveries to the outboxes; `look` sees each of them before.
-    fn hand_out(&self, engine: &mut Engine, mut look: impl FnMut(&Delivery)) {
+    /// Moves the engine's deliveries to the outboxes; `inspect` is called with each before.
+    fn deliver_all(&self, engine: &mut Engine, mut inspect: impl FnMut(&Delivery)) {
         if !engine.has_deliveries() {
             return;
         }
         let mut checks = Vec::new();
         engine.hand_out(|engine, delivery| {
-            look(delivery);
+            inspect(delivery);
             let client = delivery.client;
-            checks.extend(self.deliver(engine, delivery).map(|moment| (client, moment)));
+            checks.extend(self.deliver(engine, delivery).map(|next| (client, next)));
         });
-        for (client, moment) in checks {
-            engine.check_output_at(client, moment);
+        for (client, next) in checks {
+            engine.check_output_at(client, next);
         }
     }
 
-    /// Returns when to look again whether the client has read.
+    /// Moves one delivery to its outbox. Returns when to check the client's output limit again.
     fn deliver(&self, engine: &Engine, delivery: &mut Delivery) -> Option<Millis> {
         let (client, close) = (delivery.client, delivery.close);
-        let owed = if delivery.resume { Pending::Reply } else { Pending::Messages };
-        let peer = self.registry.get(client)?;
-        let (outbox, limit) = (peer.outbox(), output_limit(engine, client));
+        let pending = if delivery.resume { Pending::Reply } else { Pending::Messages };
+        let receiver = self.registry.get(client)?;
+        let (outbox, limit) = (receiver.outbox(), output_limit(engine, client));
         let now = || self.now().now;
-        let mut excess = outbox.put(delivery, limit, now);
-        if let (Excess::Over(_), Receiver::Socket(connection)) = (excess, &peer) {
-            // Some of it may only have been held back until now.
-            connection.send_owed();
-            excess = outbox.excess(limit, now);
+        let mut check = outbox.put(delivery, limit, now);
+        if let (LimitCheck::Overrun(_), Receiver::Socket(connection)) = (check, &receiver) {
+            // Part of the output may only have been held back by a turn.
+            connection.send_pending();
+            check = outbox.check_limit(limit, now);
         }
-        if let Excess::Over(bytes) = excess {
-            outbox.give_up();
+        if let LimitCheck::Overrun(bytes) = check {
+            outbox.disconnect();
             warn_overrun(client, bytes);
         }
-        let is_over = matches!(excess, Excess::Over(_));
-        match peer {
-            // Before whoever wanted it gone is told that it is.
-            Receiver::Socket(connection) if close == Some(Close::Now) => connection.cut_off(),
+        let is_over = matches!(check, LimitCheck::Overrun(_));
+        match receiver {
+            // Before the client that ordered this gets its reply.
+            Receiver::Socket(connection) if close == Some(Close::Now) => connection.close_now(),
             Receiver::Socket(connection) if close.is_none() && !is_over => {
-                turn::enlist(connection, owed);
+                turn::enqueue(connection, pending);
             }
             Receiver::Socket(connection) => connection.outbox.wake(),
             Receiver::InProcess(outbox) => outbox.wake(),
         }
-        match excess {
-            Excess::Soft(moment) => moment,
+        match check {
+            LimitCheck::OverSoft(next) => next,
             _ => None,
         }
     }
 
     // --- the clock ---
 
-    /// Does with the clock what somebody in this process wants. While a script keeps the engine for
-    /// long, it is only moved: what is due then happens when the script is over.
-    pub(crate) fn order_clock(&self, order: ClockOrder) -> Result<(), Failed> {
+    /// Runs an order to the clock from a caller in this process. While a slow script holds the
+    /// engine, the clock is only moved: work that becomes due is done when the script is over.
+    pub(crate) fn run_clock_order(&self, order: ClockOrder) -> Result<(), Failed> {
         let engine = loop {
-            if let Some(engine) = self.engine.try_lock_for(limits::ENGINE_PATIENCE) {
+            if let Some(engine) = self.engine.try_lock_for(limits::ENGINE_WAIT_BEFORE_SEND) {
                 break engine;
             }
-            if self.script_is_long.load(Ordering::Acquire) {
-                self.move_clock_alone(order);
+            if self.script_is_slow.load(Ordering::Acquire) {
+                self.move_clock_only(order);
                 return Ok(());
             }
         };
-        self.with_guard(engine, |engine| self.obey_clock_order(engine, order), drop)
+        self.with_guard(engine, |engine| self.run_clock_order_with(engine, order), drop)
     }
 
-    /// As [`Host::order_clock`], for who is alone with the engine, be it within a script.
-    pub(crate) fn obey_clock_order(&self, engine: &mut Engine, order: ClockOrder) {
+    /// As [`Host::run_clock_order`], for a caller that holds the engine, perhaps within a script.
+    pub(crate) fn run_clock_order_with(&self, engine: &mut Engine, order: ClockOrder) {
         if engine.running_script().is_some() {
-            self.move_clock_alone(order);
+            self.move_clock_only(order);
             engine.clock_rate = self.clock.rate();
             return;
         }
         match order {
-            ClockOrder::Run(rate) => self.run_clock(rate),
+            ClockOrder::Run(rate) => self.set_clock_rate(rate),
             ClockOrder::Advance(span) => {
                 self.advance_to(engine, self.clock.lease_us().saturating_add(micros(span)));
             }
@@ -280,54 +336,55 @@ impl Host {
                 self.clock.set_us(self.clock.lease_us().saturating_add(micros(span)));
                 let now = self.now();
                 while engine.next_deadline().is_some_and(|next| now.reached(next)) {
-                    engine.tick(now, limits::EXPIRE_KEYS_BETWEEN_LOOKS);
-                    self.pass_on(engine);
+                    engine.tick(now, limits::EXPIRE_KEYS_BETWEEN_CLOCK_READS);
+                    self.deliver_output(engine);
                 }
             }
             ClockOrder::StepWall(span) => self.clock.step_wall(span),
         }
         engine.clock_rate = self.clock.rate();
-        self.alarm.disarm();
-        // Whoever was held goes on in the order in which they came, not in that of the registry.
+        self.deadline_timer.disarm();
+        // Resumed clients continue in the order in which they came, not in the order of
+        // the registry.
         turn::end();
-        // Who has been idle for long may be so now.
-        self.wake_everyone();
+        // Clients may have been idle for too long now.
+        self.wake_all_clients();
     }
 
-    /// Does everything that is due until then, each thing at its own moment. The clock stands
-    /// meanwhile, but for being moved.
+    /// Does all work that is due until `target_us`, in order, with the clock at each deadline. The
+    /// clock does not run meanwhile.
     fn advance_to(&self, engine: &mut Engine, target_us: i64) {
         let rate = self.clock.set_rate(Rate::STOPPED);
         let target = Millis(target_us.div_euclid(1000));
         while let Some(deadline) = engine.next_deadline().filter(|&next| next <= target) {
             self.clock.set(deadline);
-            engine.tick(self.now(), limits::EXPIRE_KEYS_BETWEEN_LOOKS);
-            self.let_go_on(engine);
-            self.pass_on(engine);
+            engine.tick(self.now(), limits::EXPIRE_KEYS_BETWEEN_CLOCK_READS);
+            self.deliver_and_run_resumed(engine);
+            self.deliver_output(engine);
         }
         self.clock.set_us(target_us);
         self.clock.set_rate(rate);
     }
 
-    /// As [`Host::pass_on`], but whose wait is over goes on at this very moment. Callers in this
-    /// process have threads of their own, which see to that when the clock has been moved.
-    fn let_go_on(&self, engine: &mut Engine) {
+    /// As [`Host::deliver_output`], but resumed clients run their next requests at this
+    /// time of the clock. Callers in this process continue on their own threads, after the move.
+    fn deliver_and_run_resumed(&self, engine: &mut Engine) {
         let mut resumed = Vec::new();
-        self.hand_out(engine, |delivery| {
+        self.deliver_all(engine, |delivery| {
             resumed.extend(delivery.resume.then_some(delivery.client));
         });
         for client in resumed {
             if let Some(Receiver::Socket(connection)) = self.registry.get(client) {
-                connection.go_on(self, engine);
-                turn::enlist(connection, Pending::Reply);
+                connection.run_in_clock_move(self, engine);
+                turn::enqueue(connection, Pending::Reply);
             }
         }
     }
 
-    /// Moves the clock under a script, which is told how long it has run.
-    fn move_clock_alone(&self, order: ClockOrder) {
+    /// Changes the clock and does no work that becomes due, while a script runs.
+    fn move_clock_only(&self, order: ClockOrder) {
         match order {
-            ClockOrder::Run(rate) => self.run_clock(rate),
+            ClockOrder::Run(rate) => self.set_clock_rate(rate),
             ClockOrder::Advance(span) | ClockOrder::Jump(span) => {
                 self.clock.set_us(self.clock.lease_us().saturating_add(micros(span)));
             }
@@ -336,8 +393,9 @@ impl Host {
         }
     }
 
-    /// It stops on a whole millisecond: a lease that begins then ends exactly when it is over.
-    fn run_clock(&self, rate: Rate) {
+    /// Sets the rate. The clock stops on a whole millisecond: a lease that begins then ends exactly
+    /// after its duration.
+    fn set_clock_rate(&self, rate: Rate) {
         self.clock.set_rate(rate);
         if rate.is_stopped() {
             let lease_us = self.clock.lease_us();
@@ -345,19 +403,19 @@ impl Host {
         }
     }
 
-    /// A script has kept the engine for long.
-    pub(crate) fn script_is_long(&self) {
-        self.script_is_long.store(true, Ordering::Release);
+    /// Called when a script has held the engine for long.
+    pub(crate) fn set_script_is_slow(&self) {
+        self.script_is_slow.store(true, Ordering::Release);
     }
 
-    /// Ends the server, from whatever side.
+    /// Stops the server. May be called from any thread, more than once.
     pub(crate) fn stop(&self) {
         if !self.stopping.swap(true, Ordering::SeqCst) {
             info!("stopping");
             self.runtime_files.remove();
-            self.shutdown.cancel();
-            // Callers in this process may be waiting for mail.
-            self.wake_everyone();
+            self.stopped.send_replace(true);
+            // Callers in this process may be waiting for messages.
+            self.wake_all_clients();
         }
     }
 }
@@ -366,31 +424,31 @@ fn micros(span: Millis) -> i64 {
     span.0.saturating_mul(1000)
 }
 
-/// How much may wait for a client that does not read.
+/// The limit of the bytes that may wait for a client that does not read.
 pub(crate) fn output_limit(engine: &Engine, client: ClientId) -> OutputBufferLimit {
     let limits = &engine.settings.client_output_buffer_limits;
     match engine.sessions.get(client) {
-        Some(state) if !state.authenticated => STRANGERS,
+        Some(state) if !state.authenticated => UNAUTHENTICATED_LIMIT,
         Some(state) if state.is_subscriber() => limits.pubsub,
         _ => limits.normal,
     }
 }
 
-/// Before AUTH.
-const STRANGERS: OutputBufferLimit = OutputBufferLimit {
+/// The limit before AUTH.
+const UNAUTHENTICATED_LIMIT: OutputBufferLimit = OutputBufferLimit {
     hard_bytes: limits::UNAUTHENTICATED_OUTBOX_BYTES_MAX as u64,
     soft_bytes: 0,
     soft_seconds: 0,
 };
 
-/// `DEBUG SLEEP`. The caller is alone with the engine, so everyone waits.
-#[expect(clippy::disallowed_methods, reason = "it is there to keep everyone waiting")]
-pub(crate) fn sleep_holding_everyone(span: Millis) {
+/// `DEBUG SLEEP`: the caller holds the engine, so all clients wait.
+#[expect(clippy::disallowed_methods, reason = "its purpose is to block all clients")]
+fn sleep_holding_engine(span: Millis) {
     turn::end();
     std::thread::sleep(std::time::Duration::from_millis(u64::try_from(span.0).unwrap_or(0)));
 }
 
-/// Says that a client is closed because it does not read.
+/// Logs that a client is closed because it does not read.
 pub(crate) fn warn_overrun(client: ClientId, bytes: usize) {
     warn!(client = client.serial, bytes, "closing a client that overran its output buffer limit");
 }
@@ -421,12 +479,12 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_fails_the_engine_for_good() {
+    fn panic_fails_engine_permanently() {
         let host = host();
         let mut client = Client::connect(&host).expect("a client");
         let result: Result<(), Failed> = host.with(|_| panic!("on purpose"));
         assert_eq!(result, Err(Failed));
-        assert!(host.has_failed() && host.shutdown.is_cancelled());
+        assert!(host.has_failed() && host.is_stopped());
         let refused = host.with(|_| unreachable!("nothing runs on a failed engine"));
         assert_eq!(refused, Err(Failed));
         for kind in [
@@ -439,10 +497,10 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_wakes_whoever_waits_for_mail() {
+    fn panic_wakes_caller_that_waits_for_message() {
         let host = host();
         let mut client = Client::connect(&host).expect("a client");
-        let waiting = std::thread::spawn(move || client.receive().expect_err("no mail").kind());
+        let waiting = std::thread::spawn(move || client.receive().expect_err("no message").kind());
         let _: Result<(), Failed> = host.with(|_| panic!("on purpose"));
         assert_eq!(waiting.join().expect("it returns"), ErrorKind::Failed);
     }

@@ -1,7 +1,7 @@
-//! Bytes that have been read from a socket and not yet been run. Knows nothing of what they mean.
+//! The input buffer of one connection: bytes read from the socket that have not been run yet.
 //!
-//! Most of the time a connection has none: then it has no buffer either, and reads into one that
-//! the connections of a thread lend each other.
+//! Most of the time a connection has no such bytes: then it has no buffer either, and reads into
+//! one that the connections of a thread share.
 
 use std::cell::Cell;
 
@@ -10,33 +10,33 @@ use crate::limits;
 /// See the module's documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Input {
-    /// Room, all of it initialized, in which `begin..end` has been read.
+    /// The buffer, all of it initialized; `begin..end` holds the unread bytes.
     bytes: Vec<u8>,
     begin: usize,
     end: usize,
 }
 
 thread_local! {
-    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+    static SPARE_BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
 impl Input {
-    /// What there is.
+    /// The bytes that have not been run.
     pub(crate) fn unread(&self) -> &[u8] {
         &self.bytes[self.begin..self.end]
     }
 
-    /// How much there is.
+    /// The number of these bytes.
     pub(crate) fn len(&self) -> usize {
         self.end - self.begin
     }
 
-    /// How much room there is beside it.
+    /// The free bytes of the buffer.
     pub(crate) fn free(&self) -> usize {
         self.bytes.len() - self.len()
     }
 
-    /// Whether there is nothing.
+    /// Whether there are no bytes.
     pub(crate) fn is_empty(&self) -> bool {
         self.begin == self.end
     }
@@ -46,59 +46,59 @@ impl Input {
         self.begin += count.min(self.len());
     }
 
-    /// Drops everything.
+    /// Drops all bytes.
     pub(crate) fn clear(&mut self) {
         self.begin = self.end;
     }
 
-    /// Room for `needed` more bytes at least; [`Input::filled`] says how much of it was used.
-    pub(crate) fn room(&mut self, needed: usize) -> &mut [u8] {
+    /// Space for at least `needed` more bytes; [`Input::filled`] adds the bytes read into it.
+    pub(crate) fn space(&mut self, needed: usize) -> &mut [u8] {
         if self.begin > 0 {
             self.bytes.copy_within(self.begin..self.end, 0);
             (self.begin, self.end) = (0, self.end - self.begin);
         }
         if self.bytes.is_empty() {
-            // A thread that is about to be gone lends nothing.
-            self.bytes = SPARE.try_with(Cell::take).unwrap_or_default();
+            // A thread that is ending has no spare buffer.
+            self.bytes = SPARE_BUFFER.try_with(Cell::take).unwrap_or_default();
         }
-        let wanted = self.end + needed.max(LEAST_ROOM_BYTES);
+        let wanted = self.end + needed.max(SPACE_BYTES_MIN);
         if self.bytes.len() < wanted {
             self.bytes.resize(wanted.max(limits::READ_BYTES), 0);
         }
         &mut self.bytes[self.end..]
     }
 
-    /// Another `count` bytes have been read.
+    /// Adds `count` bytes that have been read into [`Input::space`].
     pub(crate) fn filled(&mut self, count: usize) {
         self.end = (self.end + count).min(self.bytes.len());
     }
 
-    /// Gives the buffer back if it holds nothing.
-    pub(crate) fn give_back(&mut self) {
+    /// Returns an empty buffer to the thread.
+    pub(crate) fn release(&mut self) {
         if !self.is_empty() || self.bytes.is_empty() {
             return;
         }
         let bytes = std::mem::take(self).bytes;
         if bytes.len() == limits::READ_BYTES {
-            let _ = SPARE.try_with(|spare| spare.set(bytes));
+            let _ = SPARE_BUFFER.try_with(|spare| spare.set(bytes));
         }
     }
 }
 
-/// It makes no sense to read less at once.
-const LEAST_ROOM_BYTES: usize = limits::READ_BYTES / 2;
+/// Reading less at once costs more system calls than it saves memory.
+const SPACE_BYTES_MIN: usize = limits::READ_BYTES / 2;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn read(input: &mut Input, bytes: &[u8]) {
-        input.room(bytes.len())[..bytes.len()].copy_from_slice(bytes);
+        input.space(bytes.len())[..bytes.len()].copy_from_slice(bytes);
         input.filled(bytes.len());
     }
 
     #[test]
-    fn what_is_left_is_followed_by_what_is_read_next() {
+    fn new_bytes_follow_unread_bytes() {
         let mut input = Input::default();
         for (bytes, used, left) in [
             (&b"one two"[..], 4, &b"two"[..]),
@@ -108,7 +108,7 @@ mod tests {
             read(&mut input, bytes);
             input.advance(used);
             assert_eq!(input.unread(), left);
-            input.give_back();
+            input.release();
             assert_eq!(input.len(), left.len());
         }
         input.clear();
@@ -116,11 +116,11 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_is_lent_without_what_was_in_it() {
+    fn shared_buffer_does_not_show_old_bytes() {
         let (mut first, mut second) = (Input::default(), Input::default());
         read(&mut first, b"secret");
         first.clear();
-        first.give_back();
+        first.release();
         assert_eq!(first.bytes.capacity(), 0);
         read(&mut second, b"two");
         assert_eq!(second.unread(), b"two");

@@ -1,4 +1,4 @@
-//! The acceptor: listening sockets, who may come in, and which thread looks after them.
+//! The acceptor: listens, accepts or refuses connections, and assigns them to threads.
 
 use std::fs;
 use std::future::poll_fn;
@@ -16,7 +16,6 @@ use std::time::Duration;
 use lockwheel_resp::{Limits, Parser};
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::runtime::Handle;
-use tokio_util::task::TaskTracker;
 use tracing::{debug, error, warn};
 
 use crate::limits;
@@ -27,18 +26,19 @@ use crate::net::registry::Receiver;
 use crate::net::runtime_files::RuntimeFiles;
 use crate::net::stream::Stream;
 use crate::net::turn;
+use crate::net::workers::ClientTasks;
 use lockwheel_engine::Engine;
 use lockwheel_engine::session::Origin;
 
-/// All listening sockets of a server, and the threads behind them.
+/// The listening sockets of a server, and the threads that serve accepted connections.
 #[derive(Debug)]
 pub(crate) struct Acceptor {
-    acceptor: Vec<Listener>,
-    /// One for each thread, which get the clients in turn.
+    listeners: Vec<Listener>,
+    /// One for each thread; clients are assigned to them in rotation.
     runtimes: Vec<Handle>,
     next_runtime: AtomicUsize,
-    /// The clients' tasks.
-    clients: TaskTracker,
+    /// Counts the clients' tasks.
+    client_tasks: ClientTasks,
 }
 
 #[derive(Debug)]
@@ -47,36 +47,36 @@ enum Listener {
     Unix(UnixListener),
 }
 
-/// Someone at a door, not yet a client.
+/// An accepted connection that is not a client yet.
 #[derive(Debug)]
 enum PendingConnection {
-    /// From the network.
+    /// Through a TCP socket.
     Tcp(std::net::TcpStream, SocketAddr),
     /// Through the unix socket.
     Unix(std::os::unix::net::UnixStream),
 }
 
-/// Whether somebody may still be waiting outside.
+/// Whether the kernel may have more connections to accept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ConnectionLimit {
-    Gone,
-    Perhaps,
+enum Backlog {
+    Empty,
+    MayHaveMore,
 }
 
 impl Acceptor {
-    /// Opens every door the configuration names. Clients will be dealt out to `runtimes`, and
-    /// `clients` will keep track of them. A unix socket is one of the server's `runtime_files`.
+    /// Opens all listening sockets of the configuration. Clients are assigned to `runtimes` and
+    /// counted in `client_tasks`. The unix socket is added to `runtime_files`.
     ///
     /// # Errors
-    /// If none can be opened at an address, unless the address is optional (`-` before it), or
-    /// the unix socket cannot be made.
+    /// If an address cannot be listened on, unless it is optional (`-` before it), or the unix
+    /// socket cannot be created.
     pub(crate) fn open(
         settings: &ListenSettings,
         runtimes: Vec<Handle>,
-        clients: TaskTracker,
+        client_tasks: ClientTasks,
         runtime_files: &RuntimeFiles,
     ) -> io::Result<Acceptor> {
-        let mut acceptor = Vec::new();
+        let mut listeners = Vec::new();
         let mut port = settings.port;
         let networked = settings.unixsocket.is_none() || settings.port != 0;
         for address in settings.bind.iter().filter(|_| networked) {
@@ -88,7 +88,7 @@ impl Acceptor {
                 Ok(listener) => {
                     // A free port is chosen once and then shared by all addresses.
                     port = listener.local_addr()?.port();
-                    acceptor.push(Listener::Tcp(listener));
+                    listeners.push(Listener::Tcp(listener));
                 }
                 Err(error) if optional => {
                     warn!(address, %error, "not listening at an optional address");
@@ -109,69 +109,68 @@ impl Acceptor {
                 let message = format!("Could not create the unix socket {path}: {reason}");
                 io::Error::new(error.kind(), message)
             })?;
-            acceptor.push(Listener::Unix(listener));
+            listeners.push(Listener::Unix(listener));
         }
-        Ok(Acceptor { acceptor, runtimes, next_runtime: AtomicUsize::new(0), clients })
+        Ok(Acceptor { listeners, runtimes, next_runtime: AtomicUsize::new(0), client_tasks })
     }
 
     /// The first address clients can connect to by TCP.
     pub(crate) fn address(&self) -> Option<SocketAddr> {
-        self.acceptor.iter().find_map(|door| match door {
+        self.listeners.iter().find_map(|listener| match listener {
             Listener::Tcp(listener) => listener.local_addr().ok(),
             Listener::Unix(_) => None,
         })
     }
 
-    /// Lets visitors in through all acceptor until the server ends.
-    pub(crate) fn attend(self: &Arc<Acceptor>, host: &Arc<Host>) {
-        for at in 0..self.acceptor.len() {
+    /// Accepts connections on all listening sockets until the server ends.
+    pub(crate) fn start(self: &Arc<Acceptor>, host: &Arc<Host>) {
+        for at in 0..self.listeners.len() {
             let (acceptor, host) = (Arc::clone(self), Arc::clone(host));
             self.runtimes[0].spawn(async move {
-                if let Err(error) = acceptor.attend_one(at, &host).await {
+                if let Err(error) = acceptor.accept_loop(at, &host).await {
                     error!(%error, "a listening socket has failed");
                 }
             });
         }
     }
 
-    /// Lets in whoever waits outside now, as far as that is possible, past the runtime.
-    pub(crate) fn let_all_in(&self, host: &Arc<Host>, engine: &mut Engine) {
-        for door in &self.acceptor {
-            let mut some = || self.let_some_in(|| door.accept(), host, engine);
-            while matches!(some(), Ok(ConnectionLimit::Perhaps)) {}
+    /// Accepts all connections that are queued now, without the runtime, as far as possible.
+    pub(crate) fn accept_all(&self, host: &Arc<Host>, engine: &mut Engine) {
+        for listener in &self.listeners {
+            let mut some = || self.accept_some(|| listener.accept(), host, engine);
+            while matches!(some(), Ok(Backlog::MayHaveMore)) {}
         }
     }
 
-    async fn attend_one(&self, at: usize, host: &Arc<Host>) -> io::Result<()> {
-        let door = self.acceptor[at].watched()?;
-        let mut refused = false;
+    async fn accept_loop(&self, at: usize, host: &Arc<Host>) -> io::Result<()> {
+        let listener = self.listeners[at].register()?;
+        let mut has_failed = false;
         loop {
-            let turn = poll_fn(|context| {
-                let accept = || match door.poll_accept(context) {
-                    Poll::Ready(pending) => pending,
+            let accept = poll_fn(|context| {
+                let accept_one = || match listener.poll_accept(context) {
+                    Poll::Ready(accepted) => accepted,
                     Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
                 };
-                match host.with(|engine| self.let_some_in(accept, host, engine)) {
-                    Ok(Ok(ConnectionLimit::Gone)) => Poll::Pending,
+                match host.with(|engine| self.accept_some(accept_one, host, engine)) {
+                    Ok(Ok(Backlog::Empty)) => Poll::Pending,
                     outcome => Poll::Ready(outcome),
                 }
             });
-            let outcome = tokio::select! {
-                outcome = turn => outcome,
-                () = host.shutdown.cancelled() => return Ok(()),
+            let Some(outcome) = host.until_stopped(accept).await else {
+                return Ok(());
             };
             match outcome {
                 Ok(Ok(_)) => {
-                    refused = false;
+                    has_failed = false;
                     turn::end();
                     tokio::task::yield_now().await;
                 }
                 Ok(Err(error)) => {
-                    // Out of descriptors, most likely: those who are in keep working.
-                    if !refused {
+                    // Probably no file descriptor is left: connected clients are still served.
+                    if !has_failed {
                         warn!(%error, "cannot accept connections for now");
                     }
-                    refused = true;
+                    has_failed = true;
                     tokio::time::sleep(limits::ACCEPT_BACKOFF).await;
                 }
                 Err(Failed) => return Ok(()),
@@ -179,33 +178,32 @@ impl Acceptor {
         }
     }
 
-    /// Lets in some of those whom `accept` brings. Nobody is taken from the kernel's queue but by
-    /// one who is alone with the engine: so nobody is in the house and unheard while a script
-    /// keeps the engine.
-    fn let_some_in(
+    /// Accepts some connections. Connections are accepted only while holding the engine: otherwise
+    /// one could be accepted and then not be served while a script holds the engine.
+    fn accept_some(
         &self,
         mut accept: impl FnMut() -> io::Result<PendingConnection>,
         host: &Arc<Host>,
         engine: &mut Engine,
-    ) -> io::Result<ConnectionLimit> {
+    ) -> io::Result<Backlog> {
         for _ in 0..limits::ACCEPTS_PER_TURN {
             match accept() {
                 Ok(pending) => {
                     if let Err(error) = self.admit(pending, host, engine) {
-                        debug!(%error, "a pending was lost");
+                        debug!(%error, "connection lost before it was served");
                     }
                 }
                 Err(error) => match error.kind() {
-                    io::ErrorKind::WouldBlock => return Ok(ConnectionLimit::Gone),
+                    io::ErrorKind::WouldBlock => return Ok(Backlog::Empty),
                     io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted => {}
                     _ => return Err(error),
                 },
             }
         }
-        Ok(ConnectionLimit::Perhaps)
+        Ok(Backlog::MayHaveMore)
     }
 
-    /// Makes a client of the pending, or sends it away with a word why.
+    /// Makes the connection a client, or refuses it with an error.
     fn admit(
         &self,
         pending: PendingConnection,
@@ -216,13 +214,13 @@ impl Acceptor {
         let runtime = &self.runtimes[turn % self.runtimes.len()];
         let origin = pending.origin();
         let stream = {
-            // A socket belongs to the runtime within which it is made.
-            let _within = runtime.enter();
+            // A socket belongs to the runtime that is entered when it is created.
+            let _entered = runtime.enter();
             pending.into_stream(engine.settings.tcp_keepalive_seconds)?
         };
         if let Some(refusal) = refusal(engine, &origin) {
             engine.stats.rejected_connections += 1;
-            // If even this does not fit, the pending learns nothing, and that is all.
+            // If the socket does not take the error, the client gets none.
             let _ = stream.write_directly(refusal.as_bytes());
             return Ok(());
         }
@@ -234,15 +232,15 @@ impl Acceptor {
         let Some(state) = engine.sessions.get(client) else { return Ok(()) };
         let (buffers, parser) = (Arc::clone(&state.buffers), Parser::new(REQUEST_LIMITS));
         let connection = Arc::new(Connection::new(client, buffers, stream, parser));
-        // From now on it can be spoken to, whenever its task begins.
+        // From now on messages are delivered, even before the task runs.
         host.registry.add(client, Receiver::Socket(Arc::clone(&connection)));
-        self.clients.spawn_on(connection.run(Arc::clone(host)), runtime);
+        self.client_tasks.spawn_on(runtime, connection.run(Arc::clone(host)));
         Ok(())
     }
 }
 
 impl Listener {
-    /// Takes in one who waits outside now.
+    /// Accepts one connection that is queued now.
     fn accept(&self) -> io::Result<PendingConnection> {
         match self {
             Listener::Tcp(listener) => {
@@ -254,33 +252,33 @@ impl Listener {
         }
     }
 
-    /// The same door as the runtime sees it. Must be called within one.
-    fn watched(&self) -> io::Result<WatchedListener> {
+    /// Registers the socket with the runtime that has been entered.
+    fn register(&self) -> io::Result<RegisteredListener> {
         Ok(match self {
             Listener::Tcp(listener) => {
-                WatchedListener::Tcp(tokio::net::TcpListener::from_std(listener.try_clone()?)?)
+                RegisteredListener::Tcp(tokio::net::TcpListener::from_std(listener.try_clone()?)?)
             }
             Listener::Unix(listener) => {
-                WatchedListener::Unix(tokio::net::UnixListener::from_std(listener.try_clone()?)?)
+                RegisteredListener::Unix(tokio::net::UnixListener::from_std(listener.try_clone()?)?)
             }
         })
     }
 }
 
-/// A door whose runtime tells when somebody comes.
-enum WatchedListener {
+/// A listening socket that a runtime polls.
+enum RegisteredListener {
     Tcp(tokio::net::TcpListener),
     Unix(tokio::net::UnixListener),
 }
 
-impl WatchedListener {
+impl RegisteredListener {
     fn poll_accept(&self, context: &mut task::Context<'_>) -> Poll<io::Result<PendingConnection>> {
         Poll::Ready(match self {
-            WatchedListener::Tcp(listener) => {
+            RegisteredListener::Tcp(listener) => {
                 let (stream, from) = ready!(listener.poll_accept(context))?;
                 stream.into_std().map(|stream| PendingConnection::Tcp(stream, from))
             }
-            WatchedListener::Unix(listener) => {
+            RegisteredListener::Unix(listener) => {
                 let (stream, _) = ready!(listener.poll_accept(context))?;
                 stream.into_std().map(PendingConnection::Unix)
             }
@@ -343,7 +341,7 @@ impl PendingConnection {
     }
 }
 
-/// Why a pending is sent away, if it is.
+/// The error that refuses a connection, if it is refused.
 fn refusal(engine: &Engine, origin: &Origin) -> Option<&'static str> {
     if engine.sessions.len() >= engine.settings.maxclients as usize {
         return Some("-ERR max number of clients reached\r\n");
@@ -353,7 +351,7 @@ fn refusal(engine: &Engine, origin: &Origin) -> Option<&'static str> {
     (guarded && !origin.local).then_some(PROTECTED)
 }
 
-/// What one request may cost. What an operator may change of it is set before each request.
+/// Limits of a request. Those that an operator can change are set again before each request.
 const REQUEST_LIMITS: Limits = Limits {
     query_buffer_bytes_max: lockwheel_engine::limits::QUERY_BUFFER_BYTES_MAX,
     inline_bytes_max: limits::INLINE_BYTES_MAX,
@@ -363,7 +361,7 @@ const REQUEST_LIMITS: Limits = Limits {
     unauthenticated_bulk_bytes_max: limits::UNAUTHENTICATED_BULK_BYTES_MAX,
 };
 
-/// Starts as Redis's refusal does, since that is what clients look for.
+/// Starts as the error of Redis does, since clients compare that.
 const PROTECTED: &str = "-DENIED Redis is running in protected mode because protected mode is \
     enabled and no password is set for the default user. In this mode connections are only \
     accepted from the loopback interface. To connect from elsewhere, set a password with \
@@ -378,7 +376,8 @@ fn is_loopback(address: IpAddr) -> bool {
     }
 }
 
-/// Why there is no socket. Launchers look for Redis's words, which not every system's library has.
+/// The reason why a socket could not be created. Launchers look for the text of Redis, which not
+/// every system's library uses.
 fn reason(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::AddrInUse => "bind: Address already in use".to_owned(),

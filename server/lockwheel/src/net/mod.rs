@@ -1,10 +1,9 @@
-//! The network: sockets, threads and time around the engine. Tokio lives here and nowhere else.
+//! The network: sockets, threads and time around the engine. Only this module uses tokio.
 //!
-//! One engine behind one lock ([`host`]), run by whichever thread has read a request
-//! ([`connection`]); messages for other clients wait in their [`outbox`]. What clients are owed is
-//! sent when the thread's [`turn`] ends.
+//! There is one engine behind one lock ([`host`]). The thread that has read a request runs it
+//! ([`connection`]). Messages for other clients wait in their [`outbox`]. Output is sent at the end
+//! of the thread's [`turn`].
 
-pub(crate) mod bell;
 pub(crate) mod connection;
 pub(crate) mod host;
 pub(crate) mod input;
@@ -17,4 +16,5 @@ pub(crate) mod slow_script;
 pub(crate) mod stream;
 pub(crate) mod ticker;
 pub(crate) mod turn;
+pub(crate) mod wake_timer;
 pub(crate) mod workers;

@@ -1,8 +1,8 @@
-//! What a client is to receive that it did not just ask for, on its way from the engine to the
-//! client.
+//! Bytes on their way from the engine to a client that are not the reply to its current request:
+//! messages, and replies of commands that waited.
 //!
-//! Filled under the engine's lock, so that the order here is the engine's order; emptied by whoever
-//! writes to the client's socket, or by the caller in this process.
+//! An outbox is filled under the engine's lock, so that the order is the engine's order. The thread
+//! that writes to the client's socket empties it, or the caller in this process.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -24,13 +24,13 @@ use lockwheel_engine::time::Millis;
 #[derive(Debug)]
 pub(crate) struct Outbox {
     state: Mutex<State>,
-    /// What counts as the client's memory, here and in its connection.
+    /// The client's memory usage, here and in its connection.
     pub(crate) buffers: Arc<Buffers>,
-    /// There is something to take. Told without the lock, since most of the time there is not.
+    /// There is something to take. Read without the lock, since the outbox is mostly empty.
     filled: AtomicBool,
-    /// What has been taken and not yet sent.
+    /// Bytes that have been taken and not yet sent.
     unsent_bytes: AtomicUsize,
-    /// The soft limit while there is more than it allows, else 0.
+    /// The soft limit while more bytes wait than it allows, else 0.
     soft_bytes: AtomicU64,
     woken: Condvar,
 }
@@ -40,43 +40,43 @@ struct State {
     bytes: BytesMut,
     resume: bool,
     close: Option<Close>,
-    /// How many of `bytes` are counted in the client's buffers.
+    /// How many of `bytes` are counted as the client's memory.
     counted_bytes: usize,
-    /// Since when there is more than the soft limit.
+    /// Since when more bytes wait than the soft limit allows.
     over_soft_since: Option<Millis>,
-    /// When that was to be looked at again, as the caller was told.
-    checked_at: Option<Millis>,
-    /// Woken since somebody last waited.
-    rung: bool,
-    /// Who is to be woken.
+    /// The time of the next check that was returned to a caller.
+    next_check_at: Option<Millis>,
+    /// [`Outbox::wake`] was called since the last wait.
+    woken_early: bool,
+    /// Wakes the client's task, or the caller in this process.
     waker: Option<Waker>,
 }
 
-/// How much waits for a client, beside what its limits allow.
+/// The bytes that wait for a client, compared with its output buffer limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Excess {
-    /// It is within the limits.
-    None,
-    /// It is above the soft limit, and may be for now. This is when to look again, if the caller
-    /// does not know yet.
-    Soft(Option<Millis>),
-    /// These bytes are too many: the client is to be disconnected.
-    Over(usize),
+pub(crate) enum LimitCheck {
+    /// They are within the limit.
+    Within,
+    /// They are above the soft limit, and may be for now. The time of the next check, if it was not
+    /// returned before.
+    OverSoft(Option<Millis>),
+    /// These are too many bytes: the client must be disconnected.
+    Overrun(usize),
 }
 
-/// What an outbox held.
+/// Everything taken from an outbox.
 #[derive(Debug, Default)]
-pub(crate) struct Mail {
+pub(crate) struct OutboxContents {
     /// Bytes to send.
     pub(crate) bytes: BytesMut,
     /// The client's wait is over.
     pub(crate) resume: bool,
-    /// The client is to be disconnected.
+    /// The client must be disconnected.
     pub(crate) close: Option<Close>,
 }
 
 impl Outbox {
-    /// An empty outbox of a client with these buffers.
+    /// An empty outbox; `buffers` counts the client's memory.
     pub(crate) fn new(buffers: Arc<Buffers>) -> Outbox {
         Outbox {
             state: Mutex::default(),
@@ -88,17 +88,17 @@ impl Outbox {
         }
     }
 
-    /// Adds a delivery, whose buffer it may swap for another; nobody is woken. Returns how what
-    /// waits for the client compares with `limit`.
+    /// Adds a delivery and may swap its buffer for another; wakes no task. Compares the bytes
+    /// that wait for the client with `limit`.
     pub(crate) fn put(
         &self,
         delivery: &mut Delivery,
         limit: OutputBufferLimit,
         now: impl FnOnce() -> Millis,
-    ) -> Excess {
+    ) -> LimitCheck {
         let mut state = self.state.lock();
         if state.bytes.is_empty() {
-            // Nothing is copied, and both keep their room.
+            // Nothing is copied, and both buffers keep their capacity.
             std::mem::swap(&mut state.bytes, &mut delivery.bytes);
         } else {
             state.bytes.extend_from_slice(&delivery.bytes);
@@ -111,8 +111,8 @@ impl Outbox {
         self.compare(&mut state, limit, now)
     }
 
-    /// Forgets what there is to send: the client is to go at once.
-    pub(crate) fn give_up(&self) {
+    /// Discards all bytes: the client must be disconnected at once.
+    pub(crate) fn disconnect(&self) {
         let mut state = self.state.lock();
         state.close = Some(Close::Now);
         state.bytes = BytesMut::new();
@@ -121,23 +121,27 @@ impl Outbox {
     }
 
     /// Takes everything.
-    pub(crate) fn take(&self) -> Mail {
-        let Some(mut state) = self.open() else { return Mail::default() };
+    pub(crate) fn take(&self) -> OutboxContents {
+        let Some(mut state) = self.begin_take() else { return OutboxContents::default() };
         let bytes = std::mem::take(&mut state.bytes);
         state.count(&self.buffers);
         state.over_soft_since = None;
-        Mail { bytes, resume: std::mem::take(&mut state.resume), close: state.close.take() }
+        OutboxContents {
+            bytes,
+            resume: std::mem::take(&mut state.resume),
+            close: state.close.take(),
+        }
     }
 
-    /// Takes everything, the bytes to the end of `output`. They go on counting as the client's
-    /// memory and as unsent: `counted` is what counts of its connection. Returns whether the
-    /// client's wait is over, and whether it is to be disconnected.
+    /// Takes everything and appends the bytes to `output`. They still count as the client's memory
+    /// and as unsent: `counted` is what is counted of its connection. Returns whether the client's
+    /// wait is over, and whether the client must be disconnected.
     pub(crate) fn take_into(
         &self,
         output: &mut Output,
         counted: &mut BufferSizes,
     ) -> (bool, Option<Close>) {
-        let Some(mut state) = self.open() else { return (false, None) };
+        let Some(mut state) = self.begin_take() else { return (false, None) };
         output.append(&mut state.bytes);
         self.unsent_bytes.store(output.len(), Ordering::Relaxed);
         if state.counted_bytes > 0 {
@@ -148,8 +152,8 @@ impl Outbox {
         (std::mem::take(&mut state.resume), state.close.take())
     }
 
-    /// The state, if there is something to take, which the caller takes.
-    fn open(&self) -> Option<MutexGuard<'_, State>> {
+    /// Locks the state if there is something to take. The caller must take everything.
+    fn begin_take(&self) -> Option<MutexGuard<'_, State>> {
         if !self.filled.load(Ordering::Acquire) {
             return None;
         }
@@ -158,25 +162,29 @@ impl Outbox {
         Some(state)
     }
 
-    /// Tells how much of what was taken is still to be sent. Without it, nobody would notice that
-    /// a client that only listens has stopped to read.
+    /// Sets how many of the bytes taken are still unsent. Without it, a subscriber that stops
+    /// reading would not be noticed.
     pub(crate) fn set_unsent(&self, bytes: usize) {
         self.unsent_bytes.store(bytes, Ordering::Relaxed);
         let soft_bytes = self.soft_bytes.load(Ordering::Relaxed);
         if soft_bytes > 0 && bytes as u64 <= soft_bytes {
-            self.begin_anew();
+            self.reset_soft_limit();
         }
     }
 
     /// The client has read: its time above the soft limit is over.
     #[cold]
-    fn begin_anew(&self) {
+    fn reset_soft_limit(&self) {
         self.state.lock().over_soft_since = None;
         self.soft_bytes.store(0, Ordering::Relaxed);
     }
 
-    /// As [`Outbox::put`], says if there is too much.
-    pub(crate) fn excess(&self, limit: OutputBufferLimit, now: impl FnOnce() -> Millis) -> Excess {
+    /// Compares the bytes that wait for the client with `limit`.
+    pub(crate) fn check_limit(
+        &self,
+        limit: OutputBufferLimit,
+        now: impl FnOnce() -> Millis,
+    ) -> LimitCheck {
         self.compare(&mut self.state.lock(), limit, now)
     }
 
@@ -185,20 +193,20 @@ impl Outbox {
         state: &mut State,
         limit: OutputBufferLimit,
         now: impl FnOnce() -> Millis,
-    ) -> Excess {
-        let excess = state.excess(self.unsent_bytes.load(Ordering::Relaxed), limit, now);
-        if let Excess::Soft(_) = excess {
+    ) -> LimitCheck {
+        let check = state.check_limit(self.unsent_bytes.load(Ordering::Relaxed), limit, now);
+        if let LimitCheck::OverSoft(_) = check {
             self.soft_bytes.store(limit.soft_bytes, Ordering::Relaxed);
         }
-        excess
+        check
     }
 
-    /// Wakes the client's task, or the caller in this process, without giving it anything.
+    /// Wakes the client's task, or the caller in this process.
     pub(crate) fn wake(&self) {
         let waker = {
-            // Whoever is about to wait has looked and not yet begun to, or is waiting.
+            // A caller that has found nothing and is about to wait must not miss this.
             let mut state = self.state.lock();
-            state.rung = true;
+            state.woken_early = true;
             state.waker.clone()
         };
         self.woken.notify_all();
@@ -207,16 +215,16 @@ impl Outbox {
         }
     }
 
-    /// From now on `waker` is who is woken.
+    /// From now on [`Outbox::wake`] wakes `waker`.
     pub(crate) fn set_waker(&self, waker: Waker) {
         self.state.lock().waker = Some(waker);
     }
 
-    /// Waits until it is woken, or has been since the last wait.
+    /// Waits for [`Outbox::wake`], or returns at once if it was called since the last wait.
     pub(crate) async fn woken(&self) {
         poll_fn(|context| {
             let mut state = self.state.lock();
-            if std::mem::take(&mut state.rung) {
+            if std::mem::take(&mut state.woken_early) {
                 return Poll::Ready(());
             }
             state.waker = Some(context.waker().clone());
@@ -225,47 +233,47 @@ impl Outbox {
         .await;
     }
 
-    /// Keeps this thread waiting until there is something to take. For clients without a socket.
-    pub(crate) fn wait(&self, or_until: impl Fn() -> bool) {
+    /// Blocks this thread until there is something to take or `is_over` returns true. For clients
+    /// in this process.
+    pub(crate) fn wait(&self, is_over: impl Fn() -> bool) {
         let mut state = self.state.lock();
-        while state.bytes.is_empty() && !state.resume && state.close.is_none() && !or_until() {
+        while state.bytes.is_empty() && !state.resume && state.close.is_none() && !is_over() {
             self.woken.wait(&mut state);
         }
     }
 }
 
 impl State {
-    fn excess(
+    fn check_limit(
         &mut self,
         unsent_bytes: usize,
         limit: OutputBufferLimit,
         now: impl FnOnce() -> Millis,
-    ) -> Excess {
+    ) -> LimitCheck {
         let bytes = self.bytes.len() + unsent_bytes;
         let over = |max: u64| max > 0 && bytes as u64 > max;
         if over(limit.hard_bytes) {
-            return Excess::Over(bytes);
+            return LimitCheck::Overrun(bytes);
         }
         if !over(limit.soft_bytes) {
             self.over_soft_since = None;
-            return Excess::None;
+            return LimitCheck::Within;
         }
         let now = now();
         let since = *self.over_soft_since.get_or_insert(now);
-        let patience_ms =
-            i64::try_from(limit.soft_seconds.saturating_mul(1000)).unwrap_or(i64::MAX);
-        let end = Millis(since.0.saturating_add(patience_ms).saturating_add(1));
+        let soft_ms = i64::try_from(limit.soft_seconds.saturating_mul(1000)).unwrap_or(i64::MAX);
+        let end = Millis(since.0.saturating_add(soft_ms).saturating_add(1));
         if now >= end {
-            return Excess::Over(bytes);
+            return LimitCheck::Overrun(bytes);
         }
-        if self.checked_at.is_some_and(|moment| now < moment && moment <= end) {
-            return Excess::Soft(None);
+        if self.next_check_at.is_some_and(|moment| now < moment && moment <= end) {
+            return LimitCheck::OverSoft(None);
         }
-        self.checked_at = Some(end);
-        Excess::Soft(Some(end))
+        self.next_check_at = Some(end);
+        LimitCheck::OverSoft(Some(end))
     }
 
-    /// Counts `bytes` as the client's memory, if they are more than leave at the end of a turn.
+    /// Counts `bytes` as the client's memory, if they are more than a turn holds back.
     fn count(&mut self, buffers: &Buffers) {
         let bytes = self.bytes.len();
         let counted_bytes = if bytes > limits::HELD_BACK_BYTES { bytes } else { 0 };
@@ -286,59 +294,59 @@ mod tests {
     const LIMIT: OutputBufferLimit =
         OutputBufferLimit { hard_bytes: 100, soft_bytes: 50, soft_seconds: 2 };
 
-    /// An outbox, and the client it belongs to.
-    struct Stage(Outbox, Engine, ClientId);
+    /// An outbox, and its client.
+    struct TestOutbox(Outbox, Engine, ClientId);
 
-    impl Stage {
-        fn new() -> Stage {
+    impl TestOutbox {
+        fn new() -> TestOutbox {
             let now = Time::at(Millis(0));
             let mut engine =
                 Engine::new(lockwheel_engine::settings::Settings::default(), now, [0; 4]);
             let client = engine.connect(Origin::default(), now);
             let buffers = &engine.sessions.get(client).expect("the client").buffers;
-            Stage(Outbox::new(Arc::clone(buffers)), engine, client)
+            TestOutbox(Outbox::new(Arc::clone(buffers)), engine, client)
         }
 
-        /// Puts `bytes` at `now_ms` after a connection said that `unsent` are still to be sent.
-        fn check(&self, (unsent, bytes, now_ms): (usize, usize, i64), excess: Excess) {
-            let Stage(outbox, _, client) = self;
+        /// Puts `bytes` at `now_ms` while a connection has `unsent` bytes, and checks the result.
+        fn check(&self, (unsent, bytes, now_ms): (usize, usize, i64), expected: LimitCheck) {
+            let TestOutbox(outbox, _, client) = self;
             outbox.set_unsent(unsent);
             let bytes = BytesMut::from(&vec![b'x'; bytes][..]);
             let mut delivery = Delivery { client: *client, bytes, resume: false, close: None };
-            assert_eq!(outbox.put(&mut delivery, LIMIT, || Millis(now_ms)), excess);
+            assert_eq!(outbox.put(&mut delivery, LIMIT, || Millis(now_ms)), expected);
             assert!(delivery.bytes.is_empty());
         }
     }
 
     #[test]
-    fn what_was_taken_counts_until_it_is_sent() {
-        let stage = Stage::new();
-        stage.check((0, 40, 0), Excess::None);
-        assert_eq!(stage.0.take().bytes.len(), 40);
-        stage.check((40, 61, 0), Excess::Over(101));
-        stage.0.give_up();
-        let mail = stage.0.take();
-        assert_eq!((mail.bytes.len(), mail.close), (0, Some(Close::Now)));
+    fn taken_bytes_count_until_they_are_sent() {
+        let test = TestOutbox::new();
+        test.check((0, 40, 0), LimitCheck::Within);
+        assert_eq!(test.0.take().bytes.len(), 40);
+        test.check((40, 61, 0), LimitCheck::Overrun(101));
+        test.0.disconnect();
+        let contents = test.0.take();
+        assert_eq!((contents.bytes.len(), contents.close), (0, Some(Close::Now)));
     }
 
     #[test]
-    fn patience_with_the_soft_limit_begins_anew_when_the_client_has_read() {
-        let stage = Stage::new();
+    fn time_above_soft_limit_starts_again_after_client_has_read() {
+        let test = TestOutbox::new();
         let mut output = Output::default();
-        stage.check((0, 60, 0), Excess::Soft(Some(Millis(2_001))));
-        stage.check((0, 0, 2_000), Excess::Soft(None));
-        stage.0.take_into(&mut output, &mut BufferSizes::default());
-        stage.check((60, 0, 2_000), Excess::Soft(None));
-        // It reads, which is seen though nothing is sent to it then.
-        stage.0.set_unsent(0);
-        stage.check((60, 0, 2_001), Excess::Soft(Some(Millis(4_002))));
-        stage.check((60, 0, 4_001), Excess::Soft(None));
-        stage.check((60, 0, 4_002), Excess::Over(60));
+        test.check((0, 60, 0), LimitCheck::OverSoft(Some(Millis(2_001))));
+        test.check((0, 0, 2_000), LimitCheck::OverSoft(None));
+        test.0.take_into(&mut output, &mut BufferSizes::default());
+        test.check((60, 0, 2_000), LimitCheck::OverSoft(None));
+        // The client reads; this counts although nothing is sent to it then.
+        test.0.set_unsent(0);
+        test.check((60, 0, 2_001), LimitCheck::OverSoft(Some(Millis(4_002))));
+        test.check((60, 0, 4_001), LimitCheck::OverSoft(None));
+        test.check((60, 0, 4_002), LimitCheck::Overrun(60));
     }
 
     #[test]
-    fn many_messages_count_as_the_clients_memory_until_they_are_taken() {
-        let Stage(outbox, engine, client) = Stage::new();
+    fn messages_count_as_client_memory_until_they_are_taken() {
+        let TestOutbox(outbox, engine, client) = TestOutbox::new();
         let before = engine.sessions.memory_bytes();
         let bytes = BytesMut::from(&vec![b'x'; 2 * limits::HELD_BACK_BYTES][..]);
         let mut delivery = Delivery { client, bytes, resume: false, close: None };
@@ -349,14 +357,14 @@ mod tests {
     }
 
     #[test]
-    fn messages_count_without_a_gap_while_a_connection_takes_them() {
-        let stage = Stage::new();
-        let Stage(outbox, engine, client) = &stage;
+    fn messages_count_without_gap_while_connection_takes_them() {
+        let test = TestOutbox::new();
+        let TestOutbox(outbox, engine, client) = &test;
         let bytes = 2 * limits::HELD_BACK_BYTES;
-        stage.check((0, bytes, 0), Excess::Over(bytes));
+        test.check((0, bytes, 0), LimitCheck::Overrun(bytes));
         let mut output = Output::default();
         outbox.take_into(&mut output, &mut BufferSizes::default());
-        assert_eq!(outbox.excess(LIMIT, || Millis(0)), Excess::Over(bytes));
+        assert_eq!(outbox.check_limit(LIMIT, || Millis(0)), LimitCheck::Overrun(bytes));
         let sizes = engine.sessions.get(*client).expect("the client").buffers.sizes();
         assert_eq!(sizes.output(), bytes);
     }

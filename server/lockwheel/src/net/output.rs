@@ -1,5 +1,5 @@
-//! Bytes that are to be sent to one client: a queue of chunks, so that a gigabyte of replies is
-//! never copied to a larger buffer, and its memory is freed as it is sent.
+//! The output buffer of one client: a queue of chunks, so that a gigabyte of replies is never
+//! copied to a larger buffer, and memory is freed as the bytes are sent.
 
 use std::collections::VecDeque;
 
@@ -11,11 +11,11 @@ use lockwheel_engine::buffers::BufferSizes;
 /// See the module's documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Output {
-    /// Full chunks, sent first. Empty unless the client reads more slowly than it asks.
+    /// Full chunks, sent first. Empty unless the client reads more slowly than it sends requests.
     full: VecDeque<BytesMut>,
     /// The bytes in `full`.
     full_bytes: usize,
-    /// What replies are appended to.
+    /// The chunk that replies are appended to.
     tail: BytesMut,
 }
 
@@ -30,18 +30,18 @@ impl Output {
 
     #[cold]
     fn finish_chunk(&mut self) {
-        // Room for the reply that passes the limit, so that a chunk is seldom copied.
+        // Space for the reply that exceeds the chunk size, so that a chunk is seldom copied.
         let room = limits::OUTPUT_CHUNK_BYTES + limits::OUTPUT_CHUNK_BYTES / 8;
         let chunk = std::mem::replace(&mut self.tail, BytesMut::with_capacity(room));
         self.full_bytes += chunk.len();
         self.full.push_back(chunk);
     }
 
-    /// Moves all of `more` to the end, and leaves it empty.
+    /// Appends all of `more` and leaves it empty.
     pub(crate) fn append(&mut self, more: &mut BytesMut) {
         let tail = self.tail();
         if tail.is_empty() {
-            // Nothing is copied, and both keep their room.
+            // Nothing is copied, and both buffers keep their capacity.
             std::mem::swap(tail, more);
         } else {
             tail.extend_from_slice(more);
@@ -49,12 +49,12 @@ impl Output {
         more.clear();
     }
 
-    /// How many bytes there are.
+    /// The number of bytes.
     pub(crate) fn len(&self) -> usize {
         self.full_bytes + self.tail.len()
     }
 
-    /// Writes down what its buffers take.
+    /// Writes the sizes of the buffers to `sizes`.
     pub(crate) fn measure(&self, sizes: &mut BufferSizes) {
         sizes.reply = self.tail.len();
         sizes.reply_room = self.tail.capacity();
@@ -62,18 +62,18 @@ impl Output {
         sizes.chunk_bytes = self.full_bytes;
     }
 
-    /// Whether there are none.
+    /// Whether there are no bytes.
     pub(crate) fn is_empty(&self) -> bool {
         self.tail.is_empty() && self.full.is_empty()
     }
 
-    /// What is sent next: some of the bytes, and none only if there are none.
+    /// The bytes to send next: empty only if there are none.
     pub(crate) fn front(&self) -> &[u8] {
         self.full.front().unwrap_or(&self.tail)
     }
 
-    /// Drops the first `count` bytes of [`Output::front`], which have been sent. Memory that a
-    /// quiet connection does not need is freed.
+    /// Drops the first `count` bytes of [`Output::front`], which have been sent. Frees memory that
+    /// an idle connection does not need.
     pub(crate) fn advance(&mut self, count: usize) {
         if let Some(chunk) = self.full.front_mut() {
             self.full_bytes -= count;
@@ -88,7 +88,7 @@ impl Output {
         }
     }
 
-    /// Drops everything.
+    /// Drops all bytes.
     pub(crate) fn clear(&mut self) {
         self.full = VecDeque::new();
         self.full_bytes = 0;
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_leave_in_the_order_they_came() {
+    fn bytes_are_sent_in_the_order_they_were_added() {
         for sent_at_once in [1, 999, 10_000, usize::MAX] {
             let (mut output, mut expected, mut sent) = (Output::default(), Vec::new(), Vec::new());
             for number in 0..500 {
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_are_not_copied_to_larger_ones() {
+    fn chunks_are_not_copied_to_larger_buffers() {
         let mut output = Output::default();
         for number in 0..1_000 {
             output.tail().extend_from_slice(&reply(number));

@@ -1,16 +1,17 @@
-//! Who is connected: from a client's name to its connection, for many threads and in no order.
+//! The connected clients: finds a client's receiver by its id, from any thread, in no order.
 
+use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
-use dashmap::DashMap;
+use parking_lot::RwLock;
 
 use crate::limits;
 use crate::net::connection::Connection;
 use crate::net::outbox::Outbox;
 use lockwheel_engine::session::ClientId;
 
-/// The other end of a client.
+/// Receives what the engine sends to a client.
 #[derive(Clone, Debug)]
 pub(crate) enum Receiver {
     /// A socket.
@@ -20,7 +21,7 @@ pub(crate) enum Receiver {
 }
 
 impl Receiver {
-    /// Where its messages go.
+    /// The outbox for its messages.
     pub(crate) fn outbox(&self) -> &Outbox {
         match self {
             Receiver::Socket(connection) => &connection.outbox,
@@ -29,28 +30,30 @@ impl Receiver {
     }
 }
 
-/// All peers. No guard of the map is held across a call: callers get clones.
+/// The receivers of all clients. No lock is held across a call: callers get clones.
 #[derive(Debug)]
 pub(crate) struct Registry {
     /// Every message looks up its receiver here.
-    peers: DashMap<ClientId, Receiver, BuildHasherDefault<Scatter>>,
+    shards: Box<[RwLock<Shard>]>,
 }
+
+type Shard = HashMap<ClientId, Receiver, BuildHasherDefault<ClientIdHasher>>;
 
 impl Default for Registry {
     fn default() -> Registry {
-        let (scatter, shards) = (BuildHasherDefault::default(), limits::REGISTRY_SHARDS);
-        Registry { peers: DashMap::with_hasher_and_shard_amount(scatter, shards) }
+        Registry { shards: (0..limits::REGISTRY_SHARDS).map(|_| RwLock::default()).collect() }
     }
 }
 
-/// Clients are numbered by ourselves, so nobody can prepare collisions, and a product scatters the
-/// numbers well enough.
+/// The server numbers clients itself, so a client cannot prepare collisions, and a product spreads
+/// the numbers well enough.
 #[derive(Debug, Default)]
-struct Scatter(u64);
+struct ClientIdHasher(u64);
 
-impl Hasher for Scatter {
+impl Hasher for ClientIdHasher {
     fn finish(&self) -> u64 {
-        self.0
+        // The high bits of a product depend on all bits; the map looks at the low ones first.
+        self.0.rotate_left(26)
     }
 
     fn write(&mut self, bytes: &[u8]) {
@@ -68,39 +71,49 @@ impl Hasher for Scatter {
 }
 
 impl Registry {
-    /// Adds a client's peer.
-    pub(crate) fn add(&self, client: ClientId, peer: Receiver) {
-        self.peers.insert(client, peer);
+    /// Adds a client's receiver.
+    pub(crate) fn add(&self, client: ClientId, receiver: Receiver) {
+        self.shard(client).write().insert(client, receiver);
     }
 
-    /// Forgets a client.
+    /// Removes a client.
     pub(crate) fn remove(&self, client: ClientId) {
-        self.peers.remove(&client);
+        // The receiver is dropped after the lock.
+        let _removed = self.shard(client).write().remove(&client);
     }
 
-    /// Forgets everyone.
+    /// Removes all clients.
     pub(crate) fn clear(&self) {
-        self.peers.clear();
+        for shard in &self.shards {
+            let _removed = std::mem::take(&mut *shard.write());
+        }
     }
 
-    /// The peer of a client.
+    /// The receiver of a client.
     pub(crate) fn get(&self, client: ClientId) -> Option<Receiver> {
-        self.peers.get(&client).map(|peer| peer.clone())
+        self.shard(client).read().get(&client).cloned()
     }
 
-    /// All sockets.
-    pub(crate) fn sockets(&self) -> Vec<Arc<Connection>> {
-        self.peers
-            .iter()
-            .filter_map(|entry| match entry.value() {
-                Receiver::Socket(connection) => Some(Arc::clone(connection)),
-                Receiver::InProcess(_) => None,
-            })
-            .collect()
+    /// The connections of all clients that have a socket.
+    pub(crate) fn connections(&self) -> Vec<Arc<Connection>> {
+        let receivers = self.all().into_iter();
+        let connections = receivers.filter_map(|receiver| match receiver {
+            Receiver::Socket(connection) => Some(connection),
+            Receiver::InProcess(_) => None,
+        });
+        connections.collect()
     }
 
-    /// All peers.
+    /// All receivers.
     pub(crate) fn all(&self) -> Vec<Receiver> {
-        self.peers.iter().map(|entry| entry.value().clone()).collect()
+        let mut all = Vec::new();
+        for shard in &self.shards {
+            all.extend(shard.read().values().cloned());
+        }
+        all
+    }
+
+    fn shard(&self, client: ClientId) -> &RwLock<Shard> {
+        &self.shards[client.serial as usize % limits::REGISTRY_SHARDS]
     }
 }

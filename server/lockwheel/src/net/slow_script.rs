@@ -1,13 +1,10 @@
-//! What the engine has to be told of the world outside while it does not listen.
+//! Serves clients while a slow script runs. Also answers the engine whether a waiting client has
+//! hung up, by asking the client's socket when the engine is about to serve the client.
 //!
-//! Whether a client that waits has hung up is asked of its socket at the moment it would be given
-//! something.
-//!
-//! While a script runs past its time, the others are heard, and refused. A script holds the engine
-//! and the thread it runs on, so nobody else is served; when that has lasted longer than
-//! `busy-reply-threshold`, this looks at every socket itself, between two stretches of Lua. The
-//! engine's own gates then answer `-BUSY` to everything but what may end the script. Nothing runs
-//! nested that could touch a key.
+//! A script holds the engine and the thread it runs on, so no other client is served. When the
+//! script has run for longer than `busy-reply-threshold`, the monitor polls every socket itself,
+//! between two stretches of Lua. The engine's gates then answer `-BUSY` to all commands but those
+//! that may end the script. So no command that could touch a key runs within the script.
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -25,53 +22,60 @@ use lockwheel_engine::session::ClientId;
 pub(crate) struct SlowScriptMonitor {
     host: Weak<Host>,
     acceptor: Weak<Acceptor>,
-    /// Which script was looked at last, when that began, and when the others were last heard.
-    watched: Option<Watched>,
+    /// The last script seen.
+    watched: Option<WatchedScript>,
 }
 
-struct Watched {
+struct WatchedScript {
     script: u64,
     begin: Instant,
-    /// On the lease clock, which may stand or run faster.
+    /// On the lease clock, which may be stopped or run faster.
     begin_us: i64,
-    heard: Instant,
-    /// Nobody waits for what this thread has to send but held back.
+    /// When clients were last polled.
+    polled_at: Instant,
+    /// The output that this thread held back has been sent.
     sent: bool,
 }
 
 impl SlowScriptMonitor {
-    /// A monitor for the clients of `host` and those who come through `acceptor`.
+    /// A monitor for the clients of `host` and new connections of `acceptor`.
     pub(crate) fn new(host: &Arc<Host>, acceptor: &Arc<Acceptor>) -> SlowScriptMonitor {
         let (host, acceptor) = (Arc::downgrade(host), Arc::downgrade(acceptor));
         SlowScriptMonitor { host, acceptor, watched: None }
     }
 
-    #[expect(clippy::disallowed_methods, reason = "how long a script runs is no matter of leases")]
-    fn hear(&mut self, host: &Arc<Host>, engine: &mut Engine, hearing: Hearing) {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the running time of a script does not depend on the lease clock"
+    )]
+    fn poll_clients(&mut self, host: &Arc<Host>, engine: &mut Engine, filter: RequestFilter) {
         if let Some(acceptor) = self.acceptor.upgrade() {
-            acceptor.let_all_in(host, engine);
+            acceptor.accept_all(host, engine);
         }
-        for connection in host.registry.sockets() {
-            connection.serve_directly(host, engine, hearing);
+        for connection in host.registry.connections() {
+            connection.serve_without_runtime(host, engine, filter);
         }
         if let Some(watched) = &mut self.watched {
-            watched.heard = Instant::now();
+            watched.polled_at = Instant::now();
         }
     }
 }
 
-/// What is heard of the others while a script runs.
+/// The requests that are run while a script runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Hearing {
-    /// Whatever they say.
-    Everything,
-    /// What they want of the clock, should it be their next request: a script that has not run for
-    /// long on a clock that stands would not do so for ever.
-    OrdersOfClock,
+pub(crate) enum RequestFilter {
+    /// All requests.
+    All,
+    /// Only `LOCKWHEEL CLOCK` as the client's next request: on a stopped clock a script would
+    /// otherwise never exceed the threshold.
+    ClockCommands,
 }
 
 impl ScriptMonitor for SlowScriptMonitor {
-    #[expect(clippy::disallowed_methods, reason = "how long a script runs is no matter of leases")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the running time of a script does not depend on the lease clock"
+    )]
     fn poll(&mut self, engine: &mut Engine) {
         let (Some(host), Some(script)) = (self.host.upgrade(), engine.running_script()) else {
             return;
@@ -85,47 +89,47 @@ impl ScriptMonitor for SlowScriptMonitor {
             Some(watched) if watched.script == script => watched,
             _ => {
                 let begin_us = host.clock.lease_us();
-                self.watched.insert(Watched {
+                self.watched.insert(WatchedScript {
                     script,
                     begin: now,
                     begin_us,
-                    heard: now,
+                    polled_at: now,
                     sent: false,
                 })
             }
         };
-        if !watched.sent && now - watched.begin >= limits::HELD_BACK_BY_SCRIPT {
+        if !watched.sent && now - watched.begin >= limits::SCRIPT_TIME_BEFORE_SEND {
             watched.sent = true;
             turn::end();
-            host.script_is_long();
+            host.set_script_is_slow();
         }
         let threshold = Duration::from_millis(engine.settings.busy_reply_threshold_ms);
         if threshold.is_zero() {
             return;
         }
-        if now - watched.heard < limits::BUSY_HEARING_EVERY {
+        if now - watched.polled_at < limits::BUSY_POLL_INTERVAL {
             return;
         }
-        let passed_us = host.clock.lease_us().saturating_sub(watched.begin_us);
-        let passed = Duration::from_micros(u64::try_from(passed_us).unwrap_or(0));
-        if passed < threshold {
-            if host.clock.is_in_hand() {
-                self.hear(&host, engine, Hearing::OrdersOfClock);
+        let elapsed_us = host.clock.lease_us().saturating_sub(watched.begin_us);
+        let elapsed = Duration::from_micros(u64::try_from(elapsed_us).unwrap_or(0));
+        if elapsed < threshold {
+            if host.clock.is_controlled() {
+                self.poll_clients(&host, engine, RequestFilter::ClockCommands);
             }
             return;
         }
         if !engine.is_busy() {
             tracing::warn!(
-                seconds = passed.as_secs(),
-                "slow script: still running; others are refused until it ends or is killed"
+                seconds = elapsed.as_secs(),
+                "slow script: still running; other clients are refused until it ends or is killed"
             );
         }
         engine.set_busy();
-        self.hear(&host, engine, Hearing::Everything);
+        self.poll_clients(&host, engine, RequestFilter::All);
     }
 
     fn has_hung_up(&self, client: ClientId) -> bool {
-        let peer = self.host.upgrade().and_then(|host| host.registry.get(client));
-        matches!(peer, Some(Receiver::Socket(connection)) if connection.has_hung_up())
+        let receiver = self.host.upgrade().and_then(|host| host.registry.get(client));
+        matches!(receiver, Some(Receiver::Socket(connection)) if connection.has_hung_up())
     }
 }

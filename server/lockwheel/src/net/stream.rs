@@ -1,4 +1,4 @@
-//! A connected socket of either family.
+//! A connected socket, TCP or unix.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::mem::MaybeUninit;
@@ -12,14 +12,14 @@ use tokio::net::{TcpStream, UnixStream};
 /// A TCP or unix socket.
 #[derive(Debug)]
 pub(crate) enum Stream {
-    /// TCP
+    /// A TCP socket.
     Tcp(TcpStream),
     /// A unix socket.
     Unix(UnixStream),
 }
 
 impl Stream {
-    /// Whether there may be something to read; if not, the task is woken when there is.
+    /// Whether the socket may be readable; if not, the task is woken when it is.
     pub(crate) fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Stream::Tcp(stream) => stream.poll_read_ready(context),
@@ -27,7 +27,7 @@ impl Stream {
         }
     }
 
-    /// Whether there may be room to write; if not, the task is woken when there is.
+    /// Whether the socket may be writable; if not, the task is woken when it is.
     pub(crate) fn poll_writable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Stream::Tcp(stream) => stream.poll_write_ready(context),
@@ -35,20 +35,20 @@ impl Stream {
         }
     }
 
-    /// Reads what there is, as far as it fits.
+    /// Reads the available bytes, as many as fit.
     pub(crate) fn read(&self, into: &mut [u8]) -> io::Result<usize> {
-        let room = into.len();
-        self.transfer(Interest::READABLE, room, || self.read_directly(into))
+        let most = into.len();
+        self.transfer(Interest::READABLE, most, || self.read_directly(into))
     }
 
-    /// Writes what can be written now.
+    /// Writes as many bytes as the socket takes now.
     pub(crate) fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         self.transfer(Interest::WRITABLE, bytes.len(), || self.write_directly(bytes))
     }
 
-    /// One system call that may move up to `most` bytes, if the runtime thinks that it can. When it
-    /// moves fewer, the socket can do no more for now, and the runtime is told so: that saves a
-    /// second call to find it out.
+    /// Makes one system call that moves up to `most` bytes, if the runtime believes the socket
+    /// ready. When the call moves fewer, the socket is not ready any more, and the readiness is
+    /// cleared: this saves a second call that would only find this out.
     fn transfer(
         &self,
         interest: Interest,
@@ -68,17 +68,17 @@ impl Stream {
         if moved > 0 { Ok(moved) } else { outcome }
     }
 
-    /// Reads past the runtime: for when its thread is busy and cannot say what is readable.
+    /// Reads without the runtime: for use while a script keeps the runtime from polling.
     pub(crate) fn read_directly(&self, into: &mut [u8]) -> io::Result<usize> {
         (&*self.socket()).read(into)
     }
 
-    /// Writes past the runtime, likewise.
+    /// Writes without the runtime.
     pub(crate) fn write_directly(&self, bytes: &[u8]) -> io::Result<usize> {
         (&*self.socket()).write(bytes)
     }
 
-    /// Whether there is nothing more to read, nor ever will be. Leaves what there is unread.
+    /// Whether the client has closed its side and all bytes have been read. Reads nothing.
     pub(crate) fn is_at_end(&self) -> bool {
         match self.socket().peek(&mut [MaybeUninit::uninit()]) {
             Ok(bytes) => bytes == 0,
@@ -86,17 +86,17 @@ impl Stream {
         }
     }
 
-    /// Says that what is written next is the last: it is sent together with the hanging up, so that
-    /// nobody sees one without the other and sends more in between.
-    pub(crate) fn begin_last_words(&self) {
-        // Where this cannot be had, the two follow each other closely.
+    /// Must be called before the last write: the bytes are sent together with the shutdown, so that
+    /// the client does not see one without the other and send more in between.
+    pub(crate) fn begin_last_write(&self) {
+        // On other systems the two follow each other closely.
         #[cfg(target_os = "linux")]
         let _ = self.socket().set_tcp_cork(true);
     }
 
-    /// Tells the other side that this was all; what has been written still arrives.
-    pub(crate) fn hang_up(&self) {
-        // It may have gone already.
+    /// Shuts the socket down; bytes written before still arrive.
+    pub(crate) fn shut_down(&self) {
+        // Fails if the client has closed the connection already.
         let _ = self.socket().shutdown(Shutdown::Both);
     }
 

@@ -1,10 +1,10 @@
-//! Fires the wheel at its deadlines: a task of the first thread's loop, which sleeps until there is
-//! something at a socket or a lease ends. So what comes of a tick is sent as all else is, when the
-//! turn ends.
+//! Fires the timer wheel at its deadlines: a task of the first thread's event loop, which sleeps
+//! until a socket is ready or a lease ends. The output of a tick is sent like all other output, at
+//! the end of the turn.
 //!
-//! It has no thread of its own. On the same processor a tick would cost two changes of threads more
-//! than the loop that sends what comes of it, and in a storm of leases that end the system would
-//! decide, by slices of milliseconds, when the others are served.
+//! The ticker has no thread of its own. On the same processor a tick would cost two more context
+//! switches than in the loop that sends its output, and during mass expiry the system would decide,
+//! by slices of milliseconds, when clients are served.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -15,29 +15,29 @@ use tokio::task::yield_now;
 
 use crate::clock::{Clock, Stopwatch};
 use crate::limits;
-use crate::net::bell::{Bell, Listener};
 use crate::net::host::Host;
 use crate::net::turn;
+use crate::net::wake_timer::{WakeListener, WakeTimer};
 use lockwheel_engine::Engine;
 use lockwheel_engine::time::Millis;
 
-/// What the ticker sleeps on. Whoever has the engine sets it, so only one at a time does.
+/// Wakes the ticker at the engine's next deadline. Only the thread that holds the engine sets it.
 #[derive(Debug)]
-pub(crate) struct Alarm {
-    /// The deadline the bell rings at; `i64::MAX` for none. It may be earlier than the next, for a
-    /// lock that was released since: waking for nothing once in a while is cheaper than setting the
-    /// bell at every release.
+pub(crate) struct DeadlineTimer {
+    /// The deadline the timer fires at; `i64::MAX` for none. It may be earlier than the engine's,
+    /// of a lock that was released since: an unnecessary wake-up once in a while is cheaper than
+    /// setting the timer at every release.
     armed: AtomicI64,
-    bell: Bell,
+    timer: WakeTimer,
 }
 
-impl Alarm {
-    /// An alarm without a deadline.
-    pub(crate) fn new() -> io::Result<Alarm> {
-        Ok(Alarm { armed: AtomicI64::new(i64::MAX), bell: Bell::new()? })
+impl DeadlineTimer {
+    /// A timer without a deadline.
+    pub(crate) fn new() -> io::Result<DeadlineTimer> {
+        Ok(DeadlineTimer { armed: AtomicI64::new(i64::MAX), timer: WakeTimer::new()? })
     }
 
-    /// The engine's next deadline is this now.
+    /// Sets the timer to the engine's next deadline.
     pub(crate) fn set(&self, deadline: Option<Millis>, clock: &Clock) {
         let Some(deadline) = deadline else { return };
         if deadline.0 >= self.armed.load(Ordering::Relaxed) {
@@ -45,65 +45,66 @@ impl Alarm {
         }
         if let Some(wait) = clock.until(deadline) {
             self.armed.store(deadline.0, Ordering::Relaxed);
-            self.bell.set(wait);
+            self.timer.set(wait);
         } else if clock.now().reached(deadline) {
-            // Whoever moves the clock sees to what becomes due by it, but this is due already.
-            self.bell.set(Duration::ZERO);
+            // The clock is stopped. A thread that moves it handles deadlines that this makes
+            // due, but this deadline is due already.
+            self.timer.set(Duration::ZERO);
         }
     }
 
-    /// There is work that waits for no deadline.
-    pub(crate) fn ring(&self) {
+    /// Wakes the ticker at once: there is work without a deadline.
+    pub(crate) fn fire_now(&self) {
         if self.armed.load(Ordering::Relaxed) != i64::MIN {
             self.armed.store(i64::MIN, Ordering::Relaxed);
-            self.bell.set(Duration::ZERO);
+            self.timer.set(Duration::ZERO);
         }
     }
 
-    /// All that was due is done: the next deadline is to be set, whichever it is.
+    /// All due work is done: the next call of [`DeadlineTimer::set`] arms the timer.
     pub(crate) fn disarm(&self) {
         self.armed.store(i64::MAX, Ordering::Relaxed);
     }
 }
 
-/// Has the loop of this thread to be fire the wheel until the server ends.
-pub(crate) fn attend(host: &Arc<Host>, runtime: &Handle) -> io::Result<()> {
+/// Spawns the ticker on `runtime`; it runs until the server ends.
+pub(crate) fn start(host: &Arc<Host>, runtime: &Handle) -> io::Result<()> {
     let _entered = runtime.enter();
-    let listener = host.alarm.bell.listen()?;
+    let listener = host.deadline_timer.timer.listen()?;
     runtime.spawn(keep_ticking(Arc::clone(host), listener));
     Ok(())
 }
 
-async fn keep_ticking(host: Arc<Host>, listener: Listener) {
+async fn keep_ticking(host: Arc<Host>, listener: WakeListener) {
     while !host.is_stopping() {
-        listener.rung().await;
-        while let Ok(More::Due) = host.with_in_turn(|engine| tick(&host, engine)) {
-            // A storm. The others are served between two slices of it, and sent what they are owed.
-            turn::rest();
+        listener.fired().await;
+        while let Ok(More::Due) = host.with_fair(|engine| tick(&host, engine)) {
+            // Mass expiry: clients are served and pending output is sent between two slices.
+            turn::before_sleep();
             yield_now().await;
         }
     }
 }
 
-/// Whether something is left to be done at once.
+/// Whether a tick has left work that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum More {
     Due,
     Nothing,
 }
 
-/// Does what is due, for a slice of time at most.
+/// Does the work that is due, for one slice of time at most.
 fn tick(host: &Host, engine: &mut Engine) -> More {
     let slice = Stopwatch::start();
     loop {
         let now = host.now();
-        engine.tick(now, limits::EXPIRE_KEYS_BETWEEN_LOOKS);
+        engine.tick(now, limits::EXPIRE_KEYS_BETWEEN_CLOCK_READS);
         let is_due = engine.next_deadline().is_some_and(|next| now.reached(next));
         if !is_due && !engine.has_garbage() {
-            host.alarm.disarm();
+            host.deadline_timer.disarm();
             return More::Nothing;
         }
-        if slice.passed() >= limits::EXPIRE_SLICE {
+        if slice.elapsed() >= limits::EXPIRE_SLICE {
             return More::Due;
         }
     }
@@ -114,19 +115,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_earlier_deadline_arms_it_and_a_later_one_does_not() {
-        let (alarm, clock) = (Alarm::new().expect("an alarm"), Clock::system());
+    fn earlier_deadline_arms_timer_and_later_one_does_not() {
+        let (timer, clock) = (DeadlineTimer::new().expect("a timer"), Clock::system());
         let now_ms = clock.now().now.0;
         for (in_seconds, armed_for) in
             [(None, None), (Some(50), Some(50)), (Some(60), Some(50)), (Some(-1), Some(-1))]
         {
             let moment = |seconds: i64| Millis(now_ms + seconds * 1000);
-            alarm.set(in_seconds.map(moment), &clock);
-            let armed = Millis(alarm.armed.load(Ordering::Relaxed));
+            timer.set(in_seconds.map(moment), &clock);
+            let armed = Millis(timer.armed.load(Ordering::Relaxed));
             assert_eq!(armed, armed_for.map_or(Millis(i64::MAX), moment), "{in_seconds:?}");
         }
-        alarm.disarm();
-        alarm.set(Some(Millis(now_ms + 70_000)), &clock);
-        assert_eq!(alarm.armed.load(Ordering::Relaxed), now_ms + 70_000);
+        timer.disarm();
+        timer.set(Some(Millis(now_ms + 70_000)), &clock);
+        assert_eq!(timer.armed.load(Ordering::Relaxed), now_ms + 70_000);
     }
 }

@@ -1,33 +1,32 @@
-//! When clients are sent what they are owed: at the end of a turn.
+//! A turn of an event loop: what a thread does between two sleeps. It reads the requests of
+//! several clients, runs them, and at the end sends the replies together with the messages for
+//! other clients. A reply sent at once would wake its client early, and the client's next request
+//! would need a turn of its own.
 //!
-//! A turn is what a thread does between two sleeps of its loop: it reads what several clients have
-//! sent, runs it, and sends the replies together with the messages to others. Answering each client
-//! at once would wake it early, and its next request would need a turn of its own.
+//! All replies are sent first. Messages to subscribers are sent in small batches between polls, and
+//! after each batch the thread runs the requests that have come in. A message announces to many
+//! waiters that a lock is free, and only one gets the lock: a waiter can take and release it before
+//! the last waiter is woken, which then receives both messages at once and tries once. There is at
+//! least one message to two replies, so sending all messages takes at most three times as long as
+//! without any requests; and there are fewer messages than replies, since each message causes a
+//! request: with as many messages as refusals, the number of refusals would never fall.
 //!
-//! Replies come first, and all of them. Messages to those who listen follow a few at a time, and in
-//! between the thread looks for what has come in and runs that. A message says to many that a lock
-//! is free, and only one of them gets it: whoever is told first may have taken and released it
-//! before the last is told, who then hears of both releases at once and tries once. There is at
-//! least a message to two replies, so telling all takes at most three times as long as if nobody
-//! else was served; and fewer messages than replies, for each calls forth a request, and if as many
-//! were told as have just been refused, there would always be as many to refuse.
+//! Bytes for a client are written:
 //!
-//! Who writes, then:
+//! - by the thread that produced them, whichever thread the client belongs to, at the end of its
+//!   turn ([`before_sleep`], which the runtime calls before it sleeps). Neither replies nor
+//!   messages wake a connection's task;
+//! - at once on threads without an event loop: by callers in this process when they have released
+//!   the engine ([`engine_released`]);
+//! - between two slices of mass expiry, by [`crate::net::ticker`];
+//! - by the connection's own task: the last bytes before it closes, output too long to be held
+//!   back, and what a socket did not take, when there is room again;
+//! - by [`crate::net::slow_script`] while a slow script blocks all clients.
 //!
-//! - The thread on which bytes came to be, whichever thread serves their client, when its turn ends
-//!   ([`rest`], which the runtime calls before it sleeps). Neither replies nor messages wake a
-//!   connection's task.
-//! - Where no loop will sleep, at once: callers within this process when they have let go of the
-//!   engine ([`engine_let_go`]).
-//! - Between two slices of a storm of leases that end, [`crate::net::ticker`].
-//! - A connection's own task: the last words, what is too long to be held back, and what a socket
-//!   did not take, when there is room again.
-//! - [`crate::net::busy`], while a script keeps everyone waiting.
-//!
-//! A turn that gets long ends early, so nothing waits for a sleep that does not come: when a
-//! connection comes round for the second time, when [`limits::TURN_CLIENTS_MAX`] are owed a reply,
-//! when the thread has to wait for the engine, sleeps holding it, or runs a script for long, and
-//! when more visitors are at the door than are let in at once.
+//! A long turn ends early, so that no output waits for a sleep that does not come: when a
+//! connection is polled for the second time, when [`limits::TURN_CLIENTS_MAX`] clients have a
+//! pending reply, when the thread waits for the engine, sleeps while it holds the engine, or runs a
+//! script for long, and when more connections are queued than are accepted at once.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
@@ -38,33 +37,33 @@ use std::task::{Poll, Waker};
 use crate::limits;
 use crate::net::connection::Connection;
 
-/// What a client is owed.
+/// The kind of output that waits to be sent to a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pending {
-    /// Messages it listens for.
+    /// Messages only.
     Messages,
-    /// What it has asked for, and perhaps messages before and behind it.
+    /// A reply, and perhaps messages before and after it.
     Reply,
 }
 
-/// This thread's.
+/// The turn of one thread.
 struct Turn {
-    /// A loop of ours runs on this thread, and calls [`rest`] before it sleeps.
-    loops: Cell<bool>,
+    /// The thread runs an event loop of this server, which calls [`before_sleep`].
+    has_loop: Cell<bool>,
     /// Counts the turns.
     number: Cell<u64>,
-    /// Who is owed a reply.
+    /// Connections with unsent replies.
     replies: RefCell<Vec<Arc<Connection>>>,
-    /// Who is owed messages, the longest owed first. Some may have been sent them since.
+    /// Connections with unsent messages, the oldest first. Some may have been sent since.
     messages: RefCell<VecDeque<Arc<Connection>>>,
-    /// Keeps the loop from sleeping when it is woken.
+    /// Keeps the loop from sleeping when woken.
     loop_waker: OnceCell<Waker>,
 }
 
 thread_local! {
     static TURN: Turn = const {
         Turn {
-            loops: Cell::new(false),
+            has_loop: Cell::new(false),
             number: Cell::new(1),
             replies: RefCell::new(Vec::new()),
             messages: RefCell::new(VecDeque::new()),
@@ -73,114 +72,115 @@ thread_local! {
     };
 }
 
-/// From now on this thread's loop ends its turns.
+/// From now on this thread's event loop ends its turns.
 pub(crate) fn begin_loop() {
-    TURN.with(|turn| turn.loops.set(true));
+    TURN.with(|turn| turn.has_loop.set(true));
 }
 
-/// A task that does nothing and never ends. Every loop has one: woken before the loop sleeps, it
-/// makes it look for what has come in instead.
+/// A task that does nothing and never ends. Every event loop has one: to wake it before the loop
+/// sleeps makes the loop poll for input instead.
 pub(crate) async fn keep_awake() {
     let waker = poll_fn(|context| Poll::Ready(context.waker().clone())).await;
-    // There is one to a loop.
+    // Each loop has only one such task.
     let _ = TURN.with(|turn| turn.loop_waker.set(waker));
     pending::<()>().await;
 }
 
-/// The connection is to be sent what it is owed at the end of this thread's turn.
-pub(crate) fn enlist(connection: Arc<Connection>, owed: Pending) {
-    if !connection.becomes_owed(owed) {
+/// Queues the connection: its output is sent at the end of this thread's turn.
+pub(crate) fn enqueue(connection: Arc<Connection>, pending: Pending) {
+    if !connection.mark_pending(pending) {
         return;
     }
     let mut unqueued = Some(connection);
-    let enlisted = TURN.try_with(|turn| match owed {
+    let queued = TURN.try_with(|turn| match pending {
         Pending::Reply => turn.replies.borrow_mut().extend(unqueued.take()),
         Pending::Messages => turn.messages.borrow_mut().extend(unqueued.take()),
     });
-    if let (Err(_), Some(connection)) = (enlisted, unqueued) {
-        // A thread that is about to be gone leaves it to the connection's own.
+    if let (Err(_), Some(connection)) = (queued, unqueued) {
+        // This thread is ending and has no turn any more.
         connection.leave_to_its_task();
     }
 }
 
-/// Ends the turn: sends everyone what they are owed.
+/// Ends the turn: sends all replies and all messages.
 pub(crate) fn end() {
-    // A thread that is about to be gone owes nothing: see `enlist`.
+    // A thread that is ending has nothing queued: see `enqueue`.
     let _ = TURN.try_with(|turn| {
         turn.send_replies();
         turn.send_messages(usize::MAX);
     });
 }
 
-/// Ends the turn of a loop: sends all replies and some messages. If there are more, the loop only
-/// looks for what has come in, and does not sleep.
-pub(crate) fn rest() {
+/// Ends the turn of an event loop: sends all replies and some messages. If messages are left, the
+/// loop polls for input and does not sleep.
+pub(crate) fn before_sleep() {
     let _ = TURN.try_with(|turn| {
         let replies = turn.send_replies();
         let Some(loop_waker) = turn.loop_waker.get() else {
-            // It has not begun, or is about to be gone.
+            // The loop has not begun, or is ending.
             return turn.send_messages(usize::MAX);
         };
-        turn.send_messages((replies / 2).max(limits::MESSAGES_BETWEEN_LOOKS));
+        turn.send_messages((replies / 2).max(limits::MESSAGES_BETWEEN_POLLS));
         if !turn.messages.borrow().is_empty() {
             loop_waker.wake_by_ref();
         }
     });
 }
 
-/// The thread has let go of the engine: ends the turn if nothing else will, or if it is long.
-pub(crate) fn engine_let_go() {
+/// The thread has released the engine: ends the turn if it is long, or if no event loop does.
+pub(crate) fn engine_released() {
     let due = TURN.try_with(|turn| {
-        let owed = turn.replies.borrow().len();
-        owed >= limits::TURN_CLIENTS_MAX || (!turn.loops.get() && turn.owes_anything())
+        let replies = turn.replies.borrow().len();
+        replies >= limits::TURN_CLIENTS_MAX || (!turn.has_loop.get() && turn.has_pending())
     });
     if due == Ok(true) {
         end();
     }
 }
 
-/// A connection gets its turn, which was last in the turn of this number.
-pub(crate) fn come_round(last: &mut u64) {
+/// Called when a connection is polled; `last` is the number of the turn it was last polled in. Ends
+/// the turn at the second poll of a connection.
+pub(crate) fn connection_polled(last: &mut u64) {
     if *last == number() {
         end();
     }
     *last = number();
 }
 
-/// Counts this thread's turns.
+/// The number of this thread's turn.
 pub(crate) fn number() -> u64 {
     TURN.try_with(|turn| turn.number.get()).unwrap_or(0)
 }
 
 impl Turn {
-    fn owes_anything(&self) -> bool {
+    fn has_pending(&self) -> bool {
         !self.replies.borrow().is_empty() || !self.messages.borrow().is_empty()
     }
 
-    /// Returns how many there were.
+    /// Sends all replies and returns how many there were.
     fn send_replies(&self) -> usize {
         self.number.set(self.number.get() + 1);
-        let mut owed = self.replies.take();
-        let count = owed.len();
-        for connection in owed.drain(..) {
-            connection.send_owed();
+        let mut connections = self.replies.take();
+        let count = connections.len();
+        for connection in connections.drain(..) {
+            connection.send_pending();
         }
-        // Its room is for the next turn.
+        // The next turn uses the same allocation.
         if self.replies.borrow().is_empty() {
-            self.replies.replace(owed);
+            self.replies.replace(connections);
         }
         count
     }
 
-    /// To so many clients at most.
-    fn send_messages(&self, most: usize) {
+    /// Sends the messages of at most `clients_max` clients.
+    fn send_messages(&self, clients_max: usize) {
         let mut sent = 0;
-        while sent < most {
+        while sent < clients_max {
             let next = self.messages.borrow_mut().pop_front();
             let Some(connection) = next else { break };
-            // Else they went with a reply, or will.
-            if connection.is_owed(Pending::Messages) {
-                connection.send_owed();
+            // Otherwise the messages were sent with a reply, or will be.
+            if connection.has_pending(Pending::Messages) {
+                connection.send_pending();
                 sent += 1;
             }
         }

@@ -1,28 +1,27 @@
-//! The threads of a server, which serve clients. Which client goes to which thread is the acceptor'
-//! business.
+//! The threads of a server, which serve clients. The acceptor assigns clients to threads.
 
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use tokio::runtime::{self, Handle, Runtime};
-use tokio_util::task::TaskTracker;
+use tokio::sync::watch;
 
 use crate::limits;
 use crate::net::host::Host;
 use crate::net::listener::Acceptor;
 use crate::net::{ticker, turn};
 
-/// Threads to be, each with a runtime of its own.
+/// Threads that have not been started yet, each with a runtime of its own.
 #[derive(Debug)]
 pub(crate) struct Workers {
-    runtimes: Vec<Worker>,
-    /// The tasks of all clients: the threads end when these have.
-    pub(crate) clients: TaskTracker,
+    workers: Vec<Worker>,
+    /// The tasks of all clients: the threads end after them.
+    pub(crate) client_tasks: ClientTasks,
 }
 
-/// A runtime that may be dropped anywhere: in somebody's asynchronous code, too, where tokio does
-/// not let one wait for it.
+/// A runtime that may be dropped anywhere. Within the asynchronous code of an embedder, tokio does
+/// not allow to wait for the end of a runtime.
 #[derive(Debug)]
 struct Worker(Option<Runtime>);
 
@@ -42,54 +41,97 @@ impl Drop for Worker {
     }
 }
 
+/// Counts the running tasks of clients.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ClientTasks(watch::Sender<usize>);
+
+/// Counts one task until it is dropped.
+struct RunningTask(ClientTasks);
+
+impl ClientTasks {
+    /// Spawns the task of a client on `runtime`.
+    pub(crate) fn spawn_on(
+        &self,
+        runtime: &Handle,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) {
+        self.count(|count| *count += 1);
+        let running = RunningTask(self.clone());
+        runtime.spawn(async move {
+            task.await;
+            drop(running);
+        });
+    }
+
+    /// Waits until no task runs.
+    async fn ended(&self) {
+        // Fails only if there is no sender, and this is one.
+        let _ = self.0.subscribe().wait_for(|&count| count == 0).await;
+    }
+
+    /// Changes the count; wakes the waiting threads only when it reaches 0.
+    fn count(&self, change: impl FnOnce(&mut usize)) {
+        self.0.send_if_modified(|count| {
+            change(count);
+            *count == 0
+        });
+    }
+}
+
+impl Drop for RunningTask {
+    fn drop(&mut self) {
+        self.0.count(|count| *count -= 1);
+    }
+}
+
 impl Workers {
-    /// A workers of `count`, not at work yet.
+    /// Makes `count` workers and starts no thread.
     pub(crate) fn new(count: usize) -> io::Result<Workers> {
-        let runtime = |_| {
+        let worker = |_| {
             let runtime = runtime::Builder::new_current_thread()
                 .enable_all()
-                .event_interval(limits::TASKS_BETWEEN_LOOKS)
-                .on_thread_park(turn::rest)
+                .event_interval(limits::TASKS_BETWEEN_POLLS)
+                .on_thread_park(turn::before_sleep)
                 .build()?;
             Ok(Worker(Some(runtime)))
         };
-        let runtimes = (0..count).map(runtime).collect::<io::Result<_>>()?;
-        Ok(Workers { runtimes, clients: TaskTracker::new() })
+        let workers = (0..count).map(worker).collect::<io::Result<_>>()?;
+        Ok(Workers { workers, client_tasks: ClientTasks::default() })
     }
 
-    /// Where each thread's tasks can be spawned.
+    /// The handles to spawn tasks on each thread.
     pub(crate) fn runtimes(&self) -> Vec<Handle> {
-        let runtimes = self.runtimes.iter().filter_map(|runtime| runtime.0.as_ref());
+        let runtimes = self.workers.iter().filter_map(|worker| worker.0.as_ref());
         runtimes.map(|runtime| runtime.handle().clone()).collect()
     }
 
-    /// Starts the threads. The first one also attends the acceptor and fires the wheel.
+    /// Starts the threads. The first one also accepts connections and fires the wheel.
     pub(crate) fn start(
         self,
         host: &Arc<Host>,
         acceptor: Arc<Acceptor>,
     ) -> io::Result<Vec<JoinHandle<()>>> {
-        acceptor.attend(host);
-        // The acceptor' tasks keep them: when those have ended, they are shut.
+        acceptor.start(host);
+        // Only the acceptor's tasks keep it now: the listening sockets close when the tasks end.
         drop(acceptor);
         if let Some(first) = self.runtimes().first() {
-            ticker::attend(host, first)?;
+            ticker::start(host, first)?;
         }
         let mut threads = Vec::new();
-        for (at, mut runtime) in self.runtimes.into_iter().enumerate() {
-            let (end, clients) = (host.shutdown.clone(), self.clients.clone());
+        for (at, mut worker) in self.workers.into_iter().enumerate() {
+            let (mut stopped, client_tasks) = (host.stopped.subscribe(), self.client_tasks.clone());
             let serve = async move {
                 tokio::spawn(turn::keep_awake());
-                end.cancelled().await;
-                clients.close();
-                clients.wait().await;
+                // Fails if the host is gone, which is the end as well.
+                let _ = stopped.wait_for(|&stopped| stopped).await;
+                client_tasks.ended().await;
             };
             let thread = std::thread::Builder::new()
                 .name(format!("lockwheel-io-{at}"))
                 .stack_size(limits::THREAD_STACK_BYTES);
             let work = move || {
                 turn::begin_loop();
-                runtime.serve(serve);
+                worker.serve(serve);
                 turn::end();
             };
             match thread.spawn(work) {
