@@ -2,7 +2,8 @@
 //! README, of `docs/` and of the pages beside the README.
 //!
 //! Each page has a server of its own, started for tests, and an empty folder in which its blocks
-//! run in their order; port 6379 in a block stands for the port of that server. A `console` block
+//! run in their order, beside a link to the checkout (`../lockwheel`); port 6379 in a block stands
+//! for the port of that server. A `console` block
 //! must print what is written below each `$` line, where `...` stands for any text within a line,
 //! and alone on a line for any number of lines. A block that cannot run here is in `NOT_RUN`.
 
@@ -11,6 +12,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use lockwheel::{Reply, Server};
 use lockwheel_tests::daemon::{self, Daemon, Folder};
 
 /// What happens to a block that is not simply run.
@@ -20,6 +22,8 @@ enum Instead {
     Serves,
     /// It is executed by `.ci/run`, in the line that contains this text.
     InCi(&'static str),
+    /// It is run where this program is installed, as it is in CI.
+    Needs(&'static str),
 }
 
 /// The blocks that are not simply run: the page, what a line of the block contains, and what
@@ -33,6 +37,11 @@ const NOT_RUN: &[(&str, &str, Instead)] = &[
     ("docs/running.md", "lockwheel lockwheel.conf", Instead::Serves),
     ("docs/running.md", "LOCKWHEEL_REQUIREPASS=secret", Instead::Serves),
     ("docs/running.md", "^lockwheel$", Instead::Serves),
+    // Build the program for other machines; `tests/packages/run` builds and installs the packages.
+    ("docs/testing.md", "packages/build out python", Instead::InCi("tests/packages/run")),
+    ("docs/testing.md", "packages/build out node", Instead::InCi("tests/packages/run")),
+    ("docs/testing.md", "packages/build out java", Instead::InCi("tests/packages/run")),
+    ("docs/testing.md", "go mod edit", Instead::Needs("go")),
     // Takes a minute; `tests/it/compat.rs` plays the whole suite.
     ("docs/compat.md", "^lockwheel compat redis://127.0.0.1:6379$", TESTS),
 ];
@@ -73,6 +82,7 @@ fn commands_of_the_documentation_do_what_it_says() {
                 None => page.run(&block.text).map(drop),
                 Some(Instead::Serves) => page.serve(block),
                 Some(Instead::InCi(text)) => in_ci(text),
+                Some(Instead::Needs(program)) => page.run_with(program, &block.text),
             };
             if let Err(problem) = outcome {
                 failures.push(format!("{}:{}: {problem}", page.name, block.line));
@@ -83,6 +93,31 @@ fn commands_of_the_documentation_do_what_it_says() {
         failures.push(format!("no block is {row:?}"));
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// The page about `LOCKWHEEL` has a section for each line of its help that names a subcommand.
+#[test]
+fn every_subcommand_of_lockwheel_is_documented() {
+    let page = fs::read_to_string(root().join("docs/lockwheel-commands.md")).expect("a page");
+    let sections: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix("### ")).collect();
+    let server = Server::builder().for_tests().start().expect("a server");
+    let help = server.call(&["LOCKWHEEL", "HELP"]).expect("a reply");
+    let Reply::Array(lines) = help else { panic!("{help:?}") };
+    let line = |reply: &Reply| match reply {
+        Reply::Simple(bytes) | Reply::Bulk(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        _ => panic!("{reply:?}"),
+    };
+    let lines: Vec<String> = lines.iter().skip(1).map(line).collect();
+    assert!(lines.len() > 20, "{lines:?}");
+    // The words in capitals, without those that may be left out.
+    let name = |syntax: &str| {
+        let is_word = |word: &&str| word.chars().all(|char| char.is_ascii_uppercase());
+        syntax.split(' ').filter(is_word).collect::<Vec<_>>().join(" ")
+    };
+    for syntax in lines.iter().filter(|line| !line.starts_with(' ')) {
+        let wanted = format!("LOCKWHEEL {}", name(syntax));
+        assert!(sections.iter().any(|section| name(section) == wanted), "{wanted} has no section");
+    }
 }
 
 /// Links between pages, and from pages to files, lead somewhere.
@@ -243,12 +278,15 @@ impl Page {
         let programs = PathBuf::from(folder.path("bin"));
         fs::create_dir_all(&programs).expect("a folder");
         fs::create_dir_all(folder.path("empty")).expect("a folder");
+        symlink(root().canonicalize().expect("a checkout"), folder.path("lockwheel"))
+            .expect("a link");
         let program = daemon::program().display();
         // On a terminal replies are printed for people; without -p and -u the page's server is
         // meant.
         let cli = format!(
             "case \" $* \" in *\" -u \"*|*\" -p \"*) ;; *) set -- -p {port} \"$@\" ;; esac\n\
-             exec '{program}' cli --no-raw \"$@\"\n"
+             case \" $* \" in *\" --raw \"*) ;; *) set -- --no-raw \"$@\" ;; esac\n\
+             exec '{program}' cli \"$@\"\n"
         );
         write_script(&programs.join("redis-cli"), &cli);
         let choose = format!(
@@ -282,6 +320,15 @@ impl Page {
             true => Ok(printed + &errors),
             false => Err(format!("{}: {printed}{errors}", output.status)),
         }
+    }
+
+    /// Runs a script if this program is installed.
+    fn run_with(&self, program: &str, script: &str) -> Result<(), String> {
+        if self.run(&format!("command -v {program}")).is_err() {
+            lockwheel_tests::say(&format!("{}: not run, there is no {program}", self.name));
+            return in_ci(program);
+        }
+        self.run(script).map(drop)
     }
 
     /// Runs the commands of a `console` block and compares what they print.
