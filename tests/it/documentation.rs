@@ -49,6 +49,9 @@ const NOT_RUN: &[(&str, &str, Instead)] = &[
 /// The integration tests.
 const TESTS: Instead = Instead::InCi("cargo test --workspace --locked");
 
+/// How long a command may take.
+const TIMEOUT_SECONDS: &str = "120";
+
 /// A fenced block.
 struct Block {
     language: String,
@@ -300,8 +303,9 @@ impl Page {
 
     /// A shell with this script. Port 6379 is another one.
     fn shell(&self, script: &str, port: u16) -> Command {
-        let mut command = Command::new("bash");
-        command.args(["-euo", "pipefail", "-c", &script.replace("6379", &port.to_string())]);
+        let script = script.replace("6379", &port.to_string());
+        let mut command = Command::new("timeout");
+        command.args([TIMEOUT_SECONDS, "bash", "-euo", "pipefail", "-c", &script]);
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("LOCKWHEEL_")) {
             command.env_remove(name);
         }
