@@ -29,7 +29,14 @@ enum Instead {
 /// The blocks that are not simply run: the page, what a line of the block contains, and what
 /// happens instead.
 const NOT_RUN: &[(&str, &str, Instead)] = &[
-    // Builds for minutes.
+    // Build and test for minutes.
+    ("CONTRIBUTING.md", "cargo clippy --workspace", Instead::InCi("cargo clippy --workspace")),
+    (
+        "CONTRIBUTING.md",
+        "--test configuration_page",
+        // The same test, without writing.
+        TESTS,
+    ),
     ("README.md", "cargo install --path server/cli", Instead::InCi("cargo install --path server")),
     ("docs/running.md", "cargo install --path", Instead::InCi("cargo install --path server/cli")),
     // Serves until it is ended.
@@ -42,6 +49,12 @@ const NOT_RUN: &[(&str, &str, Instead)] = &[
     ("docs/testing.md", "packages/build out node", Instead::InCi("tests/packages/run")),
     ("docs/testing.md", "packages/build out java", Instead::InCi("tests/packages/run")),
     ("docs/testing.md", "go mod edit", Instead::Needs("go")),
+    // Run suites for minutes, on libraries and servers from their registries.
+    ("docs/clients.md", "tests/clients/run", Instead::InCi("tests/clients/run")),
+    ("docs/compatibility.md", "tests/compatibility/run", Instead::InCi("tests/compatibility/run")),
+    // Measure for half an hour; the tests of the benches run both programs for a short time.
+    ("docs/performance.md", "--bin compare", TESTS),
+    ("docs/start.md", "--bin starts", TESTS),
     // Takes a minute; `tests/it/compat.rs` plays the whole suite.
     ("docs/compat.md", "^lockwheel compat redis://127.0.0.1:6379$", TESTS),
 ];
