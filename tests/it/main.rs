@@ -11,6 +11,7 @@ mod compat_command;
 mod compat_faults;
 mod daemon;
 mod differential;
+mod documentation;
 mod embedding;
 mod examples;
 mod faults;

@@ -67,6 +67,11 @@ mod readme {}
 #[doc = include_str!("../../../docs/testing.md")]
 mod testing_page {}
 
+/// So are those of the page about running it.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/running.md")]
+mod running_page {}
+
 pub use client::Client;
 pub use control::{Clock, Fault, FaultRule, Faults, Gate, Journal, Requests};
 pub use error::{Error, ErrorKind};

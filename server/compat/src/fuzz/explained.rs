@@ -461,7 +461,7 @@ pub const EXPLAINED: &[Explained] = &[
     },
     Explained {
         name: "waiting for what is stored in place of another type",
-        line: "| Those who wait for a key that `SORT",
+        line: "| Clients that wait for a key that `SORT",
         commands: WITH_SECONDS,
         of: Of::Every,
         ends: true,

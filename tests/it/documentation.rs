@@ -1,0 +1,381 @@
+//! Every command in the documentation is executed: the fenced `sh` and `console` blocks of the
+//! README, of `docs/` and of the pages beside the README.
+//!
+//! Each page has a server of its own, started for tests, and an empty folder in which its blocks
+//! run in their order, beside a link to the checkout (`../lockwheel`); port 6379 in a block stands
+//! for the port of that server. A `console` block
+//! must print what is written below each `$` line, where `...` stands for any text within a line,
+//! and alone on a line for any number of lines. A block that cannot run here is in `NOT_RUN`.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use lockwheel::{Reply, Server};
+use lockwheel_tests::daemon::{self, Daemon, Folder};
+
+/// What happens to a block that is not simply run.
+#[derive(Debug, PartialEq)]
+enum Instead {
+    /// It starts a server, which the test waits for and ends.
+    Serves,
+    /// It is executed by `.ci/run`, in the line that contains this text.
+    InCi(&'static str),
+    /// It is run where this program is installed, as it is in CI.
+    Needs(&'static str),
+}
+
+/// The blocks that are not simply run: the page, what a line of the block contains, and what
+/// happens instead.
+const NOT_RUN: &[(&str, &str, Instead)] = &[
+    // Build and test for minutes.
+    ("CONTRIBUTING.md", "cargo clippy --workspace", Instead::InCi("cargo clippy --workspace")),
+    (
+        "CONTRIBUTING.md",
+        "--test configuration_page",
+        // The same test, without writing.
+        TESTS,
+    ),
+    ("README.md", "cargo install --path server/cli", Instead::InCi("cargo install --path server")),
+    ("docs/running.md", "cargo install --path", Instead::InCi("cargo install --path server/cli")),
+    // Serves until it is ended.
+    ("docs/running.md", "lockwheel --port 6379 --io-threads", Instead::Serves),
+    ("docs/running.md", "lockwheel lockwheel.conf", Instead::Serves),
+    ("docs/running.md", "LOCKWHEEL_REQUIREPASS=secret", Instead::Serves),
+    ("docs/running.md", "^lockwheel$", Instead::Serves),
+    // Build the program for other machines; `tests/packages/run` builds and installs the packages.
+    ("docs/testing.md", "packages/build out python", Instead::InCi("tests/packages/run")),
+    ("docs/testing.md", "packages/build out node", Instead::InCi("tests/packages/run")),
+    ("docs/testing.md", "packages/build out java", Instead::InCi("tests/packages/run")),
+    ("docs/testing.md", "go mod edit", Instead::Needs("go")),
+    // Run suites for minutes, on libraries and servers from their registries.
+    ("docs/clients.md", "tests/clients/run", Instead::InCi("tests/clients/run")),
+    ("docs/compatibility.md", "tests/compatibility/run", Instead::InCi("tests/compatibility/run")),
+    // Measure for half an hour; the tests of the benches run both programs for a short time.
+    ("docs/performance.md", "--bin compare", TESTS),
+    ("docs/start.md", "--bin starts", TESTS),
+    // Takes a minute; `tests/it/compat.rs` plays the whole suite.
+    ("docs/compat.md", "^lockwheel compat redis://127.0.0.1:6379$", TESTS),
+];
+
+/// The integration tests.
+const TESTS: Instead = Instead::InCi("cargo test --workspace --locked");
+
+/// How long a command may take.
+const TIMEOUT_SECONDS: &str = "120";
+
+/// A fenced block.
+struct Block {
+    language: String,
+    /// The number of its first line.
+    line: usize,
+    text: String,
+}
+
+/// A page on which blocks are run.
+struct Page {
+    name: String,
+    folder: Folder,
+    port: u16,
+    _server: Daemon,
+}
+
+#[test]
+fn commands_of_the_documentation_do_what_it_says() {
+    let mut failures = Vec::new();
+    let mut used = vec![false; NOT_RUN.len()];
+    for (name, text) in pages() {
+        let blocks = blocks(&text);
+        let commands: Vec<&Block> = blocks.iter().filter(|block| block.is_command()).collect();
+        if commands.is_empty() {
+            continue;
+        }
+        let page = Page::start(name);
+        for block in commands {
+            let outcome = match instead_of(&page.name, block, &mut used) {
+                None if block.language == "console" => page.converse(block),
+                None => page.run(&block.text).map(drop),
+                Some(Instead::Serves) => page.serve(block),
+                Some(Instead::InCi(text)) => in_ci(text),
+                Some(Instead::Needs(program)) => page.run_with(program, &block.text),
+            };
+            if let Err(problem) = outcome {
+                failures.push(format!("{}:{}: {problem}", page.name, block.line));
+            }
+        }
+    }
+    for (row, _) in NOT_RUN.iter().zip(used).filter(|(_, used)| !used) {
+        failures.push(format!("no block is {row:?}"));
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// The page about `LOCKWHEEL` has a section for each line of its help that names a subcommand.
+#[test]
+fn every_subcommand_of_lockwheel_is_documented() {
+    let page = fs::read_to_string(root().join("docs/lockwheel-commands.md")).expect("a page");
+    let sections: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix("### ")).collect();
+    let server = Server::builder().for_tests().start().expect("a server");
+    let help = server.call(&["LOCKWHEEL", "HELP"]).expect("a reply");
+    let Reply::Array(lines) = help else { panic!("{help:?}") };
+    let line = |reply: &Reply| match reply {
+        Reply::Simple(bytes) | Reply::Bulk(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        _ => panic!("{reply:?}"),
+    };
+    let lines: Vec<String> = lines.iter().skip(1).map(line).collect();
+    assert!(lines.len() > 20, "{lines:?}");
+    // The words in capitals, without those that may be left out.
+    let name = |syntax: &str| {
+        let is_word = |word: &&str| word.chars().all(|char| char.is_ascii_uppercase());
+        syntax.split(' ').filter(is_word).collect::<Vec<_>>().join(" ")
+    };
+    for syntax in lines.iter().filter(|line| !line.starts_with(' ')) {
+        let wanted = format!("LOCKWHEEL {}", name(syntax));
+        assert!(sections.iter().any(|section| name(section) == wanted), "{wanted} has no section");
+    }
+}
+
+/// Links between pages, and from pages to files, lead somewhere.
+#[test]
+fn links_of_the_documentation_lead_to_files() {
+    let mut broken = Vec::new();
+    for (name, text) in pages() {
+        let folder = root().join(&name);
+        let folder = folder.parent().expect("a folder");
+        for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let path = target.split('#').next().unwrap_or_default();
+            let is_elsewhere = path.is_empty() || path.contains("://") || path.contains(' ');
+            if !is_elsewhere && !folder.join(path).exists() {
+                broken.push(format!("{name}: {target}"));
+            }
+        }
+    }
+    assert_eq!(broken, Vec::<String>::new());
+}
+
+#[test]
+fn output_is_compared_line_by_line_with_gaps() {
+    assert!(is_like("OK", "OK"));
+    assert!(!is_like("OK", "OK\nOK"));
+    assert!(is_like("for ... ms", "for 29 ms"));
+    assert!(!is_like("for ... ms", "for 29 s"));
+    assert!(is_like("a\n...\nd", "a\nb\nc\nd"));
+    assert!(!is_like("a\n...\nd", "a\nb\nc"));
+    let page = "text\n```sh\na\n```\n    ```\n```console\n$ b \\\n  c\nd\n$ e\n```\n";
+    let blocks = blocks(page);
+    assert_eq!(blocks.len(), 2);
+    assert_eq!((blocks[0].line, &*blocks[0].text), (3, "a\n"));
+    assert_eq!(dialogue(&blocks[1].text), [("b \\\n  c".into(), "d".into()), pair("e", "")]);
+}
+
+fn pair(command: &str, output: &str) -> (String, String) {
+    (command.to_owned(), output.to_owned())
+}
+
+/// The pages, by their paths from the root, with their texts.
+fn pages() -> Vec<(String, String)> {
+    let markdown = |folder: &str| {
+        let entries = fs::read_dir(root().join(folder)).expect("a folder");
+        let names = entries.map(|entry| entry.expect("an entry").file_name());
+        let names = names.filter_map(|name| name.into_string().ok());
+        let pages = names.filter(|name| name.ends_with(".md"));
+        pages.map(|name| format!("{folder}{name}")).collect::<Vec<_>>()
+    };
+    let mut names = [markdown(""), markdown("docs/")].concat();
+    names.sort();
+    let read = |name: String| {
+        let text = fs::read_to_string(root().join(&name)).expect("a page");
+        (name, text)
+    };
+    names.into_iter().map(read).collect()
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn blocks(page: &str) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    let mut open: Option<Block> = None;
+    for (index, line) in page.lines().enumerate() {
+        match (line.strip_prefix("```"), open.as_mut()) {
+            (Some(_), Some(_)) => blocks.extend(open.take()),
+            (Some(language), None) => {
+                let language = language.trim().to_owned();
+                open = Some(Block { language, line: index + 2, text: String::new() });
+            }
+            (None, Some(block)) => {
+                block.text += line;
+                block.text.push('\n');
+            }
+            (None, None) => {}
+        }
+    }
+    blocks
+}
+
+impl Block {
+    fn is_command(&self) -> bool {
+        ["sh", "bash", "shell", "console"].contains(&self.language.as_str())
+    }
+}
+
+/// What is to happen instead of a run; notes which rows apply.
+fn instead_of(page: &str, block: &Block, used: &mut [bool]) -> Option<&'static Instead> {
+    let is_in = |text: &str| match text.strip_prefix('^').and_then(|it| it.strip_suffix('$')) {
+        Some(whole) => block.text.lines().any(|line| line == whole),
+        None => block.text.contains(text),
+    };
+    let at = NOT_RUN.iter().position(|(name, text, _)| *name == page && is_in(text))?;
+    used[at] = true;
+    Some(&NOT_RUN[at].2)
+}
+
+fn in_ci(text: &str) -> Result<(), String> {
+    let script = fs::read_to_string(root().join(".ci/run")).expect("a script");
+    if script.contains(text) { Ok(()) } else { Err(format!(".ci/run has no line with {text:?}")) }
+}
+
+/// The commands of a `console` block, each with what it prints.
+fn dialogue(text: &str) -> Vec<(String, String)> {
+    let mut pairs: Vec<(String, String)> = Vec::new();
+    let mut continues = false;
+    for line in text.lines() {
+        match (line.strip_prefix("$ "), pairs.last_mut()) {
+            (Some(command), _) => pairs.push(pair(command, "")),
+            (None, Some((command, _))) if continues => {
+                command.push('\n');
+                command.push_str(line);
+            }
+            (None, Some((_, output))) => {
+                if !output.is_empty() {
+                    output.push('\n');
+                }
+                output.push_str(line);
+            }
+            (None, None) => panic!("a console block begins with `$`: {text}"),
+        }
+        continues = (line.starts_with("$ ") || continues) && line.ends_with('\\');
+    }
+    pairs
+}
+
+/// Whether an output is what is expected, in which `...` stands for anything.
+fn is_like(expected: &str, output: &str) -> bool {
+    fn lines_like(expected: &[&str], output: &[&str]) -> bool {
+        match (expected, output) {
+            ([], []) => true,
+            (["...", rest @ ..], _) => (0..=output.len()).any(|at| lines_like(rest, &output[at..])),
+            ([line, rest @ ..], [printed, more @ ..]) => {
+                line_like(line, printed) && lines_like(rest, more)
+            }
+            _ => false,
+        }
+    }
+    fn line_like(expected: &str, line: &str) -> bool {
+        let Some((head, tail)) = expected.split_once("...") else { return expected == line };
+        let Some(rest) = line.strip_prefix(head) else { return false };
+        (0..=rest.len())
+            .filter(|&at| rest.is_char_boundary(at))
+            .any(|at| line_like(tail, &rest[at..]))
+    }
+    let expected: Vec<&str> = expected.trim_end().lines().collect();
+    let output: Vec<&str> = output.trim_end().lines().collect();
+    lines_like(&expected, &output)
+}
+
+impl Page {
+    fn start(name: String) -> Page {
+        let arguments = ["--port", "0", "--enable-test-commands", "yes"];
+        let mut server = Daemon::start(&arguments);
+        let port = server.wait_for_port();
+        let folder = Folder::new();
+        let programs = PathBuf::from(folder.path("bin"));
+        fs::create_dir_all(&programs).expect("a folder");
+        fs::create_dir_all(folder.path("empty")).expect("a folder");
+        symlink(root().canonicalize().expect("a checkout"), folder.path("lockwheel"))
+            .expect("a link");
+        let program = daemon::program().display();
+        // On a terminal replies are printed for people; without -p and -u the page's server is
+        // meant.
+        let cli = format!(
+            "case \" $* \" in *\" -u \"*|*\" -p \"*) ;; *) set -- -p {port} \"$@\" ;; esac\n\
+             case \" $* \" in *\" --raw \"*) ;; *) set -- --no-raw \"$@\" ;; esac\n\
+             exec '{program}' cli \"$@\"\n"
+        );
+        write_script(&programs.join("redis-cli"), &cli);
+        let choose = format!(
+            "if [ \"${{1:-}}\" = cli ]; then shift; exec redis-cli \"$@\"; fi\n\
+             exec '{program}' \"$@\"\n"
+        );
+        write_script(&programs.join("lockwheel"), &choose);
+        symlink(daemon::program(), programs.join("lockwheel.real")).expect("a link");
+        Page { name, folder, port, _server: server }
+    }
+
+    /// A shell with this script. Port 6379 is another one.
+    fn shell(&self, script: &str, port: u16) -> Command {
+        let script = script.replace("6379", &port.to_string());
+        let mut command = Command::new("timeout");
+        command.args([TIMEOUT_SECONDS, "bash", "-euo", "pipefail", "-c", &script]);
+        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("LOCKWHEEL_")) {
+            command.env_remove(name);
+        }
+        let path = std::env::var("PATH").unwrap_or_default();
+        command.env("PATH", format!("{}:{path}", self.folder.path("bin")));
+        command.current_dir(self.folder.path("empty")).stdin(Stdio::null());
+        command
+    }
+
+    /// Runs a script to its end; what it prints, if it succeeds.
+    fn run(&self, script: &str) -> Result<String, String> {
+        let output = self.shell(script, self.port).output().expect("a shell");
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        match output.status.success() {
+            true => Ok(printed + &errors),
+            false => Err(format!("{}: {printed}{errors}", output.status)),
+        }
+    }
+
+    /// Runs a script if this program is installed.
+    fn run_with(&self, program: &str, script: &str) -> Result<(), String> {
+        if self.run(&format!("command -v {program}")).is_err() {
+            lockwheel_tests::say(&format!("{}: not run, there is no {program}", self.name));
+            return in_ci(program);
+        }
+        self.run(script).map(drop)
+    }
+
+    /// Runs the commands of a `console` block and compares what they print.
+    fn converse(&self, block: &Block) -> Result<(), String> {
+        for (command, expected) in dialogue(&block.text) {
+            // Programs such as linters and tests fail where they have found something.
+            let output = self.run(&format!("{{ {command}\n}} 2>&1 || true"))?;
+            let expected = expected.replace("6379", &self.port.to_string());
+            if !is_like(&expected, &output) {
+                return Err(format!("$ {command}\nexpected:\n{expected}\nprinted:\n{output}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs a block that starts a server, until it accepts connections; ends it.
+    fn serve(&self, block: &Block) -> Result<(), String> {
+        // It takes the place of the shell, so that signals reach it.
+        let settings = "export LOCKWHEEL_PORT=0\nlockwheel() { exec lockwheel.real \"$@\"; }\n";
+        let script = format!("{settings}{}", block.text);
+        let shell = self.shell(&script, 0);
+        let mut server = Daemon::spawn(Folder::new(), shell, "");
+        server.wait_for_port();
+        server.signal("TERM");
+        let status = server.end();
+        if status.success() { Ok(()) } else { Err(format!("{status}: {}", server.heard)) }
+    }
+}
+
+fn write_script(path: &Path, text: &str) {
+    fs::write(path, format!("#!/bin/sh\n{text}")).expect("a script");
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("permissions");
+}
