@@ -250,7 +250,7 @@ fn an_interrupted_run_cleans_up_and_tells_what_it_knows() {
     assert!(kill.expect("kill runs").success());
     let output = child.wait_with_output().expect("it ends");
     assert_eq!(status(&output), NOT_GREEN, "{}", complained(&output));
-    let ending = "The run did not get to its end: interrupted.";
+    let ending = "The run did not complete: interrupted.";
     assert!(said(&output).contains(ending), "{}", said(&output));
     assert!(!keyspace(&server).contains("keys="), "{}", keyspace(&server));
 }

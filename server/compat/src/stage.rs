@@ -10,7 +10,7 @@ use sha1::{Digest, Sha1};
 use super::case::{Action, Step, expand_keys};
 use super::frame::{Frame, quoted, show};
 use super::pattern::{Captures, Pattern};
-use super::wire::{Wire, is_end, told};
+use super::wire::{Wire, describe, is_end};
 
 /// For how long nothing must come when a client waits.
 pub const QUIET: Duration = Duration::from_millis(30);
@@ -163,7 +163,7 @@ impl Stage<'_, '_> {
                 self.note(client, '>', &show_words(&shown.cloned().collect::<Vec<_>>()));
                 let sent = self.client(client).and_then(|wire| wire.send(&words));
                 self.said.entry(client.clone()).or_default().add(line, words);
-                sent.map_err(|error| problem(line, "the server takes it", told(&error)))
+                sent.map_err(|error| problem(line, "the server takes it", describe(&error)))
             }
             Action::Raw(client, bytes) => {
                 let bytes = expand_keys(bytes, self.setting.key);
@@ -191,7 +191,9 @@ impl Stage<'_, '_> {
             }
             Action::Pass(span) => {
                 self.performance.transcript.push(line.clone());
-                self.scene.pass(*span).map_err(|error| problem(line, "time passes", told(&error)))
+                self.scene
+                    .pass(*span)
+                    .map_err(|error| problem(line, "time passes", describe(&error)))
             }
         }
     }
@@ -209,7 +211,7 @@ impl Stage<'_, '_> {
         self.said.entry(client.to_owned()).or_default().go_on();
         let frame = match self.client(client).and_then(Wire::read) {
             Ok(frame) => frame,
-            Err(error) => return Err(problem(self.asked(client), told(&error), None)),
+            Err(error) => return Err(problem(self.asked(client), describe(&error), None)),
         };
         self.said.entry(client.to_owned()).or_default().is_answered = true;
         self.note(client, '<', &frame.notation());
@@ -233,20 +235,20 @@ impl Stage<'_, '_> {
 
     fn closed(&mut self, client: &str) -> Result<(), Surprise> {
         self.said.entry(client.to_owned()).or_default().go_on();
-        let wire = self.client(client).map_err(|error| (told(&error), None))?;
+        let wire = self.client(client).map_err(|error| (describe(&error), None))?;
         match wire.read() {
             Ok(frame) => Err(self.surprise(client, &frame)),
             Err(error) if is_end(&error) => {
                 self.performance.transcript.push(format!("{client}< closed"));
                 Ok(())
             }
-            Err(error) => Err((told(&error), None)),
+            Err(error) => Err((describe(&error), None)),
         }
     }
 
     fn waits(&mut self, client: &str) -> Result<(), Surprise> {
         self.said.entry(client.to_owned()).or_default().go_on();
-        let lost = |error: io::Error| (told(&error), None);
+        let lost = |error: io::Error| (describe(&error), None);
         let wire = self.client(client).map_err(lost)?;
         match wire.read_within(QUIET).map_err(lost)? {
             Some(frame) => Err(self.surprise(client, &frame)),

@@ -191,7 +191,7 @@ pub(super) fn is_end(error: &io::Error) -> bool {
 }
 
 /// What went wrong with a connection, in the report's words.
-pub(super) fn told(error: &io::Error) -> String {
+pub(super) fn describe(error: &io::Error) -> String {
     match error {
         error if is_silence(error) => "nothing in time".to_owned(),
         error if is_end(error) => "the server closed the connection".to_owned(),

@@ -22,7 +22,7 @@ pub(super) const FAULTS: &[Fault] = &[
         found_by: &[
             "A script's read and its write are one step",
             "Scripts and transactions do not get between each other",
-            "Compare-and-delete in a script never deletes a stranger's lock",
+            "Compare-and-delete in a script never deletes another client's lock",
         ],
         run: Some(|world, request| call_by_call(world, request, |_| true, Between::Others)),
         ..Fault::NONE
@@ -32,7 +32,7 @@ pub(super) const FAULTS: &[Fault] = &[
         what: "a script that compares and deletes lets others in between the two",
         found_by: &[
             "A lock of SET NX PX is never held twice",
-            "Compare-and-delete in a script never deletes a stranger's lock",
+            "Compare-and-delete in a script never deletes another client's lock",
         ],
         run: Some(|world, request| {
             call_by_call(world, request, is_compare_and_delete, Between::Others)

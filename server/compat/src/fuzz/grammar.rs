@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::kinds::{Draw, Kind};
+use super::kinds::{Draw, ValueKind};
 use crate::random::Random;
 
 const TEXT: &str = include_str!("grammar.txt");
@@ -32,7 +32,7 @@ enum Shape {
     /// A word that stands as it is.
     Literal(String),
     /// A value.
-    Value(Kind),
+    Value(ValueKind),
     /// One after the other.
     Sequence(Vec<Shape>),
     /// One of these.
@@ -160,7 +160,7 @@ impl Shape {
     }
 
     fn word(word: &str) -> Result<Shape, String> {
-        if let Some(kind) = Kind::named(word) {
+        if let Some(kind) = ValueKind::named(word) {
             return Ok(Shape::Value(kind));
         }
         let plain = |text: &str| {
@@ -188,7 +188,7 @@ impl Drawing {
                 self.words.push(word.to_lowercase().into_bytes());
             }
             Shape::Literal(word) => self.words.push(word.clone().into_bytes()),
-            Shape::Value(Kind::Numkeys) => {
+            Shape::Value(ValueKind::Numkeys) => {
                 self.numkeys_at = Some(self.words.len());
                 self.words.push(b"1".to_vec());
             }

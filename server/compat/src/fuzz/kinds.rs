@@ -12,7 +12,7 @@ use crate::random::Random;
 /// What a value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "each is the kind of its name")]
-pub enum Kind {
+pub enum ValueKind {
     Bit,
     BitOffset,
     Bits,
@@ -67,58 +67,66 @@ pub enum Kind {
 }
 
 /// Each kind's name in the grammar, and what it is drawn from; a kind without words is made up.
-const KINDS: &[(&str, Kind, &[&str])] = &[
-    ("bit", Kind::Bit, &["0", "1"]),
-    ("bit-offset", Kind::BitOffset, &["0", "1", "7", "8", "#0", "#1", "#3", "100"]),
-    ("bits", Kind::Bits, &["u1", "u4", "u8", "i8", "i16", "u32", "i64", "u63", "u64", "i65", "x"]),
-    ("block", Kind::Block, &["0", "0", "0", "1", "5", "-1", "abc"]),
-    ("by", Kind::By, &["<w->*", "<h->*->f1", "<none->*"]),
-    ("channel", Kind::Channel, &["<c1>", "<c2>", "<d1>"]),
-    ("channel-pattern", Kind::ChannelPattern, &["<c>*", "<d>?"]),
-    ("client-id", Kind::ClientId, &["$id-a", "$id-b", "$id-c", "0", "abc"]),
-    ("command", Kind::Command, &[]),
-    ("consumer", Kind::Consumer, &["c1", "c2", "c3"]),
-    ("count", Kind::Count, &["1", "2", "3", "5", "10", "0", "-1", "-2"]),
-    ("counter", Kind::Counter, &["<n1>", "<n2>", "<n3>"]),
-    ("digest", Kind::Digest, &[]),
-    ("element", Kind::Element, ELEMENTS),
-    ("field", Kind::Field, &["f1", "f2", "f3", "n", "m", ""]),
-    ("float", Kind::Float, FLOATS),
-    ("get", Kind::Get, &["#", "<w->*", "<h->*->f1", "<none->*"]),
-    ("glob", Kind::Glob, &["*", "a*", "[ab]", "?", "f?", "none", "[^a]", "\\*"]),
-    ("group", Kind::Group, &["g1", "g1", "g2"]),
-    ("hash", Kind::Hash, &["<h1>", "<h2>", "<h-a>"]),
-    ("id", Kind::Id, &["1-1", "2-1", "2-2", "3-*", "5-0", "7-*", "9-9", "12", "0-0", "0-1"]),
-    ("id-bound", Kind::IdBound, &["-", "+", "2", "(2-1", "3-0", "7", "(9-9", "0", "x"]),
-    ("index", Kind::Index, &["0", "1", "2", "3", "-1", "-2", "-3", "5", "-100", "100"]),
-    ("integer", Kind::Integer, &["1", "2", "-1", "10", "-7", "0", "100", "255", "65536"]),
-    ("key", Kind::Key, &["<k1>", "<k2>"]),
-    ("lex-bound", Kind::LexBound, &["-", "+", "[a", "(a", "[c", "(d", "[", "(", "x"]),
-    ("lex-set", Kind::LexSet, &["<y1>", "<y2>"]),
-    ("list", Kind::List, &["<l1>", "<l2>"]),
-    ("lock-argument", Kind::LockArgument, LOCK_ARGUMENTS),
-    ("lock-script", Kind::LockScript, &[]),
-    ("many", Kind::Many, &["1000", "2000", "100000"]),
-    ("member", Kind::Member, ELEMENTS),
-    ("message", Kind::Message, &["hello", "0", "1", "", "unlock"]),
-    ("milliseconds", Kind::Milliseconds, &[]),
-    ("numkeys", Kind::Numkeys, &["1"]),
-    ("offset", Kind::Offset, &["0", "1", "3", "7", "8", "20", "100", "-1"]),
-    ("pattern", Kind::Pattern, &["<s>*", "<h>?", "<z>[12]", "<k>[^1]", "*", "none"]),
-    ("score", Kind::Score, FLOATS),
-    ("score-bound", Kind::ScoreBound, BOUNDS),
-    ("script", Kind::Script, &[]),
-    ("seconds", Kind::Seconds, &["100", "1000", "5000", "100000", "100", "1000", "0", "-1"]),
-    ("set", Kind::Set, &["<t1>", "<t2>", "<t3>"]),
-    ("stream", Kind::Stream, &["<x1>", "<x2>"]),
-    ("string", Kind::String, &["<s1>", "<s2>", "<s3>", "<w-a>", "<w-1>"]),
-    ("timeout", Kind::Timeout, &["0", "0", "0", "1000", "0.001", "0.005", "-1", "abc", "inf"]),
-    ("type", Kind::Type, &["string", "hash", "list", "set", "zset", "stream", "none"]),
-    ("unix-milliseconds", Kind::UnixMilliseconds, &["4102444800000", "1", "1000000", "0", "-1"]),
-    ("unix-seconds", Kind::UnixSeconds, &["4102444800", "1", "1000000", "0", "-1"]),
-    ("value", Kind::Value, VALUES),
-    ("weight", Kind::Weight, &["1", "2", "-1", "0.5", "inf", "0", "nan"]),
-    ("zset", Kind::Zset, &["<z1>", "<z2>", "<z3>"]),
+const KINDS: &[(&str, ValueKind, &[&str])] = &[
+    ("bit", ValueKind::Bit, &["0", "1"]),
+    ("bit-offset", ValueKind::BitOffset, &["0", "1", "7", "8", "#0", "#1", "#3", "100"]),
+    (
+        "bits",
+        ValueKind::Bits,
+        &["u1", "u4", "u8", "i8", "i16", "u32", "i64", "u63", "u64", "i65", "x"],
+    ),
+    ("block", ValueKind::Block, &["0", "0", "0", "1", "5", "-1", "abc"]),
+    ("by", ValueKind::By, &["<w->*", "<h->*->f1", "<none->*"]),
+    ("channel", ValueKind::Channel, &["<c1>", "<c2>", "<d1>"]),
+    ("channel-pattern", ValueKind::ChannelPattern, &["<c>*", "<d>?"]),
+    ("client-id", ValueKind::ClientId, &["$id-a", "$id-b", "$id-c", "0", "abc"]),
+    ("command", ValueKind::Command, &[]),
+    ("consumer", ValueKind::Consumer, &["c1", "c2", "c3"]),
+    ("count", ValueKind::Count, &["1", "2", "3", "5", "10", "0", "-1", "-2"]),
+    ("counter", ValueKind::Counter, &["<n1>", "<n2>", "<n3>"]),
+    ("digest", ValueKind::Digest, &[]),
+    ("element", ValueKind::Element, ELEMENTS),
+    ("field", ValueKind::Field, &["f1", "f2", "f3", "n", "m", ""]),
+    ("float", ValueKind::Float, FLOATS),
+    ("get", ValueKind::Get, &["#", "<w->*", "<h->*->f1", "<none->*"]),
+    ("glob", ValueKind::Glob, &["*", "a*", "[ab]", "?", "f?", "none", "[^a]", "\\*"]),
+    ("group", ValueKind::Group, &["g1", "g1", "g2"]),
+    ("hash", ValueKind::Hash, &["<h1>", "<h2>", "<h-a>"]),
+    ("id", ValueKind::Id, &["1-1", "2-1", "2-2", "3-*", "5-0", "7-*", "9-9", "12", "0-0", "0-1"]),
+    ("id-bound", ValueKind::IdBound, &["-", "+", "2", "(2-1", "3-0", "7", "(9-9", "0", "x"]),
+    ("index", ValueKind::Index, &["0", "1", "2", "3", "-1", "-2", "-3", "5", "-100", "100"]),
+    ("integer", ValueKind::Integer, &["1", "2", "-1", "10", "-7", "0", "100", "255", "65536"]),
+    ("key", ValueKind::Key, &["<k1>", "<k2>"]),
+    ("lex-bound", ValueKind::LexBound, &["-", "+", "[a", "(a", "[c", "(d", "[", "(", "x"]),
+    ("lex-set", ValueKind::LexSet, &["<y1>", "<y2>"]),
+    ("list", ValueKind::List, &["<l1>", "<l2>"]),
+    ("lock-argument", ValueKind::LockArgument, LOCK_ARGUMENTS),
+    ("lock-script", ValueKind::LockScript, &[]),
+    ("many", ValueKind::Many, &["1000", "2000", "100000"]),
+    ("member", ValueKind::Member, ELEMENTS),
+    ("message", ValueKind::Message, &["hello", "0", "1", "", "unlock"]),
+    ("milliseconds", ValueKind::Milliseconds, &[]),
+    ("numkeys", ValueKind::Numkeys, &["1"]),
+    ("offset", ValueKind::Offset, &["0", "1", "3", "7", "8", "20", "100", "-1"]),
+    ("pattern", ValueKind::Pattern, &["<s>*", "<h>?", "<z>[12]", "<k>[^1]", "*", "none"]),
+    ("score", ValueKind::Score, FLOATS),
+    ("score-bound", ValueKind::ScoreBound, BOUNDS),
+    ("script", ValueKind::Script, &[]),
+    ("seconds", ValueKind::Seconds, &["100", "1000", "5000", "100000", "100", "1000", "0", "-1"]),
+    ("set", ValueKind::Set, &["<t1>", "<t2>", "<t3>"]),
+    ("stream", ValueKind::Stream, &["<x1>", "<x2>"]),
+    ("string", ValueKind::String, &["<s1>", "<s2>", "<s3>", "<w-a>", "<w-1>"]),
+    ("timeout", ValueKind::Timeout, &["0", "0", "0", "1000", "0.001", "0.005", "-1", "abc", "inf"]),
+    ("type", ValueKind::Type, &["string", "hash", "list", "set", "zset", "stream", "none"]),
+    (
+        "unix-milliseconds",
+        ValueKind::UnixMilliseconds,
+        &["4102444800000", "1", "1000000", "0", "-1"],
+    ),
+    ("unix-seconds", ValueKind::UnixSeconds, &["4102444800", "1", "1000000", "0", "-1"]),
+    ("value", ValueKind::Value, VALUES),
+    ("weight", ValueKind::Weight, &["1", "2", "-1", "0.5", "inf", "0", "nan"]),
+    ("zset", ValueKind::Zset, &["<z1>", "<z2>", "<z3>"]),
 ];
 
 const ELEMENTS: &[&str] =
@@ -197,9 +205,9 @@ pub struct Draw<'a> {
     pub nested: bool,
 }
 
-impl Kind {
+impl ValueKind {
     /// The kind of this name.
-    pub fn named(name: &str) -> Option<Kind> {
+    pub fn named(name: &str) -> Option<ValueKind> {
         KINDS.iter().find(|(known, ..)| *known == name).map(|(_, kind, _)| *kind)
     }
 
@@ -215,55 +223,57 @@ impl Kind {
     fn is_number(self) -> bool {
         matches!(
             self,
-            Kind::Bit
-                | Kind::Count
-                | Kind::Float
-                | Kind::Index
-                | Kind::Integer
-                | Kind::Many
-                | Kind::Milliseconds
-                | Kind::Offset
-                | Kind::Score
-                | Kind::ScoreBound
-                | Kind::Seconds
-                | Kind::UnixMilliseconds
-                | Kind::UnixSeconds
+            ValueKind::Bit
+                | ValueKind::Count
+                | ValueKind::Float
+                | ValueKind::Index
+                | ValueKind::Integer
+                | ValueKind::Many
+                | ValueKind::Milliseconds
+                | ValueKind::Offset
+                | ValueKind::Score
+                | ValueKind::ScoreBound
+                | ValueKind::Seconds
+                | ValueKind::UnixMilliseconds
+                | ValueKind::UnixSeconds
         )
     }
 }
 
-const KEYS: &[Kind] = &[
-    Kind::Counter,
-    Kind::Hash,
-    Kind::Key,
-    Kind::List,
-    Kind::Set,
-    Kind::Stream,
-    Kind::String,
-    Kind::Zset,
+const KEYS: &[ValueKind] = &[
+    ValueKind::Counter,
+    ValueKind::Hash,
+    ValueKind::Key,
+    ValueKind::List,
+    ValueKind::Set,
+    ValueKind::Stream,
+    ValueKind::String,
+    ValueKind::Zset,
 ];
 
 /// Every key that an episode may use.
 pub fn keys() -> impl Iterator<Item = &'static str> {
-    KEYS.iter().chain(&[Kind::LexSet]).flat_map(|kind| kind.words().iter().copied())
+    KEYS.iter().chain(&[ValueKind::LexSet]).flat_map(|kind| kind.words().iter().copied())
 }
 
 impl Draw<'_> {
     /// Draws a value (for `command`, several).
-    pub fn draw(&mut self, kind: Kind, dice: &mut Random, words: &mut Vec<Vec<u8>>) {
+    pub fn draw(&mut self, kind: ValueKind, dice: &mut Random, words: &mut Vec<Vec<u8>>) {
         let word = match kind {
-            Kind::Command => {
+            ValueKind::Command => {
                 words.extend(self.nested(dice));
                 return;
             }
             kind if kind.is_key() => self.key(kind, dice).into(),
             kind if kind.is_number() && dice.once_in(ODD_ONE_IN) => (*dice.pick(EDGES)).into(),
-            Kind::Milliseconds => self.milliseconds(dice),
-            Kind::Script => script::draw(self, dice),
-            Kind::LockScript => format!("@{}", dice.pick(&lock_scripts())).into_bytes(),
-            Kind::Digest if dice.once_in(10) => vec![b'0'; 40],
-            Kind::Digest => format!("@{}.sha1", dice.pick(&lock_scripts())).into_bytes(),
-            Kind::Element | Kind::Member | Kind::Value if dice.once_in(40) => odd_value(dice),
+            ValueKind::Milliseconds => self.milliseconds(dice),
+            ValueKind::Script => script::draw(self, dice),
+            ValueKind::LockScript => format!("@{}", dice.pick(&lock_scripts())).into_bytes(),
+            ValueKind::Digest if dice.once_in(10) => vec![b'0'; 40],
+            ValueKind::Digest => format!("@{}.sha1", dice.pick(&lock_scripts())).into_bytes(),
+            ValueKind::Element | ValueKind::Member | ValueKind::Value if dice.once_in(40) => {
+                odd_value(dice)
+            }
             kind => (*dice.pick(kind.words())).into(),
         };
         words.push(word);
@@ -282,11 +292,11 @@ impl Draw<'_> {
         }
     }
 
-    fn key(&self, kind: Kind, dice: &mut Random) -> &'static str {
+    fn key(&self, kind: ValueKind, dice: &mut Random) -> &'static str {
         let kind = match dice.below(100) {
             0..=5 => *dice.pick(KEYS),
-            6..=11 => Kind::Key,
-            _ if kind == Kind::Key => *dice.pick(KEYS),
+            6..=11 => ValueKind::Key,
+            _ if kind == ValueKind::Key => *dice.pick(KEYS),
             _ => kind,
         };
         dice.pick::<&'static str>(kind.words())
