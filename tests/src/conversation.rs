@@ -6,7 +6,7 @@ use std::io;
 use std::time::Duration;
 
 use lockwheel_compat::case::{Case, Step};
-use lockwheel_compat::stage::{Scene, Setting, perform};
+use lockwheel_compat::case_player::{Environment, Setting, perform};
 use lockwheel_compat::wire;
 
 use crate::PROTOCOLS;
@@ -69,7 +69,7 @@ impl Conversation<'_> {
 /// Several servers whose time can be moved.
 struct Among<'a>(&'a [Target]);
 
-impl Scene for Among<'_> {
+impl Environment for Among<'_> {
     fn connect(&mut self, client: &str, protocol: u8) -> io::Result<wire::Wire> {
         let number: usize =
             client.split_once('@').map_or(1, |(_, number)| number.parse().expect("a number"));

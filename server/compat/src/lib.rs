@@ -27,6 +27,7 @@
 
 pub mod address;
 pub mod case;
+pub mod case_player;
 pub mod cases;
 pub mod frame;
 pub mod fuzz;
@@ -39,7 +40,6 @@ pub mod random;
 pub mod record;
 pub mod reference;
 pub mod report;
-pub mod stage;
 mod suite;
 pub mod target;
 pub mod tidy;

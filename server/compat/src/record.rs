@@ -5,8 +5,8 @@ use std::io;
 use std::time::Duration;
 
 use super::case::{Action, Case, expand_keys};
+use super::case_player::script_named;
 use super::cases;
-use super::stage::script_named;
 use super::target::Target;
 use super::tidy::Tidy;
 use super::time;

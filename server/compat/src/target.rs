@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::address::Address;
 use super::case::Need;
+use super::case_player::Environment;
 use super::frame::Frame;
-use super::stage::Scene;
 use super::wire::{Wire, describe, is_silence};
 use super::{PATIENCE, time};
 
@@ -162,7 +162,7 @@ impl Target {
 /// Plays cases on a target. Its clock cannot be set, so time passes in real time.
 pub struct OnTarget<'a>(pub &'a Target);
 
-impl Scene for OnTarget<'_> {
+impl Environment for OnTarget<'_> {
     fn connect(&mut self, _client: &str, protocol: u8) -> io::Result<Wire> {
         self.0.connect(protocol)
     }

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use super::super::case_player::lacking;
 use super::super::frame::Frame;
 use super::super::random::Random;
 use super::super::report::Failure;
-use super::super::stage::lacking;
 use super::super::target::Target;
 use super::super::time;
 use super::super::wire::{Wire, describe, is_end, request};
