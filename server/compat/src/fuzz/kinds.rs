@@ -1,15 +1,15 @@
-//! Kinds of values that stand in `grammar.txt` in small letters, and how each is drawn.
+//! The kinds of values that `grammar.txt` writes in small letters, and how each is drawn.
 //!
-//! Keys are few, so that commands meet; each type has its own, and now and then a command gets one
-//! of another. Leases are far away, over already, or so short that the episode waits for their
-//! end, so two servers agree about them however slowly they are served.
+//! There are few keys, so that commands use the same ones; each type has its own, and sometimes a
+//! command gets a key of another type. Leases are long, already over, or so short that the episode
+//! waits for their end, so that two servers agree about them however slow they are.
 
 use super::grammar::Grammar;
 use super::script;
 use crate::cases;
 use crate::random::Random;
 
-/// What a value is.
+/// The kind of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "each is the kind of its name")]
 pub enum ValueKind {
@@ -66,7 +66,7 @@ pub enum ValueKind {
     Zset,
 }
 
-/// Each kind's name in the grammar, and what it is drawn from; a kind without words is made up.
+/// The name of each kind in the grammar, and its values; a kind without values is generated.
 const KINDS: &[(&str, ValueKind, &[&str])] = &[
     ("bit", ValueKind::Bit, &["0", "1"]),
     ("bit-offset", ValueKind::BitOffset, &["0", "1", "7", "8", "#0", "#1", "#3", "100"]),
@@ -166,7 +166,7 @@ const FLOATS: &[&str] = &[
 ];
 const BOUNDS: &[&str] = &["-inf", "+inf", "0", "1", "(1", "2", "(2", "0.1", "(0.1", "-1", "300"];
 const LOCK_ARGUMENTS: &[&str] = &["token-1", "token-2", "100000", "200000", "-1", "0", "300000"];
-/// Numbers that are none, and those at the edges.
+/// Words that are not numbers, and numbers at the limits.
 const EDGES: &[&str] = &[
     "9223372036854775807",
     "-9223372036854775808",
@@ -188,20 +188,20 @@ const EDGES: &[&str] = &[
     "inf",
     "0x10",
 ];
-/// One in so many values is none of its kind.
+/// One value in this many is not of its kind.
 const ODD_ONE_IN: u64 = 25;
-/// One in so many leases is so short that its end is waited for.
+/// One lease in this many is so short that the episode waits for its end.
 const SHORT_ONE_IN: u64 = 40;
 
-/// What values are drawn with.
+/// The context in which values are drawn.
 pub struct Draw<'a> {
-    /// The commands that scripts are made of.
+    /// The commands for scripts.
     pub grammar: &'a Grammar,
-    /// Whether a lease may be drawn whose end is waited for.
+    /// Whether short leases may be drawn, for which the episode waits.
     pub short_leases: bool,
-    /// Set when one was drawn.
+    /// Set when a short lease was drawn.
     pub drew_short_lease: bool,
-    /// Whether this is drawn for another command: a script's, or `COMMAND GETKEYS`'s.
+    /// Whether the value belongs to a command within a script or within `COMMAND GETKEYS`.
     pub nested: bool,
 }
 
@@ -211,7 +211,7 @@ impl ValueKind {
         KINDS.iter().find(|(known, ..)| *known == name).map(|(_, kind, _)| *kind)
     }
 
-    /// What it is drawn from.
+    /// The values of the kind.
     fn words(self) -> &'static [&'static str] {
         KINDS.iter().find(|(_, kind, _)| *kind == self).map_or(&[], |(.., words)| words)
     }
@@ -258,60 +258,60 @@ pub fn keys() -> impl Iterator<Item = &'static str> {
 
 impl Draw<'_> {
     /// Draws a value (for `command`, several).
-    pub fn draw(&mut self, kind: ValueKind, dice: &mut Random, words: &mut Vec<Vec<u8>>) {
+    pub fn draw(&mut self, kind: ValueKind, random: &mut Random, words: &mut Vec<Vec<u8>>) {
         let word = match kind {
             ValueKind::Command => {
-                words.extend(self.nested(dice));
+                words.extend(self.nested(random));
                 return;
             }
-            kind if kind.is_key() => self.key(kind, dice).into(),
-            kind if kind.is_number() && dice.once_in(ODD_ONE_IN) => (*dice.pick(EDGES)).into(),
-            ValueKind::Milliseconds => self.milliseconds(dice),
-            ValueKind::Script => script::draw(self, dice),
-            ValueKind::LockScript => format!("@{}", dice.pick(&lock_scripts())).into_bytes(),
-            ValueKind::Digest if dice.once_in(10) => vec![b'0'; 40],
-            ValueKind::Digest => format!("@{}.sha1", dice.pick(&lock_scripts())).into_bytes(),
-            ValueKind::Element | ValueKind::Member | ValueKind::Value if dice.once_in(40) => {
-                odd_value(dice)
+            kind if kind.is_key() => self.key(kind, random).into(),
+            kind if kind.is_number() && random.once_in(ODD_ONE_IN) => (*random.pick(EDGES)).into(),
+            ValueKind::Milliseconds => self.milliseconds(random),
+            ValueKind::Script => script::draw(self, random),
+            ValueKind::LockScript => format!("@{}", random.pick(&lock_scripts())).into_bytes(),
+            ValueKind::Digest if random.once_in(10) => vec![b'0'; 40],
+            ValueKind::Digest => format!("@{}.sha1", random.pick(&lock_scripts())).into_bytes(),
+            ValueKind::Element | ValueKind::Member | ValueKind::Value if random.once_in(40) => {
+                odd_value(random)
             }
-            kind => (*dice.pick(kind.words())).into(),
+            kind => (*random.pick(kind.words())).into(),
         };
         words.push(word);
     }
 
-    /// A command within this one.
-    pub fn nested(&mut self, dice: &mut Random) -> Vec<Vec<u8>> {
+    /// Draws a command within a command.
+    pub fn nested(&mut self, random: &mut Random) -> Vec<Vec<u8>> {
         let mut inner = Draw { short_leases: false, nested: true, ..*self };
-        // What makes commands out of commands would not come to an end.
+        // Commands that contain commands would not end.
         let plain = |name: &str| !name.starts_with("EVAL") && name != "COMMAND";
         loop {
-            let form = self.grammar.pick(dice);
+            let form = self.grammar.pick(random);
             if plain(form.name()) {
-                return form.draw(dice, &mut inner);
+                return form.draw(random, &mut inner);
             }
         }
     }
 
-    fn key(&self, kind: ValueKind, dice: &mut Random) -> &'static str {
-        let kind = match dice.below(100) {
-            0..=5 => *dice.pick(KEYS),
+    fn key(&self, kind: ValueKind, random: &mut Random) -> &'static str {
+        let kind = match random.below(100) {
+            0..=5 => *random.pick(KEYS),
             6..=11 => ValueKind::Key,
-            _ if kind == ValueKind::Key => *dice.pick(KEYS),
+            _ if kind == ValueKind::Key => *random.pick(KEYS),
             _ => kind,
         };
-        dice.pick::<&'static str>(kind.words())
+        random.pick::<&'static str>(kind.words())
     }
 
-    fn milliseconds(&mut self, dice: &mut Random) -> Vec<u8> {
-        if self.short_leases && dice.once_in(SHORT_ONE_IN) {
+    fn milliseconds(&mut self, random: &mut Random) -> Vec<u8> {
+        if self.short_leases && random.once_in(SHORT_ONE_IN) {
             self.drew_short_lease = true;
-            return (*dice.pick(&["1", "2", "5"])).into();
+            return (*random.pick(&["1", "2", "5"])).into();
         }
-        (*dice.pick(&["100000", "200000", "5000000", "100000", "30000000", "0", "-1"])).into()
+        (*random.pick(&["100000", "200000", "5000000", "100000", "30000000", "0", "-1"])).into()
     }
 }
 
-/// The scripts that answer the same whenever they are asked.
+/// The scripts with replies that do not depend on time or chance.
 pub fn lock_scripts() -> Vec<&'static str> {
     let steady = |text: &str| {
         let text = text.to_lowercase();
@@ -322,16 +322,16 @@ pub fn lock_scripts() -> Vec<&'static str> {
     cases::SCRIPTS.iter().filter(|(_, text)| steady(text)).map(|(name, _)| *name).collect()
 }
 
-fn odd_value(dice: &mut Random) -> Vec<u8> {
-    match dice.below(4) {
-        0 => b"x".repeat(*dice.pick(&[1, 44, 45, 63, 64, 65, 100])),
+fn odd_value(random: &mut Random) -> Vec<u8> {
+    match random.below(4) {
+        0 => b"x".repeat(*random.pick(&[1, 44, 45, 63, 64, 65, 100])),
         1 => b"\xff\x00\r\n".to_vec(),
-        2 => (*dice.pick(EDGES)).into(),
-        _ => dice.below(100_000).to_string().into_bytes(),
+        2 => (*random.pick(EDGES)).into(),
+        _ => random.below(100_000).to_string().into_bytes(),
     }
 }
 
-/// A number that is none, or at the edge.
-pub fn edge(dice: &mut Random) -> Vec<u8> {
-    (*dice.pick(EDGES)).into()
+/// A word that is not a number, or a number at the limits.
+pub fn edge(random: &mut Random) -> Vec<u8> {
+    (*random.pick(EDGES)).into()
 }
