@@ -85,7 +85,7 @@ fn durability_is_warned_of_at_the_start_and_refused_later() {
     }
     let mut daemon = Daemon::start(&["--port", "0", "--save", "", "--appendonly", "no"]);
     daemon.wait_for_port();
-    assert!(!daemon.heard.contains(" # "), "{}", daemon.heard);
+    assert!(!daemon.log_text.contains(" # "), "{}", daemon.log_text);
 }
 
 /// What every user of the machine can read.
@@ -141,7 +141,7 @@ fn it_listens_at_a_unix_socket_alone() {
     let at = daemon.wait_for("The server is now ready to accept connections at ");
     assert_eq!(at, path);
     assert_eq!(daemon.wait_for("* Ready to accept connections"), "unix");
-    assert!(!daemon.heard.contains("on port"), "{}", daemon.heard);
+    assert!(!daemon.log_text.contains("on port"), "{}", daemon.log_text);
     assert_eq!(ask(&path, "PING"), "+PONG\r\n");
     daemon.signal("TERM");
     assert!(daemon.end().success());
@@ -192,7 +192,7 @@ fn signals_end_it_in_order() {
             "is now ready to exit, bye bye...",
         ];
         for words in words {
-            assert!(daemon.heard.contains(words), "{}", daemon.heard);
+            assert!(daemon.log_text.contains(words), "{}", daemon.log_text);
         }
     }
 }
@@ -257,7 +257,7 @@ fn it_admits_only_those_it_has_descriptors_for() {
     shell.args(server.get_args());
     let mut daemon = Daemon::spawn(folder, shell, "");
     let port = daemon.wait_for_port();
-    assert!(daemon.heard.contains("maxclients is 8 instead of 1000"), "{}", daemon.heard);
+    assert!(daemon.log_text.contains("maxclients is 8 instead of 1000"), "{}", daemon.log_text);
     let mut wires: Vec<_> = (0..8).map(|_| daemon.connect(port)).collect();
     for wire in &mut wires {
         assert_eq!(wire.call(&["PING"]), b"+PONG\r\n");
@@ -353,13 +353,13 @@ fn it_tells_its_version() {
 fn it_works_on_when_nobody_listens_to_its_log_any_more() {
     let mut daemon = Daemon::start(&["--port", "0", "--loglevel", "debug"]);
     let port = daemon.wait_for_port();
-    daemon.stop_listening();
+    daemon.close_log();
     for _ in 0..100 {
         say_ping(&daemon, port);
         daemon.connect(port).send_bytes(b"POST / HTTP/1.1\r\n");
     }
     daemon.signal("TERM");
-    assert_eq!(daemon.end_unheard().code(), Some(0));
+    assert_eq!(daemon.end_without_reading().code(), Some(0));
 }
 
 /// Others keep it open and never read: the pipe fills up.
@@ -376,7 +376,7 @@ fn it_works_on_when_its_log_is_full() {
     }
     say_ping(&daemon, port);
     daemon.signal("INT");
-    assert_eq!(daemon.end_unheard().code(), Some(0));
+    assert_eq!(daemon.end_without_reading().code(), Some(0));
 }
 
 #[test]

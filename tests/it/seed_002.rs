@@ -122,7 +122,7 @@ fn redlock_a_majority_of_three_servers_holds() {
                a@3> GET resource
                a@3< nil",
     }
-    .hold();
+    .play();
 }
 
 #[test]
@@ -152,5 +152,5 @@ fn redlock_a_dead_owners_majority_runs_out() {
                b@3> EVAL @release 1 resource token-b
                b@3< :1",
     }
-    .hold();
+    .play();
 }

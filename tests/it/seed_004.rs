@@ -307,7 +307,7 @@ fn redisson_multilock_takes_all_servers_or_none() {
                a@3> EVAL @lock 1 lock3 30000 uuid-a:1
                a@3< nil",
     }
-    .hold();
+    .play();
 }
 
 /// RedLock is content with more than half.
@@ -333,5 +333,5 @@ fn redisson_redlock_takes_a_majority() {
                b@2> EVAL @lock 1 lock 30000 uuid-b:1
                b@2< :29000..30000",
     }
-    .hold();
+    .play();
 }
