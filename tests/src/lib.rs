@@ -17,6 +17,7 @@ pub mod target;
 pub mod tiers;
 pub mod wire;
 
+use lockwheel::Server;
 pub use lockwheel_compat::frame;
 use lockwheel_compat::frame::Frame;
 
@@ -27,6 +28,19 @@ pub const PROTOCOLS: [u8; 2] = [2, 3];
 #[allow(clippy::print_stderr)] // The only place where the harness prints.
 pub fn say(line: &str) {
     eprintln!("{line}");
+}
+
+/// Starts a server with these settings.
+pub fn start(settings: &[(&str, &str)]) -> Server {
+    let builder = Server::builder();
+    let builder =
+        settings.iter().fold(builder, |builder, (name, value)| builder.config(name, value));
+    builder.start().expect("a server")
+}
+
+/// A connection to a server in RESP2.
+pub fn connect(server: &Server) -> wire::Wire {
+    wire::Wire::connect(server.addr(), 2)
 }
 
 /// Splits a line into words, with the quoting of `redis-cli`.
