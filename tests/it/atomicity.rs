@@ -1,7 +1,7 @@
-//! Two scripts, two transactions, or a script and a transaction never interleave.
+//! Scripts and transactions do not interleave.
 //!
-//! Every writer moves one unit from `left` to `right` in steps that are wrong half-way, and takes
-//! the counter through a read and a later write, so that one foreign step between loses a count.
+//! Every writer moves one unit from `left` to `right` in several steps, and increments the counter
+//! by a read and a later write, so that a step of another writer in between loses an increment.
 
 use std::thread;
 
@@ -12,7 +12,7 @@ use lockwheel_tests::wire::Wire;
 const WRITERS: usize = 4;
 const ROUNDS: usize = 200;
 
-/// Reads, makes many calls, then writes what it read plus one. Fails when the sum was not whole.
+/// Reads, makes many calls, then writes the value read plus one. Fails if the sum is wrong.
 const TRANSFER: &str = "\
     local left = tonumber(redis.call('get', 'left') or 0) \
     local right = tonumber(redis.call('get', 'right') or 0) \
@@ -29,7 +29,7 @@ fn by_script(wire: &mut Wire) {
     assert_eq!(reply[0], b':', "{}", show(&reply));
 }
 
-/// The same by EXEC. A transaction cannot compute, so it looks twice, at both ends, and adds.
+/// The same by EXEC. A transaction cannot compute, so it reads at both ends and increments.
 fn by_transaction(wire: &mut Wire) {
     let mut commands: Vec<Vec<String>> = Vec::new();
     let mut say = |words: &str| commands.push(words.split(' ').map(str::to_owned).collect());
@@ -93,9 +93,9 @@ fn scripts_and_transactions_do_not_interleave() {
     race(&[by_script, by_transaction]);
 }
 
-/// A transfer cut in half, as interleaving would leave it, does not go unseen.
+/// The check notices a partial transfer, as interleaving would leave it.
 #[test]
-fn the_check_sees_a_torn_transfer() {
+fn check_notices_a_partial_transfer() {
     for target in Target::all() {
         target.run("FLUSHALL");
         target.run("DECR left");
@@ -105,7 +105,7 @@ fn the_check_sees_a_torn_transfer() {
     }
 }
 
-/// Of many who want one lock at the same moment, one gets it.
+/// Of many clients that request one lock at the same time, one gets it.
 #[test]
 fn one_of_many_gets_the_lock() {
     for target in Target::all() {

@@ -1,9 +1,9 @@
-//! The rules that keep the layers apart and the files readable, checked on the sources.
+//! Checks the sources: the boundaries between layers, and the readability rules.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Which layer may not name what. Longer reasons are in `docs/architecture.md`.
+/// Names that a layer must not use. `docs/architecture.md` gives the reasons.
 const FORBIDDEN: &[(&str, &[&str])] = &[
     ("resp/src", &["tokio", "std::net", "std::fs", "mlua"]),
     ("scripting/src", &["tokio", "std::net"]),
@@ -30,18 +30,18 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("scripting", &["lockwheel-resp"]),
     ("server/engine", &["lockwheel-resp", "lockwheel-scripting"]),
     ("server/lockwheel", &["lockwheel-engine", "lockwheel-resp"]),
-    // It judges servers from outside.
+    // It uses no code of the server that it judges.
     ("server/compat", &[]),
     ("server/cli", &["lockwheel", "lockwheel-compat", "lockwheel-engine", "lockwheel-resp"]),
 ];
 
-/// The one folder that may be unsafe: the call from Lua and back.
+/// The only folder with unsafe code: calls from and to Lua.
 const UNSAFE_FOLDER: &str = "scripting/src/bridge/";
 
 const LINE_COLUMNS: usize = 100;
 const FUNCTION_LINES: usize = 70;
 
-/// Functions that are longer: tables of cases. The list may shrink only.
+/// Longer functions: tables of cases. The list may only shrink.
 const LONG_FUNCTIONS: &[(&str, &str)] = &[
     ("scripting/tests/scripts.rs", "errors_read_as_in_redis"),
     ("scripting/tests/scripts.rs", "the_functions_of_redis"),
@@ -53,7 +53,7 @@ const LONG_FUNCTIONS: &[(&str, &str)] = &[
     ("tests/src/tiers/grammar.rs", "write"),
 ];
 
-/// Files with longer lines: cases that read best whole. The list may shrink only.
+/// Files with longer lines: cases that are easier to read on one line. The list may only shrink.
 const WIDE_FILES: &[&str] = &[
     "scripting/tests/scripts.rs",
     "server/compat/src/fuzz/explained/tests.rs",
@@ -62,7 +62,7 @@ const WIDE_FILES: &[&str] = &[
     "tests/src/tiers/grammar.rs",
 ];
 
-/// What a path on somebody's own machine begins with.
+/// The first folder of a path on a developer's machine.
 const PRIVATE_ROOTS: &[&str] = &["home", "Users", "root", "work"];
 
 struct Source {
@@ -71,7 +71,7 @@ struct Source {
 }
 
 #[test]
-fn layers_do_not_name_what_they_must_not_know() {
+fn layers_do_not_use_forbidden_names() {
     let mut offences = Vec::new();
     for (folder, words) in FORBIDDEN {
         for source in below(folder) {
@@ -97,7 +97,7 @@ fn crates_depend_only_on_the_layers_below() {
 }
 
 #[test]
-fn unsafe_code_is_in_the_bridge_alone() {
+fn unsafe_code_is_only_in_the_bridge() {
     let mut offences = Vec::new();
     let shipped = ["resp/src", "scripting/src", "server"].map(below).into_iter().flatten();
     for source in shipped.filter(|source| !source.path.starts_with(UNSAFE_FOLDER)) {
@@ -112,7 +112,7 @@ fn unsafe_code_is_in_the_bridge_alone() {
 }
 
 #[test]
-fn clippy_keeps_the_clock_in_its_place() {
+fn clippy_forbids_reading_the_clock() {
     let settings = read(&root().join("clippy.toml"));
     for method in ["std::time::Instant::now", "std::time::SystemTime::now", "std::thread::sleep"] {
         assert!(settings.contains(method), "clippy.toml does not disallow {method}");
@@ -126,7 +126,7 @@ fn clippy_keeps_the_clock_in_its_place() {
 }
 
 #[test]
-fn files_say_what_they_are_for_in_short_ascii_lines() {
+fn files_begin_with_a_description_and_have_short_ascii_lines() {
     let mut offences = Vec::new();
     for source in all() {
         if !source.text.starts_with("//! ") {
@@ -161,7 +161,7 @@ fn functions_are_short() {
 }
 
 #[test]
-fn no_file_names_a_path_of_somebodys_machine() {
+fn no_file_names_a_path_of_a_developers_machine() {
     let mut offences = Vec::new();
     for path in files(&root()) {
         let Ok(text) = fs::read_to_string(&path) else { continue };
@@ -176,7 +176,7 @@ fn no_file_names_a_path_of_somebodys_machine() {
     assert_eq!(offences, Vec::<String>::new());
 }
 
-/// Where somebody's machine gets its packages from is its own affair.
+/// The package registry is a setting of each machine.
 #[test]
 fn no_suite_names_a_package_registry() {
     let forbidden = |name: &str| match name {
@@ -199,7 +199,7 @@ fn no_suite_names_a_package_registry() {
 }
 
 #[test]
-fn the_rules_see_what_they_look_for() {
+fn rules_find_violations() {
     assert!(names("use std::collections::{BTreeMap, HashMap};", "HashMap"));
     assert!(!names("struct MyHashMap;", "HashMap"));
     assert!(!names("#![forbid(unsafe_code)]", "unsafe"));
@@ -230,7 +230,7 @@ fn below(folder: &str) -> Vec<Source> {
     rust.map(|path| Source { path: relative(&path), text: read(&path) }).collect()
 }
 
-/// Every file below a folder but hidden ones, what was built, and what fuzzers found.
+/// Every file below a folder except hidden files, build output and findings of fuzzers.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{folder:?}: {error}"));
@@ -263,7 +263,7 @@ fn code(source: &Source) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Whether `word` stands in `line` as a name of its own.
+/// Whether `line` contains `word` as a whole identifier.
 fn names(line: &str, word: &str) -> bool {
     let belongs = |character: char| character.is_alphanumeric() || character == '_';
     line.match_indices(word).any(|(start, _)| {
@@ -273,7 +273,7 @@ fn names(line: &str, word: &str) -> bool {
     })
 }
 
-/// Names and lengths in lines. A function ends where its indentation comes back with a brace.
+/// The names and lengths of functions. A function ends at a closing brace with its indentation.
 fn functions(text: &str) -> Vec<(String, usize)> {
     let lines: Vec<_> = text.lines().collect();
     let mut found = Vec::new();

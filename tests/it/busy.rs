@@ -1,4 +1,4 @@
-//! A script that takes too long: everybody else is heard and refused, and it can be ended.
+//! Slow scripts: the requests of other clients are read and refused, and the script can be killed.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ fn connect(address: SocketAddr) -> Wire {
     Wire::connect(address, 2)
 }
 
-/// Servers with one thread and with two: then the script's thread is not everybody's. And one
-/// whose scripts are Lua's from the beginning: elsewhere a plan begins those of this file.
+/// Servers with one and with two threads, so that the script runs on another thread than some
+/// connections; and one that runs scripts in Lua only: on the others a plan begins these scripts.
 fn servers() -> [Server; 3] {
     [("1", "yes"), ("2", "yes"), ("1", "no")].map(|(io_threads, plans)| {
         Server::builder()
@@ -29,10 +29,10 @@ fn servers() -> [Server; 3] {
     })
 }
 
-/// Starts a script that does not end, and returns its client when the others are refused.
+/// Starts a script that does not end; returns its client once other clients are refused.
 fn keep_busy(address: SocketAddr, script: &str) -> Wire {
     let mut wire = connect(address);
-    // In one write: what follows the script has been read with it.
+    // In one write: the bytes after the script are read with it.
     let script = format!("*3\r\n$4\r\nEVAL\r\n${}\r\n{script}\r\n$1\r\n0\r\n", script.len());
     wire.send_bytes([script.as_str(), "PING\r\n"].concat().as_bytes());
     let mut other = connect(address);
@@ -40,53 +40,54 @@ fn keep_busy(address: SocketAddr, script: &str) -> Wire {
     wire
 }
 
-/// What clients hear while a script runs until it is killed.
-fn scene(address: SocketAddr) -> Vec<String> {
+/// What clients add while a script runs until it is killed.
+fn replies_while_script_runs(address: SocketAddr) -> Vec<String> {
     let mut early = connect(address);
     early.call(&["SET", "k", "v"]);
     let mut queueing = connect(address);
     queueing.call(&["MULTI"]);
     queueing.call(&["SET", "k", "queued"]);
     let mut script = keep_busy(address, ENDLESS);
-    let mut heard = Vec::new();
-    let mut hear = |reply: Vec<u8>| heard.push(show(&reply));
+    let mut replies = Vec::new();
+    let mut add = |reply: Vec<u8>| replies.push(show(&reply));
     for request in ["GET k", "PING", "SCRIPT EXISTS x", "EVAL return 0", "MULTI", "DISCARD"] {
         early.send_bytes(format!("{request}\r\n").as_bytes());
-        hear(early.read());
+        add(early.read());
     }
-    // A stranger's first words differ; so does what is allowed.
+    // A client that is not authenticated gets other replies; so do allowed commands.
     for request in ["GET k", "AUTH secret", "MULTI", "SELECT 1", "NO SUCH"] {
         let mut new = connect(address);
         new.send_bytes(format!("{request}\r\nGET k\r\n").as_bytes());
-        hear(new.read());
-        hear(new.read());
+        add(new.read());
+        add(new.read());
     }
     let mut modern = Wire::connect(address, 3);
-    hear(modern.call(&["GET", "k"]));
-    hear(queueing.call(&["EXEC"]));
-    hear(connect(address).call(&["SCRIPT", "KILL"]));
-    hear(script.read());
-    hear(script.read());
-    hear(early.call(&["GET", "k"]));
-    hear(early.call(&["SCRIPT", "KILL"]));
-    heard
+    add(modern.call(&["GET", "k"]));
+    add(queueing.call(&["EXEC"]));
+    add(connect(address).call(&["SCRIPT", "KILL"]));
+    add(script.read());
+    add(script.read());
+    add(early.call(&["GET", "k"]));
+    add(early.call(&["SCRIPT", "KILL"]));
+    replies
 }
 
 #[test]
-fn everybody_else_is_refused_until_the_script_is_killed() {
-    let ours: Vec<_> = servers().iter().map(|server| scene(server.addr())).collect();
-    assert!(ours.iter().all(|heard| *heard == ours[0]), "{ours:#?}");
+fn other_clients_are_refused_until_the_script_is_killed() {
+    let ours: Vec<_> =
+        servers().iter().map(|server| replies_while_script_runs(server.addr())).collect();
+    assert!(ours.iter().all(|replies| *replies == ours[0]), "{ours:#?}");
     assert_eq!(ours[0].last().map(String::as_str), Some(NOT_BUSY));
     if let Some(oracle) = Target::redis() {
         oracle.run("CONFIG SET busy-reply-threshold 1");
-        assert_eq!(ours[0], scene(oracle.address()));
+        assert_eq!(ours[0], replies_while_script_runs(oracle.address()));
     }
 }
 
 const NOT_BUSY: &str = "-NOTBUSY No scripts in execution right now.\\r\\n";
 
-/// Whatever it spends its time on, and whatever has begun it. That a reply comes before patience
-/// ends is all that is timed.
+/// Whatever the script does, and whether a plan or Lua began it. Only the time-out of the reply is
+/// timed.
 #[test]
 fn a_kill_ends_every_kind_of_script() {
     const BY_A_PLAN: &str = "scripts_left_to_lua:1\r\nscripts_of_lua:0\r\n";
@@ -123,11 +124,11 @@ fn a_kill_ends_every_kind_of_script() {
     }
 }
 
-/// What clients hear while a function runs until it is killed, and while a script does.
-fn scene_of_a_function(address: SocketAddr) -> Vec<String> {
+/// The replies to clients while a function runs until it is killed, and while a script does.
+fn replies_while_function_runs(address: SocketAddr) -> Vec<String> {
     let mut other = connect(address);
     let code = "#!lua name=l\nredis.register_function('f', function() while true do end end)";
-    let mut heard = vec![show(&other.call(&["FUNCTION", "LOAD", "REPLACE", code]))];
+    let mut replies = vec![show(&other.call(&["FUNCTION", "LOAD", "REPLACE", code]))];
     let mut function = connect(address);
     function.send(&["FCALL", "f", "1", "k", "a"]);
     eventually("others to be refused", || other.call(&["GET", "k"]).starts_with(b"-BUSY "));
@@ -141,51 +142,51 @@ fn scene_of_a_function(address: SocketAddr) -> Vec<String> {
         let stats = show(&connect(address).call(&["FUNCTION", "STATS"]));
         let (before, after) = stats.split_once("duration_ms").expect("a function that runs");
         let duration = after.find("engines").expect("what comes after");
-        heard.push(format!("{before}{}", &after[duration..]));
-        heard.push(show(&other.call(request)));
+        replies.push(format!("{before}{}", &after[duration..]));
+        replies.push(show(&other.call(request)));
     }
-    heard.push(show(&function.read()));
+    replies.push(show(&function.read()));
     let mut script = keep_busy(address, ENDLESS);
     for name in ["STATS", "KILL"] {
-        heard.push(show(&other.call(&["FUNCTION", name])));
+        replies.push(show(&other.call(&["FUNCTION", name])));
     }
-    heard.push(show(&other.call(&["SCRIPT", "KILL"])));
+    replies.push(show(&other.call(&["SCRIPT", "KILL"])));
     script.read();
     script.read();
-    heard.push(show(&other.call(&["FUNCTION", "STATS"])));
-    heard
+    replies.push(show(&other.call(&["FUNCTION", "STATS"])));
+    replies
 }
 
 #[test]
-fn functions_are_told_from_scripts() {
-    let ours: Vec<_> = servers().iter().map(|s| scene_of_a_function(s.addr())).collect();
-    assert!(ours.iter().all(|heard| *heard == ours[0]), "{ours:#?}");
+fn functions_and_scripts_are_distinguished() {
+    let ours: Vec<_> = servers().iter().map(|s| replies_while_function_runs(s.addr())).collect();
+    assert!(ours.iter().all(|replies| *replies == ours[0]), "{ours:#?}");
     if let Some(oracle) = Target::redis() {
         oracle.run("CONFIG SET busy-reply-threshold 1");
-        assert_eq!(ours[0], scene_of_a_function(oracle.address()));
+        assert_eq!(ours[0], replies_while_function_runs(oracle.address()));
     }
 }
 
 #[test]
-fn a_crowd_is_refused_one_by_one() {
+fn many_clients_are_refused_one_by_one() {
     for server in servers() {
-        let mut crowd: Vec<Wire> = (0..50).map(|_| connect(server.addr())).collect();
+        let mut clients: Vec<Wire> = (0..50).map(|_| connect(server.addr())).collect();
         let mut script = keep_busy(server.addr(), ENDLESS);
         for _ in 0..3 {
-            crowd.iter_mut().for_each(|wire| wire.send(&["GET", "k"]));
-            for wire in &mut crowd {
+            clients.iter_mut().for_each(|wire| wire.send(&["GET", "k"]));
+            for wire in &mut clients {
                 assert!(wire.read().starts_with(b"-BUSY "));
             }
         }
-        crowd[0].send(&["SCRIPT", "KILL"]);
-        assert_eq!(crowd[0].read(), b"+OK\r\n");
+        clients[0].send(&["SCRIPT", "KILL"]);
+        assert_eq!(clients[0].read(), b"+OK\r\n");
         assert!(script.read().starts_with(b"-ERR "));
-        assert_eq!(crowd[49].call(&["GET", "k"]), b"$-1\r\n");
+        assert_eq!(clients[49].call(&["GET", "k"]), b"$-1\r\n");
     }
 }
 
 #[test]
-fn a_script_that_has_written_ends_with_the_server_alone() {
+fn script_that_has_written_ends_only_with_the_server() {
     const COUNTING: &str = "for i = 1, 1000000000 do redis.call('set', 'k', i) end";
     let scripts = [ENDLESS_AFTER_A_WRITE, COUNTING];
     for (server, script) in scripts.iter().flat_map(|script| servers().map(|it| (it, script))) {
@@ -201,9 +202,9 @@ fn a_script_that_has_written_ends_with_the_server_alone() {
     }
 }
 
-/// A transaction that began before is run whole after, or not at all: never during.
+/// A transaction that began before the script is run as a whole after it, or not at all.
 #[test]
-fn nothing_is_changed_by_those_who_are_refused() {
+fn refused_clients_change_nothing() {
     for server in servers() {
         let mut script = keep_busy(server.addr(), ENDLESS);
         let mut other = connect(server.addr());
@@ -216,7 +217,7 @@ fn nothing_is_changed_by_those_who_are_refused() {
     }
 }
 
-/// The thread is not one of the server's: those who are not busy hear their clients first.
+/// The script runs on a thread of the caller, not of the server.
 #[test]
 fn a_script_called_in_process_is_killed_from_outside() {
     for server in servers() {
@@ -225,7 +226,7 @@ fn a_script_called_in_process_is_killed_from_outside() {
         early.call(&["SET", "k", "v"]);
         let calling = Arc::clone(&server);
         let script = std::thread::spawn(move || {
-            // Nor is it disturbed by a runtime of the caller's.
+            // A runtime of the caller does not disturb it.
             let runtime = tokio::runtime::Builder::new_current_thread().build();
             runtime.expect("a runtime").block_on(async { calling.call(&["EVAL", ENDLESS, "0"]) })
         });
@@ -239,7 +240,7 @@ fn a_script_called_in_process_is_killed_from_outside() {
     }
 }
 
-/// Even where nobody would ever be told that it is busy.
+/// Also where no client would ever get a BUSY error.
 #[test]
 fn the_end_of_the_server_ends_a_script() {
     for (threshold, plans) in [("0", "yes"), ("60000", "yes"), ("60000", "no")] {
@@ -249,14 +250,14 @@ fn the_end_of_the_server_ends_a_script() {
         let mut client = server.client().expect("a client");
         let (begun, begins) = std::sync::mpsc::channel();
         let script = std::thread::spawn(move || {
-            begun.send(()).expect("somebody waits");
+            begun.send(()).expect("the receiver exists");
             client.call(&["EVAL", ENDLESS_AFTER_A_WRITE, "0"])
         });
         begins.recv().expect("it begins");
         server.stop();
         match script.join().expect("it returns") {
             Ok(reply) => assert!(matches!(reply, Reply::Error(_)), "{reply:?}"),
-            // It had not begun yet.
+            // The script had not begun yet.
             Err(error) => assert_eq!(error.kind(), ErrorKind::Stopped),
         }
     }

@@ -1,5 +1,5 @@
-//! `lockwheel cli` beside the real `redis-cli`: the same bytes on both outputs, the same exit
-//! status. And the names that the program answers to.
+//! Compares `lockwheel cli` with the real `redis-cli`: the same bytes on both outputs and the same
+//! exit status. Also tests the names under which the program can be started.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::symlink;
@@ -15,11 +15,11 @@ const REQUIRE_VARIABLE: &str = "LOCKWHEEL_REQUIRE_REDIS";
 
 const REFUSED: &str = "Could not connect to Redis at ";
 
-/// In which form, and in which protocol.
+/// The options for output formats and protocols.
 const MANNERS: &[&str] =
     &["", "--no-raw", "--raw", "--json", "-3", "--no-raw -3", "--json -3", "--json -2"];
 
-/// Commands, written as at the prompt, whose replies are of every type and form.
+/// Commands as typed at the prompt, with replies of every type and form.
 const COMMANDS: &[&str] = &[
     "ping",
     "echo 'a\"b\\c d'",
@@ -49,7 +49,7 @@ const COMMANDS: &[&str] = &[
     "quit",
 ];
 
-/// What comes on standard input when no command is given.
+/// The standard input if no command is given.
 const LINES: &[&str] = &[
     "ping",
     "set k \"a b\"\nget k\n\n   \nno-such-command\n",
@@ -75,7 +75,7 @@ fn ours() -> Command {
 }
 
 fn run(mut command: Command, arguments: &[&str], input: &str) -> Output {
-    // Some tests give it; nobody else may.
+    // Only tests set it.
     let is_set = command.get_envs().any(|(name, _)| name == "REDISCLI_AUTH");
     if !is_set {
         command.env_remove("REDISCLI_AUTH");
@@ -84,19 +84,19 @@ fn run(mut command: Command, arguments: &[&str], input: &str) -> Output {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the program runs");
     let mut pipe = child.stdin.take().expect("its input is piped");
-    // It may not read it.
+    // The program may not read its input.
     let _ = pipe.write_all(input.as_bytes());
     drop(pipe);
     child.wait_with_output().expect("it ends")
 }
 
-/// What a person would see of it.
+/// The visible results: both outputs and the exit status.
 fn seen(output: &Output) -> (String, String, Option<i32>) {
     let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
     (text(&output.stdout), text(&output.stderr), output.status.code())
 }
 
-/// Runs both, each on a server of its own, and compares. `PORT` stands for the server's.
+/// Runs both programs, each on its own server, and compares. `PORT` is replaced by the server's.
 #[track_caller]
 fn check(settings: &[(&str, &str)], arguments: &[&str], input: &str, variable: Option<&str>) {
     let run_one = |mut command: Command| {
@@ -113,7 +113,7 @@ fn check(settings: &[(&str, &str)], arguments: &[&str], input: &str, variable: O
 }
 
 #[test]
-fn replies_look_as_those_of_redis_cli() {
+fn replies_are_shown_as_by_redis_cli() {
     if !redis_cli_exists() {
         return;
     }
@@ -138,7 +138,7 @@ fn replies_look_as_those_of_redis_cli() {
 }
 
 #[test]
-fn lines_are_read_as_redis_cli_reads_them() {
+fn lines_are_parsed_as_by_redis_cli() {
     if !redis_cli_exists() {
         return;
     }
@@ -151,7 +151,7 @@ fn lines_are_read_as_redis_cli_reads_them() {
 }
 
 #[test]
-fn options_mean_what_they_mean_to_redis_cli() {
+fn options_have_the_meaning_of_redis_cli() {
     if !redis_cli_exists() {
         return;
     }
@@ -187,7 +187,7 @@ fn options_mean_what_they_mean_to_redis_cli() {
 }
 
 #[test]
-fn passwords_are_given_as_redis_cli_gives_them() {
+fn passwords_are_sent_as_by_redis_cli() {
     if !redis_cli_exists() {
         return;
     }
@@ -215,7 +215,7 @@ fn passwords_are_given_as_redis_cli_gives_them() {
     }
 }
 
-/// `redis-cli` 7.0 takes this for the password of a user without a name.
+/// `redis-cli` 7.0 sends this as the password of a user with an empty name.
 #[test]
 fn a_url_may_have_a_password_and_no_user() {
     let server = Server::builder().config("requirepass", "a word").start().expect("a server");
@@ -225,7 +225,7 @@ fn a_url_may_have_a_password_and_no_user() {
 }
 
 #[test]
-fn where_nobody_listens_is_said_as_redis_cli_says_it() {
+fn refused_connection_is_reported_as_by_redis_cli() {
     let port = free_port().to_string();
     let socket = Folder::new().path("none.sock");
     let nowhere: [&[&str]; 2] = [&["-p", &port], &["-s", &socket]];
@@ -244,7 +244,7 @@ fn where_nobody_listens_is_said_as_redis_cli_says_it() {
 }
 
 #[test]
-fn a_socket_is_a_place_too() {
+fn unix_socket_can_be_connected_to() {
     let folder = Folder::new();
     let path = folder.path("redis.sock");
     let server = Server::builder().config("unixsocket", &path).start().expect("a server");
@@ -254,22 +254,22 @@ fn a_socket_is_a_place_too() {
 }
 
 #[test]
-fn messages_are_printed_as_they_come() {
+fn messages_are_printed_as_they_arrive() {
     let streams = ["subscribe c", "psubscribe *", "--no-raw subscribe c", "-3 subscribe c"];
     for words in streams.into_iter().chain(["--json psubscribe c*"]) {
-        let heard = listen(&ours(), words);
-        assert!(heard.iter().any(|line| line.contains("hello")), "{words}: {heard:?}");
+        let output = listen(&ours(), words);
+        assert!(output.iter().any(|line| line.contains("hello")), "{words}: {output:?}");
         if redis_cli_exists() {
-            assert_eq!(heard, listen(&Command::new("redis-cli"), words), "{words}");
+            assert_eq!(output, listen(&Command::new("redis-cli"), words), "{words}");
         }
     }
 }
 
-/// What it prints until a message has come, and that an interrupt ends it then.
+/// The output until a message has arrived; an interrupt must then end the program.
 fn listen(program: &Command, words: &str) -> Vec<String> {
     let server = Server::start().expect("a server");
     let port = server.addr().port().to_string();
-    // Whoever is started in the background by a shell ignores interrupts, and so do its children.
+    // A background process of a shell ignores interrupts, and so do its children.
     let mut command = Command::new("env");
     command.arg("--default-signal=INT").arg(program.get_program()).args(program.get_args());
     command.args(["-p", &port]).args(words.split(' '));
@@ -294,7 +294,7 @@ fn listen(program: &Command, words: &str) -> Vec<String> {
     lines
 }
 
-/// The program under another name, in a folder of its own.
+/// The program under another name, in its own folder.
 fn named(folder: &Folder, name: &str, arguments: &[&str]) -> Command {
     let path = folder.path(name);
     let program = daemon::command(folder, &[""]).get_program().to_owned();
@@ -305,7 +305,7 @@ fn named(folder: &Folder, name: &str, arguments: &[&str]) -> Command {
 }
 
 #[test]
-fn a_name_makes_it_a_client() {
+fn name_redis_cli_starts_the_client() {
     let server = Server::start().expect("a server");
     let port = server.addr().port().to_string();
     let pong = ("PONG\\n".to_owned(), String::new(), Some(0));
@@ -321,7 +321,7 @@ fn a_name_makes_it_a_client() {
 }
 
 #[test]
-fn a_name_makes_it_a_server() {
+fn name_redis_server_starts_the_server() {
     for name in ["redis-server", "valkey-server"] {
         let folder = Folder::new();
         let command = named(&folder, name, &["--port", "0"]);
@@ -335,7 +335,7 @@ fn a_name_makes_it_a_server() {
 }
 
 #[test]
-fn a_name_makes_it_a_sentinel_in_the_background_too() {
+fn name_redis_sentinel_starts_a_sentinel_in_the_background_too() {
     for name in ["redis-sentinel", "valkey-sentinel"] {
         let folder = Folder::new();
         let command = named(&folder, name, &["--port", "0"]);

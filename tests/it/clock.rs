@@ -1,5 +1,5 @@
-//! The clock in a test's hands: it drives everything that happens by itself, from this process and
-//! by command, and real time drives nothing then.
+//! A clock that tests control, from the same process and by command: it triggers all timed events,
+//! and real time triggers none.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
@@ -12,7 +12,7 @@ const LEASE: Duration = Duration::from_secs(30);
 const MILLISECOND: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// Its clock stands, and moves by command as well.
+/// A server with a stopped clock, which commands may move.
 fn frozen_with(settings: &[(&str, &str)]) -> Server {
     let test = ("enable-test-commands", "yes");
     let settings = settings.iter().copied().chain([test]);
@@ -45,8 +45,8 @@ fn listener(server: &Server) -> Client {
     client
 }
 
-/// The keys whose end it has heard of.
-fn heard(listener: &mut Client) -> Vec<String> {
+/// The keys of the received expiry events.
+fn expired_keys(listener: &mut Client) -> Vec<String> {
     let mut keys = Vec::new();
     while let Some(push) = listener.try_receive().expect("a subscription") {
         keys.push(payload(&push));
@@ -67,9 +67,9 @@ fn blocked(server: &Server) -> usize {
     line.and_then(|count| count.parse().ok()).expect("a count")
 }
 
-/// `timeout` counts on the same clock, and whoever moves it is not idle.
+/// `timeout` uses the same clock, and the client that moves the clock is not idle.
 #[test]
-fn whoever_moves_the_clock_has_not_been_idle() {
+fn client_that_moves_the_clock_is_not_idle() {
     let server = Server::builder().frozen_clock().for_tests().config("timeout", "10");
     let server = server.start().expect("a server");
     let mut idle = Wire::connect(server.addr(), 2);
@@ -83,7 +83,7 @@ fn whoever_moves_the_clock_has_not_been_idle() {
 }
 
 #[test]
-fn a_lease_ends_on_its_millisecond() {
+fn lease_ends_at_its_millisecond() {
     let server = frozen();
     call(&server, "SET lock token NX PX 30000");
     advance(&server, LEASE - MILLISECOND);
@@ -95,7 +95,7 @@ fn a_lease_ends_on_its_millisecond() {
 }
 
 #[test]
-fn it_is_moved_by_command_as_well() {
+fn clock_is_moved_by_command_too() {
     let server = frozen();
     let mut wire = wire(&server);
     wire.ask("SET lock token NX PX 30000");
@@ -103,7 +103,7 @@ fn it_is_moved_by_command_as_well() {
     assert_eq!(wire.ask("PTTL lock"), ":1\r\n");
     assert_eq!(wire.ask("LOCKWHEEL CLOCK ADVANCE 1ms"), "+OK\r\n");
     assert_eq!(wire.ask("EXISTS lock"), ":0\r\n");
-    // What follows the order in the same pipeline comes after it.
+    // Commands after it in the same pipeline run at the new time.
     wire.send_bytes(b"SET lock token PX 5000\r\nLOCKWHEEL CLOCK ADVANCE 5s\r\nEXISTS lock\r\n");
     let replies = [(); 3].map(|()| String::from_utf8_lossy(&wire.read()).into_owned());
     assert_eq!(replies, ["+OK\r\n", "+OK\r\n", ":0\r\n"]);
@@ -114,7 +114,7 @@ fn it_is_moved_by_command_as_well() {
 }
 
 #[test]
-fn it_is_no_matter_of_servers_that_serve() {
+fn clock_commands_are_refused_outside_of_tests() {
     let server = Server::start().expect("a server");
     let mut wire = wire(&server);
     let refused = wire.ask("LOCKWHEEL CLOCK FREEZE");
@@ -125,7 +125,7 @@ fn it_is_no_matter_of_servers_that_serve() {
 }
 
 #[test]
-fn it_is_set_forward_and_never_back() {
+fn clock_moves_forward_and_never_back() {
     let server = frozen();
     let begin = server.clock().now();
     server.clock().set(begin + LEASE).expect("a server");
@@ -137,7 +137,7 @@ fn it_is_set_forward_and_never_back() {
 }
 
 #[test]
-fn it_runs_until_it_is_stopped_and_again_afterwards() {
+fn clock_runs_until_stopped_and_can_be_restarted() {
     let server = Server::builder().config("notify-keyspace-events", "Ex").start();
     let server = server.expect("a server");
     let mut listener = listener(&server);
@@ -148,13 +148,13 @@ fn it_runs_until_it_is_stopped_and_again_afterwards() {
     assert_eq!(call(&server, "PTTL lock"), Reply::Integer(1));
     assert_eq!(server.clock().now(), stopped);
     server.clock().run().expect("a server");
-    // Nobody asks for it: the wheel is fired in real time again.
+    // No request is sent: the wheel is fired in real time again.
     assert_eq!(payload(&listener.receive().expect("a message")), "lock");
     assert!(server.clock().now() > stopped);
 }
 
 #[test]
-fn it_runs_as_fast_as_it_is_told() {
+fn clock_runs_at_the_given_rate() {
     let server = Server::builder().config("notify-keyspace-events", "Ex").start();
     let server = server.expect("a server");
     let mut listener = listener(&server);
@@ -169,23 +169,23 @@ fn it_runs_as_fast_as_it_is_told() {
     }
 }
 
-/// Everything that is due on the way happens at its own moment, so a subscriber hears of the ends
-/// of leases in the order of their deadlines, whatever order they were given in.
+/// Every event happens at its own time while the clock moves, so a subscriber receives the ends of
+/// leases in the order of their deadlines, in whatever order the leases were set.
 #[test]
-fn moving_the_clock_tells_of_each_end_in_order() {
+fn moving_the_clock_sends_expiry_events_in_order() {
     let server = frozen_with(&[("notify-keyspace-events", "Ex")]);
     let mut listener = listener(&server);
     for n in [3, 1, 4, 2, 5] {
         call(&server, &format!("SET lock{n} token PX {}", n * 1000));
     }
     advance(&server, Duration::from_millis(4_999));
-    assert_eq!(heard(&mut listener), ["lock1", "lock2", "lock3", "lock4"]);
+    assert_eq!(expired_keys(&mut listener), ["lock1", "lock2", "lock3", "lock4"]);
     advance(&server, MILLISECOND);
-    assert_eq!(heard(&mut listener), ["lock5"]);
+    assert_eq!(expired_keys(&mut listener), ["lock5"]);
 }
 
 #[test]
-fn on_the_systems_clock_the_end_of_a_lease_is_heard_unasked() {
+fn expiry_event_is_sent_without_a_request_on_the_system_clock() {
     let server = Server::builder().config("notify-keyspace-events", "Ex").start();
     let server = server.expect("a server");
     let mut listener = listener(&server);
@@ -195,7 +195,7 @@ fn on_the_systems_clock_the_end_of_a_lease_is_heard_unasked() {
 }
 
 #[test]
-fn a_wait_is_over_when_the_clock_says_so() {
+fn blocking_time_out_follows_the_clock() {
     let server = frozen();
     let (mut waiter, mut later) = (wire(&server), wire(&server));
     waiter.send_line("BLPOP queue 10");
@@ -211,7 +211,7 @@ fn a_wait_is_over_when_the_clock_says_so() {
 }
 
 #[test]
-fn a_pause_is_over_when_the_clock_says_so() {
+fn client_pause_follows_the_clock() {
     let server = frozen();
     let mut paused = wire(&server);
     call(&server, "CLIENT PAUSE 10000 WRITE");
@@ -224,7 +224,7 @@ fn a_pause_is_over_when_the_clock_says_so() {
 }
 
 #[test]
-fn whom_a_pause_has_held_go_on_in_the_order_in_which_they_came() {
+fn paused_requests_run_in_order_of_arrival() {
     const CLIENTS: usize = 12;
     let server = frozen();
     call(&server, "CLIENT PAUSE 10000 WRITE");
@@ -239,10 +239,10 @@ fn whom_a_pause_has_held_go_on_in_the_order_in_which_they_came() {
     }
 }
 
-/// The clock is moved far over the moment at which they go on: what they are given has ended by
-/// then, and what they have sent behind it has been run.
+/// The clock is moved far beyond the end of the hold: the leases that the held requests set have
+/// ended by then, and the requests after them have run.
 #[test]
-fn whom_something_has_held_go_on_at_their_moment() {
+fn held_requests_run_at_the_end_of_the_hold() {
     for hold in ["CLIENT PAUSE 10000 WRITE", "LOCKWHEEL FAULT ADD DELAY 10s COMMAND set"] {
         let server = frozen_with(&[("notify-keyspace-events", "Ex")]);
         let (mut held, mut mover, mut listener) = (wire(&server), wire(&server), listener(&server));
@@ -253,14 +253,14 @@ fn whom_something_has_held_go_on_at_their_moment() {
         eventually("the write to be held back", || blocked(&server) == 1);
         assert_eq!(mover.ask("LOCKWHEEL CLOCK ADVANCE 60s"), "+OK\r\n");
         assert_eq!(held.read(), b"+OK\r\n", "{hold}");
-        assert_eq!(heard(&mut listener), ["before", "lock", "behind"], "{hold}");
+        assert_eq!(expired_keys(&mut listener), ["before", "lock", "behind"], "{hold}");
         assert_eq!(held.read(), b"*-1\r\n", "{hold}");
         assert_eq!(held.read(), b":3000\r\n", "{hold}");
     }
 }
 
 #[test]
-fn who_says_nothing_is_closed_when_the_clock_says_so() {
+fn idle_time_out_follows_the_clock() {
     let server = frozen_with(&[("timeout", "60")]);
     let mut quiet = wire(&server);
     quiet.ask("PING");
@@ -270,9 +270,9 @@ fn who_says_nothing_is_closed_when_the_clock_says_so() {
     quiet.read_to_close();
 }
 
-/// By command and from this process; in Lua from the beginning, and begun by a plan.
+/// By command and from this process; with and without plans.
 #[test]
-fn a_script_is_slow_when_the_clock_says_so() {
+fn slow_script_threshold_follows_the_clock() {
     for plans in ["yes", "no"] {
         let server = frozen_with(&[("script-plans", plans)]);
         let mut script = wire(&server);
@@ -286,7 +286,7 @@ fn a_script_is_slow_when_the_clock_says_so() {
                     advance(&server, Duration::from_secs(5));
                 }
             };
-            // Nobody sees when the script begins. Until it is slow the others wait.
+            // The start of the script cannot be observed. Until it is slow, other clients wait.
             let slow = AtomicBool::new(false);
             std::thread::scope(|scope| {
                 scope.spawn(|| {
@@ -307,7 +307,7 @@ fn a_script_is_slow_when_the_clock_says_so() {
 }
 
 #[test]
-fn a_step_of_the_wall_clock_ends_and_prolongs_nothing() {
+fn wall_clock_step_does_not_change_leases() {
     const HOUR_SECONDS: i64 = 3_600;
     let server = frozen();
     for step in [HOUR_SECONDS, -HOUR_SECONDS, -24 * HOUR_SECONDS, 48 * HOUR_SECONDS] {
@@ -322,7 +322,7 @@ fn a_step_of_the_wall_clock_ends_and_prolongs_nothing() {
 }
 
 #[test]
-fn a_moment_of_the_wall_clock_follows_its_steps() {
+fn absolute_deadline_follows_wall_clock_steps() {
     const HOUR_SECONDS: u64 = 3_600;
     let begin = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
     let server = Server::builder().frozen_clock_at(begin).start().expect("a server");
@@ -333,9 +333,9 @@ fn a_moment_of_the_wall_clock_follows_its_steps() {
     assert_eq!(call(&server, "TTL lock"), Reply::Integer(10));
 }
 
-/// As on a Redis whose wall clock is stepped.
+/// As on a Redis when its wall clock is stepped.
 #[test]
-fn a_jump_takes_the_leases_with_it() {
+fn jump_of_the_clock_ends_leases() {
     let server = frozen_with(&[("notify-keyspace-events", "Ex")]);
     let mut listener = listener(&server);
     let mut waiter = wire(&server);
@@ -349,15 +349,15 @@ fn a_jump_takes_the_leases_with_it() {
     assert_eq!(call(&server, "PTTL lock"), Reply::Integer(3_630_000));
     advance(&server, HOUR + LEASE - MILLISECOND);
     assert_eq!(call(&server, "PTTL lock"), Reply::Integer(1));
-    assert_eq!((heard(&mut listener), blocked(&server)), (vec![], 1));
+    assert_eq!((expired_keys(&mut listener), blocked(&server)), (vec![], 1));
     server.clock().jump_forward(HOUR).expect("a server");
-    assert_eq!(heard(&mut listener), ["lock", "other"]);
+    assert_eq!(expired_keys(&mut listener), ["lock", "other"]);
     assert_eq!(waiter.read(), b"*-1\r\n");
     assert_eq!(server.clock().wall(), begin + HOUR + LEASE - MILLISECOND);
 }
 
 #[test]
-fn a_jump_takes_a_pause_with_it() {
+fn jump_of_the_clock_ends_a_pause() {
     let server = frozen();
     let mut paused = wire(&server);
     call(&server, "CLIENT PAUSE 10000 WRITE");

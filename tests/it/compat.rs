@@ -1,12 +1,12 @@
-//! The compatibility suite is green: on a real server, so it asks for nothing that Redis does not
-//! do, and on Lockwheel, also when every reply is compared with the real server's.
+//! The compatibility suite is green on a real server, so it requires nothing that Redis does not
+//! do; and on Lockwheel, also when every reply is compared with the real server's.
 
 use lockwheel::Server;
 use lockwheel_compat::{Options, Report, Suite};
 use lockwheel_tests::frame::show;
 use lockwheel_tests::target::{Kind, Target};
 
-/// For how long each property is tried: the suite's own usual is for people with a server to judge.
+/// How long each property is run: shorter than the suite's default.
 const SECONDS: f64 = 0.5;
 
 fn run(target: &Target, reference: Option<&Target>) -> Report {
@@ -34,10 +34,9 @@ fn lockwheel_is_green() {
     assert!(report.is_green(), "{}", report.text());
 }
 
-/// Everything that the suite sends, where Lua runs every script: it passes, and is answered what
-/// plans answer.
+/// Runs the suite where Lua runs every script: it passes, and the replies equal those of plans.
 #[test]
-fn scripts_are_answered_the_same_with_plans_and_without() {
+fn scripts_reply_the_same_with_and_without_plans() {
     let [plans, lua] = ["yes", "no"].map(|plans| {
         let server = Server::builder().config("script-plans", plans).start();
         Target::Lockwheel(Box::new(server.expect("lockwheel starts")))

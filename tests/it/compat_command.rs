@@ -1,5 +1,5 @@
-//! `lockwheel compat` as people and CI servers use it: exit status, forms of the report, and that
-//! the server it was run on is left as it was.
+//! `lockwheel compat` on the command line: exit status, formats of the report, and that the server
+//! is left as it was.
 
 use std::fs;
 use std::process::{Output, Stdio};
@@ -14,7 +14,7 @@ const GREEN: i32 = 0;
 const NOT_GREEN: i32 = 1;
 const UNUSABLE: i32 = 2;
 
-/// One case that passes, and one that expects what no server says.
+/// One case that passes, and one with an expectation that no server meets.
 const WRONG: &str = "\
 family: Strings
 why: A lock would be lost.
@@ -51,15 +51,15 @@ fn status(output: &Output) -> i32 {
     output.status.code().expect("no signal")
 }
 
-fn said(output: &Output) -> String {
+fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-fn complained(output: &Output) -> String {
+fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// The databases that hold anything.
+/// The databases that have keys.
 fn keyspace(server: &Server) -> String {
     match server.call(&["INFO", "keyspace"]).expect("an answer") {
         Reply::Bulk(bytes) | Reply::Verbatim { text: bytes, .. } => {
@@ -70,25 +70,25 @@ fn keyspace(server: &Server) -> String {
 }
 
 #[test]
-fn a_good_server_is_green_and_keeps_what_it_had() {
+fn correct_server_is_green_and_unchanged() {
     let server = server();
     server.call(&["SET", "theirs", "value"]).expect("an answer");
     let before = keyspace(&server);
     let output = compat(&server, &["--only", "Strings", "--only", "Functions"]);
-    assert_eq!(status(&output), GREEN, "{}", said(&output));
-    assert!(said(&output).contains("\nStrings "), "{}", said(&output));
-    assert!(said(&output).contains("\nGreen, of what was chosen: "), "{}", said(&output));
-    assert!(!said(&output).contains('\x1b'), "no terminal, no colours");
+    assert_eq!(status(&output), GREEN, "{}", stdout(&output));
+    assert!(stdout(&output).contains("\nStrings "), "{}", stdout(&output));
+    assert!(stdout(&output).contains("\nGreen, of what was chosen: "), "{}", stdout(&output));
+    assert!(!stdout(&output).contains('\x1b'), "no terminal, no colours");
     assert_eq!(keyspace(&server), before);
     assert_eq!(server.call(&["GET", "theirs"]).expect("an answer"), Reply::bulk("value"));
     assert_eq!(server.call(&["FUNCTION", "LIST"]).expect("an answer"), Reply::Array(vec![]));
 }
 
 #[test]
-fn a_failure_is_told_so_that_a_stranger_understands() {
+fn failure_report_names_place_request_and_replies() {
     let output = play(&server(), WRONG, &[]);
     assert_eq!(status(&output), NOT_GREEN);
-    let text = said(&output);
+    let text = stdout(&output);
     for expected in [
         "FAILED  Strings: A value is another\n",
         "own.txt:12, RESP2 and RESP3\n",
@@ -104,7 +104,7 @@ fn a_failure_is_told_so_that_a_stranger_understands() {
 }
 
 #[test]
-fn programs_read_the_report() {
+fn json_report_can_be_parsed() {
     let server = server();
     let output = play(&server, WRONG, &["--format", "json"]);
     assert_eq!(status(&output), NOT_GREEN);
@@ -119,11 +119,11 @@ fn programs_read_the_report() {
     assert_eq!((&failure["expected"], &failure["came"]), (&"\"w\"".into(), &"\"v\"".into()));
 
     let output = play(&server, WRONG, &["--format", "junit"]);
-    let report = quick_junit::Report::deserialize_from_str(&said(&output)).expect("JUnit");
+    let report = quick_junit::Report::deserialize_from_str(&stdout(&output)).expect("JUnit");
     assert_eq!((report.tests, report.failures, report.errors), (2, 1, 0));
 
     let output = play(&server, WRONG, &["--format", "markdown"]);
-    assert!(said(&output).contains("\n| Strings | 1/2 | 1 |  |  |  |\n"), "{}", said(&output));
+    assert!(stdout(&output).contains("\n| Strings | 1/2 | 1 |  |  |  |\n"), "{}", stdout(&output));
 }
 
 #[test]
@@ -133,27 +133,27 @@ fn a_report_goes_to_a_file() {
     let output = play(&server(), WRONG, &["--format", "junit", "--output", &path]);
     assert_eq!(status(&output), NOT_GREEN);
     assert!(fs::read_to_string(&path).expect("a file").contains("<testsuites"));
-    assert!(said(&output).starts_with("Not green: "), "{}", said(&output));
+    assert!(stdout(&output).starts_with("Not green: "), "{}", stdout(&output));
 }
 
 #[test]
-fn what_is_lacking_is_told_once_and_may_be_allowed() {
+fn missing_command_is_reported_once_and_can_be_allowed() {
     let cases = "family: Strings\nwhy: x\n\n== one\na> FROBNICATE <k>\na< +OK\n\n\
                  == two\na> FROBNICATE <k>\na< +OK\n\n== three\na> PING\na< +PONG\n";
     let server = server();
     let output = play(&server, cases, &[]);
     assert_eq!(status(&output), NOT_GREEN);
-    assert_eq!(said(&output).matches("FROBNICATE").count(), 1, "{}", said(&output));
-    assert!(said(&output).contains("   2 cases need it\n"), "{}", said(&output));
+    assert_eq!(stdout(&output).matches("FROBNICATE").count(), 1, "{}", stdout(&output));
+    assert!(stdout(&output).contains("   2 cases need it\n"), "{}", stdout(&output));
     let output = play(&server, cases, &["--allow-missing"]);
-    assert_eq!(status(&output), GREEN, "{}", said(&output));
+    assert_eq!(status(&output), GREEN, "{}", stdout(&output));
 }
 
 #[test]
-fn there_is_a_list() {
+fn list_names_cases_and_properties() {
     let output = daemon::run(&["compat", "--list", "--only", "set nx refuses"]);
     assert_eq!(status(&output), GREEN);
-    assert!(said(&output).starts_with("Strings\n  SET NX refuses"), "{}", said(&output));
+    assert!(stdout(&output).starts_with("Strings\n  SET NX refuses"), "{}", stdout(&output));
     let output = daemon::run(&["compat", "--list", "--format", "json"]);
     let list: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let cases = list["cases"].as_array().expect("cases");
@@ -162,14 +162,14 @@ fn there_is_a_list() {
 }
 
 #[test]
-fn a_case_is_recorded_beside_the_keys_of_others() {
+fn recording_leaves_other_keys_alone() {
     let server = server();
     server.call(&["SET", "theirs:<k>:", "value"]).expect("an answer");
     let output =
         play(&server, "family: x\nwhy: x\n\n== one\na> SET <k> v\na> KEYS *<k>\n", &["--record"]);
-    assert_eq!(status(&output), GREEN, "{}", complained(&output));
-    let heard = "== one\na> SET <k> v\na< +OK\na> KEYS *<k>\na< [\"<k>\"]\n\n";
-    assert_eq!(said(&output), heard);
+    assert_eq!(status(&output), GREEN, "{}", stderr(&output));
+    let recorded = "== one\na> SET <k> v\na< +OK\na> KEYS *<k>\na< [\"<k>\"]\n\n";
+    assert_eq!(stdout(&output), recorded);
     assert_eq!(
         server.call(&["KEYS", "*"]).expect("an answer"),
         Reply::Array(vec![Reply::bulk("theirs:<k>:")])
@@ -177,7 +177,7 @@ fn a_case_is_recorded_beside_the_keys_of_others() {
 }
 
 #[test]
-fn where_nothing_can_be_tried_it_says_why() {
+fn unusable_arguments_are_explained() {
     let port = free_port();
     let url = format!("redis://127.0.0.1:{port}");
     for (arguments, complaint) in [
@@ -190,13 +190,13 @@ fn where_nothing_can_be_tried_it_says_why() {
     ] {
         let output = daemon::run(arguments);
         assert_eq!(status(&output), UNUSABLE, "{arguments:?}");
-        assert!(complained(&output).contains(complaint), "{}", complained(&output));
-        assert_eq!(said(&output), "", "{arguments:?}");
+        assert!(stderr(&output).contains(complaint), "{}", stderr(&output));
+        assert_eq!(stdout(&output), "", "{arguments:?}");
     }
 }
 
 #[test]
-fn what_belongs_to_all_is_put_back_when_a_case_fails_half_way() {
+fn shared_state_is_restored_when_a_case_fails() {
     let cases = "family: Server\nwhy: x\nalone: yes\n\n\
                  == settings\na> CONFIG SET hz 17\na< +OK\na> PING\na< +NO\n\n\
                  == the next finds them as they were\na> CONFIG GET hz\na< {\"hz\": \"10\"}\n\
@@ -208,16 +208,16 @@ fn what_belongs_to_all_is_put_back_when_a_case_fails_half_way() {
     let server = server();
     let output = play(&server, cases, &["--format", "json"]);
     let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    assert_eq!(report["totals"]["failed"], 3, "{}", said(&output));
+    assert_eq!(report["totals"]["failed"], 3, "{}", stdout(&output));
     assert_eq!(report["notices"], Value::Array(vec![]));
     assert_eq!(server.call(&["FUNCTION", "LIST"]).expect("an answer"), Reply::Array(vec![]));
     assert!(!keyspace(&server).contains("keys="), "{}", keyspace(&server));
-    server.call(&["SET", "k", "nobody is paused"]).expect("an answer");
+    server.call(&["SET", "k", "no client is paused"]).expect("an answer");
 }
 
 #[test]
-fn a_server_that_dies_is_told_of_once() {
-    // At a port that nobody else is given when it is dead.
+fn dead_server_is_reported_once() {
+    // On a port that no other program gets when the server has ended.
     let mut daemon = Daemon::start(&["--port", &free_port().to_string()]);
     let url = format!("redis://127.0.0.1:{}", daemon.wait_for_port());
     let folder = Folder::new();
@@ -227,14 +227,14 @@ fn a_server_that_dies_is_told_of_once() {
     fs::write(&path, cases).expect("a file");
     let output = daemon::run(&["compat", &url, "--cases", &path, "--jobs", "1"]);
     assert_eq!(status(&output), NOT_GREEN);
-    let text = said(&output);
+    let text = stdout(&output);
     assert!(text.contains("is dead (Connection refused"), "{text}");
     assert!(text.contains("since \"Server: one\" was tried"), "{text}");
     assert!(text.contains("Not tried: 2: the run was over."), "{text}");
 }
 
 #[test]
-fn an_interrupted_run_cleans_up_and_tells_what_it_knows() {
+fn interrupted_run_cleans_up_and_reports() {
     let server = server();
     let one = |number: u32| format!("== case {number}\na> SET <k> v\na< +OK\n+100ms\n\n");
     let cases: String = (0..1000).map(one).collect();
@@ -249,14 +249,14 @@ fn an_interrupted_run_cleans_up_and_tells_what_it_knows() {
     let kill = std::process::Command::new("kill").args(["-INT", &id]).status();
     assert!(kill.expect("kill runs").success());
     let output = child.wait_with_output().expect("it ends");
-    assert_eq!(status(&output), NOT_GREEN, "{}", complained(&output));
-    let ending = "The run did not get to its end: interrupted.";
-    assert!(said(&output).contains(ending), "{}", said(&output));
+    assert_eq!(status(&output), NOT_GREEN, "{}", stderr(&output));
+    let ending = "The run did not complete: interrupted.";
+    assert!(stdout(&output).contains(ending), "{}", stdout(&output));
     assert!(!keyspace(&server).contains("keys="), "{}", keyspace(&server));
 }
 
 #[test]
-fn nobody_needs_to_listen_to_the_end() {
+fn closed_output_does_not_stop_the_clean_up() {
     let server = server();
     let arguments = ["compat", &server.url(), "--only", "Strings", "--format", "json"];
     let mut command = daemon::command(&Folder::new(), &arguments);
@@ -268,13 +268,13 @@ fn nobody_needs_to_listen_to_the_end() {
         .expect("the program runs");
     drop(child.stdout.take());
     let output = child.wait_with_output().expect("it ends");
-    assert_eq!((status(&output), complained(&output)), (GREEN, String::new()));
+    assert_eq!((status(&output), stderr(&output)), (GREEN, String::new()));
 }
 
 #[test]
-fn the_daemon_names_it() {
-    assert!(said(&daemon::run(&["--help"])).contains("lockwheel compat redis://"));
+fn help_of_the_server_names_the_command() {
+    assert!(stdout(&daemon::run(&["--help"])).contains("lockwheel compat redis://"));
     let output = daemon::run(&["compat", "--help"]);
     assert_eq!(status(&output), GREEN);
-    assert!(said(&output).contains("Exit status"), "{}", said(&output));
+    assert!(stdout(&output).contains("Exit status"), "{}", stdout(&output));
 }

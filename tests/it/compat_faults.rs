@@ -1,5 +1,5 @@
-//! The compatibility suite can see: on servers with seeded faults the cases and properties that
-//! the table names fail, and on the same server without a fault nothing does.
+//! The compatibility suite finds faults: on servers with seeded faults the cases and properties
+//! that the table names fail, and on the same server without a fault none does.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,37 +10,38 @@ use lockwheel_compat::case::Action;
 use lockwheel_compat::{Options, Outcome, Report, Suite, Verdict, cases, properties};
 use lockwheel_tests::faulty::{Fault, FaultyServer, families, faults};
 
-/// For how long each property is tried.
+/// How long each property is run.
 const SECONDS: f64 = 0.5;
-/// How many times as long a property is tried that has found nothing, or in which too little has
-/// happened. It finds by chance: the rarest find takes some seconds on a machine that does nothing
-/// else, and this test runs beside others. 16 s are the bound.
+/// A property that has found nothing, or in which too little has happened, is run again, this many
+/// times as long. It finds faults by chance: the rarest takes some seconds on an idle machine, and
+/// this test runs beside others. The limit is 16 s.
 const LONGER: [f64; 2] = [8.0, 32.0];
-/// How long a reply may take: some faults keep everybody waiting.
-const PATIENCE: Duration = Duration::from_secs(4);
-/// How many servers are tried at a time.
+/// The time-out of replies: some faults block all clients.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(4);
+/// The number of servers at a time.
 const AT_A_TIME: usize = 4;
 
 #[test]
-fn every_fault_has_a_name_and_somebody_who_finds_it() {
+fn every_fault_has_a_name_and_a_case_that_finds_it() {
     let mut names = BTreeSet::new();
     for fault in faults() {
         assert!(names.insert(fault.name), "{}: twice", fault.name);
-        assert!(!fault.what.is_empty(), "{}: what is wrong?", fault.name);
-        assert!(!fault.found_by.is_empty(), "{}: nobody finds it", fault.name);
-        let hooks = [fault.run.is_some(), fault.tell.is_some(), fault.leave.is_some()];
-        assert!(hooks.contains(&true), "{}: nothing is wrong", fault.name);
+        assert!(!fault.what.is_empty(), "{}: no description", fault.name);
+        assert!(!fault.found_by.is_empty(), "{}: no case finds it", fault.name);
+        let hooks =
+            [fault.run.is_some(), fault.rewrite_message.is_some(), fault.on_disconnect.is_some()];
+        assert!(hooks.contains(&true), "{}: no fault", fault.name);
     }
 }
 
 #[test]
-fn without_a_fault_everything_passes() {
+fn server_without_fault_passes_all_cases() {
     let report = run(None, &[], SECONDS);
     let bad =
         |outcome: &&Outcome| !matches!(outcome.verdict, Verdict::Passed | Verdict::Skipped(_));
     let bad: Vec<_> = report.outcomes.iter().filter(bad).collect();
-    // What depends on time, and a property in which too little has happened, is tried once more, by
-    // itself. All others have failed for good.
+    // Cases that depend on time, and properties in which too little has happened, are run once
+    // more, alone. All other failures are final.
     let is_final = |outcome: &&Outcome| match outcome.verdict {
         Verdict::Unknown(_) => false,
         _ => !depends_on_time(&outcome.name),
@@ -53,9 +54,9 @@ fn without_a_fault_everything_passes() {
     }
 }
 
-/// Whether a busy machine may fail a case of this name. Time passes in it, and a short lease may
-/// end early in the conversation; or a client waits, which is taken for certain after some
-/// milliseconds of silence, so that the next command may reach the server first.
+/// Whether a case of this name may fail on a busy machine: a short lease may end early in the
+/// conversation; or a client counts as blocked after some milliseconds without a reply, so that the
+/// next command may reach the server first.
 fn depends_on_time(words: &str) -> bool {
     let cases = cases::all().expect("the cases are well-formed");
     let depends = |action: &Action| matches!(action, Action::Pass(_) | Action::Waits(_));
@@ -63,7 +64,7 @@ fn depends_on_time(words: &str) -> bool {
     named.any(|case| case.steps.iter().any(|step| depends(&step.action)))
 }
 
-/// Whether a property has this in its name, which finds by chance.
+/// Whether the name of a property contains these words. Properties find faults by chance.
 fn is_property(words: &str) -> bool {
     properties::all().any(|property| property.name.contains(words))
 }
@@ -73,32 +74,33 @@ fn every_fault_is_found() {
     let faults = faults();
     let judged =
         at_a_time(&faults, |fault| judge(fault, fault.found_by, &bystanders(fault), SECONDS));
-    let missed = faults.iter().zip(judged).flat_map(|(fault, (mut blind, mut misled))| {
-        // Those that depend on chance or on time are tried again, one fault after the other, and
-        // for longer. What else was missed or found wrongly stays so.
+    let missed = faults.iter().zip(judged).flat_map(|(fault, (mut missing, mut wrong))| {
+        // Those that depend on chance or on time are run again, one fault after the other, and for
+        // longer. All other results are final.
         let may_change = |words: &&str| is_property(words) || depends_on_time(words);
         for longer in LONGER {
             let all_final = |names: &[&str]| !names.iter().any(may_change);
-            if all_final(&blind) && all_final(&misled) {
+            if all_final(&missing) && all_final(&wrong) {
                 break;
             }
-            let (mut tried, mut suspected) = (blind.clone(), misled.clone());
+            let (mut tried, mut suspected) = (missing.clone(), wrong.clone());
             tried.retain(may_change);
             suspected.retain(may_change);
-            blind.retain(|words| !may_change(words));
-            misled.retain(|words| !may_change(words));
-            let (still_blind, still_misled) = judge(fault, &tried, &suspected, SECONDS * longer);
-            blind.extend(still_blind);
-            misled.extend(still_misled);
+            missing.retain(|words| !may_change(words));
+            wrong.retain(|words| !may_change(words));
+            let (still_missing, still_wrong) = judge(fault, &tried, &suspected, SECONDS * longer);
+            missing.extend(still_missing);
+            wrong.extend(still_wrong);
         }
-        let blind = blind.into_iter().map(|words| format!("{} is missed by: {words}", fault.name));
-        let misled = misled.into_iter().map(|words| format!("{} is found by: {words}", fault.name));
-        blind.chain(misled).collect::<Vec<_>>()
+        let missing =
+            missing.into_iter().map(|words| format!("{} is missed by: {words}", fault.name));
+        let wrong = wrong.into_iter().map(|words| format!("{} is found by: {words}", fault.name));
+        missing.chain(wrong).collect::<Vec<_>>()
     });
     assert_eq!(missed.collect::<Vec<_>>(), Vec::<String>::new());
 }
 
-/// Who of those that must find a fault does not, and who of those that must not does.
+/// The finders that miss a fault, and the bystanders that wrongly find it.
 fn judge(
     fault: &'static Fault,
     finders: &[&'static str],
@@ -107,13 +109,13 @@ fn judge(
 ) -> (Vec<&'static str>, Vec<&'static str>) {
     let report = run(Some(fault), &[finders, bystanders].concat(), seconds);
     let finds = |words: &&str| failed(&report).any(|name| name.contains(*words));
-    let blind = finders.iter().copied().filter(|words| !finds(words));
-    let misled = bystanders.iter().copied().filter(finds);
-    (blind.collect(), misled.collect())
+    let missing = finders.iter().copied().filter(|words| !finds(words));
+    let wrong = bystanders.iter().copied().filter(finds);
+    (missing.collect(), wrong.collect())
 }
 
-/// The cases that find faults of other families, and should not find this one. No properties:
-/// those take their time.
+/// The cases that find faults of other families and should not find this one. Properties are left
+/// out, since they take long.
 fn bystanders(fault: &Fault) -> Vec<&'static str> {
     let own = |family: &&[Fault]| family.iter().any(|other| other.name == fault.name);
     let others = families().into_iter().filter(|family| !own(family)).flatten();
@@ -123,10 +125,10 @@ fn bystanders(fault: &Fault) -> Vec<&'static str> {
     names.into_iter().collect()
 }
 
-/// Shows who finds what, for whoever adds a fault: run it with `--ignored --nocapture`.
+/// Lists the cases that find each fault, for adding a fault: run it with `--ignored --nocapture`.
 #[test]
 #[ignore = "it takes minutes, and asserts nothing"]
-fn who_finds_what() {
+fn list_cases_that_find_each_fault() {
     let found = at_a_time(&faults(), |fault| {
         let report = run(Some(fault), &[], SECONDS);
         let names: Vec<_> = failed(&report).map(|name| format!("    {name}\n")).collect();
@@ -140,20 +142,20 @@ fn run(fault: Option<&'static Fault>, only: &[&str], seconds: f64) -> Report {
     let mut options = Options::new(&server.url()).expect("a URL");
     options.allow_flush = true;
     options.seconds = seconds;
-    options.patience = PATIENCE;
+    options.patience = REPLY_TIMEOUT;
     options.only = only.iter().map(|words| (*words).to_owned()).collect();
     let suite = Suite::new(&options).unwrap_or_else(|error| panic!("{fault:?}: {error}"));
     suite.run(&mut ()).unwrap_or_else(|error| panic!("{fault:?}: {error}"))
 }
 
-/// What has failed, each as `--only` knows it.
+/// The names of the failed cases, as `--only` accepts them.
 fn failed(report: &Report) -> impl Iterator<Item = &str> {
     let failed = |verdict: &Verdict| matches!(verdict, Verdict::Failed(_));
     let outcomes = report.outcomes.iter().filter(move |outcome| failed(&outcome.verdict));
     outcomes.map(|outcome| outcome.name.as_str())
 }
 
-/// Does something with each fault, a few at a time; the results in order.
+/// Calls `act` with each fault, a few at a time; returns the results in order.
 fn at_a_time<T: Send>(
     faults: &[&'static Fault],
     act: impl Fn(&'static Fault) -> T + Sync,

@@ -1,4 +1,4 @@
-//! The daemon, held to what launchers and process managers expect of a `redis-server`.
+//! The daemon behaves as launchers and process managers expect of a `redis-server`.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -13,7 +13,7 @@ use lockwheel_tests::process::{eventually, is_stopped, let_pass};
 use lockwheel_tests::redis_server::free_port;
 use lockwheel_tests::wire::Wire;
 
-/// Sends one inline request through a unix socket and returns what comes of it.
+/// Sends one inline request through a unix socket and returns the reply.
 fn ask(path: &str, request: &str) -> String {
     let mut stream = UnixStream::connect(path).expect("a connection");
     stream.write_all(format!("{request}\r\n").as_bytes()).expect("it is taken");
@@ -22,21 +22,21 @@ fn ask(path: &str, request: &str) -> String {
     String::from_utf8_lossy(&reply[..length]).into_owned()
 }
 
-fn say_ping(daemon: &Daemon, port: u16) {
+fn check_ping(daemon: &Daemon, port: u16) {
     assert_eq!(daemon.connect(port).call(&["PING"]), b"+PONG\r\n");
 }
 
-/// Both forms: launchers look for the one of Redis 3, or for one of the later ones.
+/// Launchers search for the ready line of Redis 3 or for a later one.
 #[test]
-fn it_says_that_it_is_ready_in_old_words_and_in_new_ones() {
+fn ready_line_is_logged_in_old_and_new_wording() {
     let mut daemon = Daemon::start(&["--port", "0"]);
     let port = daemon.wait_for_port();
     assert_eq!(daemon.wait_for("* Ready to accept connections"), "tcp");
-    say_ping(&daemon, port);
+    check_ping(&daemon, port);
 }
 
 #[test]
-fn options_come_in_every_shape_launchers_use() {
+fn options_are_accepted_in_every_form_of_launchers() {
     // One element for an option and its value, values that are empty, an option at the end.
     let cases: [&[&str]; 6] = [
         &["--port PORT"],
@@ -52,13 +52,13 @@ fn options_come_in_every_shape_launchers_use() {
         let arguments: Vec<String> = arguments.collect();
         let mut daemon = Daemon::start(&arguments);
         assert_eq!(daemon.wait_for_port(), port, "{arguments:?}");
-        say_ping(&daemon, port);
+        check_ping(&daemon, port);
     }
 }
 
-/// Launchers ask for durability out of habit, so it is no reason not to start.
+/// Launchers often request durability, so the server starts nevertheless.
 #[test]
-fn durability_is_warned_of_at_the_start_and_refused_later() {
+fn durability_settings_warn_at_start_and_are_refused_later() {
     let lost = "nothing is written to disk: all keys and locks are lost when the server ends";
     let mut daemon = Daemon::start(&["--port", "0", "--save", "900", "1", "--appendonly yes"]);
     assert_eq!(daemon.wait_for("# save, appendonly: "), lost);
@@ -85,10 +85,10 @@ fn durability_is_warned_of_at_the_start_and_refused_later() {
     }
     let mut daemon = Daemon::start(&["--port", "0", "--save", "", "--appendonly", "no"]);
     daemon.wait_for_port();
-    assert!(!daemon.heard.contains(" # "), "{}", daemon.heard);
+    assert!(!daemon.log_text.contains(" # "), "{}", daemon.log_text);
 }
 
-/// What every user of the machine can read.
+/// The command line, which every user of the machine can read.
 #[cfg(target_os = "linux")]
 fn command_line(process_id: u32) -> String {
     let bytes = fs::read(format!("/proc/{process_id}/cmdline")).expect("a command line");
@@ -118,7 +118,7 @@ fn passwords_are_not_in_the_process_list() {
 }
 
 #[test]
-fn configuration_comes_from_a_file_or_from_standard_input() {
+fn configuration_is_read_from_a_file_or_standard_input() {
     let text = "# a remark\nport 0\nrequirepass \"a secret\"\n";
     let folder = Folder::new();
     let file = folder.path("redis.conf");
@@ -134,14 +134,14 @@ fn configuration_comes_from_a_file_or_from_standard_input() {
 }
 
 #[test]
-fn it_listens_at_a_unix_socket_alone() {
+fn server_can_listen_on_a_unix_socket_only() {
     let folder = Folder::new();
     let path = folder.path("redis.sock");
     let mut daemon = Daemon::start_in(folder, &["--port", "0", "--unixsocket", &path], "");
     let at = daemon.wait_for("The server is now ready to accept connections at ");
     assert_eq!(at, path);
     assert_eq!(daemon.wait_for("* Ready to accept connections"), "unix");
-    assert!(!daemon.heard.contains("on port"), "{}", daemon.heard);
+    assert!(!daemon.log_text.contains("on port"), "{}", daemon.log_text);
     assert_eq!(ask(&path, "PING"), "+PONG\r\n");
     daemon.signal("TERM");
     assert!(daemon.end().success());
@@ -149,7 +149,7 @@ fn it_listens_at_a_unix_socket_alone() {
 }
 
 #[test]
-fn it_ends_with_its_standard_input_if_it_is_to() {
+fn server_ends_with_its_standard_input_if_configured() {
     let folder = Folder::new();
     let mut command = command(&folder, &["--port", "0", "--end-with-stdin", "yes"]);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it runs");
@@ -167,7 +167,7 @@ fn it_ends_with_its_standard_input_if_it_is_to() {
 }
 
 #[test]
-fn signals_end_it_in_order() {
+fn signals_shut_the_server_down() {
     for signal in ["INT", "TERM"] {
         let folder = Folder::new();
         let pidfile = folder.path("redis.pid");
@@ -178,12 +178,12 @@ fn signals_end_it_in_order() {
         assert_eq!(wire.call(&["SET", "k", "v"]), b"+OK\r\n");
         let written = fs::read_to_string(&pidfile).expect("a pidfile");
         assert_eq!(written.trim(), daemon.process_id().to_string());
-        // It outlives its terminal.
+        // The server continues after the end of its terminal.
         daemon.signal("HUP");
         assert_eq!(wire.call(&["GET", "k"]), b"$1\r\nv\r\n");
         daemon.signal(signal);
         assert_eq!(wire.read_to_close(), b"");
-        // Whoever hears of the end may put another in its place.
+        // Another server may be started as soon as the end is visible.
         assert!(!Path::new(&pidfile).exists());
         assert_eq!(daemon.end().code(), Some(0));
         let words = [
@@ -192,13 +192,13 @@ fn signals_end_it_in_order() {
             "is now ready to exit, bye bye...",
         ];
         for words in words {
-            assert!(daemon.heard.contains(words), "{}", daemon.heard);
+            assert!(daemon.log_text.contains(words), "{}", daemon.log_text);
         }
     }
 }
 
 #[test]
-fn who_cannot_start_leaves_the_pidfile_of_who_could() {
+fn server_that_fails_to_start_keeps_the_pidfile_of_the_running_one() {
     let folder = Folder::new();
     let pidfile = folder.path("redis.pid");
     let arguments = ["--port", "0", "--pidfile", &pidfile];
@@ -211,7 +211,7 @@ fn who_cannot_start_leaves_the_pidfile_of_who_could() {
 }
 
 #[test]
-fn a_signal_ends_it_in_the_middle_of_a_script() {
+fn signal_ends_the_server_during_a_script() {
     let mut daemon = Daemon::start(&["--port", "0", "--busy-reply-threshold", "1"]);
     let port = daemon.wait_for_port();
     let mut wire = daemon.connect(port);
@@ -224,14 +224,14 @@ fn a_signal_ends_it_in_the_middle_of_a_script() {
     assert_eq!(daemon.end().code(), Some(0));
 }
 
-/// As when its machine stands still: what became due meanwhile happens first, in order.
+/// As after a suspended machine: events that became due meanwhile happen first, in order.
 #[test]
-fn after_a_pause_of_the_process_dead_locks_are_dead() {
+fn leases_end_during_a_pause_of_the_process() {
     let mut daemon = Daemon::start(&["--port", "0", "--notify-keyspace-events", "Ex"]);
     let port = daemon.wait_for_port();
     let (mut listener, mut wire) = (daemon.connect(port), daemon.connect(port));
     listener.call(&["SUBSCRIBE", "__keyevent@0__:expired"]);
-    // At one moment, so that nothing but the spans decides which ends first.
+    // Set at one moment, so that only the leases decide which ends first.
     let script = "for at, lock in ipairs(KEYS) do \
         redis.call('set', lock, 'token', 'PX', ARGV[at]) end";
     let locks = ["EVAL", script, "3", "third", "first", "second", "160", "120", "140"];
@@ -249,7 +249,7 @@ fn after_a_pause_of_the_process_dead_locks_are_dead() {
 }
 
 #[test]
-fn it_admits_only_those_it_has_descriptors_for() {
+fn maxclients_is_limited_by_descriptors() {
     let folder = Folder::new();
     let mut shell = Command::new("sh");
     let server = command(&folder, &["--port", "0", "--maxclients", "1000"]);
@@ -257,7 +257,7 @@ fn it_admits_only_those_it_has_descriptors_for() {
     shell.args(server.get_args());
     let mut daemon = Daemon::spawn(folder, shell, "");
     let port = daemon.wait_for_port();
-    assert!(daemon.heard.contains("maxclients is 8 instead of 1000"), "{}", daemon.heard);
+    assert!(daemon.log_text.contains("maxclients is 8 instead of 1000"), "{}", daemon.log_text);
     let mut wires: Vec<_> = (0..8).map(|_| daemon.connect(port)).collect();
     for wire in &mut wires {
         assert_eq!(wire.call(&["PING"]), b"+PONG\r\n");
@@ -267,7 +267,7 @@ fn it_admits_only_those_it_has_descriptors_for() {
 }
 
 #[test]
-fn a_command_ends_it() {
+fn shutdown_command_ends_the_server() {
     let mut daemon = Daemon::start(&["--port", "0"]);
     let port = daemon.wait_for_port();
     let mut wire = daemon.connect(port);
@@ -277,7 +277,7 @@ fn a_command_ends_it() {
 }
 
 #[test]
-fn what_it_does_not_know_it_refuses() {
+fn unknown_arguments_are_refused() {
     let cases: [&[&str]; 3] =
         [&["--no-such-option", "1"], &["--port", "many"], &["no-such-file.conf"]];
     for arguments in cases {
@@ -292,7 +292,7 @@ fn what_it_does_not_know_it_refuses() {
     }
 }
 
-/// redis-memory-server looks for these words in the log to try another port.
+/// redis-memory-server searches the log for these words, to try another port.
 #[test]
 fn a_port_that_is_taken_is_named_in_the_log() {
     let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
@@ -305,7 +305,7 @@ fn a_port_that_is_taken_is_named_in_the_log() {
 }
 
 #[test]
-fn a_sentinel_says_who_it_is_and_whom_it_names() {
+fn sentinel_reports_itself_and_its_master() {
     let folder = Folder::new();
     let conf = folder.path("sentinel.conf");
     let text = "port 0\nrequirepass secret\nsentinel monitor mymaster 127.0.0.1 7000 2\n\
@@ -323,7 +323,7 @@ fn a_sentinel_says_who_it_is_and_whom_it_names() {
 }
 
 #[test]
-fn a_node_of_a_cluster_is_where_it_listens() {
+fn cluster_node_reports_its_own_address() {
     let mut daemon = Daemon::start(&["--port", "0", "--cluster-enabled", "yes"]);
     daemon.wait_for("Running mode=cluster, port=");
     let port = daemon.wait_for_port();
@@ -333,7 +333,7 @@ fn a_node_of_a_cluster_is_where_it_listens() {
 }
 
 #[test]
-fn it_tells_its_version() {
+fn version_is_printed() {
     for flag in ["--version", "-v"] {
         let output = run(&[flag]);
         assert!(output.status.success());
@@ -342,7 +342,7 @@ fn it_tells_its_version() {
         let version = version.split(' ').next().unwrap_or_default();
         let parts: Vec<u32> = version.split('.').filter_map(|part| part.parse().ok()).collect();
         assert!(parts.len() == 3 && parts[0] >= 7, "{said}");
-        // The first number with a dot is the one some launchers take.
+        // Some launchers take the first number with a dot.
         let first = said.find(|character: char| character.is_ascii_digit());
         assert_eq!(first, said.find(version), "{said}");
     }
@@ -350,21 +350,21 @@ fn it_tells_its_version() {
 
 /// Some launchers close the pipe as soon as they have read the ready line.
 #[test]
-fn it_works_on_when_nobody_listens_to_its_log_any_more() {
+fn server_continues_when_its_log_is_closed() {
     let mut daemon = Daemon::start(&["--port", "0", "--loglevel", "debug"]);
     let port = daemon.wait_for_port();
-    daemon.stop_listening();
+    daemon.close_log();
     for _ in 0..100 {
-        say_ping(&daemon, port);
+        check_ping(&daemon, port);
         daemon.connect(port).send_bytes(b"POST / HTTP/1.1\r\n");
     }
     daemon.signal("TERM");
-    assert_eq!(daemon.end_unheard().code(), Some(0));
+    assert_eq!(daemon.end_without_reading().code(), Some(0));
 }
 
-/// Others keep it open and never read: the pipe fills up.
+/// Other launchers keep the pipe open and never read, so that it becomes full.
 #[test]
-fn it_works_on_when_its_log_is_full() {
+fn server_continues_when_its_log_pipe_is_full() {
     const PIPE_BYTES: usize = 64 << 10;
     let mut daemon = Daemon::start(&["--port", "0"]);
     let port = daemon.wait_for_port();
@@ -374,13 +374,13 @@ fn it_works_on_when_its_log_is_full() {
     for _ in 0..10 * PIPE_BYTES / (100 * line.len()) + 1 {
         assert_eq!(wire.call(&["EVAL", &script, "0"]), b"$-1\r\n");
     }
-    say_ping(&daemon, port);
+    check_ping(&daemon, port);
     daemon.signal("INT");
-    assert_eq!(daemon.end_unheard().code(), Some(0));
+    assert_eq!(daemon.end_without_reading().code(), Some(0));
 }
 
 #[test]
-fn it_goes_to_the_background() {
+fn daemonize_starts_the_server_in_the_background() {
     let folder = Folder::new();
     let (path, pidfile) = (folder.path("redis.sock"), folder.path("redis.pid"));
     let file = folder.path("redis.conf");

@@ -1,5 +1,4 @@
-//! A server inside another program: what it costs to have one, and that
-//! nothing of it is left behind.
+//! A server embedded in another program: its interface, and that it releases all resources.
 
 use std::io::{ErrorKind as IoErrorKind, Read};
 use std::net::TcpStream;
@@ -10,7 +9,7 @@ use lockwheel_tests::process::{self, eventually};
 use lockwheel_tests::redis_server::free_port;
 use lockwheel_tests::wire::Wire;
 
-/// As in the documentation of most test suites that use one.
+/// The lease that most lock libraries use by default.
 const LEASE: Duration = Duration::from_secs(30);
 
 fn stopped_clock() -> Server {
@@ -43,7 +42,7 @@ fn subscriber(server: &Server, channel: &str) -> Client {
 }
 
 #[test]
-fn a_server_says_where_it_is() {
+fn server_reports_its_address() {
     let server = Server::start().expect("a server");
     assert!(server.addr().ip().is_loopback());
     assert_eq!(server.url(), format!("redis://{}/", server.addr()));
@@ -53,7 +52,7 @@ fn a_server_says_where_it_is() {
 }
 
 #[test]
-fn it_needs_no_runtime_and_minds_none() {
+fn server_works_with_and_without_a_runtime() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.expect("a runtime").block_on(async {
         let server = Server::start().expect("a server");
@@ -67,7 +66,7 @@ fn it_needs_no_runtime_and_minds_none() {
 }
 
 #[test]
-fn many_servers_live_in_one_process_and_share_nothing() {
+fn servers_in_one_process_share_nothing() {
     let servers: Vec<Server> = (0..20).map(|_| Server::start().expect("a server")).collect();
     for (at, server) in servers.iter().enumerate() {
         assert_eq!(call(server, &format!("SET name {at}")), Reply::OK);
@@ -80,24 +79,24 @@ fn many_servers_live_in_one_process_and_share_nothing() {
 }
 
 #[test]
-fn a_caller_that_waits_for_a_message_is_released_at_the_end() {
+fn waiting_receive_returns_when_the_server_ends() {
     let server = Server::start().expect("a server");
     let mut listener = subscriber(&server, "news");
     let publisher = server.client().expect("a client");
     let waiting = std::thread::spawn(move || {
-        let heard = listener.receive().map(|push| message(&push).1);
-        (heard, listener.receive())
+        let received = listener.receive().map(|push| message(&push).1);
+        (received, listener.receive())
     });
     call(&server, "PUBLISH news one");
     server.stop();
-    let (heard, end) = waiting.join().expect("it returns");
-    // The message may have come just before the end, or been overtaken by it.
-    assert!(heard.is_err() || heard.is_ok_and(|text| text == "one"));
+    let (received, end) = waiting.join().expect("it returns");
+    // The message may have arrived just before the end, or not at all.
+    assert!(received.is_err() || received.is_ok_and(|text| text == "one"));
     assert_eq!(kind(end), ErrorKind::Stopped);
     drop(publisher);
 }
 
-/// Runs asynchronous code on the only thread there is: what blocks it blocks all.
+/// Runs asynchronous code on a single thread, which a blocking call would block.
 fn on_one_thread<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().build();
     runtime.expect("a runtime").block_on(future)
@@ -108,31 +107,31 @@ fn can_be_spawned<F: Future + Send>(future: F) -> F {
 }
 
 #[test]
-fn a_message_can_be_awaited() {
+fn message_can_be_awaited() {
     let server = Server::start().expect("a server");
     let mut listener = subscriber(&server, "news");
     on_one_thread(async {
         let publish = async { call(&server, "PUBLISH news one") };
-        let (heard, _) = tokio::join!(can_be_spawned(listener.receive_async()), publish);
-        assert_eq!(message(&heard.expect("a message")).1, "one");
-        // One that gives up before there is a message misses none.
+        let (received, _) = tokio::join!(can_be_spawned(listener.receive_async()), publish);
+        assert_eq!(message(&received.expect("a message")).1, "one");
+        // A cancelled call loses no message.
         tokio::select! {
             biased;
-            heard = listener.receive_async() => panic!("nothing was said: {heard:?}"),
+            received = listener.receive_async() => panic!("no message was sent: {received:?}"),
             () = std::future::ready(()) => {}
         }
         call(&server, "PUBLISH news two");
-        let heard = listener.receive_async().await;
-        assert_eq!(message(&heard.expect("a message")).1, "two");
+        let received = listener.receive_async().await;
+        assert_eq!(message(&received.expect("a message")).1, "two");
         let stop = async { server.stop() };
         let (end, ()) = tokio::join!(listener.receive_async(), stop);
         assert_eq!(kind(end), ErrorKind::Stopped);
     });
 }
 
-/// Each command waits, for 50 ms of a clock that only moves if the thread does.
+/// Each command waits for 50 ms of a clock that moves only if the thread is not blocked.
 #[test]
-fn a_command_that_waits_can_be_awaited() {
+fn blocking_command_can_be_awaited() {
     for (before, command, expected) in [
         ("PING", vec!["WAIT", "1", "50"], Reply::Integer(0)),
         ("PING", vec!["BLPOP", "k", "0.05"], Reply::Null),
@@ -149,7 +148,7 @@ fn a_command_that_waits_can_be_awaited() {
         let mut other = server.client().expect("a client");
         call(&server, before);
         let move_on = async {
-            // A message that comes meanwhile is no reply, and ends no wait. A pause stops it.
+            // A message that arrives meanwhile is not the reply and does not end the wait.
             if before == "PING" {
                 other.call(&["PUBLISH", "news", "one"]).expect("an answer");
                 tokio::task::yield_now().await;
@@ -160,14 +159,14 @@ fn a_command_that_waits_can_be_awaited() {
             tokio::join!(can_be_spawned(client.call_async(&command)), move_on).0
         });
         assert_eq!(reply.expect("an answer"), expected, "{command:?}");
-        let heard = client.try_receive().expect("a subscription").map(|push| message(&push).1);
-        assert_eq!(heard.as_deref(), (before == "PING").then_some("one"), "{command:?}");
+        let received = client.try_receive().expect("a subscription").map(|push| message(&push).1);
+        assert_eq!(received.as_deref(), (before == "PING").then_some("one"), "{command:?}");
         assert_eq!(client.try_receive().expect("a subscription"), None);
     }
 }
 
 #[test]
-fn a_call_that_is_dropped_while_it_waits_disconnects_its_client() {
+fn dropped_call_disconnects_its_client() {
     for (before, command) in
         [("PING", vec!["WAIT", "1", "0"]), ("CLIENT PAUSE 50 WRITE", vec!["SET", "k", "v"])]
     {
@@ -188,7 +187,7 @@ fn a_call_that_is_dropped_while_it_waits_disconnects_its_client() {
 }
 
 #[test]
-fn a_client_in_this_process_waits_for_elements_and_takes_none_along() {
+fn dropped_client_takes_no_element() {
     let server = stopped_clock();
     let mut gone = server.client().expect("a client");
     let mut waiter = server.client().expect("a client");
@@ -206,9 +205,9 @@ fn a_client_in_this_process_waits_for_elements_and_takes_none_along() {
     assert_eq!(call(&server, "LLEN k"), Reply::Integer(1));
 }
 
-/// However often it asks, and whoever sent it away.
+/// At every call, whatever disconnected the client.
 #[test]
-fn a_client_that_was_disconnected_is_told_so() {
+fn calls_of_a_disconnected_client_fail() {
     for by_itself in [true, false] {
         let server = Server::start().expect("a server");
         let mut client = subscriber(&server, "news");
@@ -228,7 +227,7 @@ fn a_client_that_was_disconnected_is_told_so() {
 }
 
 #[test]
-fn nothing_is_served_after_the_end() {
+fn calls_fail_after_the_server_has_ended() {
     let server = Server::builder().port(free_port()).start().expect("a server");
     let mut client = server.client().expect("a client");
     let mut wire = Wire::connect(server.addr(), 2);
@@ -243,8 +242,8 @@ fn nothing_is_served_after_the_end() {
 }
 
 #[test]
-fn a_port_can_be_had_again_at_once() {
-    // One that the system gives nobody else meanwhile.
+fn port_is_free_at_once_after_the_end() {
+    // A port that the system assigns to no other program meanwhile.
     let port = free_port();
     let first = Server::builder().port(port).start().expect("a server");
     let mut wire = Wire::connect(first.addr(), 2);
@@ -256,15 +255,15 @@ fn a_port_can_be_had_again_at_once() {
 }
 
 #[test]
-fn wrong_settings_are_told_at_the_start() {
+fn wrong_settings_fail_at_start() {
     for (directive, value) in [("no-such-directive", "1"), ("io-threads", "many")] {
         let result = Server::builder().config(directive, value).start();
         assert_eq!(kind(result), ErrorKind::Config, "{directive}");
     }
 }
 
-/// Starts and ends many servers, each with clients that are still connected, and compares what
-/// the process holds before and after. In a process of its own: others would count, too.
+/// Starts and ends many servers with connected clients, and compares the resources of the process
+/// before and after. Runs in its own process, since other tests would count too.
 #[test]
 fn servers_leave_neither_threads_nor_descriptors_behind() {
     process::alone("embedding::servers_leave_neither_threads_nor_descriptors_behind", || {
@@ -281,7 +280,7 @@ fn servers_leave_neither_threads_nor_descriptors_behind() {
 fn cycle(io_threads: u32) {
     let server = Server::builder().config("io-threads", &io_threads.to_string()).start();
     let server = server.expect("a server");
-    // A thread gives itself its name.
+    // A thread sets its own name after it has started.
     eventually("its threads", || process::threads("lockwheel-io-") == io_threads as usize);
     let mut wires: Vec<Wire> = (0..3).map(|_| Wire::connect(server.addr(), 2)).collect();
     assert_eq!(wires[0].call(&["SET", "k", "v"]), b"+OK\r\n");

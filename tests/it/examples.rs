@@ -1,4 +1,4 @@
-//! What the examples print, and that each is short enough to be read at a glance.
+//! The output of the examples, and their length: each must be short.
 
 use std::process::Command;
 

@@ -1,5 +1,5 @@
-//! What a test can order to go wrong, as clients see it over the wire; and gates, by which a race
-//! is written down.
+//! Faults that a test can inject, as clients observe them; and gates, which make races
+//! deterministic.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use lockwheel::{ErrorKind, Fault, Reply, Requests, Server};
 use lockwheel_tests::process::eventually;
 use lockwheel_tests::wire::Wire;
 
-/// Its clock stands, and it is for tests.
+/// A server for tests with a stopped clock.
 fn server() -> Server {
     Server::builder().frozen_clock().for_tests().start().expect("a server")
 }
@@ -40,18 +40,18 @@ fn listed(server: &Server) -> String {
 }
 
 #[test]
-fn a_request_that_is_dropped_is_neither_run_nor_answered() {
+fn dropped_request_is_neither_run_nor_answered() {
     let server = server();
     order(&server, "DROP COMMAND set NTH 1");
     let mut client = wire(&server);
     client.send_line("SET k v");
-    // The next answer is that of the next request.
+    // The next reply is that of the next request.
     assert_eq!(client.ask("GET k"), "$-1\r\n");
     assert_eq!(client.ask("SET k v"), "+OK\r\n");
 }
 
 #[test]
-fn an_answer_that_is_lost_belongs_to_a_request_that_was_run() {
+fn request_with_lost_reply_was_run() {
     let server = server();
     order(&server, "LOSE COMMAND set TIMES 1");
     let mut client = wire(&server);
@@ -61,7 +61,7 @@ fn an_answer_that_is_lost_belongs_to_a_request_that_was_run() {
 }
 
 #[test]
-fn a_wait_loses_what_ends_it() {
+fn reply_to_a_blocked_client_can_be_lost() {
     let server = server();
     order(&server, "LOSE COMMAND blpop");
     let mut waiter = wire(&server);
@@ -73,7 +73,7 @@ fn a_wait_loses_what_ends_it() {
 }
 
 #[test]
-fn a_connection_is_closed_before_or_after_its_request() {
+fn connection_can_be_closed_before_or_after_its_request() {
     let server = server();
     for (rule, kept, answer) in [
         ("CLOSE", Reply::Null, ""),
@@ -92,7 +92,7 @@ fn a_connection_is_closed_before_or_after_its_request() {
 }
 
 #[test]
-fn any_error_can_be_ordered() {
+fn any_error_can_be_injected() {
     let server = server();
     let mut client = wire(&server);
     for line in [
@@ -107,7 +107,7 @@ fn any_error_can_be_ordered() {
         assert_eq!(client.ask("GET k"), format!("-{line}\r\n"));
         assert_eq!(client.ask("GET k"), "$-1\r\n");
     }
-    // A transaction in which a request is refused does not run.
+    // A transaction with a refused request does not run.
     order(&server, "ERROR OOM COMMAND set TIMES 1");
     assert_eq!(client.ask("MULTI"), "+OK\r\n");
     assert_eq!(client.ask("SET k v"), "-OOM\r\n");
@@ -115,7 +115,7 @@ fn any_error_can_be_ordered() {
 }
 
 #[test]
-fn a_delay_is_over_when_the_clock_says_so() {
+fn delay_follows_the_clock() {
     let server = server();
     order(&server, "DELAY 2s CLIENT slow COMMAND set");
     let (mut slow, mut quick) = (named(&server, "slow"), named(&server, "quick"));
@@ -130,7 +130,7 @@ fn a_delay_is_over_when_the_clock_says_so() {
 }
 
 #[test]
-fn who_was_held_once_is_left_alone_when_the_rule_is_cleared() {
+fn client_held_once_continues_when_the_rule_is_cleared() {
     let server = server();
     let id = order(&server, "DELAY 2s COMMAND set");
     let mut client = wire(&server);
@@ -147,14 +147,14 @@ fn who_was_held_once_is_left_alone_when_the_rule_is_cleared() {
     assert_eq!(client.read_text(), "*2\r\n$5\r\nqueue\r\n$7\r\nelement\r\n");
 }
 
-/// Whether somebody waits.
+/// Whether a client is blocked.
 fn waits(server: &Server) -> bool {
     let Reply::Verbatim { text, .. } = call(server, "INFO clients") else { panic!("no text") };
     String::from_utf8_lossy(&text).contains("blocked_clients:1")
 }
 
 #[test]
-fn a_server_that_stalls_goes_on_when_the_rule_is_cleared() {
+fn stalled_server_continues_when_the_rule_is_cleared() {
     let server = server();
     let id = order(&server, "STALL CLIENT mute COMMAND set");
     let mut mute = named(&server, "mute");
@@ -167,7 +167,7 @@ fn a_server_that_stalls_goes_on_when_the_rule_is_cleared() {
 }
 
 #[test]
-fn scripts_are_forgotten_when_a_script_comes() {
+fn script_cache_can_be_flushed_before_a_script() {
     let server = server();
     let mut client = wire(&server);
     let sha = client.ask("SCRIPT LOAD return(1)");
@@ -179,7 +179,7 @@ fn scripts_are_forgotten_when_a_script_comes() {
 }
 
 #[test]
-fn the_clock_jumps_behind_a_request() {
+fn clock_can_jump_after_a_request() {
     let server = server();
     order(&server, "JUMP 30s COMMAND set");
     let mut client = wire(&server);
@@ -188,7 +188,7 @@ fn the_clock_jumps_behind_a_request() {
 }
 
 #[test]
-fn connections_are_refused() {
+fn connections_can_be_refused() {
     let server = server();
     let mut before = wire(&server);
     assert_eq!(before.ask("PING"), "+PONG\r\n");
@@ -199,7 +199,7 @@ fn connections_are_refused() {
     assert_eq!(wire(&server).ask("PING"), "+PONG\r\n");
 }
 
-/// Of every kind of write: by a command, a script, a transaction; new, changed and deleted keys.
+/// Every kind of write: by a command, a script, a transaction; new, changed and deleted keys.
 #[test]
 fn a_failover_loses_the_last_writes() {
     let server = server();
@@ -220,7 +220,7 @@ fn a_failover_loses_the_last_writes() {
     for command in ["MULTI", "SET changed new", "HSET hash f 2 g 3", "EXEC"] {
         client.ask(command);
     }
-    // One write that was none, and one that deletes.
+    // One command that changes nothing, and one that deletes.
     client.ask("DEL missing");
     client.ask("DEL kept");
     assert_eq!(server.faults().failover(3).expect("a server"), 3);
@@ -234,13 +234,13 @@ fn a_failover_loses_the_last_writes() {
     assert_eq!(call(&server, "LRANGE list 0 -1"), elements);
     assert_eq!(call(&server, "EXISTS ended"), Reply::Integer(0));
     assert_eq!(call(&server, "GET new"), Reply::bulk("v"));
-    // Those before are still known.
+    // Earlier writes are still there.
     assert_eq!(server.faults().failover(1_000).expect("a server"), 6);
     assert_eq!(call(&server, "DBSIZE"), Reply::Integer(0));
 }
 
 #[test]
-fn a_database_that_was_emptied_comes_back() {
+fn failover_restores_a_flushed_database() {
     let server = server();
     let mut client = wire(&server);
     for command in ["SET a 1", "SET b 2", "FLUSHALL"] {
@@ -251,10 +251,10 @@ fn a_database_that_was_emptied_comes_back() {
     assert_eq!(client.ask("MGET a b c"), "*3\r\n$1\r\n1\r\n$1\r\n2\r\n$-1\r\n");
 }
 
-/// The owner's compare and its DEL are two requests; in between its lease ends and another takes
-/// the lock, which it then deletes.
+/// The owner's GET and its DEL are two requests. In between its lease ends and another client takes
+/// the lock, which the owner then deletes.
 #[test]
-fn a_race_is_written_down_with_a_gate() {
+fn gate_makes_a_race_deterministic() {
     let server = server();
     let mut owner = named(&server, "owner");
     assert_eq!(owner.ask("SET lock owner NX PX 30000"), "+OK\r\n");
@@ -271,7 +271,7 @@ fn a_race_is_written_down_with_a_gate() {
 }
 
 #[test]
-fn a_gate_is_a_matter_of_commands_as_well() {
+fn gate_is_controlled_by_commands_too() {
     let server = server();
     let (mut test, mut held) = (wire(&server), named(&server, "held"));
     assert_eq!(test.ask("LOCKWHEEL GATE ADD CLIENT held COMMAND incr NTH 2"), ":1\r\n");
@@ -312,9 +312,9 @@ fn rules_are_counted_listed_and_cleared() {
     assert_eq!(listed(&server), "[]");
 }
 
-/// Half of a hundred requests, the same half with the same seed.
+/// Half of a hundred requests: the same half with the same seed.
 #[test]
-fn what_is_left_to_chance_can_be_repeated() {
+fn random_faults_repeat_with_the_same_seed() {
     let outcome = |seed| {
         let server = server();
         let fault = Fault::Error("ERR by chance".to_owned());

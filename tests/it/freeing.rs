@@ -1,5 +1,5 @@
-//! Memory comes back: large values are freed while others are served, and what has become free goes
-//! back to the system.
+//! Large values are freed while other requests are served, and freed memory is returned to the
+//! system.
 
 use lockwheel::{Reply, Server};
 use lockwheel_tests::daemon::Daemon;
@@ -33,13 +33,13 @@ fn field_of(reply: &Reply, name: &str) -> u64 {
     }
 }
 
-/// Fills a key with a command that takes the number of each thing.
+/// Fills a key with a command that is called with each number.
 fn fill(server: &Server, command: &str) {
     let script = format!("for i = 1, {FIELDS} do redis.call({command}) end");
     assert_eq!(server.call(&["EVAL", &script, "0"]).expect("an answer"), Reply::Null);
 }
 
-/// In one transaction, in which nothing else happens: what is removed is not free yet.
+/// Within one transaction, so that the removed value is not freed yet.
 #[test]
 fn large_values_are_freed_while_others_are_served() {
     let server = Server::start().expect("a server");
@@ -69,7 +69,7 @@ fn large_values_are_freed_while_others_are_served() {
     }
 }
 
-/// Nothing moves its clock, so it is not time that wakes who frees.
+/// The clock does not move, so no timer triggers the freeing.
 #[test]
 fn memory_is_freed_while_the_clock_stands() {
     let server = Server::builder().frozen_clock().start().expect("a server");
@@ -87,8 +87,7 @@ fn info(wire: &mut Wire, name: &str) -> u64 {
     field(&String::from_utf8_lossy(&wire.call(&["INFO", "memory"])), name)
 }
 
-/// What `INFO` tells is as much as the system tells, give or take what the process has asked for or
-/// given back in between.
+/// `INFO` reports the resident memory that the system reports, apart from changes in between.
 #[cfg(target_os = "linux")]
 #[test]
 fn resident_memory_is_that_of_the_process() {
@@ -97,17 +96,17 @@ fn resident_memory_is_that_of_the_process() {
     let mut wire = daemon.connect(port);
     for value in [1, 50 << 20] {
         assert_eq!(wire.call(&["SET", "k", &"x".repeat(value)]), b"+OK\r\n");
-        let told = info(&mut wire, "used_memory_rss");
+        let reported = info(&mut wire, "used_memory_rss");
         let resident = resident_bytes_of(daemon.process_id());
-        assert!(told.abs_diff(resident) < resident / 4, "{told} for {resident}");
+        assert!(reported.abs_diff(resident) < resident / 4, "{reported} for {resident}");
     }
     assert!(info(&mut wire, "used_memory_rss") > 50 << 20);
 }
 
-/// The values lie among others that stay, as they do in a server that is in use.
+/// The values lie among others that stay, as in a server in use.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[test]
-fn memory_of_large_values_goes_back_to_the_system() {
+fn memory_of_large_values_is_returned_to_the_system() {
     let mut daemon = Daemon::start(&["--port", "0", "--proto-max-bulk-len", "1mb"]);
     let port = daemon.wait_for_port();
     let mut wire = daemon.connect(port);
@@ -125,7 +124,7 @@ fn memory_of_large_values_goes_back_to_the_system() {
     let full = resident_bytes_of(daemon.process_id()) - idle;
     assert_eq!(wire.call(&["DEL", "hash", "list", "set"]), b":3\r\n");
     eventually("the memory to go back", || {
-        // The server is in use, if little.
+        // The server is in use, but lightly.
         wire.call(&["PING"]);
         resident_bytes_of(daemon.process_id()).saturating_sub(idle) < full / 4
     });

@@ -1,5 +1,5 @@
-//! Commands drawn by chance have the same replies on Lockwheel and on a real server, and every
-//! command is drawn or left out for a reason.
+//! Random commands get the same replies from Lockwheel and a real server, and every command is
+//! generated or left out for a reason.
 
 use std::collections::BTreeSet;
 
@@ -10,19 +10,19 @@ use lockwheel_engine::command::CommandTable;
 use lockwheel_engine::settings::{CompatVersion, Mode};
 use lockwheel_tests::target::{Kind, Target};
 
-/// How many commands are drawn: a few seconds' worth.
+/// The number of commands: a few seconds.
 const COUNT: usize = 20_000;
 const SEED: u64 = 2026;
 
 #[test]
-fn lockwheel_answers_chance_as_redis_does() {
+fn random_commands_get_the_replies_of_redis() {
     let Some(oracle) = Target::redis() else { return };
     assert_no_differences(&Target::lockwheel_like(&oracle, Kind::Standalone), &oracle);
 }
 
-/// A fuzzer that finds differences between a server and itself would accuse us of what is chance.
+/// Differences between a server and itself would be random, so that the comparison would be wrong.
 #[test]
-fn nothing_that_is_drawn_is_left_to_chance() {
+fn two_redis_servers_do_not_differ() {
     let (Some(one), Some(other)) = (Target::redis(), Target::redis()) else { return };
     assert_no_differences(&one, &other);
 }
@@ -45,7 +45,7 @@ fn assert_no_differences(target: &Target, reference: &Target) {
 }
 
 #[test]
-fn every_command_is_drawn_or_left_out_for_a_reason() {
+fn every_command_is_generated_or_left_out_for_a_reason() {
     let grammar = Grammar::new().expect("it is well-formed");
     let mut names = BTreeSet::new();
     for &version in CompatVersion::ALL {
@@ -54,15 +54,15 @@ fn every_command_is_drawn_or_left_out_for_a_reason() {
             names.extend(entries.map(|entry| entry.full_name.to_uppercase()));
         }
     }
-    let mut strangers = Vec::new();
+    let mut unlisted = Vec::new();
     for name in &names {
         let words: Vec<&str> = name.split('|').collect();
         let is_drawn = grammar.forms().iter().any(|form| form.begins_with(&words));
         let is_left_out = (1..=words.len())
             .any(|count| grammar.left_out().contains_key(&*words[..count].join(" ")));
         if is_drawn == is_left_out {
-            strangers.push(name);
+            unlisted.push(name);
         }
     }
-    assert_eq!(strangers, Vec::<&String>::new(), "in grammar.txt not at all, or twice");
+    assert_eq!(unlisted, Vec::<&String>::new(), "in grammar.txt not at all, or twice");
 }

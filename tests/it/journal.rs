@@ -1,5 +1,5 @@
-//! What happened, as a test is told of it: by command and in process, for the recipes of the seed
-//! documents and for Redisson's scripts.
+//! The journal of lock events, read by command and in process, for common lock recipes and for
+//! Redisson's scripts.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -26,7 +26,7 @@ fn call(client: &mut Client, command: &str) -> Reply {
     client.call(&words).expect("an answer")
 }
 
-/// Runs a script with the key `lock`, and with the channel of a Redisson lock if it has two.
+/// Runs a script with the key `lock`, and with the channel of a Redisson lock if it has two keys.
 fn script(client: &mut Client, text: &str, arguments: &[&str]) -> Reply {
     let keys =
         if text.contains("KEYS[2]") { &["2", "lock", "channel"][..] } else { &["1", "lock"] };
@@ -34,8 +34,8 @@ fn script(client: &mut Client, text: &str, arguments: &[&str]) -> Reply {
     client.call(&argv).expect("an answer")
 }
 
-/// What became of locks, by the names of the events.
-fn told(server: &Server) -> Vec<String> {
+/// The lock events of the journal.
+fn lock_events(server: &Server) -> Vec<String> {
     let entries = server.journal().entries().expect("a journal");
     let locks = entries.iter().filter(|entry| !matches!(entry.event, JournalEvent::Command { .. }));
     locks.map(|entry| entry.to_string().split_once(": ").expect("a line").1.to_owned()).collect()
@@ -50,9 +50,9 @@ fn broken(server: &Server) -> Vec<Check> {
     Check::ALL.into_iter().filter(|check| !holds(check)).collect()
 }
 
-/// A rule loses the writes, not a command: that takes a lock away all the same.
+/// A fault rule, not a command, discards the writes: the lock is lost all the same.
 #[test]
-fn a_lock_whose_write_is_lost_is_held_no_longer() {
+fn lock_with_lost_write_is_no_longer_held() {
     let server = server();
     let (mut a, mut b) = (server.client().expect("a"), server.client().expect("b"));
     let first = Requests::any().command("set").nth(1);
@@ -62,12 +62,16 @@ fn a_lock_whose_write_is_lost_is_held_no_longer() {
     assert_eq!(call(&mut b, "SET lock b NX PX 30000"), Reply::OK);
     assert_eq!(script(&mut a, COMPARE_AND_DELETE, &["a"]), Reply::Integer(0));
     let flushed = "removed 'lock' of 'a' among others";
-    assert!(told(&server).iter().any(|line| line.contains(flushed)), "{:?}", told(&server));
+    assert!(
+        lock_events(&server).iter().any(|line| line.contains(flushed)),
+        "{:?}",
+        lock_events(&server)
+    );
     assert_eq!(broken(&server), [Check::NoLockHeld, Check::NeverTwoHolders]);
 }
 
 #[test]
-fn redissons_scripts_are_locks_of_their_fields() {
+fn redisson_scripts_are_recognised_as_locks() {
     for (lock, unlock) in [(LOCK_3, UNLOCK_3), (LOCK_2_2_17, UNLOCK_2_2_17)] {
         let server = server();
         let (mut a, mut b) = (server.client().expect("a"), server.client().expect("b"));
@@ -85,7 +89,7 @@ fn redissons_scripts_are_locks_of_their_fields() {
         assert_eq!(script(&mut pooled, unlock, &["0", "30000", OWNER_A]), Reply::Integer(1));
         assert_eq!(script(&mut b, lock, &["30000", OWNER_B]), Reply::Null);
         assert_eq!(
-            told(&server),
+            lock_events(&server),
             [
                 format!("acquired 'lock' as '{OWNER_A}' for 30000 ms"),
                 format!("was refused 'lock' as '{OWNER_B}', which '{OWNER_A}' has"),
@@ -102,7 +106,7 @@ fn redissons_scripts_are_locks_of_their_fields() {
 }
 
 #[test]
-fn a_redisson_lock_that_outlasts_its_lease() {
+fn redisson_lock_held_past_its_lease_is_reported() {
     let server = server();
     let (mut a, mut b) = (server.client().expect("a"), server.client().expect("b"));
     script(&mut a, LOCK_3, &["1000", OWNER_A]);
@@ -127,7 +131,7 @@ fn eval(client: &mut Client, text: &str, rest: &str) -> Reply {
 }
 
 #[test]
-fn the_other_locks_of_redisson() {
+fn other_redisson_locks_are_recognised() {
     let server = server();
     let mut clients = [(); 3].map(|()| server.client().expect("a client"));
     let [a, b, c] = &mut clients;
@@ -141,12 +145,12 @@ fn the_other_locks_of_redisson() {
     assert_eq!(eval(b, FAIR_LOCK, &fair.replace(" a ", " b ")), Reply::Integer(30_000));
     let plain = fair.replace("fair queue timeouts", "plain others times");
     assert_eq!(eval(a, FAIR_LOCK, &plain), Reply::Null);
-    // With a latch, so that it may be sent again.
+    // With a latch, so that the script may be sent again.
     let unlock = "3 plain channel latch 0 30000 a PUBLISH 16000";
     assert_eq!(eval(c, UNLOCK, unlock), Reply::Integer(1));
     assert_eq!(eval(c, UNLOCK, unlock), Reply::Integer(1));
     assert_eq!(eval(b, FORCE_UNLOCK, "2 fair channel 0 PUBLISH"), Reply::Integer(1));
-    let events: Vec<String> = told(&server);
+    let events: Vec<String> = lock_events(&server);
     assert_eq!(
         events,
         [
@@ -165,9 +169,9 @@ fn the_other_locks_of_redisson() {
     assert_eq!(owners, ["a", "b"]);
 }
 
-/// Each mistake of the documents is named, and the recipe that corrects it is clean.
+/// Each common mistake is reported, and the recipe that corrects it is not.
 #[test]
-fn the_recipes_of_the_documents() {
+fn lock_mistakes_are_reported_and_correct_recipes_are_not() {
     let setnx: &[&str] = &["SETNX lock redis", "DEL lock"];
     let two_steps: &[&str] = &["SETNX lock OK", "EXPIRE lock 5", "DEL lock"];
     let unchecked: &[&str] = &["SET lock OK EX 10 NX", "DEL lock"];
@@ -199,7 +203,7 @@ fn the_recipes_of_the_documents() {
 }
 
 #[test]
-fn assertions_say_what_broke_the_rule_and_tell_the_story() {
+fn failed_assertions_name_the_rule_and_the_events() {
     let server = server();
     let (mut a, mut b) = (server.client().expect("a"), server.client().expect("b"));
     call(&mut a, "CLIENT SETNAME worker");
@@ -216,8 +220,8 @@ fn assertions_say_what_broke_the_rule_and_tell_the_story() {
         panic.downcast_ref::<String>().expect("a message").clone()
     };
     let journal = server.journal();
-    let stranger = fails(&|| journal.assert_released_only_by_owner());
-    let lines: Vec<&str> = stranger.lines().collect();
+    let not_owner = fails(&|| journal.assert_released_only_by_owner());
+    let lines: Vec<&str> = not_owner.lines().collect();
     assert_eq!(
         lines,
         [
@@ -241,7 +245,7 @@ fn assertions_say_what_broke_the_rule_and_tell_the_story() {
 }
 
 #[test]
-fn a_server_that_keeps_no_journal_says_so() {
+fn server_without_journal_returns_an_error() {
     let server = Server::start().expect("a server");
     let error = server.journal().entries().expect_err("no journal");
     assert_eq!(error.kind(), ErrorKind::Usage);
@@ -249,7 +253,7 @@ fn a_server_that_keeps_no_journal_says_so() {
 }
 
 #[test]
-fn all_of_it_is_told_by_command() {
+fn journal_is_available_by_command() {
     let server = server();
     let mut a = Wire::connect(server.addr(), 2);
     let mut b = Wire::connect(server.addr(), 2);
@@ -283,9 +287,9 @@ fn all_of_it_is_told_by_command() {
     assert_eq!(a.ask("LOCKWHEEL JOURNAL"), "$2\r\n[]\r\n");
 }
 
-/// Both tiers of scripts are heard: the same calls are written down.
+/// Plans and Lua record the same calls.
 #[test]
-fn what_a_script_calls_is_written_down_in_both_tiers() {
+fn calls_of_scripts_are_recorded_in_both_tiers() {
     let calls = ["yes", "no"].map(|plans| {
         let server = Server::builder().frozen_clock().for_tests();
         let server = server.config("script-plans", plans).start().expect("a server");

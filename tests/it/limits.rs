@@ -1,30 +1,22 @@
-//! What a client may take, and that those who take too much cost nobody else anything.
+//! The limits of clients: a client that exceeds one does not affect others.
 
 use std::fs::File;
 use std::io::{BufReader, Read, Write};
 use std::net::{IpAddr, Shutdown, TcpStream, UdpSocket};
 use std::time::Duration;
 
-use lockwheel::{Builder, Reply, Server};
+use lockwheel::{Reply, Server};
 use lockwheel_tests::frame::show;
 use lockwheel_tests::process::{self, eventually};
 use lockwheel_tests::say;
 use lockwheel_tests::wire::Wire;
+use lockwheel_tests::{connect, start};
 
-/// More than the kernel keeps for one connection that nobody reads from.
+/// More than the kernel buffers for one connection that is not read.
 const MORE_THAN_THE_KERNEL_KEEPS: usize = 24 << 20;
 
-/// How long a reply may take before a test fails: far more than any needs.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-fn start(settings: &[(&str, &str)]) -> Server {
-    let with = |builder: Builder, setting: &(&str, &str)| builder.config(setting.0, setting.1);
-    settings.iter().fold(Server::builder(), with).start().expect("a server")
-}
-
-fn connect(server: &Server) -> Wire {
-    Wire::connect(server.addr(), 2)
-}
+/// The time within which a reply must arrive: far more than any needs.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
 
 fn listeners(server: &Server, channel: &str) -> i64 {
     match server.call(&["PUBSUB", "NUMSUB", channel]) {
@@ -46,7 +38,7 @@ fn set(server: &Server, key: &str, bytes: usize) {
 }
 
 #[test]
-fn one_client_too_many_is_told_so() {
+fn client_above_maxclients_gets_an_error() {
     let server = start(&[("maxclients", "2")]);
     let mut first = connect(&server);
     let mut second = connect(&server);
@@ -65,7 +57,7 @@ fn one_client_too_many_is_told_so() {
 }
 
 #[test]
-fn without_a_password_only_this_machine_is_served() {
+fn protected_mode_serves_only_this_machine() {
     let Some(address) = outside_address() else {
         return say("skipped: this machine has no address but its own");
     };
@@ -83,7 +75,7 @@ fn without_a_password_only_this_machine_is_served() {
     }
 }
 
-/// An address of this machine that is not loopback. No packet is sent to find it.
+/// An address of this machine other than loopback. No packet is sent to find it.
 fn outside_address() -> Option<IpAddr> {
     let socket = UdpSocket::bind(("0.0.0.0", 0)).ok()?;
     socket.connect(("192.0.2.1", 9)).ok()?;
@@ -91,7 +83,7 @@ fn outside_address() -> Option<IpAddr> {
 }
 
 #[test]
-fn a_subscriber_that_does_not_read_is_sent_away() {
+fn subscriber_that_does_not_read_is_disconnected() {
     let server = start(&[("client-output-buffer-limit", "pubsub 1mb 0 0")]);
     let mut slow = connect(&server);
     slow.call(&["SUBSCRIBE", "news"]);
@@ -114,7 +106,7 @@ fn a_subscriber_that_does_not_read_is_sent_away() {
 }
 
 #[test]
-fn a_subscriber_may_lag_for_a_while() {
+fn subscriber_may_lag_within_the_soft_limit() {
     let server = Server::builder()
         .frozen_clock()
         .config("client-output-buffer-limit", "pubsub 0 1mb 10")
@@ -137,7 +129,7 @@ fn a_subscriber_may_lag_for_a_while() {
 }
 
 #[test]
-fn a_reply_above_the_limit_ends_the_connection() {
+fn reply_above_the_limit_closes_the_connection() {
     let server = start(&[("client-output-buffer-limit", "normal 1mb 0 0")]);
     set(&server, "small", 1 << 10);
     set(&server, "large", 2 << 20);
@@ -148,15 +140,15 @@ fn a_reply_above_the_limit_ends_the_connection() {
     assert_eq!(connect(&server).call(&["GET", "small"]).len(), 1024 + 9);
 }
 
-/// Clients of many libraries send all of a pipeline before they read any of its replies.
+/// Many libraries send a whole pipeline before they read any of its replies.
 #[test]
-fn a_pipeline_is_run_before_any_of_its_replies_is_read() {
+fn pipeline_runs_before_its_replies_are_read() {
     const REQUESTS: usize = 100_000;
     let padding = "x".repeat(4 * MORE_THAN_THE_KERNEL_KEEPS / REQUESTS);
     let server = start(&[]);
     let mut stream = TcpStream::connect(server.addr()).expect("a connection");
-    stream.set_write_timeout(Some(PATIENCE)).expect("a timeout");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    stream.set_write_timeout(Some(REPLY_TIMEOUT)).expect("a timeout");
+    stream.set_read_timeout(Some(REPLY_TIMEOUT)).expect("a timeout");
     let requests: String = (0..REQUESTS).map(|n| format!("ECHO {padding}{n}\r\n")).collect();
     stream.write_all(requests.as_bytes()).expect("all requests are taken before a reply is read");
     let mut replies = BufReader::new(stream);
@@ -169,9 +161,9 @@ fn a_pipeline_is_run_before_any_of_its_replies_is_read() {
     }
 }
 
-/// The others are served while one client has much to be answered.
+/// Other clients are served while one client has many replies.
 #[test]
-fn a_client_with_many_unread_replies_delays_no_other() {
+fn client_with_many_unread_replies_does_not_delay_others() {
     const REQUESTS: usize = 20_000;
     let server = start(&[]);
     set(&server, "k", 10_000);
@@ -186,7 +178,7 @@ fn a_client_with_many_unread_replies_delays_no_other() {
 }
 
 #[test]
-fn a_client_that_says_no_more_still_gets_its_replies() {
+fn client_that_has_shut_down_writing_gets_its_replies() {
     const REQUESTS: usize = 2_000;
     let server = start(&[]);
     set(&server, "k", 10_000);
@@ -197,7 +189,7 @@ fn a_client_that_says_no_more_still_gets_its_replies() {
     assert_eq!(count_bytes(&stream, usize::MAX), expected);
 }
 
-/// Reads up to so many bytes, or to the end.
+/// Reads up to this number of bytes, or to the end.
 fn count_bytes(mut stream: &TcpStream, up_to: usize) -> usize {
     let mut chunk = vec![0; 1 << 20];
     let mut count = 0;
@@ -210,10 +202,10 @@ fn count_bytes(mut stream: &TcpStream, up_to: usize) -> usize {
     count
 }
 
-/// Those who are in are served while there is no descriptor for those who come, and they are let
-/// in when there is one again.
+/// Connected clients are served while there is no descriptor for new connections, which are accepted
+/// when there is one again.
 #[test]
-fn newcomers_wait_for_a_descriptor() {
+fn new_connections_wait_for_a_descriptor() {
     process::alone("limits::newcomers_wait_for_a_descriptor", || {
         let server = start(&[]);
         let mut early = connect(&server);
@@ -227,7 +219,7 @@ fn newcomers_wait_for_a_descriptor() {
             assert_eq!(early.call(&["SET", "k", "v"]), b"+OK\r\n");
         }
         process::let_pass(Duration::from_millis(500));
-        // A server that tried again and again would have used most of fifty.
+        // A server that retried without a pause would have used most of fifty.
         assert!(processors.ticks() - before < 25);
         drop(taken);
         assert_eq!(late.read(), b"$1\r\nv\r\n");
@@ -235,13 +227,13 @@ fn newcomers_wait_for_a_descriptor() {
 }
 
 #[test]
-fn idle_clients_are_sent_away_and_listeners_are_not() {
+fn idle_clients_are_disconnected_and_subscribers_are_not() {
     let server = start(&[]);
     let mut idle = connect(&server);
     idle.call(&["GET", "k"]);
     let mut listener = connect(&server);
     listener.call(&["SUBSCRIBE", "news"]);
-    // It is idle already: it must hear of the change.
+    // The client is idle already: the new setting must apply to it.
     server.call(&["CONFIG", "SET", "timeout", "1"]).expect("an answer");
     assert_eq!(idle.read_to_close(), b"");
     server.call(&["PUBLISH", "news", "on"]).expect("an answer");
@@ -252,7 +244,7 @@ fn idle_clients_are_sent_away_and_listeners_are_not() {
 }
 
 #[test]
-fn a_browser_is_not_listened_to() {
+fn http_request_closes_the_connection() {
     let server = start(&[]);
     for request in ["POST / HTTP/1.1\r\n", "Host: localhost\r\n", "*1\r\n$4\r\nPOST\r\n"] {
         let mut wire = connect(&server);
@@ -263,7 +255,7 @@ fn a_browser_is_not_listened_to() {
 }
 
 #[test]
-fn strangers_get_in_with_the_password_alone() {
+fn clients_need_the_password() {
     let server = start(&[("requirepass", "secret")]);
     let mut wire = connect(&server);
     let conversation = [
@@ -279,9 +271,9 @@ fn strangers_get_in_with_the_password_alone() {
     }
 }
 
-/// A stranger who asks without reading gets no buffer to fill.
+/// A client that is not authenticated cannot fill an output buffer.
 #[test]
-fn a_stranger_that_does_not_read_is_sent_away() {
+fn unauthenticated_client_that_does_not_read_is_disconnected() {
     let server = start(&[("requirepass", "secret")]);
     let mut stream = TcpStream::connect(server.addr()).expect("a connection");
     let requests = "GET k\r\n".repeat(10_000);
@@ -293,7 +285,7 @@ fn a_stranger_that_does_not_read_is_sent_away() {
 }
 
 #[test]
-fn strangers_and_friends_have_different_room() {
+fn unauthenticated_clients_have_smaller_limits() {
     let server = start(&[("requirepass", "secret")]);
     let request =
         [b"*2\r\n$3\r\nGET\r\n$20000\r\n", vec![b'k'; 20_000].as_slice(), b"\r\n"].concat();
@@ -308,23 +300,23 @@ fn strangers_and_friends_have_different_room() {
 }
 
 #[test]
-fn a_request_longer_than_the_query_buffer_ends_the_connection() {
+fn request_above_the_query_buffer_limit_closes_the_connection() {
     let server = start(&[("client-query-buffer-limit", "1mb")]);
     let mut stream = TcpStream::connect(server.addr()).expect("a connection");
     stream.write_all(b"*2\r\n$3\r\nGET\r\n$4000000\r\n").expect("it is taken");
-    // Where it ends depends on what was on its way.
+    // The point at which it closes depends on the bytes in flight.
     let all = stream.write_all(&vec![b'x'; 3_000_000]);
     let end = stream.read(&mut [0]);
     assert!(all.is_err() || !matches!(end, Ok(1)), "{end:?}");
     assert_eq!(connect(&server).call(&["GET", "k"]), b"$-1\r\n");
 }
 
-/// A script of a kilobyte that answers its number.
+/// A script of a kilobyte that returns its number.
 fn script(number: usize) -> String {
     format!("local n = '{number}' {}return n", "n = n .. '' ".repeat(80))
 }
 
-/// Loads scripts, many requests at a time; their digests.
+/// Loads scripts, many requests at a time; returns their digests.
 fn load_scripts(wire: &mut Wire, scripts: impl Iterator<Item = String>) -> Vec<String> {
     const TOGETHER: usize = 500;
     let scripts: Vec<String> = scripts.collect();
@@ -344,7 +336,7 @@ fn load_scripts(wire: &mut Wire, scripts: impl Iterator<Item = String>) -> Vec<S
 }
 
 #[test]
-fn loaded_scripts_take_no_room_from_those_of_eval() {
+fn loaded_scripts_do_not_displace_scripts_of_eval() {
     const LOADED: usize = 20_000;
     let server = start(&[]);
     let mut wire = connect(&server);
@@ -362,7 +354,7 @@ fn loaded_scripts_take_no_room_from_those_of_eval() {
 }
 
 #[test]
-fn who_loads_too_many_scripts_gets_an_error_and_the_others_do_not() {
+fn only_the_client_that_loads_too_many_scripts_gets_an_error() {
     const SCRIPT_BYTES: usize = 1_000_000;
     let server = start(&[]);
     let mut wire = connect(&server);

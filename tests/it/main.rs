@@ -1,4 +1,4 @@
-//! One integration binary, one file per property.
+//! The integration tests: one binary, one file per area of behaviour.
 
 mod atomicity;
 mod attack;
@@ -24,13 +24,13 @@ mod memory;
 mod protocol;
 mod recipes;
 mod redis_rs;
+mod redisson_2_2;
+mod redisson_3_hset_and_redlock;
 mod run;
-mod seed_000;
-mod seed_002;
-mod seed_003;
-mod seed_004;
+mod setnx_and_token_locks;
 mod storms;
 mod tiers;
+mod transactional_release_and_multilock;
 mod turns;
 mod virtual_time;
 mod waiters;

@@ -1,5 +1,5 @@
-//! Very many servers in one process, one after the other, and each is dropped in the middle of
-//! something: nothing of them is left.
+//! Starts very many servers in one process, one after the other, and drops each in some state: all
+//! resources must be released.
 
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -11,39 +11,39 @@ use lockwheel_tests::scripts::{LOCK_3, UNLOCK_3};
 use lockwheel_tests::wire::Wire;
 
 const SERVERS: usize = 10_000;
-/// So many come before what the process holds is measured: what it allocates once is there then.
+/// The number of servers before the first measurement, so that one-time allocations are done.
 const BEFORE: usize = 600;
-/// A kibibyte that is left of each server that was in one of the states would be 800. What the
-/// allocator does with its memory comes to some dozens.
+/// The allowed growth. A leak of a kibibyte per server in one of the states would be 800; the
+/// allocator accounts for some dozens.
 const GROWTH_KIB_MAX: u64 = 500;
 
-/// Who is still there when a server is dropped, and ends with it.
+/// The clients and threads that exist when a server is dropped.
 #[derive(Default)]
-struct Company {
+struct Participants {
     wires: Vec<Wire>,
     clients: Vec<Client>,
     threads: Vec<JoinHandle<()>>,
 }
 
-/// A state for a server to be dropped in: how it is started, and what is done to it.
-type State = (fn(Builder) -> Builder, fn(&Server) -> Company);
+/// A state in which a server is dropped: its settings, and how the state is reached.
+type DropState = (fn(Builder) -> Builder, fn(&Server) -> Participants);
 
-const STATES: &[State] = &[
-    (as_it_is, |_| Company::default()),
-    (as_it_is, connected),
+const STATES: &[DropState] = &[
+    (default_settings, |_| Participants::default()),
+    (default_settings, connected),
     (|builder| builder.config("io-threads", "2"), connected),
-    (as_it_is, blocked),
-    (as_it_is, subscribed),
+    (default_settings, blocked),
+    (default_settings, subscribed),
     (Builder::for_tests, with_scripts),
     (Builder::for_tests, at_a_gate),
     (Builder::for_tests, with_faults),
     (|builder| builder.for_tests().frozen_clock(), with_locks_and_no_time),
-    (as_it_is, in_a_transaction_and_paused),
-    (as_it_is, waiting_in_this_process),
+    (default_settings, in_a_transaction_and_paused),
+    (default_settings, waiting_in_this_process),
     (|builder| builder.config("busy-reply-threshold", "1"), in_a_script_without_end),
 ];
 
-fn as_it_is(builder: Builder) -> Builder {
+fn default_settings(builder: Builder) -> Builder {
     builder
 }
 
@@ -61,8 +61,8 @@ fn call(server: &Server, command: &str) -> Reply {
     server.call(&command.split(' ').collect::<Vec<&str>>()).expect("an answer")
 }
 
-fn wires<const N: usize>(wires: [Wire; N]) -> Company {
-    Company { wires: wires.into(), ..Company::default() }
+fn wires<const N: usize>(wires: [Wire; N]) -> Participants {
+    Participants { wires: wires.into(), ..Participants::default() }
 }
 
 fn until_blocked(server: &Server, clients: usize) {
@@ -72,16 +72,16 @@ fn until_blocked(server: &Server, clients: usize) {
     });
 }
 
-fn connected(server: &Server) -> Company {
+fn connected(server: &Server) -> Participants {
     let (mut busy, idle) = (wire(server), wire(server));
     ask(&mut busy, "SET lock token NX PX 30000");
-    // Its reply is never read.
+    // The reply is never read.
     busy.send_line("GET lock");
     let client = server.client().expect("a client");
-    Company { wires: vec![busy, idle], clients: vec![client], ..Company::default() }
+    Participants { wires: vec![busy, idle], clients: vec![client], ..Participants::default() }
 }
 
-fn blocked(server: &Server) -> Company {
+fn blocked(server: &Server) -> Participants {
     let mut waiters = [wire(server), wire(server), wire(server)];
     for (waiter, command) in waiters.iter_mut().zip(["BLPOP queue 0", "BZPOPMIN z 60", "WAIT 1 0"])
     {
@@ -91,7 +91,7 @@ fn blocked(server: &Server) -> Company {
     wires(waiters)
 }
 
-fn subscribed(server: &Server) -> Company {
+fn subscribed(server: &Server) -> Participants {
     let (mut outside, mut inside) = (wire(server), server.client().expect("a client"));
     ask(&mut outside, "SUBSCRIBE news");
     ask(&mut outside, "PSUBSCRIBE n*");
@@ -100,10 +100,14 @@ fn subscribed(server: &Server) -> Company {
     ask(&mut tracking, "CLIENT TRACKING ON BCAST");
     call(server, "PUBLISH news one");
     call(server, "SET tracked v");
-    Company { wires: vec![outside, tracking], clients: vec![inside], ..Company::default() }
+    Participants {
+        wires: vec![outside, tracking],
+        clients: vec![inside],
+        ..Participants::default()
+    }
 }
 
-fn with_scripts(server: &Server) -> Company {
+fn with_scripts(server: &Server) -> Participants {
     let mut client = wire(server);
     for (script, keys) in [(LOCK_3, 1), (UNLOCK_3, 2), ("return cjson.encode({1, 2})", 0)] {
         let keys_count = keys.to_string();
@@ -119,15 +123,15 @@ fn with_scripts(server: &Server) -> Company {
     wires([client])
 }
 
-fn at_a_gate(server: &Server) -> Company {
+fn at_a_gate(server: &Server) -> Participants {
     let gate = server.faults().gate(Requests::any().command("del")).expect("a gate");
     let mut held = wire(server);
     held.send_line("DEL lock");
-    gate.wait().expect("somebody is held");
+    gate.wait().expect("a client is held");
     wires([held])
 }
 
-fn with_faults(server: &Server) -> Company {
+fn with_faults(server: &Server) -> Participants {
     let faults = server.faults();
     for (fault, command) in [
         (Fault::Delay(Duration::from_secs(60)), "get"),
@@ -145,7 +149,7 @@ fn with_faults(server: &Server) -> Company {
     wires(clients)
 }
 
-fn with_locks_and_no_time(server: &Server) -> Company {
+fn with_locks_and_no_time(server: &Server) -> Participants {
     let mut client = wire(server);
     for n in 1..=4 {
         ask(&mut client, &format!("SET lock{n} token NX PX {n}000"));
@@ -157,7 +161,7 @@ fn with_locks_and_no_time(server: &Server) -> Company {
     wires([client])
 }
 
-fn in_a_transaction_and_paused(server: &Server) -> Company {
+fn in_a_transaction_and_paused(server: &Server) -> Participants {
     let (mut transaction, mut paused) = (wire(server), wire(server));
     for command in ["WATCH lock", "MULTI", "SET lock v"] {
         ask(&mut transaction, command);
@@ -168,29 +172,29 @@ fn in_a_transaction_and_paused(server: &Server) -> Company {
     wires([transaction, paused])
 }
 
-/// Whoever waits in a thread of ours comes back when the server ends.
-fn waiting_in_this_process(server: &Server) -> Company {
+/// A thread of this process that waits, and returns when the server ends.
+fn waiting_in_this_process(server: &Server) -> Participants {
     let mut client = server.client().expect("a client");
     let waits = thread::spawn(move || {
         client.call(&["BLPOP", "queue", "0"]).expect_err("the server has ended");
     });
     until_blocked(server, 1);
-    Company { threads: vec![waits], ..Company::default() }
+    Participants { threads: vec![waits], ..Participants::default() }
 }
 
-fn in_a_script_without_end(server: &Server) -> Company {
+fn in_a_script_without_end(server: &Server) -> Participants {
     let (mut client, mut other) = (wire(server), wire(server));
     client.send(&["EVAL", "while true do end", "0"]);
     eventually("the script to be slow", || other.call(&["PING"]).starts_with(b"-BUSY "));
     wires([client, other])
 }
 
-/// Starts a server, brings it into a state and drops it. All have one port, which the system gives
-/// nobody else: it is free again each time.
+/// Starts a server, brings it into a state and drops it. All use one port, which the system assigns
+/// to no other program: it must be free again each time.
 fn cycle(n: usize, port: u16) {
     let (build, act) = STATES[n % STATES.len()];
     let server = build(Server::builder()).port(port).start().expect("the port is free");
-    let Company { wires, clients, threads } = act(&server);
+    let Participants { wires, clients, threads } = act(&server);
     drop(server);
     for thread in threads {
         thread.join().expect("it returns");
@@ -199,7 +203,7 @@ fn cycle(n: usize, port: u16) {
 }
 
 #[test]
-fn nothing_is_left_of_ten_thousand_servers() {
+fn ten_thousand_servers_release_all_resources() {
     process::alone("many_servers::nothing_is_left_of_ten_thousand_servers", || {
         let port = free_port();
         let threads = process::threads("");

@@ -1,4 +1,4 @@
-//! What clients make the server hold counts as its memory, and is bounded.
+//! Memory that clients cause counts as used memory, and is limited.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -7,23 +7,12 @@ use std::time::Duration;
 use lockwheel::{Reply, Server};
 use lockwheel_tests::frame::show;
 use lockwheel_tests::process::eventually;
-use lockwheel_tests::wire::Wire;
+use lockwheel_tests::{connect, start};
 
 const MIB: usize = 1 << 20;
 
-/// More than the kernel keeps for one connection that nobody reads from.
+/// More than the kernel buffers for one connection that is not read.
 const MORE_THAN_THE_KERNEL_KEEPS: usize = 24 * MIB;
-
-fn start(settings: &[(&str, &str)]) -> Server {
-    let builder = Server::builder();
-    let builder =
-        settings.iter().fold(builder, |builder, (name, value)| builder.config(name, value));
-    builder.start().expect("a server")
-}
-
-fn connect(server: &Server) -> Wire {
-    Wire::connect(server.addr(), 2)
-}
 
 fn text(server: &Server, command: &[&str]) -> String {
     match server.call(command).expect("an answer") {
@@ -59,7 +48,7 @@ fn is_refused(server: &Server) -> bool {
     matches!(server.call(&["SET", "k", "v"]), Ok(Reply::Error(line)) if line.starts_with(b"OOM "))
 }
 
-/// A connection that has sent part of one long argument.
+/// A connection that has sent a part of one long argument.
 fn half_a_request(server: &Server, bytes: usize) -> TcpStream {
     let mut stream = TcpStream::connect(server.addr()).expect("a connection");
     let begin = format!("*2\r\n$3\r\nGET\r\n${}\r\n", 2 * bytes);
@@ -68,7 +57,7 @@ fn half_a_request(server: &Server, bytes: usize) -> TcpStream {
     stream
 }
 
-/// A connection of this name that has asked for so much and reads nothing.
+/// A connection of this name that has requested this many bytes and reads nothing.
 fn unread_replies(server: &Server, name: &str, bytes: usize) -> TcpStream {
     let value = vec![b'x'; MIB];
     server.call(&[b"SET", b"large".as_slice(), &value]).expect("an answer");
@@ -80,7 +69,7 @@ fn unread_replies(server: &Server, name: &str, bytes: usize) -> TcpStream {
 }
 
 #[test]
-fn unfinished_arguments_count_until_their_clients_go() {
+fn unfinished_arguments_count_until_their_clients_disconnect() {
     const CONNECTIONS: usize = 16;
     let server = start(&[("maxmemory", "40mb")]);
     let mut named = connect(&server);
@@ -98,7 +87,7 @@ fn unfinished_arguments_count_until_their_clients_go() {
 }
 
 #[test]
-fn a_transaction_that_outgrows_maxmemory_is_refused() {
+fn transaction_above_maxmemory_is_refused() {
     const VALUE_BYTES: usize = 100_000;
     let server = start(&[("maxmemory", "10mb")]);
     let mut wire = connect(&server);
@@ -134,7 +123,7 @@ fn unread_replies_count_until_they_are_read() {
 }
 
 #[test]
-fn the_largest_clients_are_sent_away_beyond_maxmemory_clients() {
+fn largest_clients_are_disconnected_above_maxmemory_clients() {
     for io_threads in ["1", "2"] {
         let server = start(&[("io-threads", io_threads)]);
         let mut other = connect(&server);
@@ -147,7 +136,7 @@ fn the_largest_clients_are_sent_away_beyond_maxmemory_clients() {
         eventually("all requests to be run", || {
             text(&server, &["INFO", "commandstats"]).contains("cmdstat_get:calls=184,")
         });
-        // What the last of them left is counted when their batch ends.
+        // The memory of the last of them is counted at the end of the batch.
         eventually("their replies to count", || unread("smaller") > 16 * MIB);
         let bound = unread("spared") + unread("smaller") + MIB;
         other.call(&["CONFIG", "SET", "maxmemory-clients", &bound.to_string()]);
@@ -167,9 +156,9 @@ fn the_largest_clients_are_sent_away_beyond_maxmemory_clients() {
     }
 }
 
-/// Neither it nor anybody else has to ask for anything.
+/// Without any request.
 #[test]
-fn a_listener_that_does_not_read_is_sent_away_beyond_maxmemory_clients() {
+fn subscriber_that_does_not_read_is_disconnected_above_maxmemory_clients() {
     let server =
         start(&[("client-output-buffer-limit", "pubsub 0 0 0"), ("maxmemory-clients", "20mb")]);
     let mut slow = connect(&server);
@@ -178,8 +167,8 @@ fn a_listener_that_does_not_read_is_sent_away_beyond_maxmemory_clients() {
     quick.call(&["SUBSCRIBE", "news"]);
     let message = vec![b'x'; MIB];
     let mut published = 0;
-    let told = |reply: Result<Reply, _>| reply.expect("an answer") == Reply::Integer(2);
-    while told(server.call(&[b"PUBLISH", b"news".as_slice(), &message])) {
+    let reaches_two = |reply: Result<Reply, _>| reply.expect("an answer") == Reply::Integer(2);
+    while reaches_two(server.call(&[b"PUBLISH", b"news".as_slice(), &message])) {
         assert!(quick.read().len() > MIB);
         published += MIB;
         assert!(published < 2 * (20 * MIB + MORE_THAN_THE_KERNEL_KEEPS), "it is kept");
@@ -190,7 +179,7 @@ fn a_listener_that_does_not_read_is_sent_away_beyond_maxmemory_clients() {
 }
 
 #[test]
-fn a_listener_of_this_process_counts_too() {
+fn in_process_subscriber_counts_too() {
     let server = start(&[]);
     let mut listener = server.client().expect("a client");
     listener.call(&["SUBSCRIBE", "news"]).expect("an answer");
@@ -207,7 +196,7 @@ fn a_listener_of_this_process_counts_too() {
 }
 
 #[test]
-fn scripts_count() {
+fn scripts_count_as_used_memory() {
     let server = start(&[]);
     let before = used_memory(&server);
     for number in 0..200 {
@@ -217,9 +206,9 @@ fn scripts_count() {
     assert!(used_memory(&server) > before + 200 * 10_000);
 }
 
-/// Nothing more has to be sent to it.
+/// Without any further message to it.
 #[test]
-fn a_client_above_its_soft_limit_is_sent_away_when_its_time_is_over() {
+fn client_above_its_soft_limit_is_disconnected_after_the_soft_seconds() {
     const SUBSCRIBED: &str = "*3\r\n$9\r\nsubscribe\r\n$4\r\nnews\r\n:1\r\n";
     const MESSAGE_HEAD: &str = "*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$1048576\r\n";
     for class in ["pubsub", "normal"] {
@@ -228,7 +217,7 @@ fn a_client_above_its_soft_limit_is_sent_away_when_its_time_is_over() {
             .config("client-output-buffer-limit", &format!("{class} 0 1mb 10"))
             .start()
             .expect("a server");
-        // It reads again before its time is over.
+        // The client reads again in time.
         let mut reader = unread_replies(&server, "reader", 40 * MIB);
         let slow = match class {
             "normal" => unread_replies(&server, "slow", 40 * MIB),

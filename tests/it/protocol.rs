@@ -1,5 +1,4 @@
-//! Raw bytes: what the server makes of requests that no client library would send, and of those
-//! that arrive in pieces.
+//! Raw bytes: requests that no client library sends, and requests that arrive in pieces.
 
 use std::io::ErrorKind;
 
@@ -7,7 +6,7 @@ use lockwheel_tests::frame::show;
 use lockwheel_tests::target::Target;
 use lockwheel_tests::wire::Wire;
 
-/// What no client library sends. Most of these end the connection, some with a last word.
+/// Requests that no client library sends. Most close the connection, some after an error.
 const REQUESTS: &[&[u8]] = &[
     b"PING\r\n",
     b"PING\n",
@@ -61,28 +60,28 @@ const REQUESTS: &[&[u8]] = &[
 
 const LAST: &[u8] = b"*2\r\n$4\r\nECHO\r\n$11\r\nthat is all\r\n";
 
-/// What a server answers to these bytes, and whether it then still listens.
+/// The replies to these bytes, and whether the connection is then still open.
 fn answers(target: &Target, pieces: &[&[u8]]) -> String {
     let mut wire = target.connect(2);
     let (end, others) = pieces.split_last().expect("at least one piece");
     others.iter().for_each(|piece| wire.send_bytes(piece));
-    // In one write: bytes that arrive after a close could cost us the last word.
+    // In one write: bytes that arrive after a close could discard the last reply.
     wire.send_bytes(&[end, LAST].concat());
-    let mut heard = String::new();
+    let mut replies = String::new();
     loop {
         match wire.try_read() {
-            Ok(reply) if reply == b"$11\r\nthat is all\r\n" => return heard,
-            Ok(reply) => heard.push_str(&show(&reply)),
+            Ok(reply) if reply == b"$11\r\nthat is all\r\n" => return replies,
+            Ok(reply) => replies.push_str(&show(&reply)),
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 panic!("{} does not answer {}", target.name(), show(&pieces.concat()));
             }
-            Err(_) => return heard + " (closed)",
+            Err(_) => return replies + " (closed)",
         }
     }
 }
 
 #[test]
-fn odd_requests_are_answered_as_redis_does() {
+fn odd_requests_get_the_replies_of_redis() {
     let Some(oracle) = Target::redis() else { return };
     let ours = Target::lockwheel();
     for request in REQUESTS {
@@ -91,7 +90,7 @@ fn odd_requests_are_answered_as_redis_does() {
 }
 
 #[test]
-fn an_unauthenticated_client_has_little_room() {
+fn unauthenticated_client_has_small_limits() {
     let Some(oracle) = Target::redis() else { return };
     let ours = Target::lockwheel();
     for target in [&ours, &oracle] {
@@ -103,7 +102,7 @@ fn an_unauthenticated_client_has_little_room() {
 }
 
 #[test]
-fn a_request_may_be_split_at_any_byte() {
+fn request_may_be_split_at_any_byte() {
     const PIPELINE: &[u8] = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$4\r\n\r\n\r\n\r\nPING hi\r\n\
         *2\r\n$3\r\nGET\r\n$1\r\nk\r\n";
     for target in Target::all() {
@@ -118,9 +117,9 @@ fn a_request_may_be_split_at_any_byte() {
     }
 }
 
-/// Ten thousand requests in one go are answered one by one, in order.
+/// Ten thousand requests in one pipeline are answered in order.
 #[test]
-fn a_long_pipeline_is_answered_in_order() {
+fn long_pipeline_is_answered_in_order() {
     for target in Target::all() {
         let mut wire = target.connect(2);
         let writer = (0..10_000).map(|n| format!("ECHO {n}\r\n")).collect::<String>();
@@ -133,10 +132,10 @@ fn a_long_pipeline_is_answered_in_order() {
     }
 }
 
-/// Clients that see a connection closed open another before they send; they do not if it is closed
-/// a moment after the answer by which they know.
+/// A client that finds its connection closed opens another before it sends; it cannot if the
+/// connection is closed a moment after the reply that announces it.
 #[test]
-fn whoever_is_sent_away_is_gone_when_that_is_answered() {
+fn killed_client_is_closed_before_the_reply_to_client_kill() {
     for target in Target::all() {
         let mut other = target.connect(2);
         let id_of = |wire: &mut Wire| {
@@ -152,7 +151,7 @@ fn whoever_is_sent_away_is_gone_when_that_is_answered() {
             let mut itself = target.connect(2);
             let id = id_of(&mut itself);
             itself.call(&["CLIENT", "KILL", "ID", &id, "SKIPME", "no"]);
-            // In Redis a little later, mostly.
+            // In Redis usually a little later.
             assert!(itself.is_closed() || target.name() != "lockwheel");
             let listed = other.call(&["CLIENT", "LIST", "ID", &id]);
             assert_eq!(show(&listed), "$0\\r\\n\\r\\n", "{}", target.name());

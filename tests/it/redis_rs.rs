@@ -1,4 +1,4 @@
-//! The seeds' recipes as a program would write them: with redis-rs, over TCP, in RESP2 and RESP3.
+//! Common lock recipes with redis-rs, over TCP, in RESP2 and RESP3.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ fn setnx_and_expire() {
 }
 
 #[test]
-fn set_nx_px_expires_with_its_dead_owner() {
+fn set_nx_px_lock_of_a_closed_client_expires() {
     everywhere(|target, client| {
         let (mut a, mut b) = (client.get_connection()?, client.get_connection()?);
         assert!(set_nx_px(&mut a, "lock", "a")?);

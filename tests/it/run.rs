@@ -1,4 +1,4 @@
-//! `lockwheel run`: the command has a server, and ends as it would have ended without.
+//! `lockwheel run`: runs a command with a server, and ends with the status of the command.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 
 use lockwheel_tests::daemon::{self, Folder};
 
-/// `ask ...` within a command: what a person would ask the server.
+/// Defines `ask ...` in a shell script: a request to the server.
 const ASK: &str = r#"ask() { "$PROGRAM" cli -u "$REDIS_URL" --no-auth-warning "$@"; }; "#;
 
 fn command(options: &[&str], words: &[&str]) -> Command {
@@ -17,21 +17,21 @@ fn command(options: &[&str], words: &[&str]) -> Command {
     command
 }
 
-/// Runs a script of the shell.
+/// Runs a shell script.
 fn shell(options: &[&str], script: &str) -> Output {
     command(options, &["sh", "-c", &format!("{ASK}{script}")]).output().expect("the program runs")
 }
 
 #[track_caller]
-fn check(options: &[&str], script: &str, said: &str, complained: &str) {
+fn check(options: &[&str], script: &str, stdout: &str, stderr: &str) {
     let output = shell(options, script);
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    assert_eq!((text(&output.stdout), text(&output.stderr)), (said.into(), complained.into()));
+    assert_eq!((text(&output.stdout), text(&output.stderr)), (stdout.into(), stderr.into()));
     assert_eq!(output.status.code(), Some(0));
 }
 
 #[test]
-fn a_command_has_a_server_for_tests() {
+fn command_gets_a_server_for_tests() {
     check(&[], "ask ping; ask lockwheel check", "PONG\nOK\n", "");
     check(&[], r#""$PROGRAM" cli -h "$REDIS_HOST" -p "$REDIS_PORT" ping"#, "PONG\n", "");
     check(&["--env", "A_URL", "--env", "B"], r#"[ "$A_URL$B" = "$REDIS_URL$REDIS_URL" ]"#, "", "");
@@ -42,7 +42,7 @@ fn a_command_has_a_server_for_tests() {
 }
 
 #[test]
-fn durability_is_warned_of() {
+fn durability_settings_warn() {
     check(
         &["--appendonly", "yes"],
         "ask config get appendonly",
@@ -54,15 +54,15 @@ fn durability_is_warned_of() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_password_is_not_in_the_process_list() {
+fn password_is_not_in_the_process_list() {
     let show = r#"tr '\0' ' ' < /proc/$PPID/cmdline | grep -o 'run .*[^ ]'"#;
     let output = command(&["--requirepass", "s3cret", "--port", "0"], &["sh", "-c", show]).output();
-    let said = String::from_utf8_lossy(&output.expect("it runs").stdout).into_owned();
-    assert_eq!(said, format!("run -- sh -c {show}\n"));
+    let stdout = String::from_utf8_lossy(&output.expect("it runs").stdout).into_owned();
+    assert_eq!(stdout, format!("run -- sh -c {show}\n"));
 }
 
 #[test]
-fn a_server_may_listen_at_a_socket_alone() {
+fn server_may_listen_on_a_socket_only() {
     let folder = Folder::new();
     let path = folder.path("redis.sock");
     let script = format!(r#"echo "$REDIS_URL$REDIS_PORT"; "$PROGRAM" cli -s '{path}' ping"#);
@@ -70,7 +70,7 @@ fn a_server_may_listen_at_a_socket_alone() {
 }
 
 #[test]
-fn a_configuration_file_comes_before_the_options() {
+fn options_override_the_configuration_file() {
     let folder = Folder::new();
     let path = folder.path("redis.conf");
     std::fs::write(&path, "port 1\ntimeout 5\ndatabases 3\n").expect("a file");
@@ -79,7 +79,7 @@ fn a_configuration_file_comes_before_the_options() {
 }
 
 #[test]
-fn locks_left_behind_are_named() {
+fn locks_still_held_are_listed() {
     check(
         &["--frozen"],
         "ask set job:1 token-1 NX PX 30000; ask -n 2 setnx job:2 token-2",
@@ -97,7 +97,7 @@ fn locks_left_behind_are_named() {
 }
 
 #[test]
-fn its_status_is_that_of_the_command() {
+fn status_is_that_of_the_command() {
     let code = |words: &[&str]| {
         let output = command(&[], words).output().expect("the program runs");
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
@@ -105,16 +105,16 @@ fn its_status_is_that_of_the_command() {
     assert_eq!(code(&["true"]), (Some(0), String::new()));
     assert_eq!(code(&["sh", "-c", "exit 7"]), (Some(7), String::new()));
     assert_eq!(code(&["sh", "-c", "kill -9 $$"]), (Some(137), String::new()));
-    let (status, said) = code(&["no-such-command"]);
-    assert_eq!(status, Some(127), "{said}");
-    assert!(said.starts_with("lockwheel run: no-such-command: No such file"), "{said}");
-    let (status, said) = code(&[&std::env::temp_dir().to_string_lossy()]);
-    assert_eq!(status, Some(126), "{said}");
-    assert!(said.contains("Permission denied"), "{said}");
+    let (status, stdout) = code(&["no-such-command"]);
+    assert_eq!(status, Some(127), "{stdout}");
+    assert!(stdout.starts_with("lockwheel run: no-such-command: No such file"), "{stdout}");
+    let (status, stdout) = code(&[&std::env::temp_dir().to_string_lossy()]);
+    assert_eq!(status, Some(126), "{stdout}");
+    assert!(stdout.contains("Permission denied"), "{stdout}");
 }
 
 #[test]
-fn without_a_server_there_is_no_command() {
+fn command_is_not_run_without_a_server() {
     let cases: [&[&str]; 4] = [
         &["run", "true"],
         &["run", "--env", "--", "true"],
@@ -131,7 +131,7 @@ fn without_a_server_there_is_no_command() {
 }
 
 #[test]
-fn its_streams_are_the_commands() {
+fn streams_are_those_of_the_command() {
     let mut child = command(&[], &["sh", "-c", "cat; echo aside >&2"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -145,10 +145,10 @@ fn its_streams_are_the_commands() {
     assert_eq!((&*output.stdout, &*output.stderr), (&b"text\n"[..], &b"aside\n"[..]));
 }
 
-/// In a group of its own, so that no terminal tells the command as well.
+/// In its own process group, so that no terminal signals the command too.
 #[test]
-fn signals_are_passed_on() {
-    let script = "trap 'echo told; exit 9' INT TERM; echo ready; while :; do sleep 0.01; done";
+fn signals_are_forwarded_to_the_command() {
+    let script = "trap 'echo signalled; exit 9' INT TERM; echo ready; while :; do sleep 0.01; done";
     for signal in ["INT", "TERM"] {
         let mut command = command(&[], &["sh", "-c", script]);
         let mut child =
@@ -158,7 +158,7 @@ fn signals_are_passed_on() {
         assert_eq!(lines.next().as_deref(), Some("ready"));
         let words = [format!("-{signal}"), child.id().to_string()];
         assert!(Command::new("kill").args(words).status().expect("kill runs").success());
-        assert_eq!(lines.next().as_deref(), Some("told"), "{signal}");
+        assert_eq!(lines.next().as_deref(), Some("signalled"), "{signal}");
         assert_eq!(child.wait().expect("its end").code(), Some(9), "{signal}");
     }
 }

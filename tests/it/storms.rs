@@ -1,4 +1,4 @@
-//! Very many at once: leases that end together, and waiters who wake together.
+//! Very many events at once: leases that end together, and waiting clients that wake together.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -31,7 +31,7 @@ fn payload(message: &Reply) -> String {
 }
 
 #[test]
-fn the_ends_of_many_leases_are_told_once_each_and_in_order() {
+fn expiry_events_of_many_leases_are_sent_once_and_in_order() {
     let server = Server::builder().frozen_clock().config("notify-keyspace-events", "Ex").start();
     let server = server.expect("a server");
     let mut listener = server.client().expect("a client");
@@ -60,7 +60,7 @@ fn the_ends_of_many_leases_are_told_once_each_and_in_order() {
     assert!(!format!("{keyspace:?}").contains("db0"), "{keyspace:?}");
 }
 
-/// An engine whose callers decide when a slice of what is due is drained.
+/// An engine with expirations that are run slice by slice on request.
 struct Slices {
     engine: Engine,
     client: ClientId,
@@ -84,17 +84,17 @@ impl Slices {
         out.to_vec()
     }
 
-    /// What a subscriber to the ends of leases has been sent since the last time.
-    fn told(&mut self) -> Vec<String> {
+    /// The expiry events that a subscriber has received since the last call.
+    fn expired(&mut self) -> Vec<String> {
         let bytes: Vec<u8> = self.engine.deliveries().into_iter().flat_map(|d| d.bytes).collect();
         let text = String::from_utf8(bytes).expect("text");
         text.split("\r\n").filter(|word| word.starts_with("lock:")).map(str::to_owned).collect()
     }
 }
 
-/// The wheel is far behind, and yet nobody sees a dead lock, nor is kept from taking it again.
+/// While the wheel is far behind, an expired lock is invisible and can be taken again.
 #[test]
-fn a_dead_lock_is_dead_while_the_storm_is_still_being_drained() {
+fn expired_lock_is_free_before_the_wheel_fires() {
     let mut slices = Slices::new();
     let listener = slices.engine.connect(Origin::default(), slices.now);
     let mut out = Default::default();
@@ -108,9 +108,9 @@ fn a_dead_lock_is_dead_while_the_storm_is_still_being_drained() {
     assert_eq!(slices.run(&["DBSIZE"]), format!(":{LOCKS}\r\n").as_bytes());
 
     slices.now = Time::at(Millis(slices.now.now.0 + 1));
-    let mut told = Vec::new();
+    let mut expired = Vec::new();
     let mut behind = 0;
-    // From the other end than the wheel's.
+    // In the reverse order of the wheel.
     let mut reads = names.iter().rev();
     let is_due = |engine: &Engine, now| engine.next_deadline().is_some_and(|next| next <= now);
     while is_due(&slices.engine, slices.now.now) {
@@ -122,28 +122,28 @@ fn a_dead_lock_is_dead_while_the_storm_is_still_being_drained() {
             assert_eq!(slices.run(&["DEL", name]), b":1\r\n", "{name}");
         }
         slices.engine.tick(slices.now, 500);
-        told.extend(slices.told());
+        expired.extend(slices.expired());
     }
     assert!(behind > 100, "the storm was over before anyone looked: {behind}");
-    assert_eq!(told.len(), LOCKS);
-    assert_eq!(told.iter().collect::<BTreeSet<_>>(), names.iter().collect());
+    assert_eq!(expired.len(), LOCKS);
+    assert_eq!(expired.iter().collect::<BTreeSet<_>>(), names.iter().collect());
     assert_eq!(slices.run(&["DBSIZE"]), b":0\r\n");
     assert_eq!(slices.engine.keyspace.timers(), 0);
 }
 
-/// How many of the waiters, who all heard of the release, get the lock. From several threads.
+/// The number of waiting clients that get the lock after a release. They retry on several threads.
 fn winners<W: Send>(waiters: Vec<W>, retry: impl Fn(W, &str) -> bool + Sync) -> usize {
     const THREADS: usize = 8;
     let won = AtomicUsize::new(0);
-    let mut crews: Vec<Vec<(usize, W)>> = (0..THREADS).map(|_| Vec::new()).collect();
+    let mut groups: Vec<Vec<(usize, W)>> = (0..THREADS).map(|_| Vec::new()).collect();
     for (n, waiter) in waiters.into_iter().enumerate() {
-        crews[n % THREADS].push((n, waiter));
+        groups[n % THREADS].push((n, waiter));
     }
     thread::scope(|scope| {
-        for crew in crews {
+        for group in groups {
             let (won, retry) = (&won, &retry);
             scope.spawn(move || {
-                for (n, waiter) in crew {
+                for (n, waiter) in group {
                     won.fetch_add(usize::from(retry(waiter, &token(n))), Ordering::Relaxed);
                 }
             });
@@ -164,9 +164,9 @@ fn unlock(token: &str) -> [&str; 8] {
     ["EVAL", UNLOCK_3, "2", "lock", LOCK_CHANNEL, "0", "30000", token]
 }
 
-/// Redisson's waiters: each asks, subscribes, is woken by the one unlock, and asks again.
+/// Waiting clients of Redisson: each tries, subscribes, is woken by the unlock, and tries again.
 #[test]
-fn of_a_herd_that_is_woken_at_once_one_gets_the_lock() {
+fn one_of_many_woken_clients_gets_the_lock() {
     let server = Server::start().expect("a server");
     assert_eq!(server.call(&lock("holder")).expect("an answer"), Reply::Null);
     let waiter = |n| {
@@ -188,7 +188,7 @@ fn of_a_herd_that_is_woken_at_once_one_gets_the_lock() {
 }
 
 #[test]
-fn of_a_herd_of_connections_one_gets_the_lock() {
+fn one_of_many_connections_gets_the_lock() {
     let server = Server::builder().config("io-threads", "2").start().expect("a server");
     assert_eq!(server.call(&lock("holder")).expect("an answer"), Reply::Null);
     let waiter = |n| {

@@ -1,6 +1,5 @@
-//! The fast tier of scripts cannot be told from Lua: every script is run by an engine with plans
-//! and by one without, and whatever clients and listeners hear, and whatever is counted, is the
-//! same.
+//! Plans behave as Lua does: every script is run by an engine with plans and by one without, and all
+//! replies, messages and counters must be equal.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,14 +11,14 @@ use lockwheel_tests::tiers::grammar::{self, Cell, Selection};
 use lockwheel_tests::tiers::trial::{Outcome, Trial};
 use lockwheel_tests::tiers::{Chance, Pair};
 
-/// Scripts drawn by chance; `cargo run --bin tiers` runs as many as one likes.
+/// The number of random scripts; `cargo run --bin tiers` runs any number.
 const DRAWN: u64 = 4_000;
-/// They are of this seed.
+/// Their seed.
 const SEED: u64 = 2026;
-/// Requests drawn for each script of a client library.
+/// The number of requests for each script of a client library.
 const REQUESTS: usize = 150;
 
-/// Every Lua file the suite has, and the scripts of the seeds, by name.
+/// Every Lua file of the suite, and the scripts of the tests, by name.
 fn known() -> BTreeMap<String, String> {
     fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
         for entry in std::fs::read_dir(folder).expect("a folder") {
@@ -57,7 +56,7 @@ fn eval(pair: &mut Pair, request: &[String]) -> Vec<u8> {
 }
 
 #[test]
-fn scripts_drawn_by_chance_do_the_same() {
+fn random_scripts_behave_the_same() {
     let cells: Vec<Cell> = grammar::cells(Selection::All).collect();
     let mut trial = Trial::new();
     let (mut planned, mut left) = (0, 0);
@@ -75,13 +74,13 @@ fn scripts_drawn_by_chance_do_the_same() {
         planned += trial.tiers().planned;
         left += trial.tiers().left;
     }
-    // It would prove nothing if few were planned, or few left.
+    // The test proves something only if many scripts are planned and many are not.
     assert!((planned + left) * 4 > DRAWN && left * 10 > DRAWN, "planned {planned}, left {left}");
 }
 
-/// With all that a lock may look like when a script comes.
+/// With all states that a lock may have before a script.
 #[test]
-fn scripts_of_client_libraries_do_the_same() {
+fn scripts_of_client_libraries_behave_the_same() {
     const STATES: [&str; 8] = [
         "",
         "SET KEY owner PX 30000",
@@ -127,9 +126,9 @@ fn scripts_of_client_libraries_do_the_same() {
     }
 }
 
-/// Which scripts need Lua, and why: nothing else may leave the subset unnoticed.
+/// The scripts that need Lua, and why: any other script that leaves the subset fails the test.
 #[test]
-fn the_scripts_of_lock_libraries_have_plans() {
+fn scripts_of_lock_libraries_have_plans() {
     let outside: Vec<String> = known()
         .iter()
         .filter_map(|(name, script)| {
@@ -140,7 +139,7 @@ fn the_scripts_of_lock_libraries_have_plans() {
     assert_eq!(outside, NEED_LUA, "{outside:#?}");
 }
 
-/// They define functions, read what other clients have packed, or walk a table by `pairs`.
+/// They define functions, unpack data of other clients, or iterate with `pairs`.
 const NEED_LUA: &[&str] = &[
     "bullmq/extend-lock: an expression like this (line 3)",
     "bullmq/extend-locks: an expression like this (line 3)",

@@ -1,5 +1,5 @@
-//! Replies and messages leave together at the end of a turn: in order, to everyone, and nothing is
-//! left behind.
+//! Replies and messages are sent together at the end of a turn of the event loop: in order, to all
+//! clients, without loss.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -10,21 +10,11 @@ use std::thread;
 use lockwheel::Server;
 use lockwheel_tests::frame::show;
 use lockwheel_tests::wire::Wire;
+use lockwheel_tests::{connect, start};
 
-/// Servers with one thread and with two: then those who write and those who read may be apart.
+/// Servers with one and with two threads, so that senders and receivers may be on different ones.
 fn servers() -> [Server; 2] {
     [1, 2].map(|io_threads| start(&[("io-threads", &io_threads.to_string())]))
-}
-
-fn start(settings: &[(&str, &str)]) -> Server {
-    let builder = Server::builder();
-    let builder =
-        settings.iter().fold(builder, |builder, (name, value)| builder.config(name, value));
-    builder.start().expect("a server")
-}
-
-fn connect(server: &Server) -> Wire {
-    Wire::connect(server.addr(), 2)
 }
 
 fn listener(server: &Server, channel: &str) -> Wire {
@@ -37,90 +27,91 @@ fn message(text: &str) -> String {
     format!("*3\\r\\n$7\\r\\nmessage\\r\\n$4\\r\\nnews\\r\\n${}\\r\\n{text}\\r\\n", text.len())
 }
 
-/// What comes, as one line.
-fn hear(wire: &mut Wire, count: usize) -> String {
+/// The next replies and messages, as one line.
+fn read_shown(wire: &mut Wire, count: usize) -> String {
     (0..count).map(|_| show(&wire.read())).collect()
 }
 
 #[test]
-fn messages_to_oneself_stand_by_the_reply_of_their_command() {
+fn messages_to_oneself_come_next_to_the_reply_of_publish() {
     for server in servers() {
         let mut wire = Wire::connect(server.addr(), 3);
         wire.call(&["SUBSCRIBE", "news"]);
         wire.send_bytes(b"PUBLISH news a\r\nECHO b\r\nPUBLISH news c\r\nECHO d\r\n");
         let push = |text| message(text).replacen('*', ">", 1);
-        let heard = hear(&mut wire, 6);
+        let received = read_shown(&mut wire, 6);
         let (b, d) = ("$1\\r\\nb\\r\\n", "$1\\r\\nd\\r\\n");
-        assert_eq!(heard, [":1\\r\\n", &push("a"), b, ":1\\r\\n", &push("c"), d].concat());
+        assert_eq!(received, [":1\\r\\n", &push("a"), b, ":1\\r\\n", &push("c"), d].concat());
     }
 }
 
 #[test]
-fn what_was_published_before_a_request_comes_before_its_reply() {
+fn message_published_before_a_request_comes_before_its_reply() {
     for server in servers() {
-        // More than are told before the next requests are looked for.
+        // More than one batch of deliveries.
         let mut listeners: Vec<Wire> = (0..40).map(|_| Wire::connect(server.addr(), 3)).collect();
         for wire in &mut listeners {
             wire.call(&["SUBSCRIBE", "news"]);
         }
-        let mut teller = connect(&server);
+        let mut publisher = connect(&server);
         for round in 0..100 {
             let text = round.to_string();
-            assert_eq!(teller.call(&["PUBLISH", "news", &text]), b":40\r\n");
-            // Those ask first who are told last.
+            assert_eq!(publisher.call(&["PUBLISH", "news", &text]), b":40\r\n");
+            // The subscribers that get the message last send first.
             for wire in listeners.iter_mut().rev() {
                 wire.send_bytes(b"ECHO reply\r\n");
                 let expected = message(&text).replacen('*', ">", 1) + "$5\\r\\nreply\\r\\n";
-                assert_eq!(hear(wire, 2), expected);
+                assert_eq!(read_shown(wire, 2), expected);
             }
         }
     }
 }
 
-/// Tellers on all threads, listeners on all threads: everybody hears everything, in one order.
+/// Publishers and subscribers on all threads: all subscribers receive all messages in one order.
 #[test]
-fn all_listeners_hear_all_tellers_in_one_order() {
-    const TELLERS: usize = 4;
+fn all_subscribers_receive_all_messages_in_one_order() {
+    const PUBLISHERS: usize = 4;
     const MESSAGES: usize = 300;
     for server in servers() {
         let mut listeners: Vec<Wire> = (0..6).map(|_| listener(&server, "news")).collect();
         let address = server.addr();
-        let tell = |teller: usize| {
+        let publish_all = |publisher: usize| {
             let mut wire = Wire::connect(address, 2);
-            let mut unheard = 0;
+            let mut unread = 0;
             for number in 0..MESSAGES {
-                wire.send_bytes(format!("PUBLISH news {teller}:{number}\r\n").as_bytes());
-                unheard += 1;
-                // Some together, some alone.
+                wire.send_bytes(format!("PUBLISH news {publisher}:{number}\r\n").as_bytes());
+                unread += 1;
+                // Some in batches, some alone.
                 if number % 7 == 0 {
-                    hear(&mut wire, std::mem::take(&mut unheard));
+                    read_shown(&mut wire, std::mem::take(&mut unread));
                 }
             }
-            // Whoever leaves with replies unread may take back what it has asked.
-            hear(&mut wire, unheard);
+            // A client that closes with unread replies may lose its last requests.
+            read_shown(&mut wire, unread);
         };
         thread::scope(|scope| {
-            for teller in 0..TELLERS {
-                scope.spawn(move || tell(teller));
+            for publisher in 0..PUBLISHERS {
+                scope.spawn(move || publish_all(publisher));
             }
         });
-        let mut heard = listeners
+        let mut received = listeners
             .iter_mut()
-            .map(|wire| (0..TELLERS * MESSAGES).map(|_| show(&wire.read())).collect::<Vec<_>>());
-        let first = heard.next().expect("a listener");
-        for teller in 0..TELLERS {
-            let its = first.iter().filter(|heard| heard.contains(&format!("\\n{teller}:")));
-            let expected = (0..MESSAGES).map(|number| message(&format!("{teller}:{number}")));
-            assert!(its.cloned().eq(expected), "teller {teller}");
+            .map(|wire| (0..PUBLISHERS * MESSAGES).map(|_| show(&wire.read())).collect::<Vec<_>>());
+        let first = received.next().expect("a listener");
+        for publisher in 0..PUBLISHERS {
+            let its =
+                first.iter().filter(|received| received.contains(&format!("\\n{publisher}:")));
+            let expected = (0..MESSAGES).map(|number| message(&format!("{publisher}:{number}")));
+            assert!(its.cloned().eq(expected), "publisher {publisher}");
         }
-        for others in heard {
+        for others in received {
             assert!(others == first);
         }
     }
 }
 
 #[test]
-fn a_listener_that_does_not_read_holds_nobody_up_and_misses_nothing() {
+fn subscriber_that_does_not_read_delays_no_other_and_misses_nothing() {
     const MESSAGES: usize = 100;
     let text = vec![b'x'; 256 << 10];
     for io_threads in ["1", "2"] {
@@ -128,9 +119,9 @@ fn a_listener_that_does_not_read_holds_nobody_up_and_misses_nothing() {
             start(&[("io-threads", io_threads), ("client-output-buffer-limit", "pubsub 0 0 0")]);
         let mut slow = listener(&server, "news");
         let mut quick: Vec<Wire> = (0..5).map(|_| listener(&server, "news")).collect();
-        let mut teller = connect(&server);
+        let mut publisher = connect(&server);
         for _ in 0..MESSAGES {
-            assert_eq!(teller.call(&[b"PUBLISH", b"news".as_slice(), &text]), b":6\r\n");
+            assert_eq!(publisher.call(&[b"PUBLISH", b"news".as_slice(), &text]), b":6\r\n");
             for wire in &mut quick {
                 assert!(wire.read().len() > text.len());
             }
@@ -138,46 +129,46 @@ fn a_listener_that_does_not_read_holds_nobody_up_and_misses_nothing() {
         for _ in 0..MESSAGES {
             assert!(slow.read().len() > text.len());
         }
-        assert_eq!(teller.call(&["PUBLISH", "news", "on"]), b":6\r\n");
-        assert_eq!(hear(&mut slow, 1), message("on"));
+        assert_eq!(publisher.call(&["PUBLISH", "news", "on"]), b":6\r\n");
+        assert_eq!(read_shown(&mut slow, 1), message("on"));
     }
 }
 
-/// The limit is for those who do not read, not for a turn that has much to say.
+/// The limit is for clients that do not read, not for a turn with many messages.
 #[test]
-fn a_burst_within_one_turn_sends_nobody_away() {
+fn burst_within_one_turn_disconnects_no_client() {
     let server = start(&[("client-output-buffer-limit", "pubsub 64kb 0 0")]);
     let mut listener = listener(&server, "news");
-    let mut teller = connect(&server);
+    let mut publisher = connect(&server);
     let text = "x".repeat(1_000);
-    teller.send_bytes(format!("PUBLISH news {text}\r\n").repeat(200).as_bytes());
+    publisher.send_bytes(format!("PUBLISH news {text}\r\n").repeat(200).as_bytes());
     for _ in 0..200 {
-        assert_eq!(hear(&mut listener, 1), message(&text));
-        assert_eq!(teller.read(), b":1\r\n");
+        assert_eq!(read_shown(&mut listener, 1), message(&text));
+        assert_eq!(publisher.read(), b":1\r\n");
     }
 }
 
 #[test]
-fn a_listener_that_does_not_read_is_sent_away_by_those_who_tell() {
+fn subscriber_that_does_not_read_is_disconnected_while_others_publish() {
     for server in servers() {
         let mut slow = listener(&server, "news");
         let mut quick = listener(&server, "news");
-        let mut teller = connect(&server);
-        teller.call(&["CONFIG", "SET", "client-output-buffer-limit", "pubsub 1mb 0 0"]);
+        let mut publisher = connect(&server);
+        publisher.call(&["CONFIG", "SET", "client-output-buffer-limit", "pubsub 1mb 0 0"]);
         let text = vec![b'x'; 256 << 10];
-        let mut told = 0;
-        while teller.call(&[b"PUBLISH", b"news".as_slice(), &text]) == b":2\r\n" {
+        let mut published_bytes = 0;
+        while publisher.call(&[b"PUBLISH", b"news".as_slice(), &text]) == b":2\r\n" {
             assert!(quick.read().len() > text.len());
-            told += text.len();
-            assert!(told < 64 << 20, "it is kept");
+            published_bytes += text.len();
+            assert!(published_bytes < 64 << 20, "it is kept");
         }
-        assert!(slow.read_to_close().len() <= told + text.len());
+        assert!(slow.read_to_close().len() <= published_bytes + text.len());
     }
 }
 
-/// A thread that never comes to rest still answers those who ask little.
+/// A thread that is never idle still answers clients with few requests.
 #[test]
-fn a_flood_holds_nobody_up() {
+fn flood_of_requests_delays_no_other_client() {
     for (begin, request) in [("", "PING\r\n"), ("CLIENT REPLY OFF\r\n", "SET k v\r\n")] {
         let server = start(&[]);
         let ended = AtomicBool::new(false);
@@ -200,16 +191,16 @@ fn a_flood_holds_nobody_up() {
             let mut wire = connect(&server);
             for _ in 0..20 {
                 assert_eq!(wire.call(&["PUBLISH", "news", "on"]), b":1\r\n");
-                assert_eq!(hear(&mut listener, 1), message("on"));
+                assert_eq!(read_shown(&mut listener, 1), message("on"));
             }
             ended.store(true, Ordering::Relaxed);
         });
     }
 }
 
-/// Through either kind of socket, and whether or not the client waits for what it asked.
+/// Over both kinds of sockets, whether or not the client waits for its replies.
 #[test]
-fn a_pipeline_longer_than_a_turn_is_answered_whole() {
+fn pipeline_longer_than_a_turn_is_answered_completely() {
     const REQUESTS: usize = 50_000;
     let path = std::env::temp_dir().join(format!("lockwheel-turns-{}.sock", std::process::id()));
     let server = start(&[("unixsocket", &path.to_string_lossy()), ("port", "0")]);
@@ -221,7 +212,7 @@ fn a_pipeline_longer_than_a_turn_is_answered_whole() {
 }
 
 fn drive(mut stream: impl Read + Write, requests: usize) {
-    // Few enough that the kernel keeps the replies meanwhile.
+    // Few enough that the kernel buffers the replies meanwhile.
     for number in 0..requests / 1_000 {
         let begin = number * 1_000;
         let asked: String = (begin..begin + 1_000).map(|n| format!("ECHO {n:06}\r\n")).collect();
@@ -234,8 +225,8 @@ fn drive(mut stream: impl Read + Write, requests: usize) {
     }
 }
 
-/// Many connections at once send long pipelines and read slowly, and hear messages in between:
-/// every byte comes, in order.
+/// Many connections send long pipelines, read slowly and receive messages in between: every byte
+/// arrives in order.
 #[test]
 fn slow_readers_of_long_pipelines_get_every_byte() {
     const CONNECTIONS: usize = 12;
@@ -258,7 +249,7 @@ fn slow_readers_of_long_pipelines_get_every_byte() {
                 };
                 stream.write_all(&lockwheel_compat::wire::request(request)).expect("it is taken");
             }
-            // A little at a time, and less the later.
+            // A little at a time, and less later.
             let mut replies = Vec::new();
             let mut piece = vec![0; 1 + 40_000 / (client + 1)];
             let expected: String = (0..REQUESTS)
@@ -276,12 +267,12 @@ fn slow_readers_of_long_pipelines_get_every_byte() {
             assert!(replies == expected.as_bytes(), "client {client}");
             for number in (0..REQUESTS).step_by(50) {
                 let text = text(number);
-                let heard = String::from_utf8(wire.read()).expect("text");
+                let received = String::from_utf8(wire.read()).expect("text");
                 let (size, channel_size) = (text.len(), own.len());
                 let expected = format!(
                     ">3\r\n$7\r\nmessage\r\n${channel_size}\r\n{own}\r\n${size}\r\n{text}\r\n"
                 );
-                assert!(heard == expected, "message {number} to {client}");
+                assert!(received == expected, "message {number} to {client}");
             }
         };
         thread::scope(|scope| {
@@ -293,7 +284,7 @@ fn slow_readers_of_long_pipelines_get_every_byte() {
 }
 
 #[test]
-fn the_end_of_the_server_comes_after_what_was_said() {
+fn replies_are_sent_before_the_server_ends() {
     for server in servers() {
         let mut listeners: Vec<Wire> = (0..4).map(|_| listener(&server, "news")).collect();
         let mut wire = connect(&server);
@@ -306,19 +297,19 @@ fn the_end_of_the_server_comes_after_what_was_said() {
 }
 
 #[test]
-fn whoever_quits_is_answered_and_others_hear_it() {
+fn reply_to_quit_and_its_messages_are_sent() {
     for server in servers() {
         let mut listener = listener(&server, "news");
         let mut wire = connect(&server);
         wire.send_bytes(b"PUBLISH news last\r\nQUIT\r\nPUBLISH news never\r\n");
         assert_eq!(show(&wire.read_to_close()), ":1\\r\\n+OK\\r\\n");
-        assert_eq!(hear(&mut listener, 1), message("last"));
+        assert_eq!(read_shown(&mut listener, 1), message("last"));
     }
 }
 
-/// Its wait is over without its task: what it has asked since is answered all the same.
+/// The wait ends without a wake-up of the connection's task: later requests are answered too.
 #[test]
-fn requests_behind_a_wait_are_run_when_it_is_over() {
+fn requests_after_a_wait_run_when_it_ends() {
     for server in servers() {
         let mut waiters: Vec<Wire> = (0..4).map(|_| connect(&server)).collect();
         let mut giver = connect(&server);

@@ -1,13 +1,12 @@
-//! The same workload in real time and in virtual time has the same history: what clients are
-//! answered, what subscribers hear, and between which moments leases and waits end.
+//! The same workload has the same history in real time and in virtual time: the replies, the
+//! messages, and between which moments leases and waits end.
 //!
-//! No machine can be slow enough to break this. Clients act at moments of a grid; everything that
-//! ends by itself does so between two of them, and no two things in the same place. A clock that
-//! stands is moved from one such moment to the next at once. Where it runs by itself, a moment has
-//! come when a wait that lasts until then is over on the server, so all that was due before is
-//! done. After each moment the server's clock is asked: if it shows more than the grid forgives,
-//! the order of things may be another one, the run is not judged and there is another on a wider
-//! grid.
+//! A slow machine does not break the test. Clients act at moments of a grid; every lease, wait and
+//! pause ends between two moments, each at its own place. A stopped clock is moved from one moment
+//! to the next. With a running clock, a moment has come when a wait until then has ended on the
+//! server, so that all earlier events are done. After each moment the server's clock is read: if it
+//! is later than the grid allows, the order of events may differ, so the run is not judged and is
+//! repeated on a wider grid.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -27,35 +26,35 @@ use proptest::test_runner::TestRunner;
 const CLIENTS: usize = 4;
 const WORKLOADS: u32 = 10;
 
-/// How often clients act. Between two such moments lie eight units.
+/// The number of moments at which clients act. Between two moments lie eight units.
 const SLOTS: u32 = 12;
 const SLOT: u32 = 8;
-/// By then every pause is over.
+/// The time by which every pause has ended.
 const END: u32 = (SLOTS + 4) * SLOT;
-/// Where within a slot everything has its place: what ends by itself, ...
+/// The place within a slot at which leases and waits end.
 const LEASE_ENDS: u32 = 4;
-/// ... a pause, ...
+/// The place at which a pause ends.
 const PAUSE_ENDS: u32 = 2;
-/// ... and the moment at which whom it held is looked after. Whatever they are given ends with
+/// The place at which the paused clients are served. Their leases end at
 /// `PAUSE_ENDS + LEASE_ENDS`.
 const PAUSE_HAS_ENDED: u32 = 3;
 
-/// A unit is how late the machine may be. It doubles each time that was not enough.
+/// A unit is the allowed delay of the machine. It doubles each time the machine is later.
 const UNIT_MS: u32 = 6;
 const UNIT_MS_MAX: u32 = 96;
-/// What the server rounds.
+/// The rounding of the server.
 const ROUNDING_MS: u64 = 2;
 
-/// No further workload is begun when as much real time may have passed.
+/// No further workload begins after this much real time.
 const BUDGET: Duration = Duration::from_secs(9);
-/// Nor is one tried again by then.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// No workload is repeated after this much real time.
+const RETRY_BUDGET: Duration = Duration::from_secs(60);
 
 /// Real time, and three times as fast.
 const RATES: [u32; 2] = [1, 3];
 
-/// How soon a look for a reply is over.
-const GLANCE: Duration = Duration::from_millis(1);
+/// The time-out of a check for a reply.
+const REPLY_CHECK: Duration = Duration::from_millis(1);
 
 const EXPIRED: &str = "__keyevent@0__:expired";
 const UNLOCKED: &str = "redisson_lock__channel:{hash}";
@@ -68,7 +67,7 @@ enum Action {
     Release(&'static str),
     /// Compare and renew.
     Renew(&'static str),
-    /// `PEXPIRE`, whosoever it is.
+    /// `PEXPIRE` without a check of the owner.
     Prolong(&'static str),
     /// Redisson's lock, ...
     Lock,
@@ -81,14 +80,13 @@ enum Action {
     Look(&'static str),
     /// `SUBSCRIBE` to the ends of leases, ...
     Listen,
-    /// ... and not any more.
+    /// ... and `UNSUBSCRIBE`.
     Unlisten,
     /// `CLIENT PAUSE ... WRITE`
     Pause,
 }
 
-/// What a client does, and when. `lasts` is how long the lease, the wait or the pause is that comes
-/// of it. In units.
+/// An action of a client and its time. `lasts` is the length of the lease, wait or pause, in units.
 #[derive(Clone, Debug)]
 struct Step {
     at: u32,
@@ -114,21 +112,21 @@ fn action() -> impl Strategy<Value = Action> {
     ]
 }
 
-/// What clients do, in the order of time.
+/// The actions of all clients, in the order of time.
 fn workload() -> impl Strategy<Value = Vec<Step>> {
     let step = (0..SLOTS, 0..CLIENTS, action(), 0..6_u32);
     let pause = (0..SLOTS, 0..CLIENTS, 1..4_u32);
     let drawn = (prop::collection::vec(step, 4..40), prop::option::of(pause));
     drawn.prop_map(|(mut steps, pause)| {
         steps.extend(pause.map(|(slot, client, slots)| (slot, client, Action::Pause, slots)));
-        // A pause comes before what it may hold.
+        // A pause comes before the requests that it may hold.
         steps.sort_by_key(|&(slot, _, action, _)| (slot, action != Action::Pause));
         let paused = pause.map(|(slot, _, slots)| (slot, slot + slots));
         plan(&steps, paused)
     })
 }
 
-/// Gives everything that ends by itself a place of its own to end in.
+/// Gives every lease, wait and pause its own place to end.
 fn plan(drawn: &[(u32, usize, Action, u32)], paused: Option<(u32, u32)>) -> Vec<Step> {
     let mut taken = BTreeSet::new();
     let step = |&(slot, client, action, slots): &(u32, usize, Action, u32)| {
@@ -136,7 +134,7 @@ fn plan(drawn: &[(u32, usize, Action, u32)], paused: Option<(u32, u32)>) -> Vec<
         if action == Action::Pause {
             return Step { at, client, action, lasts: slots * SLOT + PAUSE_ENDS };
         }
-        // It begins at once, or when the pause is over.
+        // The lease begins at once, or when the pause ends.
         let held = paused.filter(|(from, to)| (from..=to).contains(&&slot));
         let mut begins = vec![at];
         begins.extend(held.map(|(_, to)| to * SLOT + PAUSE_ENDS));
@@ -150,56 +148,56 @@ fn plan(drawn: &[(u32, usize, Action, u32)], paused: Option<(u32, u32)>) -> Vec<
     drawn.iter().map(step).collect()
 }
 
-/// When clients act; between two such moments, much may end.
+/// The moments at which clients act.
 fn acts(steps: &[Step]) -> BTreeSet<u32> {
     steps.iter().map(|step| step.at).chain([END]).collect()
 }
 
-/// When whom a pause has held has to be served in time, if nobody moves the clock.
+/// The moments at which paused clients must be served in time if the clock runs.
 fn ends_of_pauses(steps: &[Step]) -> BTreeSet<u32> {
     let pauses = steps.iter().filter(|step| step.action == Action::Pause);
     pauses.map(|step| step.at + step.lasts - PAUSE_ENDS + PAUSE_HAS_ENDED).collect()
 }
 
-/// How a workload's time passes.
+/// How time passes.
 #[derive(Clone, Copy, Debug)]
 enum Clock {
     /// The test moves it.
     Moved,
-    /// It runs so fast by itself.
+    /// It runs at this rate.
     Runs(u32),
 }
 
 struct Worker {
     name: String,
     wire: Connection,
-    /// What it has no reply to yet.
+    /// The action without a reply so far.
     pending: Option<Action>,
     listens: bool,
-    /// What it has been sent and nobody has written down.
+    /// Received messages that are not yet in the history.
     seen: Vec<String>,
 }
 
-/// A server, its clients, and what they have seen.
-struct Stage {
+/// A server, its clients, and the history.
+struct TimedRun {
     server: Server,
     clock: Clock,
-    /// How many milliseconds of the server's clock a unit has.
+    /// The length of a unit in milliseconds of the server's clock.
     unit_ms: u32,
     begin: SystemTime,
     control: Connection,
     watcher: Connection,
     workers: Vec<Worker>,
-    /// What the watcher has been sent and nobody has written down.
+    /// Received messages of the watcher that are not yet in the history.
     seen: Vec<String>,
     history: Vec<String>,
 }
 
-/// The machine was later than the grid forgives.
+/// The machine was later than the grid allows.
 struct Late;
 
-impl Stage {
-    fn new(clock: Clock, unit_ms: u32) -> Stage {
+impl TimedRun {
+    fn new(clock: Clock, unit_ms: u32) -> TimedRun {
         let builder = Server::builder().seed(1).config("notify-keyspace-events", "EA");
         let server = match clock {
             Clock::Moved => builder.frozen_clock(),
@@ -222,7 +220,7 @@ impl Stage {
             watcher.call(&subscribe).expect("a subscription");
         }
         let (begin, seen, history) = (server.clock().now(), Vec::new(), Vec::new());
-        Stage { server, clock, unit_ms, begin, control, watcher, workers, seen, history }
+        TimedRun { server, clock, unit_ms, begin, control, watcher, workers, seen, history }
     }
 
     fn play(mut self, steps: &[Step]) -> Result<Vec<String>, Late> {
@@ -246,8 +244,8 @@ impl Stage {
         Ok(self.history)
     }
 
-    /// Writes down what each has seen since the chapter before. Which of two clients has seen
-    /// something first, nobody can tell.
+    /// Adds the replies and messages since the last chapter to the history, client by client, since
+    /// the order between clients is not defined.
     fn begin_chapter(&mut self, title: &str) {
         for worker in &mut self.workers {
             let seen = worker.seen.drain(..).map(|seen| format!("{}: {seen}", worker.name));
@@ -261,13 +259,13 @@ impl Stage {
         self.begin + Duration::from_millis((at * self.unit_ms).into())
     }
 
-    /// Returns when everything is done that is due before a moment.
+    /// Waits until every event that is due before a moment is done.
     fn reach(&mut self, at: u32) {
         let moment = self.moment(at);
         match self.clock {
             Clock::Moved => self.server.clock().set(moment).expect("a server"),
             Clock::Runs(_) => {
-                // What is due ends in the order of time, and this wait with it.
+                // Events end in the order of time, and so does this wait.
                 let left = moment.duration_since(self.server.clock().now()).unwrap_or_default();
                 let left_ms = left.as_millis().max(1).to_string();
                 self.control.call(&["WAIT", "1", &left_ms]).expect("a reply");
@@ -288,13 +286,13 @@ impl Stage {
         let words = words(step.action, &worker.name, step.lasts * self.unit_ms);
         worker.wire.send(&words).expect("a request is sent");
         match step.action {
-            // Confirmed by a push alone, which is heard as others are.
+            // Confirmed only by a push, which is read like others.
             Action::Listen | Action::Unlisten => worker.listens = true,
             action => worker.pending = Some(action),
         }
     }
 
-    /// Waits until every client has its answer or is known to wait, and hears what is new.
+    /// Waits until every client has its reply or is blocked, and reads new messages.
     fn settle(&mut self) {
         let slot_ms = SLOT * self.unit_ms;
         let (control, workers) = (&mut self.control, &mut self.workers);
@@ -317,10 +315,10 @@ impl Stage {
 }
 
 impl Worker {
-    /// Takes the reply, and what came before it, if it is there.
+    /// Reads the reply and the messages before it, if they have arrived.
     fn look_for_reply(&mut self, slot_ms: u32) {
         while let Some(action) = self.pending {
-            let Some(frame) = self.wire.read_within(GLANCE).expect("a reply") else { return };
+            let Some(frame) = self.wire.read_within(REPLY_CHECK).expect("a reply") else { return };
             self.seen.push(shown(&frame, action, slot_ms));
             if frame.kind != b'>' {
                 self.pending = None;
@@ -329,8 +327,8 @@ impl Worker {
     }
 }
 
-/// A reply. What is left of a lease is told in slots: there it does not matter when exactly within
-/// its unit something was done.
+/// A reply. The remaining time of a lease is shown in slots, so that the exact time within a unit
+/// does not matter.
 fn shown(frame: &Frame, action: Action, slot_ms: u32) -> String {
     let left = String::from_utf8_lossy(&frame.text).parse::<u32>().ok();
     match (action, frame.kind, left) {
@@ -341,7 +339,7 @@ fn shown(frame: &Frame, action: Action, slot_ms: u32) -> String {
     }
 }
 
-/// Everything that a subscriber has been sent.
+/// All messages that a subscriber has received.
 fn pushes(wire: &mut Connection) -> Vec<String> {
     wire.send(&["PING"]).expect("a request is sent");
     let mut pushes = Vec::new();
@@ -354,7 +352,7 @@ fn pushes(wire: &mut Connection) -> Vec<String> {
     }
 }
 
-/// The names of the clients whose requests wait for something.
+/// The names of the blocked clients.
 fn waiting(control: &mut Connection) -> BTreeSet<String> {
     let list = control.call(&["CLIENT", "LIST"]).expect("a reply");
     let list = String::from_utf8_lossy(&list.text).into_owned();
@@ -387,21 +385,22 @@ fn words(action: Action, token: &str, lasts_ms: u32) -> Vec<String> {
     words.into_iter().map(str::to_owned).collect()
 }
 
-/// What has been tried so far.
+/// The state over all workloads.
 struct Trials {
     unit_ms: Cell<u32>,
     judged: Cell<u32>,
-    /// Real time, as planned.
+    /// The real time spent, as planned.
     spent: Cell<Duration>,
 }
 
 impl Trials {
-    /// The histories on clocks that run by themselves, all of them from a run that was in time.
-    fn by_themselves(&self, steps: &[Step]) -> Result<Vec<Vec<String>>, TestCaseError> {
+    /// The histories on running clocks, each from a run that was in time.
+    fn on_running_clocks(&self, steps: &[Step]) -> Result<Vec<Vec<String>>, TestCaseError> {
         loop {
             let unit_ms = self.unit_ms.get();
             let runs = thread::scope(|scope| {
-                let run = |rate| move || Stage::new(Clock::Runs(rate), unit_ms * rate).play(steps);
+                let run =
+                    |rate| move || TimedRun::new(Clock::Runs(rate), unit_ms * rate).play(steps);
                 let runs = RATES.map(|rate| scope.spawn(run(rate)));
                 runs.map(|run| run.join().expect("it returns")).into_iter().collect()
             });
@@ -409,7 +408,7 @@ impl Trials {
             self.spent.set(self.spent.get() + Duration::from_millis(length_ms.into()));
             match runs {
                 Ok(histories) => return Ok(histories),
-                Err(Late) if self.spent.get() < PATIENCE => {
+                Err(Late) if self.spent.get() < RETRY_BUDGET => {
                     say(&format!("not judged: the machine was late by {unit_ms} ms or more"));
                     self.unit_ms.set(UNIT_MS_MAX.min(unit_ms * 2));
                 }
@@ -425,10 +424,10 @@ impl Trials {
         if self.judged.get() > 0 && self.spent.get() > BUDGET {
             return Ok(());
         }
-        let Ok(moved) = Stage::new(Clock::Moved, UNIT_MS).play(steps) else {
-            return Err(TestCaseError::fail("a clock that stands has run"));
+        let Ok(moved) = TimedRun::new(Clock::Moved, UNIT_MS).play(steps) else {
+            return Err(TestCaseError::fail("a stopped clock has run"));
         };
-        for (rate, history) in RATES.iter().zip(self.by_themselves(steps)?) {
+        for (rate, history) in RATES.iter().zip(self.on_running_clocks(steps)?) {
             let (history, moved) = (history.join("\n"), moved.join("\n"));
             let same = history == moved;
             prop_assert!(same, "run {rate} times as fast:\n{history}\nmoved:\n{moved}");
@@ -439,7 +438,7 @@ impl Trials {
 }
 
 #[test]
-fn time_that_is_moved_is_like_time_that_passes() {
+fn moved_time_gives_the_same_history_as_real_time() {
     let config =
         ProptestConfig { cases: WORKLOADS, failure_persistence: None, ..ProptestConfig::default() };
     let trials = Trials {

@@ -1,4 +1,4 @@
-//! Clients that wait for elements and go away: no element goes with them.
+//! Blocked clients that close their connections: no element is lost.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -18,34 +18,34 @@ fn server(threads: &str) -> Server {
     builder.config("enable-debug-command", "yes").start().expect("a server")
 }
 
-/// How often to look for what the server is about to do anyway: far more often than it takes.
-const LOOKS_MAX: usize = 100_000;
+/// The number of checks for a condition that will hold soon: far more than needed.
+const CHECKS_MAX: usize = 100_000;
 
-/// How many clients wait.
-fn waiting(control: &mut Wire) -> usize {
+/// The number of blocked clients.
+fn blocked(control: &mut Wire) -> usize {
     let info = String::from_utf8(control.call(&["INFO", "clients"])).expect("text");
     let count = info.lines().find_map(|line| line.strip_prefix("blocked_clients:"));
-    count.expect("INFO counts those who wait").parse().expect("a number")
+    count.expect("INFO has the number of blocked clients").parse().expect("a number")
 }
 
-/// A client that waits for elements of `queue`, and is known to.
+/// A client that is blocked on `queue`, as INFO shows.
 fn waiter(address: SocketAddr, control: &mut Wire) -> TcpStream {
-    let before = waiting(control);
+    let before = blocked(control);
     let mut socket = TcpStream::connect(address).expect("the server accepts connections");
     socket.write_all(b"BLPOP queue 0\r\n").expect("a request is sent");
-    assert!((0..LOOKS_MAX).any(|_| waiting(control) > before), "it does not wait");
+    assert!((0..CHECKS_MAX).any(|_| blocked(control) > before), "it does not wait");
     socket
 }
 
-/// What `BLPOP queue` answers.
+/// The reply to `BLPOP queue`.
 fn taken(element: usize) -> String {
     let element = element.to_string();
     format!("*2\r\n$5\r\nqueue\r\n${}\r\n{element}\r\n", element.len())
 }
 
-/// The server is kept from hearing of any end before there is something to give.
+/// The server cannot notice a closed connection before there is an element.
 #[test]
-fn those_who_hang_up_get_nothing() {
+fn closed_clients_get_no_element() {
     for threads in ["1", "2"] {
         let server = server(threads);
         let mut pusher = Wire::connect(server.addr(), 2);
@@ -58,7 +58,7 @@ fn those_who_hang_up_get_nothing() {
                 0 => living.push(socket),
                 1 => drop(socket),
                 _ => {
-                    // As the system does for a process that is killed with unread replies.
+                    // As the system does when a process with unread replies is killed.
                     SockRef::from(&socket).set_linger(Some(Duration::ZERO)).expect("an option");
                     drop(socket);
                 }
@@ -75,31 +75,34 @@ fn those_who_hang_up_get_nothing() {
         }
         assert_eq!(pusher.call(&["LLEN", "queue"]), b":5\r\n");
         assert_eq!(pusher.call(&["LINDEX", "queue", "0"]), b"$2\r\n20\r\n");
-        assert!((0..LOOKS_MAX).any(|_| waiting(&mut pusher) == 0), "the gone still wait");
+        assert!(
+            (0..CHECKS_MAX).any(|_| blocked(&mut pusher) == 0),
+            "closed clients are still blocked"
+        );
     }
 }
 
 const PUSHERS: usize = 2;
 const PUSHES: usize = 2_000;
-/// How many must be taken at least, however long that takes those who take.
+/// The least number of elements to take, however long that takes.
 const TAKEN_MIN: usize = PUSHES / 10;
-/// In how many lives of each after the last push that must have come about.
-const LIVES_AFTER_MAX: usize = TAKEN_MIN;
+/// The number of connections of each client after the last push by which that must be reached.
+const CONNECTIONS_AFTER_MAX: usize = TAKEN_MIN;
 
-/// How far it has come.
-struct Scene {
+/// The progress of the test.
+struct PushProgress {
     pushing: AtomicUsize,
     taken: AtomicUsize,
 }
 
-impl Scene {
+impl PushProgress {
     fn is_over(&self) -> bool {
         let pushing = self.pushing.load(Ordering::Acquire) > 0;
         !pushing && self.taken.load(Ordering::Acquire) >= TAKEN_MIN
     }
 }
 
-/// Pushes its share, by ones and in transactions of several.
+/// Pushes its share, one by one and in transactions of several.
 fn push(address: SocketAddr, pusher: usize) {
     let mut wire = Wire::connect(address, 2);
     for n in 0..PUSHES {
@@ -114,14 +117,14 @@ fn push(address: SocketAddr, pusher: usize) {
     }
 }
 
-/// Takes elements, hangs up in the middle of a wait, comes again. What is sent to it until its
-/// server hangs up, too, it has got.
-fn take_and_vanish(address: SocketAddr, seed: usize, scene: &Scene) -> Vec<usize> {
+/// Takes elements, closes its connection while blocked, and connects again. Elements that arrive
+/// until the server closes the connection too count as taken.
+fn take_and_vanish(address: SocketAddr, seed: usize, progress: &PushProgress) -> Vec<usize> {
     let mut elements = Vec::new();
     let mut life = seed;
-    let mut lives_left = LIVES_AFTER_MAX;
-    while !scene.is_over() && lives_left > 0 {
-        lives_left -= usize::from(scene.pushing.load(Ordering::Acquire) == 0);
+    let mut lives_left = CONNECTIONS_AFTER_MAX;
+    while !progress.is_over() && lives_left > 0 {
+        lives_left -= usize::from(progress.pushing.load(Ordering::Acquire) == 0);
         life = life * 7 % 11 + 1;
         let mut socket = TcpStream::connect(address).expect("the server accepts connections");
         socket.set_nodelay(true).expect("TCP_NODELAY");
@@ -136,7 +139,7 @@ fn take_and_vanish(address: SocketAddr, seed: usize, scene: &Scene) -> Vec<usize
         socket.shutdown(Shutdown::Write).expect("an end");
         socket.read_to_end(&mut received).expect("the server hangs up, too");
         let received = elements_in(&received);
-        scene.taken.fetch_add(received.len(), Ordering::AcqRel);
+        progress.taken.fetch_add(received.len(), Ordering::AcqRel);
         elements.extend(received);
     }
     elements
@@ -161,16 +164,17 @@ fn under_load_every_element_is_taken_once_or_left() {
     for threads in ["1", "2"] {
         let server = server(threads);
         let address = server.addr();
-        let scene = Scene { pushing: AtomicUsize::new(PUSHERS), taken: AtomicUsize::new(0) };
+        let progress =
+            PushProgress { pushing: AtomicUsize::new(PUSHERS), taken: AtomicUsize::new(0) };
         let taken: Vec<usize> = thread::scope(|scope| {
-            let scene = &scene;
+            let progress = &progress;
             for pusher in 0..PUSHERS {
                 scope.spawn(move || {
                     push(address, pusher);
-                    scene.pushing.fetch_sub(1, Ordering::AcqRel);
+                    progress.pushing.fetch_sub(1, Ordering::AcqRel);
                 });
             }
-            let take = |seed| scope.spawn(move || take_and_vanish(address, seed, scene));
+            let take = |seed| scope.spawn(move || take_and_vanish(address, seed, progress));
             let takers: Vec<_> = (0..6).map(take).collect();
             takers.into_iter().flat_map(|taker| taker.join().expect("it returns")).collect()
         });

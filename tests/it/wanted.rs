@@ -1,6 +1,6 @@
-//! What users of other test doubles have asked for most, each through a real connection. Which
-//! double lacks what is told as `docs/compatibility.md` has it, of fakeredis 2.40, miniredis 2.40,
-//! jedis-mock 1.1 and meebis 0.15, each as a server of its own.
+//! Features that users of other test doubles request most, each over a real connection. The comments
+//! on the doubles follow `docs/compatibility.md`, for fakeredis 2.40, miniredis 2.40, jedis-mock 1.1
+//! and meebis 0.15, each as a server of its own.
 
 use lockwheel::{Reply, Server};
 use lockwheel_tests::process::eventually;
@@ -27,9 +27,9 @@ fn until_waiting(server: &Server, clients: usize) {
     });
 }
 
-/// Miniredis: a lease ends when the test says `FastForward`, and never by itself.
+/// In miniredis a lease ends only when the test calls `FastForward`.
 #[test]
-fn a_lease_ends_by_itself() {
+fn lease_ends_in_real_time() {
     let server = Server::start().expect("a server");
     let (mut owner, mut other) = (wire(&server, 2), wire(&server, 2));
     assert_eq!(owner.ask("SET lock owner NX PX 60000"), "+OK\r\n");
@@ -76,9 +76,9 @@ fn scripts_have_the_libraries_of_redis() {
     }
 }
 
-/// Fakeredis, miniredis and jedis-mock have no CONFIG, so nobody can ask for events.
+/// Fakeredis, miniredis and jedis-mock have no CONFIG, so events cannot be enabled.
 #[test]
-fn the_end_of_a_key_is_told_unasked() {
+fn expiry_event_is_sent_without_access_to_the_key() {
     let server = Server::start().expect("a server");
     let (mut listener, mut client) = (wire(&server, 2), wire(&server, 2));
     assert_eq!(client.ask("CONFIG SET notify-keyspace-events Exg"), "+OK\r\n");
@@ -89,14 +89,14 @@ fn the_end_of_a_key_is_told_unasked() {
     assert_eq!(client.ask("DEL released"), ":1\r\n");
     assert_eq!(listener.read_text(), list('*', &["message", DELETED, "released"]));
     assert_eq!(client.ask("SET forgotten token PX 5"), "+OK\r\n");
-    // Nobody looks at it again.
+    // The key is not accessed again.
     assert_eq!(listener.read_text(), list('*', &["message", EXPIRED, "forgotten"]));
 }
 
-/// Meebis has no blocking pop of lists, jedis-mock no `BLMOVE`; fakeredis does not serve those who
-/// wait for lists in their order, nor miniredis those who wait for sorted sets.
+/// Meebis has no blocking pop of lists, jedis-mock no `BLMOVE`; fakeredis does not serve clients
+/// blocked on lists in order, nor miniredis clients blocked on sorted sets.
 #[test]
-fn who_waits_is_served_in_order_or_told_that_time_is_over() {
+fn blocked_clients_are_served_in_order_or_time_out() {
     let server = Server::start().expect("a server");
     let mut client = wire(&server, 2);
     for wait in ["BLPOP none", "BRPOP none", "BLMOVE none other LEFT LEFT", "BZPOPMIN none"] {
@@ -129,10 +129,10 @@ fn who_waits_is_served_in_order_or_told_that_time_is_over() {
     assert_eq!(client.ask("LRANGE queue 0 -1"), list('*', &["c"]));
 }
 
-/// The servers of fakeredis and jedis-mock speak RESP2 alone; miniredis knows neither a script's
-/// doubles and maps nor a subscriber who goes on asking.
+/// Fakeredis and jedis-mock support only RESP2; miniredis supports neither doubles and maps of
+/// scripts nor other commands of a subscriber.
 #[test]
-fn resp3_is_spoken() {
+fn resp3_is_supported() {
     let server = Server::start().expect("a server");
     let mut client = wire(&server, 2);
     assert!(client.ask("HELLO 3").starts_with("%7\r\n$6\r\nserver\r\n"));
@@ -144,9 +144,9 @@ fn resp3_is_spoken() {
     client.send(&["EVAL", "redis.setresp(3) return {map = {a = {double = 0.5}}}", "0"]);
     assert_eq!(client.read_text(), "%1\r\n$1\r\na\r\n,0.5\r\n");
     assert_eq!(client.ask("SUBSCRIBE news"), ">3\r\n$9\r\nsubscribe\r\n$4\r\nnews\r\n:1\r\n");
-    // Who listens goes on asking, and hears its own message ahead of the reply or behind it.
+    // A subscriber can send other commands, and gets its own message before or after the reply.
     client.send_line("PUBLISH news one");
-    let mut heard = [client.read_text(), client.read_text()];
-    heard.sort();
-    assert_eq!(heard, [":1\r\n".to_owned(), list('>', &["message", "news", "one"])]);
+    let mut received = [client.read_text(), client.read_text()];
+    received.sort();
+    assert_eq!(received, [":1\r\n".to_owned(), list('>', &["message", "news", "one"])]);
 }

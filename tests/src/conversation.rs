@@ -1,51 +1,52 @@
 //! Conversations in the language of the compatibility suite's cases (`lockwheel_compat::case`),
-//! held on every target in RESP2 and in RESP3. Time passes without anybody waiting for it, and
-//! there may be several servers: `a@2> words` is client `a`'s connection to the second of them.
+//! played on every target in RESP2 and RESP3. Time is advanced, not waited for, and there may be
+//! several servers: `a@2> words` is client `a`'s connection to the second of them.
 
 use std::io;
 use std::time::Duration;
 
 use lockwheel_compat::case::{Case, Step};
-use lockwheel_compat::stage::{Scene, Setting, perform};
+use lockwheel_compat::case_player::{Environment, Setting, perform};
 use lockwheel_compat::wire;
 
 use crate::PROTOCOLS;
 use crate::target::Target;
 
-/// A text and the scripts it names.
+/// The text of a conversation and the scripts it names.
 #[derive(Clone, Copy)]
 pub struct Conversation<'a> {
     /// The lines.
     pub text: &'a str,
     /// Names and Lua texts.
     pub scripts: &'a [(&'a str, &'a str)],
-    /// How many servers take part.
+    /// The number of servers.
     pub servers: usize,
 }
 
-/// Holds a conversation without scripts, on one server of each kind.
+/// Plays a conversation without scripts on one server of each kind.
 pub fn converse(text: &str) {
     converse_with(&[], text);
 }
 
-/// Holds a conversation that names scripts, on one server of each kind.
+/// Plays a conversation that names scripts on one server of each kind.
 pub fn converse_with(scripts: &[(&str, &str)], text: &str) {
-    Conversation { text, scripts, servers: 1 }.hold();
+    Conversation { text, scripts, servers: 1 }.play();
 }
 
 impl Conversation<'_> {
-    /// Holds it everywhere: on every target, in every protocol version, each time afresh.
-    pub fn hold(&self) {
-        let steps = Case::parse_steps(self.text).unwrap_or_else(|mistake| panic!("{mistake}"));
+    /// Plays the conversation on every target in every protocol version, each time on empty
+    /// servers.
+    pub fn play(&self) {
+        let steps = Case::parse_steps(self.text).unwrap_or_else(|error| panic!("{error}"));
         for start in [|| Some(Target::lockwheel()), Target::redis] {
             let targets: Vec<_> = (0..self.servers).map_while(|_| start()).collect();
             if targets.len() == self.servers {
-                self.hold_among(&targets, &steps);
+                self.play_on(&targets, &steps);
             }
         }
     }
 
-    fn hold_among(&self, targets: &[Target], steps: &[Step]) {
+    fn play_on(&self, targets: &[Target], steps: &[Step]) {
         let script = |name: &str| {
             let found = self.scripts.iter().find(|(known, _)| *known == name);
             found.map(|(_, text)| (*text).to_owned())
@@ -56,7 +57,7 @@ impl Conversation<'_> {
                 target.run("SCRIPT FLUSH");
             }
             let setting = Setting { protocol, key: &|name| format!("<{name}>"), script: &script };
-            let performance = perform(steps, setting, &mut Among(targets));
+            let performance = perform(steps, setting, &mut Servers(targets));
             if let Some(problem) = performance.problem {
                 let place = format!("{} RESP{protocol}", targets[0].name());
                 let story = performance.transcript.join("\n");
@@ -66,10 +67,10 @@ impl Conversation<'_> {
     }
 }
 
-/// Several servers whose time can be moved.
-struct Among<'a>(&'a [Target]);
+/// Several servers with clocks that can be advanced.
+struct Servers<'a>(&'a [Target]);
 
-impl Scene for Among<'_> {
+impl Environment for Servers<'_> {
     fn connect(&mut self, client: &str, protocol: u8) -> io::Result<wire::Wire> {
         let number: usize =
             client.split_once('@').map_or(1, |(_, number)| number.parse().expect("a number"));

@@ -1,5 +1,5 @@
-//! The daemon as launchers see it: a program with arguments, signals, an exit status, and a log on
-//! its standard output.
+//! Runs the program as launchers do: with arguments, signals, an exit status, and a log on its
+//! standard output.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -12,11 +12,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::process::eventually;
 use crate::wire::Wire;
 
-/// A folder of its own for each daemon, removed with this.
+/// A temporary folder for one daemon, removed when this is dropped.
 pub struct Folder(PathBuf);
 
 impl Folder {
-    /// An empty one.
+    /// Creates an empty folder.
     pub fn new() -> Folder {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -26,7 +26,7 @@ impl Folder {
         Folder(path)
     }
 
-    /// Something within it.
+    /// The path of an entry of the folder.
     pub fn path(&self, name: &str) -> String {
         self.0.join(name).to_string_lossy().into_owned()
     }
@@ -44,11 +44,11 @@ impl Drop for Folder {
     }
 }
 
-/// The program with these arguments, to be run in `folder`.
+/// The command that runs the program with these arguments in `folder`.
 pub fn command<A: AsRef<str>>(folder: &Folder, arguments: &[A]) -> Command {
     let mut command = Command::new(program());
     command.args(arguments.iter().map(AsRef::as_ref)).current_dir(&folder.0);
-    // Variables that begin so are settings.
+    // Variables with this prefix are settings.
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("LOCKWHEEL_")) {
         command.env_remove(name);
     }
@@ -56,23 +56,23 @@ pub fn command<A: AsRef<str>>(folder: &Folder, arguments: &[A]) -> Command {
     command
 }
 
-/// Runs it to its end.
+/// Runs the program to its end.
 pub fn run<A: AsRef<str>>(arguments: &[A]) -> Output {
     command(&Folder::new(), arguments).output().expect("the program runs")
 }
 
-/// A daemon that is running.
+/// A running daemon.
 pub struct Daemon {
     child: Child,
     log: BufReader<ChildStdout>,
-    /// What it has logged so far.
-    pub heard: String,
-    /// Where it runs.
+    /// The log read so far.
+    pub log_text: String,
+    /// Its working folder.
     pub folder: Folder,
 }
 
 impl Daemon {
-    /// Starts one. It need not be ready when this returns.
+    /// Starts a daemon. It may not be ready when this returns.
     pub fn start<A: AsRef<str>>(arguments: &[A]) -> Daemon {
         Daemon::start_in(Folder::new(), arguments, "")
     }
@@ -83,7 +83,7 @@ impl Daemon {
         Daemon::spawn(folder, command, input)
     }
 
-    /// As [`Daemon::start_in`], with a command that comes to the same in the end.
+    /// As [`Daemon::start_in`], with another command that runs the program.
     pub fn spawn(folder: Folder, mut command: Command, input: &str) -> Daemon {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("the program runs");
@@ -91,44 +91,44 @@ impl Daemon {
         // It may have ended already.
         let _ = pipe.write_all(input.as_bytes());
         let log = BufReader::new(child.stdout.take().expect("its output is piped"));
-        Daemon { child, log, heard: String::new(), folder }
+        Daemon { child, log, log_text: String::new(), folder }
     }
 
     /// Reads the log as far as a line that contains `text`, and returns what follows it there.
     pub fn wait_for(&mut self, text: &str) -> String {
         let mut line = String::new();
         while self.log.read_line(&mut line).is_ok_and(|length| length > 0) {
-            self.heard.push_str(&line);
+            self.log_text.push_str(&line);
             if let Some(at) = line.find(text) {
                 return line[at + text.len()..].trim().to_owned();
             }
             line.clear();
         }
-        panic!("it never said {text:?}:\n{}", self.heard);
+        panic!("{text:?} was not logged:\n{}", self.log_text);
     }
 
-    /// Waits until it listens, and says at which port.
+    /// Waits until the daemon listens; returns its port.
     pub fn wait_for_port(&mut self) -> u16 {
         let port = self.wait_for("The server is now ready to accept connections on port ");
         port.parse().expect("a port")
     }
 
-    /// A connection to a port of it.
+    /// Connects to a port of the daemon.
     pub fn connect(&self, port: u16) -> Wire {
         Wire::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, port)), 2)
     }
 
-    /// Its process number.
+    /// The process number.
     pub fn process_id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Its status, if it has ended.
+    /// The exit status, if the daemon has ended.
     pub fn status(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().expect("a child")
     }
 
-    /// Sends it a signal: `INT`, `TERM`.
+    /// Sends a signal: `INT`, `TERM`.
     pub fn signal(&self, name: &str) {
         let sent = Command::new("kill")
             .args([format!("-{name}"), self.child.id().to_string()])
@@ -137,18 +137,18 @@ impl Daemon {
         assert!(sent.success());
     }
 
-    /// Reads the log to its end and waits for the process. Returns its status.
+    /// Reads the log to its end and waits for the process. Returns the exit status.
     pub fn end(&mut self) -> ExitStatus {
         let mut line = String::new();
         while self.log.read_line(&mut line).is_ok_and(|length| length > 0) {
-            self.heard.push_str(&line);
+            self.log_text.push_str(&line);
             line.clear();
         }
-        self.end_unheard()
+        self.end_without_reading()
     }
 
-    /// As [`Daemon::end`], without reading.
-    pub fn end_unheard(&mut self) -> ExitStatus {
+    /// As [`Daemon::end`], without reading the log.
+    pub fn end_without_reading(&mut self) -> ExitStatus {
         let mut status = None;
         eventually("its end", || {
             status = self.child.try_wait().expect("a child");
@@ -157,10 +157,10 @@ impl Daemon {
         status.expect("a status")
     }
 
-    /// Closes the reading end of its log.
-    pub fn stop_listening(&mut self) {
+    /// Closes the reading end of the log.
+    pub fn close_log(&mut self) {
         let nothing = Command::new("true").stdout(Stdio::piped()).spawn();
-        let mut nothing = nothing.expect("a program that says nothing");
+        let mut nothing = nothing.expect("a program without output");
         self.log = BufReader::new(nothing.stdout.take().expect("its output is piped"));
         let _ = nothing.wait();
     }
@@ -173,10 +173,10 @@ impl Drop for Daemon {
     }
 }
 
-/// Names another build of the program, to be run in its place.
+/// The path of another build of the program to run.
 const PROGRAM_VARIABLE: &str = "LOCKWHEEL_TEST_PROGRAM";
 
-/// Where the program is, built if need be.
+/// The path of the program, which is built if needed.
 pub fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| match std::env::var_os(PROGRAM_VARIABLE) {
@@ -185,13 +185,13 @@ pub fn program() -> &'static Path {
     })
 }
 
-/// Where an example is, built if need be.
+/// The path of an example, which is built if needed.
 pub fn example(name: &str) -> PathBuf {
     build("lockwheel", &["--example", name]).join("examples").join(name)
 }
 
-/// Builds a program of a package as this program was built, for Cargo builds programs
-/// for the tests of their own package only. Returns the profile's folder: the tests stand one
+/// Builds a program of a package in the profile of this program, since Cargo builds programs only
+/// for the tests of their own package. Returns the folder of the profile; the tests are one level
 /// deeper.
 fn build(package: &str, what: &[&str]) -> PathBuf {
     let this = std::env::current_exe().expect("this program");

@@ -1,8 +1,8 @@
-//! The harness of the integration tests: servers to talk to, raw connections, and conversations
-//! that must read the same on Lockwheel and on a real `redis-server`.
+//! The harness of the integration tests: servers, raw connections, and conversations that must
+//! give the same replies on Lockwheel and on a real `redis-server`.
 //!
-//! It judges from outside, with the connection and the reader of replies of the compatibility
-//! suite, which uses nothing of the server: a mistake there cannot hide itself.
+//! It uses the connection and the reply parser of the compatibility suite, which share no code
+//! with the server, so that an error there cannot hide itself.
 
 pub mod attack;
 pub mod conversation;
@@ -17,24 +17,38 @@ pub mod target;
 pub mod tiers;
 pub mod wire;
 
+use lockwheel::Server;
 pub use lockwheel_compat::frame;
 use lockwheel_compat::frame::Frame;
 
-/// The protocol versions every comparison runs in.
+/// The protocol versions of every comparison.
 pub const PROTOCOLS: [u8; 2] = [2, 3];
 
-/// Says on standard error why a test compared nothing.
-#[allow(clippy::print_stderr)] // The one place where the harness speaks to whoever runs it.
+/// Prints a line on standard error: why a test compared nothing.
+#[allow(clippy::print_stderr)] // The only place where the harness prints.
 pub fn say(line: &str) {
     eprintln!("{line}");
 }
 
-/// The words of a line of a test, quoted as in `redis-cli`.
+/// Starts a server with these settings.
+pub fn start(settings: &[(&str, &str)]) -> Server {
+    let builder = Server::builder();
+    let builder =
+        settings.iter().fold(builder, |builder, (name, value)| builder.config(name, value));
+    builder.start().expect("a server")
+}
+
+/// A connection to a server in RESP2.
+pub fn connect(server: &Server) -> wire::Wire {
+    wire::Wire::connect(server.addr(), 2)
+}
+
+/// Splits a line into words, with the quoting of `redis-cli`.
 pub fn words(line: &str) -> Vec<Vec<u8>> {
     lockwheel_compat::words::split(line).unwrap_or_else(|problem| panic!("{problem}"))
 }
 
-/// Takes apart what is one whole reply.
+/// Parses exactly one reply.
 pub fn frame_of(reply: &[u8]) -> Frame {
     Frame::whole(reply).unwrap_or_else(|| panic!("not one whole reply: {}", frame::show(reply)))
 }

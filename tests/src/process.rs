@@ -1,4 +1,4 @@
-//! What a process holds: its descriptors, its threads, its memory; as Linux tells.
+//! The resources of a process on Linux: descriptors, threads and memory.
 
 use std::fs;
 use std::io::{Read, Seek};
@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 /// Set in a process that [`alone`] has started.
 const ALONE_VARIABLE: &str = "LOCKWHEEL_TEST_ALONE";
 
-/// How long something may take before a test fails: far more than anything needs, so that a
-/// loaded machine fails nothing.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long [`eventually`] waits. No condition needs nearly as long, so a loaded machine does not
+/// fail a test.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Runs `act` in a process without other tests. `name` is the calling test's.
+/// Runs `act` in a process without other tests. `name` is that of the calling test.
 pub fn alone(name: &str, act: impl FnOnce()) {
     if std::env::var_os(ALONE_VARIABLE).is_some() {
         return act();
@@ -23,54 +23,58 @@ pub fn alone(name: &str, act: impl FnOnce()) {
         .env(ALONE_VARIABLE, "1")
         .output()
         .expect("this program runs");
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(said.contains("1 passed"), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
+    let output_text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output_text.contains("1 passed"),
+        "{output_text}\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
 }
 
-/// How many descriptors this process has open.
+/// The number of open descriptors of this process.
 pub fn descriptors() -> usize {
     fs::read_dir("/proc/self/fd").expect("a list of descriptors").count()
 }
 
-/// How many threads of this process have a name that begins so.
+/// The number of threads of this process with this prefix in their names.
 pub fn threads(prefix: &str) -> usize {
     let tasks = fs::read_dir("/proc/self/task").expect("a list of threads");
     let names = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("comm")).ok());
     names.filter(|name| name.starts_with(prefix)).count()
 }
 
-/// Bytes of memory this process has resident.
+/// The resident memory of this process.
 pub fn resident_bytes() -> u64 {
     status_kib("self", "VmRSS:") * 1024
 }
 
-/// Bytes of memory that another process has resident.
+/// The resident memory of another process.
 pub fn resident_bytes_of(process_id: u32) -> u64 {
     status_kib(&process_id.to_string(), "VmRSS:") * 1024
 }
 
-/// How long this process has kept processors busy. Needs a descriptor now and none later.
+/// The CPU time of this process. The descriptor is opened at the start, none later.
 pub struct Processors(fs::File);
 
 impl Processors {
-    /// Watches them.
+    /// Opens the descriptor.
     pub fn watch() -> Processors {
         Processors(fs::File::open("/proc/self/stat").expect("a status"))
     }
 
-    /// In hundredths of a second, since the process began.
+    /// The CPU time since the start of the process, in hundredths of a second.
     pub fn ticks(&mut self) -> u64 {
         let mut stat = String::new();
         self.0.rewind().expect("a status");
         self.0.read_to_string(&mut stat).expect("a status");
-        // The program's name, in parentheses, may hold anything.
+        // The name of the program, in parentheses, may contain any characters.
         let (_, rest) = stat.rsplit_once(')').expect("a name");
         let fields = rest.split_whitespace().skip(11).take(2);
         fields.map(|ticks| ticks.parse::<u64>().expect("a number")).sum()
     }
 }
 
-/// What another process holds at a moment.
+/// The resources of another process at a moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Held {
     /// Open descriptors.
@@ -79,12 +83,12 @@ pub struct Held {
     pub threads: usize,
     /// Bytes of resident memory.
     pub resident_bytes: u64,
-    /// The most bytes of memory that it has had resident.
+    /// The largest resident memory so far.
     pub resident_bytes_max: u64,
 }
 
 impl Held {
-    /// By the process of this number.
+    /// The resources of the process of this number.
     pub fn by(process_id: u32) -> Held {
         let count = |what: &str| {
             let entries = fs::read_dir(format!("/proc/{process_id}/{what}"));
@@ -100,7 +104,7 @@ impl Held {
     }
 }
 
-/// Whether every thread of a process has stopped: a signal to stop reaches one after the other.
+/// Whether every thread of a process has stopped: a stop signal reaches the threads one by one.
 pub fn is_stopped(process_id: u32) -> bool {
     let tasks = fs::read_dir(format!("/proc/{process_id}/task")).expect("a list of threads");
     let mut stats =
@@ -114,18 +118,18 @@ fn status_kib(process: &str, field: &str) -> u64 {
     line.trim().trim_end_matches(" kB").parse().expect("a number")
 }
 
-/// Lets the system's time pass: for what only a stopped process would show.
+/// Sleeps in real time, for tests with a stopped process.
 #[expect(clippy::disallowed_methods, reason = "a stopped process's clock cannot be moved")]
 pub fn let_pass(span: Duration) {
     std::thread::sleep(span);
 }
 
-/// Waits for something that no clock of ours can bring about.
-#[expect(clippy::disallowed_methods, reason = "the system's doings are not on our clock")]
+/// Waits for a condition that does not depend on the clock of the tests.
+#[expect(clippy::disallowed_methods, reason = "the operating system does not use the tests' clock")]
 pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !holds() {
-        assert!(begin.elapsed() < PATIENCE, "waited in vain for {what}");
+        assert!(begin.elapsed() < TIMEOUT, "waited in vain for {what}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }

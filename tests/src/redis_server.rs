@@ -1,9 +1,9 @@
-//! A real `redis-server`, the oracle: found on `PATH`, started on a free loopback port, ended with
-//! the value that owns it.
+//! Runs a real `redis-server`, the oracle: found on `PATH`, started on a free loopback port, and
+//! ended when the value is dropped.
 //!
-//! Another one, newer or of another make, is named by a variable, with words before it if need be:
-//! `LOCKWHEEL_TEST_REDIS_SERVER="chroot /opt/other valkey-server"`. It has to see the same folder
-//! for temporary files.
+//! A variable names another server, with words before it if needed:
+//! `LOCKWHEEL_TEST_REDIS_SERVER="chroot /opt/other valkey-server"`. It must see the same folder for
+//! temporary files.
 
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -17,36 +17,36 @@ use crate::process::eventually;
 use crate::target::Kind;
 use crate::wire::Wire;
 
-/// Says how to run the server instead of the one on `PATH`.
+/// The command of another server than the one on `PATH`.
 const PROGRAM_VARIABLE: &str = "LOCKWHEEL_TEST_REDIS_SERVER";
-/// Set to 1 where a missing `redis-server` is a failure: in CI.
+/// Set to 1 in CI, where a missing `redis-server` is a failure.
 const REQUIRE_VARIABLE: &str = "LOCKWHEEL_REQUIRE_REDIS";
-/// Names the folder of [`debian_13`].
+/// The folder of [`debian_13`].
 const DEBIAN_13_VARIABLE: &str = "LOCKWHEEL_TEST_DEBIAN_13";
-/// Below are the well-known ones.
+/// Lower ports belong to well-known services.
 const LOWEST_PORT: u16 = 10_000;
-/// Prime to how many there are, so that they are all used.
+/// Coprime to the number of ports, so that all are used.
 const PORTS_PER_PROCESS: usize = 61;
-/// A free port can be taken by somebody else before the server binds it; so often we try again.
+/// Another program can take a free port before the server binds it; the number of attempts.
 const PORT_ATTEMPTS: usize = 10;
 
 /// A running `redis-server`, empty, with its default configuration.
 pub struct RedisServer {
     child: Child,
-    /// For what it writes.
+    /// The server's working folder.
     _folder: Folder,
-    /// Kept open, or the server's next log line would fail.
+    /// Kept open, since the server could not write its log otherwise.
     _log: BufReader<ChildStdout>,
     address: SocketAddr,
 }
 
 impl RedisServer {
-    /// Starts one, or returns `None` where none is installed and none is required.
+    /// Starts a server, or returns `None` if none is installed and none is required.
     pub fn start() -> Option<RedisServer> {
         RedisServer::start_of(Kind::Standalone)
     }
 
-    /// As [`RedisServer::start`], of some kind.
+    /// As [`RedisServer::start`], for a kind of server.
     pub fn start_of(kind: Kind) -> Option<RedisServer> {
         let Some(program) = program() else {
             let required = std::env::var(REQUIRE_VARIABLE).is_ok_and(|value| value == "1");
@@ -61,7 +61,7 @@ impl RedisServer {
         Some(server)
     }
 
-    /// Where it listens.
+    /// The address of the server.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -90,7 +90,7 @@ impl RedisServer {
         None
     }
 
-    /// A node takes a moment to find its cluster complete.
+    /// Assigns all slots and waits until the node reports its cluster as complete.
     fn take_all_slots(&self) {
         let mut wire = Wire::connect(self.address, 2);
         wire.call(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
@@ -134,7 +134,7 @@ impl Drop for RedisServer {
     }
 }
 
-/// Where it is, if it is anywhere.
+/// The command of the server, if there is one.
 pub fn program() -> Option<Vec<String>> {
     if let Ok(words) = std::env::var(PROGRAM_VARIABLE) {
         return Some(words.split_whitespace().map(String::from).collect());
@@ -145,19 +145,19 @@ pub fn program() -> Option<Vec<String>> {
     Some(vec![place.to_string_lossy().into_owned()])
 }
 
-/// A folder with Debian 13 in it, whose servers are run by `chroot`, if one is named.
+/// The folder of a Debian 13 installation with servers that are run by `chroot`, if one is named.
 pub fn debian_13() -> Option<PathBuf> {
     std::env::var_os(DEBIAN_13_VARIABLE).map(PathBuf::from)
 }
 
-/// A loopback port that nobody listens at, and that nobody comes to have unless he names it: the
-/// system gives others to those who ask for any, and those who connect. This process gets each one
-/// once.
+/// A free loopback port outside the range from which the system assigns ports, so that no other
+/// program gets it by chance. This process gets each port once.
 pub fn free_port() -> u16 {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
-    let given = given_ports();
-    let ports: Vec<u16> = (LOWEST_PORT..=u16::MAX).filter(|port| !given.contains(port)).collect();
-    // Processes that run at the same time begin at different ones.
+    let assigned = assigned_ports();
+    let ports: Vec<u16> =
+        (LOWEST_PORT..=u16::MAX).filter(|port| !assigned.contains(port)).collect();
+    // Concurrent processes begin at different ports.
     let begin = std::process::id() as usize * PORTS_PER_PROCESS;
     loop {
         let port = ports[(begin + NEXT.fetch_add(1, Ordering::Relaxed)) % ports.len()];
@@ -167,11 +167,11 @@ pub fn free_port() -> u16 {
     }
 }
 
-/// The ports that the system gives.
-fn given_ports() -> RangeInclusive<u16> {
+/// The range from which the system assigns ports.
+fn assigned_ports() -> RangeInclusive<u16> {
     let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range");
     let range = range.unwrap_or_default();
     let mut bounds = range.split_whitespace().map_while(|bound| bound.parse().ok());
-    // As Linux has them by default.
+    // The default of Linux.
     bounds.next().unwrap_or(32_768)..=bounds.next().unwrap_or(60_999)
 }

@@ -1,4 +1,4 @@
-//! A connection of a test, which must not fail: replies out exactly as they were sent.
+//! A connection for tests that panics on errors. Replies are returned exactly as received.
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,21 +8,24 @@ use lockwheel_compat::address::{Address, Endpoint};
 use lockwheel_compat::frame::show;
 use lockwheel_compat::wire;
 
-/// How long a reply may take before the test fails: far more than any needs, so that a loaded
-/// machine fails nothing.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// How long a look for the end of a connection takes.
-const GLANCE: Duration = Duration::from_millis(1);
+/// The time within which a reply must arrive. No reply needs nearly as long, so a loaded machine
+/// does not fail a test.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long to wait for the end of a connection.
+const CLOSE_CHECK: Duration = Duration::from_millis(1);
 
 /// A connection that keeps every byte it receives.
 pub struct Wire(wire::Wire);
 
 impl Wire {
-    /// Connects, and switches to RESP3 when asked to.
+    /// Connects with this protocol version.
     pub fn connect(address: SocketAddr, protocol: u8) -> Wire {
         let endpoint = Endpoint::Tcp(address.ip().to_string(), address.port());
         let address = Address { endpoint, user: None, password: None, database: None };
-        Wire(wire::Wire::connect(&address, protocol, PATIENCE).expect("the server lets us in"))
+        Wire(
+            wire::Wire::connect(&address, protocol, REPLY_TIMEOUT)
+                .expect("the server accepts the connection"),
+        )
     }
 
     /// Sends one command as an array of bulk strings.
@@ -32,7 +35,7 @@ impl Wire {
 
     /// Sends bytes as they are.
     pub fn send_bytes(&mut self, bytes: &[u8]) {
-        // A server may have closed after an error; the reply that says so is what the test reads.
+        // The server may have closed the connection after an error, whose reply the test reads.
         let _ = self.0.send_bytes(bytes);
     }
 
@@ -54,7 +57,7 @@ impl Wire {
         self.read()
     }
 
-    /// Sends one command whose words stand between single spaces.
+    /// Sends one command with words separated by single spaces.
     pub fn send_line(&mut self, command: &str) {
         self.send(&command.split(' ').collect::<Vec<_>>());
     }
@@ -70,7 +73,7 @@ impl Wire {
         self.read_text()
     }
 
-    /// Everything until the server closes the connection, which it must.
+    /// All bytes until the server closes the connection, which it must do.
     pub fn read_to_close(&mut self) -> Vec<u8> {
         while match self.0.fill() {
             Ok(()) => true,
@@ -80,12 +83,12 @@ impl Wire {
         self.0.take_unread()
     }
 
-    /// Whether the server has closed the connection by now, with nothing left to read.
+    /// Whether the server has closed the connection, with nothing left to read.
     pub fn is_closed(&mut self) -> bool {
-        self.0.set_patience(GLANCE).expect("a read timeout");
-        let looked = self.0.fill();
-        self.0.set_patience(PATIENCE).expect("a read timeout");
-        looked.is_err_and(|error| error.kind() == io::ErrorKind::UnexpectedEof)
+        self.0.set_patience(CLOSE_CHECK).expect("a read timeout");
+        let read = self.0.fill();
+        self.0.set_patience(REPLY_TIMEOUT).expect("a read timeout");
+        read.is_err_and(|error| error.kind() == io::ErrorKind::UnexpectedEof)
             && self.0.unread().is_empty()
     }
 }

@@ -1,37 +1,37 @@
-//! Where a server is and how to be let in, as a URL says it.
+//! The URL of a server: its address, credentials and database.
 
 use std::fmt;
 
-/// The port of a URL that names none.
+/// The default port.
 const PORT: u16 = 6379;
 
 /// A server's address, the credentials and the database, from
 /// `redis://[[user]:password@]host[:port][/database]` or `unix://path[?db=database]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
-    /// Where it listens.
+    /// The endpoint to connect to.
     pub endpoint: Endpoint,
-    /// Whom to say one is; Redis's `default` user if missing.
+    /// The user name; Redis's `default` user if missing.
     pub user: Option<String>,
     /// The password.
     pub password: Option<String>,
-    /// The database; the suite looks for an empty one if none is named.
+    /// The database; if missing, the suite looks for an empty one.
     pub database: Option<u32>,
 }
 
-/// A TCP port or a socket in the file system.
+/// A TCP port or a unix socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Endpoint {
-    /// A host's name or address, and a port.
+    /// A host name or address, and a port.
     Tcp(String, u16),
-    /// The path of a socket.
+    /// The path of a unix socket.
     Unix(String),
 }
 
 impl Address {
-    /// Reads a URL; an error says what is wrong with it.
+    /// Parses a URL; the error describes the problem.
     pub fn parse(text: &str) -> Result<Address, String> {
-        // People type `localhost:6379` as well.
+        // `localhost:6379` is accepted too.
         let whole = if text.contains("://") { text.to_owned() } else { format!("redis://{text}") };
         let parsed = url::Url::parse(&whole).map_err(|error| format!("{text}: {error}"))?;
         let database = |digits: &str| match digits {
@@ -74,7 +74,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// `%40` and the like. What is no code stays as it is.
+/// Decodes `%40` and the like. Anything else stays unchanged.
 fn percent_decode(text: &str) -> String {
     let mut out = Vec::new();
     let mut rest = text.as_bytes();
@@ -99,7 +99,7 @@ mod tests {
     use super::Address;
 
     #[test]
-    fn urls_are_read_as_clients_read_them() {
+    fn urls_are_parsed_as_by_clients() {
         let check = |text: &str, expected: &str| {
             let address = Address::parse(text).expect(text);
             let Address { user, password, database, .. } = &address;
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_url_is_said_to_be_none() {
+    fn invalid_urls_are_errors() {
         for text in ["rediss://h", "http://h", "redis://h/x", "redis://"] {
             assert!(Address::parse(text).is_err(), "{text}");
         }

@@ -1,26 +1,25 @@
-//! Replies as they stand on the wire: where one ends, and a tree to compare. It judges from
-//! outside: nothing here uses the server's own parser, so a mistake there cannot hide itself.
-//! Any bytes a server sent come back from [`Frame::bytes`] unchanged.
+//! Parses replies into trees that can be compared. It does not use the server's own parser, so that
+//! an error there cannot hide itself. [`Frame::bytes`] returns the received bytes unchanged.
 
 use std::fmt;
 
-/// How deep replies may be nested: far more than any server sends.
+/// The deepest nesting of replies: far more than any server sends.
 const DEPTH_MAX: usize = 512;
 
-/// One reply, taken apart.
+/// One parsed reply.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Frame {
     /// The type byte: `+ - : $ * _ , # ( ! = % ~ >`.
     pub kind: u8,
-    /// The payload of a bulk type, the rest of the line for the others.
+    /// The payload of a bulk type, the rest of the line for other types.
     pub text: Vec<u8>,
-    /// What an aggregate holds; keys and values of a map alternate.
+    /// The elements of an aggregate; keys and values of a map alternate.
     pub items: Vec<Frame>,
-    /// Whether it is one of the two that are not there: `$-1`, `*-1`.
+    /// Whether it is a RESP2 null: `$-1` or `*-1`.
     pub missing: bool,
 }
 
-/// What a server sent is no reply.
+/// The received bytes are not a reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Malformed(pub String);
 
@@ -33,8 +32,7 @@ impl fmt::Display for Malformed {
 impl std::error::Error for Malformed {}
 
 impl Frame {
-    /// Takes apart the first reply in `bytes`, and says how long it was; `None` if it is not all
-    /// there yet.
+    /// Parses the first reply in `bytes` and returns its length; `None` if it is not complete.
     pub fn first(bytes: &[u8]) -> Result<Option<(Frame, usize)>, Malformed> {
         let mut position = 0;
         let frame = Frame::read(bytes, &mut position, 0)?;
@@ -85,7 +83,7 @@ impl Frame {
         Frame { kind, text, items: Vec::new(), missing: false }
     }
 
-    /// Takes apart bytes that are one complete reply; `None` if they are anything else.
+    /// Parses bytes that are one complete reply; `None` if they are not.
     pub fn whole(bytes: &[u8]) -> Option<Frame> {
         match Frame::first(bytes) {
             Ok(Some((frame, length))) if length == bytes.len() => Some(frame),
@@ -93,7 +91,7 @@ impl Frame {
         }
     }
 
-    /// The reply as it was sent.
+    /// The bytes of the reply.
     pub fn bytes(&self) -> Vec<u8> {
         let mut out = vec![self.kind];
         if self.missing {
@@ -114,13 +112,13 @@ impl Frame {
         out
     }
 
-    /// Calls `change` on every reply of the tree, the inner ones first.
+    /// Calls `change` on every node of the tree, inner nodes first.
     pub fn walk(&mut self, change: &mut impl FnMut(&mut Frame)) {
         self.items.iter_mut().for_each(|item| item.walk(change));
         change(self);
     }
 
-    /// The reply as a case writes it: `+OK`, `:1`, `"bulk"`, `nil`, `[..]`, `{..}`.
+    /// The reply in the notation of cases: `+OK`, `:1`, `"bulk"`, `nil`, `[..]`, `{..}`.
     pub fn notation(&self) -> String {
         let text = || self.text.escape_ascii().to_string();
         let list =
@@ -152,7 +150,7 @@ impl fmt::Display for Frame {
     }
 }
 
-/// Bytes as a person can read them in a message.
+/// Bytes in readable form, for messages.
 pub fn show(bytes: &[u8]) -> String {
     bytes.escape_ascii().to_string()
 }
@@ -211,7 +209,7 @@ mod tests {
     ];
 
     #[test]
-    fn a_reply_ends_where_it_ends() {
+    fn reply_length_is_found() {
         for reply in REPLIES {
             for cut in 0..reply.len() {
                 assert_eq!(Frame::first(&reply[..cut]), Ok(None), "{}", super::show(&reply[..cut]));
@@ -223,14 +221,14 @@ mod tests {
     }
 
     #[test]
-    fn taking_apart_loses_nothing() {
+    fn parsed_reply_keeps_all_bytes() {
         for reply in REPLIES {
             assert_eq!(Frame::whole(reply).expect("whole").bytes(), reply);
         }
     }
 
     #[test]
-    fn what_is_no_reply_is_said_to_be_none() {
+    fn malformed_replies_are_errors() {
         for bytes in
             [&b"?\r\n"[..], b"\r\n", b"$x\r\n", b"$-2\r\n", b"$1\r\nabc\r\n", b"HTTP/1.1\r\n"]
         {
@@ -239,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_is_written_as_cases_write_it() {
+    fn reply_is_shown_in_case_notation() {
         let check = |bytes: &[u8], expected: &str| {
             assert_eq!(Frame::whole(bytes).expect("whole").notation(), expected);
         };

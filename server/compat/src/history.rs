@@ -1,8 +1,8 @@
-//! Histories: what clients asked of locks, when, and what they were told. A text that people can
-//! read and that is read back, so that what a judge objected to can be kept and judged again.
+//! Histories: the requests of clients to locks, their times and the answers. The text format is
+//! readable and is parsed back, so that a history with a violation can be stored and judged again.
 //!
 //! ```text
-//! # microseconds      lock  client  action            what it was told
+//! # microseconds      lock  client  action            answer
 //! 100..250            l     a       acquire 30ms      granted token 7 count 1
 //! 300..420            l     b       acquire 30ms      refused 29ms
 //! 500..?              l     a       renew 30ms        unknown
@@ -10,96 +10,96 @@
 //! 20200..20300        l     b       acquire shared 5s granted
 //! ```
 //!
-//! What is unknown came to pass between the two times, or never.
+//! An action with an unknown answer took effect between the two times, or never.
 //!
-//! A client of a history is an owner: two threads of one program that may not share a lock are
-//! two. Names have no white space.
+//! A client of a history is an owner of locks: two threads of one program that must exclude each
+//! other are two clients. Names have no white space.
 
 use std::fmt::{self, Write};
 
-/// Something a client asked of a lock.
+/// One request of a client to a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     /// The lock.
     pub lock: String,
-    /// Who asked.
+    /// The client.
     pub client: String,
-    /// What it asked.
+    /// The request.
     pub action: Action,
-    /// When it began to ask.
+    /// When the request was sent.
     pub invoked_us: i64,
-    /// When it had the answer. Without an answer: when it could no longer come to pass; `None` if
-    /// it always may.
+    /// When the answer was received. Without an answer: when the request could no longer take
+    /// effect; `None` if it still may at any time.
     pub returned_us: Option<i64>,
-    /// What it was told.
-    pub outcome: Outcome,
-    /// The fencing token it was told.
+    /// The answer.
+    pub answer: Answer,
+    /// The fencing token in the answer.
     pub token: Option<i64>,
-    /// How many times it was told to hold the lock then.
+    /// The number of holds in the answer.
     pub count: Option<i64>,
 }
 
-/// What a client asks of a lock.
+/// The kinds of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// To hold it so long, alone or with others who share it.
+    /// Acquire the lock, exclusively or shared.
     Acquire {
-        /// For how long.
+        /// The lease.
         ttl_us: i64,
-        /// Whether others may hold it as well if they share it, too.
+        /// Whether other clients may hold it at the same time, if they share it too.
         shared: bool,
     },
-    /// To hold it so long from now on.
+    /// Start the lease anew.
     Renew {
-        /// For how long.
+        /// The lease.
         ttl_us: i64,
     },
-    /// To hold it once less; if it is still held then, so long from now on.
+    /// Release one hold; if the client still holds the lock, start the lease anew.
     Release {
-        /// For how long, if that changes.
+        /// The lease, if it changes.
         ttl_us: Option<i64>,
     },
 }
 
-/// What a client is told.
+/// The kinds of answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// It holds the lock.
+pub enum Answer {
+    /// The client holds the lock.
     Granted,
-    /// Somebody else does, and for so long at most.
+    /// Another client holds the lock.
     Refused {
-        /// How long the holder's lease still runs.
+        /// The remaining time of the holder's lease.
         remaining_us: Option<i64>,
     },
-    /// It does not hold the lock any more.
+    /// The client no longer holds the lock.
     Released,
-    /// It holds the lock still, once less.
+    /// The client still holds the lock, with one hold fewer.
     Kept,
-    /// It did not hold the lock.
+    /// The client did not hold the lock.
     NotOwner,
-    /// Nothing.
+    /// There was no answer.
     Unknown,
 }
 
-/// What is wrong with a text that should be a history.
+/// An error in the text of a history.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mistake {
+pub struct ParseError {
     /// The line, from 1.
     pub number: usize,
-    /// What is wrong.
+    /// The problem.
     pub problem: String,
 }
 
-impl fmt::Display for Mistake {
+impl fmt::Display for ParseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "line {}: {}", self.number, self.problem)
     }
 }
 
-impl std::error::Error for Mistake {}
+impl std::error::Error for ParseError {}
 
-/// Reads a history.
-pub fn read(text: &str) -> Result<Vec<Event>, Mistake> {
+/// Parses a history.
+pub fn read(text: &str) -> Result<Vec<Event>, ParseError> {
     let mut events = Vec::new();
     for (index, line) in text.lines().enumerate() {
         let words: Vec<_> = line.split_whitespace().collect();
@@ -107,12 +107,12 @@ pub fn read(text: &str) -> Result<Vec<Event>, Mistake> {
             continue;
         }
         let event = Event::read(&words);
-        events.push(event.map_err(|problem| Mistake { number: index + 1, problem })?);
+        events.push(event.map_err(|problem| ParseError { number: index + 1, problem })?);
     }
     Ok(events)
 }
 
-/// Writes a history, in the order it has.
+/// Writes a history in the given order.
 pub fn write(events: &[Event]) -> String {
     events.iter().fold(String::new(), |mut text, event| {
         let _ = writeln!(text, "{event}");
@@ -120,7 +120,7 @@ pub fn write(events: &[Event]) -> String {
     })
 }
 
-/// At most `count` events of a lock that went on at about that time, in the order of time.
+/// At most `count` events of a lock that are nearest to that time, sorted by time.
 pub fn around(events: &[Event], lock: &str, at_us: i64, count: usize) -> Vec<String> {
     let mut near: Vec<&Event> = events.iter().filter(|event| event.lock == lock).collect();
     near.sort_by_key(|event| match event.returned_us {
@@ -133,7 +133,7 @@ pub fn around(events: &[Event], lock: &str, at_us: i64, count: usize) -> Vec<Str
 }
 
 impl Event {
-    /// What was asked, and nothing told yet.
+    /// A request without an answer yet.
     pub fn asked(lock: &str, client: &str, action: Action, invoked_us: i64) -> Event {
         Event {
             lock: lock.to_owned(),
@@ -141,22 +141,22 @@ impl Event {
             action,
             invoked_us,
             returned_us: None,
-            outcome: Outcome::Unknown,
+            answer: Answer::Unknown,
             token: None,
             count: None,
         }
     }
 
-    /// The same with what was told, and when.
-    pub fn told(mut self, outcome: Outcome, returned_us: i64) -> Event {
-        self.outcome = outcome;
+    /// The same with its answer.
+    pub fn answered(mut self, answer: Answer, returned_us: i64) -> Event {
+        self.answer = answer;
         self.returned_us = Some(returned_us);
         self
     }
 
     fn read(words: &[&str]) -> Result<Event, String> {
         let [times, lock, client, action, rest @ ..] = words else {
-            return Err("times, lock, client, action and outcome".to_owned());
+            return Err("times, lock, client, action and answer".to_owned());
         };
         let (invoked, returned) = times.split_once("..").ok_or_else(|| not_a("time", times))?;
         let number = |text: &str| text.parse::<i64>().map_err(|_| not_a("number", text));
@@ -173,21 +173,21 @@ impl Event {
             ("release", ttl_us) => Action::Release { ttl_us },
             _ => return Err(not_a("action", action)),
         };
-        event.outcome = match rest.next().unwrap_or_default() {
-            "granted" => Outcome::Granted,
+        event.answer = match rest.next().unwrap_or_default() {
+            "granted" => Answer::Granted,
             "refused" => {
                 let is_span = |word: &&str| word.starts_with(|it: char| it.is_ascii_digit());
                 let remaining_us = rest.next_if(is_span).map(span).transpose()?;
-                Outcome::Refused { remaining_us }
+                Answer::Refused { remaining_us }
             }
-            "released" => Outcome::Released,
-            "kept" => Outcome::Kept,
-            "not-owner" => Outcome::NotOwner,
-            "unknown" => Outcome::Unknown,
-            other => return Err(not_a("outcome", other)),
+            "released" => Answer::Released,
+            "kept" => Answer::Kept,
+            "not-owner" => Answer::NotOwner,
+            "unknown" => Answer::Unknown,
+            other => return Err(not_a("answer", other)),
         };
-        if event.returned_us.is_none() && event.outcome != Outcome::Unknown {
-            return Err("what was told something returned".to_owned());
+        if event.returned_us.is_none() && event.answer != Answer::Unknown {
+            return Err("an event with an answer has a return time".to_owned());
         }
         while let Some(name) = rest.next() {
             let value = Some(number(rest.next().unwrap_or_default())?);
@@ -207,7 +207,7 @@ impl fmt::Display for Event {
             Some(returned_us) => write!(f, "{}..{returned_us}", self.invoked_us)?,
             None => write!(f, "{}..?", self.invoked_us)?,
         }
-        write!(f, " {} {} {} {}", self.lock, self.client, self.action, self.outcome)?;
+        write!(f, " {} {} {} {}", self.lock, self.client, self.action, self.answer)?;
         if let Some(token) = self.token {
             write!(f, " token {token}")?;
         }
@@ -232,21 +232,21 @@ impl fmt::Display for Action {
     }
 }
 
-impl fmt::Display for Outcome {
+impl fmt::Display for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Outcome::Granted => f.write_str("granted"),
-            Outcome::Refused { remaining_us: None } => f.write_str("refused"),
-            Outcome::Refused { remaining_us: Some(it) } => write!(f, "refused {}", Span(it)),
-            Outcome::Released => f.write_str("released"),
-            Outcome::Kept => f.write_str("kept"),
-            Outcome::NotOwner => f.write_str("not-owner"),
-            Outcome::Unknown => f.write_str("unknown"),
+            Answer::Granted => f.write_str("granted"),
+            Answer::Refused { remaining_us: None } => f.write_str("refused"),
+            Answer::Refused { remaining_us: Some(it) } => write!(f, "refused {}", Span(it)),
+            Answer::Released => f.write_str("released"),
+            Answer::Kept => f.write_str("kept"),
+            Answer::NotOwner => f.write_str("not-owner"),
+            Answer::Unknown => f.write_str("unknown"),
         }
     }
 }
 
-/// Microseconds, as they are written.
+/// Microseconds in their text form.
 struct Span(i64);
 
 impl fmt::Display for Span {
@@ -272,7 +272,7 @@ fn span(text: &str) -> Result<i64, String> {
 }
 
 fn not_a(what: &str, text: &str) -> String {
-    format!("not a {what}: {text:?}")
+    format!("invalid {what}: {text:?}")
 }
 
 #[cfg(test)]
@@ -290,28 +290,28 @@ mod tests {
 ";
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn written_history_is_parsed_back() {
         assert_eq!(write(&read(TEXT).expect("well-formed")), TEXT);
     }
 
     #[test]
-    fn mistakes_are_named_by_their_line() {
+    fn parse_errors_name_the_line() {
         let check = |text: &str, expected: &str| {
-            let mistake = read(text).expect_err("a mistake");
-            assert_eq!(mistake.to_string(), expected, "{text}");
+            let error = read(text).expect_err("an error");
+            assert_eq!(error.to_string(), expected, "{text}");
         };
-        check("# x\n\n1..2 l a", "line 3: times, lock, client, action and outcome");
-        check("1-2 l a release released", "line 1: not a time: \"1-2\"");
-        check("1..x l a release released", "line 1: not a number: \"x\"");
-        check("1..2 l a acquire granted", "line 1: not a action: \"acquire\"");
-        check("1..2 l a acquire 3h granted", "line 1: not a span of time: \"3h\"");
-        check("1..2 l a release gone", "line 1: not a outcome: \"gone\"");
-        check("1..? l a release released", "line 1: what was told something returned");
-        check("1..2 l a release released colour 1", "line 1: not a name: \"colour\"");
+        check("# x\n\n1..2 l a", "line 3: times, lock, client, action and answer");
+        check("1-2 l a release released", "line 1: invalid time: \"1-2\"");
+        check("1..x l a release released", "line 1: invalid number: \"x\"");
+        check("1..2 l a acquire granted", "line 1: invalid action: \"acquire\"");
+        check("1..2 l a acquire 3h granted", "line 1: invalid span of time: \"3h\"");
+        check("1..2 l a release gone", "line 1: invalid answer: \"gone\"");
+        check("1..? l a release released", "line 1: an event with an answer has a return time");
+        check("1..2 l a release released colour 1", "line 1: invalid name: \"colour\"");
     }
 
     #[test]
-    fn a_story_is_what_went_on_at_about_that_time() {
+    fn around_returns_nearest_events() {
         let events = read(TEXT).expect("well-formed");
         let story = around(&events, "l", 810, 3);
         let begins: Vec<_> = story.iter().filter_map(|line| line.split("..").next()).collect();

@@ -1,20 +1,20 @@
-//! The wish to end early. What runs looks at it where it can stop: it then cleans up and tells
-//! what it knows.
+//! A request to end a run early. The run checks it where it can stop; it then cleans up and
+//! reports the results so far.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Shared by whoever may ask for an end and whoever obeys.
+/// Shared by the code that requests the end and the run that ends.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Asks for an end.
+    /// Requests the end.
     pub fn ask(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether somebody asked.
+    /// Whether the end was requested.
     pub fn is_asked(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }

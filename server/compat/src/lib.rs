@@ -1,32 +1,33 @@
-//! The lock compatibility suite: whether a server that speaks Redis's protocol is safe for locks.
+//! The lock compatibility suite: checks whether a server that speaks Redis's protocol is safe for
+//! locks.
 //!
-//! Conversations with known answers ([`case`]), for every command and script that lock libraries
-//! send, and properties under contention, judged from what many clients saw. It knows of the
-//! server under test nothing but an address, and nothing of our own: it would judge us as anybody.
+//! It plays conversations with known replies ([`case`]) for every command and script that lock
+//! libraries send, and checks properties under contention from the replies that many clients
+//! received. It needs only the address of the server under test, and uses no Lockwheel code.
 //!
-//! On the command line it is `lockwheel compat redis://host:port`. The tests of another server, or
-//! of a fork, call it as a library:
+//! The command line is `lockwheel compat redis://host:port`. The tests of another server, or of a
+//! fork, call the library:
 //!
 //! ```
 //! use lockwheel::Server;
 //! use lockwheel_compat::{Options, Suite};
 //!
-//! let server = Server::start()?; // or yours: all that is needed is its URL
+//! let server = Server::start()?; // or your own server: only its URL is needed
 //! let mut options = Options::new(&server.url())?;
-//! options.only = vec!["SET NX refuses".to_owned()]; // leave this out to try everything
-//! options.allow_missing = true; // lacking commands do not fail the run
+//! options.only = vec!["SET NX refuses".to_owned()]; // omit this line to run everything
+//! options.allow_missing = true; // a missing command does not fail the run
 //! let report = Suite::new(&options)?.run(&mut ())?;
 //! assert!(report.is_green(), "{}", report.text());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! [`Report`] holds the verdicts, case by case; [`Report::write`] writes it for people and
-//! programs.
+//! [`Report`] holds a verdict for each case; [`Report::write`] formats it for people and programs.
 
 #![forbid(unsafe_code)]
 
 pub mod address;
 pub mod case;
+pub mod case_player;
 pub mod cases;
 pub mod frame;
 pub mod fuzz;
@@ -39,7 +40,6 @@ pub mod random;
 pub mod record;
 pub mod reference;
 pub mod report;
-pub mod stage;
 mod suite;
 pub mod target;
 pub mod tidy;
@@ -54,6 +54,6 @@ pub use interrupt::Interrupt;
 pub use report::{Failure, Outcome, Report, Verdict};
 pub use suite::{Error, Options, Progress, Suite, UNTRIED, key_prefix_of_run};
 
-/// How long a reply may take before a case fails: far more than any needs, so that a loaded
-/// machine fails nothing.
+/// The default time within which a reply must arrive. No case needs nearly as long, so a loaded
+/// machine does not fail a case.
 pub const PATIENCE: Duration = Duration::from_secs(10);

@@ -1,19 +1,19 @@
-//! What a case expects to hear, as it is written, and whether a reply is that.
+//! The expected replies of cases: their notation, and whether a reply matches.
 //!
 //! | Written | Is |
 //! |---|---|
-//! | `+OK`, `-ERR syntax error` | a status, an error; `-WRONGTYPE ...` an error that begins so |
+//! | `+OK`, `-ERR syntax error` | a status, an error; `-WRONGTYPE ...` an error with this prefix |
 //! | `:7`, `:1..9` | an integer, one in a range |
 //! | `"bulk"`, `nil`, `nil-array` | a bulk string, its absence, an array's absence |
-//! | `has "a" "b"` | a bulk string or verbatim text that holds these, one behind the other |
+//! | `has "a" "b"` | a bulk string or verbatim text that contains these in this order |
 //! | `,1.5`, `verbatim "txt"` | a double, a verbatim text; in RESP2 a bulk string |
 //! | `#t` | a boolean; in RESP2 an integer |
-//! | `[a, b]`, `[a, ...]` | an array, one that begins so |
+//! | `[a, b]`, `[a, ...]` | an array, an array with this prefix |
 //! | `set [a, b]`, `push [a, b]` | a set, a push; in RESP2 an array |
 //! | `{key: value}` | a map; in RESP2 a flat array |
 //! | `unordered [..]` | any of the three in any order |
 //! | `_` | anything |
-//! | `$name` | the value of that name; the first time it stands, whatever comes is its value |
+//! | `$name` | the value of that name; the first occurrence captures the value |
 //! | `a \| b` | either |
 
 use std::collections::BTreeMap;
@@ -21,53 +21,53 @@ use std::collections::BTreeMap;
 use super::frame::Frame;
 use super::words;
 
-/// Values that were heard and have a name.
+/// Captured values by name.
 pub type Captures = BTreeMap<String, Vec<u8>>;
 
-/// What a reply must be.
+/// An expected reply.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Pattern {
     /// A line of this type byte with this text.
     Line(u8, String),
-    /// An error that begins so.
+    /// An error with this prefix.
     ErrorPrefix(String),
-    /// An integer between these.
+    /// An integer in a range.
     Integer(i64, i64),
     /// A bulk string.
     Bulk(Vec<u8>),
-    /// A bulk string or verbatim text that holds these, one behind the other.
+    /// A bulk string or verbatim text that contains these in this order.
     Has(Vec<Vec<u8>>),
-    /// No value.
+    /// A null.
     Nil,
-    /// No array.
+    /// A null array.
     NilArray,
     /// A double, with this text.
     Double(String),
     /// A boolean.
     Bool(bool),
-    /// A text with a format.
+    /// A verbatim text.
     Verbatim(Vec<u8>),
-    /// `* ~ > %` and what it holds; keys and values of a map alternate.
+    /// An aggregate (`* ~ > %`); keys and values of a map alternate.
     Aggregate {
         /// The type byte in RESP3.
         kind: u8,
-        /// What it holds.
+        /// The elements.
         items: Vec<Pattern>,
-        /// More may follow.
+        /// Whether more elements may follow.
         open: bool,
-        /// In any order.
+        /// Whether the order does not matter.
         unordered: bool,
     },
     /// Anything.
     Any,
-    /// A value with a name.
+    /// A captured value.
     Named(String),
     /// One of these.
     Either(Vec<Pattern>),
 }
 
 impl Pattern {
-    /// Reads it; an error says what is not understood.
+    /// Parses a pattern; the error describes the problem.
     pub fn parse(text: &str) -> Result<Pattern, String> {
         let (pattern, rest) = either(text, true)?;
         match rest.trim() {
@@ -76,7 +76,7 @@ impl Pattern {
         }
     }
 
-    /// Whether `frame`, said in RESP2 or RESP3, is this.
+    /// Whether `frame`, received in RESP2 or RESP3, matches.
     pub fn matches(&self, frame: &Frame, protocol: u8, captures: &mut Captures) -> bool {
         let is = |kind: u8, text: &[u8]| frame.kind == kind && !frame.missing && frame.text == text;
         let missing = |kind: u8| match protocol {
@@ -126,9 +126,9 @@ impl Pattern {
         }
     }
 
-    /// Takes out of a reply that this matches what this leaves open, so that two servers' replies
-    /// can be compared: numbers in a range, values with a name, choices, what may follow, and
-    /// order where there is none.
+    /// Removes the parts that the pattern leaves open from a reply that matches it, so that the
+    /// replies of two servers can be compared: numbers in a range, captured values, choices,
+    /// elements that may follow, and order that does not matter.
     pub fn mask(&self, frame: &mut Frame, protocol: u8) {
         let open = |text: &str| Frame {
             kind: b'+',
@@ -154,7 +154,7 @@ impl Pattern {
         }
     }
 
-    /// Puts the parts of a reply in the order in which they are written here; leaves out others.
+    /// Sorts the elements of a reply into the order of the pattern; removes others.
     fn bring_to_order(&self, items: &[Pattern], frame: &mut Frame, protocol: u8) {
         let step = self.step();
         let mut left: Vec<_> = frame.items.chunks(step).map(<[Frame]>::to_vec).collect();
@@ -170,7 +170,7 @@ impl Pattern {
         frame.items = ordered;
     }
 
-    /// How many frames go together where order does not matter: a map's keys have values.
+    /// The number of frames per element where order does not matter: 2 for maps.
     fn step(&self) -> usize {
         if self.is_map() { 2 } else { 1 }
     }
@@ -180,7 +180,7 @@ impl Pattern {
     }
 }
 
-/// Whether `text` holds all of `parts`, one behind the other.
+/// Whether `text` contains all of `parts` in this order.
 fn holds(text: &[u8], parts: &[Vec<u8>]) -> bool {
     let mut rest = text;
     parts.iter().all(|part| {
@@ -200,7 +200,7 @@ fn match_in_order(
     enough && items.iter().zip(frames).all(|(it, frame)| it.matches(frame, protocol, captures))
 }
 
-/// Each pattern takes the first part that it matches and that none before it took.
+/// Each pattern takes the first element that it matches and that no earlier pattern took.
 fn match_unordered(
     items: &[Pattern],
     frames: &[Frame],
@@ -241,7 +241,7 @@ fn either(text: &str, outermost: bool) -> Parsed<'_> {
     Ok((one.unwrap_or(Pattern::Either(patterns)), rest))
 }
 
-/// Reads one value off `text`; returns what follows it.
+/// Parses one value from `text`; returns the rest.
 fn value(text: &str, outermost: bool) -> Parsed<'_> {
     let text = text.trim_start();
     for (word, kind) in [("set [", b'~'), ("push [", b'>'), ("[", b'*'), ("{", b'%')] {
@@ -292,7 +292,7 @@ fn value(text: &str, outermost: bool) -> Parsed<'_> {
                 None => end.unwrap_or(text.len()),
             };
             let (word, rest) = text.split_at(end);
-            // The colon behind a map's key is no part of it, the one before a number is.
+            // The colon after a map's key is not part of it, the one before a number is.
             let (word, rest) = match word.strip_suffix(':') {
                 Some(word) if !word.is_empty() => (word, &text[end - 1..]),
                 _ => (word, rest),
@@ -302,8 +302,8 @@ fn value(text: &str, outermost: bool) -> Parsed<'_> {
     }
 }
 
-/// A status or an error. Outermost it is the whole line; within others it ends where they go on,
-/// or is written in quotes.
+/// A status or an error. At the outermost level it is the whole line; within an aggregate it ends
+/// at the next separator, or is written in quotes.
 fn line(kind: char, text: &str, outermost: bool) -> Parsed<'_> {
     let (words, rest) = if let Some(quoted) = text.strip_prefix('"') {
         let (bytes, rest) = words::double_quoted(quoted)?;
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_accepts_what_it_says_and_nothing_else() {
+    fn pattern_matches_only_described_replies() {
         let check = |text: &str, protocol: u8, bytes: &[u8], expected: bool| {
             let place = format!("{text} RESP{protocol} {}", bytes.escape_ascii());
             assert_eq!(matches(text, protocol, bytes), expected, "{place}");
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_pattern_leaves_open_is_taken_out() {
+    fn open_parts_are_masked() {
         let check = |text: &str, protocol: u8, bytes: &[u8], expected: &str| {
             let mut frame = Frame::whole(bytes).expect("one reply");
             Pattern::parse(text).expect(text).mask(&mut frame, protocol);
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pattern_is_an_error() {
+    fn invalid_patterns_are_errors() {
         for text in ["", "OK", "[:1", ":x", "+OK extra\u{0} | ", "[:1 :2]", "unordered :1", "has 1"]
         {
             assert!(Pattern::parse(text).is_err(), "{text}");

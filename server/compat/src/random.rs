@@ -1,6 +1,6 @@
-//! Numbers that look random and come again from the same seed.
+//! Pseudo-random numbers: the same seed gives the same numbers.
 
-/// A stream of numbers (SplitMix64): good enough to choose by, and nothing secret.
+/// A stream of numbers (SplitMix64), for choices in tests. Not for secrets.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
@@ -10,7 +10,7 @@ impl Random {
         Random(seed)
     }
 
-    /// Another stream, for the one of that number.
+    /// An independent stream of the same seed, for the client or episode of that number.
     pub fn of(seed: u64, number: u64) -> Random {
         let mut parent = Random(seed ^ number.wrapping_mul(0xd129_0d3d_41f0_5a7b));
         Random(parent.bits())
@@ -25,24 +25,24 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `bound`, which is not zero.
+    /// A number below `bound`, which must not be zero.
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.bits()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// A number from `least` to `most`, both included.
+    /// A number from `least` to `most`, inclusive.
     pub fn between(&mut self, least: i64, most: i64) -> i64 {
         let span = most.abs_diff(least);
         let offset = if span == u64::MAX { self.bits() } else { self.below(span + 1) };
         least.wrapping_add_unsigned(offset)
     }
 
-    /// True once in `times` on average.
+    /// True with probability 1 in `times`.
     pub fn once_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }
 
-    /// One of these, which are not none.
+    /// One element of a slice that must not be empty.
     pub fn pick<'a, T>(&mut self, of: &'a [T]) -> &'a T {
         &of[self.below(of.len() as u64) as usize]
     }
@@ -53,7 +53,7 @@ mod tests {
     use super::Random;
 
     #[test]
-    fn a_seed_gives_the_same_numbers_again() {
+    fn same_seed_gives_same_numbers() {
         let stream = |seed, number| {
             let mut random = Random::of(seed, number);
             [random.bits(), random.below(10), random.bits()]
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_stay_between_their_bounds() {
+    fn numbers_stay_within_their_bounds() {
         let mut random = Random::new(7);
         let mut seen = [false; 5];
         for _ in 0..200 {

@@ -1,44 +1,44 @@
-//! By what two servers' replies to one command may differ and still agree. Everything else is
-//! compared byte for byte.
+//! The parts of replies in which two correct servers may differ. Everything else is compared byte
+//! for byte.
 
 use super::frame::Frame;
 
-/// How far below the reply of the reference a remaining time may be in a case that is printed. The
-/// case is played later, alone, on a machine that may be busy; its leases last 90 seconds at least.
+/// How far below the reply of the reference a remaining time may be in a printed case. The case is
+/// played later, on a machine that may be busy; its leases last 90 seconds at least.
 const PRINTED_APART_MS: i64 = 5_000;
-/// A number of milliseconds that a script tells of a lease is not less than this.
+/// The least number in the reply of a script that counts as a remaining time in milliseconds.
 const LEASE_LEAST_MS: i64 = 90_000;
 
-/// Something that two servers need not agree about.
+/// A part of a reply in which servers may differ.
 pub struct Normalisation {
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
-    /// Why there is no agreement to be had.
+    /// Why servers may differ.
     pub reason: &'static str,
-    /// The commands it holds for, by their first words; `EVAL @` is `EVAL` of a named script.
+    /// The commands, by their first words; `EVAL @` is `EVAL` of a named script.
     pub commands: &'static [&'static str],
-    /// How a case writes what is left of the reply.
+    /// How a case writes the rest of the reply.
     pub leaves: Leaves,
-    /// Takes it out of two replies. Moments may be so many milliseconds apart.
+    /// Makes the part equal in two replies. Times may differ by this many milliseconds.
     apply: fn(&mut Frame, &mut Frame, i64),
 }
 
-/// What a case can expect of a reply.
+/// The expectation that a case can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leaves {
-    /// An integer that far to either side.
+    /// An integer within this distance.
     Near(i64),
-    /// The same things in any order.
+    /// The same elements in any order.
     Unordered,
     /// Anything.
     Anything,
 }
 
-/// All of them.
+/// All normalisations.
 pub const NORMALISATIONS: &[Normalisation] = &[
     Normalisation {
         name: "remaining milliseconds",
-        reason: "time passes between the two servers' turns: they agree within what has passed",
+        reason: "time passes between the requests to the two servers: they agree within that time",
         commands: &["PTTL", "PEXPIRETIME"],
         leaves: Leaves::Near(PRINTED_APART_MS),
         apply: |ours, theirs, apart_ms| near(ours, theirs, 1, apart_ms),
@@ -52,7 +52,7 @@ pub const NORMALISATIONS: &[Normalisation] = &[
         apply: |ours, theirs, apart_ms| near(ours, theirs, 0, apart_ms / 1000 + 1),
     },
     Normalisation {
-        name: "remaining time told by a script",
+        name: "remaining time in the reply of a script",
         reason: "lock scripts answer with PTTL: as with milliseconds, from 90 seconds on",
         commands: &["EVAL @", "EVALSHA @", "EVALSHA_RO @", "EVAL_RO @"],
         leaves: Leaves::Near(PRINTED_APART_MS),
@@ -64,28 +64,28 @@ pub const NORMALISATIONS: &[Normalisation] = &[
     },
     Normalisation {
         name: "present",
-        reason: "as with what remains of a lease",
+        reason: "as with the remaining time",
         commands: &["TIME"],
         leaves: Leaves::Anything,
         apply: present,
     },
     Normalisation {
         name: "idle seconds",
-        reason: "as with what remains of a lease; both count whole seconds of a clock of seconds",
+        reason: "as with the remaining time; both count whole seconds of a clock of seconds",
         commands: &["OBJECT IDLETIME"],
         leaves: Leaves::Anything,
         apply: |ours, theirs, apart_ms| near(ours, theirs, 0, apart_ms / 1000 + 2),
     },
     Normalisation {
         name: "moment",
-        reason: "it says when something was done: as with what remains of a lease",
+        reason: "the time of an event: as with the remaining time",
         commands: &["XPENDING", "XINFO"],
         leaves: Leaves::Anything,
         apply: moments,
     },
     Normalisation {
         name: "identity",
-        reason: "what a server calls things: client ids, addresses, its own offset",
+        reason: "names that a server assigns: client ids, addresses, its own offset",
         commands: &["CLIENT ID", "CLIENT INFO", "CLIENT LIST", "ROLE"],
         leaves: Leaves::Anything,
         apply: |ours, theirs, _| shapes(ours, theirs),
@@ -107,7 +107,7 @@ pub const NORMALISATIONS: &[Normalisation] = &[
     },
     Normalisation {
         name: "unordered",
-        reason: "sets and hashes have no order, and each server's is its own",
+        reason: "sets and hashes have no order",
         commands: &[
             "SMEMBERS",
             "SINTER",
@@ -151,20 +151,20 @@ pub const NORMALISATIONS: &[Normalisation] = &[
     },
     Normalisation {
         name: "random",
-        reason: "which members are picked is chance: how many and of what type is not",
+        reason: "which members are picked is random: their number and types are not",
         commands: &["SPOP", "SRANDMEMBER", "HRANDFIELD", "ZRANDMEMBER", "RANDOMKEY"],
         leaves: Leaves::Anything,
         apply: |ours, theirs, _| shapes(ours, theirs),
     },
 ];
 
-/// Those that hold for a command.
+/// The normalisations for a command.
 pub fn applying<W: AsRef<[u8]>>(words: &[W]) -> impl Iterator<Item = &'static Normalisation> {
     NORMALISATIONS.iter().filter(move |it| it.commands.iter().any(|name| is_named(words, name)))
 }
 
-/// Takes out of two servers' replies to a command what they need not agree about. `apart_ms` is the
-/// most that they may differ by about a moment: what was measured, not what is usual.
+/// Makes equal the parts in which the replies of two servers to a command may differ. `apart_ms` is
+/// the largest difference of times: the measured one, not an estimate.
 pub fn normalise<W: AsRef<[u8]>>(words: &[W], ours: &mut Frame, theirs: &mut Frame, apart_ms: i64) {
     if is_help(words) && ours.kind == theirs.kind {
         ours.clone_from(theirs);
@@ -174,7 +174,7 @@ pub fn normalise<W: AsRef<[u8]>>(words: &[W], ours: &mut Frame, theirs: &mut Fra
     }
 }
 
-/// Whether it asks for a text of help, which each server words as it likes.
+/// Whether it asks for the help text, which differs between servers.
 fn is_help<W: AsRef<[u8]>>(words: &[W]) -> bool {
     words.len() == 2 && words[1].as_ref().eq_ignore_ascii_case(b"HELP")
 }
@@ -190,7 +190,7 @@ pub fn is_named<W: AsRef<[u8]>>(words: &[W], name: &str) -> bool {
     })
 }
 
-/// Makes two integers from `least` on the same if they are no farther apart than `apart`.
+/// Makes two integers equal if both are at least `least` and differ by at most `apart`.
 fn near(ours: &mut Frame, theirs: &mut Frame, least: i64, apart: i64) {
     let number = |frame: &Frame| {
         let text = std::str::from_utf8(&frame.text).ok()?;
@@ -203,7 +203,7 @@ fn near(ours: &mut Frame, theirs: &mut Frame, least: i64, apart: i64) {
     }
 }
 
-/// Calls `apply` on every two replies that stand at the same place of two trees.
+/// Calls `apply` on each pair of nodes at the same place of two trees.
 pub(super) fn pairwise(
     ours: &mut Frame,
     theirs: &mut Frame,
@@ -215,7 +215,7 @@ pub(super) fn pairwise(
     apply(ours, theirs);
 }
 
-/// Leaves the types of things and how many there are.
+/// Removes the values, so that only types and numbers of elements are compared.
 pub(super) fn shapes(ours: &mut Frame, theirs: &mut Frame) {
     for frame in [ours, theirs] {
         frame.walk(&mut |frame| {
@@ -226,7 +226,7 @@ pub(super) fn shapes(ours: &mut Frame, theirs: &mut Frame) {
     }
 }
 
-/// Seconds, and the microseconds behind them.
+/// The reply of TIME: seconds and microseconds.
 fn present(ours: &mut Frame, theirs: &mut Frame, apart_ms: i64) {
     let moment_us = |frame: &Frame| {
         let number = |item: &Frame| {
@@ -244,7 +244,7 @@ fn present(ours: &mut Frame, theirs: &mut Frame, apart_ms: i64) {
     }
 }
 
-/// Moments stand behind their name, or in the entries of what is pending.
+/// Idle times and times of events: the value after their name, or in pending entries.
 fn moments(ours: &mut Frame, theirs: &mut Frame, apart_ms: i64) {
     const NAMES: &[&[u8]] = &[b"idle", b"inactive", b"seen-time", b"active-time"];
     pairwise(ours, theirs, &mut |ours, theirs| {
@@ -262,7 +262,7 @@ fn moments(ours: &mut Frame, theirs: &mut Frame, apart_ms: i64) {
     });
 }
 
-/// Sorts what a reply holds, in steps of so many.
+/// Sorts the elements of a reply in groups of `step`.
 pub(super) fn sort(frame: &mut Frame, step: usize) {
     let mut parts: Vec<_> = frame.items.chunks(step).map(<[Frame]>::to_vec).collect();
     parts.sort();
@@ -275,7 +275,7 @@ mod tests {
     use crate::frame::Frame;
     use crate::words;
 
-    /// How far apart the two were asked.
+    /// The time between the requests to the two servers.
     const APART_MS: i64 = 20;
 
     fn agree(command: &str, ours: &str, theirs: &str) -> bool {
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_may_differ_by_what_was_measured_and_not_by_more() {
+    fn times_may_differ_by_measured_span_only() {
         assert!(agree("PTTL k", ":99990\r\n", ":99970\r\n"));
         assert!(agree("PTTL k", ":99970\r\n", ":99990\r\n"));
         assert!(!agree("PTTL k", ":99990\r\n", ":99969\r\n"));
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_named_may_differ() {
+    fn only_listed_parts_may_differ() {
         assert!(agree("SMEMBERS s", "*2\r\n:1\r\n:2\r\n", "*2\r\n:2\r\n:1\r\n"));
         assert!(!agree("SMEMBERS s", "*2\r\n:1\r\n:2\r\n", "*2\r\n:2\r\n:2\r\n"));
         assert!(!agree("LRANGE s", "*2\r\n:1\r\n:2\r\n", "*2\r\n:2\r\n:1\r\n"));

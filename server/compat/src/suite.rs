@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use super::address::Address;
 use super::case::{Case, Need};
+use super::case_player::{Performance, Setting, perform};
 use super::cases;
 use super::interrupt::Interrupt;
 use super::properties::{self, Arena, Property};
 use super::report::{Failure, Outcome, Report, Verdict};
-use super::stage::{Performance, Setting, perform};
 use super::target::{OnTarget, Target};
 use super::tidy::Tidy;
 use super::{PATIENCE, time};

@@ -1,53 +1,55 @@
-//! What is known about a server under test, and the place in it where the suite may leave traces
-//! until it is done: an empty database, and keys that begin with the run's name.
+//! A server under test: its name, version and features, and where the suite may store keys while it
+//! runs: in an empty database, with a prefix of the run.
 
 use std::io;
 use std::time::Duration;
 
 use super::address::Address;
 use super::case::Need;
+use super::case_player::Environment;
 use super::frame::Frame;
-use super::stage::Scene;
-use super::wire::{Wire, is_silence, told};
+use super::wire::{Wire, describe, is_silence};
 use super::{PATIENCE, time};
 
-/// How many databases are looked at for an empty one.
+/// The number of databases that are searched for an empty one.
 const DATABASES_MAX: u32 = 16;
 
-/// How often a server is asked for a sign of life, and how long to wait in between.
-const DEATH_ATTEMPTS: usize = 3;
-const DEATH_PAUSE: Duration = Duration::from_millis(100);
+/// The number of attempts to reach a server before it counts as dead, and the pause in between.
+const PING_ATTEMPTS: usize = 3;
+const PING_PAUSE: Duration = Duration::from_millis(100);
 
-/// A server and what it says about itself.
+/// A server and what it reports about itself.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// Where it is, with the database the suite works in.
+    /// Its address, with the database that the suite uses.
     pub address: Address,
-    /// What it calls itself and its version, for people: `redis 7.0.15`.
+    /// Its name and version: `redis 7.0.15`.
     pub name: String,
-    /// The version of Redis it announces.
+    /// The version of Redis it reports.
     pub redis: (u32, u32),
-    /// The version of Valkey it announces.
+    /// The version of Valkey it reports.
     pub valkey: Option<(u32, u32)>,
-    /// Whether it speaks RESP3.
+    /// Whether it supports RESP3.
     pub resp3: bool,
-    /// Whether the database was empty, so that nobody else uses it.
+    /// Whether the database was empty, so that no other program uses it.
     pub own_database: bool,
-    /// Whether what belongs to all may be flushed.
+    /// Whether scripts and functions, which all databases share, may be flushed.
     pub may_flush: bool,
-    /// What every key and channel of this run begins with.
+    /// The prefix of every key and channel of this run.
     pub prefix: String,
-    /// How long a reply may take.
+    /// The time within which a reply must arrive.
     pub patience: Duration,
 }
 
 impl Target {
-    /// Connects, asks what it is, and looks for an empty database.
+    /// Connects, asks for name and version, and looks for an empty database.
     pub fn explore(address: &Address, prefix: &str, may_flush: bool) -> io::Result<Target> {
         let mut wire = Wire::connect(address, 2, PATIENCE)?;
         let info = wire.call(&["INFO", "server"])?;
         if info.kind == b'-' && info.text.starts_with(b"NOAUTH") {
-            return Err(io::Error::other("it wants a password: redis://:password@host:port"));
+            return Err(io::Error::other(
+                "the server requires a password: redis://:password@host:port",
+            ));
         }
         let info = text(&info);
         let field = |name: &str| {
@@ -84,7 +86,7 @@ impl Target {
         Ok(target)
     }
 
-    /// The database of the URL, or else the last one that is empty, or else the first.
+    /// Chooses the database of the URL, or else the last empty one, or else the first.
     fn choose_database(&mut self) -> io::Result<()> {
         let mut wire = Wire::connect(&self.address, 2, PATIENCE)?;
         let mut is_empty = |database: u32| -> io::Result<bool> {
@@ -106,7 +108,7 @@ impl Target {
         Ok(())
     }
 
-    /// Its address and the suite's database, for people.
+    /// The address and the database, for messages.
     pub fn place(&self) -> String {
         let database = self.address.database.unwrap_or(0);
         format!("{}, database {database}", self.address)
@@ -117,22 +119,22 @@ impl Target {
         Wire::connect(&self.address, protocol, self.patience)
     }
 
-    /// Why it is as good as dead, if it is: it is asked a few times.
+    /// Why the server is dead or hangs, if it does. It is tried a few times.
     pub fn death(&self) -> Option<String> {
         let mut problem = None;
-        for _ in 0..DEATH_ATTEMPTS {
+        for _ in 0..PING_ATTEMPTS {
             match self.connect(2).and_then(|mut wire| wire.call(&["PING"])) {
                 Ok(_) => return None,
-                // To ask a server that hangs again takes as long again.
-                Err(error) if is_silence(&error) => return Some(told(&error)),
-                Err(error) => problem = Some(told(&error)),
+                // Another attempt with a server that hangs would take as long again.
+                Err(error) if is_silence(&error) => return Some(describe(&error)),
+                Err(error) => problem = Some(describe(&error)),
             }
-            time::sleep(DEATH_PAUSE);
+            time::sleep(PING_PAUSE);
         }
         problem
     }
 
-    /// Whether it is what a case needs; otherwise why not.
+    /// Whether the server has what a case needs; otherwise the reason.
     pub fn offers(&self, needs: &[Need]) -> Result<(), String> {
         for need in needs {
             match *need {
@@ -146,7 +148,9 @@ impl Target {
                     return Err("needs an empty database".to_owned());
                 }
                 Need::Flush if !self.may_flush => {
-                    return Err("flushes what belongs to all: --allow-flush".to_owned());
+                    return Err(
+                        "flushes scripts or functions, which needs --allow-flush".to_owned()
+                    );
                 }
                 _ => {}
             }
@@ -155,10 +159,10 @@ impl Target {
     }
 }
 
-/// Conversations held on a target, whose time is everybody's.
+/// Plays cases on a target. Its clock cannot be set, so time passes in real time.
 pub struct OnTarget<'a>(pub &'a Target);
 
-impl Scene for OnTarget<'_> {
+impl Environment for OnTarget<'_> {
     fn connect(&mut self, _client: &str, protocol: u8) -> io::Result<Wire> {
         self.0.connect(protocol)
     }

@@ -1,5 +1,5 @@
-//! Leaves a server as it was found: the keys of a run go, and what belongs to everybody (settings,
-//! functions, users, a pause) is put back if a case did not come to the line where it does so.
+//! Leaves a server as it was: removes the keys of a run, and restores settings, functions, users and
+//! pauses if a case ended before the line that does so.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -9,14 +9,14 @@ use super::frame::{Frame, show};
 use super::target::Target;
 use super::wire::Wire;
 
-/// How many keys one step of the search for our own asks for.
+/// The COUNT of the SCAN for the keys of a run.
 const SCAN_COUNT: &str = "1000";
-/// A search that takes more steps is one that a broken server never ends.
+/// A SCAN with more steps is one that a broken server never ends.
 const SCAN_STEPS_MAX: usize = 1_000_000;
 
 type Names = BTreeSet<Vec<u8>>;
 
-/// What there was before a run, of what its cases may change. Puts it back when dropped.
+/// The state before a run of everything shared that its cases may change. Restores it when dropped.
 pub struct Tidy<'a> {
     target: &'a Target,
     databases: BTreeSet<u32>,
@@ -28,7 +28,8 @@ pub struct Tidy<'a> {
 }
 
 impl<'a> Tidy<'a> {
-    /// Looks at what these cases may change. What a server does not tell it cannot be asked back.
+    /// Saves the state that these cases may change. State that a server does not report cannot be
+    /// restored.
     pub fn new(target: &'a Target, cases: &[Case]) -> Tidy<'a> {
         let changes = Changes::of(cases);
         let mut tidy = Tidy {
@@ -54,8 +55,8 @@ impl<'a> Tidy<'a> {
         tidy
     }
 
-    /// Puts back what belongs to everybody. Cases that change such things are played alone, so
-    /// this may be called between any two of them.
+    /// Restores shared state. Cases that change it are played alone, so this may be called
+    /// between any two of them.
     pub fn put_back(&self) -> io::Result<()> {
         let mut wire = self.target.connect(2)?;
         if self.may_pause {
@@ -86,7 +87,7 @@ impl<'a> Tidy<'a> {
         Ok(())
     }
 
-    /// Puts everything back and removes the keys of the run.
+    /// Restores shared state and removes the keys of the run.
     pub fn finish(mut self) -> io::Result<()> {
         self.clean_up()
     }
@@ -102,7 +103,7 @@ impl<'a> Tidy<'a> {
         settled
     }
 
-    /// Removes every key whose name holds the run's. There may be no such database.
+    /// Removes every key whose name contains the prefix of the run. The database may not exist.
     fn remove_keys(&self, database: u32, must_be: bool) -> io::Result<()> {
         let mut wire = self.target.connect(2)?;
         if !must_be && wire.call(&["SELECT", &database.to_string()])?.kind != b'+' {
@@ -122,20 +123,20 @@ impl<'a> Tidy<'a> {
                 return Ok(());
             }
         }
-        Err(io::Error::other("SCAN does not come to its end"))
+        Err(io::Error::other("SCAN does not end"))
     }
 }
 
 impl Drop for Tidy<'_> {
     fn drop(&mut self) {
         if !self.is_done {
-            // Somebody else's error is on its way up.
+            // Another error is already being returned.
             let _ = self.clean_up();
         }
     }
 }
 
-/// What a run's cases may change that is not theirs.
+/// The shared state that the cases of a run may change.
 #[derive(Default)]
 struct Changes {
     databases: BTreeSet<u32>,
@@ -180,7 +181,7 @@ impl Changes {
     }
 }
 
-/// Removes keys on a server that knows no SCAN.
+/// Removes keys on a server without SCAN.
 fn remove_listed(wire: &mut Wire, pattern: &str) -> io::Result<()> {
     let keys = wire.call(&["KEYS", pattern])?;
     match keys.kind {
@@ -189,7 +190,7 @@ fn remove_listed(wire: &mut Wire, pattern: &str) -> io::Result<()> {
     }
 }
 
-/// Removes the keys of a list of them.
+/// Removes the keys in an array reply.
 pub(super) fn remove(wire: &mut Wire, keys: &Frame) -> io::Result<()> {
     if !keys.items.is_empty() {
         let keys = keys.items.iter().map(|key| key.text.as_slice());

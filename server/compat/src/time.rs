@@ -1,5 +1,5 @@
-//! The suite's own time: that of the machine it runs on, since a server under test cannot be told
-//! what time it is. The only file here that reads a clock.
+//! The suite's clock: that of this machine, since the clock of a server under test cannot be set.
+//! No other file of the crate reads a clock.
 
 #![allow(clippy::disallowed_methods)]
 
@@ -7,14 +7,14 @@ use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Microseconds since this program first asked.
+/// Microseconds since the first call.
 pub fn now_us() -> i64 {
     static START: OnceLock<Instant> = OnceLock::new();
     let elapsed = START.get_or_init(Instant::now).elapsed();
     i64::try_from(elapsed.as_micros()).unwrap_or(i64::MAX)
 }
 
-/// Lets time pass.
+/// Sleeps.
 pub fn sleep(span: Duration) {
     thread::sleep(span);
 }

@@ -1,4 +1,4 @@
-//! A raw, blocking connection: arguments or bytes in, replies out exactly as they were sent.
+//! A blocking connection: sends arguments or raw bytes, and returns replies exactly as received.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream, ToSocketAddrs};
@@ -21,7 +21,7 @@ enum Stream {
 }
 
 impl Wire {
-    /// Connects; nothing is said yet. A reply may take as long as `patience`.
+    /// Connects and sends nothing yet. A reply may take as long as `patience`.
     pub fn open(endpoint: &Endpoint, patience: Duration) -> io::Result<Wire> {
         let stream = match endpoint {
             Endpoint::Tcp(host, port) => {
@@ -43,7 +43,7 @@ impl Wire {
         Ok(wire)
     }
 
-    /// Connects, gives the password, chooses the protocol and the database.
+    /// Connects, authenticates, and selects the protocol and the database.
     pub fn connect(address: &Address, protocol: u8, patience: Duration) -> io::Result<Wire> {
         let mut wire = Wire::open(&address.endpoint, patience)?;
         if let Some(password) = &address.password {
@@ -63,7 +63,7 @@ impl Wire {
     /// How long a reply may take from here on.
     pub fn set_patience(&mut self, patience: Duration) -> io::Result<()> {
         self.patience = patience;
-        // A zero would mean for ever.
+        // Zero would mean no time-out.
         let patience = Some(patience.max(Duration::from_millis(1)));
         match &self.stream {
             Stream::Tcp(stream) => {
@@ -90,13 +90,13 @@ impl Wire {
         }
     }
 
-    /// The next reply; an error when none comes in time, the server closed the connection
-    /// (`UnexpectedEof`), or what it sent is no reply (`InvalidData`).
+    /// The next reply; an error if none comes in time, the server closed the connection
+    /// (`UnexpectedEof`), or the bytes are not a reply (`InvalidData`).
     pub fn read(&mut self) -> io::Result<Frame> {
         self.read_with_bytes().map(|(frame, _)| frame)
     }
 
-    /// As [`Wire::read`], with the bytes as they were sent.
+    /// As [`Wire::read`], with the received bytes.
     pub fn read_with_bytes(&mut self) -> io::Result<(Frame, Vec<u8>)> {
         loop {
             let malformed = |error| io::Error::new(io::ErrorKind::InvalidData, error);
@@ -107,15 +107,15 @@ impl Wire {
         }
     }
 
-    /// The next reply if one comes within `patience`; `None` if nothing does.
+    /// The next reply if one comes within `patience`; otherwise `None`.
     pub fn read_within(&mut self, patience: Duration) -> io::Result<Option<Frame>> {
         let usual = self.patience;
         self.set_patience(patience)?;
-        let heard = self.read();
+        let reply = self.read();
         self.set_patience(usual)?;
-        match heard {
+        match reply {
             Err(error) if is_silence(&error) => Ok(None),
-            heard => heard.map(Some),
+            reply => reply.map(Some),
         }
     }
 
@@ -125,7 +125,7 @@ impl Wire {
         self.read()
     }
 
-    /// What was received and not yet read as a reply.
+    /// Received bytes that were not yet read as a reply.
     pub fn unread(&self) -> &[u8] {
         &self.received
     }
@@ -144,12 +144,12 @@ impl Wire {
         Ok(())
     }
 
-    /// Takes what was received so far.
+    /// Removes and returns the received bytes.
     pub fn take_unread(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.received)
     }
 
-    /// Ends one or both directions.
+    /// Shuts down one or both directions.
     pub fn shut(&self, how: Shutdown) -> io::Result<()> {
         match &self.stream {
             Stream::Tcp(stream) => stream.shutdown(how),
@@ -179,19 +179,19 @@ pub fn request<A: AsRef<[u8]>>(arguments: &[A]) -> Vec<u8> {
     request
 }
 
-/// Whether nothing came in time.
+/// Whether the error is a time-out.
 pub(super) fn is_silence(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
-/// Whether the other side closed.
+/// Whether the server closed the connection.
 pub(super) fn is_end(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
     matches!(error.kind(), UnexpectedEof | ConnectionReset | BrokenPipe)
 }
 
-/// What went wrong with a connection, in the report's words.
-pub(super) fn told(error: &io::Error) -> String {
+/// The error of a connection in the words of the report.
+pub(super) fn describe(error: &io::Error) -> String {
     match error {
         error if is_silence(error) => "nothing in time".to_owned(),
         error if is_end(error) => "the server closed the connection".to_owned(),

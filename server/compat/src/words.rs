@@ -1,7 +1,7 @@
 //! Splits a line of text into the arguments of a command, with the quoting of `redis-cli`:
-//! `"..."` knows `\n \r \t \\ \" \xHH`, `'...'` takes everything literally.
+//! `"..."` understands `\n \r \t \\ \" \xHH`, `'...'` is literal.
 
-/// The arguments in `line`; an error names what is wrong with its quotes.
+/// The arguments in `line`; the error describes the wrong quotes.
 pub fn split(line: &str) -> Result<Vec<Vec<u8>>, String> {
     let mut words = Vec::new();
     let mut rest = line.trim_start();
@@ -24,7 +24,7 @@ pub fn split(line: &str) -> Result<Vec<Vec<u8>>, String> {
     Ok(words)
 }
 
-/// The bytes of a double-quoted word whose opening quote was read, and the text behind it.
+/// Reads a double-quoted word after its opening quote: its bytes, and the text after it.
 pub(crate) fn double_quoted(text: &str) -> Result<(Vec<u8>, &str), String> {
     let open = || format!("open quote: {text}");
     let bytes = text.as_bytes();
@@ -62,7 +62,7 @@ mod tests {
     use super::split;
 
     #[test]
-    fn splits_as_redis_cli_does() {
+    fn line_is_split_as_by_redis_cli() {
         let check = |line: &str, expected: &[&[u8]]| {
             assert_eq!(split(line).expect("balanced quotes"), expected, "{line}");
         };

@@ -1,4 +1,4 @@
-//! Random arguments for every command, here and on `redis-server`.
+//! Sends random arguments to every command, on Lockwheel and on `redis-server`.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -7,16 +7,16 @@ use lockwheel_compat::fuzz::{self, Manner, Options, Progress};
 use lockwheel_compat::{Address, Interrupt};
 
 use super::Report;
-use super::victim::Victim;
+use super::attack_target::AttackTarget;
 use crate::target::Target;
 
-/// Sends so many requests to both. `None` without a `redis-server`.
+/// Sends `requests` requests to both servers. `None` without a `redis-server`.
 pub fn attack(requests: usize, seed: u64, progress: &mut dyn Progress) -> Option<Report> {
     let oracle = Target::redis()?;
-    let victim = Victim::start(&["--compat-version", "7.0"]);
+    let server = AttackTarget::start(&["--compat-version", "7.0"]);
     let address = |of: SocketAddr| Address::parse(&format!("redis://{of}/0")).expect("an address");
     let options = Options {
-        target: address(victim.address()),
+        target: address(server.address()),
         reference: address(oracle.address()),
         count: requests,
         seed,
@@ -33,9 +33,9 @@ pub fn attack(requests: usize, seed: u64, progress: &mut dyn Progress) -> Option
         }
         Err(error) => report.problem(error.to_string()),
     }
-    report.figures.push(format!("{:?}", victim.held()));
-    if let Some(trouble) = victim.end(Duration::from_secs(30)) {
-        report.problem(trouble);
+    report.figures.push(format!("{:?}", server.held()));
+    if let Some(problem) = server.end(Duration::from_secs(30)) {
+        report.problem(problem);
     }
     Some(report)
 }

@@ -1,5 +1,5 @@
-//! Floods of connections, and of bytes that are no requests. Locks that were held before are held
-//! after each of them, with the same deadlines, and the server holds no more than it did.
+//! Floods of connections and of invalid bytes. After each of them all locks must still be held with
+//! the same deadlines, and the server must hold no more resources than before.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -11,35 +11,35 @@ use lockwheel_compat::wire::{Wire, request};
 use socket2::SockRef;
 
 use super::Report;
-use super::victim::Victim;
+use super::attack_target::AttackTarget;
 use crate::process::{Held, let_pass};
 
-/// How long a reply may take, on a busy machine too.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// The time-out of replies, also on a busy machine.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 /// The same in microseconds.
-const PATIENCE_US: i64 = 30_000_000;
-/// How long one end of a flood waits for the other.
-const GLANCE: Duration = Duration::from_millis(200);
-/// Connections that the server accepts at a time.
+const REPLY_TIMEOUT_US: i64 = 30_000_000;
+/// The time-out of reads and writes of a flood.
+const IO_TIMEOUT: Duration = Duration::from_millis(200);
+/// The server's `maxclients`.
 const CLIENTS_MAX: usize = 600;
-/// Connections that a flood holds open at a time, unless it wants too many.
+/// The number of connections that most floods hold open.
 const CONNECTIONS: usize = 200;
-/// Locks that are held all the time.
+/// The number of locks that are held all the time.
 const LOCKS: usize = 100;
-/// How long: much longer than the attack.
+/// Their lease: much longer than the attack.
 const LEASE_MS: &str = "36000000";
-/// By how much a deadline may move: it is the sum of two clocks that are read one after the other,
-/// each in whole milliseconds.
+/// The allowed difference of a deadline: it is the sum of two clocks that are read one after the
+/// other, each in whole milliseconds.
 const DEADLINE_APART_MS: i64 = 50;
-/// What the server may hold more at the end than at the beginning: what the allocator keeps.
+/// The growth of memory that is allowed: the memory that the allocator keeps.
 const KEPT_BYTES_MAX: u64 = 256 << 20;
-/// The value that is asked for by those who do not read it.
+/// The size of the value that some floods request and do not read.
 const LARGE_BYTES: usize = 1 << 20;
 
-/// A flood. Errors of its connections are no news: the server may refuse any of them.
+/// A flood. Errors of its connections are ignored: the server may refuse any of them.
 type Flood = fn(&Attack, &mut Random) -> io::Result<()>;
 
-/// All of them.
+/// All floods.
 const FLOODS: &[(&str, Flood)] = &[
     ("connections that are closed at once", closed_at_once),
     ("connections that are reset at once", reset_at_once),
@@ -60,56 +60,56 @@ const FLOODS: &[(&str, Flood)] = &[
 ];
 
 struct Attack {
-    victim: Victim,
+    server: AttackTarget,
     address: SocketAddr,
 }
 
-/// Plays every flood so many times.
+/// Runs every flood this many times.
 pub fn attack(rounds: u32, seed: u64) -> Report {
     let clients_max = CLIENTS_MAX.to_string();
-    let victim = Victim::start(&["--maxclients", &clients_max]);
-    let address = victim.address();
-    let mut attack = Attack { victim, address };
+    let server = AttackTarget::start(&["--maxclients", &clients_max]);
+    let address = server.address();
+    let mut attack = Attack { server, address };
     let mut report = Report::default();
-    let mut holder = attack.victim.try_connect(2, PATIENCE).expect("it is there");
+    let mut holder = attack.server.try_connect(2, REPLY_TIMEOUT).expect("it is there");
     let deadlines = take_locks(&mut holder).expect("the locks are free");
     let large = "x".repeat(LARGE_BYTES);
     holder.call(&["SET", "large", &large]).expect("it is there");
-    let begin = attack.victim.held();
+    let begin = attack.server.held();
     for round in 0..rounds {
         for (number, (name, flood)) in FLOODS.iter().enumerate() {
-            let mut dice = Random::of(seed, u64::from(round) << 32 | number as u64);
+            let mut random = Random::of(seed, u64::from(round) << 32 | number as u64);
             let started_us = time::now_us();
-            if let Err(error) = flood(&attack, &mut dice) {
+            if let Err(error) = flood(&attack, &mut random) {
                 report.problem(format!("{name}: {error}"));
             }
-            let told = attack.aftermath(&mut holder, &deadlines, begin);
-            if let Err(problem) = told {
+            let after = attack.aftermath(&mut holder, &deadlines, begin);
+            if let Err(problem) = after {
                 report.problem(format!("after {name}, round {round}: {problem}"));
                 break;
             }
             if round == 0 {
                 let took = (time::now_us() - started_us) / 1000;
-                let held = attack.victim.held();
+                let held = attack.server.held();
                 let kib = held.resident_bytes / 1024;
                 report.figures.push(format!("{name}: {took} ms, {kib} KiB resident"));
             }
         }
     }
-    let end = attack.victim.held();
+    let end = attack.server.held();
     report.figures.push(format!("{rounds} rounds of {} floods, seed {seed}", FLOODS.len()));
     report.figures.push(format!("at first {begin:?}, at last {end:?}"));
     if end.resident_bytes > begin.resident_bytes + KEPT_BYTES_MAX {
         report.problem(format!("too much memory is held: {begin:?}, {end:?}"));
     }
     drop(holder);
-    if let Some(trouble) = attack.victim.end(PATIENCE) {
-        report.problem(trouble);
+    if let Some(problem) = attack.server.end(REPLY_TIMEOUT) {
+        report.problem(problem);
     }
     report
 }
 
-/// Takes all the locks, and returns their deadlines.
+/// Takes all locks and returns their deadlines.
 fn take_locks(holder: &mut Wire) -> io::Result<Vec<i64>> {
     let mut deadlines = Vec::new();
     for number in 0..LOCKS {
@@ -128,24 +128,24 @@ fn deadline(wire: &mut Wire, name: &str) -> io::Result<i64> {
 }
 
 impl Attack {
-    /// What must hold after each flood.
+    /// Checks the server after a flood.
     fn aftermath(
         &mut self,
         holder: &mut Wire,
         deadlines: &[i64],
         begin: Held,
     ) -> Result<(), String> {
-        if let Some(trouble) = self.victim.trouble(PATIENCE) {
-            return Err(trouble);
+        if let Some(problem) = self.server.problem(REPLY_TIMEOUT) {
+            return Err(problem);
         }
         self.locks_are_held(holder, deadlines).map_err(|error| error.to_string())?;
         let begin_us = time::now_us();
         loop {
-            let now = self.victim.held();
+            let now = self.server.held();
             if now.descriptors <= begin.descriptors && now.threads <= begin.threads {
                 return Ok(());
             }
-            if time::now_us() - begin_us > PATIENCE_US {
+            if time::now_us() - begin_us > REPLY_TIMEOUT_US {
                 return Err(format!("not everything was given back: {begin:?}, {now:?}"));
             }
             let_pass(Duration::from_millis(5));
@@ -153,7 +153,7 @@ impl Attack {
     }
 
     fn locks_are_held(&self, holder: &mut Wire, deadlines: &[i64]) -> io::Result<()> {
-        let mut other = self.victim.try_connect(3, PATIENCE)?;
+        let mut other = self.server.try_connect(3, REPLY_TIMEOUT)?;
         for (number, before) in deadlines.iter().enumerate() {
             let name = format!("lock:{number}");
             let owner = holder.call(&["GET", &name])?;
@@ -171,8 +171,8 @@ impl Attack {
 
     fn open(&self) -> io::Result<TcpStream> {
         let stream = TcpStream::connect(self.address)?;
-        stream.set_read_timeout(Some(GLANCE))?;
-        stream.set_write_timeout(Some(GLANCE))?;
+        stream.set_read_timeout(Some(IO_TIMEOUT))?;
+        stream.set_write_timeout(Some(IO_TIMEOUT))?;
         Ok(stream)
     }
 
@@ -181,26 +181,26 @@ impl Attack {
     }
 }
 
-/// Sends what the server takes of these bytes.
+/// Sends these bytes, as far as the server accepts them.
 fn send(mut stream: &TcpStream, bytes: &[u8]) {
     let _ = stream.write_all(bytes);
 }
 
-/// Reads something, if there is something.
+/// Reads once; empty if there is nothing to read.
 fn read(mut stream: &TcpStream) -> Vec<u8> {
     let mut chunk = [0; 4096];
     let count = stream.read(&mut chunk).unwrap_or(0);
     chunk[..count].to_vec()
 }
 
-/// Closes with a reset in the place of an end.
+/// Closes the connection with a reset.
 fn reset(stream: TcpStream) {
     let _ = SockRef::from(&stream).set_linger(Some(Duration::ZERO));
     drop(stream);
 }
 
-fn close(stream: TcpStream, dice: &mut Random) {
-    if dice.once_in(2) {
+fn close(stream: TcpStream, random: &mut Random) {
+    if random.once_in(2) {
         reset(stream);
     }
 }
@@ -213,51 +213,51 @@ fn reset_at_once(attack: &Attack, _: &mut Random) -> io::Result<()> {
     (0..2_000).try_for_each(|_| attack.open().map(reset))
 }
 
-fn halves(attack: &Attack, dice: &mut Random) -> io::Result<()> {
+fn halves(attack: &Attack, random: &mut Random) -> io::Result<()> {
     let requests = [
-        request(&["SET", "lock:1", "thief"]),
+        request(&["SET", "lock:1", "intruder"]),
         request(&["EVAL", "return redis.call('del', 'lock:1')", "0"]),
         request(&["DEL", "lock:1", "lock:2"]),
         b"DEL lock:1 lock:2\r\n".to_vec(),
     ];
     for _ in 0..1_000 {
-        let whole = dice.pick(&requests);
-        // The last byte is never sent, for then it would be a request.
-        let end = dice.below(whole.len() as u64 - 1) as usize;
+        let whole = random.pick(&requests);
+        // The last byte is never sent, so that the request stays incomplete.
+        let end = random.below(whole.len() as u64 - 1) as usize;
         let stream = attack.open()?;
         send(&stream, &whole[..end]);
-        close(stream, dice);
+        close(stream, random);
     }
     Ok(())
 }
 
-fn byte_by_byte(attack: &Attack, dice: &mut Random) -> io::Result<()> {
+fn byte_by_byte(attack: &Attack, random: &mut Random) -> io::Result<()> {
     let whole = request(&["SET", "slow", "value", "PX", "1000"]);
     let streams = attack.open_many(CONNECTIONS)?;
     for byte in &whole[..whole.len() - 1] {
         streams.iter().for_each(|stream| send(stream, &[*byte]));
     }
-    streams.into_iter().for_each(|stream| close(stream, dice));
+    streams.into_iter().for_each(|stream| close(stream, random));
     Ok(())
 }
 
-fn random_bytes(attack: &Attack, dice: &mut Random) -> io::Result<()> {
+fn random_bytes(attack: &Attack, random: &mut Random) -> io::Result<()> {
     const SIGNS: &[u8] = b"*$+-:_#,(!=%~>|\r\n0123456789\0\xff";
     for _ in 0..500 {
         let stream = attack.open()?;
-        for _ in 0..dice.below(20) {
-            let length = dice.below(64);
-            let signs = dice.once_in(2);
-            let byte = |_| if signs { *dice.pick(SIGNS) } else { dice.bits() as u8 };
+        for _ in 0..random.below(20) {
+            let length = random.below(64);
+            let signs = random.once_in(2);
+            let byte = |_| if signs { *random.pick(SIGNS) } else { random.bits() as u8 };
             let bytes: Vec<u8> = (0..length).map(byte).collect();
             send(&stream, &bytes);
         }
-        close(stream, dice);
+        close(stream, random);
     }
     Ok(())
 }
 
-fn large_numbers(attack: &Attack, dice: &mut Random) -> io::Result<()> {
+fn large_numbers(attack: &Attack, random: &mut Random) -> io::Result<()> {
     const NUMBERS: &[&str] = &[
         "1048576",
         "1048577",
@@ -279,19 +279,21 @@ fn large_numbers(attack: &Attack, dice: &mut Random) -> io::Result<()> {
     ];
     for _ in 0..500 {
         let stream = attack.open()?;
-        let bytes = match dice.below(4) {
-            0 => format!("*{}\r\n", dice.pick(NUMBERS)),
-            1 => format!("*2\r\n${}\r\nab", dice.pick(NUMBERS)),
-            2 => format!("*{}\r\n$3\r\nGET\r\n${}\r\nxy", dice.pick(NUMBERS), dice.pick(NUMBERS)),
-            _ => format!("*1\r\n$4\r\nPING\r\n*{}\r\n", dice.pick(NUMBERS)),
+        let bytes = match random.below(4) {
+            0 => format!("*{}\r\n", random.pick(NUMBERS)),
+            1 => format!("*2\r\n${}\r\nab", random.pick(NUMBERS)),
+            2 => {
+                format!("*{}\r\n$3\r\nGET\r\n${}\r\nxy", random.pick(NUMBERS), random.pick(NUMBERS))
+            }
+            _ => format!("*1\r\n$4\r\nPING\r\n*{}\r\n", random.pick(NUMBERS)),
         };
         send(&stream, bytes.as_bytes());
-        close(stream, dice);
+        close(stream, random);
     }
     Ok(())
 }
 
-fn unfinished_arguments(attack: &Attack, dice: &mut Random) -> io::Result<()> {
+fn unfinished_arguments(attack: &Attack, random: &mut Random) -> io::Result<()> {
     let streams = attack.open_many(40)?;
     let piece = vec![b'x'; 64 * 1024];
     for stream in &streams {
@@ -300,34 +302,34 @@ fn unfinished_arguments(attack: &Attack, dice: &mut Random) -> io::Result<()> {
             send(stream, &piece);
         }
     }
-    streams.into_iter().for_each(|stream| close(stream, dice));
+    streams.into_iter().for_each(|stream| close(stream, random));
     Ok(())
 }
 
-fn inline_requests(attack: &Attack, dice: &mut Random) -> io::Result<()> {
+fn inline_requests(attack: &Attack, random: &mut Random) -> io::Result<()> {
     let lines = [&b"\r\n"[..], b"\n", b"PING\r\n", b"GET 'lock:1\r\n", b"\"\\x\r\n", b"SET\r\n"];
     for _ in 0..50 {
         let stream = attack.open()?;
-        let bytes: Vec<u8> = (0..5_000).flat_map(|_| dice.pick(&lines).to_vec()).collect();
+        let bytes: Vec<u8> = (0..5_000).flat_map(|_| random.pick(&lines).to_vec()).collect();
         send(&stream, &bytes);
-        close(stream, dice);
+        close(stream, random);
     }
     Ok(())
 }
 
-fn endless_lines(attack: &Attack, dice: &mut Random) -> io::Result<()> {
+fn endless_lines(attack: &Attack, random: &mut Random) -> io::Result<()> {
     let heads = [&b""[..], b"GET ", b"*", b"$", b"*1\r\n$", b"\"", b" "];
     for _ in 0..50 {
         let stream = attack.open()?;
-        send(&stream, dice.pick::<&[u8]>(&heads));
-        let byte = *dice.pick(b"x1 \0\r");
+        send(&stream, random.pick::<&[u8]>(&heads));
+        let byte = *random.pick(b"x1 \0\r");
         send(&stream, &vec![byte; 200 * 1024]);
-        close(stream, dice);
+        close(stream, random);
     }
     Ok(())
 }
 
-fn other_protocols(attack: &Attack, dice: &mut Random) -> io::Result<()> {
+fn other_protocols(attack: &Attack, random: &mut Random) -> io::Result<()> {
     let hello = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\0\r\n\r\n";
     let texts = [
         &b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"[..],
@@ -340,32 +342,32 @@ fn other_protocols(attack: &Attack, dice: &mut Random) -> io::Result<()> {
     ];
     for _ in 0..500 {
         let stream = attack.open()?;
-        send(&stream, dice.pick::<&[u8]>(&texts));
-        if dice.once_in(8) {
+        send(&stream, random.pick::<&[u8]>(&texts));
+        if random.once_in(8) {
             read(&stream);
         }
-        close(stream, dice);
+        close(stream, random);
     }
     Ok(())
 }
 
-fn unread_replies(attack: &Attack, dice: &mut Random) -> io::Result<()> {
+fn unread_replies(attack: &Attack, random: &mut Random) -> io::Result<()> {
     let streams = attack.open_many(20)?;
     let gets = request(&["GET", "large"]).repeat(5);
     let pings = b"PING\r\n".repeat(20_000);
     for stream in &streams {
-        send(stream, if dice.once_in(2) { &gets } else { &pings });
+        send(stream, if random.once_in(2) { &gets } else { &pings });
     }
-    streams.into_iter().for_each(|stream| close(stream, dice));
+    streams.into_iter().for_each(|stream| close(stream, random));
     Ok(())
 }
 
-fn resets_within_replies(attack: &Attack, dice: &mut Random) -> io::Result<()> {
+fn resets_within_replies(attack: &Attack, random: &mut Random) -> io::Result<()> {
     let gets = request(&["GET", "large"]).repeat(3);
     for _ in 0..100 {
         let stream = attack.open()?;
         send(&stream, &gets);
-        if dice.once_in(2) {
+        if random.once_in(2) {
             read(&stream);
         }
         reset(stream);
@@ -373,23 +375,23 @@ fn resets_within_replies(attack: &Attack, dice: &mut Random) -> io::Result<()> {
     Ok(())
 }
 
-fn subscriptions(attack: &Attack, dice: &mut Random) -> io::Result<()> {
+fn subscriptions(attack: &Attack, random: &mut Random) -> io::Result<()> {
     let streams = attack.open_many(CONNECTIONS)?;
     for (number, stream) in streams.iter().enumerate() {
-        let name = *dice.pick(&["SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE"]);
+        let name = *random.pick(&["SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE"]);
         let channels = (0..100).map(|channel| format!("{number}:{channel}*"));
         let words: Vec<String> = std::iter::once(name.to_owned()).chain(channels).collect();
         send(stream, &request(&words));
     }
-    let mut wire = attack.victim.try_connect(2, PATIENCE)?;
+    let mut wire = attack.server.try_connect(2, REPLY_TIMEOUT)?;
     for channel in 0..50 {
         wire.call(&["PUBLISH", &format!("{channel}:{channel}*"), "message"])?;
     }
-    streams.into_iter().for_each(|stream| close(stream, dice));
+    streams.into_iter().for_each(|stream| close(stream, random));
     Ok(())
 }
 
-fn transactions(attack: &Attack, dice: &mut Random) -> io::Result<()> {
+fn transactions(attack: &Attack, random: &mut Random) -> io::Result<()> {
     let streams = attack.open_many(CONNECTIONS / 4)?;
     let queued = request(&["DEL", "lock:1", "lock:2", "lock:3"]).repeat(2_000);
     for stream in &streams {
@@ -397,14 +399,14 @@ fn transactions(attack: &Attack, dice: &mut Random) -> io::Result<()> {
         send(stream, &request(&["MULTI"]));
         send(stream, &queued);
     }
-    streams.into_iter().for_each(|stream| close(stream, dice));
+    streams.into_iter().for_each(|stream| close(stream, random));
     Ok(())
 }
 
-fn waiting_clients(attack: &Attack, dice: &mut Random) -> io::Result<()> {
+fn waiting_clients(attack: &Attack, random: &mut Random) -> io::Result<()> {
     let streams = attack.open_many(CONNECTIONS)?;
     for stream in &streams {
-        let words: &[&str] = dice.pick::<&[&str]>(&[
+        let words: &[&str] = random.pick::<&[&str]>(&[
             &["BLPOP", "queue:1", "queue:2", "0"][..],
             &["BLMOVE", "queue:1", "queue:3", "LEFT", "LEFT", "0"],
             &["BZPOPMIN", "queue:4", "0"],
@@ -413,19 +415,19 @@ fn waiting_clients(attack: &Attack, dice: &mut Random) -> io::Result<()> {
         send(stream, &request(words));
         send(stream, &request(&["DEL", "lock:1"])[..10]);
     }
-    streams.into_iter().for_each(|stream| close(stream, dice));
+    streams.into_iter().for_each(|stream| close(stream, random));
     Ok(())
 }
 
-fn too_many_clients(attack: &Attack, dice: &mut Random) -> io::Result<()> {
+fn too_many_clients(attack: &Attack, random: &mut Random) -> io::Result<()> {
     let streams = attack.open_many(CLIENTS_MAX + 100)?;
     let Some(last) = streams.last() else { return Ok(()) };
-    last.set_read_timeout(Some(PATIENCE))?;
+    last.set_read_timeout(Some(REPLY_TIMEOUT))?;
     let refused = read(last);
     if !refused.starts_with(b"-ERR max number of clients reached") {
-        let said = String::from_utf8_lossy(&refused).into_owned();
-        return Err(io::Error::other(format!("one too many was told: {said:?}")));
+        let reply = String::from_utf8_lossy(&refused).into_owned();
+        return Err(io::Error::other(format!("reply to one connection too many: {reply:?}")));
     }
-    streams.into_iter().for_each(|stream| close(stream, dice));
+    streams.into_iter().for_each(|stream| close(stream, random));
     Ok(())
 }

@@ -1,29 +1,29 @@
-//! Attacks on a running server: whatever is sent, it neither panics, nor hangs, nor loses a lock,
-//! and answers as `redis-server` does.
+//! Attacks on a running server: for any input it must not panic, hang or lose a lock, and must reply
+//! as `redis-server` does.
 //!
-//! The program `attack` runs them for as long as wanted, `it/attack.rs` for some seconds. All of
-//! them draw from a seed, so what was found can be found again.
+//! The program `attack` runs them for a chosen time, `it/attack.rs` for some seconds. All use a
+//! seed, so that a problem can be reproduced.
 
 pub mod arguments;
+pub mod attack_target;
 pub mod connections;
 pub mod restore;
 pub mod sandbox;
-pub mod victim;
 
-/// What an attack came to: whatever else it says, no line of `problems` is expected.
+/// The result of an attack. It passes if there are no problems.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// Figures, a line each.
     pub figures: Vec<String>,
-    /// What should not have happened, each with what brings it about.
+    /// The problems, each with the input that causes it.
     pub problems: Vec<String>,
 }
 
-/// Problems that are told in full; of more it is only said that they are there.
+/// The number of problems that are reported in full.
 const PROBLEMS_MAX: usize = 40;
 
 impl Report {
-    /// Notes a problem.
+    /// Adds a problem.
     pub fn problem(&mut self, problem: String) {
         match self.problems.len() {
             0..PROBLEMS_MAX => self.problems.push(problem),
@@ -32,7 +32,7 @@ impl Report {
         }
     }
 
-    /// It as text.
+    /// The report as text.
     pub fn text(&self) -> String {
         let lines = self.figures.iter().chain(&self.problems);
         lines.map(|line| format!("{line}\n")).collect()

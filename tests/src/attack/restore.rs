@@ -1,7 +1,7 @@
-//! Mutated payloads for `RESTORE`, here and on a `redis-server` that checks them in full.
+//! Sends mutated payloads to `RESTORE`, on Lockwheel and on a `redis-server` with full checks.
 //!
-//! Payloads of every type and encoding are dumped by both servers, changed, and sealed again, so
-//! that the changes reach the decoder. Whatever is taken must then behave as a value of its type.
+//! Payloads of every type and encoding are dumped by both servers, changed, and given a new
+//! checksum, so that the changes reach the decoder. A restored key must behave as its type does.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -15,31 +15,31 @@ use lockwheel_compat::words;
 use lockwheel_engine::keyspace::serialised::seal_as;
 
 use super::Report;
-use super::victim::{Victim, connect};
+use super::attack_target::{AttackTarget, connect};
 use crate::redis_server::RedisServer;
 
-/// How long a batch may take, on a busy machine too.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// After so long `redis-server` is taken for hung: some payloads do that to it.
-const PATIENCE_OF_ORACLE: Duration = Duration::from_secs(5);
-/// How many payloads are sent together.
+/// The time-out of a batch, also on a busy machine.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
+/// After this time `redis-server` counts as hung: some payloads cause that.
+const ORACLE_TIMEOUT: Duration = Duration::from_secs(5);
+/// The number of payloads sent together.
 const BATCH: u64 = 200;
 /// The version of the format that `redis-server` 7.0 reads and writes.
 const VERSION: u16 = 10;
 /// The version and the checksum.
 const SEAL_BYTES: usize = 10;
-/// A form that came with Redis 7.2, and those above it.
+/// The first form that is new in Redis 7.2.
 const FORM_OF_7_2: u8 = 20;
-/// One payload in so many keeps the checksum of another.
+/// One payload in this many has a wrong checksum.
 const UNSEALED_ONE_IN: u64 = 50;
-/// One payload in so many is of another version.
+/// One payload in this many has another version.
 const OTHER_VERSION_ONE_IN: u64 = 50;
-/// What the server may hold more at the end than at the beginning: what the allocator keeps.
+/// The growth of memory that is allowed: the memory that the allocator keeps.
 const KEPT_BYTES_MAX: u64 = 512 << 20;
-/// What the server may hold at any moment: a value of the largest size, and a copy of it.
+/// The largest memory at any time: a value of the largest size, and a copy of it.
 const HELD_BYTES_MAX: u64 = 3 << 30;
 
-/// What keys are made of before they are dumped: settings, then commands on the key `k`.
+/// The keys to dump: settings, then commands on the key `k`.
 const RECIPES: &[&str] = &[
     "SET k hello",
     "SET k 12",
@@ -66,26 +66,26 @@ const RECIPES: &[&str] = &[
     "XADD k 1-1 f v; XDEL k 1-1",
 ];
 
-/// Requests with payloads of former releases among them.
+/// Requests with payloads of earlier versions among them.
 const FORMER: &str = include_str!("../../compat/dump.txt");
 
-/// The settings that recipes change, as they are by default.
+/// The defaults of the settings that recipes change.
 const DEFAULTS: &str = "CONFIG SET list-max-listpack-size -2 set-max-intset-entries 512 \
                         hash-max-listpack-entries 128 zset-max-listpack-entries 128 \
                         stream-node-max-entries 100";
 
-/// A difference that `docs/differences.md` explains: what it is, and whether a payload has it.
+/// A difference that `docs/differences.md` explains.
 struct Explained {
     name: &'static str,
     is: fn(&Met<'_>) -> bool,
 }
 
-/// What two servers made of one payload.
+/// The results of one payload on two servers.
 struct Met<'a> {
     payload: &'a [u8],
     ours: &'a Frame,
     theirs: &'a Frame,
-    /// What they said of the value, if they took it.
+    /// The contents of the restored value, if any.
     contents: [&'a [Frame]; 2],
 }
 
@@ -108,19 +108,19 @@ impl Met<'_> {
     }
 }
 
-/// What a server said to one of [`READS`] of a value.
-fn said<'a>(contents: &'a [Frame], read: &str) -> &'a [Frame] {
+/// The reply to one of [`READS`].
+fn reply_to<'a>(contents: &'a [Frame], read: &str) -> &'a [Frame] {
     let at = READS.iter().position(|other| *other == read);
     at.and_then(|at| contents.get(at)).map_or(&[], |frame| &frame.items)
 }
 
-/// What stands behind a name in a reply of names and values.
+/// The value after a name in a reply of names and values.
 fn field<'a>(items: &'a [Frame], name: &str) -> Option<&'a Frame> {
     let at = items.iter().position(|item| item.text == name.as_bytes())?;
     items.get(at + 1)
 }
 
-/// The two numbers of an id of a stream.
+/// The two numbers of a stream id.
 fn id(frame: &Frame) -> Option<(u64, u64)> {
     let text = std::str::from_utf8(&frame.text).ok()?;
     let (ms, seq) = text.split_once('-')?;
@@ -150,12 +150,12 @@ const EXPLAINED: &[Explained] = &[
         name: "streams out of order, or of another length",
         is: |met| {
             let stream = met.contents[1];
-            let entries = said(stream, "XRANGE k - +").iter();
+            let entries = reply_to(stream, "XRANGE k - +").iter();
             let mut ids: Vec<_> = entries.map(|entry| entry.items.first().and_then(id)).collect();
-            ids.push(field(said(stream, "XINFO STREAM k"), "last-generated-id").and_then(id));
+            ids.push(field(reply_to(stream, "XINFO STREAM k"), "last-generated-id").and_then(id));
             let ids_but_last = &ids[..ids.len() - 1];
             let rises = ids_but_last.windows(2).all(|pair| pair[0] < pair[1]);
-            let length = field(said(stream, "XINFO STREAM k"), "length");
+            let length = field(reply_to(stream, "XINFO STREAM k"), "length");
             let is_long = |length: &Frame| length.text == ids_but_last.len().to_string().as_bytes();
             let is_odd = !rises || ids_but_last.last() > ids.last() || !length.is_some_and(is_long);
             met.is_refused_here() && met.contents[1].first().is_some_and(is_stream) && is_odd
@@ -166,7 +166,7 @@ const EXPLAINED: &[Explained] = &[
         is: |met| {
             let [ours, theirs] = met.contents.map(<[Frame]>::to_vec);
             let first = |contents: &[Frame]| {
-                let info = said(contents, "XINFO STREAM k");
+                let info = reply_to(contents, "XINFO STREAM k");
                 field(info, "recorded-first-entry-id").cloned()
             };
             let without = |mut contents: Vec<Frame>| {
@@ -182,14 +182,14 @@ const EXPLAINED: &[Explained] = &[
     },
 ];
 
-fn is_stream(told: &Frame) -> bool {
-    told.text == b"stream"
+fn is_stream(shown: &Frame) -> bool {
+    shown.text == b"stream"
 }
 
-/// Forms that hold scores as text.
+/// Forms with scores as text.
 const SCORES_AS_TEXT: [u8; 3] = [3, 12, 17];
 
-/// What is said of a value, with a sorted set in order.
+/// The contents with sorted sets in order.
 fn in_order(mut contents: Vec<Frame>) -> Vec<Frame> {
     let at = READS.iter().position(|read| *read == "ZRANGE k 0 -1 WITHSCORES");
     if let Some(frame) = at.and_then(|at| contents.get_mut(at)) {
@@ -204,7 +204,7 @@ fn in_order(mut contents: Vec<Frame>) -> Vec<Frame> {
     contents
 }
 
-/// Takes out what stands behind these names.
+/// Removes the values after these names.
 fn blank(frame: &mut Frame, names: &[&str]) {
     frame.walk(&mut |frame| {
         for at in 1..frame.items.len() {
@@ -215,71 +215,71 @@ fn blank(frame: &mut Frame, names: &[&str]) {
     });
 }
 
-/// Sends so many payloads to both. `None` without a `redis-server`.
+/// Sends `payloads` payloads to both servers. `None` without a `redis-server`.
 pub fn attack(payloads: u64, seed: u64, progress: &mut dyn FnMut(u64, usize)) -> Option<Report> {
     let mut attack = Attack {
-        victim: Victim::start(&[]),
+        server: AttackTarget::start(&[]),
         oracle: start_oracle()?,
         report: Report::default(),
         counts: BTreeMap::new(),
-        ends_of_the_oracle: 0,
+        oracle_crashes: 0,
     };
-    let begin = attack.victim.held();
+    let begin = attack.server.held();
     let corpus = attack.corpus().expect("both can be dumped from");
     let mut sent = 0;
     while sent < payloads && attack.report.problems.len() < 20 {
         let count = BATCH.min(payloads - sent);
         let batch: Vec<_> = (sent..sent + count).map(|n| mutated(&corpus, seed, n)).collect();
-        if let Err(trouble) = attack.send(&batch) {
-            attack.report.problem(trouble);
+        if let Err(problem) = attack.send(&batch) {
+            attack.report.problem(problem);
             break;
         }
         sent += count;
         progress(sent, attack.report.problems.len());
     }
-    let Attack { victim, mut report, counts, ends_of_the_oracle, .. } = attack;
+    let Attack { server, mut report, counts, oracle_crashes, .. } = attack;
     report.figures.push(format!(
-        "{sent} payloads made of {} of every type, seed {seed}; redis-server ended {} times",
+        "{sent} payloads restored_batch of {} of every type, seed {seed}; redis-server ended {} times",
         corpus.len(),
-        ends_of_the_oracle
+        oracle_crashes
     ));
     report.figures.extend(counts.iter().map(|(what, count)| format!("{what}: {count}")));
-    let end = victim.held();
+    let end = server.held();
     report.figures.push(format!("{end:?}"));
     if end.resident_bytes > begin.resident_bytes + KEPT_BYTES_MAX
         || end.resident_bytes_max > HELD_BYTES_MAX
     {
         report.problem(format!("too much memory is held: {begin:?}, {end:?}"));
     }
-    if let Some(trouble) = victim.end(PATIENCE) {
-        report.problem(trouble);
+    if let Some(problem) = server.end(REPLY_TIMEOUT) {
+        report.problem(problem);
     }
     Some(report)
 }
 
 fn start_oracle() -> Option<RedisServer> {
     let oracle = RedisServer::start()?;
-    let mut wire = connect(oracle.address(), 2, PATIENCE).expect("it is there");
+    let mut wire = connect(oracle.address(), 2, REPLY_TIMEOUT).expect("it is there");
     let reply = wire.call(&["CONFIG", "SET", "sanitize-dump-payload", "yes"]);
     assert!(reply.is_ok_and(|reply| reply.text == b"OK"), "it checks payloads");
     Some(oracle)
 }
 
-/// A payload of the corpus, changed.
+/// A mutated payload of the corpus.
 fn mutated(corpus: &[Vec<u8>], seed: u64, number: u64) -> Vec<u8> {
     const TELLING: [u8; 16] =
         [0, 1, 2, 3, 0x3f, 0x40, 0x7f, 0x80, 0x81, 0xc0, 0xc3, 0xe0, 0xf0, 0xf4, 0xfe, 0xff];
-    let mut dice = Random::of(seed, number);
-    let mut body = dice.pick(corpus).clone();
-    for _ in 0..=dice.below(3) {
-        let at = dice.below(body.len() as u64 + 1) as usize;
-        let end = (at + 1 + dice.below(16) as usize).min(body.len());
-        match dice.below(12) {
-            _ if body.is_empty() => body.push(dice.bits() as u8),
-            0..3 if at < body.len() => body[at] ^= 1 << dice.below(8),
-            3 if at < body.len() => body[at] = dice.bits() as u8,
-            4..6 if at < body.len() => body[at] = *dice.pick(&TELLING),
-            6 => body.insert(at, *dice.pick(&TELLING)),
+    let mut random = Random::of(seed, number);
+    let mut body = random.pick(corpus).clone();
+    for _ in 0..=random.below(3) {
+        let at = random.below(body.len() as u64 + 1) as usize;
+        let end = (at + 1 + random.below(16) as usize).min(body.len());
+        match random.below(12) {
+            _ if body.is_empty() => body.push(random.bits() as u8),
+            0..3 if at < body.len() => body[at] ^= 1 << random.below(8),
+            3 if at < body.len() => body[at] = random.bits() as u8,
+            4..6 if at < body.len() => body[at] = *random.pick(&TELLING),
+            6 => body.insert(at, *random.pick(&TELLING)),
             7 => body.truncate(at),
             8 => drop(body.drain(at.min(end)..end)),
             9 => {
@@ -287,57 +287,57 @@ fn mutated(corpus: &[Vec<u8>], seed: u64, number: u64) -> Vec<u8> {
                 body.splice(at..at, again);
             }
             10 => {
-                let other = dice.pick(corpus);
-                let from = dice.below(other.len() as u64) as usize;
+                let other = random.pick(corpus);
+                let from = random.below(other.len() as u64) as usize;
                 body.truncate(at);
                 body.extend_from_slice(&other[from..]);
             }
             _ => {
-                let number = match dice.below(4) {
-                    0 => dice.bits(),
-                    1 => u64::from(u32::MAX) - dice.below(4),
-                    2 => 1 << dice.below(64),
-                    _ => u64::MAX - dice.below(4),
+                let number = match random.below(4) {
+                    0 => random.bits(),
+                    1 => u64::from(u32::MAX) - random.below(4),
+                    2 => 1 << random.below(64),
+                    _ => u64::MAX - random.below(4),
                 };
-                let width = *dice.pick(&[2, 4, 8]);
+                let width = *random.pick(&[2, 4, 8]);
                 for (place, byte) in body.iter_mut().skip(at).zip(&number.to_le_bytes()[..width]) {
                     *place = *byte;
                 }
             }
         }
     }
-    let version = match dice.once_in(OTHER_VERSION_ONE_IN) {
-        true => *dice.pick(&[0, 6, 9, VERSION + 1, VERSION + 2, u16::MAX]),
+    let version = match random.once_in(OTHER_VERSION_ONE_IN) {
+        true => *random.pick(&[0, 6, 9, VERSION + 1, VERSION + 2, u16::MAX]),
         false => VERSION,
     };
     let mut payload = seal_as(version, body);
-    if dice.once_in(UNSEALED_ONE_IN) {
-        let at = dice.below(payload.len() as u64) as usize;
-        payload[at] ^= 1 << dice.below(8);
+    if random.once_in(UNSEALED_ONE_IN) {
+        let at = random.below(payload.len() as u64) as usize;
+        payload[at] ^= 1 << random.below(8);
     }
     payload
 }
 
 struct Attack {
-    victim: Victim,
+    server: AttackTarget,
     oracle: RedisServer,
     report: Report,
     counts: BTreeMap<String, u64>,
-    ends_of_the_oracle: u64,
+    oracle_crashes: u64,
 }
 
-/// What a server made of payloads, and what it said of those it took.
-struct Made {
+/// A server's replies to payloads, and the contents of the restored keys.
+struct BatchResult {
     replies: Vec<Frame>,
     contents: BTreeMap<usize, Vec<Frame>>,
 }
 
 impl Attack {
-    /// Payloads without seals, of both servers and of former releases.
+    /// Payloads without version and checksum, of both servers and of earlier versions.
     fn corpus(&self) -> io::Result<Vec<Vec<u8>>> {
         let mut corpus = Vec::new();
-        for address in [self.victim.address(), self.oracle.address()] {
-            let mut wire = connect(address, 2, PATIENCE)?;
+        for address in [self.server.address(), self.oracle.address()] {
+            let mut wire = connect(address, 2, REPLY_TIMEOUT)?;
             for recipe in RECIPES {
                 for line in recipe.split("; ").chain(["DUMP k", "DEL k", DEFAULTS]) {
                     let long = "abcabcabcabc".repeat(40);
@@ -360,32 +360,32 @@ impl Attack {
         Ok(corpus)
     }
 
-    /// Sends payloads to both servers, and compares. An error is the end of the attack.
+    /// Sends payloads to both servers and compares. An error ends the attack.
     fn send(&mut self, batch: &[Vec<u8>]) -> Result<(), String> {
-        let ours = match make(self.victim.address(), batch, PATIENCE) {
-            Ok(made) => made,
-            Err(error) => return Err(self.blame(batch, &error)),
+        let ours = match restore_batch(self.server.address(), batch, REPLY_TIMEOUT) {
+            Ok(restored_batch) => restored_batch,
+            Err(error) => return Err(self.failure(batch, &error)),
         };
-        let theirs = match make(self.oracle.address(), batch, PATIENCE_OF_ORACLE) {
-            Ok(made) => made,
+        let theirs = match restore_batch(self.oracle.address(), batch, ORACLE_TIMEOUT) {
+            Ok(restored_batch) => restored_batch,
             Err(_) => {
                 self.restart_oracle();
                 return self.send_singly(batch);
             }
         };
-        self.use_up(batch, &ours).map_err(|error| self.blame(batch, &error))?;
+        self.exercise(batch, &ours).map_err(|error| self.failure(batch, &error))?;
         for (at, payload) in batch.iter().enumerate() {
             self.compare(payload, at, &ours, &theirs);
         }
         Ok(())
     }
 
-    /// As [`Attack::send`], one payload after the other: one of them ends `redis-server`.
+    /// As [`Attack::send`], one payload after the other: one of them crashes `redis-server`.
     fn send_singly(&mut self, batch: &[Vec<u8>]) -> Result<(), String> {
         for payload in batch.chunks(1) {
-            let ours = make(self.victim.address(), payload, PATIENCE);
-            let ours = ours.map_err(|error| self.blame(payload, &error))?;
-            match make(self.oracle.address(), payload, PATIENCE_OF_ORACLE) {
+            let ours = restore_batch(self.server.address(), payload, REPLY_TIMEOUT);
+            let ours = ours.map_err(|error| self.failure(payload, &error))?;
+            match restore_batch(self.oracle.address(), payload, ORACLE_TIMEOUT) {
                 Ok(theirs) => self.compare(&payload[0], 0, &ours, &theirs),
                 Err(_) => self.restart_oracle(),
             }
@@ -394,21 +394,22 @@ impl Attack {
     }
 
     fn restart_oracle(&mut self) {
-        self.ends_of_the_oracle += 1;
+        self.oracle_crashes += 1;
         self.oracle = start_oracle().expect("it was there before");
     }
 
-    /// Which payloads a server died of, or at least in which company.
-    fn blame(&mut self, batch: &[Vec<u8>], error: &io::Error) -> String {
-        let trouble = self.victim.trouble(PATIENCE).unwrap_or_default();
+    /// The report of a server that has failed: its problem and the payloads of the batch.
+    fn failure(&mut self, batch: &[Vec<u8>], error: &io::Error) -> String {
+        let problem = self.server.problem(REPLY_TIMEOUT).unwrap_or_default();
         let payloads: Vec<_> = batch.iter().map(|payload| quoted(payload)).collect();
-        format!("{error}; {trouble}\none of:\n{}", payloads.join("\n"))
+        format!("{error}; {problem}\none of:\n{}", payloads.join("\n"))
     }
 
-    fn compare(&mut self, payload: &[u8], at: usize, ours: &Made, theirs: &Made) {
+    fn compare(&mut self, payload: &[u8], at: usize, ours: &BatchResult, theirs: &BatchResult) {
         let (mine, other) = (&ours.replies[at], &theirs.replies[at]);
         let taken = |frame: &Frame| if frame.kind == b'-' { "refused" } else { "taken" };
-        let contents = [ours, theirs].map(|made| made.contents.get(&at).map_or(&[][..], |it| it));
+        let contents = [ours, theirs]
+            .map(|restored_batch| restored_batch.contents.get(&at).map_or(&[][..], |it| it));
         let met = Met { payload, ours: mine, theirs: other, contents };
         let same = mine == other
             && match (ours.contents.get(&at), theirs.contents.get(&at)) {
@@ -427,14 +428,14 @@ impl Attack {
             *self.counts.entry(format!("explained: {}", known.name)).or_default() += 1;
             return;
         }
-        let [mine_told, other_told] = contents.map(|frames| {
-            let told = frames.iter().filter(|frame| !frame.text.starts_with(b"WRONGTYPE"));
-            told.map(Frame::notation).collect::<Vec<_>>().join(" ")
+        let [mine_contents, other_contents] = contents.map(|frames| {
+            let shown = frames.iter().filter(|frame| !frame.text.starts_with(b"WRONGTYPE"));
+            shown.map(Frame::notation).collect::<Vec<_>>().join(" ")
         });
         let what = if met.is_refused_here() {
             "refused only here"
         } else if met.is_taken_by_both() {
-            "made something else of"
+            "restored_batch something else of"
         } else {
             "taken only here, or refused in other words"
         };
@@ -446,25 +447,27 @@ impl Attack {
                 "{what}: RESTORE k 0 {}\n  ours:   {} {}\n  theirs: {} {}",
                 quoted(payload),
                 mine.notation(),
-                mine_told,
+                mine_contents,
                 other.notation(),
-                other_told
+                other_contents
             ));
         }
     }
 
-    /// Whether a value is made of bytes behind its end, where Redis finds the seal: it is the same
-    /// here once the seal belongs to it.
+    /// Whether the value includes bytes after its end, where Redis reads the version and checksum:
+    /// it is equal here if these belong to the value.
     fn runs_into_its_seal(&self, payload: &[u8], theirs: &[Frame]) -> bool {
         let longer = seal_as(VERSION, payload.to_vec());
-        let made = make(self.victim.address(), &[longer], PATIENCE);
-        made.is_ok_and(|made| made.contents.get(&0).is_some_and(|ours| same_contents(ours, theirs)))
+        let restored_batch = restore_batch(self.server.address(), &[longer], REPLY_TIMEOUT);
+        restored_batch.is_ok_and(|restored_batch| {
+            restored_batch.contents.get(&0).is_some_and(|ours| same_contents(ours, theirs))
+        })
     }
 
-    /// Dumps what was taken, restores it again, changes it, and removes it.
-    fn use_up(&mut self, batch: &[Vec<u8>], made: &Made) -> io::Result<()> {
-        let mut wire = connect(self.victim.address(), 2, PATIENCE)?;
-        let taken: Vec<usize> = made.contents.keys().copied().collect();
+    /// Dumps the restored keys, restores the dumps, changes the keys and removes them.
+    fn exercise(&mut self, batch: &[Vec<u8>], restored_batch: &BatchResult) -> io::Result<()> {
+        let mut wire = connect(self.server.address(), 2, REPLY_TIMEOUT)?;
+        let taken: Vec<usize> = restored_batch.contents.keys().copied().collect();
         let dumps = ask(&mut wire, taken.iter().map(|at| vec![b"DUMP".to_vec(), key(*at)]))?;
         let again = taken.iter().zip(&dumps).map(|(at, dump)| {
             let (copy, never) = ([&key(*at)[..], b":copy"].concat(), b"0".to_vec());
@@ -500,7 +503,7 @@ impl Attack {
     }
 }
 
-/// What is done to a key of unknown type; the last removes it.
+/// Commands that change a key of unknown type; the last removes it.
 const WRITES: &[&str] = &[
     "APPEND k v",
     "SETBIT k 77 1",
@@ -533,7 +536,7 @@ const WRITES: &[&str] = &[
     "DEL k",
 ];
 
-/// What is asked about a key of unknown type: those of another are refused by both servers.
+/// Commands that read a key of unknown type: both servers refuse those of another type.
 const READS: &[&str] = &[
     "TYPE k",
     "GET k",
@@ -555,8 +558,12 @@ fn command(line: &str, key: &[u8]) -> Vec<Vec<u8>> {
     line.split(' ').map(word).collect()
 }
 
-/// Restores payloads on a server, and reads what it has taken.
-fn make(address: SocketAddr, batch: &[Vec<u8>], patience: Duration) -> io::Result<Made> {
+/// Restores payloads on a server and reads the restored keys.
+fn restore_batch(
+    address: SocketAddr,
+    batch: &[Vec<u8>],
+    patience: Duration,
+) -> io::Result<BatchResult> {
     let mut wire = connect(address, 2, patience)?;
     ask(&mut wire, std::iter::once(vec![b"FLUSHALL".to_vec()]))?;
     let restores = batch
@@ -566,15 +573,15 @@ fn make(address: SocketAddr, batch: &[Vec<u8>], patience: Duration) -> io::Resul
     let replies = ask(&mut wire, restores)?;
     let taken: Vec<usize> = (0..batch.len()).filter(|at| replies[*at].kind != b'-').collect();
     let reads = taken.iter().flat_map(|at| READS.iter().map(|line| command(line, &key(*at))));
-    let heard = ask(&mut wire, reads)?;
-    let contents = taken.into_iter().zip(heard.chunks(READS.len()).map(<[Frame]>::to_vec));
-    Ok(Made { replies, contents: contents.collect() })
+    let read = ask(&mut wire, reads)?;
+    let contents = taken.into_iter().zip(read.chunks(READS.len()).map(<[Frame]>::to_vec));
+    Ok(BatchResult { replies, contents: contents.collect() })
 }
 
 /// Sends requests together and reads all the replies.
 fn ask(wire: &mut Wire, requests: impl Iterator<Item = Vec<Vec<u8>>>) -> io::Result<Vec<Frame>> {
     let requests: Vec<Vec<u8>> = requests.map(|words| request(&words)).collect();
-    // As many as the other side has room for, so that nobody waits for the other.
+    // Few enough for the socket buffers, so that neither side blocks the other.
     let mut replies = Vec::with_capacity(requests.len());
     for requests in requests.chunks(64) {
         wire.send_bytes(&requests.concat())?;
@@ -585,12 +592,12 @@ fn ask(wire: &mut Wire, requests: impl Iterator<Item = Vec<Vec<u8>>>) -> io::Res
     Ok(replies)
 }
 
-/// Whether two servers tell the same of a key, but for the order of what has none and how numbers
-/// are printed.
+/// Whether the contents on two servers are equal, apart from the order of unordered elements and
+/// the format of numbers.
 fn same_contents(ours: &[Frame], theirs: &[Frame]) -> bool {
     let sorted = |frames: &[Frame]| {
         let mut frames = frames.to_vec();
-        // How many nodes there are is each server's own affair.
+        // The number of nodes differs between servers.
         frames.iter_mut().for_each(|it| blank(it, &["radix-tree-keys", "radix-tree-nodes"]));
         for (frame, read) in frames.iter_mut().zip(READS) {
             match *read {

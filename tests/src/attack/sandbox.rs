@@ -1,5 +1,5 @@
-//! Ways out of the sandbox, and mutations of them, on a running server: the next script finds
-//! everything as it was, and whatever does not end can be killed.
+//! Runs scripts that try to escape the sandbox, and mutations of them: the next script must find an
+//! unchanged environment, and a script that does not end must be killable.
 
 use std::io;
 use std::time::Duration;
@@ -10,25 +10,24 @@ use lockwheel_compat::time;
 use lockwheel_compat::wire::Wire;
 
 use super::Report;
-use super::victim::Victim;
+use super::attack_target::AttackTarget;
 
-/// The corpus, a script a line; the tests of the sandbox run it as well.
+/// The corpus, one script per line; the tests of the sandbox run it too.
 const ESCAPES: &str = include_str!("../../../scripting/tests/escapes.txt");
-/// What a script may take, as the server is told, before it can be killed.
+/// The server's `busy-reply-threshold`, after which a script can be killed.
 const SLOW_MS: &str = "20";
-/// After so long without a reply a script is killed.
-const GLANCE: Duration = Duration::from_millis(40);
-/// How often a script is killed before it counts as one that cannot be.
+/// A script without a reply after this time is killed.
+const KILL_DELAY: Duration = Duration::from_millis(40);
+/// The number of kills after which a script counts as unkillable.
 const KILLS_MAX: usize = 600;
-/// How long any other reply may take, on a busy machine too.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// What the server may hold more at the end: the memory of all scripts, and what the allocator
-/// keeps.
+/// The time-out of all other replies, also on a busy machine.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
+/// The growth of memory that is allowed: all scripts, and the memory that the allocator keeps.
 const KEPT_BYTES_MAX: u64 = 512 << 20;
-/// A mutated script is not longer.
+/// The largest size of a mutated script.
 const SCRIPT_BYTES_MAX: usize = 4096;
 
-/// Numbers that functions of libraries overflow with.
+/// Arguments that may overflow library functions.
 const NUMBERS: &[&str] = &[
     "0",
     "1",
@@ -58,7 +57,7 @@ const NUMBERS: &[&str] = &[
     "setmetatable({}, {__index = function() error('x') end})",
 ];
 
-/// Tells of every name in the globals, of what it is, and whether some functions do their work.
+/// Returns a digest of all global names and their types, and the results of some functions.
 const CANARY: &str = "
     local names, seen = {}, {}
     local function walk(path, of)
@@ -89,12 +88,12 @@ const CANARY: &str = "
     for at, value in ipairs(works) do works[at] = tostring(value) end
     return {redis.sha1hex(table.concat(names, ' ')), works}";
 
-/// Runs the corpus, and so many mutations of its scripts.
+/// Runs the corpus and this number of mutations of its scripts.
 pub fn attack(mutations: u64, seed: u64, progress: &mut dyn FnMut(u64, usize)) -> Report {
-    let victim = Victim::start(&["--busy-reply-threshold", SLOW_MS]);
+    let server = AttackTarget::start(&["--busy-reply-threshold", SLOW_MS]);
     let mut attack = Attack {
-        wire: victim.try_connect(2, PATIENCE).expect("it is there"),
-        killer: victim.try_connect(2, PATIENCE).expect("it is there"),
+        wire: server.try_connect(2, REPLY_TIMEOUT).expect("it is there"),
+        killer: server.try_connect(2, REPLY_TIMEOUT).expect("it is there"),
         canary: Frame::whole(b"$-1\r\n").expect("a reply"),
         slowest_kill_us: 0,
         slowest: String::new(),
@@ -104,13 +103,13 @@ pub fn attack(mutations: u64, seed: u64, progress: &mut dyn FnMut(u64, usize)) -
     attack.killer.call(&["SET", "canary", "sings"]).expect("it is there");
     attack.canary = attack.wire.call(&["EVAL", CANARY, "0"]).expect("it is there");
     assert_ne!(attack.canary.kind, b'-', "{}", attack.canary.notation());
-    let begin = victim.held();
+    let begin = server.held();
     let corpus = corpus();
     let mut run = 0;
     let mutated = (0..mutations).map(|number| mutation(&corpus, seed, number));
     let scripts = corpus.iter().map(|script| script.as_bytes().to_vec()).chain(mutated);
     for script in scripts {
-        // What has written cannot be killed, so only the corpus itself may write.
+        // A script that has written cannot be killed, so only the corpus itself may write.
         let name = if run < corpus.len() as u64 { "EVAL" } else { "EVAL_RO" };
         run += 1;
         if let Err(error) = attack.run(name, &script) {
@@ -122,13 +121,13 @@ pub fn attack(mutations: u64, seed: u64, progress: &mut dyn FnMut(u64, usize)) -
     let Attack { mut report, killed, slowest_kill_us, slowest, .. } = attack;
     report.figures.push(format!("{run} scripts, seed {seed}: {killed} were killed"));
     report.figures.push(format!("the slowest kill took {slowest_kill_us} us: {slowest}"));
-    let end = victim.held();
+    let end = server.held();
     report.figures.push(format!("{end:?}"));
     if end.resident_bytes > begin.resident_bytes + KEPT_BYTES_MAX {
         report.problem(format!("too much memory is held: {begin:?}, {end:?}"));
     }
-    if let Some(trouble) = victim.end(PATIENCE) {
-        report.problem(trouble);
+    if let Some(problem) = server.end(REPLY_TIMEOUT) {
+        report.problem(problem);
     }
     report
 }
@@ -138,11 +137,11 @@ fn corpus() -> Vec<&'static str> {
 }
 
 struct Attack {
-    /// What runs scripts.
+    /// The connection that runs scripts.
     wire: Wire,
-    /// What kills them.
+    /// The connection that kills them.
     killer: Wire,
-    /// What the canary said first.
+    /// The last reply of the canary.
     canary: Frame,
     slowest_kill_us: i64,
     slowest: String,
@@ -151,10 +150,10 @@ struct Attack {
 }
 
 impl Attack {
-    /// Runs a script to its end or kills it, and then the canary.
+    /// Runs a script to its end or kills it, then runs the canary.
     fn run(&mut self, name: &str, script: &[u8]) -> io::Result<()> {
         self.wire.send(&[name.as_bytes(), script, b"0"])?;
-        if self.wire.read_within(GLANCE)?.is_none() {
+        if self.wire.read_within(KILL_DELAY)?.is_none() {
             self.kill(script)?;
         }
         let canary = self.wire.call(&["EVAL", CANARY, "0"])?;
@@ -175,7 +174,7 @@ impl Attack {
         for _ in 0..KILLS_MAX {
             let reply = self.killer.call(&["SCRIPT", "KILL"])?;
             self.killed += u64::from(reply.kind == b'+');
-            if self.wire.read_within(GLANCE)?.is_some() {
+            if self.wire.read_within(KILL_DELAY)?.is_some() {
                 let took = time::now_us() - begin_us;
                 if took > self.slowest_kill_us {
                     self.slowest_kill_us = took;
@@ -188,20 +187,20 @@ impl Attack {
     }
 }
 
-/// A script made of those of the corpus.
+/// A mutation of scripts of the corpus.
 fn mutation(corpus: &[&str], seed: u64, number: u64) -> Vec<u8> {
-    let mut dice = Random::of(seed, number);
-    let mut words = words(dice.pick::<&str>(corpus));
-    for _ in 0..=dice.below(4) {
-        let other = self::words(dice.pick::<&str>(corpus));
-        let at = dice.below(words.len() as u64 + 1) as usize;
-        let from = dice.below(other.len() as u64) as usize;
+    let mut random = Random::of(seed, number);
+    let mut words = words(random.pick::<&str>(corpus));
+    for _ in 0..=random.below(4) {
+        let other = self::words(random.pick::<&str>(corpus));
+        let at = random.below(words.len() as u64 + 1) as usize;
+        let from = random.below(other.len() as u64) as usize;
         let numbers: Vec<usize> = (0..words.len())
             .filter(|at| words[*at].starts_with(|c: char| c.is_ascii_digit()))
             .collect();
-        match dice.below(10) {
+        match random.below(10) {
             0..4 if !numbers.is_empty() => {
-                words[*dice.pick(&numbers)] = (*dice.pick(NUMBERS)).to_owned();
+                words[*random.pick(&numbers)] = (*random.pick(NUMBERS)).to_owned();
             }
             4 if at < words.len() => words[at].clone_from(&other[from]),
             5 if at < words.len() => drop(words.remove(at)),
@@ -216,7 +215,7 @@ fn mutation(corpus: &[&str], seed: u64, number: u64) -> Vec<u8> {
             }
             _ => {
                 let whole = words.concat();
-                let wrapped = match dice.below(6) {
+                let wrapped = match random.below(6) {
                     0 => format!("return pcall(function() {whole} end)"),
                     1 => format!("return coroutine.wrap(function() {whole} end)()"),
                     2 => format!("return xpcall(function() {whole} end, function() {whole} end)"),
@@ -229,15 +228,15 @@ fn mutation(corpus: &[&str], seed: u64, number: u64) -> Vec<u8> {
         }
     }
     let mut script = words.concat().into_bytes();
-    if dice.once_in(20) && !script.is_empty() {
-        let at = dice.below(script.len() as u64) as usize;
-        script[at] = dice.bits() as u8;
+    if random.once_in(20) && !script.is_empty() {
+        let at = random.below(script.len() as u64) as usize;
+        script[at] = random.bits() as u8;
     }
     script.truncate(SCRIPT_BYTES_MAX);
     script
 }
 
-/// Names and numbers, blanks, and single other signs.
+/// Splits a script into names and numbers, blanks, and single other characters.
 fn words(script: &str) -> Vec<String> {
     let class = |sign: char| match sign {
         sign if sign.is_ascii_alphanumeric() || sign == '_' => 0,

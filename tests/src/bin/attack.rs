@@ -1,4 +1,4 @@
-//! Attacks a Lockwheel that it starts, and tells what came of it; see `lockwheel_tests::attack`.
+//! Starts a Lockwheel, attacks it and prints a report; see `lockwheel_tests::attack`.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -8,11 +8,11 @@ use lockwheel_compat::fuzz::{Found, Progress};
 use lockwheel_compat::time;
 use lockwheel_tests::attack::{Report, arguments, connections, restore, sandbox};
 
-/// How often it is told how far an attack has come.
-const TOLD_EACH_SECONDS: i64 = 10;
+/// The interval of progress lines.
+const PROGRESS_INTERVAL_SECONDS: i64 = 10;
 
-/// Attacks a server in several ways: it must neither panic, nor hang, nor answer otherwise than
-/// redis-server does. What was found is printed, and the program fails.
+/// Attacks a server in several ways: it must not panic or hang, and must reply as redis-server
+/// does. Problems are printed, and the program fails.
 #[derive(Parser)]
 struct Arguments {
     #[command(subcommand)]
@@ -21,39 +21,39 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Attack {
-    /// Sends mutated payloads to RESTORE, here and on redis-server.
+    /// Sends mutated payloads to RESTORE, on Lockwheel and on redis-server.
     Restore {
-        /// How many.
+        /// The number of payloads.
         #[arg(long, default_value_t = 100_000)]
         payloads: u64,
-        /// What they are drawn from.
+        /// The seed.
         #[arg(long, default_value_t = 1)]
         seed: u64,
     },
-    /// Sends random arguments to every command, here and on redis-server.
+    /// Sends random arguments to every command, on Lockwheel and on redis-server.
     Arguments {
-        /// How many requests.
+        /// The number of requests.
         #[arg(long, default_value_t = 100_000)]
         requests: usize,
-        /// What they are drawn from.
+        /// The seed.
         #[arg(long, default_value_t = 1)]
         seed: u64,
     },
-    /// Runs scripts that try to get out of the sandbox, and mutations of them.
+    /// Runs scripts that try to escape the sandbox, and mutations of them.
     Sandbox {
-        /// How many mutations.
+        /// The number of mutations.
         #[arg(long, default_value_t = 2_000)]
         mutations: u64,
-        /// What they are drawn from.
+        /// The seed.
         #[arg(long, default_value_t = 1)]
         seed: u64,
     },
-    /// Floods the server with connections and with what is no request.
+    /// Floods the server with connections and invalid requests.
     Connections {
-        /// How often each kind of flood is repeated.
+        /// The number of rounds of all floods.
         #[arg(long, default_value_t = 5)]
         rounds: u32,
-        /// What they are drawn from.
+        /// The seed.
         #[arg(long, default_value_t = 1)]
         seed: u64,
     },
@@ -61,14 +61,14 @@ enum Attack {
 
 fn main() -> ExitCode {
     let begin_us = time::now_us();
-    let mut meter = Meter { begin_us, told_at_seconds: 0 };
+    let mut meter = Meter { begin_us, printed_at_seconds: 0 };
     let report = match Arguments::parse().attack {
         Attack::Restore { payloads, seed } => {
-            restore::attack(payloads, seed, &mut |done, found| meter.tell(done, found))
+            restore::attack(payloads, seed, &mut |done, found| meter.print(done, found))
         }
         Attack::Arguments { requests, seed } => arguments::attack(requests, seed, &mut meter),
         Attack::Sandbox { mutations, seed } => {
-            Some(sandbox::attack(mutations, seed, &mut |done, found| meter.tell(done, found)))
+            Some(sandbox::attack(mutations, seed, &mut |done, found| meter.print(done, found)))
         }
         Attack::Connections { rounds, seed } => Some(connections::attack(rounds, seed)),
     };
@@ -80,17 +80,17 @@ fn main() -> ExitCode {
     if report.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Tells on standard error how far it has come.
+/// Prints the progress on standard error.
 struct Meter {
     begin_us: i64,
-    told_at_seconds: i64,
+    printed_at_seconds: i64,
 }
 
 impl Meter {
-    fn tell(&mut self, done: u64, found: usize) {
+    fn print(&mut self, done: u64, found: usize) {
         let seconds = (time::now_us() - self.begin_us) / 1_000_000;
-        if seconds >= self.told_at_seconds + TOLD_EACH_SECONDS {
-            self.told_at_seconds = seconds;
+        if seconds >= self.printed_at_seconds + PROGRESS_INTERVAL_SECONDS {
+            self.printed_at_seconds = seconds;
             let _ = writeln!(std::io::stderr(), "{seconds} s: {done} done, {found} found");
         }
     }
@@ -98,7 +98,7 @@ impl Meter {
 
 impl Progress for Meter {
     fn fuzzed(&mut self, done: usize, _of: usize, found: usize) {
-        self.tell(done as u64, found);
+        self.print(done as u64, found);
     }
 
     fn found(&mut self, found: &Found) {

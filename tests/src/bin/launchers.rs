@@ -1,10 +1,10 @@
-//! Runs what launches a `redis-server` in tests (`tests/launchers/<language>/run`) with Lockwheel
-//! and with a real `redis-server`, and compares what passed.
+//! Runs the libraries that launch a `redis-server` in tests (`tests/launchers/<language>/run`) with
+//! Lockwheel and with a real `redis-server`, and compares the results.
 //!
-//! Fails when anything that passes with Redis does not with Lockwheel, when anything fails at all,
-//! and when a process is left behind.
+//! Fails if a test passes with Redis and not with Lockwheel, if any test fails, and if a process is
+//! left running.
 
-#![allow(clippy::print_stdout)] // A program that speaks to whoever runs it.
+#![allow(clippy::print_stdout)] // A command-line program.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,10 +16,10 @@ use clap::Parser;
 use lockwheel_tests::daemon::Folder;
 use lockwheel_tests::process::eventually;
 use lockwheel_tests::suites::report::{Comparison, Line};
-use lockwheel_tests::suites::{self, Choice, Kind};
+use lockwheel_tests::suites::{self, Choice, ServerProgram};
 
-/// So often processes are looked at, a millisecond apart and more, before they are called left.
-const LOOKS_MAX: usize = 1000;
+/// The number of checks, at least a millisecond apart, before a process counts as left running.
+const CHECKS_MAX: usize = 1000;
 
 /// Has the launchers of a redis-server start Lockwheel and a real one.
 #[derive(Parser)]
@@ -34,7 +34,7 @@ async fn main() -> ExitCode {
     suites::conclude(run(&Options::parse().choice)).await
 }
 
-/// Returns what is not as it must be.
+/// Runs the suites and returns the problems.
 async fn run(choice: &Choice) -> Vec<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("launchers");
     let languages = match choice.suites(&folder) {
@@ -47,9 +47,9 @@ async fn run(choice: &Choice) -> Vec<String> {
     for language in &languages {
         let mut comparison = Comparison::default();
         for &kind in kinds {
-            let (lines, troubles) = one(&folder.join(language), kind).await;
+            let (lines, problems_found) = one(&folder.join(language), kind).await;
             let place = |trouble| format!("{language} with {}: {trouble}", kind.name());
-            problems.extend(troubles.into_iter().map(place));
+            problems.extend(problems_found.into_iter().map(place));
             comparison.add(kind, lines);
         }
         comparisons.insert(language, comparison);
@@ -61,8 +61,8 @@ async fn run(choice: &Choice) -> Vec<String> {
     problems
 }
 
-/// Runs one suite with one program. Returns its report and what went wrong besides.
-async fn one(suite: &Path, kind: Kind) -> (Vec<Line>, Vec<String>) {
+/// Runs one suite with one program. Returns its report and other problems.
+async fn one(suite: &Path, kind: ServerProgram) -> (Vec<Line>, Vec<String>) {
     let folder = Folder::new();
     let report = folder.path("report.jsonl");
     let server = match put_server(&folder, kind) {
@@ -76,17 +76,17 @@ async fn one(suite: &Path, kind: Kind) -> (Vec<Line>, Vec<String>) {
         ("SUITE_REPORT", report.clone()),
     ];
     let ending = suites::run(suite, kind, &environment).await;
-    let mut troubles = left_behind(&format!("SUITE_REPORT={report}"));
+    let mut problems_found = left_behind(&format!("SUITE_REPORT={report}"));
     let lines = Line::read_all(Path::new(&report)).unwrap_or_else(|problem| {
-        troubles.push(problem);
+        problems_found.push(problem);
         Vec::new()
     });
-    troubles.extend(ending.trouble(suite, &lines));
-    (lines, troubles)
+    problems_found.extend(ending.problem(suite, &lines));
+    (lines, problems_found)
 }
 
-/// A program named `redis-server` in a folder of its own: some launchers look for the name.
-fn put_server(folder: &Folder, kind: Kind) -> Result<String, String> {
+/// Creates a program named `redis-server` in a folder: some launchers search for this name.
+fn put_server(folder: &Folder, kind: ServerProgram) -> Result<String, String> {
     let program = kind.program()?;
     let server = folder.path("bin/redis-server");
     let put = || {
@@ -94,7 +94,7 @@ fn put_server(folder: &Folder, kind: Kind) -> Result<String, String> {
         match program.as_slice() {
             [program] if program.contains('/') => symlink(program, &server),
             words => {
-                // It takes itself off PATH, or it might find itself.
+                // It removes its folder from PATH, so that it does not run itself.
                 let path = "PATH=${PATH#*:}";
                 fs::write(
                     &server,
@@ -108,14 +108,14 @@ fn put_server(folder: &Folder, kind: Kind) -> Result<String, String> {
     Ok(server)
 }
 
-/// The processes that have `variable` in their environment and do not go.
+/// The processes with `variable` in their environment that do not end.
 fn left_behind(variable: &str) -> Vec<String> {
     let mut left = Vec::new();
     let mut looks = 0;
     eventually("a look at the processes", || {
         left = processes_with(variable);
         looks += 1;
-        left.is_empty() || looks == LOOKS_MAX
+        left.is_empty() || looks == CHECKS_MAX
     });
     left
 }

@@ -1,33 +1,33 @@
-//! Faults of single commands and of what replies look like.
+//! Faults of single commands and of the form of replies.
 
 use std::time::Duration;
 
 use lockwheel_engine::Flow;
 use lockwheel_resp::Reply;
 
-use super::{Answer, Fault, Request, World};
+use super::{Answer, Fault, FaultyEngine, Request};
 
-/// For how long a second request is waited for.
+/// How long to wait for a second request.
 const PIPELINE: Duration = Duration::from_millis(2);
 
 pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "set-nx-twice",
-        what: "one in 64 refused SET NX is told that it has set the key",
+        what: "one in 64 refused SET NX replies OK",
         found_by: &["A lock of SET NX PX is never held twice"],
         run: Some(set_nx_twice),
         ..Fault::NONE
     },
     Fault {
         name: "setnx-overwrites",
-        what: "SETNX replaces what is there, and says that it does not",
+        what: "SETNX overwrites the value and replies 0",
         found_by: &["SETNX answers one or zero", "SETNX gives the lock to the first who asks"],
         run: Some(setnx_overwrites),
         ..Fault::NONE
     },
     Fault {
         name: "del-counts-nothing",
-        what: "DEL of a key that is not there answers 1",
+        what: "DEL of a missing key replies 1",
         found_by: &["DEL counts the keys that were there"],
         also: &["What has ended is not there for anybody"],
         run: Some(del_counts_nothing),
@@ -101,91 +101,91 @@ pub(super) const FAULTS: &[Fault] = &[
     },
 ];
 
-fn set_nx_twice(world: &mut World, request: &Request) -> Answer {
-    let answer = world.run(request);
+fn set_nx_twice(server: &mut FaultyEngine, request: &Request) -> Answer {
+    let answer = server.run(request);
     let refused = request.is("set") && request.option("nx").is_some();
-    if refused && matches!(answer.reply(), Reply::Null) && world.once_in(64) {
-        return world.answer(request, &Reply::OK);
+    if refused && matches!(answer.reply(), Reply::Null) && server.once_in(64) {
+        return server.answer(request, &Reply::OK);
     }
     answer
 }
 
-fn setnx_overwrites(world: &mut World, request: &Request) -> Answer {
-    let answer = world.run(request);
+fn setnx_overwrites(server: &mut FaultyEngine, request: &Request) -> Answer {
+    let answer = server.run(request);
     if request.is("setnx") && answer.reply() == Reply::Integer(0) {
-        world.aside(request, &[b"SET", &request.argv[1][..], &request.argv[2]]);
+        server.run_separately(request, &[b"SET", &request.argv[1][..], &request.argv[2]]);
     }
     answer
 }
 
-fn del_counts_nothing(world: &mut World, request: &Request) -> Answer {
-    let answer = world.run(request);
+fn del_counts_nothing(server: &mut FaultyEngine, request: &Request) -> Answer {
+    let answer = server.run(request);
     if request.is("del") && answer.reply() == Reply::Integer(0) {
-        return world.answer(request, &Reply::Integer(1));
+        return server.answer(request, &Reply::Integer(1));
     }
     answer
 }
 
-fn options_in_capitals(world: &mut World, request: &Request) -> Answer {
+fn options_in_capitals(server: &mut FaultyEngine, request: &Request) -> Answer {
     let mut options = request.argv.iter().skip(3);
     let small = options.any(|word| [&b"nx"[..], b"px", b"ex", b"xx"].contains(&&word[..]));
     if request.is("set") && small {
-        return world.answer(request, &Reply::error("ERR syntax error"));
+        return server.answer(request, &Reply::error("ERR syntax error"));
     }
-    world.run(request)
+    server.run(request)
 }
 
-fn incr_wraps(world: &mut World, request: &Request) -> Answer {
-    let answer = world.run(request);
+fn incr_wraps(server: &mut FaultyEngine, request: &Request) -> Answer {
+    let answer = server.run(request);
     let overflows = answer.reply() == Reply::error("ERR increment or decrement would overflow");
     if request.is("incr") && overflows {
         let least = i64::MIN.to_string().into_bytes();
-        world.aside(request, &[b"SET", &request.argv[1][..], &least, b"KEEPTTL"]);
-        return world.answer(request, &Reply::Integer(i64::MIN));
+        server.run_separately(request, &[b"SET", &request.argv[1][..], &least, b"KEEPTTL"]);
+        return server.answer(request, &Reply::Integer(i64::MIN));
     }
     answer
 }
 
-fn old_null(world: &mut World, request: &Request) -> Answer {
-    let mut answer = world.run(request);
+fn old_null(server: &mut FaultyEngine, request: &Request) -> Answer {
+    let mut answer = server.run(request);
     if answer.bytes[..] == *b"_\r\n" {
         answer.bytes = b"$-1\r\n"[..].into();
     }
     answer
 }
 
-fn flat_maps(world: &mut World, request: &Request) -> Answer {
-    let answer = world.run(request);
+fn flat_maps(server: &mut FaultyEngine, request: &Request) -> Answer {
+    let answer = server.run(request);
     match answer.reply() {
         Reply::Map(pairs) => {
             let flat = pairs.into_iter().flat_map(|(key, value)| [key, value]);
-            world.answer(request, &Reply::Array(flat.collect()))
+            server.answer(request, &Reply::Array(flat.collect()))
         }
         _ => answer,
     }
 }
 
-fn wrongtype_is_err(world: &mut World, request: &Request) -> Answer {
-    let answer = world.run(request);
+fn wrongtype_is_err(server: &mut FaultyEngine, request: &Request) -> Answer {
+    let answer = server.run(request);
     match answer.reply() {
         Reply::Error(line) if line.starts_with(b"WRONGTYPE") => {
             let line = String::from_utf8_lossy(&line).replacen("WRONGTYPE", "ERR", 1);
-            world.answer(request, &Reply::error(line))
+            server.answer(request, &Reply::error(line))
         }
         _ => answer,
     }
 }
 
-fn pipeline_out_of_order(world: &mut World, request: &Request) -> Answer {
+fn pipeline_out_of_order(server: &mut FaultyEngine, request: &Request) -> Answer {
     let simple = |request: &Request| request.is_any(&["get", "set", "incr", "ping", "echo"]);
     if simple(request) {
-        // What was sent at once has arrived by then.
-        world.live_for(PIPELINE);
+        // Requests sent together have arrived by then.
+        server.serve_for(PIPELINE);
     }
-    let next = simple(request).then(|| world.take_pipelined(request.client)).flatten();
-    let mut first = world.run(request);
+    let next = simple(request).then(|| server.take_pipelined(request.client)).flatten();
+    let mut first = server.run(request);
     if let Some(next) = next {
-        let second = world.run(&next);
+        let second = server.run(&next);
         if second.flow != Flow::Next || !simple(&next) {
             first.bytes.extend_from_slice(&second.bytes);
             return Answer { bytes: first.bytes, flow: second.flow };
@@ -196,12 +196,12 @@ fn pipeline_out_of_order(world: &mut World, request: &Request) -> Answer {
     first
 }
 
-fn hset_counts_updates(world: &mut World, request: &Request) -> Answer {
-    let answer = world.run(request);
+fn hset_counts_updates(server: &mut FaultyEngine, request: &Request) -> Answer {
+    let answer = server.run(request);
     match answer.reply() {
         Reply::Integer(_) if request.is("hset") => {
             let fields = i64::try_from((request.argv.len() - 2) / 2).unwrap_or(0);
-            world.answer(request, &Reply::Integer(fields))
+            server.answer(request, &Reply::Integer(fields))
         }
         _ => answer,
     }

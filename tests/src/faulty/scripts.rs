@@ -6,36 +6,36 @@ use lockwheel_engine::commands::scripts::interpreter;
 use lockwheel_resp::{Protocol, Reply};
 use lockwheel_scripting::{Host, Interrupt, LogLevel, Sha};
 
-use super::{Answer, Fault, Request, World};
+use super::{Answer, Fault, FaultyEngine, Request};
 
-/// For how long the others are let in between two calls of a script.
+/// How long other clients are served between two calls of a script.
 const PAUSE: Duration = Duration::from_millis(1);
-/// For how long a message is ahead of what it tells of.
+/// How long a message is sent before the deletion it reports.
 const LEAD: Duration = Duration::from_millis(20);
-/// How often a script outside of the engine may be asked whether it should go on.
-const QUESTIONS_MAX: u32 = 10_000;
+/// The number of interrupt checks after which a script outside of the engine is killed.
+const INTERRUPT_CHECKS_MAX: u32 = 10_000;
 
 pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "eval-lets-others-in",
-        what: "between the calls of a script others are served",
+        what: "between the calls of a script other clients are served",
         found_by: &[
             "A script's read and its write are one step",
             "Scripts and transactions do not get between each other",
-            "Compare-and-delete in a script never deletes a stranger's lock",
+            "Compare-and-delete in a script never deletes another client's lock",
         ],
-        run: Some(|world, request| call_by_call(world, request, |_| true, Between::Others)),
+        run: Some(|server, request| call_by_call(server, request, |_| true, Between::Others)),
         ..Fault::NONE
     },
     Fault {
         name: "compare-then-delete",
-        what: "a script that compares and deletes lets others in between the two",
+        what: "a script that compares and deletes lets other clients run in between",
         found_by: &[
             "A lock of SET NX PX is never held twice",
-            "Compare-and-delete in a script never deletes a stranger's lock",
+            "Compare-and-delete in a script never deletes another client's lock",
         ],
-        run: Some(|world, request| {
-            call_by_call(world, request, is_compare_and_delete, Between::Others)
+        run: Some(|server, request| {
+            call_by_call(server, request, is_compare_and_delete, Between::Others)
         }),
         ..Fault::NONE
     },
@@ -46,30 +46,30 @@ pub(super) const FAULTS: &[Fault] = &[
             "When the message of an unlock arrives the lock is free",
             "An unlock message of a script is not received before the lock is free",
         ],
-        run: Some(|world, request| call_by_call(world, request, publishes, Between::Message)),
+        run: Some(|server, request| call_by_call(server, request, publishes, Between::Message)),
         ..Fault::NONE
     },
     Fault {
         name: "nil-is-nil",
-        what: "a call that finds nothing gives a script nil in the place of false",
+        what: "a call with a null reply gives a script nil instead of false",
         found_by: &["A missing key is false to a script", "A missing array is false to a script"],
-        run: Some(|world, request| {
+        run: Some(|server, request| {
             let lua = "local redis = setmetatable({call = function(...) local got = \
                        redis.call(...) if got == false then return nil end return got end}, \
                        {__index = redis}) ";
-            with_prologue(world, request, lua, "")
+            with_prologue(server, request, lua, "")
         }),
         ..Fault::NONE
     },
     Fault {
         name: "numbers-are-rounded",
-        what: "a script's number is rounded, not cut, to the integer that is answered",
+        what: "a number that a script returns is rounded, not truncated",
         found_by: &["A number loses what is behind the point"],
-        run: Some(|world, request| {
+        run: Some(|server, request| {
             let lua = "local function result(...) ";
             let end = "\nend local got = result() if type(got) == 'number' then \
                        got = math.floor(got + 0.5) end return got";
-            with_prologue(world, request, lua, end)
+            with_prologue(server, request, lua, end)
         }),
         ..Fault::NONE
     },
@@ -80,22 +80,22 @@ pub(super) const FAULTS: &[Fault] = &[
             "redis.call raises what the command answers",
             "A wrong type within a script stops it there",
         ],
-        run: Some(|world, request| {
+        run: Some(|server, request| {
             let lua = "local redis = setmetatable({call = redis.pcall}, {__index = redis}) ";
-            with_prologue(world, request, lua, "")
+            with_prologue(server, request, lua, "")
         }),
         ..Fault::NONE
     },
     Fault {
         name: "errors-roll-back",
-        what: "what a script has written is undone when it fails",
+        what: "the writes of a script are undone when it fails",
         found_by: &["What a script did before it failed stays done"],
         run: Some(errors_roll_back),
         ..Fault::NONE
     },
     Fault {
         name: "errors-are-nil",
-        what: "a script that fails answers nil",
+        what: "a script that fails replies nil",
         found_by: &[
             "redis.call raises what the command answers",
             "error() ends a script with its text",
@@ -111,10 +111,10 @@ pub(super) const FAULTS: &[Fault] = &[
         ..Fault::NONE
     },
     Fault {
-        name: "scripts-are-forgotten",
-        what: "every second time that a script is called by its digest it has been forgotten",
+        name: "scripts-are-flushed",
+        what: "every second EVALSHA finds the script cache empty",
         found_by: &["The script is loaded once and called by its digest"],
-        run: Some(scripts_are_forgotten),
+        run: Some(scripts_are_flushed),
         ..Fault::NONE
     },
     Fault {
@@ -126,43 +126,48 @@ pub(super) const FAULTS: &[Fault] = &[
     },
 ];
 
-/// The script a request is about to run.
-fn body(world: &mut World, request: &Request) -> Option<Vec<u8>> {
+/// The script that a request runs.
+fn body(server: &mut FaultyEngine, request: &Request) -> Option<Vec<u8>> {
     let text = request.argv.get(1)?;
     let loads = request.is("script") && request.word(1) == "load";
     if let Some(text) = request.argv.get(2).filter(|_| loads) {
-        world.scripts.insert(Sha::of(text).as_bytes().to_vec(), text.clone());
+        server.scripts.insert(Sha::of(text).as_bytes().to_vec(), text.clone());
         return None;
     }
     if request.is("eval") {
-        world.scripts.insert(Sha::of(text).as_bytes().to_vec(), text.clone());
+        server.scripts.insert(Sha::of(text).as_bytes().to_vec(), text.clone());
         return Some(text.clone());
     }
-    let known = world.engine.interpreter.as_ref().is_some_and(|lua| lua.find(text).is_some());
+    let known = server.engine.interpreter.as_ref().is_some_and(|lua| lua.find(text).is_some());
     let digest = text.to_ascii_lowercase();
-    world.scripts.get(&digest).filter(|_| known && request.is("evalsha")).cloned()
+    server.scripts.get(&digest).filter(|_| known && request.is("evalsha")).cloned()
 }
 
-/// Runs scripts with something before and behind their text, and answers as if it were not there.
-fn with_prologue(world: &mut World, request: &Request, before: &str, behind: &str) -> Answer {
-    let Some(body) = body(world, request).filter(|body| !body.starts_with(b"#!")) else {
-        return world.run(request);
+/// Runs scripts with text before and after their own, and replies as if it were not there.
+fn with_prologue(
+    server: &mut FaultyEngine,
+    request: &Request,
+    before: &str,
+    behind: &str,
+) -> Answer {
+    let Some(body) = body(server, request).filter(|body| !body.starts_with(b"#!")) else {
+        return server.run(request);
     };
     if request.is("eval") {
-        // It is known by its own digest, and what is wrong with it is said.
-        let loaded = world.aside(request, &[b"SCRIPT", b"LOAD", &body[..]]);
+        // The script is cached under its own digest, and its syntax errors are reported.
+        let loaded = server.run_separately(request, &[b"SCRIPT", b"LOAD", &body[..]]);
         if loaded.is_error() {
-            return world.run(request);
+            return server.run(request);
         }
     }
     let mut argv = request.argv.clone();
     argv[0] = b"EVAL".to_vec();
     argv[1] = [before.as_bytes(), &body, behind.as_bytes()].concat();
-    let mut answer = world.run_as(request, &argv);
+    let mut answer = server.run_as(request, &argv);
     if let Reply::Error(line) = answer.reply() {
         let line = String::from_utf8_lossy(&line);
         let line = line.replace(Sha::of(&argv[1]).as_str(), Sha::of(&body).as_str());
-        answer.bytes = world.answer(request, &Reply::error(line)).bytes;
+        answer.bytes = server.answer(request, &Reply::error(line)).bytes;
     }
     answer
 }
@@ -180,67 +185,67 @@ fn publishes(body: &[u8]) -> bool {
     has(body, "publish") && has(body, "del")
 }
 
-/// What happens between the calls of a script.
+/// The fault between the calls of a script.
 #[derive(Clone, Copy, PartialEq)]
 enum Between {
-    /// Others are served.
+    /// Other clients are served.
     Others,
-    /// A deletion is put off until a message has been sent and others have been served.
+    /// A deletion is postponed until a message was sent and other clients were served.
     Message,
 }
 
-/// Runs some scripts outside of the engine, their calls as commands of their own.
+/// Runs some scripts outside of the engine, with their calls as single commands.
 fn call_by_call(
-    world: &mut World,
+    server: &mut FaultyEngine,
     request: &Request,
     concerns: fn(&[u8]) -> bool,
     between: Between,
 ) -> Answer {
     let plain = |body: &Vec<u8>| !has(body, "setresp") && !body.starts_with(b"#!");
-    let body = body(world, request).filter(|body| concerns(body) && plain(body));
+    let body = body(server, request).filter(|body| concerns(body) && plain(body));
     let count = request.word(2).parse().ok();
     let count = count.filter(|&count: &usize| count + 3 <= request.argv.len());
-    let (Some(body), Some(count)) = (body, count) else { return world.run(request) };
-    let version = world.engine.settings.compat_version;
-    let mut lua = world.interpreters.pop().unwrap_or_else(|| interpreter(4, version));
+    let (Some(body), Some(count)) = (body, count) else { return server.run(request) };
+    let version = server.engine.settings.compat_version;
+    let mut lua = server.interpreters.pop().unwrap_or_else(|| interpreter(4, version));
     let reply = match lua.load_evaluated(&body) {
         Ok(sha) => {
-            // It is known by its digest from now on, here as well.
-            world.aside(request, &[b"SCRIPT", b"LOAD", &body[..]]);
+            // The script is cached under its digest.
+            server.run_separately(request, &[b"SCRIPT", b"LOAD", &body[..]]);
             let words: Vec<&[u8]> = request.argv.iter().map(Vec::as_slice).collect();
             let (keys, args) = words[3..].split_at(count);
-            let mut calls = Calls { world, request, between, put_off: None, questions: 0 };
+            let mut calls = Calls { server, request, between, put_off: None, interrupt_checks: 0 };
             let reply = lua.run(sha.as_bytes(), keys, args, &mut calls);
             calls.catch_up();
             reply
         }
         Err(refusal) => refusal,
     };
-    world.interpreters.push(lua);
-    world.answer(request, &reply)
+    server.interpreters.push(lua);
+    server.answer(request, &reply)
 }
 
-/// The world as such a script sees it.
+/// The host of such a script.
 struct Calls<'a> {
-    world: &'a mut World,
+    server: &'a mut FaultyEngine,
     request: &'a Request,
     between: Between,
     put_off: Option<Vec<Vec<u8>>>,
-    questions: u32,
+    interrupt_checks: u32,
 }
 
 impl Calls<'_> {
-    /// A script of this one call: what a script may not do is refused.
+    /// Runs a script with this one call, so that commands not allowed in scripts are refused.
     fn call_alone(&mut self, argv: &[&[u8]]) -> Reply {
         let script = [&b"EVAL"[..], b"return redis.pcall(unpack(ARGV))", b"0"];
-        self.world.aside(self.request, &[&script, argv].concat())
+        self.server.run_separately(self.request, &[&script, argv].concat())
     }
 
     fn catch_up(&mut self) {
         if let Some(argv) = self.put_off.take() {
-            self.world.live_for(LEAD);
+            self.server.serve_for(LEAD);
             let argv: Vec<&[u8]> = argv.iter().map(Vec::as_slice).collect();
-            self.world.aside(self.request, &argv);
+            self.server.run_separately(self.request, &argv);
         }
     }
 }
@@ -250,12 +255,12 @@ impl Host for Calls<'_> {
         let call = self.request.with(argv);
         if self.between == Between::Others {
             let reply = self.call_alone(argv);
-            self.world.live_for(PAUSE);
+            self.server.serve_for(PAUSE);
             return reply;
         }
         if call.is("del") && argv.len() == 2 {
             self.put_off = Some(call.argv);
-            return Reply::Integer(self.world.number(self.request, &[b"EXISTS", argv[1]]));
+            return Reply::Integer(self.server.number(self.request, &[b"EXISTS", argv[1]]));
         }
         if !call.is("publish") {
             self.catch_up();
@@ -268,78 +273,78 @@ impl Host for Calls<'_> {
     fn log(&mut self, _: LogLevel, _: &[u8]) {}
 
     fn interrupt(&mut self) -> Interrupt {
-        self.questions += 1;
-        match self.questions < QUESTIONS_MAX {
+        self.interrupt_checks += 1;
+        match self.interrupt_checks < INTERRUPT_CHECKS_MAX {
             true => Interrupt::Continue,
             false => Interrupt::Kill,
         }
     }
 }
 
-fn errors_roll_back(world: &mut World, request: &Request) -> Answer {
+fn errors_roll_back(server: &mut FaultyEngine, request: &Request) -> Answer {
     if !request.is_any(&["eval", "evalsha"]) {
-        return world.run(request);
+        return server.run(request);
     }
     let count = request.word(2).parse::<usize>().unwrap_or(0);
     let mut kept = Vec::new();
     for key in request.argv.iter().skip(3).take(count) {
-        let left = world.number(request, &[b"PTTL", key]).max(0);
-        kept.push((key, world.aside(request, &[b"DUMP", key]), left));
+        let left = server.number(request, &[b"PTTL", key]).max(0);
+        kept.push((key, server.run_separately(request, &[b"DUMP", key]), left));
     }
-    let answer = world.run(request);
+    let answer = server.run(request);
     if answer.reply().is_error() {
         for (key, dump, left) in kept {
             let left = left.to_string().into_bytes();
             match dump {
                 Reply::Bulk(dump) => {
-                    world.aside(request, &[b"RESTORE", key, &left, &dump, b"REPLACE"])
+                    server.run_separately(request, &[b"RESTORE", key, &left, &dump, b"REPLACE"])
                 }
-                _ => world.aside(request, &[b"DEL", key]),
+                _ => server.run_separately(request, &[b"DEL", key]),
             };
         }
     }
     answer
 }
 
-fn errors_are_nil(world: &mut World, request: &Request) -> Answer {
-    let answer = world.run(request);
+fn errors_are_nil(server: &mut FaultyEngine, request: &Request) -> Answer {
+    let answer = server.run(request);
     match answer.reply() {
         Reply::Error(line) if request.is("eval") && has(&line, "script:") => {
-            world.answer(request, &Reply::Null)
+            server.answer(request, &Reply::Null)
         }
         _ => answer,
     }
 }
 
-fn noscript_in_other_words(world: &mut World, request: &Request) -> Answer {
-    let answer = world.run(request);
+fn noscript_in_other_words(server: &mut FaultyEngine, request: &Request) -> Answer {
+    let answer = server.run(request);
     match answer.reply() {
         Reply::Error(line) if line.starts_with(b"NOSCRIPT") => {
-            world.answer(request, &Reply::error("ERR unknown script"))
+            server.answer(request, &Reply::error("ERR unknown script"))
         }
         _ => answer,
     }
 }
 
-fn scripts_are_forgotten(world: &mut World, request: &Request) -> Answer {
-    if request.is("evalsha") && world.once_in(2) {
-        world.aside(request, &[b"SCRIPT", b"FLUSH"]);
+fn scripts_are_flushed(server: &mut FaultyEngine, request: &Request) -> Answer {
+    if request.is("evalsha") && server.once_in(2) {
+        server.run_separately(request, &[b"SCRIPT", b"FLUSH"]);
     }
-    world.run(request)
+    server.run(request)
 }
 
-fn eval_is_not_cached(world: &mut World, request: &Request) -> Answer {
+fn eval_is_not_cached(server: &mut FaultyEngine, request: &Request) -> Answer {
     let loaded: Vec<_> = match request.is("script") && request.word(1) == "load" {
         true => request.argv.get(2).into_iter().cloned().collect(),
         false => Vec::new(),
     };
     for text in loaded {
-        world.scripts.insert(Sha::of(&text).as_bytes().to_vec(), text);
+        server.scripts.insert(Sha::of(&text).as_bytes().to_vec(), text);
     }
     let digest = request.word(1).into_bytes();
-    if request.is("evalsha") && !world.scripts.contains_key(&digest) {
-        let told = "NOSCRIPT No matching script. Please use EVAL.";
-        return world.answer(request, &Reply::error(told));
+    if request.is("evalsha") && !server.scripts.contains_key(&digest) {
+        let error = "NOSCRIPT No matching script. Please use EVAL.";
+        return server.answer(request, &Reply::error(error));
     }
-    world.run(request)
+    server.run(request)
 }

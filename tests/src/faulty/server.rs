@@ -1,4 +1,4 @@
-//! A faulty server's threads: one lets clients in, one runs everything.
+//! The threads of a faulty server: one accepts connections, one runs the engine.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -6,44 +6,44 @@ use std::sync::mpsc::Sender;
 use std::thread::{self, JoinHandle};
 
 use super::Fault;
-use super::crowd::{Crowd, Event};
-use super::world::World;
+use super::connections::{Connections, SocketEvent};
+use super::faulty_engine::FaultyEngine;
 
-/// Scripts that run call by call are nested as deep as there are clients.
+/// Scripts that run call by call are nested as deep as the number of clients.
 const STACK_BYTES: usize = 64 << 20;
 
-/// A server with a fault, or with none. Ends when it is dropped.
+/// A server with or without a fault. Stops when it is dropped.
 #[derive(Debug)]
 pub struct FaultyServer {
     address: SocketAddr,
-    sender: Sender<Event>,
+    sender: Sender<SocketEvent>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl FaultyServer {
-    /// Starts one on a free port.
+    /// Starts a server on a free port.
     pub fn start(fault: Option<&'static Fault>) -> io::Result<FaultyServer> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
-        let (crowd, sender) = Crowd::new();
-        let doorkeeper = {
+        let (connections, sender) = Connections::new();
+        let acceptor = {
             let sender = sender.clone();
             thread::spawn(move || {
                 for stream in listener.incoming().map_while(Result::ok) {
                     let _ = stream.set_nodelay(true);
-                    if sender.send(Event::Came(stream)).is_err() {
+                    if sender.send(SocketEvent::Connected(stream)).is_err() {
                         break;
                     }
                 }
             })
         };
-        let everything = thread::Builder::new()
+        let engine = thread::Builder::new()
             .stack_size(STACK_BYTES)
-            .spawn(move || World::new(crowd, fault).live())?;
-        Ok(FaultyServer { address, sender, threads: vec![everything, doorkeeper] })
+            .spawn(move || FaultyEngine::new(connections, fault).run_loop())?;
+        Ok(FaultyServer { address, sender, threads: vec![engine, acceptor] })
     }
 
-    /// Where it is.
+    /// The URL of the server.
     pub fn url(&self) -> String {
         format!("redis://{}", self.address)
     }
@@ -51,10 +51,10 @@ impl FaultyServer {
 
 impl Drop for FaultyServer {
     fn drop(&mut self) {
-        let _ = self.sender.send(Event::Stop);
+        let _ = self.sender.send(SocketEvent::Stop);
         for thread in self.threads.drain(..) {
             let _ = thread.join();
-            // Whoever waits at the door finds that nobody listens any more.
+            // Wakes the accepting thread, which then ends.
             let _ = TcpStream::connect(self.address);
         }
     }

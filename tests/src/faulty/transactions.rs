@@ -5,15 +5,15 @@ use std::time::Duration;
 use lockwheel_engine::session::Session;
 use lockwheel_resp::Reply;
 
-use super::{Answer, Fault, Request, World};
+use super::{Answer, Fault, FaultyEngine, Request};
 
-/// For how long the others are let in.
+/// How long other clients are served.
 const PAUSE: Duration = Duration::from_millis(1);
 
 pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "exec-lets-others-in",
-        what: "between the commands of a transaction others are served",
+        what: "between the commands of a transaction other clients are served",
         found_by: &[
             "A transaction's commands are one step",
             "Scripts and transactions do not get between each other",
@@ -25,7 +25,7 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "watch-checked-at-multi",
-        what: "whether a watched key has changed is looked at by MULTI, not by EXEC",
+        what: "MULTI, not EXEC, checks whether a watched key has changed",
         found_by: &[
             "A change between MULTI and EXEC breaks as well",
             "EXEC notices every change since WATCH, even after MULTI",
@@ -35,21 +35,21 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "watch-misses-the-end",
-        what: "WATCH does not see that the key is gone, deleted or expired",
+        what: "WATCH does not notice that the key was deleted or has expired",
         found_by: &["Deletion is a change", "The end of a lease is a change"],
         run: Some(watch_misses_the_end),
         ..Fault::NONE
     },
     Fault {
         name: "watch-misses-own-changes",
-        what: "WATCH does not see what the client itself changes before MULTI",
+        what: "WATCH does not notice changes of the client itself before MULTI",
         found_by: &["One's own change before MULTI breaks as well"],
         run: Some(watch_misses_own_changes),
         ..Fault::NONE
     },
     Fault {
         name: "watch-compares-values",
-        what: "WATCH does not see a key that has changed and has its old value again",
+        what: "WATCH does not notice a changed key that has its old value again",
         found_by: &[
             "Setting the same value again is a change",
             "Deletion and re-creation with the same value is a change",
@@ -59,7 +59,7 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "broken-exec-is-empty",
-        what: "EXEC whose watch is broken answers an empty array",
+        what: "EXEC replies an empty array if a watched key has changed",
         found_by: &["A broken EXEC is no empty EXEC"],
         run: Some(broken_exec_is_empty),
         ..Fault::NONE
@@ -83,57 +83,57 @@ pub(super) const FAULTS: &[Fault] = &[
     },
 ];
 
-fn state<'a>(world: &'a mut World, request: &Request) -> Option<&'a mut Session> {
-    world.engine.sessions.get_mut(request.client)
+fn state<'a>(server: &'a mut FaultyEngine, request: &Request) -> Option<&'a mut Session> {
+    server.engine.sessions.get_mut(request.client)
 }
 
-fn is_watch_broken(world: &World, request: &Request) -> bool {
-    world.engine.is_watch_broken(request.client, world.now())
+fn is_watch_broken(server: &FaultyEngine, request: &Request) -> bool {
+    server.engine.is_watch_broken(request.client, server.now())
 }
 
-fn exec_lets_others_in(world: &mut World, request: &Request) -> Answer {
-    let broken = is_watch_broken(world, request);
+fn exec_lets_others_in(server: &mut FaultyEngine, request: &Request) -> Answer {
+    let broken = is_watch_broken(server, request);
     let ready = |client: &mut Session| {
         let queued = client.transaction.take_if(|queued| !queued.broken && !broken)?;
         Some(queued.queue.into_iter().map(|queued| queued.argv).collect::<Vec<_>>())
     };
-    let queue = request.is("exec").then(|| state(world, request).and_then(ready)).flatten();
-    let Some(queue) = queue else { return world.run(request) };
-    world.engine.unwatch(request.client);
+    let queue = request.is("exec").then(|| state(server, request).and_then(ready)).flatten();
+    let Some(queue) = queue else { return server.run(request) };
+    server.engine.unwatch(request.client);
     let mut replies = Vec::new();
     for argv in queue {
-        replies.push(world.run_as(request, &argv).reply());
-        world.live_for(PAUSE);
+        replies.push(server.run_as(request, &argv).reply());
+        server.serve_for(PAUSE);
     }
-    world.answer(request, &Reply::Array(replies))
+    server.answer(request, &Reply::Array(replies))
 }
 
-fn watch_checked_at_multi(world: &mut World, request: &Request) -> Answer {
+fn watch_checked_at_multi(server: &mut FaultyEngine, request: &Request) -> Answer {
     if request.is("multi") {
-        let broken = is_watch_broken(world, request);
-        world.engine.unwatch(request.client);
-        if let Some(state) = state(world, request) {
+        let broken = is_watch_broken(server, request);
+        server.engine.unwatch(request.client);
+        if let Some(state) = state(server, request) {
             state.watch_broken = broken;
         }
     }
-    world.run(request)
+    server.run(request)
 }
 
-fn watch_misses_the_end(world: &mut World, request: &Request) -> Answer {
-    if request.is("exec") && is_watch_broken(world, request) {
-        let watched = state(world, request).map(|state| state.watched.clone());
+fn watch_misses_the_end(server: &mut FaultyEngine, request: &Request) -> Answer {
+    if request.is("exec") && is_watch_broken(server, request) {
+        let watched = state(server, request).map(|state| state.watched.clone());
         let keys: Vec<_> = watched.into_iter().flatten().map(|watched| watched.key).collect();
-        if keys.iter().all(|key| world.number(request, &[b"EXISTS", key]) == 0) {
-            world.engine.unwatch(request.client);
+        if keys.iter().all(|key| server.number(request, &[b"EXISTS", key]) == 0) {
+            server.engine.unwatch(request.client);
         }
     }
-    world.run(request)
+    server.run(request)
 }
 
-fn watch_misses_own_changes(world: &mut World, request: &Request) -> Answer {
-    let broken = is_watch_broken(world, request);
-    let answer = world.run(request);
-    if let Some(state) = state(world, request)
+fn watch_misses_own_changes(server: &mut FaultyEngine, request: &Request) -> Answer {
+    let broken = is_watch_broken(server, request);
+    let answer = server.run(request);
+    if let Some(state) = state(server, request)
         && !request.is_any(&["exec", "discard", "unwatch"])
     {
         state.watch_broken = broken;
@@ -141,9 +141,11 @@ fn watch_misses_own_changes(world: &mut World, request: &Request) -> Answer {
     answer
 }
 
-/// The notes are checksums of the values that were watched.
-fn watch_compares_values(world: &mut World, request: &Request) -> Answer {
-    let value = |world: &mut World, key: &[u8]| match world.aside(request, &[b"GET", key]) {
+/// The notes hold checksums of the watched values.
+fn watch_compares_values(server: &mut FaultyEngine, request: &Request) -> Answer {
+    let value = |server: &mut FaultyEngine, key: &[u8]| match server
+        .run_separately(request, &[b"GET", key])
+    {
         Reply::Bulk(value) => {
             value.iter().fold(7, |sum, &byte| sum * 31 % 1_000_003 + i64::from(byte))
         }
@@ -151,46 +153,46 @@ fn watch_compares_values(world: &mut World, request: &Request) -> Answer {
     };
     if request.is("watch") {
         for key in &request.argv[1..] {
-            let now = value(world, key);
-            world.notes.insert(key.clone(), now);
+            let now = value(server, key);
+            server.notes.insert(key.clone(), now);
         }
     } else if request.is("exec") {
-        let watched = state(world, request).map(|state| state.watched.clone());
+        let watched = state(server, request).map(|state| state.watched.clone());
         let keys: Vec<_> = watched.into_iter().flatten().map(|watched| watched.key).collect();
-        let mut same = |key: &[u8]| world.notes.get(key).copied() == Some(value(world, key));
+        let mut same = |key: &[u8]| server.notes.get(key).copied() == Some(value(server, key));
         if keys.iter().all(|key| same(key)) {
-            world.engine.unwatch(request.client);
+            server.engine.unwatch(request.client);
         }
     }
-    world.run(request)
+    server.run(request)
 }
 
-fn broken_exec_is_empty(world: &mut World, request: &Request) -> Answer {
-    let broken = request.is("exec") && is_watch_broken(world, request);
-    let answer = world.run(request);
+fn broken_exec_is_empty(server: &mut FaultyEngine, request: &Request) -> Answer {
+    let broken = request.is("exec") && is_watch_broken(server, request);
+    let answer = server.run(request);
     match answer.reply() {
         Reply::Null | Reply::NullArray if broken => {
-            world.answer(request, &Reply::Array(Vec::new()))
+            server.answer(request, &Reply::Array(Vec::new()))
         }
         _ => answer,
     }
 }
 
-fn exec_after_an_error(world: &mut World, request: &Request) -> Answer {
+fn exec_after_an_error(server: &mut FaultyEngine, request: &Request) -> Answer {
     if request.is("exec")
-        && let Some(queued) = state(world, request).and_then(|state| state.transaction.as_mut())
+        && let Some(queued) = state(server, request).and_then(|state| state.transaction.as_mut())
     {
         queued.broken = false;
     }
-    world.run(request)
+    server.run(request)
 }
 
-fn exec_keeps_watching(world: &mut World, request: &Request) -> Answer {
-    let watched = state(world, request).map(|state| state.watched.clone());
-    let answer = world.run(request);
+fn exec_keeps_watching(server: &mut FaultyEngine, request: &Request) -> Answer {
+    let watched = state(server, request).map(|state| state.watched.clone());
+    let answer = server.run(request);
     if request.is("exec") {
         for watched in watched.into_iter().flatten() {
-            world.engine.watch(request.client, watched.database, &watched.key, world.now());
+            server.engine.watch(request.client, watched.database, &watched.key, server.now());
         }
     }
     answer

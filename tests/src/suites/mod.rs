@@ -1,7 +1,7 @@
-//! Suites in other languages: a folder each, whose `run` is given an environment and leaves a
-//! report. Knows nothing of what a suite tries.
+//! Runs the test suites in other languages: each is a folder with a program `run`, which gets an
+//! environment and writes a report. Nothing here depends on the content of a suite.
 
-#![allow(clippy::print_stdout)] // It speaks to whoever runs the suites.
+#![allow(clippy::print_stdout)] // The output of the programs that run the suites.
 
 pub mod report;
 
@@ -17,60 +17,62 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::daemon;
 use crate::redis_server;
 
-/// The exit status by which `run` says that its tool chain is not installed.
+/// The exit status of `run` if its tool chain is not installed.
 const NO_TOOLS: i32 = 77;
-/// A suite that hangs is ended after this: far more than any takes, the first run's downloads
-/// and builds included.
-const PATIENCE: Duration = Duration::from_secs(30 * 60);
+/// A suite that hangs is ended after this time: far more than any needs, including the downloads
+/// and builds of the first run.
+const TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
-/// Which program serves.
+/// The program that runs the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
-    /// The real one.
+pub enum ServerProgram {
+    /// The real `redis-server`.
     Redis,
-    /// Ours.
+    /// Lockwheel.
     Lockwheel,
 }
 
-impl Kind {
-    /// For whoever reads.
+impl ServerProgram {
+    /// The name in messages.
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Redis => "Redis",
-            Kind::Lockwheel => "Lockwheel",
+            ServerProgram::Redis => "Redis",
+            ServerProgram::Lockwheel => "Lockwheel",
         }
     }
 
-    /// How to run it: a program and what comes before the server's own arguments.
+    /// The command: a program and the words before the server's own arguments.
     ///
     /// # Errors
-    /// If it is not there.
+    /// If the program is missing.
     pub fn program(self) -> Result<Vec<String>, String> {
         match self {
-            Kind::Redis => redis_server::program().ok_or("there is no redis-server".to_owned()),
-            Kind::Lockwheel => Ok(vec![daemon::program().to_string_lossy().into_owned()]),
+            ServerProgram::Redis => {
+                redis_server::program().ok_or("there is no redis-server".to_owned())
+            }
+            ServerProgram::Lockwheel => Ok(vec![daemon::program().to_string_lossy().into_owned()]),
         }
     }
 }
 
-/// Which suites are to run on what: a part of a command line.
+/// The suites and server programs to run: a part of a command line.
 #[derive(clap::Args)]
 pub struct Choice {
-    /// Which suites; all of them when none is named
+    /// The suites to run; all if none is named
     languages: Vec<String>,
-    /// Try Lockwheel alone: compares nothing
+    /// Run on Lockwheel only, without a comparison
     #[arg(long, conflicts_with = "only_redis")]
     only_lockwheel: bool,
-    /// Try redis-server alone: compares nothing
+    /// Run on redis-server only, without a comparison
     #[arg(long)]
     only_redis: bool,
 }
 
 impl Choice {
-    /// The suites, of those in a folder.
+    /// The chosen suites of a folder.
     ///
     /// # Errors
-    /// If there is none of that name.
+    /// If there is no suite of a name.
     pub fn suites(&self, folder: &Path) -> Result<Vec<String>, String> {
         let known = list(folder);
         if let Some(unknown) = self.languages.iter().find(|it| !known.contains(it)) {
@@ -79,17 +81,17 @@ impl Choice {
         Ok(if self.languages.is_empty() { known } else { self.languages.clone() })
     }
 
-    /// What they run on, in this order.
-    pub fn kinds(&self) -> &'static [Kind] {
+    /// The server programs, in this order.
+    pub fn kinds(&self) -> &'static [ServerProgram] {
         match (self.only_redis, self.only_lockwheel) {
-            (true, _) => &[Kind::Redis],
-            (_, true) => &[Kind::Lockwheel],
-            _ => &[Kind::Redis, Kind::Lockwheel],
+            (true, _) => &[ServerProgram::Redis],
+            (_, true) => &[ServerProgram::Lockwheel],
+            _ => &[ServerProgram::Redis, ServerProgram::Lockwheel],
         }
     }
 }
 
-/// Does what is asked for, which returns what is not as it must be, and says so.
+/// Runs the suites, prints their problems, and returns the exit status.
 pub async fn conclude(all: impl Future<Output = Vec<String>>) -> ExitCode {
     let problems = tokio::select! {
         problems = all => problems,
@@ -98,7 +100,7 @@ pub async fn conclude(all: impl Future<Output = Vec<String>>) -> ExitCode {
     if problems.is_empty() {
         return ExitCode::SUCCESS;
     }
-    println!("\nThis is not as it must be:");
+    println!("\nProblems:");
     for problem in problems {
         println!("  {problem}");
     }
@@ -115,7 +117,7 @@ pub fn list(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Ends when whoever started this wants it to: everything started here ends with it.
+/// Completes at a signal to end: all processes started here then end too.
 async fn interrupted() {
     let mut terminate = signal(SignalKind::terminate()).expect("a signal can be awaited");
     tokio::select! {
@@ -124,19 +126,19 @@ async fn interrupted() {
     }
 }
 
-/// How it went.
+/// How a suite ended.
 pub enum Ending {
-    /// It came to its end, with this status. What passed stands in its report.
+    /// It ended with this status. Its report lists the results.
     Ended(i32),
-    /// It could not begin.
+    /// Its tool chain is missing.
     NoTools,
-    /// It did not get to its end.
+    /// It did not end by itself.
     Died(String),
 }
 
 impl Ending {
-    /// What is wrong with such an end, if the suite reported these.
-    pub fn trouble(self, suite: &Path, lines: &[report::Line]) -> Option<String> {
+    /// The problem of this end, if any, for a suite that reported these lines.
+    pub fn problem(self, suite: &Path, lines: &[report::Line]) -> Option<String> {
         match self {
             Ending::Died(how) => Some(how),
             Ending::NoTools => {
@@ -152,8 +154,8 @@ impl Ending {
     }
 }
 
-/// Runs it to its end.
-pub async fn run(suite: &Path, kind: Kind, environment: &[(&str, String)]) -> Ending {
+/// Runs a suite to its end.
+pub async fn run(suite: &Path, kind: ServerProgram, environment: &[(&str, String)]) -> Ending {
     let language = suite.file_name().unwrap_or_default().to_string_lossy();
     let prefix = format!("{language}/{}", kind.name().to_lowercase());
     println!("{prefix} | begins");
@@ -161,7 +163,7 @@ pub async fn run(suite: &Path, kind: Kind, environment: &[(&str, String)]) -> En
     let mut command = Command::new(suite.join("run"));
     command.current_dir(suite).stdin(Stdio::null()).process_group(0);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    // Variables that begin so are settings.
+    // Variables with this prefix are settings.
     for (variable, _) in std::env::vars().filter(|(it, _)| it.starts_with("LOCKWHEEL_")) {
         command.env_remove(variable);
     }
@@ -176,9 +178,9 @@ pub async fn run(suite: &Path, kind: Kind, environment: &[(&str, String)]) -> En
         tokio::join!(show(&prefix, stdout), show(&prefix, stderr));
         child.wait().await
     };
-    let ended = tokio::time::timeout(PATIENCE, whole).await;
+    let ended = tokio::time::timeout(TIMEOUT, whole).await;
     println!("{prefix} | ended after {} s", started.elapsed().as_secs());
-    let Ok(ended) = ended else { return Ending::Died(format!("hangs after {PATIENCE:?}")) };
+    let Ok(ended) = ended else { return Ending::Died(format!("hangs after {TIMEOUT:?}")) };
     match ended.map(|status| status.code()) {
         Ok(Some(NO_TOOLS)) => Ending::NoTools,
         Ok(Some(status)) => Ending::Ended(status),
@@ -187,7 +189,7 @@ pub async fn run(suite: &Path, kind: Kind, environment: &[(&str, String)]) -> En
     }
 }
 
-/// Shows every line as it comes.
+/// Prints every line as it comes.
 async fn show(prefix: &str, output: Option<impl AsyncRead + Unpin>) {
     let Some(output) = output else { return };
     let mut output = BufReader::new(output);
@@ -198,7 +200,7 @@ async fn show(prefix: &str, output: Option<impl AsyncRead + Unpin>) {
     }
 }
 
-/// Everything a suite has started, which ends with it.
+/// The process group of a suite, which is killed when this is dropped.
 struct Group(Option<u32>);
 
 impl Drop for Group {

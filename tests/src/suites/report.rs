@@ -1,4 +1,4 @@
-//! What the suites report, one JSON object a line, and how the two servers' reports compare.
+//! The reports of the suites, one JSON object per line, and their comparison between two servers.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,17 +7,17 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use super::Kind;
+use super::ServerProgram;
 
-/// How a behaviour came out. The later, the worse.
+/// The status of a behaviour, the worst last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Outcome {
-    /// As it must.
+pub enum TestStatus {
+    /// It passed.
     Passed,
-    /// It was not tried.
+    /// It was not tested.
     Skipped,
-    /// Otherwise.
+    /// It failed.
     Failed,
 }
 
@@ -27,13 +27,13 @@ pub struct Line {
     library: String,
     version: String,
     behaviour: String,
-    outcome: Outcome,
+    outcome: TestStatus,
     #[serde(default)]
     reason: String,
 }
 
 impl Line {
-    /// A whole report; a missing one is empty.
+    /// Reads a whole report; a missing one is empty.
     pub fn read_all(path: &Path) -> Result<Vec<Line>, String> {
         let text = match fs::read_to_string(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -46,52 +46,52 @@ impl Line {
     }
 }
 
-/// Whether a report tells of a failure.
+/// Whether a report has a failure.
 pub fn any_failed(lines: &[Line]) -> bool {
-    lines.iter().any(|line| line.outcome == Outcome::Failed)
+    lines.iter().any(|line| line.outcome == TestStatus::Failed)
 }
 
-/// A report in which what failed came out as it did when it was tried again.
+/// The report with failed behaviours replaced by the results of a second run.
 pub fn better(mut lines: Vec<Line>, again: Vec<Line>) -> Vec<Line> {
     let name = |line: &Line| (line.library.clone(), line.behaviour.clone());
-    let failed = |line: &&Line| line.outcome == Outcome::Failed;
+    let failed = |line: &&Line| line.outcome == TestStatus::Failed;
     let retried: Vec<_> = lines.iter().filter(failed).map(name).collect();
     lines.retain(|line| !retried.contains(&name(line)));
     lines.extend(again.into_iter().filter(|line| retried.contains(&name(line))));
     lines
 }
 
-/// How one behaviour came out on one server, and why if it did not pass.
+/// The result of one behaviour on one server.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Verdict {
-    /// How.
-    pub outcome: Outcome,
-    /// Why; empty if it passed.
+pub struct TestResult {
+    /// The status.
+    pub outcome: TestStatus,
+    /// The reason; empty if it passed.
     pub reason: String,
 }
 
-/// How one behaviour came out on each server.
-pub type Verdicts = BTreeMap<Kind, Verdict>;
+/// The result of one behaviour on each server.
+pub type TestResults = BTreeMap<ServerProgram, TestResult>;
 
 /// A library and its version.
 pub type Library = (String, String);
 
-/// What one suite found on each server.
+/// The results of one suite on each server.
 #[derive(Default)]
 pub struct Comparison {
     /// By library, and then by behaviour.
-    pub libraries: BTreeMap<Library, BTreeMap<String, Verdicts>>,
+    pub libraries: BTreeMap<Library, BTreeMap<String, TestResults>>,
 }
 
 impl Comparison {
-    /// Takes in what was reported of one server. What was told twice is as bad as the worse.
-    pub fn add(&mut self, kind: Kind, lines: Vec<Line>) {
+    /// Adds the report of one server. Of two results of one behaviour the worse counts.
+    pub fn add(&mut self, kind: ServerProgram, lines: Vec<Line>) {
         for line in lines {
             let library = self.libraries.entry((line.library, line.version)).or_default();
             let verdicts = library.entry(line.behaviour).or_default();
-            // What follows the first line is for whoever reads the suite's own output.
+            // The further lines are in the output of the suite.
             let reason = line.reason.lines().next().unwrap_or_default().to_owned();
-            let verdict = Verdict { outcome: line.outcome, reason };
+            let verdict = TestResult { outcome: line.outcome, reason };
             let known = verdicts.entry(kind).or_insert_with(|| verdict.clone());
             if verdict > *known {
                 *known = verdict;
@@ -105,8 +105,8 @@ impl Comparison {
     }
 
     /// The matrix and what was skipped, for a terminal.
-    #[allow(clippy::print_stdout)] // It speaks to whoever runs the suites.
-    pub fn print(&self, language: &str, kinds: &[Kind]) {
+    #[allow(clippy::print_stdout)] // The output of the programs that run the suites.
+    pub fn print(&self, language: &str, kinds: &[ServerProgram]) {
         println!("\n{language}");
         for ((library, version), behaviours) in &self.libraries {
             let mut line = format!("  {library} {version}");
@@ -116,7 +116,7 @@ impl Comparison {
             println!("{line}");
             for (behaviour, verdicts) in behaviours {
                 for (kind, verdict) in verdicts {
-                    if verdict.outcome == Outcome::Skipped {
+                    if verdict.outcome == TestStatus::Skipped {
                         println!("    skipped on {}: {behaviour}: {}", kind.name(), verdict.reason);
                     }
                 }
@@ -124,8 +124,8 @@ impl Comparison {
         }
     }
 
-    /// What failed anywhere, and what passes on Redis and not on Lockwheel.
-    pub fn faults(&self, kinds: &[Kind]) -> Vec<String> {
+    /// The failures on any server, and the behaviours that pass on Redis but not on Lockwheel.
+    pub fn faults(&self, kinds: &[ServerProgram]) -> Vec<String> {
         let mut faults = Vec::new();
         for ((library, _), behaviours) in &self.libraries {
             for (behaviour, verdicts) in behaviours {
@@ -140,15 +140,15 @@ impl Comparison {
     }
 }
 
-/// What is wrong with how a behaviour came out on one server.
-pub fn fault(verdicts: &Verdicts, kind: Kind) -> Option<String> {
-    let reference = verdicts.get(&Kind::Redis).map(|verdict| verdict.outcome);
-    let must_pass = kind == Kind::Lockwheel && reference == Some(Outcome::Passed);
+/// The problem with the result of a behaviour on one server, if any.
+pub fn fault(verdicts: &TestResults, kind: ServerProgram) -> Option<String> {
+    let reference = verdicts.get(&ServerProgram::Redis).map(|verdict| verdict.outcome);
+    let must_pass = kind == ServerProgram::Lockwheel && reference == Some(TestStatus::Passed);
     match verdicts.get(&kind) {
-        Some(Verdict { outcome: Outcome::Failed, reason }) => {
+        Some(TestResult { outcome: TestStatus::Failed, reason }) => {
             Some(format!("failed on {}: {reason}", kind.name()))
         }
-        Some(Verdict { outcome: Outcome::Skipped, reason }) if must_pass => {
+        Some(TestResult { outcome: TestStatus::Skipped, reason }) if must_pass => {
             Some(format!("skipped on {}: {reason}", kind.name()))
         }
         None if must_pass => Some(format!("not reported on {}", kind.name())),
@@ -156,12 +156,14 @@ pub fn fault(verdicts: &Verdicts, kind: Kind) -> Option<String> {
     }
 }
 
-/// How many behaviours passed on one server, of those that were tried on any.
-pub fn score(behaviours: &BTreeMap<String, Verdicts>, kind: Kind) -> String {
-    let is = |verdict: Option<&Verdict>, outcome| verdict.is_some_and(|it| it.outcome == outcome);
-    let passed = behaviours.values().filter(|it| is(it.get(&kind), Outcome::Passed)).count();
-    let was_tried =
-        |verdicts: &&Verdicts| verdicts.values().any(|verdict| verdict.outcome != Outcome::Skipped);
+/// The behaviours that passed on one server, of those that were tested on any.
+pub fn score(behaviours: &BTreeMap<String, TestResults>, kind: ServerProgram) -> String {
+    let is =
+        |verdict: Option<&TestResult>, outcome| verdict.is_some_and(|it| it.outcome == outcome);
+    let passed = behaviours.values().filter(|it| is(it.get(&kind), TestStatus::Passed)).count();
+    let was_tried = |verdicts: &&TestResults| {
+        verdicts.values().any(|verdict| verdict.outcome != TestStatus::Skipped)
+    };
     format!("{passed}/{}", behaviours.values().filter(was_tried).count())
 }
 
@@ -169,7 +171,7 @@ pub fn score(behaviours: &BTreeMap<String, Verdicts>, kind: Kind) -> String {
 mod tests {
     use super::*;
 
-    fn comparison(lines: &[(Kind, &str)]) -> Comparison {
+    fn comparison(lines: &[(ServerProgram, &str)]) -> Comparison {
         let mut comparison = Comparison::default();
         for (kind, line) in lines {
             comparison.add(*kind, vec![serde_json::from_str(line).expect("a line")]);
@@ -187,13 +189,14 @@ mod tests {
         let of = |kind, outcomes: &[&str]| {
             outcomes.iter().map(|outcome| (kind, line("b", outcome))).collect::<Vec<_>>()
         };
-        let lines = [of(Kind::Redis, redis), of(Kind::Lockwheel, lockwheel)].concat();
+        let lines =
+            [of(ServerProgram::Redis, redis), of(ServerProgram::Lockwheel, lockwheel)].concat();
         let lines: Vec<_> = lines.iter().map(|(kind, line)| (*kind, line.as_str())).collect();
-        comparison(&lines).faults(&[Kind::Redis, Kind::Lockwheel])
+        comparison(&lines).faults(&[ServerProgram::Redis, ServerProgram::Lockwheel])
     }
 
     #[test]
-    fn what_passes_on_redis_must_pass_on_lockwheel() {
+    fn behaviour_that_passes_on_redis_must_pass_on_lockwheel() {
         assert_eq!(faults(&["passed"], &["passed"]), Vec::<String>::new());
         assert_eq!(faults(&["passed"], &["failed"]), ["l: b: failed on Lockwheel: "]);
         assert_eq!(faults(&["passed"], &["skipped"]), ["l: b: skipped on Lockwheel: "]);
@@ -204,36 +207,36 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_twice_is_as_bad_as_the_worse() {
+    fn worse_of_two_results_counts() {
         let twice = ["failed", "passed"];
         assert_eq!(faults(&["passed"], &twice), ["l: b: failed on Lockwheel: "]);
     }
 
     #[test]
-    fn what_failed_counts_as_it_came_out_when_tried_again() {
+    fn second_run_replaces_failures() {
         let parse = |line: String| serde_json::from_str::<Line>(&line).expect("a line");
         let outcome = |first: &str, second: &str| {
             let lines = better(vec![parse(line("b", first))], vec![parse(line("b", second))]);
             lines.iter().map(|line| line.outcome).collect::<Vec<_>>()
         };
-        assert_eq!(outcome("failed", "passed"), [Outcome::Passed]);
-        assert_eq!(outcome("failed", "failed"), [Outcome::Failed]);
-        assert_eq!(outcome("passed", "failed"), [Outcome::Passed]);
+        assert_eq!(outcome("failed", "passed"), [TestStatus::Passed]);
+        assert_eq!(outcome("failed", "failed"), [TestStatus::Failed]);
+        assert_eq!(outcome("passed", "failed"), [TestStatus::Passed]);
     }
 
     #[test]
-    fn a_score_leaves_out_what_was_tried_nowhere() {
+    fn score_omits_behaviours_tested_nowhere() {
         let lines = [
-            (Kind::Redis, line("a", "passed")),
-            (Kind::Lockwheel, line("a", "failed")),
-            (Kind::Redis, line("b", "skipped")),
-            (Kind::Lockwheel, line("b", "skipped")),
-            (Kind::Lockwheel, line("c", "passed")),
+            (ServerProgram::Redis, line("a", "passed")),
+            (ServerProgram::Lockwheel, line("a", "failed")),
+            (ServerProgram::Redis, line("b", "skipped")),
+            (ServerProgram::Lockwheel, line("b", "skipped")),
+            (ServerProgram::Lockwheel, line("c", "passed")),
         ];
         let lines: Vec<_> = lines.iter().map(|(kind, line)| (*kind, line.as_str())).collect();
         let comparison = comparison(&lines);
         let behaviours = comparison.libraries.values().next().expect("a library");
-        assert_eq!(score(behaviours, Kind::Redis), "1/2");
-        assert_eq!(score(behaviours, Kind::Lockwheel), "1/2");
+        assert_eq!(score(behaviours, ServerProgram::Redis), "1/2");
+        assert_eq!(score(behaviours, ServerProgram::Lockwheel), "1/2");
     }
 }

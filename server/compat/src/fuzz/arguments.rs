@@ -1,6 +1,6 @@
-//! Random arguments for every command of a server's table: most requests are wrong in some way, and
-//! a server has to refuse each of them in the same words as the other, in a transaction and in a
-//! script as well. Both servers must belong to the fuzzer, for databases are flushed.
+//! Random arguments for every command of a server's table. Most requests are invalid, and both
+//! servers must refuse them with the same error, also in transactions and scripts. Both servers must
+//! belong to the fuzzer, since databases are flushed.
 
 use std::io;
 
@@ -14,18 +14,18 @@ use crate::random::Random;
 use crate::reference::is_named;
 use crate::wire::Wire;
 
-/// How many requests an episode has, at least and at most.
+/// The range of the number of requests in an episode.
 const STEPS: (i64, i64) = (80, 200);
-/// How many requests a client sends in a row, at most.
+/// The largest number of requests that a client sends in a row.
 const RUN_MAX: u64 = 32;
-/// How many arguments a request has, at most.
+/// The largest number of arguments.
 const ARGUMENTS_MAX: u64 = 8;
 /// The length of a long argument.
 const LONG_BYTES: usize = 64 * 1024;
 /// The clients that send requests.
 const CLIENTS: [char; 2] = ['a', 'b'];
 
-/// Commands that are not drawn, and why. A name stands for its subcommands too.
+/// Commands that are not drawn, and why. A name includes its subcommands.
 pub const EXCLUDED: &[(&str, &str)] = &[
     ("CLIENT KILL", "ends other connections, the fuzzer's own among them"),
     ("CLIENT PAUSE", "stops every connection"),
@@ -53,8 +53,8 @@ pub const EXCLUDED: &[(&str, &str)] = &[
     ("SYNC", "replication"),
 ];
 
-/// Commands whose replies are compared by their types and numbers of elements only: what they hold
-/// is random, or each server's own.
+/// Commands with replies that are compared only by type and number of elements: their values are
+/// random or specific to the server.
 const BY_SHAPE: &[&str] = &["DBSIZE", "DUMP", "FUNCTION DUMP", "INFO", "MEMORY USAGE", "RANDOMKEY"];
 
 /// Scripts that call the command in their arguments.
@@ -64,7 +64,7 @@ const CALLING: &[&str] = &[
     "redis.setresp(3) return redis.call(unpack(ARGV))",
 ];
 
-/// Words that mean something to some command.
+/// Option words of some command.
 const OPTIONS: &[&str] = &[
     "NX",
     "XX",
@@ -169,7 +169,7 @@ const OPTIONS: &[&str] = &[
     "=",
 ];
 
-/// Words that look like a number, an id, a range or a pattern, and may be none.
+/// Words that look like a number, an id, a range or a pattern, and may be invalid.
 const ODD: &[&str] = &[
     "",
     "0",
@@ -268,7 +268,7 @@ const ODD: &[&str] = &[
 const NAMES: &[&str] =
     &["a", "b", "c", "f1", "f2", "g1", "g2", "c1", "c2", "lib", "v", "1", "2", "3", "10", "string"];
 
-/// Requests that fill keys of every type, so that the others find something.
+/// Requests that fill keys of every type, so that other requests find values.
 const FILLING: &[&str] = &[
     "SET <s1> hello",
     "SET <s2> 10",
@@ -299,7 +299,7 @@ const FILLING: &[&str] = &[
 pub struct Commands(Vec<Vec<String>>);
 
 impl Commands {
-    /// Asks a server for its table.
+    /// Reads the command table of a server.
     pub fn of(wire: &mut Wire) -> io::Result<Commands> {
         let table = wire.call(&["COMMAND"])?;
         let name = |row: &Frame| row.items.first().map(|name| name.text.clone());
@@ -316,7 +316,7 @@ impl Commands {
         Ok(Commands(names.into_iter().map(words).filter(|words| !is_excluded(words)).collect()))
     }
 
-    /// How many are drawn.
+    /// The number of commands.
     pub fn count(&self) -> usize {
         self.0.len()
     }
@@ -326,7 +326,7 @@ fn is_excluded<W: AsRef<[u8]>>(words: &[W]) -> bool {
     EXCLUDED.iter().any(|(name, _)| is_named(words, name))
 }
 
-/// The command that a script is to call which was drawn here.
+/// The command that a script of this module calls.
 pub(super) fn called(words: &[Vec<u8>]) -> Option<&[Vec<u8>]> {
     let is_ours = ["EVAL", "EVAL_RO"].iter().any(|name| is_named(words, name))
         && CALLING.iter().any(|script| words.get(1).is_some_and(|word| word == script.as_bytes()))
@@ -341,20 +341,20 @@ pub(super) fn is_compared_by_shape(words: &[Vec<u8>]) -> bool {
 
 /// The episode of this number.
 pub fn episode(commands: &Commands, grammar: &Grammar, seed: u64, number: u64) -> Episode {
-    let mut dice = Random::of(seed, number);
-    let protocol = if dice.once_in(2) { 2 } else { 3 };
-    let length = usize::try_from(dice.between(STEPS.0, STEPS.1)).unwrap_or(1);
-    let tracks = dice.once_in(8);
+    let mut random = Random::of(seed, number);
+    let protocol = if random.once_in(2) { 2 } else { 3 };
+    let length = usize::try_from(random.between(STEPS.0, STEPS.1)).unwrap_or(1);
+    let tracks = random.once_in(8);
     let mut maker =
-        Maker { commands, grammar, dice, tracks, steps: Vec::new(), in_multi: Vec::new() };
+        Maker { commands, grammar, random, tracks, steps: Vec::new(), in_multi: Vec::new() };
     for line in FILLING {
         maker.steps.push(Step::new('a', &line.split(' ').collect::<Vec<_>>()));
     }
     while maker.steps.len() < length {
-        let client = if maker.dice.once_in(30) { LISTENER } else { *maker.dice.pick(&CLIENTS) };
+        let client = if maker.random.once_in(30) { LISTENER } else { *maker.random.pick(&CLIENTS) };
         let most = if client == LISTENER { 2 } else { RUN_MAX };
-        for _ in 0..=maker.dice.below(most) {
-            maker.say(client);
+        for _ in 0..=maker.random.below(most) {
+            maker.add_steps(client);
         }
     }
     Episode { protocol, steps: maker.steps }
@@ -363,9 +363,9 @@ pub fn episode(commands: &Commands, grammar: &Grammar, seed: u64, number: u64) -
 struct Maker<'a> {
     commands: &'a Commands,
     grammar: &'a Grammar,
-    dice: Random,
-    /// Whether clients track keys. Which keys of a script they are told of depends on the release,
-    /// so there are no scripts then.
+    random: Random,
+    /// Whether clients use tracking. The keys of a script for which they get invalidations depend on
+    /// the version, so there are no scripts then.
     tracks: bool,
     steps: Vec<Step>,
     /// Clients that may be within a transaction.
@@ -373,21 +373,21 @@ struct Maker<'a> {
 }
 
 impl Maker<'_> {
-    fn say(&mut self, client: char) {
+    fn add_steps(&mut self, client: char) {
         let in_multi = self.in_multi.contains(&client);
-        if in_multi && self.dice.once_in(8) {
-            let name = if self.dice.once_in(8) { "DISCARD" } else { "EXEC" };
+        if in_multi && self.random.once_in(8) {
+            let name = if self.random.once_in(8) { "DISCARD" } else { "EXEC" };
             self.in_multi.retain(|other| *other != client);
             self.steps.push(Step::new(client, &[name]));
             return;
         }
-        if !in_multi && client != LISTENER && self.dice.once_in(20) {
+        if !in_multi && client != LISTENER && self.random.once_in(20) {
             self.in_multi.push(client);
             self.steps.push(Step::new(client, &["MULTI"]));
             return;
         }
-        if client != LISTENER && self.dice.once_in(8) {
-            let line = self.dice.pick(FILLING);
+        if client != LISTENER && self.random.once_in(8) {
+            let line = self.random.pick(FILLING);
             self.steps.push(Step::new(client, &line.split(' ').collect::<Vec<_>>()));
             return;
         }
@@ -401,75 +401,75 @@ impl Maker<'_> {
         let unsubscribes = words[0].to_ascii_lowercase().ends_with(b"unsubscribe");
         self.steps.push(Step { client, words, pass: None });
         if unsubscribes {
-            // Without channels it has as many replies as there were: this one ends them.
+            // Without arguments there is one reply per channel: the reply to PING ends them.
             self.steps.push(Step::new(client, &["PING"]));
         }
     }
 
     fn draw(&mut self, client: char, in_multi: bool) -> Vec<Vec<u8>> {
         loop {
-            let name = self.dice.pick(&self.commands.0).clone();
+            let name = self.random.pick(&self.commands.0).clone();
             let is = |other: &str| is_named(&name, other);
             let subscribes = name[0].ends_with("SUBSCRIBE");
             let scripts = ["EVAL", "EVALSHA", "FCALL"].iter().any(|it| name[0].starts_with(it));
             let fits = match client {
-                // A message that a client sends itself comes before the reply, or behind it.
+                // A message that a client sends to itself may come before or after the reply.
                 LISTENER => subscribes || is("PING") || is("GET") || is("RESET"),
                 _ => !subscribes,
             };
-            // They leave little to work on.
+            // These commands remove all data.
             let empties = name[0].starts_with("FLUSH") || is("SWAPDB") || is("SCRIPT FLUSH");
             let tracking = is("CLIENT TRACKING") || is("CLIENT CACHING");
             let odd = if self.tracks { scripts } else { tracking }
                 || in_multi && (is("HELLO") || is("RESET"))
-                || empties && !self.dice.once_in(20);
+                || empties && !self.random.once_in(20);
             if !fits || odd {
                 continue;
             }
             let words = self.arguments(&name);
-            // What waits for ever leaves a client out of the rest of the episode.
-            if block_ms(&words) == Some(0.0) && !self.dice.once_in(4) {
+            // A client that blocks for ever sends nothing more in the episode.
+            if block_ms(&words) == Some(0.0) && !self.random.once_in(4) {
                 continue;
             }
-            let in_script = !self.tracks && client != LISTENER && self.dice.once_in(4);
+            let in_script = !self.tracks && client != LISTENER && self.random.once_in(4);
             return if in_script { self.script(words) } else { words };
         }
     }
 
-    /// The command with arguments.
+    /// The command with random arguments.
     fn arguments(&mut self, name: &[String]) -> Vec<Vec<u8>> {
         let names: Vec<&str> = name.iter().map(String::as_str).collect();
         let forms: Vec<_> =
             self.grammar.forms().iter().filter(|form| form.begins_with(&names)).collect();
-        if !forms.is_empty() && self.dice.once_in(2) {
+        if !forms.is_empty() && self.random.once_in(2) {
             let mut draw = Draw {
                 grammar: self.grammar,
                 short_leases: false,
                 drew_short_lease: false,
                 nested: true,
             };
-            let mut words = self.dice.pick(&forms).draw(&mut self.dice, &mut draw);
-            for _ in 0..self.dice.below(3) {
-                self.bend(&mut words, name.len());
+            let mut words = self.random.pick(&forms).draw(&mut self.random, &mut draw);
+            for _ in 0..self.random.below(3) {
+                self.corrupt(&mut words, name.len());
             }
             return words;
         }
         let mut words: Vec<Vec<u8>> = name.iter().map(|word| word.clone().into_bytes()).collect();
-        for _ in 0..self.dice.below(ARGUMENTS_MAX + 1) {
+        for _ in 0..self.random.below(ARGUMENTS_MAX + 1) {
             words.push(self.word());
         }
         words
     }
 
-    /// Changes a word behind the name, puts one in, or takes one out.
-    fn bend(&mut self, words: &mut Vec<Vec<u8>>, name: usize) {
+    /// Changes, inserts or removes a word after the name.
+    fn corrupt(&mut self, words: &mut Vec<Vec<u8>>, name: usize) {
         let word = self.word();
         if words.len() <= name {
             words.push(word);
             return;
         }
-        let at = name + self.dice.below((words.len() - name) as u64) as usize;
-        match self.dice.below(6) {
+        let at = name + self.random.below((words.len() - name) as u64) as usize;
+        match self.random.below(6) {
             0 => drop(words.remove(at)),
             1 => words.insert(at, word),
             2 => words.push(word),
@@ -479,42 +479,43 @@ impl Maker<'_> {
     }
 
     fn word(&mut self) -> Vec<u8> {
-        let dice = &mut self.dice;
-        match dice.below(200) {
+        let random = &mut self.random;
+        match random.below(200) {
             0..60 => {
                 let keys: Vec<&str> = kinds::keys().collect();
-                (*dice.pick(&keys)).into()
+                (*random.pick(&keys)).into()
             }
-            60..100 => edge(dice),
-            100..130 => (*dice.pick(ODD)).into(),
-            130..165 => (*dice.pick(OPTIONS)).into(),
-            165..198 => (*dice.pick(NAMES)).into(),
+            60..100 => edge(random),
+            100..130 => (*random.pick(ODD)).into(),
+            130..165 => (*random.pick(OPTIONS)).into(),
+            165..198 => (*random.pick(NAMES)).into(),
             198 => b"\xff\xfe\x00\x80".to_vec(),
-            _ => match dice.below(3) {
+            _ => match random.below(3) {
                 0 => b"9".repeat(400),
                 _ => b"x".repeat(LONG_BYTES),
             },
         }
     }
 
-    /// A script that calls the command, unless the command does what only clients can do.
+    /// A script that calls the command, unless the command depends on the client.
     fn script(&mut self, words: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
-        // What waits is refused in scripts by some releases.
+        // Some versions refuse blocking commands in scripts.
         if block_ms(&words).is_some() || is_named(&words, "WAIT") || may_differ(&words) {
             return words;
         }
-        let name = if self.dice.once_in(5) { "EVAL_RO" } else { "EVAL" };
-        let script = *self.dice.pick(CALLING);
+        let name = if self.random.once_in(5) { "EVAL_RO" } else { "EVAL" };
+        let script = *self.random.pick(CALLING);
         let head = [name, script, "0"].map(|word| word.as_bytes().to_vec());
         head.into_iter().chain(words).collect()
     }
 }
 
-/// Whether a request means the same to two servers, as far as only random arguments break that.
+/// Whether a request means the same to two servers, for the exceptions that only random arguments
+/// cause.
 pub(super) fn is_safe(words: &[Vec<u8>]) -> bool {
     let is = |name: &str| is_named(words, name);
     let number = |word: &Vec<u8>| std::str::from_utf8(word).ok()?.parse::<i64>().ok();
-    // An idle time between nothing and for ever depends on when it is asked.
+    // The result of a minimum idle time depends on the time of the request.
     let idle = |at: usize| words.get(at).and_then(number).is_some_and(|span| span > 0);
     if is("XCLAIM") || is("XAUTOCLAIM") {
         return !idle(4);
@@ -522,7 +523,7 @@ pub(super) fn is_safe(words: &[Vec<u8>]) -> bool {
     if is("XPENDING") {
         return !words[1..].iter().any(|word| word.eq_ignore_ascii_case(b"IDLE")) || !idle(4);
     }
-    // Clients have other ids on each server.
+    // Client ids differ between the servers.
     if is("CLIENT UNBLOCK") || is("CLIENT TRACKING") {
         let is_id = |word: &Vec<u8>| number(word).is_some_and(|id| (1..1 << 32).contains(&id));
         return !words.iter().any(is_id);
@@ -540,7 +541,7 @@ mod tests {
     use crate::fuzz::grammar::Grammar;
 
     #[test]
-    fn the_same_seed_gives_the_same_episodes() {
+    fn same_seed_gives_same_episodes() {
         let grammar = Grammar::new().expect("it is well-formed");
         let names = ["GET", "SET", "XGROUP CREATE", "EVAL"];
         let words = |name: &&str| name.split(' ').map(str::to_owned).collect();

@@ -1,42 +1,46 @@
-//! What is played: conversations of several clients, and how one is written as a case.
+//! Episodes: random conversations of several clients, and their form as a case.
 
 use std::time::Duration;
 
-use super::run::Event;
+use super::run::Observation;
 use crate::frame::{Frame, quoted};
 use crate::reference::{self, Leaves};
 
-/// A conversation, all of whose clients speak one version of the protocol.
+/// A conversation of several clients with one protocol version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Episode {
-    /// The version: 2 or 3.
+    /// The protocol version: 2 or 3.
     pub protocol: u8,
-    /// What is said, in this order.
+    /// The commands, in order.
     pub steps: Vec<Step>,
 }
 
 /// One command of one client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Who says it.
+    /// The client.
     pub client: char,
-    /// The command, as a case writes it: `<k>` is a key of the episode's own, `@x` a script.
+    /// The command, as a case writes it: `<k>` is a key of the episode, `@x` a script.
     pub words: Vec<Vec<u8>>,
-    /// How much time passes before anything else is said.
+    /// The pause after the command.
     pub pass: Option<Duration>,
 }
 
 impl Step {
-    /// A command after which nothing is waited for.
+    /// A command without a pause after it.
     pub fn new(client: char, words: &[&str]) -> Step {
         let words = words.iter().map(|word| word.as_bytes().to_vec()).collect();
         Step { client, words, pass: None }
     }
 }
 
-/// The conversation with what was heard in it, in the language of cases. `prefix` is what the
-/// episode's keys began with.
-pub fn as_case(name: &str, remarks: &[String], episode: &Episode, events: &[Event]) -> String {
+/// The conversation with its replies, in the language of cases.
+pub fn as_case(
+    name: &str,
+    remarks: &[String],
+    episode: &Episode,
+    events: &[Observation],
+) -> String {
     let mut out = format!("== {name}\nprotocol: {}\n", episode.protocol);
     for remark in remarks {
         out.push_str(&format!("# {remark}\n"));
@@ -48,7 +52,7 @@ pub fn as_case(name: &str, remarks: &[String], episode: &Episode, events: &[Even
         }
     }
     for (at, step) in episode.steps.iter().enumerate() {
-        // What a client that waits was to say is not said.
+        // A command of a blocked client was not sent.
         if !events.iter().any(|event| event.at == at && event.client == step.client) {
             continue;
         }
@@ -63,7 +67,7 @@ pub fn as_case(name: &str, remarks: &[String], episode: &Episode, events: &[Even
     out
 }
 
-/// The words as a case writes them.
+/// The command in the notation of cases.
 pub fn command(words: &[Vec<u8>]) -> String {
     let plain = |byte: &u8| byte.is_ascii_graphic() && !b"\"'\\".contains(byte);
     let word = |word: &Vec<u8>| match String::from_utf8(word.clone()) {
@@ -73,7 +77,7 @@ pub fn command(words: &[Vec<u8>]) -> String {
     words.iter().map(word).collect::<Vec<_>>().join(" ")
 }
 
-/// A reply to a command as a case expects it: what servers need not agree about is left open.
+/// The expectation of a reply in a case: the parts in which servers may differ are left open.
 pub fn expectation(words: &[Vec<u8>], frame: &Frame) -> String {
     let Some(normalisation) = reference::applying(words).next() else { return notation(frame) };
     let number = std::str::from_utf8(&frame.text).ok().and_then(|text| text.parse::<i64>().ok());

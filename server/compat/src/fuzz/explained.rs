@@ -1,5 +1,5 @@
-//! Differences that are known: each with the line of `docs/differences.md` that tells of it, and
-//! as narrow as it can be told apart.
+//! The known differences from other servers, each as narrow as possible and with the line of
+//! `docs/differences.md` that describes it.
 
 use std::collections::BTreeSet;
 
@@ -8,58 +8,58 @@ use super::episode::Step;
 use crate::frame::Frame;
 use crate::reference::{self, is_named};
 
-/// A difference that is known.
+/// A known difference.
 pub struct Explained {
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
-    /// The line of `docs/differences.md` begins so.
+    /// The beginning of its line in `docs/differences.md`.
     pub line: &'static str,
-    /// The commands it is about.
+    /// The commands that it concerns.
     commands: &'static [&'static str],
-    /// The references that it is about.
+    /// The references that it concerns.
     of: Of,
-    /// Whether what is there then may differ as well, so that the episode ends.
+    /// Whether the states of the servers may differ afterwards, so that the episode ends.
     pub ends: bool,
-    /// Whether this is what was met: the command, what it needs to have happened before, and both
+    /// Whether a difference is this one: checks the command, the commands before it, and both
     /// replies.
     is: fn(&Met<'_>) -> bool,
 }
 
-/// The difference whose replies are asked of the reference once more: see [`alone`].
+/// The difference that is confirmed on the reference: see [`alone`].
 pub const SEVERAL_KEYS: &str = "waiting for several keys that are filled at once";
 
-/// Which references something holds for.
+/// A set of references.
 #[derive(Clone, Copy)]
 enum Of {
     Every,
-    /// Those that announce an older version of Redis.
+    /// Those that report an older version of Redis.
     Before(u32, u32),
-    /// Those that announce this version of Redis or a later one.
+    /// Those that report this version of Redis or a later one.
     Since(u32, u32),
     Valkey,
 }
 
-/// A difference that was met.
+/// A difference that occurred.
 pub struct Met<'a> {
     /// The command.
     pub words: &'a [Vec<u8>],
-    /// All commands up to now, of all clients. The last of them is the command itself, or
-    /// another one, if a client that waited has heard something or the command was queued.
+    /// All commands so far, of all clients. The last is the command itself, or another one if a
+    /// blocked client got a reply or the command was queued.
     pub before: &'a [Step],
-    /// What the target said; [`waits`] if it has said nothing.
+    /// The reply of the target; [`waits`] if there was none.
     pub ours: &'a Frame,
-    /// What the reference said.
+    /// The reply of the reference.
     pub theirs: &'a Frame,
-    /// How far apart in time the two may have been asked.
+    /// The largest time between the two requests.
     pub apart_ms: i64,
-    /// What the reference is.
+    /// The version of the reference.
     pub version: Version,
 }
 
-/// What a reference is.
+/// The version of a reference.
 #[derive(Clone, Copy, Debug)]
 pub struct Version {
-    /// The version of Redis that it announces.
+    /// The version of Redis that it reports.
     pub redis: (u32, u32),
     /// Whether it is a Valkey.
     pub is_valkey: bool,
@@ -71,13 +71,13 @@ impl Met<'_> {
         self.before.last().map_or(self.words, |step| &step.words)
     }
 
-    /// Whether a client that waited has heard something.
+    /// Whether a blocked client got a reply.
     fn was_waiting(&self) -> bool {
         self.cause() != self.words
     }
 }
 
-/// What stands in the place of a reply while a client waits.
+/// The placeholder for the reply of a blocked client.
 pub fn waits() -> Frame {
     Frame { kind: b'+', text: b"waits".to_vec(), items: vec![], missing: false }
 }
@@ -99,13 +99,13 @@ impl std::fmt::Debug for Explained {
     }
 }
 
-/// Commands that wait for one of several keys.
+/// Commands that block on one of several keys.
 const WAITING: &[&str] =
     &["BLPOP", "BRPOP", "BLMPOP", "BZPOPMIN", "BZPOPMAX", "BZMPOP", "XREAD", "XREADGROUP"];
-/// Commands that wait, with a time-out in seconds.
+/// Blocking commands with a time-out in seconds.
 const WITH_SECONDS: &[&str] =
     &["BLPOP", "BRPOP", "BLMPOP", "BZPOPMIN", "BZPOPMAX", "BZMPOP", "BLMOVE", "BRPOPLPUSH"];
-/// Commands that can put any type at a key: what they name may hold whatever something else held.
+/// Commands that can store any type at a key.
 const OF_ANY_TYPE: &[&str] = &["RENAME", "RENAMENX", "COPY", "RESTORE", "EVAL", "EVALSHA"];
 const LISTS: &[&str] =
     &["LPUSH", "RPUSH", "LINSERT", "LMOVE", "RPOPLPUSH", "BLMOVE", "BRPOPLPUSH", "SORT"];
@@ -131,16 +131,16 @@ const STRINGS: &[&str] = &[
     "BITOP",
 ];
 
-/// A time-out of more milliseconds ends after the last moment a server can name, counted from now.
+/// A time-out of more milliseconds ends after the largest time that a server can represent.
 const END_OF_TIME_MS: i64 = i64::MAX - 1_700_000_000_000;
-/// More seconds are too many milliseconds for 64 bits.
+/// More seconds overflow 64 bits in milliseconds.
 const END_OF_TIME_SECONDS: f64 = 9.223_372_036_854_775e15;
 
 const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
 const NO_INTEGER: &str = "ERR value is not an integer or out of range";
 const SYNTAX: &str = "ERR syntax error";
 
-/// All of them.
+/// All known differences.
 pub const EXPLAINED: &[Explained] = &[
     Explained {
         name: "scores are printed with 17 digits",
@@ -343,7 +343,7 @@ pub const EXPLAINED: &[Explained] = &[
                 false => word_after(met.words, "BLOCK"),
             };
             let timeout = timeout.and_then(|word| integer(word));
-            // What stands behind the time-out may be wrong as well.
+            // The arguments after the time-out may be invalid as well.
             timeout.is_some_and(|ms| ms > END_OF_TIME_MS)
                 && is_error(met.ours, "ERR timeout is out of range")
                 && !has(met.theirs, "timeout")
@@ -388,7 +388,7 @@ pub const EXPLAINED: &[Explained] = &[
         line: "| `compat-version` other than 7.2 |",
         commands: &["WATCH", "EVAL", "EVAL_RO", "EVALSHA", "EVALSHA_RO"],
         of: Of::Valkey,
-        // What is refused by other words may end a transaction as well.
+        // An error with another text may end a transaction as well.
         ends: true,
         is: |met| same_but_wording(met.ours, met.theirs),
     },
@@ -472,7 +472,7 @@ pub const EXPLAINED: &[Explained] = &[
                 () if stores.iter().any(|name| is_named(met.cause(), name)) => met.cause().get(1),
                 () => None,
             };
-            // What the key held before was put there under its name.
+            // The earlier value of the key was stored under its name.
             let was_there = |key: &Vec<u8>| {
                 let before = met.before.split_last().map_or(&[][..], |(_, before)| before);
                 before.iter().any(|Step { words, .. }| {
@@ -490,8 +490,8 @@ pub const EXPLAINED: &[Explained] = &[
         commands: WAITING,
         of: Of::Before(7, 2),
         ends: true,
-        // That the target's reply is right for the key it comes from is asked of the reference:
-        // see [`alone`].
+        // Whether the target's reply is right for its key is checked on the reference: see
+        // [`alone`].
         is: |met| {
             let keys = keys_of(met.words);
             let place = |frame: &Frame| keys.iter().position(|key| is_key(frame, key));
@@ -534,7 +534,7 @@ pub const EXPLAINED: &[Explained] = &[
                 "ERR The ID specified in XSETID is smaller than current max_deleted_entry_id";
             let deleted = was_sent(met, &["XDEL"], &|_| true)
                 || was_sent(met, &["XSETID"], &|words| word_after(words, "MAXDELETEDID").is_some());
-            // What is checked next.
+            // The next check of the command.
             let top = "ERR The ID specified in XSETID is smaller than the target stream top item";
             let is_ok = met.theirs.kind == b'+' && met.theirs.text == b"OK";
             deleted && is_error(met.ours, refusal) && (is_ok || is_error(met.theirs, top))
@@ -581,7 +581,7 @@ pub const EXPLAINED: &[Explained] = &[
         ends: false,
         is: |met| {
             let counts = is_named(met.words, "BITCOUNT");
-            // What stands behind the key, or behind the bit, is no range.
+            // The arguments after the key, or after the bit, are not a range.
             let range = met.words.get(if counts { 2 } else { 3 }..).unwrap_or_default();
             let (numbers, unit) = range.split_at(range.len().min(2));
             let is_unit = |word: &Vec<u8>| {
@@ -600,7 +600,7 @@ pub const EXPLAINED: &[Explained] = &[
     Explained {
         name: "consumers that read in vain",
         line: "| `XREADGROUP` that finds nothing, `XCLAIM`",
-        // Not in scripts, where it is not seen for which consumer they claim.
+        // Not in scripts, where the consumer is not known.
         commands: &[
             "XGROUP CREATECONSUMER",
             "XINFO GROUPS",
@@ -703,7 +703,7 @@ pub const EXPLAINED: &[Explained] = &[
     },
 ];
 
-/// The one that a difference is, if it is known.
+/// The known difference that matches, if any.
 pub fn find(met: &Met<'_>) -> Option<&'static Explained> {
     let named = |it: &Explained| {
         it.commands.is_empty() || it.commands.iter().any(|name| is_named(met.words, name))
@@ -711,15 +711,15 @@ pub fn find(met: &Met<'_>) -> Option<&'static Explained> {
     EXPLAINED.iter().find(|it| it.of.holds(met.version) && named(it) && (it.is)(met))
 }
 
-/// Whether a command may differ in a known way: what a script makes of that is not known.
+/// Whether a command may differ in a known way: the effect on the reply of a script is unknown.
 pub fn may_differ(words: &[Vec<u8>]) -> bool {
     let mut commands = EXPLAINED.iter().flat_map(|it| it.commands);
     commands.any(|name| is_named(words, name))
 }
 
-/// What the reference must say if a reply of the target that is explained by "waiting for several
-/// keys that are filled at once" is right: for each key that the target has replied from, the
-/// command that waits for this key alone, and the reply to it.
+/// The replies that the reference must give if a reply of the target that is explained by
+/// [`SEVERAL_KEYS`] is right: for each key in the target's reply, the command that blocks on this
+/// key alone, and its reply.
 pub fn alone(words: &[Vec<u8>], ours: &Frame) -> Vec<(Vec<Vec<u8>>, Frame)> {
     if starts_with_any(words, &["X"]) {
         let one = |(key, entries): (&Frame, &Frame)| {
@@ -739,7 +739,7 @@ pub fn alone(words: &[Vec<u8>], ours: &Frame) -> Vec<(Vec<Vec<u8>>, Frame)> {
     alone.map(|words| (words, ours.clone())).into_iter().collect()
 }
 
-/// The command, waiting for one of its keys alone.
+/// The command with only one of its keys.
 fn waiting_for(words: &[Vec<u8>], key: &Frame) -> Option<Vec<Vec<u8>>> {
     let keys = keys_of(words);
     let at = keys.iter().position(|word| is_key(key, word))?;
@@ -756,7 +756,7 @@ fn waiting_for(words: &[Vec<u8>], key: &Frame) -> Option<Vec<Vec<u8>>> {
     Some(alone)
 }
 
-// --- what was said ---
+// --- Commands ---
 
 /// Whether the command's name begins with one of these.
 fn starts_with_any(words: &[Vec<u8>], names: &[&str]) -> bool {
@@ -764,14 +764,14 @@ fn starts_with_any(words: &[Vec<u8>], names: &[&str]) -> bool {
     names.iter().any(|it| name.starts_with(it.as_bytes()))
 }
 
-/// Whether an earlier command has one of these names, and is as is asked.
+/// Whether an earlier command has one of these names and satisfies `is`.
 fn was_sent(met: &Met<'_>, names: &[&str], is: &dyn Fn(&[Vec<u8>]) -> bool) -> bool {
     let named = |words: &[Vec<u8>]| names.iter().any(|name| is_named(words, name));
     met.before.iter().any(|step| named(&step.words) && is(&step.words))
 }
 
-/// Whether an earlier command that names the command's key begins with one of these names, or may
-/// have put there whatever is elsewhere.
+/// Whether an earlier command that names the command's key has one of these names, or may have
+/// stored any type there.
 fn key_was_in(met: &Met<'_>, names: &[&str]) -> bool {
     let Some(key) = met.words.last() else { return false };
     let holds_key = |word: &Vec<u8>| word.windows(key.len().max(1)).any(|part| part == &**key);
@@ -781,8 +781,8 @@ fn key_was_in(met: &Met<'_>, names: &[&str]) -> bool {
     })
 }
 
-/// Whether the lease that a command asks for ends about when one ends that an earlier command has
-/// given the same key: so close that the moments of the two commands decide which is the longer.
+/// Whether the lease that a command sets ends so close to one that an earlier command set for the
+/// same key that the times of the two commands decide which is longer.
 fn ends_beside_another(met: &Met<'_>) -> bool {
     let own = |step: &Step| arguments::called(&step.words).unwrap_or(&step.words).to_vec();
     let Some(at) = met.before.iter().rposition(|step| own(step) == met.words) else { return false };
@@ -796,12 +796,12 @@ fn ends_beside_another(met: &Met<'_>) -> bool {
     })
 }
 
-/// The milliseconds that pass behind a step.
+/// The pause after a step in milliseconds.
 fn pass_ms(step: &Step) -> i64 {
     step.pass.map_or(0, |span| i64::try_from(span.as_millis()).unwrap_or(i64::MAX))
 }
 
-/// The span of the lease that a command asks for.
+/// The lease that a command sets, in milliseconds.
 fn lease_ms(words: &[Vec<u8>]) -> Option<i64> {
     let is = |names: &[&str]| names.iter().any(|name| is_named(words, name));
     let (span, unit_ms) = match () {
@@ -841,7 +841,7 @@ fn word_after<'a>(words: &'a [Vec<u8>], option: &str) -> Option<&'a Vec<u8>> {
     words.get(at + 1)
 }
 
-/// The keys that a command waits for.
+/// The keys on which a command blocks.
 fn keys_of(words: &[Vec<u8>]) -> Vec<&Vec<u8>> {
     if starts_with_any(words, &["X"]) {
         let at = words.iter().position(|word| word.eq_ignore_ascii_case(b"STREAMS"));
@@ -864,7 +864,7 @@ fn integer(word: &[u8]) -> Option<i64> {
     text.parse::<i64>().ok().filter(|number| number.to_string() == text)
 }
 
-/// Whether a word is a number of so many seconds that their milliseconds are no 64 bits.
+/// Whether a word is a number of seconds that overflows 64 bits in milliseconds.
 fn is_endless(word: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(word) else { return false };
     // Hexadecimal: a mantissa of at least one, and an exponent of two.
@@ -877,8 +877,8 @@ fn is_endless(word: &[u8]) -> bool {
         || power().is_some_and(|power| power > END_OF_TIME_SECONDS.log2() as u32)
 }
 
-/// Whether both are errors that repeat a word of the command, and differ in nothing but how: Redis
-/// ends it at a zero byte and cuts line ends off the end.
+/// Whether both are errors that repeat a word of the command and differ only in its form: Redis
+/// ends it at a zero byte and removes line ends at the end.
 fn repeats_otherwise(met: &Met<'_>) -> bool {
     let shown = |bytes: &[u8]| String::from_utf8_lossy(bytes).replace(['\r', '\n'], " ");
     let theirs = shown(&met.theirs.text);
@@ -897,14 +897,14 @@ fn repeats_otherwise(met: &Met<'_>) -> bool {
     are_errors && met.words.iter().any(is_same)
 }
 
-/// Whether some of its words are no text, or hold a zero byte.
+/// Whether some words are not UTF-8 or contain a zero byte.
 fn holds_no_text(met: &Met<'_>) -> bool {
     met.words.iter().any(|word| word.contains(&0) || std::str::from_utf8(word).is_err())
 }
 
-// --- what was heard ---
+// --- Replies ---
 
-/// Whether it is an error with these words in it.
+/// Whether it is an error that contains these words.
 fn has(frame: &Frame, text: &str) -> bool {
     frame.kind == b'-' && String::from_utf8_lossy(&frame.text).contains(text)
 }
@@ -914,7 +914,7 @@ fn is_error(frame: &Frame, line: &str) -> bool {
     frame.kind == b'-' && frame.text == line.as_bytes()
 }
 
-/// Whether it refuses the number of a command's arguments.
+/// Whether it is the error for a wrong number of arguments.
 fn is_arity_error(frame: &Frame, name: &[u8]) -> bool {
     let name = String::from_utf8_lossy(name).to_lowercase();
     is_error(frame, &format!("ERR wrong number of arguments for '{name}' command"))
@@ -924,7 +924,7 @@ fn is_integer(frame: &Frame, text: &str) -> bool {
     frame.kind == b':' && frame.text == text.as_bytes()
 }
 
-/// Whether it stands for a client that waits: see [`Met::ours`].
+/// Whether it is the placeholder of a blocked client: see [`Met::ours`].
 fn is_waiting(frame: &Frame) -> bool {
     *frame == waits()
 }
@@ -934,14 +934,14 @@ fn is_key(frame: &Frame, word: &[u8]) -> bool {
     frame.kind == b'$' && is_word(&frame.text, word)
 }
 
-/// Whether a text is this word of an episode, or the key that it stands for.
+/// Whether a text is this word of an episode, or the key that it names.
 fn is_word(text: &[u8], word: &[u8]) -> bool {
     let name = word.strip_prefix(b"<").and_then(|word| word.strip_suffix(b">"));
     let is_name = |name| text.strip_suffix(name).is_some_and(|rest| rest.ends_with(b":"));
     text == word || name.is_some_and(is_name)
 }
 
-/// Whether a client that waited was given something of one of its keys.
+/// Whether a blocked client got an element of one of its keys.
 fn is_served(met: &Met<'_>, frame: &Frame) -> bool {
     let is_named_key = |key: &Frame| keys_of(met.words).iter().any(|word| is_key(key, word));
     if starts_with_any(met.words, &["BLMOVE", "BRPOPLPUSH"]) {
@@ -962,7 +962,7 @@ fn is_served(met: &Met<'_>, frame: &Frame) -> bool {
     frame.kind == b'*' && frame.items.first().is_some_and(is_named_key) && shape(&frame.items)
 }
 
-/// The streams of a reply, and what was read of each.
+/// The streams of a reply and the entries of each.
 fn streams_of(frame: &Frame) -> Vec<(&Frame, &Frame)> {
     let pairs: Vec<&[Frame]> = match frame.kind {
         b'%' => frame.items.chunks(2).collect(),
@@ -976,7 +976,7 @@ fn streams_of(frame: &Frame) -> Vec<(&Frame, &Frame)> {
     }
 }
 
-/// What the target and the reference have named as an encoding.
+/// The encodings in the replies of the target and the reference.
 fn encodings<'a>(met: &Met<'a>) -> (&'a [u8], &'a [u8]) {
     match (met.ours.kind, met.theirs.kind) {
         (b'$', b'$') => (&met.ours.text, &met.theirs.text),
@@ -984,7 +984,7 @@ fn encodings<'a>(met: &Met<'a>) -> (&'a [u8], &'a [u8]) {
     }
 }
 
-/// What stands behind a name in a map.
+/// The value of a name in a map.
 fn field<'a>(frame: &'a Frame, name: &[u8]) -> Option<&'a Frame> {
     frame.items.chunks_exact(2).find(|pair| pair[0].text == name).map(|pair| &pair[1])
 }
@@ -997,9 +997,9 @@ fn number(frame: &Frame) -> Option<i64> {
     (frame.kind == b':').then(|| integer(&frame.text)).flatten()
 }
 
-// --- how far it is the same ---
+// --- Comparisons ---
 
-/// Whether the target has made no more consumers in a group than have read there.
+/// Whether the target has created no more consumers in a group than have read there.
 fn has_more_readers(met: &Met<'_>, ours: &Frame, theirs: &Frame) -> bool {
     let count = |group: &Frame| field(group, b"consumers").and_then(number);
     let (Some(ours_count), Some(theirs_count), Some(name)) =
@@ -1012,8 +1012,8 @@ fn has_more_readers(met: &Met<'_>, ours: &Frame, theirs: &Frame) -> bool {
     ours_count >= theirs_count && (ours_count - theirs_count).unsigned_abs() <= names.len() as u64
 }
 
-/// Whether what is told of consumers is the same but for the times that 7.0 does not tell, and, if
-/// `vain`, for consumers that have read and never found anything.
+/// Whether consumers are reported equally, except for the times that 7.0 does not report and, if
+/// `vain`, for consumers that have read and never found an entry.
 fn same_but_consumers(met: &Met<'_>, vain: bool) -> bool {
     let (mut ours, mut theirs) = (met.ours.clone(), met.theirs.clone());
     ours.walk(&mut |frame| {
@@ -1046,8 +1046,8 @@ fn same_but_consumers(met: &Met<'_>, vain: bool) -> bool {
     ours == theirs
 }
 
-/// For a consumer that has come more than once: makes the same of when it was seen, if the target
-/// has seen it later. The reference does not see a read in vain.
+/// For a consumer that has read more than once: makes its seen-time equal if the target's is later.
+/// The reference does not count a read without entries.
 fn as_seen(met: &Met<'_>, ours: &mut Frame, theirs: &Frame) {
     let Some(name) = field(ours, b"name").map(|name| name.text.clone()) else { return };
     let is_made = |Step { words, .. }: &&Step| {
@@ -1068,7 +1068,7 @@ fn as_seen(met: &Met<'_>, ours: &mut Frame, theirs: &Frame) {
     }
 }
 
-/// Removes consumers that the reference does not know, have read and have nothing pending.
+/// Removes consumers that the reference lacks, that have read and that have nothing pending.
 fn remove_vain(met: &Met<'_>, group: &[u8], ours: &mut Frame, theirs: &Frame) {
     let name = |row: &Frame| field(row, b"name").map(|name| name.text.clone()).unwrap_or_default();
     ours.items.retain(|row| {
@@ -1078,8 +1078,8 @@ fn remove_vain(met: &Met<'_>, group: &[u8], ours: &mut Frame, theirs: &Frame) {
     });
 }
 
-/// Whether two errors differ in nothing but bytes that are no text: the target shows U+FFFD, and
-/// the reference ends a word at a zero byte.
+/// Whether two errors differ only in bytes that are not UTF-8: the target shows U+FFFD, and the
+/// reference ends a word at a zero byte.
 fn same_but_bytes(met: &Met<'_>) -> bool {
     let mut ours = String::new();
     let mut is_cut = false;
@@ -1102,7 +1102,7 @@ const WORDING: &[(&str, &str)] = &[
     ("No matching script. Please use EVAL.", "No matching script."),
 ];
 
-/// Whether they differ in nothing but such words.
+/// Whether they differ only in such words.
 fn same_but_wording(ours: &Frame, theirs: &Frame) -> bool {
     let (one, other) = (String::from_utf8_lossy(&ours.text), String::from_utf8_lossy(&theirs.text));
     let reworded = |(redis, valkey): &(&str, &str)| one.replace(redis, valkey) == other;
@@ -1113,9 +1113,9 @@ fn same_but_wording(ours: &Frame, theirs: &Frame) -> bool {
         && ours.items.iter().zip(&theirs.items).all(|(one, other)| same_but_wording(one, other))
 }
 
-/// Whether they differ in nothing but how numbers are printed: with 17 digits by the reference, in
-/// the fewest digits that tell them apart by the target. `is_number` says where numbers stand: it
-/// is given a reply and its place in the array around it.
+/// Whether they differ only in how numbers are printed: with 17 digits by the reference, with the
+/// fewest unambiguous digits by the target. `is_number` gets a reply and its place in the array
+/// around it, and returns whether it is a number.
 fn same_but_digits(
     ours: &Frame,
     theirs: &Frame,
@@ -1145,7 +1145,7 @@ fn same_but_digits(
             .all(|(at, (ours, theirs))| same_but_digits(ours, theirs, Some(at), is_number))
 }
 
-/// The digits of a number that count, without its sign, point and exponent.
+/// The significant digits of a number, without sign, point and exponent.
 fn digits(text: &[u8]) -> Vec<u8> {
     let mantissa = text.split(|byte| *byte == b'e').next().unwrap_or_default();
     let digits: Vec<u8> = mantissa.iter().copied().filter(u8::is_ascii_digit).collect();
@@ -1154,7 +1154,7 @@ fn digits(text: &[u8]) -> Vec<u8> {
     digits[first..last].to_vec()
 }
 
-/// A number as C's `printf` writes it by `%.17g`.
+/// A number in the format `%.17g` of C's `printf`.
 pub fn seventeen_digits(number: f64) -> String {
     let scientific = format!("{number:.16e}");
     let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
@@ -1172,7 +1172,7 @@ pub fn seventeen_digits(number: f64) -> String {
     }
 }
 
-/// Whether they differ in nothing but the numbers that stand behind these names.
+/// Whether they differ only in the numbers after these names.
 fn same_but(names: &[&[u8]], ours: &Frame, theirs: &Frame) -> bool {
     let blanked = |frame: &Frame| {
         let mut frame = frame.clone();

@@ -1,4 +1,4 @@
-//! Episodes from a seed: several clients whose commands meet in a few keys.
+//! Generates episodes from a seed: several clients that use the same few keys.
 
 use std::time::Duration;
 
@@ -9,39 +9,39 @@ use super::kinds::{Draw, edge};
 use crate::random::Random;
 use crate::reference::is_named;
 
-/// How many commands an episode has, at least and at most.
+/// The range of the number of commands in an episode.
 const STEPS: (i64, i64) = (100, 300);
-/// How many commands a client says in a row, at most.
+/// The largest number of commands that a client sends in a row.
 const RUN_MAX: u64 = 16;
-/// One command in so many is bent out of shape.
-const BENT_ONE_IN: u64 = 12;
-/// What is waited for after a lease of a few milliseconds.
+/// One command in this many is corrupted.
+const CORRUPT_ONE_IN: u64 = 12;
+/// The pause after a lease of a few milliseconds.
 const SHORT_PAUSE: Duration = Duration::from_millis(20);
-/// A lease that nobody sees the end of lasts so long at least.
+/// The shortest lease that does not end within an episode.
 const FAR_MS: i64 = 90_000;
-/// Where numbers begin that make a server allocate more than it should for a test.
+/// Offsets from this one make a server allocate too much memory for a test.
 const LARGE: i64 = 100_000;
 
-/// Clients that do everything.
+/// Clients that send all commands but subscriptions.
 pub const WORKERS: [char; 3] = ['a', 'b', 'c'];
-/// The client that listens.
+/// The client that subscribes.
 pub const LISTENER: char = 's';
 
 /// The episode of this number.
 pub fn episode(grammar: &Grammar, seed: u64, number: u64) -> Episode {
-    let mut dice = Random::of(seed, number);
-    let protocol = if dice.once_in(2) { 2 } else { 3 };
-    let length = usize::try_from(dice.between(STEPS.0, STEPS.1)).unwrap_or(1);
-    let tracks = dice.once_in(4);
-    let mut maker = Maker { grammar, dice, tracks, steps: Vec::new(), in_multi: Vec::new() };
+    let mut random = Random::of(seed, number);
+    let protocol = if random.once_in(2) { 2 } else { 3 };
+    let length = usize::try_from(random.between(STEPS.0, STEPS.1)).unwrap_or(1);
+    let tracks = random.once_in(4);
+    let mut maker = Maker { grammar, random, tracks, steps: Vec::new(), in_multi: Vec::new() };
     while maker.steps.len() < length {
-        let client = match maker.dice.below(10) {
+        let client = match maker.random.below(10) {
             0 => LISTENER,
-            _ => *maker.dice.pick(&WORKERS),
+            _ => *maker.random.pick(&WORKERS),
         };
         let most = if client == LISTENER { 2 } else { RUN_MAX };
-        for _ in 0..=maker.dice.below(most) {
-            maker.say(client);
+        for _ in 0..=maker.random.below(most) {
+            maker.add_steps(client);
         }
     }
     Episode { protocol, steps: maker.steps }
@@ -49,9 +49,9 @@ pub fn episode(grammar: &Grammar, seed: u64, number: u64) -> Episode {
 
 struct Maker<'a> {
     grammar: &'a Grammar,
-    dice: Random,
-    /// Whether clients keep copies. Which keys of a script they are told of depends on the release,
-    /// so there are no scripts then.
+    random: Random,
+    /// Whether clients use tracking. The keys of a script for which they get invalidations depend on
+    /// the version, so there are no scripts then.
     tracks: bool,
     steps: Vec<Step>,
     /// Clients that may be within a transaction.
@@ -59,16 +59,16 @@ struct Maker<'a> {
 }
 
 impl Maker<'_> {
-    fn say(&mut self, client: char) {
+    fn add_steps(&mut self, client: char) {
         let in_multi = self.in_multi.contains(&client);
-        let ends = in_multi && self.dice.once_in(6);
+        let ends = in_multi && self.random.once_in(6);
         if ends {
-            let name = if self.dice.once_in(6) { "DISCARD" } else { "EXEC" };
+            let name = if self.random.once_in(6) { "DISCARD" } else { "EXEC" };
             self.in_multi.retain(|other| *other != client);
             self.steps.push(Step::new(client, &[name]));
             return;
         }
-        if !in_multi && client != LISTENER && self.dice.once_in(40) {
+        if !in_multi && client != LISTENER && self.random.once_in(40) {
             self.in_multi.push(client);
             self.steps.push(Step::new(client, &["MULTI"]));
             return;
@@ -77,7 +77,7 @@ impl Maker<'_> {
         let unsubscribes = step.words[0].to_ascii_lowercase().ends_with(b"unsubscribe");
         self.steps.push(step);
         if unsubscribes {
-            // Without channels it has as many replies as there were: this one ends them.
+            // Without arguments there is one reply per channel: the reply to PING ends them.
             self.steps.push(Step::new(client, &["PING"]));
         }
     }
@@ -85,13 +85,13 @@ impl Maker<'_> {
     /// A command that means the same to two servers.
     fn draw(&mut self, client: char, in_multi: bool) -> Step {
         loop {
-            let form = self.grammar.pick(&mut self.dice);
+            let form = self.grammar.pick(&mut self.random);
             let subscribes = form.name().ends_with("SUBSCRIBE");
             let fits = match client {
-                LISTENER => subscribes || form.name() == "PING" || self.dice.once_in(100),
+                LISTENER => subscribes || form.name() == "PING" || self.random.once_in(100),
                 _ => !subscribes,
             };
-            // A message that a client sends itself comes before the reply, or since 7.2 behind it.
+            // A message that a client sends to itself comes before the reply, or since 7.2 after it.
             let publishes = form.name().ends_with("PUBLISH") || form.name().starts_with("EVAL");
             let echoes = client == LISTENER && publishes;
             let tracking = ["CLIENT TRACKING", "CLIENT CACHING"].iter();
@@ -107,10 +107,10 @@ impl Maker<'_> {
                 drew_short_lease: false,
                 nested: false,
             };
-            let mut words = form.draw(&mut self.dice, &mut draw);
+            let mut words = form.draw(&mut self.random, &mut draw);
             let mut pass = draw.drew_short_lease.then_some(SHORT_PAUSE);
-            if self.dice.once_in(BENT_ONE_IN) {
-                bend(&mut words, &mut self.dice);
+            if self.random.once_in(CORRUPT_ONE_IN) {
+                corrupt(&mut words, &mut self.random);
             }
             if pass.is_some() && !has_short_lease(&words) {
                 pass = None;
@@ -123,21 +123,21 @@ impl Maker<'_> {
     }
 }
 
-/// Makes a command wrong, perhaps.
-fn bend(words: &mut Vec<Vec<u8>>, dice: &mut Random) {
+/// Changes a random word of a command, which may make it invalid.
+fn corrupt(words: &mut Vec<Vec<u8>>, random: &mut Random) {
     if words.len() < 2 {
-        words.push(edge(dice));
+        words.push(edge(random));
         return;
     }
     let places: Vec<usize> = (1..words.len()).collect();
-    let (at, other) = (*dice.pick(&places), *dice.pick(&places));
-    match dice.below(6) {
+    let (at, other) = (*random.pick(&places), *random.pick(&places));
+    match random.below(6) {
         0 => drop(words.remove(at)),
         1 => words.insert(at, words[other].clone()),
         2 => words.swap(at, other),
-        3 => words.insert(at, edge(dice)),
+        3 => words.insert(at, edge(random)),
         4 => words.truncate(at),
-        _ => words[at] = edge(dice),
+        _ => words[at] = edge(random),
     }
 }
 
@@ -152,19 +152,19 @@ pub(super) fn step_is_safe(step: &Step) -> bool {
         && (step.pass.is_some() || !has_short_lease(&step.words))
 }
 
-/// The same of a command, whose leases aside.
+/// The same for a command, without its leases.
 pub(super) fn is_safe(words: &[Vec<u8>]) -> bool {
     let is = |name: &str| is_named(words, name);
-    // Clients have other ids on each server.
+    // Client ids differ between the servers.
     let names_client = words.iter().any(|word| word.starts_with(b"$id-"));
     if names_client && (!is("CLIENT UNBLOCK") || words[1].starts_with(b"$id-")) {
         return false;
     }
-    // The order in which all is left is chance.
+    // The order in which all channels are left is random.
     if words.len() < 2 && words[0].to_ascii_lowercase().ends_with(b"unsubscribe") {
         return false;
     }
-    // A lock script's number may be a lease, and how Lua prints one depends on the release.
+    // A number of a lock script may be a lease, and how Lua prints it depends on the version.
     if words.len() > 1 && words[1].starts_with(b"@") && is_any(words, &["EVAL", "EVALSHA"]) {
         return words[2..].iter().skip(1).all(|word| lua_takes_as_text_or_far(word));
     }
@@ -172,11 +172,11 @@ pub(super) fn is_safe(words: &[Vec<u8>]) -> bool {
     if is("WAIT") {
         return words.get(1).and_then(|word| number(word)).is_none_or(|count| count <= 0);
     }
-    // What others listen to is not ours.
+    // The channels of other clients are not part of the episode.
     if is_any(words, &["PUBSUB"]) && words.len() < 3 {
         return false;
     }
-    // A page that is not the whole is whatever a server makes it.
+    // A page that is not the whole depends on the server.
     let cursor = if is("SCAN") { 1 } else { 2 };
     if ["SCAN", "HSCAN", "SSCAN", "ZSCAN"].iter().any(|name| is(name)) {
         let at = words.iter().rposition(|word| word.eq_ignore_ascii_case(b"COUNT"));
@@ -189,7 +189,7 @@ pub(super) fn is_safe(words: &[Vec<u8>]) -> bool {
         return false;
     }
     let mut numbers = words[1..].iter().filter_map(|word| number(word));
-    // Which member goes is chance, unless all go.
+    // The removed member is random, unless all are removed.
     if is("SPOP") {
         return words.len() != 2 && numbers.all(|count| count <= 0 || count >= 1000);
     }
@@ -200,7 +200,7 @@ pub(super) fn is_safe(words: &[Vec<u8>]) -> bool {
     if ["SETRANGE", "SETBIT", "BITFIELD"].iter().any(|name| is(name)) {
         return numbers.all(|offset| !(LARGE..1 << 32).contains(&offset));
     }
-    // The order of what is not sorted, or equal, is chance.
+    // The order of unsorted or equal elements is random.
     if is("SORT") || is("SORT_RO") {
         let mut words = words.iter().skip_while(|word| !word.eq_ignore_ascii_case(b"BY"));
         let by = words.nth(1);
@@ -210,18 +210,18 @@ pub(super) fn is_safe(words: &[Vec<u8>]) -> bool {
     if !lex_is_specified(words) {
         return false;
     }
-    // An id made from the clock is no two servers' same.
+    // An id made from the clock differs between the servers.
     if is("XADD") {
         return !words.contains(&b"*".to_vec());
     }
-    // Neither for ever, nor so short that it is waited for.
+    // A time-out is either for ever or so short that it is waited for.
     match block_ms(words) {
         Some(span) => !(20.0..100_000.0).contains(&span) || span == 0.0,
         None => true,
     }
 }
 
-/// Whether a script can make no short lease of an argument, nor a number with digits to round.
+/// Whether a script cannot use an argument as a short lease, nor as a number that is rounded.
 fn lua_takes_as_text_or_far(word: &[u8]) -> bool {
     let text = String::from_utf8_lossy(word).trim().to_lowercase();
     let far = FAR_MS..FAR_MS * 10_000;
@@ -238,8 +238,8 @@ fn is_any(words: &[Vec<u8>], names: &[&str]) -> bool {
     names.iter().any(|it| name.starts_with(it.as_bytes()))
 }
 
-/// Ranges `BYLEX` are specified for sets whose scores are all the same: these have keys of their
-/// own, whose scores are 0.
+/// `BYLEX` ranges are specified only for sets with equal scores: these have keys of their own, with
+/// score 0.
 fn lex_is_specified(words: &[Vec<u8>]) -> bool {
     const READING: [&str; 8] =
         ["ZREM", "ZCARD", "ZSCORE", "ZRANK", "TYPE", "ZRANGE", "PTTL", "DEL"];
@@ -261,7 +261,7 @@ fn lex_is_specified(words: &[Vec<u8>]) -> bool {
         || is("ZADD") && words.len() > 3 && scores.into_iter().all(|score| score == b"0")
 }
 
-/// A word as a number, `#` before it or not.
+/// A word as a number, with or without `#` before it.
 fn number(word: &[u8]) -> Option<i64> {
     std::str::from_utf8(word).ok()?.trim_start_matches('#').parse().ok()
 }
@@ -286,12 +286,12 @@ fn has_short_lease(words: &[Vec<u8>]) -> bool {
     (is("SET") || is("GETEX")) && (behind(b"EX", 1000) || behind(b"PX", 1))
 }
 
-/// How long a command waits at most, in milliseconds; 0 is for ever. None if it never waits.
+/// The time-out of a blocking command in milliseconds; 0 is for ever. `None` if it does not block.
 pub(super) fn block_ms(words: &[Vec<u8>]) -> Option<f64> {
     let is = |name: &str| is_named(words, name);
     let seconds = |word: Option<&Vec<u8>>| {
         let text = std::str::from_utf8(word?).ok()?;
-        // What is no number is refused at once.
+        // A word that is not a number is refused at once.
         Some(text.parse().map_or(0.0, |seconds: f64| seconds * 1000.0))
     };
     let last = ["BLPOP", "BRPOP", "BLMOVE", "BRPOPLPUSH", "BZPOPMIN", "BZPOPMAX"];
@@ -315,7 +315,7 @@ mod tests {
     use crate::fuzz::grammar::Grammar;
 
     #[test]
-    fn the_same_seed_gives_the_same_episodes() {
+    fn same_seed_gives_same_episodes() {
         let grammar = Grammar::new().expect("it is well-formed");
         assert_eq!(episode(&grammar, 1, 2), episode(&grammar, 1, 2));
         assert_ne!(episode(&grammar, 1, 2), episode(&grammar, 1, 3));
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn what_two_servers_may_take_differently_is_not_said() {
+    fn ambiguous_commands_are_not_generated() {
         let safe = |line: &str| step_is_safe(&Step::new('a', &line.split(' ').collect::<Vec<_>>()));
         for line in [
             "SPOP s",

@@ -1,50 +1,50 @@
-//! The shapes of commands, as `grammar.txt` writes them, and arguments drawn after them.
+//! Parses the forms of commands in `grammar.txt` and draws commands from them.
 
 use std::collections::BTreeMap;
 
-use super::kinds::{Draw, Kind};
+use super::kinds::{Draw, ValueKind};
 use crate::random::Random;
 
 const TEXT: &str = include_str!("grammar.txt");
-/// How much more often a form is drawn that is marked so.
+/// The weight of forms that are marked `often`.
 const OFTEN: usize = 5;
-/// How often something that repeats does so again, at most.
+/// The largest number of repetitions.
 const REPEAT_MAX: u64 = 4;
 
 /// One form of a command.
 #[derive(Clone, Debug)]
 pub struct Form {
-    /// The line it stands in.
+    /// Its line in the grammar.
     pub line: &'static str,
     shape: Shape,
 }
 
-/// Every form, and what has none.
+/// All forms, and the commands without one.
 pub struct Grammar {
     forms: Vec<Form>,
     left_out: BTreeMap<&'static str, &'static str>,
-    /// Forms by chance: an index for each time that one may be drawn.
-    lots: Vec<usize>,
+    /// Indices of the forms, repeated by their weight.
+    weighted: Vec<usize>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 enum Shape {
-    /// A word that stands as it is.
+    /// A fixed word.
     Literal(String),
     /// A value.
-    Value(Kind),
-    /// One after the other.
+    Value(ValueKind),
+    /// Parts in this order.
     Sequence(Vec<Shape>),
-    /// One of these.
+    /// One of several parts.
     Either(Vec<Shape>),
-    /// Perhaps.
+    /// An optional part.
     Optional(Box<Shape>),
-    /// Once or more often; perhaps never, if it is optional.
+    /// A part that repeats at least once.
     Many(Box<Shape>),
 }
 
 impl Form {
-    /// The command's name, with its subcommand if `sub` says that it has some.
+    /// Whether the form begins with these words.
     pub fn begins_with(&self, words: &[&str]) -> bool {
         let mut own = self.line.split_whitespace();
         words.iter().all(|word| own.next() == Some(word))
@@ -56,17 +56,17 @@ impl Form {
     }
 
     /// Draws a command of this form.
-    pub fn draw(&self, dice: &mut Random, draw: &mut Draw<'_>) -> Vec<Vec<u8>> {
+    pub fn draw(&self, random: &mut Random, draw: &mut Draw<'_>) -> Vec<Vec<u8>> {
         let mut drawing = Drawing { words: Vec::new(), numkeys_at: None };
-        drawing.add(&self.shape, dice, draw);
+        drawing.add(&self.shape, random, draw);
         drawing.words
     }
 }
 
 impl Grammar {
-    /// Reads `grammar.txt`; an error names the line that is not understood.
+    /// Parses `grammar.txt`; an error names the invalid line.
     pub fn new() -> Result<Grammar, String> {
-        let mut grammar = Grammar { forms: vec![], left_out: BTreeMap::new(), lots: vec![] };
+        let mut grammar = Grammar { forms: vec![], left_out: BTreeMap::new(), weighted: vec![] };
         for line in TEXT.lines().map(str::trim) {
             if line.is_empty() || line.starts_with('#') {
                 continue;
@@ -83,7 +83,7 @@ impl Grammar {
             };
             let shape = Shape::parse(shape).map_err(|problem| format!("{line}: {problem}"))?;
             let times = if often { OFTEN } else { 1 };
-            grammar.lots.extend(std::iter::repeat_n(grammar.forms.len(), times));
+            grammar.weighted.extend(std::iter::repeat_n(grammar.forms.len(), times));
             grammar.forms.push(Form { line, shape });
         }
         Ok(grammar)
@@ -94,14 +94,14 @@ impl Grammar {
         &self.forms
     }
 
-    /// What is not drawn, and why not: names as `CLIENT KILL`.
+    /// The commands that are not drawn, as `CLIENT KILL`, and the reasons.
     pub fn left_out(&self) -> &BTreeMap<&'static str, &'static str> {
         &self.left_out
     }
 
-    /// A form by chance.
-    pub fn pick(&self, dice: &mut Random) -> &Form {
-        &self.forms[*dice.pick(&self.lots)]
+    /// A random form.
+    pub fn pick(&self, random: &mut Random) -> &Form {
+        &self.forms[*random.pick(&self.weighted)]
     }
 }
 
@@ -120,7 +120,7 @@ impl Shape {
         }
     }
 
-    /// The words are in reverse: the next one is the last.
+    /// Parses a choice. The words are in reverse order: the next one is the last.
     fn either(words: &mut Vec<&str>) -> Result<Shape, String> {
         let mut choices = vec![Shape::sequence(words)?];
         while words.last() == Some(&"|") {
@@ -160,7 +160,7 @@ impl Shape {
     }
 
     fn word(word: &str) -> Result<Shape, String> {
-        if let Some(kind) = Kind::named(word) {
+        if let Some(kind) = ValueKind::named(word) {
             return Ok(Shape::Value(kind));
         }
         let plain = |text: &str| {
@@ -177,42 +177,42 @@ impl Shape {
 /// A command that is being drawn.
 struct Drawing {
     words: Vec<Vec<u8>>,
-    /// Where the number of the keys that follow is to stand.
+    /// The place for the number of the keys that follow.
     numkeys_at: Option<usize>,
 }
 
 impl Drawing {
-    fn add(&mut self, shape: &Shape, dice: &mut Random, draw: &mut Draw<'_>) {
+    fn add(&mut self, shape: &Shape, random: &mut Random, draw: &mut Draw<'_>) {
         match shape {
-            Shape::Literal(word) if dice.once_in(20) => {
+            Shape::Literal(word) if random.once_in(20) => {
                 self.words.push(word.to_lowercase().into_bytes());
             }
             Shape::Literal(word) => self.words.push(word.clone().into_bytes()),
-            Shape::Value(Kind::Numkeys) => {
+            Shape::Value(ValueKind::Numkeys) => {
                 self.numkeys_at = Some(self.words.len());
                 self.words.push(b"1".to_vec());
             }
-            Shape::Value(kind) => draw.draw(*kind, dice, &mut self.words),
-            Shape::Sequence(shapes) => shapes.iter().for_each(|it| self.add(it, dice, draw)),
+            Shape::Value(kind) => draw.draw(*kind, random, &mut self.words),
+            Shape::Sequence(shapes) => shapes.iter().for_each(|it| self.add(it, random, draw)),
             Shape::Either(shapes) => {
-                let chosen = dice.pick(shapes);
-                self.add(chosen, dice, draw);
+                let chosen = random.pick(shapes);
+                self.add(chosen, random, draw);
             }
             Shape::Optional(shape) => {
-                if dice.once_in(3) {
-                    self.add(shape, dice, draw);
+                if random.once_in(3) {
+                    self.add(shape, random, draw);
                 }
             }
             Shape::Many(shape) => {
                 // Mostly once or twice.
-                let most = 1 + dice.below(REPEAT_MAX);
-                let times = 1 + dice.below(most);
+                let most = 1 + random.below(REPEAT_MAX);
+                let times = 1 + random.below(most);
                 for _ in 0..times {
-                    self.add(shape, dice, draw);
+                    self.add(shape, random, draw);
                 }
                 if let Some(at) = self.numkeys_at.take() {
-                    let right = !dice.once_in(30);
-                    let count = if right { times } else { dice.below(4) };
+                    let right = !random.once_in(30);
+                    let count = if right { times } else { random.below(4) };
                     self.words[at] = count.to_string().into_bytes();
                 }
             }

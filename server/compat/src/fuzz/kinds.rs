@@ -1,18 +1,18 @@
-//! Kinds of values that stand in `grammar.txt` in small letters, and how each is drawn.
+//! The kinds of values that `grammar.txt` writes in small letters, and how each is drawn.
 //!
-//! Keys are few, so that commands meet; each type has its own, and now and then a command gets one
-//! of another. Leases are far away, over already, or so short that the episode waits for their
-//! end, so two servers agree about them however slowly they are served.
+//! There are few keys, so that commands use the same ones; each type has its own, and sometimes a
+//! command gets a key of another type. Leases are long, already over, or so short that the episode
+//! waits for their end, so that two servers agree about them however slow they are.
 
 use super::grammar::Grammar;
 use super::script;
 use crate::cases;
 use crate::random::Random;
 
-/// What a value is.
+/// The kind of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "each is the kind of its name")]
-pub enum Kind {
+pub enum ValueKind {
     Bit,
     BitOffset,
     Bits,
@@ -66,59 +66,67 @@ pub enum Kind {
     Zset,
 }
 
-/// Each kind's name in the grammar, and what it is drawn from; a kind without words is made up.
-const KINDS: &[(&str, Kind, &[&str])] = &[
-    ("bit", Kind::Bit, &["0", "1"]),
-    ("bit-offset", Kind::BitOffset, &["0", "1", "7", "8", "#0", "#1", "#3", "100"]),
-    ("bits", Kind::Bits, &["u1", "u4", "u8", "i8", "i16", "u32", "i64", "u63", "u64", "i65", "x"]),
-    ("block", Kind::Block, &["0", "0", "0", "1", "5", "-1", "abc"]),
-    ("by", Kind::By, &["<w->*", "<h->*->f1", "<none->*"]),
-    ("channel", Kind::Channel, &["<c1>", "<c2>", "<d1>"]),
-    ("channel-pattern", Kind::ChannelPattern, &["<c>*", "<d>?"]),
-    ("client-id", Kind::ClientId, &["$id-a", "$id-b", "$id-c", "0", "abc"]),
-    ("command", Kind::Command, &[]),
-    ("consumer", Kind::Consumer, &["c1", "c2", "c3"]),
-    ("count", Kind::Count, &["1", "2", "3", "5", "10", "0", "-1", "-2"]),
-    ("counter", Kind::Counter, &["<n1>", "<n2>", "<n3>"]),
-    ("digest", Kind::Digest, &[]),
-    ("element", Kind::Element, ELEMENTS),
-    ("field", Kind::Field, &["f1", "f2", "f3", "n", "m", ""]),
-    ("float", Kind::Float, FLOATS),
-    ("get", Kind::Get, &["#", "<w->*", "<h->*->f1", "<none->*"]),
-    ("glob", Kind::Glob, &["*", "a*", "[ab]", "?", "f?", "none", "[^a]", "\\*"]),
-    ("group", Kind::Group, &["g1", "g1", "g2"]),
-    ("hash", Kind::Hash, &["<h1>", "<h2>", "<h-a>"]),
-    ("id", Kind::Id, &["1-1", "2-1", "2-2", "3-*", "5-0", "7-*", "9-9", "12", "0-0", "0-1"]),
-    ("id-bound", Kind::IdBound, &["-", "+", "2", "(2-1", "3-0", "7", "(9-9", "0", "x"]),
-    ("index", Kind::Index, &["0", "1", "2", "3", "-1", "-2", "-3", "5", "-100", "100"]),
-    ("integer", Kind::Integer, &["1", "2", "-1", "10", "-7", "0", "100", "255", "65536"]),
-    ("key", Kind::Key, &["<k1>", "<k2>"]),
-    ("lex-bound", Kind::LexBound, &["-", "+", "[a", "(a", "[c", "(d", "[", "(", "x"]),
-    ("lex-set", Kind::LexSet, &["<y1>", "<y2>"]),
-    ("list", Kind::List, &["<l1>", "<l2>"]),
-    ("lock-argument", Kind::LockArgument, LOCK_ARGUMENTS),
-    ("lock-script", Kind::LockScript, &[]),
-    ("many", Kind::Many, &["1000", "2000", "100000"]),
-    ("member", Kind::Member, ELEMENTS),
-    ("message", Kind::Message, &["hello", "0", "1", "", "unlock"]),
-    ("milliseconds", Kind::Milliseconds, &[]),
-    ("numkeys", Kind::Numkeys, &["1"]),
-    ("offset", Kind::Offset, &["0", "1", "3", "7", "8", "20", "100", "-1"]),
-    ("pattern", Kind::Pattern, &["<s>*", "<h>?", "<z>[12]", "<k>[^1]", "*", "none"]),
-    ("score", Kind::Score, FLOATS),
-    ("score-bound", Kind::ScoreBound, BOUNDS),
-    ("script", Kind::Script, &[]),
-    ("seconds", Kind::Seconds, &["100", "1000", "5000", "100000", "100", "1000", "0", "-1"]),
-    ("set", Kind::Set, &["<t1>", "<t2>", "<t3>"]),
-    ("stream", Kind::Stream, &["<x1>", "<x2>"]),
-    ("string", Kind::String, &["<s1>", "<s2>", "<s3>", "<w-a>", "<w-1>"]),
-    ("timeout", Kind::Timeout, &["0", "0", "0", "1000", "0.001", "0.005", "-1", "abc", "inf"]),
-    ("type", Kind::Type, &["string", "hash", "list", "set", "zset", "stream", "none"]),
-    ("unix-milliseconds", Kind::UnixMilliseconds, &["4102444800000", "1", "1000000", "0", "-1"]),
-    ("unix-seconds", Kind::UnixSeconds, &["4102444800", "1", "1000000", "0", "-1"]),
-    ("value", Kind::Value, VALUES),
-    ("weight", Kind::Weight, &["1", "2", "-1", "0.5", "inf", "0", "nan"]),
-    ("zset", Kind::Zset, &["<z1>", "<z2>", "<z3>"]),
+/// The name of each kind in the grammar, and its values; a kind without values is generated.
+const KINDS: &[(&str, ValueKind, &[&str])] = &[
+    ("bit", ValueKind::Bit, &["0", "1"]),
+    ("bit-offset", ValueKind::BitOffset, &["0", "1", "7", "8", "#0", "#1", "#3", "100"]),
+    (
+        "bits",
+        ValueKind::Bits,
+        &["u1", "u4", "u8", "i8", "i16", "u32", "i64", "u63", "u64", "i65", "x"],
+    ),
+    ("block", ValueKind::Block, &["0", "0", "0", "1", "5", "-1", "abc"]),
+    ("by", ValueKind::By, &["<w->*", "<h->*->f1", "<none->*"]),
+    ("channel", ValueKind::Channel, &["<c1>", "<c2>", "<d1>"]),
+    ("channel-pattern", ValueKind::ChannelPattern, &["<c>*", "<d>?"]),
+    ("client-id", ValueKind::ClientId, &["$id-a", "$id-b", "$id-c", "0", "abc"]),
+    ("command", ValueKind::Command, &[]),
+    ("consumer", ValueKind::Consumer, &["c1", "c2", "c3"]),
+    ("count", ValueKind::Count, &["1", "2", "3", "5", "10", "0", "-1", "-2"]),
+    ("counter", ValueKind::Counter, &["<n1>", "<n2>", "<n3>"]),
+    ("digest", ValueKind::Digest, &[]),
+    ("element", ValueKind::Element, ELEMENTS),
+    ("field", ValueKind::Field, &["f1", "f2", "f3", "n", "m", ""]),
+    ("float", ValueKind::Float, FLOATS),
+    ("get", ValueKind::Get, &["#", "<w->*", "<h->*->f1", "<none->*"]),
+    ("glob", ValueKind::Glob, &["*", "a*", "[ab]", "?", "f?", "none", "[^a]", "\\*"]),
+    ("group", ValueKind::Group, &["g1", "g1", "g2"]),
+    ("hash", ValueKind::Hash, &["<h1>", "<h2>", "<h-a>"]),
+    ("id", ValueKind::Id, &["1-1", "2-1", "2-2", "3-*", "5-0", "7-*", "9-9", "12", "0-0", "0-1"]),
+    ("id-bound", ValueKind::IdBound, &["-", "+", "2", "(2-1", "3-0", "7", "(9-9", "0", "x"]),
+    ("index", ValueKind::Index, &["0", "1", "2", "3", "-1", "-2", "-3", "5", "-100", "100"]),
+    ("integer", ValueKind::Integer, &["1", "2", "-1", "10", "-7", "0", "100", "255", "65536"]),
+    ("key", ValueKind::Key, &["<k1>", "<k2>"]),
+    ("lex-bound", ValueKind::LexBound, &["-", "+", "[a", "(a", "[c", "(d", "[", "(", "x"]),
+    ("lex-set", ValueKind::LexSet, &["<y1>", "<y2>"]),
+    ("list", ValueKind::List, &["<l1>", "<l2>"]),
+    ("lock-argument", ValueKind::LockArgument, LOCK_ARGUMENTS),
+    ("lock-script", ValueKind::LockScript, &[]),
+    ("many", ValueKind::Many, &["1000", "2000", "100000"]),
+    ("member", ValueKind::Member, ELEMENTS),
+    ("message", ValueKind::Message, &["hello", "0", "1", "", "unlock"]),
+    ("milliseconds", ValueKind::Milliseconds, &[]),
+    ("numkeys", ValueKind::Numkeys, &["1"]),
+    ("offset", ValueKind::Offset, &["0", "1", "3", "7", "8", "20", "100", "-1"]),
+    ("pattern", ValueKind::Pattern, &["<s>*", "<h>?", "<z>[12]", "<k>[^1]", "*", "none"]),
+    ("score", ValueKind::Score, FLOATS),
+    ("score-bound", ValueKind::ScoreBound, BOUNDS),
+    ("script", ValueKind::Script, &[]),
+    ("seconds", ValueKind::Seconds, &["100", "1000", "5000", "100000", "100", "1000", "0", "-1"]),
+    ("set", ValueKind::Set, &["<t1>", "<t2>", "<t3>"]),
+    ("stream", ValueKind::Stream, &["<x1>", "<x2>"]),
+    ("string", ValueKind::String, &["<s1>", "<s2>", "<s3>", "<w-a>", "<w-1>"]),
+    ("timeout", ValueKind::Timeout, &["0", "0", "0", "1000", "0.001", "0.005", "-1", "abc", "inf"]),
+    ("type", ValueKind::Type, &["string", "hash", "list", "set", "zset", "stream", "none"]),
+    (
+        "unix-milliseconds",
+        ValueKind::UnixMilliseconds,
+        &["4102444800000", "1", "1000000", "0", "-1"],
+    ),
+    ("unix-seconds", ValueKind::UnixSeconds, &["4102444800", "1", "1000000", "0", "-1"]),
+    ("value", ValueKind::Value, VALUES),
+    ("weight", ValueKind::Weight, &["1", "2", "-1", "0.5", "inf", "0", "nan"]),
+    ("zset", ValueKind::Zset, &["<z1>", "<z2>", "<z3>"]),
 ];
 
 const ELEMENTS: &[&str] =
@@ -158,7 +166,7 @@ const FLOATS: &[&str] = &[
 ];
 const BOUNDS: &[&str] = &["-inf", "+inf", "0", "1", "(1", "2", "(2", "0.1", "(0.1", "-1", "300"];
 const LOCK_ARGUMENTS: &[&str] = &["token-1", "token-2", "100000", "200000", "-1", "0", "300000"];
-/// Numbers that are none, and those at the edges.
+/// Words that are not numbers, and numbers at the limits.
 const EDGES: &[&str] = &[
     "9223372036854775807",
     "-9223372036854775808",
@@ -180,30 +188,30 @@ const EDGES: &[&str] = &[
     "inf",
     "0x10",
 ];
-/// One in so many values is none of its kind.
+/// One value in this many is not of its kind.
 const ODD_ONE_IN: u64 = 25;
-/// One in so many leases is so short that its end is waited for.
+/// One lease in this many is so short that the episode waits for its end.
 const SHORT_ONE_IN: u64 = 40;
 
-/// What values are drawn with.
+/// The context in which values are drawn.
 pub struct Draw<'a> {
-    /// The commands that scripts are made of.
+    /// The commands for scripts.
     pub grammar: &'a Grammar,
-    /// Whether a lease may be drawn whose end is waited for.
+    /// Whether short leases may be drawn, for which the episode waits.
     pub short_leases: bool,
-    /// Set when one was drawn.
+    /// Set when a short lease was drawn.
     pub drew_short_lease: bool,
-    /// Whether this is drawn for another command: a script's, or `COMMAND GETKEYS`'s.
+    /// Whether the value belongs to a command within a script or within `COMMAND GETKEYS`.
     pub nested: bool,
 }
 
-impl Kind {
+impl ValueKind {
     /// The kind of this name.
-    pub fn named(name: &str) -> Option<Kind> {
+    pub fn named(name: &str) -> Option<ValueKind> {
         KINDS.iter().find(|(known, ..)| *known == name).map(|(_, kind, _)| *kind)
     }
 
-    /// What it is drawn from.
+    /// The values of the kind.
     fn words(self) -> &'static [&'static str] {
         KINDS.iter().find(|(_, kind, _)| *kind == self).map_or(&[], |(.., words)| words)
     }
@@ -215,93 +223,95 @@ impl Kind {
     fn is_number(self) -> bool {
         matches!(
             self,
-            Kind::Bit
-                | Kind::Count
-                | Kind::Float
-                | Kind::Index
-                | Kind::Integer
-                | Kind::Many
-                | Kind::Milliseconds
-                | Kind::Offset
-                | Kind::Score
-                | Kind::ScoreBound
-                | Kind::Seconds
-                | Kind::UnixMilliseconds
-                | Kind::UnixSeconds
+            ValueKind::Bit
+                | ValueKind::Count
+                | ValueKind::Float
+                | ValueKind::Index
+                | ValueKind::Integer
+                | ValueKind::Many
+                | ValueKind::Milliseconds
+                | ValueKind::Offset
+                | ValueKind::Score
+                | ValueKind::ScoreBound
+                | ValueKind::Seconds
+                | ValueKind::UnixMilliseconds
+                | ValueKind::UnixSeconds
         )
     }
 }
 
-const KEYS: &[Kind] = &[
-    Kind::Counter,
-    Kind::Hash,
-    Kind::Key,
-    Kind::List,
-    Kind::Set,
-    Kind::Stream,
-    Kind::String,
-    Kind::Zset,
+const KEYS: &[ValueKind] = &[
+    ValueKind::Counter,
+    ValueKind::Hash,
+    ValueKind::Key,
+    ValueKind::List,
+    ValueKind::Set,
+    ValueKind::Stream,
+    ValueKind::String,
+    ValueKind::Zset,
 ];
 
 /// Every key that an episode may use.
 pub fn keys() -> impl Iterator<Item = &'static str> {
-    KEYS.iter().chain(&[Kind::LexSet]).flat_map(|kind| kind.words().iter().copied())
+    KEYS.iter().chain(&[ValueKind::LexSet]).flat_map(|kind| kind.words().iter().copied())
 }
 
 impl Draw<'_> {
     /// Draws a value (for `command`, several).
-    pub fn draw(&mut self, kind: Kind, dice: &mut Random, words: &mut Vec<Vec<u8>>) {
+    pub fn draw(&mut self, kind: ValueKind, random: &mut Random, words: &mut Vec<Vec<u8>>) {
         let word = match kind {
-            Kind::Command => {
-                words.extend(self.nested(dice));
+            ValueKind::Command => {
+                words.extend(self.nested(random));
                 return;
             }
-            kind if kind.is_key() => self.key(kind, dice).into(),
-            kind if kind.is_number() && dice.once_in(ODD_ONE_IN) => (*dice.pick(EDGES)).into(),
-            Kind::Milliseconds => self.milliseconds(dice),
-            Kind::Script => script::draw(self, dice),
-            Kind::LockScript => format!("@{}", dice.pick(&lock_scripts())).into_bytes(),
-            Kind::Digest if dice.once_in(10) => vec![b'0'; 40],
-            Kind::Digest => format!("@{}.sha1", dice.pick(&lock_scripts())).into_bytes(),
-            Kind::Element | Kind::Member | Kind::Value if dice.once_in(40) => odd_value(dice),
-            kind => (*dice.pick(kind.words())).into(),
+            kind if kind.is_key() => self.key(kind, random).into(),
+            kind if kind.is_number() && random.once_in(ODD_ONE_IN) => (*random.pick(EDGES)).into(),
+            ValueKind::Milliseconds => self.milliseconds(random),
+            ValueKind::Script => script::draw(self, random),
+            ValueKind::LockScript => format!("@{}", random.pick(&lock_scripts())).into_bytes(),
+            ValueKind::Digest if random.once_in(10) => vec![b'0'; 40],
+            ValueKind::Digest => format!("@{}.sha1", random.pick(&lock_scripts())).into_bytes(),
+            ValueKind::Element | ValueKind::Member | ValueKind::Value if random.once_in(40) => {
+                odd_value(random)
+            }
+            kind => (*random.pick(kind.words())).into(),
         };
         words.push(word);
     }
 
-    /// A command within this one.
-    pub fn nested(&mut self, dice: &mut Random) -> Vec<Vec<u8>> {
+    /// Draws a command within a command.
+    pub fn nested(&mut self, random: &mut Random) -> Vec<Vec<u8>> {
         let mut inner = Draw { short_leases: false, nested: true, ..*self };
-        // What makes commands out of commands would not come to an end.
+        // Commands that contain commands would not end.
         let plain = |name: &str| !name.starts_with("EVAL") && name != "COMMAND";
         loop {
-            let form = self.grammar.pick(dice);
+            let form = self.grammar.pick(random);
             if plain(form.name()) {
-                return form.draw(dice, &mut inner);
+                return form.draw(random, &mut inner);
             }
         }
     }
 
-    fn key(&self, kind: Kind, dice: &mut Random) -> &'static str {
-        let kind = match dice.below(100) {
-            0..=5 => *dice.pick(KEYS),
-            6..=11 => Kind::Key,
-            _ if kind == Kind::Key => *dice.pick(KEYS),
+    fn key(&self, kind: ValueKind, random: &mut Random) -> &'static str {
+        let kind = match random.below(100) {
+            0..=5 => *random.pick(KEYS),
+            6..=11 => ValueKind::Key,
+            _ if kind == ValueKind::Key => *random.pick(KEYS),
             _ => kind,
         };
-        dice.pick::<&'static str>(kind.words())
+        random.pick::<&'static str>(kind.words())
     }
 
-    fn milliseconds(&mut self, dice: &mut Random) -> Vec<u8> {
-        if self.short_leases && dice.once_in(SHORT_ONE_IN) {
+    fn milliseconds(&mut self, random: &mut Random) -> Vec<u8> {
+        if self.short_leases && random.once_in(SHORT_ONE_IN) {
             self.drew_short_lease = true;
-            return (*dice.pick(&["1", "2", "5"])).into();
+            return (*random.pick(&["1", "2", "5"])).into();
         }
-        (*dice.pick(&["100000", "200000", "5000000", "100000", "30000000", "0", "-1"])).into()
+        (*random.pick(&["100000", "200000", "5000000", "100000", "30000000", "0", "-1"])).into()
     }
 }
 
-/// The scripts that answer the same whenever they are asked.
+/// The scripts with replies that do not depend on time or chance.
 pub fn lock_scripts() -> Vec<&'static str> {
     let steady = |text: &str| {
         let text = text.to_lowercase();
@@ -312,16 +322,16 @@ pub fn lock_scripts() -> Vec<&'static str> {
     cases::SCRIPTS.iter().filter(|(_, text)| steady(text)).map(|(name, _)| *name).collect()
 }
 
-fn odd_value(dice: &mut Random) -> Vec<u8> {
-    match dice.below(4) {
-        0 => b"x".repeat(*dice.pick(&[1, 44, 45, 63, 64, 65, 100])),
+fn odd_value(random: &mut Random) -> Vec<u8> {
+    match random.below(4) {
+        0 => b"x".repeat(*random.pick(&[1, 44, 45, 63, 64, 65, 100])),
         1 => b"\xff\x00\r\n".to_vec(),
-        2 => (*dice.pick(EDGES)).into(),
-        _ => dice.below(100_000).to_string().into_bytes(),
+        2 => (*random.pick(EDGES)).into(),
+        _ => random.below(100_000).to_string().into_bytes(),
     }
 }
 
-/// A number that is none, or at the edge.
-pub fn edge(dice: &mut Random) -> Vec<u8> {
-    (*dice.pick(EDGES)).into()
+/// A word that is not a number, or a number at the limits.
+pub fn edge(random: &mut Random) -> Vec<u8> {
+    (*random.pick(EDGES)).into()
 }

@@ -1,9 +1,9 @@
-//! `--fuzz`: command sequences drawn by chance are played on the server under test and on a
-//! reference, and whatever differs is made as short as it can be and printed as a case.
+//! `--fuzz`: plays random sequences of commands on the server under test and on a reference. A
+//! difference is shortened and printed as a case.
 //!
-//! [`grammar`] says what commands look like, [`kinds`] what their arguments are, [`generate`] makes
-//! episodes of them; [`arguments`] makes episodes of any arguments at all. [`run`] plays those,
-//! [`shrink`] shortens, [`explained`] knows what is known.
+//! [`grammar`] describes the commands, [`kinds`] their arguments, and [`generate`] makes episodes
+//! of them; [`arguments`] makes episodes with random arguments. [`run`] plays the episodes,
+//! [`shrink`] shortens them, and [`explained`] lists the known differences.
 
 pub mod arguments;
 pub mod episode;
@@ -21,84 +21,84 @@ use std::io;
 use arguments::Commands;
 use episode::{Episode, as_case};
 use grammar::Grammar;
-use run::{End, Event, Pair, Played};
+use run::{End, Observation, Pair, Played};
 
 use super::suite::{Error, key_prefix_of_run};
 use super::target::Target;
 use super::{Address, Interrupt, time};
 
-/// How many different differences are made short; of the others it is said that they are there.
+/// The number of differences that are shortened; the others are only listed.
 const FOUND_MAX: usize = 20;
-/// How often what was found is played again, to see whether it is there every time.
+/// How often a difference is played again, to see whether it always appears.
 const REPEATS: usize = 3;
 
-/// What to do.
+/// The options of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The server under test.
     pub target: Address,
-    /// The server that is right by definition.
+    /// The reference server, which is right by definition.
     pub reference: Address,
-    /// How many commands are sent to each, or a few more.
+    /// The least number of commands to send to each server.
     pub count: usize,
-    /// What chance begins with: the same seed gives the same commands.
+    /// The seed: the same seed gives the same commands.
     pub seed: u64,
-    /// What commands are drawn after.
+    /// How commands are generated.
     pub manner: Manner,
-    /// Ends it early.
+    /// Ends the run early.
     pub interrupt: Interrupt,
 }
 
-/// What commands are drawn after.
+/// How commands are generated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Manner {
-    /// The grammar: most of them are right.
+    /// From the grammar: most commands are valid.
     #[default]
     Grammar,
-    /// The target's table of commands, with any arguments: most of them are wrong. Both servers are
-    /// flushed.
+    /// From the target's table of commands, with random arguments: most commands are invalid. Both
+    /// servers are flushed.
     Arguments,
 }
 
-/// What came of it.
+/// The result of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// What the servers say they are.
+    /// The names and versions of the two servers.
     pub servers: [String; 2],
-    /// What chance began with.
+    /// The seed.
     pub seed: u64,
-    /// How many commands were sent to each.
+    /// The number of commands sent to each server.
     pub commands: usize,
-    /// In how many conversations.
+    /// The number of episodes.
     pub episodes: u64,
-    /// How long it took.
+    /// The duration of the run.
     pub seconds: f64,
-    /// What differed, each kind once.
+    /// The differences, each kind once.
     pub found: Vec<Found>,
-    /// How often what is known to differ was met.
+    /// How often each known difference occurred.
     pub explained: BTreeMap<&'static str, usize>,
 }
 
 /// A difference.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// The command, and what was said to it: what differs in the same way has the same.
+    /// The command and how the replies begin: equal for differences of the same kind.
     pub signature: String,
-    /// The first episode it was met in.
+    /// The first episode with this difference.
     pub episode: u64,
-    /// In how many episodes it was met.
+    /// The number of episodes with this difference.
     pub times: usize,
-    /// Whether it was there whenever it was tried again.
+    /// Whether it appeared every time the episode was played again.
     pub repeats: bool,
-    /// The shortest conversation that shows it, as a case that expects what the reference says.
+    /// The shortest conversation that shows it, as a case that expects the replies of the reference.
     pub case: String,
 }
 
-/// Hears how far it has come. `()` does not listen.
+/// Receives the progress of a run. `()` ignores it.
 pub trait Progress {
-    /// So many commands of so many are done, and so many differences were found.
+    /// `done` of `of` commands were sent, and `found` differences were found.
     fn fuzzed(&mut self, _done: usize, _of: usize, _found: usize) {}
-    /// This was found.
+    /// A new difference was found.
     fn found(&mut self, _found: &Found) {}
 }
 
@@ -173,7 +173,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Looks for the shortest conversation with the same difference.
+    /// Searches for the shortest conversation with the same difference.
     fn shorten(
         &mut self,
         number: u64,
@@ -196,12 +196,12 @@ impl Run<'_> {
             repeats = repeats && shows(&shortest)?;
         }
         let again = self.pair.play(&shortest, false)?;
-        let told = if again.difference.is_some() { &again } else { played };
+        let shown = if again.difference.is_some() { &again } else { played };
         let mut remarks = vec![format!("Seed {}, episode {number}.", self.report.seed)];
         if !repeats {
-            remarks.push("It was not there every time it was tried again.".to_owned());
+            remarks.push("It did not appear every time it was played again.".to_owned());
         }
-        if let Some(difference) = &told.difference {
+        if let Some(difference) = &shown.difference {
             remarks.push(format!("The target:    {}", difference.ours.notation()));
             remarks.push(format!("The reference: {}", difference.theirs.notation()));
         }
@@ -209,14 +209,14 @@ impl Run<'_> {
             remarks.push("Not shortened: there are too many.".to_owned());
             shortest.steps.clear();
         }
-        let case = as_case(signature_found, &remarks, &shortest, &told.events);
-        let case = without_prefix(&case, &told.prefix);
+        let case = as_case(signature_found, &remarks, &shortest, &shown.events);
+        let case = without_prefix(&case, &shown.prefix);
         let signature = signature_found.to_owned();
         Ok(Found { signature, episode: number, times: 1, repeats, case })
     }
 }
 
-/// What tells one kind of difference from another: the command, and how the replies begin.
+/// The signature of a difference: the command, and how the replies begin.
 fn signature(played: &Played) -> Option<String> {
     let difference = played.difference.as_ref()?;
     let words = &difference.theirs.words;
@@ -234,7 +234,7 @@ fn signature(played: &Played) -> Option<String> {
     Some(format!("{name}: {ours} in the place of {theirs}"))
 }
 
-fn kind(event: &Event) -> String {
+fn kind(event: &Observation) -> String {
     match (event.end, event.frames.last()) {
         (End::Replied, Some(frame)) if frame.kind == b'-' => {
             let text = String::from_utf8_lossy(&frame.text).into_owned();
@@ -256,7 +256,7 @@ fn kind(event: &Event) -> String {
     }
 }
 
-/// Keys as a case writes them.
+/// Replaces the prefix of keys by the notation of cases.
 fn without_prefix(text: &str, prefix: &str) -> String {
     let mut parts = text.split(prefix);
     let mut out = parts.next().unwrap_or_default().to_owned();
@@ -270,12 +270,12 @@ fn without_prefix(text: &str, prefix: &str) -> String {
 }
 
 impl Report {
-    /// Whether the two servers said the same, but for what is known.
+    /// Whether the two servers differ only in known ways.
     pub fn is_green(&self) -> bool {
         self.found.is_empty()
     }
 
-    /// It, as text.
+    /// The report as text.
     pub fn text(&self) -> String {
         let mut out = String::new();
         for found in &self.found {

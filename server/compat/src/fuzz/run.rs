@@ -1,9 +1,9 @@
-//! Plays an episode on two servers, one command after the other, and says where they differ.
+//! Plays an episode on two servers, one command after the other, and finds where they differ.
 //!
-//! Commands of one client in a row are sent together; nobody else speaks until all their replies
-//! are there. A client that waits is known to wait, on both servers, before anything else is said,
-//! and after whatever is said it is asked whether it still does. So the order of things is the
-//! same on both, however busy the machine.
+//! Consecutive commands of one client are sent together; no other client sends until all their
+//! replies have arrived. A client that blocks is seen to be blocked on both servers before the next
+//! command is sent, and after each command it is checked whether it is still blocked. So the order
+//! is the same on both servers, however busy the machine.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
@@ -15,123 +15,123 @@ use super::explained::{self, Explained, Met, SEVERAL_KEYS, Version};
 use super::generate::{LISTENER, WORKERS, block_ms};
 use super::{Manner, kinds};
 use crate::case::expand_keys;
+use crate::case_player::script_named;
 use crate::frame::Frame;
 use crate::reference;
-use crate::stage::script_named;
 use crate::target::Target;
 use crate::tidy::remove;
 use crate::wire::{Wire, is_silence, request};
 use crate::{PATIENCE, cases, time};
 
-/// How many commands are sent together, at most.
+/// The largest number of commands that are sent together.
 const CHUNK_MAX: usize = 32;
-/// For how long a reply is waited for before the server is asked whether the client waits.
-const GLANCE: Duration = Duration::from_millis(2);
-/// How often it is asked before the reply is given up.
-const GLANCES: usize = 2_000;
-/// The client that looks at what is left.
+/// How long to wait for a reply before CLIENT LIST is checked for the client's state.
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
+/// How often CLIENT LIST is checked before the reply counts as missing.
+const POLLS_MAX: usize = 2_000;
+/// The client that reads all keys at the end.
 const INSPECTOR: char = 'z';
 
-/// Two servers.
+/// The server under test and the reference.
 pub struct Pair<'a> {
     sides: [Side<'a>; 2],
-    /// Tells the keys of one playing from those of another.
+    /// The number of episodes played so far: each uses other keys.
     played: u64,
     manner: Manner,
 }
 
-/// What was heard at one step.
+/// The messages and the reply that one client received at one step.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Event {
+pub struct Observation {
     /// The step.
     pub at: usize,
-    /// Who heard it.
+    /// The client.
     pub client: char,
-    /// What it had said.
+    /// The command it had sent.
     pub words: Vec<Vec<u8>>,
-    /// What it heard: messages, and at the end the reply.
+    /// The messages, and the reply at the end.
     pub frames: Vec<Frame>,
-    /// How that ended.
+    /// How the reading ended.
     pub end: End,
 }
 
-/// How a client's hearing ended.
+/// How reading from a client ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// With a reply.
     Replied,
-    /// The client waits.
+    /// The client is blocked.
     Waits,
-    /// The server closed the connection, or sent what is no reply.
+    /// The server closed the connection, or sent bytes that are not a reply.
     Closed,
-    /// Nothing came in time.
+    /// No reply came in time.
     Silent,
 }
 
-/// What came of an episode.
+/// The result of an episode.
 pub struct Played {
-    /// What was said: the episode, and then what was asked about what is left of it.
+    /// The steps of the episode, followed by those of the inspection.
     pub steps: Vec<Step>,
-    /// What the reference said.
-    pub events: Vec<Event>,
-    /// Where the target said something else.
+    /// What the reference last_reply.
+    pub events: Vec<Observation>,
+    /// The first difference of the target.
     pub difference: Option<Difference>,
-    /// What the keys began with.
+    /// The prefix of the keys.
     pub prefix: String,
-    /// What was different and is known to be.
+    /// The known differences that occurred.
     pub explained: Vec<&'static Explained>,
-    /// What the reference is still to be asked, to see whether an explained reply is right.
-    claims: Vec<Claim>,
+    /// Checks that the reference must still confirm, to see whether an explained reply is right.
+    confirmations_needed: Vec<Confirmation>,
 }
 
-/// A client was given something of another key than on the reference. On a reference on which it
-/// waits for this key alone it must be given the same.
-struct Claim {
-    /// The step that has made the client wait.
+/// A blocked client got an element of another key than on the reference. If it blocks on this key
+/// alone on the reference, it must get the same reply.
+struct Confirmation {
+    /// The step that blocked the client.
     since: usize,
-    /// What it sends instead.
+    /// The command that it sends instead.
     words: Vec<Vec<u8>>,
-    /// What it is to be given.
+    /// The expected reply.
     reply: Frame,
-    /// The difference, if it is given anything else.
+    /// The difference to report for any other reply.
     difference: Difference,
 }
 
-/// Where two servers differ.
+/// A difference between the two servers.
 #[derive(Clone)]
 pub struct Difference {
     /// The step.
     pub at: usize,
-    /// What the target said.
-    pub ours: Event,
-    /// What the reference said.
-    pub theirs: Event,
+    /// The replies of the target.
+    pub ours: Observation,
+    /// What the reference last_reply.
+    pub theirs: Observation,
 }
 
 struct Side<'a> {
     target: &'a Target,
     control: Wire,
-    clients: BTreeMap<char, Client>,
+    clients: BTreeMap<char, FuzzClient>,
 }
 
-struct Client {
+struct FuzzClient {
     wire: Wire,
     id: String,
-    /// What it waits for the replies of.
+    /// The commands without a reply so far.
     pending: VecDeque<Pending>,
 }
 
-/// What ends a command.
+/// The replies that complete a command.
 #[derive(Clone, Copy)]
 enum Pending {
-    /// A reply.
+    /// One reply.
     Reply,
-    /// So many confirmations, or one reply.
+    /// This number of confirmations, or one reply.
     Confirmations(usize),
 }
 
 impl<'a> Pair<'a> {
-    /// Connects to both, and loads the scripts that are called by their digests.
+    /// Connects to both servers and loads the scripts that are called by their digests.
     pub fn new(target: &'a Target, reference: &'a Target, manner: Manner) -> io::Result<Pair<'a>> {
         let side = |target: &'a Target| {
             let mut control = target.connect(2)?;
@@ -141,28 +141,30 @@ impl<'a> Pair<'a> {
         Ok(Pair { sides: [side(target)?, side(reference)?], played: 0, manner })
     }
 
-    /// Plays an episode; with `inspect` what is left of it is compared as well.
+    /// Plays an episode; with `inspect` the keys that are left are compared as well.
     pub fn play(&mut self, episode: &Episode, inspect: bool) -> io::Result<Played> {
         self.played += 1;
         let mut played = self.play_once(episode, inspect, false)?;
-        for claim in std::mem::take(&mut played.claims) {
-            let mut steps = played.steps[..=claim.difference.at].to_vec();
-            steps[claim.since].words.clone_from(&claim.words);
+        for add_confirmations in std::mem::take(&mut played.confirmations_needed) {
+            let mut steps = played.steps[..=add_confirmations.difference.at].to_vec();
+            steps[add_confirmations.since].words.clone_from(&add_confirmations.words);
             let alone = Episode { protocol: episode.protocol, steps };
-            let heard = self.play_once(&alone, false, true)?.events;
-            let client = claim.difference.theirs.client;
-            let is_it = |event: &&Event| event.at == claim.difference.at && event.client == client;
-            let reply = heard.iter().find(is_it).and_then(|event| event.frames.last());
-            if reply != Some(&claim.reply) {
-                played.difference = Some(claim.difference);
+            let observed = self.play_once(&alone, false, true)?.events;
+            let client = add_confirmations.difference.theirs.client;
+            let is_it = |event: &&Observation| {
+                event.at == add_confirmations.difference.at && event.client == client
+            };
+            let reply = observed.iter().find(is_it).and_then(|event| event.frames.last());
+            if reply != Some(&add_confirmations.reply) {
+                played.difference = Some(add_confirmations.difference);
                 break;
             }
         }
         Ok(played)
     }
 
-    /// Plays an episode. If it only `listens`, nothing is compared: what the reference says is
-    /// what was asked for.
+    /// Plays an episode. With `listens` nothing is compared: only the replies of the reference are
+    /// wanted.
     fn play_once(&mut self, episode: &Episode, inspect: bool, listens: bool) -> io::Result<Played> {
         let prefix = format!("{}{}:", self.sides[1].target.prefix, self.played);
         let played = Played {
@@ -171,7 +173,7 @@ impl<'a> Pair<'a> {
             difference: None,
             prefix,
             explained: Vec::new(),
-            claims: Vec::new(),
+            confirmations_needed: Vec::new(),
         };
         let mut playing = Playing {
             sides: &mut self.sides,
@@ -183,7 +185,7 @@ impl<'a> Pair<'a> {
             listens,
             longest_us: 0,
         };
-        playing.go(0)?;
+        playing.play_from(0)?;
         if inspect && !playing.is_over {
             playing.inspect()?;
         }
@@ -199,22 +201,22 @@ impl<'a> Pair<'a> {
 struct Playing<'p, 'a> {
     sides: &'p mut [Side<'a>; 2],
     protocol: u8,
-    /// What each client has queued in its transaction.
+    /// The queued commands of each client's transaction.
     queues: BTreeMap<char, Vec<Vec<Vec<u8>>>>,
-    /// Clients that wait, and the step that made them.
+    /// The blocked clients, and the step that blocked each.
     waiting: BTreeMap<char, usize>,
     played: Played,
-    /// The two servers have gone different ways, and are known to.
+    /// The states of the two servers differ in a known way, so the episode ends.
     is_over: bool,
     /// Nothing is compared.
     listens: bool,
-    /// The longest time from when a command was sent to the first server until both had replied.
+    /// The longest time from sending a command to the first server until both had replied.
     longest_us: i64,
 }
 
 impl Playing<'_, '_> {
-    /// Plays the steps from this one on.
-    fn go(&mut self, mut at: usize) -> io::Result<()> {
+    /// Plays the steps from this one.
+    fn play_from(&mut self, mut at: usize) -> io::Result<()> {
         while at < self.played.steps.len() && !self.is_done() {
             let client = self.played.steps[at].client;
             if self.waiting.contains_key(&client) {
@@ -222,7 +224,7 @@ impl Playing<'_, '_> {
                 continue;
             }
             let end = self.chunk_end(at);
-            self.say(client, at, end)?;
+            self.send_chunk(client, at, end)?;
             if let Some(span) = self.played.steps[end - 1].pass {
                 time::sleep(span);
             }
@@ -238,10 +240,10 @@ impl Playing<'_, '_> {
         self.is_over || self.played.difference.is_some()
     }
 
-    /// Where the steps end that can be sent together.
+    /// The end of the steps that can be sent together.
     fn chunk_end(&self, from: usize) -> usize {
         let steps = &self.played.steps;
-        // Whoever waits may be served by any command, and is asked after each.
+        // Any command may serve a blocked client, so these are checked after each command.
         let most = if self.waiting.is_empty() { CHUNK_MAX } else { 1 };
         let mut end = from;
         while end < steps.len() && end - from < most && steps[end].client == steps[from].client {
@@ -254,15 +256,15 @@ impl Playing<'_, '_> {
         end
     }
 
-    fn say(&mut self, client: char, from: usize, end: usize) -> io::Result<()> {
+    fn send_chunk(&mut self, client: char, from: usize, end: usize) -> io::Result<()> {
         let steps = self.played.steps[from..end].to_vec();
         let begin_us = time::now_us();
         for side in self.sides.iter_mut() {
             side.send(client, self.protocol, &steps, &self.played.prefix)?;
         }
         let [ours, theirs] = &mut *self.sides;
-        let ours = ours.hear_all(client, from, &steps)?;
-        let theirs = theirs.hear_all(client, from, &steps)?;
+        let ours = ours.read_all(client, from, &steps)?;
+        let theirs = theirs.read_all(client, from, &steps)?;
         self.longest_us = self.longest_us.max(time::now_us() - begin_us);
         for (ours, theirs) in ours.into_iter().zip(theirs) {
             if self.is_done() {
@@ -276,17 +278,17 @@ impl Playing<'_, '_> {
         Ok(())
     }
 
-    /// Asks those that wait whether they still do.
+    /// Reads from the blocked clients whether they were served.
     fn settle(&mut self, at: usize) -> io::Result<()> {
         let waiting: Vec<_> = self.waiting.iter().map(|(client, at)| (*client, *at)).collect();
         let mut answers = Vec::new();
         for (client, since) in waiting {
             let words = self.played.steps[since].words.clone();
-            let mut heard = Vec::new();
+            let mut observed = Vec::new();
             for side in self.sides.iter_mut() {
-                heard.push(side.hear(client, at, &words)?);
+                observed.push(side.read(client, at, &words)?);
             }
-            let (Some(theirs), Some(ours)) = (heard.pop(), heard.pop()) else { continue };
+            let (Some(theirs), Some(ours)) = (observed.pop(), observed.pop()) else { continue };
             if (ours.end, theirs.end) == (End::Waits, End::Waits) && ours.frames == theirs.frames {
                 continue;
             }
@@ -295,8 +297,9 @@ impl Playing<'_, '_> {
             }
             answers.push((ours, theirs));
         }
-        // Whoever is refused leaves its share to the next, and is looked at first.
-        let is_error = |event: &Event| event.frames.last().is_some_and(|frame| frame.kind == b'-');
+        // A client that got an error leaves the element to the next, and is compared first.
+        let is_error =
+            |event: &Observation| event.frames.last().is_some_and(|frame| frame.kind == b'-');
         answers.sort_by_key(|(ours, theirs)| !is_error(ours) && !is_error(theirs));
         for (ours, theirs) in answers {
             self.compare(ours, theirs);
@@ -307,15 +310,15 @@ impl Playing<'_, '_> {
         Ok(())
     }
 
-    /// How far apart two servers' answers to a question about time may be. What is asked about
-    /// happened on both within one such span, and so did the question; and each of the moments is
-    /// rounded to a millisecond.
+    /// How far apart the replies of the two servers about a time may be. The event happened on both
+    /// within one such span, and so did the query; and each of the times is rounded to a
+    /// millisecond.
     fn apart_ms(&self) -> i64 {
         2 * (self.longest_us / 1000 + 1) + 1
     }
 
-    /// Notes what the reference said, and the difference if there is one.
-    fn compare(&mut self, ours: Event, theirs: Event) {
+    /// Stores the replies of the reference, and the difference if there is one.
+    fn compare(&mut self, ours: Observation, theirs: Observation) {
         if self.listens {
             self.played.events.push(theirs);
             return;
@@ -325,8 +328,8 @@ impl Playing<'_, '_> {
         let reference = self.sides[1].target;
         let version = Version { redis: reference.redis, is_valkey: reference.valkey.is_some() };
         let before = &self.played.steps[..=theirs.at];
-        let circumstances = Circumstances { before, version, apart_ms };
-        let explained = agree(&ours, &theirs, queue, circumstances);
+        let context = Context { before, version, apart_ms };
+        let explained = agree(&ours, &theirs, queue, context);
         let last = theirs.frames.last();
         let ends = ["EXEC", "DISCARD", "RESET"]
             .iter()
@@ -342,7 +345,7 @@ impl Playing<'_, '_> {
             Ok(explained) => {
                 self.is_over |= explained.iter().any(|explained| explained.ends);
                 if explained.iter().any(|explained| explained.name == SEVERAL_KEYS) {
-                    self.claim(&difference);
+                    self.add_confirmations(&difference);
                 }
                 self.played.explained.extend(explained);
             }
@@ -350,23 +353,20 @@ impl Playing<'_, '_> {
         }
     }
 
-    /// Notes what the reference is to be asked about an explained reply.
-    fn claim(&mut self, difference: &Difference) {
+    /// Adds the checks that an explained reply needs.
+    fn add_confirmations(&mut self, difference: &Difference) {
         let Difference { at, ours, theirs } = difference;
         let steps = &self.played.steps;
         let is_wait = |step: &Step| step.client == theirs.client && step.words == theirs.words;
         let since = steps[..=*at].iter().rposition(is_wait);
         let (Some(since), Some(reply)) = (since, ours.frames.last()) else { return };
         let replies = explained::alone(&theirs.words, reply);
-        self.played.claims.extend(replies.into_iter().map(|(words, reply)| Claim {
-            since,
-            words,
-            reply,
-            difference: difference.clone(),
+        self.played.confirmations_needed.extend(replies.into_iter().map(|(words, reply)| {
+            Confirmation { since, words, reply, difference: difference.clone() }
         }));
     }
 
-    /// Hears what clients have not been told yet, and looks at every key.
+    /// Reads pending messages of all clients, and reads every key.
     fn inspect(&mut self) -> io::Result<()> {
         for client in WORKERS.into_iter().chain([LISTENER]) {
             if self.sides[1].clients.contains_key(&client) {
@@ -377,7 +377,7 @@ impl Playing<'_, '_> {
         for key in kinds::keys().collect::<BTreeSet<_>>() {
             self.played.steps.push(Step::new(INSPECTOR, &["TYPE", key]));
         }
-        self.go(from)?;
+        self.play_from(from)?;
         let types: Vec<_> = (self.played.events.iter())
             .filter(|event| event.at >= from)
             .filter_map(|event| {
@@ -401,13 +401,13 @@ impl Playing<'_, '_> {
             self.played.steps.extend(steps);
             self.played.steps.push(Step::new(INSPECTOR, &["PTTL", key]));
         }
-        self.go(from)
+        self.play_from(from)
     }
 
     fn ask(&mut self, step: Step) -> io::Result<()> {
         let from = self.played.steps.len();
         self.played.steps.push(step);
-        self.go(from)
+        self.play_from(from)
     }
 }
 
@@ -417,7 +417,7 @@ impl Side<'_> {
             let mut wire = self.target.connect(protocol)?;
             let id = wire.call(&["CLIENT", "ID"])?;
             let id = String::from_utf8_lossy(&id.text).into_owned();
-            self.clients.insert(name, Client { wire, id, pending: VecDeque::new() });
+            self.clients.insert(name, FuzzClient { wire, id, pending: VecDeque::new() });
         }
         let ids: BTreeMap<char, String> =
             self.clients.iter().map(|(name, client)| (*name, client.id.clone())).collect();
@@ -435,15 +435,20 @@ impl Side<'_> {
                 Pending::Reply
             });
         }
-        // A server that has closed is found out by who reads.
+        // A closed connection is noticed by the next read.
         let _ = client.wire.send_bytes(&bytes);
         Ok(())
     }
 
-    fn hear_all(&mut self, name: char, from: usize, steps: &[Step]) -> io::Result<Vec<Event>> {
+    fn read_all(
+        &mut self,
+        name: char,
+        from: usize,
+        steps: &[Step],
+    ) -> io::Result<Vec<Observation>> {
         let mut events = Vec::new();
         for (at, step) in steps.iter().enumerate() {
-            let event = self.hear(name, from + at, &step.words)?;
+            let event = self.read(name, from + at, &step.words)?;
             let goes_on = event.end == End::Replied;
             events.push(event);
             if !goes_on {
@@ -453,23 +458,28 @@ impl Side<'_> {
         Ok(events)
     }
 
-    /// Hears what ends the client's first command without a reply.
-    fn hear(&mut self, name: char, at: usize, words: &[Vec<u8>]) -> io::Result<Event> {
-        // What waits for a short while is awaited; what may wait for ever is asked whether it does.
-        let may_stay = block_ms(words).is_some_and(|span| span == 0.0 || span >= 20.0);
-        let mut event =
-            Event { at, client: name, words: words.to_vec(), frames: vec![], end: End::Replied };
+    /// Reads until the client's first pending command is complete.
+    fn read(&mut self, name: char, at: usize, words: &[Vec<u8>]) -> io::Result<Observation> {
+        // A short time-out is waited for; for a long one CLIENT LIST is checked.
+        let may_block = block_ms(words).is_some_and(|span| span == 0.0 || span >= 20.0);
+        let mut event = Observation {
+            at,
+            client: name,
+            words: words.to_vec(),
+            frames: vec![],
+            end: End::Replied,
+        };
         let Some(client) = self.clients.get_mut(&name) else {
             event.end = End::Closed;
             return Ok(event);
         };
         let Some(pending) = client.pending.front().copied() else { return Ok(event) };
-        client.wire.set_patience(if may_stay { GLANCE } else { PATIENCE })?;
+        client.wire.set_patience(if may_block { POLL_INTERVAL } else { PATIENCE })?;
         let id = client.id.clone();
         let mut confirmed = 0;
-        let mut glances = 0;
+        let mut polls = 0;
         loop {
-            if may_stay && self.is_waiting(&id)? {
+            if may_block && self.is_waiting(&id)? {
                 event.end = End::Waits;
                 return Ok(event);
             }
@@ -489,8 +499,8 @@ impl Side<'_> {
                         return Ok(event);
                     }
                 }
-                Err(error) if is_silence(&error) && may_stay && glances < GLANCES => {
-                    glances += 1;
+                Err(error) if is_silence(&error) && may_block && polls < POLLS_MAX => {
+                    polls += 1;
                 }
                 Err(error) => {
                     let silent = is_silence(&error);
@@ -502,7 +512,7 @@ impl Side<'_> {
         }
     }
 
-    /// Whether the client of this id is known to wait.
+    /// Whether CLIENT LIST shows the client of this id as blocked.
     fn is_waiting(&mut self, id: &str) -> io::Result<bool> {
         let list = self.control.call(&["CLIENT", "LIST", "ID", id])?;
         let text = String::from_utf8_lossy(&list.text).into_owned();
@@ -510,7 +520,7 @@ impl Side<'_> {
         Ok(flags.is_some_and(|flags| flags.contains('b')))
     }
 
-    /// Removes every key of the database, which is ours; or of all databases, and the functions.
+    /// Removes every key of the suite's database; or of all databases, and all functions.
     fn remove_everything(&mut self, manner: Manner) -> io::Result<()> {
         if manner == Manner::Arguments {
             self.control.call(&["FLUSHALL"])?;
@@ -546,45 +556,46 @@ fn expand(word: &[u8], prefix: &str, ids: &BTreeMap<char, String>) -> Vec<u8> {
     expand_keys(word, &|name| format!("{prefix}{name}"))
 }
 
-/// What is known when two replies are compared, but for the replies: see [`Met`].
+/// The context in which two replies are compared: see [`Met`].
 #[derive(Clone, Copy)]
-struct Circumstances<'a> {
+struct Context<'a> {
     before: &'a [Step],
     version: Version,
     apart_ms: i64,
 }
 
-impl<'a> Circumstances<'a> {
+impl<'a> Context<'a> {
     fn met(self, words: &'a [Vec<u8>], ours: &'a Frame, theirs: &'a Frame) -> Met<'a> {
-        let Circumstances { before, version, apart_ms } = self;
+        let Context { before, version, apart_ms } = self;
         Met { words, before, ours, theirs, apart_ms, version }
     }
 }
 
-/// Whether two servers said the same; what is known to be different, if that is all.
+/// The known differences between two servers; an error if there is an unknown one.
 fn agree(
-    ours: &Event,
-    theirs: &Event,
+    ours: &Observation,
+    theirs: &Observation,
     queue: &[Vec<Vec<u8>>],
-    circumstances: Circumstances<'_>,
+    context: Context<'_>,
 ) -> Result<Vec<&'static Explained>, ()> {
     let words = &theirs.words;
     let mut known = Vec::new();
     let silent = theirs.end == End::Silent;
     if silent || ours.end != theirs.end || ours.frames.len() != theirs.frames.len() {
-        let said = |event: &Event| event.frames.last().cloned().unwrap_or_else(explained::waits);
-        let (ours, theirs) = (said(ours), said(theirs));
-        let found = explained::find(&circumstances.met(words, &ours, &theirs));
+        let last_reply =
+            |event: &Observation| event.frames.last().cloned().unwrap_or_else(explained::waits);
+        let (ours, theirs) = (last_reply(ours), last_reply(theirs));
+        let found = explained::find(&context.met(words, &ours, &theirs));
         return found.filter(|it| it.ends).map(|it| vec![it]).ok_or(());
     }
     for (ours, theirs) in ours.frames.iter().zip(&theirs.frames) {
         let exec = reference::is_named(words, "EXEC") && ours.items.len() == queue.len();
         if exec && theirs.items.len() == queue.len() && !is_message(theirs) {
             for ((ours, theirs), words) in ours.items.iter().zip(&theirs.items).zip(queue) {
-                known.extend(frames_agree(words, ours, theirs, circumstances)?);
+                known.extend(frames_agree(words, ours, theirs, context)?);
             }
         } else {
-            known.extend(frames_agree(words, ours, theirs, circumstances)?);
+            known.extend(frames_agree(words, ours, theirs, context)?);
         }
     }
     Ok(known)
@@ -594,7 +605,7 @@ fn frames_agree(
     words: &[Vec<u8>],
     ours: &Frame,
     theirs: &Frame,
-    circumstances: Circumstances<'_>,
+    context: Context<'_>,
 ) -> Result<Option<&'static Explained>, ()> {
     if ours == theirs {
         return Ok(None);
@@ -602,7 +613,7 @@ fn frames_agree(
     let (mut ours, mut theirs) = (ours.clone(), theirs.clone());
     let called = arguments::called(words).unwrap_or(words);
     if !is_message(&theirs) {
-        reference::normalise(called, &mut ours, &mut theirs, circumstances.apart_ms);
+        reference::normalise(called, &mut ours, &mut theirs, context.apart_ms);
         if arguments::is_compared_by_shape(called) {
             reference::shapes(&mut ours, &mut theirs);
         }
@@ -610,11 +621,11 @@ fn frames_agree(
     if ours == theirs {
         return Ok(None);
     }
-    let met = |words| circumstances.met(words, &ours, &theirs);
+    let met = |words| context.met(words, &ours, &theirs);
     explained::find(&met(called)).or_else(|| explained::find(&met(words))).map(Some).ok_or(())
 }
 
-/// Whether it comes without having been asked for, or confirms a subscription.
+/// Whether it is a message or confirms a subscription, so that it is not the reply of a command.
 fn is_message(frame: &Frame) -> bool {
     const KINDS: [&[u8]; 3] = [b"message", b"pmessage", b"smessage"];
     let first = frame.items.first().map(|item| item.text.as_slice()).unwrap_or_default();
@@ -626,8 +637,8 @@ fn is_confirmation(frame: &Frame) -> bool {
     matches!(frame.kind, b'*' | b'>') && frame.items.len() == 3 && (first.ends_with(b"subscribe"))
 }
 
-impl Event {
-    /// It whole, in one line.
+impl Observation {
+    /// All replies in one line.
     pub fn notation(&self) -> String {
         let frames: Vec<_> = self.frames.iter().map(Frame::notation).collect();
         match self.end {
@@ -636,7 +647,7 @@ impl Event {
         }
     }
 
-    /// The lines of a case that expect it.
+    /// The lines of a case that expect these replies.
     pub fn as_case(&self) -> String {
         let mut out = String::new();
         for frame in &self.frames {
@@ -650,7 +661,7 @@ impl Event {
             End::Replied => {}
             End::Waits => out.push_str(&format!("{} waits\n", self.client)),
             End::Closed => out.push_str(&format!("{0}< closed\n{0}!\n", self.client)),
-            End::Silent => out.push_str(&format!("# {} heard nothing\n", self.client)),
+            End::Silent => out.push_str(&format!("# {} received nothing\n", self.client)),
         }
         out
     }

@@ -1,4 +1,4 @@
-//! Scripts drawn by chance: calls of drawn commands, and what scripts make of their replies.
+//! Random Lua scripts: calls of random commands, and conversions of their replies.
 
 use super::explained;
 use super::generate::{block_ms, is_safe};
@@ -6,10 +6,10 @@ use super::kinds::Draw;
 use crate::random::Random;
 use crate::reference;
 
-/// How many calls a script makes, at most.
+/// The largest number of calls in a script.
 const CALLS_MAX: u64 = 4;
 
-/// Scripts that turn one kind of value into another.
+/// Scripts that convert one type of value into another.
 const CONVERSIONS: &[&str] = &[
     "return {1, 2.9, '3', true, false, 4}",
     "return {1, 2, nil, 4}",
@@ -45,31 +45,31 @@ const CONVERSIONS: &[&str] = &[
     "syntax error",
 ];
 
-/// A script.
-pub(super) fn draw(draw: &mut Draw<'_>, dice: &mut Random) -> Vec<u8> {
-    if dice.once_in(6) {
-        return (*dice.pick(CONVERSIONS)).into();
+/// Draws a script.
+pub(super) fn draw(draw: &mut Draw<'_>, random: &mut Random) -> Vec<u8> {
+    if random.once_in(6) {
+        return (*random.pick(CONVERSIONS)).into();
     }
     let mut lines = Vec::new();
-    if dice.once_in(10) {
+    if random.once_in(10) {
         lines.push("redis.setresp(3)".to_owned());
     }
-    let calls = 1 + dice.below(CALLS_MAX);
+    let calls = 1 + random.below(CALLS_MAX);
     if calls == 1 {
-        lines.push(single(&call(draw, dice), dice));
+        lines.push(single(&call(draw, random), random));
         return lines.join("\n").into_bytes();
     }
     lines.push("local r = {}".to_owned());
     for _ in 0..calls {
-        lines.push(format!("r[#r + 1] = {}", call(draw, dice)));
+        lines.push(format!("r[#r + 1] = {}", call(draw, random)));
     }
     lines.push("return r".to_owned());
     lines.join("\n").into_bytes()
 }
 
-/// What is done with the reply of a script's only call.
-fn single(call: &str, dice: &mut Random) -> String {
-    match dice.below(6) {
+/// A script with a single call: uses of its reply.
+fn single(call: &str, random: &mut Random) -> String {
+    match random.below(6) {
         0 => format!("local v = {call}\nreturn type(v)"),
         1 => format!("local v = {call}\nreturn type(v) == 'table' and v.err or v"),
         2 => format!("local v = {call}\nif v then\nreturn {{1, v}}\nend\nreturn {{0}}"),
@@ -78,18 +78,18 @@ fn single(call: &str, dice: &mut Random) -> String {
     }
 }
 
-fn call(draw: &mut Draw<'_>, dice: &mut Random) -> String {
-    // What is compared loosely cannot be told apart in what a script makes of it.
+fn call(draw: &mut Draw<'_>, random: &mut Random) -> String {
+    // A reply that is compared loosely cannot be recognised in the reply of a script.
     let words = loop {
-        let words = draw.nested(dice);
-        // Whether scripts may call what waits depends on the release.
+        let words = draw.nested(random);
+        // Whether scripts may call blocking commands depends on the version.
         let may_wait = block_ms(&words).is_some() || words[0].eq_ignore_ascii_case(b"WAIT");
         let is_known = may_wait || explained::may_differ(&words);
         if is_safe(&words) && !is_known && reference::applying(&words).next().is_none() {
             break words;
         }
     };
-    let function = if dice.once_in(3) { "redis.pcall" } else { "redis.call" };
+    let function = if random.once_in(3) { "redis.pcall" } else { "redis.call" };
     let argument = |(at, word): (usize, &Vec<u8>)| match word.as_slice() {
         b"<k1>" | b"<s1>" | b"<h1>" if at > 0 => "KEYS[1]".to_owned(),
         b"token-1" => "ARGV[1]".to_owned(),
@@ -106,7 +106,7 @@ fn is_small_number(word: &[u8]) -> bool {
     !word.is_empty() && word.iter().all(u8::is_ascii_digit)
 }
 
-/// A string of Lua.
+/// A Lua string literal.
 fn quoted(word: &[u8]) -> String {
     let mut out = String::from("'");
     for &byte in word {

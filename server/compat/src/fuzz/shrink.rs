@@ -1,18 +1,18 @@
-//! Makes an episode in which two servers differ as short as it can be: fewer steps, then fewer
-//! and simpler words, as long as the difference stays.
+//! Shortens an episode in which two servers differ: fewer steps, then fewer and simpler words, as
+//! long as the difference stays.
 
 use std::io;
 
 use super::episode::{Episode, Step};
 use super::generate::step_is_safe;
 
-/// How often an episode is played, at most, to make it shorter.
+/// The largest number of attempts to shorten an episode.
 const ATTEMPTS_MAX: usize = 2_000;
 
 /// Whether an episode still shows the difference.
 pub type Shows<'s> = dyn FnMut(&Episode) -> io::Result<bool> + 's;
 
-/// The shortest episode that was found; `episode` shows the difference.
+/// The shortest episode found. `episode` must show the difference.
 pub fn shrink(episode: &Episode, shows: &mut Shows<'_>) -> io::Result<Episode> {
     let mut shrinking = Shrinking { best: episode.clone(), attempts: 0, shows };
     loop {
@@ -33,7 +33,7 @@ struct Shrinking<'s, 'f> {
 }
 
 impl Shrinking<'_, '_> {
-    /// Takes over these steps if they show the difference.
+    /// Keeps these steps if they show the difference.
     fn adopt(&mut self, steps: Vec<Step>) -> io::Result<bool> {
         let sound = !steps.is_empty() && steps.iter().all(step_is_safe);
         if !sound || steps == self.best.steps || self.attempts >= ATTEMPTS_MAX {
@@ -48,11 +48,11 @@ impl Shrinking<'_, '_> {
         Ok(shown)
     }
 
-    /// Without ever smaller parts of it.
+    /// Removes ever smaller ranges of steps.
     fn remove_steps(&mut self) -> io::Result<()> {
         let mut size = self.best.steps.len().div_ceil(2);
         loop {
-            // From the end: what is late depends on what is early, not the other way round.
+            // From the end: later steps depend on earlier ones, not the other way round.
             let mut end = self.best.steps.len();
             while end > 0 {
                 let start = end.saturating_sub(size);
@@ -68,7 +68,7 @@ impl Shrinking<'_, '_> {
         }
     }
 
-    /// Without one word after the other; of a script, without one line after the other.
+    /// Removes single words, and single lines of scripts.
     fn remove_words(&mut self) -> io::Result<()> {
         for at in (0..self.best.steps.len()).rev() {
             for word in (1..self.best.steps[at].words.len()).rev() {
@@ -102,7 +102,7 @@ impl Shrinking<'_, '_> {
         Ok(())
     }
 
-    /// With simpler words in the place of others, and one client in the place of several.
+    /// Replaces words by simpler ones, and several clients by one.
     fn simplify_words(&mut self) -> io::Result<()> {
         const SIMPLE: [&[u8]; 4] = [b"1", b"a", b"0", b"<k1>"];
         for at in 0..self.best.steps.len() {
@@ -135,9 +135,9 @@ mod tests {
     use crate::fuzz::generate;
     use crate::fuzz::grammar::Grammar;
 
-    /// A server that forgets to answer `GET` after a `SET` with a lease by another client.
+    /// The difference: `GET` after a `SET` with a lease by another client.
     #[test]
-    fn what_matters_is_all_that_is_left() {
+    fn only_relevant_words_are_left() {
         let grammar = Grammar::new().expect("it is well-formed");
         let mut episode = generate::episode(&grammar, 7, 7);
         let set = ["SET", "<s1>", "hello world", "NX", "PX", "100000"];

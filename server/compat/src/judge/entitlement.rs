@@ -1,100 +1,105 @@
-//! Offences of a lock that are proved by what clients saw.
+//! Finds violations of lock rules that are proved by the requests and answers of clients.
 //!
-//! A client that is told it has the lock may act from then on, and until the moment at which it
-//! can no longer prove that its lease runs: when it sent what was last granted, and the lease from
-//! there. The server's own lease begins no later and ends no earlier. So if two clients are
-//! entitled at once, the lock was held twice, whatever the network or the scheduler did.
+//! A client is entitled to act from the moment at which it receives a grant, until the lease has
+//! passed since it sent the request that was last granted. The server's lease begins no later and
+//! ends no earlier. So if two clients are entitled at once, the lock was held twice, whatever the
+//! network or the scheduler did.
 //!
-//! All is done by sorting and sweeping, in O(n log n).
+//! The check sorts and sweeps, in O(n log n).
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::super::history::{Action, Event, Outcome};
+use super::super::history::{Action, Answer, Event};
 use super::Rules;
 use super::holds::{self, Hold};
 
-/// What a lock did wrong.
+/// A violation of the rules of a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Offence {
-    /// In which way.
-    pub kind: Kind,
-    /// Which lock.
+pub struct Violation {
+    /// Its kind.
+    pub kind: ViolationKind,
+    /// The lock.
     pub lock: String,
-    /// The event that shows it, by its number in the history.
+    /// The event that proves it, by its number in the history.
     pub event: usize,
-    /// When.
+    /// The time of the event.
     pub at_us: i64,
 }
 
-/// The ways in which a lock can do wrong.
+/// The kinds of violations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
-    /// More held it at once than may.
+pub enum ViolationKind {
+    /// More clients held the lock at once than the rules allow.
     DoubleGrant,
-    /// A holder was told that it was none, in the time of its lease.
+    /// A holder was refused within its lease.
     EarlyLoss,
-    /// It was still held after its lease was over.
+    /// The lock was still held after its lease had ended.
     LateFree,
-    /// Nobody held it, and it was refused.
+    /// A free lock was refused.
     FreeRefused,
-    /// It was released, and those who waited for it were left waiting.
+    /// The lock was released, and a waiting client did not get it in time.
     LostWakeUp,
-    /// Somebody who did not hold it renewed it or released it.
-    Stranger,
-    /// A later holder got no higher token.
+    /// A client renewed or released a lock that it did not hold.
+    NotHolder,
+    /// A later holder did not get a higher token.
     Token,
-    /// It was not held as many times as it was taken and not released.
+    /// The count of holds is not the number of acquisitions minus the number of releases.
     Count,
-    /// Somebody who had asked later got it earlier.
+    /// A client that had asked later got the lock earlier.
     OutOfTurn,
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for ViolationKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Kind::DoubleGrant => "the lock is held by two at once",
-            Kind::EarlyLoss => "the holder is told that it is none before its lease is over",
-            Kind::LateFree => "the lock is held after its lease is over",
-            Kind::FreeRefused => "a free lock is refused",
-            Kind::LostWakeUp => "the lock was released, and who waits for it does not get it",
-            Kind::Stranger => "one who does not hold the lock renews or releases it",
-            Kind::Token => "a later holder has no higher fencing token",
-            Kind::Count => "the lock is not held as often as it was taken",
-            Kind::OutOfTurn => "one who asked later gets the lock earlier",
+            ViolationKind::DoubleGrant => "the lock is held twice at once",
+            ViolationKind::EarlyLoss => "a holder is refused before its lease has ended",
+            ViolationKind::LateFree => "the lock is held after its lease has ended",
+            ViolationKind::FreeRefused => "a free lock is refused",
+            ViolationKind::LostWakeUp => {
+                "the lock was released, and a waiting client does not get it"
+            }
+            ViolationKind::NotHolder => {
+                "a client that does not hold the lock renews or releases it"
+            }
+            ViolationKind::Token => "a later holder does not get a higher fencing token",
+            ViolationKind::Count => "the count of holds is wrong",
+            ViolationKind::OutOfTurn => "a client that asked later gets the lock earlier",
         })
     }
 }
 
-/// Every offence that the history proves, lock by lock.
-pub fn judge(events: &[Event], rules: Rules) -> Vec<Offence> {
+/// All violations that the history proves, by lock.
+pub fn judge(events: &[Event], rules: Rules) -> Vec<Violation> {
     let mut locks: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (number, event) in events.iter().enumerate() {
         locks.entry(&event.lock).or_default().push(number);
     }
-    let mut offences = Vec::new();
+    let mut violations = Vec::new();
     for (lock, mut numbers) in locks {
         numbers.sort_by_key(|&number| (events[number].invoked_us, events[number].returned_us));
-        let mut court = Court { events, numbers: &numbers, rules, lock, offences: Vec::new() };
-        court.judge();
-        court.offences.sort_by_key(|offence| (offence.at_us, offence.kind));
-        offences.append(&mut court.offences);
+        let mut check =
+            LockCheck { events, numbers: &numbers, rules, lock, violations: Vec::new() };
+        check.judge();
+        check.violations.sort_by_key(|violation| (violation.at_us, violation.kind));
+        violations.append(&mut check.violations);
     }
-    offences
+    violations
 }
 
-/// One lock and what is said against it.
-struct Court<'a> {
+/// The events of one lock and the violations found.
+struct LockCheck<'a> {
     events: &'a [Event],
-    /// Its events, by when they began.
+    /// The numbers of its events, sorted by the time of the request.
     numbers: &'a [usize],
     rules: Rules,
     lock: &'a str,
-    offences: Vec<Offence>,
+    violations: Vec<Violation>,
 }
 
-impl Court<'_> {
+impl LockCheck<'_> {
     fn judge(&mut self) {
         let mut owners: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
         for &number in self.numbers {
@@ -102,10 +107,10 @@ impl Court<'_> {
         }
         let mut all = Vec::new();
         for numbers in owners.values() {
-            let (holds, offences) = holds::of_owner(self.events, numbers, self.rules);
+            let (holds, violations) = holds::of_owner(self.events, numbers, self.rules);
             all.extend(holds);
-            for (kind, number) in offences {
-                self.object(kind, number);
+            for (kind, number) in violations {
+                self.report(kind, number);
             }
         }
         self.overlaps(&mut all);
@@ -121,38 +126,39 @@ impl Court<'_> {
         }
     }
 
-    fn object(&mut self, kind: Kind, event: usize) {
+    fn report(&mut self, kind: ViolationKind, event: usize) {
         let Event { invoked_us, returned_us, .. } = self.events[event];
         let at_us = returned_us.unwrap_or(invoked_us);
-        self.offences.push(Offence { kind, lock: self.lock.to_owned(), event, at_us });
+        self.violations.push(Violation { kind, lock: self.lock.to_owned(), event, at_us });
     }
 
-    /// Who are entitled at once must be few enough.
+    /// Checks that no more clients are entitled at once than there are permits.
     fn overlaps(&mut self, holds: &mut [Hold]) {
         holds.sort_by_key(|hold| hold.start_us);
         let mut active: Vec<&Hold> = Vec::new();
-        let mut doubled = Vec::new();
+        let mut excess = Vec::new();
         for hold in holds.iter().filter(|hold| hold.is_known()) {
             active.retain(|other| other.end_us > hold.start_us);
             let is_empty = hold.end_us <= hold.start_us;
             let excluded = |other: &&&Hold| {
                 let same = hold.client == other.client && self.rules.reentrant;
-                // Of a lease that was over before it was known, only the moment of the grant
-                // counts, and that was somewhere in between.
+                // A lease that ended before the answer arrived counts only at the moment of
+                // the grant, which was between the request and the answer.
                 let during = !is_empty || other.start_us <= hold.from_us;
                 during && !same && !(hold.shared && other.shared)
             };
             if active.iter().filter(excluded).count() >= self.rules.permits {
-                doubled.push(hold.event);
+                excess.push(hold.event);
             }
             if !is_empty {
                 active.push(hold);
             }
         }
-        doubled.into_iter().for_each(|event| self.object(Kind::DoubleGrant, event));
+        excess.into_iter().for_each(|event| self.report(ViolationKind::DoubleGrant, event));
     }
 
-    /// Tokens rise from each grant to every one that was asked for after it, and none comes twice.
+    /// Checks that the token of each grant is higher than those of all grants that returned before
+    /// its request, and that no token is given twice.
     fn tokens(&mut self) {
         let of = |&number: &usize| Some((self.events[number].token?, number));
         let granted: Vec<_> = self.numbers.iter().filter_map(of).collect();
@@ -175,10 +181,10 @@ impl Court<'_> {
                 found.push(number);
             }
         }
-        found.into_iter().for_each(|number| self.object(Kind::Token, number));
+        found.into_iter().for_each(|number| self.report(ViolationKind::Token, number));
     }
 
-    /// Who surely asked first must not surely get it later.
+    /// Checks that no client that certainly asked first certainly gets the lock later.
     fn turns(&mut self, owners: &BTreeMap<&str, Vec<usize>>) {
         let rounds = owners.values().flat_map(|numbers| rounds(self.events, numbers));
         let mut rounds: Vec<Round> = rounds.collect();
@@ -195,25 +201,25 @@ impl Court<'_> {
             let granted_us = round.granted_us.filter(|&granted_us| granted_us < longest_us);
             found.extend(granted_us.map(|_| round.last));
         }
-        found.into_iter().for_each(|number| self.object(Kind::OutOfTurn, number));
+        found.into_iter().for_each(|number| self.report(ViolationKind::OutOfTurn, number));
     }
 
-    /// Who asks while it is free must not be refused, nor wait long.
+    /// Checks that a client that asks for a free lock is not refused and does not wait long.
     fn idleness(&mut self, holds: &mut [Hold]) {
         holds.sort_by_key(|hold| hold.from_us);
         let mut asked: Vec<_> = self.numbers.to_vec();
         asked.retain(|&number| {
-            let Event { action, outcome, .. } = &self.events[number];
-            let decided = matches!(outcome, Outcome::Granted | Outcome::Refused { .. });
+            let Event { action, answer, .. } = &self.events[number];
+            let decided = matches!(answer, Answer::Granted | Answer::Refused { .. });
             matches!(action, Action::Acquire { .. }) && decided
         });
         asked.sort_by_key(|&number| self.events[number].returned_us);
-        // The two that may have held it longest, of those granted by then.
+        // The two holds granted so far that may have ended last.
         let mut longest: [Option<&Hold>; 2] = [None, None];
         let mut rest = holds.iter().peekable();
         let mut found = Vec::new();
         for number in asked {
-            let Event { invoked_us, returned_us, outcome, .. } = self.events[number];
+            let Event { invoked_us, returned_us, answer, .. } = self.events[number];
             let returned_us = returned_us.unwrap_or(i64::MAX);
             while let Some(hold) = rest.next_if(|hold| hold.from_us <= returned_us) {
                 let mut three = [Some(hold), longest[0], longest[1]];
@@ -223,33 +229,33 @@ impl Court<'_> {
             let others = |hold: &&&Hold| hold.event != number;
             let last = longest.iter().flatten().find(others);
             let free_us = last.map_or(i64::MIN, |hold| hold.latest_end_us);
-            let refused = outcome != Outcome::Granted;
+            let refused = answer != Answer::Granted;
             let at_once = refused && free_us < invoked_us && !self.rules.fair;
             let idle_us = returned_us.saturating_sub(invoked_us.max(free_us));
             if at_once || self.rules.idle_us.is_some_and(|most_us| idle_us > most_us) {
                 let kind = match last {
-                    Some(hold) if !hold.released => Kind::LateFree,
-                    _ if at_once => Kind::FreeRefused,
-                    _ => Kind::LostWakeUp,
+                    Some(hold) if !hold.released => ViolationKind::LateFree,
+                    _ if at_once => ViolationKind::FreeRefused,
+                    _ => ViolationKind::LostWakeUp,
                 };
                 found.push((kind, number));
             }
         }
-        found.into_iter().for_each(|(kind, number)| self.object(kind, number));
+        found.into_iter().for_each(|(kind, number)| self.report(kind, number));
     }
 }
 
-/// The attempts of one client until it got the lock or the history ended.
+/// The attempts of one client until it gets the lock or the history ends.
 struct Round {
-    /// When it first asked.
+    /// The time of the first request.
     asked_us: i64,
-    /// When it had its first answer: it was in the queue by then.
+    /// The time of the first answer: the client was in the queue by then.
     queued_us: i64,
-    /// When it was told that it has it.
+    /// The time of the answer that grants the lock.
     granted_us: Option<i64>,
-    /// Until then it surely waited.
+    /// The client certainly waited until then.
     waited_until_us: i64,
-    /// Whether it surely did not get it on the way.
+    /// Whether the client certainly did not get the lock in between.
     is_sure: bool,
     last: usize,
 }
@@ -260,11 +266,11 @@ fn rounds(events: &[Event], numbers: &[usize]) -> Vec<Round> {
     for &number in numbers {
         let event = &events[number];
         if !matches!(event.action, Action::Acquire { .. }) {
-            holds &= !matches!(event.outcome, Outcome::Released | Outcome::NotOwner);
+            holds &= !matches!(event.answer, Answer::Released | Answer::NotOwner);
             open = false;
             continue;
         }
-        // A holder that enters again does not queue.
+        // A holder that acquires the lock again does not queue.
         if holds {
             continue;
         }
@@ -282,9 +288,9 @@ fn rounds(events: &[Event], numbers: &[usize]) -> Vec<Round> {
         let Some(round) = rounds.last_mut() else { continue };
         round.last = number;
         round.waited_until_us = event.invoked_us;
-        round.is_sure &= event.outcome != Outcome::Unknown;
-        round.granted_us = event.returned_us.filter(|_| event.outcome == Outcome::Granted);
-        holds = event.outcome == Outcome::Granted;
+        round.is_sure &= event.answer != Answer::Unknown;
+        round.granted_us = event.returned_us.filter(|_| event.answer == Answer::Granted);
+        holds = event.answer == Answer::Granted;
         open = !holds;
     }
     rounds

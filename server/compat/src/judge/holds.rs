@@ -1,45 +1,45 @@
-//! From when until when each client may act on a lock, and from when until when it may have had
-//! it: all that is left of its events for the judge of entitlements.
+//! Derives each client's holds on a lock from its events: when the client may act on the lock, and
+//! when it may have held the lock. [`super::entitlement`] checks the holds.
 
-use super::super::history::{Action, Event, Outcome};
+use super::super::history::{Action, Answer, Event};
 use super::Rules;
-use super::entitlement::Kind;
+use super::entitlement::ViolationKind;
 
 /// A client's hold on a lock.
 #[derive(Clone, Debug)]
 pub(super) struct Hold {
-    /// The event of its grant, by number.
+    /// The number of the event that granted it.
     pub(super) event: usize,
-    /// The first event of the client that holds.
+    /// The number of the client's first event, which identifies the client.
     pub(super) client: usize,
-    /// Whether others may share it.
+    /// Whether it is shared.
     pub(super) shared: bool,
-    /// It was not held before.
+    /// The client did not hold the lock before this.
     pub(super) from_us: i64,
-    /// The client may act from here on; never, if it was not told.
+    /// The client may act from this time; never, if it got no answer.
     pub(super) start_us: i64,
-    /// The client may not act from here on.
+    /// The client may no longer act from this time.
     pub(super) end_us: i64,
-    /// It is not held after this.
+    /// The client does not hold the lock after this.
     pub(super) latest_end_us: i64,
-    /// Whether it ended because the client released it.
+    /// Whether the client released the lock.
     pub(super) released: bool,
 }
 
 impl Hold {
-    /// Whether the client was told of it.
+    /// Whether the client got an answer.
     pub(super) fn is_known(&self) -> bool {
         self.start_us != i64::MAX
     }
 }
 
-/// The holds of one client, whose events these are in the order of their beginning, and what it
-/// was wrongly told.
+/// The holds of one client and the wrong answers it got. `numbers` are its events, sorted by the
+/// time of the request.
 pub(super) fn of_owner(
     events: &[Event],
     numbers: &[usize],
     rules: Rules,
-) -> (Vec<Hold>, Vec<(Kind, usize)>) {
+) -> (Vec<Hold>, Vec<(ViolationKind, usize)>) {
     let client = numbers.first().copied().unwrap_or_default();
     let mut owner = Owner {
         rules,
@@ -49,28 +49,28 @@ pub(super) fn of_owner(
         last_return_us: i64::MIN,
         overlaps: false,
         alone: true,
-        limbo: Limbo::default(),
+        unanswered: Unanswered::default(),
         holds: Vec::new(),
-        offences: Vec::new(),
+        violations: Vec::new(),
     };
     for (place, &number) in numbers.iter().enumerate() {
         let next = numbers.get(place + 1).map_or(i64::MAX, |&next| events[next].invoked_us);
-        owner.hear(number, &events[number], next);
+        owner.add(number, &events[number], next);
     }
-    owner.let_go();
-    (owner.holds, owner.offences)
+    owner.end_hold();
+    (owner.holds, owner.violations)
 }
 
-/// What was asked and never answered, and may come to pass at any later time.
+/// Requests without an answer, which may take effect at any later time.
 #[derive(Default)]
-struct Limbo {
-    /// A release: from here on nothing is certain.
+struct Unanswered {
+    /// A release: nothing is certain after it.
     release: bool,
     /// An acquisition.
     acquire: bool,
-    /// The shortest lease that may still be set.
+    /// The shortest lease that they may set.
     ttl_us: Option<i64>,
-    /// By how much a lease may still be prolonged.
+    /// The time by which they may extend a lease.
     longer_us: i64,
 }
 
@@ -78,49 +78,49 @@ struct Owner {
     rules: Rules,
     client: usize,
     current: Option<Hold>,
-    /// How many times it holds the lock, if that is certain.
+    /// The number of holds, if it is certain.
     count: Option<i64>,
     last_return_us: i64,
-    /// Whether an earlier event was still going on when the one at hand began.
+    /// Whether an earlier request was unanswered when the current one was sent.
     overlaps: bool,
-    /// Whether nothing else of this client went on beside the one at hand.
+    /// Whether no other request of this client overlaps the current one.
     alone: bool,
-    limbo: Limbo,
+    unanswered: Unanswered,
     holds: Vec<Hold>,
-    offences: Vec<(Kind, usize)>,
+    violations: Vec<(ViolationKind, usize)>,
 }
 
 impl Owner {
-    fn hear(&mut self, number: usize, event: &Event, next_us: i64) {
+    fn add(&mut self, number: usize, event: &Event, next_us: i64) {
         self.overlaps = event.invoked_us < self.last_return_us;
         self.alone = !self.overlaps && event.returned_us.is_none_or(|us| us <= next_us);
-        match (event.action, event.outcome) {
-            (_, Outcome::Unknown) => self.limbo(number, event),
-            (Action::Acquire { ttl_us, shared }, Outcome::Granted) => {
+        match (event.action, event.answer) {
+            (_, Answer::Unknown) => self.note_unanswered(number, event),
+            (Action::Acquire { ttl_us, shared }, Answer::Granted) => {
                 self.granted(number, event, ttl_us, shared);
             }
             (Action::Acquire { shared, .. }, _) => {
                 let own = |hold: &Hold| !hold.shared || shared;
                 let holds = self.current.as_ref().is_some_and(own);
                 if self.rules.reentrant && holds && self.is_inside(event) {
-                    self.offences.push((Kind::EarlyLoss, number));
+                    self.violations.push((ViolationKind::EarlyLoss, number));
                 }
             }
-            (Action::Renew { ttl_us }, Outcome::Granted) => {
+            (Action::Renew { ttl_us }, Answer::Granted) => {
                 if self.may_hold(number, event) {
                     self.renewed(number, event, ttl_us);
                 }
             }
-            (_, Outcome::NotOwner) => {
+            (_, Answer::NotOwner) => {
                 if self.is_inside(event) {
-                    self.offences.push((Kind::EarlyLoss, number));
+                    self.violations.push((ViolationKind::EarlyLoss, number));
                 }
                 if let (Some(hold), Some(us)) = (&mut self.current, event.returned_us)
-                    && !self.limbo.acquire
+                    && !self.unanswered.acquire
                 {
                     hold.latest_end_us = hold.latest_end_us.min(us);
                 }
-                self.let_go();
+                self.end_hold();
             }
             (Action::Release { ttl_us }, _) => {
                 if self.may_hold(number, event) {
@@ -132,25 +132,25 @@ impl Owner {
         self.last_return_us = self.last_return_us.max(event.returned_us.unwrap_or(i64::MIN));
     }
 
-    /// Whether the client was entitled while it asked, until it was answered, and nothing else it
-    /// did can have changed that.
+    /// Whether the client was entitled from the request to the answer, and no other request of its
+    /// own can have changed that.
     fn is_inside(&self, event: &Event) -> bool {
         let returned_us = event.returned_us.unwrap_or(i64::MAX);
         let around = |hold: &Hold| hold.start_us <= event.invoked_us && returned_us < hold.end_us;
         self.alone && self.current.as_ref().is_some_and(around)
     }
 
-    /// Whether it may have held the lock when it was told so.
+    /// Whether the client may have held the lock when it got this answer.
     fn may_hold(&mut self, number: usize, event: &Event) -> bool {
-        if self.limbo.acquire || !self.alone {
+        if self.unanswered.acquire || !self.alone {
             return true;
         }
         let kind = match &self.current {
             Some(hold) if event.invoked_us <= hold.latest_end_us => return true,
-            Some(_) => Kind::LateFree,
-            None => Kind::Stranger,
+            Some(_) => ViolationKind::LateFree,
+            None => ViolationKind::NotHolder,
         };
-        self.offences.push((kind, number));
+        self.violations.push((kind, number));
         false
     }
 
@@ -158,8 +158,8 @@ impl Owner {
         if self.rules.reentrant && self.current.is_some() {
             let again = self.certain_count().map(|count| count + 1);
             let inside = self.is_inside(event);
-            if inside && wrong(event.count, again) {
-                self.offences.push((Kind::Count, number));
+            if inside && differs(event.count, again) {
+                self.violations.push((ViolationKind::Count, number));
             }
             if inside || event.count.is_some_and(|count| count > 1) {
                 self.count = event.count.or(again);
@@ -168,19 +168,19 @@ impl Owner {
             }
         }
         let unsure = self.rules.reentrant && self.current.is_some();
-        let unsure = unsure || self.limbo.acquire || !self.alone;
+        let unsure = unsure || self.unanswered.acquire || !self.alone;
         if event.count.is_none() {
             self.may_end(self.end_us(event.invoked_us, ttl_us));
         }
-        self.let_go();
+        self.end_hold();
         self.count = if unsure { event.count } else { event.count.or(Some(1)) };
-        if !unsure && wrong(event.count, Some(1)) {
-            self.offences.push((Kind::Count, number));
+        if !unsure && differs(event.count, Some(1)) {
+            self.violations.push((ViolationKind::Count, number));
         }
         self.current = Some(self.hold_from(number, event, ttl_us, shared));
     }
 
-    /// What the client holds from this event on.
+    /// The hold that begins with this event.
     fn hold_from(&self, number: usize, event: &Event, ttl_us: i64, shared: bool) -> Hold {
         let returned_us = event.returned_us.unwrap_or(i64::MAX);
         Hold {
@@ -196,21 +196,21 @@ impl Owner {
     }
 
     fn certain_count(&self) -> Option<i64> {
-        self.count.filter(|_| !self.limbo.acquire && !self.limbo.release)
+        self.count.filter(|_| !self.unanswered.acquire && !self.unanswered.release)
     }
 
-    /// The lease runs from here on.
+    /// The lease starts anew with this event.
     fn renewed(&mut self, number: usize, event: &Event, ttl_us: i64) {
         let returned_us = event.returned_us.unwrap_or(i64::MAX);
         let end_us = self.end_us(event.invoked_us, ttl_us);
         let latest_end_us = self.latest_end_us(returned_us, ttl_us);
         let overlaps = self.overlaps;
         let lapsed = self.current.as_ref().is_none_or(|hold| hold.end_us <= returned_us);
-        if lapsed && self.limbo.acquire {
-            // It may have been lost, and taken again by what was never answered.
+        if lapsed && self.unanswered.acquire {
+            // The lock may have been lost and acquired again by a request without an answer.
             let shared = self.current.as_ref().is_some_and(|hold| hold.shared);
             self.may_end(end_us);
-            self.let_go();
+            self.end_hold();
             self.count = None;
             self.current = Some(self.hold_from(number, event, ttl_us, shared));
         } else if let Some(hold) = &mut self.current {
@@ -222,10 +222,10 @@ impl Owner {
 
     fn released(&mut self, number: usize, event: &Event, ttl_us: Option<i64>) {
         let left = self.certain_count().map(|count| count - 1);
-        let kept = event.outcome == Outcome::Kept;
+        let kept = event.answer == Answer::Kept;
         let other = left.is_some_and(|left| (left > 0) != kept);
-        if self.is_inside(event) && (other || wrong(event.count, left)) {
-            self.offences.push((Kind::Count, number));
+        if self.is_inside(event) && (other || differs(event.count, left)) {
+            self.violations.push((ViolationKind::Count, number));
         }
         if kept {
             self.count = event.count.or(left.filter(|&left| left > 0));
@@ -240,19 +240,19 @@ impl Owner {
             hold.latest_end_us = hold.latest_end_us.min(returned_us);
             hold.released = true;
         }
-        self.let_go();
+        self.end_hold();
     }
 
-    /// Nothing was answered.
-    fn limbo(&mut self, number: usize, event: &Event) {
-        let shortest = |limbo: &mut Limbo, ttl_us: i64| {
-            limbo.ttl_us = Some(limbo.ttl_us.map_or(ttl_us, |us| us.min(ttl_us)));
+    /// Notes a request without an answer.
+    fn note_unanswered(&mut self, number: usize, event: &Event) {
+        let shortest = |unanswered: &mut Unanswered, ttl_us: i64| {
+            unanswered.ttl_us = Some(unanswered.ttl_us.map_or(ttl_us, |us| us.min(ttl_us)));
         };
         match event.action {
             Action::Acquire { ttl_us, shared } => {
-                self.limbo.acquire = true;
+                self.unanswered.acquire = true;
                 if self.rules.reentrant {
-                    shortest(&mut self.limbo, ttl_us);
+                    shortest(&mut self.unanswered, ttl_us);
                     self.count = None;
                 }
                 self.holds.push(Hold {
@@ -270,60 +270,60 @@ impl Owner {
                 });
             }
             Action::Renew { ttl_us } => {
-                shortest(&mut self.limbo, ttl_us);
-                self.may_last_longer(ttl_us);
+                shortest(&mut self.unanswered, ttl_us);
+                self.may_extend(ttl_us);
             }
             Action::Release { ttl_us } => {
-                self.limbo.release = true;
+                self.unanswered.release = true;
                 self.count = None;
-                ttl_us.into_iter().for_each(|ttl_us| self.may_last_longer(ttl_us));
+                ttl_us.into_iter().for_each(|ttl_us| self.may_extend(ttl_us));
             }
         }
-        // From here on it may come to pass.
-        let least_us = match self.limbo.ttl_us.filter(|_| !self.limbo.release) {
+        // It may take effect from here on.
+        let least_us = match self.unanswered.ttl_us.filter(|_| !self.unanswered.release) {
             Some(ttl_us) => self.rules.earliest_end_us(event.invoked_us, ttl_us),
-            None if self.limbo.release => event.invoked_us,
+            None if self.unanswered.release => event.invoked_us,
             None => return,
         };
         self.may_end(least_us);
     }
 
-    /// Until when the client may act on a lease that it asked for then.
+    /// The time until which the client may act on a lease that it requested at `invoked_us`.
     fn end_us(&self, invoked_us: i64, ttl_us: i64) -> i64 {
-        if self.limbo.release || self.overlaps {
+        if self.unanswered.release || self.overlaps {
             return i64::MIN;
         }
-        let ttl_us = self.limbo.ttl_us.map_or(ttl_us, |least_us| least_us.min(ttl_us));
+        let ttl_us = self.unanswered.ttl_us.map_or(ttl_us, |least_us| least_us.min(ttl_us));
         self.rules.earliest_end_us(invoked_us, ttl_us)
     }
 
-    /// Until when a lease may last that was granted by then.
+    /// The latest end of a lease that was granted by `returned_us`.
     fn latest_end_us(&self, returned_us: i64, ttl_us: i64) -> i64 {
-        self.rules.latest_end_us(returned_us, ttl_us).saturating_add(self.limbo.longer_us)
+        self.rules.latest_end_us(returned_us, ttl_us).saturating_add(self.unanswered.longer_us)
     }
 
-    /// A renewal that was not answered may prolong this lease or a later one.
-    fn may_last_longer(&mut self, ttl_us: i64) {
+    /// A renewal without an answer may extend this lease or a later one.
+    fn may_extend(&mut self, ttl_us: i64) {
         let longer_us = self.rules.latest_end_us(0, ttl_us);
-        self.limbo.longer_us = self.limbo.longer_us.saturating_add(longer_us);
+        self.unanswered.longer_us = self.unanswered.longer_us.saturating_add(longer_us);
         if let Some(hold) = &mut self.current {
             hold.latest_end_us = hold.latest_end_us.saturating_add(longer_us);
         }
     }
 
-    /// The lease at hand may be the one that was set now, and end then.
+    /// The current lease may be the one that was set now and ends at `end_us`.
     fn may_end(&mut self, end_us: i64) {
         if let Some(hold) = &mut self.current {
             hold.end_us = hold.end_us.min(end_us);
         }
     }
 
-    fn let_go(&mut self) {
+    fn end_hold(&mut self) {
         self.count = None;
         self.holds.extend(self.current.take());
     }
 }
 
-fn wrong(told: Option<i64>, expected: Option<i64>) -> bool {
-    matches!((told, expected), (Some(told), Some(expected)) if told != expected)
+fn differs(reported: Option<i64>, expected: Option<i64>) -> bool {
+    matches!((reported, expected), (Some(reported), Some(expected)) if reported != expected)
 }

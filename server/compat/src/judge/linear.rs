@@ -1,31 +1,31 @@
-//! Whether a concurrent history could have come from something that does one thing at a time.
+//! Checks whether a concurrent history is linearizable.
 //!
-//! The search of Wing and Gong, which tries operations in every order that the clients' clocks
-//! allow, with Lowe's memory of where it has already been: the operations that are done, and the
-//! state they led to. The set of those done is kept as what is missing from a prefix, so that a
-//! place is small however long the history. An operation whose answer never came may be done at
-//! a time when it was under way, or never.
+//! The search of Wing and Gong tries the operations in every order that the clients' clocks allow,
+//! with Lowe's cache of visited configurations: the set of completed operations and the state. The
+//! set is stored as the operations that are missing from a prefix, so that a configuration is small
+//! however long the history. An operation without an answer may take effect at any time after its
+//! request, or never.
 
 use std::collections::HashSet;
 use std::hash::Hash;
 
 use super::super::time;
 
-/// How often the time is looked at, in steps.
-const STEPS_PER_LOOK: u64 = 4096;
+/// The number of steps between two readings of the clock.
+const STEPS_PER_CLOCK_READ: u64 = 4096;
 
-/// Something that does one thing at a time.
+/// A sequential specification.
 pub trait Model {
-    /// What is asked of it and what it answers.
+    /// A request and its answer.
     type Call;
-    /// What it remembers.
+    /// The state of the object.
     type State: Clone + Eq + Hash;
 
-    /// What it remembers at first.
+    /// The initial state.
     fn start(&self) -> Self::State;
 
-    /// What it may remember after doing this and answering so; nothing if it would not answer so.
-    /// Of an operation without an answer, only what it changes is of interest.
+    /// The possible states after the operation with this answer; none if the answer is not
+    /// possible. For an operation without an answer, only an effect on the state matters.
     fn step(
         &self,
         state: &Self::State,
@@ -33,42 +33,43 @@ pub trait Model {
     ) -> [Option<Self::State>; 2];
 }
 
-/// Something that was asked, and when.
+/// One operation and its times.
 #[derive(Clone, Debug)]
 pub struct Operation<C> {
-    /// What was asked and answered.
+    /// The request and its answer.
     pub call: C,
-    /// When it was sent.
+    /// The time of the request.
     pub invoked_us: i64,
-    /// When the answer was there, or could no longer come; `None` if it always may.
+    /// The time of the answer, or after which the operation can no longer take effect; `None` if it
+    /// always may.
     pub returned_us: Option<i64>,
-    /// Whether there was an answer: if not, it need not have happened.
+    /// Whether there was an answer. If not, the operation need not have taken effect.
     pub answered: bool,
 }
 
-/// What may be spent on an answer.
+/// The limits of a search.
 #[derive(Clone, Debug)]
 pub struct Budget {
-    /// How many steps may still be tried.
+    /// The number of steps left.
     pub steps: u64,
-    /// Until when.
+    /// The time at which the search ends.
     pub until_us: i64,
 }
 
-/// What came of it.
+/// The result of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Linear {
-    /// There is such an order.
+    /// The history is linearizable.
     Legal,
-    /// There is none. The longest orders that are possible so far all lack an operation that
-    /// should have happened by then: the one of this number.
+    /// It is not. The number is that of the operation that must come next, but cannot, after the
+    /// longest valid prefix.
     Illegal(usize),
     /// The budget is used up.
     Unknown,
 }
 
 impl Budget {
-    /// So many steps, however long they take.
+    /// A number of steps, without a time limit.
     pub fn steps(steps: u64) -> Budget {
         Budget { steps, until_us: i64::MAX }
     }
@@ -78,12 +79,13 @@ impl Budget {
             return true;
         }
         self.steps -= 1;
-        let looks = self.until_us != i64::MAX && self.steps.is_multiple_of(STEPS_PER_LOOK);
-        looks && time::now_us() > self.until_us
+        let reads_clock =
+            self.until_us != i64::MAX && self.steps.is_multiple_of(STEPS_PER_CLOCK_READ);
+        reads_clock && time::now_us() > self.until_us
     }
 }
 
-/// Whether such an order exists.
+/// Checks whether the operations are linearizable.
 pub fn check<M: Model>(
     model: &M,
     operations: &[Operation<M::Call>],
@@ -92,39 +94,38 @@ pub fn check<M: Model>(
     Search::new(operations).run(model, operations, budget)
 }
 
-/// A choice that was made: which operation came next, and which of the states it led to.
+/// A choice of the search: the next operation, and which of its possible states.
 #[derive(Clone, Copy)]
 struct Choice {
     candidate: Candidate,
     state: usize,
 }
 
-/// What may come next.
+/// A candidate for the next operation.
 #[derive(Clone, Copy, PartialEq)]
 enum Candidate {
-    /// An operation that was answered, by its entry in the list.
+    /// An operation with an answer, by its entry in the list.
     Answered(usize),
-    /// One that was not, by its place among them.
+    /// An operation without an answer, by its place in `unanswered`.
     Unanswered(usize),
-    /// There is no other.
+    /// No further candidate.
     None,
 }
 
-/// The beginning and the end of the list.
+/// The head of the list, which is also its end.
 const HEAD: usize = 0;
 
 struct Search {
-    /// The operations that were not answered, by when they were sent.
+    /// The operations without an answer, sorted by the time of the request.
     unanswered: Vec<usize>,
-    /// Entry by entry, that of the list's head first: the operation, and whether this is its
-    /// answer.
+    /// The entries of the list, its head first: the operation, and whether the entry is its answer.
     entries: Vec<(usize, bool)>,
     times_us: Vec<i64>,
-    /// The entry of an operation's answer, by that of its sending.
+    /// The entry of an operation's answer, by the entry of its request.
     answers: Vec<usize>,
     next: Vec<usize>,
     previous: Vec<usize>,
-    /// The place of an operation in the order of sending, by the entry of its sending.
+    /// The rank of an operation by the time of its request, by the entry of its request.
     ranks: Vec<usize>,
     done: Bits,
     done_unanswered: Bits,
@@ -143,7 +144,7 @@ impl Search {
                 None => unanswered.push(number),
             }
         }
-        // At the same moment, what is sent comes first: they may have overlapped.
+        // At the same time, requests come before answers: the operations may have overlapped.
         moments.sort_unstable();
         unanswered.sort_by_key(|&number| operations[number].invoked_us);
         let length = moments.len() + 1;
@@ -219,12 +220,13 @@ impl Search {
         Linear::Legal
     }
 
-    /// The first candidate to come next.
+    /// The first candidate.
     fn first(&self) -> Candidate {
         Candidate::Answered(self.next[HEAD])
     }
 
-    /// The candidate after that one. What was not answered comes last: most of it need not happen.
+    /// The candidate after `candidate`. Operations without an answer come last: most of them need
+    /// not take effect.
     fn after<C>(&self, candidate: Candidate, operations: &[Operation<C>]) -> Candidate {
         let from = match candidate {
             Candidate::Answered(entry) => {
@@ -237,7 +239,7 @@ impl Search {
             Candidate::Unanswered(place) => place + 1,
             Candidate::None => return Candidate::None,
         };
-        // Nothing may happen before it was sent, nor after an answer that must come first.
+        // No operation takes effect before its request, or after an answer that must come first.
         let until_us = self.overdue_us();
         let open = (from..self.unanswered.len()).find(|&place| !self.done_unanswered.has(place));
         let sent = |place: &usize| operations[self.unanswered[*place]].invoked_us <= until_us;
@@ -252,7 +254,7 @@ impl Search {
         }
     }
 
-    /// The first answer in the list: its operation must be among what comes next.
+    /// The first answer in the list: its operation must be among the next candidates.
     fn overdue_entry(&self) -> usize {
         let mut entry = self.next[HEAD];
         while !self.entries[entry].1 && entry != HEAD {
@@ -354,7 +356,7 @@ impl Bits {
 mod tests {
     use super::{Budget, Linear, Model, Operation, check};
 
-    /// A register, as many checkers are tried with: read, write, compare and set.
+    /// A register with read, write and compare-and-set, a common test of linearizability checkers.
     struct Register;
 
     #[derive(Clone, Copy, Debug)]
@@ -395,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn registers_with_known_verdicts() {
+    fn register_histories_get_known_verdicts() {
         use Call::{Read, Swap, Write};
         let check = |history: &[(i64, i64, Call)], expected: bool| {
             let operations = operations(history);
@@ -418,7 +420,7 @@ mod tests {
         check(&[(0, 1, Swap(0, 1, true)), (2, 3, Swap(0, 2, false)), (4, 5, Read(1))], true);
         check(&[(0, 1, Swap(3, 1, false)), (2, 3, Read(0))], true);
         check(&[(0, 1, Swap(0, 1, false))], false);
-        // What was not answered may have happened, late, or never; and not before it was sent.
+        // An operation without an answer takes effect late or never, and not before its request.
         check(&[(0, -1, Write(1)), (2, 3, Read(1))], true);
         check(&[(0, -1, Write(1)), (2, 3, Read(0)), (4, 5, Read(1))], true);
         check(&[(0, -1, Write(1)), (2, 3, Read(0))], true);
@@ -429,14 +431,14 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_shared_is_an_overlap() {
+    fn operations_that_share_a_moment_overlap() {
         let history = operations(&[(0, 1, Call::Write(1)), (1, 2, Call::Read(0))]);
         assert_eq!(check(&Register, &history, &mut Budget::steps(100)), Linear::Legal);
     }
 
     #[test]
-    fn what_was_not_found_out_in_time_is_unknown() {
-        // Forty writes at once, and a read of what none of them wrote.
+    fn exhausted_budget_gives_unknown() {
+        // Forty concurrent writes, and a read of a value that none of them wrote.
         let mut history: Vec<_> = (1..=40).map(|value| (0, 100, Call::Write(value))).collect();
         history.push((101, 102, Call::Read(41)));
         let verdict = check(&Register, &operations(&history), &mut Budget::steps(10_000));
@@ -444,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn the_operation_that_cannot_be_is_named() {
+    fn impossible_operation_is_named() {
         let history = [(0, 1, Call::Write(1)), (2, 3, Call::Read(0)), (4, 5, Call::Read(1))];
         let verdict = check(&Register, &operations(&history), &mut Budget::steps(100));
         assert_eq!(verdict, Linear::Illegal(1));

@@ -1,32 +1,32 @@
-//! The lock that histories are compared with: free, or held by one owner so many times until a
-//! deadline that is known within a band, since nobody outside knows when exactly it was set.
+//! The sequential model of a lock: free, or held by one owner with a count and a deadline. The
+//! deadline is known only within a range, since clients cannot observe when exactly it was set.
 
 use std::collections::BTreeMap;
 
-use super::super::history::{Action, Event, Outcome};
+use super::super::history::{Action, Answer, Event};
 use super::Rules;
 use super::linear::{Budget, Linear, Model, Operation, check};
 
-/// How coarse a remaining time is told.
+/// The precision of a reported remaining time.
 const REMAINING_GRAIN_US: i64 = 2000;
 
-/// A lock of one holder that keeps these rules.
+/// A lock with one holder under these rules.
 pub struct Lock(pub Rules);
 
-/// What was asked of it and answered.
+/// A request and its answer.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
     owner: u32,
     action: Action,
-    outcome: Outcome,
+    answer: Answer,
     count: Option<i64>,
 }
 
-/// What it remembers.
+/// The state of the lock.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct State {
     holder: Option<Holder>,
-    /// It is at least so late.
+    /// The earliest possible current time.
     now_us: i64,
 }
 
@@ -34,14 +34,14 @@ pub struct State {
 struct Holder {
     owner: u32,
     count: i64,
-    /// The deadline, at the earliest.
+    /// The earliest possible deadline.
     low_us: i64,
-    /// The deadline, at the latest.
+    /// The latest possible deadline.
     high_us: i64,
 }
 
-/// Judges every lock of a history by itself. In case of an offence, the number of the event that
-/// cannot be explained.
+/// Judges each lock of a history separately. A history that is not linearizable gives the number
+/// of the event that does not fit.
 pub fn judge(events: &[Event], rules: Rules, budget: &mut Budget) -> Linear {
     let mut locks: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (number, event) in events.iter().enumerate() {
@@ -64,12 +64,12 @@ pub fn judge(events: &[Event], rules: Rules, budget: &mut Budget) -> Linear {
 fn operation<'e>(event: &'e Event, owners: &mut BTreeMap<&'e str, u32>) -> Operation<Call> {
     let fresh = u32::try_from(owners.len()).unwrap_or(u32::MAX);
     let owner = *owners.entry(&event.client).or_insert(fresh);
-    let Event { action, outcome, count, invoked_us, returned_us, .. } = *event;
-    let answered = outcome != Outcome::Unknown;
-    Operation { call: Call { owner, action, outcome, count }, invoked_us, returned_us, answered }
+    let Event { action, answer, count, invoked_us, returned_us, .. } = *event;
+    let answered = answer != Answer::Unknown;
+    Operation { call: Call { owner, action, answer, count }, invoked_us, returned_us, answered }
 }
 
-/// The moment at which an operation happens: not before and not after.
+/// The range of times in which an operation takes effect.
 #[derive(Clone, Copy)]
 struct Moment {
     from_us: i64,
@@ -91,43 +91,43 @@ impl Model for Lock {
             return [None, None];
         }
         let call = &operation.call;
-        match (call.action, call.outcome) {
-            (Action::Acquire { ttl_us, .. }, Outcome::Granted | Outcome::Unknown) => {
+        match (call.action, call.answer) {
+            (Action::Acquire { ttl_us, .. }, Answer::Granted | Answer::Unknown) => {
                 [self.taken(state, call, moment, ttl_us), self.again(state, call, moment, ttl_us)]
             }
-            (Action::Acquire { .. }, Outcome::Refused { remaining_us }) => {
+            (Action::Acquire { .. }, Answer::Refused { remaining_us }) => {
                 [self.refused(state, call, moment, remaining_us), None]
             }
-            (Action::Renew { ttl_us }, Outcome::Granted | Outcome::Unknown) => {
+            (Action::Renew { ttl_us }, Answer::Granted | Answer::Unknown) => {
                 let held = own(state, call, moment);
                 let count = |holder: &Holder| fits(call, holder.count).then_some(holder.count);
                 let count = held.and_then(count);
                 [count.map(|count| self.held(call, moment, ttl_us, count)), None]
             }
-            (Action::Release { ttl_us }, outcome) if outcome != Outcome::NotOwner => {
+            (Action::Release { ttl_us }, answer) if answer != Answer::NotOwner => {
                 [self.released(state, call, moment, ttl_us), None]
             }
-            (Action::Renew { .. } | Action::Release { .. }, Outcome::NotOwner) => {
+            (Action::Renew { .. } | Action::Release { .. }, Answer::NotOwner) => {
                 match &state.holder {
                     Some(holder) if holder.owner == call.owner => [ended(state, moment), None],
                     _ => [Some(State { now_us: moment.from_us, ..state.clone() }), None],
                 }
             }
-            // No lock answers so.
+            // No lock gives this answer.
             _ => [None, None],
         }
     }
 }
 
 impl Lock {
-    /// It was free, and is now held.
+    /// The lock was free and is now held.
     fn taken(&self, state: &State, call: &Call, moment: Moment, ttl_us: i64) -> Option<State> {
         let free = ended(state, moment)?;
         let moment = Moment { from_us: free.now_us, ..moment };
         fits(call, 1).then(|| self.held(call, moment, ttl_us, 1))
     }
 
-    /// Its holder took it once more.
+    /// The holder acquired the lock once more.
     fn again(&self, state: &State, call: &Call, moment: Moment, ttl_us: i64) -> Option<State> {
         let count = own(state, call, moment).filter(|_| self.0.reentrant)?.count + 1;
         fits(call, count).then(|| self.held(call, moment, ttl_us, count))
@@ -142,7 +142,7 @@ impl Lock {
     ) -> Option<State> {
         let now = || State { now_us: moment.from_us, ..state.clone() };
         if self.0.fair {
-            // It may have been another's turn.
+            // It may be the turn of another client.
             return Some(now());
         }
         let holder = state.holder.as_ref().filter(|holder| moment.from_us <= holder.high_us)?;
@@ -158,7 +158,7 @@ impl Lock {
         remaining_us.is_none_or(possible).then(now)
     }
 
-    /// Its holder gave it back, once.
+    /// The holder released one hold.
     fn released(
         &self,
         state: &State,
@@ -168,9 +168,9 @@ impl Lock {
     ) -> Option<State> {
         let holder = own(state, call, moment)?;
         let left = holder.count - 1;
-        let expected = match call.outcome {
-            Outcome::Released => left == 0,
-            Outcome::Kept => left > 0,
+        let expected = match call.answer {
+            Answer::Released => left == 0,
+            Answer::Kept => left > 0,
             _ => true,
         };
         if !expected || !fits(call, left) {
@@ -197,13 +197,13 @@ impl Lock {
     }
 }
 
-/// Whoever asks, if it may hold the lock at that moment.
+/// The holder, if it is the caller and may hold the lock at that moment.
 fn own<'s>(state: &'s State, call: &Call, moment: Moment) -> Option<&'s Holder> {
     let mine = |holder: &&Holder| holder.owner == call.owner && moment.from_us <= holder.high_us;
     state.holder.as_ref().filter(mine)
 }
 
-/// The lock as free, if nobody need hold it at that moment.
+/// The lock as free, if the holder's lease may have ended at that moment.
 fn ended(state: &State, moment: Moment) -> Option<State> {
     let Some(holder) = &state.holder else {
         return Some(State { holder: None, now_us: moment.from_us });
@@ -212,7 +212,7 @@ fn ended(state: &State, moment: Moment) -> Option<State> {
     (now_us <= moment.until_us).then_some(State { holder: None, now_us })
 }
 
-/// Whether the count that was told is that one, if any was told.
+/// Whether the answer has that count, or none.
 fn fits(call: &Call, count: i64) -> bool {
-    call.count.is_none_or(|told| told == count)
+    call.count.is_none_or(|reported| reported == count)
 }

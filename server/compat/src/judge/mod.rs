@@ -1,7 +1,7 @@
-//! Judges of histories: whether what clients saw of locks is possible if the locks are right.
+//! Judges of histories: check whether correct locks can have given the answers of a history.
 //!
-//! [`entitlement`] proves offences one by one and gives no false alarms; [`linear`] asks whether
-//! there is any order of events in which a right lock, [`lock`], would have answered so.
+//! [`entitlement`] proves single violations without false alarms; [`linear`] checks whether the
+//! history is linearizable with the model of a correct lock in [`lock`].
 
 pub mod entitlement;
 mod holds;
@@ -10,27 +10,27 @@ mod known;
 pub mod linear;
 pub mod lock;
 
-/// What kind of lock a history is of.
+/// The rules of the lock of a history.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// Whether who holds it may take it again, and must then release it as often.
+    /// Whether the holder may acquire it again and must then release it as often.
     pub reentrant: bool,
-    /// How many may hold it at once.
+    /// The number of clients that may hold it at once.
     pub permits: usize,
-    /// Whether those who were refused get it in the order in which they first asked.
+    /// Whether refused clients get it in the order of their first requests.
     pub fair: bool,
-    /// By how much of itself a lease may differ between two clocks, in millionths.
+    /// The relative difference of two clocks, in millionths.
     pub drift_ppm: i64,
-    /// How much shorter than promised a lease may be.
+    /// The time by which a lease may be shorter than requested.
     pub early_us: i64,
-    /// How much longer than promised a lease may last.
+    /// The time by which a lease may be longer than requested.
     pub late_us: i64,
-    /// For how long a lock may be free and waited for; `None` if nothing is promised.
+    /// The longest time for which a lock may be free while a client waits; `None` for no limit.
     pub idle_us: Option<i64>,
 }
 
 impl Rules {
-    /// A lock of one holder, once at a time, with one clock for all.
+    /// A lock with one holder, not reentrant, and one clock for all clients.
     pub const LOCK: Rules = Rules {
         reentrant: false,
         permits: 1,
@@ -41,21 +41,21 @@ impl Rules {
         idle_us: None,
     };
 
-    /// How far two clocks may be apart after that span.
+    /// The largest difference of two clocks after that span.
     fn drift_us(&self, span_us: i64) -> i64 {
-        // Rounded up: an error must not become an alarm.
+        // Rounded up, so that a rounding error is not reported as a violation.
         let product = i128::from(span_us) * i128::from(self.drift_ppm);
         i64::try_from(product.div_euclid(1_000_000) + i128::from(product % 1_000_000 != 0))
             .unwrap_or(i64::MAX)
     }
 
-    /// The end of a lease that began then, at the earliest.
+    /// The earliest end of a lease that began at `began_us`.
     fn earliest_end_us(&self, began_us: i64, ttl_us: i64) -> i64 {
         let end_us = began_us.saturating_add(ttl_us).saturating_sub(self.early_us);
         end_us.saturating_sub(self.drift_us(ttl_us))
     }
 
-    /// The end of a lease that began then, at the latest.
+    /// The latest end of a lease that began at `began_us`.
     fn latest_end_us(&self, began_us: i64, ttl_us: i64) -> i64 {
         let end_us = began_us.saturating_add(ttl_us).saturating_add(self.late_us);
         end_us.saturating_add(self.drift_us(ttl_us))

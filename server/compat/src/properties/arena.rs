@@ -1,5 +1,4 @@
-//! Where properties are tried: a server, keys of the property's own, many connections, a bound on
-//! time, and a seed.
+//! The environment of a property: a server, keys of its own, connections, a time limit and a seed.
 
 use std::io;
 use std::net::Shutdown;
@@ -7,21 +6,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use super::super::case_player::lacking;
 use super::super::frame::Frame;
 use super::super::random::Random;
 use super::super::report::Failure;
-use super::super::stage::lacking;
 use super::super::target::Target;
 use super::super::time;
-use super::super::wire::{Wire, is_end, request, told};
+use super::super::wire::{Wire, describe, is_end, request};
 
-/// A server and what a property may use of it.
+/// The environment of one property.
 pub struct Arena<'a> {
     target: &'a Target,
     number: usize,
-    /// How many clients are at it at once.
+    /// The number of concurrent clients.
     pub connections: usize,
-    /// What decides what they do.
+    /// The seed of the clients' choices.
     pub seed: u64,
     span: Duration,
     ends_us: i64,
@@ -31,41 +30,41 @@ pub struct Arena<'a> {
 
 /// Why a property did not pass.
 #[derive(Debug)]
-pub enum Trouble {
-    /// It does not hold.
-    Broken(Box<Failure>),
-    /// The server has not got a command that it needs.
+pub enum PropertyError {
+    /// The property does not hold.
+    Violated(Box<Failure>),
+    /// The server lacks a command that the property needs.
     Lacking(String),
-    /// Whether it holds was not found out.
+    /// Whether it holds could not be determined.
     Unknown(String),
 }
 
-/// One connection, whose every error is a trouble.
-pub struct Client {
+/// One connection, whose errors end the property.
+pub struct ArenaClient {
     wire: Wire,
 }
 
-impl Trouble {
-    /// The property does not hold: what was expected, what came, and what had happened.
-    pub fn broken(expected: &str, came: &str, story: Vec<String>) -> Trouble {
+impl PropertyError {
+    /// The property does not hold: the expected behaviour, the actual one, and the events before.
+    pub fn violated(expected: &str, came: &str, story: Vec<String>) -> PropertyError {
         let (expected, came) = (expected.to_owned(), came.to_owned());
-        Trouble::Broken(Box::new(Failure { expected, came, story, ..Failure::default() }))
+        PropertyError::Violated(Box::new(Failure { expected, came, story, ..Failure::default() }))
     }
 
-    /// Too little was seen to say anything.
-    pub fn unknown(reason: impl Into<String>) -> Trouble {
-        Trouble::Unknown(reason.into())
+    /// Too little happened to judge the property.
+    pub fn unknown(reason: impl Into<String>) -> PropertyError {
+        PropertyError::Unknown(reason.into())
     }
 
-    fn unexpected(sent: &[&str], expected: &str, came: String) -> Trouble {
+    fn unexpected(sent: &[&str], expected: &str, came: String) -> PropertyError {
         let sent = sent.join(" ");
         let expected = expected.to_owned();
-        Trouble::Broken(Box::new(Failure { sent, expected, came, ..Failure::default() }))
+        PropertyError::Violated(Box::new(Failure { sent, expected, came, ..Failure::default() }))
     }
 }
 
 impl<'a> Arena<'a> {
-    /// For the property of that number. What it does ends when the time is over.
+    /// The environment of the property of that number. It ends after `span`.
     pub fn new(
         target: &'a Target,
         number: usize,
@@ -79,14 +78,14 @@ impl<'a> Arena<'a> {
         Arena { target, number, connections, seed, span, ends_us, stopped, attempt: 0 }
     }
 
-    /// The same with other keys, for so many times as long.
+    /// The same with other keys, for `times` times as long.
     pub fn again(&self, times: u32) -> Arena<'a> {
         let span = self.span.saturating_mul(times);
         let arena = Arena::new(self.target, self.number, span, self.connections, self.seed);
         Arena { attempt: self.attempt + 1, ..arena }
     }
 
-    /// A key or channel of this property's own.
+    /// The name of a key or channel of this property.
     pub fn key(&self, name: &str) -> String {
         format!("{}p{}.{}:{name}", self.target.prefix, self.number, self.attempt)
     }
@@ -96,35 +95,36 @@ impl<'a> Arena<'a> {
         self.target.name.starts_with("redis ") && self.target.redis >= (major, minor)
     }
 
-    /// Whether the time is over, or somebody has seen enough.
+    /// Whether the time is over or a client has ended the property.
     pub fn is_over(&self) -> bool {
         self.stopped.load(Ordering::Relaxed) || time::now_us() >= self.ends_us
     }
 
-    /// Ends the property for all who take part.
+    /// Ends the property for all its clients.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
     }
 
-    /// The stream of numbers of the client of that number.
+    /// The random numbers of the client of that number.
     pub fn random(&self, client: usize) -> Random {
         Random::of(self.seed, (self.number as u64) << 32 | client as u64)
     }
 
     /// Connects.
-    pub fn connect(&self) -> Result<Client, Trouble> {
+    pub fn connect(&self) -> Result<ArenaClient, PropertyError> {
         let wire = self.target.connect(2);
-        let unreachable = |error| Trouble::unknown(format!("no connection: {}", told(&error)));
-        Ok(Client { wire: wire.map_err(unreachable)? })
+        let unreachable =
+            |error| PropertyError::unknown(format!("no connection: {}", describe(&error)));
+        Ok(ArenaClient { wire: wire.map_err(unreachable)? })
     }
 
-    /// Has so many clients do something at once, each on a thread and a connection of its own,
-    /// and returns what each brought back. The first trouble ends it for all.
-    pub fn crowd<T: Send>(
+    /// Runs `work` in `count` clients at once, each on its own thread and connection, and returns
+    /// their results. The first error ends the property for all.
+    pub fn run_clients<T: Send>(
         &self,
         count: usize,
-        work: impl Fn(usize, &mut Client) -> Result<T, Trouble> + Sync,
-    ) -> Result<Vec<T>, Trouble> {
+        work: impl Fn(usize, &mut ArenaClient) -> Result<T, PropertyError> + Sync,
+    ) -> Result<Vec<T>, PropertyError> {
         let one = |number: usize| {
             let result = self.connect().and_then(|mut client| work(number, &mut client));
             if result.is_err() {
@@ -136,54 +136,57 @@ impl<'a> Arena<'a> {
             let one = &one;
             let threads: Vec<_> =
                 (0..count).map(|number| scope.spawn(move || one(number))).collect();
-            let panicked = |_| Err(Trouble::unknown("a client of the suite panicked"));
+            let panicked = |_| Err(PropertyError::unknown("a client of the suite panicked"));
             threads.into_iter().map(|it| it.join().unwrap_or_else(panicked)).collect()
         });
-        let (fine, mut troubles): (Vec<_>, Vec<_>) = results.into_iter().partition(Result::is_ok);
-        // What one client saw broken says more than what others then could not find out.
-        troubles.sort_by_key(|trouble| !matches!(trouble, Err(Trouble::Broken(_))));
-        match troubles.into_iter().next() {
-            Some(trouble) => trouble.map(|_| Vec::new()),
+        let (fine, mut errors): (Vec<_>, Vec<_>) = results.into_iter().partition(Result::is_ok);
+        // A violation that one client saw matters more than what others could not determine.
+        errors.sort_by_key(|error| !matches!(error, Err(PropertyError::Violated(_))));
+        match errors.into_iter().next() {
+            Some(error) => error.map(|_| Vec::new()),
             None => fine.into_iter().collect(),
         }
     }
 }
 
-impl Client {
-    /// Sends a command and reads its reply, which must be no error.
-    pub fn call(&mut self, words: &[&str]) -> Result<Frame, Trouble> {
+impl ArenaClient {
+    /// Sends a command and reads its reply, which must not be an error.
+    pub fn call(&mut self, words: &[&str]) -> Result<Frame, PropertyError> {
         let reply = self.try_call(words)?;
         no_error(words, reply)
     }
 
     /// The same, and the reply must be an integer.
-    pub fn integer(&mut self, words: &[&str]) -> Result<i64, Trouble> {
+    pub fn integer(&mut self, words: &[&str]) -> Result<i64, PropertyError> {
         let reply = self.call(words)?;
         integer(words, &reply)
     }
 
     /// The same, and the reply must be a string or nil.
-    pub fn text(&mut self, words: &[&str]) -> Result<Option<String>, Trouble> {
+    pub fn text(&mut self, words: &[&str]) -> Result<Option<String>, PropertyError> {
         let reply = self.call(words)?;
         Ok(text(&reply))
     }
 
-    /// Sends a command and reads its reply; an error is a reply, too, unless it says that there
-    /// is no such command.
-    pub fn try_call(&mut self, words: &[&str]) -> Result<Frame, Trouble> {
-        let failed = |error: io::Error| Trouble::unexpected(words, "a reply", told(&error));
+    /// Sends a command and reads its reply, which may be an error, except that the command is
+    /// unknown.
+    pub fn try_call(&mut self, words: &[&str]) -> Result<Frame, PropertyError> {
+        let failed =
+            |error: io::Error| PropertyError::unexpected(words, "a reply", describe(&error));
         let reply = self.wire.call(words).map_err(failed)?;
         known(words, reply)
     }
 
-    /// Sends several commands in one go and reads their replies, none of which may be an error.
-    pub fn pipeline(&mut self, commands: &[&[&str]]) -> Result<Vec<Frame>, Trouble> {
+    /// Sends several commands at once and reads their replies, none of which may be an error.
+    pub fn pipeline(&mut self, commands: &[&[&str]]) -> Result<Vec<Frame>, PropertyError> {
         let bytes: Vec<u8> = commands.iter().flat_map(|words| request(words)).collect();
         let first = commands.first().copied().unwrap_or_default();
-        let failed = |error: io::Error| Trouble::unexpected(first, "a reply", told(&error));
+        let failed =
+            |error: io::Error| PropertyError::unexpected(first, "a reply", describe(&error));
         self.wire.send_bytes(&bytes).map_err(failed)?;
         let read = |words: &&[&str]| {
-            let failed = |error: io::Error| Trouble::unexpected(words, "a reply", told(&error));
+            let failed =
+                |error: io::Error| PropertyError::unexpected(words, "a reply", describe(&error));
             let reply = self.wire.read().map_err(failed)?;
             known(words, reply).and_then(|reply| no_error(words, reply))
         };
@@ -191,49 +194,51 @@ impl Client {
     }
 
     /// Sends a command and does not wait for its reply.
-    pub fn send(&mut self, words: &[&str]) -> Result<(), Trouble> {
-        let failed = |error: io::Error| Trouble::unexpected(words, "to be heard", told(&error));
+    pub fn send(&mut self, words: &[&str]) -> Result<(), PropertyError> {
+        let failed = |error: io::Error| {
+            PropertyError::unexpected(words, "the server accepts it", describe(&error))
+        };
         self.wire.send(words).map_err(failed)
     }
 
-    /// Says no more, and hears no more than that the server closes the connection. Whether it did.
-    pub fn die(mut self) -> bool {
+    /// Sends no more, and waits until the server closes the connection. Returns whether it did.
+    pub fn shut_down(mut self) -> bool {
         let quiet = self.wire.shut(Shutdown::Write);
         while self.wire.fill().is_ok() {}
         quiet.is_ok() && self.wire.fill().is_err_and(|error| is_end(&error))
     }
 
-    /// The next thing that comes, if something comes within `patience`.
-    pub fn hear(&mut self, patience: Duration) -> Result<Option<Frame>, Trouble> {
-        let failed = |error: io::Error| Trouble::unexpected(&[], "a reply", told(&error));
+    /// The next reply or message, if one comes within `patience`.
+    pub fn read_within(&mut self, patience: Duration) -> Result<Option<Frame>, PropertyError> {
+        let failed = |error: io::Error| PropertyError::unexpected(&[], "a reply", describe(&error));
         self.wire.read_within(patience).map_err(failed)
     }
 }
 
-/// The integer that a reply is.
-pub(super) fn integer(words: &[&str], reply: &Frame) -> Result<i64, Trouble> {
+/// The reply as an integer.
+pub(super) fn integer(words: &[&str], reply: &Frame) -> Result<i64, PropertyError> {
     let digits = std::str::from_utf8(&reply.text).ok().filter(|_| b":$+".contains(&reply.kind));
     let number = digits.and_then(|digits| digits.parse().ok());
-    number.ok_or_else(|| Trouble::unexpected(words, "an integer", reply.notation()))
+    number.ok_or_else(|| PropertyError::unexpected(words, "an integer", reply.notation()))
 }
 
-/// The text that a reply is; `None` for nil.
+/// The reply as text; `None` for nil.
 pub(super) fn text(reply: &Frame) -> Option<String> {
     let is_nil = reply.missing || reply.kind == b'_';
     (!is_nil).then(|| String::from_utf8_lossy(&reply.text).into_owned())
 }
 
-fn known(words: &[&str], reply: Frame) -> Result<Frame, Trouble> {
+fn known(words: &[&str], reply: Frame) -> Result<Frame, PropertyError> {
     let owned: Vec<_> = words.iter().map(|word| word.as_bytes().to_vec()).collect();
     match lacking(&reply, &owned) {
-        Some(command) => Err(Trouble::Lacking(command)),
+        Some(command) => Err(PropertyError::Lacking(command)),
         None => Ok(reply),
     }
 }
 
-fn no_error(words: &[&str], reply: Frame) -> Result<Frame, Trouble> {
+fn no_error(words: &[&str], reply: Frame) -> Result<Frame, PropertyError> {
     match reply.kind {
-        b'-' => Err(Trouble::unexpected(words, "no error", reply.notation())),
+        b'-' => Err(PropertyError::unexpected(words, "no error", reply.notation())),
         _ => Ok(reply),
     }
 }

@@ -1,5 +1,5 @@
-//! Compare-and-delete never deletes a stranger's lock: the token changes under it, because the
-//! lease ends and another takes the lock at that moment, or because somebody overwrites it.
+//! Compare-and-delete never deletes another client's lock. The token changes concurrently: the lease
+//! ends and another client takes the lock at that moment, or another client overwrites it.
 
 use std::sync::mpsc;
 use std::thread;
@@ -7,41 +7,41 @@ use std::time::Duration;
 
 use super::super::cases;
 use super::super::time;
-use super::{Arena, Client, Property, Trouble};
+use super::{Arena, ArenaClient, Property, PropertyError};
 
-const WHY: &str = "Who releases a lock that another holds by now lets a third one in.";
+const WHY: &str = "A client that releases a lock which another client holds lets a third one in.";
 
-/// What is tried.
+/// The properties.
 pub(super) const PROPERTIES: &[Property] = &[
     Property {
-        name: "Compare-and-delete in a script never deletes a stranger's lock",
+        name: "Compare-and-delete in a script never deletes another client's lock",
         client: None,
         why: WHY,
-        run: |arena| deletes_its_own_only(arena, Means::Script),
+        run: |arena| deletes_only_its_own_lock(arena, DeleteBy::Script),
     },
     Property {
-        name: "Compare-and-delete by WATCH and EXEC never deletes a stranger's lock",
+        name: "Compare-and-delete by WATCH and EXEC never deletes another client's lock",
         client: None,
         why: WHY,
-        run: |arena| deletes_its_own_only(arena, Means::Transaction),
+        run: |arena| deletes_only_its_own_lock(arena, DeleteBy::Transaction),
     },
 ];
 
 #[derive(Clone, Copy)]
-enum Means {
+enum DeleteBy {
     Script,
     Transaction,
 }
 
-/// The stranger's lease: longer than anybody waits.
+/// The other client's lease: longer than any run.
 const LONG_MS: &str = "3600000";
 const TRIALS_MIN: u64 = 20;
 
-fn deletes_its_own_only(arena: &Arena<'_>, means: Means) -> Result<(), Trouble> {
-    let trials = arena.crowd((arena.connections / 2).max(1), |number, holder| {
+fn deletes_only_its_own_lock(arena: &Arena<'_>, method: DeleteBy) -> Result<(), PropertyError> {
+    let trials = arena.run_clients((arena.connections / 2).max(1), |number, holder| {
         let mut random = arena.random(number);
         let key = arena.key(&format!("lock-{number}"));
-        let mut stranger = arena.connect()?;
+        let mut other = arena.connect()?;
         let mut trials = 0_u64;
         while !arena.is_over() {
             let overwrites = random.once_in(2);
@@ -52,11 +52,11 @@ fn deletes_its_own_only(arena: &Arena<'_>, means: Means) -> Result<(), Trouble> 
             let begun_us = time::now_us();
             let (ready, go) = mpsc::channel::<()>();
             let (taken, deleted) = thread::scope(|scope| {
-                let (stranger, key) = (&mut stranger, &key);
+                let (other, key) = (&mut other, &key);
                 let taking = scope.spawn(move || {
-                    // Nothing is sent: the end of the channel is the word.
+                    // Nothing is sent: the closed channel is the signal.
                     let _ = go.recv();
-                    take(arena, stranger, key, overwrites)
+                    take(arena, other, key, overwrites)
                 });
                 if !overwrites {
                     let asleep_us = begun_us + delay_us - time::now_us();
@@ -66,16 +66,17 @@ fn deletes_its_own_only(arena: &Arena<'_>, means: Means) -> Result<(), Trouble> 
                 if random.once_in(2) {
                     time::sleep(Duration::from_micros(random.below(100)));
                 }
-                let deleted = means.delete(holder, key);
+                let deleted = method.delete(holder, key);
                 (taking.join(), deleted)
             });
-            let taken = taken.map_err(|_| Trouble::unknown("a client of the suite panicked"))??;
+            let taken =
+                taken.map_err(|_| PropertyError::unknown("a client of the suite panicked"))??;
             let deleted = deleted?;
             if !taken {
                 continue;
             }
             let left = holder.text(&["GET", &key])?;
-            if left.as_deref() != Some("stranger") {
+            if left.as_deref() != Some("other") {
                 return Err(stolen(overwrites, &ttl, deleted, left));
             }
             trials += 1;
@@ -84,25 +85,25 @@ fn deletes_its_own_only(arena: &Arena<'_>, means: Means) -> Result<(), Trouble> 
     })?;
     match trials.iter().sum::<u64>() {
         trials if trials < TRIALS_MIN => {
-            Err(Trouble::unknown(format!("the lock changed hands {trials} times only")))
+            Err(PropertyError::unknown(format!("the lock changed hands {trials} times only")))
         }
         _ => Ok(()),
     }
 }
 
-/// The stranger takes the lock, by force or as soon as it is free. Whether it did.
+/// The other client overwrites the lock, or takes it as soon as it is free. Returns whether it did.
 fn take(
     arena: &Arena<'_>,
-    stranger: &mut Client,
+    other: &mut ArenaClient,
     key: &str,
     overwrites: bool,
-) -> Result<bool, Trouble> {
+) -> Result<bool, PropertyError> {
     if overwrites {
-        stranger.call(&["SET", key, "stranger", "PX", LONG_MS])?;
+        other.call(&["SET", key, "other", "PX", LONG_MS])?;
         return Ok(true);
     }
-    let words = ["SET", key, "stranger", "NX", "PX", LONG_MS];
-    while stranger.text(&words)?.is_none() {
+    let words = ["SET", key, "other", "NX", "PX", LONG_MS];
+    while other.text(&words)?.is_none() {
         if arena.is_over() {
             return Ok(false);
         }
@@ -110,15 +111,15 @@ fn take(
     Ok(true)
 }
 
-impl Means {
-    /// Whether it says that it deleted the lock.
-    fn delete(self, client: &mut Client, key: &str) -> Result<bool, Trouble> {
+impl DeleteBy {
+    /// Compares and deletes; returns whether the server reports a deletion.
+    fn delete(self, client: &mut ArenaClient, key: &str) -> Result<bool, PropertyError> {
         match self {
-            Means::Script => {
+            DeleteBy::Script => {
                 let script = cases::script("compare-and-delete").unwrap_or_default();
                 Ok(client.integer(&["EVAL", script, "1", key, "holder"])? == 1)
             }
-            Means::Transaction => {
+            DeleteBy::Transaction => {
                 client.call(&["WATCH", key])?;
                 if client.text(&["GET", key])?.as_deref() != Some("holder") {
                     client.call(&["UNWATCH"])?;
@@ -131,14 +132,14 @@ impl Means {
     }
 }
 
-fn stolen(overwrites: bool, ttl: &str, deleted: bool, left: Option<String>) -> Trouble {
+fn stolen(overwrites: bool, ttl: &str, deleted: bool, left: Option<String>) -> PropertyError {
     let how = if overwrites { "PX" } else { "NX PX" };
     let story = vec![
         format!("a> SET lock holder PX {ttl}: OK"),
         format!("a> compare-and-delete of \"holder\": {}", if deleted { "done" } else { "not" }),
-        format!("b> SET lock stranger {how} {LONG_MS}, at the same time: OK"),
+        format!("b> SET lock other {how} {LONG_MS}, at the same time: OK"),
         format!("a> GET lock: {left:?}"),
     ];
-    let came = left.unwrap_or_else(|| "no lock: the stranger's was deleted".to_owned());
-    Trouble::broken("the stranger holds the lock", &came, story)
+    let came = left.unwrap_or_else(|| "no lock: the other client's lock was deleted".to_owned());
+    PropertyError::violated("the other client holds the lock", &came, story)
 }

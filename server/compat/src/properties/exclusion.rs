@@ -1,19 +1,19 @@
-//! A lock is never held twice: clients take, renew, release and abandon a few locks as libraries
-//! do, with leases of milliseconds, and both judges judge what they saw.
+//! A lock is never held twice. Clients take, renew, release and abandon a few locks as libraries
+//! do, with leases of milliseconds, and both judges check the history.
 
 use std::time::Duration;
 
-use super::super::history::{Action, Event, Outcome, around};
+use super::super::history::{Action, Answer, Event, around};
 use super::super::judge::linear::{Budget, Linear};
 use super::super::judge::{entitlement, lock};
 use super::super::random::Random;
 use super::super::time;
 use super::recipe::{self, Recipe};
-use super::{Arena, Client, Property, Trouble};
+use super::{Arena, ArenaClient, Property, PropertyError};
 
 const TWICE: &str = "Two clients that both hold the lock do at once what only one may do.";
 
-/// What is tried.
+/// The properties.
 pub(super) const PROPERTIES: &[Property] = &[
     Property {
         name: "A lock of SET NX PX is never held twice",
@@ -36,48 +36,48 @@ pub(super) const PROPERTIES: &[Property] = &[
     Property {
         name: "An RFencedLock is never held twice, and its tokens rise",
         client: Some("Redisson FencedLock"),
-        why: "A token that does not rise lets a holder of long ago write over the work of today's.",
+        why: "A token that does not grow lets an earlier holder overwrite the work of the current one.",
         run: |arena| exclusive(arena, &recipe::REDISSON_FENCED_LOCK),
     },
     Property {
         name: "An RFairLock is never held twice, and given in the order of asking",
         client: Some("Redisson FairLock"),
-        why: "Whoever is passed over may wait for ever.",
+        why: "A client that is passed over may wait for ever.",
         run: |arena| exclusive(arena, &recipe::REDISSON_FAIR_LOCK),
     },
     Property {
         name: "An RReadWriteLock has one writer or readers, never both",
         client: Some("Redisson ReadWriteLock"),
-        why: "A reader beside a writer reads what is half-written.",
+        why: "A reader beside a writer reads partial changes.",
         run: |arena| exclusive(arena, &recipe::REDISSON_READ_WRITE_LOCK),
     },
     Property {
         name: "An RSemaphore gives no more permits than it has",
         client: Some("Redisson Semaphore"),
-        why: "The permits stand for something there is no more of.",
+        why: "The permits count a resource of which there is no more.",
         run: |arena| exclusive(arena, &recipe::REDISSON_SEMAPHORE),
     },
 ];
 
-/// How many locks they contend for.
+/// The number of locks that the clients contend for.
 const LOCKS: u64 = 2;
 const TTL_MS: (i64, i64) = (4, 30);
-/// The lease of what has none, for the history.
+/// The lease in the history of a lock without a lease.
 const ENDLESS_US: i64 = 3_600_000_000;
-/// For how long at most one who was refused waits before asking again.
+/// The longest pause of a refused client before its next request.
 const PAUSE_US: i64 = 2000;
-/// One in so many requests is sent by a client that then dies.
-const DEATHS: u64 = 50;
-/// What the lines of a story are.
-const LEGEND: &str = "when asked..when answered (us), the lock, the client and its turn, what it \
-                      asked, for how long, and what it was told:";
-/// How much of the history a story tells.
+/// One in so many requests is sent on a connection that is then closed.
+const ABORT_ONE_IN: u64 = 50;
+/// The explanation of the lines of a story.
+const LEGEND: &str = "request time..answer time (us), the lock, the client and its turn, the \
+                      request with its lease, and the answer:";
+/// The number of events in a story.
 const STORY_LINES: usize = 14;
-/// What may be spent on the search for an order.
+/// The limits of the search for a linear order.
 const BUDGET_STEPS: u64 = 100_000_000;
 const BUDGET_US: i64 = 10_000_000;
 
-fn exclusive(arena: &Arena<'_>, recipe: &Recipe) -> Result<(), Trouble> {
+fn exclusive(arena: &Arena<'_>, recipe: &Recipe) -> Result<(), PropertyError> {
     if !recipe.leased {
         let mut client = arena.connect()?;
         for number in 0..LOCKS {
@@ -85,36 +85,40 @@ fn exclusive(arena: &Arena<'_>, recipe: &Recipe) -> Result<(), Trouble> {
             client.call(&["SET", &arena.key(&format!("lock-{number}")), &permits])?;
         }
     }
-    let histories = arena.crowd(arena.connections, |number, _| {
+    let histories = arena.run_clients(arena.connections, |number, _| {
         let random = arena.random(number);
         let client = arena.connect()?;
-        let mut visitor =
-            Visitor { arena, recipe, client, random, number, round: 0, events: Vec::new() };
+        let mut lock_client =
+            LockClient { arena, recipe, client, random, number, round: 0, events: Vec::new() };
         while !arena.is_over() {
-            visitor.visit()?;
+            lock_client.take_turn()?;
         }
-        Ok(visitor.events)
+        Ok(lock_client.events)
     })?;
     judge(&histories.concat(), recipe)
 }
 
-/// What went on at a lock at a moment.
+/// The events of a lock around a moment.
 fn story(events: &[Event], lock: &str, at_us: i64) -> Vec<String> {
     let mut story = around(events, lock, at_us, STORY_LINES);
     story.insert(0, LEGEND.to_owned());
     story
 }
 
-/// Has both judges look at it.
-fn judge(events: &[Event], recipe: &Recipe) -> Result<(), Trouble> {
+/// Runs both judges.
+fn judge(events: &[Event], recipe: &Recipe) -> Result<(), PropertyError> {
     let is_grant = |event: &&Event| {
-        event.outcome == Outcome::Granted && matches!(event.action, Action::Acquire { .. })
+        event.answer == Answer::Granted && matches!(event.action, Action::Acquire { .. })
     };
     let grants = events.iter().filter(is_grant).count();
-    if let Some(offence) = entitlement::judge(events, recipe.rules).first() {
-        let story = story(events, &offence.lock, offence.at_us);
-        let came = format!("{}: {}", offence.kind, events[offence.event]);
-        return Err(Trouble::broken("nobody has it while another may rely on it", &came, story));
+    if let Some(violation) = entitlement::judge(events, recipe.rules).first() {
+        let story = story(events, &violation.lock, violation.at_us);
+        let came = format!("{}: {}", violation.kind, events[violation.event]);
+        return Err(PropertyError::violated(
+            "no client gets it while another may rely on it",
+            &came,
+            story,
+        ));
     }
     if recipe.rules.permits == 1 && !recipe.shared {
         let until_us = time::now_us() + BUDGET_US;
@@ -125,36 +129,36 @@ fn judge(events: &[Event], recipe: &Recipe) -> Result<(), Trouble> {
                 let event = &events[number];
                 let at_us = event.returned_us.unwrap_or(event.invoked_us);
                 let story = story(events, &event.lock, at_us);
-                let expected = "an order of events in which a lock would have answered so";
+                let expected = "an order of the events that a correct lock can produce";
                 let came = format!("none: {event} does not fit");
-                return Err(Trouble::broken(expected, &came, story));
+                return Err(PropertyError::violated(expected, &came, story));
             }
             Linear::Unknown => {
                 let reason = format!("{} events could not be put in order in time", events.len());
-                return Err(Trouble::unknown(reason));
+                return Err(PropertyError::unknown(reason));
             }
         }
     }
     if grants < 10 {
-        return Err(Trouble::unknown(format!("the lock was granted {grants} times only")));
+        return Err(PropertyError::unknown(format!("the lock was granted {grants} times only")));
     }
     Ok(())
 }
 
-/// A client that asks for locks again and again.
-struct Visitor<'a> {
+/// A client that repeatedly takes and releases locks.
+struct LockClient<'a> {
     arena: &'a Arena<'a>,
     recipe: &'a Recipe,
-    client: Client,
+    client: ArenaClient,
     random: Random,
     number: usize,
     round: usize,
     events: Vec<Event>,
 }
 
-impl Visitor<'_> {
-    /// Asks for a lock, holds it for a while if it is granted, and lets it go in one way or other.
-    fn visit(&mut self) -> Result<(), Trouble> {
+impl LockClient<'_> {
+    /// Requests a lock, holds it for a while if it is granted, and releases or abandons it.
+    fn take_turn(&mut self) -> Result<(), PropertyError> {
         self.round += 1;
         let shared = self.recipe.shared && !self.random.once_in(3);
         let role = if shared { ".r" } else { "" };
@@ -162,8 +166,8 @@ impl Visitor<'_> {
         let lock = format!("lock-{}", self.random.below(LOCKS));
         loop {
             let ttl_us = self.ttl_us();
-            match self.ask(&lock, &owner, Action::Acquire { ttl_us, shared })? {
-                Some(Outcome::Granted) => return self.hold(&lock, &owner, ttl_us),
+            match self.request(&lock, &owner, Action::Acquire { ttl_us, shared })? {
+                Some(Answer::Granted) => return self.hold(&lock, &owner, ttl_us),
                 Some(_) if self.recipe.insists && !self.arena.is_over() => self.pause(PAUSE_US),
                 _ => {
                     self.pause(PAUSE_US);
@@ -173,7 +177,7 @@ impl Visitor<'_> {
         }
     }
 
-    fn hold(&mut self, lock: &str, owner: &str, ttl_us: i64) -> Result<(), Trouble> {
+    fn hold(&mut self, lock: &str, owner: &str, ttl_us: i64) -> Result<(), PropertyError> {
         let mut count = 1;
         self.pause(ttl_us.min(TTL_MS.1 * 1000) / 2);
         while self.recipe.leased && self.random.once_in(2) {
@@ -185,8 +189,8 @@ impl Visitor<'_> {
                 Action::Renew { ttl_us }
             };
             let entered = matches!(action, Action::Acquire { .. });
-            match self.ask(lock, owner, action)? {
-                Some(Outcome::Granted) => count += i64::from(entered),
+            match self.request(lock, owner, action)? {
+                Some(Answer::Granted) => count += i64::from(entered),
                 Some(_) => return Ok(()),
                 None if entered || (self.recipe.words)(lock, owner, action).is_some() => {
                     return Ok(());
@@ -197,7 +201,7 @@ impl Visitor<'_> {
         }
         if self.recipe.leased {
             match self.random.below(8) {
-                // Its lease ends by itself; or before it is released.
+                // The lock is abandoned; or its lease ends before it is released.
                 0 => return Ok(()),
                 1 => self.pause(ttl_us * 2),
                 _ => {}
@@ -206,39 +210,49 @@ impl Visitor<'_> {
         for _ in 0..count {
             let ttl_us = self.recipe.leased.then(|| self.ttl_us());
             let ttl_us = ttl_us.filter(|_| self.recipe.rules.reentrant);
-            match self.ask(lock, owner, Action::Release { ttl_us })? {
-                Some(Outcome::Kept) => {}
+            match self.request(lock, owner, Action::Release { ttl_us })? {
+                Some(Answer::Kept) => {}
                 _ => return Ok(()),
             }
         }
         Ok(())
     }
 
-    /// Asks, and notes what was asked and answered; nothing if nothing was answered.
-    fn ask(&mut self, lock: &str, owner: &str, action: Action) -> Result<Option<Outcome>, Trouble> {
+    /// Sends a request and notes it with its answer; `None` if there is no answer.
+    fn request(
+        &mut self,
+        lock: &str,
+        owner: &str,
+        action: Action,
+    ) -> Result<Option<Answer>, PropertyError> {
         let Some(words) = (self.recipe.words)(&self.arena.key(lock), owner, action) else {
             return Ok(None);
         };
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let event = Event::asked(lock, owner, action, time::now_us());
-        let dies = self.recipe.leased && !self.recipe.insists && self.random.once_in(DEATHS);
-        if dies {
+        let aborts =
+            self.recipe.leased && !self.recipe.insists && self.random.once_in(ABORT_ONE_IN);
+        if aborts {
             self.client.send(&words)?;
             let next = self.arena.connect()?;
-            // What the server has closed, it has done or will not do.
-            let closed = std::mem::replace(&mut self.client, next).die();
+            // Once the server has closed the connection, the request cannot take effect later.
+            let closed = std::mem::replace(&mut self.client, next).shut_down();
             let returned_us = closed.then(time::now_us);
             self.events.push(Event { returned_us, ..event });
             return Ok(None);
         }
         let reply = self.client.call(&words)?;
         let returned_us = time::now_us();
-        let Some((outcome, token)) = (self.recipe.meaning)(action, &reply) else {
+        let Some((answer, token)) = (self.recipe.meaning)(action, &reply) else {
             let came = reply.notation();
-            return Err(Trouble::broken(&format!("an answer to {action}"), &came, Vec::new()));
+            return Err(PropertyError::violated(
+                &format!("an answer to {action}"),
+                &came,
+                Vec::new(),
+            ));
         };
-        self.events.push(Event { token, ..event.told(outcome, returned_us) });
-        Ok(Some(outcome))
+        self.events.push(Event { token, ..event.answered(answer, returned_us) });
+        Ok(Some(answer))
     }
 
     fn ttl_us(&mut self) -> i64 {
@@ -246,7 +260,7 @@ impl Visitor<'_> {
         if self.recipe.leased { ttl_ms * 1000 } else { ENDLESS_US }
     }
 
-    /// Does nothing for a while, of at most so long.
+    /// Sleeps for a random time of at most `most_us`.
     fn pause(&mut self, most_us: i64) {
         let span_us = self.random.between(0, most_us);
         time::sleep(Duration::from_micros(span_us.unsigned_abs()));

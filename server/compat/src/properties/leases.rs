@@ -1,5 +1,5 @@
-//! Leases end neither early nor late: by the server's own clock, asked before and after whatever
-//! is to be placed in time, in one go. What lies between two readings happened between them.
+//! Leases end neither early nor late by the server's own clock. TIME is sent before and after each
+//! command, in one pipeline, so that the command ran between the two readings.
 
 use std::time::Duration;
 
@@ -8,69 +8,69 @@ use super::super::random::Random;
 use super::super::report::Failure;
 use super::super::time;
 use super::arena::integer;
-use super::{Arena, Client, Property, Trouble};
+use super::{Arena, ArenaClient, Property, PropertyError};
 
 const EARLY: &str = "A lease that ends early lets another in while the holder still works.";
 
-/// What is tried.
+/// The properties.
 pub(super) const PROPERTIES: &[Property] = &[
     Property {
         name: "SET PX: the lease ends at its deadline, to the millisecond",
         client: None,
         why: EARLY,
-        run: |arena| leases(arena, &[Means::Set]),
+        run: |arena| leases(arena, &[LeaseSource::Set]),
     },
     Property {
         name: "PEXPIRE and PEXPIREAT: the lease ends at its deadline, to the millisecond",
         client: None,
         why: EARLY,
-        run: |arena| leases(arena, &[Means::Pexpire, Means::PexpireAt]),
+        run: |arena| leases(arena, &[LeaseSource::Pexpire, LeaseSource::PexpireAt]),
     },
     Property {
         name: "A lease set in a script ends at its deadline, to the millisecond",
         client: Some("Redisson RLock"),
         why: EARLY,
-        run: |arena| leases(arena, &[Means::Script]),
+        run: |arena| leases(arena, &[LeaseSource::Script]),
     },
     Property {
         name: "A renewed lease ends at its new deadline, to the millisecond",
         client: None,
-        why: "A watchdog relies on it that a renewal counts, and from when on.",
-        run: |arena| leases(arena, &[Means::Renewed, Means::Shortened]),
+        why: "A watchdog relies on the new deadline of a renewal.",
+        run: |arena| leases(arena, &[LeaseSource::Renewed, LeaseSource::Shortened]),
     },
     Property {
         name: "What changes a value keeps its lease, to the millisecond",
         client: None,
         why: "A lock that loses its lease when it is entered again is held for ever once its \
               holder dies.",
-        run: |arena| leases(arena, &[Means::Changed]),
+        run: |arena| leases(arena, &[LeaseSource::Changed]),
     },
 ];
 
-/// The lengths of the leases.
+/// The range of leases.
 const TTL_MS: (i64, i64) = (4, 14);
-/// From how long before the deadline on the lock is watched.
+/// How long before the deadline the key is watched.
 const WATCH_US: i64 = 2500;
-/// A key is there at its deadline and gone a millisecond later; or its lease begins at the next
-/// whole millisecond.
+/// A key still exists at its deadline and is gone a millisecond later; or its lease begins at the
+/// next whole millisecond.
 const LATE_US: i64 = 2000;
-/// The clock of leases may run by so many millionths slower or faster than TIME.
+/// The clock of leases may run slower or faster than TIME by this many millionths.
 const DRIFT_PPM: i64 = 1000;
-/// How many watch: each is busy when a deadline is near.
+/// The most clients that watch: each is busy when a deadline is near.
 const WATCHERS_MAX: usize = 4;
-/// So many deadlines must have been seen.
+/// The number of deadlines that must have been observed.
 const TRIALS_MIN: usize = 5;
-/// On Redis 8 and later fewer than one lease in so many may be short, or fewer than [`SWEPT_MIN`].
-/// A sweep there removes keys at their deadline, not after it, and the deadline is counted from the
-/// millisecond in which the lease was set; so a lease that is swept just then is short by a part of
-/// a millisecond. On any other server no lease may be short.
+/// On Redis 8 and later fewer than one lease in this many may be short, or fewer than
+/// [`SWEPT_MIN`]. There the expiry cycle removes keys at their deadline, not after it, and the
+/// deadline is counted from the millisecond in which the lease was set. So a lease that is removed
+/// at that moment is short by a part of a millisecond. On any other server no lease may be short.
 const SWEPT: usize = 16;
 /// See [`SWEPT`].
 const SWEPT_MIN: usize = 4;
 
-/// How a lease comes about.
+/// The ways to set a lease.
 #[derive(Clone, Copy, Debug)]
-enum Means {
+enum LeaseSource {
     Set,
     Pexpire,
     PexpireAt,
@@ -80,14 +80,14 @@ enum Means {
     Changed,
 }
 
-fn leases(arena: &Arena<'_>, means: &[Means]) -> Result<(), Trouble> {
-    let ends = arena.crowd(arena.connections.min(WATCHERS_MAX), |number, client| {
+fn leases(arena: &Arena<'_>, source: &[LeaseSource]) -> Result<(), PropertyError> {
+    let ends = arena.run_clients(arena.connections.min(WATCHERS_MAX), |number, client| {
         let mut random = arena.random(number);
         let key = arena.key(&format!("lease-{number}"));
         let mut ends = Vec::new();
         while !arena.is_over() {
-            let means = *random.pick(means);
-            ends.push(watch(client, &key, means, &mut random)?);
+            let source = *random.pick(source);
+            ends.push(watch(client, &key, source, &mut random)?);
         }
         Ok(ends)
     })?;
@@ -99,15 +99,15 @@ fn leases(arena: &Arena<'_>, means: &[Means]) -> Result<(), Trouble> {
         && let Some(End::Short(failure)) = ends.pop()
     {
         let came = format!("{}; so were {} of {seen} leases", failure.came, ends.len() + 1);
-        return Err(Trouble::Broken(Box::new(Failure { came, ..*failure })));
+        return Err(PropertyError::Violated(Box::new(Failure { came, ..*failure })));
     }
     if seen < TRIALS_MIN {
-        return Err(Trouble::unknown(format!("the ends of {seen} leases were seen only")));
+        return Err(PropertyError::unknown(format!("the ends of {seen} leases were seen only")));
     }
     Ok(())
 }
 
-/// How many of the leases that were seen to end may have been short.
+/// The number of observed leases that may be short.
 fn short_leases_max(sweeps: bool, seen: usize) -> usize {
     if sweeps { SWEPT_MIN.max(seen / SWEPT) - 1 } else { 0 }
 }
@@ -115,34 +115,34 @@ fn short_leases_max(sweeps: bool, seen: usize) -> usize {
 /// How a lease ended.
 #[derive(Clone)]
 enum End {
-    /// It was not seen before it had ended.
+    /// The key was not observed before its end.
     Unseen,
-    /// In time.
+    /// At its deadline.
     Seen,
-    /// In the millisecond before its time.
+    /// In the millisecond before its deadline.
     Short(Box<Failure>),
 }
 
-/// When a lease ends, by the server's clock: not before, and not after.
+/// The range of times in which a lease must end, by the server's clock.
 struct Deadline {
     earliest_us: i64,
     latest_us: i64,
-    /// A sweep does not remove it before this.
+    /// The expiry cycle does not remove the key before this.
     swept_us: i64,
     story: Vec<String>,
 }
 
 /// Sets a lease and watches its end.
 fn watch(
-    client: &mut Client,
+    client: &mut ArenaClient,
     key: &str,
-    means: Means,
+    source: LeaseSource,
     random: &mut Random,
-) -> Result<End, Trouble> {
+) -> Result<End, PropertyError> {
     client.call(&["DEL", key])?;
     let begun_us = time::now_us();
     let ttl_ms = random.between(TTL_MS.0, TTL_MS.1);
-    let Some(mut deadline) = means.begin(client, key, ttl_ms, random)? else {
+    let Some(mut deadline) = source.begin(client, key, ttl_ms, random)? else {
         return Ok(End::Unseen);
     };
     let asleep_us = begun_us + ttl_ms * 1000 - WATCH_US - time::now_us();
@@ -155,19 +155,23 @@ fn watch(
         let [before, exists, after] = &replies[..] else { return Ok(End::Unseen) };
         let (before_us, after_us) = (clock_us(before)?, clock_us(after)?);
         let exists = integer(&["EXISTS", key], exists)? != 0;
-        let told = if exists { "it is there" } else { "it is not there" };
-        deadline.story.push(format!("TIME {before_us}: {told}: TIME {after_us}"));
+        let found = if exists { "it is there" } else { "it is not there" };
+        deadline.story.push(format!("TIME {before_us}: {found}: TIME {after_us}"));
         if !exists && after_us < deadline.earliest_us {
             let early_us = deadline.earliest_us - after_us;
             let is_short = after_us >= deadline.swept_us;
-            let failure = deadline.missed(means, format!("gone {early_us} us early, at least"));
+            let failure = deadline.missed(source, format!("gone {early_us} us early, at least"));
             let failure = Box::new(failure);
-            return if is_short { Ok(End::Short(failure)) } else { Err(Trouble::Broken(failure)) };
+            return if is_short {
+                Ok(End::Short(failure))
+            } else {
+                Err(PropertyError::Violated(failure))
+            };
         }
         if exists && before_us > deadline.latest_us {
             let late_us = before_us - deadline.latest_us + LATE_US;
-            let failure = deadline.missed(means, format!("there {late_us} us late, at least"));
-            return Err(Trouble::Broken(Box::new(failure)));
+            let failure = deadline.missed(source, format!("there {late_us} us late, at least"));
+            return Err(PropertyError::Violated(Box::new(failure)));
         }
         if !exists {
             return Ok(if was_there { End::Seen } else { End::Unseen });
@@ -177,8 +181,13 @@ fn watch(
 }
 
 impl Deadline {
-    /// Of a lease of that length, set between these two moments.
-    fn after(begin: &Frame, end: &Frame, ttl_ms: i64, what: &str) -> Result<Deadline, Trouble> {
+    /// The deadline of a lease that was set between these two moments.
+    fn after(
+        begin: &Frame,
+        end: &Frame,
+        ttl_ms: i64,
+        what: &str,
+    ) -> Result<Deadline, PropertyError> {
         let (begin_us, end_us) = (clock_us(begin)?, clock_us(end)?);
         let story = vec![format!("TIME {begin_us}: {what}: TIME {end_us}")];
         let slack_us = ttl_ms * DRIFT_PPM / 1000 + 10;
@@ -190,46 +199,46 @@ impl Deadline {
         })
     }
 
-    fn missed(self, means: Means, came: String) -> Failure {
+    fn missed(self, source: LeaseSource, came: String) -> Failure {
         let expected = format!("the key goes between {} and {}", self.earliest_us, self.latest_us);
         let mut story = self.story;
-        // The beginning, and the end.
+        // Keep the beginning and the end.
         if story.len() > 8 {
             story.drain(1..story.len() - 7);
         }
-        let sent = format!("{means:?}, then TIME, EXISTS, TIME");
+        let sent = format!("{source:?}, then TIME, EXISTS, TIME");
         Failure { sent, expected, came, story, ..Failure::default() }
     }
 }
 
-impl Means {
-    /// Sets a lease; nothing if that took so long that the key had gone before.
+impl LeaseSource {
+    /// Sets a lease; `None` if that took so long that the key had expired before.
     fn begin(
         self,
-        client: &mut Client,
+        client: &mut ArenaClient,
         key: &str,
         ttl_ms: i64,
         random: &mut Random,
-    ) -> Result<Option<Deadline>, Trouble> {
+    ) -> Result<Option<Deadline>, PropertyError> {
         let ttl = ttl_ms.to_string();
         let set: &[&str] = &["SET", key, "v", "PX", &ttl];
         match self {
-            Means::Set => measured(client, set, ttl_ms).map(|(deadline, _)| Some(deadline)),
-            Means::Script => {
+            LeaseSource::Set => measured(client, set, ttl_ms).map(|(deadline, _)| Some(deadline)),
+            LeaseSource::Script => {
                 let script = "redis.call('hset', KEYS[1], 'owner', 1) \
                     return redis.call('pexpire', KEYS[1], ARGV[1])";
                 if_one(measured(client, &["EVAL", script, "1", key, &ttl], ttl_ms)?)
             }
-            Means::Pexpire => {
+            LeaseSource::Pexpire => {
                 client.call(&["SET", key, "v"])?;
                 if_one(measured(client, &["PEXPIRE", key, &ttl], ttl_ms)?)
             }
-            Means::PexpireAt => {
+            LeaseSource::PexpireAt => {
                 client.call(&["RPUSH", key, "v"])?;
                 let now_us = clock_us(&client.call(&["TIME"])?)?;
                 let at_ms = now_us / 1000 + ttl_ms;
                 let set = client.call(&["PEXPIREAT", key, &at_ms.to_string()])?;
-                // To the millisecond it was told, whenever it was told.
+                // The deadline is given in milliseconds, whenever the command runs.
                 let slack_us = ttl_ms * DRIFT_PPM / 1000 + 10;
                 let deadline = Deadline {
                     earliest_us: at_ms * 1000 - slack_us,
@@ -239,28 +248,28 @@ impl Means {
                 };
                 if_one((deadline, set))
             }
-            Means::Renewed => {
+            LeaseSource::Renewed => {
                 let short = random.between(2, ttl_ms).to_string();
                 client.call(&["SET", key, "v", "PX", &short])?;
                 if_one(measured(client, &["PEXPIRE", key, &ttl], ttl_ms)?)
             }
-            Means::Shortened => {
+            LeaseSource::Shortened => {
                 client.call(&["SET", key, "v", "PX", "60000"])?;
                 if_one(measured(client, &["PEXPIRE", key, &ttl], ttl_ms)?)
             }
-            Means::Changed => {
+            LeaseSource::Changed => {
                 let &(first, changes) = random.pick(CHANGES);
                 client.call(&with_key(first, key))?;
                 let (mut deadline, set) = measured(client, &["PEXPIRE", key, &ttl], ttl_ms)?;
                 let change: &&[&str] = random.pick(changes);
                 let change = with_key(change, key);
-                // What must be there may have gone by then.
+                // The key may have expired before the change.
                 if client.try_call(&change)?.kind == b'-' {
                     return Ok(None);
                 }
                 let remaining = client.integer(&["PTTL", key])?;
                 let changed_us = clock_us(&client.call(&["TIME"])?)?;
-                // It may have come too late, and made the key anew.
+                // The change may have come too late and created the key anew.
                 if changed_us >= deadline.earliest_us {
                     return Ok(None);
                 }
@@ -272,7 +281,7 @@ impl Means {
     }
 }
 
-/// A key, and what changes it and not its lease.
+/// A command that creates a key, and commands that change it but not its lease.
 type Changes = (&'static [&'static str], &'static [&'static [&'static str]]);
 
 const CHANGES: &[Changes] = &[
@@ -306,30 +315,34 @@ fn with_key<'w>(words: &[&'w str], key: &'w str) -> Vec<&'w str> {
     words.iter().map(|word| if *word == "<k>" { key } else { word }).collect()
 }
 
-/// Sends a command that sets a lease, with the time before and after.
+/// Sends a command that sets a lease, with TIME before and after.
 fn measured(
-    client: &mut Client,
+    client: &mut ArenaClient,
     words: &[&str],
     ttl_ms: i64,
-) -> Result<(Deadline, Frame), Trouble> {
+) -> Result<(Deadline, Frame), PropertyError> {
     let mut replies = client.pipeline(&[&["TIME"], words, &["TIME"]])?;
     let (Some(end), Some(reply), Some(begin)) = (replies.pop(), replies.pop(), replies.pop())
     else {
-        return Err(Trouble::unknown("no reply"));
+        return Err(PropertyError::unknown("no reply"));
     };
     let what = format!("{} {}", words.join(" "), reply.notation());
     Ok((Deadline::after(&begin, &end, ttl_ms, &what)?, reply))
 }
 
-/// The deadline, if the command found the key.
-fn if_one((deadline, reply): (Deadline, Frame)) -> Result<Option<Deadline>, Trouble> {
+/// The deadline, if the command returned 1.
+fn if_one((deadline, reply): (Deadline, Frame)) -> Result<Option<Deadline>, PropertyError> {
     Ok((reply.text == b"1").then_some(deadline))
 }
 
-/// What TIME says.
-fn clock_us(reply: &Frame) -> Result<i64, Trouble> {
+/// The reply of TIME in microseconds.
+fn clock_us(reply: &Frame) -> Result<i64, PropertyError> {
     let [seconds, micros] = &reply.items[..] else {
-        return Err(Trouble::broken("seconds and microseconds", &reply.notation(), Vec::new()));
+        return Err(PropertyError::violated(
+            "seconds and microseconds",
+            &reply.notation(),
+            Vec::new(),
+        ));
     };
     let seconds = integer(&["TIME"], seconds)?;
     let micros = integer(&["TIME"], micros)?;
@@ -341,7 +354,7 @@ mod tests {
     use super::short_leases_max;
 
     #[test]
-    fn no_lease_may_be_short_on_a_server_that_does_not_sweep() {
+    fn short_leases_are_allowed_only_where_keys_are_swept() {
         for seen in [0, 1, 100, 10_000] {
             assert_eq!(short_leases_max(false, seen), 0);
         }

@@ -1,67 +1,68 @@
-//! Messages that say a lock is free: never before it is, and to everyone who waits.
+//! Unlock messages: never before the lock is free, and to every waiting client.
 
 use std::time::Duration;
 
 use super::super::cases;
 use super::super::frame::Frame;
 use super::super::time;
-use super::{Arena, Client, Property, Trouble};
+use super::{Arena, ArenaClient, Property, PropertyError};
 
 const EARLY: &str = "A waiter that is woken before the lock is free finds it held, sleeps again, \
-                     and nobody wakes it when it is free.";
+                     and no message wakes it when the lock is free.";
 
-/// What is tried.
+/// The properties.
 pub(super) const PROPERTIES: &[Property] = &[
     Property {
         name: "An unlock message of a script is not received before the lock is free",
         client: Some("Redisson RLock"),
         why: EARLY,
-        run: |arena| free_when_told(arena, Means::Script),
+        run: |arena| lock_is_free_at_message(arena, UnlockBy::Script),
     },
     Property {
         name: "An unlock message of a transaction is not received before the lock is free",
         client: None,
         why: EARLY,
-        run: |arena| free_when_told(arena, Means::Transaction),
+        run: |arena| lock_is_free_at_message(arena, UnlockBy::Transaction),
     },
     Property {
-        name: "Whoever waits for an unlock message gets the lock in the end",
+        name: "A client that waits for an unlock message gets the lock",
         client: Some("Redisson RLock"),
         why: "A message that does not reach a waiter leaves it waiting for a lock that is free.",
-        run: all_get_in,
+        run: all_waiters_get_the_lock,
     },
 ];
 
 #[derive(Clone, Copy)]
-enum Means {
+enum UnlockBy {
     Script,
     Transaction,
 }
 
-/// Longer than a run.
+/// The lease: longer than a run.
 const LEASE_MS: &str = "3600000";
 const LATCH_MS: &str = "1000";
 const ROUNDS_MIN: u64 = 20;
-/// For how long a waiter listens before it looks whether there is anything to listen for.
+/// How long a waiter waits for a message before it checks whether the lock is free.
 const LISTEN: Duration = Duration::from_millis(1500);
-/// For how long one that should be told listens.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long to wait for a message that must come.
+const MESSAGE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// One holds a lock and frees it; another listens, and looks at once on a third connection.
-fn free_when_told(arena: &Arena<'_>, means: Means) -> Result<(), Trouble> {
-    let rounds = arena.crowd((arena.connections / 2).max(1), |number, holder| {
+/// One client holds a lock and frees it. Another receives the message and at once reads the lock on
+/// a third connection.
+fn lock_is_free_at_message(arena: &Arena<'_>, method: UnlockBy) -> Result<(), PropertyError> {
+    let rounds = arena.run_clients((arena.connections / 2).max(1), |number, holder| {
         let (lock, channel) = (arena.key(&format!("lock-{number}")), arena.key("channel"));
         let (channel, latch) = (format!("{channel}-{number}"), format!("{lock}:latch"));
         let mut listener = subscribed(arena, &channel)?;
-        let mut looker = arena.connect()?;
+        let mut reader = arena.connect()?;
         let mut rounds = 0_u64;
         while !arena.is_over() {
             take(holder, &lock, "holder")?;
-            means.free(holder, [&lock, &channel, &latch])?;
-            let Some(message) = listener.hear(PATIENCE)? else {
-                return Err(Trouble::broken("a message", "nothing in time", Vec::new()));
+            method.free(holder, [&lock, &channel, &latch])?;
+            let Some(message) = listener.read_within(MESSAGE_TIMEOUT)? else {
+                return Err(PropertyError::violated("a message", "nothing in time", Vec::new()));
             };
-            let held = looker.integer(&["EXISTS", &lock])?;
+            let held = reader.integer(&["EXISTS", &lock])?;
             if held != 0 {
                 let story = vec![
                     "a> takes the lock".to_owned(),
@@ -69,34 +70,34 @@ fn free_when_told(arena: &Arena<'_>, means: Means) -> Result<(), Trouble> {
                     format!("b< {}", message.notation()),
                     format!("c> EXISTS lock: {held}"),
                 ];
-                return Err(Trouble::broken("the lock is free", "it is still held", story));
+                return Err(PropertyError::violated("the lock is free", "it is still held", story));
             }
-            means.freed(holder)?;
-            looker.call(&["DEL", &latch])?;
+            method.read_replies(holder)?;
+            reader.call(&["DEL", &latch])?;
             rounds += 1;
         }
         Ok(rounds)
     })?;
     match rounds.iter().sum::<u64>() {
         rounds if rounds < ROUNDS_MIN => {
-            Err(Trouble::unknown(format!("{rounds} messages are too few")))
+            Err(PropertyError::unknown(format!("{rounds} messages are too few")))
         }
         _ => Ok(()),
     }
 }
 
-impl Means {
-    /// Frees the lock and publishes; the replies are not waited for.
-    fn free(self, holder: &mut Client, names: [&str; 3]) -> Result<(), Trouble> {
+impl UnlockBy {
+    /// Frees the lock and publishes, without waiting for the replies.
+    fn free(self, holder: &mut ArenaClient, names: [&str; 3]) -> Result<(), PropertyError> {
         let [lock, channel, latch] = names;
         match self {
-            Means::Script => {
+            UnlockBy::Script => {
                 let script = cases::script("redisson/unlock").unwrap_or_default();
                 let keys = ["EVAL", script, "3", lock, channel, latch];
                 let arguments = ["0", LEASE_MS, "holder", "PUBLISH", LATCH_MS];
                 holder.send(&[&keys[..], &arguments].concat())
             }
-            Means::Transaction => {
+            UnlockBy::Transaction => {
                 holder.send(&["MULTI"])?;
                 holder.send(&["DEL", lock])?;
                 holder.send(&["PUBLISH", channel, "0"])?;
@@ -105,23 +106,23 @@ impl Means {
         }
     }
 
-    /// Reads what was not waited for.
-    fn freed(self, holder: &mut Client) -> Result<(), Trouble> {
-        let count = if matches!(self, Means::Script) { 1 } else { 4 };
+    /// Reads the replies to `free`.
+    fn read_replies(self, holder: &mut ArenaClient) -> Result<(), PropertyError> {
+        let count = if matches!(self, UnlockBy::Script) { 1 } else { 4 };
         for _ in 0..count {
-            let reply = holder.hear(PATIENCE)?;
+            let reply = holder.read_within(MESSAGE_TIMEOUT)?;
             if reply.is_none_or(|reply| reply.kind == b'-') {
-                return Err(Trouble::broken("the lock is freed", "an error", Vec::new()));
+                return Err(PropertyError::violated("the lock is freed", "an error", Vec::new()));
             }
         }
         Ok(())
     }
 }
 
-/// Redisson's way to wait: try, subscribe, try again, sleep until a message comes.
-fn all_get_in(arena: &Arena<'_>) -> Result<(), Trouble> {
+/// Waits as Redisson does: try, subscribe, try again, sleep until a message comes.
+fn all_waiters_get_the_lock(arena: &Arena<'_>) -> Result<(), PropertyError> {
     let (lock, channel) = (arena.key("lock"), arena.key("channel"));
-    let entered = arena.crowd(arena.connections, |number, client| {
+    let entered = arena.run_clients(arena.connections, |number, client| {
         let owner = format!("c{number}");
         let latch = format!("{lock}:latch:{number}");
         let mut listener = subscribed(arena, &channel)?;
@@ -137,7 +138,11 @@ fn all_get_in(arena: &Arena<'_>) -> Result<(), Trouble> {
             let freed = client.call(&[&keys[..], &arguments].concat())?;
             if freed.text != b"1" {
                 let came = freed.notation();
-                return Err(Trouble::broken("the holder frees the lock", &came, Vec::new()));
+                return Err(PropertyError::violated(
+                    "the holder frees the lock",
+                    &came,
+                    Vec::new(),
+                ));
             }
             client.call(&["DEL", &latch])?;
         }
@@ -145,29 +150,37 @@ fn all_get_in(arena: &Arena<'_>) -> Result<(), Trouble> {
     })?;
     match entered.iter().sum::<u64>() {
         entered if entered < ROUNDS_MIN => {
-            Err(Trouble::unknown(format!("the lock was taken {entered} times only")))
+            Err(PropertyError::unknown(format!("the lock was taken {entered} times only")))
         }
         _ => Ok(()),
     }
 }
 
-/// Sleeps until a message comes. If none does, the lock must not be free: it was held after the
-/// subscription, so whoever freed it sent a message before, and that comes before the PONG.
-fn wait_for_message(client: &mut Client, listener: &mut Client, lock: &str) -> Result<(), Trouble> {
+/// Sleeps until a message comes. If none comes, the lock must not be free: it was held after the
+/// subscription, so its holder published before freeing it, and that message precedes the PONG.
+fn wait_for_message(
+    client: &mut ArenaClient,
+    listener: &mut ArenaClient,
+    lock: &str,
+) -> Result<(), PropertyError> {
     let begun_us = time::now_us();
     loop {
-        if listener.hear(LISTEN)?.is_some() {
-            // What was sent before need not be waited for.
-            while listener.hear(Duration::ZERO)?.is_some() {}
+        if listener.read_within(LISTEN)?.is_some() {
+            // Earlier messages need not be waited for.
+            while listener.read_within(Duration::ZERO)?.is_some() {}
             return Ok(());
         }
         let is_free = client.integer(&["EXISTS", lock])? == 0;
         listener.send(&["PING"])?;
-        let Some(answer) = listener.hear(PATIENCE)? else {
-            return Err(Trouble::broken("an answer to PING", "nothing in time", Vec::new()));
+        let Some(answer) = listener.read_within(MESSAGE_TIMEOUT)? else {
+            return Err(PropertyError::violated(
+                "an answer to PING",
+                "nothing in time",
+                Vec::new(),
+            ));
         };
         if is_message(&answer) {
-            // The PONG is still to come; it is heard as if it were a message.
+            // The PONG is still to come; it is then treated as a message.
             return Ok(());
         }
         if is_free {
@@ -180,7 +193,7 @@ fn wait_for_message(client: &mut Client, listener: &mut Client, lock: &str) -> R
                 format!("a> PING: {}", answer.notation()),
             ];
             let came = "the lock was freed, and the message did not come";
-            return Err(Trouble::broken("a message when the lock is freed", came, story));
+            return Err(PropertyError::violated("a message when the lock is freed", came, story));
         }
     }
 }
@@ -189,21 +202,23 @@ fn is_message(reply: &Frame) -> bool {
     reply.items.first().is_some_and(|word| word.text == b"message")
 }
 
-fn subscribed(arena: &Arena<'_>, channel: &str) -> Result<Client, Trouble> {
+fn subscribed(arena: &Arena<'_>, channel: &str) -> Result<ArenaClient, PropertyError> {
     let mut listener = arena.connect()?;
     listener.call(&["SUBSCRIBE", channel])?;
     Ok(listener)
 }
 
-fn try_take(client: &mut Client, lock: &str, owner: &str) -> Result<bool, Trouble> {
+fn try_take(client: &mut ArenaClient, lock: &str, owner: &str) -> Result<bool, PropertyError> {
     let script = cases::script("redisson/lock").unwrap_or_default();
     let refused = client.text(&["EVAL", script, "1", lock, LEASE_MS, owner])?;
     Ok(refused.is_none())
 }
 
-fn take(client: &mut Client, lock: &str, owner: &str) -> Result<(), Trouble> {
+fn take(client: &mut ArenaClient, lock: &str, owner: &str) -> Result<(), PropertyError> {
     match try_take(client, lock, owner)? {
         true => Ok(()),
-        false => Err(Trouble::broken("a free lock is granted", "it is refused", Vec::new())),
+        false => {
+            Err(PropertyError::violated("a free lock is granted", "it is refused", Vec::new()))
+        }
     }
 }

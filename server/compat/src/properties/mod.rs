@@ -1,9 +1,9 @@
-//! Properties under contention: what must hold however many clients are at it at once. Each is
-//! tried for a bounded time with many connections; what they saw is judged afterwards.
+//! Properties under contention: rules that must hold for any number of concurrent clients. Each is
+//! run for a bounded time with many connections; the replies are judged afterwards.
 //!
-//! Nothing here trusts that this machine is quick: a pause of any length, of a thread, of the
-//! server or of everything, must not make a correct server look wrong. So an inference from time
-//! uses only that a thing happened between what came before it and what came after it.
+//! No check depends on a fast machine: a pause of any length, of a thread, of the server or of the
+//! whole machine, must not make a correct server fail. So a conclusion from times uses only that an
+//! event happened between the event before it and the event after it.
 
 mod arena;
 mod atomicity;
@@ -15,26 +15,26 @@ mod recipe;
 mod transactions;
 mod waiters;
 
-pub use arena::{Arena, Client, Trouble};
+pub use arena::{Arena, ArenaClient, PropertyError};
 
 use super::report::{Outcome, Verdict};
 
-/// The row of the table that all properties belong to.
+/// The family of all properties, a row of the table.
 pub const FAMILY: &str = "Properties under contention";
 
-/// How many times as long a property is tried in which too little has happened.
-const PATIENCE: u32 = 5;
+/// A property in which too little happened is run again, this many times as long.
+const RETRY_FACTOR: u32 = 5;
 
-/// Something that must hold.
+/// A rule that must hold.
 pub struct Property {
-    /// It, in a sentence.
+    /// The rule, as a sentence.
     pub name: &'static str,
-    /// The client library whose habit it is.
+    /// The client library that relies on it.
     pub client: Option<&'static str>,
     /// Why it matters to a lock.
     pub why: &'static str,
-    /// Tries it.
-    pub run: fn(&Arena<'_>) -> Result<(), Trouble>,
+    /// Checks the rule.
+    pub run: fn(&Arena<'_>) -> Result<(), PropertyError>,
 }
 
 /// Every property, in the order of the table.
@@ -52,23 +52,23 @@ pub fn all() -> impl Iterator<Item = &'static Property> {
 }
 
 impl Property {
-    /// Tries it and says what came of it.
+    /// Checks the rule and returns the result.
     pub fn judge(&self, arena: &Arena<'_>) -> Outcome {
         let mut result = (self.run)(arena);
-        if matches!(result, Err(Trouble::Unknown(_))) {
-            // On a machine that is busy too little happens; it is given more time, once.
-            result = (self.run)(&arena.again(PATIENCE));
+        if matches!(result, Err(PropertyError::Unknown(_))) {
+            // On a busy machine too little happens; the property gets more time, once.
+            result = (self.run)(&arena.again(RETRY_FACTOR));
         }
         let verdict = match result {
             Ok(()) => Verdict::Passed,
-            Err(Trouble::Broken(failure)) => Verdict::Failed(vec![*failure]),
-            Err(Trouble::Lacking(command)) => Verdict::Lacking(command),
-            Err(Trouble::Unknown(reason)) => Verdict::Unknown(reason),
+            Err(PropertyError::Violated(failure)) => Verdict::Failed(vec![*failure]),
+            Err(PropertyError::Lacking(command)) => Verdict::Lacking(command),
+            Err(PropertyError::Unknown(reason)) => Verdict::Unknown(reason),
         };
         self.outcome(arena, verdict)
     }
 
-    /// What is told of it.
+    /// The result with this verdict.
     pub fn outcome(&self, arena: &Arena<'_>, verdict: Verdict) -> Outcome {
         Outcome {
             family: FAMILY.to_owned(),
@@ -86,7 +86,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn every_property_says_what_it_is_for() {
+    fn every_property_has_a_reason_and_a_unique_name() {
         let mut names = BTreeSet::new();
         for property in super::all() {
             assert!(!property.why.is_empty(), "{}: no reason", property.name);

@@ -1,42 +1,43 @@
-//! How libraries take, renew and release a lock: what they send, and what the replies mean.
+//! Recipes of lock libraries: the commands that take, renew and release a lock, and the meaning of
+//! their replies.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::super::cases;
 use super::super::frame::Frame;
-use super::super::history::{Action, Outcome};
+use super::super::history::{Action, Answer};
 use super::super::judge::Rules;
 use super::arena::text;
 
-/// What was told, and the fencing token in it.
-type Told = (Outcome, Option<i64>);
+/// An answer, and the fencing token in it.
+type AnswerAndToken = (Answer, Option<i64>);
 
-/// How one kind of lock is used.
+/// The use of one kind of lock.
 pub(super) struct Recipe {
-    /// What is promised of it.
+    /// The rules of the lock.
     pub(super) rules: Rules,
-    /// Whether some ask to share it.
+    /// Whether some clients share it.
     pub(super) shared: bool,
-    /// Whether whoever asks goes on asking until it is granted.
+    /// Whether a client repeats its request until the lock is granted.
     pub(super) insists: bool,
-    /// Whether it ends by itself.
+    /// Whether it has a lease.
     pub(super) leased: bool,
-    /// What is sent, for a lock, an owner and what it asks; nothing if there is no such request.
+    /// The command for a lock, an owner and an action; `None` if there is no such request.
     pub(super) words: fn(&str, &str, Action) -> Option<Vec<String>>,
-    /// What a reply to that means; nothing if it means nothing.
-    pub(super) meaning: fn(Action, &Frame) -> Option<Told>,
+    /// The meaning of the reply; `None` if the reply is invalid.
+    pub(super) meaning: fn(Action, &Frame) -> Option<AnswerAndToken>,
 }
 
-/// What real servers promise: their clocks are not ours, and a lease begins and ends on a whole
+/// The rules of real servers: their clock is not ours, and a lease begins and ends on a whole
 /// millisecond.
 const REAL: Rules = Rules { drift_ppm: 1000, early_us: 1000, late_us: 2000, ..Rules::LOCK };
 /// The permits of a semaphore.
 pub(super) const PERMITS: usize = 3;
-/// Of those who wait for a fair lock, nobody gives up.
+/// The waiting time for a fair lock: no client gives up.
 const FAIR_WAIT_MS: &str = "600000";
 const LATCH_MS: &str = "1000";
 
-/// A key with the owner's token, removed and prolonged by scripts that compare it.
+/// A key with the owner's token, deleted and renewed by scripts that compare the token.
 pub(super) const SET_NX: Recipe = Recipe {
     rules: REAL,
     shared: false,
@@ -54,13 +55,13 @@ pub(super) const SET_NX: Recipe = Recipe {
         })
     },
     meaning: |action, reply| match action {
-        Action::Acquire { .. } if reply.kind == b'+' => Some((Outcome::Granted, None)),
+        Action::Acquire { .. } if reply.kind == b'+' => Some((Answer::Granted, None)),
         Action::Acquire { .. } => missing(reply).then_some((REFUSED, None)),
         action => one_or_zero(action, reply),
     },
 };
 
-/// SETNX, and its lease in the same script.
+/// SETNX and PEXPIRE in one script.
 pub(super) const SETNX_IN_SCRIPT: Recipe = Recipe {
     words: |lock, owner, action| match action {
         Action::Acquire { ttl_us, .. } => {
@@ -74,7 +75,7 @@ pub(super) const SETNX_IN_SCRIPT: Recipe = Recipe {
     ..SET_NX
 };
 
-/// A hash with the owner's count, entered as often as one likes.
+/// A reentrant lock: a hash with the owner's count.
 pub(super) const REDISSON_LOCK: Recipe = Recipe {
     rules: Rules { reentrant: true, ..REAL },
     shared: false,
@@ -94,7 +95,7 @@ pub(super) const REDISSON_LOCK: Recipe = Recipe {
     meaning: redisson,
 };
 
-/// The same with a token that rises from holder to holder.
+/// The same with a fencing token.
 pub(super) const REDISSON_FENCED_LOCK: Recipe = Recipe {
     words: |lock, owner, action| match action {
         Action::Acquire { ttl_us, .. } => {
@@ -106,10 +107,10 @@ pub(super) const REDISSON_FENCED_LOCK: Recipe = Recipe {
     meaning: |action, reply| match (action, &reply.items[..]) {
         (Action::Acquire { .. }, [remaining, token]) => {
             match (number(remaining)?, number(token)?) {
-                (-1, token) => Some((Outcome::Granted, Some(token))),
+                (-1, token) => Some((Answer::Granted, Some(token))),
                 (remaining, _) => {
                     let remaining_us = Some(remaining.checked_mul(1000)?);
-                    Some((Outcome::Refused { remaining_us }, None))
+                    Some((Answer::Refused { remaining_us }, None))
                 }
             }
         }
@@ -118,7 +119,7 @@ pub(super) const REDISSON_FENCED_LOCK: Recipe = Recipe {
     ..REDISSON_LOCK
 };
 
-/// Those who wait queue.
+/// The same with a queue of waiting clients.
 pub(super) const REDISSON_FAIR_LOCK: Recipe = Recipe {
     rules: Rules { reentrant: true, fair: true, ..REAL },
     insists: true,
@@ -139,18 +140,18 @@ pub(super) const REDISSON_FAIR_LOCK: Recipe = Recipe {
             }
         })
     },
-    // The time to wait is not that of the holder's lease. And a free lock is said to be released
-    // by whoever asks.
+    // The reported time is not the remaining time of the holder's lease. And a free lock is reported
+    // as released to any client that releases it.
     meaning: |action, reply| match redisson(action, reply)? {
-        (Outcome::Refused { .. }, token) => Some((REFUSED, token)),
-        (Outcome::Released, token) => Some((Outcome::Unknown, token)),
-        told => Some(told),
+        (Answer::Refused { .. }, token) => Some((REFUSED, token)),
+        (Answer::Released, token) => Some((Answer::Unknown, token)),
+        answer => Some(answer),
     },
     ..REDISSON_LOCK
 };
 
-/// Many readers or one writer. When a reader leaves, the lease of the others is set anew, in whole
-/// milliseconds; and who reads on past the end of a lease is not sent away while others read.
+/// Many readers or one writer. When a reader releases the lock, the lease of the others is set
+/// anew, in whole milliseconds; and a reader whose lease has ended is not refused while others read.
 pub(super) const REDISSON_READ_WRITE_LOCK: Recipe = Recipe {
     rules: Rules { reentrant: true, early_us: 2000, late_us: i64::MAX / 4, ..REAL },
     shared: true,
@@ -181,14 +182,14 @@ pub(super) const REDISSON_READ_WRITE_LOCK: Recipe = Recipe {
         })
     },
     meaning: |action, reply| match (action, redisson(action, reply)?) {
-        // Others still read; oneself does not.
-        (Action::Release { .. }, (Outcome::Kept, _)) => Some((Outcome::Released, None)),
-        (Action::Acquire { .. }, (Outcome::Refused { .. }, _)) => Some((REFUSED, None)),
-        (_, told) => Some(told),
+        // Other readers still hold the lock; this one does not.
+        (Action::Release { .. }, (Answer::Kept, _)) => Some((Answer::Released, None)),
+        (Action::Acquire { .. }, (Answer::Refused { .. }, _)) => Some((REFUSED, None)),
+        (_, answer) => Some(answer),
     },
 };
 
-/// So many permits, and no leases.
+/// A semaphore with [`PERMITS`] permits and without leases.
 pub(super) const REDISSON_SEMAPHORE: Recipe = Recipe {
     rules: Rules { permits: PERMITS, ..REAL },
     shared: false,
@@ -203,39 +204,40 @@ pub(super) const REDISSON_SEMAPHORE: Recipe = Recipe {
         }
     },
     meaning: |action, reply| match action {
-        Action::Release { .. } => Some((Outcome::Released, None)),
+        Action::Release { .. } => Some((Answer::Released, None)),
         action => one_or_zero(action, reply),
     },
 };
 
-const REFUSED: Outcome = Outcome::Refused { remaining_us: None };
+const REFUSED: Answer = Answer::Refused { remaining_us: None };
 
 /// Scripts that return 1 or 0.
-fn one_or_zero(action: Action, reply: &Frame) -> Option<Told> {
-    let outcome = match (action, number(reply)?) {
-        (Action::Release { .. }, 1) => Outcome::Released,
-        (_, 1) => Outcome::Granted,
+fn one_or_zero(action: Action, reply: &Frame) -> Option<AnswerAndToken> {
+    let answer = match (action, number(reply)?) {
+        (Action::Release { .. }, 1) => Answer::Released,
+        (_, 1) => Answer::Granted,
         (Action::Acquire { .. }, 0) => REFUSED,
-        (_, 0) => Outcome::NotOwner,
+        (_, 0) => Answer::NotOwner,
         _ => return None,
     };
-    Some((outcome, None))
+    Some((answer, None))
 }
 
-/// Nil is a lock taken, or one that was not held; a number is a time to wait, or how it was left.
-fn redisson(action: Action, reply: &Frame) -> Option<Told> {
-    let outcome = match (action, &reply.items[..]) {
+/// Nil means that the lock was acquired, or was not held; a number is a remaining time, or the
+/// result of the release.
+fn redisson(action: Action, reply: &Frame) -> Option<AnswerAndToken> {
+    let answer = match (action, &reply.items[..]) {
         (Action::Renew { .. }, [renewed]) => return one_or_zero(action, renewed),
-        (Action::Acquire { .. }, _) if missing(reply) => Outcome::Granted,
-        (Action::Release { .. }, _) if missing(reply) => Outcome::NotOwner,
+        (Action::Acquire { .. }, _) if missing(reply) => Answer::Granted,
+        (Action::Release { .. }, _) if missing(reply) => Answer::NotOwner,
         (Action::Acquire { .. }, _) => {
-            Outcome::Refused { remaining_us: Some(number(reply)?.checked_mul(1000)?) }
+            Answer::Refused { remaining_us: Some(number(reply)?.checked_mul(1000)?) }
         }
-        (Action::Release { .. }, _) if number(reply)? == 0 => Outcome::Kept,
-        (Action::Release { .. }, _) if number(reply)? == 1 => Outcome::Released,
+        (Action::Release { .. }, _) if number(reply)? == 0 => Answer::Kept,
+        (Action::Release { .. }, _) if number(reply)? == 1 => Answer::Released,
         _ => return None,
     };
-    Some((outcome, None))
+    Some((answer, None))
 }
 
 fn missing(reply: &Frame) -> bool {
@@ -254,7 +256,7 @@ fn channel(lock: &str) -> String {
     format!("{lock}:channel")
 }
 
-/// One for each request.
+/// The latch key of a request: a new one each time.
 fn latch(lock: &str) -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     format!("{lock}:latch:{}", NEXT.fetch_add(1, Ordering::Relaxed))

@@ -1,38 +1,39 @@
-//! WATCH: an optimistic client hears of every change made since, and loses no update.
+//! WATCH: EXEC fails after any change of a watched key, so that no update is lost.
 
 use std::time::Duration;
 
 use super::super::time;
 use super::arena::text;
-use super::{Arena, Client, Property, Trouble};
+use super::{Arena, ArenaClient, Property, PropertyError};
 
-/// What is tried.
+/// The properties.
 pub(super) const PROPERTIES: &[Property] = &[
     Property {
         name: "WATCH, GET, MULTI, SET, EXEC loses no update",
         client: None,
-        why: "A lock that is taken after a look at it is taken twice if EXEC does not notice that \
-              another was quicker.",
+        why: "A lock that is read and then taken is taken twice if EXEC does not notice that \
+              another client was faster.",
         run: no_update_lost,
     },
     Property {
         name: "EXEC notices every change since WATCH, even after MULTI",
         client: None,
         why: "A lock that ended, was deleted or changed hands after it was looked at must not be \
-              released or renewed by who held it before.",
+              released or renewed by its earlier holder.",
         run: every_change_noticed,
     },
 ];
 
-fn no_update_lost(arena: &Arena<'_>) -> Result<(), Trouble> {
+fn no_update_lost(arena: &Arena<'_>) -> Result<(), PropertyError> {
     let key = arena.key("count");
     arena.connect()?.call(&["SET", &key, "0"])?;
-    let done = arena.crowd(arena.connections, |_, client| {
+    let done = arena.run_clients(arena.connections, |_, client| {
         let mut done = (0_i64, 0_i64);
         while !arena.is_over() {
             let replies = client.pipeline(&[&["WATCH", &key], &["GET", &key]])?;
             let count = replies.last().and_then(text).and_then(|text| text.parse::<i64>().ok());
-            let count = count.ok_or_else(|| Trouble::unknown("the count is no number"))? + 1;
+            let count =
+                count.ok_or_else(|| PropertyError::unknown("the count is not a number"))? + 1;
             let set: &[&str] = &["SET", &key, &count.to_string()];
             let replies = client.pipeline(&[&["MULTI"], set, &["EXEC"]])?;
             let executed = replies.last().is_some_and(|reply| !reply.items.is_empty());
@@ -41,21 +42,21 @@ fn no_update_lost(arena: &Arena<'_>) -> Result<(), Trouble> {
         }
         Ok(done)
     })?;
-    let raised: i64 = done.iter().map(|(raised, _)| raised).sum();
+    let executed_count: i64 = done.iter().map(|(executed_count, _)| executed_count).sum();
     let refused: i64 = done.iter().map(|(_, refused)| refused).sum();
     let count = arena.connect()?.integer(&["GET", &key])?;
-    if count != raised {
-        let expected = format!("{raised}: so many EXECs set the count one higher");
-        return Err(Trouble::broken(&expected, &count.to_string(), Vec::new()));
+    if count != executed_count {
+        let expected = format!("{executed_count}: the number of successful EXECs");
+        return Err(PropertyError::violated(&expected, &count.to_string(), Vec::new()));
     }
-    if raised < 10 || refused == 0 {
-        let reason = format!("{raised} updates and {refused} collisions are too few");
-        return Err(Trouble::unknown(reason));
+    if executed_count < 10 || refused == 0 {
+        let reason = format!("{executed_count} updates and {refused} collisions are too few");
+        return Err(PropertyError::unknown(reason));
     }
     Ok(())
 }
 
-/// How a key changes: what it is before, and what another client does to it.
+/// A change of a key: the command that creates the key, and the commands of another client.
 type Change = (&'static [&'static str], &'static [&'static [&'static str]]);
 
 const CHANGES: &[Change] = &[
@@ -75,13 +76,13 @@ const CHANGES: &[Change] = &[
     (&["DEL", "<k>"], &[&["SET", "<k>", "v", "NX", "PX", "60000"]]),
     (&["DEL", "<k>"], &[&["HSET", "<k>", "owner", "1"]]),
     (&["DEL", "<k>"], &[&["SET", "<k>", "v"], &["DEL", "<k>"]]),
-    // Nobody does anything: the lease ends.
+    // No command: the lease ends.
     (&["SET", "<k>", "v", "PX", "20"], &[]),
-    // Nobody does anything, and nothing changes.
+    // No command, and no change.
     (&["SET", "<k>", "v", "PX", "600000"], &[]),
 ];
 
-/// When the change is made.
+/// The time of the change.
 #[derive(Clone, Copy)]
 enum When {
     BeforeMulti,
@@ -89,8 +90,8 @@ enum When {
     BeforeExec,
 }
 
-fn every_change_noticed(arena: &Arena<'_>) -> Result<(), Trouble> {
-    let tried = arena.crowd(arena.connections.min(8), |number, watcher| {
+fn every_change_noticed(arena: &Arena<'_>) -> Result<(), PropertyError> {
+    let tried = arena.run_clients(arena.connections.min(8), |number, watcher| {
         let mut random = arena.random(number);
         let mut other = arena.connect()?;
         let key = arena.key(&format!("watched-{number}"));
@@ -99,24 +100,31 @@ fn every_change_noticed(arena: &Arena<'_>) -> Result<(), Trouble> {
         while !arena.is_over() {
             let when = *random.pick(&[When::BeforeMulti, When::InMulti, When::BeforeExec]);
             let change = random.pick(CHANGES);
-            tried += i64::from(notice(watcher, &mut other, [&key, &renamed], change, when)?);
+            tried += i64::from(exec_notices_change(
+                watcher,
+                &mut other,
+                [&key, &renamed],
+                change,
+                when,
+            )?);
         }
         Ok(tried)
     })?;
     match tried.iter().sum::<i64>() {
-        tried if tried < 20 => Err(Trouble::unknown(format!("{tried} changes are too few"))),
+        tried if tried < 20 => Err(PropertyError::unknown(format!("{tried} changes are too few"))),
         _ => Ok(()),
     }
 }
 
-/// Watches a key, has another change it, and looks what EXEC says. Whether it could be tried.
-fn notice(
-    watcher: &mut Client,
-    other: &mut Client,
+/// Watches a key, changes it from another connection, and checks EXEC. Returns whether the change
+/// could be tried.
+fn exec_notices_change(
+    watcher: &mut ArenaClient,
+    other: &mut ArenaClient,
     names: [&str; 2],
     change: &Change,
     when: When,
-) -> Result<bool, Trouble> {
+) -> Result<bool, PropertyError> {
     let with_key = |words: &[&'static str]| -> Vec<&str> {
         let name = |word: &&'static str| match *word {
             "<k>" => names[0],
@@ -131,12 +139,12 @@ fn notice(
     let replies = watcher.pipeline(&[&before, &["WATCH", key], &["EXISTS", key]])?;
     let existed = replies.last().is_some_and(|reply| reply.text == b"1");
     if !existed && change.0[0] != "DEL" {
-        // Its lease ended before it was watched.
+        // The lease ended before WATCH.
         watcher.call(&["UNWATCH"])?;
         return Ok(false);
     }
     let mut story = vec![format!("a> {}", before.join(" ")), format!("a> WATCH {key}")];
-    let mut happens = |story: &mut Vec<String>, now: bool| -> Result<(), Trouble> {
+    let mut happens = |story: &mut Vec<String>, now: bool| -> Result<(), PropertyError> {
         if !now {
             return Ok(());
         }
@@ -160,12 +168,12 @@ fn notice(
     story.push(format!("a> EXEC: {}", reply.notation()));
     let unchanged = change.1.is_empty() && !change.0.contains(&"20");
     if unchanged && reply.items.is_empty() {
-        let expected = "EXEC does what was asked: nobody changed the key";
-        return Err(Trouble::broken(expected, &reply.notation(), story));
+        let expected = "EXEC runs: the key was not changed";
+        return Err(PropertyError::violated(expected, &reply.notation(), story));
     }
     if !unchanged && !reply.items.is_empty() {
-        let expected = "EXEC does nothing: the key was changed after WATCH";
-        return Err(Trouble::broken(expected, &reply.notation(), story));
+        let expected = "EXEC replies nil: the key was changed after WATCH";
+        return Err(PropertyError::violated(expected, &reply.notation(), story));
     }
     Ok(true)
 }

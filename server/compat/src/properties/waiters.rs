@@ -1,5 +1,5 @@
-//! Those who wait for an element: each element goes to one of them, in the order in which they
-//! came, and nobody is forgotten.
+//! Blocked clients: each element goes to one of them, in the order in which they blocked, and none
+//! is left blocked while there are elements.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
@@ -9,78 +9,77 @@ use super::super::frame::Frame;
 use super::super::random::Random;
 use super::super::time;
 use super::arena::text;
-use super::{Arena, Client, Property, Trouble};
+use super::{Arena, ArenaClient, Property, PropertyError};
 
-const LOST: &str = "Libraries that wait by a blocking pop sleep until they are served: one that is \
-                    forgotten waits for ever, two that are served hold one lock.";
+const LOST: &str = "Libraries that wait in a blocking pop sleep until they get an element: a client \
+that gets none waits for ever, two that get the same hold one lock.";
 
-/// What is tried.
+/// The properties.
 pub(super) const PROPERTIES: &[Property] = &[
     Property {
         name: "Of those who wait in BLPOP, each element goes to one, and nobody is forgotten",
         client: None,
         why: LOST,
-        run: |arena| each_once(arena, Means::Blpop),
+        run: |arena| each_once(arena, BlockingPop::Blpop),
     },
     Property {
         name: "Of those who wait in BLMOVE, each element goes to one, and nobody is forgotten",
         client: None,
         why: LOST,
-        run: |arena| each_once(arena, Means::Blmove),
+        run: |arena| each_once(arena, BlockingPop::Blmove),
     },
     Property {
         name: "Of those who wait in BZPOPMIN, each member goes to one, and nobody is forgotten",
         client: None,
         why: LOST,
-        run: |arena| each_once(arena, Means::Bzpopmin),
+        run: |arena| each_once(arena, BlockingPop::Bzpopmin),
     },
     Property {
         name: "Who waits first is served first, and the dead are passed over",
         client: None,
-        why: "A lock that is handed to a client that has gone is held by nobody and free to \
-              nobody.",
-        run: in_their_order,
+        why: "A lock that is handed to a closed connection is neither held nor free.",
+        run: served_in_order,
     },
 ];
 
-/// How long a waiter waits before it looks whether there is something for it.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a blocked client waits before it checks whether there are elements.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 const SERVED_MIN: usize = 20;
-/// After this one a waiter goes home.
+/// The prefix of the elements that end a waiter.
 const STOP: &str = "stop";
 
 #[derive(Clone, Copy)]
-enum Means {
+enum BlockingPop {
     Blpop,
     Blmove,
     Bzpopmin,
 }
 
-/// What pushers and waiters know of each other.
-struct Ledger {
+/// The counters that pushing and waiting clients share.
+struct Counters {
     pushed: AtomicI64,
     served: AtomicI64,
     pushers: AtomicUsize,
     waiters: usize,
 }
 
-fn each_once(arena: &Arena<'_>, means: Means) -> Result<(), Trouble> {
+fn each_once(arena: &Arena<'_>, command: BlockingPop) -> Result<(), PropertyError> {
     let key = arena.key("queue");
     let pushers = (arena.connections / 8).max(1);
     let waiters = arena.connections.saturating_sub(pushers).max(2);
-    let ledger = Ledger {
+    let counters = Counters {
         pushed: AtomicI64::new(0),
         served: AtomicI64::new(0),
         pushers: AtomicUsize::new(pushers),
         waiters,
     };
-    let results = arena.crowd(pushers + waiters, |number, client| {
+    let results = arena.run_clients(pushers + waiters, |number, client| {
         if number < pushers {
             let mut random = arena.random(number);
-            let pushed = push(arena, client, means, &key, (number, &mut random), &ledger)?;
+            let pushed = push(arena, client, command, &key, (number, &mut random), &counters)?;
             return Ok((pushed, Vec::new()));
         }
-        Ok((Vec::new(), wait(arena, client, means, &key, number, &ledger)?))
+        Ok((Vec::new(), wait(arena, client, command, &key, number, &counters)?))
     })?;
     let mut taken: BTreeMap<&str, usize> = BTreeMap::new();
     for element in results.iter().flat_map(|(_, served)| served) {
@@ -88,36 +87,41 @@ fn each_once(arena: &Arena<'_>, means: Means) -> Result<(), Trouble> {
     }
     if let Some((element, count)) = taken.iter().find(|(_, count)| **count > 1) {
         let came = format!("{element} went to {count} waiters");
-        return Err(Trouble::broken("each element goes to one waiter", &came, Vec::new()));
+        return Err(PropertyError::violated("each element goes to one waiter", &came, Vec::new()));
     }
     let pushed: Vec<&String> = results.iter().flat_map(|(pushed, _)| pushed).collect();
     if let Some(lost) = pushed.iter().find(|element| !taken.contains_key(element.as_str())) {
-        let came = format!("{lost} was pushed, and went to nobody");
-        return Err(Trouble::broken("each element goes to a waiter", &came, Vec::new()));
+        let came = format!("{lost} was pushed, and no waiter got it");
+        return Err(PropertyError::violated("each element goes to a waiter", &came, Vec::new()));
     }
     if taken.len() != pushed.len() {
-        let came = format!("{} were served, {} pushed", taken.len(), pushed.len());
-        return Err(Trouble::broken("only what was pushed is served", &came, Vec::new()));
+        let came = format!("{} were received, {} pushed", taken.len(), pushed.len());
+        return Err(PropertyError::violated(
+            "only pushed elements are received",
+            &came,
+            Vec::new(),
+        ));
     }
     if pushed.len() < SERVED_MIN {
-        return Err(Trouble::unknown(format!("{} elements are too few", pushed.len())));
+        return Err(PropertyError::unknown(format!("{} elements are too few", pushed.len())));
     }
     Ok(())
 }
 
-/// Pushes elements while there are some who wait; the last pusher sends all waiters home.
+/// Pushes elements until the time is over; the last pusher then ends all waiters.
 fn push(
     arena: &Arena<'_>,
-    client: &mut Client,
-    means: Means,
+    client: &mut ArenaClient,
+    command: BlockingPop,
     key: &str,
     (number, random): (usize, &mut Random),
-    ledger: &Ledger,
-) -> Result<Vec<String>, Trouble> {
+    counters: &Counters,
+) -> Result<Vec<String>, PropertyError> {
     let mut pushed = Vec::new();
     while !arena.is_over() {
-        let ahead = ledger.pushed.load(Ordering::Relaxed) - ledger.served.load(Ordering::Relaxed);
-        if usize::try_from(ahead).is_ok_and(|ahead| ahead >= ledger.waiters) {
+        let ahead =
+            counters.pushed.load(Ordering::Relaxed) - counters.served.load(Ordering::Relaxed);
+        if usize::try_from(ahead).is_ok_and(|ahead| ahead >= counters.waiters) {
             time::sleep(Duration::from_micros(50));
             continue;
         }
@@ -125,10 +129,10 @@ fn push(
         let first = pushed.len();
         let elements = (0..count).zip(first..).map(|(_, at)| format!("e{number}.{at}"));
         let elements: Vec<String> = elements.collect();
-        let words = means.push(key, &elements);
+        let words = command.push(key, &elements);
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        // Before they are: nobody may have been served what is not counted yet.
-        ledger.pushed.fetch_add(count, Ordering::SeqCst);
+        // Counted before the push, so that no waiter gets an element that is not counted yet.
+        counters.pushed.fetch_add(count, Ordering::SeqCst);
         match random.below(3) {
             0 => drop(client.pipeline(&[&["MULTI"], &words, &["EXEC"]])?),
             1 => {
@@ -139,108 +143,113 @@ fn push(
         }
         pushed.extend(elements);
     }
-    if ledger.pushers.fetch_sub(1, Ordering::SeqCst) == 1 {
-        let stops: Vec<_> = (0..ledger.waiters).map(|number| format!("{STOP}{number}")).collect();
-        let words = means.push(key, &stops);
+    if counters.pushers.fetch_sub(1, Ordering::SeqCst) == 1 {
+        let stops: Vec<_> = (0..counters.waiters).map(|number| format!("{STOP}{number}")).collect();
+        let words = command.push(key, &stops);
         client.call(&words.iter().map(String::as_str).collect::<Vec<_>>())?;
     }
     Ok(pushed)
 }
 
-/// Takes elements until it is sent home.
+/// Takes elements until a stop element comes.
 fn wait(
     arena: &Arena<'_>,
-    client: &mut Client,
-    means: Means,
+    client: &mut ArenaClient,
+    command: BlockingPop,
     key: &str,
     number: usize,
-    ledger: &Ledger,
-) -> Result<Vec<String>, Trouble> {
+    counters: &Counters,
+) -> Result<Vec<String>, PropertyError> {
     let own = format!("{key}:{number}");
     let mut served: Vec<String> = Vec::new();
     loop {
-        client.send(&match means {
-            Means::Blpop => vec!["BLPOP", key, "0"],
-            Means::Blmove => vec!["BLMOVE", key, &own, "LEFT", "RIGHT", "0"],
-            Means::Bzpopmin => vec!["BZPOPMIN", key, "0"],
+        client.send(&match command {
+            BlockingPop::Blpop => vec!["BLPOP", key, "0"],
+            BlockingPop::Blmove => vec!["BLMOVE", key, &own, "LEFT", "RIGHT", "0"],
+            BlockingPop::Bzpopmin => vec!["BZPOPMIN", key, "0"],
         })?;
-        let reply = served_within(arena, client, means, key, ledger)?;
-        let element = match means {
-            Means::Blpop | Means::Bzpopmin => reply.items.get(1).and_then(text),
-            Means::Blmove => text(&reply),
+        let reply = served_within(arena, client, command, key, counters)?;
+        let element = match command {
+            BlockingPop::Blpop | BlockingPop::Bzpopmin => reply.items.get(1).and_then(text),
+            BlockingPop::Blmove => text(&reply),
         };
         let Some(element) = element else {
-            return Err(Trouble::broken("an element", &reply.notation(), Vec::new()));
+            return Err(PropertyError::violated("an element", &reply.notation(), Vec::new()));
         };
         if element.starts_with(STOP) {
             break;
         }
         served.push(element);
-        let all_served = ledger.served.fetch_add(1, Ordering::SeqCst) + 1;
-        let all_pushed = ledger.pushed.load(Ordering::SeqCst);
+        let all_served = counters.served.fetch_add(1, Ordering::SeqCst) + 1;
+        let all_pushed = counters.pushed.load(Ordering::SeqCst);
         if all_served > all_pushed {
-            // Who gives and does not take away would go on for ever.
-            let came = format!("{all_served} were served, {all_pushed} pushed");
-            return Err(Trouble::broken("only what was pushed is served", &came, Vec::new()));
+            // A server that returns elements without removing them would go on for ever.
+            let came = format!("{all_served} were received, {all_pushed} pushed");
+            return Err(PropertyError::violated(
+                "only pushed elements are received",
+                &came,
+                Vec::new(),
+            ));
         }
     }
-    if matches!(means, Means::Blmove) {
+    if matches!(command, BlockingPop::Blmove) {
         let moved = client.call(&["LRANGE", &own, "0", "-2"])?;
         if !moved.items.iter().filter_map(text).eq(served.iter().cloned()) {
-            let expected = format!("what it was given was moved: {}", served.join(" "));
-            return Err(Trouble::broken(&expected, &moved.notation(), Vec::new()));
+            let expected = format!("the received elements were moved: {}", served.join(" "));
+            return Err(PropertyError::violated(&expected, &moved.notation(), Vec::new()));
         }
     }
     Ok(served)
 }
 
-/// What comes for a waiter. If nothing comes for long, there must be nothing for it.
+/// The reply to a blocked client. If none comes in time, there must be no elements.
 fn served_within(
     arena: &Arena<'_>,
-    client: &mut Client,
-    means: Means,
+    client: &mut ArenaClient,
+    command: BlockingPop,
     key: &str,
-    ledger: &Ledger,
-) -> Result<Frame, Trouble> {
+    counters: &Counters,
+) -> Result<Frame, PropertyError> {
     loop {
-        if let Some(reply) = client.hear(PATIENCE)? {
+        if let Some(reply) = client.read_within(REPLY_TIMEOUT)? {
             return Ok(reply);
         }
-        let all_pushed = ledger.pushers.load(Ordering::SeqCst) == 0;
-        let count = arena.connect()?.integer(&[means.count(), key])?;
-        // It may have come just now.
-        if let Some(reply) = client.hear(PATIENCE / 10)? {
+        let all_pushed = counters.pushers.load(Ordering::SeqCst) == 0;
+        let count = arena.connect()?.integer(&[command.count(), key])?;
+        // It may have come in the meantime.
+        if let Some(reply) = client.read_within(REPLY_TIMEOUT / 10)? {
             return Ok(reply);
         }
-        let story = vec![format!("a waits in {means}"), format!("b> {}: {count}", means.count())];
+        let story =
+            vec![format!("a waits in {command}"), format!("b> {}: {count}", command.count())];
         if count > 0 {
-            let expected = "who waits is served while there are elements";
-            return Err(Trouble::broken(expected, "it still waits", story));
+            let expected = "a blocked client gets an element while there are some";
+            return Err(PropertyError::violated(expected, "it still waits", story));
         }
         if all_pushed {
-            let expected = "there is an element for each who waits";
-            return Err(Trouble::broken(expected, "one went to nobody", story));
+            let expected = "there is an element for each blocked client";
+            return Err(PropertyError::violated(expected, "an element was lost", story));
         }
     }
 }
 
-impl std::fmt::Display for Means {
+impl std::fmt::Display for BlockingPop {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Means::Blpop => "BLPOP",
-            Means::Blmove => "BLMOVE",
-            Means::Bzpopmin => "BZPOPMIN",
+            BlockingPop::Blpop => "BLPOP",
+            BlockingPop::Blmove => "BLMOVE",
+            BlockingPop::Bzpopmin => "BZPOPMIN",
         })
     }
 }
 
-impl Means {
+impl BlockingPop {
     fn push(self, key: &str, elements: &[String]) -> Vec<String> {
-        let is_set = matches!(self, Means::Bzpopmin);
+        let is_set = matches!(self, BlockingPop::Bzpopmin);
         let mut words = vec![if is_set { "ZADD" } else { "RPUSH" }.to_owned(), key.to_owned()];
         for element in elements {
             if is_set {
-                // Whoever is sent home is sent home last.
+                // The stop elements come last.
                 words.push(if element.starts_with(STOP) { "2" } else { "1" }.to_owned());
             }
             words.push(element.clone());
@@ -249,14 +258,14 @@ impl Means {
     }
 
     fn count(self) -> &'static str {
-        if matches!(self, Means::Bzpopmin) { "ZCARD" } else { "LLEN" }
+        if matches!(self, BlockingPop::Bzpopmin) { "ZCARD" } else { "LLEN" }
     }
 }
 
-/// Some wait, one known to come after the other; some of them die, and the server knows; then
-/// there are as many elements as are alive.
-fn in_their_order(arena: &Arena<'_>) -> Result<(), Trouble> {
-    let served = arena.crowd((arena.connections / 4).clamp(1, 4), |number, control| {
+/// Clients block one after the other; some are closed, and the server has noticed; then as many
+/// elements are pushed as clients are left.
+fn served_in_order(arena: &Arena<'_>) -> Result<(), PropertyError> {
+    let served = arena.run_clients((arena.connections / 4).clamp(1, 4), |number, control| {
         let mut random = arena.random(number);
         let key = arena.key(&format!("queue-{number}"));
         let mut served = 0;
@@ -273,18 +282,18 @@ fn in_their_order(arena: &Arena<'_>) -> Result<(), Trouble> {
     })?;
     match served.iter().sum::<usize>() {
         served if served < SERVED_MIN => {
-            Err(Trouble::unknown(format!("{served} were served, which is too few")))
+            Err(PropertyError::unknown(format!("{served} elements are too few")))
         }
         _ => Ok(()),
     }
 }
 
 fn one_queue(
-    control: &mut Client,
-    waiters: &mut Vec<(i64, Client)>,
+    control: &mut ArenaClient,
+    waiters: &mut Vec<(i64, ArenaClient)>,
     key: &str,
     random: &mut Random,
-) -> Result<usize, Trouble> {
+) -> Result<usize, PropertyError> {
     let mut story = Vec::new();
     for (id, waiter) in waiters.iter_mut() {
         waiter.send(&["BLPOP", key, "0"])?;
@@ -296,7 +305,7 @@ fn one_queue(
         let (id, waiter) = waiters.remove(place);
         drop(waiter);
         until(control, id, |flags| flags.is_none())?;
-        story.push(format!("{id} has gone, and the server knows"));
+        story.push(format!("{id} is closed, and the server has noticed"));
     }
     let elements: Vec<String> = (0..waiters.len()).map(|number| format!("e{number}")).collect();
     let at_once = random.once_in(2);
@@ -306,24 +315,25 @@ fn one_queue(
         story.push(format!("b> RPUSH queue {}", part.join(" ")));
     }
     for ((id, waiter), element) in waiters.iter_mut().zip(&elements) {
-        let reply = waiter.hear(PATIENCE)?;
-        let told = reply.as_ref().map_or("nothing".to_owned(), Frame::notation);
-        story.push(format!("{id}< {told}"));
+        let reply = waiter.read_within(REPLY_TIMEOUT)?;
+        let came = reply.as_ref().map_or("nothing".to_owned(), Frame::notation);
+        story.push(format!("{id}< {came}"));
         let got = reply.and_then(|reply| reply.items.get(1).and_then(text));
         if got.as_deref() != Some(element) {
-            let expected = format!("client {id} gets {element}: its turn");
-            return Err(Trouble::broken(&expected, &told, story));
+            let expected = format!("client {id} gets {element}: it is next");
+            return Err(PropertyError::violated(&expected, &came, story));
         }
     }
     Ok(elements.len())
 }
 
-/// Waits until CLIENT LIST says so of the client; of its flags, if it is there.
+/// Waits until CLIENT LIST shows flags of the client that satisfy `is_so`; `None` if the client is
+/// not listed.
 fn until(
-    control: &mut Client,
+    control: &mut ArenaClient,
     id: i64,
     is_so: impl Fn(Option<&str>) -> bool,
-) -> Result<(), Trouble> {
+) -> Result<(), PropertyError> {
     let begun_us = time::now_us();
     let start = format!("id={id} ");
     loop {
@@ -335,9 +345,11 @@ fn until(
         if is_so(flags) {
             return Ok(());
         }
-        let patience_us = i64::try_from(PATIENCE.as_micros()).unwrap_or(i64::MAX);
-        if time::now_us() - begun_us > patience_us {
-            return Err(Trouble::unknown("CLIENT LIST does not tell who waits"));
+        let timeout_us = i64::try_from(REPLY_TIMEOUT.as_micros()).unwrap_or(i64::MAX);
+        if time::now_us() - begun_us > timeout_us {
+            return Err(PropertyError::unknown(
+                "CLIENT LIST does not show which clients are blocked",
+            ));
         }
     }
 }

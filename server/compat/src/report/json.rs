@@ -1,10 +1,11 @@
-//! The report for programs. Fields are added, never renamed nor removed, within a schema's number.
+//! Writes the report as JSON. Within one schema number fields are only added, never renamed or
+//! removed.
 
 use serde::Serialize;
 
 use super::{Failure, Outcome, Report, Row, Score, Verdict};
 
-/// Counted up when a field is renamed, removed, or means something else.
+/// Increased when a field is renamed or removed, or its meaning changes.
 const SCHEMA: u32 = 1;
 
 #[derive(Serialize)]
@@ -59,7 +60,7 @@ struct Item<'r> {
     why: &'r str,
     place: &'r str,
     verdict: &'static str,
-    /// Of a verdict that has one: the lacking command, or why it was not tried or not judged.
+    /// The missing command, or why the case was skipped or could not be judged.
     reason: Option<&'r str>,
     failures: Vec<Fault<'r>>,
 }
@@ -75,7 +76,7 @@ struct Fault<'r> {
     story: &'r [String],
 }
 
-/// Writes it.
+/// The report as JSON.
 pub(super) fn write(report: &Report) -> String {
     let table = report.table();
     let lacking = report.lacking_counts().into_iter();
@@ -98,7 +99,7 @@ pub(super) fn write(report: &Report) -> String {
         notices: &report.notices,
         cases: report.outcomes.iter().map(item).collect(),
     };
-    // Nothing in it can fail to be written.
+    // Serialisation of these types cannot fail.
     serde_json::to_string_pretty(&document).unwrap_or_default() + "\n"
 }
 

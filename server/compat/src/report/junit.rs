@@ -1,4 +1,5 @@
-//! The report for CI servers: a test suite to a family, a test case to each thing tried.
+//! Writes the report as JUnit XML for CI servers: one test suite per family, one test case per
+//! case or property.
 
 use std::fmt::Write;
 
@@ -6,7 +7,7 @@ use quick_junit::{NonSuccessKind, TestCase, TestCaseStatus, TestSuite};
 
 use super::{Failure, Outcome, Report, Verdict, merged};
 
-/// Writes it.
+/// The report as JUnit XML.
 pub(super) fn write(report: &Report) -> String {
     let mut document = quick_junit::Report::new(format!("lockwheel compat: {}", report.target));
     document.set_time(std::time::Duration::from_millis(report.elapsed_ms));
@@ -21,10 +22,10 @@ pub(super) fn write(report: &Report) -> String {
         let mut suite = TestSuite::new("The run");
         let mut status = TestCaseStatus::non_success(NonSuccessKind::Error);
         status.set_message(ending.as_str());
-        suite.add_test_case(TestCase::new("it gets to its end", status));
+        suite.add_test_case(TestCase::new("the run completes", status));
         document.add_test_suite(suite);
     }
-    // It is written to memory, and holds no character that XML forbids.
+    // Writing to memory cannot fail, and the text has no character that XML forbids.
     document.to_string().unwrap_or_default()
 }
 

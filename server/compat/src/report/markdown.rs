@@ -1,13 +1,13 @@
-//! The report for a pull request or a page.
+//! Writes the report as Markdown, for a pull request or a page.
 
 use std::fmt::Write;
 
 use super::{Failure, Outcome, Report, Row, Verdict, elapsed, merged, short};
 
-/// Where lines are cut.
+/// Longer lines are cut to this length.
 const COLUMNS: usize = 400;
 
-/// Writes it.
+/// The report as Markdown.
 pub(super) fn write(report: &Report) -> String {
     let mut out = format!("## {}\n\n{}", escaped(&report.target), escaped(&report.summary()));
     let _ = write!(out, " `{}`, {}", report.address, elapsed(report));
@@ -57,7 +57,7 @@ fn write_failure(out: &mut String, outcome: &Outcome, failures: &[Failure]) {
         let _ = writeln!(out, "\n### Failed: {}\n", escaped(&title));
         let _ = writeln!(out, "{}\n", escaped(&outcome.why));
         let mut field = |name: &str, value: &str| {
-            let _ = writeln!(out, "- {name}: {}", code(&short(value, COLUMNS)));
+            let _ = writeln!(out, "- {name}: {}", code_span(&short(value, COLUMNS)));
         };
         field("where", &failure.place(outcome));
         if !protocols.is_empty() {
@@ -79,7 +79,7 @@ fn write_failure(out: &mut String, outcome: &Outcome, failures: &[Failure]) {
     }
 }
 
-/// What could not be judged, what is lacking, and what was worth saying once.
+/// Writes the unknown cases, the missing commands, the notices and the skipped cases.
 fn write_rest(out: &mut String, report: &Report) {
     let mut lines = Vec::new();
     for outcome in &report.outcomes {
@@ -102,7 +102,7 @@ fn write_rest(out: &mut String, report: &Report) {
     }
 }
 
-/// Text that Markdown leaves as it is.
+/// Escapes the characters that have a meaning in Markdown.
 fn escaped(text: &str) -> String {
     let mut out = String::new();
     for character in text.chars() {
@@ -114,12 +114,12 @@ fn escaped(text: &str) -> String {
     out
 }
 
-/// Text between as many signs as it takes.
-fn code(text: &str) -> String {
-    let mut signs = "`".to_owned();
-    while text.contains(&signs) {
-        signs.push('`');
+/// A code span: delimited by more backticks than the text contains in a row.
+fn code_span(text: &str) -> String {
+    let mut fence = "`".to_owned();
+    while text.contains(&fence) {
+        fence.push('`');
     }
     let pad = if text.starts_with('`') || text.ends_with('`') { " " } else { "" };
-    format!("{signs}{pad}{text}{pad}{signs}")
+    format!("{fence}{pad}{text}{pad}{fence}")
 }

@@ -1,5 +1,4 @@
-//! What came of a run: a verdict for each thing tried, the sums that people ask for, and the forms
-//! in which they are written.
+//! The result of a run: a verdict for each case and property, the totals, and the output formats.
 
 mod json;
 mod junit;
@@ -11,84 +10,84 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub use table::{Row, Score, Table};
 
-/// A run's result.
+/// The result of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// What the server says it is.
+    /// The server's name and version, as it reports them.
     pub target: String,
-    /// Where it is, and the database that was used.
+    /// The server's address and the database that was used.
     pub address: String,
-    /// What the reference says it is, and where.
+    /// The name, version and address of the reference server.
     pub reference: Option<String>,
-    /// What was chosen; everything if empty.
+    /// The selection that was run; everything if empty.
     pub only: Vec<String>,
-    /// Whether a command that the server lacks leaves the run green.
+    /// Whether the run can be green although the server lacks a command.
     pub allow_missing: bool,
-    /// What was tried, in the order of the table.
+    /// The results of the cases and properties, in the order of the table.
     pub outcomes: Vec<Outcome>,
-    /// What holds for the whole run and was worth saying once.
+    /// Remarks about the whole run.
     pub notices: Vec<String>,
-    /// Why the run ended before all was tried, if it did.
+    /// Why the run ended early, if it did.
     pub ending: Option<String>,
-    /// How long it took.
+    /// The duration of the run.
     pub elapsed_ms: u64,
 }
 
-/// One thing that was tried.
+/// The result of one case or property.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// What it is about, a row of the table.
+    /// The family, a row of the table.
     pub family: String,
-    /// The client library whose habit it is.
+    /// The client library that uses it.
     pub client: Option<String>,
-    /// What must hold.
+    /// The behaviour that is checked.
     pub name: String,
     /// Why it matters to a lock.
     pub why: String,
-    /// The file it stands in, or the property's name.
+    /// The file of the case, or the seed of the property.
     pub place: String,
-    /// What came of it.
+    /// The verdict.
     pub verdict: Verdict,
 }
 
-/// What came of one thing that was tried.
+/// The verdict on one case or property.
 #[derive(Clone, Debug)]
 pub enum Verdict {
-    /// It is as it must be.
+    /// The server behaves as required.
     Passed,
-    /// It is not, once for each protocol version at most.
+    /// The server does not: at most one failure for each protocol version.
     Failed(Vec<Failure>),
-    /// The server has not got a command of it.
+    /// The server lacks this command.
     Lacking(String),
-    /// It was not tried, for this reason.
+    /// It was not run, for this reason.
     Skipped(String),
-    /// It could not be judged in time: this is no pass.
+    /// It could not be judged in time. This is not a pass.
     Unknown(String),
 }
 
-/// Something that is not as it must be.
+/// A behaviour that differs from the expected one.
 #[derive(Clone, Debug, Default)]
 pub struct Failure {
-    /// The version of the protocol, if it matters.
+    /// The protocol version, if it matters.
     pub protocol: Option<u8>,
-    /// The line of the file, if it stands in one.
+    /// The line in the file, if it is a case.
     pub number: Option<usize>,
-    /// What was sent.
+    /// The request.
     pub sent: String,
-    /// What was expected.
+    /// The expected reply.
     pub expected: String,
-    /// What came.
+    /// The reply that was received.
     pub came: String,
-    /// What the reference said, if it was asked.
+    /// The reply of the reference server, if there is one.
     pub reference: Option<String>,
-    /// What had happened until then, a line each.
+    /// The events before the failure, one line each.
     pub story: Vec<String>,
 }
 
-/// How a report is written.
+/// The format of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// For a terminal.
+    /// Text for a terminal.
     Text,
     /// For a pull request or a page.
     Markdown,
@@ -99,7 +98,7 @@ pub enum Format {
 }
 
 impl Report {
-    /// Whether everything that was tried is as it must be.
+    /// Whether something passed and nothing failed.
     pub fn is_green(&self) -> bool {
         let bad = |outcome: &Outcome| match outcome.verdict {
             Verdict::Failed(_) | Verdict::Unknown(_) => true,
@@ -110,12 +109,12 @@ impl Report {
         has_passed && self.ending.is_none() && !self.outcomes.iter().any(bad)
     }
 
-    /// The commands that the server has not got.
+    /// The commands that the server lacks.
     pub fn lacking(&self) -> BTreeSet<&str> {
         self.lacking_counts().into_keys().collect()
     }
 
-    /// The commands that the server has not got, and how many things could not be tried for each.
+    /// The commands that the server lacks, and the number of cases that need each.
     pub fn lacking_counts(&self) -> BTreeMap<&str, usize> {
         let mut counts = BTreeMap::new();
         for outcome in &self.outcomes {
@@ -126,7 +125,7 @@ impl Report {
         counts
     }
 
-    /// What failed.
+    /// All failures.
     pub fn failures(&self) -> impl Iterator<Item = (&Outcome, &Failure)> {
         self.outcomes.iter().flat_map(|outcome| {
             let failures = match &outcome.verdict {
@@ -137,7 +136,7 @@ impl Report {
         })
     }
 
-    /// Why things were not tried, and how many for each reason.
+    /// The reasons why cases were skipped, and the number of cases for each.
     pub fn skipped_counts(&self) -> BTreeMap<&str, usize> {
         let mut counts = BTreeMap::new();
         for outcome in &self.outcomes {
@@ -148,12 +147,12 @@ impl Report {
         counts
     }
 
-    /// The sums.
+    /// The totals.
     pub fn table(&self) -> Table {
         Table::of(&self.outcomes)
     }
 
-    /// The verdict in a sentence.
+    /// The overall verdict as one sentence.
     pub fn summary(&self) -> String {
         let table = self.table();
         let sum = &table.sum;
@@ -191,13 +190,12 @@ impl Report {
         if problems.is_empty() {
             problems.push(format!("{} passed", sum.passed));
         }
-        let ending =
-            self.ending.as_ref().map(|it| format!(" The run did not get to its end: {it}."));
+        let ending = self.ending.as_ref().map(|it| format!(" The run did not complete: {it}."));
         let problems = problems.join(", ");
         format!("Not green: of {tried} tried, {problems}{skipped}.{}", ending.unwrap_or_default())
     }
 
-    /// The whole, in some form.
+    /// The report in the given format.
     pub fn write(&self, format: Format) -> String {
         match format {
             Format::Text => text::write(self, false),
@@ -207,19 +205,19 @@ impl Report {
         }
     }
 
-    /// For a terminal.
+    /// The report for a terminal.
     pub fn text(&self) -> String {
         text::write(self, false)
     }
 
-    /// For a terminal that shows colours.
+    /// The report for a terminal that shows colours.
     pub fn coloured_text(&self) -> String {
         text::write(self, true)
     }
 }
 
 impl Failure {
-    /// With keys told by the names their case gives them.
+    /// The same with the prefix of the run removed from key names.
     pub(super) fn without(self, prefix: &str) -> Failure {
         let bare = |text: String| text.replace(prefix, "");
         Failure {
@@ -232,7 +230,7 @@ impl Failure {
         }
     }
 
-    /// Where it stands: `strings.txt:7`.
+    /// The file and line: `strings.txt:7`.
     fn place(&self, outcome: &Outcome) -> String {
         match self.number {
             Some(number) => format!("{}:{number}", outcome.place),
@@ -241,7 +239,7 @@ impl Failure {
     }
 }
 
-/// The failures of one outcome, with the versions of the protocol in which they are the same.
+/// The failures of one result; those that are equal in both protocol versions are listed once.
 fn merged(failures: &[Failure]) -> Vec<(String, &Failure)> {
     let mut merged: Vec<(Vec<u8>, &Failure)> = Vec::new();
     for failure in failures {
@@ -261,7 +259,7 @@ fn merged(failures: &[Failure]) -> Vec<(String, &Failure)> {
     merged.into_iter().map(|(protocols, failure)| (name(protocols), failure)).collect()
 }
 
-/// A line that fits in a report: the whole is in the JSON.
+/// The line, cut to fit in a report. The JSON report has the whole line.
 fn short(line: &str, columns: usize) -> String {
     if line.chars().count() <= columns {
         return line.to_owned();
@@ -270,7 +268,7 @@ fn short(line: &str, columns: usize) -> String {
     format!("{cut}... ({} bytes)", line.len())
 }
 
-/// How long it took, for people.
+/// The duration of the run in seconds.
 fn elapsed(report: &Report) -> String {
     format!("{}.{} s", report.elapsed_ms / 1000, report.elapsed_ms % 1000 / 100)
 }

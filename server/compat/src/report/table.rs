@@ -1,44 +1,44 @@
-//! The sums: a row to a family, and to a client within the recipes.
+//! The totals of a report: a row for each family and for each client library.
 
 use super::{Outcome, Verdict};
 
-/// The rows and their sum.
+/// The rows and their total.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Table {
-    /// By what it is about, in the order of the cases.
+    /// By family, in the order of the cases.
     pub families: Vec<Row>,
-    /// By the client library whose habit it is, by name.
+    /// By client library, sorted by name.
     pub clients: Vec<Row>,
-    /// Of everything.
+    /// The total.
     pub sum: Score,
 }
 
 /// A row of the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// The family or client.
+    /// The family or client library.
     pub name: String,
-    /// What came of it.
+    /// The number of each verdict.
     pub score: Score,
 }
 
-/// How many of each verdict.
+/// The number of each verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Score {
-    /// As it must be.
+    /// The server behaves as required.
     pub passed: usize,
-    /// Not as it must be.
+    /// The server does not.
     pub failed: usize,
-    /// The server has not got a command of it.
+    /// The server lacks a command.
     pub lacking: usize,
-    /// Not judged in time.
+    /// It could not be judged in time.
     pub unknown: usize,
-    /// Not tried.
+    /// It was not run.
     pub skipped: usize,
 }
 
 impl Score {
-    /// How many were tried: all but those that were skipped.
+    /// The number that were run: all but those that were skipped.
     pub fn tried(&self) -> usize {
         self.passed + self.failed + self.lacking + self.unknown
     }
@@ -56,7 +56,7 @@ impl Score {
 }
 
 impl Table {
-    /// Counts.
+    /// Counts the verdicts.
     pub fn of(outcomes: &[Outcome]) -> Table {
         let mut table = Table::default();
         for outcome in outcomes {

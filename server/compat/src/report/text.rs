@@ -1,17 +1,17 @@
-//! The report for a terminal.
+//! Writes the report as text for a terminal.
 
 use std::fmt::Write;
 
 use super::{Failure, Outcome, Report, Row, Score, Verdict, elapsed, merged, short};
 
-/// How many lines of a conversation are shown: those before the failure.
+/// The number of events shown before a failure.
 const STORY_LINES: usize = 16;
-/// Where lines are cut.
+/// Longer lines are cut to this length.
 const COLUMNS: usize = 160;
-/// What the columns of the table are called.
+/// The headings of the table's columns.
 const HEADINGS: [&str; 5] = ["passed", "failed", "lacking", "unknown", "not tried"];
 
-/// What the terminal is to show in which colour.
+/// Adds colours if the terminal shows them.
 #[derive(Clone, Copy)]
 struct Paint(bool);
 
@@ -37,7 +37,7 @@ impl Paint {
     }
 }
 
-/// Writes it.
+/// The report as text.
 pub(super) fn write(report: &Report, colours: bool) -> String {
     let paint = Paint(colours);
     let mut out = format!("{} at {}\n", report.target, report.address);
@@ -71,7 +71,7 @@ fn write_table(out: &mut String, report: &Report, paint: Paint) {
     let table = report.table();
     let rows = || table.families.iter().chain(&table.clients);
     let width = rows().map(|row| row.name.len() + 2).max().unwrap_or(0).max(12);
-    // A column in which nothing stands is left out; what passed is always told.
+    // Empty columns are left out, except that of the passed cases.
     let shown: Vec<usize> =
         (0..HEADINGS.len()).filter(|&at| at == 0 || cells(&table.sum)[at] != "0").collect();
     let heading = |at: &usize| format!("{:>10}", HEADINGS[*at]);
@@ -141,7 +141,7 @@ fn write_story(out: &mut String, failure: &Failure, paint: Paint) {
     if failure.story.is_empty() {
         return;
     }
-    // Only cases are conversations.
+    // Only cases have line numbers, and only cases are conversations.
     let heading = match failure.number {
         Some(_) => "what happened (a> is what client a sends):",
         None => "what happened:",

@@ -17,7 +17,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use lockwheel_tests::suites::report::{self, Comparison, Line};
-use lockwheel_tests::suites::{self, Choice, Kind};
+use lockwheel_tests::suites::{self, Choice, ServerProgram};
 
 use crate::page::Page;
 use crate::scripts::{List, Listeners};
@@ -61,16 +61,17 @@ async fn run(options: &Options) -> Vec<String> {
         let mut comparison = Comparison::default();
         for &kind in kinds {
             let suite = folder.join(language);
-            let (mut lines, mut troubles) = one(&suite, kind, &mut versions, &mut scripts).await;
+            let (mut lines, mut problems_found) =
+                one(&suite, kind, &mut versions, &mut scripts).await;
             // Redis is right by definition: what fails there is chance, and is given one more.
-            if kind == Kind::Redis && report::any_failed(&lines) {
+            if kind == ServerProgram::Redis && report::any_failed(&lines) {
                 println!("{language} on Redis: something failed there, so all is tried once more");
                 let (again, more) = one(&suite, kind, &mut versions, &mut scripts).await;
                 lines = report::better(lines, again);
-                troubles.extend(more);
+                problems_found.extend(more);
             }
             let place = |trouble| format!("{language} on {}: {trouble}", kind.name());
-            problems.extend(troubles.into_iter().map(place));
+            problems.extend(problems_found.into_iter().map(place));
             comparison.add(kind, lines);
         }
         comparisons.insert(language.clone(), comparison);
@@ -87,8 +88,8 @@ async fn run(options: &Options) -> Vec<String> {
 /// Runs one suite on servers of its own. Returns its report and what went wrong besides.
 async fn one(
     suite: &Path,
-    kind: Kind,
-    versions: &mut BTreeMap<Kind, String>,
+    kind: ServerProgram,
+    versions: &mut BTreeMap<ServerProgram, String>,
     scripts: &mut List,
 ) -> (Vec<Line>, Vec<String>) {
     let mut servers = match Servers::start(kind) {
@@ -96,7 +97,7 @@ async fn one(
         Err(problem) => return (Vec::new(), vec![problem]),
     };
     // Lockwheel has no MONITOR, and is sent the same.
-    let listened_to = servers.keepers().filter(|_| kind == Kind::Redis);
+    let listened_to = servers.keepers().filter(|_| kind == ServerProgram::Redis);
     let listeners = match Listeners::start(listened_to) {
         Ok(listeners) => listeners,
         Err(problem) => return (Vec::new(), vec![problem]),
@@ -109,26 +110,27 @@ async fn one(
     let mut environment = servers.environment();
     environment.push(("SUITE_REPORT", report.clone()));
     let ending = suites::run(suite, kind, &environment).await;
-    let mut troubles = servers.deaths();
+    let mut problems_found = servers.deaths();
     let lines = match Line::read_all(Path::new(&report)) {
         Ok(lines) => lines,
         Err(problem) => {
-            troubles.push(problem);
+            problems_found.push(problem);
             Vec::new()
         }
     };
-    troubles.extend(ending.trouble(suite, &lines));
+    problems_found.extend(ending.problem(suite, &lines));
     drop(servers);
     let (heard, differences) = listeners.finish();
-    troubles.extend(differences);
-    troubles.extend(scripts.add(&suite.file_name().unwrap_or_default().to_string_lossy(), &heard));
-    (lines, troubles)
+    problems_found.extend(differences);
+    problems_found
+        .extend(scripts.add(&suite.file_name().unwrap_or_default().to_string_lossy(), &heard));
+    (lines, problems_found)
 }
 
 /// Tells the outcome and, when both servers were tried, writes the page.
 fn conclude(
-    kinds: &[Kind],
-    versions: &BTreeMap<Kind, String>,
+    kinds: &[ServerProgram],
+    versions: &BTreeMap<ServerProgram, String>,
     comparisons: &BTreeMap<String, Comparison>,
     problems: &mut Vec<String>,
 ) {

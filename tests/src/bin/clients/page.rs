@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
-use lockwheel_tests::suites::Kind;
-use lockwheel_tests::suites::report::{self, Comparison, Outcome, Verdicts};
+use lockwheel_tests::suites::ServerProgram;
+use lockwheel_tests::suites::report::{self, Comparison, TestResults, TestStatus};
 
 const TITLE: &str = "# Client libraries
 
@@ -75,19 +75,19 @@ impl Page {
         &mut self,
         language: &str,
         comparison: &Comparison,
-        versions: &BTreeMap<Kind, String>,
+        versions: &BTreeMap<ServerProgram, String>,
     ) {
         let title = title(language);
         let version = |kind| versions.get(&kind).map_or("?", String::as_str);
         let mut section = format!(
             "\nRun on Redis {} and Lockwheel {}.\n",
-            version(Kind::Redis),
-            version(Kind::Lockwheel)
+            version(ServerProgram::Redis),
+            version(ServerProgram::Lockwheel)
         );
         let mut rows = Vec::new();
         for ((library, version), behaviours) in &comparison.libraries {
-            let [redis, lockwheel] =
-                [Kind::Redis, Kind::Lockwheel].map(|kind| report::score(behaviours, kind));
+            let [redis, lockwheel] = [ServerProgram::Redis, ServerProgram::Lockwheel]
+                .map(|kind| report::score(behaviours, kind));
             rows.push(format!("| {title} | {library} | {version} | {redis} | {lockwheel} |"));
             section += &format!("\n### {library} {version}\n\n");
             for (behaviour, verdicts) in behaviours {
@@ -126,17 +126,19 @@ fn title(language: &str) -> String {
 }
 
 /// A line for a behaviour: what it is, and what is to be said if it did not pass on both.
-fn bullet(behaviour: &str, verdicts: &Verdicts) -> String {
+fn bullet(behaviour: &str, verdicts: &TestResults) -> String {
     let mut line = format!("- {behaviour}");
-    for kind in [Kind::Redis, Kind::Lockwheel] {
+    for kind in [ServerProgram::Redis, ServerProgram::Lockwheel] {
         let Some(verdict) = verdicts.get(&kind) else {
             let _ = write!(line, " - **not reported on {}**", kind.name());
             continue;
         };
         let _ = match verdict.outcome {
-            Outcome::Passed => Ok(()),
-            Outcome::Skipped => write!(line, " - skipped on {}: {}", kind.name(), verdict.reason),
-            Outcome::Failed => {
+            TestStatus::Passed => Ok(()),
+            TestStatus::Skipped => {
+                write!(line, " - skipped on {}: {}", kind.name(), verdict.reason)
+            }
+            TestStatus::Failed => {
                 write!(line, " - **failed on {}**: {}", kind.name(), verdict.reason)
             }
         };
@@ -154,14 +156,15 @@ mod tests {
             r#"{{"library":"{library}","version":"1.2",
                 "behaviour":"excludes","outcome":"{outcome}"}}"#
         );
-        for kind in [Kind::Redis, Kind::Lockwheel] {
+        for kind in [ServerProgram::Redis, ServerProgram::Lockwheel] {
             comparison.add(kind, vec![serde_json::from_str(&line).expect("a line")]);
         }
         comparison
     }
 
-    fn versions() -> BTreeMap<Kind, String> {
-        [(Kind::Redis, "7.0".to_owned()), (Kind::Lockwheel, "0.1".to_owned())].into()
+    fn versions() -> BTreeMap<ServerProgram, String> {
+        [(ServerProgram::Redis, "7.0".to_owned()), (ServerProgram::Lockwheel, "0.1".to_owned())]
+            .into()
     }
 
     #[test]

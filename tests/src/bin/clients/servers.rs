@@ -10,7 +10,7 @@ use lockwheel_tests::daemon::Folder;
 use lockwheel_tests::frame;
 use lockwheel_tests::process::eventually;
 use lockwheel_tests::redis_server::free_port;
-use lockwheel_tests::suites::Kind;
+use lockwheel_tests::suites::ServerProgram;
 use lockwheel_tests::wire::Wire;
 
 /// For locks that want the agreement of most of several servers: enough that every test of a
@@ -21,7 +21,7 @@ const PORT_ATTEMPTS: usize = 5;
 
 /// All servers of one suite.
 pub(crate) struct Servers {
-    kind: Kind,
+    kind: ServerProgram,
     main: Server,
     disposable: Vec<Server>,
     cluster: Option<Server>,
@@ -35,7 +35,7 @@ pub(crate) struct Servers {
 
 impl Servers {
     /// Starts them; what is not there can do without a cluster or a sentinel, not without a server.
-    pub(crate) fn start(kind: Kind) -> Result<Servers, String> {
+    pub(crate) fn start(kind: ServerProgram) -> Result<Servers, String> {
         let folder = Folder::new();
         let launch = Launch { program: kind.program()?, folder: &folder };
         let main = launch.server("main", &[])?;
@@ -72,8 +72,8 @@ impl Servers {
         let info = self.main.connect().call(&["INFO", "server"]);
         let info = String::from_utf8_lossy(&info);
         let field = match self.kind {
-            Kind::Redis => "redis_version:",
-            Kind::Lockwheel => "lockwheel_version:",
+            ServerProgram::Redis => "redis_version:",
+            ServerProgram::Lockwheel => "lockwheel_version:",
         };
         let version = info.lines().find_map(|line| line.strip_prefix(field));
         version.unwrap_or("?").to_owned()

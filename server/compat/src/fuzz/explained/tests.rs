@@ -1,5 +1,5 @@
-//! Each known difference with examples of it, most of them heard from a server, and with near misses: the
-//! same command where nothing of the kind has happened before, or with another reply.
+//! Examples of each known difference, most of them recorded from a server, and near misses: the same
+//! command without the earlier commands that cause it, or with another reply.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use crate::frame::Frame;
 use crate::fuzz::episode::Step;
 use crate::words;
 
-/// What was met.
+/// A difference that occurred.
 #[derive(Clone, Copy, Debug)]
 struct Example {
     /// Commands that came before, separated by `;`.
@@ -17,9 +17,9 @@ struct Example {
     command: &'static str,
     /// The command that was sent last, if it is another.
     cause: &'static str,
-    /// What the target said, with `|` for the end of a line (and `\u{a6}` for `|`).
+    /// The reply of the target, with `|` for the end of a line (and `\u{a6}` for `|`).
     ours: &'static str,
-    /// What the reference said.
+    /// The reply of the reference.
     theirs: &'static str,
 }
 
@@ -30,7 +30,7 @@ struct Row {
     refused: &'static [Example],
 }
 
-/// A command that was replied to at once.
+/// A command with an immediate reply.
 const fn replied(command: &'static str, ours: &'static str, theirs: &'static str) -> Example {
     Example { before: "", command, cause: "", ours, theirs }
 }
@@ -41,12 +41,12 @@ impl Example {
         Example { before, ..self }
     }
 
-    /// A command that waited, or was queued, until this one came.
+    /// A command that was blocked or queued until this one came.
     const fn by(self, cause: &'static str) -> Example {
         Example { cause, ..self }
     }
 
-    /// The name of the known difference that it is, on a reference of this version.
+    /// The name of the known difference that matches, on a reference of this version.
     fn found(&self, version: Version) -> Option<&'static str> {
         let split = |line: &str| words::split(line).expect("words");
         let step = |line: &str| Step { client: 'a', words: split(line.trim()), pass: None };
@@ -82,7 +82,7 @@ impl Example {
     }
 }
 
-/// Versions of which a difference is known, and of which it is not.
+/// A version with the difference, and one without it.
 fn versions(of: Of) -> (Version, Option<Version>) {
     let redis = |major, minor| Version { redis: (major, minor), is_valkey: false };
     let valkey = Version { redis: (7, 2), is_valkey: true };
@@ -129,7 +129,7 @@ const IDLE_5_INACTIVE: &str = "*1|*8|$4|name|$2|c1|$7|pending|:0|$4|idle|:9|$8|i
 const IDLE_500_INACTIVE: &str = "*1|*8|$4|name|$2|c1|$7|pending|:0|$4|idle|:500|$8|inactive|:-1|";
 const OF_A_KEY: &str = "*1|*8|$4|name|$4|p:k1|$7|pending|:0|$4|idle|:9|$8|inactive|:-1|";
 const PENDING_1_INACTIVE: &str = "*1|*8|$4|name|$2|c1|$7|pending|:1|$4|idle|:5|$8|inactive|:5|";
-/// `XINFO STREAM ... FULL`, from where consumers are told of.
+/// `XINFO STREAM ... FULL`, from the consumers on.
 const FULL_7_0: &str = "*4|$6|length|:0|$6|groups|*1|*4|$4|name|$2|g1|$9|consumers|*1|*8|$4|name|$2|\
                         c1|$9|seen-time|:1800000000000|$9|pel-count|:0|$7|pending|*0|";
 const FULL_7_2: &str = "*4|$6|length|:0|$6|groups|*1|*4|$4|name|$2|g1|$9|consumers|*1|*10|$4|name|\
@@ -186,7 +186,7 @@ const ROWS: &[Row] = &[
                 "*3|$4|p:z1|$3|0.1|$1|1|",
                 "*3|$4|p:z1|$19|0.10000000000000001|$1|1|",
             ),
-            // Not the same things.
+            // Other elements.
             replied(
                 "ZRANGE <z1> 0 -1 WITHSCORES",
                 "*2|$1|b|$3|0.1|",
@@ -324,12 +324,12 @@ const ROWS: &[Row] = &[
             replied("BLPOP <l1> <l2> 0", WRONG_TYPE, WAITS).by("RPUSH <l2> a"),
         ],
         refused: &[
-            // It has not waited, or for one key alone.
+            // It was not blocked, or on one key only.
             replied("BLPOP <l1> <l2> 0", WRONG_TYPE, "*2|$4|p:l2|$1|a|"),
             replied("BLPOP <l2> 0", WRONG_TYPE, "*2|$4|p:l2|$1|a|").by("RPUSH <l2> a"),
             replied("BLMOVE <l1> <l2> LEFT LEFT 0", WRONG_TYPE, WAITS).by("RPUSH <l2> a"),
             replied("BLPOP <l1> <l2> 0", SYNTAX, "*2|$4|p:l2|$1|a|").by("RPUSH <l2> a"),
-            // Served from a key it has not named, or with something else.
+            // Served from a key that it has not named, or with another element.
             replied("BLPOP <l1> <l2> 0", WRONG_TYPE, "*2|$4|p:l3|$1|a|").by("RPUSH <l2> a"),
             replied("BLPOP <l1> <l2> 0", WRONG_TYPE, "*-1|").by("RPUSH <l2> a"),
             replied("BLPOP <l1> <l2> 0", WRONG_TYPE, SYNTAX).by("RPUSH <l2> a"),
@@ -658,7 +658,7 @@ const ROWS: &[Row] = &[
                 .by("ZUNIONSTORE <k1> 1 <z2>"),
         ],
         refused: &[
-            // By something else, or to a key that nobody waits for.
+            // By another command, or to a key on which no client blocks.
             replied("BLPOP <k1> 0", "*2|$4|p:k1|$1|1|", WAITS)
                 .after("SET <k1> v")
                 .by("RPUSH <k1> 1"),
@@ -669,14 +669,14 @@ const ROWS: &[Row] = &[
             replied("BZPOPMIN <k1> 0", "*3|$4|p:k1|$1|a|$1|1|", WAITS)
                 .after("SET <k1> v")
                 .by("ZRANGESTORE <z2> <k1> 0 -1"),
-            // Nothing was there before.
+            // The key did not exist before.
             replied("BLPOP <k1> 0", "*2|$4|p:k1|$1|1|", WAITS).by("SORT <l1> STORE <k1>"),
             replied("BLPOP <k1> 0", "*2|$4|p:k1|$1|1|", WAITS)
                 .after("SET <k2> v; BRPOP <k1> 0")
                 .by("SORT <l1> STORE <k1>"),
             replied("BZPOPMIN <k1> 0", "*3|$4|p:k1|$1|a|$1|1|", WAITS)
                 .by("ZUNIONSTORE <k1> 1 <z2>"),
-            // The other way round, or with something else.
+            // The other way round, or with another reply.
             replied("BLPOP <k1> 0", WAITS, "*2|$4|p:k1|$1|1|")
                 .after("SET <k1> v")
                 .by("SORT <l1> STORE <k1>"),
@@ -715,14 +715,14 @@ const ROWS: &[Row] = &[
             replied("BLPOP <l1> <l2> 0", "*2|$4|p:l2|$1|a|", "*2|$4|p:l1|$1|c|").by("EXEC"),
             // From a key that is not named.
             replied("BLPOP <l1> <l2> 0", "*2|$4|p:l3|$1|c|", "*2|$4|p:l2|$1|a|").by("EXEC"),
-            // It has not waited.
+            // It was not blocked.
             replied("BLPOP <l1> <l2> 0", "*2|$4|p:l1|$1|c|", "*2|$4|p:l2|$1|a|"),
             // Another shape.
             replied("BLPOP <l1> <l2> 0", "*3|$4|p:l1|$1|c|$1|d|", "*2|$4|p:l2|$1|a|").by("EXEC"),
             replied("BLPOP <l1> <l2> 0", "*-1|", "*2|$4|p:l2|$1|a|").by("EXEC"),
             replied("BLPOP <l1> <l2> 0", "*2|$4|p:l1|*1|$1|c|", "*2|$4|p:l2|$1|a|").by("EXEC"),
             replied("BLMOVE <l1> <l2> LEFT LEFT 0", "$1|c|", "$1|a|").by("EXEC"),
-            // What both have is not the same.
+            // The consumers of both differ.
             replied(
                 "XREAD BLOCK 0 STREAMS <x1> <x2> $ $",
                 "*2|*2|$4|p:x1|*1|*2|$3|2-1|*2|$1|f|$1|v|*2|$4|p:x2|*1|*2|$3|1-1|*2|$1|f|$1|w|",
@@ -851,13 +851,13 @@ const ROWS: &[Row] = &[
             replied("BITPOS <s1> 0 0 1 BIT BIT", SYNTAX, ":0|"),
         ],
         refused: &[
-            // What stands behind the key is a range.
+            // The arguments after the key are a range.
             replied("BITCOUNT <s1> 0 -1", NO_INTEGER, ":0|"),
             replied("BITCOUNT <s1> 0 -1 BIT", SYNTAX, ":0|"),
             replied("BITCOUNT <s1>", SYNTAX, ":0|"),
             replied("BITPOS <s1> 1 0", NO_INTEGER, ":-1|"),
             replied("BITPOS <s1> 1", SYNTAX, ":-1|"),
-            // There is something.
+            // The key exists.
             replied("BITCOUNT <s1> 2 inf", NO_INTEGER, ":4|"),
             replied("BITPOS <s1> 1 x", NO_INTEGER, ":3|"),
             replied("BITPOS <s1> 1 x", NO_INTEGER, ":0|"),
@@ -903,7 +903,7 @@ const ROWS: &[Row] = &[
             replied("XGROUP CREATECONSUMER <x1> g1 c1", ":1|", ":0|")
                 .after("XREADGROUP GROUP g1 c1 STREAMS <x1> >"),
             replied("XINFO GROUPS <x1>", ONE_CONSUMER, NO_CONSUMERS),
-            // More than have read, fewer than there are, or something else.
+            // More than have read, fewer than there are, or another difference.
             replied("XINFO GROUPS <x1>", TWO_CONSUMERS, NO_CONSUMERS).after(
                 "XREADGROUP GROUP g1 c1 STREAMS <x1> >; XREADGROUP GROUP g1 c1 STREAMS <x1> >",
             ),
@@ -1002,7 +1002,7 @@ const ROWS: &[Row] = &[
             replied("PEXPIRE <k1> 5000 GT", ":0|", ":1|").after("PEXPIRE <k2> 5000"),
             replied("PEXPIRE <k1> 5000 GT", ":0|", ":1|").after("EXPIRE <k1> 5000"),
             replied("PEXPIRE <k1> 5000 GT", ":0|", ":1|"),
-            // Not compared, or with something else.
+            // Not compared, or with another reply.
             replied("PEXPIRE <k1> 5000", ":0|", ":1|").after("PEXPIRE <k1> 5000"),
             replied("PEXPIRE <k1> 5000 NX", ":0|", ":1|").after("PEXPIRE <k1> 5000"),
             replied("PEXPIRE <k1> 5000 GT", ":0|", NO_INTEGER).after("PEXPIRE <k1> 5000"),
@@ -1012,7 +1012,7 @@ const ROWS: &[Row] = &[
 ];
 
 #[test]
-fn what_is_explained_is_documented() {
+fn known_differences_are_documented() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/differences.md");
     let text = std::fs::read_to_string(path).expect("the page is there");
     for explained in EXPLAINED {
@@ -1034,7 +1034,7 @@ fn every_known_difference_has_examples_and_near_misses() {
 }
 
 #[test]
-fn a_known_difference_is_explained_where_it_is_known_and_nowhere_else() {
+fn known_difference_applies_only_to_its_versions() {
     for (row, explained) in ROWS.iter().zip(EXPLAINED) {
         let (version, other) = versions(explained.of);
         for example in row.explained {
@@ -1047,7 +1047,7 @@ fn a_known_difference_is_explained_where_it_is_known_and_nowhere_else() {
 }
 
 #[test]
-fn a_near_miss_is_not_explained() {
+fn near_miss_is_not_explained() {
     let mut explained = Vec::new();
     for (row, known) in ROWS.iter().zip(EXPLAINED) {
         let (version, _) = versions(known.of);
@@ -1061,7 +1061,7 @@ fn a_near_miss_is_not_explained() {
 }
 
 #[test]
-fn a_reply_from_another_key_is_asked_of_the_reference_with_that_key_alone() {
+fn reply_from_another_key_is_checked_on_the_reference() {
     let split = |line: &str| words::split(line).expect("words");
     let frame = |text: &str| Frame::whole(text.replace('|', "\r\n").as_bytes()).expect("a reply");
     for (command, reply, expected) in [
@@ -1091,7 +1091,7 @@ fn a_reply_from_another_key_is_asked_of_the_reference_with_that_key_alone() {
 }
 
 #[test]
-fn seventeen_digits_are_those_of_printf() {
+fn seventeen_digits_match_printf() {
     for (number, expected) in [
         (0.1, "0.10000000000000001"),
         (-0.3, "-0.29999999999999999"),

@@ -1,4 +1,4 @@
-//! The daemon that is attacked, in a process of its own, so that its end is seen from outside.
+//! The server that is attacked, in its own process, so that a crash can be observed.
 
 use std::fs::{self, File};
 use std::io;
@@ -12,19 +12,19 @@ use crate::daemon::{Daemon, Folder, command};
 use crate::process::{Held, eventually};
 use crate::redis_server::free_port;
 
-/// What the daemon writes its errors to, a panic among them.
+/// The file with the daemon's standard error, which shows panics.
 const ERRORS: &str = "errors.txt";
 
-/// A daemon that is attacked.
-pub struct Victim {
+/// The server that is attacked.
+pub struct AttackTarget {
     daemon: Daemon,
     port: u16,
     errors: String,
 }
 
-impl Victim {
-    /// Starts one with these settings, besides a port and a log that nobody has to read.
-    pub fn start(settings: &[&str]) -> Victim {
+impl AttackTarget {
+    /// Starts a server with these settings, on a free port and with a log file.
+    pub fn start(settings: &[&str]) -> AttackTarget {
         let folder = Folder::new();
         let (errors, log) = (folder.path(ERRORS), folder.path("log.txt"));
         let port = free_port();
@@ -33,28 +33,28 @@ impl Victim {
         let mut command = command(&folder, &[&own[..], settings].concat());
         command.stderr(File::create(&errors).expect("a file"));
         let daemon = Daemon::spawn(folder, command, "");
-        let victim = Victim { daemon, port, errors };
-        eventually("the daemon", || victim.try_connect(2, Duration::from_secs(1)).is_ok());
-        victim
+        let server = AttackTarget { daemon, port, errors };
+        eventually("the daemon", || server.try_connect(2, Duration::from_secs(1)).is_ok());
+        server
     }
 
-    /// Where it listens.
+    /// The address of the server.
     pub fn address(&self) -> SocketAddr {
         SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
     }
 
-    /// A new connection, whose replies may take so long.
+    /// A new connection with this time-out for replies.
     pub fn try_connect(&self, protocol: u8, patience: Duration) -> io::Result<Wire> {
         connect(self.address(), protocol, patience)
     }
 
-    /// What it holds.
+    /// The resources of the process.
     pub fn held(&self) -> Held {
         Held::by(self.daemon.process_id())
     }
 
-    /// What is wrong with it, if something is: it has ended, does not answer, or has panicked.
-    pub fn trouble(&mut self, patience: Duration) -> Option<String> {
+    /// The problem of the server, if any: it has ended, does not reply, or has panicked.
+    pub fn problem(&mut self, patience: Duration) -> Option<String> {
         if let Some(status) = self.daemon.status() {
             return Some(format!("the server has ended: {status}\n{}", self.errors()));
         }
@@ -66,10 +66,10 @@ impl Victim {
         }
     }
 
-    /// Ends it. Tells what went wrong until then.
+    /// Ends the server. Returns its problem, if any.
     pub fn end(mut self, patience: Duration) -> Option<String> {
-        if let Some(trouble) = self.trouble(patience) {
-            return Some(trouble);
+        if let Some(problem) = self.problem(patience) {
+            return Some(problem);
         }
         self.daemon.signal("TERM");
         let status = self.daemon.end();
@@ -89,7 +89,7 @@ impl Victim {
     }
 }
 
-/// A new connection to a server, whose replies may take so long.
+/// A new connection to a server with this time-out for replies.
 pub fn connect(address: SocketAddr, protocol: u8, patience: Duration) -> io::Result<Wire> {
     let endpoint = Endpoint::Tcp(address.ip().to_string(), address.port());
     let address = Address { endpoint, user: None, password: None, database: None };

@@ -1,4 +1,4 @@
-//! The clients of a faulty server: their sockets, and what they have asked for.
+//! The connections of a faulty server: their sockets and the requests that have not run yet.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{Read, Write};
@@ -14,70 +14,70 @@ use lockwheel_engine::{Engine, Flow};
 use lockwheel_resp::{Limits, Parser, Reply, encode};
 use socket2::SockRef;
 
-/// What a socket's thread has to say.
-pub(super) enum Event {
-    /// Somebody has connected.
-    Came(TcpStream),
-    /// A client asks for something.
-    Asked(ClientId, Asked),
-    /// A client has gone.
-    Left(ClientId),
-    /// The server is to end.
+/// An event of the acceptor or of a reading thread.
+pub(super) enum SocketEvent {
+    /// A client has connected.
+    Connected(TcpStream),
+    /// A client has sent a request.
+    Request(ClientId, Received),
+    /// A client has closed its connection.
+    Closed(ClientId),
+    /// The server must stop.
     Stop,
 }
 
-/// What a client asks for.
-pub(super) enum Asked {
+/// A received request.
+pub(super) enum Received {
     /// A command.
     Command(Vec<Vec<u8>>),
-    /// Something that is no request: it is told so, and the connection closed.
-    Nonsense(Reply),
+    /// Invalid bytes: the error reply, after which the connection is closed.
+    Invalid(Reply),
 }
 
-/// Everyone who is connected.
-pub(super) struct Crowd {
-    /// What has happened at the sockets.
-    pub(super) events: Receiver<Event>,
-    sender: Sender<Event>,
+/// All connections.
+pub(super) struct Connections {
+    /// The events of the sockets.
+    pub(super) events: Receiver<SocketEvent>,
+    sender: Sender<SocketEvent>,
     sessions: BTreeMap<ClientId, Session>,
 }
 
 struct Session {
     stream: TcpStream,
-    /// Where the thread that writes takes from; it closes the socket when this is gone.
+    /// The queue of the writing thread, which closes the socket when this is dropped.
     outbox: Sender<Vec<u8>>,
-    asked: VecDeque<Asked>,
+    pending: VecDeque<Received>,
     waiting: bool,
 }
 
-impl Crowd {
-    /// Nobody yet, and where to say who comes.
-    pub(super) fn new() -> (Crowd, Sender<Event>) {
+impl Connections {
+    /// No connections yet, and the sender for events.
+    pub(super) fn new() -> (Connections, Sender<SocketEvent>) {
         let (sender, events) = channel();
-        (Crowd { events, sender: sender.clone(), sessions: BTreeMap::new() }, sender)
+        (Connections { events, sender: sender.clone(), sessions: BTreeMap::new() }, sender)
     }
 
-    /// Takes in who comes and what is asked; returns who has left, which somebody else decides.
-    pub(super) fn hear(
+    /// Handles new connections and requests; returns a client that has closed its connection.
+    pub(super) fn handle(
         &mut self,
         engine: &mut Engine,
         time: Time,
-        event: Event,
+        event: SocketEvent,
     ) -> Option<ClientId> {
         match event {
-            Event::Came(stream) => self.let_in(engine, time, stream),
-            Event::Asked(client, asked) => {
+            SocketEvent::Connected(stream) => self.add(engine, time, stream),
+            SocketEvent::Request(client, pending) => {
                 if let Some(session) = self.sessions.get_mut(&client) {
-                    session.asked.push_back(asked);
+                    session.pending.push_back(pending);
                 }
             }
-            Event::Left(client) => return Some(client),
-            Event::Stop => {}
+            SocketEvent::Closed(client) => return Some(client),
+            SocketEvent::Stop => {}
         }
         None
     }
 
-    fn let_in(&mut self, engine: &mut Engine, time: Time, stream: TcpStream) {
+    fn add(&mut self, engine: &mut Engine, time: Time, stream: TcpStream) {
         let address = |address: std::io::Result<std::net::SocketAddr>| {
             address.map_or_else(|_| String::new(), |address| address.to_string())
         };
@@ -99,46 +99,45 @@ impl Crowd {
         let sender = self.sender.clone();
         thread::spawn(move || {
             read_requests(&mut reader, client, &sender);
-            let _ = sender.send(Event::Left(client));
+            let _ = sender.send(SocketEvent::Closed(client));
         });
         thread::spawn(move || {
-            // Whoever does not listen any more will be seen to have left.
+            // A closed connection is noticed by the reading thread.
             while let Ok(bytes) = mail.recv() {
                 let _ = writer.write_all(&bytes);
             }
             let _ = writer.shutdown(Shutdown::Both);
         });
-        let session = Session { stream, outbox, asked: VecDeque::new(), waiting: false };
+        let session = Session { stream, outbox, pending: VecDeque::new(), waiting: false };
         self.sessions.insert(client, session);
     }
 
-    /// Somebody who has asked for something and waits for nothing, and what it is; from now on
-    /// it waits.
-    pub(super) fn next(&mut self) -> Option<(ClientId, Asked)> {
-        let ready = |session: &Session| !session.waiting && !session.asked.is_empty();
+    /// The next request of a client that is not waiting for a reply. The client then waits.
+    pub(super) fn next(&mut self) -> Option<(ClientId, Received)> {
+        let ready = |session: &Session| !session.waiting && !session.pending.is_empty();
         let (client, session) = self.sessions.iter_mut().find(|(_, session)| ready(session))?;
         session.waiting = true;
-        Some((*client, session.asked.pop_front()?))
+        Some((*client, session.pending.pop_front()?))
     }
 
-    /// How many requests of this client are behind the one that runs.
-    pub(super) fn asked(&self, client: ClientId) -> usize {
-        self.sessions.get(&client).map_or(0, |session| session.asked.len())
+    /// The number of requests of this client that have not run yet.
+    pub(super) fn pending(&self, client: ClientId) -> usize {
+        self.sessions.get(&client).map_or(0, |session| session.pending.len())
     }
 
-    /// The next request of this client, if it is a command: it is not run any more.
-    pub(super) fn take_asked(&mut self, client: ClientId) -> Option<Vec<Vec<u8>>> {
-        let asked = &mut self.sessions.get_mut(&client)?.asked;
-        match asked.pop_front()? {
-            Asked::Command(argv) => Some(argv),
-            nonsense => {
-                asked.push_front(nonsense);
+    /// Removes the next request of this client, if it is a command.
+    pub(super) fn take_pending(&mut self, client: ClientId) -> Option<Vec<Vec<u8>>> {
+        let pending = &mut self.sessions.get_mut(&client)?.pending;
+        match pending.pop_front()? {
+            Received::Command(argv) => Some(argv),
+            invalid => {
+                pending.push_front(invalid);
                 None
             }
         }
     }
 
-    /// A request has been run: what is sent, and how it goes on.
+    /// Completes a request: sends the bytes and applies the flow.
     pub(super) fn settle(
         &mut self,
         engine: &mut Engine,
@@ -151,7 +150,7 @@ impl Crowd {
         let Some(session) = self.sessions.get_mut(&client) else { return };
         session.waiting = matches!(flow, Flow::Wait | Flow::Again);
         match flow {
-            Flow::Again => session.asked.push_front(Asked::Command(argv.to_vec())),
+            Flow::Again => session.pending.push_front(Received::Command(argv.to_vec())),
             Flow::Close | Flow::Shutdown => {
                 engine.disconnect(client);
                 self.sessions.remove(&client);
@@ -160,28 +159,28 @@ impl Crowd {
         }
     }
 
-    /// A client may ask again.
+    /// Lets the client's next request run.
     pub(super) fn resume(&mut self, client: ClientId) {
         if let Some(session) = self.sessions.get_mut(&client) {
             session.waiting = false;
         }
     }
 
-    /// Sends something to a client.
+    /// Sends bytes to a client.
     pub(super) fn send(&mut self, client: ClientId, bytes: &[u8]) {
         if let Some(session) = self.sessions.get(&client).filter(|_| !bytes.is_empty()) {
             let _ = session.outbox.send(bytes.to_vec());
         }
     }
 
-    /// Sends a client away.
+    /// Closes a connection.
     pub(super) fn close(&mut self, client: ClientId, how: Close) {
         if let Some(session) = self.sessions.remove(&client).filter(|_| how == Close::Now) {
             let _ = session.stream.shutdown(Shutdown::Both);
         }
     }
 
-    /// Whether a client has hung up, though its thread may not have said so yet.
+    /// Whether a client has closed its connection, also before its thread has reported it.
     pub(super) fn has_hung_up(&self, client: ClientId) -> bool {
         let Some(session) = self.sessions.get(&client) else { return false };
         let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
@@ -191,8 +190,8 @@ impl Crowd {
     }
 }
 
-/// Cuts requests out of what a client sends, until it goes or sends nonsense.
-fn read_requests(stream: &mut TcpStream, client: ClientId, sender: &Sender<Event>) {
+/// Parses the requests of a client until it closes the connection or sends invalid bytes.
+fn read_requests(stream: &mut TcpStream, client: ClientId, sender: &Sender<SocketEvent>) {
     let mut parser = Parser::new(Limits::default());
     parser.set_authenticated(true);
     let mut input = BytesMut::new();
@@ -203,7 +202,7 @@ fn read_requests(stream: &mut TcpStream, client: ClientId, sender: &Sender<Event
                 let argv: Vec<_> = parser.iter(&input).map(<[u8]>::to_vec).collect();
                 input.advance(used);
                 if !argv.is_empty() {
-                    let _ = sender.send(Event::Asked(client, Asked::Command(argv)));
+                    let _ = sender.send(SocketEvent::Request(client, Received::Command(argv)));
                 }
             }
             Ok(None) => match stream.read(&mut chunk) {
@@ -211,9 +210,9 @@ fn read_requests(stream: &mut TcpStream, client: ClientId, sender: &Sender<Event
                 _ => return,
             },
             Err(error) => {
-                let told = Asked::Nonsense(error.into());
-                let _ = sender.send(Event::Asked(client, told));
-                // Until it is closed: what comes now is thrown away.
+                let invalid = Received::Invalid(error.into());
+                let _ = sender.send(SocketEvent::Request(client, invalid));
+                // Discard further bytes until the connection is closed.
                 while stream.read(&mut chunk).is_ok_and(|read| read > 0) {}
                 return;
             }

@@ -1,5 +1,5 @@
-//! The locks of seed 003: Redisson 2.2.17, whose unlock of a missing lock still publishes and
-//! whose renewal is a plain PEXPIRE.
+//! The lock scripts of Redisson 2.2.17: its unlock of a missing lock still publishes, and its
+//! renewal is a plain PEXPIRE.
 
 use lockwheel_tests::conversation::converse_with;
 
@@ -36,7 +36,7 @@ fn redisson_2_2_17_lock_reentry_and_unlock() {
 }
 
 #[test]
-fn redisson_2_2_17_unlock_by_a_stranger() {
+fn redisson_2_2_17_unlock_by_another_client_is_refused() {
     converse_with(
         REDISSON_2_2_17,
         "a> EVAL @lock 1 foobar 30000 uuid-a:1
@@ -102,7 +102,8 @@ fn redisson_2_2_17_waiter_is_woken_by_the_unlock() {
     );
 }
 
-/// Nobody publishes when an owner dies: the waiter's own timeout makes it look again.
+/// There is no message when the owner's connection closes: the waiting client's time-out makes it
+/// try again.
 #[test]
 fn redisson_2_2_17_dead_owners_lock_expires() {
     converse_with(

@@ -1,4 +1,4 @@
-//! What a fault can reach: the engine, its clients, the time, and some memory of its own.
+//! The server that faults act on: the engine, its connections, the clock, and storage for faults.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,29 +14,29 @@ use lockwheel_resp::{Reply, decode};
 use lockwheel_scripting::Interpreter;
 
 use super::Fault;
-use super::crowd::{Asked, Crowd, Event, encoded};
+use super::connections::{Connections, Received, SocketEvent, encoded};
 
 /// Timers fired in one turn.
 const TICK_BUDGET: u32 = 1000;
 
-/// See the module's documentation.
-pub struct World {
-    /// The engine, which is right.
+/// A correct engine with one fault around it.
+pub struct FaultyEngine {
+    /// The engine, which is correct.
     pub engine: Engine,
-    /// Counts whatever a fault counts.
+    /// A counter for the fault.
     pub count: u64,
-    /// What a fault remembers of keys.
+    /// Values by key for the fault.
     pub notes: BTreeMap<Vec<u8>, i64>,
-    /// The requests of clients that wait, in the order in which they came.
+    /// The requests of blocked clients, in the order in which they came.
     pub waits: Vec<Request>,
     /// Texts of scripts by their digests.
     pub scripts: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// Lua for scripts that run outside of the engine, one inside another.
+    /// Lua interpreters for scripts that run outside of the engine, which may be nested.
     pub interpreters: Vec<Interpreter>,
-    crowd: Arc<Mutex<Crowd>>,
+    connections: Arc<Mutex<Connections>>,
     clock: Clock,
     fault: Option<&'static Fault>,
-    aside: Option<ClientId>,
+    separate_client: Option<ClientId>,
     postponed: Vec<(Instant, ClientId, Vec<u8>)>,
     ended: bool,
 }
@@ -44,16 +44,16 @@ pub struct World {
 /// A command of a client.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Whose it is.
+    /// The client.
     pub client: ClientId,
     /// Its words.
     pub argv: Vec<Vec<u8>>,
 }
 
-/// What a client is sent for its request, and how it goes on.
+/// The reply to a request, and how the connection goes on.
 #[derive(Debug)]
 pub struct Answer {
-    /// The bytes.
+    /// The bytes of the reply.
     pub bytes: BytesMut,
     /// How it goes on.
     pub flow: Flow,
@@ -70,23 +70,23 @@ impl Request {
         names.contains(&self.word(0).as_str())
     }
 
-    /// The word at a place, in lower case; nothing if there is none.
+    /// The word at a place, in lower case; empty if there is none.
     pub fn word(&self, at: usize) -> String {
         let word = self.argv.get(at).map(|word| String::from_utf8_lossy(word).to_lowercase());
         word.unwrap_or_default()
     }
 
-    /// The first word behind the name: the key, mostly.
+    /// The first word after the name: usually the key.
     pub fn key(&self) -> Vec<u8> {
         self.argv.get(1).cloned().unwrap_or_default()
     }
 
-    /// Where an option stands.
+    /// The place of an option.
     pub fn option(&self, name: &str) -> Option<usize> {
         (1..self.argv.len()).find(|&at| self.word(at) == name)
     }
 
-    /// The same client with another command.
+    /// Another command of the same client.
     pub fn with<A: AsRef<[u8]>>(&self, argv: &[A]) -> Request {
         let argv = argv.iter().map(|word| word.as_ref().to_vec()).collect();
         Request { client: self.client, argv }
@@ -94,90 +94,92 @@ impl Request {
 }
 
 impl Answer {
-    /// The first reply in it.
+    /// The first reply.
     pub fn reply(&self) -> Reply {
         decode(&self.bytes).ok().flatten().map_or(Reply::NOTHING, |(reply, _)| reply)
     }
 }
 
-impl World {
-    pub(super) fn new(crowd: Crowd, fault: Option<&'static Fault>) -> World {
+impl FaultyEngine {
+    pub(super) fn new(connections: Connections, fault: Option<&'static Fault>) -> FaultyEngine {
         let clock = Clock::start();
         let mut engine = Engine::new(Settings::default(), clock.now(), [1, 2, 3, 4]);
-        let crowd = Arc::new(Mutex::new(crowd));
-        engine.script_monitor =
-            Some(Box::new(Watch { crowd: Arc::clone(&crowd), clock, busy: None }));
-        World {
+        let connections = Arc::new(Mutex::new(connections));
+        engine.script_monitor = Some(Box::new(SlowScriptWatch {
+            connections: Arc::clone(&connections),
+            clock,
+            busy: None,
+        }));
+        FaultyEngine {
             engine,
             count: 0,
             notes: BTreeMap::new(),
             waits: Vec::new(),
             scripts: BTreeMap::new(),
             interpreters: Vec::new(),
-            crowd,
+            connections,
             clock,
             fault,
-            aside: None,
+            separate_client: None,
             postponed: Vec::new(),
             ended: false,
         }
     }
 
-    pub(super) fn live(mut self) {
+    pub(super) fn run_loop(mut self) {
         while !self.ended {
-            self.live_for(Duration::from_secs(1));
+            self.serve_for(Duration::from_secs(1));
         }
     }
 
-    /// Serves the clients for a while: in the middle of a request, those whom a right server would
-    /// not let in.
+    /// Serves the clients for a while. Within a request, a correct server would not do so.
     #[expect(clippy::disallowed_methods, reason = "the tests' own server reads the clock here")]
-    pub fn live_for(&mut self, span: Duration) {
+    pub fn serve_for(&mut self, span: Duration) {
         let end = Instant::now() + span;
         loop {
             self.engine.tick(self.clock.now(), TICK_BUDGET);
-            self.pass_on();
+            self.deliver();
             self.send_postponed();
-            self.serve();
+            self.run_requests();
             let now = Instant::now();
             if self.ended || now >= end {
                 return;
             }
             let due = self.engine.next_deadline().map(|deadline| self.clock.until(deadline));
             let postponed = self.postponed.iter().map(|(due, ..)| *due - now).min();
-            let patience = [Some(end - now), due, postponed].into_iter().flatten().min();
-            let event = crowd(&self.crowd).events.recv_timeout(patience.unwrap_or_default());
+            let timeout = [Some(end - now), due, postponed].into_iter().flatten().min();
+            let event = locked(&self.connections).events.recv_timeout(timeout.unwrap_or_default());
             if let Ok(event) = event {
                 self.take(event);
             }
         }
     }
 
-    fn take(&mut self, event: Event) {
-        self.ended |= matches!(event, Event::Stop);
+    fn take(&mut self, event: SocketEvent) {
+        self.ended |= matches!(event, SocketEvent::Stop);
         let time = self.clock.now();
-        let left = crowd(&self.crowd).hear(&mut self.engine, time, event);
+        let left = locked(&self.connections).handle(&mut self.engine, time, event);
         let Some(client) = left else { return };
-        match self.fault.and_then(|fault| fault.leave) {
-            Some(leave) => leave(self, client),
+        match self.fault.and_then(|fault| fault.on_disconnect) {
+            Some(on_disconnect) => on_disconnect(self, client),
             None => self.engine.disconnect(client),
         }
         self.waits.retain(|wait| wait.client != client);
-        crowd(&self.crowd).close(client, Close::Now);
+        locked(&self.connections).close(client, Close::Now);
     }
 
-    /// Runs whatever is asked and can be run.
-    fn serve(&mut self) {
+    /// Runs all requests that can run.
+    fn run_requests(&mut self) {
         loop {
-            let next = crowd(&self.crowd).next();
-            let Some((client, asked)) = next else { return };
-            let (argv, answer) = match asked {
-                Asked::Command(argv) => {
+            let next = locked(&self.connections).next();
+            let Some((client, pending)) = next else { return };
+            let (argv, answer) = match pending {
+                Received::Command(argv) => {
                     let answer = self.run_faulty(&Request { client, argv: argv.clone() });
                     (argv, answer)
                 }
-                Asked::Nonsense(told) => {
-                    let bytes = encoded(&self.engine, client, &told);
+                Received::Invalid(reply) => {
+                    let bytes = encoded(&self.engine, client, &reply);
                     (Vec::new(), Answer { bytes, flow: Flow::Close })
                 }
             };
@@ -189,8 +191,8 @@ impl World {
             }
             self.ended |= answer.flow == Flow::Shutdown;
             let (bytes, flow) = (&answer.bytes, answer.flow);
-            crowd(&self.crowd).settle(&mut self.engine, client, &argv, bytes, flow);
-            self.pass_on();
+            locked(&self.connections).settle(&mut self.engine, client, &argv, bytes, flow);
+            self.deliver();
         }
     }
 
@@ -203,9 +205,9 @@ impl World {
         }
     }
 
-    // --- what faults are made of ---
+    // --- Operations for faults ---
 
-    /// What a right server does.
+    /// Runs a request as a correct server does.
     pub fn run(&mut self, request: &Request) -> Answer {
         let mut bytes = BytesMut::new();
         let argv: Vec<&[u8]> = request.argv.iter().map(Vec::as_slice).collect();
@@ -213,51 +215,52 @@ impl World {
             return Answer { bytes, flow: Flow::Close };
         }
         let flow = self.engine.run(self.clock.now(), request.client, &argv, &mut bytes);
-        self.pass_on();
+        self.deliver();
         Answer { bytes, flow }
     }
 
-    /// What a right server does with another command in the place of a client's.
+    /// Runs another command in the place of the client's.
     pub fn run_as<A: AsRef<[u8]>>(&mut self, request: &Request, argv: &[A]) -> Answer {
         self.run(&request.with(argv))
     }
 
-    /// Something else as the answer.
+    /// An answer with this reply.
     pub fn answer(&self, request: &Request, reply: &Reply) -> Answer {
         Answer { bytes: encoded(&self.engine, request.client, reply), flow: Flow::Next }
     }
 
-    /// A command in the database of a client that the client does not see.
-    pub fn aside(&mut self, request: &Request, argv: &[&[u8]]) -> Reply {
+    /// Runs a command in the database of a client on a connection of its own.
+    pub fn run_separately(&mut self, request: &Request, argv: &[&[u8]]) -> Reply {
         let time = self.clock.now();
         let engine = &mut self.engine;
-        let aside = *self.aside.get_or_insert_with(|| engine.connect(Origin::default(), time));
+        let separate_client =
+            *self.separate_client.get_or_insert_with(|| engine.connect(Origin::default(), time));
         let database = engine.sessions.get(request.client).map_or(0, |state| state.database);
-        if let Some(state) = engine.sessions.get_mut(aside) {
+        if let Some(state) = engine.sessions.get_mut(separate_client) {
             state.database = database;
         }
-        let answer = self.run(&Request { client: aside, ..request.with(argv) });
+        let answer = self.run(&Request { client: separate_client, ..request.with(argv) });
         if answer.flow == Flow::Wait {
-            self.engine.end_wait(aside);
+            self.engine.end_wait(separate_client);
         }
         answer.reply()
     }
 
-    /// The number a command in the database of a client is answered with; 0 if it is none.
+    /// The integer reply to a command in the database of a client; 0 for other replies.
     pub fn number(&mut self, request: &Request, argv: &[&[u8]]) -> i64 {
-        match self.aside(request, argv) {
+        match self.run_separately(request, argv) {
             Reply::Integer(number) => number,
             _ => 0,
         }
     }
 
-    /// True once in so many times.
+    /// True at every `times`th call.
     pub fn once_in(&mut self, times: u64) -> bool {
         self.count += 1;
         self.count.is_multiple_of(times)
     }
 
-    /// The present.
+    /// The current time.
     pub fn now(&self) -> Time {
         self.clock.now()
     }
@@ -267,52 +270,55 @@ impl World {
         encoded(&self.engine, client, reply).to_vec()
     }
 
-    /// Sends a client something later.
+    /// Sends bytes to a client later.
     #[expect(clippy::disallowed_methods, reason = "the tests' own server reads the clock here")]
     pub fn send_later(&mut self, client: ClientId, bytes: &[u8], span: Duration) {
         self.postponed.push((Instant::now() + span, client, bytes.to_vec()));
     }
 
-    /// What was to be sent to a client later; it is not sent any more.
+    /// Removes and returns the bytes that were to be sent to a client later.
     pub fn take_postponed(&mut self, client: ClientId) -> Vec<u8> {
-        let taken = self.postponed.extract_if(.., |(_, whose, _)| *whose == client);
+        let taken = self.postponed.extract_if(.., |(_, recipient, _)| *recipient == client);
         taken.flat_map(|(_, _, bytes)| bytes).collect()
     }
 
-    /// The next request a client has sent already; it is not run any more.
+    /// Removes and returns the next request that a client has already sent.
     pub fn take_pipelined(&mut self, client: ClientId) -> Option<Request> {
-        let argv = crowd(&self.crowd).take_asked(client)?;
+        let argv = locked(&self.connections).take_pending(client)?;
         Some(Request { client, argv })
     }
 
-    /// How many requests a client has sent that are not run yet.
+    /// The number of requests of a client that have not run yet.
     pub fn pipelined(&self, client: ClientId) -> usize {
-        crowd(&self.crowd).asked(client)
+        locked(&self.connections).pending(client)
     }
 
-    // --- what others receive ---
+    // --- Deliveries ---
 
-    fn pass_on(&mut self) {
+    fn deliver(&mut self) {
         while self.engine.has_deliveries() {
             for delivery in self.engine.deliveries() {
                 let client = delivery.client;
                 if delivery.resume {
                     self.waits.retain(|wait| wait.client != client);
                 }
-                let bytes = match self.fault.and_then(|fault| fault.tell) {
-                    Some(tell) if !delivery.resume => {
+                let bytes = match self.fault.and_then(|fault| fault.rewrite_message) {
+                    Some(rewrite_message) if !delivery.resume => {
                         let frames = frames(&delivery.bytes);
-                        frames.iter().flat_map(|frame| tell(self, client, frame)).collect()
+                        frames
+                            .iter()
+                            .flat_map(|frame| rewrite_message(self, client, frame))
+                            .collect()
                     }
                     _ => delivery.bytes.to_vec(),
                 };
-                let mut crowd = crowd(&self.crowd);
-                crowd.send(client, &bytes);
+                let mut connections = locked(&self.connections);
+                connections.send(client, &bytes);
                 if delivery.resume {
-                    crowd.resume(client);
+                    connections.resume(client);
                 }
                 if let Some(how) = delivery.close {
-                    crowd.close(client, how);
+                    connections.close(client, how);
                     self.engine.disconnect(client);
                 }
             }
@@ -323,12 +329,12 @@ impl World {
     fn send_postponed(&mut self) {
         let now = Instant::now();
         for (_, client, bytes) in self.postponed.extract_if(.., |(due, ..)| *due <= now) {
-            crowd(&self.crowd).send(client, &bytes);
+            locked(&self.connections).send(client, &bytes);
         }
     }
 }
 
-/// Replies one by one.
+/// Splits bytes into replies.
 fn frames(bytes: &[u8]) -> Vec<&[u8]> {
     let (mut frames, mut rest) = (Vec::new(), bytes);
     while let Ok(Some((_, used))) = decode(rest) {
@@ -338,24 +344,24 @@ fn frames(bytes: &[u8]) -> Vec<&[u8]> {
     frames
 }
 
-fn crowd(shared: &Mutex<Crowd>) -> std::sync::MutexGuard<'_, Crowd> {
+fn locked(shared: &Mutex<Connections>) -> std::sync::MutexGuard<'_, Connections> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-#[expect(clippy::disallowed_methods, reason = "`DEBUG SLEEP` keeps everyone waiting")]
+#[expect(clippy::disallowed_methods, reason = "`DEBUG SLEEP` blocks all clients")]
 fn pause(span: Millis) {
     std::thread::sleep(Duration::from_millis(u64::try_from(span.0).unwrap_or(0)));
 }
 
-/// Hears the others while a script runs for long.
-struct Watch {
-    crowd: Arc<Mutex<Crowd>>,
+/// Serves the other clients while a slow script runs.
+struct SlowScriptWatch {
+    connections: Arc<Mutex<Connections>>,
     clock: Clock,
-    /// Which script, and since when.
+    /// The running script, and the time at which it was first seen.
     busy: Option<(u64, Millis)>,
 }
 
-impl ScriptMonitor for Watch {
+impl ScriptMonitor for SlowScriptWatch {
     fn poll(&mut self, engine: &mut Engine) {
         let Some(script) = engine.running_script() else { return };
         let now = self.clock.now();
@@ -368,33 +374,33 @@ impl ScriptMonitor for Watch {
             return;
         }
         engine.set_busy();
-        let mut crowd = crowd(&self.crowd);
-        while let Ok(event) = crowd.events.try_recv() {
-            if matches!(event, Event::Stop) {
+        let mut connections = locked(&self.connections);
+        while let Ok(event) = connections.events.try_recv() {
+            if matches!(event, SocketEvent::Stop) {
                 engine.kill_script();
             }
-            if let Some(client) = crowd.hear(engine, now, event) {
-                // It may be the one whose script runs; it is forgotten when its next reply is lost.
-                crowd.close(client, Close::Now);
+            if let Some(client) = connections.handle(engine, now, event) {
+                // It may be the client of the running script; it is removed when its next reply is lost.
+                connections.close(client, Close::Now);
             }
         }
-        while let Some((client, asked)) = crowd.next() {
+        while let Some((client, pending)) = connections.next() {
             let (mut bytes, mut flow, mut request) = (BytesMut::new(), Flow::Close, Vec::new());
-            if let Asked::Command(argv) = asked {
+            if let Received::Command(argv) = pending {
                 let words: Vec<&[u8]> = argv.iter().map(Vec::as_slice).collect();
                 flow = engine.run(now, client, &words, &mut bytes);
                 request = argv;
             }
-            crowd.settle(engine, client, &request, &bytes, flow);
+            connections.settle(engine, client, &request, &bytes, flow);
         }
     }
 
     fn has_hung_up(&self, client: ClientId) -> bool {
-        crowd(&self.crowd).has_hung_up(client)
+        locked(&self.connections).has_hung_up(client)
     }
 }
 
-/// The system's clocks, the lease clock anchored at the start.
+/// The clocks of the system; the lease clock begins at the start.
 #[derive(Clone, Copy)]
 struct Clock {
     begin: Instant,

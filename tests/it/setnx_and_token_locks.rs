@@ -1,12 +1,12 @@
-//! The locks of seed 000: SETNX, an expiry, the release mistaken for one's own, the release by
-//! script, a renewal by hand, and Redisson 3.15.4.
+//! Locks of SETNX and of SET NX EX with a token: leases, a release without a check, the release by
+//! script, a renewal with GET and EXPIRE; and the lock scripts of Redisson 3.15.4.
 
 use lockwheel_tests::conversation::{converse, converse_with};
 
 use lockwheel_tests::scripts::{COMPARE_AND_DELETE, REDISSON_3};
 
 #[test]
-fn setnx() {
+fn setnx_grants_a_free_lock_only() {
     converse(
         "a> setnx lockKey redis
          a< :1
@@ -22,7 +22,7 @@ fn setnx() {
 }
 
 #[test]
-fn setnx_then_expire() {
+fn setnx_lock_with_expire_ends() {
     converse(
         "a> setnx lockKey OK
          a< :1
@@ -34,7 +34,7 @@ fn setnx_then_expire() {
          a< :4000..5000
          b> setnx lockKey OK
          b< :0
-         # a dies; its lease does not outlive it for long.
+         # a is closed; its lease ends later.
          a!
          +4s
          b> setnx lockKey OK
@@ -48,7 +48,7 @@ fn setnx_then_expire() {
 }
 
 #[test]
-fn set_if_absent_with_ten_seconds() {
+fn set_nx_ex_grants_a_free_lock_only() {
     converse(
         "a> SET product:1 OK EX 10 NX
          a< +OK
@@ -63,9 +63,9 @@ fn set_if_absent_with_ten_seconds() {
     );
 }
 
-/// The document's first mistake: without a token, a late owner deletes its successor's lock.
+/// Without a token, an owner whose lease has ended deletes the lock of the next owner.
 #[test]
-fn a_late_owner_releases_the_lock_of_another() {
+fn del_after_the_lease_deletes_the_next_owners_lock() {
     converse(
         "a> SET product:1 OK EX 5 NX
          a< +OK
@@ -79,9 +79,9 @@ fn a_late_owner_releases_the_lock_of_another() {
     );
 }
 
-/// The second: the comparison and the deletion are two commands.
+/// The comparison and the deletion are two commands, so the lock can change hands in between.
 #[test]
-fn get_then_del() {
+fn get_then_del_deletes_the_next_owners_lock() {
     converse(
         "a> SET product:1 thread-1 EX 10 NX
          a< +OK
@@ -208,7 +208,7 @@ fn redisson_3_15_4_watchdog() {
          a< :29000..30000
          b> EVAL @renew 1 product:001 30000 8416:1
          b< :0
-         # a dies: nobody renews any more.
+         # a is closed: there are no more renewals.
          a!
          +29s
          b> EVAL @lock 1 product:001 30000 8416:1
@@ -231,7 +231,7 @@ fn redisson_3_15_4_waiter_is_woken_by_the_unlock() {
          b< :29000..30000
          b-listens> SUBSCRIBE redisson_lock__channel:{product:001}
          b-listens< push [\"subscribe\", \"redisson_lock__channel:{product:001}\", :1]
-         # The second look, after subscribing: an unlock in between is not missed.
+         # The second attempt, after subscribing, so that an unlock in between is not missed.
          b> EVAL @lock 1 product:001 30000 8416:1
          b< :29000..30000
          a> EVAL @unlock 2 product:001 redisson_lock__channel:{product:001} 0 30000 9527:1

@@ -1,5 +1,5 @@
-//! Plays a case on one server: says what it says, hears what it hears, and stops where something
-//! else comes than was expected.
+//! Plays a case on one server: sends its requests, reads the replies, and stops at the first reply
+//! that is not the expected one.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -10,78 +10,82 @@ use sha1::{Digest, Sha1};
 use super::case::{Action, Step, expand_keys};
 use super::frame::{Frame, quoted, show};
 use super::pattern::{Captures, Pattern};
-use super::wire::{Wire, is_end, told};
+use super::wire::{Wire, describe, is_end};
 
-/// For how long nothing must come when a client waits.
+/// How long a blocked client must receive nothing.
 pub const QUIET: Duration = Duration::from_millis(30);
 
-/// Where a conversation is held.
-pub trait Scene {
-    /// A new connection for a client of that name.
+/// Connects the clients of a case and lets time pass.
+pub trait Environment {
+    /// A new connection for the client of that name.
     fn connect(&mut self, client: &str, protocol: u8) -> io::Result<Wire>;
     /// Lets time pass.
     fn pass(&mut self, span: Duration) -> io::Result<()>;
 }
 
-/// What a conversation needs to know besides its steps.
+/// The settings of a conversation.
 #[derive(Clone, Copy)]
 pub struct Setting<'a> {
-    /// The version of the protocol: 2 or 3.
+    /// The protocol version: 2 or 3.
     pub protocol: u8,
-    /// What `<name>` stands for.
+    /// The key name for `<name>`.
     pub key: &'a dyn Fn(&str) -> String,
-    /// The text of the script of a name.
+    /// The text of the script of that name.
     pub script: &'a dyn Fn(&str) -> Option<String>,
 }
 
-/// What came of it.
+/// The result of playing a case.
 #[derive(Debug, Default)]
 pub struct Performance {
-    /// Everything that was said and heard, as a case would write it.
+    /// All requests and replies, in the notation of cases.
     pub transcript: Vec<String>,
-    /// What was heard where the case says what must be, with what the case leaves open taken out.
+    /// The replies to compared lines, without the parts that the case leaves open.
     pub masked: Vec<(usize, Frame)>,
-    /// What went otherwise than expected, if anything.
+    /// The first reply that was not expected, if any.
     pub problem: Option<Problem>,
 }
 
-/// What went otherwise than expected.
+/// A reply that was not expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// The line of the file.
     pub number: usize,
-    /// What the client had said, as the case writes it.
+    /// The request, as the case writes it.
     pub sent: String,
-    /// What was expected.
+    /// The expected reply.
     pub expected: String,
-    /// What came.
+    /// The reply that was received.
     pub came: String,
-    /// The command that the server says it does not have, if that is what came.
+    /// The command that the server reports as unknown, if it does.
     pub lacking: Option<String>,
 }
 
-/// Plays it.
-pub fn perform(steps: &[Step], setting: Setting<'_>, scene: &mut dyn Scene) -> Performance {
-    let mut stage = Stage {
+/// Plays a case.
+pub fn perform(
+    steps: &[Step],
+    setting: Setting<'_>,
+    environment: &mut dyn Environment,
+) -> Performance {
+    let mut player = CasePlayer {
         setting,
-        scene,
-        cast: BTreeMap::new(),
-        spoken: BTreeMap::new(),
-        said: BTreeMap::new(),
+        environment,
+        connections: BTreeMap::new(),
+        protocols: BTreeMap::new(),
+        requests: BTreeMap::new(),
         captures: Captures::new(),
         performance: Performance::default(),
     };
     for step in steps {
-        if let Err(problem) = stage.play(step) {
-            stage.performance.problem = Some(problem);
+        if let Err(problem) = player.play(step) {
+            player.performance.problem = Some(problem);
             break;
         }
     }
-    stage.performance
+    player.performance
 }
 
-/// What `@name` and `@name.sha1` stand for: the text of the script of that name, and its digest;
-/// `None` for a word that names none.
+/// Expands `@name` to the text of that script and `@name.sha1` to its digest; `None` for other
+/// words.
 pub(super) fn script_named(
     word: &[u8],
     script: &dyn Fn(&str) -> Option<String>,
@@ -96,57 +100,57 @@ pub(super) fn script_named(
     Ok(Some(if digest { sha1_hex(&script).into_bytes() } else { script.into_bytes() }))
 }
 
-/// The name Redis knows a script by.
+/// The digest by which Redis names a script.
 pub fn sha1_hex(script: &str) -> String {
     Sha1::digest(script).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-struct Stage<'a, 's> {
+struct CasePlayer<'a, 's> {
     setting: Setting<'a>,
-    scene: &'s mut dyn Scene,
-    cast: BTreeMap<String, Wire>,
-    /// The version each client speaks now, where `HELLO` or `RESET` changed it.
-    spoken: BTreeMap<String, u8>,
-    said: BTreeMap<String, Said>,
+    environment: &'s mut dyn Environment,
+    connections: BTreeMap<String, Wire>,
+    /// The protocol version of each client whose version was changed by `HELLO` or `RESET`.
+    protocols: BTreeMap<String, u8>,
+    requests: BTreeMap<String, Requests>,
     captures: Captures,
     performance: Performance,
 }
 
-/// What a client has said, as the case writes it and as it was sent: that which it hears the
-/// answer of, and what it has said since. What was answered stays until more is heard behind a
-/// later question, for one question may have several answers.
+/// The requests of a client, as the case writes them and as they were sent: the one whose reply is
+/// read next, and those sent after it. An answered request stays until a reply is read after a
+/// later request, since one request may have several replies.
 #[derive(Default)]
-struct Said {
-    questions: VecDeque<(String, Vec<Vec<u8>>)>,
+struct Requests {
+    queue: VecDeque<(String, Vec<Vec<u8>>)>,
     is_answered: bool,
 }
 
-impl Said {
+impl Requests {
     fn add(&mut self, line: &str, words: Vec<Vec<u8>>) {
-        self.questions.push_back((line.to_owned(), words));
+        self.queue.push_back((line.to_owned(), words));
     }
 
-    /// What is heard next belongs to the next question, if there is one.
-    fn go_on(&mut self) {
-        if self.is_answered && self.questions.len() > 1 {
-            self.questions.pop_front();
+    /// The next reply belongs to the next request, if there is one.
+    fn advance(&mut self) {
+        if self.is_answered && self.queue.len() > 1 {
+            self.queue.pop_front();
             self.is_answered = false;
         }
     }
 
     fn words(&self) -> Option<&Vec<Vec<u8>>> {
-        self.questions.front().map(|(_, words)| words)
+        self.queue.front().map(|(_, words)| words)
     }
 }
 
-/// What came instead of nothing, and the command that is lacking if that is what it says.
-type Surprise = (String, Option<String>);
+/// A reply where none was expected, and the command that it reports as unknown.
+type UnexpectedReply = (String, Option<String>);
 
-impl Stage<'_, '_> {
+impl CasePlayer<'_, '_> {
     fn play(&mut self, step: &Step) -> Result<(), Problem> {
-        let problem = |said: &str, expected: &str, came: String| Problem {
+        let problem = |request: &str, expected: &str, came: String| Problem {
             number: step.number,
-            sent: said.to_owned(),
+            sent: request.to_owned(),
             expected: expected.to_owned(),
             came,
             lacking: None,
@@ -156,25 +160,25 @@ impl Stage<'_, '_> {
             Action::Say(client, written) => {
                 let words: Result<Vec<_>, _> = written.iter().map(|word| self.word(word)).collect();
                 let words = words.map_err(|error| problem(line, "a word", error))?;
-                // A script is told by its name: its text would hide what happens.
+                // A script is shown by its name: its text would hide the rest.
                 let script = |word: &[u8]| word.starts_with(b"@");
                 let pairs = written.iter().zip(&words);
                 let shown = pairs.map(|(name, word)| if script(name) { name } else { word });
                 self.note(client, '>', &show_words(&shown.cloned().collect::<Vec<_>>()));
                 let sent = self.client(client).and_then(|wire| wire.send(&words));
-                self.said.entry(client.clone()).or_default().add(line, words);
-                sent.map_err(|error| problem(line, "the server takes it", told(&error)))
+                self.requests.entry(client.clone()).or_default().add(line, words);
+                sent.map_err(|error| problem(line, "the server takes it", describe(&error)))
             }
             Action::Raw(client, bytes) => {
                 let bytes = expand_keys(bytes, self.setting.key);
                 self.note(client, '>', &format!("> {}", quoted(&bytes)));
-                self.said.entry(client.clone()).or_default().add(line, Vec::new());
-                // A server may have closed after an error; its reply is what the case reads.
+                self.requests.entry(client.clone()).or_default().add(line, Vec::new());
+                // A server may have closed the connection after an error; the case reads its reply.
                 let _ = self.client(client).and_then(|wire| wire.send_bytes(&bytes));
                 Ok(())
             }
             Action::Hear(_, Some(version), _) if *version != self.setting.protocol => Ok(()),
-            Action::Hear(client, _, pattern) => self.hear(step, client, pattern),
+            Action::Hear(client, _, pattern) => self.read_reply(step, client, pattern),
             Action::Closed(client) => self.closed(client).map_err(|(came, lacking)| Problem {
                 lacking,
                 ..problem(self.asked(client), "the connection is closed", came)
@@ -185,18 +189,20 @@ impl Stage<'_, '_> {
             }),
             Action::HangUp(client) => {
                 self.performance.transcript.push(line.clone());
-                self.cast.remove(client);
-                self.spoken.remove(client);
+                self.connections.remove(client);
+                self.protocols.remove(client);
                 Ok(())
             }
             Action::Pass(span) => {
                 self.performance.transcript.push(line.clone());
-                self.scene.pass(*span).map_err(|error| problem(line, "time passes", told(&error)))
+                self.environment
+                    .pass(*span)
+                    .map_err(|error| problem(line, "time passes", describe(&error)))
             }
         }
     }
 
-    fn hear(&mut self, step: &Step, client: &str, pattern: &Pattern) -> Result<(), Problem> {
+    fn read_reply(&mut self, step: &Step, client: &str, pattern: &Pattern) -> Result<(), Problem> {
         let pattern = self.resolve(pattern);
         let expected = self.resolved_text(&step.line);
         let problem = |sent: &str, came: String, lacking| Problem {
@@ -206,50 +212,50 @@ impl Stage<'_, '_> {
             came,
             lacking,
         };
-        self.said.entry(client.to_owned()).or_default().go_on();
+        self.requests.entry(client.to_owned()).or_default().advance();
         let frame = match self.client(client).and_then(Wire::read) {
             Ok(frame) => frame,
-            Err(error) => return Err(problem(self.asked(client), told(&error), None)),
+            Err(error) => return Err(problem(self.asked(client), describe(&error), None)),
         };
-        self.said.entry(client.to_owned()).or_default().is_answered = true;
+        self.requests.entry(client.to_owned()).or_default().is_answered = true;
         self.note(client, '<', &frame.notation());
         if let Some(version) = changed_protocol(&frame) {
-            self.spoken.insert(client.to_owned(), version);
+            self.protocols.insert(client.to_owned(), version);
         }
-        let protocol = self.spoken.get(client).copied().unwrap_or(self.setting.protocol);
+        let protocol = self.protocols.get(client).copied().unwrap_or(self.setting.protocol);
         if pattern.matches(&frame, protocol, &mut self.captures) {
             let mut masked = frame;
             pattern.mask(&mut masked, protocol);
             self.performance.masked.push((step.number, masked));
             return Ok(());
         }
-        // Where a case expects such an error, another one tells nothing.
+        // Where a case expects such an error, another such error says nothing.
         let is_expected = step.line.to_lowercase().contains("unknown");
-        let words = self.said.get(client).and_then(Said::words).filter(|_| !is_expected);
+        let words = self.requests.get(client).and_then(Requests::words).filter(|_| !is_expected);
         let lacking = words.and_then(|words| lacking(&frame, words));
         self.performance.masked.push((step.number, frame.clone()));
         Err(problem(self.asked(client), frame.notation(), lacking))
     }
 
-    fn closed(&mut self, client: &str) -> Result<(), Surprise> {
-        self.said.entry(client.to_owned()).or_default().go_on();
-        let wire = self.client(client).map_err(|error| (told(&error), None))?;
+    fn closed(&mut self, client: &str) -> Result<(), UnexpectedReply> {
+        self.requests.entry(client.to_owned()).or_default().advance();
+        let wire = self.client(client).map_err(|error| (describe(&error), None))?;
         match wire.read() {
-            Ok(frame) => Err(self.surprise(client, &frame)),
+            Ok(frame) => Err(self.unexpected(client, &frame)),
             Err(error) if is_end(&error) => {
                 self.performance.transcript.push(format!("{client}< closed"));
                 Ok(())
             }
-            Err(error) => Err((told(&error), None)),
+            Err(error) => Err((describe(&error), None)),
         }
     }
 
-    fn waits(&mut self, client: &str) -> Result<(), Surprise> {
-        self.said.entry(client.to_owned()).or_default().go_on();
-        let lost = |error: io::Error| (told(&error), None);
+    fn waits(&mut self, client: &str) -> Result<(), UnexpectedReply> {
+        self.requests.entry(client.to_owned()).or_default().advance();
+        let lost = |error: io::Error| (describe(&error), None);
         let wire = self.client(client).map_err(lost)?;
         match wire.read_within(QUIET).map_err(lost)? {
-            Some(frame) => Err(self.surprise(client, &frame)),
+            Some(frame) => Err(self.unexpected(client, &frame)),
             None => {
                 self.performance.transcript.push(format!("{client} waits"));
                 Ok(())
@@ -257,25 +263,25 @@ impl Stage<'_, '_> {
         }
     }
 
-    /// What came where nothing should have.
-    fn surprise(&mut self, client: &str, frame: &Frame) -> Surprise {
+    /// A reply where none was expected.
+    fn unexpected(&mut self, client: &str, frame: &Frame) -> UnexpectedReply {
         self.note(client, '<', &frame.notation());
-        let words = self.said.get(client).and_then(Said::words);
+        let words = self.requests.get(client).and_then(Requests::words);
         (frame.notation(), words.and_then(|words| lacking(frame, words)))
     }
 
     fn client(&mut self, name: &str) -> io::Result<&mut Wire> {
-        if !self.cast.contains_key(name) {
-            let wire = self.scene.connect(name, self.setting.protocol)?;
-            self.cast.insert(name.to_owned(), wire);
+        if !self.connections.contains_key(name) {
+            let wire = self.environment.connect(name, self.setting.protocol)?;
+            self.connections.insert(name.to_owned(), wire);
         }
-        self.cast.get_mut(name).ok_or_else(|| io::ErrorKind::NotConnected.into())
+        self.connections.get_mut(name).ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
-    /// What the client is hearing the answer of.
+    /// The request whose reply the client reads.
     fn asked(&self, client: &str) -> &str {
-        let said = self.said.get(client).and_then(|said| said.questions.front());
-        said.map_or("(nothing yet)", |(line, _)| line)
+        let requests = self.requests.get(client).and_then(|requests| requests.queue.front());
+        requests.map_or("(nothing yet)", |(line, _)| line)
     }
 
     fn note(&mut self, client: &str, sign: char, text: &str) {
@@ -294,7 +300,7 @@ impl Stage<'_, '_> {
         Ok(named.unwrap_or_else(|| expand_keys(word, self.setting.key)))
     }
 
-    /// The pattern with the case's own keys and the scripts' digests in their places.
+    /// The pattern with key names and script digests expanded.
     fn resolve(&self, pattern: &Pattern) -> Pattern {
         let text = |text: &str| {
             String::from_utf8_lossy(&expand_keys(text.as_bytes(), self.setting.key)).into_owned()
@@ -303,7 +309,7 @@ impl Stage<'_, '_> {
         match pattern {
             Pattern::Line(kind, line) => Pattern::Line(*kind, text(line)),
             Pattern::ErrorPrefix(line) => Pattern::ErrorPrefix(text(line)),
-            // A bulk that is no name of a script stays what it is.
+            // A bulk string that names no script stays unchanged.
             Pattern::Bulk(bytes) => Pattern::Bulk(match bytes.strip_suffix(b".sha1") {
                 Some(_) => self.word(bytes).unwrap_or_else(|_| bytes.clone()),
                 None => expand_keys(bytes, self.setting.key),
@@ -329,8 +335,7 @@ impl Stage<'_, '_> {
     }
 }
 
-/// The version of the protocol that is spoken from this reply on: that which the reply to `HELLO`
-/// names, 2 after `RESET`.
+/// The protocol version after this reply: the one in the reply to `HELLO`, 2 after `RESET`.
 fn changed_protocol(frame: &Frame) -> Option<u8> {
     if frame.kind == b'+' && frame.text == b"RESET" {
         return Some(2);
@@ -343,7 +348,7 @@ fn changed_protocol(frame: &Frame) -> Option<u8> {
     }
 }
 
-/// The command that an error says is not there, if it is what was sent.
+/// The command that an error reports as unknown, if it is the one that was sent.
 pub(super) fn lacking(frame: &Frame, words: &[Vec<u8>]) -> Option<String> {
     let text = String::from_utf8_lossy(&frame.text).to_lowercase();
     let name = |at: usize| words.get(at).map(|it| String::from_utf8_lossy(it).to_uppercase());
@@ -351,19 +356,19 @@ pub(super) fn lacking(frame: &Frame, words: &[Vec<u8>]) -> Option<String> {
     if frame.kind != b'-' || !unknown {
         return None;
     }
-    // A script's error is about a command within it, unless it names the one that was sent.
+    // The error of a script is about a command in it, unless it names the command that was sent.
     let first = name(0)?;
     let runs_scripts = first.starts_with("EVAL") || first.starts_with("FCALL");
     let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-    let mut words_told = text.as_bytes().split(|&byte| !is_word(byte));
-    if runs_scripts && !words_told.any(|word| word.eq_ignore_ascii_case(first.as_bytes())) {
+    let mut mentioned = text.as_bytes().split(|&byte| !is_word(byte));
+    if runs_scripts && !mentioned.any(|word| word.eq_ignore_ascii_case(first.as_bytes())) {
         return None;
     }
     if text.contains("subcommand") {
         return Some(format!("{first} {}", name(1)?));
     }
-    let is_told = text.contains("command") || text.contains("operation");
-    is_told.then_some(first)
+    let is_about_command = text.contains("command") || text.contains("operation");
+    is_about_command.then_some(first)
 }
 
 fn show_words(words: &[Vec<u8>]) -> String {
@@ -377,28 +382,28 @@ fn show_words(words: &[Vec<u8>]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Said, changed_protocol};
+    use super::{Requests, changed_protocol};
     use crate::frame::Frame;
 
     #[test]
-    fn an_answer_belongs_to_the_oldest_question() {
-        let mut said = Said::default();
-        let hear = |said: &mut Said, expected: &str| {
-            said.go_on();
-            said.is_answered = true;
-            assert_eq!(said.questions.front().map(|(line, _)| &**line), Some(expected));
+    fn reply_belongs_to_oldest_request() {
+        let mut requests = Requests::default();
+        let read_reply = |requests: &mut Requests, expected: &str| {
+            requests.advance();
+            requests.is_answered = true;
+            assert_eq!(requests.queue.front().map(|(line, _)| &**line), Some(expected));
         };
-        said.add("one", Vec::new());
-        said.add("two", Vec::new());
-        hear(&mut said, "one");
-        hear(&mut said, "two");
-        hear(&mut said, "two");
-        said.add("three", Vec::new());
-        hear(&mut said, "three");
+        requests.add("one", Vec::new());
+        requests.add("two", Vec::new());
+        read_reply(&mut requests, "one");
+        read_reply(&mut requests, "two");
+        read_reply(&mut requests, "two");
+        requests.add("three", Vec::new());
+        read_reply(&mut requests, "three");
     }
 
     #[test]
-    fn greetings_and_resets_change_the_protocol() {
+    fn hello_and_reset_change_the_protocol() {
         let check = |bytes: &[u8], expected: Option<u8>| {
             let frame = Frame::whole(bytes).expect("one reply");
             assert_eq!(changed_protocol(&frame), expected, "{}", bytes.escape_ascii());

@@ -1,18 +1,18 @@
-//! The locks of seed 004: SETNX, SET NX PX with a token, the release by script and by
-//! transaction, a renewal by timer, Redisson 3.13.6, its MultiLock and RedLock.
+//! Locks of SETNX and of SET NX PX with a token: the release by script and by transaction, a renewal
+//! by timer; and the lock scripts of Redisson 3.13.6, its MultiLock and RedLock.
 
 use lockwheel_tests::conversation::{Conversation, converse, converse_with};
 
 use lockwheel_tests::scripts::{COMPARE_AND_DELETE_ONE_LINE, REDISSON_3};
 
 #[test]
-fn setnx() {
+fn setnx_lock_without_lease_never_ends() {
     converse(
         "a> SETNX key value
          a< :1
          b> SETNX key other
          b< :0
-         # The owner dies before the finally block: without an expiry this lasts for ever.
+         # The owner is closed before it releases: without a lease the lock stays for ever.
          a!
          +86400s
          b> SETNX key other
@@ -23,7 +23,7 @@ fn setnx() {
 }
 
 #[test]
-fn set_nx_px() {
+fn set_nx_px_lock_ends_at_its_deadline() {
     converse(
         "a> SET lock_key unique_value NX PX 10000
          a< +OK
@@ -101,7 +101,7 @@ fn watch_multi_exec_release() {
     );
 }
 
-/// The lock is written between the look and the deletion: nothing is deleted.
+/// The lock is written between GET and EXEC: nothing is deleted.
 #[test]
 fn watch_multi_exec_release_after_the_lock_changed_hands() {
     converse(
@@ -133,7 +133,7 @@ fn watch_multi_exec_release_after_the_lock_changed_hands() {
     );
 }
 
-/// The lease runs out between the look and the deletion: that is a change too.
+/// The lease ends between GET and EXEC, which is a change too.
 #[test]
 fn watch_multi_exec_release_after_the_lease_ran_out() {
     converse(
@@ -203,7 +203,7 @@ fn redisson_3_13_6_lock_reentry_and_unlock() {
 }
 
 #[test]
-fn redisson_3_13_6_unlock_by_a_stranger() {
+fn redisson_3_13_6_unlock_by_another_client_is_refused() {
     converse_with(
         REDISSON_3,
         "b> EVAL @unlock 2 lock redisson_lock__channel:{lock} 0 30000 uuid-b:1
@@ -212,7 +212,7 @@ fn redisson_3_13_6_unlock_by_a_stranger() {
          a< nil
          b> EVAL @unlock 2 lock redisson_lock__channel:{lock} 0 30000 uuid-b:1
          b< nil
-         # The same client's other thread is a stranger too.
+         # Another thread of the same client is another owner too.
          a> EVAL @unlock 2 lock redisson_lock__channel:{lock} 0 30000 uuid-a:2
          a< nil
          a> HGETALL lock
@@ -242,7 +242,7 @@ fn redisson_3_13_6_renewal() {
     );
 }
 
-/// tryLock(wait, lease, unit): look, subscribe, look again, be woken, look again.
+/// tryLock(wait, lease, unit): try, subscribe, try again, wait for a message, try again.
 #[test]
 fn redisson_3_13_6_waiter_is_woken_by_the_unlock() {
     converse_with(
@@ -284,7 +284,7 @@ fn redisson_3_13_6_dead_owners_lock_expires() {
     );
 }
 
-/// MultiLock wants all of them; one refusal gives the others back.
+/// MultiLock needs all locks; after one refusal it releases the others.
 #[test]
 fn redisson_multilock_takes_all_servers_or_none() {
     Conversation {
@@ -307,10 +307,10 @@ fn redisson_multilock_takes_all_servers_or_none() {
                a@3> EVAL @lock 1 lock3 30000 uuid-a:1
                a@3< nil",
     }
-    .hold();
+    .play();
 }
 
-/// RedLock is content with more than half.
+/// RedLock needs the majority.
 #[test]
 fn redisson_redlock_takes_a_majority() {
     Conversation {
@@ -333,5 +333,5 @@ fn redisson_redlock_takes_a_majority() {
                b@2> EVAL @lock 1 lock 30000 uuid-b:1
                b@2< :29000..30000",
     }
-    .hold();
+    .play();
 }

@@ -1,4 +1,4 @@
-//! The locks of seed 002: a Redisson that locks with `hset`, its waiters, and RedLock.
+//! The lock scripts of a Redisson 3 that locks with `hset`, its waiting clients, and RedLock.
 
 use lockwheel_tests::conversation::{Conversation, converse_with};
 
@@ -29,7 +29,7 @@ fn redisson_try_lock_reentry_and_unlock() {
 }
 
 #[test]
-fn redisson_unlock_by_a_stranger() {
+fn redisson_unlock_by_another_client_is_refused() {
     converse_with(
         REDISSON_3_HSET,
         "a> EVAL @lock 1 anyLock 30000 uuid-a:57
@@ -53,7 +53,7 @@ fn redisson_lease_time_is_kept_without_a_watchdog() {
          +1s
          b> EVAL @lock 1 anyLock 2000 uuid-b:57
          b< nil
-         # The first owner comes back late.
+         # The first owner releases after its lease.
          a> EVAL @unlock 2 anyLock redisson_lock__channel:{anyLock} 0 2000 uuid-a:57
          a< nil
          a> HGETALL anyLock
@@ -61,7 +61,7 @@ fn redisson_lease_time_is_kept_without_a_watchdog() {
     );
 }
 
-/// Every subscriber hears the unlock; one of them wins.
+/// Every subscriber receives the unlock message; one of them gets the lock.
 #[test]
 fn redisson_two_waiters_are_woken_and_one_gets_the_lock() {
     converse_with(
@@ -80,7 +80,7 @@ fn redisson_two_waiters_are_woken_and_one_gets_the_lock() {
          c< nil
          b> EVAL @lock 1 anyLock 30000 uuid-b:57
          b< :29000..30000
-         # The winner listens no longer; the loser hears the next unlock.
+         # The winner unsubscribes; the other client receives the next unlock message.
          c-listens> UNSUBSCRIBE redisson_lock__channel:{anyLock}
          c-listens< push [\"unsubscribe\", \"redisson_lock__channel:{anyLock}\", :0]
          c> EVAL @unlock 2 anyLock redisson_lock__channel:{anyLock} 0 30000 uuid-c:57
@@ -94,7 +94,7 @@ fn redisson_two_waiters_are_woken_and_one_gets_the_lock() {
 const REDLOCK: &[(&str, &str)] = &[("release", COMPARE_AND_DELETE)];
 
 #[test]
-fn redlock_a_majority_of_three_servers_holds() {
+fn redlock_majority_of_three_servers_holds_the_lock() {
     Conversation {
         scripts: REDLOCK,
         servers: 3,
@@ -106,7 +106,7 @@ fn redlock_a_majority_of_three_servers_holds() {
                a@2< +OK
                a@3> SET resource token-a NX PX 10000
                a@3< nil
-               # a holds two of three; b has lost and releases everywhere, hurting nobody.
+               # a holds two of three; b releases on all servers, which leaves a's locks.
                b@1> SET resource token-b NX PX 10000
                b@1< nil
                b@1> EVAL @release 1 resource token-b
@@ -122,11 +122,11 @@ fn redlock_a_majority_of_three_servers_holds() {
                a@3> GET resource
                a@3< nil",
     }
-    .hold();
+    .play();
 }
 
 #[test]
-fn redlock_a_dead_owners_majority_runs_out() {
+fn redlock_of_a_closed_client_expires() {
     Conversation {
         scripts: REDLOCK,
         servers: 3,
@@ -152,5 +152,5 @@ fn redlock_a_dead_owners_majority_runs_out() {
                b@3> EVAL @release 1 resource token-b
                b@3< :1",
     }
-    .hold();
+    .play();
 }
