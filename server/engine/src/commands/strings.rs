@@ -526,7 +526,7 @@ impl<'a> Options<'a> {
     }
 }
 
-/// What the options say about the deadline; the amount is not parsed yet.
+/// The option about the deadline, if there is one. Its amount is not parsed yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum DeadlineOption<'a> {
     #[default]
