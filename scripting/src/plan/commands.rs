@@ -28,8 +28,8 @@ impl Run<'_> {
         }
     }
 
-    /// Runs a known command whose `N - 1` operands are existing strings. Nearly all calls are like
-    /// this.
+    /// Runs a known command with `N - 1` operands that are existing strings. Nearly all calls are
+    /// like this.
     #[inline(always)]
     fn call_direct<const OPERANDS: usize, const N: usize>(
         &mut self,
