@@ -124,7 +124,7 @@ impl std::error::Error for Error {}
 pub struct Interpreter {
     machine: Machine,
     scripts: Scripts,
-    /// The shas_by_body of the cached bodies; a look-up here costs less than SHA-1. The map keeps the
+    /// The digests of the cached bodies; a look-up here costs less than SHA-1. The map keeps the
     /// hashes of its keys, so that it grows without hashing all bodies again.
     shas_by_body: IndexMap<Bytes, Sha>,
     /// The scripts that came with `EVAL`, with the sizes of their texts, functions and plans.
@@ -217,7 +217,7 @@ const FREED_PER_STEP: usize = 64;
 
 /// A plan that leaves more than one run in four to Lua costs more than it saves. This many runs are
 /// allowed before that rule applies.
-const LEFT_FREE: u64 = 16;
+const LEFT_ALLOWANCE: u64 = 16;
 
 /// If more scripts than this are distrusted, plans are no longer used at all: then there is more
 /// than one defect in them.
@@ -246,7 +246,7 @@ impl CachedScript {
             self.is_counted = false;
         }
         match &self.plan {
-            PlanState::Ready(plan) if self.left <= self.planned / 4 + LEFT_FREE => Some(plan),
+            PlanState::Ready(plan) if self.left <= self.planned / 4 + LEFT_ALLOWANCE => Some(plan),
             _ => None,
         }
     }

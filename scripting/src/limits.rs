@@ -37,8 +37,8 @@ pub struct Limits {
     pub plan_depth_max: usize,
     /// The number of locals in scope at once in the fast tier. The limit of Lua is 200.
     pub plan_locals_max: usize,
-    /// The number of commands whose replies one run of the fast tier may keep. Lua gets the same
-    /// replies if it has to take over.
+    /// The number of replies of commands that one run of the fast tier may keep. Lua gets the
+    /// same replies if it has to take over.
     pub plan_calls_max: usize,
     /// The number of loop iterations and commands, about, after which the fast tier leaves a
     /// script to Lua.

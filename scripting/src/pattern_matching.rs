@@ -44,8 +44,8 @@ pub(crate) struct Budget<'a> {
 /// Steps between two polls of the host: some 10 microseconds.
 pub(crate) const STEPS_PER_POLL: u64 = 1 << 11;
 
-/// Finds the first match at or after `from`. With `anchored`, only `from` is tried: the pattern had a
-/// leading `^`, which the caller has removed.
+/// Finds the first match at or after `from`. If `anchored`, only `from` is tried: the pattern had
+/// a leading `^`, which the caller has removed.
 pub(crate) fn search(
     subject: &[u8],
     pattern: &[u8],

@@ -120,7 +120,7 @@ fn slot(instruction: u32) -> u32 {
 }
 
 /// Whether an instruction may jump backwards.
-fn goes_back(instruction: u32) -> bool {
+fn jumps_back(instruction: u32) -> bool {
     const NOWHERE: u32 = (1 << 17) - 1;
     match instruction & 0x3F {
         JMP => instruction >> 14 < NOWHERE,
@@ -131,7 +131,7 @@ fn goes_back(instruction: u32) -> bool {
 
 /// The constant by which `next` indexes the global that `instruction` has loaded, if it does so and
 /// stores the result in the same slot.
-fn taken_at_once(instruction: u32, next: u32) -> Option<u32> {
+fn indexed_at_once(instruction: u32, next: u32) -> Option<u32> {
     const IS_CONSTANT: u32 = 1 << 8;
     let (table, index) = (next >> 23, next >> 14 & 0x1FF);
     let fits = next & 0x3F == GETTABLE && slot(next) == slot(instruction);
@@ -141,7 +141,7 @@ fn taken_at_once(instruction: u32, next: u32) -> Option<u32> {
 /// Whether the table that the first instruction loads is indexed, measured or passed to a function,
 /// which cannot fail: an error would show its name and that it is a global. The value in a slot
 /// stays there while only higher slots are written.
-fn is_used_plainly(code: &[u32]) -> bool {
+fn is_used_without_error(code: &[u32]) -> bool {
     let [get, later @ ..] = code else { return false };
     let next = later.iter().find(|&&next| slot(next) <= slot(*get));
     next.is_some_and(|&next| match next & 0x3F {
@@ -172,14 +172,14 @@ impl<'a> Dump<'a> {
         let is_harmless = |(at, &instruction): (usize, &u32)| match instruction & 0x3F {
             SETGLOBAL | SETTABLE => false,
             GETGLOBAL if constant(instruction >> 14) == TABLE.as_bytes() => {
-                let taken = code.get(at + 1).and_then(|&next| taken_at_once(instruction, next));
+                let taken = code.get(at + 1).and_then(|&next| indexed_at_once(instruction, next));
                 taken.is_some_and(|taken| constant(taken) == INSERT.as_bytes())
             }
             GETGLOBAL => {
                 let is_one_of = |names: &[&str]| {
                     names.iter().any(|name| name.as_bytes() == constant(instruction >> 14))
                 };
-                is_one_of(GLOBALS) || is_one_of(PARAMETERS) && is_used_plainly(&code[at..])
+                is_one_of(GLOBALS) || is_one_of(PARAMETERS) && is_used_without_error(&code[at..])
             }
             _ => true,
         };
@@ -192,7 +192,7 @@ impl<'a> Dump<'a> {
         for _ in 0..within {
             harmless &= self.function()?;
         }
-        let is_straight = within == 0 && !code.iter().copied().any(goes_back);
+        let is_straight = within == 0 && !code.iter().copied().any(jumps_back);
         self.straight = is_straight.then_some(code.len());
         // For error messages: lines, then local variables, then upvalues.
         self.list(|dump| dump.word())?;

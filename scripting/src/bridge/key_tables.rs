@@ -55,7 +55,7 @@ pub(super) struct ReusedTable {
     anchor: Cell<c_int>,
     /// Whether it holds exactly the remembered values.
     is_known: bool,
-    remembered: Vec<Text>,
+    remembered: Vec<ShortString>,
 }
 
 impl Default for ReusedTable {
@@ -76,7 +76,7 @@ impl ReusedTable {
             return Matches::default();
         }
         if self.remembered.len() != items.len() {
-            self.remembered.resize(items.len(), Text::default());
+            self.remembered.resize(items.len(), ShortString::default());
         }
         let (mut same, mut bit) = (0, 1);
         for (text, item) in self.remembered.iter_mut().zip(items) {
@@ -108,19 +108,19 @@ impl Matches {
 
 /// A short string.
 #[derive(Clone, Copy)]
-struct Text {
+struct ShortString {
     /// If the string is too long, a length that no short string has.
     len: usize,
     bytes: [u8; REMEMBERED_BYTES_MAX],
 }
 
-impl Default for Text {
-    fn default() -> Text {
-        Text { len: usize::MAX, bytes: [0; REMEMBERED_BYTES_MAX] }
+impl Default for ShortString {
+    fn default() -> ShortString {
+        ShortString { len: usize::MAX, bytes: [0; REMEMBERED_BYTES_MAX] }
     }
 }
 
-impl Text {
+impl ShortString {
     #[inline(always)]
     fn is(&self, item: &[u8]) -> bool {
         self.len == item.len() && self.bytes.get(..item.len()) == Some(item)

@@ -199,7 +199,7 @@ impl Machine {
     }
 
     /// Called before a script runs. If it is harmless and has not run yet, replaces it by a
-    /// function whose parameters are the globals it names. If Lua does not compile that function,
+    /// function with `redis`, KEYS and ARGV as parameters. If Lua does not compile that function,
     /// the script stays unchanged: a function takes no `...` where a chunk does, and fewer locals
     /// besides its parameters. Returns whether its memory has changed.
     #[inline]

@@ -43,7 +43,7 @@ impl Machine {
         self.poll_unless(parameters.as_ref().is_some_and(|parameters| parameters.ends_soon));
         let job = match parameters {
             Some(parameters) => {
-                Job::WithParameters { held: parameters.tables.compare(keys, args), parameters }
+                Job::WithParameters { matches: parameters.tables.compare(keys, args), parameters }
             }
             None => Job::Script,
         };
@@ -224,7 +224,7 @@ enum Job<'a> {
     /// A script that reads KEYS and ARGV as globals.
     Script,
     /// A script with parameters: its values, and how much the tables already hold.
-    WithParameters { parameters: &'a ScriptParameters, held: [Matches; 2] },
+    WithParameters { parameters: &'a ScriptParameters, matches: [Matches; 2] },
     /// A library, which registers functions.
     Library,
     /// A function, called with two tables.
@@ -282,7 +282,7 @@ unsafe extern "C-unwind" fn runner(lua: *mut lua_State) -> c_int {
             Job::Script | Job::Library => 0,
             Job::WithParameters {
                 parameters: ScriptParameters { redis, tables, .. },
-                held: [keys, args],
+                matches: [keys, args],
             } => {
                 ffi::lua_rawgeti_(lua, ffi::LUA_REGISTRYINDEX, *redis);
                 push_filled(lua, &tables.keys, frame.keys, *keys);

@@ -28,8 +28,8 @@ impl Run<'_> {
         }
     }
 
-    /// Runs a known command whose `N - 1` operands are existing strings. Nearly all calls are like
-    /// this.
+    /// Runs a known command with `N - 1` operands that are existing strings. Nearly all calls are
+    /// like this.
     #[inline(always)]
     fn call_direct<const OPERANDS: usize, const N: usize>(
         &mut self,
@@ -96,7 +96,7 @@ impl Run<'_> {
             ValueRef::Number(number) if number.is_finite() => {
                 let start = self.data.text.len();
                 write_argument(self.data.text, number);
-                self.made(start)
+                self.made_string(start)
             }
             text if text.is_text() => Some(text),
             _ => None,
@@ -134,7 +134,7 @@ impl Run<'_> {
                 (RecordedReply::Integer(number), ValueRef::Number(number as f64))
             }
             Reply::Null => (RecordedReply::Null, ValueRef::Boolean(false)),
-            _ => return self.accept_rarer(reply),
+            _ => return self.accept_rare(reply),
         };
         // The reply owns nothing here that must be freed, which the compiler cannot see.
         std::mem::forget(reply);
@@ -143,7 +143,7 @@ impl Run<'_> {
     }
 
     #[inline(never)]
-    fn accept_rarer(&mut self, mut reply: Reply) -> Option<ValueRef> {
+    fn accept_rare(&mut self, mut reply: Reply) -> Option<ValueRef> {
         let at = self.data.record.replies.len() as u32;
         let (value, bytes) = match &reply {
             Reply::Bulk(text) => (Some(ValueRef::Text(at)), text.len()),

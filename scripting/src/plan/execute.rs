@@ -223,8 +223,8 @@ impl Run<'_> {
                     }
                 }
             }
-            Statement::For(count) => return self.count(count),
-            Statement::Each(each) => return self.each(each),
+            Statement::For(count) => return self.numeric_for(count),
+            Statement::Each(each) => return self.ipairs_for(each),
             Statement::Do(body) => return self.block(body),
             Statement::Break => return Some(Flow::Break),
             Statement::Return(value) => {
@@ -250,7 +250,7 @@ impl Run<'_> {
         Some(())
     }
 
-    fn count(&mut self, count: &For) -> Option<Flow> {
+    fn numeric_for(&mut self, count: &For) -> Option<Flow> {
         let from = self.value(&count.from)?;
         let to = self.value(&count.to)?;
         let step = match &count.step {
@@ -274,7 +274,7 @@ impl Run<'_> {
         }
     }
 
-    fn each(&mut self, each: &Each) -> Option<Flow> {
+    fn ipairs_for(&mut self, each: &Each) -> Option<Flow> {
         let list = self.value(&each.list)?;
         if !matches!(list, ValueRef::Keys | ValueRef::Args | ValueRef::Array(_) | ValueRef::List(_))
         {
@@ -346,12 +346,12 @@ impl Run<'_> {
             | Expr::LessOrEqual(_)
             | Expr::Greater(_)
             | Expr::GreaterOrEqual(_) => ValueRef::Boolean(self.truth(expr)?),
-            other => return self.rarer(other),
+            other => return self.rare_value(other),
         })
     }
 
     /// The values that are rare in lock scripts.
-    fn rarer(&mut self, expr: &Expr) -> Option<ValueRef> {
+    fn rare_value(&mut self, expr: &Expr) -> Option<ValueRef> {
         Some(match expr {
             Expr::Index(both) => {
                 let (table, index) = (self.value(&both.0)?, self.value(&both.1)?);
@@ -366,8 +366,8 @@ impl Run<'_> {
             }
             Expr::Minus(operand) => ValueRef::Number(-self.evaluated_number(operand)?),
             Expr::Floor(operand) => ValueRef::Number(self.evaluated_number(operand)?.floor()),
-            Expr::Largest(operands) => self.chosen(operands, |one, other| one > other)?,
-            Expr::Smallest(operands) => self.chosen(operands, |one, other| one < other)?,
+            Expr::Largest(operands) => self.extremum(operands, |one, other| one > other)?,
+            Expr::Smallest(operands) => self.extremum(operands, |one, other| one < other)?,
             Expr::Length(operand) => {
                 let value = self.value(operand)?;
                 ValueRef::Number(self.length(value)? as f64)
@@ -446,7 +446,7 @@ impl Run<'_> {
     }
 
     /// `math.max` and `math.min`
-    fn chosen(&mut self, operands: &[Expr], better: fn(f64, f64) -> bool) -> Option<ValueRef> {
+    fn extremum(&mut self, operands: &[Expr], better: fn(f64, f64) -> bool) -> Option<ValueRef> {
         let mut best = None;
         for operand in operands {
             let number = self.evaluated_number(operand)?;
@@ -480,7 +480,7 @@ impl Run<'_> {
             text if text.is_text() => return Some(text),
             _ => return None,
         }
-        self.made(start)
+        self.made_string(start)
     }
 
     fn concat(&mut self, pieces: &[Expr]) -> Option<ValueRef> {
@@ -493,11 +493,11 @@ impl Run<'_> {
         for value in values {
             self.data.append(*value)?;
         }
-        self.made(start)
+        self.made_string(start)
     }
 
     /// The string from `start` on as a value.
-    pub(super) fn made(&mut self, start: usize) -> Option<ValueRef> {
+    pub(super) fn made_string(&mut self, start: usize) -> Option<ValueRef> {
         let len = self.data.text.len() - start;
         self.spend(len)?;
         Some(ValueRef::Made { start: u32::try_from(start).ok()?, len: u32::try_from(len).ok()? })
@@ -516,7 +516,7 @@ impl Run<'_> {
             let bytes = self.data.bytes(text)?[from as usize - 1..to as usize].to_vec();
             self.data.text.extend_from_slice(&bytes);
         }
-        self.made(start)
+        self.made_string(start)
     }
 }
 

@@ -1,5 +1,4 @@
-//! The fast tier: a script that uses only a subset of Lua becomes a plan, which runs
-//! without Lua.
+//! The fast tier: a script that uses only a subset of Lua becomes a plan, which runs without Lua.
 //!
 //! A plan supports the usual path only. On anything else (a command fails, an operand has the wrong
 //! type, a limit is reached, the host ends the script) it *leaves*: Lua runs the script from the

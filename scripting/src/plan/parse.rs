@@ -208,7 +208,7 @@ impl<'t> Parser<'t, '_> {
         }
         if self.take("while") {
             let condition = self.expression()?;
-            return Ok(Statement::While { condition, body: self.looped()? });
+            return Ok(Statement::While { condition, body: self.loop_body()? });
         }
         if self.take("for") {
             let visible = self.scope.len();
@@ -284,7 +284,7 @@ impl<'t> Parser<'t, '_> {
     }
 
     /// Parses `do ... end` of a loop.
-    fn looped(&mut self) -> Result<Block> {
+    fn loop_body(&mut self) -> Result<Block> {
         self.expect("do")?;
         self.loops += 1;
         let body = self.block();
@@ -302,7 +302,7 @@ impl<'t> Parser<'t, '_> {
             let to = self.expression()?;
             let step = if self.take(",") { Some(self.expression()?) } else { None };
             let variable = self.declare(name)?;
-            let body = self.looped()?;
+            let body = self.loop_body()?;
             return Ok(Statement::For(Box::new(For { variable, from, to, step, body })));
         }
         let second = if self.take(",") { self.name()? } else { b"" };
@@ -313,7 +313,7 @@ impl<'t> Parser<'t, '_> {
         let [list] = self.arguments_of(ipairs)?;
         let index = self.declare(name)?;
         let value = self.declare(second)?;
-        let body = self.looped()?;
+        let body = self.loop_body()?;
         Ok(Statement::Each(Box::new(Each { index, value, list, body })))
     }
 
@@ -417,11 +417,11 @@ impl<'t> Parser<'t, '_> {
 
     /// Parses an expression where nothing adjusts its values: it may be the last of a list.
     fn open_expression(&mut self) -> Result<Parsed> {
-        self.above(0)
+        self.operators_above(0)
     }
 
     /// Parses an expression of operators that bind more strongly than `priority`.
-    fn above(&mut self, priority: u8) -> Result<Parsed> {
+    fn operators_above(&mut self, priority: u8) -> Result<Parsed> {
         self.nested(|parser| {
             let mut left = parser.operand()?;
             let mut links = 0;
@@ -430,8 +430,8 @@ impl<'t> Parser<'t, '_> {
             {
                 parser.at += 1;
                 links = parser.link(links)?;
-                let right = parser.above(binds_right)?.expr;
-                let Some(joined) = join(symbol, left.expr, right) else {
+                let right = parser.operators_above(binds_right)?.expr;
+                let Some(joined) = binary(symbol, left.expr, right) else {
                     return Err(parser.outside(ZERO));
                 };
                 match &joined {
@@ -468,7 +468,7 @@ impl<'t> Parser<'t, '_> {
     fn operand(&mut self) -> Result<Parsed> {
         let operator = ["not", "#", "-"].into_iter().find(|symbol| self.take(symbol));
         if let Some(operator) = operator {
-            let operand = self.above(UNARY_PRIORITY)?.expr;
+            let operand = self.operators_above(UNARY_PRIORITY)?.expr;
             return Ok(Parsed::of_one_value(match (operator, operand) {
                 ("not", operand) => Expr::Not(Box::new(operand)),
                 ("#", operand) => Expr::Length(Box::new(operand)),
@@ -547,7 +547,7 @@ impl<'t> Parser<'t, '_> {
             } else {
                 break;
             };
-            parsed = Parsed::of_one_value(taken(parsed.expr, index));
+            parsed = Parsed::of_one_value(index_expr(parsed.expr, index));
         }
         match self.peek() {
             Token::Symbol("(" | "{") | Token::Text(_) => Err(self.outside("a call like this")),
@@ -720,7 +720,7 @@ fn may_be_numeral(expr: &Expr) -> bool {
 
 /// Builds `left symbol right`. Constants that Lua folds at compile time are folded here, too.
 /// `None` if the result is or may be a negative zero.
-fn join(symbol: &str, left: Expr, right: Expr) -> Option<Expr> {
+fn binary(symbol: &str, left: Expr, right: Expr) -> Option<Expr> {
     let operator = match symbol {
         "+" => Operator::Add,
         "-" => Operator::Subtract,
@@ -769,7 +769,7 @@ fn concat(left: Expr, right: Expr) -> Expr {
 }
 
 /// `value[index]`
-fn taken(value: Expr, index: Expr) -> Expr {
+fn index_expr(value: Expr, index: Expr) -> Expr {
     let place = match index {
         Expr::Number(number) if (1.0..=1e6).contains(&number) && number.fract() == 0.0 => {
             Some(number as u32 - 1)

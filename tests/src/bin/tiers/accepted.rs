@@ -23,8 +23,8 @@ pub(crate) enum AcceptedDifference {
     /// Redis's handler of errors turns the error of `load` into a table. There must be no
     /// difference once it is the message again, and that must change nothing here.
     LoadErrors,
-    /// The length of a reply that has nulls in RESP3: a table with holes, whose length Lua does not
-    /// define. There must be no difference once tables are filled as Redis fills them, and that
+    /// The length of a reply that has nulls in RESP3: Lua does not define the length of a table
+    /// with holes. There must be no difference once tables are filled as Redis fills them, and that
     /// must change nothing there.
     Holes,
     /// `redis.set_repl` has other error messages in 7.0.

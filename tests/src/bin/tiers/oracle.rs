@@ -98,7 +98,7 @@ pub(crate) fn compare(options: &Options) -> usize {
             }
             match accepted_by_text(&script.text, &ours, &theirs) {
                 Some(accepted_difference) => {
-                    *counts.accepted.entry(accepted_difference).or_default() += 1
+                    *counts.accepted.entry(accepted_difference).or_default() += 1;
                 }
                 None => unlike.push((number, script, request, protocol)),
             }
