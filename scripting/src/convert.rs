@@ -1,12 +1,13 @@
-//! Lua values to replies and back, by Redis's rules. Knows neither the stack nor the server.
+//! Converts Lua values to replies and back, by Redis's rules. Independent of Lua's stack and of the
+//! server.
 
 use bytes::Bytes;
 use lockwheel_resp::{Protocol, Reply, format_double};
 
 use crate::value::Value;
 
-/// What a script returned, as the reply to its client. `protocol` is what it chose with
-/// `redis.setresp`: it decides what a boolean becomes.
+/// Converts the result of a script to the reply for its client. `protocol` is the one set by
+/// `redis.setresp`; it decides how booleans are converted.
 pub(crate) fn to_reply(value: Value, protocol: Protocol) -> Reply {
     match value {
         Value::Bytes(bytes) => Reply::Bulk(bytes),
@@ -19,7 +20,7 @@ pub(crate) fn to_reply(value: Value, protocol: Protocol) -> Reply {
     }
 }
 
-/// A command's reply as the script sees it.
+/// Converts a command's reply to a Lua value.
 pub(crate) fn to_lua(reply: Reply, protocol: Protocol) -> Value {
     let resp3 = protocol == Protocol::Resp3;
     match reply {
@@ -62,7 +63,7 @@ pub(crate) fn to_lua(reply: Reply, protocol: Protocol) -> Value {
     }
 }
 
-/// The table a failed command becomes. Its error has been counted by the command already.
+/// The table for the error of a command. The command has counted the error already.
 pub(crate) fn error_table(line: Bytes) -> Value {
     Value::Table(vec![
         (Value::literal("err"), Value::Bytes(line)),
@@ -70,8 +71,8 @@ pub(crate) fn error_table(line: Bytes) -> Value {
     ])
 }
 
-/// An error's text as `redis.error_reply` completes it: a single word has no code and gets one. A
-/// leading dash goes, and the end of the line with it.
+/// Completes the text of an error as `redis.error_reply` does: a single word gets a code in front.
+/// A leading dash is removed, and so is the rest after the line's end.
 pub(crate) fn error_reply(text: &[u8]) -> Bytes {
     let text = c_string(text);
     let line = match text.strip_prefix(b"-") {
@@ -89,17 +90,17 @@ fn trim_line_end(mut line: &[u8]) -> &[u8] {
     line
 }
 
-/// What stands before the first zero byte, for what Redis and Lua read as a C string.
+/// The part before the first zero byte, as Redis and Lua read C strings.
 pub(crate) fn c_string(text: &[u8]) -> &[u8] {
     text.split(|byte| *byte == 0).next().unwrap_or_default()
 }
 
-/// A status that a script has made, as the line of a reply.
+/// A status made by a script, as the line of a reply.
 pub(crate) fn c_line(text: &[u8]) -> Bytes {
     one_line(c_string(text).to_vec())
 }
 
-/// One line: CR and LF become blanks.
+/// Replaces CR and LF by blanks.
 pub(crate) fn one_line(mut text: Vec<u8>) -> Bytes {
     for byte in &mut text {
         if matches!(byte, b'\r' | b'\n') {
@@ -109,7 +110,7 @@ pub(crate) fn one_line(mut text: Vec<u8>) -> Bytes {
     text.into()
 }
 
-/// Toward zero; what does not fit, and NaN, is the least integer (as on x86-64).
+/// Truncates toward zero. A number out of range, and NaN, becomes the least integer, as on x86-64.
 pub(crate) fn truncate(number: f64) -> i64 {
     const LIMIT: f64 = 9_223_372_036_854_775_808.0;
     if (-LIMIT..LIMIT).contains(&number) { number as i64 } else { i64::MIN }
@@ -174,7 +175,7 @@ fn verbatim(fields: &[(Value, Value)]) -> Option<Reply> {
     Some(Reply::Verbatim { format: three, text: text.clone() })
 }
 
-/// The values at 1, 2, ... up to the first that is missing.
+/// The values at 1, 2, ... up to the first missing one.
 pub(crate) fn sequence(entries: Vec<(Value, Value)>) -> Vec<Value> {
     let mut items = Vec::with_capacity(entries.len());
     let mut later = Vec::new();

@@ -1,7 +1,8 @@
-//! Libraries of functions: Lua that is loaded once and called by name. Knows no keyspace.
+//! Libraries of functions: Lua code that is loaded once and called by name. Independent of the
+//! keyspace.
 //!
-//! What must hold: a function's name, in any case, is that of one function among all libraries;
-//! what cannot be loaded as a whole changes nothing.
+//! Invariant: a function's name, in upper or lower case, belongs to one function among all
+//! libraries. A library that cannot be loaded completely changes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -9,37 +10,37 @@ use std::fmt;
 use bytes::Bytes;
 use lockwheel_resp::Reply;
 
-use crate::bridge::{Chunk, Machine, Registered, World, is_name};
-use crate::budget::Limits;
+use crate::bridge::{Chunk, Machine, Registered, StateKind, is_name};
+use crate::limits::Limits;
 use crate::script::{Script, split_words};
 use crate::{Host, convert};
 
-/// What a function costs outside Lua: its name twice, and its places in the maps.
+/// The memory of a function outside Lua: its name twice, and its entries in the maps.
 const FUNCTION_BYTES: usize = 256;
 
-/// All libraries, and the Lua state they live in, which is made for the first of them.
+/// All libraries, and their Lua state, which is made when the first library is loaded.
 pub struct Functions {
     limits: Limits,
     version: String,
     seed: u64,
     machine: Option<Machine>,
     libraries: BTreeMap<String, Library>,
-    /// The library of each function, by the function's name in small letters.
-    homes: BTreeMap<String, String>,
-    /// The bytes of their texts.
+    /// The library of each function, by the function's name in lower case.
+    library_names: BTreeMap<String, String>,
+    /// The size of the libraries' texts.
     text_bytes: usize,
 }
 
-/// Functions that were loaded together.
+/// A library: functions that were loaded together.
 #[derive(Debug)]
 pub struct Library {
     /// Its name.
     pub name: String,
     /// The text it was loaded from.
     pub code: Bytes,
-    /// What it has registered.
+    /// The functions it has registered.
     pub functions: Vec<Function>,
-    /// What its functions take of the Lua state's memory.
+    /// Its functions' share of the Lua state's memory.
     compiled_bytes: usize,
 }
 
@@ -48,26 +49,27 @@ pub struct Library {
 pub struct Function {
     /// Its name.
     pub name: String,
-    /// What its library says of it.
+    /// The description given by its library.
     pub description: Option<Vec<u8>>,
-    /// What it may do.
+    /// Its flags.
     pub script: Script,
     chunk: Chunk,
 }
 
-/// What to do with libraries that are there when others are restored.
+/// What `FUNCTION RESTORE` does with the existing libraries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// Let them be; none may have a name that is restored.
+    /// Keep them. It is an error if a restored library has the name of an existing one.
     Append,
-    /// Replace those that have a name that is restored.
+    /// Replace those that have the name of a restored library.
     Replace,
-    /// Remove them all.
+    /// Remove all of them.
     Flush,
 }
 
 impl Functions {
-    /// No libraries yet. `version` and `seed` are as for an interpreter of scripts.
+    /// Creates a set without libraries. `version` and `seed` are as for an
+    /// [`Interpreter`](crate::Interpreter).
     pub fn new(limits: Limits, version: &str, seed: u64) -> Functions {
         Functions {
             limits,
@@ -75,13 +77,13 @@ impl Functions {
             seed,
             machine: None,
             libraries: BTreeMap::new(),
-            homes: BTreeMap::new(),
+            library_names: BTreeMap::new(),
             text_bytes: 0,
         }
     }
 
-    /// Loads a library; returns its name. `host` is asked while its text runs, which registers
-    /// its functions. The error is the line the client is sent.
+    /// Loads a library and returns its name. `host` is polled while its text runs, which registers
+    /// its functions. The error is the line for the client.
     pub fn load(
         &mut self,
         code: &[u8],
@@ -93,11 +95,11 @@ impl Functions {
             return Err(Reply::error(format!("ERR Library '{name}' already exists")));
         }
         let library = self.prepare(name.clone(), code, host)?;
-        self.join(vec![library], Policy::Replace)?;
+        self.add_all(vec![library], Policy::Replace)?;
         Ok(name)
     }
 
-    /// Loads several libraries, or none of them.
+    /// Loads all of several libraries, or none.
     pub fn restore(
         &mut self,
         codes: &[Vec<u8>],
@@ -120,10 +122,10 @@ impl Functions {
                 }
             }
         }
-        self.join(libraries, policy)
+        self.add_all(libraries, policy)
     }
 
-    /// Removes a library; false if there is none of that name.
+    /// Removes a library. Returns false if there is none of that name.
     pub fn delete(&mut self, name: &[u8]) -> bool {
         let removed = std::str::from_utf8(name).ok().and_then(|name| self.take(name));
         let found = removed.is_some();
@@ -134,7 +136,7 @@ impl Functions {
     /// Removes every library.
     pub fn flush(&mut self) {
         self.libraries.clear();
-        self.homes.clear();
+        self.library_names.clear();
         self.text_bytes = 0;
         self.machine = None;
     }
@@ -144,39 +146,40 @@ impl Functions {
         self.libraries.values()
     }
 
-    /// How many functions there are.
+    /// The number of functions.
     pub fn count(&self) -> usize {
-        self.homes.len()
+        self.library_names.len()
     }
 
-    /// Memory that libraries take: their texts, and the Lua state with what is not collected yet.
+    /// The memory of libraries: their texts, and the Lua state with its garbage.
     pub fn memory_bytes(&self) -> usize {
         self.text_bytes + self.count() * FUNCTION_BYTES + self.lua_bytes()
     }
 
-    /// Frees a little of Lua's garbage. Whether there is more.
+    /// Frees some of Lua's garbage. Returns whether there is more.
     pub fn tidy(&mut self) -> bool {
         self.machine.as_mut().is_some_and(Machine::tidy)
     }
 
-    /// Whether [`Functions::tidy`] has something to free.
+    /// Whether [`Functions::tidy`] has anything to free.
     pub fn has_garbage(&self) -> bool {
         self.machine.as_ref().is_some_and(Machine::has_garbage)
     }
 
-    /// Memory of the Lua state alone.
+    /// The memory of the Lua state alone.
     pub fn lua_bytes(&self) -> usize {
         self.machine.as_ref().map_or(0, Machine::memory_bytes)
     }
 
-    /// The function of that name, in any case.
+    /// The function of that name, in upper or lower case.
     pub fn get(&self, name: &[u8]) -> Option<&Function> {
-        let home = self.homes.get(&std::str::from_utf8(name).ok()?.to_ascii_lowercase())?;
-        let mut functions = self.libraries.get(home)?.functions.iter();
+        let library =
+            self.library_names.get(&std::str::from_utf8(name).ok()?.to_ascii_lowercase())?;
+        let mut functions = self.libraries.get(library)?.functions.iter();
         functions.find(|function| function.name.as_bytes().eq_ignore_ascii_case(name))
     }
 
-    /// Calls a function: the reply to its client, or the error line Redis answers with.
+    /// Calls a function. Returns the reply for the client, or Redis's error line.
     pub fn run(
         &mut self,
         name: &[u8],
@@ -193,32 +196,32 @@ impl Functions {
         }
     }
 
-    /// Compiles and runs a library's text, and sees what it registers.
+    /// Compiles and runs a library's text, and collects the functions it registers.
     fn prepare(
         &mut self,
         name: String,
         code: &[u8],
         host: &mut dyn Host,
     ) -> Result<Library, Reply> {
-        let said = |what: &str, message: &[u8]| {
+        let error = |what: &str, message: &[u8]| {
             let line = [b"ERR ", what.as_bytes(), b": ", message].concat();
             Reply::Error(convert::one_line(line))
         };
         if code.len() > self.limits.script_bytes_max {
-            return Err(said("Error compiling function", b"too long"));
+            return Err(error("Error compiling function", b"too long"));
         }
-        // The line's end stays, so that lines are counted as in the text.
+        // The end of the first line is kept, so that line numbers stay those of the text.
         let text = &code[code.iter().position(|byte| *byte == b'\n').unwrap_or(code.len())..];
         let machine = self.machine()?;
         let compiled = machine.compile(text);
-        let compiled = compiled.map_err(|message| said("Error compiling function", &message))?;
+        let compiled = compiled.map_err(|message| error("Error compiling function", &message))?;
         let (done, registered) = machine.load(compiled.chunk, host);
         machine.forget(compiled.chunk);
         let functions: Vec<Function> = registered.into_iter().map(Function::from).collect();
         let code = Bytes::copy_from_slice(code);
         let library = Library { name, code, functions, compiled_bytes: compiled.bytes() };
         let refusal = match done {
-            Err(message) => Some(said("Error registering functions", &message)),
+            Err(message) => Some(error("Error registering functions", &message)),
             Ok(()) if library.functions.is_empty() => {
                 Some(Reply::error("ERR No functions registered"))
             }
@@ -237,30 +240,31 @@ impl Functions {
         if let Some(ref mut machine) = self.machine {
             return Ok(machine);
         }
-        let machine = Machine::new(self.limits, &self.version, self.seed, World::Libraries);
+        let machine = Machine::new(self.limits, &self.version, self.seed, StateKind::Libraries);
         let machine = machine.map_err(|error| Reply::error(format!("ERR {error}")))?;
         Ok(self.machine.insert(machine))
     }
 
-    /// Adds libraries to those that are there.
-    fn join(&mut self, libraries: Vec<Library>, policy: Policy) -> Result<(), Reply> {
-        let goes = |library: &str| match policy {
+    /// Adds libraries to the existing ones.
+    fn add_all(&mut self, libraries: Vec<Library>, policy: Policy) -> Result<(), Reply> {
+        let is_removed = |library: &str| match policy {
             Policy::Append => false,
             Policy::Replace => libraries.iter().any(|new| new.name == library),
             Policy::Flush => true,
         };
-        let refusal = self.collision(&libraries, goes);
+        let refusal = self.collision(&libraries, is_removed);
         if let Some(refusal) = refusal {
             libraries.iter().for_each(|library| self.forget(library));
             return Err(refusal);
         }
-        let names: Vec<String> = self.libraries.keys().filter(|name| goes(name)).cloned().collect();
+        let names: Vec<String> =
+            self.libraries.keys().filter(|name| is_removed(name)).cloned().collect();
         for name in names {
             self.take(&name).iter().for_each(|library| self.forget(library));
         }
         for library in libraries {
             for function in &library.functions {
-                self.homes.insert(function.name.to_ascii_lowercase(), library.name.clone());
+                self.library_names.insert(function.name.to_ascii_lowercase(), library.name.clone());
             }
             self.text_bytes += library.code.len();
             self.libraries.insert(library.name.clone(), library);
@@ -268,18 +272,18 @@ impl Functions {
         Ok(())
     }
 
-    /// The first name that is taken by what does not go.
-    fn collision(&self, libraries: &[Library], goes: impl Fn(&str) -> bool) -> Option<Reply> {
+    /// The error for the first name that is already used by a library that is not removed.
+    fn collision(&self, libraries: &[Library], is_removed: impl Fn(&str) -> bool) -> Option<Reply> {
         let mut seen = BTreeSet::new();
         for library in libraries {
-            if self.libraries.contains_key(&library.name) && !goes(&library.name) {
+            if self.libraries.contains_key(&library.name) && !is_removed(&library.name) {
                 let name = &library.name;
                 return Some(Reply::error(format!("ERR Library {name} already exists")));
             }
         }
         for function in libraries.iter().flat_map(|library| &library.functions) {
             let name = function.name.to_ascii_lowercase();
-            let taken = self.homes.get(&name).is_some_and(|home| !goes(home));
+            let taken = self.library_names.get(&name).is_some_and(|library| !is_removed(library));
             if taken || !seen.insert(name) {
                 let name = &function.name;
                 return Some(Reply::error(format!("ERR Function {name} already exists")));
@@ -292,12 +296,12 @@ impl Functions {
         let library = self.libraries.remove(name)?;
         self.text_bytes -= library.code.len();
         for function in &library.functions {
-            self.homes.remove(&function.name.to_ascii_lowercase());
+            self.library_names.remove(&function.name.to_ascii_lowercase());
         }
         Some(library)
     }
 
-    /// Lets go of a library's Lua.
+    /// Releases a library's functions in Lua.
     fn forget(&mut self, library: &Library) {
         if let Some(machine) = &mut self.machine {
             library.functions.iter().for_each(|function| machine.forget(function.chunk));
@@ -320,7 +324,7 @@ impl fmt::Debug for Functions {
     }
 }
 
-/// What the first line of a library says its name is.
+/// The name of a library, from its first line.
 fn library_name(code: &[u8]) -> Result<String, Reply> {
     let refused = |text: &str| Err(Reply::error(format!("ERR {text}")));
     let Some(line) = code.strip_prefix(b"#!") else {

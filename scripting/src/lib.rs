@@ -1,24 +1,28 @@
-//! Lua 5.1 scripts as Redis runs them.
+//! Runs Lua 5.1 scripts as Redis does.
 //!
-//! Architecture invariant: this crate knows the wire format's [`Reply`] and nothing of the server;
-//! a script sees the world through [`Host`].
+//! Architecture invariant: this crate depends on the wire format's [`Reply`] and on nothing of the
+//! server. Scripts reach the server only through [`Host`].
 //!
-//! All `unsafe` is in `bridge`, which alone touches a Lua state.
+//! All `unsafe` code is in `bridge`, the only module that accesses a Lua state.
 
 #![deny(unsafe_code)]
 
 mod bridge;
-mod budget;
 mod convert;
 mod functions;
 mod libs;
-mod number;
+mod limits;
+mod lru;
+mod lua_number;
+mod pattern_matching;
 mod plan;
-mod recent;
 mod sandbox;
 mod script;
-mod strings;
 mod value;
+
+#[cfg(test)]
+#[path = "../tests/host/limits.rs"]
+mod test_limits;
 
 use std::collections::HashSet;
 use std::fmt;
@@ -28,48 +32,49 @@ use bytes::Bytes;
 use indexmap::{IndexMap, map};
 use lockwheel_resp::{Protocol, Reply};
 
-use crate::bridge::{Compiled, Machine, World};
-pub use crate::budget::Limits;
+use crate::bridge::{Compiled, Machine, StateKind};
 pub use crate::functions::{Function, Functions, Library, Policy};
+pub use crate::limits::Limits;
+use crate::lru::LruOrder;
 pub use crate::plan::Outside;
 use crate::plan::{Mismatch, Plan, Scratch};
-use crate::recent::Recent;
 use crate::script::{Digits, ShaHasher};
 pub use crate::script::{Script, Sha};
 
-/// What a script can reach: the commands of the server that runs it.
+/// The server as a script sees it: its commands, its log and its interrupt.
 pub trait Host {
     /// Runs one command (`argv[0]` is its name) for the script and returns its reply, in the
     /// protocol chosen by [`Host::set_protocol`]. A failure is a [`Reply::Error`], never a panic.
     fn call(&mut self, argv: &[&[u8]]) -> Reply;
 
-    /// Looks a command up once and for all, for callers that call it often with so many arguments,
-    /// its name among them. `None` means that there is nothing to gain, or no such command, or that
-    /// it takes another number of arguments: [`Host::call`] will say.
+    /// Looks up a command once, for callers that call it often with the same number of arguments,
+    /// its name included. `None` means that there is nothing to gain, that there is no such
+    /// command, or that it takes another number of arguments; [`Host::call`] then returns the
+    /// error.
     fn command(&mut self, name: &[u8], arguments: usize) -> Option<CommandId> {
         let _ = (name, arguments);
         None
     }
 
-    /// As [`Host::call`], and nothing else, for a command whose name, `argv[0]`, and number of
-    /// arguments [`Host::command`] has looked up.
+    /// Does the same as [`Host::call`] for a command that [`Host::command`] has looked up by its
+    /// name, `argv[0]`, and its number of arguments.
     fn call_command(&mut self, command: CommandId, argv: &[&[u8]]) -> Reply {
         let _ = command;
         self.call(argv)
     }
 
-    /// `redis.setresp(2|3)`: the protocol whose types later calls answer with. Every script starts
-    /// in RESP2.
+    /// `redis.setresp(2|3)`: the protocol of the replies of later calls. Every script starts in
+    /// RESP2.
     fn set_protocol(&mut self, protocol: Protocol);
 
     /// `redis.log(level, message)`.
     fn log(&mut self, level: LogLevel, message: &[u8]);
 
-    /// Asked while Lua runs, at least every few thousand instructions; says whether to go on.
+    /// Called while Lua runs, at least every few thousand instructions. Returns whether to go on.
     fn interrupt(&mut self) -> Interrupt;
 }
 
-/// What [`Host::command`] calls a command: meaningful to the host that gave it.
+/// The handle [`Host::command`] gives to a command. Only the host that made it can use it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CommandId(pub u32);
 
@@ -91,11 +96,11 @@ pub enum LogLevel {
 pub enum Interrupt {
     /// Go on.
     Continue,
-    /// End the script now, whatever it does about it.
+    /// End the script now, even if the script catches errors.
     Kill,
 }
 
-/// The memory for a Lua state could not be had.
+/// There is not enough memory for a Lua state.
 #[derive(Debug)]
 pub struct Error;
 
@@ -109,35 +114,35 @@ impl std::error::Error for Error {}
 
 /// A Lua state with its cache of scripts.
 ///
-/// A script that was loaded is kept as text until the cache is flushed. A script that came with
-/// `EVAL` is forgotten when enough others have been used since. Lua functions and plans are made
-/// from the texts and kept for the scripts that were used last. So each of the three has a budget
-/// of its own, and what is loaded does not take memory from the script that runs.
+/// A script loaded with `SCRIPT LOAD` is kept as text until the cache is flushed. A script that
+/// came with `EVAL` is evicted when enough others have been used since. Lua functions and plans are
+/// made from the texts and kept for the scripts that were used last. Each of the three has a memory
+/// limit of its own, and loaded scripts do not take memory from the running script.
 ///
 /// Garbage and flushed scripts are freed in small steps: after each script that Lua runs or
 /// compiles, and by [`Interpreter::tidy`].
 pub struct Interpreter {
     machine: Machine,
     scripts: Scripts,
-    /// The digests of the cached bodies: finding one here costs less than SHA-1. It keeps the
+    /// The shas_by_body of the cached bodies; a look-up here costs less than SHA-1. The map keeps the
     /// hashes of its keys, so that it grows without hashing all bodies again.
-    digests: IndexMap<Bytes, Sha>,
-    /// The scripts that came with `EVAL`, with all that they take.
-    passing: Recent,
-    /// The functions and plans of those that are kept.
-    ready: Recent,
-    /// The texts of those that are kept.
-    kept_bytes: usize,
-    /// The texts and the plans of all.
+    shas_by_body: IndexMap<Bytes, Sha>,
+    /// The scripts that came with `EVAL`, with the sizes of their texts, functions and plans.
+    evaluated: LruOrder,
+    /// The functions and plans of loaded scripts.
+    compiled: LruOrder,
+    /// The size of the texts of loaded scripts.
+    loaded_bytes: usize,
+    /// The sizes of the texts and the plans of all scripts.
     text_bytes: usize,
     plan_bytes: usize,
-    /// What was flushed and is not freed yet.
+    /// Flushed scripts that are not freed yet.
     flushed: Vec<Flushed>,
-    /// Counts runs, so that the scripts used last are known.
+    /// The number of runs. It orders scripts by their last use.
     runs: u64,
     limits: Limits,
     has_plans: bool,
-    /// Scripts whose plan Lua has not agreed with. They stay here when they leave the cache.
+    /// Scripts with a plan that disagreed with Lua. They stay here when they leave the cache.
     distrusted: HashSet<Sha>,
     scratch: Scratch,
     tiers: Tiers,
@@ -145,85 +150,87 @@ pub struct Interpreter {
 
 /// Scripts that were flushed together.
 struct Flushed {
-    scripts: map::IntoIter<Sha, Cached>,
-    digests: map::IntoIter<Bytes, Sha>,
+    scripts: map::IntoIter<Sha, CachedScript>,
+    shas_by_body: map::IntoIter<Bytes, Sha>,
     bytes: usize,
 }
 
-/// How often scripts have been run, and by what.
+/// The number of script runs by each tier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tiers {
-    /// By a plan, from beginning to end.
+    /// Runs that a plan finished.
     pub planned: u64,
-    /// By a plan first, and then by Lua.
+    /// Runs that a plan started and Lua finished.
     pub left: u64,
-    /// By Lua alone.
+    /// Runs by Lua alone.
     pub lua: u64,
-    /// By a plan first, and then by Lua, which did something else: a defect of the plans.
+    /// Runs that a plan started and in which Lua then did something else: a defect of the plans.
     pub disagreed: u64,
 }
 
-/// A cached script that has been looked up. Good until another one is cached or any is forgotten.
+/// A cached script that was looked up. Valid until a script is added to the cache or removed from
+/// it.
 #[derive(Clone, Copy, Debug)]
 pub struct Found {
-    /// What it declares.
+    /// The declarations of its first line.
     pub script: Script,
     at: usize,
 }
 
-struct Cached {
+struct CachedScript {
     script: Script,
     body: Bytes,
-    /// Whether `SCRIPT LOAD` asked for it to be kept.
-    kept: bool,
-    /// The run that used it last.
+    /// Whether it was loaded with `SCRIPT LOAD`.
+    loaded: bool,
+    /// The number of the run that used it last.
     used: u64,
-    /// Where it stands among those of its kind by that, if it does.
+    /// Its place in `evaluated` or `compiled`, if it is in one of them.
     placed: Option<u64>,
     compiled: Option<Box<Compiled>>,
-    plan: Planned,
-    /// What both have been counted as, and whether that still holds.
+    plan: PlanState,
+    /// The sizes that were counted for both, and whether they are still right.
     compiled_bytes: usize,
     plan_bytes: usize,
     is_counted: bool,
-    /// Runs of the plan to its end, and runs that it has left.
+    /// The number of runs that the plan finished, and that it left to Lua.
     planned: u64,
     left: u64,
 }
 
-/// A script in the fast tier.
-enum Planned {
-    /// Nobody has looked yet.
-    Unread,
-    /// It is not of the subset.
-    Outside,
-    As(Box<Plan>),
+/// The state of a script in the fast tier.
+enum PlanState {
+    /// The script has not been parsed for a plan yet.
+    NotParsed,
+    /// The script is not in the subset that plans support.
+    Unsupported,
+    Ready(Box<Plan>),
 }
 
-/// What a cached script costs outside Lua besides its text: its entries in the two maps, with the
-/// share of them that is free.
+/// Memory of a cached script outside Lua besides its text: its entries in the two maps, with their
+/// share of free slots.
 const SCRIPT_BYTES: usize =
-    2 * (size_of::<(usize, Sha, Cached)>() + size_of::<(usize, Bytes, Sha)>());
-/// What a plan costs for each byte of its text.
+    2 * (size_of::<(usize, Sha, CachedScript)>() + size_of::<(usize, Bytes, Sha)>());
+/// Memory of a plan per byte of its text.
 const PLAN_BYTES_PER_BYTE: usize = 10;
-/// Flushed scripts that are freed together: some 20 microseconds.
-const FREED_TOGETHER: usize = 64;
+/// The number of flushed scripts freed in one step: some 20 microseconds.
+const FREED_PER_STEP: usize = 64;
 
-/// A plan that is left oftener than every fourth time costs more than it saves; what is forgiven
-/// first.
-const LEFT_FORGIVEN: u64 = 16;
+/// A plan that leaves more than one run in four to Lua costs more than it saves. This many runs are
+/// allowed before that rule applies.
+const LEFT_FREE: u64 = 16;
 
-/// Scripts that may be distrusted before no script is run by a plan any more: more than one defect
-/// of the plans is at work then.
+/// If more scripts than this are distrusted, plans are no longer used at all: then there is more
+/// than one defect in them.
 const DISTRUSTED_MAX: usize = 100;
 
-fn read_plan(code: &[u8], limits: &Limits, host: &mut dyn Host) -> Planned {
+fn read_plan(code: &[u8], limits: &Limits, host: &mut dyn Host) -> PlanState {
     Plan::read(code, limits, &mut |name, arguments| host.command(name, arguments))
-        .map_or(Planned::Outside, |plan| Planned::As(Box::new(plan)))
+        .map_or(PlanState::Unsupported, |plan| PlanState::Ready(Box::new(plan)))
 }
 
-impl Cached {
-    /// The plan, if the script has one that is worth its while. Read at the first run.
+impl CachedScript {
+    /// Returns the plan, if the script has one that saves time. The script is parsed at its first
+    /// run.
     fn plan(
         &mut self,
         sha: &Sha,
@@ -231,20 +238,20 @@ impl Cached {
         limits: &Limits,
         host: &mut dyn Host,
     ) -> Option<&Plan> {
-        if matches!(self.plan, Planned::Unread) {
+        if matches!(self.plan, PlanState::NotParsed) {
             self.plan = match script::parse_shebang(&self.body).map(|(_, code)| code) {
                 Ok(code) if !distrusted.contains(sha) => read_plan(code, limits, host),
-                _ => Planned::Outside,
+                _ => PlanState::Unsupported,
             };
             self.is_counted = false;
         }
         match &self.plan {
-            Planned::As(plan) if self.left <= self.planned / 4 + LEFT_FORGIVEN => Some(plan),
+            PlanState::Ready(plan) if self.left <= self.planned / 4 + LEFT_FREE => Some(plan),
             _ => None,
         }
     }
 
-    /// Runs it in Lua, which compiles it if it has to.
+    /// Runs the script in Lua, and compiles it first if necessary.
     fn run_in_lua(
         &mut self,
         machine: &mut Machine,
@@ -273,13 +280,13 @@ impl Cached {
         SCRIPT_BYTES + self.body.len()
     }
 
-    /// What the function and the plan have been counted as.
+    /// The sizes that were counted for the function and the plan.
     fn ready_bytes(&self) -> usize {
         self.compiled_bytes + self.plan_bytes
     }
 }
 
-/// What a script declares, and the function it is. The error is the line the client is sent.
+/// Compiles a script. Returns its declarations and its function, or the error line for the client.
 fn compile(machine: &mut Machine, body: &[u8]) -> Result<(Script, Box<Compiled>), Reply> {
     let (script, code) = script::parse_shebang(body)?;
     match machine.compile(code) {
@@ -292,17 +299,17 @@ fn compile(machine: &mut Machine, body: &[u8]) -> Result<(Script, Box<Compiled>)
 }
 
 impl Interpreter {
-    /// A fresh state. `version` is what `redis.REDIS_VERSION` says; `seed` is where
-    /// `math.random` starts in every script.
+    /// Creates an interpreter. `version` is the value of `redis.REDIS_VERSION`; `seed` is the seed
+    /// of `math.random` in every script.
     pub fn new(limits: Limits, version: &str, seed: u64) -> Result<Interpreter, Error> {
-        let machine = Machine::new(limits, version, seed, World::Scripts)?;
+        let machine = Machine::new(limits, version, seed, StateKind::Scripts)?;
         Ok(Interpreter {
             machine,
             scripts: IndexMap::default(),
-            digests: IndexMap::new(),
-            passing: Recent::default(),
-            ready: Recent::default(),
-            kept_bytes: 0,
+            shas_by_body: IndexMap::new(),
+            evaluated: LruOrder::default(),
+            compiled: LruOrder::default(),
+            loaded_bytes: 0,
             text_bytes: 0,
             plan_bytes: 0,
             flushed: Vec::new(),
@@ -315,21 +322,21 @@ impl Interpreter {
         })
     }
 
-    /// Caches a script until the cache is flushed (`SCRIPT LOAD`) and returns its name. It is
-    /// compiled unless it is known, so that a wrong one is refused. The error is the line the
-    /// client is sent.
+    /// Caches a script until the cache is flushed (`SCRIPT LOAD`) and returns its digest. A script
+    /// that is not cached yet is compiled, so that an invalid one is refused. The error is the line
+    /// for the client.
     pub fn load(&mut self, body: &[u8]) -> Result<Sha, Reply> {
-        let known = self.digests.get(body).copied();
+        let known = self.shas_by_body.get(body).copied();
         if let Some(sha) = known
-            && self.scripts.get(&sha).is_some_and(|cached| cached.kept)
+            && self.scripts.get(&sha).is_some_and(|cached| cached.loaded)
         {
             return Ok(sha);
         }
         let bytes = SCRIPT_BYTES + body.len();
-        if self.kept_bytes.saturating_add(bytes) > self.limits.kept_bytes_max {
+        if self.loaded_bytes.saturating_add(bytes) > self.limits.loaded_bytes_max {
             return Err(Reply::error(format!(
                 "ERR Too many scripts loaded (the limit is {} bytes). SCRIPT FLUSH removes them.",
-                self.limits.kept_bytes_max
+                self.limits.loaded_bytes_max
             )));
         }
         let sha = match known {
@@ -338,18 +345,18 @@ impl Interpreter {
         };
         if let Some(at) = self.scripts.get_index_of(&sha) {
             self.uncount(at);
-            self.scripts[at].kept = true;
+            self.scripts[at].loaded = true;
             self.count(at);
         }
-        self.make_room();
+        self.make_room_for_evaluated();
         Ok(sha)
     }
 
-    /// As [`Interpreter::load`], for a script that came with `EVAL`: it is forgotten when as many
-    /// others as the limits say have been used since, as in Redis 7.4. A client that writes its
-    /// arguments into the script makes a new one at every call.
-    pub fn load_passing(&mut self, body: &[u8]) -> Result<Sha, Reply> {
-        if let Some(sha) = self.digests.get(body) {
+    /// Caches a script that came with `EVAL`. Unlike with [`Interpreter::load`], the script is
+    /// evicted when as many others as the limits allow have been used since, as in Redis 7.4. A
+    /// client that writes its arguments into the script makes a new script at every call.
+    pub fn load_evaluated(&mut self, body: &[u8]) -> Result<Sha, Reply> {
+        if let Some(sha) = self.shas_by_body.get(body) {
             self.runs += 1;
             if let Some(cached) = self.scripts.get_mut(sha) {
                 cached.used = self.runs;
@@ -357,11 +364,11 @@ impl Interpreter {
             return Ok(*sha);
         }
         let sha = self.add(body)?;
-        self.make_room();
+        self.make_room_for_evaluated();
         Ok(sha)
     }
 
-    /// Adds a script that is not known.
+    /// Adds a script that is not cached.
     fn add(&mut self, body: &[u8]) -> Result<Sha, Reply> {
         if body.len() > self.limits.script_bytes_max {
             return Err(Reply::error("ERR Error compiling script (new function): too long"));
@@ -370,59 +377,59 @@ impl Interpreter {
         let (script, compiled) = compile(&mut self.machine, body)?;
         let (sha, body) = (Sha::of(body), Bytes::copy_from_slice(body));
         self.runs += 1;
-        let cached = Cached {
+        let cached = CachedScript {
             script,
             body: body.clone(),
-            kept: false,
+            loaded: false,
             used: self.runs,
             placed: None,
             compiled: Some(compiled),
-            plan: Planned::Unread,
+            plan: PlanState::NotParsed,
             compiled_bytes: 0,
             plan_bytes: 0,
             is_counted: false,
             planned: 0,
             left: 0,
         };
-        self.digests.insert(body, sha);
+        self.shas_by_body.insert(body, sha);
         let (at, _) = self.scripts.insert_full(sha, cached);
         self.count(at);
         Ok(sha)
     }
 
-    /// Looks a cached script up. `sha` is forty digits in any case.
+    /// Looks up a cached script. `sha` is forty hexadecimal digits in upper or lower case.
     pub fn find(&self, sha: &[u8]) -> Option<Found> {
         let (at, _, cached) = self.scripts.get_full(&Digits::read(sha)?)?;
         Some(Found { script: cached.script, at })
     }
 
-    /// Forgets every script. Their memory is freed in steps.
+    /// Removes every script. Their memory is freed in steps.
     pub fn flush(&mut self) {
         let bytes = self.text_bytes + self.plan_bytes;
         let scripts = std::mem::take(&mut self.scripts).into_iter();
-        let digests = std::mem::take(&mut self.digests).into_iter();
-        self.flushed.push(Flushed { scripts, digests, bytes });
-        (self.passing, self.ready) = (Recent::default(), Recent::default());
-        (self.kept_bytes, self.text_bytes, self.plan_bytes) = (0, 0, 0);
+        let shas_by_body = std::mem::take(&mut self.shas_by_body).into_iter();
+        self.flushed.push(Flushed { scripts, shas_by_body, bytes });
+        (self.evaluated, self.compiled) = (LruOrder::default(), LruOrder::default());
+        (self.loaded_bytes, self.text_bytes, self.plan_bytes) = (0, 0, 0);
     }
 
-    /// Frees a little of what was flushed and of Lua's garbage. Whether there is more.
+    /// Frees some of the flushed scripts and of Lua's garbage. Returns whether there is more.
     pub fn tidy(&mut self) -> bool {
         let Some(flushed) = self.flushed.last_mut() else { return self.machine.tidy() };
-        for _ in 0..FREED_TOGETHER {
-            flushed.digests.next();
+        for _ in 0..FREED_PER_STEP {
+            flushed.shas_by_body.next();
             if let Some((_, cached)) = flushed.scripts.next() {
                 flushed.bytes -= cached.text_bytes() + cached.plan_bytes;
                 cached.compiled.iter().for_each(|it| self.machine.forget_compiled(it));
             }
         }
-        if flushed.scripts.len() == 0 && flushed.digests.len() == 0 {
+        if flushed.scripts.len() == 0 && flushed.shas_by_body.len() == 0 {
             self.flushed.pop();
         }
         true
     }
 
-    /// How many scripts are cached.
+    /// The number of cached scripts.
     pub fn len(&self) -> usize {
         self.scripts.len()
     }
@@ -432,7 +439,7 @@ impl Interpreter {
         self.scripts.is_empty()
     }
 
-    /// Runs a cached script: the reply to its client, or the error line Redis answers with.
+    /// Runs a cached script. Returns the reply for the client, or Redis's error line.
     pub fn run(
         &mut self,
         sha: &[u8],
@@ -442,11 +449,11 @@ impl Interpreter {
     ) -> Reply {
         match self.find(sha) {
             Some(found) => self.run_found(found, keys, args, host),
-            None => unknown(),
+            None => no_script(),
         }
     }
 
-    /// As [`Interpreter::run`], for a script that has just been found.
+    /// Runs a script that was just found. See [`Interpreter::run`].
     pub fn run_found(
         &mut self,
         found: Found,
@@ -454,7 +461,7 @@ impl Interpreter {
         args: &[&[u8]],
         host: &mut dyn Host,
     ) -> Reply {
-        let Some((sha, cached)) = self.scripts.get_index_mut(found.at) else { return unknown() };
+        let Some((sha, cached)) = self.scripts.get_index_mut(found.at) else { return no_script() };
         self.runs += 1;
         cached.used = self.runs;
         let has_plans = self.has_plans && self.distrusted.len() < DISTRUSTED_MAX;
@@ -474,15 +481,15 @@ impl Interpreter {
             }
             return reply;
         }
-        // Lua runs the script from its beginning.
+        // Lua runs the script from the start.
         let must_end = self.scratch.must_end();
         let mut replay = self.scratch.replay(plan, &self.limits, keys, args, host);
         cached.left += 1;
         self.tiers.left += 1;
-        self.machine.ask_at_once(must_end);
+        self.machine.poll_every_instruction(must_end);
         let reply = cached.run_in_lua(&mut self.machine, sha, keys, args, &mut replay);
         let mismatch = replay.finish();
-        self.machine.ask_at_once(false);
+        self.machine.poll_every_instruction(false);
         let sha = *sha;
         self.settle(found.at);
         match mismatch {
@@ -491,14 +498,14 @@ impl Interpreter {
         }
     }
 
-    /// Keeps a script from being run by its plan, which Lua has not agreed with. The reply to its
+    /// Stops using the plan of a script, because Lua disagreed with it. Returns the reply for the
     /// client.
     #[cold]
     fn distrust(&mut self, sha: Sha, mismatch: &Mismatch, host: &mut dyn Host) -> Reply {
         self.tiers.disagreed += 1;
         self.distrusted.insert(sha);
         if let Some(cached) = self.scripts.get_mut(&sha) {
-            cached.plan = Planned::Outside;
+            cached.plan = PlanState::Unsupported;
             cached.is_counted = false;
         }
         let name = |command: &Option<Bytes>| match command {
@@ -517,116 +524,116 @@ impl Interpreter {
         Reply::error(plan::DISAGREEMENT)
     }
 
-    /// Whether scripts may be run by plans. They are unless this says otherwise.
+    /// Sets whether plans may be used. By default they are.
     pub fn set_plans(&mut self, has_plans: bool) {
         self.has_plans = has_plans;
     }
 
-    /// Gives a cached script the plan of another text: a defect of the plans, for tests of what
-    /// happens then.
+    /// Gives a cached script the plan of another text. Tests use this to simulate a defect of the
+    /// plans.
     #[doc(hidden)]
-    pub fn misread_plan(&mut self, sha: &Sha, code: &[u8], host: &mut dyn Host) {
+    pub fn replace_plan(&mut self, sha: &Sha, code: &[u8], host: &mut dyn Host) {
         if let Some(cached) = self.scripts.get_mut(sha) {
             cached.plan = read_plan(code, &self.limits, host);
         }
     }
 
-    /// How often scripts have been run by which tier.
+    /// The number of script runs by each tier.
     pub fn tiers(&self) -> Tiers {
         self.tiers
     }
 
-    /// Whether [`Interpreter::tidy`] has something to free.
+    /// Whether [`Interpreter::tidy`] has anything to free.
     pub fn has_garbage(&self) -> bool {
         !self.flushed.is_empty() || self.machine.has_garbage()
     }
 
-    /// Memory that scripts take: their texts and plans, and the Lua state with what is not
-    /// collected yet.
+    /// The memory of scripts: their texts and plans, and the Lua state with its garbage.
     pub fn memory_bytes(&self) -> usize {
         let flushed: usize = self.flushed.iter().map(|flushed| flushed.bytes).sum();
         self.text_bytes + self.plan_bytes + flushed + self.machine.memory_bytes()
     }
 
-    /// Memory of the Lua state alone.
+    /// The memory of the Lua state alone.
     pub fn lua_bytes(&self) -> usize {
         self.machine.memory_bytes()
     }
 
-    /// After a run: counts what it has made ready, and frees a little.
+    /// After a run, counts the function and the plan that the run made, and frees some memory.
     fn settle(&mut self, at: usize) {
         if !self.scripts[at].is_counted {
             self.uncount(at);
             self.count(at);
-            self.make_room_for_ready();
+            self.make_room_for_compiled();
         }
         if self.has_garbage() {
             self.tidy();
         }
     }
 
-    /// Counts what a script takes, and places it among its kind.
+    /// Counts the memory of a script and adds it to `evaluated` or `compiled`.
     fn count(&mut self, at: usize) {
         let Some((sha, cached)) = self.scripts.get_index_mut(at) else { return };
         let text_bytes = cached.text_bytes();
         cached.compiled_bytes = cached.compiled.as_ref().map_or(0, |it| it.bytes());
         cached.plan_bytes = match cached.plan {
-            Planned::As(_) => cached.body.len() * PLAN_BYTES_PER_BYTE,
+            PlanState::Ready(_) => cached.body.len() * PLAN_BYTES_PER_BYTE,
             _ => 0,
         };
         cached.is_counted = true;
         self.text_bytes += text_bytes;
         self.plan_bytes += cached.plan_bytes;
         let ready_bytes = cached.ready_bytes();
-        if !cached.kept {
-            self.passing.add(cached.used, *sha, text_bytes + ready_bytes);
+        if !cached.loaded {
+            self.evaluated.add(cached.used, *sha, text_bytes + ready_bytes);
             cached.placed = Some(cached.used);
         } else {
-            self.kept_bytes += text_bytes;
+            self.loaded_bytes += text_bytes;
             if ready_bytes > 0 {
-                self.ready.add(cached.used, *sha, ready_bytes);
+                self.compiled.add(cached.used, *sha, ready_bytes);
                 cached.placed = Some(cached.used);
             }
         }
     }
 
-    /// Undoes what [`Interpreter::count`] has done.
+    /// Reverts [`Interpreter::count`].
     fn uncount(&mut self, at: usize) {
         let cached = &mut self.scripts[at];
         let (text_bytes, ready_bytes) = (cached.text_bytes(), cached.ready_bytes());
         self.text_bytes -= text_bytes;
         self.plan_bytes -= cached.plan_bytes;
         let placed = cached.placed.take();
-        if !cached.kept {
-            placed.into_iter().for_each(|at| self.passing.remove(at, text_bytes + ready_bytes));
+        if !cached.loaded {
+            placed.into_iter().for_each(|at| self.evaluated.remove(at, text_bytes + ready_bytes));
         } else {
-            self.kept_bytes -= text_bytes;
-            placed.into_iter().for_each(|at| self.ready.remove(at, ready_bytes));
+            self.loaded_bytes -= text_bytes;
+            placed.into_iter().for_each(|at| self.compiled.remove(at, ready_bytes));
         }
     }
 
-    /// Forgets those that came with `EVAL` and were used least recently, until the others are
-    /// within their limits.
-    fn make_room(&mut self) {
+    /// Evicts the least recently used scripts that came with `EVAL` until the rest is within the
+    /// limits.
+    fn make_room_for_evaluated(&mut self) {
         let limits = self.limits;
-        while self.passing.len() > 1
-            && (self.passing.len() > limits.passing_scripts_max
-                || self.passing.bytes() > limits.passing_bytes_max)
+        while self.evaluated.len() > 1
+            && (self.evaluated.len() > limits.eval_scripts_max
+                || self.evaluated.bytes() > limits.eval_bytes_max)
         {
-            let Some(sha) = self.passing.least(place(&mut self.scripts)) else { break };
+            let Some(sha) = self.evaluated.least(place(&mut self.scripts)) else { break };
             self.forget(&sha);
         }
-        self.make_room_for_ready();
+        self.make_room_for_compiled();
     }
 
-    /// As [`Interpreter::make_room`], for the functions and plans of those that are kept.
-    fn make_room_for_ready(&mut self) {
-        while self.ready.len() > 1 && self.ready.bytes() > self.limits.ready_bytes_max {
-            let Some(sha) = self.ready.least(place(&mut self.scripts)) else { break };
+    /// Discards the functions and plans of the least recently used loaded scripts until the rest is
+    /// within the limit.
+    fn make_room_for_compiled(&mut self) {
+        while self.compiled.len() > 1 && self.compiled.bytes() > self.limits.compiled_bytes_max {
+            let Some(sha) = self.compiled.least(place(&mut self.scripts)) else { break };
             let Some(at) = self.scripts.get_index_of(&sha) else { break };
             self.uncount(at);
             let cached = &mut self.scripts[at];
-            cached.plan = Planned::Unread;
+            cached.plan = PlanState::NotParsed;
             if let Some(compiled) = cached.compiled.take() {
                 self.machine.forget_compiled(&compiled);
             }
@@ -638,15 +645,15 @@ impl Interpreter {
         let Some(at) = self.scripts.get_index_of(sha) else { return };
         self.uncount(at);
         if let Some((_, cached)) = self.scripts.swap_remove_index(at) {
-            self.digests.swap_remove(&cached.body);
+            self.shas_by_body.swap_remove(&cached.body);
             cached.compiled.iter().for_each(|it| self.machine.forget_compiled(it));
         }
     }
 }
 
-type Scripts = IndexMap<Sha, Cached, BuildHasherDefault<ShaHasher>>;
+type Scripts = IndexMap<Sha, CachedScript, BuildHasherDefault<ShaHasher>>;
 
-/// Places a script by its last use, which it returns.
+/// Returns a function that moves a script to its last use, which the function returns.
 fn place(scripts: &mut Scripts) -> impl FnMut(&Sha) -> u64 + '_ {
     |sha| {
         scripts.get_mut(sha).map_or(0, |cached| {
@@ -656,14 +663,14 @@ fn place(scripts: &mut Scripts) -> impl FnMut(&Sha) -> u64 + '_ {
     }
 }
 
-fn unknown() -> Reply {
+fn no_script() -> Reply {
     Reply::error("NOSCRIPT No matching script. Please use EVAL.")
 }
 
-/// The first thing in a script that keeps it from having a plan; `None` if it has one.
-pub fn outside_of_plans(body: &[u8]) -> Option<Outside> {
+/// Returns the first construct in a script that prevents a plan; `None` if the script has a plan.
+pub fn outside_of_plans(body: &[u8], limits: &Limits) -> Option<Outside> {
     let code = script::parse_shebang(body).map_or(body, |(_, code)| code);
-    Plan::read(code, &Limits::default(), &mut |_, _| None).err()
+    Plan::read(code, limits, &mut |_, _| None).err()
 }
 
 impl fmt::Debug for Interpreter {

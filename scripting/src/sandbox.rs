@@ -1,4 +1,4 @@
-//! What a script may see: an allow list. What is not named here does not exist for a script.
+//! The allow list of scripts. A script can use nothing that is not named here.
 
 use crate::value::Value;
 
@@ -25,7 +25,7 @@ pub(crate) const BASE: &[&str] = &[
     "xpcall",
 ];
 
-/// The libraries that come with Lua, and what is left of each.
+/// The libraries of Lua, with the functions and constants that scripts may use.
 pub(crate) const LIBRARIES: &[(&str, &[&str])] = &[
     ("coroutine", &["create", "resume", "running", "status", "wrap", "yield"]),
     (
@@ -91,10 +91,10 @@ pub(crate) const REDIS: &[&str] = &[
     "status_reply",
 ];
 
-/// The functions of `redis` that scripts have besides, and functions of libraries have not.
+/// The functions of `redis` that scripts have and functions of libraries do not have.
 pub(crate) const REDIS_OF_SCRIPTS: &[&str] = &["breakpoint", "debug", "replicate_commands"];
 
-/// The functions of `redis` that a library sees while it is loaded, when it sees nothing else.
+/// The functions of `redis` that a library can use while it is loaded. It can use nothing else.
 pub(crate) const REDIS_WHILE_LOADING: &[&str] = &["log", "register_function"];
 
 /// The constants of `redis`. `version` is `major.minor.patch`.

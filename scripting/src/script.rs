@@ -1,4 +1,4 @@
-//! A script's name and what its first line declares about it. Knows no Lua.
+//! A script's digest and the declarations of its first line. Independent of Lua.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -7,7 +7,7 @@ use indexmap::Equivalent;
 use lockwheel_resp::Reply;
 use sha1::{Digest, Sha1};
 
-/// The SHA-1 digest that names a script: forty lower-case hexadecimal digits.
+/// The SHA-1 digest of a script's text: forty lower-case hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Sha(pub [u8; Sha::DIGITS]);
 
@@ -17,7 +17,7 @@ impl Hash for Sha {
     }
 }
 
-/// Forty bytes that may be a digest, in any case.
+/// Forty bytes that may be a digest, in upper or lower case.
 pub(crate) struct Digits<'a>(&'a [u8; Sha::DIGITS]);
 
 impl<'a> Digits<'a> {
@@ -26,16 +26,16 @@ impl<'a> Digits<'a> {
     }
 }
 
-/// A part of the digits tells scripts apart as well as all do.
+/// Hashes a part of the digits, which is as unique as all of them.
 impl Hash for Digits<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        // What makes a letter small, and a digit has anyway.
+        // This bit makes a letter lower-case; digits have it already.
         const SMALL: u64 = 0x2020_2020_2020_2020;
         let [digits, ..] = self.0.as_chunks::<24>().0 else { return };
         let [first, second, third] = digits.as_chunks().0 else { return };
         let [first, second, third] =
             [first, second, third].map(|word| u64::from_le_bytes(*word) | SMALL);
-        // Of each digit only half its bits vary.
+        // Only half of the bits of each digit vary.
         state.write_u64(first ^ second << 4 ^ third.rotate_left(32));
     }
 }
@@ -46,8 +46,8 @@ impl Equivalent<Sha> for Digits<'_> {
     }
 }
 
-/// For [`Sha`]s, which are hashes themselves: whoever wants two that share a place in a table has
-/// to find them among the digests of texts, and gains what one slow script gives him as well.
+/// A hasher for [`Sha`]s, which are hashes themselves. An attacker would have to search texts by
+/// their digests for two that collide in a table, and one slow script has the same effect.
 #[derive(Default)]
 pub(crate) struct ShaHasher(u64);
 
@@ -68,17 +68,17 @@ impl Hasher for ShaHasher {
 }
 
 impl Sha {
-    /// How many digits a name has.
+    /// The number of digits.
     pub const DIGITS: usize = 40;
 
-    /// The name of the script with this text.
+    /// The digest of this text.
     pub fn of(body: &[u8]) -> Sha {
         let mut digester = Digester::default();
         digester.add(body);
         digester.end()
     }
 
-    /// Reads a digest in any case; anything but forty bytes names no script.
+    /// Reads a digest in upper or lower case. Anything but forty bytes is no digest.
     pub fn parse(text: &[u8]) -> Option<Sha> {
         let mut hex = <[u8; Sha::DIGITS]>::try_from(text).ok()?;
         hex.make_ascii_lowercase();
@@ -96,7 +96,7 @@ impl Sha {
     }
 }
 
-/// A digest that is computed in parts.
+/// Computes a digest in parts.
 #[derive(Default)]
 pub(crate) struct Digester(Sha1);
 
@@ -127,42 +127,42 @@ impl fmt::Debug for Sha {
     }
 }
 
-/// What a `#!lua flags=...` line may declare.
+/// The declarations of a `#!lua flags=...` line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Script {
     bits: u8,
 }
 
 impl Script {
-    /// `no-writes`: it never writes, so it may run where writes are refused.
+    /// `no-writes`: the script never writes, so it may run where writes are refused.
     #[inline]
     pub fn no_writes(&self) -> bool {
         self.has("no-writes")
     }
 
-    /// `allow-oom`: it may run when memory is short. A script that never writes may as well.
+    /// `allow-oom`: the script may run when memory is short. So may a script that never writes.
     #[inline]
     pub fn allow_oom(&self) -> bool {
         self.has("allow-oom") || self.no_writes()
     }
 
-    /// `allow-stale`: it may run on a replica that has lost its master.
+    /// `allow-stale`: the script may run on a replica that has lost its master.
     pub fn allow_stale(&self) -> bool {
         self.has("allow-stale")
     }
 
-    /// `no-cluster`: it may not run in a cluster.
+    /// `no-cluster`: the script may not run in a cluster.
     pub fn no_cluster(&self) -> bool {
         self.has("no-cluster")
     }
 
-    /// `allow-cross-slot-keys`: it may name keys of several slots.
+    /// `allow-cross-slot-keys`: the script may access keys of several slots.
     #[inline]
     pub fn allow_cross_slot_keys(&self) -> bool {
         self.has("allow-cross-slot-keys")
     }
 
-    /// Whether there was a `#!` line at all: without one a script runs in compatibility mode.
+    /// Whether there was a `#!` line. A script without one runs in compatibility mode.
     #[inline]
     pub fn has_shebang(&self) -> bool {
         self.bits & SHEBANG != 0
@@ -174,12 +174,12 @@ impl Script {
         FLAGS.into_iter().filter(move |flag| script.has(flag))
     }
 
-    /// What a function declares that has no flags. It is never in compatibility mode.
+    /// The declarations of a function without flags. It is never in compatibility mode.
     pub(crate) fn of_function() -> Script {
         Script { bits: SHEBANG }
     }
 
-    /// The same with one more flag, in any case; `None` if there is none of that name.
+    /// Adds a flag, in upper or lower case. `None` if there is no flag of that name.
     pub(crate) fn with_flag(self, flag: &[u8]) -> Option<Script> {
         let bit = FLAGS.iter().position(|name| name.as_bytes().eq_ignore_ascii_case(flag))?;
         Some(Script { bits: self.bits | 1 << bit })
@@ -191,8 +191,8 @@ impl Script {
     }
 }
 
-/// Splits a body into its declaration and the Lua text. The line's end stays with the text, so
-/// that line numbers are those of the body.
+/// Splits a body into its declarations and the Lua text. The end of the first line stays with the
+/// text, so that line numbers are those of the body.
 pub(crate) fn parse_shebang(body: &[u8]) -> Result<(Script, &[u8]), Reply> {
     if !body.starts_with(b"#!") {
         return Ok((Script::default(), body));
@@ -237,8 +237,8 @@ fn refusal(text: &str, what: &[u8]) -> Reply {
     Reply::Error(line.into())
 }
 
-/// Words between blanks, single- or double-quoted as on Redis's command line; `None` if a quote
-/// stays open or is not followed by a blank.
+/// Splits a line at blanks; words may be in single or double quotes as on Redis's command line.
+/// `None` if a quote is not closed or is not followed by a blank.
 pub(crate) fn split_words(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut words = Vec::new();
     let mut rest = line.iter().copied().peekable();
@@ -285,7 +285,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sha_reads_in_any_case() {
+    fn sha_is_parsed_in_any_case() {
         let sha = Sha::of(b"return 1");
         assert_eq!(sha.as_str(), "e0e1f9fabfc9d4800c877a703b823ac0578ff8db");
         assert_eq!(Sha::parse(b"E0E1F9FABFC9D4800C877A703B823AC0578FF8DB"), Some(sha));
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_line_declares() {
+    fn shebang_declares_flags() {
         let bits = |body: &str| match parse_shebang(body.as_bytes()) {
             Ok((script, code)) => format!("{:#x} {}", script.bits, code.escape_ascii()),
             Err(Reply::Error(line)) => String::from_utf8_lossy(&line).into_owned(),

@@ -1,9 +1,9 @@
-//! A Lua value outside Lua. What the bridge reads from the stack and pushes onto it; everything
-//! above the bridge works on these.
+//! A Lua value outside Lua. The bridge reads values from the stack and pushes them onto it; all
+//! code above the bridge uses this type.
 
 use bytes::Bytes;
 
-/// A Lua value, copied.
+/// A copy of a Lua value.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Value {
     /// `nil`
@@ -18,9 +18,9 @@ pub(crate) enum Value {
     Table(Vec<(Value, Value)>),
     /// The light userdata of address zero: `cjson.null`.
     Null,
-    /// A table nested deeper than the reader would go.
+    /// A table nested more deeply than the reader's limit.
     TooDeep,
-    /// Anything else, by the name of its type.
+    /// A value of another type, with the name of the type.
     Other(&'static str),
 }
 
@@ -41,7 +41,7 @@ impl Value {
         Value::Table(numbered.map(|(i, item)| (Value::Number((i + 1) as f64), item)).collect())
     }
 
-    /// The name of its type, as `type()` gives it.
+    /// The name of its type, as returned by `type()`.
     pub(crate) fn type_name(&self) -> &'static str {
         match self {
             Value::Nil => "nil",

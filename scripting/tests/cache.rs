@@ -1,8 +1,8 @@
-//! The cache of scripts: what is kept, what is forgotten, and the memory that is left to a script.
+//! Tests the cache of scripts: which scripts it keeps and evicts, and the memory of a script.
 
 mod host;
 
-use host::{MapHost, eval_in, interpreter, show};
+use host::{LIMITS, MapHost, eval_in, interpreter, show};
 use lockwheel_resp::Reply;
 use lockwheel_scripting::{Interpreter, Limits, Sha};
 
@@ -21,44 +21,44 @@ fn load(lua: &mut Interpreter, script: &str) {
 
 /// `EVAL script 0`.
 fn eval(lua: &mut Interpreter, script: &str) -> Reply {
-    match lua.load_passing(script.as_bytes()) {
+    match lua.load_evaluated(script.as_bytes()) {
         Ok(sha) => lua.run(sha.as_bytes(), &[], &[], &mut MapHost::default()),
         Err(refusal) => refusal,
     }
 }
 
-/// Frees all that can be freed.
+/// Frees all garbage.
 fn tidy(lua: &mut Interpreter) {
     let steps = (0..1_000_000).take_while(|_| lua.tidy()).count();
-    assert!(steps < 1_000_000, "it comes to an end");
+    assert!(steps < 1_000_000, "collection ends");
 }
 
 fn small() -> Limits {
     Limits {
         memory_bytes_max: 1 << 20,
-        kept_bytes_max: 4 << 20,
-        ready_bytes_max: 256 << 10,
-        ..Limits::default()
+        loaded_bytes_max: 4 << 20,
+        compiled_bytes_max: 256 << 10,
+        ..LIMITS
     }
 }
 
 #[test]
-fn loaded_scripts_take_no_memory_from_the_one_that_runs() {
+fn loaded_scripts_take_no_memory_from_running_script() {
     let mut lua = Interpreter::new(small(), "7.2.4", 0).expect("memory for Lua");
     let hungry = "return #string.rep('x', 300000)";
     assert_eq!(eval(&mut lua, hungry), Reply::Integer(300_000));
     for i in 0..2_000 {
-        load(&mut lua, &text("kept", i));
+        load(&mut lua, &text("loaded", i));
     }
     assert_eq!(eval(&mut lua, hungry), Reply::Integer(300_000));
     for i in 0..499 {
-        assert_eq!(eval(&mut lua, &text("passing", i)), Reply::bulk(format!("passing {i}")));
+        assert_eq!(eval(&mut lua, &text("evaluated", i)), Reply::bulk(format!("evaluated {i}")));
     }
-    let passing = ["passing 0", "passing 498"].map(Reply::bulk);
-    let found = [0, 498].map(|i| run(&mut lua, &text("passing", i)));
-    assert_eq!(found, passing, "those that came with EVAL are cached");
+    let evaluated = ["evaluated 0", "evaluated 498"].map(Reply::bulk);
+    let found = [0, 498].map(|i| run(&mut lua, &text("evaluated", i)));
+    assert_eq!(found, evaluated, "scripts that came with EVAL are cached");
     for i in 0..2_000 {
-        assert_eq!(run(&mut lua, &text("kept", i)), Reply::bulk(format!("kept {i}")));
+        assert_eq!(run(&mut lua, &text("loaded", i)), Reply::bulk(format!("loaded {i}")));
     }
     assert_eq!(lua.len(), 2_500);
     assert!(lua.lua_bytes() < 4 << 20, "{lua:?}");
@@ -66,40 +66,44 @@ fn loaded_scripts_take_no_memory_from_the_one_that_runs() {
 }
 
 #[test]
-fn too_many_loaded_scripts_are_an_error_to_who_loads_them() {
+fn loading_too_many_scripts_is_an_error() {
     let mut lua = Interpreter::new(small(), "7.2.4", 0).expect("memory for Lua");
-    let refused = (0..100_000).find_map(|i| lua.load(text("kept", i).as_bytes()).err());
+    let refused = (0..100_000).find_map(|i| lua.load(text("loaded", i).as_bytes()).err());
     let expected =
         "ERR Too many scripts loaded (the limit is 4194304 bytes). SCRIPT FLUSH removes them.";
     assert_eq!(refused, Some(Reply::error(expected)));
-    assert_eq!(run(&mut lua, &text("kept", 0)), Reply::bulk("kept 0"), "and none is forgotten");
-    assert!(lua.load(text("kept", 0).as_bytes()).is_ok(), "it is there already");
+    assert_eq!(
+        run(&mut lua, &text("loaded", 0)),
+        Reply::bulk("loaded 0"),
+        "no loaded script is evicted"
+    );
+    assert!(lua.load(text("loaded", 0).as_bytes()).is_ok(), "the script is loaded already");
     for i in 0..1_000 {
-        assert_eq!(eval(&mut lua, &text("passing", i)), Reply::bulk(format!("passing {i}")));
+        assert_eq!(eval(&mut lua, &text("evaluated", i)), Reply::bulk(format!("evaluated {i}")));
     }
-    let refusal = lua.load(text("passing", 999).as_bytes());
-    assert_eq!(refusal, Err(Reply::error(expected)), "nor is one kept that came with EVAL");
+    let refusal = lua.load(text("evaluated", 999).as_bytes());
+    assert_eq!(refusal, Err(Reply::error(expected)), "a script that came with EVAL is not loaded");
     lua.flush();
-    load(&mut lua, &text("kept", 0));
+    load(&mut lua, &text("loaded", 0));
     assert_eq!(lua.len(), 1);
 }
 
 #[test]
-fn what_is_flushed_is_freed_in_steps() {
+fn flushed_scripts_are_freed_in_steps() {
     let mut lua = interpreter();
     let empty = lua.memory_bytes();
     for i in 0..5_000 {
-        load(&mut lua, &text("kept", i));
-        eval(&mut lua, &text("passing", i));
+        load(&mut lua, &text("loaded", i));
+        eval(&mut lua, &text("evaluated", i));
     }
     let full = lua.memory_bytes();
     lua.flush();
-    assert_eq!(run(&mut lua, &text("kept", 0)), eval_missing());
-    assert!(lua.memory_bytes() > full - full / 4, "no step has been made");
-    load(&mut lua, &text("kept", 1));
+    assert_eq!(run(&mut lua, &text("loaded", 0)), eval_missing());
+    assert!(lua.memory_bytes() > full - full / 4, "nothing is freed before the first step");
+    load(&mut lua, &text("loaded", 1));
     tidy(&mut lua);
     assert!(lua.memory_bytes() < empty + (2 << 20), "{lua:?}");
-    assert_eq!(run(&mut lua, &text("kept", 1)), Reply::bulk("kept 1"));
+    assert_eq!(run(&mut lua, &text("loaded", 1)), Reply::bulk("loaded 1"));
 }
 
 fn eval_missing() -> Reply {
@@ -107,7 +111,7 @@ fn eval_missing() -> Reply {
 }
 
 #[test]
-fn garbage_of_one_script_is_not_counted_against_the_next() {
+fn garbage_does_not_count_against_next_script() {
     let mut lua = interpreter();
     let empty = lua.lua_bytes();
     let large = "local t = {} for i = 1, 40 do t[i] = string.rep(i, 500000) end return #t";
@@ -116,13 +120,13 @@ fn garbage_of_one_script_is_not_counted_against_the_next() {
         assert_eq!(eval(&mut lua, large), Reply::Integer(40));
         assert!(show(&eval(&mut lua, failing)).contains("not enough memory"));
     }
-    assert!(lua.lua_bytes() < 4 * Limits::default().memory_bytes_max, "{lua:?}");
+    assert!(lua.lua_bytes() < 4 * LIMITS.memory_bytes_max, "{lua:?}");
     tidy(&mut lua);
     assert!(lua.lua_bytes() < empty + (2 << 20), "{lua:?}");
 }
 
 #[test]
-fn a_script_keeps_nothing_after_its_end() {
+fn script_keeps_no_memory_after_its_end() {
     let mut lua = interpreter();
     let empty = lua.lua_bytes();
     for i in 0..10 {

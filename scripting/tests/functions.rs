@@ -1,17 +1,17 @@
-//! Libraries of functions: what they see while they are loaded and when they are called, and that
-//! what fails leaves nothing behind.
+//! Tests libraries of functions: the environment while they are loaded and when they are called,
+//! and that a failure leaves nothing behind.
 
 mod host;
 
-use host::{MapHost, show};
+use host::{LIMITS, MapHost, show};
 use lockwheel_resp::Reply;
-use lockwheel_scripting::{Functions, Limits, Policy};
+use lockwheel_scripting::{Functions, Policy};
 
 fn functions() -> Functions {
-    Functions::new(Limits::default(), "7.2.4", 0)
+    Functions::new(LIMITS, "7.2.4", 0)
 }
 
-/// Loads a library in place of the one of its name; its name, or the error.
+/// Loads a library, replacing the one of its name. Returns its name, or the error.
 fn load(functions: &mut Functions, name: &str, text: &str) -> String {
     let code = format!("#!lua name={name}\n{text}");
     match functions.load(code.as_bytes(), true, &mut MapHost::default()) {
@@ -24,7 +24,7 @@ fn call(functions: &mut Functions, name: &str) -> String {
     show(&functions.run(name.as_bytes(), &[b"k"], &[b"a", b"b"], &mut MapHost::default()))
 }
 
-/// What a function with this body answers.
+/// The reply of a function with this body.
 fn answer(body: &str) -> String {
     let mut functions = functions();
     let text = format!("redis.register_function('f', function(keys, args) {body} end)");
@@ -33,7 +33,7 @@ fn answer(body: &str) -> String {
 }
 
 #[test]
-fn a_function_is_given_its_keys_and_arguments() {
+fn function_gets_keys_and_arguments() {
     assert_eq!(answer("return {keys, args}"), "[['k'] ['a' 'b']]");
     assert_eq!(
         answer("return KEYS"),
@@ -44,7 +44,7 @@ fn a_function_is_given_its_keys_and_arguments() {
 }
 
 #[test]
-fn a_library_keeps_what_is_its_own_and_changes_nothing_else() {
+fn library_keeps_its_locals_and_changes_no_globals() {
     let mut functions = functions();
     let text = "local n = 0 redis.register_function('count', function() n = n + 1 return n end)";
     load(&mut functions, "l", text);
@@ -68,7 +68,7 @@ fn a_library_keeps_what_is_its_own_and_changes_nothing_else() {
 }
 
 #[test]
-fn a_library_sees_next_to_nothing_while_it_is_loaded() {
+fn library_has_restricted_environment_while_loading() {
     let mut functions = functions();
     for name in ["_G", "pairs", "pcall", "load", "string", "cjson", "KEYS", "os"] {
         let said = load(&mut functions, "l", &format!("local x = {name}"));
@@ -95,7 +95,7 @@ fn a_library_sees_next_to_nothing_while_it_is_loaded() {
 }
 
 #[test]
-fn functions_are_registered_at_no_other_time() {
+fn functions_are_registered_only_while_loading() {
     let mut functions = functions();
     let text = "local early = redis redis.register_function('f', function() \
                 early.register_function('g', early.log) end)";
@@ -107,7 +107,7 @@ fn functions_are_registered_at_no_other_time() {
 }
 
 #[test]
-fn what_cannot_be_loaded_changes_nothing() {
+fn failed_load_changes_nothing() {
     let mut functions = functions();
     load(&mut functions, "l", "redis.register_function('f', function() return 1 end)");
     for (name, text) in [
@@ -131,7 +131,7 @@ fn what_cannot_be_loaded_changes_nothing() {
 }
 
 #[test]
-fn several_libraries_are_restored_together_or_not_at_all() {
+fn restore_loads_all_libraries_or_none() {
     let library = |name: &str, function: &str| {
         let text = format!("redis.register_function('{function}', function() return 2 end)");
         format!("#!lua name={name}\n{text}").into_bytes()
@@ -168,25 +168,26 @@ fn several_libraries_are_restored_together_or_not_at_all() {
 }
 
 #[test]
-fn a_kill_ends_functions_and_libraries_alike() {
+fn kill_ends_functions_and_loading_libraries() {
     let mut functions = functions();
     let endless = "redis.register_function('f', function() while true do end end)";
     load(&mut functions, "l", endless);
-    let impatient = || MapHost { patience: Some(5), ..MapHost::default() };
-    let killed = functions.run(b"f", &[], &[], &mut impatient());
+    let killing_host = || MapHost { polls_max: Some(5), ..MapHost::default() };
+    let killed = functions.run(b"f", &[], &[], &mut killing_host());
     assert_eq!(
         show(&killed),
         "-ERR Script killed by user with SCRIPT KILL... script: f, on @user_function:2."
     );
     let code = b"#!lua name=m\nwhile true do end";
-    let refused = functions.load(code, true, &mut impatient()).expect_err("it has no end");
+    let refused =
+        functions.load(code, true, &mut killing_host()).expect_err("the library has no end");
     assert_eq!(show(&refused), "-ERR Error registering functions: ERR FUNCTION LOAD timeout");
     load(&mut functions, "l", "redis.register_function('f', function() return _G ~= nil end)");
     assert_eq!(call(&mut functions, "f"), ":1");
 }
 
 #[test]
-fn memory_is_bounded_and_comes_back() {
+fn memory_is_limited_and_freed_with_library() {
     let mut functions = functions();
     let hoard = "local held = {} redis.register_function('f', function() \
                  while true do held[#held + 1] = string.rep(#held, 1000) end end)";
@@ -194,7 +195,7 @@ fn memory_is_bounded_and_comes_back() {
     let said = call(&mut functions, "f");
     assert!(said.contains("not enough memory"), "{said}");
     let small = "redis.register_function('g', function() return 1 end)";
-    assert_eq!(load(&mut functions, "l", small), "l", "what was held goes with the library");
+    assert_eq!(load(&mut functions, "l", small), "l", "its memory is freed with the library");
     assert_eq!(call(&mut functions, "g"), ":1");
     let many = "local i = 0 while true do i = i + 1 \
                 redis.register_function('f' .. i, function() end) end";
@@ -208,7 +209,7 @@ fn memory_is_bounded_and_comes_back() {
 }
 
 #[test]
-fn libraries_that_replace_each_other_leave_nothing() {
+fn replaced_libraries_leave_no_memory() {
     let mut functions = functions();
     let text = "n = n .. '' ".repeat(500);
     let text = |number: usize| {

@@ -1,5 +1,5 @@
-//! Lua and its libraries against what redis-server answered. A line of a table is a script, a
-//! tab, and the reply; `SHA` stands for the script's digest.
+//! Compares Lua and its libraries with the replies of redis-server. A line of a table is a script,
+//! a tab, and the reply; `SHA` is replaced by the script's digest.
 
 mod host;
 
@@ -11,7 +11,7 @@ fn check(table: &str) {
     let mut count = 0;
     for line in table.lines() {
         let (script, expected) = line.split_once('\t').expect("a script, a tab, a reply");
-        // A script is bytes: each char of the host's notation is one.
+        // A script is bytes: each char of the notation is one.
         let script: String = script.bytes().map(char::from).collect();
         let got = show(&eval_in(&mut lua, &mut MapHost::default(), &script));
         if got != expected {
@@ -24,41 +24,41 @@ fn check(table: &str) {
 }
 
 #[test]
-fn bit_is_that_of_redis() {
+fn bit_matches_redis() {
     check(include_str!("golden/bit.txt"));
 }
 
 #[test]
-fn cjson_is_that_of_redis() {
+fn cjson_matches_redis() {
     check(include_str!("golden/cjson.txt"));
 }
 
 #[test]
-fn cmsgpack_is_that_of_redis() {
+fn cmsgpack_matches_redis() {
     check(include_str!("golden/cmsgpack.txt"));
 }
 
 #[test]
-fn errors_are_those_of_redis() {
+fn errors_match_redis() {
     check(include_str!("golden/errors.txt"));
 }
 
 #[test]
-fn redis_is_that_of_redis() {
+fn redis_matches_redis() {
     check(include_str!("golden/redis.txt"));
 }
 
 #[test]
-fn lua_is_that_of_redis() {
+fn lua_matches_redis() {
     check(include_str!("golden/lua.txt"));
 }
 
 #[test]
-fn struct_is_that_of_redis() {
+fn struct_matches_redis() {
     check(include_str!("golden/struct.txt"));
 }
 
 #[test]
-fn tables_and_texts_are_those_of_redis() {
+fn tables_and_strings_match_redis() {
     check(include_str!("golden/table.txt"));
 }

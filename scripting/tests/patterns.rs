@@ -1,12 +1,12 @@
-//! The bounded matcher against Lua's own: on any subject and pattern both find the same, or fail
-//! with the same words.
+//! Compares the bounded matcher with Lua's own: for any subject and pattern both find the same, or
+//! fail with the same message.
 
 mod host;
 
 use host::{MapHost, interpreter, show};
 use proptest::prelude::*;
 
-/// Everything the library does with a pattern, as one line of text.
+/// Calls every function that takes a pattern, and returns the results as one line.
 const SCRIPT: &str = r"
 local function join(...)
   local t = {}
@@ -36,7 +36,7 @@ return table.concat({
 }, '\n')
 ";
 
-/// What Lua itself says.
+/// The results of Lua itself.
 fn reference(lua: &mlua::Lua, words: &[&[u8]]) -> Vec<u8> {
     let strings: Vec<_> =
         words.iter().map(|word| lua.create_string(word).expect("memory")).collect();
@@ -62,7 +62,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn it_finds_what_lua_finds(
+    fn matcher_agrees_with_lua(
         subject in "[abcABC 01().xy%\u{0}-]{0,14}",
         pattern in pattern(),
         replacement in prop::sample::select(REPLACEMENTS),

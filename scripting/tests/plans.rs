@@ -1,9 +1,9 @@
-//! What a plan does is what Lua does: the same calls and the same reply, however it ends. And it is
-//! a plan that does it, where it is meant to be one.
+//! Tests that plans do the same as Lua: the same calls and the same reply, however they end; and
+//! that the scripts that should have plans have them.
 
 mod host;
 
-use host::{MapHost, interpreter, show};
+use host::{LIMITS, MapHost, interpreter, show};
 use lockwheel_resp::Reply;
 use lockwheel_scripting::{Interpreter, Limits, Sha, Tiers, outside_of_plans};
 
@@ -19,9 +19,9 @@ enum By {
     Lua,
 }
 
-/// What a script answers, what it calls, and what has run it.
-fn run(script: &str, has_plans: bool, patience: Option<u32>) -> (String, Vec<String>, By) {
-    let mut host = MapHost { patience, ..MapHost::default() };
+/// Runs a script. Returns its reply, its calls, and the tier that has run it.
+fn run(script: &str, has_plans: bool, polls_max: Option<u32>) -> (String, Vec<String>, By) {
+    let mut host = MapHost { polls_max, ..MapHost::default() };
     host.strings.insert(b"k".to_vec(), b"owner".to_vec());
     host.hashes.entry(b"h".to_vec()).or_default().insert(b"owner".to_vec(), b"1".to_vec());
     let mut lua = interpreter();
@@ -43,7 +43,7 @@ fn check(cases: &[(&str, By, &str)]) {
         let (plain, plain_calls, lua) = run(script, false, None);
         assert_eq!((&planned, &calls), (&plain, &plain_calls), "{script}");
         assert_eq!(lua, By::Lua, "{script}");
-        let outside = outside_of_plans(script.as_bytes());
+        let outside = outside_of_plans(script.as_bytes(), &LIMITS);
         assert_eq!(tier, *by, "{script}: {outside:?}");
         assert_eq!(planned, *reply, "{script}");
     }
@@ -119,7 +119,7 @@ fn usual_scripts_are_planned() {
 }
 
 #[test]
-fn numbers_are_equal_only_if_every_bit_of_them_counts_the_same() {
+fn numbers_are_equal_as_in_lua() {
     check(&[
         ("return 0.1 + 0.2 == 0.3", By::Plan, "null"),
         ("return 0.1 + 0.2 ~= 0.3", By::Plan, ":1"),
@@ -128,7 +128,7 @@ fn numbers_are_equal_only_if_every_bit_of_them_counts_the_same() {
         ("local a = 0.1 + 0.2 if a == 0.3 then return 1 end return 2", By::Plan, ":2"),
         ("return 0.1 + 0.2 == 0.3 and 1 or 2", By::Plan, ":2"),
         ("local n = 0 for i = 1, 10 do n = n + 0.1 end return n == 1", By::Plan, "null"),
-        // One apart where a double still tells them apart, and where it does not.
+        // Adjacent integers that a double can distinguish, and that it cannot.
         ("return 1 == 1.000000000001", By::Plan, "null"),
         ("return 0.000000000001 == 0", By::Plan, "null"),
         ("local n = 1000000000 * 1000000 return n == n + 1", By::Plan, "null"),
@@ -145,7 +145,7 @@ fn numbers_are_equal_only_if_every_bit_of_them_counts_the_same() {
 }
 
 #[test]
-fn numbers_are_ordered_to_the_last_bit() {
+fn numbers_are_ordered_as_in_lua() {
     check(&[
         (
             "local a = 0.1 + 0.2 return {a < 0.3, a <= 0.3, a > 0.3, a >= 0.3, 0.3 < a}",
@@ -161,14 +161,14 @@ fn numbers_are_ordered_to_the_last_bit() {
         ("return math.max(0.3, 0.1 + 0.2) == 0.3", By::Plan, "null"),
         ("return math.min(0.3, 0.1 + 0.2) == 0.3", By::Plan, ":1"),
         ("return math.floor(2.999999999999)", By::Plan, ":2"),
-        // A bound that is missed by the last bit ends the loop.
+        // A limit that is missed by the last bit ends the loop.
         ("local n = 0 for i = 0, 0.3, 0.1 do n = n + 1 end return n", By::Plan, ":3"),
         ("local n = 0 for i = 0, 1, 0.1 do n = n + 1 end return n", By::Plan, ":11"),
     ]);
 }
 
 #[test]
-fn arguments_come_from_wherever_they_are() {
+fn arguments_are_computed_from_all_kinds_of_expressions() {
     check(&[
         (
             "for i = 1, #ARGV do redis.call('set', KEYS[1], ARGV[i]) end \
@@ -219,7 +219,7 @@ fn arguments_come_from_wherever_they_are() {
 }
 
 #[test]
-fn replies_of_every_kind_become_the_values_of_lua() {
+fn replies_of_every_kind_become_lua_values() {
     check(&[
         ("return redis.call('reply', 'null array') == false", By::Plan, ":1"),
         ("return redis.call('reply', 'boolean') + 1", By::Plan, ":2"),
@@ -246,7 +246,7 @@ fn replies_of_every_kind_become_the_values_of_lua() {
 }
 
 #[test]
-fn what_a_plan_left_is_told_again() {
+fn replies_are_replayed_after_plan_leaves() {
     check(&[
         ("local n = redis.call('incr', 'n') error('so ' .. n)", By::Both, &raised("so 1")),
         ("local v = redis.call('get', KEYS[1]) error('so ' .. v)", By::Both, &raised("so owner")),
@@ -259,7 +259,7 @@ fn raised(text: &str) -> String {
 }
 
 #[test]
-fn texts_are_read_as_lua_reads_them() {
+fn literals_are_read_as_in_lua() {
     check(&[
         ("return '\\a\\b\\f\\r\\t\\v'", By::Plan, "'\\x07\\x08\\x0c\\r\\t\\x0b'"),
         ("--[ x\nreturn 2", By::Plan, ":2"),
@@ -279,11 +279,14 @@ fn texts_are_read_as_lua_reads_them() {
         ("return string.sub('owner', 2)", By::Plan, "'wner'"),
         ("return string.sub('owner', 0, 2) .. '|' .. string.sub('owner', 1, 0)", By::Plan, "'ow|'"),
     ]);
-    assert_eq!(outside_of_plans(b"\n\nreturn #{...}").map(|outside| outside.line), Some(3));
+    assert_eq!(
+        outside_of_plans(b"\n\nreturn #{...}", &LIMITS).map(|outside| outside.line),
+        Some(3)
+    );
 }
 
 #[test]
-fn statements_and_operators_do_what_they_do_in_lua() {
+fn statements_and_operators_behave_as_in_lua() {
     check(&[
         ("if KEYS[9] then return 1 else return 2 end", By::Plan, ":2"),
         ("if KEYS[9] then return 1 elseif KEYS[1] then return 2 else return 3 end", By::Plan, ":2"),
@@ -303,10 +306,10 @@ fn statements_and_operators_do_what_they_do_in_lua() {
         ),
         ("local a = 1 if a == 2 or a == 1 then return 1 end return 2", By::Plan, ":1"),
         ("local a = 1 if a == 2 and a == 1 then return 1 end return 2", By::Plan, ":2"),
-        // The first of two that are equal, which differ.
+        // The first of two equal values that differ in their sign.
         ("local z = 0 return 1 / math.max(z, z * -1) > 0", By::Plan, ":1"),
         ("local z = 0 return 1 / math.min(z, z * -1) > 0", By::Plan, ":1"),
-        // What cannot be computed exactly at every step.
+        // Operations that are not exact at every step.
         ("local a = 5.5 return a % 2 == 1.5", By::Both, ":1"),
         ("local a = 5 return a % 2.5 == 0", By::Both, ":1"),
         ("local a, b = 5, 0 return a % b == a % b", By::Both, "null"),
@@ -321,9 +324,9 @@ fn statements_and_operators_do_what_they_do_in_lua() {
     assert_eq!(by, By::Both);
 }
 
-/// The limits of the fast tier, each at its last value and one above.
+/// The limits of the fast tier, each at its greatest value and one above.
 #[test]
-fn what_is_too_large_for_a_plan_is_left_to_lua() {
+fn scripts_beyond_limits_of_plans_are_left_to_lua() {
     let chain = |links: usize| format!("local a = 1 return a{}", " + a".repeat(links));
     let pieces = |count: usize| format!("return 'a'{}", " .. 'a'".repeat(count - 1));
     let values = |count: usize| {
@@ -349,10 +352,10 @@ fn what_is_too_large_for_a_plan_is_left_to_lua() {
     ]);
 }
 
-/// Lua takes far more memory for a value than a plan does.
+/// Lua needs far more memory for a value than a plan.
 #[test]
-fn a_plan_holds_a_small_part_of_what_lua_may_take() {
-    let limits = Limits { memory_bytes_max: 4 << 20, ..Limits::default() };
+fn plan_is_limited_to_small_part_of_lua_memory() {
+    let limits = Limits { memory_bytes_max: 4 << 20, ..LIMITS };
     let mut lua = Interpreter::new(limits, "7.2.4", 0).expect("memory for Lua");
     let sha = lua.load(b"return #ARGV").expect("a script that compiles");
     for (bytes, left) in [(200 << 10, 0), (300 << 10, 1)] {
@@ -364,18 +367,18 @@ fn a_plan_holds_a_small_part_of_what_lua_may_take() {
 
 /// A script that is killed while Lua repeats the calls of its plan does not count as a mismatch.
 #[test]
-fn a_script_that_is_killed_before_lua_is_where_the_plan_was_disagrees_with_nothing() {
+fn kill_during_replay_is_no_mismatch() {
     let script = "for i = 1, 400 do redis.call('get', 'a') for j = 1, 20 do end end \
                   return redis.pcall('no').err";
-    for patience in 34..40 {
-        let (reply, calls, by) = run(script, true, Some(patience));
+    for polls_max in 34..40 {
+        let (reply, calls, by) = run(script, true, Some(polls_max));
         assert!(reply.starts_with("-ERR Script killed by user"), "{reply}");
-        assert_eq!((calls.len(), by), (401, By::Both), "{patience}");
+        assert_eq!((calls.len(), by), (401, By::Both), "{polls_max}");
     }
 }
 
 #[test]
-fn what_is_unusual_is_left_to_lua() {
+fn unsupported_constructs_are_left_to_lua() {
     let wrong = "-ERR Unknown Redis command called from script script: SHA, on @user_script:2.";
     check(&[
         ("redis.call('set', 'a', 'b')\nredis.call('no')", By::Both, wrong),
@@ -424,9 +427,9 @@ fn what_is_unusual_is_left_to_lua() {
     ]);
 }
 
-/// Lua has to come as far as the plan before a script can be killed.
+/// Lua has to catch up with the plan before the script can be killed.
 #[test]
-fn a_script_that_runs_for_long_is_given_to_lua() {
+fn long_running_script_is_left_to_lua() {
     check(&[
         ("for i = 1, 9000 do end return 1", By::Plan, ":1"),
         ("for i = 1, 11000 do end return 1", By::Both, ":1"),
@@ -440,7 +443,7 @@ fn a_script_that_runs_for_long_is_given_to_lua() {
 }
 
 #[test]
-fn what_is_outside_is_not_looked_at_twice() {
+fn unsupported_script_is_parsed_once() {
     check(&[
         ("return #{...}", By::Lua, ":0"),
         ("local f = redis.call return f('get', KEYS[1])", By::Lua, "'owner'"),
@@ -458,10 +461,10 @@ fn what_is_outside_is_not_looked_at_twice() {
     ]);
 }
 
-/// `assert` returns all its arguments. Where Lua adjusts them to one value a plan may call it; at
-/// the end of a list all of them count.
+/// `assert` returns all its arguments. Where Lua adjusts them to one value, a plan may call it; at
+/// the end of a list all of them are used.
 #[test]
-fn a_call_of_several_values_ends_no_list_of_a_plan() {
+fn call_of_several_values_is_not_last_of_list_in_plan() {
     check(&[
         (
             "return redis.call('get', assert(KEYS[1], 'no'))",
@@ -513,9 +516,9 @@ fn a_call_of_several_values_ends_no_list_of_a_plan() {
     ]);
 }
 
-/// A call that is a statement has to be one that Lua takes for a statement and a plan knows as one.
+/// A call as a statement must be allowed by Lua and supported by plans.
 #[test]
-fn only_some_calls_are_statements_of_a_plan() {
+fn plan_supports_some_calls_as_statements() {
     check(&[
         ("assert(1) redis.replicate_commands() redis.pcall('get', 'a') return 1", By::Plan, ":1"),
         ("tonumber(1) return 1", By::Lua, ":1"),
@@ -528,9 +531,9 @@ fn only_some_calls_are_statements_of_a_plan() {
     ]);
 }
 
-/// Lua computes `0 * -1` when it compiles, and may take a constant 0 of the text for it.
+/// Lua computes `0 * -1` at compile time, and may use a constant 0 of the text for it.
 #[test]
-fn a_negative_zero_that_lua_computes_is_left_to_it() {
+fn constant_negative_zero_is_left_to_lua() {
     check(&[
         ("local zero = 0 return 1 / (0 * -1) < 0", By::Lua, "null"),
         ("return 1 / (0 * -1) < 0", By::Lua, ":1"),
@@ -551,34 +554,34 @@ fn a_negative_zero_that_lua_computes_is_left_to_it() {
     ]);
 }
 
-/// What the second run of a script does, whose plan is that of `planned`.
-fn misread(text: &str, planned: &str) -> (String, Vec<String>, Vec<u8>, [Tiers; 2]) {
+/// Runs a script twice, the second time with the plan of `planned`.
+fn run_wrong_plan(text: &str, planned: &str) -> (String, Vec<String>, Vec<u8>, [Tiers; 2]) {
     let mut host = MapHost::default();
     host.strings.insert(b"k".to_vec(), b"owner".to_vec());
     let mut lua = interpreter();
     let sha = lua.load(text.as_bytes()).expect("a script that compiles");
-    lua.misread_plan(&sha, planned.as_bytes(), &mut host);
+    lua.replace_plan(&sha, planned.as_bytes(), &mut host);
     let reply = lua.run(sha.as_bytes(), KEYS, ARGS, &mut host);
     let tiers = lua.tiers();
     let calls = std::mem::take(&mut host.calls);
-    // One of the scripts has no end.
-    host.patience = Some(10);
+    // One of the scripts does not end.
+    host.polls_max = Some(10);
     lua.run(sha.as_bytes(), KEYS, ARGS, &mut host);
     let logged = host.logged.into_iter().map(|(_, line)| line).collect::<Vec<_>>().join(&b'\n');
     (show(&reply), calls, logged, [tiers, lua.tiers()])
 }
 
-/// A wrong plan ends its script and nothing else: Lua adds nothing to what the plan has done.
+/// A wrong plan ends only its script: Lua adds nothing to the effects of the plan.
 #[test]
-fn a_script_ends_where_lua_disagrees_with_its_plan() {
+fn script_ends_where_lua_disagrees_with_plan() {
     let cases = [
         // Another argument, of the same length.
         ("redis.call('set', 'a', 'x') error('no')", "redis.call('set', 'a', 'y') error('no')"),
         ("redis.call('set', 'a', 'x') error('no')", "redis.call('set', 'b', 'x') error('no')"),
-        // One argument more, one fewer, other borders.
+        // One argument more, one fewer, other lengths.
         ("redis.call('set', 'a') error('no')", "redis.call('set', 'a', 'x') error('no')"),
         ("redis.call('set', 'ab', 'c') error('no')", "redis.call('set', 'a', 'bc') error('no')"),
-        // Lua calls less, or ends otherwise.
+        // Lua makes fewer calls, or ends in another way.
         ("return 1", "redis.call('set', 'a', 'x') error('no')"),
         ("error('other')", "redis.call('set', 'a', 'x') error('no')"),
         (
@@ -591,7 +594,7 @@ fn a_script_ends_where_lua_disagrees_with_its_plan() {
         ),
     ];
     for (text, planned) in cases {
-        let (reply, calls, logged, [first, second]) = misread(text, planned);
+        let (reply, calls, logged, [first, second]) = run_wrong_plan(text, planned);
         assert!(
             reply.starts_with("-ERR Internal error: the fast path and Lua disagree"),
             "{reply}"
@@ -604,14 +607,14 @@ fn a_script_ends_where_lua_disagrees_with_its_plan() {
     }
 }
 
-/// A script whose plan was wrong has none when it comes again after it was forgotten.
+/// A script that had a wrong plan gets none when it is loaded again after a flush.
 #[test]
-fn a_distrusted_script_stays_distrusted() {
+fn distrusted_script_stays_distrusted() {
     let mut host = MapHost::default();
     let mut lua = interpreter();
     let text = b"redis.call('get', 'a') return redis.pcall('no').err";
     let sha = lua.load(text).expect("a script that compiles");
-    lua.misread_plan(&sha, b"redis.call('get', 'b') error('no')", &mut host);
+    lua.replace_plan(&sha, b"redis.call('get', 'b') error('no')", &mut host);
     assert!(lua.run(sha.as_bytes(), &[], &[], &mut host).is_error());
     lua.flush();
     let sha = lua.load(text).expect("a script that compiles");
@@ -620,15 +623,15 @@ fn a_distrusted_script_stays_distrusted() {
 }
 
 #[test]
-fn lists_in_lists_cost_what_they_hold() {
+fn nested_lists_count_all_their_items() {
     let (reply, _, by) = run("local t = {} for i = 1, 30 do t = {t, t} end return t", true, None);
     assert_eq!(by, By::Both);
     assert!(reply.contains("too many values"), "{reply}");
 }
 
-/// The host says to end: the script ends, where it was, whatever is left of it.
+/// If the host ends the script, it ends at the same point in both tiers.
 #[test]
-fn a_script_is_killed_in_either_tier() {
+fn script_is_killed_in_either_tier() {
     let scripts = [
         "while true do end",
         "local n = 0\nwhile true do\nn = n + 1 end",
@@ -638,9 +641,9 @@ fn a_script_is_killed_in_either_tier() {
         "local t = {}\nfor i = 1, 1000000 do\nfor j, k in ipairs(KEYS) do t[1] = i\nend end",
     ];
     for script in scripts {
-        for patience in [0, 1, 3] {
-            let (planned, calls, by) = run(script, true, Some(patience));
-            let (plain, ..) = run(script, false, Some(patience));
+        for polls_max in [0, 1, 3] {
+            let (planned, calls, by) = run(script, true, Some(polls_max));
+            let (plain, ..) = run(script, false, Some(polls_max));
             assert_eq!(by, By::Both, "{script}");
             for reply in [&planned, &plain] {
                 let killed = "-ERR Script killed by user with SCRIPT KILL... script: SHA, on @";
@@ -654,9 +657,9 @@ fn a_script_is_killed_in_either_tier() {
     }
 }
 
-/// The line in an error is the line where the script was, not where Lua was asked first.
+/// The line in the error is the line the script had reached, not the one of Lua's first poll.
 #[test]
-fn a_killed_script_dies_in_its_loop() {
+fn killed_script_ends_in_its_loop() {
     let script = "local n = 0\nlocal m = 1\nwhile true do n = n + 1 end";
     assert!(run(script, true, Some(0)).0.ends_with("on @user_script:3."));
     let script = "redis.call('get', 'a')\nlocal n = 0\nwhile true do n = n + 1 end";
@@ -664,7 +667,7 @@ fn a_killed_script_dies_in_its_loop() {
 }
 
 #[test]
-fn a_script_that_keeps_leaving_its_plan_is_given_to_lua() {
+fn script_that_often_leaves_its_plan_is_run_by_lua() {
     let mut lua = interpreter();
     let sha = lua.load(b"return redis.pcall('no').err").expect("a script that compiles");
     for _ in 0..100 {
@@ -675,7 +678,7 @@ fn a_script_that_keeps_leaving_its_plan_is_given_to_lua() {
 }
 
 #[test]
-fn what_one_run_leaves_is_gone_in_the_next() {
+fn runs_of_plan_share_no_values() {
     let mut lua = interpreter();
     let mut host = MapHost::default();
     let text = b"local t = {} table.insert(t, ARGV[1]) return {t, redis.call('get', 'k') .. 'x'}";

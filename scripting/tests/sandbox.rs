@@ -1,15 +1,15 @@
-//! Every known way out of the sandbox, closed. A script here either reads as in Redis, or fails
-//! and leaves the next script as if it had never run.
+//! Tests every known escape from the sandbox. A script here either behaves as in Redis, or fails
+//! and has no effect on the next script.
 
 mod host;
 
 use std::collections::BTreeSet;
 
-use host::{MapHost, eval_in, interpreter, show};
+use host::{LIMITS, MapHost, eval_in, interpreter, show};
 use lockwheel_resp::Reply;
 use lockwheel_scripting::{Interpreter, Limits};
 
-/// What a later script must see whatever an earlier one tried.
+/// A script that checks that earlier ones have changed nothing.
 const INTACT: &str = "return {string.format('%d', 3), #('x'):rep(3), \
                       tostring(redis.sha1hex ~= nil), \
                       tostring(getmetatable('').__index.anything), tostring(rawget(_G, 'leak')), \
@@ -98,7 +98,7 @@ fn shared_tables_are_read_only() {
 }
 
 #[test]
-fn what_is_dangerous_is_not_there() {
+fn dangerous_functions_do_not_exist() {
     let names = "setfenv getfenv newproxy collectgarbage gcinfo print dofile loadfile require \
                  module package io debug";
     for name in names.split_whitespace() {
@@ -113,7 +113,7 @@ fn what_is_dangerous_is_not_there() {
 }
 
 #[test]
-fn what_a_script_leaves_behind_is_gone() {
+fn values_of_script_are_gone_in_next() {
     check(&[
         ("local r = math.random() math.randomseed(7) return tostring(r)", "'0.17082803611217'"),
         ("return tostring(math.random())", "'0.17082803611217'"),
@@ -128,9 +128,9 @@ fn what_a_script_leaves_behind_is_gone() {
     ]);
 }
 
-/// Each of these would run for ever; each must end soon after the host says so.
+/// Each of these would run for ever; each must end soon after the host kills it.
 #[test]
-fn a_kill_ends_every_script() {
+fn kill_ends_every_script() {
     let forever = [
         "while true do end",
         "while true do pcall(function() while true do end end) end",
@@ -163,21 +163,21 @@ fn a_kill_ends_every_script() {
     ];
     let mut lua = interpreter();
     for script in forever {
-        let mut host = MapHost { patience: Some(5), ..MapHost::default() };
+        let mut host = MapHost { polls_max: Some(5), ..MapHost::default() };
         let got = show(&eval_in(&mut lua, &mut host, script));
         let killed =
             "-ERR Script killed by user with SCRIPT KILL... script: SHA, on @user_script:1.";
         assert_eq!(got, killed, "{script}");
-        assert_eq!(host.asked, 6, "asked again after the kill: {script}");
+        assert_eq!(host.polls, 6, "asked again after the kill: {script}");
         let after = show(&eval_in(&mut lua, &mut MapHost::default(), INTACT));
         assert_eq!(after, INTACT_REPLY, "after {script}");
     }
 }
 
-/// One call that works for long. The host is asked within it, at least once for so many of its
-/// items or bytes, and can end it there.
+/// One call that takes long. The host is polled within it, at least once for so many of its items
+/// or bytes, and can end it there.
 #[test]
-fn the_host_is_asked_within_long_calls() {
+fn host_is_polled_within_long_calls() {
     const NUMBERS: &str = "local t = {} for i = 1, 50000 do t[i] = i * 7919 % 50021 end ";
     const TEXTS: &str = "local t = {} for i = 1, 50000 do t[i] = 'x' end ";
     const TEXT: &str = "local s = string.rep('x', 200000) ";
@@ -214,40 +214,40 @@ fn the_host_is_asked_within_long_calls() {
         (TEXT, "struct.unpack(s, s)", 50),
         ("local s = string.rep('a = 1 ', 20000) ", "loadstring(s)", 50),
     ] {
-        let asked = |script: &str, patience| {
-            let mut host = MapHost { patience, ..MapHost::default() };
+        let polls_of = |script: &str, polls_max| {
+            let mut host = MapHost { polls_max, ..MapHost::default() };
             let mut lua = interpreter();
             lua.set_plans(false);
             let reply = show(&eval_in(&mut lua, &mut host, script));
-            (host.asked, reply)
+            (host.polls, reply)
         };
-        let (without, _) = asked(before, None);
+        let (without, _) = polls_of(before, None);
         let script = format!("{before} {call}");
-        let (with, _) = asked(&script, None);
+        let (with, _) = polls_of(&script, None);
         assert!(with >= without + questions, "{call}: {without}, then {with}");
         let killed = "Script killed by user";
-        let (last, reply) = asked(&script, Some(without + questions / 2));
+        let (last, reply) = polls_of(&script, Some(without + questions / 2));
         assert!(reply.contains(killed), "{call}: {reply}");
         assert_eq!(last, without + questions / 2 + 1, "{call}");
     }
 }
 
 #[test]
-fn the_fuller_the_memory_the_more_often_the_host_is_asked() {
-    let asked_while_holding = |bytes: usize| {
+fn host_is_polled_more_often_with_full_memory() {
+    let polls_while_holding = |bytes: usize| {
         let mut host = MapHost::default();
         let script =
             format!("local held = string.rep('x', {bytes}) for i = 1, 100000 do end return #held");
         eval_in(&mut interpreter(), &mut host, &script);
-        host.asked
+        host.polls
     };
-    let (little, much) = (asked_while_holding(1 << 10), asked_while_holding(16 << 20));
+    let (little, much) = (polls_while_holding(1 << 10), polls_while_holding(16 << 20));
     assert!(little >= 100, "{little}");
     assert!(much > little * 10, "{little} while holding little, {much} while holding much");
 }
 
 #[test]
-fn a_search_is_bounded_even_if_nobody_kills_it() {
+fn search_is_limited_even_without_kill() {
     check(&[
         (
             "return string.find(string.rep('a', 40), string.rep('a?', 40) .. string.rep('a', 40))",
@@ -261,7 +261,7 @@ fn a_search_is_bounded_even_if_nobody_kills_it() {
 }
 
 #[test]
-fn memory_is_bounded() {
+fn memory_is_limited() {
     let memory = "not enough memory";
     check(&[
         ("return #string.rep('x', 1e9)", memory),
@@ -285,10 +285,10 @@ fn memory_is_bounded() {
     ]);
 }
 
-/// A script that makes many of them holds at most three at a time.
+/// A script that makes many large strings holds at most three at a time.
 #[test]
 fn large_strings_are_freed_in_time() {
-    let limits = Limits { memory_bytes_max: 4 << 20, ..Limits::default() };
+    let limits = Limits { memory_bytes_max: 4 << 20, ..LIMITS };
     for one in [
         "s:upper()",
         "s:reverse()",
@@ -305,7 +305,7 @@ fn large_strings_are_freed_in_time() {
 }
 
 #[test]
-fn nothing_overflows_a_stack() {
+fn no_script_overflows_stack() {
     check(&[
         ("local function f() return 1 + f() end return f()", "stack overflow"),
         ("local function f() return pcall(f) end return tostring(f())", ""),
@@ -342,20 +342,20 @@ fn nothing_overflows_a_stack() {
 }
 
 #[test]
-fn an_interpreter_fails_rather_than_run_without_memory() {
-    let limits = Limits { memory_bytes_max: 4_096, ..Limits::default() };
+fn interpreter_is_not_created_without_memory() {
+    let limits = Limits { memory_bytes_max: 4_096, ..LIMITS };
     assert!(Interpreter::new(limits, "7.2.4", 0).is_err());
-    let limits = Limits { memory_bytes_max: 256 << 10, ..Limits::default() };
+    let limits = Limits { memory_bytes_max: 256 << 10, ..LIMITS };
     assert!(Interpreter::new(limits, "7.2.4", 0).is_ok());
 }
 
-/// Whatever a way out comes to, the next script finds everything as it was.
+/// Whatever an escape does, the next script finds everything unchanged.
 #[test]
-fn every_known_way_out_is_closed() {
+fn every_known_escape_fails() {
     let mut lua = interpreter();
     let escapes = include_str!("escapes.txt").lines();
     for script in escapes.filter(|line| !line.is_empty() && !line.starts_with('#')) {
-        let mut host = MapHost { patience: Some(50), ..MapHost::default() };
+        let mut host = MapHost { polls_max: Some(50), ..MapHost::default() };
         eval_in(&mut lua, &mut host, script);
         let after = show(&eval_in(&mut lua, &mut MapHost::default(), INTACT));
         assert_eq!(after, INTACT_REPLY, "after {script}");

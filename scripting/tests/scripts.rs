@@ -1,4 +1,4 @@
-//! Whole scripts against a small host: what Redis answers is in the tables.
+//! Runs whole scripts with a small host. The tables hold Redis's replies.
 
 mod host;
 
@@ -64,7 +64,7 @@ fn returned_values_become_replies() {
 }
 
 #[test]
-fn errors_that_no_table_can_hold() {
+fn errors_outside_golden_tables_match_redis() {
     check(&[
         (
             "\u{1b}Lua",
@@ -90,7 +90,7 @@ fn errors_that_no_table_can_hold() {
 }
 
 #[test]
-fn the_version_is_the_servers() {
+fn version_is_that_of_server() {
     check(&[(
         "return {redis.REDIS_VERSION, redis.REDIS_VERSION_NUM, _VERSION}",
         "['7.2.4' :459268 'Lua 5.1']",
@@ -98,7 +98,7 @@ fn the_version_is_the_servers() {
 }
 
 #[test]
-fn replies_become_values() {
+fn replies_become_lua_values() {
     check(&[
         ("return redis.call('get','no')==false", ":1"),
         ("return redis.call('set','a','b').ok", "'OK'"),
@@ -124,7 +124,7 @@ fn replies_become_values() {
 }
 
 #[test]
-fn keys_and_arguments_are_the_runs_own() {
+fn each_run_has_its_own_keys_and_arguments() {
     let mut host = MapHost::default();
     let mut lua = host::interpreter();
     let mut run = |script: &str, keys: &[&[u8]], args: &[&[u8]]| {
@@ -150,7 +150,7 @@ fn keys_and_arguments_are_the_runs_own() {
 }
 
 #[test]
-fn keys_hold_nothing_of_the_run_before_whatever_that_did() {
+fn keys_hold_nothing_of_previous_run() {
     let mut lua = host::interpreter();
     let mut run = |script: &str, keys: &[&[u8]]| {
         let sha = lua.load(script.as_bytes()).expect("it compiles");
@@ -158,7 +158,7 @@ fn keys_hold_nothing_of_the_run_before_whatever_that_did() {
     };
     let looks = "local function at(list, i) return list[i] or 'none' end \
         return {#KEYS, at(KEYS, 1), at(KEYS, 3), at(KEYS, 9), #ARGV, at(ARGV, 1), at(ARGV, 'x')}";
-    // One that writes a table is given other globals than one that only reads.
+    // A script that writes a table has other globals than one that only reads.
     let looks_and_writes = format!("local seen = {{}} seen.x = KEYS[3] {looks}");
     let befores = [
         "return KEYS[1]",
@@ -184,7 +184,7 @@ fn keys_hold_nothing_of_the_run_before_whatever_that_did() {
 }
 
 #[test]
-fn what_only_reads_sees_what_others_see() {
+fn harmless_and_other_scripts_behave_alike() {
     let cases = [
         "return type(redis) .. type(math) .. type(string) .. #redis .. type(KEYS)",
         "return redis",
@@ -244,10 +244,9 @@ fn what_only_reads_sees_what_others_see() {
     }
 }
 
-/// A script that only reads has tables of its own, and what they hold already is not put there
-/// again.
+/// A script that only reads has tables of its own, and values they hold already are not set again.
 #[test]
-fn what_is_given_twice_and_what_is_not_are_both_found() {
+fn repeated_and_changed_arguments_are_both_found() {
     let mut lua = host::interpreter();
     let mut run = |script: &str, args: &[&[u8]]| {
         let sha = lua.load(script.as_bytes()).expect("it compiles");
@@ -285,10 +284,9 @@ fn what_is_given_twice_and_what_is_not_are_both_found() {
     }
 }
 
-/// What Redisson sends, and what it must find: the lock is taken, taken again, released once and
-/// then for good.
+/// Redisson's scripts: the lock is acquired, acquired again, released once and then completely.
 #[test]
-fn the_scripts_of_redisson_run() {
+fn redisson_scripts_run() {
     const LOCK: &str = "if ((redis.call('exists', KEYS[1]) == 0) \
         or (redis.call('hexists', KEYS[1], ARGV[2]) == 1)) then \
         redis.call('hincrby', KEYS[1], ARGV[2], 1); redis.call('pexpire', KEYS[1], ARGV[1]); \
@@ -305,11 +303,11 @@ fn the_scripts_of_redisson_run() {
     let mut host = MapHost::default();
     let lock = lua.load(LOCK.as_bytes()).expect("compiles");
     let unlock = lua.load(UNLOCK.as_bytes()).expect("compiles");
-    let take = |lua: &mut Interpreter, host: &mut MapHost, who: &[u8]| {
-        show(&lua.run(lock.as_bytes(), &[b"lock"], &[b"30000", who], host))
+    let take = |lua: &mut Interpreter, host: &mut MapHost, owner: &[u8]| {
+        show(&lua.run(lock.as_bytes(), &[b"lock"], &[b"30000", owner], host))
     };
-    let release = |lua: &mut Interpreter, host: &mut MapHost, who: &[u8], latch: &[u8]| {
-        let args: [&[u8]; 5] = [b"0", b"30000", who, b"publish", b"13500"];
+    let release = |lua: &mut Interpreter, host: &mut MapHost, owner: &[u8], latch: &[u8]| {
+        let args: [&[u8]; 5] = [b"0", b"30000", owner, b"publish", b"13500"];
         show(&lua.run(unlock.as_bytes(), &[b"lock", b"channel", latch], &args, host))
     };
     assert_eq!(take(&mut lua, &mut host, b"a:1"), "null");
@@ -325,7 +323,7 @@ fn the_scripts_of_redisson_run() {
 }
 
 #[test]
-fn a_script_is_compiled_once() {
+fn script_is_compiled_once() {
     let mut lua = host::interpreter();
     let first = lua.load(b"return 1").expect("compiles");
     let before = lua.memory_bytes();
@@ -340,7 +338,7 @@ fn a_script_is_compiled_once() {
 }
 
 #[test]
-fn a_panic_of_the_host_reaches_the_caller_and_leaves_the_state_usable() {
+fn panic_of_host_reaches_caller_and_state_stays_usable() {
     let mut lua = host::interpreter();
     let script = "pcall(function() redis.call('panic') end) return 1";
     let sha = lua.load(script.as_bytes()).expect("compiles");

@@ -5,9 +5,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use lockwheel_engine::limits::SCRIPTS;
 use lockwheel_scripting::outside_of_plans;
 use lockwheel_tests::scripts;
-use lockwheel_tests::tiers::grammar::{self, Cell, Taste};
+use lockwheel_tests::tiers::grammar::{self, Cell, Selection};
 use lockwheel_tests::tiers::trial::{Outcome, Trial};
 use lockwheel_tests::tiers::{Chance, Pair};
 
@@ -57,7 +58,7 @@ fn eval(pair: &mut Pair, request: &[String]) -> Vec<u8> {
 
 #[test]
 fn scripts_drawn_by_chance_do_the_same() {
-    let cells: Vec<Cell> = grammar::cells(Taste::All).collect();
+    let cells: Vec<Cell> = grammar::cells(Selection::All).collect();
     let mut trial = Trial::new();
     let (mut planned, mut left) = (0, 0);
     for number in 0..DRAWN {
@@ -65,7 +66,7 @@ fn scripts_drawn_by_chance_do_the_same() {
         let about = cells[chance.below(cells.len())];
         let mut dice = |bound| chance.below(bound);
         let about = (dice(8) == 0).then_some(about);
-        let script = grammar::script(Taste::All, about, &mut dice);
+        let script = grammar::script(Selection::All, about, &mut dice);
         let request = grammar::request(&mut dice);
         let outcome = trial.run(&script.text, &request, 2 + dice(2) as u8);
         if let Outcome::Differs(what) = outcome {
@@ -132,7 +133,7 @@ fn the_scripts_of_lock_libraries_have_plans() {
     let outside: Vec<String> = known()
         .iter()
         .filter_map(|(name, script)| {
-            let reason = outside_of_plans(script.as_bytes())?;
+            let reason = outside_of_plans(script.as_bytes(), &SCRIPTS)?;
             Some(format!("{name}: {} (line {})", reason.what, reason.line))
         })
         .collect();

@@ -1,8 +1,7 @@
-//! What bounds a script's memory and time: Lua's allocator, and the hook that asks the host whether
-//! to go on.
+//! Limits a script's memory and time: Lua's allocator, and the hook that polls the host.
 //!
-//! What must hold: no block is given beyond the limit, and once a script must end, nothing that
-//! catches errors keeps its end from it: whoever catches one calls [`check_end`].
+//! Invariant: no block is allocated beyond the limit. Once a script must end, every function that
+//! catches errors passes the end on by calling [`check_end`].
 
 use std::alloc::{Layout, alloc, dealloc, realloc};
 use std::ffi::{c_int, c_void};
@@ -10,28 +9,29 @@ use std::ptr;
 
 use mlua::ffi::{self, lua_Debug, lua_State};
 
-use super::{COLLECTED_TOGETHER, Context, End, RESERVE_BYTES, context};
+use super::{BridgeState, COLLECTED_PER_STEP, End, RESERVE_BYTES, bridge};
 
-/// Strings of so many bytes in one chain make the hook's usual interval last some milliseconds.
+/// With this many bytes of strings in one hash chain, the hook's usual interval takes some
+/// milliseconds.
 const CHAINED_BYTES: usize = 1 << 20;
-/// Smaller blocks are not counted: instructions are.
+/// Smaller blocks are not counted as work, because instructions are.
 const WORK_BLOCK_BYTES: usize = 4 << 10;
 
-/// Lua's allocator: counts, and refuses to grow beyond the limit.
+/// Lua's allocator. It counts, and refuses to grow beyond the limit.
 pub(super) unsafe extern "C" fn allocate(
-    context: *mut c_void,
+    bridge: *mut c_void,
     block: *mut c_void,
     old: usize,
     new: usize,
 ) -> *mut c_void {
     const ALIGN: usize = 16;
-    // SAFETY: Lua passes the user data given to `lua_newstate`, and a block that came from here
-    // with the size it was asked for; sizes are below `isize::MAX` by the limit.
+    // SAFETY: Lua passes the user data given to `lua_newstate`, and a block that this function
+    // returned with the size it was requested with; sizes are below `isize::MAX` by the limit.
     unsafe {
-        let context = &*context.cast::<Context>();
+        let bridge = &*bridge.cast::<BridgeState>();
         let old = if block.is_null() { 0 } else { old };
-        let used = context.memory_used.get() - old;
-        let limit = context.memory_max.get() + context.reserve.get();
+        let used = bridge.memory_used.get() - old;
+        let limit = bridge.memory_max.get() + bridge.reserve.get();
         if new > old && used.saturating_add(new) > limit {
             return ptr::null_mut();
         }
@@ -45,11 +45,11 @@ pub(super) unsafe extern "C" fn allocate(
             _ => realloc(block.cast(), Layout::from_size_align_unchecked(old, ALIGN), new),
         };
         if new == 0 || !result.is_null() {
-            context.memory_used.set(used + new);
+            bridge.memory_used.set(used + new);
         }
         if new > WORK_BLOCK_BYTES {
-            context.large_bytes.set(context.large_bytes.get() + new);
-            context.charge(new);
+            bridge.large_bytes.set(bridge.large_bytes.get() + new);
+            bridge.charge(new);
         }
         result.cast()
     }
@@ -63,70 +63,71 @@ pub(super) unsafe fn set_hook(lua: *mut lua_State, instructions: u32) {
     }
 }
 
-/// Asks the host whether to go on. Coroutines inherit it from whoever creates them.
+/// Polls the host. Coroutines inherit the hook from the coroutine that creates them.
 unsafe extern "C-unwind" fn hook(lua: *mut lua_State, _: *mut lua_Debug) {
-    // SAFETY: plain; `with_host` lets no panic out.
+    // SAFETY: may raise, owns nothing; `with_host` lets no panic out.
     unsafe {
-        let context = context(lua);
-        set_hook(lua, instructions_per_question(context));
-        if !context.ask() {
+        let bridge = bridge(lua);
+        set_hook(lua, instructions_per_poll(bridge));
+        if !bridge.poll() {
             stop(lua);
         }
-        let large_bytes = context.large_bytes.replace(0);
-        if large_bytes > 0 && context.is_half_full() {
-            keep_pace(lua, context, large_bytes);
+        let large_bytes = bridge.large_bytes.replace(0);
+        if large_bytes > 0 && bridge.is_half_full() {
+            keep_pace(lua, bridge, large_bytes);
         }
     }
 }
 
-/// Has the collector do as much as blocks of so many bytes are worth. Lua's own pace counts calls
-/// and not bytes: some large strings would take all memory before the first of them is freed.
-/// Plain.
+/// Runs the collector in proportion to large blocks of so many bytes. Lua's own pace counts calls
+/// and not bytes: some large strings would take all memory before the first of them is freed. May
+/// raise.
 #[cold]
-unsafe fn keep_pace(lua: *mut lua_State, context: &Context, mut large_bytes: usize) {
-    const STEP_KIB: c_int = (COLLECTED_TOGETHER >> 10) as c_int;
+unsafe fn keep_pace(lua: *mut lua_State, bridge: &BridgeState, mut large_bytes: usize) {
+    const STEP_KIB: c_int = (COLLECTED_PER_STEP >> 10) as c_int;
     // SAFETY: the collector may run wherever Lua code may; it has a reserve, so it raises nothing.
     unsafe {
         while large_bytes > 0 {
-            context.reserve.set(RESERVE_BYTES);
+            bridge.reserve.set(RESERVE_BYTES);
             let is_cycle_done = ffi::lua_gc(lua, ffi::LUA_GCSTEP, STEP_KIB) != 0;
-            context.reserve.set(0);
+            bridge.reserve.set(0);
             if is_cycle_done {
                 break;
             }
-            large_bytes = large_bytes.saturating_sub(COLLECTED_TOGETHER);
-            work(lua, COLLECTED_TOGETHER);
+            large_bytes = large_bytes.saturating_sub(COLLECTED_PER_STEP);
+            work(lua, COLLECTED_PER_STEP);
         }
     }
 }
 
-/// The fuller the memory, the fewer: Lua hashes a few bytes of a long string only, so a script can
-/// have as many strings in one chain as memory holds, and making one more walks them all.
-fn instructions_per_question(context: &Context) -> u32 {
-    if context.asks_at_once.get() {
+/// The number of instructions between two polls. It is smaller when more memory is used: Lua hashes
+/// only a few bytes of a long string, so a script can have as many strings in one chain as memory
+/// holds, and making one more walks them all.
+fn instructions_per_poll(bridge: &BridgeState) -> u32 {
+    if bridge.polls_every_instruction.get() {
         return 1;
     }
-    let filled = u32::try_from(context.memory_used.get() / CHAINED_BYTES).unwrap_or(u32::MAX);
-    context.limits.interrupt_instructions / filled.saturating_add(1)
+    let filled = u32::try_from(bridge.memory_used.get() / CHAINED_BYTES).unwrap_or(u32::MAX);
+    bridge.limits.interrupt_instructions / filled.saturating_add(1)
 }
 
 /// Counts work that a function does, which is one instruction for the hook, and ends the script if
-/// the host says so. Called before each piece of work that is not long. Plain.
+/// the host requires it. Called before each short piece of work. May raise.
 #[inline]
 pub(super) unsafe fn work(lua: *mut lua_State, amount: usize) {
-    // SAFETY: plain.
+    // SAFETY: may raise, owns nothing.
     unsafe {
-        if !context(lua).work(amount) {
+        if !bridge(lua).work(amount) {
             stop(lua);
         }
     }
 }
 
-/// Ends the script. No `pcall` of ours holds this error, and every instruction asks again from here
-/// on, should anything else swallow it. Plain.
+/// Ends the script. Our `pcall` does not catch this error, and if other code catches it, every
+/// instruction polls again from here on. May raise.
 #[cold]
 pub(super) unsafe fn stop(lua: *mut lua_State) -> ! {
-    // SAFETY: plain.
+    // SAFETY: may raise, owns nothing.
     unsafe {
         set_hook(lua, 1);
         ffi::lua_pushnil(lua);
@@ -134,11 +135,12 @@ pub(super) unsafe fn stop(lua: *mut lua_State) -> ! {
     }
 }
 
-/// For whatever may have caught an error: hands it on if the script must end. Plain.
+/// Called after code that may have caught an error. Raises the end again if the script must end.
+/// May raise.
 pub(super) unsafe fn check_end(lua: *mut lua_State) {
-    // SAFETY: plain.
+    // SAFETY: may raise, owns nothing.
     unsafe {
-        if context(lua).end.get() != End::None {
+        if bridge(lua).end.get() != End::None {
             stop(lua);
         }
     }

@@ -1,23 +1,23 @@
-//! Frozen tables: an empty table that reads from another and refuses writes.
+//! Frozen tables: a frozen table is empty, reads from another table and refuses writes.
 //!
-//! What must hold: a script never gets hold of the table that is read from, unless it is harmless,
-//! nor of the metatable that stands between.
+//! Invariant: a script never gets the table that is read from, unless the script is harmless, nor
+//! the metatable that connects the two.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
 use mlua::ffi::{self, lua_State};
 
-use super::Context;
+use super::BridgeState;
 use super::values::{raise, raise_bare, set_field};
 
 const READONLY: &str = "Attempt to modify a readonly table";
-/// Marks the metatable of a frozen table.
+/// The key that marks the metatable of a frozen table.
 static FROZEN: u8 = 0;
 
-/// Replaces the table on top by an empty one that reads from it and refuses writes. Plain.
+/// Replaces the table on top by an empty one that reads from it and refuses writes. May raise.
 pub(super) unsafe fn freeze(lua: *mut lua_State) {
-    // SAFETY: plain; uses four slots.
+    // SAFETY: may raise, owns nothing; uses four slots.
     unsafe {
         ffi::luaL_checkstack_(lua, 4, c"no room".as_ptr());
         ffi::lua_createtable(lua, 0, 0);
@@ -37,10 +37,10 @@ pub(super) unsafe fn freeze(lua: *mut lua_State) {
     }
 }
 
-/// With a frozen table and another one on top: makes the first read from the second. Pops both.
-/// Plain.
+/// Expects a frozen table and another table on top. Makes the first read from the second, and pops
+/// both. May raise.
 pub(super) unsafe fn read_from(lua: *mut lua_State) {
-    // SAFETY: plain; uses three slots.
+    // SAFETY: may raise, owns nothing; uses three slots.
     unsafe {
         ffi::luaL_checkstack_(lua, 3, c"no room".as_ptr());
         ffi::lua_getmetatable(lua, -2);
@@ -52,9 +52,9 @@ pub(super) unsafe fn read_from(lua: *mut lua_State) {
     }
 }
 
-/// If there is a frozen table at `index`, puts what it reads from in its place. Plain.
+/// If there is a frozen table at `index`, replaces it by the table it reads from. May raise.
 pub(super) unsafe fn thaw(lua: *mut lua_State, index: c_int) {
-    // SAFETY: plain.
+    // SAFETY: may raise, owns nothing.
     unsafe {
         if push_frozen(lua, index) {
             ffi::lua_replace(lua, index);
@@ -62,9 +62,9 @@ pub(super) unsafe fn thaw(lua: *mut lua_State, index: c_int) {
     }
 }
 
-/// Plain.
+/// Raises an error if the table at 1 is frozen. May raise.
 pub(super) unsafe fn refuse_frozen(lua: *mut lua_State) {
-    // SAFETY: plain.
+    // SAFETY: may raise, owns nothing.
     unsafe {
         if push_frozen(lua, 1) {
             raise_bare(lua, READONLY);
@@ -72,16 +72,20 @@ pub(super) unsafe fn refuse_frozen(lua: *mut lua_State) {
     }
 }
 
-/// As [`refuse_frozen`], for the tables that harmless scripts see in place of frozen ones. `table`
-/// is the one at 1. Plain.
-pub(super) unsafe fn refuse_library(lua: *mut lua_State, context: &Context, table: *const c_void) {
-    if !table.is_null() && context.plain_libraries.get().contains(&table) {
-        // SAFETY: plain.
+/// Does the same as [`refuse_frozen`] for the tables that harmless scripts use in place of frozen
+/// ones. `table` is the table at 1. May raise.
+pub(super) unsafe fn refuse_library(
+    lua: *mut lua_State,
+    bridge: &BridgeState,
+    table: *const c_void,
+) {
+    if !table.is_null() && bridge.plain_libraries.get().contains(&table) {
+        // SAFETY: may raise, owns nothing.
         unsafe { raise_bare(lua, READONLY) }
     }
 }
 
-/// Pushes what the table at `index` reads from, if it is a frozen one. Quiet.
+/// If the table at `index` is frozen, pushes the table it reads from. Never raises.
 unsafe fn push_frozen(lua: *mut lua_State, index: c_int) -> bool {
     // SAFETY: raw reads of a metatable only.
     unsafe {
@@ -102,6 +106,6 @@ unsafe fn push_frozen(lua: *mut lua_State, index: c_int) -> bool {
 }
 
 unsafe extern "C-unwind" fn refuse_write(lua: *mut lua_State) -> c_int {
-    // SAFETY: plain.
+    // SAFETY: may raise, owns nothing.
     unsafe { raise(lua, READONLY) }
 }

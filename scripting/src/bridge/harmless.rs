@@ -1,14 +1,14 @@
-//! Which scripts cannot write to a table that is not their own making, as their bytecode shows.
+//! Finds the scripts that cannot write to a table they have not created, from their bytecode.
 //!
-//! Almost every script is one: it calls commands and compares what they answer. It may be given
-//! the globals and libraries themselves in place of the frozen tables that read from them, and
-//! KEYS and ARGV are after it what they were before. So it is made a function of [`PARAMETERS`],
-//! which it finds in its own slots, where it would have to look for globals at every use.
+//! Almost every script is harmless in this sense: it calls commands and compares their replies. It
+//! may use the globals and libraries themselves in place of the frozen tables that read from them,
+//! and KEYS and ARGV are unchanged after it. So it is compiled as a function of [`PARAMETERS`],
+//! which it finds in its own slots instead of looking up globals at every use.
 //!
-//! What must hold: a function that writes to a table, or makes code that does, is not among
-//! [`GLOBALS`], nor is one that shows what is behind a table that reads from another. There is one
-//! exception, without which no script could make a list: `table.insert`, which refuses the
-//! libraries and notes an insertion into KEYS or ARGV. No error message tells what is a parameter.
+//! Invariant: [`GLOBALS`] holds no function that writes to a table or makes code that does, and
+//! none that shows what is behind a table that reads from another. There is one exception, without
+//! which no script could make a list: `table.insert`, which refuses the libraries and records an
+//! insertion into KEYS or ARGV. No error message shows that a name is a parameter.
 
 use std::ffi::{c_int, c_void};
 use std::slice;
@@ -16,7 +16,7 @@ use std::slice;
 use memchr::memmem;
 use mlua::ffi::{self, lua_State};
 
-/// What such a script may name.
+/// The globals that such a script may name.
 pub(super) const GLOBALS: &[&str] = &[
     "assert", "error", "ipairs", "math", "next", "pairs", "pcall", "select", "string", "tonumber",
     "tostring", "type", "unpack",
@@ -26,23 +26,23 @@ pub(super) const TABLE: &str = "table";
 const INSERT: &str = "insert";
 
 const REDIS: &str = "redis";
-/// What such a script is given, in this order.
+/// The parameters of such a script, in this order.
 const PARAMETERS: &[&str] = &[REDIS, "KEYS", "ARGV"];
-/// How nearly every use of `redis` looks, and what stands in its place where all do.
+/// The text of nearly every use of `redis`, and its replacement if all uses look like this.
 const CALL_TEXT: &[u8] = b"redis.call(";
 const CALL_PARAMETER: &[u8] = b"redis_call(";
 
-/// A script that cannot write to a table that is not its own making.
+/// A script that cannot write to a table it has not created.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Harmless {
     /// How often it names `redis`.
     redis_count: usize,
-    /// How many instructions it has, if none is run twice: it is one function without a loop.
+    /// The number of instructions, if none is run twice: it is one function without a loop.
     straight: Option<usize>,
 }
 
 impl Harmless {
-    /// Whether the function on top, and every function within it, is harmless. Quiet.
+    /// Checks whether the function on top, and every function within it, is harmless. Never raises.
     pub(super) unsafe fn of(lua: *mut lua_State) -> Option<Harmless> {
         // SAFETY: reads the function only.
         let dump = unsafe { dump(lua) }?;
@@ -58,9 +58,10 @@ impl Harmless {
         self.straight.is_some_and(|count| count <= instructions as usize)
     }
 
-    /// The script's text as what returns a function of the parameters, with every line where it
-    /// was. Whether that function is to be given `redis.call` in place of `redis`: where all that
-    /// looks like its name is its name, and nothing but `call` is taken from it.
+    /// Returns the text of a chunk that returns the script as a function of the parameters, with
+    /// the same line numbers. Also returns whether that function is to be given `redis.call` in
+    /// place of `redis`: this is possible if every occurrence of the text `redis` is that name, and
+    /// only `call` is taken from it.
     pub(super) fn as_function(self, code: &[u8]) -> (Vec<u8>, bool) {
         let count = |text: &[u8]| memmem::find_iter(code, text).count();
         let counts = [count(REDIS.as_bytes()), count(CALL_TEXT)];
@@ -75,7 +76,7 @@ impl Harmless {
     }
 }
 
-/// The bytecode of the function on top. Quiet.
+/// The bytecode of the function on top. Never raises.
 unsafe fn dump(lua: *mut lua_State) -> Option<Vec<u8>> {
     unsafe extern "C-unwind" fn append(
         _: *mut lua_State,
@@ -86,7 +87,8 @@ unsafe fn dump(lua: *mut lua_State) -> Option<Vec<u8>> {
         if len == 0 {
             return 0;
         }
-        // SAFETY: `dump` is the vector below, which waits; Lua lends the piece, which is some.
+        // SAFETY: `dump` is the vector below, which outlives the call; Lua lends the piece, which
+        // is not null.
         unsafe {
             let dump = &mut *dump.cast::<Vec<u8>>();
             dump.extend_from_slice(slice::from_raw_parts(piece.cast(), len));
@@ -112,12 +114,12 @@ const CALL: u32 = 28;
 const TAILCALL: u32 = 29;
 const FORLOOP: u32 = 31;
 
-/// The slot that an instruction works for.
+/// The slot that an instruction writes to.
 fn slot(instruction: u32) -> u32 {
     instruction >> 6 & 0xFF
 }
 
-/// Whether an instruction may go on with an earlier one.
+/// Whether an instruction may jump backwards.
 fn goes_back(instruction: u32) -> bool {
     const NOWHERE: u32 = (1 << 17) - 1;
     match instruction & 0x3F {
@@ -127,8 +129,8 @@ fn goes_back(instruction: u32) -> bool {
     }
 }
 
-/// The constant that `next` takes out of the global that `instruction` has got, if it does so and
-/// leaves the result in the global's place.
+/// The constant by which `next` indexes the global that `instruction` has loaded, if it does so and
+/// stores the result in the same slot.
 fn taken_at_once(instruction: u32, next: u32) -> Option<u32> {
     const IS_CONSTANT: u32 = 1 << 8;
     let (table, index) = (next >> 23, next >> 14 & 0x1FF);
@@ -136,9 +138,9 @@ fn taken_at_once(instruction: u32, next: u32) -> Option<u32> {
     (fits && table == slot(instruction) && index & IS_CONSTANT != 0).then_some(index & 0xFF)
 }
 
-/// Whether the table that the first instruction gets is indexed, measured or handed to a function,
-/// which cannot fail: an error would tell its name and that it is a global. What is in a slot stays
-/// there while higher ones are worked for.
+/// Whether the table that the first instruction loads is indexed, measured or passed to a function,
+/// which cannot fail: an error would show its name and that it is a global. The value in a slot
+/// stays there while only higher slots are written.
 fn is_used_plainly(code: &[u32]) -> bool {
     let [get, later @ ..] = code else { return false };
     let next = later.iter().find(|&&next| slot(next) <= slot(*get));
@@ -149,17 +151,17 @@ fn is_used_plainly(code: &[u32]) -> bool {
     })
 }
 
-/// What is left of a dumped function, as `ldump.c` writes it.
+/// The rest of a dumped function, in the format of `ldump.c`.
 struct Dump<'a> {
     rest: &'a [u8],
     /// How often `redis` has been named.
     redis_count: usize,
-    /// Of the outermost function, which is read to its end last.
+    /// The value of the outermost function, which is finished last.
     straight: Option<usize>,
 }
 
 impl<'a> Dump<'a> {
-    /// Reads a function: whether it is harmless. `None` if it is not written as it should be.
+    /// Reads a function. Returns whether it is harmless, or `None` if the format is invalid.
     fn function(&mut self) -> Option<bool> {
         self.string()?;
         // Its first and last line; upvalues, parameters, whether it takes more, and slots.
@@ -202,7 +204,7 @@ impl<'a> Dump<'a> {
         Some(harmless)
     }
 
-    /// A constant's text, if it is one.
+    /// The string of a constant, if it is one.
     fn constant(&mut self) -> Option<&'a [u8]> {
         match self.take(1)?[0].into() {
             ffi::LUA_TSTRING => self.string(),
@@ -213,7 +215,7 @@ impl<'a> Dump<'a> {
         }
     }
 
-    /// A text without the zero at its end; none at all is an empty one.
+    /// A string without the zero at its end; a missing string is an empty one.
     fn string(&mut self) -> Option<&'a [u8]> {
         let len = usize::from_ne_bytes(*self.take(size_of::<usize>())?.first_chunk()?);
         let text = self.take(len)?;
@@ -237,12 +239,12 @@ impl<'a> Dump<'a> {
 
 #[cfg(test)]
 mod tests {
-    use crate::Limits;
-    use crate::bridge::{Compiled, Machine, World};
+    use crate::bridge::{Compiled, Machine, StateKind};
+    use crate::test_limits::LIMITS;
 
-    /// A script as it is kept once it has run.
-    fn kept(script: &str) -> (Machine, Compiled) {
-        let machine = Machine::new(Limits::default(), "7.0.0", 0, World::Scripts);
+    /// Compiles a script, and gives it parameters if it can have them.
+    fn compiled(script: &str) -> (Machine, Compiled) {
+        let machine = Machine::new(LIMITS, "7.0.0", 0, StateKind::Scripts);
         let mut machine = machine.expect("a limit with room for Lua itself");
         let mut compiled = machine.compile(script.as_bytes()).expect("a script");
         machine.give_parameters(&mut compiled, script.as_bytes());
@@ -250,13 +252,13 @@ mod tests {
     }
 
     /// Whether a script is given parameters, and `redis.call` for `redis`.
-    fn given(script: &str) -> Option<bool> {
-        let (machine, compiled) = kept(script);
-        compiled.own.map(|own| own.redis == machine.context().plain_call.get())
+    fn parameters_of(script: &str) -> Option<bool> {
+        let (machine, compiled) = compiled(script);
+        compiled.parameters.map(|parameters| parameters.redis == machine.bridge().plain_call.get())
     }
 
     #[test]
-    fn what_only_reads_is_given_parameters() {
+    fn read_only_scripts_get_parameters() {
         let cases = [
             ("if redis.call('get', KEYS[1]) == ARGV[1] then redis.call('del', KEYS[1]) end", true),
             ("local n = 0 for i = 1, #KEYS do n = n + redis.call('del', KEYS[i]) end", true),
@@ -268,13 +270,13 @@ mod tests {
             ("return math.max(#ARGV, 1)", true),
         ];
         for (script, calls_only) in cases {
-            assert_eq!(given(script), Some(calls_only), "{script}");
+            assert_eq!(parameters_of(script), Some(calls_only), "{script}");
         }
     }
 
     #[test]
-    fn what_runs_on_is_asked_about() {
-        let ends = |script: &str| kept(script).1.own.expect("it only reads").ends_soon;
+    fn only_scripts_that_end_soon_run_without_polls() {
+        let ends = |script: &str| compiled(script).1.parameters.expect("it only reads").ends_soon;
         assert!(ends("if redis.call('get', KEYS[1]) == ARGV[1] then return 1 else return 2 end"));
         for on in [
             "for i = 1, 9 do redis.call('ping') end",
@@ -289,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_writes_or_could_tell_is_not() {
+    fn scripts_that_write_get_no_parameters() {
         for script in [
             "local t = {} t.x = 1",
             "return cjson.encode(KEYS)",
@@ -300,7 +302,7 @@ mod tests {
             "return loadstring('KEYS[1] = 1')",
             "return select('#', ...)",
         ] {
-            assert_eq!(given(script), None, "{script}");
+            assert_eq!(parameters_of(script), None, "{script}");
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Builds the world a script sees, once, from what `sandbox` allows.
+//! Builds the environment of scripts, once for each state, from the lists in `sandbox`.
 //!
-//! What must hold: a script reaches nothing that is not on the lists there, and everything shared
-//! between scripts but KEYS and ARGV is frozen for whatever script could write it.
+//! Invariant: a script reaches nothing that is not on these lists. Everything that scripts share,
+//! except KEYS and ARGV, is frozen for every script that could write to it.
 
 use std::ffi::c_int;
 use std::ptr;
@@ -10,38 +10,38 @@ use mlua::ffi::{self, lua_CFunction, lua_State};
 
 use super::freeze::{freeze, read_from, thaw};
 use super::harmless::{GLOBALS, TABLE};
+use super::key_tables::make_tables;
 use super::libraries::{cjson_new, library_function};
-use super::tables::make_tables;
 use super::values::{get_field, push, push_bytes, raise, set_field};
 use super::{
-    Context, Originals, PLAIN_LIBRARIES, World, base, call, compile, context, patterns, redis,
-    register, table, text,
+    BridgeState, LuaFunctions, PLAIN_LIBRARIES, StateKind, base_library, bridge, compile, patterns,
+    redis, redis_call, register, string_library, table_library,
 };
 use crate::libs::{self, Constant};
 use crate::sandbox;
 use crate::value::Value;
 
-/// A function that takes the place of Lua's own, or is new.
+/// A function that replaces Lua's own, or is new.
 const REPLACED: &[(&str, &str, lua_CFunction)] = &[
     ("", "load", compile::load),
     ("", "loadstring", compile::loadstring),
-    ("", "next", base::next),
-    ("", "pcall", base::pcall),
-    ("", "rawget", base::rawget),
-    ("", "rawset", base::rawset),
-    ("", "setmetatable", base::setmetatable),
-    ("", "unpack", base::unpack),
-    ("", "xpcall", base::xpcall),
-    ("coroutine", "resume", base::coroutine_resume),
-    ("math", "random", base::math_random),
-    ("math", "randomseed", base::math_randomseed),
+    ("", "next", base_library::next),
+    ("", "pcall", base_library::pcall),
+    ("", "rawget", base_library::rawget),
+    ("", "rawset", base_library::rawset),
+    ("", "setmetatable", base_library::setmetatable),
+    ("", "unpack", base_library::unpack),
+    ("", "xpcall", base_library::xpcall),
+    ("coroutine", "resume", base_library::coroutine_resume),
+    ("math", "random", base_library::math_random),
+    ("math", "randomseed", base_library::math_randomseed),
     ("redis", "acl_check_cmd", redis::redis_acl_check_cmd),
     ("redis", "breakpoint", redis::redis_breakpoint),
-    ("redis", "call", call::redis_call),
+    ("redis", "call", redis_call::redis_call),
     ("redis", "debug", redis::redis_debug),
     ("redis", "error_reply", redis::redis_error_reply),
     ("redis", "log", redis::redis_log),
-    ("redis", "pcall", call::redis_pcall),
+    ("redis", "pcall", redis_call::redis_pcall),
     ("redis", "register_function", register::redis_register_function),
     ("redis", "replicate_commands", redis::redis_replicate_commands),
     ("redis", "set_repl", redis::redis_set_repl),
@@ -52,25 +52,25 @@ const REPLACED: &[(&str, &str, lua_CFunction)] = &[
     ("string", "gfind", patterns::string_gmatch),
     ("string", "gmatch", patterns::string_gmatch),
     ("string", "gsub", patterns::string_gsub),
-    ("string", "lower", text::string_lower),
+    ("string", "lower", string_library::string_lower),
     ("string", "match", patterns::string_match),
-    ("string", "rep", text::string_rep),
-    ("string", "reverse", text::string_reverse),
-    ("string", "upper", text::string_upper),
-    ("table", "concat", table::table_concat),
-    ("table", "foreach", table::table_foreach),
-    ("table", "foreachi", table::table_foreachi),
-    ("table", "insert", table::table_insert),
-    ("table", "maxn", table::table_maxn),
-    ("table", "remove", table::table_remove),
-    ("table", "sort", table::table_sort),
+    ("string", "rep", string_library::string_rep),
+    ("string", "reverse", string_library::string_reverse),
+    ("string", "upper", string_library::string_upper),
+    ("table", "concat", table_library::table_concat),
+    ("table", "foreach", table_library::table_foreach),
+    ("table", "foreachi", table_library::table_foreachi),
+    ("table", "insert", table_library::table_insert),
+    ("table", "maxn", table_library::table_maxn),
+    ("table", "remove", table_library::table_remove),
+    ("table", "sort", table_library::table_sort),
 ];
 
-/// Opens Lua's libraries and builds from them the world a script sees. Plain.
+/// Opens Lua's libraries and builds the environment of scripts from them. May raise.
 pub(super) unsafe fn install(lua: *mut lua_State, version: &str) {
-    // SAFETY: plain; called once, protected.
+    // SAFETY: may raise, owns nothing; called once, protected.
     unsafe {
-        let context = context(lua);
+        let bridge = bridge(lua);
         for open in [
             ffi::luaopen_base,
             ffi::luaopen_math,
@@ -82,8 +82,8 @@ pub(super) unsafe fn install(lua: *mut lua_State, version: &str) {
             ffi::lua_pushcclosure(lua, open, 0);
             ffi::lua_call(lua, 0, 0);
         }
-        keep_originals(lua, &context.originals);
-        call::make_names(lua, context);
+        keep_lua_functions(lua, &bridge.lua_functions);
+        redis_call::make_names(lua, bridge);
         ffi::lua_settop(lua, 0);
         ffi::lua_createtable(lua, 0, 64);
         let base = 1;
@@ -104,35 +104,35 @@ pub(super) unsafe fn install(lua: *mut lua_State, version: &str) {
             push_allowed(lua, "redis", name);
             set_field(lua, 2, name);
         }
-        if context.world == World::Scripts {
+        if bridge.kind == StateKind::Scripts {
             for name in sandbox::REDIS_OF_SCRIPTS {
                 push_allowed(lua, "redis", name);
                 set_field(lua, 2, name);
             }
         }
-        install_redis_constants(lua, context, sandbox::redis_constants(version));
+        install_redis_constants(lua, bridge, sandbox::redis_constants(version));
         seal(lua, base, "redis");
         for library in libs::LIBRARIES {
             install_library(lua, library);
             seal(lua, base, library.name);
         }
-        install_globals(lua, context);
-        if context.world == World::Scripts {
-            install_plain_base(lua, context);
+        install_globals(lua, bridge);
+        if bridge.kind == StateKind::Scripts {
+            install_plain_base(lua, bridge);
         }
-        if context.world == World::Libraries {
-            install_loading_base(lua, context, version);
+        if bridge.kind == StateKind::Libraries {
+            install_loading_base(lua, bridge, version);
         }
     }
 }
 
-/// Plain: the constants are kept in the context while they are pushed.
+/// Pushes the constants of `redis`, which the bridge state owns meanwhile. May raise.
 unsafe fn install_redis_constants(
     lua: *mut lua_State,
-    context: &Context,
+    bridge: &BridgeState,
     constants: Vec<(&'static str, Value)>,
 ) {
-    // SAFETY: plain.
+    // SAFETY: may raise, owns nothing.
     unsafe {
         let mut names = [""; 16];
         let mut values = Vec::new();
@@ -140,17 +140,17 @@ unsafe fn install_redis_constants(
             *slot = name;
             values.push(value);
         }
-        context.set_values(values);
-        for (name, value) in names.iter().zip(&*context.values.get()) {
+        bridge.set_values(values);
+        for (name, value) in names.iter().zip(&*bridge.values.get()) {
             push(lua, value);
             set_field(lua, 2, name);
         }
     }
 }
 
-/// Leaves a table with a library's functions and constants. Plain.
-unsafe fn install_library(lua: *mut lua_State, library: &'static libs::Library) {
-    // SAFETY: plain; the upvalue is a static.
+/// Leaves a table with a library's functions and constants. May raise.
+unsafe fn install_library(lua: *mut lua_State, library: &'static libs::RustLibrary) {
+    // SAFETY: may raise, owns nothing; the upvalue is a static.
     unsafe {
         ffi::lua_createtable(lua, 0, library.functions.len() as c_int);
         for function in library.functions {
@@ -172,17 +172,17 @@ unsafe fn install_library(lua: *mut lua_State, library: &'static libs::Library) 
     }
 }
 
-/// With the base table at 1: makes it the globals, frozen, with Redis's error for what is not
-/// there; freezes the metatable of strings; anchors KEYS and ARGV. Plain.
-unsafe fn install_globals(lua: *mut lua_State, context: &Context) {
-    // SAFETY: plain.
+/// Expects the base table at 1. Makes it the globals, frozen, with Redis's error for missing names;
+/// freezes the metatable of strings; anchors KEYS and ARGV. May raise.
+unsafe fn install_globals(lua: *mut lua_State, bridge: &BridgeState) {
+    // SAFETY: may raise, owns nothing.
     unsafe {
         ffi::lua_settop(lua, 1);
         push_bytes(lua, b"Lua 5.1");
         set_field(lua, 1, "_VERSION");
-        if context.world == World::Scripts {
-            make_tables(lua, &context.tables);
-            for (table, name) in context.tables.named() {
+        if bridge.kind == StateKind::Scripts {
+            make_tables(lua, &bridge.tables);
+            for (table, name) in bridge.tables.named() {
                 ffi::lua_rawgeti_(lua, ffi::LUA_REGISTRYINDEX, table.anchor());
                 set_field(lua, 1, name);
             }
@@ -199,13 +199,13 @@ unsafe fn install_globals(lua: *mut lua_State, context: &Context) {
         freeze(lua);
         set_field(lua, 3, "__metatable");
         ffi::lua_settop(lua, 1);
-        // What is not in the base table is an error.
+        // A name that is not in the base table is an error.
         ffi::lua_createtable(lua, 0, 1);
         ffi::lua_pushcclosure(lua, missing_global, 0);
         set_field(lua, 2, "__index");
         ffi::lua_setmetatable(lua, 1);
         ffi::lua_pushvalue(lua, 1);
-        context.base.set(ffi::luaL_ref(lua, ffi::LUA_REGISTRYINDEX));
+        bridge.base.set(ffi::luaL_ref(lua, ffi::LUA_REGISTRYINDEX));
         ffi::lua_pushvalue(lua, 1);
         freeze(lua);
         ffi::lua_pushvalue(lua, -1);
@@ -217,9 +217,10 @@ unsafe fn install_globals(lua: *mut lua_State, context: &Context) {
     }
 }
 
-/// With the base table at 1: makes what harmless scripts see, read without a detour. Plain.
-unsafe fn install_plain_base(lua: *mut lua_State, context: &Context) {
-    // SAFETY: plain.
+/// Expects the base table at 1. Makes the table that harmless scripts use, which is read directly.
+/// May raise.
+unsafe fn install_plain_base(lua: *mut lua_State, bridge: &BridgeState) {
+    // SAFETY: may raise, owns nothing.
     unsafe {
         ffi::lua_settop(lua, 1);
         ffi::lua_createtable(lua, 0, GLOBALS.len() as c_int + 2);
@@ -237,16 +238,17 @@ unsafe fn install_plain_base(lua: *mut lua_State, context: &Context) {
         }
         get_field(lua, 2, "redis");
         get_field(lua, -1, "call");
-        context.plain_call.set(ffi::luaL_ref(lua, ffi::LUA_REGISTRYINDEX));
-        context.plain_redis.set(ffi::luaL_ref(lua, ffi::LUA_REGISTRYINDEX));
-        context.plain_libraries.set(libraries);
-        context.plain_base.set(ffi::luaL_ref(lua, ffi::LUA_REGISTRYINDEX));
+        bridge.plain_call.set(ffi::luaL_ref(lua, ffi::LUA_REGISTRYINDEX));
+        bridge.plain_redis.set(ffi::luaL_ref(lua, ffi::LUA_REGISTRYINDEX));
+        bridge.plain_libraries.set(libraries);
+        bridge.plain_base.set(ffi::luaL_ref(lua, ffi::LUA_REGISTRYINDEX));
     }
 }
 
-/// Makes what a library sees while it is loaded: `redis` alone, and little of that. Plain.
-unsafe fn install_loading_base(lua: *mut lua_State, context: &Context, version: &str) {
-    // SAFETY: plain.
+/// Makes the table that a library uses while it is loaded: a part of `redis` and nothing else. May
+/// raise.
+unsafe fn install_loading_base(lua: *mut lua_State, bridge: &BridgeState, version: &str) {
+    // SAFETY: may raise, owns nothing.
     unsafe {
         ffi::lua_settop(lua, 0);
         ffi::lua_createtable(lua, 0, 1);
@@ -257,7 +259,7 @@ unsafe fn install_loading_base(lua: *mut lua_State, context: &Context, version: 
         }
         let constants = sandbox::redis_constants(version).into_iter();
         let constants = constants.filter(|(name, _)| !name.starts_with("REPL_")).collect();
-        install_redis_constants(lua, context, constants);
+        install_redis_constants(lua, bridge, constants);
         for table in [2, 1] {
             ffi::lua_createtable(lua, 0, 1);
             ffi::lua_pushcclosure(lua, missing_global, 0);
@@ -265,13 +267,13 @@ unsafe fn install_loading_base(lua: *mut lua_State, context: &Context, version: 
             ffi::lua_setmetatable(lua, table);
         }
         seal(lua, 1, "redis");
-        context.loading_base.set(ffi::luaL_ref(lua, ffi::LUA_REGISTRYINDEX));
+        bridge.loading_base.set(ffi::luaL_ref(lua, ffi::LUA_REGISTRYINDEX));
     }
 }
 
-/// Makes the globals read from the table behind `anchor`. Plain.
+/// Makes the globals read from the table behind `anchor`. May raise.
 pub(super) unsafe fn use_base(lua: *mut lua_State, anchor: c_int) {
-    // SAFETY: plain.
+    // SAFETY: may raise, owns nothing.
     unsafe {
         ffi::lua_pushvalue(lua, ffi::LUA_GLOBALSINDEX);
         ffi::lua_rawgeti_(lua, ffi::LUA_REGISTRYINDEX, anchor);
@@ -280,7 +282,7 @@ pub(super) unsafe fn use_base(lua: *mut lua_State, anchor: c_int) {
 }
 
 unsafe extern "C-unwind" fn missing_global(lua: *mut lua_State) -> c_int {
-    // SAFETY: plain.
+    // SAFETY: may raise, owns nothing.
     unsafe {
         if ffi::lua_isstring(lua, 2) == 0 {
             raise(lua, "Second argument to luaProtectedTableError must be a string or number");
@@ -294,22 +296,22 @@ unsafe extern "C-unwind" fn missing_global(lua: *mut lua_State) -> c_int {
     }
 }
 
-/// Freezes the table on top and makes it the base table's field `name`. Plain.
+/// Freezes the table on top and makes it the base table's field `name`. May raise.
 unsafe fn seal(lua: *mut lua_State, base: c_int, name: &str) {
-    // SAFETY: plain.
+    // SAFETY: may raise, owns nothing.
     unsafe {
         freeze(lua);
         set_field(lua, base, name);
     }
 }
 
-/// Pushes one function or constant: ours if we have one, else Lua's. Plain.
+/// Pushes one function or constant: our replacement if there is one, else Lua's. May raise.
 unsafe fn push_allowed(lua: *mut lua_State, library: &str, name: &str) {
-    // SAFETY: plain.
+    // SAFETY: may raise, owns nothing.
     unsafe {
         if (library, name) == ("", "pairs") {
-            ffi::lua_pushcclosure(lua, base::next, 0);
-            ffi::lua_pushcclosure(lua, base::pairs, 1);
+            ffi::lua_pushcclosure(lua, base_library::next, 0);
+            ffi::lua_pushcclosure(lua, base_library::pairs, 1);
             return;
         }
         let ours = REPLACED.iter().find(|row| (row.0, row.1) == (library, name));
@@ -320,9 +322,9 @@ unsafe fn push_allowed(lua: *mut lua_State, library: &str, name: &str) {
     }
 }
 
-/// Pushes what Lua's libraries hold. Plain.
+/// Pushes a value of Lua's own libraries. May raise.
 unsafe fn push_original(lua: *mut lua_State, library: &str, name: &str) {
-    // SAFETY: plain.
+    // SAFETY: may raise, owns nothing.
     unsafe {
         ffi::lua_pushvalue(lua, ffi::LUA_GLOBALSINDEX);
         if !library.is_empty() {
@@ -334,15 +336,15 @@ unsafe fn push_original(lua: *mut lua_State, library: &str, name: &str) {
     }
 }
 
-unsafe fn keep_originals(lua: *mut lua_State, originals: &Originals) {
-    // SAFETY: plain.
+unsafe fn keep_lua_functions(lua: *mut lua_State, lua_functions: &LuaFunctions) {
+    // SAFETY: may raise, owns nothing.
     unsafe {
         for (library, name, slot) in [
-            ("", "next", &originals.next),
-            ("", "rawget", &originals.rawget),
-            ("", "rawset", &originals.rawset),
-            ("", "setmetatable", &originals.setmetatable),
-            ("coroutine", "resume", &originals.resume),
+            ("", "next", &lua_functions.next),
+            ("", "rawget", &lua_functions.rawget),
+            ("", "rawset", &lua_functions.rawset),
+            ("", "setmetatable", &lua_functions.setmetatable),
+            ("coroutine", "resume", &lua_functions.resume),
         ] {
             push_original(lua, library, name);
             slot.set(ffi::lua_tocfunction(lua, -1));

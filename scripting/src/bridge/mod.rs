@@ -1,32 +1,36 @@
-//! The call from Lua to the host and back: the only place that touches a Lua state.
+//! The calls between Lua and the host. Only this module accesses a Lua state.
 //!
 //! A Lua error leaves a function by `longjmp`, which skips Rust's destructors. So every function
-//! here is of one of two kinds. *Plain* functions may raise Lua errors and own nothing: what must
-//! outlive an error lives in [`Context`]. *Quiet* functions own what they like and call only those
-//! parts of Lua's interface that neither allocate nor raise. Where a quiet function calls code of
-//! others, a panic is caught, kept in the context, ends the script, and goes on in `Machine::run`.
+//! here is of one of two kinds:
 //!
-//! "Plain" and "quiet" in the files below mean this. Here are the state's owner and what its
-//! functions share; every script goes through `run` and `call`; all files work with `values`.
+//! - A function that *may raise* Lua errors owns nothing. Values that must outlive an error live in
+//!   [`BridgeState`].
+//! - A function that *never raises* may own values, and calls only those parts of Lua's interface
+//!   that neither allocate nor raise. Where such a function calls code outside this module, a panic
+//!   is caught and kept in the bridge state; it ends the script and is resumed in `Machine::run`.
+//!
+//! "May raise" and "never raises" in the files below mean this. This file holds the owner of the
+//! state and what its functions share. Every script goes through `run` and `redis_call`; all files
+//! use `values`.
 
 #![allow(unsafe_code)]
 
-mod base;
+mod base_library;
 mod bounds;
-mod call;
 mod compile;
 mod freeze;
 mod harmless;
 mod install;
+mod key_tables;
 mod libraries;
-mod output;
 mod patterns;
 mod redis;
+mod redis_call;
 mod register;
 mod run;
-mod table;
-mod tables;
-mod text;
+mod string_builder;
+mod string_library;
+mod table_library;
 mod values;
 
 use std::any::Any;
@@ -39,44 +43,45 @@ use lockwheel_resp::{Protocol, Reply};
 use mlua::ffi::{self, lua_CFunction, lua_State};
 
 use self::bounds::{allocate, set_hook};
-use self::call::{KNOWN_COMMANDS, Known};
 use self::compile::compile;
 use self::harmless::Harmless;
 use self::install::install;
+use self::key_tables::{ScriptParameters, Tables, make_tables};
+use self::redis_call::{CACHED_COMMANDS, CachedCommand};
 pub(crate) use self::register::{Registered, is_name};
-use self::run::{Failure, push_base};
-use self::tables::{Own, Tables, make_tables};
+use self::run::{UncaughtError, push_base};
 use self::values::bytes;
-use crate::budget::Limits;
 use crate::libs::cjson;
-use crate::number::Random;
+use crate::limits::Limits;
+use crate::lua_number::Random;
 use crate::script::parse_shebang;
 use crate::value::Value;
 use crate::{Error, Host, Interrupt};
 
-/// What freeing memory may take for itself: a closure, and a smaller table of strings.
+/// Memory that freeing memory may take for itself: a closure, and a smaller table of strings.
 const RESERVE_BYTES: usize = 1 << 20;
-/// Work that functions do between two questions to the host: as long as the instructions between
-/// two questions take, some 10 microseconds. The unit is about a nanosecond, in which some bytes
-/// are copied.
-const WORK_PER_QUESTION: usize = 16 << 10;
-/// Garbage that is left alone, besides a quarter of what compiled scripts take: collecting costs
-/// the more, the less of it there is.
+/// Work that functions do between two polls of the host: as long as the instructions between two
+/// polls take, some 10 microseconds. The unit is about a nanosecond, in which some bytes are
+/// copied.
+const WORK_PER_POLL: usize = 16 << 10;
+/// Garbage that is not collected yet, in addition to a quarter of the memory of compiled scripts. A
+/// collection costs more per freed byte if there is less garbage.
 const GARBAGE_BYTES: usize = 1 << 20;
-/// What the collector is asked to do at once: some 10 microseconds of marking, or 50 of freeing.
-const COLLECTED_TOGETHER: usize = 8 << 10;
-/// What an anchor takes, and a table for keys or arguments.
+/// The bytes the collector processes in one step: some 10 microseconds of marking, or 50 of
+/// freeing.
+const COLLECTED_PER_STEP: usize = 8 << 10;
+/// The memory of an anchor, and of a table for keys or arguments.
 const ANCHOR_BYTES: usize = 32;
 const TABLE_BYTES: usize = 512;
 
-/// A Lua state, sandboxed.
+/// A sandboxed Lua state.
 pub(crate) struct Machine {
     state: NonNull<lua_State>,
-    context: NonNull<Context>,
+    bridge: NonNull<BridgeState>,
 }
 
-// SAFETY: the state and the context are owned, never shared, and used through `&mut self` only;
-// Lua keeps no thread-local data.
+// SAFETY: the Lua state and the bridge state are owned, never shared, and used through `&mut self`
+// only; Lua keeps no thread-local data.
 unsafe impl Send for Machine {}
 
 /// A compiled script or a function of a library, anchored in the registry.
@@ -85,15 +90,15 @@ pub(crate) struct Chunk {
     anchor: c_int,
 }
 
-/// A script as it is kept.
+/// A compiled script in the cache.
 pub(crate) struct Compiled {
     pub(crate) chunk: Chunk,
-    /// What it takes of the state's memory.
+    /// Its share of the state's memory.
     bytes: usize,
-    /// If it is harmless and has not run yet.
+    /// Set if it is harmless and has not run yet.
     fresh: Option<Harmless>,
-    /// What it is given, if it has parameters.
-    own: Option<Own>,
+    /// Its parameters, if it has any.
+    parameters: Option<ScriptParameters>,
 }
 
 impl Compiled {
@@ -102,20 +107,20 @@ impl Compiled {
     }
 }
 
-/// What a state is for, which decides what its code sees.
+/// The purpose of a state, which decides what its code can access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum World {
-    /// Scripts, each with KEYS and ARGV.
+pub(crate) enum StateKind {
+    /// Scripts. Each has KEYS and ARGV.
     Scripts,
-    /// Libraries of functions, which see less while they are loaded.
+    /// Libraries of functions, which can access less while they are loaded.
     Libraries,
 }
 
-impl World {
+impl StateKind {
     fn chunk_name(self) -> &'static CStr {
         match self {
-            World::Scripts => c"@user_script",
-            World::Libraries => c"@user_function",
+            StateKind::Scripts => c"@user_script",
+            StateKind::Libraries => c"@user_function",
         }
     }
 }
@@ -125,19 +130,20 @@ impl Machine {
         limits: Limits,
         version: &str,
         seed: u64,
-        world: World,
+        kind: StateKind,
     ) -> Result<Machine, Error> {
-        let context = Box::new(Context::new(limits, seed, world));
-        let context = NonNull::from(Box::leak(context));
-        // SAFETY: `allocate` takes the context as its user data, which outlives the state.
-        let state = unsafe { ffi::lua_newstate(allocate, context.as_ptr().cast()) };
+        let bridge = Box::new(BridgeState::new(limits, seed, kind));
+        let bridge = NonNull::from(Box::leak(bridge));
+        // SAFETY: `allocate` takes the bridge state as its user data, which outlives the Lua state.
+        let state = unsafe { ffi::lua_newstate(allocate, bridge.as_ptr().cast()) };
         let Some(state) = NonNull::new(state) else {
-            // SAFETY: leaked just above, and no state holds it.
-            drop(unsafe { Box::from_raw(context.as_ptr()) });
+            // SAFETY: leaked just above, and no Lua state holds it.
+            drop(unsafe { Box::from_raw(bridge.as_ptr()) });
             return Err(Error);
         };
-        let machine = Machine { state, context };
-        // The base of the main stack for ever: the handler, then the runner.
+        let machine = Machine { state, bridge };
+        // The bottom of the main stack holds the handler and the runner as long as the state
+        // exists.
         let mut open = |lua| {
             // SAFETY: called by Lua in a protected call; `version` is borrowed, not owned.
             unsafe { install(lua, version) }
@@ -148,29 +154,29 @@ impl Machine {
         if !opened || !pushed {
             return Err(Error);
         }
-        machine.context().base_bytes.set(machine.memory_bytes());
+        machine.bridge().base_bytes.set(machine.memory_bytes());
         machine.count_compiled(0, 0);
         Ok(machine)
     }
 
-    /// Compiles a script's text; the error is Lua's message.
+    /// Compiles a script's text. The error is Lua's message.
     pub(crate) fn compile(&mut self, code: &[u8]) -> Result<Compiled, Vec<u8>> {
-        let context = self.context();
-        context.begin();
+        let bridge = self.bridge();
+        bridge.begin();
         let before = self.memory_bytes();
         let chunk = Chunk { anchor: ffi::LUA_NOREF };
-        let mut compiled = Compiled { chunk, bytes: 0, fresh: None, own: None };
+        let mut compiled = Compiled { chunk, bytes: 0, fresh: None, parameters: None };
         let mut message = Vec::new();
         let refused = &mut message;
         let mut compile = |lua| {
             // SAFETY: called by Lua in a protected call; nothing here is owned while it may raise.
             unsafe {
-                if compile(lua, code, context.world.chunk_name()) != ffi::LUA_OK {
+                if compile(lua, code, bridge.kind.chunk_name()) != ffi::LUA_OK {
                     *refused = bytes(lua, -1).to_vec();
                     return;
                 }
-                compiled.bytes = context.memory_used.get().saturating_sub(before) + ANCHOR_BYTES;
-                if context.world == World::Scripts {
+                compiled.bytes = bridge.memory_used.get().saturating_sub(before) + ANCHOR_BYTES;
+                if bridge.kind == StateKind::Scripts {
                     compiled.fresh = Harmless::of(lua);
                 }
                 compiled.chunk.anchor = ffi::luaL_ref(lua, ffi::LUA_REGISTRYINDEX);
@@ -178,13 +184,13 @@ impl Machine {
         };
         let done = self.protect(&mut compile);
         self.count_compiled(0, compiled.bytes);
-        // What compiling takes, it makes the collector free.
+        // The collector frees as much as the compilation took.
         let grown = self.memory_bytes().saturating_sub(before);
-        self.collect_some(grown.max(COLLECTED_TOGETHER));
+        self.collect_some(grown.max(COLLECTED_PER_STEP));
         if !done {
             self.forget_compiled(&compiled);
-            // What libraries keep and their garbage have one limit together.
-            if context.world == World::Libraries {
+            // The values that libraries keep and their garbage share one limit.
+            if bridge.kind == StateKind::Libraries {
                 self.collect();
             }
             return Err(b"not enough memory".to_vec());
@@ -192,9 +198,10 @@ impl Machine {
         if message.is_empty() { Ok(compiled) } else { Err(message) }
     }
 
-    /// Before a script is run: if it is harmless and has not run yet, puts a function of what it
-    /// names in its place. It stays what it is if Lua refuses that: a function takes no `...` where
-    /// a chunk does, and fewer locals beside its parameters. Whether it takes other memory now.
+    /// Called before a script runs. If it is harmless and has not run yet, replaces it by a
+    /// function whose parameters are the globals it names. If Lua does not compile that function,
+    /// the script stays unchanged: a function takes no `...` where a chunk does, and fewer locals
+    /// besides its parameters. Returns whether its memory has changed.
     #[inline]
     pub(crate) fn give_parameters(&mut self, compiled: &mut Compiled, body: &[u8]) -> bool {
         match compiled.fresh.take() {
@@ -211,23 +218,23 @@ impl Machine {
         body: &[u8],
     ) -> bool {
         let Ok((_, code)) = parse_shebang(body) else { return false };
-        let context = self.context();
-        context.begin();
+        let bridge = self.bridge();
+        bridge.begin();
         let before = self.memory_bytes();
         let (text, only_calls) = harmless.as_function(code);
-        let redis = if only_calls { &context.plain_call } else { &context.plain_redis };
+        let redis = if only_calls { &bridge.plain_call } else { &bridge.plain_redis };
         let (chunk, tables) = (compiled.chunk, Tables::default());
         let mut compiled_bytes = None;
         let mut give = |lua| {
             // SAFETY: called by Lua in a protected call; nothing here is owned while it may raise.
             unsafe {
-                let name = context.world.chunk_name();
+                let name = bridge.kind.chunk_name();
                 if compile(lua, &text, name) != ffi::LUA_OK {
                     return;
                 }
-                let bytes = context.memory_used.get().saturating_sub(before);
+                let bytes = bridge.memory_used.get().saturating_sub(before);
                 ffi::lua_call(lua, 0, 1);
-                ffi::lua_rawgeti_(lua, ffi::LUA_REGISTRYINDEX, context.plain_base.get());
+                ffi::lua_rawgeti_(lua, ffi::LUA_REGISTRYINDEX, bridge.plain_base.get());
                 ffi::lua_setfenv(lua, -2);
                 make_tables(lua, &tables);
                 ffi::lua_rawseti_(lua, ffi::LUA_REGISTRYINDEX, chunk.anchor);
@@ -241,8 +248,8 @@ impl Machine {
         };
         self.count_compiled(compiled.bytes, compiled_bytes);
         compiled.bytes = compiled_bytes;
-        let ends_soon = harmless.ends_within(context.limits.interrupt_instructions);
-        compiled.own = Some(Own { redis: redis.get(), ends_soon, tables });
+        let ends_soon = harmless.ends_within(bridge.limits.interrupt_instructions);
+        compiled.parameters = Some(ScriptParameters { redis: redis.get(), ends_soon, tables });
         true
     }
 
@@ -252,16 +259,16 @@ impl Machine {
         }
     }
 
-    /// Lets go of a compiled script.
+    /// Releases a compiled script.
     pub(crate) fn forget_compiled(&mut self, compiled: &Compiled) {
         self.count_compiled(compiled.bytes, 0);
         self.forget(compiled.chunk);
-        if let Some(own) = &compiled.own {
-            self.forget_tables(&own.tables);
+        if let Some(parameters) = &compiled.parameters {
+            self.forget_tables(&parameters.tables);
         }
     }
 
-    /// Lets go of a function.
+    /// Releases a function.
     pub(crate) fn forget(&mut self, chunk: Chunk) {
         let mut forget = |lua| {
             // SAFETY: called by Lua in a protected call.
@@ -270,38 +277,39 @@ impl Machine {
         self.free(&mut forget);
     }
 
-    /// Frees everything that is free. That takes long: for what has used up its memory.
+    /// Runs a full collection. It takes long, and is used when memory has run out.
     pub(crate) fn collect(&mut self) {
         self.run_collector(ffi::LUA_GCCOLLECT, 0);
     }
 
-    /// Frees a little if there is garbage worth it. Whether there is more.
+    /// Frees some garbage if there is enough of it. Returns whether there is more.
     pub(crate) fn tidy(&mut self) -> bool {
-        self.collect_some(COLLECTED_TOGETHER)
+        self.collect_some(COLLECTED_PER_STEP)
     }
 
-    /// If there is garbage worth it, has the collector go on by so many bytes. Whether there is
+    /// If there is enough garbage, runs the collector for so many bytes. Returns whether there is
     /// more.
     pub(crate) fn collect_some(&mut self, bytes: usize) -> bool {
         if !self.has_garbage() {
             return false;
         }
-        let context = self.context();
+        let bridge = self.bridge();
         let kib = c_int::try_from(bytes >> 10).unwrap_or(c_int::MAX);
         if self.run_collector(ffi::LUA_GCSTEP, kib) {
-            // What the second cycle after a run has left is no garbage, whatever was counted.
-            let cycles = context.cycles.get() + 1;
-            context.cycles.set(cycles);
+            // After the second cycle since a run, the memory that is left is not garbage, whatever
+            // was counted.
+            let cycles = bridge.cycles.get() + 1;
+            bridge.cycles.set(cycles);
             if cycles >= 2 {
-                context.collected_above.set(self.memory_bytes() + GARBAGE_BYTES);
+                bridge.collected_above.set(self.memory_bytes() + GARBAGE_BYTES);
             }
         }
         self.has_garbage()
     }
 
-    /// Whether there is garbage worth collecting.
+    /// Whether there is enough garbage to collect.
     pub(crate) fn has_garbage(&self) -> bool {
-        self.memory_bytes() > self.context().collected_above.get()
+        self.memory_bytes() > self.bridge().collected_above.get()
     }
 
     fn run_collector(&mut self, what: c_int, argument: c_int) -> bool {
@@ -314,55 +322,58 @@ impl Machine {
         result != 0
     }
 
-    /// Counts what compiled scripts or libraries take.
+    /// Counts the memory of compiled scripts or libraries.
     pub(crate) fn count_compiled(&self, before: usize, after: usize) {
-        let context = self.context();
-        let compiled = context.compiled_bytes.get() - before + after;
-        context.compiled_bytes.set(compiled);
-        let counted = context.base_bytes.get() + compiled;
-        context.collected_above.set(counted + compiled / 4 + GARBAGE_BYTES);
+        let bridge = self.bridge();
+        let compiled = bridge.compiled_bytes.get() - before + after;
+        bridge.compiled_bytes.set(compiled);
+        let counted = bridge.base_bytes.get() + compiled;
+        bridge.collected_above.set(counted + compiled / 4 + GARBAGE_BYTES);
     }
 
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.context().memory_used.get()
+        self.bridge().memory_used.get()
     }
 
-    /// Whether the host is asked at every instruction: for a script whose end is certain.
-    pub(crate) fn ask_at_once(&mut self, at_once: bool) {
-        let context = self.context();
-        if context.asks_at_once.replace(at_once) != at_once {
-            let instructions = if at_once { 1 } else { context.limits.interrupt_instructions };
+    /// Sets whether the host is polled at every instruction. It is for a script that is certain to
+    /// be ended.
+    pub(crate) fn poll_every_instruction(&mut self, at_once: bool) {
+        let bridge = self.bridge();
+        if bridge.polls_every_instruction.replace(at_once) != at_once {
+            let instructions = if at_once { 1 } else { bridge.limits.interrupt_instructions };
             // SAFETY: setting a hook is allowed at any time.
             unsafe { set_hook(self.state.as_ptr(), instructions) }
         }
     }
 
-    /// Sets Lua's hook for a run, unless the script ends before the host would be asked.
-    fn ask_unless(&mut self, ends_soon: bool) {
-        let (lua, context) = (self.state.as_ptr(), self.context());
-        let asks = !ends_soon || context.asks_at_once.get();
+    /// Sets Lua's hook for a run, unless the script ends before the host would be polled.
+    fn poll_unless(&mut self, ends_soon: bool) {
+        let (lua, bridge) = (self.state.as_ptr(), self.bridge());
+        let needs_hook = !ends_soon || bridge.polls_every_instruction.get();
         // SAFETY: setting a hook is allowed at any time.
         unsafe {
-            let asked = ffi::lua_gethookmask(lua) != 0;
-            if asks && !asked {
-                set_hook(lua, context.limits.interrupt_instructions);
-            } else if asked && !asks {
+            let has_hook = ffi::lua_gethookmask(lua) != 0;
+            if needs_hook && !has_hook {
+                set_hook(lua, bridge.limits.interrupt_instructions);
+            } else if has_hook && !needs_hook {
                 ffi::lua_sethook(lua, None, 0, 0);
             }
         }
     }
 
-    /// As `protect`, for what frees memory: it must work when there is none left.
+    /// Does the same as `protect` for a function that frees memory, which must work when no memory
+    /// is left.
     fn free<F: FnMut(*mut lua_State)>(&self, f: &mut F) {
-        self.context().reserve.set(RESERVE_BYTES);
+        self.bridge().reserve.set(RESERVE_BYTES);
         self.protect(f);
-        self.context().reserve.set(0);
+        self.bridge().reserve.set(0);
     }
 
-    /// Calls `f` so that a Lua error inside ends `f` and nothing else; whether it came to its end.
+    /// Calls `f` so that a Lua error inside ends only `f`. Returns whether `f` came to its end.
     fn protect<F: FnMut(*mut lua_State)>(&self, f: &mut F) -> bool {
         unsafe extern "C-unwind" fn call<F: FnMut(*mut lua_State)>(lua: *mut lua_State) -> c_int {
-            // SAFETY: the argument is the closure given to `lua_cpcall` below, which still waits.
+            // SAFETY: the argument is the closure given to `lua_cpcall` below, which has not
+            // returned.
             let f = unsafe { &mut *ffi::lua_touserdata(lua, 1).cast::<F>() };
             f(lua);
             0
@@ -378,108 +389,109 @@ impl Machine {
         }
     }
 
-    fn context(&self) -> &'static Context {
-        // SAFETY: freed in `drop` only; shared references only, all fields are cells. The
-        // reference is used within methods of `self` alone.
-        unsafe { &*self.context.as_ptr() }
+    fn bridge(&self) -> &'static BridgeState {
+        // SAFETY: freed in `drop` only; shared references only, all fields are cells. The reference
+        // is used within methods of `self` alone.
+        unsafe { &*self.bridge.as_ptr() }
     }
 }
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        // SAFETY: the state first, for it frees through the context.
+        // SAFETY: the Lua state first, because closing it frees memory through the bridge state.
         unsafe {
             ffi::lua_close(self.state.as_ptr());
-            drop(Box::from_raw(self.context.as_ptr()));
+            drop(Box::from_raw(self.bridge.as_ptr()));
         }
     }
 }
 
 type HostPointer = *mut (dyn Host + 'static);
 
-/// What the functions called by Lua share and own. Reached through the allocator's user data, so
-/// in one step from any coroutine and from the hook.
-struct Context {
+/// The data that the functions called by Lua share and own. It is the allocator's user data, so any
+/// coroutine and the hook reach it in one step.
+struct BridgeState {
     limits: Limits,
-    world: World,
+    kind: StateKind,
     memory_used: Cell<usize>,
-    /// As much of it as there may be.
+    /// The limit of `memory_used`.
     memory_max: Cell<usize>,
-    /// What the state took when it was new, and what compiled scripts have added.
+    /// The memory of the new state, and the memory that compiled scripts have added.
     base_bytes: Cell<usize>,
     compiled_bytes: Cell<usize>,
-    /// What is used beyond this is taken for garbage.
+    /// Memory beyond this is assumed to be garbage.
     collected_above: Cell<usize>,
-    /// Cycles that the collector has ended since something was compiled or run.
+    /// Cycles that the collector has finished since something was compiled or run.
     cycles: Cell<u32>,
-    /// Beyond the limit, for what frees memory.
+    /// Memory beyond the limit, for functions that free memory.
     reserve: Cell<usize>,
-    /// What functions have done since the host was asked last.
+    /// Work that functions have done since the host was last polled.
     work: Cell<usize>,
-    /// Large blocks that Lua was given since the collector was last asked to keep pace with them.
+    /// The size of large blocks allocated since the collector was last made to keep up with them.
     large_bytes: Cell<usize>,
-    /// Whether the host is asked at every instruction.
-    asks_at_once: Cell<bool>,
+    /// Whether the host is polled at every instruction.
+    polls_every_instruction: Cell<bool>,
     main: Cell<*mut lua_State>,
     host: Cell<Option<HostPointer>>,
     protocol: Cell<Protocol>,
     end: Cell<End>,
     panic: Cell<Option<Box<dyn Any + Send>>>,
-    failure: Cell<Option<Failure>>,
-    /// What is said of code that the host has ended.
+    failure: Cell<Option<UncaughtError>>,
+    /// The error line of code that the host has ended.
     killed_line: Cell<&'static str>,
-    /// What a library has registered, while it is loaded.
+    /// The functions that a library has registered, while it is loaded.
     registered: UnsafeCell<Option<Vec<Registered>>>,
     seed: Random,
     random: Cell<Random>,
-    /// What the script has set `cjson` to.
+    /// The running script's settings of `cjson`.
     cjson: Cell<cjson::Settings>,
     /// The commands that scripts have called last, and the table of their names.
-    commands: [Cell<Known>; KNOWN_COMMANDS],
+    commands: [Cell<CachedCommand>; CACHED_COMMANDS],
     names: Cell<c_int>,
-    /// Numbers among a command's arguments, as text.
+    /// Numbers among a command's arguments, written as text.
     digits: UnsafeCell<Vec<u8>>,
-    /// The reply that is being pushed, or the script's own.
+    /// The reply that is being pushed, or the reply of the script.
     reply: UnsafeCell<Reply>,
     /// The values that are being pushed.
     values: UnsafeCell<Vec<Value>>,
     /// The text of the error that is being raised.
     message: UnsafeCell<Vec<u8>>,
-    originals: Originals,
-    /// KEYS and ARGV of scripts that find them among the globals.
+    lua_functions: LuaFunctions,
+    /// KEYS and ARGV of scripts that read them as globals.
     tables: Tables,
     base: Cell<c_int>,
-    /// What harmless scripts see in place of the base, but for their parameters: the libraries
-    /// themselves.
+    /// The table that harmless scripts use in place of the base, except for their parameters: it
+    /// holds the libraries themselves.
     plain_base: Cell<c_int>,
-    /// The table `redis` itself, and its function `call`.
+    /// The unfrozen table `redis`, and its function `call`.
     plain_redis: Cell<c_int>,
     plain_call: Cell<c_int>,
-    /// The libraries among these: which tables they are.
+    /// The addresses of the unfrozen libraries.
     plain_libraries: Cell<[*const c_void; PLAIN_LIBRARIES]>,
     /// The tables of KEYS and ARGV that the running script was given.
-    given: Cell<Given>,
+    parameter_tables: Cell<ParameterTables>,
     /// Whether the script has added to one of them, or may have.
     has_inserted: Cell<bool>,
-    /// What code sees in place of the base while a library is loaded.
+    /// The table that code uses in place of the base while a library is loaded.
     loading_base: Cell<c_int>,
 }
 
 /// The tables of KEYS and ARGV that are used again for the next run of a script.
 #[derive(Clone, Copy)]
-enum Given {
+enum ParameterTables {
     None,
-    /// By their anchors: few scripts ever ask which tables they are.
+    /// Their anchors. The addresses are looked up only if needed, because few scripts insert into
+    /// tables.
     Anchors([c_int; 2]),
     Tables([*const c_void; 2]),
 }
 
-/// As many libraries as a harmless script may name.
+/// The number of libraries that a harmless script may name.
 const PLAIN_LIBRARIES: usize = 4;
 
-/// Functions of Lua's own that ours end in.
+/// Lua's own functions that our replacements call.
 #[derive(Default)]
-struct Originals {
+struct LuaFunctions {
     next: Cell<Option<lua_CFunction>>,
     rawget: Cell<Option<lua_CFunction>>,
     rawset: Cell<Option<lua_CFunction>>,
@@ -487,7 +499,7 @@ struct Originals {
     resume: Cell<Option<lua_CFunction>>,
 }
 
-/// Why a script must end whatever it does.
+/// Why a script must end, even if it catches errors.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     None,
@@ -495,12 +507,12 @@ enum End {
     Panicked,
 }
 
-impl Context {
-    fn new(limits: Limits, seed: u64, world: World) -> Context {
+impl BridgeState {
+    fn new(limits: Limits, seed: u64, kind: StateKind) -> BridgeState {
         let seed = Random::new(seed as u32);
-        Context {
+        BridgeState {
             limits,
-            world,
+            kind,
             memory_used: Cell::new(0),
             memory_max: Cell::new(limits.memory_bytes_max),
             base_bytes: Cell::new(0),
@@ -510,7 +522,7 @@ impl Context {
             reserve: Cell::new(0),
             work: Cell::new(0),
             large_bytes: Cell::new(0),
-            asks_at_once: Cell::new(false),
+            polls_every_instruction: Cell::new(false),
             main: Cell::new(ptr::null_mut()),
             host: Cell::new(None),
             protocol: Cell::new(Protocol::Resp2),
@@ -522,63 +534,64 @@ impl Context {
             seed,
             random: Cell::new(seed),
             cjson: Cell::new(cjson::Settings::default()),
-            commands: [const { Cell::new(Known::NONE) }; KNOWN_COMMANDS],
+            commands: [const { Cell::new(CachedCommand::NONE) }; CACHED_COMMANDS],
             names: Cell::new(ffi::LUA_NOREF),
             digits: UnsafeCell::new(Vec::new()),
             reply: UnsafeCell::new(Reply::Null),
             values: UnsafeCell::new(Vec::new()),
             message: UnsafeCell::new(Vec::new()),
-            originals: Originals::default(),
+            lua_functions: LuaFunctions::default(),
             tables: Tables::default(),
             base: Cell::new(ffi::LUA_NOREF),
             plain_base: Cell::new(ffi::LUA_NOREF),
             plain_redis: Cell::new(ffi::LUA_NOREF),
             plain_call: Cell::new(ffi::LUA_NOREF),
             plain_libraries: Cell::new([ptr::null(); PLAIN_LIBRARIES]),
-            given: Cell::new(Given::None),
+            parameter_tables: Cell::new(ParameterTables::None),
             has_inserted: Cell::new(false),
             loading_base: Cell::new(ffi::LUA_NOREF),
         }
     }
 
-    /// Something is to be compiled or run. It may take as much memory as the limit says, whatever
-    /// scripts are compiled and whatever the one before has left. No script can keep anything, but
-    /// functions of libraries can: all that they keep is within the limit.
+    /// Called before something is compiled or run. It may use the memory of the limit, independent
+    /// of the scripts that are compiled and the garbage that earlier ones have left. Scripts keep
+    /// nothing after their end, but functions of libraries can: everything they keep is within the
+    /// limit.
     fn begin(&self) {
         self.cycles.set(0);
-        if self.world == World::Scripts {
+        if self.kind == StateKind::Scripts {
             self.memory_max.set(self.memory_used.get() + self.limits.memory_bytes_max);
         }
     }
 
-    /// Counts work where the host cannot be asked: after much of it, that is done at the next
-    /// instruction.
+    /// Counts work where the host cannot be polled. After much of it, the host is polled at the
+    /// next instruction.
     fn charge(&self, amount: usize) {
         let work = self.work.get().saturating_add(amount);
         self.work.set(work);
-        if work > WORK_PER_QUESTION && !self.main.get().is_null() {
-            // SAFETY: the main thread lives as long as the state; setting a hook writes three
+        if work > WORK_PER_POLL && !self.main.get().is_null() {
+            // SAFETY: the main thread lives as long as the Lua state; setting a hook writes three
             // fields of it, which is allowed at any time.
             unsafe { set_hook(self.main.get(), 1) }
         }
     }
 
-    /// Whether more than half of the memory that a run may take is taken.
+    /// Whether more than half of the memory that a run may use is used.
     fn is_half_full(&self) -> bool {
         self.memory_used.get() > self.memory_max.get() - self.limits.memory_bytes_max / 2
     }
 
-    /// Counts work, and asks the host after much of it. Whether to go on. Quiet.
+    /// Counts work, and polls the host after much of it. Returns whether to go on. Never raises.
     #[inline]
     fn work(&self, amount: usize) -> bool {
         let work = self.work.get().saturating_add(amount);
         self.work.set(work);
-        work <= WORK_PER_QUESTION || self.ask()
+        work <= WORK_PER_POLL || self.poll()
     }
 
-    /// Asks the host whether to go on. Quiet.
+    /// Polls the host. Returns whether to go on. Never raises.
     #[cold]
-    fn ask(&self) -> bool {
+    fn poll(&self) -> bool {
         self.work.set(0);
         if self.end.get() == End::None
             && self.with_host(|host| host.interrupt()) == Some(Interrupt::Kill)
@@ -596,7 +609,7 @@ impl Context {
     fn set_reply(&self, reply: Reply) {
         // SAFETY: as above: nothing is being pushed while a function computes.
         let before = unsafe { std::mem::replace(&mut *self.reply.get(), reply) };
-        // Nearly always there is nothing to be freed.
+        // Nearly always there is nothing to free.
         if matches!(before, Reply::Null) {
             std::mem::forget(before);
         }
@@ -612,13 +625,13 @@ impl Context {
         unsafe { *self.message.get() = message }
     }
 
-    /// Sets what a library has registered so far; returns what it was.
+    /// Sets the functions that a library has registered so far. Returns the earlier value.
     fn set_registered(&self, registered: Option<Vec<Registered>>) -> Option<Vec<Registered>> {
         // SAFETY: as above; no reference into the cell outlives the function that takes it.
         unsafe { std::mem::replace(&mut *self.registered.get(), registered) }
     }
 
-    /// Frees what an error may have left.
+    /// Frees values that an error may have left.
     fn clear(&self) {
         self.set_reply(Reply::Null);
         self.set_values(Vec::new());
@@ -626,7 +639,7 @@ impl Context {
         self.failure.set(None);
     }
 
-    /// Runs code that is not this file's. `None` if it panicked: the script must end.
+    /// Runs code outside this module. `None` if it panicked: then the script must end.
     #[inline(always)]
     fn guard<T>(&self, f: impl FnOnce() -> T) -> Option<T> {
         match catch_unwind(AssertUnwindSafe(f)) {
@@ -649,12 +662,12 @@ impl Context {
     }
 }
 
-/// The context of a state. Plain and quiet.
-unsafe fn context<'a>(lua: *mut lua_State) -> &'a Context {
-    // SAFETY: `Machine::new` gave the allocator a context that outlives the state.
+/// The bridge state of a Lua state. Never raises and owns nothing.
+unsafe fn bridge<'a>(lua: *mut lua_State) -> &'a BridgeState {
+    // SAFETY: `Machine::new` gave the allocator a bridge state that outlives the Lua state.
     unsafe {
         let mut data = ptr::null_mut();
         ffi::lua_getallocf(lua, &raw mut data);
-        &*data.cast::<Context>()
+        &*data.cast::<BridgeState>()
     }
 }

@@ -1,7 +1,7 @@
-//! `string.find`, `match`, `gmatch` and `gsub`: between Lua's stack and our matcher.
+//! `string.find`, `match`, `gmatch` and `gsub`: connects Lua's stack to the pattern matcher.
 //!
-//! What must hold: subject and pattern stay on the stack while they are borrowed, and the matcher
-//! asks the host, for Lua's hook cannot fire within a match.
+//! Invariant: subject and pattern stay on the stack while they are borrowed. The matcher polls the
+//! host, because Lua's hook cannot run within a match.
 
 use std::ffi::c_int;
 use std::ptr;
@@ -9,39 +9,39 @@ use std::ptr;
 use mlua::ffi::{self, lua_State};
 
 use super::bounds::{check_end, stop, work};
-use super::context;
-use super::output::Output;
+use super::bridge;
+use super::string_builder::StringBuilder;
 use super::values::{bytes, push_bytes, raise};
 use crate::convert::c_string;
-use crate::strings::{self, Budget, Capture, Match};
+use crate::pattern_matching::{self, Budget, Capture, Match};
 
 /// The work of a search, and of each step of it.
 const SEARCH_WORK: usize = 64;
 const STEP_WORK: usize = 4;
-/// Bytes that a search without a pattern goes through meanwhile.
+/// Bytes that a search without a pattern scans per unit of work.
 const BYTES_FOUND_PER_WORK: usize = 4;
 
 pub(super) unsafe extern "C-unwind" fn string_find(lua: *mut lua_State) -> c_int {
-    // SAFETY: plain.
+    // SAFETY: may raise, owns nothing.
     unsafe { find(lua, true) }
 }
 
 pub(super) unsafe extern "C-unwind" fn string_match(lua: *mut lua_State) -> c_int {
-    // SAFETY: plain.
+    // SAFETY: may raise, owns nothing.
     unsafe { find(lua, false) }
 }
 
-/// Plain.
+/// `find`, or `match` without `places`. May raise.
 unsafe fn find(lua: *mut lua_State, places: bool) -> c_int {
-    // SAFETY: plain; both strings stay on the stack.
+    // SAFETY: may raise, owns nothing; both strings stay on the stack.
     unsafe {
         let (subject, pattern) = (argument(lua, 1), argument(lua, 2));
         let from = ffi::luaL_optinteger(lua, 3, 1);
         let from = if from < 0 { (from + subject.len() as i64 + 1).max(1) } else { from.max(1) };
         let from = (from as usize - 1).min(subject.len());
-        if places && (ffi::lua_toboolean(lua, 4) != 0 || strings::is_plain(pattern)) {
+        if places && (ffi::lua_toboolean(lua, 4) != 0 || pattern_matching::is_plain(pattern)) {
             work(lua, SEARCH_WORK + subject.len() / BYTES_FOUND_PER_WORK);
-            let Some(start) = strings::find_plain(subject, pattern, from) else {
+            let Some(start) = pattern_matching::find_plain(subject, pattern, from) else {
                 ffi::lua_pushnil(lua);
                 return 1;
             };
@@ -49,8 +49,8 @@ unsafe fn find(lua: *mut lua_State, places: bool) -> c_int {
             ffi::lua_pushinteger(lua, (start + pattern.len()) as i64);
             return 2;
         }
-        let (once, pattern) = strings::parse(pattern);
-        let Some(found) = search(lua, subject, pattern, from, once) else {
+        let (anchored, pattern) = pattern_matching::parse(pattern);
+        let Some(found) = search(lua, subject, pattern, from, anchored) else {
             ffi::lua_pushnil(lua);
             return 1;
         };
@@ -64,7 +64,7 @@ unsafe fn find(lua: *mut lua_State, places: bool) -> c_int {
 }
 
 pub(super) unsafe extern "C-unwind" fn string_gmatch(lua: *mut lua_State) -> c_int {
-    // SAFETY: plain.
+    // SAFETY: may raise, owns nothing.
     unsafe {
         argument(lua, 1);
         argument(lua, 2);
@@ -75,9 +75,10 @@ pub(super) unsafe extern "C-unwind" fn string_gmatch(lua: *mut lua_State) -> c_i
     1
 }
 
-/// Its upvalues are the subject, the pattern, and where to go on.
+/// The iterator of `gmatch`. Its upvalues are the subject, the pattern, and the next position.
 unsafe extern "C-unwind" fn gmatch_next(lua: *mut lua_State) -> c_int {
-    // SAFETY: plain; upvalues 1 and 2 are strings for as long as the function lives.
+    // SAFETY: may raise, owns nothing; upvalues 1 and 2 are strings for as long as the function
+    // lives.
     unsafe {
         let subject = bytes(lua, ffi::lua_upvalueindex(1));
         let pattern = c_string(bytes(lua, ffi::lua_upvalueindex(2)));
@@ -94,7 +95,7 @@ unsafe extern "C-unwind" fn gmatch_next(lua: *mut lua_State) -> c_int {
 }
 
 pub(super) unsafe extern "C-unwind" fn string_gsub(lua: *mut lua_State) -> c_int {
-    // SAFETY: plain; the strings stay on the stack, the output is Lua's.
+    // SAFETY: may raise, owns nothing; the strings stay on the stack, Lua owns the output.
     unsafe {
         let (subject, pattern) = (argument(lua, 1), argument(lua, 2));
         let kind = ffi::lua_type(lua, 3);
@@ -108,12 +109,12 @@ pub(super) unsafe extern "C-unwind" fn string_gsub(lua: *mut lua_State) -> c_int
         if kind == ffi::LUA_TNUMBER {
             argument(lua, 3);
         }
-        let (once, pattern) = strings::parse(pattern);
+        let (anchored, pattern) = pattern_matching::parse(pattern);
         ffi::lua_settop(lua, 3);
-        let mut output = Output::new(lua, subject.len() + 32);
+        let mut output = StringBuilder::new(lua, subject.len() + 32);
         let (mut at, mut count) = (0, 0);
         while count < most && at <= subject.len() {
-            let Some(found) = search(lua, subject, pattern, at, once) else { break };
+            let Some(found) = search(lua, subject, pattern, at, anchored) else { break };
             count += 1;
             output.add(lua, &subject[at..found.start]);
             replace(lua, subject, &found, kind, &mut output);
@@ -126,7 +127,7 @@ pub(super) unsafe extern "C-unwind" fn string_gsub(lua: *mut lua_State) -> c_int
                 output.add(lua, byte);
                 at += 1;
             }
-            if once {
+            if anchored {
                 break;
             }
         }
@@ -137,15 +138,15 @@ pub(super) unsafe extern "C-unwind" fn string_gsub(lua: *mut lua_State) -> c_int
     2
 }
 
-/// Adds what takes the place of a match: by the third argument. Plain.
+/// Adds the replacement of a match, as the third argument defines it. May raise.
 unsafe fn replace(
     lua: *mut lua_State,
     subject: &[u8],
     found: &Match,
     kind: c_int,
-    output: &mut Output,
+    output: &mut StringBuilder,
 ) {
-    // SAFETY: plain.
+    // SAFETY: may raise, owns nothing.
     unsafe {
         let whole = &subject[found.start..found.end];
         match kind {
@@ -177,14 +178,14 @@ unsafe fn replace(
     }
 }
 
-/// Adds the replacement string with its `%1` filled in. Plain.
-unsafe fn expand(lua: *mut lua_State, subject: &[u8], found: &Match, output: &mut Output) {
-    // SAFETY: plain; the replacement stays at 3.
+/// Adds the replacement string with its `%1` filled in. May raise.
+unsafe fn expand(lua: *mut lua_State, subject: &[u8], found: &Match, output: &mut StringBuilder) {
+    // SAFETY: may raise, owns nothing; the replacement stays at 3.
     unsafe {
         let mut rest = bytes(lua, 3);
         while let Some(at) = rest.iter().position(|byte| *byte == b'%') {
             output.add(lua, &rest[..at]);
-            // A last `%` stands before the zero that ends a C string.
+            // A last `%` is followed by the zero that ends a C string.
             let what = rest.get(at + 1).copied().unwrap_or(0);
             match what {
                 b'0' => output.add(lua, &subject[found.start..found.end]),
@@ -202,33 +203,34 @@ unsafe fn expand(lua: *mut lua_State, subject: &[u8], found: &Match, output: &mu
     }
 }
 
-/// A string argument; a number becomes one, in place. Plain.
+/// A string argument; a number is converted in place. May raise.
 pub(super) unsafe fn argument<'a>(lua: *mut lua_State, index: c_int) -> &'a [u8] {
-    // SAFETY: plain; the string stays on the stack.
+    // SAFETY: may raise, owns nothing; the string stays on the stack.
     unsafe {
         ffi::luaL_checklstring(lua, index, ptr::null_mut());
         bytes(lua, index)
     }
 }
 
-/// Plain: what it holds has no destructors.
+/// Searches and counts the work. May raise: its values have no destructors.
 unsafe fn search(
     lua: *mut lua_State,
     subject: &[u8],
     pattern: &[u8],
     from: usize,
-    once: bool,
+    anchored: bool,
 ) -> Option<Match> {
-    // SAFETY: plain.
+    // SAFETY: may raise, owns nothing.
     unsafe {
-        let context = context(lua);
-        let mut ask = |steps| context.work(steps as usize * STEP_WORK);
-        let steps = context.limits.match_steps_max;
-        let mut budget = Budget { steps, ask: &mut ask };
-        let found = context.guard(|| strings::search(subject, pattern, from, once, &mut budget));
+        let bridge = bridge(lua);
+        let mut poll = |steps| bridge.work(steps as usize * STEP_WORK);
+        let steps = bridge.limits.match_steps_max;
+        let mut budget = Budget { steps, poll: &mut poll };
+        let found = bridge
+            .guard(|| pattern_matching::search(subject, pattern, from, anchored, &mut budget));
         check_end(lua);
         // The last steps, which are not counted yet.
-        let steps = (steps - budget.steps).min(strings::STEPS_PER_QUESTION);
+        let steps = (steps - budget.steps).min(pattern_matching::STEPS_PER_POLL);
         work(lua, SEARCH_WORK + steps as usize * STEP_WORK);
         match found {
             Some(Ok(found)) => found,
@@ -238,9 +240,9 @@ unsafe fn search(
     }
 }
 
-/// Pushes all captures, or the whole match if there are none and `whole` says so. Plain.
+/// Pushes all captures, or the whole match if there are none and `whole` is set. May raise.
 unsafe fn push_captures(lua: *mut lua_State, subject: &[u8], found: &Match, whole: bool) -> c_int {
-    // SAFETY: plain.
+    // SAFETY: may raise, owns nothing.
     unsafe {
         let count = if found.count == 0 && whole { 1 } else { found.count };
         ffi::luaL_checkstack_(lua, count as c_int, c"too many captures".as_ptr());
@@ -251,9 +253,9 @@ unsafe fn push_captures(lua: *mut lua_State, subject: &[u8], found: &Match, whol
     }
 }
 
-/// Plain.
+/// Pushes one capture. May raise.
 unsafe fn push_capture(lua: *mut lua_State, subject: &[u8], found: &Match, index: usize) {
-    // SAFETY: plain.
+    // SAFETY: may raise, owns nothing.
     unsafe {
         match found.captures[..found.count].get(index) {
             Some(Capture::Range(start, end)) => push_bytes(lua, &subject[*start..*end]),

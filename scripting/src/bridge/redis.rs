@@ -1,7 +1,7 @@
 //! The functions of `redis` other than `call` and `pcall`.
 //!
-//! What must hold: what is wrong with arguments is said before the host is asked, for the functions
-//! that raise own nothing.
+//! Invariant: errors in arguments are raised before the host is called, because the functions that
+//! raise own nothing.
 
 use std::ffi::{CStr, c_int};
 use std::ptr;
@@ -11,35 +11,35 @@ use lockwheel_resp::{Protocol, Reply};
 use mlua::ffi::{self, lua_State};
 
 use super::bounds::{stop, work};
-use super::context;
+use super::bridge;
 use super::values::{bytes, push, push_bytes, push_error, raise_error};
 use crate::script::Digester;
 use crate::value::Value;
 use crate::{LogLevel, convert};
 
 pub(super) unsafe extern "C-unwind" fn redis_error_reply(lua: *mut lua_State) -> c_int {
-    // SAFETY: plain.
+    // SAFETY: may raise, owns nothing.
     unsafe { single_field(lua, c"err", convert::error_reply) }
 }
 
 pub(super) unsafe extern "C-unwind" fn redis_status_reply(lua: *mut lua_State) -> c_int {
-    // SAFETY: plain.
+    // SAFETY: may raise, owns nothing.
     unsafe { single_field(lua, c"ok", Bytes::copy_from_slice) }
 }
 
-/// Plain.
+/// Pushes a table with one field, from the text at 1. May raise.
 unsafe fn single_field(lua: *mut lua_State, name: &CStr, f: fn(&[u8]) -> Bytes) -> c_int {
-    // SAFETY: plain; the text is kept in the context while it is pushed.
+    // SAFETY: may raise, owns nothing; the text is kept in the bridge state while it is pushed.
     unsafe {
         if ffi::lua_gettop(lua) != 1 || ffi::lua_type(lua, 1) != ffi::LUA_TSTRING {
             push_error(lua, "wrong number or type of arguments");
             return 1;
         }
         work(lua, bytes(lua, 1).len());
-        let context = context(lua);
-        context.set_values(vec![Value::Bytes(f(bytes(lua, 1)))]);
+        let bridge = bridge(lua);
+        bridge.set_values(vec![Value::Bytes(f(bytes(lua, 1)))]);
         ffi::lua_createtable(lua, 0, 1);
-        for value in &*context.values.get() {
+        for value in &*bridge.values.get() {
             push(lua, value);
         }
         ffi::lua_setfield(lua, -2, name.as_ptr());
@@ -47,12 +47,12 @@ unsafe fn single_field(lua: *mut lua_State, name: &CStr, f: fn(&[u8]) -> Bytes) 
     1
 }
 
-/// Bytes whose digest is computed at once, and the work of each.
+/// Bytes that are hashed at once, and the work of each.
 const CHUNK_BYTES: usize = 4 << 10;
 const DIGEST_WORK_PER_BYTE: usize = 3;
 
 pub(super) unsafe extern "C-unwind" fn redis_sha1hex(lua: *mut lua_State) -> c_int {
-    // SAFETY: plain; the digest is on the stack frame and has no destructor.
+    // SAFETY: may raise, owns nothing; the digest is on the stack frame and has no destructor.
     unsafe {
         if ffi::lua_gettop(lua) != 1 {
             raise_error(lua, "wrong number of arguments");
@@ -70,7 +70,7 @@ pub(super) unsafe extern "C-unwind" fn redis_sha1hex(lua: *mut lua_State) -> c_i
 }
 
 pub(super) unsafe extern "C-unwind" fn redis_log(lua: *mut lua_State) -> c_int {
-    // SAFETY: plain.
+    // SAFETY: may raise, owns nothing.
     unsafe {
         let count = ffi::lua_gettop(lua);
         if count < 2 {
@@ -96,21 +96,21 @@ pub(super) unsafe extern "C-unwind" fn redis_log(lua: *mut lua_State) -> c_int {
     0
 }
 
-/// Quiet. Whether to go on.
+/// Passes a message to the host. Returns whether to go on. Never raises.
 unsafe fn log(lua: *mut lua_State, count: c_int, level: LogLevel) -> bool {
-    // SAFETY: the strings are on the stack; what is no string has no bytes.
+    // SAFETY: the strings are on the stack; a value that is no string has no bytes.
     unsafe {
         let words: Vec<&[u8]> = (2..=count)
             .filter(|i| ffi::lua_type(lua, *i) == ffi::LUA_TSTRING)
             .map(|i| bytes(lua, i))
             .collect();
         let message = words.join(&b' ');
-        context(lua).with_host(|host| host.log(level, &message)).is_some()
+        bridge(lua).with_host(|host| host.log(level, &message)).is_some()
     }
 }
 
 pub(super) unsafe extern "C-unwind" fn redis_setresp(lua: *mut lua_State) -> c_int {
-    // SAFETY: plain.
+    // SAFETY: may raise, owns nothing.
     unsafe {
         if ffi::lua_gettop(lua) != 1 {
             raise_error(lua, "redis.setresp() requires one argument.");
@@ -120,9 +120,9 @@ pub(super) unsafe extern "C-unwind" fn redis_setresp(lua: *mut lua_State) -> c_i
             3 => Protocol::Resp3,
             _ => raise_error(lua, "RESP version must be 2 or 3."),
         };
-        let context = context(lua);
-        context.protocol.set(protocol);
-        if context.with_host(|host| host.set_protocol(protocol)).is_none() {
+        let bridge = bridge(lua);
+        bridge.protocol.set(protocol);
+        if bridge.with_host(|host| host.set_protocol(protocol)).is_none() {
             stop(lua);
         }
     }
@@ -130,13 +130,13 @@ pub(super) unsafe extern "C-unwind" fn redis_setresp(lua: *mut lua_State) -> c_i
 }
 
 pub(super) unsafe extern "C-unwind" fn redis_replicate_commands(lua: *mut lua_State) -> c_int {
-    // SAFETY: plain.
+    // SAFETY: may raise, owns nothing.
     unsafe { ffi::lua_pushboolean(lua, 1) }
     1
 }
 
 pub(super) unsafe extern "C-unwind" fn redis_set_repl(lua: *mut lua_State) -> c_int {
-    // SAFETY: plain.
+    // SAFETY: may raise, owns nothing.
     unsafe {
         if ffi::lua_gettop(lua) != 1 {
             raise_error(lua, "redis.set_repl() requires one argument.");
@@ -152,7 +152,7 @@ pub(super) unsafe extern "C-unwind" fn redis_set_repl(lua: *mut lua_State) -> c_
 }
 
 pub(super) unsafe extern "C-unwind" fn redis_breakpoint(lua: *mut lua_State) -> c_int {
-    // SAFETY: plain.
+    // SAFETY: may raise, owns nothing.
     unsafe { ffi::lua_pushboolean(lua, 0) }
     1
 }
@@ -161,10 +161,10 @@ pub(super) unsafe extern "C-unwind" fn redis_debug(_: *mut lua_State) -> c_int {
     0
 }
 
-/// Whether the caller may run a command: asked of the host as `COMMAND INFO`, for a script runs
-/// with the caller's rights and a command it may not run fails when it is run.
+/// Whether the caller may run a command. It is answered by `COMMAND INFO`: a script runs with the
+/// caller's permissions, and a command that is not permitted fails when it is run.
 pub(super) unsafe extern "C-unwind" fn redis_acl_check_cmd(lua: *mut lua_State) -> c_int {
-    // SAFETY: plain.
+    // SAFETY: may raise, owns nothing.
     unsafe {
         let count = ffi::lua_gettop(lua);
         if count == 0 {
@@ -185,12 +185,12 @@ pub(super) unsafe extern "C-unwind" fn redis_acl_check_cmd(lua: *mut lua_State) 
     1
 }
 
-/// Quiet.
+/// Whether the host has the command at 1. Never raises.
 unsafe fn command_exists(lua: *mut lua_State) -> Option<bool> {
     // SAFETY: the name is on the stack.
     unsafe {
         let name = bytes(lua, 1);
-        let reply = context(lua).with_host(|host| host.call(&[b"COMMAND", b"INFO", name]))?;
+        let reply = bridge(lua).with_host(|host| host.call(&[b"COMMAND", b"INFO", name]))?;
         Some(match reply {
             Reply::Array(found) => matches!(found.first(), Some(Reply::Array(_))),
             _ => false,

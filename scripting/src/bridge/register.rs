@@ -1,14 +1,14 @@
-//! `redis.register_function`: how a library says which functions it has.
+//! `redis.register_function`: a library declares its functions.
 //!
-//! What must hold: a name and a callback are known to be good before they are kept, and nothing is
-//! kept but while a library is loaded.
+//! Invariant: a name and a callback are checked before they are kept, and they are kept only while
+//! a library is loaded.
 
 use std::ffi::c_int;
 
 use mlua::ffi::{self, lua_State};
 
 use super::values::{bytes, raise_error};
-use super::{Chunk, context};
+use super::{Chunk, bridge};
 use crate::script::Script;
 
 /// A function of a library.
@@ -20,13 +20,13 @@ pub(crate) struct Registered {
     pub(crate) function: Chunk,
 }
 
-// Where the arguments are put.
+// The stack indexes of the arguments.
 const NAME: c_int = 1;
 const CALLBACK: c_int = 2;
 const DESCRIPTION: c_int = 3;
 
 pub(super) unsafe extern "C-unwind" fn redis_register_function(lua: *mut lua_State) -> c_int {
-    // SAFETY: plain.
+    // SAFETY: may raise, owns nothing.
     unsafe {
         if !is_loading(lua) {
             raise_error(lua, "redis.register_function can only be called on FUNCTION LOAD command");
@@ -62,9 +62,9 @@ pub(super) unsafe extern "C-unwind" fn redis_register_function(lua: *mut lua_Sta
     0
 }
 
-/// Reads a table of arguments and puts them where they are expected. Plain.
+/// Reads a table of arguments and moves them to their indexes. May raise.
 unsafe fn named_arguments(lua: *mut lua_State) -> Script {
-    // SAFETY: plain; keys of other types than string are not converted.
+    // SAFETY: may raise, owns nothing; keys of other types than string are not converted.
     unsafe {
         if ffi::lua_type(lua, 1) != ffi::LUA_TTABLE {
             raise_error(
@@ -75,7 +75,7 @@ unsafe fn named_arguments(lua: *mut lua_State) -> Script {
         }
         let mut script = Script::of_function();
         ffi::lua_settop(lua, 1);
-        // The name, the callback and the description, until the table makes room for them.
+        // The name, the callback and the description; they take the place of the table later.
         ffi::lua_settop(lua, 4);
         ffi::lua_pushnil(lua);
         while ffi::lua_next(lua, 1) != 0 {
@@ -116,9 +116,9 @@ unsafe fn named_arguments(lua: *mut lua_State) -> Script {
     }
 }
 
-/// Puts the text on top where it is expected. Plain.
+/// Moves the string on top to its index. May raise.
 unsafe fn text_argument(lua: *mut lua_State, to: c_int, name: &str) {
-    // SAFETY: plain.
+    // SAFETY: may raise, owns nothing.
     unsafe {
         if ffi::lua_isstring(lua, -1) == 0 {
             raise_error(
@@ -136,9 +136,9 @@ unsafe fn text_argument(lua: *mut lua_State, to: c_int, name: &str) {
     }
 }
 
-/// Reads the list of flags on top. Plain.
+/// Reads the list of flags on top. May raise.
 unsafe fn flags_argument(lua: *mut lua_State) -> Script {
-    // SAFETY: plain.
+    // SAFETY: may raise, owns nothing.
     unsafe {
         if ffi::lua_type(lua, -1) != ffi::LUA_TTABLE {
             raise_error(
@@ -164,13 +164,13 @@ unsafe fn flags_argument(lua: *mut lua_State) -> Script {
     }
 }
 
-/// Quiet.
+/// Whether a library is being loaded. Never raises.
 unsafe fn is_loading(lua: *mut lua_State) -> bool {
     // SAFETY: the reference ends here.
-    unsafe { (*context(lua).registered.get()).is_some() }
+    unsafe { (*bridge(lua).registered.get()).is_some() }
 }
 
-/// What is wrong with the name, or that it is one too many. Quiet.
+/// The error if the name is invalid, taken, or one too many. Never raises.
 unsafe fn refusal(lua: *mut lua_State) -> Option<&'static str> {
     // SAFETY: the name is on the stack; the references end here.
     unsafe {
@@ -181,31 +181,31 @@ unsafe fn refusal(lua: *mut lua_State) -> Option<&'static str> {
                  at least one character long",
             );
         }
-        let context = context(lua);
-        let registered = (*context.registered.get()).as_deref().unwrap_or_default();
+        let bridge = bridge(lua);
+        let registered = (*bridge.registered.get()).as_deref().unwrap_or_default();
         if registered.iter().any(|other| other.name.as_bytes().eq_ignore_ascii_case(name)) {
             return Some("Function already exists in the library");
         }
-        if registered.len() >= context.limits.library_functions_max {
+        if registered.len() >= bridge.limits.library_functions_max {
             return Some("too many functions in the library");
         }
         None
     }
 }
 
-/// Whether this names a library or a function.
+/// Whether this is a valid name of a library or a function.
 pub(crate) fn is_name(name: &[u8]) -> bool {
     !name.is_empty() && name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
 }
 
-/// Quiet.
+/// Keeps a function that has been checked. Never raises.
 unsafe fn keep(lua: *mut lua_State, script: Script, function: Chunk) {
     // SAFETY: name and description are on the stack; the references end here.
     unsafe {
         let name = String::from_utf8_lossy(bytes(lua, NAME)).into_owned();
         let described = ffi::lua_type(lua, DESCRIPTION) == ffi::LUA_TSTRING;
         let description = described.then(|| bytes(lua, DESCRIPTION).to_vec());
-        if let Some(registered) = &mut *context(lua).registered.get() {
+        if let Some(registered) = &mut *bridge(lua).registered.get() {
             registered.push(Registered { name, description, script, function });
         }
     }

@@ -1,6 +1,6 @@
-//! One run of a script or function: keys and arguments in, the reply or the error line out.
+//! Runs a script or function: takes keys and arguments, returns the reply or the error line.
 //!
-//! What must hold: whatever a script did, the stack, the hook and the context are afterwards as
+//! Invariant: after every run, however it ended, the stack, the hook and the bridge state are as
 //! the next script expects them.
 
 use std::ffi::{CStr, c_int};
@@ -13,21 +13,24 @@ use mlua::ffi::{self, lua_Debug, lua_State};
 
 use super::bounds::{check_end, set_hook};
 use super::install::use_base;
-use super::tables::{Held, Own, Tables, empty_tables, fill_globals, push_filled, push_list};
+use super::key_tables::{
+    Matches, ScriptParameters, Tables, empty_tables, fill_globals, push_filled, push_list,
+};
 use super::values::{bytes, measure, push_bytes, read};
 use super::{
-    Chunk, Compiled, Context, End, Given, HostPointer, Machine, Registered, World, context,
+    BridgeState, Chunk, Compiled, End, HostPointer, Machine, ParameterTables, Registered,
+    StateKind, bridge,
 };
 use crate::libs::cjson;
 use crate::{Host, convert};
 
 pub(super) const HANDLER: c_int = 1;
 pub(super) const RUNNER: c_int = 2;
-/// Where the runner finds what the script has returned: beside its argument.
+/// The stack index of the script's result, next to the runner's argument.
 const REPLY: c_int = 2;
 
 impl Machine {
-    /// Runs a compiled script. `name` is what errors call it.
+    /// Runs a compiled script. `name` is its name in error messages.
     pub(crate) fn run(
         &mut self,
         compiled: &mut Compiled,
@@ -36,20 +39,22 @@ impl Machine {
         args: &[&[u8]],
         host: &mut dyn Host,
     ) -> Reply {
-        let Compiled { chunk, own, .. } = compiled;
-        self.ask_unless(own.as_ref().is_some_and(|own| own.ends_soon));
-        let job = match own {
-            Some(own) => Job::Given { held: own.tables.compare(keys, args), own },
+        let Compiled { chunk, parameters, .. } = compiled;
+        self.poll_unless(parameters.as_ref().is_some_and(|parameters| parameters.ends_soon));
+        let job = match parameters {
+            Some(parameters) => {
+                Job::WithParameters { held: parameters.tables.compare(keys, args), parameters }
+            }
             None => Job::Script,
         };
-        // Until the tables are filled, which may fail.
-        self.context().has_inserted.set(true);
+        // Set until the tables are filled, which may fail.
+        self.bridge().has_inserted.set(true);
         let reply = self.answer(&Frame { job, chunk: *chunk, keys, args }, name, host);
-        if let Some(own) = own {
-            if self.context().has_inserted.get() {
-                self.empty(&mut own.tables);
+        if let Some(parameters) = parameters {
+            if self.bridge().has_inserted.get() {
+                self.empty(&mut parameters.tables);
             } else {
-                own.tables.have_kept(keys, args);
+                parameters.tables.remember(keys, args);
             }
         }
         reply
@@ -79,53 +84,54 @@ impl Machine {
         reply
     }
 
-    /// The reply of a run, or the line of its error.
+    /// Returns the reply of a run, or the line of its error.
     fn answer(&mut self, frame: &Frame<'_>, name: &dyn Display, host: &mut dyn Host) -> Reply {
-        let context = self.context();
-        // Redis says so of functions, too.
-        context.killed_line.set("ERR Script killed by user with SCRIPT KILL...");
+        let bridge = self.bridge();
+        // Redis uses this line for functions, too.
+        bridge.killed_line.set("ERR Script killed by user with SCRIPT KILL...");
         match self.execute(frame, host) {
-            Ok(()) => context.take_reply(),
+            Ok(()) => bridge.take_reply(),
             Err(fault) => Reply::Error(convert::one_line(fault.line(name))),
         }
     }
 
-    /// Runs a compiled library; returns what it has registered, or the message of its error and
-    /// what it had registered by then.
+    /// Runs a compiled library. Returns the functions it has registered, or the message of its
+    /// error and the functions registered before the error.
     pub(crate) fn load(
         &mut self,
         chunk: Chunk,
         host: &mut dyn Host,
     ) -> (Result<(), Vec<u8>>, Vec<Registered>) {
-        if self.context().is_half_full() {
-            // It may be garbage of the library that this one replaces.
+        if self.bridge().is_half_full() {
+            // The memory may be garbage of the library that this one replaces.
             self.collect();
         }
-        let context = self.context();
-        context.killed_line.set("ERR FUNCTION LOAD timeout");
-        context.set_registered(Some(Vec::new()));
+        let bridge = self.bridge();
+        bridge.killed_line.set("ERR FUNCTION LOAD timeout");
+        bridge.set_registered(Some(Vec::new()));
         let done = self.execute(&Frame { job: Job::Library, chunk, keys: &[], args: &[] }, host);
-        let registered = context.set_registered(None).unwrap_or_default();
+        let registered = bridge.set_registered(None).unwrap_or_default();
         let mut restore = |lua| {
             // SAFETY: called by Lua in a protected call.
-            unsafe { use_base(lua, context.base.get()) }
+            unsafe { use_base(lua, bridge.base.get()) }
         };
         self.free(&mut restore);
-        (done.map_err(Fault::message), registered)
+        (done.map_err(RunError::message), registered)
     }
 
-    fn execute(&mut self, frame: &Frame<'_>, host: &mut dyn Host) -> Result<(), Fault> {
+    fn execute(&mut self, frame: &Frame<'_>, host: &mut dyn Host) -> Result<(), RunError> {
         let lua = self.state.as_ptr();
-        let context = self.context();
-        // SAFETY: only the lifetime is forgotten; the pointer is taken back below, before it ends.
+        let bridge = self.bridge();
+        // SAFETY: only the lifetime is erased; the pointer is removed below, before the lifetime
+        // ends.
         let host = unsafe { std::mem::transmute::<*mut (dyn Host + '_), HostPointer>(host) };
-        context.begin();
-        context.host.set(Some(host));
-        context.protocol.set(Protocol::Resp2);
-        if context.world == World::Scripts {
-            context.random.set(context.seed);
+        bridge.begin();
+        bridge.host.set(Some(host));
+        bridge.protocol.set(Protocol::Resp2);
+        if bridge.kind == StateKind::Scripts {
+            bridge.random.set(bridge.seed);
         }
-        context.cjson.set(cjson::Settings::default());
+        bridge.cjson.set(cjson::Settings::default());
         // SAFETY: `push_base` left handler and runner; `frame` outlives the call; three slots are
         // free on a stack that holds two; a protected call lets no error out.
         let status = unsafe {
@@ -133,27 +139,27 @@ impl Machine {
             ffi::lua_pushlightuserdata(lua, ptr::from_ref(frame).cast_mut().cast());
             ffi::lua_pcall(lua, 1, 0, HANDLER)
         };
-        context.host.set(None);
+        bridge.host.set(None);
         if status == ffi::LUA_OK { Ok(()) } else { Err(self.recover(status)) }
     }
 
-    /// What went wrong, the state made fit for the next run.
-    fn recover(&mut self, status: c_int) -> Fault {
+    /// Returns the error, and prepares the state for the next run.
+    fn recover(&mut self, status: c_int) -> RunError {
         let lua = self.state.as_ptr();
-        let context = self.context();
-        let failure = context.failure.take();
-        // SAFETY: the error value is on top; reading it raises nothing; the hook is put back.
+        let bridge = self.bridge();
+        let failure = bridge.failure.take();
+        // SAFETY: the error value is on top; reading it raises nothing; the hook is set again.
         let message = unsafe {
             let message = bytes(lua, -1).to_vec();
             ffi::lua_settop(lua, RUNNER);
-            set_hook(lua, context.limits.interrupt_instructions);
+            set_hook(lua, bridge.limits.interrupt_instructions);
             message
         };
-        let end = context.end.replace(End::None);
-        let panic = context.panic.take();
-        context.clear();
-        // What libraries keep and their garbage have one limit together.
-        if status == ffi::LUA_ERRMEM && context.world == World::Libraries {
+        let end = bridge.end.replace(End::None);
+        let panic = bridge.panic.take();
+        bridge.clear();
+        // The values that libraries keep and their garbage share one limit.
+        if status == ffi::LUA_ERRMEM && bridge.kind == StateKind::Libraries {
             self.collect();
         }
         if let Some(panic) = panic {
@@ -161,26 +167,26 @@ impl Machine {
         }
         let raised = status == ffi::LUA_ERRRUN || end == End::Killed;
         match failure.filter(|_| raised) {
-            Some(failure) => Fault::Raised(failure),
-            None => Fault::OfLua(message),
+            Some(failure) => RunError::Raised(failure),
+            None => RunError::Lua(message),
         }
     }
 }
 
 /// Why a run did not come to its end.
-enum Fault {
-    /// An error was raised and nothing caught it.
-    Raised(Failure),
+enum RunError {
+    /// A Lua error that nothing caught.
+    Raised(UncaughtError),
     /// Lua could not go on.
-    OfLua(Vec<u8>),
+    Lua(Vec<u8>),
 }
 
-impl Fault {
-    /// What the client of `name` is told.
+impl RunError {
+    /// The error line for the client of `name`.
     fn line(self, name: &dyn Display) -> Vec<u8> {
         let line = match self {
-            Fault::Raised(failure) => failure.line(name),
-            Fault::OfLua(text) => {
+            RunError::Raised(failure) => failure.line(name),
+            RunError::Lua(text) => {
                 [format!("ERR Error running script {name}, ").as_bytes(), &text].concat()
             }
         };
@@ -189,19 +195,19 @@ impl Fault {
 
     fn message(self) -> Vec<u8> {
         match self {
-            Fault::Raised(failure) => failure.message,
-            Fault::OfLua(text) => text,
+            RunError::Raised(failure) => failure.message,
+            RunError::Lua(text) => text,
         }
     }
 }
 
-/// An error that left the script: its line, and where it happened.
-pub(super) struct Failure {
+/// An error that the script did not catch: its message, and where it was raised.
+pub(super) struct UncaughtError {
     message: Vec<u8>,
     place: Option<(Vec<u8>, c_int)>,
 }
 
-impl Failure {
+impl UncaughtError {
     fn line(self, name: &dyn Display) -> Vec<u8> {
         let mut line = self.message;
         if let Some((source, number)) = self.place {
@@ -215,17 +221,17 @@ impl Failure {
 
 /// How to run a chunk.
 enum Job<'a> {
-    /// It finds KEYS and ARGV among the globals.
+    /// A script that reads KEYS and ARGV as globals.
     Script,
-    /// It is called with what is its own, which holds so much already.
-    Given { own: &'a Own, held: [Held; 2] },
-    /// It registers functions.
+    /// A script with parameters: its values, and how much the tables already hold.
+    WithParameters { parameters: &'a ScriptParameters, held: [Matches; 2] },
+    /// A library, which registers functions.
     Library,
-    /// It is called with two tables.
+    /// A function, called with two tables.
     Function,
 }
 
-/// One run, as the runner sees it.
+/// The arguments of the runner for one run.
 pub(super) struct Frame<'a> {
     job: Job<'a>,
     chunk: Chunk,
@@ -233,10 +239,10 @@ pub(super) struct Frame<'a> {
     args: &'a [&'a [u8]],
 }
 
-/// Pushes what every run needs at the base of the main stack.
+/// Pushes the functions that every run needs to the bottom of the main stack.
 pub(super) unsafe fn push_base(lua: *mut lua_State) -> bool {
     unsafe extern "C-unwind" fn give(lua: *mut lua_State) -> c_int {
-        // SAFETY: plain; called protected.
+        // SAFETY: may raise, owns nothing; called protected.
         unsafe {
             ffi::lua_pushcclosure(lua, handler, 0);
             ffi::lua_rawseti_(lua, ffi::LUA_REGISTRYINDEX, -HANDLER);
@@ -253,27 +259,31 @@ pub(super) unsafe fn push_base(lua: *mut lua_State) -> bool {
         ffi::lua_settop(lua, 0);
         ffi::lua_rawgeti_(lua, ffi::LUA_REGISTRYINDEX, -HANDLER);
         ffi::lua_rawgeti_(lua, ffi::LUA_REGISTRYINDEX, -RUNNER);
-        set_hook(lua, context(lua).limits.interrupt_instructions);
-        context(lua).main.set(lua);
+        set_hook(lua, bridge(lua).limits.interrupt_instructions);
+        bridge(lua).main.set(lua);
         true
     }
 }
 
-/// Hands over keys and arguments, runs the chunk, keeps its reply.
+/// Passes keys and arguments, runs the chunk, keeps its reply.
 unsafe extern "C-unwind" fn runner(lua: *mut lua_State) -> c_int {
-    // SAFETY: plain; the argument is the frame in `Machine::run`, which waits.
+    // SAFETY: may raise, owns nothing; the argument is the frame in `Machine::run`, which has not
+    // returned.
     unsafe {
-        let context = context(lua);
+        let bridge = bridge(lua);
         let frame = &*ffi::lua_touserdata(lua, 1).cast::<Frame<'_>>();
         match frame.job {
             Job::Script => fill_globals(lua, frame.keys, frame.args),
-            Job::Library => use_base(lua, context.loading_base.get()),
-            Job::Given { .. } | Job::Function => {}
+            Job::Library => use_base(lua, bridge.loading_base.get()),
+            Job::WithParameters { .. } | Job::Function => {}
         }
         ffi::lua_rawgeti_(lua, ffi::LUA_REGISTRYINDEX, frame.chunk.anchor);
         let parameters = match &frame.job {
             Job::Script | Job::Library => 0,
-            Job::Given { own: Own { redis, tables, .. }, held: [keys, args] } => {
+            Job::WithParameters {
+                parameters: ScriptParameters { redis, tables, .. },
+                held: [keys, args],
+            } => {
                 ffi::lua_rawgeti_(lua, ffi::LUA_REGISTRYINDEX, *redis);
                 push_filled(lua, &tables.keys, frame.keys, *keys);
                 push_filled(lua, &tables.args, frame.args, *args);
@@ -285,22 +295,24 @@ unsafe extern "C-unwind" fn runner(lua: *mut lua_State) -> c_int {
                 2
             }
         };
-        context.given.set(match &frame.job {
-            Job::Given { own, .. } => Given::Anchors(own.tables.named().map(|(it, _)| it.anchor())),
-            _ => Given::None,
+        bridge.parameter_tables.set(match &frame.job {
+            Job::WithParameters { parameters, .. } => {
+                ParameterTables::Anchors(parameters.tables.named().map(|(it, _)| it.anchor()))
+            }
+            _ => ParameterTables::None,
         });
-        context.has_inserted.set(false);
+        bridge.has_inserted.set(false);
         ffi::lua_call(lua, parameters, 1);
         match ffi::lua_type(lua, REPLY) {
-            // Of nearly every script.
-            ffi::LUA_TNIL => context.set_reply(Reply::Null),
+            // The result of nearly every script.
+            ffi::LUA_TNIL => bridge.set_reply(Reply::Null),
             ffi::LUA_TNUMBER => {
                 let number = ffi::lua_tonumber(lua, REPLY);
-                context.set_reply(Reply::Integer(convert::truncate(number)));
+                bridge.set_reply(Reply::Integer(convert::truncate(number)));
             }
             _ => {
-                measure(lua, REPLY, context.limits.nesting_max);
-                keep_reply(lua, context);
+                measure(lua, REPLY, bridge.limits.nesting_max);
+                keep_reply(lua, bridge);
                 check_end(lua);
             }
         }
@@ -308,20 +320,20 @@ unsafe extern "C-unwind" fn runner(lua: *mut lua_State) -> c_int {
     0
 }
 
-/// Quiet.
-unsafe fn keep_reply(lua: *mut lua_State, context: &Context) {
+/// Never raises.
+unsafe fn keep_reply(lua: *mut lua_State, bridge: &BridgeState) {
     // SAFETY: `measure` has made room for reading.
-    let value = unsafe { read(lua, context, REPLY, context.limits.nesting_max) };
-    context.set_reply(convert::to_reply(value, context.protocol.get()));
+    let value = unsafe { read(lua, bridge, REPLY, bridge.limits.nesting_max) };
+    bridge.set_reply(convert::to_reply(value, bridge.protocol.get()));
 }
 
-/// Called where an error is raised that nothing catches: notes what and where.
+/// Called where an error is raised that nothing catches. Records the error and its place.
 unsafe extern "C-unwind" fn handler(lua: *mut lua_State) -> c_int {
-    // SAFETY: plain up to `note`.
+    // SAFETY: may raise, owns nothing, up to `note`.
     unsafe {
-        let context = context(lua);
+        let bridge = bridge(lua);
         ffi::lua_settop(lua, 1);
-        if context.end.get() == End::None {
+        if bridge.end.get() == End::None {
             match ffi::lua_type(lua, 1) {
                 ffi::LUA_TTABLE => {
                     ffi::lua_pushlstring_(lua, c"err".as_ptr(), 3);
@@ -348,19 +360,19 @@ unsafe extern "C-unwind" fn handler(lua: *mut lua_State) -> c_int {
             }
             ffi::lua_tolstring(lua, -1, ptr::null_mut());
         }
-        note(lua, context);
+        note(lua, bridge);
         ffi::lua_settop(lua, 1);
     }
     1
 }
 
-/// Keeps the error on top of the stack and where it was raised. Quiet.
-unsafe fn note(lua: *mut lua_State, context: &Context) {
+/// Records the error on top of the stack and where it was raised. Never raises.
+unsafe fn note(lua: *mut lua_State, bridge: &BridgeState) {
     // SAFETY: reads the stack and debug information only; `source` lives as long as its function.
     unsafe {
-        let message = match context.end.get() {
+        let message = match bridge.end.get() {
             End::None => bytes(lua, -1).to_vec(),
-            _ => context.killed_line.get().into(),
+            _ => bridge.killed_line.get().into(),
         };
         let mut found: lua_Debug = std::mem::zeroed();
         let mut at = |level| {
@@ -379,6 +391,6 @@ unsafe fn note(lua: *mut lua_State, context: &Context) {
         }
         let place =
             known.then(|| (CStr::from_ptr(found.source).to_bytes().to_vec(), found.currentline));
-        context.failure.set(Some(Failure { message, place }));
+        bridge.failure.set(Some(UncaughtError { message, place }));
     }
 }

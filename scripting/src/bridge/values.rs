@@ -1,7 +1,7 @@
-//! Values on Lua's stack: pushing, measuring, reading, and raising errors.
+//! Values on Lua's stack: pushing, measuring and reading them, and raising errors.
 //!
-//! What must hold: [`measure`] raises, so that [`read`], which owns what it has read, need not;
-//! what is pushed is owned by somebody whom an error does not skip.
+//! Invariant: [`measure`] raises the errors, so that [`read`], which owns the values it has read,
+//! never has to. A value that is pushed is owned outside the frames that an error skips.
 
 use std::ffi::c_int;
 use std::{ptr, slice};
@@ -10,16 +10,16 @@ use bytes::Bytes;
 use mlua::ffi::{self, lua_State};
 
 use super::bounds::{stop, work};
-use super::{Context, End, context};
+use super::{BridgeState, End, bridge};
 use crate::value::Value;
 
-/// The work of copying a value to Lua or from there.
+/// The work of copying a value to Lua or from Lua.
 const VALUE_WORK: usize = 32;
 
-/// The string at `index`; nothing if it is none. Quiet: a number is not converted.
+/// The string at `index`; empty if it is not a string. A number is not converted. Never raises.
 pub(super) unsafe fn bytes<'a>(lua: *mut lua_State, index: c_int) -> &'a [u8] {
     // SAFETY: a string's bytes stay where they are while it is on the stack, which the callers
-    // see to.
+    // ensure.
     unsafe {
         if ffi::lua_type(lua, index) != ffi::LUA_TSTRING {
             return &[];
@@ -30,19 +30,19 @@ pub(super) unsafe fn bytes<'a>(lua: *mut lua_State, index: c_int) -> &'a [u8] {
     }
 }
 
-/// Plain.
+/// Pushes a string. May raise.
 pub(super) unsafe fn push_bytes(lua: *mut lua_State, text: &[u8]) {
     // SAFETY: Lua copies `text`.
     unsafe { ffi::lua_pushlstring_(lua, text.as_ptr().cast(), text.len()) }
 }
 
-/// Sees that `read` can read the value at `index`: makes room on the stack, and raises an error
-/// if there is too much. Plain.
+/// Ensures that `read` can read the value at `index`: makes room on the stack, and raises an error
+/// if there is too much. May raise.
 pub(super) unsafe fn measure(lua: *mut lua_State, index: c_int, nesting: usize) {
-    unsafe fn visit(lua: *mut lua_State, context: &Context, nesting: usize, left: &mut usize) {
-        // SAFETY: plain; the value is on top and stays there.
+    unsafe fn visit(lua: *mut lua_State, bridge: &BridgeState, nesting: usize, left: &mut usize) {
+        // SAFETY: may raise, owns nothing; the value is on top and stays there.
         unsafe {
-            if !context.work(VALUE_WORK) {
+            if !bridge.work(VALUE_WORK) {
                 stop(lua);
             }
             *left = left.saturating_sub(1);
@@ -55,37 +55,37 @@ pub(super) unsafe fn measure(lua: *mut lua_State, index: c_int, nesting: usize) 
             ffi::luaL_checkstack_(lua, 4, c"too many nested values".as_ptr());
             ffi::lua_pushnil(lua);
             while ffi::lua_next(lua, -2) != 0 {
-                visit(lua, context, nesting - 1, left);
-                // Above the value, as `read` finds it: a key may be as deep as a value.
+                visit(lua, bridge, nesting - 1, left);
+                // Above the value, as `read` finds it: a key may nest as deeply as a value.
                 ffi::lua_pushvalue(lua, -2);
-                visit(lua, context, nesting - 1, left);
+                visit(lua, bridge, nesting - 1, left);
                 ffi::lua_settop(lua, -3);
             }
         }
     }
-    // SAFETY: plain.
+    // SAFETY: may raise, owns nothing.
     unsafe {
         if ffi::lua_type(lua, index) == ffi::LUA_TTABLE {
-            let context = context(lua);
-            let mut left = context.limits.values_max();
+            let bridge = bridge(lua);
+            let mut left = bridge.limits.values_max();
             ffi::lua_pushvalue(lua, index);
-            visit(lua, context, nesting, &mut left);
+            visit(lua, bridge, nesting, &mut left);
             ffi::lua_settop(lua, -2);
         }
     }
 }
 
-/// Copies the value at `index`. Quiet, if `measure` has passed it with the same nesting. If the
-/// script must end, what is read is not all.
+/// Copies the value at `index`. If the script must end, the copy is incomplete. Never raises, if
+/// `measure` has accepted the value with the same nesting.
 pub(super) unsafe fn read(
     lua: *mut lua_State,
-    context: &Context,
+    bridge: &BridgeState,
     index: c_int,
     nesting: usize,
 ) -> Value {
     // SAFETY: `lua_next` is given keys of its own table only.
     unsafe {
-        if !context.work(VALUE_WORK) {
+        if !bridge.work(VALUE_WORK) {
             return Value::Nil;
         }
         match ffi::lua_type(lua, index) {
@@ -94,7 +94,7 @@ pub(super) unsafe fn read(
             ffi::LUA_TNUMBER => Value::Number(ffi::lua_tonumber(lua, index)),
             ffi::LUA_TSTRING => {
                 let text = bytes(lua, index);
-                if !context.work(text.len()) {
+                if !bridge.work(text.len()) {
                     return Value::Nil;
                 }
                 Value::Bytes(Bytes::copy_from_slice(text))
@@ -105,10 +105,10 @@ pub(super) unsafe fn read(
                 let mut entries = Vec::new();
                 ffi::lua_pushnil(lua);
                 while ffi::lua_next(lua, table) != 0 {
-                    let key = read(lua, context, -2, nesting - 1);
-                    entries.push((key, read(lua, context, -1, nesting - 1)));
+                    let key = read(lua, bridge, -2, nesting - 1);
+                    entries.push((key, read(lua, bridge, -1, nesting - 1)));
                     ffi::lua_settop(lua, -2);
-                    if context.end.get() != End::None {
+                    if bridge.end.get() != End::None {
                         ffi::lua_settop(lua, -2);
                         break;
                     }
@@ -123,9 +123,9 @@ pub(super) unsafe fn read(
     }
 }
 
-/// Pushes a value that the context owns. Plain.
+/// Pushes a value that the bridge state owns. May raise.
 pub(super) unsafe fn push(lua: *mut lua_State, value: &Value) {
-    // SAFETY: plain.
+    // SAFETY: may raise, owns nothing.
     unsafe {
         work(lua, VALUE_WORK);
         if ffi::lua_checkstack(lua, 4) == 0 {
@@ -152,9 +152,9 @@ pub(super) unsafe fn push(lua: *mut lua_State, value: &Value) {
     }
 }
 
-/// Raises an error that says where it happened. Plain.
+/// Raises an error with the position in the script. May raise.
 pub(super) unsafe fn raise(lua: *mut lua_State, text: &str) -> ! {
-    // SAFETY: plain.
+    // SAFETY: may raise, owns nothing.
     unsafe {
         ffi::luaL_where(lua, 1);
         push_bytes(lua, text.as_bytes());
@@ -163,18 +163,18 @@ pub(super) unsafe fn raise(lua: *mut lua_State, text: &str) -> ! {
     }
 }
 
-/// Raises an error that does not say where. Plain.
+/// Raises an error without a position. May raise.
 pub(super) unsafe fn raise_bare(lua: *mut lua_State, text: &str) -> ! {
-    // SAFETY: plain.
+    // SAFETY: may raise, owns nothing.
     unsafe {
         push_bytes(lua, text.as_bytes());
         ffi::lua_error(lua)
     }
 }
 
-/// Pushes `{err = 'ERR ' .. text}`. Plain.
+/// Pushes `{err = 'ERR ' .. text}`. May raise.
 pub(super) unsafe fn push_error(lua: *mut lua_State, text: &str) {
-    // SAFETY: plain.
+    // SAFETY: may raise, owns nothing.
     unsafe {
         ffi::lua_createtable(lua, 0, 1);
         push_bytes(lua, b"ERR ");
@@ -185,25 +185,26 @@ pub(super) unsafe fn push_error(lua: *mut lua_State, text: &str) {
 }
 
 pub(super) unsafe fn raise_error(lua: *mut lua_State, text: &str) -> ! {
-    // SAFETY: plain.
+    // SAFETY: may raise, owns nothing.
     unsafe {
         push_error(lua, text);
         ffi::lua_error(lua)
     }
 }
 
-/// `table[name]`, raw. Plain.
+/// `table[name]`, raw. May raise.
 pub(super) unsafe fn get_field(lua: *mut lua_State, table: c_int, name: &str) {
-    // SAFETY: plain; one more slot is on the stack while `table` counts from the top.
+    // SAFETY: may raise, owns nothing; one more slot is on the stack while `table` counts from the
+    // top.
     unsafe {
         push_bytes(lua, name.as_bytes());
         ffi::lua_rawget_(lua, if table < 0 { table - 1 } else { table });
     }
 }
 
-/// `table[name] = value on top`, raw; pops it. Plain.
+/// `table[name] = value on top`, raw; pops it. May raise.
 pub(super) unsafe fn set_field(lua: *mut lua_State, table: c_int, name: &str) {
-    // SAFETY: plain; as above.
+    // SAFETY: may raise, owns nothing; as above.
     unsafe {
         push_bytes(lua, name.as_bytes());
         ffi::lua_insert(lua, -2);

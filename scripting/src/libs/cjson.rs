@@ -1,23 +1,25 @@
-//! `cjson`: values as JSON. Knows only values.
+//! `cjson`: values as JSON. Works on values only.
 
 use bytes::Bytes;
 
-use super::{CHUNK_BYTES, Call, Constant, Fault, Function, Library, VALUE_WORK, spend};
-use crate::number::{strtod, write_general};
+use super::{
+    CHUNK_BYTES, Call, Constant, LibraryError, LibraryFunction, RustLibrary, VALUE_WORK, spend,
+};
+use crate::lua_number::{strtod, write_general};
 use crate::value::Value;
 
-pub(super) const LIBRARY: Library = Library {
+pub(super) const LIBRARY: RustLibrary = RustLibrary {
     name: "cjson",
     functions: &[
-        Function { name: "decode", run: decode },
-        Function { name: "decode_invalid_numbers", run: decode_invalid_numbers },
-        Function { name: "decode_max_depth", run: decode_max_depth },
-        Function { name: "encode", run: encode },
-        Function { name: "encode_invalid_numbers", run: encode_invalid_numbers },
-        Function { name: "encode_keep_buffer", run: encode_keep_buffer },
-        Function { name: "encode_max_depth", run: encode_max_depth },
-        Function { name: "encode_number_precision", run: encode_number_precision },
-        Function { name: "encode_sparse_array", run: encode_sparse_array },
+        LibraryFunction { name: "decode", run: decode },
+        LibraryFunction { name: "decode_invalid_numbers", run: decode_invalid_numbers },
+        LibraryFunction { name: "decode_max_depth", run: decode_max_depth },
+        LibraryFunction { name: "encode", run: encode },
+        LibraryFunction { name: "encode_invalid_numbers", run: encode_invalid_numbers },
+        LibraryFunction { name: "encode_keep_buffer", run: encode_keep_buffer },
+        LibraryFunction { name: "encode_max_depth", run: encode_max_depth },
+        LibraryFunction { name: "encode_number_precision", run: encode_number_precision },
+        LibraryFunction { name: "encode_sparse_array", run: encode_sparse_array },
     ],
     constants: &[
         ("_NAME", Constant::Text("cjson")),
@@ -26,11 +28,11 @@ pub(super) const LIBRARY: Library = Library {
     ],
 };
 
-/// How deeply JSON may nest whatever a script sets: reading it recurses, on a thread's stack.
+/// The limit of JSON nesting, whatever a script sets: decoding recurses on a thread's stack.
 const NESTING_MAX: usize = 1_000;
 
-/// What a script may set. Every script starts from the defaults: one may not change another's
-/// results.
+/// The settings of a script. Every script starts from the defaults, so that no script changes
+/// another's results.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
     sparse_convert: bool,
@@ -60,7 +62,7 @@ impl Default for Settings {
     }
 }
 
-/// What to write for a number JSON has not.
+/// How a number that JSON cannot represent is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Invalid {
     Refuse,
@@ -71,7 +73,7 @@ enum Invalid {
 // ---------------------------------------------------------------------------------------------
 // Settings
 
-fn encode_sparse_array(call: &mut Call<'_>) -> Result<(), Fault> {
+fn encode_sparse_array(call: &mut Call<'_>) -> Result<(), LibraryError> {
     at_most(call, 3)?;
     let mut settings = call.cjson;
     set_switch(call, 1, &mut settings.sparse_convert)?;
@@ -83,27 +85,27 @@ fn encode_sparse_array(call: &mut Call<'_>) -> Result<(), Fault> {
     call.result(Value::Number(f64::from(settings.sparse_safe)))
 }
 
-fn encode_max_depth(call: &mut Call<'_>) -> Result<(), Fault> {
+fn encode_max_depth(call: &mut Call<'_>) -> Result<(), LibraryError> {
     integer_setting(call, |settings| &mut settings.encode_max_depth, i32::MAX)
 }
 
-fn decode_max_depth(call: &mut Call<'_>) -> Result<(), Fault> {
+fn decode_max_depth(call: &mut Call<'_>) -> Result<(), LibraryError> {
     integer_setting(call, |settings| &mut settings.decode_max_depth, i32::MAX)
 }
 
-fn encode_number_precision(call: &mut Call<'_>) -> Result<(), Fault> {
+fn encode_number_precision(call: &mut Call<'_>) -> Result<(), LibraryError> {
     integer_setting(call, |settings| &mut settings.precision, 14)
 }
 
-fn encode_keep_buffer(call: &mut Call<'_>) -> Result<(), Fault> {
+fn encode_keep_buffer(call: &mut Call<'_>) -> Result<(), LibraryError> {
     switch_setting(call, |settings| &mut settings.keep_buffer)
 }
 
-fn decode_invalid_numbers(call: &mut Call<'_>) -> Result<(), Fault> {
+fn decode_invalid_numbers(call: &mut Call<'_>) -> Result<(), LibraryError> {
     switch_setting(call, |settings| &mut settings.decode_invalid)
 }
 
-fn encode_invalid_numbers(call: &mut Call<'_>) -> Result<(), Fault> {
+fn encode_invalid_numbers(call: &mut Call<'_>) -> Result<(), LibraryError> {
     at_most(call, 1)?;
     if matches!(call.args.first(), Some(Value::Bytes(text)) if text == "null".as_bytes()) {
         call.cjson.encode_invalid = Invalid::Null;
@@ -124,7 +126,7 @@ fn integer_setting(
     call: &mut Call<'_>,
     field: fn(&mut Settings) -> &mut i32,
     max: i32,
-) -> Result<(), Fault> {
+) -> Result<(), LibraryError> {
     at_most(call, 1)?;
     let mut settings = call.cjson;
     set_integer(call, 1, field(&mut settings), 1, max)?;
@@ -133,7 +135,10 @@ fn integer_setting(
     call.result(Value::Number(f64::from(value)))
 }
 
-fn switch_setting(call: &mut Call<'_>, field: fn(&mut Settings) -> &mut bool) -> Result<(), Fault> {
+fn switch_setting(
+    call: &mut Call<'_>,
+    field: fn(&mut Settings) -> &mut bool,
+) -> Result<(), LibraryError> {
     at_most(call, 1)?;
     let mut settings = call.cjson;
     set_switch(call, 1, field(&mut settings))?;
@@ -148,7 +153,7 @@ fn set_integer(
     slot: &mut i32,
     min: i32,
     max: i32,
-) -> Result<(), Fault> {
+) -> Result<(), LibraryError> {
     if call.missing(at) {
         return Ok(());
     }
@@ -156,13 +161,13 @@ fn set_integer(
         Ok(value) if (min..=max).contains(&value) => *slot = value,
         _ => {
             let text = format!("expected integer between {min} and {max}");
-            return Err(Fault::Argument(at, text));
+            return Err(LibraryError::Argument(at, text));
         }
     }
     Ok(())
 }
 
-fn set_switch(call: &Call<'_>, at: usize, slot: &mut bool) -> Result<(), Fault> {
+fn set_switch(call: &Call<'_>, at: usize, slot: &mut bool) -> Result<(), LibraryError> {
     match call.args.get(at - 1) {
         None | Some(Value::Nil) => {}
         Some(Value::Boolean(value)) => *slot = *value,
@@ -171,31 +176,31 @@ fn set_switch(call: &Call<'_>, at: usize, slot: &mut bool) -> Result<(), Fault> 
             b"off" => *slot = false,
             other => {
                 let text = format!("invalid option '{}'", String::from_utf8_lossy(other));
-                return Err(Fault::Argument(at, text));
+                return Err(LibraryError::Argument(at, text));
             }
         },
     }
     Ok(())
 }
 
-fn at_most(call: &Call<'_>, count: usize) -> Result<(), Fault> {
+fn at_most(call: &Call<'_>, count: usize) -> Result<(), LibraryError> {
     if call.args.len() <= count {
         return Ok(());
     }
-    Err(Fault::Argument(count + 1, "found too many arguments".to_owned()))
+    Err(LibraryError::Argument(count + 1, "found too many arguments".to_owned()))
 }
 
-fn exactly_one(call: &Call<'_>) -> Result<(), Fault> {
+fn exactly_one(call: &Call<'_>) -> Result<(), LibraryError> {
     if call.args.len() == 1 {
         return Ok(());
     }
-    Err(Fault::Argument(1, "expected 1 argument".to_owned()))
+    Err(LibraryError::Argument(1, "expected 1 argument".to_owned()))
 }
 
 // ---------------------------------------------------------------------------------------------
 // Encoding
 
-fn encode(call: &mut Call<'_>) -> Result<(), Fault> {
+fn encode(call: &mut Call<'_>) -> Result<(), LibraryError> {
     exactly_one(call)?;
     let Call { cjson: settings, bytes_max, work, .. } = *call;
     let mut encoder = Encoder { out: Vec::new(), settings, bytes_max, work };
@@ -211,9 +216,9 @@ struct Encoder<'a> {
 }
 
 impl Encoder<'_> {
-    fn value(&mut self, value: &Value, depth: usize) -> Result<(), Fault> {
+    fn value(&mut self, value: &Value, depth: usize) -> Result<(), LibraryError> {
         if self.out.len() > self.bytes_max {
-            return Err(Fault::memory());
+            return Err(LibraryError::memory());
         }
         spend(self.work, VALUE_WORK)?;
         match value {
@@ -235,15 +240,15 @@ impl Encoder<'_> {
         Ok(())
     }
 
-    fn check_depth(&self, depth: usize) -> Result<(), Fault> {
+    fn check_depth(&self, depth: usize) -> Result<(), LibraryError> {
         if depth > self.settings.encode_max_depth as usize {
             return Err(excessive_nesting(depth));
         }
         Ok(())
     }
 
-    /// The greatest index, if all keys are indices and the array is not too sparse.
-    fn array_length(&self, entries: &[(Value, Value)]) -> Result<Option<u64>, Fault> {
+    /// The greatest index, if all keys are indexes and the array is not too sparse.
+    fn array_length(&self, entries: &[(Value, Value)]) -> Result<Option<u64>, LibraryError> {
         let mut max = 0_f64;
         for (key, _) in entries {
             match key {
@@ -265,7 +270,12 @@ impl Encoder<'_> {
         Ok(Some(max as u64))
     }
 
-    fn array(&mut self, entries: &[(Value, Value)], len: u64, depth: usize) -> Result<(), Fault> {
+    fn array(
+        &mut self,
+        entries: &[(Value, Value)],
+        len: u64,
+        depth: usize,
+    ) -> Result<(), LibraryError> {
         let index = |key: &Value| if let Value::Number(at) = key { *at as u64 } else { 0 };
         let mut items: Vec<_> = entries.iter().map(|(key, value)| (index(key), value)).collect();
         items.sort_by_key(|(at, _)| *at);
@@ -282,7 +292,7 @@ impl Encoder<'_> {
         Ok(())
     }
 
-    fn object(&mut self, entries: &[(Value, Value)], depth: usize) -> Result<(), Fault> {
+    fn object(&mut self, entries: &[(Value, Value)], depth: usize) -> Result<(), LibraryError> {
         self.out.push(b'{');
         for (i, (key, value)) in entries.iter().enumerate() {
             if i > 0 {
@@ -307,7 +317,7 @@ impl Encoder<'_> {
         Ok(())
     }
 
-    fn number(&mut self, number: f64) -> Result<(), Fault> {
+    fn number(&mut self, number: f64) -> Result<(), LibraryError> {
         if number.is_finite() {
             write_general(&mut self.out, number, self.settings.precision as usize);
             return Ok(());
@@ -321,7 +331,7 @@ impl Encoder<'_> {
         Ok(())
     }
 
-    fn string(&mut self, text: &[u8]) -> Result<(), Fault> {
+    fn string(&mut self, text: &[u8]) -> Result<(), LibraryError> {
         self.out.push(b'"');
         for chunk in text.chunks(CHUNK_BYTES) {
             spend(self.work, 2 * chunk.len())?;
@@ -354,22 +364,22 @@ impl Encoder<'_> {
     }
 }
 
-fn cannot(what: &str, why: &str) -> Fault {
-    Fault::error(format!("Cannot serialise {what}: {why}"))
+fn cannot(what: &str, why: &str) -> LibraryError {
+    LibraryError::error(format!("Cannot serialise {what}: {why}"))
 }
 
-fn excessive_nesting(depth: usize) -> Fault {
-    Fault::error(format!("Cannot serialise, excessive nesting ({depth})"))
+fn excessive_nesting(depth: usize) -> LibraryError {
+    LibraryError::error(format!("Cannot serialise, excessive nesting ({depth})"))
 }
 
 // ---------------------------------------------------------------------------------------------
 // Decoding
 
-fn decode(call: &mut Call<'_>) -> Result<(), Fault> {
+fn decode(call: &mut Call<'_>) -> Result<(), LibraryError> {
     exactly_one(call)?;
     let text = call.bytes(1)?;
     if text.len() >= 2 && (text[0] == 0 || text[1] == 0) {
-        return Err(Fault::error("JSON parser does not support UTF-16 or UTF-32"));
+        return Err(LibraryError::error("JSON parser does not support UTF-16 or UTF-32"));
     }
     let mut decoder = Decoder {
         text: &text,
@@ -395,7 +405,7 @@ struct Decoder<'a> {
     settings: Settings,
     values_left: usize,
     work: &'a dyn Fn(usize) -> bool,
-    /// Up to where it has been told of the work.
+    /// The work has been counted up to here.
     worked: usize,
 }
 
@@ -415,8 +425,8 @@ enum Token {
 }
 
 impl Decoder<'_> {
-    fn value(&mut self, (token, at): (Token, usize)) -> Result<Value, Fault> {
-        self.values_left = self.values_left.checked_sub(1).ok_or_else(Fault::memory)?;
+    fn value(&mut self, (token, at): (Token, usize)) -> Result<Value, LibraryError> {
+        self.values_left = self.values_left.checked_sub(1).ok_or_else(LibraryError::memory)?;
         spend(self.work, VALUE_WORK + self.at - self.worked)?;
         self.worked = self.at;
         match token {
@@ -430,7 +440,7 @@ impl Decoder<'_> {
         }
     }
 
-    fn object(&mut self) -> Result<Value, Fault> {
+    fn object(&mut self) -> Result<Value, LibraryError> {
         self.descend()?;
         let mut entries = Vec::new();
         let mut next = self.token();
@@ -456,7 +466,7 @@ impl Decoder<'_> {
         Ok(Value::Table(entries))
     }
 
-    fn array(&mut self) -> Result<Value, Fault> {
+    fn array(&mut self) -> Result<Value, LibraryError> {
         self.descend()?;
         let mut items = Vec::new();
         let mut next = self.token();
@@ -474,10 +484,10 @@ impl Decoder<'_> {
         Ok(Value::array(items))
     }
 
-    fn descend(&mut self) -> Result<(), Fault> {
+    fn descend(&mut self) -> Result<(), LibraryError> {
         self.depth += 1;
         if self.depth > (self.settings.decode_max_depth as usize).min(NESTING_MAX) {
-            return Err(Fault::error(format!(
+            return Err(LibraryError::error(format!(
                 "Found too many nested data structures ({}) at character {}",
                 self.depth, self.at
             )));
@@ -485,7 +495,7 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// The next token and where it starts.
+    /// The next token and its position.
     fn token(&mut self) -> (Token, usize) {
         while matches!(self.peek(), b' ' | b'\t' | b'\n' | b'\r') {
             self.at += 1;
@@ -509,12 +519,12 @@ impl Decoder<'_> {
         (token, start)
     }
 
-    /// The byte here; zero at the end, which a zero in the text is as well.
+    /// The current byte; zero at the end, and for a zero in the text.
     fn peek(&self) -> u8 {
         self.text.get(self.at).copied().unwrap_or(0)
     }
 
-    /// Tells of the work if much has been done since. Whether to go on.
+    /// Counts the work if there has been much since the last time. Returns whether to go on.
     fn goes_on(&mut self) -> bool {
         if self.at - self.worked < CHUNK_BYTES {
             return true;
@@ -635,7 +645,7 @@ impl Decoder<'_> {
     }
 }
 
-/// Numbers that `strtod` reads and JSON does not have.
+/// Numbers that `strtod` reads and JSON does not allow.
 fn is_invalid_number(text: &[u8]) -> bool {
     match text.strip_prefix(b"-").unwrap_or(text) {
         [b'0', b'x' | b'X' | b'0'..=b'9', ..] => true,
@@ -644,7 +654,7 @@ fn is_invalid_number(text: &[u8]) -> bool {
     }
 }
 
-fn unexpected(wanted: &str, (token, at): &(Token, usize)) -> Fault {
+fn unexpected(wanted: &str, (token, at): &(Token, usize)) -> LibraryError {
     let found = match token {
         Token::ObjectBegin => "T_OBJ_BEGIN",
         Token::ObjectEnd => "T_OBJ_END",
@@ -659,5 +669,5 @@ fn unexpected(wanted: &str, (token, at): &(Token, usize)) -> Fault {
         Token::End => "T_END",
         Token::Error(why) => why,
     };
-    Fault::error(format!("Expected {wanted} but found {found} at character {}", at + 1))
+    LibraryError::error(format!("Expected {wanted} but found {found} at character {}", at + 1))
 }

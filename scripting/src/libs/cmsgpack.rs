@@ -1,17 +1,19 @@
-//! `cmsgpack`: values as MessagePack. Knows only values.
+//! `cmsgpack`: values as MessagePack. Works on values only.
 
 use bytes::Bytes;
 
-use super::{Call, Constant, Fault, Function, Library, RESULTS_MAX, VALUE_WORK, spend};
+use super::{
+    Call, Constant, LibraryError, LibraryFunction, RESULTS_MAX, RustLibrary, VALUE_WORK, spend,
+};
 use crate::value::Value;
 
-pub(super) const LIBRARY: Library = Library {
+pub(super) const LIBRARY: RustLibrary = RustLibrary {
     name: "cmsgpack",
     functions: &[
-        Function { name: "pack", run: pack },
-        Function { name: "unpack", run: |call| unpack(call, 0, 0) },
-        Function { name: "unpack_limit", run: unpack_limit },
-        Function { name: "unpack_one", run: unpack_one },
+        LibraryFunction { name: "pack", run: pack },
+        LibraryFunction { name: "unpack", run: |call| unpack(call, 0, 0) },
+        LibraryFunction { name: "unpack_limit", run: unpack_limit },
+        LibraryFunction { name: "unpack_one", run: unpack_one },
     ],
     constants: &[
         ("_NAME", Constant::Text("cmsgpack")),
@@ -21,12 +23,12 @@ pub(super) const LIBRARY: Library = Library {
 
 /// Tables nested deeper than this are packed as nil.
 const PACKED_NESTING_MAX: usize = 16;
-/// Input nested deeper than this is refused: reading it recurses, on a thread's stack.
+/// Input nested more deeply than this is refused: decoding recurses on a thread's stack.
 const NESTING_MAX: usize = 256;
 
-fn pack(call: &mut Call<'_>) -> Result<(), Fault> {
+fn pack(call: &mut Call<'_>) -> Result<(), LibraryError> {
     if call.args.is_empty() {
-        return Err(Fault::Argument(0, "MessagePack pack needs input.".to_owned()));
+        return Err(LibraryError::Argument(0, "MessagePack pack needs input.".to_owned()));
     }
     let mut out = Vec::new();
     for value in &call.args {
@@ -37,7 +39,12 @@ fn pack(call: &mut Call<'_>) -> Result<(), Fault> {
 
 type Work<'a> = &'a dyn Fn(usize) -> bool;
 
-fn encode(out: &mut Vec<u8>, value: &Value, depth: usize, work: Work<'_>) -> Result<(), Fault> {
+fn encode(
+    out: &mut Vec<u8>,
+    value: &Value,
+    depth: usize,
+    work: Work<'_>,
+) -> Result<(), LibraryError> {
     spend(work, VALUE_WORK)?;
     match value {
         Value::Number(number) => encode_number(out, *number),
@@ -64,7 +71,7 @@ fn encode_table(
     entries: &[(Value, Value)],
     depth: usize,
     work: Work<'_>,
-) -> Result<(), Fault> {
+) -> Result<(), LibraryError> {
     if let Some(items) = as_array(entries) {
         encode_count(out, (0x90, 0xDC), items.len());
         for item in items {
@@ -80,7 +87,7 @@ fn encode_table(
     Ok(())
 }
 
-/// How many there are: within the first code if few, after the second if many.
+/// Writes a count: within the first code if it is small, after the second if it is large.
 fn encode_count(out: &mut Vec<u8>, (few, many): (u8, u8), count: usize) {
     match u8::try_from(count) {
         Ok(count @ 0..=15) => out.push(few | count),
@@ -101,7 +108,7 @@ fn as_array(entries: &[(Value, Value)]) -> Option<Vec<&Value>> {
     items.into_iter().collect()
 }
 
-/// A length of two or four bytes; the codes of the two follow one another.
+/// Writes a length of two or four bytes; the codes of the two are consecutive.
 fn encode_length(out: &mut Vec<u8>, code: u8, len: usize) {
     match u16::try_from(len) {
         Ok(len) => {
@@ -147,32 +154,32 @@ fn encode_number(out: &mut Vec<u8>, number: f64) {
     out.extend_from_slice(&bytes[8 - size..]);
 }
 
-fn unpack_one(call: &mut Call<'_>) -> Result<(), Fault> {
+fn unpack_one(call: &mut Call<'_>) -> Result<(), LibraryError> {
     let offset = if call.missing(2) { 0 } else { call.integer(2)? };
     unpack(call, 1, offset)
 }
 
-fn unpack_limit(call: &mut Call<'_>) -> Result<(), Fault> {
+fn unpack_limit(call: &mut Call<'_>) -> Result<(), LibraryError> {
     let limit = call.integer(2)?;
     let offset = if call.missing(3) { 0 } else { call.integer(3)? };
     unpack(call, limit, offset)
 }
 
-/// Up to `limit` values from `offset` on; all if both are zero. Unless all, the first result is
-/// where to go on, or -1 at the end.
-fn unpack(call: &mut Call<'_>, limit: i64, offset: i64) -> Result<(), Fault> {
+/// Unpacks up to `limit` values from `offset` on, or all if both are zero. Unless it unpacks all,
+/// the first result is the next offset, or -1 at the end.
+fn unpack(call: &mut Call<'_>, limit: i64, offset: i64) -> Result<(), LibraryError> {
     let data = call.bytes(1)?;
     let len = data.len();
     // Messages show it as a C integer.
     let shown = offset as i32;
     let (Ok(limit), Ok(start)) = (usize::try_from(limit), usize::try_from(offset)) else {
-        return Err(Fault::error(format!(
+        return Err(LibraryError::error(format!(
             "Invalid request to unpack with offset of {shown} and limit of {len}."
         )));
     };
     if start > len {
         let text = format!("Start offset {shown} greater than input length {len}.");
-        return Err(Fault::error(text));
+        return Err(LibraryError::error(text));
     }
     let all = limit == 0 && start == 0;
     let values_left = call.bytes_max / 64;
@@ -180,7 +187,7 @@ fn unpack(call: &mut Call<'_>, limit: i64, offset: i64) -> Result<(), Fault> {
     let mut values = Vec::new();
     while !input.rest.is_empty() && (all || values.len() < limit) {
         if values.len() >= RESULTS_MAX {
-            return Err(Fault::error(
+            return Err(LibraryError::error(
                 "stack overflow (too many return values at once; \
                  use unpack_one or unpack_limit instead.)",
             ));
@@ -197,17 +204,17 @@ fn unpack(call: &mut Call<'_>, limit: i64, offset: i64) -> Result<(), Fault> {
 
 struct Input<'a> {
     rest: Bytes,
-    /// How many more values may be made of it: one byte can become dozens.
+    /// The number of values that may still be made: one byte can become dozens.
     values_left: usize,
     work: Work<'a>,
 }
 
 impl Input<'_> {
-    fn decode(&mut self, depth: usize) -> Result<Value, Fault> {
+    fn decode(&mut self, depth: usize) -> Result<Value, LibraryError> {
         if depth > NESTING_MAX {
-            return Err(Fault::error("stack overflow (too deeply nested)"));
+            return Err(LibraryError::error("stack overflow (too deeply nested)"));
         }
-        self.values_left = self.values_left.checked_sub(1).ok_or_else(Fault::memory)?;
+        self.values_left = self.values_left.checked_sub(1).ok_or_else(LibraryError::memory)?;
         spend(self.work, VALUE_WORK)?;
         let code = self.take(1)?[0];
         match code {
@@ -240,11 +247,11 @@ impl Input<'_> {
                 self.map(len, depth)
             }
             0xE0..=0xFF => Ok(Value::Number(f64::from(code as i8))),
-            _ => Err(Fault::error("Bad data format in input.")),
+            _ => Err(LibraryError::error("Bad data format in input.")),
         }
     }
 
-    fn array(&mut self, len: usize, depth: usize) -> Result<Value, Fault> {
+    fn array(&mut self, len: usize, depth: usize) -> Result<Value, LibraryError> {
         let mut entries = Vec::new();
         for i in 1..=len {
             entries.push((Value::Number(i as f64), self.decode(depth + 1)?));
@@ -252,7 +259,7 @@ impl Input<'_> {
         Ok(Value::Table(entries))
     }
 
-    fn map(&mut self, len: usize, depth: usize) -> Result<Value, Fault> {
+    fn map(&mut self, len: usize, depth: usize) -> Result<Value, LibraryError> {
         let mut entries = Vec::new();
         for _ in 0..len {
             let key = self.decode(depth + 1)?;
@@ -261,18 +268,18 @@ impl Input<'_> {
         Ok(Value::Table(entries))
     }
 
-    fn length(&mut self, size: usize) -> Result<usize, Fault> {
+    fn length(&mut self, size: usize) -> Result<usize, LibraryError> {
         Ok(self.unsigned(size)? as usize)
     }
 
-    fn unsigned(&mut self, size: usize) -> Result<u64, Fault> {
+    fn unsigned(&mut self, size: usize) -> Result<u64, LibraryError> {
         let bytes = self.take(size)?;
         Ok(bytes.iter().fold(0, |word, byte| word << 8 | u64::from(*byte)))
     }
 
-    fn take(&mut self, len: usize) -> Result<Bytes, Fault> {
+    fn take(&mut self, len: usize) -> Result<Bytes, LibraryError> {
         if len > self.rest.len() {
-            return Err(Fault::error("Missing bytes in input."));
+            return Err(LibraryError::error("Missing bytes in input."));
         }
         Ok(self.rest.split_to(len))
     }

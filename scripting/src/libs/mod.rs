@@ -1,4 +1,5 @@
-//! The libraries Redis adds to Lua, in safe Rust: values in, values out. They know no Lua state.
+//! The libraries that Redis adds to Lua, in safe Rust. They work on values and have no access to a
+//! Lua state.
 
 mod bit;
 pub(crate) mod cjson;
@@ -8,43 +9,43 @@ mod structs;
 
 use bytes::Bytes;
 
-use crate::number::{parse_number, write_general};
+use crate::lua_number::{parse_number, write_general};
 use crate::value::Value;
 
-/// One call of a library function: what it was given, and what it gives back.
+/// One call of a library function: its arguments and its results.
 pub(crate) struct Call<'a> {
     /// The arguments.
     pub(crate) args: Vec<Value>,
     /// The results, in order.
     pub(crate) results: Vec<Value>,
-    /// Bytes it may build.
+    /// Bytes that it may build.
     pub(crate) bytes_max: usize,
-    /// Told of work before it is done; says whether to go on. If it is not to, what the function
-    /// returns does not matter.
+    /// Called with the amount of work before it is done. Returns whether to go on; if not, the
+    /// results of the function are not used.
     pub(crate) work: &'a dyn Fn(usize) -> bool,
-    /// What this script has set `cjson` to.
+    /// The running script's settings of `cjson`.
     pub(crate) cjson: cjson::Settings,
 }
 
-/// Why a library function failed.
+/// The error of a library function.
 #[derive(Debug)]
-pub(crate) enum Fault {
-    /// The argument at this place, counted from one, is wrong in this way.
+pub(crate) enum LibraryError {
+    /// The argument at this position, counted from one, is invalid for this reason.
     Argument(usize, String),
     /// An error with this text.
     Error(Vec<u8>),
 }
 
 /// A function of a library.
-pub(crate) struct Function {
+pub(crate) struct LibraryFunction {
     pub(crate) name: &'static str,
-    pub(crate) run: fn(&mut Call<'_>) -> Result<(), Fault>,
+    pub(crate) run: fn(&mut Call<'_>) -> Result<(), LibraryError>,
 }
 
 /// A library: its name, functions and constants.
-pub(crate) struct Library {
+pub(crate) struct RustLibrary {
     pub(crate) name: &'static str,
-    pub(crate) functions: &'static [Function],
+    pub(crate) functions: &'static [LibraryFunction],
     pub(crate) constants: &'static [(&'static str, Constant)],
 }
 
@@ -55,45 +56,45 @@ pub(crate) enum Constant {
     Null,
 }
 
-/// All of them.
-pub(crate) const LIBRARIES: &[Library] =
+/// All libraries.
+pub(crate) const LIBRARIES: &[RustLibrary] =
     &[bit::LIBRARY, cjson::LIBRARY, cmsgpack::LIBRARY, structs::LIBRARY];
 
 /// More results than this do not fit on Lua's stack.
 const RESULTS_MAX: usize = 7_990;
 
-/// The work of a value, and as many bytes as are gone through one by one between two questions.
+/// The work of a value, and the bytes that are processed one by one between two polls.
 const VALUE_WORK: usize = 32;
 const CHUNK_BYTES: usize = 4 << 10;
 
-/// Tells of work before it is done.
-fn spend(work: &dyn Fn(usize) -> bool, amount: usize) -> Result<(), Fault> {
-    if work(amount) { Ok(()) } else { Err(Fault::stopped()) }
+/// Counts work before it is done.
+fn spend(work: &dyn Fn(usize) -> bool, amount: usize) -> Result<(), LibraryError> {
+    if work(amount) { Ok(()) } else { Err(LibraryError::stopped()) }
 }
 
-impl Fault {
-    fn error(text: impl Into<String>) -> Fault {
-        Fault::Error(text.into().into_bytes())
+impl LibraryError {
+    fn error(text: impl Into<String>) -> LibraryError {
+        LibraryError::Error(text.into().into_bytes())
     }
 
     /// The script must end.
-    fn stopped() -> Fault {
-        Fault::Error(Vec::new())
+    fn stopped() -> LibraryError {
+        LibraryError::Error(Vec::new())
     }
 
-    fn memory() -> Fault {
-        Fault::error("not enough memory")
+    fn memory() -> LibraryError {
+        LibraryError::error("not enough memory")
     }
 }
 
 impl Call<'_> {
-    fn result(&mut self, value: Value) -> Result<(), Fault> {
+    fn result(&mut self, value: Value) -> Result<(), LibraryError> {
         self.results.push(value);
         Ok(())
     }
 
-    /// The argument at this place, a number or a string that reads as one.
-    fn number(&self, at: usize) -> Result<f64, Fault> {
+    /// The argument at this position, a number or a string that is one.
+    fn number(&self, at: usize) -> Result<f64, LibraryError> {
         let number = match self.args.get(at - 1) {
             Some(Value::Number(number)) => Some(*number),
             Some(Value::Bytes(text)) => parse_number(text),
@@ -102,13 +103,13 @@ impl Call<'_> {
         number.ok_or_else(|| self.expected("number", at))
     }
 
-    /// As `number`, truncated.
-    fn integer(&self, at: usize) -> Result<i64, Fault> {
+    /// Does the same as `number`, truncated.
+    fn integer(&self, at: usize) -> Result<i64, LibraryError> {
         Ok(crate::convert::truncate(self.number(at)?))
     }
 
-    /// The argument at this place, a string, or a number as text.
-    fn bytes(&self, at: usize) -> Result<Bytes, Fault> {
+    /// The argument at this position, a string, or a number as text.
+    fn bytes(&self, at: usize) -> Result<Bytes, LibraryError> {
         match self.args.get(at - 1) {
             Some(Value::Bytes(text)) => Ok(text.clone()),
             Some(Value::Number(number)) => {
@@ -120,13 +121,13 @@ impl Call<'_> {
         }
     }
 
-    /// Whether nothing was given at this place.
+    /// Whether the argument at this position is missing.
     fn missing(&self, at: usize) -> bool {
         matches!(self.args.get(at - 1), None | Some(Value::Nil))
     }
 
-    fn expected(&self, what: &str, at: usize) -> Fault {
+    fn expected(&self, what: &str, at: usize) -> LibraryError {
         let got = self.args.get(at - 1).map_or("no value", Value::type_name);
-        Fault::Argument(at, format!("{what} expected, got {got}"))
+        LibraryError::Argument(at, format!("{what} expected, got {got}"))
     }
 }

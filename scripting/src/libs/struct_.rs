@@ -1,27 +1,27 @@
-//! `struct`: numbers and strings as bytes, by a format. Knows only values.
+//! `struct`: packs numbers and strings as bytes in a given format. Works on values only.
 
-use super::{Call, Fault, Function, Library, RESULTS_MAX, spend};
+use super::{Call, LibraryError, LibraryFunction, RESULTS_MAX, RustLibrary, spend};
 use crate::convert::{c_string, truncate};
 use crate::value::Value;
 
-pub(super) const LIBRARY: Library = Library {
+pub(super) const LIBRARY: RustLibrary = RustLibrary {
     name: "struct",
     functions: &[
-        Function { name: "pack", run: pack },
-        Function { name: "size", run: size },
-        Function { name: "unpack", run: unpack },
+        LibraryFunction { name: "pack", run: pack },
+        LibraryFunction { name: "size", run: size },
+        LibraryFunction { name: "unpack", run: unpack },
     ],
     constants: &[],
 };
 
-/// The work of an option.
+/// The work of one option.
 const OPTION_WORK: usize = 8;
 /// The widest integer.
 const INTEGER_BYTES_MAX: usize = 32;
-/// What `!` alone aligns to: the widest C type.
+/// The alignment of `!` alone: that of the widest C type.
 const ALIGNMENT_NATIVE: usize = 8;
 
-/// A format string, being read.
+/// The rest of a format string.
 struct Format<'a> {
     text: &'a [u8],
     work: &'a dyn Fn(usize) -> bool,
@@ -31,13 +31,13 @@ struct Format<'a> {
 
 impl<'a> Format<'a> {
     fn new(text: &'a [u8], work: &'a dyn Fn(usize) -> bool) -> Format<'a> {
-        // A C string.
+        // It is read as a C string.
         let text = c_string(text);
         Format { text, work, big_endian: cfg!(target_endian = "big"), alignment: 1 }
     }
 
     /// The next option and its size.
-    fn next(&mut self) -> Result<Option<(u8, usize)>, Fault> {
+    fn next(&mut self) -> Result<Option<(u8, usize)>, LibraryError> {
         let Some((option, rest)) = self.text.split_first() else { return Ok(None) };
         self.text = rest;
         spend(self.work, OPTION_WORK)?;
@@ -50,7 +50,7 @@ impl<'a> Format<'a> {
             b'i' | b'I' => {
                 let size = self.count(4)?;
                 if size > INTEGER_BYTES_MAX {
-                    return Err(Fault::error(format!(
+                    return Err(LibraryError::error(format!(
                         "integral size {size} is larger than limit of {INTEGER_BYTES_MAX}"
                     )));
                 }
@@ -61,7 +61,7 @@ impl<'a> Format<'a> {
         Ok(Some((*option, size)))
     }
 
-    fn count(&mut self, default: usize) -> Result<usize, Fault> {
+    fn count(&mut self, default: usize) -> Result<usize, LibraryError> {
         let digits = self.text.iter().take_while(|byte| byte.is_ascii_digit()).count();
         if digits == 0 {
             return Ok(default);
@@ -69,11 +69,11 @@ impl<'a> Format<'a> {
         let (number, rest) = self.text.split_at(digits);
         self.text = rest;
         let number = std::str::from_utf8(number).unwrap_or_default().parse::<i32>();
-        let overflow = |_| Fault::error("integral size overflow");
+        let overflow = |_| LibraryError::error("integral size overflow");
         number.map(|n| n.unsigned_abs() as usize).map_err(overflow)
     }
 
-    /// The filling before an option of this size at this place.
+    /// The padding before an option of this size at this position.
     fn padding(&self, at: usize, option: u8, size: usize) -> usize {
         if size == 0 || option == b'c' {
             return 0;
@@ -82,8 +82,8 @@ impl<'a> Format<'a> {
         size.wrapping_sub(at & (size - 1)) & (size - 1)
     }
 
-    /// An option that only changes how the rest is read.
-    fn control(&mut self, option: u8) -> Result<(), Fault> {
+    /// Applies an option that only changes how the rest is read.
+    fn control(&mut self, option: u8) -> Result<(), LibraryError> {
         match option {
             b' ' => {}
             b'>' => self.big_endian = true,
@@ -92,30 +92,30 @@ impl<'a> Format<'a> {
                 let alignment = self.count(ALIGNMENT_NATIVE)?;
                 if !alignment.is_power_of_two() {
                     let text = format!("alignment {alignment} is not a power of 2");
-                    return Err(Fault::error(text));
+                    return Err(LibraryError::error(text));
                 }
                 self.alignment = alignment;
             }
             other => {
                 let text = format!("invalid format option '{}'", char::from(other));
-                return Err(Fault::Argument(1, text));
+                return Err(LibraryError::Argument(1, text));
             }
         }
         Ok(())
     }
 }
 
-fn pack(call: &mut Call<'_>) -> Result<(), Fault> {
+fn pack(call: &mut Call<'_>) -> Result<(), LibraryError> {
     let format = call.bytes(1)?;
     let mut format = Format::new(&format, call.work);
     let mut out = Vec::new();
     let mut at = 2;
-    // A place beyond the arguments reads as nil.
+    // A position beyond the arguments reads as nil.
     call.args.push(Value::Nil);
     while let Some((option, size)) = format.next()? {
         let filling = format.padding(out.len(), option, size);
         if out.len().saturating_add(filling).saturating_add(size) > call.bytes_max {
-            return Err(Fault::memory());
+            return Err(LibraryError::memory());
         }
         out.resize(out.len() + filling, 0);
         match option {
@@ -144,7 +144,7 @@ fn pack(call: &mut Call<'_>) -> Result<(), Fault> {
                 at += 1;
                 let size = if size == 0 { text.len() } else { size };
                 let Some(text) = text.get(..size) else {
-                    return Err(Fault::Argument(at, "string too short".to_owned()));
+                    return Err(LibraryError::Argument(at, "string too short".to_owned()));
                 };
                 out.extend_from_slice(text);
                 if option == b's' {
@@ -157,11 +157,11 @@ fn pack(call: &mut Call<'_>) -> Result<(), Fault> {
     call.result(Value::Bytes(out.into()))
 }
 
-fn unpack(call: &mut Call<'_>) -> Result<(), Fault> {
+fn unpack(call: &mut Call<'_>) -> Result<(), LibraryError> {
     let (format, data) = (call.bytes(1)?, call.bytes(2)?);
     let offset = if call.missing(3) { 1 } else { call.integer(3)? };
     if offset == 0 {
-        return Err(Fault::Argument(3, "offset must be 1 or greater".to_owned()));
+        return Err(LibraryError::Argument(3, "offset must be 1 or greater".to_owned()));
     }
     let mut format = Format::new(&format, call.work);
     let begin = usize::try_from(offset.saturating_sub(1)).unwrap_or(usize::MAX);
@@ -170,7 +170,7 @@ fn unpack(call: &mut Call<'_>) -> Result<(), Fault> {
         at = at.saturating_add(format.padding(at, option, size));
         let field = slice(&data, at, size)?;
         if call.results.len() >= RESULTS_MAX {
-            return Err(Fault::error("stack overflow (too many results)"));
+            return Err(LibraryError::error("stack overflow (too many results)"));
         }
         let mut taken = size;
         match option {
@@ -190,7 +190,7 @@ fn unpack(call: &mut Call<'_>) -> Result<(), Fault> {
             b'c' => {
                 if size == 0 {
                     let Some(Value::Number(size)) = call.results.pop() else {
-                        return Err(Fault::error("format 'c0' needs a previous size"));
+                        return Err(LibraryError::error("format 'c0' needs a previous size"));
                     };
                     taken = usize::try_from(truncate(size)).unwrap_or(usize::MAX);
                 }
@@ -200,7 +200,7 @@ fn unpack(call: &mut Call<'_>) -> Result<(), Fault> {
             b's' => {
                 let rest = slice(&data, at, data.len().saturating_sub(at))?;
                 let Some(end) = rest.iter().position(|byte| *byte == 0) else {
-                    return Err(Fault::error("unfinished string in data"));
+                    return Err(LibraryError::error("unfinished string in data"));
                 };
                 call.results.push(Value::Bytes(data.slice_ref(&rest[..end])));
                 taken = end + 1;
@@ -209,11 +209,11 @@ fn unpack(call: &mut Call<'_>) -> Result<(), Fault> {
         }
         at += taken;
     }
-    // Where to go on. A format of nothing reads nothing, wherever that is.
+    // The next position. An empty format reads nothing at any position.
     call.result(Value::Number(offset.wrapping_add((at - begin) as i64) as f64))
 }
 
-fn size(call: &mut Call<'_>) -> Result<(), Fault> {
+fn size(call: &mut Call<'_>) -> Result<(), LibraryError> {
     let format = call.bytes(1)?;
     let mut format = Format::new(&format, call.work);
     let mut total = 0;
@@ -230,11 +230,11 @@ fn size(call: &mut Call<'_>) -> Result<(), Fault> {
     call.result(Value::Number(total as f64))
 }
 
-fn no_fixed_size(option: &str) -> Fault {
-    Fault::Argument(1, format!("option '{option}' has no fixed size"))
+fn no_fixed_size(option: &str) -> LibraryError {
+    LibraryError::Argument(1, format!("option '{option}' has no fixed size"))
 }
 
-/// As C converts on x86-64: what is beyond 2^64 is zero.
+/// Converts as C does on x86-64: a number beyond 2^64 becomes zero.
 fn unsigned(number: f64) -> u64 {
     const HALF: f64 = 9_223_372_036_854_775_808.0;
     if number >= HALF {
@@ -273,8 +273,8 @@ fn get<const N: usize>(field: &[u8], big_endian: bool) -> [u8; N] {
     bytes
 }
 
-fn slice(data: &[u8], at: usize, size: usize) -> Result<&[u8], Fault> {
+fn slice(data: &[u8], at: usize, size: usize) -> Result<&[u8], LibraryError> {
     let end = at.checked_add(size);
     let field = end.and_then(|end| data.get(at..end));
-    field.ok_or_else(|| Fault::Argument(2, "data string too short".to_owned()))
+    field.ok_or_else(|| LibraryError::Argument(2, "data string too short".to_owned()))
 }

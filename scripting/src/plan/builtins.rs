@@ -1,25 +1,25 @@
-//! The functions that a plan may call: the one place that says how many arguments each takes, how
-//! many results it has, and where its call may stand. Whatever is not stated here is left to Lua.
+//! The functions that a plan may call, with their numbers of arguments and results and where their
+//! calls are allowed. This is the only place that defines it; everything else is left to Lua.
 //!
-//! The sentences are those of the Lua 5.1 reference manual. What matters most is 2.5: "If an
+//! The quoted sentences are from the Lua 5.1 reference manual. The most important is 2.5: "If an
 //! expression is used as the last (or the only) element of a list of expressions, then no
 //! adjustment is made (unless the call is enclosed in parentheses). In all other contexts, Lua
-//! adjusts the result list to one element". So a function whose results are not exactly one may
-//! not be the last of a list, since a plan's calls have one value.
+//! adjusts the result list to one element". So a function with any number of results but one must
+//! not be the last of a list, because a plan's calls have one value.
 
 use std::ops::RangeInclusive;
 
-/// One function.
+/// A function.
 #[derive(Debug)]
 pub(super) struct Builtin {
-    /// The table it is a field of, or nothing if it is a global.
+    /// The table that holds it; empty for a global.
     pub(super) table: &'static str,
     pub(super) name: &'static str,
-    /// How many arguments a plan may pass. Lua knows what any other number means.
+    /// How many arguments a plan may pass. Calls with other numbers are left to Lua.
     pub(super) arguments: RangeInclusive<usize>,
     pub(super) results: Results,
     pub(super) position: Position,
-    pub(super) function: Function,
+    pub(super) function: BuiltinFunction,
 }
 
 /// How many values a call has.
@@ -27,47 +27,47 @@ pub(super) struct Builtin {
 pub(super) enum Results {
     /// Exactly one, whatever the arguments are.
     One,
-    /// As many as it has arguments, or as the arguments say.
+    /// As many as it has arguments, or as the arguments define.
     Several,
 }
 
-/// Where a call may stand in a plan.
+/// Where a call is allowed in a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Position {
-    /// Where an expression may, but not as a statement.
+    /// As an expression, but not as a statement.
     Expression,
-    /// As a statement, too.
+    /// As an expression or a statement.
     ExpressionOrStatement,
     /// Only as a statement.
     Statement,
-    /// Only as all that is returned: `return f(e)`.
+    /// Only as the whole returned value: `return f(e)`.
     Return,
     /// Only as the last argument of `redis.call` or `redis.pcall`.
     LastArgument,
-    /// Only behind the `in` of a loop.
+    /// Only after the `in` of a loop.
     Loop,
 }
 
 impl Position {
-    /// Whether the call may stand where any expression may.
+    /// Whether the call is allowed where any expression is.
     pub(super) fn is_expression(self) -> bool {
         matches!(self, Position::Expression | Position::ExpressionOrStatement)
     }
 }
 
-/// What a call does. Each says where Lua's manual, or Redis's, defines it.
+/// The effect of a call, with the definition from Lua's or Redis's manual.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Function {
+pub(super) enum BuiltinFunction {
     /// Redis: the command's reply, converted. One value; an error is raised.
     Call,
-    /// Redis: as `redis.call`, but an error is a table. A plan leaves on both.
+    /// Redis: does the same as `redis.call`, but an error is a table. A plan leaves in both cases.
     ProtectedCall,
     /// Redis: "always returns true".
     ReplicateCommands,
     /// Redis: a table with the single field `ok`.
     StatusReply,
     /// Redis: a table with the single field `err`; 5.1 `error`: "Terminates the last protected
-    /// function called". Lua does both.
+    /// function called". Both are left to Lua.
     Leave,
     /// 5.1: "Issues an error when the value of its argument v is false ...; otherwise, returns all
     /// its arguments."
@@ -107,14 +107,14 @@ const fn builtin(
     arguments: RangeInclusive<usize>,
     results: Results,
     position: Position,
-    function: Function,
+    function: BuiltinFunction,
 ) -> Builtin {
     Builtin { table, name, arguments, results, position, function }
 }
 
 /// Every function of the subset.
 pub(super) const BUILTINS: &[Builtin] = {
-    use Function::*;
+    use BuiltinFunction::*;
     use Position::*;
     use Results::{One, Several};
     const ANY: RangeInclusive<usize> = 1..=usize::MAX;
@@ -155,7 +155,7 @@ impl Builtin {
             .find(|known| known.table.as_bytes() == table && known.name.as_bytes() == name)
     }
 
-    /// Whether this name is a table with functions.
+    /// Whether this is the name of a table with functions.
     pub(super) fn is_table(name: &[u8]) -> bool {
         BUILTINS.iter().any(|known| !known.table.is_empty() && known.table.as_bytes() == name)
     }

@@ -1,28 +1,28 @@
-//! A script's text as tokens, as far as the subset goes.
+//! Splits a script's text into tokens of the subset.
 
 use super::parse::{Outside, Result};
 
-/// A piece of the text.
+/// A token.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Token<'a> {
     /// A name or a keyword.
     Name(&'a [u8]),
     Text(Vec<u8>),
     Number(f64),
-    /// Of one or two characters.
+    /// One or two characters.
     Symbol(&'static str),
     End,
 }
 
-/// Longest first.
+/// The longest first.
 const SYMBOLS: &[&str] = &[
     "==", "~=", "<=", ">=", "..", "=", "<", ">", "+", "-", "*", "/", "%", "#", "(", ")", "{", "}",
     "[", "]", ",", ";", ".",
 ];
-/// More digits may not be read exactly.
+/// More digits than this may not be converted exactly.
 const INTEGER_DIGITS_MAX: usize = 15;
 
-/// The tokens, each with its line. At most `tokens_max`.
+/// The tokens with their lines, at most `tokens_max`.
 pub(super) fn tokens(text: &[u8], tokens_max: usize) -> Result<Vec<(Token<'_>, u32)>> {
     let mut lexer = Lexer { text, at: 0, line: 1 };
     let mut tokens = Vec::new();
@@ -123,7 +123,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// What stands behind a backslash.
+    /// The character after a backslash.
     fn escaped(&mut self) -> Result<u8> {
         let Some(byte) = self.peek(0) else { return Err(self.outside("an open string")) };
         self.at += 1;

@@ -1,20 +1,22 @@
-//! The fast tier: a script whose whole text lies in a subset of Lua becomes a plan, which is run
+//! The fast tier: a script that uses only a subset of Lua becomes a plan, which runs
 //! without Lua.
 //!
-//! A plan knows the usual path only. On anything else (a command fails, an operand has the wrong
-//! type, a bound is met, the host says to end) it *leaves*: Lua runs the script from its beginning,
-//! and the commands that have been run are answered from a record ([`Replay`]) instead of being
-//! run again. A script of the subset does the same whenever its commands are answered the same, so
-//! Lua comes to where the plan has left and goes on from there. So every error, with its text and
-//! place, is Lua's own, and nobody can tell which tier has run a script.
+//! A plan supports the usual path only. On anything else (a command fails, an operand has the wrong
+//! type, a limit is reached, the host ends the script) it *leaves*: Lua runs the script from the
+//! start, and the commands that have been run get their replies from a record ([`Replay`]) instead
+//! of being run again. A script of the subset does the same whenever its commands get the same
+//! replies, so Lua reaches the point where the plan has left and goes on from there. So every
+//! error, with its text and position, is Lua's own, and the tier that ran a script cannot be
+//! observed.
 //!
-//! Should Lua call something else than the plan has called, the plan was wrong. That ends the
-//! script with an error and nothing else: Lua adds no effect to the plan's, the script is run by
-//! Lua alone from then on, and the event is logged and counted.
+//! If Lua calls something else than the plan has called, the plan was wrong. The script then ends
+//! with an error: Lua adds no effect to the plan's, the script is run by Lua alone from then on,
+//! and the event is logged and counted.
 //!
 //! # The subset
 //!
-//! What is in it, with the section of the Lua 5.1 reference manual that defines it:
+//! The subset is as follows, with the section of the Lua 5.1 reference manual that defines each
+//! part:
 //!
 //! - 2.1: names, strings between quotes, decimal numbers without an exponent, comments to the end
 //!   of a line. Other literals and comments are left to Lua.
@@ -38,31 +40,31 @@
 //! - 2.5.5: `#` of strings and of tables without holes.
 //! - 2.5.6: precedence. 2.5: `(e)` "always results in only one value".
 //! - 2.5.7: `{e, ...}`. Keys, holes, and several values of the last field are left to Lua.
-//! - 2.5.8, 5: calls of the functions of [`builtins`], which says how many values each has and
-//!   where its call may stand.
+//! - 2.5.8, 5: calls of the functions of [`builtins`], which defines how many values each has and
+//!   where its call is allowed.
 //! - Redis: `return {ok = e}`; `{err = e}`, which always leaves.
 //!
-//! A name that is no local in scope and none of the above is outside, and so is any other use of
-//! `KEYS`'s and `redis`'s like: what the text does must not depend on anything but its arguments
-//! and the replies. Scripts cannot change what these names stand for; Lua has accepted the text
-//! before it is looked at here, so that a wrong one is not our matter.
+//! A name that is not a local in scope and none of the above is outside the subset, and so is any
+//! other use of names like `KEYS` and `redis`: the script's behaviour must depend only on its
+//! arguments and the replies. Scripts cannot change the meaning of these names. Lua has accepted
+//! the text before it is parsed here, so the parser need not detect invalid texts.
 //!
-//! What must hold: whatever this tier computes, it computes as Lua 5.1 does to the last bit, or
-//! leaves. It has no error texts and no Lua state; it knows [`Reply`](lockwheel_resp::Reply) and
-//! [`Host`](crate::Host).
+//! Invariant: whatever this tier computes, it computes as Lua 5.1 does to the last bit, or it
+//! leaves. It has no error texts and no Lua state, and depends only on
+//! [`Reply`](lockwheel_resp::Reply) and [`Host`](crate::Host).
 
 mod builtins;
-mod call;
-mod held;
+mod commands;
+mod execute;
 mod lexer;
 mod parse;
 mod replay;
-mod run;
-mod tables;
+mod run_data;
+mod run_tables;
 mod tree;
-mod value;
+mod value_ref;
 
+pub(crate) use execute::{Scratch, run};
 pub use parse::Outside;
 pub(crate) use replay::{DISAGREEMENT, Mismatch};
-pub(crate) use run::{Scratch, run};
 pub(crate) use tree::Plan;

@@ -1,25 +1,27 @@
-//! A script's text to a plan, or what in it lies outside the subset. Lua has accepted the text.
+//! Parses a script's text to a plan, or finds the first construct outside the subset. Lua has
+//! accepted the text.
 
 use bytes::Bytes;
 
-use super::builtins::{Builtin, Function, Position, Results};
-use super::call::ARGUMENTS_MAX;
+use super::builtins::{Builtin, BuiltinFunction, Position, Results};
+use super::commands::ARGUMENTS_MAX;
+use super::execute::{ASSIGNED_MAX, PIECES_MAX, arithmetic};
 use super::lexer::{Token, tokens};
-use super::run::{ASSIGNED_MAX, PIECES_MAX, arithmetic};
 use super::tree::{
-    Block, Call, Direct, Each, Expr, For, Operand, Operator, Place, Plan, Statement, Unpacked,
+    Block, CommandCall, Direct, Each, Expr, For, Operand, Operator, Place, Plan, Statement,
+    Unpacked,
 };
-use super::value::TYPE_NAMES;
+use super::value_ref::TYPE_NAMES;
 use crate::CommandId;
-use crate::budget::Limits;
-use crate::number::write_argument;
+use crate::limits::Limits;
+use crate::lua_number::write_argument;
 
 pub(super) type Result<T> = std::result::Result<T, Outside>;
 
-/// The first thing in a script that is not of the subset.
+/// The first construct in a script that is not in the subset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outside {
-    /// Counted from 1 where the Lua text begins.
+    /// Counted from 1 at the start of the Lua text.
     pub line: u32,
     /// A noun phrase.
     pub what: &'static str,
@@ -29,13 +31,13 @@ const KEYWORDS: &[&str] = &[
     "and", "break", "do", "else", "elseif", "end", "false", "for", "function", "if", "in", "local",
     "nil", "not", "or", "repeat", "return", "then", "true", "until", "while",
 ];
-/// As in Lua's parser: unary operators bind more than all binary ones here.
+/// As in Lua's parser: unary operators bind more strongly than the binary operators here.
 const UNARY_PRIORITY: u8 = 8;
 
 type Commands<'h> = &'h mut dyn FnMut(&[u8], usize) -> Option<CommandId>;
 
 impl Plan {
-    /// Reads a script. `commands` looks up those that it names.
+    /// Parses a script. `commands` looks up the commands it names.
     pub(crate) fn read(text: &[u8], limits: &Limits, commands: Commands<'_>) -> Result<Plan> {
         let tokens = tokens(text, limits.plan_tokens_max)?;
         let mut parser = Parser {
@@ -78,7 +80,7 @@ impl Parsed {
 struct Parser<'t, 'h> {
     tokens: &'t [(Token<'t>, u32)],
     at: usize,
-    /// The locals that are visible, by the register they live in.
+    /// The locals that are visible, by their registers.
     scope: Vec<&'t [u8]>,
     registers: usize,
     literals: Vec<Bytes>,
@@ -151,7 +153,7 @@ impl<'t> Parser<'t, '_> {
         at as u32
     }
 
-    /// Goes one level deeper for `inner`.
+    /// Parses `inner` one level deeper.
     fn nested<T>(&mut self, inner: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         if self.depth >= self.limits.plan_depth_max {
             return Err(self.outside(DEEP));
@@ -162,7 +164,7 @@ impl<'t> Parser<'t, '_> {
         result
     }
 
-    /// One more link of a chain, which nests to the left.
+    /// Counts one more link of a chain, which nests to the left.
     fn link(&self, links: usize) -> Result<usize> {
         if links < self.limits.plan_depth_max { Ok(links + 1) } else { Err(self.outside(DEEP)) }
     }
@@ -170,13 +172,13 @@ impl<'t> Parser<'t, '_> {
 
 const DEEP: &str = "nesting so deep";
 const SEVERAL: &str = "a call of several values at the end of a list";
-/// Lua keeps one constant for 0 and -0 alike, the first that it meets: which one it takes for a
-/// negative zero that it computes when it compiles depends on the rest of the text.
+/// Lua keeps one constant for both 0 and -0, the first that it finds: which one it takes for a
+/// negative zero computed at compile time depends on the rest of the text.
 const ZERO: &str = "what may be a negative zero when it is compiled";
 
 // Statements.
 impl<'t> Parser<'t, '_> {
-    /// Statements up to what ends a block, with a scope of their own.
+    /// Parses statements up to the end of a block, with a scope of their own.
     fn block(&mut self) -> Result<Block> {
         self.nested(|parser| {
             let visible = parser.scope.len();
@@ -247,9 +249,10 @@ impl<'t> Parser<'t, '_> {
         self.set_many(locals, values)
     }
 
-    /// The values of an assignment to so many variables. Manual, 2.4.3: "If the list of expressions
-    /// ends with a function call, then all values returned by that call enter the list of values,
-    /// before the adjustment". That matters if there are fewer expressions than variables.
+    /// Parses the values of an assignment to so many variables. Manual, 2.4.3: "If the list of
+    /// expressions ends with a function call, then all values returned by that call enter the list
+    /// of values, before the adjustment". That matters if there are fewer expressions than
+    /// variables.
     fn values_of(&mut self, variables: usize) -> Result<Vec<Expr>> {
         let (values, results) = self.open_expressions()?;
         if results == Results::Several && values.len() < variables {
@@ -280,7 +283,7 @@ impl<'t> Parser<'t, '_> {
         }
     }
 
-    /// `do ... end` of a loop.
+    /// Parses `do ... end` of a loop.
     fn looped(&mut self) -> Result<Block> {
         self.expect("do")?;
         self.loops += 1;
@@ -331,12 +334,12 @@ impl<'t> Parser<'t, '_> {
             let [text] = self.arguments_of(status_reply)?;
             return self.end_of_return(Statement::ReturnStatus(text));
         }
-        // Of several values a script's client gets the first: Redis asks Lua for one.
+        // Of several values the script's client gets the first: Redis asks Lua for one.
         let value = self.expression()?;
         self.end_of_return(Statement::Return(value))
     }
 
-    /// Nothing may be done with what is returned.
+    /// Requires the end of the block after a return statement.
     fn end_of_return(&mut self, statement: Statement) -> Result<Statement> {
         if self.ends_block() || *self.peek() == Token::Symbol(";") {
             return Ok(statement);
@@ -344,7 +347,7 @@ impl<'t> Parser<'t, '_> {
         Err(self.outside("a return of several values"))
     }
 
-    /// An assignment or a call.
+    /// Parses an assignment or a call.
     fn expression_statement(&mut self) -> Result<Statement> {
         if let Some(insert) = self.take_builtin(Position::Statement) {
             let [list, value] = self.arguments_of(insert)?;
@@ -356,7 +359,7 @@ impl<'t> Parser<'t, '_> {
             return self.assignment(expr, what);
         }
         match call.map(|builtin| builtin.position) {
-            Some(Position::ExpressionOrStatement) => Ok(Statement::Run(expr)),
+            Some(Position::ExpressionOrStatement) => Ok(Statement::Evaluate(expr)),
             _ => Err(what),
         }
     }
@@ -394,7 +397,7 @@ impl<'t> Parser<'t, '_> {
 
 // Expressions.
 impl<'t> Parser<'t, '_> {
-    /// Expressions with a comma between them, and how many values the last one has.
+    /// Parses expressions between commas. Returns also how many values the last one has.
     fn open_expressions(&mut self) -> Result<(Vec<Expr>, Results)> {
         let mut all = Vec::new();
         loop {
@@ -407,17 +410,17 @@ impl<'t> Parser<'t, '_> {
         }
     }
 
-    /// An expression where Lua adjusts its values to one.
+    /// Parses an expression where Lua adjusts its values to one.
     fn expression(&mut self) -> Result<Expr> {
         Ok(self.open_expression()?.expr)
     }
 
-    /// An expression where nothing adjusts its values: it may be the last of a list.
+    /// Parses an expression where nothing adjusts its values: it may be the last of a list.
     fn open_expression(&mut self) -> Result<Parsed> {
         self.above(0)
     }
 
-    /// An expression of operators that bind more than `priority`.
+    /// Parses an expression of operators that bind more strongly than `priority`.
     fn above(&mut self, priority: u8) -> Result<Parsed> {
         self.nested(|parser| {
             let mut left = parser.operand()?;
@@ -442,7 +445,7 @@ impl<'t> Parser<'t, '_> {
         })
     }
 
-    /// The binary operator that is next, and how strongly it binds to its left and right.
+    /// The next binary operator, and how strongly it binds to its left and right.
     fn operator(&self) -> Option<(&'t str, u8, u8)> {
         let symbol = match self.peek() {
             Token::Symbol(symbol) => symbol,
@@ -488,7 +491,7 @@ impl<'t> Parser<'t, '_> {
         Ok(Parsed::of_one_value(value))
     }
 
-    /// `{e, ...}`, or the error that always leaves.
+    /// Parses `{e, ...}`, or the error table, which always leaves.
     fn list(&mut self) -> Result<Expr> {
         self.expect("{")?;
         let is_error = *self.peek() == Token::Name(b"err") && *self.ahead(1) == Token::Symbol("=");
@@ -517,7 +520,7 @@ impl<'t> Parser<'t, '_> {
         Ok(Expr::List(items.into()))
     }
 
-    /// A name, a call or an expression in parentheses, and what is taken out of it.
+    /// Parses a name, a call or an expression in parentheses, and the indexes after it.
     fn suffixed(&mut self) -> Result<Parsed> {
         let mut parsed = if self.take("(") {
             let inner = self.expression()?;
@@ -552,7 +555,7 @@ impl<'t> Parser<'t, '_> {
         }
     }
 
-    /// What a name stands for that is no local.
+    /// The meaning of a name that is no local.
     fn global(&mut self, name: &[u8], what: Outside) -> Result<Parsed> {
         match name {
             b"KEYS" => return Ok(Parsed::of_one_value(Expr::Keys)),
@@ -573,7 +576,7 @@ impl<'t> Parser<'t, '_> {
         }
     }
 
-    /// Takes the name of the function that may stand only here, unless a local hides it.
+    /// Takes the name of a function that is allowed only here, unless a local hides it.
     fn take_builtin(&mut self, position: Position) -> Option<&'static Builtin> {
         let Token::Name(first) = self.peek() else { return None };
         if self.local(first).is_some() {
@@ -588,8 +591,8 @@ impl<'t> Parser<'t, '_> {
         Some(builtin)
     }
 
-    /// The arguments of a call, as many as the function may have. At their end no call of several
-    /// values may stand.
+    /// Parses the arguments of a call, as many as the function may have. The last one must not be a
+    /// call of several values.
     fn arguments(&mut self, builtin: &Builtin) -> Result<Vec<Expr>> {
         let what = self.outside("a call like this");
         self.expect("(").map_err(|_| what)?;
@@ -605,45 +608,45 @@ impl<'t> Parser<'t, '_> {
         if builtin.arguments.contains(&arguments.len()) { Ok(arguments) } else { Err(what) }
     }
 
-    /// As [`Parser::arguments`], of a function that takes exactly so many.
+    /// Does the same as [`Parser::arguments`] for a function that takes exactly so many.
     fn arguments_of<const COUNT: usize>(&mut self, builtin: &Builtin) -> Result<[Expr; COUNT]> {
         let what = self.outside("a call like this");
         self.arguments(builtin)?.try_into().map_err(|_| what)
     }
 
-    /// The call of a function whose name has been taken.
+    /// Parses the call of a function after its name.
     fn call(&mut self, builtin: &Builtin) -> Result<Expr> {
-        if matches!(builtin.function, Function::Call | Function::ProtectedCall) {
+        if matches!(builtin.function, BuiltinFunction::Call | BuiltinFunction::ProtectedCall) {
             return self.command_call();
         }
         let mut arguments = self.arguments(builtin)?.into_iter();
         let mut next = || Box::new(arguments.next().unwrap_or(Expr::Nil));
         Ok(match builtin.function {
-            Function::ReplicateCommands => Expr::Boolean(true),
-            Function::Leave => Expr::Leave,
-            Function::Assert => Expr::Assert(arguments.collect()),
-            Function::ToNumber => Expr::ToNumber(next()),
-            Function::ToString => Expr::ToText(next()),
-            Function::Type => Expr::Type(self.type_names(), next()),
-            Function::Max => Expr::Largest(arguments.collect()),
-            Function::Min => Expr::Smallest(arguments.collect()),
-            Function::Floor => Expr::Floor(next()),
-            Function::Length => Expr::TextLength(next()),
-            Function::Sub => {
+            BuiltinFunction::ReplicateCommands => Expr::Boolean(true),
+            BuiltinFunction::Leave => Expr::Leave,
+            BuiltinFunction::Assert => Expr::Assert(arguments.collect()),
+            BuiltinFunction::ToNumber => Expr::ToNumber(next()),
+            BuiltinFunction::ToString => Expr::ToText(next()),
+            BuiltinFunction::Type => Expr::Type(self.type_names(), next()),
+            BuiltinFunction::Max => Expr::Largest(arguments.collect()),
+            BuiltinFunction::Min => Expr::Smallest(arguments.collect()),
+            BuiltinFunction::Floor => Expr::Floor(next()),
+            BuiltinFunction::Length => Expr::TextLength(next()),
+            BuiltinFunction::Sub => {
                 let mut next = || arguments.next().unwrap_or(Expr::Number(-1.0));
                 Expr::Sub(Box::new((next(), next(), next())))
             }
-            // Each has a place of its own, where it is read.
-            Function::Call
-            | Function::ProtectedCall
-            | Function::StatusReply
-            | Function::IPairs
-            | Function::Unpack
-            | Function::Insert => return Err(self.outside("a call like this")),
+            // Each of these is parsed where it is allowed.
+            BuiltinFunction::Call
+            | BuiltinFunction::ProtectedCall
+            | BuiltinFunction::StatusReply
+            | BuiltinFunction::IPairs
+            | BuiltinFunction::Unpack
+            | BuiltinFunction::Insert => return Err(self.outside("a call like this")),
         })
     }
 
-    /// The arguments of `redis.call`. The last may be `unpack(...)`.
+    /// Parses the arguments of `redis.call`. The last may be `unpack(...)`.
     fn command_call(&mut self) -> Result<Expr> {
         self.expect("(")?;
         let (mut arguments, mut unpacked) = (Vec::new(), None);
@@ -679,10 +682,10 @@ impl<'t> Parser<'t, '_> {
             Some(Direct { command, name, operands: operands? })
         });
         let arguments = arguments.into();
-        Ok(Expr::Call(Box::new(Call { command, arguments, unpacked, direct })))
+        Ok(Expr::Call(Box::new(CommandCall { command, arguments, unpacked, direct })))
     }
 
-    /// A number that stands in the text is written as an argument once and for all.
+    /// Converts a number in the script's text to an argument when the text is parsed.
     fn as_text(&mut self, argument: Expr) -> Expr {
         let Expr::Number(number) = argument else { return argument };
         if !number.is_finite() {
@@ -693,7 +696,7 @@ impl<'t> Parser<'t, '_> {
         Expr::Literal(self.literal(&text))
     }
 
-    /// Where the names of the types begin among the literals.
+    /// The index of the first name of a type among the literals.
     fn type_names(&mut self) -> u32 {
         let first = self.literals.len();
         self.literals.extend(TYPE_NAMES.iter().map(|name| Bytes::from_static(name.as_bytes())));
@@ -705,8 +708,8 @@ fn is_keyword(name: &[u8]) -> bool {
     KEYWORDS.iter().any(|keyword| keyword.as_bytes() == name)
 }
 
-/// Whether Lua's compiler may take it for a number: it does so with what certainly follows from
-/// `and` and `or`, as in `nil or 0`.
+/// Whether Lua's compiler may fold it to a number: it does so if the result of `and` and `or` is
+/// certain, as in `nil or 0`.
 fn may_be_numeral(expr: &Expr) -> bool {
     match expr {
         Expr::Number(_) => true,
@@ -715,8 +718,8 @@ fn may_be_numeral(expr: &Expr) -> bool {
     }
 }
 
-/// `left symbol right`. What Lua computes when it compiles is computed here, too; `None` if that
-/// is a negative zero, or may be one.
+/// Builds `left symbol right`. Constants that Lua folds at compile time are folded here, too.
+/// `None` if the result is or may be a negative zero.
 fn join(symbol: &str, left: Expr, right: Expr) -> Option<Expr> {
     let operator = match symbol {
         "+" => Operator::Add,

@@ -1,24 +1,24 @@
-//! What Lua is run with when a plan has left: the commands that have been run are answered from the
-//! record. Knows neither plans nor Lua.
+//! The host for Lua after a plan has left: the commands that have been run get their replies from
+//! the record. Independent of plans and of Lua.
 //!
-//! Lua must call what the plan has called, argument for argument. If it does not, one of the two
-//! has understood the script wrongly. The commands that the plan has run stay as they are; Lua runs
-//! no further one, so that the effects are those of one tier.
+//! Lua must make the same calls as the plan, argument for argument. If it does not, the plan is
+//! wrong. The effects of the plan's commands stay; Lua runs no further command, so that all effects
+//! come from one tier.
 
 use bytes::Bytes;
 use lockwheel_resp::{Protocol, Reply};
 
 use crate::{CommandId, Host, Interrupt, LogLevel};
 
-/// The commands that a run has called, by their replies.
+/// The replies of the commands that a run has called.
 #[derive(Debug, Default)]
-pub(super) struct Record {
-    pub(super) commands: Vec<Told>,
-    /// Those that are more than a word, for [`Told::More`].
+pub(super) struct CallRecord {
+    pub(super) commands: Vec<RecordedReply>,
+    /// The replies that do not fit into a word, for [`RecordedReply::Stored`].
     pub(super) replies: Vec<Reply>,
 }
 
-impl Record {
+impl CallRecord {
     pub(super) fn clear(&mut self) {
         self.commands.clear();
         self.replies.clear();
@@ -27,40 +27,40 @@ impl Record {
 
 /// The reply of a command.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Told {
+pub(super) enum RecordedReply {
     Integer(i64),
     Null,
-    /// The reply at this place.
-    More(u32),
+    /// The reply at this index of [`CallRecord::replies`].
+    Stored(u32),
 }
 
 /// The name and the arguments of a command.
-type Call = Vec<Bytes>;
+type Arguments = Vec<Bytes>;
 
-/// A host that a plan is run with once more, to learn the arguments of the commands it has called:
-/// the first run keeps none, since most plans never leave. Answers what was answered before; a
+/// A host with which a plan runs once more, to collect the arguments of the commands it has called:
+/// the first run keeps none, because most plans never leave. It gives the recorded replies. A
 /// command that the first run has not called fails, so that the plan leaves again.
-pub(super) struct Rehearsal<'a> {
-    record: &'a Record,
-    pub(super) calls: Vec<Call>,
+pub(super) struct ArgumentCollector<'a> {
+    record: &'a CallRecord,
+    pub(super) calls: Vec<Arguments>,
 }
 
-impl<'a> Rehearsal<'a> {
-    pub(super) fn new(record: &'a Record) -> Rehearsal<'a> {
-        Rehearsal { record, calls: Vec::with_capacity(record.commands.len()) }
+impl<'a> ArgumentCollector<'a> {
+    pub(super) fn new(record: &'a CallRecord) -> ArgumentCollector<'a> {
+        ArgumentCollector { record, calls: Vec::with_capacity(record.commands.len()) }
     }
 }
 
-impl Host for Rehearsal<'_> {
+impl Host for ArgumentCollector<'_> {
     fn call(&mut self, argv: &[&[u8]]) -> Reply {
-        let Some(told) = self.record.commands.get(self.calls.len()) else {
+        let Some(recorded) = self.record.commands.get(self.calls.len()) else {
             return Reply::error("ERR not called before");
         };
         self.calls.push(argv.iter().map(|argument| Bytes::copy_from_slice(argument)).collect());
-        match *told {
-            Told::Integer(number) => Reply::Integer(number),
-            Told::Null => Reply::Null,
-            Told::More(at) => self.record.replies[at as usize].clone(),
+        match *recorded {
+            RecordedReply::Integer(number) => Reply::Integer(number),
+            RecordedReply::Null => Reply::Null,
+            RecordedReply::Stored(at) => self.record.replies[at as usize].clone(),
         }
     }
 
@@ -73,49 +73,49 @@ impl Host for Rehearsal<'_> {
     }
 }
 
-/// A host that answers from the record first.
+/// A host that gives the recorded replies first.
 pub(crate) struct Replay<'a> {
     host: &'a mut dyn Host,
-    record: &'a mut Record,
-    /// What the plan has called.
-    calls: Vec<Call>,
+    record: &'a mut CallRecord,
+    /// The commands that the plan has called.
+    calls: Vec<Arguments>,
     /// How many of them Lua has called.
-    told: usize,
-    /// The host has said to end the script. What is left of these is the questions until Lua is
-    /// certainly not past the place where the plan was.
+    replayed: usize,
+    /// Set if the host has ended the script: the number of polls that are left until Lua has
+    /// certainly reached the point where the plan was.
     end_after: Option<u64>,
     was_killed: bool,
     mismatch: Option<Mismatch>,
 }
 
-/// Where Lua has not done what the plan had done.
+/// The point where Lua did something else than the plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mismatch {
-    /// How many commands Lua had called as the plan had.
+    /// The number of commands that Lua had called as the plan had.
     pub(crate) agreed: usize,
-    /// The name of the plan's next command, if it had one.
+    /// The name of the plan's next command, if there is one.
     pub(crate) planned: Option<Bytes>,
-    /// The name of Lua's next command, if it had one.
+    /// The name of Lua's next command, if there is one.
     pub(crate) called: Option<Bytes>,
 }
 
 impl<'a> Replay<'a> {
     pub(super) fn new(
         host: &'a mut dyn Host,
-        record: &'a mut Record,
-        calls: Vec<Call>,
+        record: &'a mut CallRecord,
+        calls: Vec<Arguments>,
         end_after: Option<u64>,
     ) -> Replay<'a> {
-        Replay { host, record, calls, told: 0, end_after, was_killed: false, mismatch: None }
+        Replay { host, record, calls, replayed: 0, end_after, was_killed: false, mismatch: None }
     }
 
-    /// Whether Lua has called what was called before, all of it.
+    /// Whether Lua has made all calls of the plan.
     fn is_over(&self) -> bool {
-        self.told == self.record.commands.len()
+        self.replayed == self.record.commands.len()
     }
 
-    /// What Lua has done otherwise than the plan, now that it has ended. A script that was killed
-    /// on the way has done nothing wrong.
+    /// Called when Lua has ended. Returns the mismatch between Lua and the plan, if there is one. A
+    /// script that was killed before it made all calls is no mismatch.
     pub(crate) fn finish(mut self) -> Option<Mismatch> {
         if !self.is_over() && !self.was_killed {
             self.note_mismatch(None);
@@ -125,34 +125,37 @@ impl<'a> Replay<'a> {
 
     fn note_mismatch(&mut self, called: Option<&[u8]>) {
         if self.mismatch.is_none() {
-            let planned = self.calls.get(self.told).and_then(|call| call.first()).cloned();
+            let planned = self.calls.get(self.replayed).and_then(|call| call.first()).cloned();
             let called = called.map(Bytes::copy_from_slice);
-            self.mismatch = Some(Mismatch { agreed: self.told, planned, called });
+            self.mismatch = Some(Mismatch { agreed: self.replayed, planned, called });
         }
     }
 
-    /// The reply of the next command, if it has been run, or an error for one that may not be run.
+    /// The reply of the next command if the plan has run it, or an error for a command that must
+    /// not be run.
     fn recorded(&mut self, argv: &[&[u8]]) -> Option<Reply> {
         if self.mismatch.is_none() && self.is_over() {
             return None;
         }
-        if self.calls.get(self.told).is_none_or(|call| call != argv) {
+        if self.calls.get(self.replayed).is_none_or(|call| call != argv) {
             self.note_mismatch(argv.first().copied());
         }
         if self.mismatch.is_some() {
             return Some(Reply::error(DISAGREEMENT));
         }
-        let told = self.record.commands[self.told];
-        self.told += 1;
-        Some(match told {
-            Told::Integer(number) => Reply::Integer(number),
-            Told::Null => Reply::Null,
-            Told::More(at) => std::mem::replace(&mut self.record.replies[at as usize], Reply::Null),
+        let recorded = self.record.commands[self.replayed];
+        self.replayed += 1;
+        Some(match recorded {
+            RecordedReply::Integer(number) => Reply::Integer(number),
+            RecordedReply::Null => Reply::Null,
+            RecordedReply::Stored(at) => {
+                std::mem::replace(&mut self.record.replies[at as usize], Reply::Null)
+            }
         })
     }
 }
 
-/// The error that the client of such a script gets.
+/// The error for the client of such a script.
 pub(crate) const DISAGREEMENT: &str = "ERR Internal error: the fast path and Lua disagree on this \
     script. What it has changed so far stays. It is run by Lua alone from now on";
 

@@ -1,17 +1,17 @@
-//! What a plan is: the script's statements, its names resolved. Knows no text and no host.
+//! A plan: the script's statements with resolved names. Independent of the text and of the host.
 
 use bytes::Bytes;
 
-use super::value::Value;
+use super::value_ref::ValueRef;
 use crate::CommandId;
 
 /// A script of the subset.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(super) body: Block,
-    /// How many locals are in scope at most.
+    /// The greatest number of locals in scope at once.
     pub(super) registers: usize,
-    /// The strings in the text.
+    /// The string literals.
     pub(super) literals: Vec<Bytes>,
 }
 
@@ -21,7 +21,7 @@ pub(super) type Block = Box<[Statement]>;
 pub(super) enum Statement {
     /// `local a = e`, `a = e`
     Set(u16, Expr),
-    /// The values first, then the locals.
+    /// Evaluates all values first and then sets the locals.
     SetMany(Box<[u16]>, Box<[Expr]>),
     /// `local[e] = e`
     Store {
@@ -34,8 +34,8 @@ pub(super) enum Statement {
         list: Expr,
         value: Expr,
     },
-    /// A call whose value nobody wants.
-    Run(Expr),
+    /// A call as a statement; its value is not used.
+    Evaluate(Expr),
     If {
         arms: Box<[(Expr, Block)]>,
         otherwise: Block,
@@ -103,10 +103,10 @@ pub(super) enum Expr {
     GreaterOrEqual(Box<(Expr, Expr)>),
     Arithmetic(Operator, Box<(Expr, Expr)>),
     Concat(Box<[Expr]>),
-    Call(Box<Call>),
+    Call(Box<CommandCall>),
     ToNumber(Box<Expr>),
     ToText(Box<Expr>),
-    /// The literal that is the first of the types' names.
+    /// The index of the first type name among the literals, and the operand.
     Type(u32, Box<Expr>),
     Largest(Box<[Expr]>),
     Smallest(Box<[Expr]>),
@@ -115,7 +115,7 @@ pub(super) enum Expr {
     TextLength(Box<Expr>),
     Sub(Box<(Expr, Expr, Expr)>),
     Assert(Box<[Expr]>),
-    /// Lua knows better.
+    /// The plan leaves here.
     Leave,
 }
 
@@ -128,17 +128,17 @@ pub(super) enum Operator {
     Modulo,
 }
 
-/// `redis.call` and `redis.pcall`, which differ only where a command fails.
+/// `redis.call` and `redis.pcall`, which differ only if a command fails.
 #[derive(Clone, Debug)]
-pub(super) struct Call {
-    /// The command, if it is known and takes so many arguments.
+pub(super) struct CommandCall {
+    /// The command, if the host has it with this number of arguments.
     pub(super) command: Option<CommandId>,
     pub(super) arguments: Box<[Expr]>,
     pub(super) unpacked: Option<Unpacked>,
     pub(super) direct: Option<Direct>,
 }
 
-/// A known command, nothing of which has to be computed.
+/// A known command with arguments that need no computation.
 #[derive(Clone, Debug)]
 pub(super) struct Direct {
     pub(super) command: CommandId,
@@ -146,7 +146,7 @@ pub(super) struct Direct {
     pub(super) operands: Box<[Operand]>,
 }
 
-/// An argument that is there already, if all goes well.
+/// An argument that needs no computation, if it is a string.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Operand {
     Literal(u32),
@@ -171,7 +171,7 @@ impl Operand {
     }
 }
 
-/// A place in a table: a local and something added.
+/// An index of a table: a local plus a constant.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     pub(super) local: u16,
@@ -179,7 +179,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// The place that an index names, if it is simple enough.
+    /// The index in an expression, if it is simple enough.
     pub(super) fn read(index: &Expr) -> Option<Place> {
         let small = |number: f64| {
             let add = number as i16;
@@ -201,9 +201,9 @@ impl Place {
         }
     }
 
-    /// The place, counted from 0, if the local is a number that leads to one.
-    pub(super) fn of(self, registers: &[Value]) -> Option<usize> {
-        let Value::Number(number) = registers[usize::from(self.local)] else { return None };
+    /// The index, counted from 0, if the local is a number for which it is valid.
+    pub(super) fn of(self, registers: &[ValueRef]) -> Option<usize> {
+        let ValueRef::Number(number) = registers[usize::from(self.local)] else { return None };
         let number = number + f64::from(self.add);
         let place = number as u32;
         (f64::from(place) == number).then_some(place)?.checked_sub(1).map(|at| at as usize)

@@ -1,13 +1,17 @@
-//! A host with just enough commands for the tests, and a short way to write replies.
+//! A host with the commands that the tests need, and a short notation of replies.
 
 #![allow(dead_code, unreachable_pub)]
+
+mod limits;
 
 use std::collections::BTreeMap;
 
 use lockwheel_resp::{Protocol, Reply};
 use lockwheel_scripting::{CommandId, Host, Interpreter, Interrupt, Limits, LogLevel, Sha};
 
-/// Strings and hashes in a map; time stands still.
+pub use self::limits::LIMITS;
+
+/// Strings and hashes in a map; time does not pass.
 #[derive(Default)]
 pub struct MapHost {
     pub strings: BTreeMap<Vec<u8>, Vec<u8>>,
@@ -15,9 +19,9 @@ pub struct MapHost {
     pub calls: Vec<String>,
     pub logged: Vec<(LogLevel, Vec<u8>)>,
     pub protocol: Protocol,
-    /// After this many questions the script is killed.
-    pub patience: Option<u32>,
-    pub asked: u32,
+    /// The script is killed after this many polls.
+    pub polls_max: Option<u32>,
+    pub polls: u32,
 }
 
 impl Host for MapHost {
@@ -90,9 +94,9 @@ impl Host for MapHost {
     }
 
     fn interrupt(&mut self) -> Interrupt {
-        self.asked += 1;
-        match self.patience {
-            Some(patience) if self.asked > patience => Interrupt::Kill,
+        self.polls += 1;
+        match self.polls_max {
+            Some(polls_max) if self.polls > polls_max => Interrupt::Kill,
             _ => Interrupt::Continue,
         }
     }
@@ -104,9 +108,9 @@ impl MapHost {
     }
 }
 
-/// A reply that the commands here do not give.
+/// Replies that the other commands do not give.
 fn reply_of_kind(kind: &[u8]) -> Reply {
-    /// More than a double holds.
+    /// Not exact in a double.
     const LARGE: Reply = Reply::Integer(9_007_199_254_740_993);
     match kind {
         b"null array" => Reply::NullArray,
@@ -129,9 +133,9 @@ fn add(value: &mut Vec<u8>, by: i64) -> Reply {
     Reply::Integer(sum)
 }
 
-/// An interpreter as the server makes it.
+/// An interpreter with the limits of the tests.
 pub fn interpreter() -> Interpreter {
-    Interpreter::new(Limits::default(), "7.2.4", 0).expect("memory for Lua")
+    Interpreter::new(LIMITS, "7.2.4", 0).expect("memory for Lua")
 }
 
 /// Runs a script in a fresh interpreter.
@@ -141,7 +145,7 @@ pub fn eval(host: &mut MapHost, script: &str) -> Reply {
 
 /// Runs a script as `EVAL script 0`.
 pub fn eval_in(lua: &mut Interpreter, host: &mut MapHost, script: &str) -> Reply {
-    // Each char is a byte, so that tables can hold any byte.
+    // Each char is a byte, so that the tables of cases can hold any byte.
     let body: Vec<u8> = script.chars().map(|c| c as u8).collect();
     match lua.load(&body) {
         Ok(sha) => {
@@ -159,7 +163,7 @@ pub fn eval_in(lua: &mut Interpreter, host: &mut MapHost, script: &str) -> Reply
     }
 }
 
-/// A reply in short.
+/// A reply in short notation.
 pub fn show(reply: &Reply) -> String {
     let text =
         |bytes: &[u8]| bytes.escape_ascii().to_string().replace("\\'", "'").replace("\\\"", "\"");

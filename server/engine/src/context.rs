@@ -11,8 +11,8 @@ use crate::Engine;
 use crate::command::Command;
 use crate::error::Error;
 use crate::keyspace::dict::Slot;
-use crate::keyspace::records::{Given, HashMut, Record, Records};
-use crate::keyspace::value::{Apart, Typed, Value, ValueRef};
+use crate::keyspace::records::{HashMut, NewValue, Record, Records};
+use crate::keyspace::value::{OutOfLine, Typed, Value, ValueRef};
 use crate::notify::Events;
 use crate::session::{ClientId, Session};
 use crate::time::{Millis, Time};
@@ -210,7 +210,7 @@ impl Context<'_> {
     }
 
     /// The value of a key that must be of one type, for a command that changes it.
-    pub fn write_as<T: Apart>(&mut self, key: &[u8]) -> Result<Option<&mut T>, Error> {
+    pub fn write_as<T: OutOfLine>(&mut self, key: &[u8]) -> Result<Option<&mut T>, Error> {
         let Some(slot) = self.find_for_write(key) else { return Ok(None) };
         self.records_mut().value_mut(slot).ok_or(Error::WrongType).map(Some)
     }
@@ -245,7 +245,7 @@ impl Context<'_> {
     // --- changing ---
 
     /// Sets a key to a new value without a deadline. Any old value is replaced.
-    pub fn set(&mut self, key: &[u8], value: Given<'_>) {
+    pub fn set(&mut self, key: &[u8], value: NewValue<'_>) {
         let found = self.find(key);
         let slot = self.put(key, found, value);
         if found.is_some() {
@@ -256,7 +256,7 @@ impl Context<'_> {
     /// Sets a key to a new value, keeps its deadline, and returns its slot. `found` is the result
     /// of looking the key up.
     #[inline(always)]
-    pub fn put(&mut self, key: &[u8], found: Option<Slot>, value: Given<'_>) -> Slot {
+    pub fn put(&mut self, key: &[u8], found: Option<Slot>, value: NewValue<'_>) -> Slot {
         let Some(slot) = found else { return self.add(key, value) };
         let now = self.time.now;
         self.engine.keyspace.set_value(self.database, slot, value).set_used_at(slot, now);
@@ -265,23 +265,23 @@ impl Context<'_> {
 
     /// Replaces the value of a key that has just been found and keeps its deadline.
     #[inline(always)]
-    pub fn set_value(&mut self, slot: Slot, value: Given<'_>) {
+    pub fn set_value(&mut self, slot: Slot, value: NewValue<'_>) {
         self.engine.keyspace.set_value(self.database, slot, value);
     }
 
     /// The value of a key, for adding elements; an empty value is created if the key does not
     /// exist.
-    pub fn open<T: Apart + Default>(&mut self, key: &[u8]) -> Result<&mut T, Error> {
+    pub fn open<T: OutOfLine + Default>(&mut self, key: &[u8]) -> Result<&mut T, Error> {
         let slot = match self.find(key) {
             Some(slot) => slot,
-            None => self.add(key, Given::Value(T::default().into())),
+            None => self.add(key, NewValue::Value(T::default().into())),
         };
         self.mark_used(slot);
         self.records_mut().value_mut(slot).ok_or(Error::WrongType)
     }
 
     /// Adds a key. It must not exist.
-    pub fn add(&mut self, key: &[u8], value: Given<'_>) -> Slot {
+    pub fn add(&mut self, key: &[u8], value: NewValue<'_>) -> Slot {
         let now = self.time.now;
         let slot = self.engine.keyspace.add(self.database, key, value, now);
         self.engine.notify(Events::NEW, "new", self.database, key);

@@ -432,7 +432,7 @@ impl Engine {
         let (interpreter, functions) = (self.interpreter.as_mut(), self.functions.as_ref());
         let script = match command.name {
             "eval" | "eval_ro" => interpreter.and_then(|interpreter| {
-                let sha = interpreter.load_passing(argv[1]).ok()?;
+                let sha = interpreter.load_evaluated(argv[1]).ok()?;
                 Some(interpreter.find(sha.as_bytes())?.script)
             }),
             "evalsha" | "evalsha_ro" => interpreter.and_then(|lua| Some(lua.find(argv[1])?.script)),

@@ -640,8 +640,8 @@ impl Engine {
     /// is removed.
     #[inline]
     fn find_alive(&mut self, database: usize, key: &[u8], time: Time) -> Option<Slot> {
-        let slot = self.keyspace.recall(database, key)?;
-        if self.is_past_deadline(database, slot, time) {
+        let slot = self.keyspace.find_cached(database, key)?;
+        if self.keyspace.database(database).records().is_expired(slot, time) {
             self.expire(database, slot);
             return None;
         }
@@ -650,16 +650,9 @@ impl Engine {
 
     /// Whether a key exists and has reached its deadline.
     fn has_expired(&self, database: usize, key: &[u8], time: Time) -> bool {
-        let slot = self.keyspace.find(database, key);
-        slot.is_some_and(|slot| self.is_past_deadline(database, slot, time))
-    }
-
-    /// Whether the key in `slot` has reached its deadline: then no command may see it, even if the
-    /// wheel has not removed it yet.
-    #[inline]
-    pub(crate) fn is_past_deadline(&self, database: usize, slot: Slot, time: Time) -> bool {
-        let deadline = self.keyspace.database(database).records().deadline(slot);
-        deadline.is_some_and(|deadline| time.reached(deadline))
+        self.keyspace
+            .find(database, key)
+            .is_some_and(|slot| self.keyspace.database(database).records().is_expired(slot, time))
     }
 
     // --- pauses ---

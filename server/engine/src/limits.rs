@@ -2,6 +2,8 @@
 //!
 //! A limit that operators can change is a directive; the value here is its bound or default.
 
+use lockwheel_scripting::Limits;
+
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 
@@ -124,6 +126,26 @@ pub const PLAN_BYTES_MAX: usize = MIB;
 
 /// Functions of one library. They stay until the library is deleted; useful libraries have fewer.
 pub const LIBRARY_FUNCTIONS_MAX: usize = 1_000;
+
+/// The limits of the interpreter of scripts, and again of that of functions.
+pub const SCRIPTS: Limits = Limits {
+    memory_bytes_max: SCRIPT_MEMORY_BYTES_MAX,
+    script_bytes_max: SCRIPT_BYTES_MAX,
+    eval_scripts_max: PASSING_SCRIPTS_MAX,
+    eval_bytes_max: PASSING_SCRIPTS_BYTES_MAX,
+    loaded_bytes_max: LOADED_SCRIPTS_BYTES_MAX,
+    compiled_bytes_max: READY_SCRIPTS_BYTES_MAX,
+    match_steps_max: SCRIPT_PATTERN_STEPS_MAX,
+    nesting_max: SCRIPT_NESTING_MAX,
+    interrupt_instructions: SCRIPT_INTERRUPT_INSTRUCTIONS,
+    library_functions_max: LIBRARY_FUNCTIONS_MAX,
+    plan_tokens_max: PLAN_TOKENS_MAX,
+    plan_depth_max: PLAN_DEPTH_MAX,
+    plan_locals_max: PLAN_LOCALS_MAX,
+    plan_calls_max: PLAN_CALLS_MAX,
+    plan_steps_max: PLAN_STEPS_MAX,
+    plan_bytes_max: PLAN_BYTES_MAX,
+};
 
 /// Interrupts of Lua while a library is loaded, after which loading is aborted: half a second, as
 /// in Redis, since no other client is served meanwhile.

@@ -283,7 +283,7 @@ mod tests {
             stage.check(&format!("SET lock owner PX 60000; SCRIPT LOAD \"{TEXT}\""));
             let mut host = LibraryLoader { interrupts_left: 0, log: Vec::new() };
             let interpreter = stage.engine.interpreter.as_mut().expect("no script is running");
-            interpreter.misread_plan(&sha, PLANNED.as_bytes(), &mut host);
+            interpreter.replace_plan(&sha, PLANNED.as_bytes(), &mut host);
             stage.check(&format!("{before}EVALSHA {} 0{after}", sha.as_str()));
             stage.check(
                 "GET mark => \"plan\"; GET lock => \"owner\"; PTTL lock => 60000; \

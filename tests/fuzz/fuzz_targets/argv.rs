@@ -1,20 +1,20 @@
-//! Any arguments to any command, from several clients, while time passes: no panic, and whatever
-//! is sent is well-formed.
+//! Random arguments to any command, from several clients, while time passes. Checks that nothing
+//! panics and that all output is well-formed.
 
 #![no_main]
 
 use arbitrary::Arbitrary;
 use bytes::BytesMut;
-use lockwheel_engine::settings::{CompatVersion, Settings};
+use libfuzzer_sys::fuzz_target;
 use lockwheel_engine::session::{ClientId, Origin};
+use lockwheel_engine::settings::{CompatVersion, Settings};
 use lockwheel_engine::time::{Millis, Time};
 use lockwheel_engine::{Engine, Flow};
 use lockwheel_resp::decode::decode;
-use libfuzzer_sys::fuzz_target;
 
 const BEGIN: Millis = Millis(1_700_000_000_000);
 const CLIENTS: usize = 3;
-/// Timers fired in one turn.
+/// Timers that fire in one tick.
 const TICK_BUDGET: u32 = 64;
 
 #[derive(Arbitrary, Debug)]
@@ -25,7 +25,7 @@ enum Step<'a> {
     Reconnect { client: u8 },
 }
 
-/// Arguments that mean something, more often than random bytes do.
+/// Arguments with a meaning, more often than random bytes have one.
 #[derive(Arbitrary, Debug)]
 enum Argument<'a> {
     Key(u8),
@@ -108,10 +108,10 @@ const WORDS: &[&str] = &[
     "announce-port",
 ];
 
-struct World {
+struct State {
     engine: Engine,
     clients: Vec<ClientId>,
-    /// Which of them wait: nothing of theirs may be run until they are resumed.
+    /// The clients that are blocked: their requests must not be run until they are resumed.
     waiting: [bool; CLIENTS],
     now: Millis,
 }
@@ -119,7 +119,7 @@ struct World {
 fuzz_target!(|input: (u8, Vec<Step>)| {
     let (kind, steps) = input;
     let engine = Engine::new(settings(kind), Time::at(BEGIN), [1, 2, 3, 4]);
-    let mut world = World { engine, clients: Vec::new(), waiting: [false; CLIENTS], now: BEGIN };
+    let mut world = State { engine, clients: Vec::new(), waiting: [false; CLIENTS], now: BEGIN };
     for _ in 0..CLIENTS {
         let client = world.engine.connect(Origin::default(), Time::at(world.now));
         world.clients.push(client);
@@ -127,7 +127,7 @@ fuzz_target!(|input: (u8, Vec<Step>)| {
     steps.iter().for_each(|step| world.take(step));
 });
 
-/// Of every version, and now and then a node of a cluster or a sentinel.
+/// Settings of every version, and sometimes of a cluster node or a sentinel.
 fn settings(kind: u8) -> Settings {
     let mut settings = Settings::default();
     settings.compat_version = CompatVersion::ALL[usize::from(kind) % CompatVersion::ALL.len()];
@@ -139,7 +139,7 @@ fn settings(kind: u8) -> Settings {
     settings
 }
 
-impl World {
+impl State {
     fn take(&mut self, step: &Step) {
         match step {
             Step::Run { client, command, subcommand, arguments } => {

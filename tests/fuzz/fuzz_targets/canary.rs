@@ -1,5 +1,5 @@
-//! Panics on one input. A fuzzer that does not report this one finds nothing at all:
-//! `printf LOCKWHEEL > found && cargo +nightly fuzz run canary found` must fail.
+//! Panics on one input. If the fuzzer does not report it, it finds no panics at all: `printf
+//! LOCKWHEEL > found && cargo +nightly fuzz run canary found` must fail.
 
 #![no_main]
 

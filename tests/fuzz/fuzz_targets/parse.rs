@@ -1,14 +1,15 @@
-//! Any bytes, cut anywhere: no panic, and the same requests as from the whole.
+//! Random bytes, split at random places. Checks that nothing panics, and that the requests are the
+//! same as without the splits.
 //!
-//! Run it with `-malloc_limit_mb=64`, so that a declared length may not become an allocation.
+//! Run it with `-malloc_limit_mb=64`, so that a declared length cannot cause an allocation.
 
 #![no_main]
 
 use arbitrary::Arbitrary;
-use lockwheel_resp::parse::{Limits, Parser, ProtocolError};
 use libfuzzer_sys::fuzz_target;
+use lockwheel_resp::parse::{Limits, Parser, ProtocolError};
 
-/// More than this the parser may not ask room for: a declared size is a stranger's word.
+/// The parser must not ask for more room than this: a declared size is untrusted input.
 const NEEDED_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 #[derive(Arbitrary, Debug)]

@@ -1,17 +1,17 @@
-//! Any bytes as what `RESTORE` is given, under a checksum that is right: no panic, and what is
-//! made of them can be dumped and restored again, and read.
+//! Random bytes as the payload of `RESTORE`, with a correct checksum. Checks that nothing panics,
+//! and that the restored value can be dumped, restored again and read.
 
 #![no_main]
 
 use bytes::BytesMut;
-use lockwheel_engine::settings::Settings;
+use libfuzzer_sys::fuzz_target;
 use lockwheel_engine::Engine;
-use lockwheel_engine::session::{ClientId, Origin};
 use lockwheel_engine::keyspace::serialised::{seal, unseal};
+use lockwheel_engine::session::{ClientId, Origin};
+use lockwheel_engine::settings::Settings;
 use lockwheel_engine::time::{Millis, Time};
 use lockwheel_resp::Reply;
 use lockwheel_resp::decode::decode;
-use libfuzzer_sys::fuzz_target;
 
 const NOW: Time = Time::at(Millis(1_700_000_000_000));
 
@@ -41,7 +41,7 @@ fuzz_target!(|body: &[u8]| {
     ] {
         run(&mut engine, client, read);
     }
-    // What was read may be changed like anything else.
+    // A restored value may be changed like any other.
     for write in [
         &[b"APPEND".as_slice(), b"k", b"v"][..],
         &[b"RPUSH", b"k", b"v"],

@@ -1,20 +1,22 @@
-//! Any script: no panic, no hang past its budget, and the next script finds the world it expects.
+//! Any script. Checks that nothing panics, that no script exceeds its limits, and that the next
+//! script finds its environment unchanged.
 
 #![no_main]
 
 use arbitrary::Arbitrary;
+use libfuzzer_sys::fuzz_target;
+use lockwheel_engine::limits::SCRIPTS;
 use lockwheel_resp::encode::encode;
 use lockwheel_resp::{Protocol, Reply};
 use lockwheel_scripting::{Host, Interpreter, Interrupt, Limits, LogLevel};
-use libfuzzer_sys::fuzz_target;
 
-/// So often a script may be asked whether to go on before it is killed.
+/// Polls after which a script is killed.
 const INTERRUPTS_MAX: u32 = 20;
-/// What may stay behind: garbage of less than a MiB is left to Lua's own collector.
+/// Memory that may be left: garbage of less than a MiB is left to Lua's own collector.
 const LEFT_BYTES_MAX: usize = (1 << 20) + (64 << 10);
 const LIMITS_BYTES: usize = 8 * 1024 * 1024;
 
-/// What the next script sees, in one line: the globals, the strings' methods, the arguments.
+/// The environment of a script in one line: the globals, the methods of strings, the arguments.
 const PROBE: &str = "local seen = {} \
     for _, name in ipairs({'_G', 'string', 'table', 'math', 'redis', 'cjson', 'bit'}) do \
       local names = {} \
@@ -27,7 +29,7 @@ const PROBE: &str = "local seen = {} \
     seen[#seen + 1] = ('x'):rep(3) .. tostring(1e15) .. #KEYS .. #ARGV \
     return table.concat(seen, ';')";
 
-/// Pieces that scripts are made of, and those that sandboxes were broken with.
+/// Pieces of scripts, among them pieces of sandbox escapes.
 const PIECES: &[&str] = &[
     "return ",
     "local a = ",
@@ -127,7 +129,7 @@ struct Input<'a> {
 }
 
 fuzz_target!(|input: Input| {
-    let limits = Limits { memory_bytes_max: LIMITS_BYTES, ..Limits::default() };
+    let limits = Limits { memory_bytes_max: LIMITS_BYTES, ..SCRIPTS };
     let mut interpreter = Interpreter::new(limits, "7.2.4", 1).expect("room for Lua");
     let before = run(&mut interpreter, PROBE.as_bytes(), &[], &[], &[]);
     assert!(matches!(before, Reply::Bulk(_)), "{before:?}");
@@ -143,7 +145,7 @@ fuzz_target!(|input: Input| {
     assert_eq!(run(&mut interpreter, PROBE.as_bytes(), &[], &[], &[]), before);
 });
 
-/// Forgets all scripts and frees what can be freed.
+/// Removes all scripts and frees all garbage.
 fn flush(interpreter: &mut Interpreter) {
     interpreter.flush();
     while interpreter.tidy() {}
@@ -159,7 +161,7 @@ impl Input<'_> {
     }
 }
 
-/// Runs a script; its reply must be one that can be sent.
+/// Runs a script; its reply must be one that can be encoded.
 fn run(
     interpreter: &mut Interpreter,
     body: &[u8],
@@ -171,7 +173,7 @@ fn run(
         Ok(sha) => sha,
         Err(refusal) => return refusal,
     };
-    let mut host = Puppet { interrupts: 0, replies: replies.iter() };
+    let mut host = InputHost { interrupts: 0, replies: replies.iter() };
     let reply = interpreter.run(sha.as_bytes(), keys, args, &mut host);
     for protocol in [Protocol::Resp2, Protocol::Resp3] {
         encode(&reply, protocol, &mut bytes::BytesMut::new());
@@ -179,13 +181,13 @@ fn run(
     reply
 }
 
-/// A server that does nothing, and answers what the input says.
-struct Puppet<'a> {
+/// A host that does nothing, and gives the replies in the input.
+struct InputHost<'a> {
     interrupts: u32,
     replies: std::slice::Iter<'a, u8>,
 }
 
-impl Host for Puppet<'_> {
+impl Host for InputHost<'_> {
     fn call(&mut self, argv: &[&[u8]]) -> Reply {
         let first = Reply::bulk(argv.first().copied().unwrap_or_default());
         match self.replies.next().copied().unwrap_or_default() % 10 {

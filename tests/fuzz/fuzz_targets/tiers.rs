@@ -1,5 +1,5 @@
-//! Scripts of the subset that plans are made of: an engine with plans and one without cannot be
-//! told apart by replies, by what listeners hear, by what is counted, or by what is stored.
+//! Scripts of the subset of the plans. Checks that an engine with plans and one without give the
+//! same replies, messages, statistics and keys.
 
 #![no_main]
 
@@ -8,7 +8,7 @@ use libfuzzer_sys::fuzz_target;
 #[path = "../../src/tiers/mod.rs"]
 mod tiers;
 
-use tiers::grammar::{self, Taste};
+use tiers::grammar::{self, Selection};
 use tiers::trial::{Outcome, Trial};
 
 fuzz_target!(|data: &[u8]| {
@@ -18,7 +18,7 @@ fuzz_target!(|data: &[u8]| {
         let drawn = if bound > 256 { next() << 8 | next() } else { next() };
         drawn % bound.max(1)
     };
-    let script = grammar::script(Taste::All, None, &mut dice);
+    let script = grammar::script(Selection::All, None, &mut dice);
     let request = grammar::request(&mut dice);
     let protocol = if dice(2) == 0 { 2 } else { 3 };
     if let Outcome::Differs(what) = Trial::new().run(&script.text, &request, protocol) {

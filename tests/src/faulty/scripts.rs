@@ -203,7 +203,7 @@ fn call_by_call(
     let (Some(body), Some(count)) = (body, count) else { return world.run(request) };
     let version = world.engine.settings.compat_version;
     let mut lua = world.interpreters.pop().unwrap_or_else(|| interpreter(4, version));
-    let reply = match lua.load_passing(&body) {
+    let reply = match lua.load_evaluated(&body) {
         Ok(sha) => {
             // It is known by its digest from now on, here as well.
             world.aside(request, &[b"SCRIPT", b"LOAD", &body[..]]);

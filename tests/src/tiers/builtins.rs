@@ -1,24 +1,24 @@
-//! The functions a script may call, and the places an expression may stand in, after the reference
-//! manual of Lua 5.1 (sections 2 and 5) and Redis's page on scripts. Nothing here comes from the plans:
-//! what they leave out, and what they get wrong, must be drawn as well.
+//! The functions a script may call, and the positions an expression may have, from the reference
+//! manual of Lua 5.1 (sections 2 and 5) and Redis's page on scripts. Nothing here comes from the
+//! plans: constructs that they leave out or get wrong must be generated as well.
 //!
-//! Texts are templates: `$` and a letter stand for something drawn, see [`super::grammar`].
+//! Texts are templates: `$` and a letter are replaced by something random, see [`super::grammar`].
 
 use std::sync::LazyLock;
 
 /// A function.
 pub struct Builtin {
-    /// What it is called.
+    /// Its name in a script.
     pub name: &'static str,
-    /// A letter for each parameter, for arguments that fit.
+    /// A letter for each parameter, for suitable arguments.
     pub takes: &'static str,
-    /// So many of them must be there.
+    /// The number of required arguments.
     pub least: usize,
-    /// What it returns: a letter as of a parameter, `O` for what has no stable text.
+    /// Its result: a letter as for a parameter, or `O` for a value without a stable text.
     pub gives: char,
-    /// Whether lock scripts use it: drawn oftener.
+    /// Whether lock scripts use it: generated more often.
     pub common: bool,
-    /// Whether Redis answers the same in every run.
+    /// Whether the result on Redis is the same in every run.
     pub exact: bool,
 }
 
@@ -30,15 +30,15 @@ const fn common(name: &'static str, takes: &'static str, least: usize, gives: ch
     Builtin { common: true, ..builtin(name, takes, least, gives) }
 }
 
-/// What it returns depends on the server, or on what ran before.
+/// A function that returns something that depends on the server, or on earlier commands.
 const fn loose(name: &'static str, takes: &'static str, least: usize, gives: char) -> Builtin {
     Builtin { exact: false, ..builtin(name, takes, least, gives) }
 }
 
-/// So many are what lock scripts are made of; they come first.
+/// The number of functions that lock scripts consist of; they come first.
 pub const EVERYDAY: usize = 11;
 
-/// All of them.
+/// All functions.
 pub const BUILTINS: &[Builtin] = &[
     common("assert", "XXXX", 1, 'X'),
     common("tonumber", "DB", 1, 'N'),
@@ -159,19 +159,19 @@ pub const BUILTINS: &[Builtin] = &[
     builtin("bit.bswap", "N", 1, 'N'),
 ];
 
-/// Where an expression stands. `$E` is the expression.
+/// A position of an expression. `$E` is the expression.
 pub struct Position {
-    /// For people.
+    /// A description for people.
     pub name: String,
-    /// Statements around it.
+    /// The statements around it.
     pub text: String,
     /// The numbers of arguments that can be written here: `f"x"` has one.
     pub counts: std::ops::RangeInclusive<usize>,
-    /// Whether lock scripts have expressions there: drawn oftener.
+    /// Whether lock scripts have expressions there: generated more often.
     pub common: bool,
 }
 
-/// The most arguments a drawn call has.
+/// The greatest number of arguments of a generated call.
 pub const ARGUMENTS_MAX: usize = 4;
 
 const COMMON: &[(&str, &str)] = &[
@@ -230,7 +230,7 @@ const COMMON: &[(&str, &str)] = &[
     ),
     ("condition of if not", "if not $E then\n$q\nelse\n$q\nend"),
     ("condition of while", "local $a = 0\nwhile $a < 2 and $E do\n$a = $a + 1\n$q\nend\n$o"),
-    ("condition by itself", "while $E do\n$q\nbreak\nend"),
+    ("whole condition", "while $E do\n$q\nbreak\nend"),
     ("left of and", "local $a, $b = $E and $X\n$o"),
     ("right of and", "local $a, $b = $X and $E\n$o"),
     ("left of or", "local $a, $b = $E or $X\n$o"),
@@ -299,7 +299,7 @@ const OTHER: &[(&str, &str)] = &[
     ("returned in the middle", "do return $V, $E, $V end"),
     ("condition of until", "local $a = 0\nrepeat\n$a = $a + 1\n$q\nuntil $a > 1 or $E\n$o"),
     (
-        "condition of until by itself",
+        "whole condition of until",
         "local $a = 0\nrepeat\nlocal $b = $V\n$a = $a + 1\nif $a > 2 then\nbreak\nend\nuntil $E\n$o",
     ),
     ("table of pairs", "local $a = 0\nfor $i, $j in pairs($E) do\n$a = $a + 1\nend\n$o"),
@@ -362,7 +362,7 @@ const OTHER: &[(&str, &str)] = &[
     ("on two lines", "local $a, $b =\n $E -- so\n$o"),
 ];
 
-/// Calls that have exactly one argument, which is written without parentheses.
+/// Calls with exactly one argument, which is written without parentheses.
 const WITHOUT_PARENTHESES: &[(&str, &str)] = &[
     ("with a string", "local $a, $b = $G$z\n$o"),
     ("with a table", "local $a, $b = $G$y\n$o"),
@@ -374,7 +374,7 @@ const WITHOUT_PARENTHESES: &[(&str, &str)] = &[
 const ARITHMETIC: [&str; 6] = ["+", "-", "*", "/", "%", "^"];
 const COMPARISON: [&str; 6] = ["==", "~=", "<", ">", "<=", ">="];
 
-/// All of them.
+/// All positions.
 pub static POSITIONS: LazyLock<Vec<Position>> = LazyLock::new(|| {
     let position = |name: &str, text: &str, common| Position {
         name: name.to_owned(),

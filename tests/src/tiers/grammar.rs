@@ -1,36 +1,36 @@
-//! Scripts drawn by chance, from the grammar of Lua 5.1 and the functions that Redis gives to
-//! scripts: [`builtins`](super::builtins). What the plans take plays no part but in one respect:
-//! statements and functions that lock scripts use are drawn oftener, so that many scripts have
-//! plans and others lie just outside.
+//! Generates random scripts from the grammar of Lua 5.1 and the functions that Redis gives to
+//! scripts: [`builtins`](super::builtins). The subset of the plans has no influence, with one
+//! exception: statements and functions that lock scripts use are generated more often, so that many
+//! scripts have plans and others are just outside the subset.
 //!
-//! Statements and expressions are templates. A `$` and a letter stand for something drawn:
+//! Statements and expressions are templates. A `$` and a letter are replaced as follows:
 //!
-//! | letters | what |
+//! | letters | replacement |
 //! |---|---|
 //! | `N I S D B t` | a number, a small one, a text, digits, a base, a condition |
-//! | `X V M` | something sensible, anything at all, something to compare with |
+//! | `X V M` | a suitable value, any value, a value to compare with |
 //! | `L T F` | a list, a table, a function |
-//! | `P Q R U J W C A` | what libraries take: a pattern, a replacement, formats, JSON, packed values, code, a byte |
+//! | `P Q R U J W C A` | arguments of libraries: a pattern, a replacement, formats, JSON, packed values, code, a byte |
 //! | `K r w` | a key, `redis.call` or `redis.pcall`, the words of a command |
 //! | `q k` | a call of a command |
-//! | `E G g x , z y` | the call a statement is about, its function, the first word of that, its arguments, those behind a comma, its argument without parentheses as a string or table |
-//! | `H1 H2 H3` | a function of so many arguments |
+//! | `E G g x , z y` | the call in focus of a statement, its function, the first word of that, its arguments, those after a comma, its argument without parentheses as a string or table |
+//! | `H1 H2 H3` | a function with so many parameters |
 //! | `a b c d f i j` | new locals |
-//! | `o l u` | what has become of `a b c`, of the list `a`, of `i` |
-//! | `s v` | a statement; a local that has been drawn before |
+//! | `o l u` | the final values of `a b c`, of the list `a`, of `i` |
+//! | `s v` | a statement; a local that exists already |
 
 use lockwheel_scripting::Sha;
 
 use super::builtins::{ARGUMENTS_MAX, BUILTINS, Builtin, EVERYDAY, POSITIONS};
 
-/// Chance: a number below the given one.
+/// A source of random numbers below the given one.
 pub type Dice<'d> = &'d mut dyn FnMut(usize) -> usize;
 
-/// Keys that are named; each is set to something else by [`WORLD`].
+/// Keys that scripts name; [`INITIAL_KEYS`] sets each to another type of value.
 pub const KEYS: [&str; 9] = ["s", "h", "l", "z", "n", "none", "m", "x", "out"];
 
-/// What is done before the scripts are run.
-pub const WORLD: [&str; 11] = [
+/// The commands that are run before the scripts.
+pub const INITIAL_KEYS: [&str; 11] = [
     "SET s owner PX 30000000",
     "HSET h owner 1 mode read other 2",
     "PEXPIRE h 30000000",
@@ -44,7 +44,7 @@ pub const WORLD: [&str; 11] = [
     "DEL out",
 ];
 
-/// Arguments that mean something.
+/// Arguments with a meaning.
 pub const WORDS: [&str; 30] = [
     "owner",
     "other",
@@ -78,30 +78,30 @@ pub const WORDS: [&str; 30] = [
     "pexpire",
 ];
 
-/// Where a function was drawn.
+/// A function with its position and number of arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cell {
-    /// Which of [`BUILTINS`].
+    /// Index in [`BUILTINS`].
     pub builtin: usize,
-    /// Which of [`POSITIONS`].
+    /// Index in [`POSITIONS`].
     pub position: usize,
-    /// With how many arguments.
+    /// The number of arguments.
     pub count: usize,
 }
 
-/// A script and what is in it.
+/// A script and its content.
 #[derive(Clone, Debug, Default)]
 pub struct Script {
-    /// Lua.
+    /// The Lua text.
     pub text: String,
-    /// The functions that were drawn for a position.
+    /// The functions that were chosen for a position.
     pub cells: Vec<Cell>,
 }
 
-/// How a script is to be run.
+/// How a script is run.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// By which command.
+    /// The commands that run it.
     pub form: Form,
     /// The keys.
     pub keys: Vec<String>,
@@ -109,7 +109,7 @@ pub struct Request {
     pub words: Vec<String>,
 }
 
-/// The ways to a script.
+/// The commands that run a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// `EVAL`
@@ -143,21 +143,21 @@ impl Request {
     }
 }
 
-/// What a script may contain.
+/// The content that a script may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Taste {
+pub enum Selection {
     /// Everything.
     All,
-    /// What every server answers the same at any time.
+    /// Only constructs for which every server gives the same replies at any time.
     Exact,
 }
 
-/// A script; if a cell is named, with that in it.
-pub fn script(taste: Taste, about: Option<Cell>, dice: Dice<'_>) -> Script {
+/// Generates a script; if a cell is given, the script contains it.
+pub fn script(selection: Selection, about: Option<Cell>, dice: Dice<'_>) -> Script {
     let common = dice(6) < 5;
     let mut writer = Writer {
         dice,
-        taste,
+        selection,
         common,
         cells: Vec::new(),
         scope: Vec::new(),
@@ -180,7 +180,7 @@ pub fn script(taste: Taste, about: Option<Cell>, dice: Dice<'_>) -> Script {
     Script { text, cells: writer.cells }
 }
 
-/// A way to run a script.
+/// Generates a request to run a script.
 pub fn request(dice: Dice<'_>) -> Request {
     let form = match dice(16) {
         0 => Form::ReadOnly,
@@ -195,7 +195,8 @@ pub fn request(dice: Dice<'_>) -> Request {
     Request { form, keys, words }
 }
 
-/// Statements that hold others, or are not about one expression; those that lock scripts use first.
+/// Statements that contain others, or have no expression in focus; those of lock scripts come
+/// first.
 const COMMON_STATEMENTS: &[&str] = &[
     "$q",
     "$q",
@@ -480,7 +481,7 @@ const NUMBERS: [&str; 16] = [
     "1", "0", "2", "3", "-1", "7", "10", "16", "1.5", "0.5", "-0.25", "41", "100", "30000", "2.75",
     "5",
 ];
-/// What does not go through as a whole number, or not at all.
+/// Numbers that are not passed on as an integer, or not at all.
 const ODD_NUMBERS: [&str; 20] = [
     "1.1",
     "-0.1",
@@ -582,7 +583,7 @@ const FUNCTIONS: [&str; 10] = [
     "redis.call",
     "assert",
 ];
-/// Ends of scripts that a plan cannot come to, behind whatever has been done.
+/// Ends of scripts that no plan can reach, after commands were run.
 const FAILURES: [&str; 14] = [
     "error('x')",
     "error({err = 'MY x'})",
@@ -602,8 +603,8 @@ const FAILURES: [&str; 14] = [
 
 struct Writer<'d> {
     dice: Dice<'d>,
-    taste: Taste,
-    /// Mostly what lock scripts use.
+    selection: Selection,
+    /// Whether the script mostly consists of constructs of lock scripts.
     common: bool,
     cells: Vec<Cell>,
     /// Visible locals.
@@ -612,18 +613,18 @@ struct Writer<'d> {
     nesting: usize,
     /// Statements that may still be written.
     room: usize,
-    /// Expressions in expressions.
+    /// The depth of nested expressions.
     walks: usize,
 }
 
-/// The call that a statement is about.
+/// The call in focus of a statement.
 #[derive(Clone, Copy)]
 struct Focus {
     builtin: &'static Builtin,
     count: usize,
 }
 
-/// What the letters of one statement stand for.
+/// The replacements of the letters of one statement.
 #[derive(Default)]
 struct Names {
     new: [Option<String>; 10],
@@ -638,7 +639,7 @@ impl Writer<'_> {
         all[self.roll(all.len())]
     }
 
-    /// Whether something happens that seldom does, or at least in scripts of the usual kind.
+    /// Whether to choose something rare; it is rarer still in scripts of the usual kind.
     fn oddly(&mut self, of: usize) -> bool {
         let of = if self.common { of * 8 } else { of };
         self.roll(of) == of - 1
@@ -657,8 +658,8 @@ impl Writer<'_> {
             false => self.pick(COMMON_STATEMENTS),
             true => self.pick(OTHER_STATEMENTS),
         };
-        if self.taste == Taste::Exact && text.contains("redis.log") {
-            // Nobody reads the other server's log.
+        if self.selection == Selection::Exact && text.contains("redis.log") {
+            // The other server's log is not read.
             return;
         }
         self.write(text, None, out);
@@ -671,7 +672,8 @@ impl Writer<'_> {
         let builtin = self.drawn(common, |_| true);
         let position = loop {
             let position = self.roll(POSITIONS.len());
-            // Odd ones are drawn as often as others by scripts that are not of the usual kind.
+            // Unusual positions are as frequent as others in scripts that are not of the usual
+            // kind.
             if POSITIONS[position].common || self.oddly(1) {
                 break position;
             }
@@ -694,9 +696,9 @@ impl Writer<'_> {
         self.end_line(out);
     }
 
-    /// One of the functions that fit.
+    /// One of the suitable functions.
     fn drawn(&mut self, common: bool, fits: impl Fn(&Builtin) -> bool) -> usize {
-        let exact = self.taste == Taste::Exact;
+        let exact = self.selection == Selection::Exact;
         let fits = |at: &usize| {
             let builtin = &BUILTINS[*at];
             fits(builtin) && (builtin.common || !common) && (builtin.exact || !exact)
@@ -715,7 +717,8 @@ impl Writer<'_> {
         out.push_str(end);
     }
 
-    /// How a script ends: with what has become of its locals, with an error, or with nothing.
+    /// The end of a script: returns the final values of its locals, raises an error, or does
+    /// nothing.
     fn end(&mut self, out: &mut String) {
         match self.roll(8) {
             0 => {}
@@ -801,7 +804,7 @@ impl Writer<'_> {
                     out.push_str(&format!("redis.call('rpush', 'out', {name})"));
                 }
                 's' => {
-                    // A loop's own counter may not be changed in it, or the loop would not end.
+                    // A loop's own counter must not be changed in it, or the loop would not end.
                     let own = ["ij", "a"][usize::from(template.starts_with("local $a = $X"))];
                     let own = own.chars().filter_map(|letter| "abcdfij".find(letter));
                     let own: Vec<String> = own.flat_map(|at| names.new[at].clone()).collect();
@@ -819,7 +822,7 @@ impl Writer<'_> {
             }
         }
         self.scope.truncate(visible);
-        // Those of a block, a loop or a function are not visible behind it.
+        // The locals of a block, a loop or a function are not visible after it.
         if self.nesting == 0 && template.starts_with("local $a") {
             self.scope.extend(
                 declared.into_iter().filter(|at| *at < 3).flat_map(|at| names.new[at].clone()),
@@ -827,7 +830,7 @@ impl Writer<'_> {
         }
     }
 
-    /// What has become of locals.
+    /// Returns the final values of locals.
     fn observe(&mut self, names: &[String], opaque: bool, out: &mut String) {
         let show = |name: &String| match opaque {
             true => format!("type({name})"),
@@ -924,7 +927,7 @@ impl Writer<'_> {
         let mut all = Vec::new();
         for at in 0..count {
             let fitting = builtin.takes.chars().nth(at);
-            // Some would not end in any time worth waiting for.
+            // Larger arguments would take too long.
             let is_bound = matches!(
                 builtin.name,
                 "string.rep" | "table.insert" | "table.remove" | "table.concat" | "math.ldexp"
@@ -944,7 +947,7 @@ impl Writer<'_> {
         all.join(", ")
     }
 
-    /// What may be any number of values.
+    /// An expression of any number of values.
     fn several(&mut self) -> String {
         match self.roll(4) {
             0 => format!("assert({}, {})", self.letter('X'), self.letter('V')),
@@ -968,7 +971,8 @@ impl Writer<'_> {
         let text = loop {
             let text = self.pick(known);
             let is_loose = ["'time'", "'pttl'", "pexpiretime", "smembers", "'object'"];
-            if self.taste == Taste::All || is_loose.iter().all(|word| !text.contains(word)) {
+            if self.selection == Selection::All || is_loose.iter().all(|word| !text.contains(word))
+            {
                 break text;
             }
             if self.roll(16) == 0 {
@@ -994,7 +998,7 @@ impl Writer<'_> {
         out
     }
 
-    /// What a letter stands for.
+    /// The replacement of a letter.
     fn letter(&mut self, letter: char) -> String {
         if self.walks > 3 {
             return self.leaf(letter).to_owned();
@@ -1028,7 +1032,7 @@ impl Writer<'_> {
         Some(self.scope[at].clone())
     }
 
-    /// A sensible call of a function that returns this.
+    /// A call with suitable arguments of a function that returns this.
     fn call_of(&mut self, gives: char) -> String {
         let common = !self.oddly(3);
         let at =
@@ -1077,13 +1081,13 @@ impl Writer<'_> {
             'B' => {
                 self.pick(&["10", "16", "2", "36", "8", "'10'", "1", "37", "0", "10.5"]).to_owned()
             }
-            'Y' => match self.taste {
-                Taste::All => match self.roll(4) {
+            'Y' => match self.selection {
+                Selection::All => match self.roll(4) {
                     0 => self.letter('N'),
                     1 => self.pick(&["1", "5", "'100'", "0", "-1", "ARGV[3]"]).to_owned(),
                     _ => "30000".to_owned(),
                 },
-                Taste::Exact => {
+                Selection::Exact => {
                     self.pick(&["30000000", "'60000000'", "45000000", "0", "-1"]).to_owned()
                 }
             },
@@ -1291,12 +1295,14 @@ impl Writer<'_> {
     }
 }
 
-/// All that can be drawn.
-pub fn cells(taste: Taste) -> impl Iterator<Item = Cell> {
-    // Without arguments they fail, all but this one.
+/// All cells.
+pub fn cells(selection: Selection) -> impl Iterator<Item = Cell> {
+    // All functions but this one fail without arguments.
     let fits =
         |builtin: &Builtin, count| builtin.exact || count == 0 && builtin.name != "math.random";
-    all_cells().filter(move |cell| taste == Taste::All || fits(&BUILTINS[cell.builtin], cell.count))
+    all_cells().filter(move |cell| {
+        selection == Selection::All || fits(&BUILTINS[cell.builtin], cell.count)
+    })
 }
 
 fn all_cells() -> impl Iterator<Item = Cell> {

@@ -1,21 +1,21 @@
-//! Two engines that differ in nothing but `script-plans`, run side by side: whatever one says, the
-//! other says. Knows no test framework, for the fuzz target is built from the same files.
+//! Runs two engines that differ only in `script-plans` side by side and compares them. Independent
+//! of the test framework, because the fuzz target is built from the same files.
 
 pub mod builtins;
 pub mod grammar;
 pub mod pair;
-pub mod puppet;
+pub mod recording_host;
 pub mod trial;
 
 pub use pair::Pair;
 
-/// A generator of the same numbers each time.
+/// A deterministic random number generator.
 pub struct Chance(pub u64);
 
 impl Chance {
-    /// One for each script of a seed.
+    /// The generator for one script of a seed.
     pub fn of(seed: u64, number: u64) -> Chance {
-        // Mixed twice: the states of two scripts must not lie in one sequence.
+        // Mixed twice: the states of two scripts must not be in one sequence.
         let seed = Chance(seed).bits();
         Chance(Chance(seed ^ number).bits())
     }

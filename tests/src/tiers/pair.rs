@@ -1,4 +1,4 @@
-//! Two engines that differ in nothing but `script-plans`.
+//! Two engines that differ only in `script-plans`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,35 +11,36 @@ use lockwheel_engine::time::{Millis, Time};
 use lockwheel_engine::{Engine, Flow};
 use lockwheel_scripting::{LogLevel, Tiers};
 
-use super::grammar::{Request, WORLD};
+use super::grammar::{INITIAL_KEYS, Request};
 
 const BEGIN: Millis = Millis(1_700_000_000_000);
-/// Keys that fire in one turn of the clock.
+/// Keys that expire in one tick.
 const TICK_BUDGET: u32 = 1_000;
-/// Where what must be the same is counted. Memory is not: plans take some.
+/// The sections of `INFO` that must be equal. Memory is not among them, because plans take some.
 const SECTIONS: [&str; 4] = ["stats", "commandstats", "errorstats", "keyspace"];
-/// Questions of one script after which it is taken for endless.
-const QUESTIONS_MAX: u32 = 500;
+/// Polls after which a script counts as endless.
+const POLLS_MAX: u32 = 500;
 
-/// An engine, with a client for each version of the protocol, and one that listens to everything.
+/// An engine, with a client for each version of the protocol, and one that is subscribed to
+/// everything.
 pub struct Side {
     engine: Engine,
     clients: [ClientId; 2],
     now: Millis,
-    /// What `dirty` was when the world was made.
-    clean_at: Option<u64>,
+    /// The value of `dirty` when the keys were reset.
+    dirty_at_reset: Option<u64>,
 }
 
-/// All that can be seen of a request.
+/// Everything that can be observed of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct Observation {
     /// The replies, as they are sent.
     pub replies: Vec<u8>,
-    /// What subscribers receive, keyspace events among it.
+    /// The messages to subscribers, keyspace events included.
     pub messages: Vec<Vec<u8>>,
-    /// What the script has logged.
+    /// The lines that the script has logged.
     pub log: Vec<(LogLevel, String)>,
-    /// How often each command has been called, refused, and has failed; by name.
+    /// How often each command has been called, was refused, and has failed; by name.
     pub commands: BTreeMap<&'static str, [u64; 3]>,
     /// Hits, misses, errors, changes.
     pub counters: [u64; 4],
@@ -47,11 +48,11 @@ pub struct Seen {
     pub errors: BTreeMap<String, u64>,
     /// The values and deadlines of all keys, if any was changed.
     pub keys: Vec<u8>,
-    /// The script did not end by itself.
+    /// Whether the script had to be killed.
     pub is_endless: bool,
 }
 
-impl fmt::Display for Seen {
+impl fmt::Display for Observation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -77,7 +78,7 @@ impl Side {
         let mut engine = Engine::new(settings, Time::at(now), [1, 2, 3, 4]);
         let listener = engine.connect(Origin::default(), Time::at(now));
         let clients = [0, 1].map(|_| engine.connect(Origin::default(), Time::at(now)));
-        let mut side = Side { engine, clients, now, clean_at: None };
+        let mut side = Side { engine, clients, now, dirty_at_reset: None };
         side.run(listener, &[b"PSUBSCRIBE", b"*"]);
         side.run(clients[0], &[b"CONFIG", b"SET", b"notify-keyspace-events", b"KEA"]);
         side.run(clients[1], &[b"HELLO", b"3"]);
@@ -86,7 +87,7 @@ impl Side {
     }
 
     fn run(&mut self, client: ClientId, argv: &[&[u8]]) -> Vec<u8> {
-        self.engine.script_monitor = Some(Box::new(Patience(QUESTIONS_MAX)));
+        self.engine.script_monitor = Some(Box::new(ScriptKiller(POLLS_MAX)));
         let mut out = BytesMut::new();
         let flow = self.engine.run(Time::at(self.now), client, argv, &mut out);
         assert_eq!(flow, Flow::Next, "{}", show(argv));
@@ -97,24 +98,24 @@ impl Side {
         self.engine.deliveries().into_iter().map(|delivery| delivery.bytes.to_vec()).collect()
     }
 
-    /// Makes the world anew, if anything in it was changed.
-    pub fn make_world(&mut self) {
-        if self.clean_at == Some(self.engine.dirty) {
+    /// Sets all keys to their initial values again, if any has changed.
+    pub fn reset_keys(&mut self) {
+        if self.dirty_at_reset == Some(self.engine.dirty) {
             return;
         }
         self.run(self.clients[0], &[b"FLUSHALL"]);
-        for command in WORLD {
+        for command in INITIAL_KEYS {
             let argv: Vec<&[u8]> = command.split(' ').map(str::as_bytes).collect();
             self.run(self.clients[0], &argv);
         }
         self.messages();
-        self.clean_at = Some(self.engine.dirty);
+        self.dirty_at_reset = Some(self.engine.dirty);
     }
 
-    /// Runs a script in the world as it is.
-    pub fn observe(&mut self, script: &str, request: &Request, protocol: u8) -> Seen {
+    /// Runs a script with the present keys.
+    pub fn observe(&mut self, script: &str, request: &Request, protocol: u8) -> Observation {
         let client = self.clients[usize::from(protocol == 3)];
-        let mut seen = Seen::default();
+        let mut seen = Observation::default();
         let before = self.engine.command_stats.clone();
         let stats = self.engine.stats.clone();
         let dirty = self.engine.dirty;
@@ -170,25 +171,25 @@ impl Side {
         all
     }
 
-    /// What a request is answered in one version of the protocol.
+    /// The reply to a request in one version of the protocol.
     pub fn send(&mut self, protocol: u8, argv: &[&[u8]]) -> Vec<u8> {
         self.run(self.clients[usize::from(protocol == 3)], argv)
     }
 
-    /// How its scripts have been run.
+    /// How the engine has run its scripts.
     pub fn tiers(&self) -> Tiers {
         let interpreter = self.engine.interpreter.as_ref();
         interpreter.map(|lua| lua.tiers()).unwrap_or_default()
     }
 }
 
-/// The keys in a reply to `KEYS`: none of those here looks like the head of a reply.
+/// The keys in a reply to `KEYS`. No key here looks like the header of a reply.
 fn names(reply: &[u8]) -> impl Iterator<Item = &[u8]> {
     let lines = reply.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end);
     lines.filter(|line| !line.starts_with(b"$") && !line.starts_with(b"*"))
 }
 
-/// The two, the one with plans first.
+/// The two engines, the one with plans first.
 pub struct Pair {
     sides: [Side; 2],
 }
@@ -205,16 +206,16 @@ impl Pair {
         Pair { sides: [true, false].map(Side::new) }
     }
 
-    /// Runs a script on both, in a world made for it.
-    pub fn observe(&mut self, script: &str, request: &Request, protocol: u8) -> [Seen; 2] {
+    /// Runs a script on both, after a reset of the keys.
+    pub fn observe(&mut self, script: &str, request: &Request, protocol: u8) -> [Observation; 2] {
         self.sides.each_mut().map(|side| {
-            side.make_world();
+            side.reset_keys();
             side.observe(script, request, protocol)
         })
     }
 
-    /// Runs a request on both; what it is answered. Panics if they differ in that, or in what
-    /// others hear of it.
+    /// Runs a request on both and returns the reply. Panics if they differ in the reply or in the
+    /// messages to other clients.
     pub fn run(&mut self, argv: &[&[u8]]) -> Vec<u8> {
         let [planned, plain] = self.sides.each_mut().map(|side| {
             let reply = side.run(side.clients[0], argv);
@@ -225,13 +226,13 @@ impl Pair {
         planned.0
     }
 
-    /// As [`Pair::run`], of words that hold no blanks.
+    /// Does the same as [`Pair::run`] for words without blanks.
     pub fn run_words(&mut self, words: &str) -> Vec<u8> {
         let argv: Vec<&[u8]> = words.split_whitespace().map(str::as_bytes).collect();
         self.run(&argv)
     }
 
-    /// Lets time pass.
+    /// Advances the clock.
     pub fn advance(&mut self, span_ms: i64) {
         let [planned, plain] = self.sides.each_mut().map(|side| {
             side.now.0 += span_ms;
@@ -241,7 +242,7 @@ impl Pair {
         assert_eq!(planned, plain, "what others hear as time passes");
     }
 
-    /// Panics if the two differ in any key, or in anything they count.
+    /// Panics if the two differ in any key or in any statistics.
     pub fn compare(&mut self) {
         for section in SECTIONS {
             self.run(&[b"INFO", section.as_bytes()]);
@@ -259,10 +260,10 @@ impl Pair {
     }
 }
 
-/// Ends a script that does not end by itself.
-struct Patience(u32);
+/// Kills a script after a number of polls.
+struct ScriptKiller(u32);
 
-impl ScriptMonitor for Patience {
+impl ScriptMonitor for ScriptKiller {
     fn poll(&mut self, engine: &mut Engine) {
         self.0 = self.0.saturating_sub(1);
         if self.0 == 0 {
@@ -275,7 +276,7 @@ impl ScriptMonitor for Patience {
     }
 }
 
-/// Whether some bytes stand among others.
+/// Whether `bytes` contain `part`.
 pub fn contains(bytes: &[u8], part: &[u8]) -> bool {
     bytes.windows(part.len()).any(|window| window == part)
 }

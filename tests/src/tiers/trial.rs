@@ -1,48 +1,51 @@
-//! One script, run by both tiers in every way there is, and what comes of it.
+//! Runs one script by both tiers, in engines and in interpreters without a server, and compares the
+//! results.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use lockwheel_engine::limits::SCRIPTS;
 use lockwheel_scripting::{Tiers, outside_of_plans};
 
 use super::grammar::Request;
 use super::pair::{Pair, Side};
-use super::puppet::{self, Puppets};
+use super::recording_host::{self, InterpreterPair};
 
-/// What came of a script.
+/// The result of a comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Nobody can tell the tiers apart.
+    /// The tiers behave alike.
     Same,
-    /// It is no Lua.
+    /// The script is not valid Lua.
     NoLua,
-    /// There is no plan for it.
+    /// There is no plan for the script.
     Outside,
-    /// It has no end, or Lua itself does something else each time: it shows an address.
+    /// The script does not end, or Lua itself behaves differently each time, because the script
+    /// shows an address.
     Undetermined,
-    /// They differ, in this.
+    /// The tiers differ; the text describes how.
     Differs(String),
 }
 
-/// Runs scripts.
+/// Compares the tiers.
 #[derive(Default)]
 pub struct Trial {
     pair: Pair,
-    puppets: Puppets,
+    interpreters: InterpreterPair,
     tiers: Tiers,
 }
 
 impl Trial {
-    /// Engines and interpreters that have run nothing.
+    /// Creates new engines and interpreters.
     pub fn new() -> Trial {
         Trial::default()
     }
 
-    /// By which tier the engine with plans has run the latest script.
+    /// The tiers by which the engine with plans has run the latest script.
     pub fn tiers(&self) -> Tiers {
         self.tiers
     }
 
-    /// Runs a script in a fresh world, in one version of the protocol.
+    /// Runs a script with the initial keys, in one version of the protocol.
     pub fn run(&mut self, script: &str, request: &Request, protocol: u8) -> Outcome {
         let before = self.pair.tiers();
         let run = catch_unwind(AssertUnwindSafe(|| self.compare(script, request, protocol)));
@@ -59,32 +62,36 @@ impl Trial {
             disagreed: after.disagreed.saturating_sub(before.disagreed),
         };
         if matches!(outcome, Outcome::Differs(_)) {
-            // Whatever state they are in now.
+            // Their state is unknown after a difference.
             *self = Trial { tiers: self.tiers, ..Trial::new() };
         }
         outcome
     }
 
     fn compare(&mut self, script: &str, request: &Request, protocol: u8) -> Outcome {
-        if outside_of_plans(script.as_bytes()).is_some() {
-            // Lua alone runs it, everywhere: once is enough to see that nothing panics.
-            return match self.puppets.observe_plain(script, request) {
+        if outside_of_plans(script.as_bytes(), &SCRIPTS).is_some() {
+            // Both run it in Lua alone: one run is enough to detect panics.
+            return match self.interpreters.observe_plain(script, request) {
                 None => Outcome::NoLua,
                 Some(_) => Outcome::Outside,
             };
         }
-        let Some(heard) = self.puppets.observe(script, request) else { return Outcome::NoLua };
-        if heard.iter().any(|heard| heard.is_endless) {
+        let Some(observed) = self.interpreters.observe(script, request) else {
+            return Outcome::NoLua;
+        };
+        if observed.iter().any(|observed| observed.is_endless) {
             return Outcome::Undetermined;
         }
-        if heard[0] != heard[1] {
+        if observed[0] != observed[1] {
             let plain = || {
-                let mut interpreter = puppet::interpreter(false);
-                let again = puppet::observe(&mut interpreter, script, request);
-                (interpreter, again.as_ref() == Some(&heard[1]))
+                let mut interpreter = recording_host::interpreter(false);
+                let again = recording_host::observe(&mut interpreter, script, request);
+                (interpreter, again.as_ref() == Some(&observed[1]))
             };
             return match is_determined(plain) {
-                true => Outcome::Differs(format!("plan: {:?}\nLua: {:?}", heard[0], heard[1])),
+                true => {
+                    Outcome::Differs(format!("plan: {:?}\nLua: {:?}", observed[0], observed[1]))
+                }
                 false => Outcome::Undetermined,
             };
         }
@@ -95,7 +102,7 @@ impl Trial {
         if seen[0] != seen[1] {
             let plain = || {
                 let mut side = Side::new(false);
-                side.make_world();
+                side.reset_keys();
                 let is_same = side.observe(script, request, protocol) == seen[1];
                 (side, is_same)
             };
@@ -108,12 +115,12 @@ impl Trial {
     }
 }
 
-/// Lua states in which a script has to do the same before it counts as determined: one that
+/// Lua states in which a script must behave alike before it counts as determined. A script that
 /// branches on a digit of an address does so in half of them.
 const STATES: usize = 32;
 
-/// Whether Lua does the same each time: `plain` runs the script in a new state and returns that
-/// with the answer. The states are kept until the end, so that each has addresses of its own.
+/// Whether Lua behaves alike each time. `plain` runs the script in a new state and returns that
+/// state with the result. The states are kept until the end, so that each has other addresses.
 fn is_determined<State>(plain: impl Fn() -> (State, bool)) -> bool {
     let mut kept = Vec::new();
     (0..STATES).all(|_| {
@@ -123,7 +130,7 @@ fn is_determined<State>(plain: impl Fn() -> (State, bool)) -> bool {
     })
 }
 
-/// The least part of a script that still fails, as `fails` says.
+/// The smallest part of a script for which `fails` still returns true.
 pub fn shrink(script: &str, mut fails: impl FnMut(&str) -> bool) -> String {
     let mut tokens = tokens(script);
     let mut span = tokens.len() / 2;
@@ -147,7 +154,7 @@ pub fn shrink(script: &str, mut fails: impl FnMut(&str) -> bool) -> String {
     tokens.concat()
 }
 
-/// Words, signs and strings, each with the blanks behind it.
+/// Words, signs and strings, each with the blanks after it.
 fn tokens(script: &str) -> Vec<&str> {
     let mut all = Vec::new();
     let mut rest = script;

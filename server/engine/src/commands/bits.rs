@@ -1,4 +1,4 @@
-//! Commands for the bits of strings, counted from the highest of the first byte.
+//! Commands for the bits of strings. Bit 0 is the highest bit of the first byte.
 
 use lockwheel_resp::{Reply, number};
 
@@ -6,8 +6,8 @@ use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec};
 use crate::commands::strings::grow;
 use crate::context::{Context, integer, is};
 use crate::error::Error;
-use crate::keyspace::records::Given;
-use crate::keyspace::string::{StringValue, Text};
+use crate::keyspace::records::NewValue;
+use crate::keyspace::string_value::{StringValue, Text};
 use crate::notify::Events;
 
 const BITMAP: Command = Command {
@@ -30,7 +30,7 @@ pub const COMMANDS: &[Command] = &[
         flags: Flags::READONLY,
         since: "2.6.0",
         complexity: "O(N) in the bytes looked at",
-        doc: "Counts the bits that are set, in all of a string or from one place to another.",
+        doc: "Counts the bits that are set in a string or a part of it.",
         example: "SET k ab; BITCOUNT k 0 0 => 3",
         run: bitcount,
         ..BITMAP
@@ -42,7 +42,7 @@ pub const COMMANDS: &[Command] = &[
         keys: &[KeySpec::one(&["RW", "access", "update", "variable_flags"])],
         since: "3.2.0",
         complexity: "O(1) an operation",
-        doc: "Reads and changes integers of any width among the bits of a string.",
+        doc: "Reads and changes integers of any width at any bit of a string.",
         example: "BITFIELD k SET u4 #1 9 INCRBY u4 #1 1 => [0, 10]",
         run: |context, argv| bitfield(context, argv, false),
         ..BITMAP
@@ -53,7 +53,7 @@ pub const COMMANDS: &[Command] = &[
         flags: FAST_READ,
         since: "6.0.0",
         complexity: "O(1) an operation",
-        doc: "Reads integers of any width among the bits of a string.",
+        doc: "Reads integers of any width at any bit of a string.",
         example: "SET k a; BITFIELD_RO k GET u4 0 => [6]",
         run: |context, argv| bitfield(context, argv, true),
         ..BITMAP
@@ -68,7 +68,7 @@ pub const COMMANDS: &[Command] = &[
         ],
         since: "2.6.0",
         complexity: "O(N) in the bytes of all strings",
-        doc: "Stores what AND, OR, XOR or NOT makes of strings; returns its length.",
+        doc: "Stores the AND, OR, XOR or NOT of strings; returns its length.",
         example: "SET k a; SET l b; BITOP AND d k l; GET d => \"`\"; BITOP NOT d k => 1",
         run: bitop,
         ..BITMAP
@@ -98,7 +98,7 @@ pub const COMMANDS: &[Command] = &[
         arity: Arity::Exactly(4),
         flags: WRITE,
         keys: &[KeySpec::one(&["RW", "access", "update"])],
-        doc: "Sets or clears one bit of a string, which grows as needed; returns what it was.",
+        doc: "Sets or clears one bit of a string, which grows as needed; returns the previous bit.",
         example: "SETBIT k 7 1; SETBIT k 7 0 => 1",
         run: setbit,
         ..BITMAP
@@ -107,12 +107,14 @@ pub const COMMANDS: &[Command] = &[
 
 // --- one bit ---
 
+/// `GETBIT`: replies with the bit, 0 beyond the end.
 fn getbit(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let place = place(context, argv[2])?;
     let value = context.read_as::<StringValue>(argv[1])?;
     Ok(Reply::from(value.is_some_and(|value| bit(value.bytes(), place) == 1)))
 }
 
+/// `SETBIT`: replies with the previous bit.
 fn setbit(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let place = place(context, argv[2])?;
     let on = match integer(argv[3]) {
@@ -129,7 +131,7 @@ fn setbit(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(old.into())
 }
 
-/// Reads the place of a bit in a string that may become that long.
+/// Parses the offset of a bit in a string that may become that long.
 fn place(context: &Context<'_>, argument: &[u8]) -> Result<u64, Error> {
     const INVALID: Error = Error::line("ERR bit offset is not an integer or out of range");
     let place = number::parse_integer(argument).and_then(|place| u64::try_from(place).ok());
@@ -137,8 +139,8 @@ fn place(context: &Context<'_>, argument: &[u8]) -> Result<u64, Error> {
     place.filter(|place| place >> 3 < bytes_max).ok_or(INVALID)
 }
 
-/// The bytes of a string, to be changed in place, which reach to the bit at `last`; and whether
-/// they had to grow for that.
+/// The bytes of a string, to be changed in place, extended to the bit at `last`; and whether they
+/// were extended.
 fn open<'c>(
     context: &'c mut Context<'_>,
     key: &[u8],
@@ -151,7 +153,7 @@ fn open<'c>(
         None => {
             let mut bytes = Vec::new();
             grow(&mut bytes, length)?;
-            context.add(key, Given::Value(StringValue::Raw(bytes).into()))
+            context.add(key, NewValue::Value(StringValue::Raw(bytes).into()))
         }
     };
     let bytes = context.raw_mut(slot);
@@ -160,7 +162,7 @@ fn open<'c>(
     Ok((bytes, grown))
 }
 
-/// The bit at a place: 0 beyond the end.
+/// The bit at an offset: 0 beyond the end.
 fn bit(bytes: &[u8], place: u64) -> u8 {
     let byte = usize::try_from(place >> 3).ok().and_then(|at| bytes.get(at));
     byte.map_or(0, |byte| byte >> (7 - (place & 7)) & 1)
@@ -168,6 +170,7 @@ fn bit(bytes: &[u8], place: u64) -> u8 {
 
 // --- many bits ---
 
+/// `BITCOUNT`: replies with the number of bits that are set.
 fn bitcount(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let range = match argv[2..] {
         [] => None,
@@ -186,6 +189,7 @@ fn bitcount(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(Reply::from(i64::from(count)))
 }
 
+/// `BITPOS`: replies with the offset of the first such bit, or -1.
 fn bitpos(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let wanted = integer(argv[2])?;
     if wanted != 0 && wanted != 1 {
@@ -202,7 +206,7 @@ fn bitpos(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         }
         _ => return Err(Error::Syntax),
     };
-    // What is not there is as if there were zeros without end.
+    // A missing string counts as an infinite sequence of zeros.
     let Some(value) = context.read_as::<StringValue>(argv[1])? else {
         return Ok(Reply::Integer(if clear { 0 } else { -1 }));
     };
@@ -214,12 +218,12 @@ fn bitpos(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         .bytes(clear)
         .find(|(_, byte)| *byte != 0)
         .map(|(at, byte)| at as i64 * 8 + i64::from(byte.leading_zeros()));
-    // So are those behind the end, unless an end was given.
-    let behind = (clear && last.is_none()).then_some(bytes.len() as i64 * 8);
-    Ok(Reply::Integer(found.or(behind).unwrap_or(-1)))
+    // So do the bits after the end, unless an end was given.
+    let after_end = (clear && last.is_none()).then_some(bytes.len() as i64 * 8);
+    Ok(Reply::Integer(found.or(after_end).unwrap_or(-1)))
 }
 
-/// Whether places are counted in bits.
+/// Parses the unit; returns whether offsets are in bits.
 fn is_bits(unit: &[u8]) -> Result<bool, Error> {
     match unit {
         _ if is(unit, "bit") => Ok(true),
@@ -236,8 +240,8 @@ struct Part<'a> {
 }
 
 impl<'a> Part<'a> {
-    /// From `first` to `last`, bits or bytes, negative ones counted from the end; `None` if that
-    /// is nothing.
+    /// The part from `first` to `last`, in bits or bytes; negative ones count from the end. `None`
+    /// if it is empty.
     fn of(bytes: &'a [u8], first: i64, last: i64, in_bits: bool) -> Option<Part<'a>> {
         let length = if in_bits { bytes.len() * 8 } else { bytes.len() } as i64;
         let from_start = |at: i64| if at < 0 { at.saturating_add(length).max(0) } else { at };
@@ -252,7 +256,8 @@ impl<'a> Part<'a> {
         })
     }
 
-    /// The bytes with their places, inverted if so wanted, and without what is not in this part.
+    /// The bytes of the part with their positions, inverted if requested; bits outside the part are
+    /// 0.
     fn bytes(&self, inverted: bool) -> impl Iterator<Item = (usize, u8)> {
         let (first, last) = (self.first_bit / 8, self.last_bit / 8);
         let (first_mask, last_mask) =
@@ -270,6 +275,7 @@ impl<'a> Part<'a> {
     }
 }
 
+/// `BITOP`: stores the result and replies with its length.
 fn bitop(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let (destination, keys) = (argv[2], &argv[3..]);
     let join: fn(u8, u8) -> u8 = match argv[1] {
@@ -290,7 +296,7 @@ fn bitop(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let mut result = Vec::new();
     grow(&mut result, length)?;
     result[..strings[0].len()].copy_from_slice(strings[0]);
-    // NOT has one string, which is joined with nothing that matters.
+    // NOT has one string, which is combined with itself without effect.
     let others = if is(argv[1], "not") { &strings[..] } else { &strings[1..] };
     for string in others {
         for (place, byte) in result.iter_mut().enumerate() {
@@ -298,7 +304,7 @@ fn bitop(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         }
     }
     if length > 0 {
-        context.set(destination, Given::Value(StringValue::Raw(result).into()));
+        context.set(destination, NewValue::Value(StringValue::Raw(result).into()));
         context.changed(Events::STRING, "set", destination);
     } else if context.remove(destination) {
         context.changed(Events::GENERIC, "del", destination);
@@ -322,7 +328,7 @@ enum OperationKind {
     Increment(i64),
 }
 
-/// What happens to a result that is too large or too small.
+/// The handling of a result that is too large or too small.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Overflow {
     Wrap,
@@ -330,13 +336,14 @@ enum Overflow {
     Fail,
 }
 
-/// A kind of integers, such as `i16` or `u8`.
+/// An integer type, such as `i16` or `u8`.
 #[derive(Clone, Copy)]
 struct Integer {
     signed: bool,
     bits: u32,
 }
 
+/// `BITFIELD` and `BITFIELD_RO`: reply with a result for each operation.
 fn bitfield(context: &mut Context<'_>, argv: &[&[u8]], read_only: bool) -> Result<Reply, Error> {
     let key = argv[1];
     let operations = operations(context, &argv[2..])?;
@@ -377,7 +384,7 @@ fn bitfield(context: &mut Context<'_>, argv: &[&[u8]], read_only: bool) -> Resul
     Ok(Reply::Array(replies))
 }
 
-/// Reads all operations before the first is done.
+/// Parses all operations before the first is run.
 fn operations(context: &Context<'_>, mut rest: &[&[u8]]) -> Result<Vec<Operation>, Error> {
     let mut overflow = Overflow::Wrap;
     let mut operations = Vec::new();
@@ -406,12 +413,12 @@ fn operations(context: &Context<'_>, mut rest: &[&[u8]]) -> Result<Vec<Operation
     Ok(operations)
 }
 
-/// Reads the place of an integer: that of its first bit, or, behind `#`, how many of its kind
-/// come before it.
+/// Parses the offset of an integer: that of its first bit or, after `#`, the number of integers of
+/// its type before it.
 fn place_of(context: &Context<'_>, argument: &[u8], kind: Integer) -> Result<u64, Error> {
     let Some(count) = argument.strip_prefix(b"#") else { return place(context, argument) };
     let bit = number::parse_integer(count).and_then(|count| count.checked_mul(kind.bits.into()));
-    // What does not fit is said as of any place that is none.
+    // An offset that does not fit gives the same error as any invalid offset.
     place(context, itoa::Buffer::new().format(bit.unwrap_or(-1)).as_bytes())
 }
 
@@ -442,14 +449,14 @@ impl Integer {
         Ok(Integer { signed, bits })
     }
 
-    /// The integer at a place.
+    /// The integer at an offset.
     fn read(self, bytes: &[u8], place: u64) -> i128 {
         let places = place..place + u64::from(self.bits);
         let bits = places.fold(0_u64, |bits, at| bits << 1 | u64::from(bit(bytes, at)));
         self.wrap(bits)
     }
 
-    /// What these bits, the low ones, stand for.
+    /// The value of these low bits.
     fn wrap(self, bits: u64) -> i128 {
         let unused = 64 - self.bits;
         if self.signed {
@@ -459,12 +466,12 @@ impl Integer {
         }
     }
 
-    /// A value that a client gave: one below zero is very large where there is no sign.
+    /// A value given by a client: a negative one wraps around if the type is unsigned.
     fn of(self, value: i64) -> i128 {
         if self.signed { i128::from(value) } else { i128::from(value as u64) }
     }
 
-    /// The value as far as it fits; `None` if it does not and must.
+    /// The value after overflow handling; `None` if it does not fit and must.
     fn fit(self, value: i128, overflow: Overflow) -> Option<i128> {
         let value_bits = if self.signed { self.bits - 1 } else { self.bits };
         let max = (1_i128 << value_bits) - 1;
@@ -478,7 +485,7 @@ impl Integer {
     }
 }
 
-/// Writes the `count` low bits of `bits` at a place up to which `bytes` reach.
+/// Writes the `count` low bits of `bits` at an offset within `bytes`.
 fn set_bits(bytes: &mut [u8], place: u64, count: u32, bits: u64) {
     for (at, shift) in (place..).zip((0..count).rev()) {
         let byte = &mut bytes[(at >> 3) as usize];
@@ -493,7 +500,7 @@ mod tests {
     use crate::testing::{Stage, check, check_events};
 
     #[test]
-    fn a_string_grows_to_the_bit_that_is_set() {
+    fn string_grows_to_the_bit_that_is_set() {
         check("SETBIT k 7 1 => 0; GET k => \"\\x01\"; SETBIT k 16 0 => 0; STRLEN k => 3");
         check("SETBIT k 7 1; SETBIT k 7 0 => 1; GETBIT k 7 => 0; GETBIT k 4294967295 => 0");
         check("SET k 12 PX 10; SETBIT k 6 0 => 0; GET k => \"12\"; +10ms; GETBIT k 2 => 0");
@@ -526,7 +533,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_keep_to_their_width() {
+    fn integers_keep_their_width() {
         for bits in [1_u32, 5, 8, 31, 63] {
             let (max, top) = ((1_i64 << (bits - 1)) - 1, ((1_u64 << bits) - 1) as i64);
             let least = -max - 1;
@@ -553,7 +560,7 @@ mod tests {
     }
 
     #[test]
-    fn events() {
+    fn commands_send_their_events() {
         check_events(&[
             ("SETBIT k 0 0", "new k, setbit k"),
             ("SETBIT k 0 0", ""),

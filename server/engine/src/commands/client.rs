@@ -1,4 +1,4 @@
-//! `CLIENT`: what a connection says of itself, and what it may do to others.
+//! `CLIENT`: commands about the own connection and about others.
 
 use bytes::Bytes;
 use lockwheel_resp::Reply;
@@ -11,7 +11,7 @@ use crate::session::{ReplyMode, Session};
 
 const ANYWHERE: Flags = Flags::NOSCRIPT.union(Flags::LOADING).union(Flags::STALE);
 
-/// Subcommands about the caller.
+/// Subcommands about the own connection.
 pub(super) const OWN: Command = Command {
     group: Group::Connection,
     categories: Categories::CONNECTION,
@@ -19,7 +19,7 @@ pub(super) const OWN: Command = Command {
     ..Command::BASE
 };
 
-/// Subcommands about others.
+/// Subcommands about other connections.
 const OTHERS: Command = Command { flags: ANYWHERE.union(Flags::ADMIN), ..OWN };
 
 /// The family's rows.
@@ -61,7 +61,7 @@ const SUBCOMMANDS: &[Command] = &[
         name: "id",
         arity: Arity::Exactly(2),
         since: "5.0.0",
-        doc: "Returns the number of the connection, which no other ever has.",
+        doc: "Returns the id of the connection, which is never used again.",
         example: "CLIENT ID => 1",
         run: id,
         ..OWN
@@ -81,7 +81,7 @@ const SUBCOMMANDS: &[Command] = &[
         arity: Arity::AtLeast(3),
         since: "2.4.0",
         complexity: "O(N) in the number of connections",
-        doc: "Closes connections: the one at an address, or all that fit every filter.",
+        doc: "Closes connections: the one at an address, or all that match every filter.",
         example: "CLIENT KILL ID 99 => 0",
         run: client_list::kill,
         ..OTHERS
@@ -110,7 +110,7 @@ const SUBCOMMANDS: &[Command] = &[
         name: "no-touch",
         arity: Arity::Exactly(3),
         since: "7.2.0",
-        doc: "Lets the connection look at keys without their counting as used.",
+        doc: "Lets the connection read keys without marking them as used.",
         example: "CLIENT NO-TOUCH ON => OK",
         run: no_touch,
         ..OWN
@@ -119,7 +119,7 @@ const SUBCOMMANDS: &[Command] = &[
         name: "pause",
         arity: Arity::AtLeast(3),
         since: "2.9.50",
-        doc: "Keeps commands, or those that write, waiting for some milliseconds.",
+        doc: "Delays commands, or those that write, for some milliseconds.",
         example: "CLIENT PAUSE 10 WRITE => OK",
         run: pause,
         ..OTHERS
@@ -128,7 +128,7 @@ const SUBCOMMANDS: &[Command] = &[
         name: "reply",
         arity: Arity::Exactly(3),
         since: "3.2.0",
-        doc: "Chooses whether commands are answered: all, none, or all but the next.",
+        doc: "Selects which commands are replied to: all, none, or all but the next.",
         example: "CLIENT REPLY ON => OK",
         run: reply,
         ..OWN
@@ -137,7 +137,7 @@ const SUBCOMMANDS: &[Command] = &[
         name: "setinfo",
         arity: Arity::Exactly(4),
         since: "7.2.0",
-        doc: "Tells which library speaks on the connection, or its version.",
+        doc: "Sets the name or the version of the client library.",
         tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
         example: "CLIENT SETINFO LIB-NAME redis-rs => OK",
         run: setinfo,
@@ -147,7 +147,7 @@ const SUBCOMMANDS: &[Command] = &[
         name: "setname",
         arity: Arity::Exactly(3),
         since: "2.6.9",
-        doc: "Names the connection.",
+        doc: "Sets the name of the connection.",
         example: "CLIENT SETNAME worker => OK",
         run: setname,
         ..OWN
@@ -178,62 +178,66 @@ const SUBCOMMANDS: &[Command] = &[
 
 const HELP: &[&str] = &[
     "CACHING (YES|NO)",
-    "    Makes the next command an exception to what tracking remembers.",
+    "    Makes the next command an exception to what is tracked.",
     "GETNAME",
     "    Returns the name of the connection.",
     "GETREDIR",
-    "    Returns the number of the connection that is told what this one tracks.",
+    "    Returns the id of the connection that receives the invalidations, if redirected.",
     "ID",
-    "    Returns the number of the connection.",
+    "    Returns the id of the connection.",
     "INFO",
     "    Describes the connection.",
     "KILL (<ip:port>|<filter> <value> [<filter> <value> [...]])",
-    "    Closes the connection from that address, or those that fit all filters:",
+    "    Closes the connection from that address, or those that match all filters:",
     "    ID <id>, ADDR <ip:port>, LADDR <ip:port>, TYPE (NORMAL|MASTER|REPLICA|PUBSUB),",
-    "    USER <name>, SKIPME (YES|NO), which spares the caller and is YES if not given.",
+    "    USER <name>, SKIPME (YES|NO), which skips the caller and is YES if not given.",
     "LIST [TYPE (NORMAL|MASTER|REPLICA|PUBSUB)|ID <id> [<id> ...]]",
     "    Describes connections.",
     "NO-EVICT (ON|OFF)",
     "    Keeps the connection from being closed to save memory.",
     "NO-TOUCH (ON|OFF)",
-    "    Lets keys be looked at without counting as used.",
+    "    Lets the connection read keys without marking them as used.",
     "PAUSE <milliseconds> [ALL|WRITE]",
-    "    Keeps commands waiting.",
+    "    Delays commands.",
     "REPLY (ON|OFF|SKIP)",
-    "    Chooses whether commands are answered.",
+    "    Selects which commands are replied to.",
     "SETINFO (LIB-NAME|LIB-VER) <value>",
-    "    Tells which library speaks.",
+    "    Sets the name or the version of the client library.",
     "SETNAME <name>",
-    "    Names the connection.",
+    "    Sets the name of the connection.",
     "TRACKING (ON|OFF) [REDIRECT <id>] [BCAST] [PREFIX <prefix> [...]]",
     "         [OPTIN] [OPTOUT] [NOLOOP]",
-    "    Lets the connection be told when keys change.",
+    "    Sends the connection invalidations when keys change.",
     "TRACKINGINFO",
-    "    Tells how the connection tracks keys.",
+    "    Returns how the connection tracks keys.",
     "UNBLOCK <id> [TIMEOUT|ERROR]",
-    "    Ends the wait of a connection.",
+    "    Unblocks a connection.",
     "UNPAUSE",
     "    Ends a pause.",
 ];
 
-// --- of itself ---
+// --- the own connection ---
 
+/// `CLIENT ID`: replies with the id of the connection.
 fn id(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
     Ok(super::number(context.client.serial))
 }
 
+/// `CLIENT GETNAME`: replies with the name of the connection, or nil.
 fn getname(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
     let name = &context.client().name;
     Ok(if name.is_empty() { Reply::Null } else { Reply::Bulk(name.clone()) })
 }
 
+/// `CLIENT SETNAME`: sets the name and replies with OK.
 fn setname(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let name = checked_name(argv[2])?;
     context.engine.sessions.set_text(context.client, |client| &mut client.name, name);
     Ok(Reply::OK)
 }
 
-/// A name for a connection, which must not break a line of `CLIENT LIST` apart.
+/// Checks the name of a connection, which must not contain a byte that breaks a line of `CLIENT
+/// LIST`.
 pub(super) fn checked_name(name: &[u8]) -> Result<Bytes, Error> {
     if is_word(name) {
         return Ok(Bytes::copy_from_slice(name));
@@ -245,6 +249,7 @@ fn is_word(text: &[u8]) -> bool {
     text.iter().all(u8::is_ascii_graphic)
 }
 
+/// `CLIENT SETINFO`: sets an attribute and replies with OK.
 fn setinfo(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let (attribute, value) = (argv[2], argv[3]);
     let spelled = String::from_utf8_lossy(attribute);
@@ -264,11 +269,13 @@ fn setinfo(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(Reply::OK)
 }
 
+/// `CLIENT NO-EVICT`: replies with OK.
 fn no_evict(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     context.client_mut().no_evict = on_or_off(argv[2])?;
     Ok(Reply::OK)
 }
 
+/// `CLIENT NO-TOUCH`: replies with OK.
 fn no_touch(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     context.client_mut().no_touch = on_or_off(argv[2])?;
     context.engine.sessions.no_touch_asked = true;
@@ -283,6 +290,7 @@ pub(super) fn on_or_off(word: &[u8]) -> Result<bool, Error> {
     }
 }
 
+/// `CLIENT REPLY`: replies with OK, or not at all.
 fn reply(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let mode = argv[2];
     let client = context.client_mut();
@@ -301,7 +309,7 @@ fn reply(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(Reply::NOTHING)
 }
 
-// --- to others ---
+// --- other connections ---
 
 pub(super) fn yes_or_no(word: &[u8]) -> Result<bool, Error> {
     match () {
@@ -311,6 +319,7 @@ pub(super) fn yes_or_no(word: &[u8]) -> Result<bool, Error> {
     }
 }
 
+/// `CLIENT PAUSE`: starts a pause and replies with OK.
 fn pause(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let writes_only = match argv {
         [_, _, _] => false,
@@ -326,11 +335,13 @@ fn pause(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(Reply::OK)
 }
 
+/// `CLIENT UNPAUSE`: ends the pause and replies with OK.
 fn unpause(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
     context.engine.unpause();
     Ok(Reply::OK)
 }
 
+/// `CLIENT UNBLOCK`: replies with 1 if a client was unblocked, else 0.
 fn unblock(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let with_error = match argv {
         [_, _, _] => false,
@@ -358,7 +369,7 @@ fn unblock(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(Reply::Integer(1))
 }
 
-/// What Redis says where a subcommand has forms and none of them has so many arguments.
+/// Redis's error for a subcommand with several forms, none of which has this many arguments.
 fn unknown_form(argv: &[&[u8]]) -> Error {
     let name = String::from_utf8_lossy(argv[1]);
     Error::text(format!(
@@ -374,7 +385,7 @@ mod tests {
     use crate::testing::{Stage, check, words};
 
     #[test]
-    fn names() {
+    fn names_are_set_and_checked() {
         check("CLIENT GETNAME => nil; CLIENT SETNAME n => OK; CLIENT GETNAME => \"n\"");
         check("CLIENT SETNAME n; CLIENT SETNAME \"\" => OK; CLIENT GETNAME => nil");
         check(
@@ -395,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn replies_are_left_out() {
+    fn replies_are_off_or_skipped() {
         check("CLIENT REPLY OFF => ; PING => ; CLIENT REPLY ON => OK; PING => PONG");
         check("CLIENT REPLY SKIP => ; PING => ; PING => PONG");
         check("CLIENT REPLY SKIP; CLIENT REPLY SKIP => ; PING => ; PING => PONG");
@@ -408,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn a_skipped_reply_stays_skipped_over_a_pause() {
+    fn skipped_reply_stays_skipped_over_a_pause() {
         let mut stage = Stage::new(Settings::default());
         stage.check("CLIENT REPLY SKIP; b> CLIENT PAUSE 10");
         let client = stage.client("a");
@@ -417,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_holds_back() {
+    fn pause_delays_commands() {
         let mut stage = Stage::new(Settings::default());
         stage.check("CLIENT PAUSE 100 WRITE => OK; GET k => nil; PING => PONG; MULTI => OK");
         let client = stage.client("b");
@@ -437,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_of_all_spares_nothing() {
+    fn pause_of_all_delays_every_command() {
         let mut stage = Stage::new(Settings::default());
         stage.check("CLIENT PAUSE 100; b> FOO => !ERR unknown command ...");
         let client = stage.client("b");
@@ -448,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queued_write_waits_at_exec() {
+    fn queued_write_waits_at_exec() {
         let mut stage = Stage::new(Settings::default());
         stage.check("MULTI; SET k v => QUEUED; b> CLIENT PAUSE 100 WRITE");
         let client = stage.client("a");
@@ -457,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_join() {
+    fn pauses_are_merged() {
         check(
             "CLIENT PAUSE 100 WRITE; CLIENT PAUSE 10 WRITE; +99ms; CLIENT UNPAUSE; SET k v => OK",
         );
@@ -478,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_are_ended() {
+    fn unblock_ends_waits() {
         check("PING; b> WAIT 1 0 => ; CLIENT UNBLOCK 2 => 1; b< => 0; CLIENT UNBLOCK 2 => 0");
         check(
             "PING; b> WAIT 1 50; CLIENT UNBLOCK 2 ERROR => 1; \

@@ -1,4 +1,4 @@
-//! `CLIENT LIST`, `INFO` and `KILL`: who is connected, and which of them are meant.
+//! `CLIENT LIST`, `CLIENT INFO` and `CLIENT KILL`: describe the clients and select some of them.
 
 use bytes::Bytes;
 use lockwheel_resp::{Protocol, Reply};
@@ -12,7 +12,7 @@ use crate::session::{ClientId, Close, Session};
 use crate::time::Time;
 use crate::tracking::Mode;
 
-/// `TYPE`, of which this server has two.
+/// The `TYPE` of a client; this server has two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Type {
     Normal,
@@ -43,12 +43,12 @@ impl Type {
     }
 }
 
-/// `CLIENT INFO`.
+/// `CLIENT INFO`: replies with the line of the caller.
 pub(super) fn info(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(super::text(line(context.client(), &Request::of(context, argv))))
 }
 
-/// The request that asks for the lines.
+/// The request that is replied to with the lines.
 struct Request {
     client: ClientId,
     argument_bytes: usize,
@@ -62,23 +62,23 @@ impl Request {
     }
 }
 
-/// `CLIENT LIST`.
+/// `CLIENT LIST`: replies with a line for each client.
 pub(super) fn list(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let everyone = context.engine.sessions.in_order();
+    let all_clients = context.engine.sessions.in_order();
     let clients = &context.engine.sessions;
     let chosen: Vec<ClientId> = match &argv[2..] {
-        [] => everyone,
+        [] => all_clients,
         [option, kind] if is(option, "type") => {
             let kind = Type::named(kind)?;
             let fits = |id: &ClientId| clients.get(*id).is_some_and(|c| Type::of(c) == kind);
-            everyone.into_iter().filter(fits).collect()
+            all_clients.into_iter().filter(fits).collect()
         }
         [option, serials @ ..] if is(option, "id") && !serials.is_empty() => {
             let mut chosen = Vec::new();
             for serial in serials {
                 let serial = integer(serial).map_err(|_| Error::line("ERR Invalid client ID"))?;
                 let is_it = |id: &&ClientId| u64::try_from(serial) == Ok(id.serial);
-                chosen.extend(everyone.iter().find(is_it));
+                chosen.extend(all_clients.iter().find(is_it));
             }
             chosen
         }
@@ -89,7 +89,7 @@ pub(super) fn list(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, E
     Ok(super::text(lines.map(|client| line(client, &request)).collect::<String>()))
 }
 
-/// A client as `CLIENT LIST` shows it.
+/// The line of a client in `CLIENT LIST`.
 fn line(client: &Session, request: &Request) -> String {
     let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
     let seconds_since = |then: i64| (request.time.now.0 - then).max(0) / 1000;
@@ -156,7 +156,7 @@ fn flag_letters(client: &Session) -> String {
     if letters.is_empty() { "N".to_owned() } else { letters }
 }
 
-/// Which clients `CLIENT KILL` is for.
+/// The clients that `CLIENT KILL` closes.
 #[derive(Debug, Default)]
 struct Filter<'a> {
     serial: Option<u64>,
@@ -184,7 +184,7 @@ impl<'a> Filter<'a> {
             } else if is(name, "laddr") {
                 filter.local_address = Some(value);
             } else if is(name, "user") {
-                // Every client is that user, so only others filter anything.
+                // Every client is the default user, so only other names exclude any.
                 if value != b"default" {
                     let user = String::from_utf8_lossy(value);
                     return Err(Error::text(format!("ERR No such user '{user}'")));
@@ -207,7 +207,7 @@ impl<'a> Filter<'a> {
     }
 }
 
-/// `CLIENT KILL`.
+/// `CLIENT KILL`: replies with OK for an address, else with the number of closed connections.
 pub(super) fn kill(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     if let &[_, _, address] = argv {
         let filter = Filter { address: Some(address), ..Filter::default() };
@@ -242,7 +242,7 @@ mod tests {
     use crate::time::{Millis, Time};
 
     #[test]
-    fn a_line_of_the_list() {
+    fn line_has_the_fields_of_redis() {
         check(
             "SELECT 2; WATCH k; MULTI; b> SELECT 2; b> SET k v; +2500ms; b> CLIENT LIST ID 1 => \
              \"id=1 addr= laddr= fd=0 name= age=2 idle=2 flags=xd db=2 sub=0 psub=0 ssub=0 \
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn lists() {
+    fn list_selects_clients() {
         check(
             "PING; b> PING; c> SUBSCRIBE x; CLIENT LIST TYPE pubsub => \"id=3 ...\"; \
                CLIENT LIST ID 2 99 1 => \"id=2 ...\\nid=1 ...\"; \
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_killed() {
+    fn other_clients_are_killed() {
         for (command, reply) in [
             ("CLIENT KILL 10.0.0.1:5", "OK"),
             ("CLIENT KILL ADDR 10.0.0.1:5", "1"),
@@ -299,13 +299,13 @@ mod tests {
     }
 
     #[test]
-    fn the_killed_hold_nothing() {
+    fn killed_clients_hold_nothing() {
         check("b> SUBSCRIBE c; CLIENT KILL TYPE pubsub => 1; PUBLISH c m => 0");
         check("PING; b> WAIT 1 10; CLIENT KILL ID 2 => 1; CLIENT UNBLOCK 2 => 0; +10ms; b< => ");
     }
 
     #[test]
-    fn the_caller_is_killed_last() {
+    fn caller_is_killed_last() {
         for command in ["CLIENT KILL ID 1 SKIPME no", "MULTI; CLIENT KILL ID 1 SKIPME no; EXEC"] {
             let mut stage = Stage::new(Settings::default());
             let client = stage.client("a");
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn kill_refuses() {
+    fn kill_refuses_invalid_filters() {
         check("CLIENT KILL a => !ERR No such client; CLIENT KILL a b c => !ERR syntax error");
         check("CLIENT KILL ID 0 => !ERR client-id should be greater than 0");
         check("CLIENT KILL TYPE x => !ERR Unknown client type 'x'");

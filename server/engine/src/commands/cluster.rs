@@ -1,8 +1,7 @@
-//! `CLUSTER`: what clients of a cluster ask, answered by a cluster of one node that owns every
-//! slot, has always owned it, and gives none away.
+//! `CLUSTER`: a cluster of one node, which owns every slot permanently.
 //!
-//! What must hold: nothing here is answered `OK` that would make a client believe the cluster
-//! has changed.
+//! Invariant: no command here replies with OK if a client would conclude that the cluster has
+//! changed.
 
 use std::fmt::Write;
 
@@ -12,7 +11,6 @@ use crate::Engine;
 use crate::command::{Arity, Categories, Command, Flags, Group};
 use crate::context::{Context, integer, is};
 use crate::error::Error;
-use crate::keyspace::records::Record;
 use crate::session::Session;
 use crate::settings::{EndpointType, Mode};
 use crate::slots::{SLOTS, parse_slot, slot_of};
@@ -20,17 +18,17 @@ use crate::slots::{SLOTS, parse_slot, slot_of};
 const CLUSTER: Command =
     Command { group: Group::Cluster, flags: Flags::STALE, since: "3.0.0", ..Command::BASE };
 
-/// Subcommands that would change something.
+/// Subcommands that would change the cluster.
 const ADMIN: Command =
     Command { flags: Flags::ADMIN.union(Flags::STALE).union(Flags::NO_ASYNC_LOADING), ..CLUSTER };
 
-/// Subcommands for administrators to look at something.
+/// Subcommands that show something to administrators.
 const SHOWN_TO_ADMIN: Command =
     Command { flags: Flags::ADMIN.union(Flags::STALE), tips: UNSTEADY, ..CLUSTER };
 
 const UNSTEADY: &[&str] = &["nondeterministic_output"];
 
-/// Commands that a client sends a node before others.
+/// Commands that clients send to a node before others.
 const CONNECTION: Command = Command {
     arity: Arity::Exactly(1),
     flags: Flags::LOADING.union(Flags::STALE).union(Flags::FAST),
@@ -43,7 +41,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "asking",
         flags: Flags::FAST,
-        doc: "Comes before a command that another node has sent a client here for.",
+        doc: "Precedes a command for which another node has redirected the client here.",
         example: "ASKING => OK",
         run: |context, _| in_cluster(context, |_| Ok(Reply::OK)),
         ..CONNECTION
@@ -66,7 +64,7 @@ pub const COMMANDS: &[Command] = &[
     },
     Command {
         name: "readwrite",
-        doc: "Takes READONLY back.",
+        doc: "Ends the effect of READONLY.",
         example: "READWRITE => OK",
         run: |context, _| reads_only(context, false),
         ..CONNECTION
@@ -105,9 +103,9 @@ const SUBCOMMANDS: &[Command] = &[
     Command {
         name: "count-failure-reports",
         arity: Arity::Exactly(3),
-        doc: "Counts the nodes that have lost sight of a node.",
+        doc: "Counts the nodes that have reported a node as failed.",
         example: "CLUSTER COUNT-FAILURE-REPORTS x => !ERR Unknown node x",
-        run: |context, argv| of_myself(context, argv[2], Reply::Integer(0)),
+        run: |context, argv| reply_about_self(context, argv[2], Reply::Integer(0)),
         ..SHOWN_TO_ADMIN
     },
     Command {
@@ -163,7 +161,7 @@ const SUBCOMMANDS: &[Command] = &[
         example: "CLUSTER FORGET x => !ERR Unknown node x",
         run: |context, argv| {
             let refusal = Reply::error("ERR I tried hard but I can't forget myself...");
-            of_myself(context, argv[2], refusal)
+            reply_about_self(context, argv[2], refusal)
         },
         ..ADMIN
     },
@@ -171,7 +169,7 @@ const SUBCOMMANDS: &[Command] = &[
         name: "getkeysinslot",
         arity: Arity::Exactly(4),
         complexity: "O(N) in the number of keys",
-        doc: "Returns keys of a slot, so many at most.",
+        doc: "Returns keys of a slot, up to a number.",
         tips: UNSTEADY,
         example: "SET {a}b v; CLUSTER GETKEYSINSLOT 15495 10 => [\"{a}b\"]",
         run: |context, argv| in_cluster(context, |context| get_keys_in_slot(context, argv)),
@@ -190,7 +188,7 @@ const SUBCOMMANDS: &[Command] = &[
     Command {
         name: "info",
         arity: Arity::Exactly(2),
-        doc: "Tells how the cluster is.",
+        doc: "Returns the state of the cluster.",
         tips: UNSTEADY,
         example: "CLUSTER INFO => \"cluster_state:ok...",
         run: |context, _| in_cluster(context, |_| Ok(super::text(info()))),
@@ -218,7 +216,7 @@ const SUBCOMMANDS: &[Command] = &[
     Command {
         name: "meet",
         arity: Arity::AtLeast(4),
-        doc: "Would admit another node; nothing comes of meeting oneself.",
+        doc: "Would add another node; meeting itself has no effect.",
         example: "CLUSTER MEET 127.0.0.1 6379 => OK",
         run: |context, argv| in_cluster(context, |context| meet(context, argv)),
         ..ADMIN
@@ -226,7 +224,7 @@ const SUBCOMMANDS: &[Command] = &[
     Command {
         name: "myid",
         arity: Arity::Exactly(2),
-        doc: "Returns the name of the node.",
+        doc: "Returns the id of the node.",
         example: "CLUSTER MYID => ...",
         run: |context, _| in_cluster(context, |context| Ok(Reply::bulk(&context.engine.node_id))),
         ..CLUSTER
@@ -235,7 +233,7 @@ const SUBCOMMANDS: &[Command] = &[
         name: "myshardid",
         arity: Arity::Exactly(2),
         since: "7.2.0",
-        doc: "Returns the name of the node's shard.",
+        doc: "Returns the id of the node's shard.",
         tips: UNSTEADY,
         example: "CLUSTER MYSHARDID => ...",
         run: |context, _| in_cluster(context, |context| Ok(Reply::bulk(&context.engine.shard_id))),
@@ -256,7 +254,7 @@ const SUBCOMMANDS: &[Command] = &[
         since: "5.0.0",
         doc: "Describes the replicas of a node.",
         example: "CLUSTER REPLICAS x => !ERR Unknown node x",
-        run: |context, argv| of_myself(context, argv[2], Reply::Array(Vec::new())),
+        run: |context, argv| reply_about_self(context, argv[2], Reply::Array(Vec::new())),
         ..SHOWN_TO_ADMIN
     },
     Command {
@@ -265,7 +263,7 @@ const SUBCOMMANDS: &[Command] = &[
         doc: "Would make the node a replica of another; there is none.",
         example: "CLUSTER REPLICATE x => !ERR Unknown node x",
         run: |context, argv| {
-            of_myself(context, argv[2], Reply::error("ERR Can't replicate myself"))
+            reply_about_self(context, argv[2], Reply::error("ERR Can't replicate myself"))
         },
         ..ADMIN
     },
@@ -273,7 +271,8 @@ const SUBCOMMANDS: &[Command] = &[
         name: "reset",
         arity: Arity::AtLeast(2),
         flags: Flags::ADMIN.union(Flags::NOSCRIPT).union(Flags::STALE),
-        doc: "Would make the node forget others and its slots; it knows none, and keeps these.",
+        doc: "Would make the node forget other nodes and its slots; there are none, and it keeps \
+              its slots.",
         example: "SET k v; CLUSTER RESET => \
                   !ERR CLUSTER RESET can't be called with master nodes containing keys",
         run: |context, argv| in_cluster(context, |context| reset(context, &argv[2..])),
@@ -282,7 +281,7 @@ const SUBCOMMANDS: &[Command] = &[
     Command {
         name: "saveconfig",
         arity: Arity::Exactly(2),
-        doc: "Would write the cluster's state to a file; there is nothing in it to write.",
+        doc: "Would write the state of the cluster to a file; it never changes.",
         example: "CLUSTER SAVECONFIG => OK",
         run: |context, _| in_cluster(context, |_| Ok(Reply::OK)),
         ..ADMIN
@@ -290,7 +289,7 @@ const SUBCOMMANDS: &[Command] = &[
     Command {
         name: "set-config-epoch",
         arity: Arity::Exactly(3),
-        doc: "Would give a fresh node an epoch; this one's is fixed.",
+        doc: "Would give a new node an epoch; this node's is fixed.",
         example: "CLUSTER SET-CONFIG-EPOCH 5 => !ERR Node config epoch is already non-zero",
         run: |context, argv| in_cluster(context, |_| set_config_epoch(argv[2])),
         ..ADMIN
@@ -318,13 +317,13 @@ const SUBCOMMANDS: &[Command] = &[
         arity: Arity::Exactly(3),
         doc: "Describes the replicas of a node.",
         example: "CLUSTER SLAVES x => !ERR Unknown node x",
-        run: |context, argv| of_myself(context, argv[2], Reply::Array(Vec::new())),
+        run: |context, argv| reply_about_self(context, argv[2], Reply::Array(Vec::new())),
         ..SHOWN_TO_ADMIN
     },
     Command {
         name: "slots",
         arity: Arity::Exactly(2),
-        doc: "Tells which slots are where.",
+        doc: "Returns the ranges of slots with their nodes.",
         tips: UNSTEADY,
         example: "CLUSTER SLOTS => [[0, 16383, [\"127.0.0.1\", 6379, ...]]]",
         run: |context, _| in_cluster(context, |context| Ok(slots(context))),
@@ -336,19 +335,19 @@ const HELP: &[&str] = &[
     "ADDSLOTS <slot> [<slot> ...]",
     "    Is refused: the node has every slot.",
     "ADDSLOTSRANGE <first> <last> [<first> <last> ...]",
-    "    Is refused likewise.",
+    "    Is refused: the node has every slot.",
     "BUMPEPOCH",
     "    Leaves the epoch as it is.",
     "COUNT-FAILURE-REPORTS <node-id>",
-    "    Counts the nodes that have lost sight of the node.",
+    "    Counts the nodes that have reported the node as failed.",
     "COUNTKEYSINSLOT <slot>",
     "    Counts the keys of <slot>.",
     "DELSLOTS <slot> [<slot> ...]",
     "    Is refused: the node keeps every slot.",
     "DELSLOTSRANGE <first> <last> [<first> <last> ...]",
-    "    Is refused likewise.",
+    "    Is refused: the node keeps every slot.",
     "FAILOVER [FORCE|TAKEOVER]",
-    "    Is refused: the node is no replica.",
+    "    Is refused: the node is not a replica.",
     "FLUSHSLOTS",
     "    Is refused: the node keeps every slot.",
     "FORGET <node-id>",
@@ -356,7 +355,7 @@ const HELP: &[&str] = &[
     "GETKEYSINSLOT <slot> <count>",
     "    Returns keys of <slot>.",
     "INFO",
-    "    Tells how the cluster is.",
+    "    Returns the state of the cluster.",
     "KEYSLOT <key>",
     "    Returns the slot of <key>.",
     "LINKS",
@@ -364,9 +363,9 @@ const HELP: &[&str] = &[
     "MEET <ip> <port> [<bus-port>]",
     "    Is refused, unless that is this node.",
     "MYID",
-    "    Returns the name of the node.",
+    "    Returns the id of the node.",
     "MYSHARDID",
-    "    Returns the name of its shard.",
+    "    Returns the id of its shard.",
     "NODES",
     "    Describes the nodes.",
     "REPLICAS <node-id>",
@@ -380,20 +379,21 @@ const HELP: &[&str] = &[
     "SET-CONFIG-EPOCH <epoch>",
     "    Is refused: the epoch is fixed.",
     "SETSLOT <slot> (IMPORTING <node-id>|MIGRATING <node-id>|STABLE|NODE <node-id>)",
-    "    Is refused, unless it leaves <slot> where it is.",
+    "    Is refused, unless <slot> stays at this node.",
     "SHARDS",
     "    Describes the shards.",
     "SLAVES <node-id>",
     "    Describes the replicas of a node.",
     "SLOTS",
-    "    Tells which slots are where.",
+    "    Returns the ranges of slots with their nodes.",
 ];
 
 const KEEPS_ALL: Error = Error::line("ERR This node owns every slot and gives none away");
-const ADMITS_NONE: Error = Error::line("ERR This node is a cluster by itself and admits no other");
+const ADMITS_NONE: Error =
+    Error::line("ERR This node is the only one of its cluster and admits no other");
 const NO_SLOT: Error = Error::line("ERR Invalid or out of range slot");
 
-/// Does something that only a node of a cluster can.
+/// Runs `act` if the server is a node of a cluster; otherwise replies with an error.
 fn in_cluster<'a, 'e>(
     context: &'a mut Context<'e>,
     act: impl FnOnce(&'a mut Context<'e>) -> Result<Reply, Error>,
@@ -404,12 +404,12 @@ fn in_cluster<'a, 'e>(
     act(context)
 }
 
-/// Answers about the node with that name, which is this one or nobody.
-fn of_myself(context: &mut Context<'_>, node: &[u8], reply: Reply) -> Result<Reply, Error> {
-    in_cluster(context, |context| known(context, node).map(|()| reply))
+/// Replies about the node with that id, which must be this one.
+fn reply_about_self(context: &mut Context<'_>, node: &[u8], reply: Reply) -> Result<Reply, Error> {
+    in_cluster(context, |context| check_node_id(context, node).map(|()| reply))
 }
 
-fn known(context: &Context<'_>, node: &[u8]) -> Result<(), Error> {
+fn check_node_id(context: &Context<'_>, node: &[u8]) -> Result<(), Error> {
     if node == context.engine.node_id.as_bytes() {
         return Ok(());
     }
@@ -423,7 +423,7 @@ fn reads_only(context: &mut Context<'_>, read_only: bool) -> Result<Reply, Error
     })
 }
 
-// --- what it is ---
+// --- state ---
 
 fn info() -> String {
     let mut lines = String::from("cluster_state:ok\r\n");
@@ -446,7 +446,7 @@ fn info() -> String {
     lines
 }
 
-/// Where the node is, as it tells one of its clients.
+/// The address of the node as sent to one of its clients.
 struct Address {
     ip: String,
     hostname: Option<String>,
@@ -455,23 +455,25 @@ struct Address {
     preferred: EndpointType,
 }
 
-/// How far a node's bus is from its port, unless it is told otherwise.
+/// The default distance between the port of a node and that of its bus.
 const BUS_DISTANCE: u16 = 10_000;
 
 impl Address {
-    /// An address that is not configured is the one the client has come to, so it can come again.
-    fn told_to(client: &Session, engine: &Engine) -> Address {
+    /// An address that is not configured is the one to which the client has connected, so that it
+    /// can connect again.
+    fn announced_to(client: &Session, engine: &Engine) -> Address {
         let settings = &engine.settings;
         let (reached, reached_port) =
             client.origin.local_address.rsplit_once(':').unwrap_or_default();
-        // A unix socket has no port, nor has a client in this process.
+        // A unix socket and a client in this process have no port.
         let reached = if reached_port.is_empty() || reached_port == "0" {
             "127.0.0.1"
         } else {
             reached.trim_matches(['[', ']'])
         };
         let or = |chosen: u16, otherwise: u16| if chosen == 0 { otherwise } else { chosen };
-        // Nobody listens there, so a port without room for it is no reason not to start.
+        // Nothing listens on the bus port, so the server starts even if the number would be too
+        // large.
         let bus_port = settings.port.checked_add(BUS_DISTANCE).unwrap_or(0);
         Address {
             ip: settings.cluster_announce_ip.clone().unwrap_or_else(|| reached.to_owned()),
@@ -482,7 +484,7 @@ impl Address {
         }
     }
 
-    /// What clients are to connect to.
+    /// The address to which clients are to connect.
     fn endpoint(&self) -> Reply {
         match (self.preferred, &self.hostname) {
             (EndpointType::Ip, _) => Reply::bulk(&self.ip),
@@ -494,7 +496,7 @@ impl Address {
 }
 
 fn address(context: &Context<'_>) -> Address {
-    Address::told_to(context.client(), context.engine)
+    Address::announced_to(context.client(), context.engine)
 }
 
 fn nodes(context: &mut Context<'_>) -> String {
@@ -546,14 +548,16 @@ fn shards(context: &mut Context<'_>) -> Reply {
     Reply::Array(vec![super::map(shard)])
 }
 
-// --- which keys are where ---
+// --- keys of slots ---
 
+/// `CLUSTER COUNTKEYSINSLOT`: replies with the number of keys in a slot.
 fn count_keys_in_slot(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     integer(argv[2])?;
     let slot = parse_slot(argv[2]).ok_or(Error::line("ERR Invalid slot"))?;
     Ok(Reply::from(keys_in_slot(context, slot).count()))
 }
 
+/// `CLUSTER GETKEYSINSLOT`: replies with keys of a slot.
 fn get_keys_in_slot(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     integer(argv[2])?;
     let count = usize::try_from(integer(argv[3])?);
@@ -565,19 +569,21 @@ fn get_keys_in_slot(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, 
 
 fn keys_in_slot<'a>(context: &'a Context<'_>, slot: u16) -> impl Iterator<Item = &'a [u8]> {
     let time = context.time;
-    let alive = move |record: Record<'_>| !record.deadline().is_some_and(|d| time.reached(d));
     let records = context.engine.keyspace.database(context.database).records().iter();
-    let of_slot = records.filter(move |&(key, record)| slot_of(key) == slot && alive(record));
+    let of_slot =
+        records.filter(move |&(key, record)| slot_of(key) == slot && !record.is_expired(time));
     of_slot.map(|(key, _)| key)
 }
 
-// --- what would change it ---
+// --- changes, which are refused ---
 
+/// `CLUSTER ADDSLOTS`: replies with an error.
 fn add_slots(slots: &[&[u8]]) -> Result<Reply, Error> {
     let slots = slots.iter().map(|slot| parse_slot(slot)).collect::<Option<Vec<u16>>>();
     busy(slots.ok_or(NO_SLOT)?.first().copied().unwrap_or_default())
 }
 
+/// `CLUSTER ADDSLOTSRANGE`: replies with an error.
 fn add_slot_ranges(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     busy(ranges(context, argv)?.first().map_or(0, |&(first, _)| first))
 }
@@ -586,6 +592,7 @@ fn busy(slot: u16) -> Result<Reply, Error> {
     Err(Error::text(format!("ERR Slot {slot} is already busy")))
 }
 
+/// `CLUSTER DELSLOTS`: replies with an error.
 fn delete_slots(slots: &[&[u8]]) -> Result<Reply, Error> {
     let mut seen = Vec::new();
     for slot in slots {
@@ -598,6 +605,7 @@ fn delete_slots(slots: &[&[u8]]) -> Result<Reply, Error> {
     Err(KEEPS_ALL)
 }
 
+/// `CLUSTER FLUSHSLOTS`: replies with an error.
 fn flush_slots(context: &mut Context<'_>) -> Result<Reply, Error> {
     if is_empty(context) {
         return Err(KEEPS_ALL);
@@ -624,6 +632,7 @@ fn ranges(context: &Context<'_>, argv: &[&[u8]]) -> Result<Vec<(u16, u16)>, Erro
     pairs.iter().map(range).collect()
 }
 
+/// `CLUSTER FAILOVER`: replies with an error.
 fn failover(options: &[&[u8]]) -> Result<Reply, Error> {
     match options {
         [] => {}
@@ -639,6 +648,7 @@ fn failover(options: &[&[u8]]) -> Result<Reply, Error> {
     Err(Error::line("ERR You should send CLUSTER FAILOVER to a replica"))
 }
 
+/// `CLUSTER MEET`: replies with OK if the address is this node's.
 fn meet(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let (host, port) = (String::from_utf8_lossy(argv[2]), argv[3]);
     let invalid = |what: &str, argument: &[u8]| {
@@ -661,6 +671,7 @@ fn meet(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Err(ADMITS_NONE)
 }
 
+/// `CLUSTER RESET`: replies with OK, or with an error while there are keys.
 fn reset(context: &mut Context<'_>, options: &[&[u8]]) -> Result<Reply, Error> {
     match options {
         [] => {}
@@ -675,6 +686,7 @@ fn reset(context: &mut Context<'_>, options: &[&[u8]]) -> Result<Reply, Error> {
     Ok(Reply::OK)
 }
 
+/// `CLUSTER SET-CONFIG-EPOCH`: replies with an error.
 fn set_config_epoch(epoch: &[u8]) -> Result<Reply, Error> {
     match integer(epoch)? {
         epoch @ ..0 => Err(Error::text(format!("ERR Invalid config epoch specified: {epoch}"))),
@@ -682,11 +694,12 @@ fn set_config_epoch(epoch: &[u8]) -> Result<Reply, Error> {
     }
 }
 
+/// `CLUSTER SETSLOT`: replies with OK if the slot stays at this node.
 fn set_slot(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let slot = parse_slot(argv[2]).ok_or(NO_SLOT)?;
     match argv[3..] {
         [how] if is(how, "stable") => Ok(Reply::OK),
-        [how, node] if is(how, "node") => known(context, node).map(|()| Reply::OK),
+        [how, node] if is(how, "node") => check_node_id(context, node).map(|()| Reply::OK),
         [how, node] if is(how, "migrating") => {
             let node = String::from_utf8_lossy(node);
             Err(Error::text(format!("ERR I don't know about node {node}")))
@@ -717,7 +730,7 @@ mod tests {
     const CROSS: &str = "!CROSSSLOT Keys in request don't hash to the same slot";
 
     #[test]
-    fn without_a_cluster_there_is_nothing_to_ask() {
+    fn commands_are_refused_outside_a_cluster() {
         for request in ["CLUSTER INFO", "CLUSTER HELP", "READONLY", "READWRITE", "ASKING"] {
             check(&format!("{request} => {DISABLED}"));
         }
@@ -726,20 +739,20 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_where_the_client_has_found_it() {
+    fn address_is_the_one_the_client_connected_to() {
         let mut stage = cluster();
-        let mut told = |address: &str| {
+        let mut nodes_via = |address: &str| {
             let origin = Origin { local_address: address.to_owned(), ..Origin::default() };
             let client = stage.engine.connect(origin, Time::at(Millis(0)));
             stage.run(client, &words("CLUSTER NODES")).0
         };
-        assert!(told("10.0.0.1:6379").contains(" 10.0.0.1:6379@16379 myself,master - 0 0 0 "));
-        assert!(told("[::1]:6379").contains(" ::1:6379@16379 "));
-        assert!(told("/tmp/socket:0").contains(" 127.0.0.1:6379@16379 "));
+        assert!(nodes_via("10.0.0.1:6379").contains(" 10.0.0.1:6379@16379 myself,master - 0 0 0 "));
+        assert!(nodes_via("[::1]:6379").contains(" ::1:6379@16379 "));
+        assert!(nodes_via("/tmp/socket:0").contains(" 127.0.0.1:6379@16379 "));
     }
 
     #[test]
-    fn a_node_is_where_it_is_told_to_be() {
+    fn configured_address_is_announced() {
         let mut stage = cluster();
         stage.check("CONFIG SET cluster-announce-ip 10.1.1.1 cluster-announce-port 7000");
         stage.check("CLUSTER NODES => ... 10.1.1.1:7000@16379 myself...");
@@ -754,7 +767,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bus_port_that_does_not_exist_is_none() {
+    fn bus_port_beyond_the_largest_is_zero() {
         let mut settings = Settings::default();
         settings.cluster_enabled = true;
         settings.port = 60_000;
@@ -774,7 +787,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_dead_is_in_no_slot() {
+    fn expired_keys_are_in_no_slot() {
         let mut stage = cluster();
         stage.engine.keyspace.set_active_expiry(false);
         stage.check("SET {a}1 v; SET {a}2 v PX 10; CLUSTER COUNTKEYSINSLOT 15495 => 2; +10ms");
@@ -783,7 +796,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_one_node_and_it_keeps_what_it_has() {
+    fn only_node_keeps_its_slots() {
         let mut stage = cluster();
         let id = stage.engine.node_id.clone();
         stage.check(&format!("CLUSTER MYID => \"{id}\"; CLUSTER REPLICAS {id} => []"));
@@ -801,7 +814,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_only_reads_is_marked() {
+    fn read_only_connection_is_marked() {
         let mut stage = cluster();
         stage.check("READONLY; CLIENT INFO => ...flags=r ...; READWRITE; CLIENT INFO => ...=N ...");
         stage.check("READONLY; RESET; CLIENT INFO => ...flags=N ...");

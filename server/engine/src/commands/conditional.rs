@@ -1,5 +1,5 @@
-//! Commands that compare a string with what the client believes it to be, and act on the outcome:
-//! the release of a lock without a script. Which of them there are depends on `compat-version`.
+//! Commands that compare a string with an expected value and act on the result: the release of a
+//! lock without a script. `compat-version` decides which of them exist.
 
 use lockwheel_resp::Reply;
 use xxhash_rust::xxh3::xxh3_64;
@@ -7,7 +7,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec};
 use crate::context::{Context, is};
 use crate::error::Error;
-use crate::keyspace::string::{StringValue, Text};
+use crate::keyspace::string_value::{StringValue, Text};
 use crate::notify::Events;
 use crate::settings::{CompatVersion, Vendor};
 
@@ -24,7 +24,7 @@ pub const COMMANDS: &[Command] = &[
         maker: Vendor::Redis,
         since: "8.4.0",
         complexity: "O(1), or O(N) in the length of the string if digests are compared",
-        doc: "Removes a key, if it holds the string it is said to hold.",
+        doc: "Removes a key if its string fulfils a condition.",
         example: "SET lock token; DELEX lock IFEQ other => 0",
         run: delex,
         ..STRING
@@ -36,7 +36,7 @@ pub const COMMANDS: &[Command] = &[
         keys: &[KeySpec::one(&["RW", "access", "delete"])],
         maker: Vendor::Valkey,
         since: "9.0.0",
-        doc: "Removes a key, if it holds the string it is said to hold.",
+        doc: "Removes a key if its string equals the given one.",
         example: "SET lock token; DELIFEQ lock token => 1",
         run: delifeq,
         ..STRING
@@ -49,19 +49,19 @@ pub const COMMANDS: &[Command] = &[
         maker: Vendor::Redis,
         since: "8.4.0",
         complexity: "O(N) in the length of the string",
-        doc: "Returns a digest of a string, to compare it by.",
+        doc: "Returns a digest of a string, for comparisons.",
         example: "SET k \"Hello world\"; DIGEST k => \"b6acb9d84a38ff74\"",
         run: digest,
         ..STRING
     },
 ];
 
-/// What a string is compared with.
+/// A condition on a string.
 #[derive(Clone, Copy, Debug)]
 pub enum Condition<'a> {
-    /// It is this.
+    /// It equals this.
     Equal(&'a [u8]),
-    /// It is something else.
+    /// It differs from this.
     NotEqual(&'a [u8]),
     /// It has this digest.
     DigestEqual(&'a [u8]),
@@ -70,7 +70,7 @@ pub enum Condition<'a> {
 }
 
 impl<'a> Condition<'a> {
-    /// The condition that an option of this name states, if there is such an option.
+    /// The condition with the name of this option, if there is one.
     pub fn named(option: &[u8], operand: &'a [u8]) -> Option<Condition<'a>> {
         match () {
             () if is(option, "ifeq") => Some(Condition::Equal(operand)),
@@ -82,20 +82,20 @@ impl<'a> Condition<'a> {
     }
 
     /// Whether `SET` has this condition in a version.
-    pub fn is_of_set_in(self, version: CompatVersion) -> bool {
+    pub fn is_supported_by_set(self, version: CompatVersion) -> bool {
         let also = matches!(self, Condition::Equal(_)) && version.has(Vendor::Valkey, "8.1.0");
         version.has(Vendor::Redis, "8.4.0") || also
     }
 
-    /// Whether `SET` sets a key that does not exist.
-    pub fn admits_nothing(self) -> bool {
+    /// Whether `SET` with this condition sets a key that does not exist.
+    pub fn holds_without_key(self) -> bool {
         matches!(self, Condition::NotEqual(_) | Condition::DigestNotEqual(_))
     }
 
-    /// Whether it holds.
+    /// Whether the condition holds.
     ///
     /// # Errors
-    /// If it speaks of a digest that is none.
+    /// If its digest is malformed.
     pub fn holds(self, value: Text<'_>) -> Result<bool, Error> {
         let has_digest = |digest: &[u8]| {
             if digest.len() != DIGEST_DIGITS {
@@ -119,12 +119,13 @@ fn digest_of(value: Text<'_>) -> String {
     format!("{:0DIGEST_DIGITS$x}", xxh3_64(value.bytes()))
 }
 
+/// `DIGEST`: replies with the digest of the string, or nil without the key.
 fn digest(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let value = context.read_as::<StringValue>(argv[1])?;
     Ok(value.map_or(Reply::Null, |value| Reply::bulk(digest_of(value))))
 }
 
-/// Without a condition it is `DEL` of one key.
+/// `DELEX`: replies with the number of removed keys. Without a condition it is `DEL` of one key.
 fn delex(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let key = argv[1];
     let condition = match argv[2..] {
@@ -148,6 +149,7 @@ fn delex(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(removed(context, key))
 }
 
+/// `DELIFEQ`: replies with the number of removed keys.
 fn delifeq(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let key = argv[1];
     let found = context.find_to_write::<StringValue>(key)?;
@@ -176,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn the_version_says_which_there_are() {
+    fn version_decides_which_commands_exist() {
         for &version in CompatVersion::ALL {
             let mut stage = stage(version);
             stage.check("SET k v");
@@ -212,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn the_version_is_told() {
+    fn version_is_reported() {
         let mut redis = stage(CompatVersion::Redis84);
         redis.check("HELLO => [\"server\", \"redis\", \"version\", \"8.4.0\", ...]");
         redis.check("INFO server => ...redis_version:8.4.0\\r\\nserver_name:lockwheel\\r\\n...");
@@ -227,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_string_is_set_if_it_is_what_it_is_said_to_be() {
+    fn string_is_set_if_it_has_the_expected_value() {
         let mut stage = stage(CompatVersion::Redis84);
         stage.check("SET k a; SET k b IFEQ x => nil; SET k b IFEQ a => OK; GET k => \"b\"");
         stage.check("SET k c IFNE b => nil; SET k c IFNE x => OK; GET k => \"c\"");
@@ -245,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_string_is_known_by_its_digest() {
+    fn string_is_compared_by_its_digest() {
         let mut stage = stage(CompatVersion::Redis84);
         stage.check("SET k \"Hello world\"; DIGEST k => \"b6acb9d84a38ff74\"; DIGEST no => nil");
         let long = "v8lf0c11xh8ymlqztfd3eeq16kfn4sspw7fqmnuuq3k3t75em5wdizgcdw7uc26nnf961u2jkfzkjyt\
@@ -264,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_removed_if_it_is_what_it_is_said_to_be() {
+    fn key_is_removed_if_it_has_the_expected_value() {
         let mut stage = stage(CompatVersion::Redis84);
         stage.check("SET k v; DELEX k IFEQ x => 0; DELEX k IFNE v => 0; GET k => \"v\"");
         stage.check("DELEX k IFEQ v => 1; EXISTS k => 0; SET k v; DELEX k ifne x => 1");
@@ -279,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_removed_by_valkeys_command() {
+    fn key_is_removed_by_the_command_of_valkey() {
         let mut stage = stage(CompatVersion::Valkey90);
         stage.check("SET k v; DELIFEQ k x => 0; DELIFEQ k v => 1; DELIFEQ k v => 0");
         stage.check("SET k 5 PX 10; +10ms; DELIFEQ k 5 => 0; HSET h f v; DELIFEQ h v => !WRON...");

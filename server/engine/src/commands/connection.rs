@@ -1,4 +1,4 @@
-//! Commands about the connection itself: who speaks on it, in which protocol, and how it ends.
+//! Commands about the connection itself: authentication, protocol, database, and its end.
 
 use lockwheel_resp::{Protocol, Reply};
 use sha2::{Digest, Sha256};
@@ -17,7 +17,7 @@ const CONNECTION: Command = Command {
     ..Command::BASE
 };
 
-/// Commands that greet and part: anyone may, at any time.
+/// Commands that are allowed at any time, before authentication too.
 const ANYTIME: Command = Command {
     flags: Flags::NOSCRIPT
         .union(Flags::LOADING)
@@ -34,7 +34,7 @@ pub const COMMANDS: &[Command] = &[
         name: "auth",
         arity: Arity::AtLeast(2),
         complexity: "O(N) in the number of passwords of the user",
-        doc: "Presents a password, which opens the other commands.",
+        doc: "Authenticates the connection with a password.",
         example: "AUTH default anything => OK",
         run: auth,
         ..ANYTIME
@@ -51,7 +51,7 @@ pub const COMMANDS: &[Command] = &[
         name: "hello",
         arity: Arity::AtLeast(1),
         since: "6.0.0",
-        doc: "Chooses the protocol, presents a password and a name, and tells who answers.",
+        doc: "Selects the protocol, authenticates, sets a name, and describes the server.",
         example: "HELLO 4 => !NOPROTO unsupported protocol version",
         run: hello,
         ..ANYTIME
@@ -60,7 +60,7 @@ pub const COMMANDS: &[Command] = &[
         name: "ping",
         arity: Arity::AtLeast(1),
         flags: Flags::FAST,
-        doc: "Answers, to show that it can.",
+        doc: "Returns PONG or its argument.",
         tips: &["request_policy:all_shards", "response_policy:all_succeeded"],
         example: "PING => PONG",
         run: ping,
@@ -78,7 +78,7 @@ pub const COMMANDS: &[Command] = &[
         name: "reset",
         arity: Arity::Exactly(1),
         since: "6.2.0",
-        doc: "Puts the connection back into the state it began in.",
+        doc: "Resets the connection to its initial state.",
         example: "SELECT 1; RESET => RESET",
         run: reset,
         ..ANYTIME
@@ -86,13 +86,14 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "select",
         arity: Arity::Exactly(2),
-        doc: "Chooses the database that later commands work on.",
+        doc: "Selects the database for later commands.",
         example: "SELECT 1 => OK",
         run: select,
         ..CONNECTION
     },
 ];
 
+/// `PING`: replies with PONG or its argument.
 fn ping(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     if argv.len() > 2 {
         return Err(Error::Arity(context.name.to_owned()));
@@ -105,10 +106,12 @@ fn ping(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(argv.get(1).map_or(Reply::status("PONG"), Reply::bulk))
 }
 
+/// `ECHO`: replies with its argument.
 fn echo(_: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(Reply::bulk(argv[1]))
 }
 
+/// `SELECT`: selects a database and replies with OK.
 fn select(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let number = integer(argv[1])?;
     if i32::try_from(number).is_err() {
@@ -128,11 +131,13 @@ fn select(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     }
 }
 
+/// `QUIT`: replies with OK and closes the connection.
 fn quit(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
     context.client_mut().close = Some(Close::AfterReplies);
     Ok(Reply::OK)
 }
 
+/// `RESET`: resets the connection and replies with RESET.
 fn reset(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
     let id = context.client;
     context.engine.unwatch(id);
@@ -145,7 +150,7 @@ fn reset(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
     client.database = 0;
     client.protocol = Protocol::Resp2;
     client.authenticated = !needs_password;
-    // To skip this very reply was asked before.
+    // `CLIENT REPLY SKIP` before this command still skips its reply.
     if client.reply_mode != ReplyMode::Skip {
         client.reply_mode = ReplyMode::On;
     }
@@ -155,11 +160,12 @@ fn reset(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
     Ok(Reply::status("RESET"))
 }
 
-// --- who speaks ---
+// --- authentication and protocol ---
 
-/// The only user there is.
+/// The only user.
 const USER: &[u8] = b"default";
 
+/// `AUTH`: replies with OK, or an error if user or password are wrong.
 fn auth(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     match argv {
         [_, _] if context.engine.settings.requirepass.is_none() => Err(Error::line(
@@ -173,8 +179,8 @@ fn auth(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     .map(|()| Reply::OK)
 }
 
-/// Lets the client in if the password is right. Takes as long whether the user, the password or
-/// neither is right, so that time tells a guesser nothing.
+/// Authenticates the client if the password is right. Takes the same time whether the user, the
+/// password or both are wrong, so that the time reveals nothing.
 fn authenticate(context: &mut Context<'_>, user: &[u8], password: &[u8]) -> Result<(), Error> {
     let required = context.engine.settings.requirepass.as_ref();
     let expected = Sha256::digest(required.map_or("", |secret| secret.expose()));
@@ -188,6 +194,7 @@ fn authenticate(context: &mut Context<'_>, user: &[u8], password: &[u8]) -> Resu
     Err(Error::line("WRONGPASS invalid username-password pair or user is disabled."))
 }
 
+/// `HELLO`: replies with a description of the server.
 fn hello(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let protocol = argv.get(1).map(|version| protocol(version)).transpose()?;
     let (mut credentials, mut name) = (None, None);
@@ -224,7 +231,7 @@ fn hello(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let client = context.client_mut();
     client.protocol = protocol.unwrap_or(client.protocol);
     let (protocol, serial) = (client.protocol, client.id.serial);
-    Ok(introduction(protocol, serial, &context.engine.settings))
+    Ok(server_description(protocol, serial, &context.engine.settings))
 }
 
 fn protocol(version: &[u8]) -> Result<Protocol, Error> {
@@ -236,7 +243,7 @@ fn protocol(version: &[u8]) -> Result<Protocol, Error> {
     }
 }
 
-fn introduction(protocol: Protocol, serial: u64, settings: &Settings) -> Reply {
+fn server_description(protocol: Protocol, serial: u64, settings: &Settings) -> Reply {
     let version = match protocol {
         Protocol::Resp2 => 2,
         Protocol::Resp3 => 3,
@@ -271,7 +278,7 @@ mod tests {
     const WRONG: &str = "!WRONGPASS invalid username-password pair or user is disabled.";
 
     #[test]
-    fn ping_and_echo() {
+    fn ping_and_echo_reply_with_their_argument() {
         check("PING => PONG; PING hi => \"hi\"; ECHO hi => \"hi\"");
         check("PING a b => !ERR wrong number of arguments for 'ping' command");
         check("SUBSCRIBE c; PING => [\"pong\", \"\"]; PING x => [\"pong\", \"x\"]");
@@ -279,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn select_takes_what_exists() {
+    fn select_accepts_existing_databases() {
         check("SELECT 15 => OK; SET k v; SELECT 0; GET k => nil; SELECT 15; GET k => \"v\"");
         check("SELECT 16 => !ERR DB index is out of range");
         check("SELECT -1 => !ERR DB index is out of range");
@@ -291,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn hello_introduces() {
+    fn hello_describes_the_server() {
         check(
             "HELLO => [\"server\", \"redis\", \"version\", \"7.2.4\", \"proto\", 2, \"id\", 1, \
              \"mode\", \"standalone\", \"role\", \"master\", \"modules\", []]",
@@ -301,34 +308,34 @@ mod tests {
     }
 
     #[test]
-    fn hello_refuses() {
+    fn hello_refuses_invalid_arguments() {
         check("HELLO x => !ERR Protocol version is not an integer or out of range");
         check("HELLO AUTH a b => !ERR Protocol version is not an integer or out of range");
         check("HELLO 1 => !NOPROTO unsupported protocol version");
         check("HELLO 3 FOO => !ERR Syntax error in HELLO option 'FOO'");
         check("HELLO 3 AUTH a => !ERR Syntax error in HELLO option 'AUTH'");
         check("HELLO 3 SETNAME => !ERR Syntax error in HELLO option 'SETNAME'");
-        check(&format!("HELLO 3 AUTH nobody x => {WRONG}; CLIENT INFO => ...resp=2..."));
+        check(&format!("HELLO 3 AUTH other x => {WRONG}; CLIENT INFO => ...resp=2..."));
     }
 
     #[test]
-    fn without_a_password_everyone_may_in() {
+    fn without_a_password_every_client_is_authenticated() {
         check(
             "AUTH x => !ERR AUTH <password> called without any password configured for the \
              default user. Are you sure your configuration is correct?",
         );
-        check(&format!("AUTH default x => OK; AUTH nobody x => {WRONG}"));
+        check(&format!("AUTH default x => OK; AUTH other x => {WRONG}"));
         check("AUTH a b c => !ERR syntax error");
     }
 
     #[test]
-    fn a_password_is_asked_for() {
+    fn password_is_required() {
         let mut stage = guarded();
         stage.check("PING => !NOAUTH Authentication required.");
         stage.check("FOO => !ERR unknown command 'FOO', ...");
         stage.check("GET => !ERR wrong number of arguments for 'get' command");
         stage.check("HELLO 3 => !NOAUTH HELLO must be called with the client already ...");
-        stage.check(&format!("AUTH x => {WRONG}; AUTH nobody \"open sesame\" => {WRONG}"));
+        stage.check(&format!("AUTH x => {WRONG}; AUTH other \"open sesame\" => {WRONG}"));
         stage.check("PING => !NOAUTH ...; AUTH \"open sesame\" => OK; PING => PONG");
         stage.check("b> HELLO 3 AUTH default \"open sesame\" => {...; b> PING => PONG");
         stage.check("AUTH wrong; PING => PONG; RESET => RESET; PING => !NOAUTH ...");
@@ -336,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn reset_forgets() {
+    fn reset_restores_the_initial_state() {
         check(
             "CLIENT SETNAME n; HELLO 3; SELECT 3; RESET; CLIENT GETNAME => nil; SET k v; \
                SELECT 0; GET k => \"v\"",

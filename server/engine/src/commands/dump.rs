@@ -1,4 +1,4 @@
-//! `DUMP` and `RESTORE`: values as bytes that any server of the kind understands.
+//! `DUMP` and `RESTORE`: values serialized in Redis's format.
 
 use lockwheel_resp::Reply;
 
@@ -26,7 +26,7 @@ pub const COMMANDS: &[Command] = &[
         keys: &[KeySpec::one(&["RO", "access"])],
         complexity: "O(N), N being the size of the value",
         tips: &["nondeterministic_output"],
-        doc: "Returns a value as bytes that RESTORE understands, here or elsewhere.",
+        doc: "Returns a value serialized for RESTORE, on this server or another.",
         example: "SET k 1; DUMP k => \"\\x00\\xc0\\x01\\x0b\\x00...\"",
         run: dump,
         ..KEYS
@@ -38,18 +38,21 @@ pub const COMMANDS: &[Command] = &[
         categories: Categories::KEYSPACE.union(Categories::DANGEROUS),
         keys: &[KeySpec::one(&["OW", "update"])],
         complexity: "O(N), N being the size of the value, O(N*log(N)) for sorted sets",
-        doc: "Sets a key to a value that DUMP returned, for so many milliseconds, or 0 for ever.",
+        doc: "Sets a key to a serialized value, with a time to live in milliseconds, or 0 for \
+              none.",
         example: "RESTORE k 0 \"\\x00\\xc0\\x01\\x0b\\x00O\\xa7Z\\xc5,\\x9e\\xf8u\" => OK",
         run: restore,
         ..KEYS
     },
 ];
 
+/// `DUMP`: replies with the serialized value, or nil.
 fn dump(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let payload = context.read(argv[1]).map(serialised::write);
     Ok(payload.map_or(Reply::Null, |payload| Reply::Bulk(payload.into())))
 }
 
+/// `RESTORE`: sets a key to a serialized value and replies with OK.
 fn restore(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let key = argv[1];
     let options = Options::parse(&argv[4..])?;
@@ -67,7 +70,7 @@ fn restore(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let deadline = match (span, options.absolute) {
         (0, _) => None,
         (wall, true) => Some(context.time.from_wall(Millis(wall))),
-        // Beyond the end of time is its end.
+        // A deadline that is too late becomes the latest possible one.
         (span, false) => Some(context.time.after(Millis(span)).unwrap_or(Millis(i64::MAX))),
     };
     let replaced = context.remove(key);
@@ -86,7 +89,7 @@ fn restore(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(Reply::OK)
 }
 
-/// What stands behind the payload.
+/// The options after the payload.
 #[derive(Default)]
 struct Options {
     replace: bool,
@@ -113,7 +116,7 @@ impl Options {
                         return Err(Error::line("ERR Invalid IDLETIME value, must be >= 0"));
                     }
                 } else if is(word, "freq") && idle.is_none() {
-                    // Nothing is counted here, but what is wrong is said.
+                    // The frequency is validated but not stored.
                     frequency = Some(integer(value)?);
                     if !(Some(0)..=Some(255)).contains(&frequency) {
                         return Err(Error::line("ERR Invalid FREQ value, must be >= 0 and <= 255"));
@@ -128,7 +131,7 @@ impl Options {
     }
 }
 
-/// How large what is small may be.
+/// The limits of the small forms of values.
 pub fn forms(context: &Context<'_>) -> Forms {
     let (hash, seed) = hashes::forms(context);
     let (set, _) = sets::forms(context);
@@ -142,11 +145,11 @@ mod tests {
     use crate::settings::Settings;
     use crate::testing::{Stage, check, check_events, words};
 
-    /// The payload of a string that is `v`.
+    /// The payload of the string `v`.
     const V: &str = "\"\\x00\\x01v\\x0b\\x00\\xf8\\xd7s\\xc1\\xe4\\xa7cG\"";
 
     #[test]
-    fn a_restored_lease_ends_when_it_is_told_to() {
+    fn restored_lease_has_the_given_time_to_live() {
         check(&format!(
             "RESTORE k 10 {V} => OK; PTTL k => 10; +9ms; GET k => \"v\"; +1ms; GET k => nil"
         ));
@@ -169,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_changes_nothing() {
+    fn refused_restore_changes_nothing() {
         let bad = "!ERR DUMP payload version or checksum are wrong";
         check(&format!("SET k w; RESTORE k 0 x REPLACE => {bad}; GET k => \"w\""));
         let cut = V.replace("v\\x0b", "\\x0b");
@@ -177,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_of_any_type_is_the_same_afterwards() {
+    fn restored_value_of_any_type_is_equal() {
         for (commands, read) in [
             ("SET k 12", "GET k"),
             ("RPUSH k a 1 b", "LRANGE k 0 -1"),
@@ -197,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_waits_for_a_list_gets_what_is_restored() {
+    fn client_blocked_on_a_list_is_served_by_restore() {
         let copy = "EVAL \"return redis.call('RESTORE', 'l', 0, redis.call('DUMP', 'k'))\" 0";
         check(&format!(
             "b> BLPOP l 0; RPUSH k v; {copy} => OK; b< => [\"l\", \"v\"]; EXISTS l => 0"
@@ -205,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn events() {
+    fn commands_send_their_events() {
         check_events(&[
             (&format!("RESTORE k 0 {V}"), "new k, restore k"),
             (&format!("RESTORE k 0 {V}"), ""),

@@ -1,7 +1,8 @@
-//! Commands for the time a key has left: how a lease is renewed, measured and made permanent.
+//! Commands for deadlines: they renew a lease, return its remaining time and make it permanent.
 
 use lockwheel_resp::Reply;
 
+use super::time_unit::TimeUnit;
 use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec};
 use crate::context::{Context, integer, is};
 use crate::error::Error;
@@ -11,14 +12,14 @@ use crate::time::{Millis, Time};
 const EXPIRY: Command =
     Command { group: Group::Generic, categories: Categories::KEYSPACE, ..Command::BASE };
 
-const SETS: Command = Command {
+const SET_DEADLINE: Command = Command {
     arity: Arity::AtLeast(3),
     flags: Flags::WRITE.union(Flags::FAST),
     keys: &[KeySpec::one(&["RW", "update"])],
     ..EXPIRY
 };
 
-const TELLS: Command = Command {
+const GET_DEADLINE: Command = Command {
     arity: Arity::Exactly(2),
     flags: Flags::READONLY.union(Flags::FAST),
     keys: &[KeySpec::one(&["RO", "access"])],
@@ -29,120 +30,89 @@ const TELLS: Command = Command {
 pub const COMMANDS: &[Command] = &[
     Command {
         name: "expire",
-        doc: "Lets a key end so many seconds from now.",
+        doc: "Sets the time to live of a key in seconds.",
         example: "SET k v; EXPIRE k 10 NX; TTL k; EXPIRE k 5 GT => 0",
-        run: |context, argv| expire(context, argv, Unit::Seconds),
-        ..SETS
+        run: |context, argv| expire(context, argv, TimeUnit::Seconds),
+        ..SET_DEADLINE
     },
     Command {
         name: "expireat",
         since: "1.2.0",
-        doc: "Lets a key end at a moment of the wall clock, in seconds since 1970.",
+        doc: "Sets the deadline of a key to a wall-clock time in seconds since 1970.",
         example: "SET k v; EXPIREAT k 4102444800 => 1",
-        run: |context, argv| expire(context, argv, Unit::UnixSeconds),
-        ..SETS
+        run: |context, argv| expire(context, argv, TimeUnit::UnixSeconds),
+        ..SET_DEADLINE
     },
     Command {
         name: "expiretime",
         since: "7.0.0",
-        doc: "Tells when a key ends by the wall clock, in seconds since 1970.",
+        doc: "Returns the deadline of a key as a wall-clock time in seconds since 1970.",
         example: "SET k v; EXPIREAT k 4102444800; EXPIRETIME k => 4102444800",
         run: |context, argv| Ok(time_left(context, argv[1], |t, d| seconds(t.to_wall(d)))),
-        ..TELLS
+        ..GET_DEADLINE
     },
     Command {
         name: "persist",
         arity: Arity::Exactly(2),
         since: "2.2.0",
-        doc: "Lets a key stay for good.",
+        doc: "Removes the deadline of a key.",
         example: "SET k v PX 10; PERSIST k => 1",
         run: persist,
-        ..SETS
+        ..SET_DEADLINE
     },
     Command {
         name: "pexpire",
         since: "2.6.0",
-        doc: "Lets a key end so many milliseconds from now.",
+        doc: "Sets the time to live of a key in milliseconds.",
         example: "SET lock token PX 10; PEXPIRE lock 30000 => 1",
-        run: |context, argv| expire(context, argv, Unit::Millis),
-        ..SETS
+        run: |context, argv| expire(context, argv, TimeUnit::Millis),
+        ..SET_DEADLINE
     },
     Command {
         name: "pexpireat",
         since: "2.6.0",
-        doc: "Lets a key end at a moment of the wall clock, in milliseconds since 1970.",
+        doc: "Sets the deadline of a key to a wall-clock time in milliseconds since 1970.",
         example: "SET k v; PEXPIREAT k 4102444800000 => 1",
-        run: |context, argv| expire(context, argv, Unit::UnixMillis),
-        ..SETS
+        run: |context, argv| expire(context, argv, TimeUnit::UnixMillis),
+        ..SET_DEADLINE
     },
     Command {
         name: "pexpiretime",
         since: "7.0.0",
-        doc: "Tells when a key ends by the wall clock, in milliseconds since 1970.",
+        doc: "Returns the deadline of a key as a wall-clock time in milliseconds since 1970.",
         example: "SET k v; PEXPIREAT k 4102444800123; PEXPIRETIME k => 4102444800123",
         run: |context, argv| Ok(time_left(context, argv[1], |time, d| time.to_wall(d))),
-        ..TELLS
+        ..GET_DEADLINE
     },
     Command {
         name: "pttl",
         since: "2.6.0",
-        doc: "Tells how many milliseconds a key has left.",
+        doc: "Returns the remaining time to live of a key in milliseconds.",
         example: "SET lock token PX 30000; PTTL lock => 30000",
         tips: &["nondeterministic_output"],
         run: |context, argv| Ok(time_left(context, argv[1], Time::remaining)),
-        ..TELLS
+        ..GET_DEADLINE
     },
     Command {
         name: "ttl",
-        doc: "Tells how many seconds a key has left, rounded.",
+        doc: "Returns the remaining time to live of a key in seconds, rounded.",
         example: "SET lock token PX 29500; TTL lock => 30",
         tips: &["nondeterministic_output"],
         run: |context, argv| Ok(time_left(context, argv[1], |t, d| seconds(t.remaining(d)))),
-        ..TELLS
+        ..GET_DEADLINE
     },
 ];
 
-/// How a command says when a key ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Unit {
-    Seconds,
-    Millis,
-    UnixSeconds,
-    UnixMillis,
-}
-
-impl Unit {
-    /// Reads an amount, which may lie in the past.
-    fn deadline(self, amount: &[u8], context: &Context<'_>) -> Result<Millis, Error> {
-        let amount = integer(amount)?;
-        let millis = match self {
-            Unit::Seconds | Unit::UnixSeconds => amount.checked_mul(1000).map(Millis),
-            Unit::Millis | Unit::UnixMillis => Some(Millis(amount)),
-        };
-        let time = context.time;
-        let deadline = millis.and_then(|millis| match self {
-            Unit::UnixSeconds | Unit::UnixMillis => Some(time.from_wall(millis)),
-            // What is over before it begins ends now, not with the millisecond that has begun.
-            _ if millis.0 <= 0 => Some(Millis(time.now.0.saturating_add(millis.0))),
-            _ => time.after(millis),
-        });
-        match deadline {
-            Some(deadline) => Ok(deadline),
-            None => Err(Error::InvalidExpire(context.name)),
-        }
-    }
-}
-
-/// On what condition a deadline is set.
+/// The condition on which a deadline is set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Condition {
-    /// `NX`: there is none yet.
+    /// `NX`: the key has no deadline.
     only_first: bool,
-    /// `XX`: there is one.
+    /// `XX`: the key has a deadline.
     only_next: bool,
-    /// `GT`: it comes later. No deadline is later than any.
+    /// `GT`: the new deadline is later. No deadline counts as later than any other.
     only_later: bool,
-    /// `LT`: it comes earlier.
+    /// `LT`: the new deadline is earlier.
     only_earlier: bool,
 }
 
@@ -185,13 +155,16 @@ impl Condition {
     }
 }
 
-fn expire(context: &mut Context<'_>, argv: &[&[u8]], unit: Unit) -> Result<Reply, Error> {
+/// `EXPIRE`, `PEXPIRE`, `EXPIREAT` and `PEXPIREAT`: reply with 1 if the deadline was set, else 0.
+fn expire(context: &mut Context<'_>, argv: &[&[u8]], unit: TimeUnit) -> Result<Reply, Error> {
     let key = argv[1];
     let condition = match &argv[3..] {
         [] => None,
         options => Some(Condition::read(options)?),
     };
-    let deadline = unit.deadline(argv[2], context)?;
+    let Some(deadline) = unit.deadline(integer(argv[2])?, context.time) else {
+        return Err(Error::InvalidExpire(context.name));
+    };
     let Some(slot) = context.find_for_write(key) else { return Ok(Reply::from(false)) };
     if condition.is_some_and(|it| !it.holds(context.deadline_at(slot), deadline)) {
         return Ok(Reply::from(false));
@@ -206,6 +179,7 @@ fn expire(context: &mut Context<'_>, argv: &[&[u8]], unit: Unit) -> Result<Reply
     Ok(Reply::from(true))
 }
 
+/// `PERSIST`: replies with 1 if a deadline was removed, else 0.
 fn persist(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let key = argv[1];
     let Some(slot) = context.find_for_write(key) else { return Ok(Reply::from(false)) };
@@ -217,7 +191,8 @@ fn persist(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(Reply::from(true))
 }
 
-/// -2 without the key, -1 without a deadline, else what `shown` makes of it.
+/// `TTL` and its variants: reply with -2 without the key, -1 without a deadline, else the result of
+/// `shown`.
 fn time_left(
     context: &mut Context<'_>,
     key: &[u8],
@@ -230,7 +205,7 @@ fn time_left(
     }
 }
 
-/// Whole seconds, half of one rounded up.
+/// Whole seconds, rounded half up.
 fn seconds(millis: Millis) -> Millis {
     Millis(millis.0.div_euclid(1000) + i64::from(millis.0.rem_euclid(1000) >= 500))
 }
@@ -242,7 +217,7 @@ mod tests {
     use crate::testing::{Stage, check};
 
     #[test]
-    fn a_lease_lasts_to_the_millisecond() {
+    fn lease_lasts_to_the_millisecond() {
         check("SET k v; PEXPIRE k 10 => 1; +9ms; GET k => \"v\"; PTTL k => 1; +1ms; GET k => nil");
         check("SET k v; EXPIRE k 1 => 1; +999ms; EXISTS k => 1; +1ms; EXISTS k => 0; TTL k => -2");
         check("SET k v PX 10; +9ms; PEXPIRE k 10; +9ms; GET k => \"v\"; +1ms; GET k => nil");
@@ -250,14 +225,14 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_begun_within_a_millisecond_lasts_its_whole_time() {
+    fn lease_begun_within_a_millisecond_lasts_its_whole_time() {
         check("SET k v; +1us; PEXPIRE k 10; PTTL k => 10; +9999us; GET k => \"v\"");
         check("SET k v; +1us; PEXPIRE k 10; +10999us; GET k => nil");
         check("SET k v; +1us; PEXPIRE k 0 => 1; EXISTS k => 0");
     }
 
     #[test]
-    fn what_is_over_already_deletes_the_key() {
+    fn deadline_in_the_past_deletes_the_key() {
         for command in [
             "EXPIRE k 0",
             "EXPIRE k -1",
@@ -280,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions() {
+    fn deadline_is_set_only_if_conditions_hold() {
         check("SET k v; EXPIRE k 10 XX => 0; EXPIRE k 10 GT => 0; EXPIRE k 10 LT => 1");
         check("SET k v EX 10; EXPIRE k 20 NX => 0; EXPIRE k 10 GT => 0; EXPIRE k 10 LT => 0");
         check("SET k v EX 10; EXPIRE k 9 GT => 0; EXPIRE k 11 GT => 1; TTL k => 11");
@@ -300,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn amounts_that_do_not_fit() {
+    fn invalid_amounts_are_refused() {
         for (command, name) in [
             ("EXPIRE k 9223372036854775807", "expire"),
             ("EXPIRE k -9223372036854775808", "expire"),
@@ -317,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn seconds_are_rounded() {
+    fn ttl_rounds_to_whole_seconds() {
         check("SET k v PX 1499; TTL k => 1; PEXPIRE k 1500; TTL k => 2; PEXPIRE k 499; TTL k => 0");
         check("SET k v; PEXPIREAT k 1700000001499; EXPIRETIME k => 1700000001");
         check("SET k v; PEXPIREAT k 1700000001500; EXPIRETIME k => 1700000002");
@@ -326,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stepped_wall_clock_moves_no_lease() {
+    fn wall_clock_step_moves_no_lease() {
         check(
             "SET k v; PEXPIRE k 10; wall+3600000ms; PTTL k => 10; +9ms; GET k => \"v\"; \
              +1ms; GET k => nil",
@@ -344,13 +319,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_due_when_it_is_set_is_gone_before_the_next_request() {
+    fn key_due_when_it_is_set_is_gone_before_the_next_request() {
         check("DBSIZE => 0; SET k v PXAT 1 => OK; DBSIZE => 0; EXISTS k => 0");
         check("SET k v; DBSIZE => 1; GETEX k PXAT 1; DBSIZE => 0");
     }
 
     #[test]
-    fn a_changed_deadline_breaks_watches() {
+    fn changed_deadline_breaks_watches() {
         check("SET k v; WATCH k; b> PEXPIRE k 10; MULTI; EXEC => nil-array");
         check("SET k v PX 10; WATCH k; b> PERSIST k; MULTI; EXEC => nil-array");
         check("SET k v PX 10; WATCH k; b> PEXPIRE k 20 NX; b> PTTL k; MULTI; EXEC => []");

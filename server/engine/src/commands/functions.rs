@@ -1,4 +1,4 @@
-//! `FCALL` and `FUNCTION`: libraries of Lua functions that stay until they are removed.
+//! `FCALL` and `FUNCTION`: libraries of Lua functions, which remain until they are removed.
 
 use lockwheel_resp::Reply;
 use lockwheel_scripting::{Function, Functions, Library, Policy};
@@ -10,6 +10,7 @@ use crate::context::{Context, integer, is};
 use crate::error::Error;
 use crate::glob;
 use crate::keyspace::serialised;
+use crate::limits;
 use crate::script::Call;
 use crate::settings::CompatVersion;
 
@@ -80,7 +81,7 @@ const FUNCTION: &[Command] = &[
         arity: Arity::Exactly(2),
         flags: Flags::NOSCRIPT,
         complexity: "O(N) in the number of functions",
-        doc: "Returns all libraries in one piece, for FUNCTION RESTORE.",
+        doc: "Returns all libraries serialized, for FUNCTION RESTORE.",
         example: "FUNCTION DUMP => \"\\x0b\\x004D\\xe13\\xf2\\xe0KS\"",
         run: dump,
         ..SCRIPTING
@@ -152,7 +153,7 @@ const FUNCTION: &[Command] = &[
         name: "stats",
         arity: Arity::Exactly(2),
         flags: Flags::NOSCRIPT.union(Flags::ALLOW_BUSY),
-        doc: "Tells which function is running, and how many there are.",
+        doc: "Returns which function is running, and how many there are.",
         tips: &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"],
         example: "FUNCTION STATS => [\"running_script\", nil, \"engines\", [\"LUA\", \
                   [\"libraries_count\", 0, \"functions_count\", 0]]]",
@@ -165,7 +166,7 @@ const HELP: &[&str] = &[
     "DELETE <library>",
     "    Removes a library with its functions.",
     "DUMP",
-    "    Returns all libraries in one piece.",
+    "    Returns all libraries serialized.",
     "FLUSH [ASYNC|SYNC]",
     "    Removes all libraries.",
     "KILL",
@@ -173,20 +174,21 @@ const HELP: &[&str] = &[
     "LIST [LIBRARYNAME <pattern>] [WITHCODE]",
     "    Describes the libraries and their functions.",
     "LOAD [REPLACE] <text>",
-    "    Loads a library, in place of the one of its name with REPLACE.",
+    "    Loads a library; REPLACE replaces the one with its name.",
     "RESTORE <dump> [FLUSH|APPEND|REPLACE]",
-    "    Loads what DUMP has returned; FLUSH removes all others, REPLACE those of the same names.",
+    "    Loads what DUMP has returned; FLUSH removes all others, REPLACE those of the same name.",
     "STATS",
-    "    Tells which function is running, and how many there are.",
+    "    Returns which function is running, and how many there are.",
 ];
 
-/// No libraries yet.
+/// Creates an empty set of libraries.
 pub fn functions(seed: u64, version: CompatVersion) -> Functions {
-    Functions::new(scripts::LIMITS, version.redis_version(), seed)
+    Functions::new(limits::SCRIPTS, version.redis_version(), seed)
 }
 
 // --- calls ---
 
+/// `FCALL` and `FCALL_RO`: reply with the result of the function.
 fn fcall(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     const NOT_FOUND: Error = Error::line("ERR Function not found");
     let Some(functions) = context.engine.functions.as_ref() else {
@@ -204,6 +206,7 @@ fn fcall(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(context.run_function(running, argv[1], keys, args))
 }
 
+/// `FUNCTION STATS`: replies with the running function and the counts of libraries and functions.
 fn stats(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
     let engine = &*context.engine;
     let (running, counts) = match (&engine.script, &engine.functions) {
@@ -229,6 +232,7 @@ fn stats(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
 
 // --- libraries ---
 
+/// `FUNCTION LOAD`: replies with the name of the library.
 fn load(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let (mut replace, mut code) = (false, argv[2]);
     for &argument in &argv[3..] {
@@ -243,6 +247,7 @@ fn load(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(changed(context, loaded.map(Reply::bulk)))
 }
 
+/// `FUNCTION RESTORE`: loads serialized libraries and replies with OK.
 fn restore(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let policy = match argv[3..] {
         [] => Policy::Append,
@@ -266,7 +271,7 @@ fn restore(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(changed(context, restored.map(|()| Reply::OK)))
 }
 
-/// The reply to a change, counted as one or as an error.
+/// The reply to a change of the libraries, which counts as a change or as an error.
 fn changed(context: &mut Context<'_>, result: Result<Reply, Reply>) -> Reply {
     match result {
         Ok(reply) => {
@@ -280,6 +285,7 @@ fn changed(context: &mut Context<'_>, result: Result<Reply, Reply>) -> Reply {
     }
 }
 
+/// `FUNCTION DELETE`: removes a library and replies with OK.
 fn delete(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     if !context.engine.change_functions(|functions, _| functions.delete(argv[2]))? {
         return Err(Error::line("ERR Library not found"));
@@ -288,6 +294,7 @@ fn delete(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(Reply::OK)
 }
 
+/// `FUNCTION FLUSH`: removes all libraries and replies with OK.
 fn flush(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     match argv[2..] {
         [] => {}
@@ -300,12 +307,14 @@ fn flush(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(Reply::OK)
 }
 
+/// `FUNCTION DUMP`: replies with all libraries serialized.
 fn dump(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
     let libraries = context.engine.functions.iter().flat_map(Functions::libraries);
     let payload = serialised::write_libraries(libraries.map(|library| &*library.code));
     Ok(Reply::Bulk(payload.into()))
 }
 
+/// `FUNCTION LIST`: replies with a description of each library.
 fn list(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let (mut pattern, mut with_code) = (None, false);
     let mut rest = &argv[2..];
@@ -373,7 +382,7 @@ mod tests {
         redis.register_function('wrong', function() return redis.call('HGET', 'k', 'f') end)\"";
 
     #[test]
-    fn functions_say_whether_they_may_grow_what_is_stored() {
+    fn functions_declare_whether_they_may_use_more_memory() {
         let mut stage = Stage::new(Settings::default());
         stage.check(LIBRARY);
         stage.engine.settings.maxmemory_bytes = 1;
@@ -384,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn the_text_of_libraries_is_memory_that_is_used() {
+    fn text_of_libraries_counts_as_used_memory() {
         let mut stage = Stage::new(Settings::default());
         stage.client("a");
         let before = stage.engine.used_memory_bytes();
@@ -395,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn some_functions_are_not_for_clusters() {
+    fn functions_without_cluster_support_are_refused_in_clusters() {
         let mut settings = Settings::default();
         settings.cluster_enabled = true;
         let mut stage = Stage::new(settings);
@@ -407,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_counted_once() {
+    fn error_is_counted_once() {
         check(&format!(
             "{LIBRARY}; SET k v; FCALL wrong 0 => !WRONGTYPE ...; \
              INFO errorstats => \"# Errorstats\\r\\nerrorstat_WRONGTYPE:count=1\\r\\n\"; \
@@ -416,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_of_writes_stops_those_that_may_write() {
+    fn pause_of_writes_delays_functions_that_may_write() {
         check(&format!(
             "{LIBRARY}; CLIENT PAUSE 10 WRITE; FCALL get 1 k => nil; b> FCALL set 1 k v => ; \
              FCALL get 1 k => nil; c> FUNCTION FLUSH => ; FCALL get 1 k => nil"
@@ -424,14 +433,14 @@ mod tests {
     }
 
     #[test]
-    fn functions_of_one_transaction_see_one_moment() {
+    fn functions_of_one_transaction_see_the_same_time() {
         check(&format!(
             "{LIBRARY}; MULTI; FCALL time 0; FCALL set 1 k v; EXEC => [\"1700000000\", OK]"
         ));
     }
 
     #[test]
-    fn information_counts_them() {
+    fn info_counts_functions() {
         check(&format!(
             "{LIBRARY}; INFO memory => ...number_of_functions:6\\r\\nnumber_of_libraries:1\\r..."
         ));

@@ -1,6 +1,6 @@
-//! Commands for hashes: a reentrant lock is a hash of one field, its owner, with a count.
+//! Commands for hashes: a reentrant lock is a hash with one field, its owner, and a count.
 //!
-//! What must hold: an empty hash is never left behind; the last field takes the key with it.
+//! Invariant: no empty hash is stored; the key is removed with the last field.
 
 use lockwheel_resp::{LongDouble, Protocol, Reply};
 
@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::glob;
 use crate::keyspace::dict::HashSeed;
 use crate::keyspace::hash::{Field, Fields, Hash, SmallHash};
-use crate::keyspace::records::Given;
+use crate::keyspace::records::NewValue;
 use crate::keyspace::value::ValueRef;
 use crate::notify::Events;
 use crate::random::Random;
@@ -42,7 +42,7 @@ pub const COMMANDS: &[Command] = &[
         flags: Flags::WRITE.union(Flags::FAST),
         keys: &[KeySpec::one(&["RW", "delete"])],
         complexity: "O(N) in the number of fields named",
-        doc: "Removes fields, and with the last one the hash; returns how many were there.",
+        doc: "Removes fields, and the key with the last field; returns how many existed.",
         example: "HSET h f v g w; HDEL h f missing => 1",
         run: hdel,
         ..HASH
@@ -52,7 +52,7 @@ pub const COMMANDS: &[Command] = &[
         arity: Arity::Exactly(3),
         flags: FAST_READ,
         keys: SEEN_KEY,
-        doc: "Tells whether a hash has a field.",
+        doc: "Returns whether a hash has a field.",
         example: "HSET h f v; HEXISTS h f => 1",
         run: hexists,
         ..HASH
@@ -82,7 +82,7 @@ pub const COMMANDS: &[Command] = &[
         arity: Arity::Exactly(4),
         flags: FAST_WRITE,
         keys: CHANGED_KEY,
-        doc: "Adds to the integer in a field.",
+        doc: "Adds a number to the integer in a field.",
         example: "HSET h f 5; HINCRBY h f -1 => 4",
         run: hincrby,
         ..HASH
@@ -93,7 +93,7 @@ pub const COMMANDS: &[Command] = &[
         flags: FAST_WRITE,
         keys: CHANGED_KEY,
         since: "2.6.0",
-        doc: "Adds to the number with decimals in a field.",
+        doc: "Adds a number to the decimal number in a field.",
         example: "HSET h f 0.1; HINCRBYFLOAT h f 0.2 => \"0.3\"",
         run: hincrbyfloat,
         ..HASH
@@ -114,7 +114,7 @@ pub const COMMANDS: &[Command] = &[
         arity: Arity::Exactly(2),
         flags: FAST_READ,
         keys: SEEN_KEY,
-        doc: "Returns how many fields a hash has.",
+        doc: "Returns the number of fields.",
         example: "HSET h f v; HLEN h => 1",
         run: hlen,
         ..HASH
@@ -135,7 +135,7 @@ pub const COMMANDS: &[Command] = &[
         flags: FAST_WRITE,
         keys: SET_KEY,
         complexity: "O(N) in the number of fields named",
-        doc: "Sets fields to values: the former name of HSET with several fields.",
+        doc: "Sets fields to values: the old name of HSET with several fields.",
         example: "HMSET h f v g w => OK",
         run: hmset,
         ..HASH
@@ -147,7 +147,7 @@ pub const COMMANDS: &[Command] = &[
         since: "6.2.0",
         complexity: "O(N) in the number of fields returned",
         tips: &["nondeterministic_output"],
-        doc: "Returns fields picked at random.",
+        doc: "Returns random fields.",
         example: "HSET h f v; HRANDFIELD h 2 WITHVALUES => [\"f\", \"v\"]",
         run: hrandfield,
         ..HASH
@@ -159,7 +159,7 @@ pub const COMMANDS: &[Command] = &[
         since: "2.8.0",
         complexity: "O(1) a call, O(N) for the whole hash",
         tips: &["nondeterministic_output"],
-        doc: "Goes through the fields of a hash in steps.",
+        doc: "Iterates over the fields of a hash.",
         example: "HSET h f v; HSCAN h 0 => [\"0\", [\"f\", \"v\"]]",
         run: hscan,
         ..HASH
@@ -180,7 +180,7 @@ pub const COMMANDS: &[Command] = &[
         arity: Arity::Exactly(4),
         flags: FAST_WRITE,
         keys: &[KeySpec::one(&["RW", "insert"])],
-        doc: "Sets a field to a value, unless it is there.",
+        doc: "Sets a field to a value, unless the field exists.",
         example: "HSETNX h f v; HSETNX h f w => 0",
         run: hsetnx,
         ..HASH
@@ -209,8 +209,9 @@ pub const COMMANDS: &[Command] = &[
     },
 ];
 
-// --- looking ---
+// --- reading ---
 
+/// `HGET`: replies with the value of the field, or nil.
 fn hget(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     context.reply_with(argv[1], |value| match value {
         ValueRef::Hash(fields) => Ok(fields.get(argv[2])),
@@ -218,6 +219,7 @@ fn hget(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     })
 }
 
+/// `HMGET`: replies with the values of the fields, nil for missing ones.
 fn hmget(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let hash = context.read_as::<Hash>(argv[1])?;
     let value =
@@ -225,37 +227,44 @@ fn hmget(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(Reply::Array(argv[2..].iter().map(value).collect()))
 }
 
+/// `HEXISTS`: replies with 1 if the field exists, else 0.
 fn hexists(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(context.read_as::<Hash>(argv[1])?.is_some_and(|hash| hash.get(argv[2]).is_some()).into())
 }
 
+/// `HSTRLEN`: replies with the length of the value, 0 without the field.
 fn hstrlen(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let value = context.read_as::<Hash>(argv[1])?.and_then(|hash| hash.get(argv[2]));
     Ok(value.map_or(0, <[u8]>::len).into())
 }
 
+/// `HLEN`: replies with the number of fields.
 fn hlen(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(context.read_as::<Hash>(argv[1])?.map_or(0, Fields::len).into())
 }
 
+/// `HGETALL`: replies with a map of all fields and values.
 fn hgetall(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let fields = context.read_as::<Hash>(argv[1])?.into_iter().flat_map(Fields::iter);
     Ok(Reply::Map(fields.map(|(field, value)| (Reply::bulk(field), Reply::bulk(value))).collect()))
 }
 
+/// `HKEYS`: replies with all fields.
 fn hkeys(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let fields = context.read_as::<Hash>(argv[1])?.into_iter().flat_map(Fields::iter);
     Ok(Reply::Array(fields.map(|(field, _)| Reply::bulk(field)).collect()))
 }
 
+/// `HVALS`: replies with all values.
 fn hvals(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let fields = context.read_as::<Hash>(argv[1])?.into_iter().flat_map(Fields::iter);
     Ok(Reply::Array(fields.map(|(_, value)| Reply::bulk(value)).collect()))
 }
 
+/// `HSCAN`: replies with the next cursor and some fields with their values.
 fn hscan(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let cursor = scan::cursor(argv[2])?;
-    // Options are not even read where there is nothing to go through.
+    // Without the key the options are not even parsed.
     let (fields, next) = match context.read_as::<Hash>(argv[1])? {
         Some(hash) => {
             let options = scan::options(&argv[3..], false)?;
@@ -270,6 +279,7 @@ fn hscan(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(Reply::Array(vec![Reply::bulk(next.to_string()), flat(&fields)]))
 }
 
+/// `HRANDFIELD`: replies with random fields, with `WITHVALUES` also their values.
 fn hrandfield(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let mut random = Random::new(context.engine.random.bits());
     let key = argv[1];
@@ -292,7 +302,7 @@ fn hrandfield(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error>
     })
 }
 
-/// Fields and values by turns.
+/// Fields and values, alternating.
 fn flat(fields: &[Field<'_>]) -> Reply {
     let items = fields.iter().flat_map(|(field, value)| [field, value]);
     Reply::Array(items.map(Reply::bulk).collect())
@@ -300,6 +310,7 @@ fn flat(fields: &[Field<'_>]) -> Reply {
 
 // --- changing ---
 
+/// `HSET`: replies with the number of new fields.
 fn hset(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let (pairs, []) = argv[2..].as_chunks() else {
         return Err(Error::Arity(context.name.to_owned()));
@@ -323,11 +334,13 @@ fn hset(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(added.into())
 }
 
+/// `HMSET`: replies with OK.
 fn hmset(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     hset(context, argv)?;
     Ok(Reply::OK)
 }
 
+/// `HSETNX`: replies with 1 if the field was set, 0 if it exists.
 fn hsetnx(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let (key, field, value) = (argv[1], argv[2], argv[3]);
     let forms = forms(context);
@@ -345,6 +358,7 @@ fn hsetnx(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(true.into())
 }
 
+/// `HDEL`: replies with the number of removed fields.
 fn hdel(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let key = argv[1];
     let Some(mut hash) = context.write_hash(key)? else { return Ok(0_usize.into()) };
@@ -359,6 +373,7 @@ fn hdel(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(removed.into())
 }
 
+/// `HINCRBY`: replies with the new value.
 fn hincrby(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let (key, field, increment) = (argv[1], argv[2], integer(argv[3])?);
     let forms = forms(context);
@@ -382,6 +397,7 @@ fn hincrby(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(sum.into())
 }
 
+/// `HINCRBYFLOAT`: replies with the new value as a string.
 fn hincrbyfloat(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let (key, field) = (argv[1], argv[2]);
     let increment = LongDouble::parse(argv[3]).ok_or(Error::NotAFloat)?;
@@ -412,15 +428,15 @@ fn hincrbyfloat(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Erro
 fn add_hash(context: &mut Context<'_>, key: &[u8], field: &[u8], value: &[u8]) {
     let (small, seed) = forms(context);
     if small.admits(field, value) {
-        context.add(key, Given::Field(field, value));
+        context.add(key, NewValue::Field(field, value));
     } else {
         let mut hash = Hash::default();
         hash.set(field, value, small, seed);
-        context.add(key, Given::Value(hash.into()));
+        context.add(key, NewValue::Value(hash.into()));
     }
 }
 
-/// How long a hash stays small, and what its dictionary is keyed with when it no longer is.
+/// The limits of a small hash, and the seed of the dictionary of a large one.
 pub(super) fn forms(context: &Context<'_>) -> (SmallHash, HashSeed) {
     let settings = &context.engine.settings;
     let small = SmallHash {
@@ -439,7 +455,7 @@ mod tests {
     use crate::time::Millis;
 
     #[test]
-    fn fields() {
+    fn fields_are_set_read_and_removed() {
         check(
             "HSET h f v g w => 2; HSET h f x h y => 1; HGETALL h => \
                [\"f\", \"x\", \"g\", \"w\", \"h\", \"y\"]",
@@ -458,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_field_takes_the_key_with_it() {
+    fn last_field_removes_the_key() {
         check("HSET h f v g w; HDEL h f x f => 1; HDEL h g => 1; SETNX h v => 1");
         check("HSET h f v; PEXPIRE h 10; HDEL h f; HSET h f v; +10ms; HLEN h => 1");
     }
@@ -475,7 +491,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers() {
+    fn numbers_in_fields_are_added() {
         check("HINCRBY h n 5 => 5; HINCRBY h n -7 => -2; HGET h n => \"-2\"");
         check("HSET h n 9; HINCRBY h n 1 => 10; HINCRBY h n -1 => 9; HGET h n => \"9\"");
         check(
@@ -510,7 +526,7 @@ mod tests {
     }
 
     #[test]
-    fn random_fields() {
+    fn hrandfield_returns_fields_of_the_hash() {
         check("HSET h f v; HRANDFIELD h => \"f\"; HRANDFIELD h -3 => [\"f\", \"f\", \"f\"]");
         check("HSET h f v; HRANDFIELD h 5 WITHVALUES => [\"f\", \"v\"]; HRANDFIELD h 0 => []");
         check("HRANDFIELD h => nil; HRANDFIELD h 1 => []; HRANDFIELD h -1 WITHVALUES => []");
@@ -532,7 +548,7 @@ mod tests {
     }
 
     #[test]
-    fn random_fields_are_different_and_all_come_up() {
+    fn random_fields_are_distinct_and_all_are_drawn() {
         let mut random = Random::new(1);
         for fields in [10_usize, 100] {
             let small = SmallHash { entries_max: 50, value_bytes_max: 64 };
@@ -555,7 +571,7 @@ mod tests {
     }
 
     #[test]
-    fn scans() {
+    fn hscan_returns_fields_and_cursor() {
         check("HSET h a 1 b 2; HSCAN h 0 MATCH b* COUNT 1 => [\"0\", [\"b\", \"2\"]]");
         check("HSCAN h 0 FOO => [\"0\", []]; HSCAN h abc => !ERR invalid cursor");
         check(
@@ -565,7 +581,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scan_of_a_large_hash_shows_every_field() {
+    fn scan_of_a_large_hash_shows_every_field() {
         let mut stage = Stage::new(Settings::default());
         for field in 0..1000 {
             stage.check(&format!("HSET h f{field} v"));
@@ -577,7 +593,7 @@ mod tests {
     }
 
     #[test]
-    fn encodings() {
+    fn encoding_changes_at_the_limits() {
         let [at_most, too_long] = ["x".repeat(64), "x".repeat(65)];
         for (commands, encoding) in [
             ("HSET h f v".to_owned(), "listpack"),
@@ -637,7 +653,7 @@ mod tests {
     }
 
     #[test]
-    fn events() {
+    fn commands_send_their_events() {
         check_events(&[
             ("HSET h f v g w", "new h, hset h"),
             ("HMSET h f v", "hset h"),

@@ -1,5 +1,6 @@
-//! `INFO`: what an operator, a client at its start, or a metrics exporter asks a server. Names of
-//! sections and fields are Redis's; what this server does not have stands at zero.
+//! `INFO`: the state and counters of the server, for operators, clients and metrics exporters. The
+//! names of sections and fields are Redis's; fields of features that this server does not have are
+//! 0.
 
 use std::fmt::{Display, Write};
 
@@ -27,10 +28,10 @@ pub const COMMANDS: &[Command] = &[Command {
     ..Command::BASE
 }];
 
-/// A part of the answer.
+/// A section of the reply.
 struct Section {
     title: &'static str,
-    /// Shown to those who name no section.
+    /// Whether a request without section names includes it.
     by_default: bool,
     fields: fn(&mut Engine, Time, &mut Fields),
 }
@@ -39,10 +40,10 @@ const fn section(title: &'static str, fields: fn(&mut Engine, Time, &mut Fields)
     Section { title, by_default: true, fields }
 }
 
-/// In the order they are shown, whatever the order they are asked for in.
+/// In the order of the reply, whatever the order of the request.
 const SECTIONS: &[Section] = &[
     section("Server", server),
-    section("Sessions", clients),
+    section("Clients", clients),
     section("Memory", memory),
     section("Persistence", persistence),
     section("Stats", stats),
@@ -54,16 +55,16 @@ const SECTIONS: &[Section] = &[
     section("Cluster", cluster),
     section("Keyspace", keyspace),
     section("Sentinel", |engine, _, fields| fields.0.push_str(&super::sentinel::info(engine))),
-    Section { by_default: false, ..section(OURS, lockwheel) },
+    Section { by_default: false, ..section(LOCKWHEEL_SECTION, lockwheel) },
 ];
 
-/// What no other server has is shown to those only who ask for it by name.
-const OURS: &str = "Lockwheel";
+/// The section that no other server has is included only if it is requested by name.
+const LOCKWHEEL_SECTION: &str = "Lockwheel";
 
-/// Those that a sentinel has.
-const SECTIONS_OF_SENTINEL: &[&str] = &["Server", "Sessions", "Stats", "CPU", "Sentinel"];
+/// The sections of a sentinel.
+const SECTIONS_OF_SENTINEL: &[&str] = &["Server", "Clients", "Stats", "CPU", "Sentinel"];
 
-/// Whether a server of this kind has the section.
+/// Whether a server in this mode has the section.
 fn is_of(mode: Mode, section: &Section) -> bool {
     match mode {
         Mode::Sentinel => SECTIONS_OF_SENTINEL.contains(&section.title),
@@ -86,20 +87,21 @@ impl Fields {
         }
     }
 
-    /// A number of bytes, once for machines and once for people.
+    /// A number of bytes, once as a number and once in a human-readable form.
     fn bytes(&mut self, name: &str, bytes: u64) {
         self.add(name, bytes);
-        self.add(&format!("{name}_human"), human(bytes));
+        self.add(&format!("{name}_human"), human_readable(bytes));
     }
 }
 
+/// `INFO`: replies with the sections as text.
 fn info(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let wanted = |section: &Section| match &argv[1..] {
         [] => section.by_default,
         names => names.iter().any(|name| {
             is(name, section.title)
-                || is(name, "all") && section.title != OURS
-                || is(name, "everything") && section.title != OURS
+                || is(name, "all") && section.title != LOCKWHEEL_SECTION
+                || is(name, "everything") && section.title != LOCKWHEEL_SECTION
                 || is(name, "default") && section.by_default
         }),
     };
@@ -113,7 +115,7 @@ fn info(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         (section.fields)(context.engine, context.time, &mut fields);
         text.push_str(&fields.0);
     }
-    // A sentinel's was never made text for people.
+    // A sentinel replies with a bulk string, as in Redis.
     Ok(if mode == Mode::Sentinel { Reply::bulk(text) } else { super::text(text) })
 }
 
@@ -175,7 +177,7 @@ fn memory(engine: &mut Engine, _: Time, fields: &mut Fields) {
     let dataset = engine.dataset_bytes() as u64;
     let peak = engine.peak_memory_bytes();
     let max = engine.settings.maxmemory_bytes;
-    // Where the system does not tell, it is at least what is used.
+    // If the system does not report it, it is at least the memory that is used.
     let resident = (engine.resident_bytes)().unwrap_or(used);
     let functions = engine.functions.as_ref();
     let functions = functions.map_or((0, 0), |all| (all.count(), all.libraries().len()));
@@ -270,7 +272,7 @@ fn replication(engine: &mut Engine, _: Time, fields: &mut Fields) {
     fields.zeros(&["repl_backlog_first_byte_offset", "repl_backlog_histlen"]);
 }
 
-/// Only the operating system knows these.
+/// Only the operating system has these numbers.
 fn cpu(_: &mut Engine, _: Time, fields: &mut Fields) {
     for name in ["used_cpu_sys", "used_cpu_user", "used_cpu_sys_children", "used_cpu_user_children"]
     {
@@ -278,7 +280,7 @@ fn cpu(_: &mut Engine, _: Time, fields: &mut Fields) {
     }
 }
 
-/// Microseconds are not counted: the engine has no clock to measure them with.
+/// Microseconds are not counted, because the engine has no clock to measure them.
 fn command_stats(engine: &mut Engine, _: Time, fields: &mut Fields) {
     for (entry, stats) in engine.commands.entries().iter().zip(&engine.command_stats) {
         if stats.calls + stats.rejected + stats.failed == 0 {
@@ -305,7 +307,7 @@ fn cluster(engine: &mut Engine, _: Time, fields: &mut Fields) {
 }
 
 /// How often scripts have been run by a plan, by a plan and then by Lua, and by Lua alone; and how
-/// often Lua has not done what the plan had done, which is a defect.
+/// often the result of Lua differed from that of the plan, which is a defect.
 fn lockwheel(engine: &mut Engine, _: Time, fields: &mut Fields) {
     let tiers = engine.interpreter.as_ref().map(|lua| lua.tiers()).unwrap_or_default();
     fields.add("scripts_planned", tiers.planned);
@@ -332,7 +334,8 @@ fn keyspace(engine: &mut Engine, time: Time, fields: &mut Fields) {
     }
 }
 
-/// Keys looked at to know how long keys live: `INFO` may not take longer the more there are.
+/// The number of keys from which the average time to live is estimated, so that `INFO` takes no
+/// longer with more keys.
 const TTLS_SAMPLED: usize = 100;
 
 fn average_ttl_ms(database: &Database, time: Time) -> i64 {
@@ -344,7 +347,7 @@ fn average_ttl_ms(database: &Database, time: Time) -> i64 {
     i64::try_from(i128::checked_div(sum, count).unwrap_or(0)).unwrap_or(i64::MAX)
 }
 
-fn human(bytes: u64) -> String {
+fn human_readable(bytes: u64) -> String {
     const UNITS: [(u64, char); 4] =
         [(1 << 40, 'T'), (1 << 30, 'G'), (1 << 20, 'M'), (1 << 10, 'K')];
     match UNITS.into_iter().find(|&(size, _)| bytes >= size) {
@@ -355,11 +358,11 @@ fn human(bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::human;
+    use super::human_readable;
     use crate::testing::check;
 
     #[test]
-    fn sections_are_chosen() {
+    fn sections_are_selected() {
         check("INFO foo => \"\"; INFO modules => \"# Modules\\r\\n\"");
         check(
             "INFO KEYSPACE cluster modules => \
@@ -367,7 +370,7 @@ mod tests {
                # Keyspace\\r\\n\"",
         );
         check(
-            "INFO => \"# Server\\r\\nredis_version:7.2.4\\r\\n...# Sessions...# Memory...\
+            "INFO => \"# Server\\r\\nredis_version:7.2.4\\r\\n...# Clients...# Memory...\
                # Persistence\\r\\nloading:0...# Stats...# Replication\\r\\nrole:master...# CPU...\
                # Modules...# Errorstats...# Cluster...# Keyspace\\r\\n\"",
         );
@@ -383,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn what_happened_is_shown() {
+    fn counters_are_shown() {
         check(
             "SET k v PX 1000; SET l w; SELECT 2; SET k v; INFO keyspace => \
                \"# Keyspace\\r\\ndb0:keys=2,expires=1,avg_ttl=1000\\r\\n\
@@ -406,9 +409,9 @@ mod tests {
     }
 
     #[test]
-    fn bytes_for_people() {
+    fn bytes_are_shown_human_readable() {
         for (bytes, expected) in [(0, "0B"), (1023, "1023B"), (1024, "1.00K"), (1 << 40, "1.00T")] {
-            assert_eq!(human(bytes), expected);
+            assert_eq!(human_readable(bytes), expected);
         }
     }
 }

@@ -1,5 +1,4 @@
-//! `COMMAND`: the table of commands, told to clients as Redis tells it. All of it comes from the
-//! rows.
+//! `COMMAND`: describes the table of commands as Redis does. All of it comes from the rows.
 
 use bytes::Bytes;
 use lockwheel_resp::Reply;
@@ -38,7 +37,7 @@ const SUBCOMMANDS: &[Command] = &[
         name: "count",
         arity: Arity::Exactly(2),
         since: "2.8.13",
-        doc: "Returns how many commands there are.",
+        doc: "Returns the number of commands.",
         example: "COMMAND COUNT => ...",
         run: count,
         ..COMMAND
@@ -48,7 +47,7 @@ const SUBCOMMANDS: &[Command] = &[
         arity: Arity::AtLeast(2),
         since: "7.0.0",
         complexity: "O(N) in the number of commands asked for",
-        doc: "Returns what commands are for and what they cost.",
+        doc: "Returns the purpose and the complexity of commands.",
         tips: UNORDERED,
         example: "COMMAND DOCS get => [\"get\", [\"summary\", ...]]",
         run: docs,
@@ -88,7 +87,7 @@ const SUBCOMMANDS: &[Command] = &[
         arity: Arity::AtLeast(2),
         since: "2.8.13",
         complexity: "O(N) in the number of commands asked for",
-        doc: "Describes commands, all if none is named.",
+        doc: "Describes the given commands, or all.",
         tips: UNORDERED,
         example: "COMMAND INFO nothing => [nil]",
         run: info,
@@ -99,7 +98,7 @@ const SUBCOMMANDS: &[Command] = &[
         arity: Arity::AtLeast(2),
         since: "7.0.0",
         complexity: "O(N) in the number of commands",
-        doc: "Returns names of commands, all or those that pass a filter.",
+        doc: "Returns the names of commands, all or those that match a filter.",
         tips: UNORDERED,
         example: "COMMAND LIST FILTERBY PATTERN evalsha* => [\"evalsha\", \"evalsha_ro\"]",
         run: list,
@@ -111,9 +110,9 @@ const HELP: &[&str] = &[
     "(no subcommand)",
     "    Describes all commands.",
     "COUNT",
-    "    Returns how many commands there are.",
+    "    Returns the number of commands.",
     "DOCS [<name> ...]",
-    "    Returns what commands are for and what they cost.",
+    "    Returns the purpose and the complexity of commands.",
     "GETKEYS <command line>",
     "    Returns the keys among the arguments.",
     "GETKEYSANDFLAGS <command line>",
@@ -124,18 +123,21 @@ const HELP: &[&str] = &[
     "    Returns names of commands.",
 ];
 
-// --- what there is ---
+// --- the table ---
 
+/// `COMMAND`: replies with the descriptions of all commands.
 fn describe_all(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
     let table = &context.engine.commands;
     let describe = |&at: &usize| description(table, table.entry(at));
     Ok(Reply::Array(table.top().iter().map(describe).collect()))
 }
 
+/// `COMMAND COUNT`: replies with the number of commands.
 fn count(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
     Ok(Reply::from(context.engine.commands.top().len()))
 }
 
+/// `COMMAND INFO`: replies with the descriptions of the given commands, nil for unknown ones.
 fn info(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let table = &context.engine.commands;
     if argv.len() == 2 {
@@ -147,6 +149,7 @@ fn info(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(Reply::Array(argv[2..].iter().map(describe).collect()))
 }
 
+/// `COMMAND DOCS`: replies with the documentation of the given commands, or of all.
 fn docs(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let table = &context.engine.commands;
     let asked: Vec<&Entry> = if argv.len() == 2 {
@@ -157,6 +160,7 @@ fn docs(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(documents(table, asked.into_iter()))
 }
 
+/// `COMMAND LIST`: replies with names of commands.
 fn list(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let passes: Box<dyn Fn(&Entry) -> bool> = match argv[2..] {
         [] => Box::new(|_| true),
@@ -181,7 +185,7 @@ fn list(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(Reply::Array(names.map(|entry| Reply::bulk(&entry.full_name)).collect()))
 }
 
-/// Finds a command by its name, or a subcommand by its parent's and its own: `config|get`.
+/// Finds a command by its name, or a subcommand as in `config|get`.
 fn by_full_name<'t>(table: &'t CommandTable, name: &[u8]) -> Option<&'t Entry> {
     let mut parts = name.splitn(2, |&byte| byte == b'|');
     let parent = table.find(parts.next()?)?;
@@ -192,7 +196,7 @@ fn by_full_name<'t>(table: &'t CommandTable, name: &[u8]) -> Option<&'t Entry> {
     Some(table.entry(at))
 }
 
-// --- how it is told ---
+// --- descriptions ---
 
 fn description(table: &CommandTable, entry: &Entry) -> Reply {
     let command = entry.command;
@@ -287,23 +291,25 @@ fn document(table: &CommandTable, entry: &Entry) -> Reply {
     Reply::Map(pairs)
 }
 
-// --- which keys ---
+// --- keys ---
 
+/// `COMMAND GETKEYS`: replies with the keys of a command line.
 fn getkeys(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let keys = keys_of(context.engine.commands, &argv[2..])?;
     Ok(Reply::Array(keys.into_iter().map(|(key, _)| Reply::bulk(key)).collect()))
 }
 
+/// `COMMAND GETKEYSANDFLAGS`: replies with the keys of a command line and their flags.
 fn getkeysandflags(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let keys = keys_of(context.engine.commands, &argv[2..])?;
     let pair = |(key, flags)| Reply::Array(vec![Reply::bulk(key), key_flags(flags)]);
     Ok(Reply::Array(keys.into_iter().map(pair).collect()))
 }
 
-/// What a command does to a key, in the words of [`KeySpec::flags`].
+/// What a command does to a key, as in [`KeySpec::flags`].
 type KeyFlags = &'static [&'static str];
 
-/// The keys among the arguments of a command, each with what is done to it.
+/// The keys of a command line, each with its flags.
 fn keys_of<'a>(
     table: &CommandTable,
     argv: &[&'a [u8]],
@@ -327,7 +333,7 @@ fn keys_of<'a>(
     for spec in command.keys.iter().filter(is_key) {
         let mut places = Vec::new();
         let is_right = spec.places(argv, &mut places);
-        // Nought is no count of keys, unless the command may do without.
+        // 0 is not a valid number of keys, unless the keys are optional.
         if !is_right || places.is_empty() && matches!(spec.find, FindKeys::Count) {
             if command.flags.contains(Flags::NO_MANDATORY_KEYS) {
                 return Ok(Vec::new());
@@ -340,7 +346,7 @@ fn keys_of<'a>(
     Ok(keys)
 }
 
-/// What a command does to its keys may depend on its options.
+/// The flags of a command's keys, which may depend on its options.
 fn flags_for(command: &Command, spec: &KeySpec, argv: &[&[u8]]) -> KeyFlags {
     if command.name != "set" {
         return spec.flags;
@@ -355,7 +361,7 @@ mod tests {
     use crate::testing::{Stage, check, words};
 
     #[test]
-    fn a_command_is_described() {
+    fn one_command_is_described() {
         check(
             "COMMAND INFO get nothing => [[\"get\", 2, [readonly, fast], 1, 1, 1, \
              [@read, @string, @fast], [], [[\"flags\", [RO, access], \"begin_search\", \
@@ -386,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn documents() {
+    fn commands_are_documented() {
         check("COMMAND DOCS nothing => []");
         check(
             "HELLO 3; COMMAND DOCS echo => {\"echo\": {\"summary\": \"Returns its argument.\", \

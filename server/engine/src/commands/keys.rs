@@ -1,7 +1,7 @@
-//! Commands for keys of any type: removed, renamed, copied, moved, listed, and whole databases.
+//! Commands for keys of any type: remove, rename, copy, move and list them, and empty databases.
 //!
-//! What must hold: a key that goes elsewhere takes its deadline along, and nothing here shows a
-//! key past its deadline.
+//! Invariants: a key that is moved or renamed keeps its deadline, and no command here shows a key
+//! past its deadline.
 
 use lockwheel_resp::Reply;
 
@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::glob;
 use crate::keyspace::dict::Slot;
 use crate::keyspace::records::Record;
-use crate::keyspace::string::TextForm;
+use crate::keyspace::string_value::TextForm;
 use crate::keyspace::value::{Value, ValueRef};
 use crate::notify::Events;
 use crate::time::Millis;
@@ -37,7 +37,7 @@ pub const COMMANDS: &[Command] = &[
         keys: &[KeySpec::one(&["RO", "access"]), KeySpec::at(2, &["OW", "update"])],
         since: "6.2.0",
         complexity: "O(N), N being the size of the value",
-        doc: "Copies a key with its deadline, to another database if asked.",
+        doc: "Copies a key with its deadline, optionally to another database.",
         example: "SET k v; COPY k l => 1",
         run: copy,
         ..KEYS
@@ -59,7 +59,7 @@ pub const COMMANDS: &[Command] = &[
         keys: &[KeySpec::all(&["RM", "delete"])],
         complexity: "O(N), N being the size of the values",
         tips: SUM_OF_SHARDS,
-        doc: "Removes keys; tells how many there were.",
+        doc: "Removes keys; returns how many existed.",
         example: "SET k v; DEL k l => 1",
         run: del,
         ..KEYS
@@ -71,7 +71,7 @@ pub const COMMANDS: &[Command] = &[
         keys: &[KeySpec::all(&["RO"])],
         complexity: "O(1) a key",
         tips: SUM_OF_SHARDS,
-        doc: "Counts how many of the named keys exist, each as often as it is named.",
+        doc: "Counts how many of the given keys exist, each as often as it is given.",
         example: "SET k v; EXISTS k l k => 2",
         run: exists,
         ..KEYS
@@ -105,7 +105,7 @@ pub const COMMANDS: &[Command] = &[
         categories: DANGEROUS,
         complexity: "O(N), N being the number of keys in the database",
         tips: &["request_policy:all_shards", "nondeterministic_output_order"],
-        doc: "Names all keys that match a pattern.",
+        doc: "Returns all keys that match a pattern.",
         example: "SET k v; SET l v; KEYS l* => [\"l\"]",
         run: keys,
         ..KEYS
@@ -115,7 +115,7 @@ pub const COMMANDS: &[Command] = &[
         arity: Arity::Exactly(3),
         flags: FAST_WRITE,
         keys: &[KeySpec::one(&["RW", "access", "update"])],
-        doc: "Moves a key with its deadline to another database, unless it is there already.",
+        doc: "Moves a key with its deadline to another database, unless the key exists there.",
         example: "SET k v; MOVE k 1 => 1",
         run: move_key,
         ..KEYS
@@ -126,7 +126,7 @@ pub const COMMANDS: &[Command] = &[
         categories: Categories::empty(),
         since: "2.2.3",
         complexity: "that of the subcommand",
-        doc: "Shows how a value is kept.",
+        doc: "Shows how a value is stored.",
         subcommands: OBJECT,
         ..KEYS
     },
@@ -135,7 +135,7 @@ pub const COMMANDS: &[Command] = &[
         arity: Arity::Exactly(1),
         flags: Flags::READONLY.union(Flags::TOUCHES_ARBITRARY_KEYS),
         tips: &["request_policy:all_shards", "nondeterministic_output"],
-        doc: "Names any one key.",
+        doc: "Returns a random key.",
         example: "SET k v; RANDOMKEY => \"k\"",
         run: randomkey,
         ..KEYS
@@ -145,7 +145,7 @@ pub const COMMANDS: &[Command] = &[
         arity: Arity::Exactly(3),
         flags: Flags::WRITE,
         keys: &[KeySpec::one(&["RW", "access", "delete"]), KeySpec::at(2, &["OW", "update"])],
-        doc: "Gives a key and its deadline another name, in place of whatever had it.",
+        doc: "Renames a key with its deadline, and replaces the key that has the new name.",
         example: "SET k v PX 10; RENAME k l => OK",
         run: |context, argv| rename(context, argv, false).map(|_| Reply::OK),
         ..KEYS
@@ -155,7 +155,7 @@ pub const COMMANDS: &[Command] = &[
         arity: Arity::Exactly(3),
         flags: FAST_WRITE,
         keys: &[KeySpec::one(&["RW", "access", "delete"]), KeySpec::at(2, &["OW", "insert"])],
-        doc: "Gives a key and its deadline another name, if that is free.",
+        doc: "Renames a key with its deadline, unless the new name exists.",
         example: "SET k v; SET l v; RENAMENX k l => 0",
         run: |context, argv| rename(context, argv, true).map(Reply::from),
         ..KEYS
@@ -167,7 +167,8 @@ pub const COMMANDS: &[Command] = &[
         since: "2.8.0",
         complexity: "O(1) a call, O(N) for all N keys",
         tips: &["nondeterministic_output", "request_policy:special"],
-        doc: "Names some keys and where to go on; shows every key that is there throughout.",
+        doc: "Returns some keys and the next cursor; returns every key that exists throughout the \
+              iteration.",
         example: "SET k v; SCAN 0 MATCH k* TYPE string => [\"0\", [\"k\"]]",
         run: scan_keys,
         ..KEYS
@@ -179,7 +180,7 @@ pub const COMMANDS: &[Command] = &[
         categories: DANGEROUS,
         since: "4.0.0",
         complexity: "O(N), N being the number of watches in both databases",
-        doc: "Exchanges two databases.",
+        doc: "Swaps two databases.",
         example: "SWAPDB 0 1 => OK",
         run: swapdb,
         ..SERVER
@@ -192,7 +193,7 @@ pub const COMMANDS: &[Command] = &[
         since: "3.2.1",
         complexity: "O(1) a key",
         tips: SUM_OF_SHARDS,
-        doc: "Counts keys as used just now; tells how many there are.",
+        doc: "Marks keys as used now; returns how many exist.",
         example: "SET k v; TOUCH k l => 1",
         run: touch,
         ..KEYS
@@ -202,7 +203,7 @@ pub const COMMANDS: &[Command] = &[
         arity: Arity::Exactly(2),
         flags: FAST_READ,
         keys: &[KeySpec::one(&["RO"])],
-        doc: "Names the type of a key's value.",
+        doc: "Returns the type of a key's value.",
         example: "SET k v; TYPE k => string",
         run: type_of,
         ..KEYS
@@ -215,7 +216,7 @@ pub const COMMANDS: &[Command] = &[
         since: "4.0.0",
         complexity: "O(1) a key, and O(N) for the size of the values",
         tips: SUM_OF_SHARDS,
-        doc: "Removes keys, as DEL does; tells how many there were.",
+        doc: "Removes keys, as DEL does; returns how many existed.",
         example: "SET k v; UNLINK k l => 1",
         run: del,
         ..KEYS
@@ -234,7 +235,7 @@ const OF_A_KEY: Command = Command {
 const OBJECT: &[Command] = &[
     Command {
         name: "encoding",
-        doc: "Names the form in which a value is kept.",
+        doc: "Returns the encoding of a value.",
         example: "SET k 5; OBJECT ENCODING k => \"int\"",
         run: |context, argv| object(context, argv[2], |r, _| Ok(Reply::bulk(r.value().encoding()))),
         ..OF_A_KEY
@@ -242,7 +243,7 @@ const OBJECT: &[Command] = &[
     Command {
         name: "freq",
         since: "4.0.0",
-        doc: "Would tell how often a key is used; that is not counted here.",
+        doc: "Returns how often a key is used; that is not counted here.",
         example: "OBJECT FREQ k => nil",
         run: |context, argv| object(context, argv[2], |_, _| Err(NOT_COUNTED)),
         ..OF_A_KEY
@@ -261,14 +262,14 @@ const OBJECT: &[Command] = &[
     },
     Command {
         name: "idletime",
-        doc: "Tells for how many seconds a key has not been used.",
+        doc: "Returns the number of seconds since a key was last used.",
         example: "SET k v; +2500ms; OBJECT IDLETIME k => 2",
         run: |context, argv| object(context, argv[2], |r, now| Ok(idle_seconds(r, now).into())),
         ..OF_A_KEY
     },
     Command {
         name: "refcount",
-        doc: "Tells how many share a value, in the figures of Redis.",
+        doc: "Returns the reference count of a value, as Redis would report it.",
         example: "SET k v; OBJECT REFCOUNT k => 1",
         run: |context, argv| object(context, argv[2], |r, _| Ok(references(r.value()).into())),
         ..OF_A_KEY
@@ -277,13 +278,13 @@ const OBJECT: &[Command] = &[
 
 const OBJECT_HELP: &[&str] = &[
     "ENCODING <key>",
-    "    Names the form in which the value of <key> is kept.",
+    "    Returns the encoding of the value of <key>.",
     "FREQ <key>",
-    "    Would tell how often <key> is used, under a policy that counts it.",
+    "    Returns how often <key> is used, under a policy that counts it.",
     "IDLETIME <key>",
-    "    Tells for how many seconds <key> has not been used.",
+    "    Returns the number of seconds since <key> was last used.",
     "REFCOUNT <key>",
-    "    Tells how many share the value of <key>.",
+    "    Returns the reference count of the value of <key>.",
 ];
 
 const NOT_COUNTED: Error = Error::line(
@@ -294,6 +295,7 @@ const SAME_OBJECT: Error = Error::line("ERR source and destination objects are t
 
 // --- single keys ---
 
+/// `DEL` and `UNLINK`: reply with the number of removed keys.
 fn del(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let mut removed = 0_usize;
     for key in &argv[1..] {
@@ -305,12 +307,14 @@ fn del(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(Reply::from(removed))
 }
 
+/// `EXISTS`: replies with the number of keys that exist.
 fn exists(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let found = argv[1..].iter().filter(|key| context.find_for_read(key).is_some()).count();
     Ok(Reply::from(found))
 }
 
-/// A use even by a client that asked for `CLIENT NO-TOUCH`: it says so itself.
+/// `TOUCH`: replies with the number of keys that exist. Counts as a use even after `CLIENT
+/// NO-TOUCH`, because the client asks for it.
 fn touch(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let mut touched = 0_usize;
     for key in &argv[1..] {
@@ -322,12 +326,13 @@ fn touch(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(Reply::from(touched))
 }
 
+/// `TYPE`: replies with the name of the type, `none` without the key.
 fn type_of(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let slot = context.find_for_read(argv[1]);
     Ok(Reply::status(slot.map_or("none", |slot| context.record(slot).value().kind().name())))
 }
 
-/// `OBJECT`: what `shown` says of a key, or nil without one. Not a use of it.
+/// `OBJECT`: replies with the result of `shown` for a key, or nil without the key. Not a use of it.
 fn object(
     context: &mut Context<'_>,
     key: &[u8],
@@ -343,7 +348,7 @@ fn idle_seconds(record: Record<'_>, now: Millis) -> i64 {
     record.idle(now).0 / 1000
 }
 
-/// Redis keeps one object for all values below 10000 and shows it with the greatest count.
+/// Redis shares one object for each value below 10000 and reports the greatest count for it.
 fn references(value: ValueRef<'_>) -> i64 {
     match value {
         ValueRef::String(text) if text.form == TextForm::Int => match text.integer() {
@@ -354,15 +359,15 @@ fn references(value: ValueRef<'_>) -> i64 {
     }
 }
 
-// --- keys that go elsewhere ---
+// --- renaming, copying, moving ---
 
-/// Adds a key that is known to be absent, with the deadline it had elsewhere.
+/// Adds a key that is known to be absent, with its previous deadline.
 fn put(context: &mut Context<'_>, key: &[u8], value: Value, deadline: Option<Millis>) {
     let slot = context.add(key, value.into());
     context.set_deadline_at(slot, deadline);
 }
 
-/// Tells whether the key has the new name now.
+/// `RENAME` and `RENAMENX`. Returns whether the key was renamed.
 fn rename(context: &mut Context<'_>, argv: &[&[u8]], only_if_free: bool) -> Result<bool, Error> {
     let (from, to) = (argv[1], argv[2]);
     if context.find_for_write(from).is_none() {
@@ -379,6 +384,7 @@ fn rename(context: &mut Context<'_>, argv: &[&[u8]], only_if_free: bool) -> Resu
     Ok(true)
 }
 
+/// `COPY`: replies with 1 if the key was copied, else 0.
 fn copy(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let (from, to) = (argv[1], argv[2]);
     let (mut database, mut replace) = (context.database, false);
@@ -411,6 +417,7 @@ fn copy(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(Reply::from(copied))
 }
 
+/// `MOVE`: replies with 1 if the key was moved, else 0.
 fn move_key(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let key = argv[1];
     if context.engine.settings.cluster_enabled {
@@ -431,7 +438,7 @@ fn move_key(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(Reply::from(true))
 }
 
-/// Reads the number of a database that exists.
+/// Parses the number of an existing database.
 fn database_number(context: &Context<'_>, argument: &[u8]) -> Result<usize, Error> {
     let number = integer(argument)?;
     if i32::try_from(number).is_err() {
@@ -451,54 +458,56 @@ fn existing(context: &Context<'_>, number: i64) -> Result<usize, Error> {
 
 // --- listing ---
 
-fn is_dead(context: &Context<'_>, slot: Slot) -> bool {
-    context.record(slot).deadline().is_some_and(|deadline| context.time.reached(deadline))
+fn is_expired(context: &Context<'_>, slot: Slot) -> bool {
+    context.record(slot).is_expired(context.time)
 }
 
 fn key_at<'c>(context: &'c Context<'_>, slot: Slot) -> &'c [u8] {
     context.engine.keyspace.database(context.database).key(slot)
 }
 
+/// `KEYS`: replies with the keys that match a pattern.
 fn keys(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let database = context.engine.keyspace.database(context.database);
-    let alive = |record: Record<'_>| !record.deadline().is_some_and(|d| context.time.reached(d));
     let matching = database
         .records()
         .iter()
-        .filter(|&(key, record)| alive(record) && glob::matches(argv[1], key));
+        .filter(|&(key, record)| !record.is_expired(context.time) && glob::matches(argv[1], key));
     Ok(Reply::Array(matching.map(|(key, _)| Reply::bulk(key)).collect()))
 }
 
-/// Trials are enough unless nearly all keys are dead; then it chooses among the living, and leaves
-/// the dead to the wheel: one request does not pay for a storm.
+/// `RANDOMKEY`: replies with a random key, or nil if there is none. Some random trials suffice
+/// unless nearly all keys have expired; then it chooses among the others. It leaves the expired
+/// keys to the wheel, so that one request does not have to remove many keys.
 fn randomkey(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
     const TRIALS: usize = 128;
     for _ in 0..TRIALS {
         let engine = &mut *context.engine;
         let records = engine.keyspace.database(context.database).records();
         let Some(slot) = records.random(&mut engine.random) else { return Ok(Reply::Null) };
-        if !is_dead(context, slot) {
+        if !is_expired(context, slot) {
             return Ok(Reply::bulk(key_at(context, slot)));
         }
         context.engine.expire(context.database, slot);
     }
     let records = context.engine.keyspace.database(context.database).records();
-    let living: Vec<Slot> =
-        records.scan(0, usize::MAX).0.filter(|&slot| !is_dead(context, slot)).collect();
-    if living.is_empty() {
+    let unexpired: Vec<Slot> =
+        records.scan(0, usize::MAX).0.filter(|&slot| !is_expired(context, slot)).collect();
+    if unexpired.is_empty() {
         return Ok(Reply::Null);
     }
-    let slot = living[context.engine.random.below(living.len())];
+    let slot = unexpired[context.engine.random.below(unexpired.len())];
     Ok(Reply::bulk(key_at(context, slot)))
 }
 
+/// `SCAN`: replies with the next cursor and some keys.
 fn scan_keys(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let cursor = scan::cursor(argv[1])?;
     let options = scan::options(&argv[2..], true)?;
     let (slots, next) = scan_slots(context, cursor, options.count);
     let mut shown = Vec::new();
     for slot in slots {
-        if is_dead(context, slot) {
+        if is_expired(context, slot) {
             context.engine.expire(context.database, slot);
             continue;
         }
@@ -513,9 +522,10 @@ fn scan_keys(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> 
     Ok(Reply::Array(vec![Reply::bulk(next.to_string()), Reply::Array(shown)]))
 }
 
-/// The next `count` keys from a cursor on, fewer if they lie far apart, and the next cursor.
+/// The next `count` keys from a cursor on, fewer if there are many free slots between them, and the
+/// next cursor.
 fn scan_slots(context: &Context<'_>, cursor: u64, count: usize) -> (Vec<Slot>, u64) {
-    /// Places looked at for each key asked for, as in Redis.
+    /// Slots examined for each key requested, as in Redis.
     const PLACES_PER_KEY: usize = 10;
     let records = context.engine.keyspace.database(context.database).records();
     let (mut slots, mut at) = (Vec::new(), cursor);
@@ -534,6 +544,7 @@ fn scan_slots(context: &Context<'_>, cursor: u64, count: usize) -> (Vec<Slot>, u
 
 // --- whole databases ---
 
+/// `FLUSHDB`: removes the keys of the selected database and replies with OK.
 fn flushdb(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     check_flush_option(argv)?;
     flush(context, context.database);
@@ -541,6 +552,7 @@ fn flushdb(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(Reply::OK)
 }
 
+/// `FLUSHALL`: removes all keys and replies with OK.
 fn flushall(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     check_flush_option(argv)?;
     for database in 0..context.engine.keyspace.count() {
@@ -550,7 +562,7 @@ fn flushall(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(Reply::OK)
 }
 
-/// `ASYNC` and `SYNC` are the same here.
+/// `ASYNC` and `SYNC` have the same effect here.
 fn check_flush_option(argv: &[&[u8]]) -> Result<(), Error> {
     match argv[1..] {
         [] => Ok(()),
@@ -565,6 +577,7 @@ fn flush(context: &mut Context<'_>, database: usize) {
     engine.dirty += engine.keyspace.clear(database) as u64;
 }
 
+/// `SWAPDB`: swaps two databases and replies with OK.
 fn swapdb(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     if context.engine.settings.cluster_enabled {
         return Err(Error::line("ERR SWAPDB is not allowed in cluster mode"));
@@ -597,7 +610,7 @@ mod tests {
     use crate::testing::{Stage, check, words};
 
     #[test]
-    fn removing_and_counting() {
+    fn keys_are_removed_and_counted() {
         check(
             "SET k v; SET l v; EXISTS k l m k => 3; DEL k m k => 1; UNLINK l k => 1; DBSIZE => 0",
         );
@@ -606,7 +619,7 @@ mod tests {
     }
 
     #[test]
-    fn a_renamed_lease_keeps_its_deadline() {
+    fn renamed_lease_keeps_its_deadline() {
         check(
             "SET k v PX 10; RENAME k l => OK; +9ms; \
              GET l => \"v\"; PTTL l => 1; +1ms; GET l => nil",
@@ -627,7 +640,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copied_lease_has_the_same_deadline() {
+    fn copied_lease_has_the_same_deadline() {
         check(
             "SET k v PX 10; +4ms; COPY k l => 1; PTTL l => 6; \
              PERSIST k; +6ms; GET k => \"v\"; GET l => nil",
@@ -647,9 +660,9 @@ mod tests {
         );
     }
 
-    /// `SELECT` belongs to another family, so what is elsewhere is fetched by `SWAPDB`.
+    /// `SELECT` belongs to another family, so the test reaches other databases by `SWAPDB`.
     #[test]
-    fn a_moved_or_exchanged_lease_keeps_its_deadline() {
+    fn moved_or_swapped_lease_keeps_its_deadline() {
         check("SET k v PX 10; MOVE k 1 => 1; EXISTS k => 0; SWAPDB 0 1 => OK; PTTL k => 10");
         check("SET k v PX 10; MOVE k 1; SWAPDB 0 1; +9ms; GET k => \"v\"; +1ms; GET k => nil");
         check("SET k v PX 10; MOVE k 1; +10ms; SWAPDB 0 1; DBSIZE => 0");
@@ -698,7 +711,7 @@ mod tests {
             let mut stage = Stage::new(Settings::default());
             stage.check(before);
             stage.engine.events = Events::KEYEVENT | Events::ALL | Events::NEW | Events::KEY_MISS;
-            let heard: Vec<String> = events
+            let messages: Vec<String> = events
                 .iter()
                 .map(|event| {
                     let [db, name, key] = event.split(' ').collect::<Vec<_>>()[..] else {
@@ -707,7 +720,7 @@ mod tests {
                     format!("[\"pmessage\", \"*\", \"__keyevent@{db}__:{name}\", \"{key}\"]")
                 })
                 .collect();
-            stage.check(&format!("b> PSUBSCRIBE *; {command}; b< => {}", heard.join(" & ")));
+            stage.check(&format!("b> PSUBSCRIBE *; {command}; b< => {}", messages.join(" & ")));
         }
     }
 
@@ -740,7 +753,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_stays_with_its_number_when_databases_are_exchanged() {
+    fn watch_stays_with_its_number_when_databases_are_swapped() {
         check("WATCH k; b> SWAPDB 0 1; b> SET k v; MULTI; EXEC => nil-array");
         check("WATCH k; b> SWAPDB 0 0; b> SET k v; MULTI; EXEC => nil-array");
         check("WATCH k; b> SWAPDB 0 1; b> SET k v; b> SWAPDB 0 1; UNWATCH; MULTI; EXEC => []");
@@ -748,7 +761,7 @@ mod tests {
     }
 
     #[test]
-    fn the_dead_are_not_shown_even_while_nobody_collects_them() {
+    fn expired_keys_are_not_shown_before_they_are_removed() {
         let mut stage = Stage::new(Settings::default());
         let engine = &mut stage.engine;
         engine.keyspace.set_active_expiry(false);
@@ -760,7 +773,7 @@ mod tests {
     }
 
     #[test]
-    fn a_random_key_is_alive_among_however_many_dead() {
+    fn random_key_is_never_an_expired_one() {
         let mut stage = Stage::new(Settings::default());
         let engine = &mut stage.engine;
         engine.keyspace.set_active_expiry(false);
@@ -771,7 +784,7 @@ mod tests {
     }
 
     #[test]
-    fn listing_with_options() {
+    fn scan_obeys_its_options() {
         check("SET k v; SET l v; KEYS * => [\"k\", \"l\"]; KEYS [^k] => [\"l\"]; KEYS x => []");
         check("SET k v; SCAN 0 TYPE STRING => [\"0\", [\"k\"]]; SCAN 0 TYPE foo => [\"0\", []]");
         check(
@@ -786,7 +799,7 @@ mod tests {
     }
 
     #[test]
-    fn objects() {
+    fn object_describes_values() {
         check("SET k 9999; OBJECT REFCOUNT k => 2147483647; SET k 10000; OBJECT REFCOUNT k => 1");
         check(
             "SET k v; OBJECT ENCODING k => \"embstr\"; \
@@ -805,7 +818,7 @@ mod tests {
     }
 
     #[test]
-    fn flushing_takes_the_timers_along() {
+    fn flushing_removes_the_timers() {
         let mut stage = Stage::new(Settings::default());
         stage.check("SET k v PX 10; MOVE k 1; SET k v PX 10; FLUSHDB SYNC => OK; DBSIZE => 0");
         assert_eq!(stage.engine.keyspace.timers(), 1);
@@ -816,7 +829,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_scan_shows_every_key_that_is_there_throughout(
+        fn scan_shows_every_key_that_exists_throughout(
             others in prop::collection::vec(0..300_u32, 0..400),
             count in 1..20_u32,
         ) {
@@ -824,7 +837,7 @@ mod tests {
             let client = stage.client("a");
             let mut run = |command: &str| stage.run(client, &words(command)).0;
             let stays: BTreeSet<String> = (0..40).map(|number| format!("stays:{number}")).collect();
-            // Those that come and go lie between those that stay.
+            // The temporary keys are between the permanent ones.
             let mut others = others.into_iter();
             for key in &stays {
                 run(&format!("SET {key} v"));

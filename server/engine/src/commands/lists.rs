@@ -1,6 +1,6 @@
-//! Commands for lists: queues of those who wait for a lock, and of what they are to be told.
+//! Commands for lists: queues of clients that wait for a lock, and of messages to them.
 //!
-//! What must hold: an empty list is never left behind; the last element takes the key with it.
+//! Invariant: no empty list is stored; the key is removed with the last element.
 
 use std::ops::Range;
 
@@ -65,7 +65,8 @@ pub const COMMANDS: &[Command] = &[
         arity: Arity::Exactly(6),
         flags: MOVE.flags.union(Flags::BLOCKING),
         since: "6.2.0",
-        doc: "Moves an element from an end of a list to an end of a list; waits for one.",
+        doc: "Moves an element from an end of one list to an end of another; blocks until there is \
+              one.",
         example: "RPUSH l a; BLMOVE l m LEFT RIGHT 0 => \"a\"",
         run: blmove,
         ..MOVE
@@ -77,21 +78,23 @@ pub const COMMANDS: &[Command] = &[
         keys: &[KeySpec { flags: &["RW", "access", "delete"], begin: 2, find: FindKeys::Count }],
         since: "7.0.0",
         complexity: "O(N+M) for N keys and M elements returned",
-        doc: "Takes elements from the first of several lists that is there; waits for one.",
+        doc: "Removes and returns elements of the first non-empty list; blocks until there is one.",
         example: "RPUSH l a b; BLMPOP 0 1 l LEFT COUNT 5 => [\"l\", [\"a\", \"b\"]]",
         run: blmpop,
         ..LIST
     },
     Command {
         name: "blpop",
-        doc: "Takes an element from the left of the first list that is there; waits for one.",
+        doc: "Removes and returns the leftmost element of the first non-empty list; blocks until \
+              there is one.",
         example: "RPUSH l a; BLPOP missing l 0 => [\"l\", \"a\"]",
         run: |context, argv| blocking_pop(context, argv, End::Left),
         ..BLOCKING_POP
     },
     Command {
         name: "brpop",
-        doc: "Takes an element from the right of the first list that is there; waits for one.",
+        doc: "Removes and returns the rightmost element of the first non-empty list; blocks until \
+              there is one.",
         example: "BRPOP l 0.5; +500ms; a< => nil-array",
         run: |context, argv| blocking_pop(context, argv, End::Right),
         ..BLOCKING_POP
@@ -101,7 +104,7 @@ pub const COMMANDS: &[Command] = &[
         arity: Arity::Exactly(4),
         flags: MOVE.flags.union(Flags::BLOCKING),
         since: "2.2.0",
-        doc: "Moves the last element of a list to the front of a list; waits for one.",
+        doc: "Moves the last element of a list to the front of another; blocks until there is one.",
         example: "RPUSH l a b; BRPOPLPUSH l l 0 => \"b\"",
         run: |context, argv| blocking_move(context, argv, [End::Right, End::Left]),
         ..MOVE
@@ -123,7 +126,7 @@ pub const COMMANDS: &[Command] = &[
         keys: &[KeySpec::one(&["RW", "insert"])],
         since: "2.2.0",
         complexity: "O(N) in the length of the list",
-        doc: "Puts an element before or after another one; returns the new length.",
+        doc: "Inserts an element before or after another one; returns the new length.",
         example: "RPUSH l a c; LINSERT l BEFORE c b => 3",
         run: linsert,
         ..LIST
@@ -132,7 +135,7 @@ pub const COMMANDS: &[Command] = &[
         name: "llen",
         arity: Arity::Exactly(2),
         flags: Flags::READONLY.union(Flags::FAST),
-        doc: "Returns how many elements a list has.",
+        doc: "Returns the number of elements.",
         example: "RPUSH l a b; LLEN l => 2",
         run: |context, argv| Ok(context.read_as::<List>(argv[1])?.map_or(0, List::len).into()),
         ..LIST
@@ -141,7 +144,7 @@ pub const COMMANDS: &[Command] = &[
         name: "lmove",
         arity: Arity::Exactly(5),
         since: "6.2.0",
-        doc: "Moves an element from an end of a list to an end of a list; returns it.",
+        doc: "Moves an element from an end of one list to an end of another; returns it.",
         example: "RPUSH l a b; LMOVE l m LEFT RIGHT => \"a\"",
         run: lmove,
         ..MOVE
@@ -153,14 +156,14 @@ pub const COMMANDS: &[Command] = &[
         keys: &[KeySpec { flags: &["RW", "access", "delete"], begin: 1, find: FindKeys::Count }],
         since: "7.0.0",
         complexity: "O(N+M) for N keys and M elements returned",
-        doc: "Takes elements from the first of several lists that is there.",
+        doc: "Removes and returns elements of the first non-empty list.",
         example: "RPUSH l a b c; LMPOP 2 missing l RIGHT COUNT 2 => [\"l\", [\"c\", \"b\"]]",
         run: lmpop,
         ..LIST
     },
     Command {
         name: "lpop",
-        doc: "Takes elements from the left.",
+        doc: "Removes and returns elements from the left.",
         example: "RPUSH l a b c; LPOP l 2 => [\"a\", \"b\"]",
         run: |context, argv| pop(context, argv, End::Left),
         ..POP
@@ -172,14 +175,14 @@ pub const COMMANDS: &[Command] = &[
         keys: READ_KEY,
         since: "6.0.6",
         complexity: "O(N) in the number of elements looked at",
-        doc: "Tells where an element stands.",
+        doc: "Returns the index of an element.",
         example: "RPUSH l a b a; LPOS l a RANK 2 => 2",
         run: lpos,
         ..LIST
     },
     Command {
         name: "lpush",
-        doc: "Adds elements at the left, one after the other; returns the new length.",
+        doc: "Inserts elements at the left, one after another; returns the new length.",
         example: "LPUSH l a b; LPUSH l c => 3",
         run: |context, argv| push(context, argv, End::Left),
         ..PUSH
@@ -187,7 +190,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "lpushx",
         since: "2.2.0",
-        doc: "Adds elements at the left of a list that is there; returns the new length.",
+        doc: "Inserts elements at the left of an existing list; returns the new length.",
         example: "LPUSHX l a => 0",
         run: |context, argv| push_if_there(context, argv, End::Left),
         ..PUSH
@@ -198,7 +201,7 @@ pub const COMMANDS: &[Command] = &[
         flags: Flags::READONLY,
         keys: READ_KEY,
         complexity: "O(N) in the number of elements returned",
-        doc: "Returns the elements from one index to another, both included.",
+        doc: "Returns the elements from one index to another, inclusive.",
         example: "RPUSH l a b c; LRANGE l 1 -1 => [\"b\", \"c\"]",
         run: lrange,
         ..LIST
@@ -209,7 +212,7 @@ pub const COMMANDS: &[Command] = &[
         flags: Flags::WRITE,
         keys: REDUCED_KEY,
         complexity: "O(N) in the length of the list",
-        doc: "Removes elements of one value, a number of them or all; returns how many.",
+        doc: "Removes elements equal to a value, a number of them or all; returns how many.",
         example: "RPUSH l a b a a; LREM l -2 a => 2",
         run: lrem,
         ..LIST
@@ -230,14 +233,14 @@ pub const COMMANDS: &[Command] = &[
         flags: Flags::WRITE,
         keys: REDUCED_KEY,
         complexity: "O(N) in the number of elements removed",
-        doc: "Removes all elements but those from one index to another.",
+        doc: "Removes all elements except those from one index to another.",
         example: "RPUSH l a b c; LTRIM l 0 1 => OK",
         run: ltrim,
         ..LIST
     },
     Command {
         name: "rpop",
-        doc: "Takes elements from the right.",
+        doc: "Removes and returns elements from the right.",
         example: "RPUSH l a b c; RPOP l => \"c\"",
         run: |context, argv| pop(context, argv, End::Right),
         ..POP
@@ -246,17 +249,17 @@ pub const COMMANDS: &[Command] = &[
         name: "rpoplpush",
         arity: Arity::Exactly(3),
         since: "1.2.0",
-        doc: "Moves the last element of a list to the front of a list; returns it.",
+        doc: "Moves the last element of a list to the front of another; returns it.",
         example: "RPUSH l a b; RPOPLPUSH l l => \"b\"",
         run: |context, argv| {
-            let moved = shift(context, [argv[1], argv[2]], [End::Right, End::Left])?;
+            let moved = move_element(context, [argv[1], argv[2]], [End::Right, End::Left])?;
             Ok(moved.map_or(Reply::Null, Reply::bulk))
         },
         ..MOVE
     },
     Command {
         name: "rpush",
-        doc: "Adds elements at the right, one after the other; returns the new length.",
+        doc: "Appends elements at the right, one after another; returns the new length.",
         example: "RPUSH l a b; RPUSH l c => 3",
         run: |context, argv| push(context, argv, End::Right),
         ..PUSH
@@ -264,27 +267,30 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "rpushx",
         since: "2.2.0",
-        doc: "Adds elements at the right of a list that is there; returns the new length.",
+        doc: "Appends elements at the right of an existing list; returns the new length.",
         example: "RPUSH l a; RPUSHX l b => 2",
         run: |context, argv| push_if_there(context, argv, End::Right),
         ..PUSH
     },
 ];
 
-// --- looking ---
+// --- reading ---
 
+/// `LINDEX`: replies with the element, or nil.
 fn lindex(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let Some(list) = context.read_as::<List>(argv[1])? else { return Ok(Reply::Null) };
     let place = place(integer(argv[2])?, list.len());
     Ok(place.and_then(|place| list.get(place)).map_or(Reply::Null, Reply::bulk))
 }
 
+/// `LRANGE`: replies with the elements of the range.
 fn lrange(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let (start, end) = (integer(argv[2])?, integer(argv[3])?);
     let Some(list) = context.read_as::<List>(argv[1])? else { return Ok(Reply::Array(vec![])) };
     Ok(Reply::Array(list.range(places(start, end, list.len())).map(Reply::bulk).collect()))
 }
 
+/// `LPOS`: replies with the index of the element or nil, with `COUNT` with all indexes.
 fn lpos(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let options = Position::parse(&argv[3..])?;
     let found = match context.read_as::<List>(argv[1])? {
@@ -297,31 +303,31 @@ fn lpos(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     })
 }
 
-/// What `LPOS` looks for.
+/// The options of `LPOS`.
 struct Position {
-    /// Which of the equal elements is the first of interest, from 0.
+    /// The number of equal elements to skip.
     skip: usize,
     from: End,
-    /// How many places are wanted, 0 for all; without it the place itself is the reply.
+    /// The number of indexes to return, 0 for all; without it the reply is one index.
     count: Option<usize>,
-    /// How many elements are looked at, 0 for all.
-    looks: usize,
+    /// The number of elements to examine, 0 for all.
+    examined_max: usize,
 }
 
 impl Position {
     fn parse(options: &[&[u8]]) -> Result<Position, Error> {
-        let mut position = Position { skip: 0, from: End::Left, count: None, looks: 0 };
+        let mut position = Position { skip: 0, from: End::Left, count: None, examined_max: 0 };
         for option in options.chunks(2) {
             let &[name, value] = option else { return Err(Error::Syntax) };
             if is(name, "rank") {
-                let rank = negatable(value)?;
+                let rank = parse_direction(value)?;
                 position.from = if rank < 0 { End::Right } else { End::Left };
                 let skip = rank.unsigned_abs().checked_sub(1).ok_or(RANK_ZERO)?;
                 position.skip = usize::try_from(skip).unwrap_or(usize::MAX);
             } else if is(name, "count") {
                 position.count = Some(at_least(value, 0, "ERR COUNT can't be negative")?);
             } else if is(name, "maxlen") {
-                position.looks = at_least(value, 0, "ERR MAXLEN can't be negative")?;
+                position.examined_max = at_least(value, 0, "ERR MAXLEN can't be negative")?;
             } else {
                 return Err(Error::Syntax);
             }
@@ -329,16 +335,19 @@ impl Position {
         Ok(position)
     }
 
-    /// The places of what is wanted, in the order of the search.
+    /// The indexes of equal elements, in the order of the search.
     fn search(&self, list: &List, wanted: &[u8]) -> Vec<usize> {
         let unless_0 = |count: usize| if count == 0 { usize::MAX } else { count };
-        let (looks, count) = (unless_0(self.looks), unless_0(self.count.unwrap_or(1)));
+        let (examined_max, count) =
+            (unless_0(self.examined_max), unless_0(self.count.unwrap_or(1)));
         let equal = |(place, element): (usize, &[u8])| (element == wanted).then_some(place);
         let all = list.iter().enumerate();
         match self.from {
-            End::Left => all.take(looks).filter_map(equal).skip(self.skip).take(count).collect(),
+            End::Left => {
+                all.take(examined_max).filter_map(equal).skip(self.skip).take(count).collect()
+            }
             End::Right => {
-                all.rev().take(looks).filter_map(equal).skip(self.skip).take(count).collect()
+                all.rev().take(examined_max).filter_map(equal).skip(self.skip).take(count).collect()
             }
         }
     }
@@ -351,10 +360,12 @@ const RANK_ZERO: Error = Error::line(
 
 // --- adding ---
 
+/// `LPUSH` and `RPUSH`: reply with the new length.
 fn push(context: &mut Context<'_>, argv: &[&[u8]], end: End) -> Result<Reply, Error> {
     push_to(context, argv[1], &argv[2..], end).map(Reply::from)
 }
 
+/// `LPUSHX` and `RPUSHX`: reply with the new length, 0 without the key.
 fn push_if_there(context: &mut Context<'_>, argv: &[&[u8]], end: End) -> Result<Reply, Error> {
     if context.write_as::<List>(argv[1])?.is_none() {
         return Ok(0_usize.into());
@@ -362,7 +373,7 @@ fn push_if_there(context: &mut Context<'_>, argv: &[&[u8]], end: End) -> Result<
     push(context, argv, end)
 }
 
-/// Adds elements to a list, which is made if it is not there; returns its length.
+/// Adds elements to a list, which is created if it does not exist; returns its length.
 fn push_to(
     context: &mut Context<'_>,
     key: &[u8],
@@ -378,6 +389,7 @@ fn push_to(
     Ok(length)
 }
 
+/// `LINSERT`: replies with the new length, 0 without the key, or -1 without the pivot.
 fn linsert(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let (key, pivot) = (argv[1], argv[3]);
     let behind = match argv[2] {
@@ -387,7 +399,8 @@ fn linsert(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     };
     let small = small(context);
     let Some(list) = context.write_as::<List>(key)? else { return Ok(0_usize.into()) };
-    // Before the look for its neighbour, as Redis does: a listpack is outgrown even in vain.
+    // Before the search for the pivot, as in Redis: a list becomes a quicklist even if it is not
+    // found.
     list.grow(&argv[4..], small);
     let Some(place) = list.iter().position(|element| element == pivot) else {
         return Ok(Reply::Integer(-1));
@@ -398,6 +411,7 @@ fn linsert(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(length.into())
 }
 
+/// `LSET`: replaces an element and replies with OK.
 fn lset(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let (key, element) = (argv[1], argv[3]);
     let small = small(context);
@@ -412,8 +426,9 @@ fn lset(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(Reply::OK)
 }
 
-// --- taking ---
+// --- removing ---
 
+/// `LPOP` and `RPOP`: reply with the removed element, or with `count` an array of them, or nil.
 fn pop(context: &mut Context<'_>, argv: &[&[u8]], end: End) -> Result<Reply, Error> {
     let key = argv[1];
     let count = match &argv[2..] {
@@ -430,7 +445,7 @@ fn pop(context: &mut Context<'_>, argv: &[&[u8]], end: End) -> Result<Reply, Err
     })
 }
 
-/// Takes elements from one end of a list, at most `count`; `None` if there is no list.
+/// Removes at most `count` elements from one end of a list; `None` if there is no list.
 fn take(
     context: &mut Context<'_>,
     key: &[u8],
@@ -440,13 +455,13 @@ fn take(
     let Some(list) = context.write_as::<List>(key)? else { return Ok(None) };
     let taken: Vec<Element> = (0..count.min(list.len())).filter_map(|_| list.pop(end)).collect();
     if !taken.is_empty() {
-        reduced(context, if end == End::Left { "lpop" } else { "rpop" }, key);
+        after_removal(context, if end == End::Left { "lpop" } else { "rpop" }, key);
     }
     Ok(Some(taken))
 }
 
-/// Tells that a list has fewer elements now, and lets an empty one go.
-fn reduced(context: &mut Context<'_>, event: &str, key: &[u8]) {
+/// Records that a list has lost elements, and removes an empty one.
+fn after_removal(context: &mut Context<'_>, event: &str, key: &[u8]) {
     context.changed(Events::LIST, event, key);
     let small = small(context);
     match context.write_as::<List>(key) {
@@ -456,12 +471,13 @@ fn reduced(context: &mut Context<'_>, event: &str, key: &[u8]) {
     }
 }
 
+/// `LMPOP`: replies with a key and the removed elements, or nil.
 fn lmpop(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let request = MultiPop::read(&argv[1..], end)?;
     Ok(request.run(context, take_all)?.unwrap_or(Reply::NullArray))
 }
 
-/// What an end of a list gives, as a reply.
+/// Removes at most `count` elements from one end of a list, as a reply.
 fn take_all(
     context: &mut Context<'_>,
     key: &[u8],
@@ -472,39 +488,42 @@ fn take_all(
     Ok(taken.map(|taken| Reply::Array(taken.iter().map(Reply::bulk).collect())))
 }
 
+/// `LREM`: replies with the number of removed elements.
 fn lrem(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let key = argv[1];
-    let count = negatable(argv[2])?;
+    let count = parse_direction(argv[2])?;
     let Some(list) = context.write_as::<List>(key)? else { return Ok(0_usize.into()) };
     let from = if count < 0 { End::Right } else { End::Left };
     let count = if count == 0 { u64::MAX } else { count.unsigned_abs() };
     let removed = list.remove(argv[3], usize::try_from(count).unwrap_or(usize::MAX), from);
     if removed > 0 {
-        reduced(context, "lrem", key);
+        after_removal(context, "lrem", key);
     }
     Ok(removed.into())
 }
 
+/// `LTRIM`: keeps only a range of elements and replies with OK.
 fn ltrim(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let key = argv[1];
     let (start, end) = (integer(argv[2])?, integer(argv[3])?);
     if let Some(list) = context.write_as::<List>(key)? {
         list.keep(places(start, end, list.len()));
-        reduced(context, "ltrim", key);
+        after_removal(context, "ltrim", key);
     }
     Ok(Reply::OK)
 }
 
 // --- moving ---
 
+/// `LMOVE`: replies with the moved element, or nil.
 fn lmove(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let ends = [end(argv[3])?, end(argv[4])?];
-    Ok(shift(context, [argv[1], argv[2]], ends)?.map_or(Reply::Null, Reply::bulk))
+    Ok(move_element(context, [argv[1], argv[2]], ends)?.map_or(Reply::Null, Reply::bulk))
 }
 
-/// Moves an element from an end of a list to an end of another one, or of the same; `None` if
-/// there is no such list. Both types are looked at before anything moves.
-fn shift(
+/// Moves an element from an end of a list to an end of another one, or of the same; `None` if there
+/// is no such list. The types of both keys are checked before the change.
+fn move_element(
     context: &mut Context<'_>,
     [from, to]: [&[u8]; 2],
     [from_end, to_end]: [End; 2],
@@ -517,12 +536,13 @@ fn shift(
         return Ok(None);
     };
     push_to(context, to, &[&element], to_end)?;
-    reduced(context, if from_end == End::Left { "lpop" } else { "rpop" }, from);
+    after_removal(context, if from_end == End::Left { "lpop" } else { "rpop" }, from);
     Ok(Some(element))
 }
 
-// --- waiting ---
+// --- blocking ---
 
+/// `BLPOP` and `BRPOP`: reply with a key and the removed element, or nil after the timeout.
 fn blocking_pop(context: &mut Context<'_>, argv: &[&[u8]], end: End) -> Result<Reply, Error> {
     let [_, keys @ .., timeout] = argv else { return Err(Error::Syntax) };
     let deadline = super::timeout_seconds(context.time, timeout)?;
@@ -535,6 +555,7 @@ fn blocking_pop(context: &mut Context<'_>, argv: &[&[u8]], end: End) -> Result<R
     Ok(wait.unwrap_or(Reply::NullArray))
 }
 
+/// `BLMPOP`: replies with a key and the removed elements, or nil after the timeout.
 fn blmpop(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let request = MultiPop::read(&argv[2..], end)?;
     let deadline = super::timeout_seconds(context.time, argv[1])?;
@@ -545,19 +566,20 @@ fn blmpop(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(wait.unwrap_or(Reply::NullArray))
 }
 
+/// `BLMOVE`: replies with the moved element, or nil after the timeout.
 fn blmove(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let ends = [end(argv[3])?, end(argv[4])?];
     blocking_move(context, argv, ends)
 }
 
-/// Of `source destination ... timeout`.
+/// `BLMOVE` and `BRPOPLPUSH`, given `source destination ... timeout`.
 fn blocking_move(
     context: &mut Context<'_>,
     argv: &[&[u8]],
     ends: [End; 2],
 ) -> Result<Reply, Error> {
     let deadline = super::timeout_seconds(context.time, argv[argv.len() - 1])?;
-    if let Some(element) = shift(context, [argv[1], argv[2]], ends)? {
+    if let Some(element) = move_element(context, [argv[1], argv[2]], ends)? {
         return Ok(Reply::bulk(element));
     }
     let wait = context.wait_for(WaitCondition::any(&argv[1..2], Kind::List), deadline, argv);
@@ -566,7 +588,7 @@ fn blocking_move(
 
 // --- arguments ---
 
-/// Reads `LEFT` or `RIGHT`.
+/// Parses `LEFT` or `RIGHT`.
 fn end(word: &[u8]) -> Result<End, Error> {
     match () {
         () if is(word, "left") => Ok(End::Left),
@@ -575,8 +597,8 @@ fn end(word: &[u8]) -> Result<End, Error> {
     }
 }
 
-/// Reads an integer whose sign says from which end to count.
-fn negatable(argument: &[u8]) -> Result<i64, Error> {
+/// Parses an integer; its sign gives the end to count from.
+fn parse_direction(argument: &[u8]) -> Result<i64, Error> {
     match integer(argument)? {
         i64::MIN => Err(Error::line(
             "ERR value is out of range, value must between -9223372036854775807 and \
@@ -586,20 +608,20 @@ fn negatable(argument: &[u8]) -> Result<i64, Error> {
     }
 }
 
-/// The place an index means; negative ones count from the end. There may be no element there.
+/// The position of an index; negative ones count from the end. There may be no element there.
 fn place(index: i64, length: usize) -> Option<usize> {
     let length = i64::try_from(length).unwrap_or(i64::MAX);
     usize::try_from(if index < 0 { index.saturating_add(length) } else { index }).ok()
 }
 
-/// The places from one index to another, both included, as far as there are elements.
+/// The positions from one index to another, inclusive, limited to the list.
 fn places(start: i64, end: i64, length: usize) -> Range<usize> {
     let start = place(start, length).unwrap_or(0);
     let end = place(end, length).map_or(0, |end| end.saturating_add(1)).min(length);
     start.min(end)..end
 }
 
-/// How large a list may be and still be called a listpack.
+/// The limits of a listpack.
 pub(super) fn small(context: &Context<'_>) -> SmallList {
     SmallList::from_directive(context.engine.settings.list_max_listpack_size)
 }
@@ -610,7 +632,7 @@ mod tests {
     use crate::testing::{Stage, check, check_events};
 
     #[test]
-    fn the_last_element_takes_the_key_and_its_lease_with_it() {
+    fn last_element_removes_the_key_and_its_lease() {
         for command in ["LPOP l", "LTRIM l 1 0", "LREM l 0 a", "LMOVE l m LEFT LEFT", "LPOP l 5"] {
             check(&format!(
                 "RPUSH l a; PEXPIRE l 10; {command}; SETNX l v => 1; +10ms; GET l => \"v\""
@@ -620,7 +642,7 @@ mod tests {
     }
 
     #[test]
-    fn events() {
+    fn commands_send_their_events() {
         check_events(&[
             ("LPUSH l a b", "new l, lpush l"),
             ("RPUSH l c", "rpush l"),

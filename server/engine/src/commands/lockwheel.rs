@@ -1,5 +1,5 @@
-//! `LOCKWHEEL`: what a test may ask of its server and do to it. Refused unless the server was
-//! started for tests (`enable-test-commands`).
+//! `LOCKWHEEL`: the commands with which a test controls and observes its server. Refused unless the
+//! server was started for tests (`enable-test-commands`).
 
 use lockwheel_resp::Reply;
 use serde::Serialize;
@@ -28,7 +28,7 @@ pub const COMMANDS: &[Command] = &[Command {
     name: "lockwheel",
     arity: Arity::AtLeast(2),
     complexity: "that of the subcommand",
-    doc: "A container for what tests may do to their server.",
+    doc: "A container for commands with which a test controls its server.",
     subcommands: SUBCOMMANDS,
     ..LOCKWHEEL
 }];
@@ -39,7 +39,7 @@ const SUBCOMMANDS: &[Command] = &[
         arity: Arity::AtLeast(2),
         flags: LOCKWHEEL.flags.union(Flags::ALLOW_BUSY),
         complexity: "O(N) in the number of locks and of journal entries",
-        doc: "Says whether the rules that must hold of all locks have been kept.",
+        doc: "Checks the safety rules of all locks.",
         example: "SET lock token NX PX 9; LOCKWHEEL CHECK released-only-by-owner => OK",
         run: handlers::check,
         ..LOCKWHEEL
@@ -49,7 +49,7 @@ const SUBCOMMANDS: &[Command] = &[
         arity: Arity::AtLeast(2),
         flags: LOCKWHEEL.flags.union(Flags::ALLOW_BUSY),
         complexity: "O(N) in the number of leases that end on the way",
-        doc: "Tells what the clock shows; stops, moves, scales and steps it.",
+        doc: "Shows the clock; stops, advances, scales and steps it.",
         example: "LOCKWHEEL CLOCK ADVANCE 30s => OK",
         run: clock,
         ..LOCKWHEEL
@@ -58,7 +58,7 @@ const SUBCOMMANDS: &[Command] = &[
         name: "failover",
         arity: Arity::AtLeast(2),
         complexity: "O(N) in the number of clients and writes lost",
-        doc: "Does what a failover does: forgets writes and scripts, disconnects everybody else.",
+        doc: "Simulates a failover: undoes writes, removes scripts, disconnects all other clients.",
         example: "LOCKWHEEL FAILOVER LOSE 1 => 0",
         run: failover,
         ..LOCKWHEEL
@@ -67,7 +67,7 @@ const SUBCOMMANDS: &[Command] = &[
         name: "fault",
         arity: Arity::AtLeast(3),
         complexity: "O(N) in the number of rules",
-        doc: "Adds, lists and clears rules for what goes wrong.",
+        doc: "Adds, lists and removes rules that inject faults.",
         example: "LOCKWHEEL FAULT ADD ERROR \"LOADING not yet\" COMMAND get NTH 2 => 1",
         run: fault,
         ..LOCKWHEEL
@@ -95,7 +95,7 @@ const SUBCOMMANDS: &[Command] = &[
         arity: Arity::AtLeast(2),
         flags: LOCKWHEEL.flags.union(Flags::ALLOW_BUSY),
         complexity: "O(N) in the number of entries",
-        doc: "Tells what clients did and what became of locks, in time order.",
+        doc: "Returns the operations of clients and the events of locks, in time order.",
         example: "SET lock token NX PX 9; LOCKWHEEL JOURNAL CLEAR; LOCKWHEEL JOURNAL => \"[]\"",
         run: handlers::journal,
         ..LOCKWHEEL
@@ -105,7 +105,7 @@ const SUBCOMMANDS: &[Command] = &[
         arity: Arity::Exactly(2),
         flags: LOCKWHEEL.flags.union(Flags::ALLOW_BUSY),
         complexity: "O(N) in the number of mistakes and of journal entries",
-        doc: "Names the usual mistakes of lock recipes that have been made.",
+        doc: "Returns the common mistakes of lock recipes that were detected.",
         example: "SET lock token NX PX 9; LOCKWHEEL LINT => \"[]\"",
         run: handlers::lint,
         ..LOCKWHEEL
@@ -115,7 +115,7 @@ const SUBCOMMANDS: &[Command] = &[
         arity: Arity::Exactly(2),
         flags: LOCKWHEEL.flags.union(Flags::ALLOW_BUSY),
         complexity: "O(N) in the number of locks",
-        doc: "Tells which locks are held, by whom, since when and for how long.",
+        doc: "Returns the locks that are held: holder, start and remaining time.",
         example: "SET lock token NX PX 9; DEL lock; LOCKWHEEL LOCKS => \"[]\"",
         run: handlers::locks,
         ..LOCKWHEEL
@@ -124,70 +124,71 @@ const SUBCOMMANDS: &[Command] = &[
 
 const HELP: &[&str] = &[
     "CHECK [<name>]",
-    "    Returns OK if these rules have been kept, or an error that says what broke one:",
+    "    Returns OK if these rules have been kept, or an error that names the violation:",
     "    no-lock-held, never-two-holders, every-lock-has-a-lease, released-only-by-owner.",
     "CHECK <name> STORY",
-    "    Returns whether it holds and what happened to that lock, as JSON; as text, for people.",
+    "    Returns whether it holds and the history of that lock, as JSON with a field text.",
     "CLOCK",
-    "    Returns what the clock shows, as JSON: now_ms (leases), wall_ms (TIME), rate.",
+    "    Returns the state of the clock, as JSON: now_ms (leases), wall_ms (TIME), rate.",
     "CLOCK FREEZE",
     "    Stops the clock.",
     "CLOCK RUN [<rate>]",
-    "    Lets it run again, so many times as fast as real time (1).",
+    "    Starts it again, at this multiple of real time (1).",
     "CLOCK ADVANCE <span>",
-    "    Moves it on. What is due on the way happens in order, each thing at its own moment.",
+    "    Advances it. Everything due on the way happens in order, each event at its own time.",
     "CLOCK SET <milliseconds since 1970>",
-    "    Moves it on to a moment, as ADVANCE does. It never goes back.",
+    "    Advances it to a time, as ADVANCE does. It never goes back.",
     "CLOCK JUMP <span>",
-    "    Steps it as Redis's clock may be stepped: forward ends leases early, back prolongs them.",
+    "    Steps it as Redis's clock can be stepped: forward ends leases early, back extends them.",
     "CLOCK STEP <span>",
-    "    Steps the wall clock alone, that of TIME and EXPIREAT. No lease follows.",
+    "    Steps the wall clock alone, which TIME and EXPIREAT use. Leases are not affected.",
     "    A span is a number of milliseconds, or one with a unit: 1500, 30s, 5m, 2h, 1d.",
     "FAILOVER [LOSE <writes>]",
-    "    Undoes the last writes, forgets all scripts, disconnects everybody else.",
+    "    Undoes the last writes, removes all scripts, disconnects all other clients.",
     "FAULT ADD <action> [<condition> <value> ...]",
-    "    Returns the number of a rule for requests. The first that is for a request decides.",
-    "    DELAY <span>         it is held for so long, and then run",
-    "    DROP                 it is neither run nor answered",
-    "    CLOSE                it is not run, and its connection is closed",
-    "    LOSE                 it is run and not answered",
-    "    LOSE-AND-CLOSE       it is run, and its connection is closed instead of an answer",
-    "    CUT <bytes>          it is run, its answer ends after so many bytes, then is closed",
-    "    STALL                the server reads no further, until the rule is cleared",
-    "    ERROR <line>         it is not run, and answered with this error",
-    "    FLUSH-SCRIPTS        scripts are forgotten before it is run",
-    "    JUMP <span>          the clock jumps when it has been run; see CLOCK JUMP",
-    "    LOSE-WRITES <count>  the last writes are undone when it has been answered",
-    "    REFUSE               connections are closed as soon as they are there",
+    "    Returns the number of a rule for requests. The first matching rule applies.",
+    "    DELAY <span>         the request is run after this time",
+    "    DROP                 the request is neither run nor replied to",
+    "    CLOSE                the request is not run, and the connection is closed",
+    "    LOSE                 the request is run, and the reply is lost",
+    "    LOSE-AND-CLOSE       the request is run, and the connection is closed without a reply",
+    "    CUT <bytes>          the request is run, and the connection closed within the reply",
+    "    STALL                the server stops reading until the rule is removed",
+    "    ERROR <line>         the request is not run, and the reply is this error",
+    "    FLUSH-SCRIPTS        all scripts are removed before the request is run",
+    "    JUMP <span>          the clock jumps after the request; see CLOCK JUMP",
+    "    LOSE-WRITES <count>  the last writes are undone after the reply",
+    "    REFUSE               new connections are closed at once",
     "    Conditions: CLIENT <pattern> (its name), ID <client id>, COMMAND <pattern>,",
-    "    KEY <pattern>, NTH <n> (only the n-th), TIMES <n> (no more than n),",
+    "    KEY <pattern>, NTH <n> (only the n-th), TIMES <n> (at most n),",
     "    PROBABILITY <0..1> [SEED <n>].",
     "FAULT CLEAR [<number>]",
-    "    Removes a rule, or all but gates.",
+    "    Removes a rule, or all except gates.",
     "FAULT LIST",
-    "    Returns all rules but gates with how often they matched and fired, as JSON.",
+    "    Returns all rules except gates, and how often they matched and fired, as JSON.",
     "GATE ADD [<condition> <value> ...]",
-    "    Returns the number of a gate, at which clients are held before such requests.",
+    "    Returns the number of a gate, which holds clients before such requests.",
     "GATE AWAIT <number>",
-    "    Waits until somebody is held, and returns their client id.",
+    "    Waits until a client is held, and returns its id.",
     "GATE LIST",
-    "    Returns all gates and whom they hold, as JSON.",
+    "    Returns all gates and the clients they hold, as JSON.",
     "GATE OPEN <number>",
-    "    Removes a gate and lets go whom it holds; returns how many.",
+    "    Removes a gate and releases the clients it holds; returns how many.",
     "JOURNAL [SINCE <seq>] [KEY <pattern>] [COUNT <n>] [TEXT]",
-    "    Returns what has happened, as JSON: the entries after that number, about such keys, the",
-    "    last n of them. With TEXT, a line for each, for people.",
+    "    Returns the events, as JSON: those after that number, about such keys, the last n of",
+    "    them. With TEXT, one readable line for each.",
     "JOURNAL CLEAR",
-    "    Forgets what has happened, and what CHECK and LINT know of it. Held locks stay known.",
+    "    Removes all events, and the findings of CHECK and LINT. Held locks remain known.",
     "LINT",
-    "    Returns the mistakes that were made with locks, as JSON.",
+    "    Returns the detected mistakes, as JSON.",
     "LOCKS",
     "    Returns the locks that are held, as JSON.",
 ];
 
+/// `LOCKWHEEL CLOCK`: replies with the state of the clock, or with OK after a change.
 fn clock(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let order = match &argv[2..] {
-        [] => return Ok(show_clock(context)),
+        [] => return Ok(clock_reply(context)),
         [word] if is(word, "freeze") => ClockOrder::Run(Rate::STOPPED),
         [word] if is(word, "run") => ClockOrder::Run(Rate::REAL),
         [word, times] if is(word, "run") => ClockOrder::Run(rate(times)?),
@@ -206,16 +207,16 @@ fn clock(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 }
 
 #[derive(Serialize)]
-struct ShownClock {
+struct ClockState {
     now_ms: i64,
     wall_ms: i64,
     rate: f64,
 }
 
-fn show_clock(context: &Context<'_>) -> Reply {
+fn clock_reply(context: &Context<'_>) -> Reply {
     let time = context.time;
     let rate = context.engine.clock_rate.times();
-    super::json(&ShownClock { now_ms: time.now.0, wall_ms: time.wall().0, rate })
+    super::json(&ClockState { now_ms: time.now.0, wall_ms: time.wall().0, rate })
 }
 
 fn rate(times: &[u8]) -> Result<Rate, Error> {
@@ -223,7 +224,7 @@ fn rate(times: &[u8]) -> Result<Rate, Error> {
     text.parse().map_err(|()| Error::line("ERR rate is not a number from 0 to 1000000"))
 }
 
-/// A span that cannot be negative.
+/// Parses a span, which cannot be negative.
 fn forward(text: &[u8]) -> Result<Millis, Error> {
     let span = span(text)?;
     if span.0 < 0 {
@@ -239,6 +240,7 @@ fn span(text: &[u8]) -> Result<Millis, Error> {
 
 // --- faults ---
 
+/// `LOCKWHEEL FAULT`: replies with the number of the new rule, the rules, or how many were removed.
 fn fault(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     match &argv[2..] {
         [word, rule @ ..] if is(word, "add") => {
@@ -253,7 +255,7 @@ fn fault(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
             Ok(Reply::from(rules))
         }
         [word, id] if is(word, "clear") => {
-            let id = rule_of(context, id, false)?;
+            let id = parse_rule_id(context, id, false)?;
             context.engine.clear_faults(|rule| rule.id == id);
             Ok(Reply::from(1_usize))
         }
@@ -261,15 +263,16 @@ fn fault(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     }
 }
 
+/// `LOCKWHEEL GATE`: replies with the number of the new gate, the gates, a client id, or a count.
 fn gate(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     match &argv[2..] {
         [word, when @ ..] if is(word, "add") => add_rule(context, FaultAction::Gate, when),
         [word, id] if is(word, "await") => {
-            let id = rule_of(context, id, true)?;
+            let id = parse_rule_id(context, id, true)?;
             Ok(context.engine.await_held(context.client, id))
         }
         [word, id] if is(word, "open") => {
-            let id = rule_of(context, id, true)?;
+            let id = parse_rule_id(context, id, true)?;
             let (_, clients) = context.engine.clear_faults(|rule| rule.id == id);
             Ok(Reply::from(clients))
         }
@@ -296,8 +299,8 @@ fn add_rule(
     Ok(super::number(engine.faults.add(action, when)))
 }
 
-/// The number of a rule, which must be a gate, or none.
-fn rule_of(context: &Context<'_>, id: &[u8], gate: bool) -> Result<u64, Error> {
+/// Parses the number of a rule, which must be a gate, or must not be one.
+fn parse_rule_id(context: &Context<'_>, id: &[u8], gate: bool) -> Result<u64, Error> {
     let id = u64::try_from(integer(id)?).unwrap_or(0);
     match context.engine.faults.is_gate(id) {
         Some(is_gate) if is_gate == gate => Ok(id),
@@ -305,6 +308,7 @@ fn rule_of(context: &Context<'_>, id: &[u8], gate: bool) -> Result<u64, Error> {
     }
 }
 
+/// `LOCKWHEEL FAILOVER`: replies with the number of writes that were undone.
 fn failover(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let lost = match &argv[2..] {
         [] => 0,
@@ -340,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_for_servers_started_for_tests() {
+    fn commands_require_a_server_started_for_tests() {
         let refused = "!ERR LOCKWHEEL command not allowed. ...";
         check(&format!("LOCKWHEEL CLOCK => {refused}; LOCKWHEEL HELP => {refused}"));
         check("LOCKWHEEL => !ERR wrong number ...; LOCKWHEEL X => !ERR unknown subcommand 'X'...");
@@ -350,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn orders_of_the_clock_are_passed_on() {
+    fn clock_commands_are_passed_on() {
         let rate = |text: &str| ClockOrder::Run(text.parse().expect("a rate"));
         for (words_of_it, order) in [
             ("FREEZE", rate("0")),
@@ -370,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_order_is_refused() {
+    fn invalid_subcommands_are_refused() {
         for (words_of_it, error) in [
             ("STOP", "syntax error"),
             ("ADVANCE", "syntax error"),

@@ -1,4 +1,4 @@
-//! `MEMORY`: how many bytes things take, as far as an estimate goes.
+//! `MEMORY`: estimates of the memory that keys and the server take.
 
 use lockwheel_resp::Reply;
 
@@ -26,7 +26,7 @@ const SUBCOMMANDS: &[Command] = &[
     Command {
         name: "doctor",
         arity: Arity::Exactly(2),
-        doc: "Tells what is wrong with memory.",
+        doc: "Reports problems with memory.",
         tips: PER_SHARD,
         example: "MEMORY DOCTOR => \"I found nothing wrong with the memory of this server.\\n\"",
         run: doctor,
@@ -45,7 +45,7 @@ const SUBCOMMANDS: &[Command] = &[
         name: "malloc-stats",
         arity: Arity::Exactly(2),
         complexity: "that of the allocator",
-        doc: "Returns what the allocator has to say.",
+        doc: "Returns the statistics of the allocator.",
         tips: PER_SHARD,
         example: "MEMORY MALLOC-STATS => \"Stats not supported for the current allocator\"",
         run: |_, _| Ok(Reply::bulk("Stats not supported for the current allocator")),
@@ -55,7 +55,7 @@ const SUBCOMMANDS: &[Command] = &[
         name: "purge",
         arity: Arity::Exactly(2),
         complexity: "that of the allocator",
-        doc: "Asks the allocator to give back what it does not need.",
+        doc: "Asks the allocator to release unused memory.",
         tips: &["request_policy:all_shards", "response_policy:all_succeeded"],
         example: "MEMORY PURGE => OK",
         run: |_, _| Ok(Reply::OK),
@@ -64,7 +64,7 @@ const SUBCOMMANDS: &[Command] = &[
     Command {
         name: "stats",
         arity: Arity::Exactly(2),
-        doc: "Tells where memory goes.",
+        doc: "Returns how memory is used.",
         tips: PER_SHARD,
         example: "MEMORY STATS => [\"peak.allocated\", ...]",
         run: stats,
@@ -76,7 +76,7 @@ const SUBCOMMANDS: &[Command] = &[
         flags: Flags::READONLY,
         keys: &[KeySpec::at(2, &["RO"])],
         complexity: "O(N) in the number of samples",
-        doc: "Estimates the bytes a key takes.",
+        doc: "Estimates the bytes that a key takes.",
         example: "MEMORY USAGE missing => nil",
         run: usage,
         ..MEMORY
@@ -85,22 +85,24 @@ const SUBCOMMANDS: &[Command] = &[
 
 const HELP: &[&str] = &[
     "DOCTOR",
-    "    Tells what is wrong with memory.",
+    "    Reports problems with memory.",
     "MALLOC-STATS",
-    "    Returns what the allocator has to say.",
+    "    Returns the statistics of the allocator.",
     "PURGE",
-    "    Asks the allocator to give back what it does not need.",
+    "    Asks the allocator to release unused memory.",
     "STATS",
-    "    Tells where memory goes.",
+    "    Returns how memory is used.",
     "USAGE <key> [SAMPLES <count>]",
-    "    Estimates the bytes a key takes from some of its fields, 5 if not given,",
+    "    Estimates the bytes that a key takes from some of its fields, 5 if not given,",
     "    all if 0.",
 ];
 
+/// `MEMORY DOCTOR`: replies with a report.
 fn doctor(_: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
     Ok(super::text("I found nothing wrong with the memory of this server.\n"))
 }
 
+/// `MEMORY STATS`: replies with a map of figures.
 fn stats(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
     let engine = &mut *context.engine;
     let used = engine.used_memory_bytes();
@@ -130,6 +132,7 @@ fn stats(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
     ]))
 }
 
+/// `MEMORY USAGE`: replies with the estimated bytes of a key, or nil.
 fn usage(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let mut samples = memory::FIELDS_SAMPLED;
     for option in argv[3..].chunks(2) {
@@ -153,7 +156,7 @@ mod tests {
     use crate::testing::check;
 
     #[test]
-    fn usage_grows_with_what_is_stored() {
+    fn usage_grows_with_the_value() {
         check("SET k v; MEMORY USAGE k => 47; SET k 0123456789; MEMORY USAGE k => 56");
         check("SET k v PX 10; +10ms; MEMORY USAGE k => nil");
         check("MEMORY USAGE k SAMPLES 0 => nil; MEMORY USAGE k SAMPLES => !ERR syntax error");

@@ -1,6 +1,6 @@
-//! The commands, a file to a family: rows on top, handlers below, tests last.
+//! The commands, one file for each family: rows first, then handlers, then tests.
 //!
-//! Adding a command touches the family's file alone; adding a family adds a line here.
+//! A new command needs a change only in the file of its family; a new family needs a line here.
 
 pub mod bits;
 pub mod client;
@@ -40,6 +40,7 @@ pub mod stream_pending;
 pub mod stream_reads;
 pub mod streams;
 pub mod strings;
+mod time_unit;
 mod tracking;
 pub mod transactions;
 
@@ -51,7 +52,7 @@ use crate::context::integer;
 use crate::error::Error;
 use crate::time::{Millis, Time};
 
-/// The rows of every family but that of a sentinel.
+/// The rows of every family except the sentinel's.
 pub const FAMILIES: &[&[Command]] = &[
     bits::COMMANDS,
     client::COMMANDS,
@@ -87,24 +88,25 @@ pub const FAMILIES: &[&[Command]] = &[
     transactions::COMMANDS,
 ];
 
-/// The commands of a server that keeps keys.
-pub fn of_keeper() -> impl Iterator<Item = &'static Command> {
+/// The commands of a server that stores keys.
+pub fn server_commands() -> impl Iterator<Item = &'static Command> {
     FAMILIES.iter().copied().flatten()
 }
 
-/// The commands of a sentinel: its own, and some of the others.
-pub fn of_sentinel() -> impl Iterator<Item = &'static Command> {
-    let shared = of_keeper().filter(|command| sentinel::ALSO.contains(&command.name));
+/// The commands of a sentinel: its own and some of the others.
+pub fn sentinel_commands() -> impl Iterator<Item = &'static Command> {
+    let shared =
+        server_commands().filter(|command| sentinel::SHARED_COMMANDS.contains(&command.name));
     sentinel::COMMANDS.iter().chain(shared)
 }
 
-/// Structure, for every language to read.
+/// A reply in JSON.
 pub(crate) fn json(shown: &impl Serialize) -> Reply {
     Reply::bulk(serde_json::to_string(shown).unwrap_or_default())
 }
 
-/// What the `HELP` subcommand of `command` answers: `lines` between the first and the last ones
-/// that all of them share.
+/// The reply to the `HELP` subcommand of `command`: `lines` between the first and the last lines
+/// that all commands share.
 fn help(command: &str, lines: &'static [&'static str]) -> Reply {
     let first = format!("{command} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:");
     let last = ["HELP", "    Shows this."];
@@ -112,29 +114,29 @@ fn help(command: &str, lines: &'static [&'static str]) -> Reply {
     Reply::Array(std::iter::once(Reply::Simple(first.into())).chain(lines).collect())
 }
 
-/// A map with names for keys.
+/// A map with names as keys.
 fn map(pairs: impl IntoIterator<Item = (&'static str, Reply)>) -> Reply {
     Reply::Map(pairs.into_iter().map(|(name, value)| (Reply::bulk(name), value)).collect())
 }
 
-/// Text for people.
+/// Human-readable text.
 fn text(text: impl Into<String>) -> Reply {
     Reply::Verbatim { format: *b"txt", text: text.into().into() }
 }
 
-/// A number that cannot be negative; one too large for the protocol is its largest.
+/// A number that cannot be negative; one too large for the protocol becomes the largest integer.
 fn number(value: u64) -> Reply {
     Reply::Integer(i64::try_from(value).unwrap_or(i64::MAX))
 }
 
-/// Reads a number that is not smaller than `min`; otherwise, and if it is none, `refusal` is said.
+/// Parses a number of at least `min`; replies with `refusal` if it is smaller or not a number.
 fn at_least(argument: &[u8], min: i64, refusal: &'static str) -> Result<usize, Error> {
     let number = integer(argument).ok().filter(|&number| number >= min);
     let number = number.ok_or(Error::line(refusal))?;
     Ok(usize::try_from(number).unwrap_or(usize::MAX))
 }
 
-/// Reads a timeout in milliseconds and says when it ends: never, if it is 0.
+/// Parses a timeout in milliseconds and returns its end; `None`, which is never, if it is 0.
 fn timeout(time: Time, argument: &[u8]) -> Result<Option<Millis>, Error> {
     let span = integer(argument)
         .map_err(|_| Error::line("ERR timeout is not an integer or out of range"))?;
@@ -145,7 +147,7 @@ fn timeout(time: Time, argument: &[u8]) -> Result<Option<Millis>, Error> {
     }
 }
 
-/// Reads a timeout in seconds, with decimals, and says when it ends: never, if it is 0.
+/// Parses a timeout in decimal seconds and returns its end; `None`, which is never, if it is 0.
 fn timeout_seconds(time: Time, argument: &[u8]) -> Result<Option<Millis>, Error> {
     let seconds = LongDouble::parse(argument)
         .ok_or(Error::line("ERR timeout is not a float or out of range"))?;
@@ -170,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn help_names_every_subcommand_on_a_line_of_its_own() {
+    fn help_has_one_line_for_each_subcommand() {
         for name in [
             "client", "cluster", "command", "config", "function", "memory", "object", "pubsub",
             "script", "sentinel", "xgroup", "xinfo",

@@ -1,5 +1,5 @@
-//! Random commands for keys and their deadlines in several databases, against a map that is too
-//! simple to be wrong. The clock often moves to just before, at or just after a deadline.
+//! Random commands for keys and their deadlines in several databases, compared with a simple
+//! reference model. The clock often advances to just before, at or just after a deadline.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -123,7 +123,7 @@ enum Action {
     Advance {
         span_us: i64,
     },
-    /// The clock goes on to so many microseconds before or after one of the deadlines.
+    /// The clock advances to this many microseconds before or after one of the deadlines.
     AdvanceToDeadline {
         which: usize,
         offset_us: i64,
@@ -143,7 +143,7 @@ enum SetCondition {
     IfNotEqual(u8),
 }
 
-/// What `SET` and `GETEX` say of the deadline.
+/// The deadline options of `SET` and `GETEX`.
 #[derive(Clone, Copy, Debug)]
 enum Expiry {
     None,
@@ -153,9 +153,9 @@ enum Expiry {
     Persist,
     Millis(i64),
     Seconds(i64),
-    /// `PXAT`, so far from now.
+    /// `PXAT`, this far from now.
     AtMillis(i64),
-    /// `EXAT`, so far from now.
+    /// `EXAT`, this far from now.
     AtSeconds(i64),
 }
 
@@ -165,7 +165,7 @@ fn steps() -> impl Strategy<Value = Step> {
 
 fn actions() -> impl Strategy<Value = Action> {
     let key = || 0..KEYS;
-    // Few values, so that what is compared is often equal.
+    // Few values, so that compared values are often equal.
     let value = || 0..3_u8;
     let field = || 0..FIELDS;
     let database = || 0..DATABASES;
@@ -190,7 +190,7 @@ fn actions() -> impl Strategy<Value = Action> {
     ];
     let look = prop::sample::select(&["GET", "STRLEN", "HLEN", "EXISTS", "PTTL", "TTL"][..]);
     let condition = prop::sample::select(&["", "NX", "XX", "GT", "LT", "XX GT", "XX LT"][..]);
-    // The edges of the last millisecond of a lease, and of the one before and behind it.
+    // The boundaries of the last millisecond of a lease, and of those before and after it.
     let offset_us =
         prop::sample::select(&[-2000, -1001, -1000, -999, -1, 0, 1, 999, 1000, 1001][..]);
     let strings = prop_oneof![
@@ -240,14 +240,14 @@ fn actions() -> impl Strategy<Value = Action> {
     ]
 }
 
-/// What a key holds.
+/// The value of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Value {
     Text(String),
     Hash(BTreeMap<usize, u8>),
 }
 
-/// A value and the moment it ends.
+/// A value and its deadline.
 type Held = (Value, Option<i64>);
 
 /// A database and a key.
@@ -260,19 +260,19 @@ struct Model {
     now_us: i64,
     wall_ahead_ms: i64,
     watched: BTreeSet<Place>,
-    /// A watched key has changed.
+    /// Whether a watched key has changed.
     watch_broken: bool,
-    /// Leases that have ended, and are to be announced.
+    /// Leases that have ended; their events are expected.
     ended: Vec<Place>,
 }
 
 impl Model {
-    /// The millisecond that has begun.
+    /// The current millisecond, rounded down.
     fn now_ms(&self) -> i64 {
         self.now_us.div_euclid(1000)
     }
 
-    /// The deadline of a lease that is given now: a lease begins with a whole millisecond.
+    /// The deadline of a lease that begins now: a lease begins with a whole millisecond.
     fn lease_end_ms(&self, lease_ms: i64) -> i64 {
         if lease_ms <= 0 { self.now_ms() + lease_ms } else { self.begin_ms() + lease_ms }
     }
@@ -301,7 +301,7 @@ impl Model {
         Some(held)
     }
 
-    /// Ends the leases whose deadline has been reached.
+    /// Ends the leases past their deadline.
     fn end_leases(&mut self) {
         let now_ms = self.now_ms();
         let is_over = |held: &Held| held.1.is_some_and(|deadline| deadline <= now_ms);
@@ -325,7 +325,7 @@ impl Model {
         self.held.get(&place).and_then(|held| held.1)
     }
 
-    /// The words of an option, and the deadline it gives; `None` if it gives none.
+    /// The words of an option, and the deadline it sets; `None` if it sets none.
     fn expiry(&self, expiry: Expiry) -> (String, Option<i64>) {
         match expiry {
             Expiry::None => (String::new(), None),
@@ -348,7 +348,7 @@ impl Model {
         }
     }
 
-    /// Runs a command; returns it and the reply to expect. Not for moves of the clock.
+    /// Runs a command; returns it and the expected reply. Not for advances of the clock.
     fn command(&mut self, step: &Step) -> (String, String) {
         let database = step.database;
         let at = |key: usize| (database, key);
@@ -691,11 +691,11 @@ fn number(done: bool) -> String {
     i32::from(done).to_string()
 }
 
-/// An engine, and what it should hold.
+/// An engine and the model of its expected state.
 struct Trial {
     stage: Stage,
     model: Model,
-    /// Whether keys are removed at their deadline, or only when a command looks at them.
+    /// Whether keys are removed at their deadline, or only when a command accesses them.
     active_expiry: bool,
 }
 
@@ -729,7 +729,7 @@ impl Trial {
                 if !deadlines.is_empty() {
                     let moment_us = deadlines[which % deadlines.len()] * 1000 + offset_us;
                     let span_us = moment_us - model.now_us;
-                    // Leases of a thousand seconds and more stay where they are.
+                    // A deadline a thousand seconds or more away is not advanced to.
                     if (0..100_000_000).contains(&span_us) {
                         self.advance(span_us);
                     }
@@ -751,7 +751,7 @@ impl Trial {
                 assert_eq!(self.run("w", &command), reply, "{command}");
             }
             _ => {
-                // As in Redis, `SWAPDB` does not tell a dead key from a live one.
+                // As in Redis, `SWAPDB` treats an expired key like any other.
                 if matches!(step.action, Action::Swap { .. }) {
                     self.compare();
                 }
@@ -764,8 +764,8 @@ impl Trial {
         }
     }
 
-    /// Where keys end by themselves everything is compared afterwards. Else nothing is, so that
-    /// the next command is the first to look at a dead key.
+    /// With active expiry, compares everything afterwards. Without, compares nothing, so that the
+    /// next command is the first to access an expired key.
     fn advance(&mut self, span_us: i64) {
         self.model.now_us += span_us;
         self.model.end_leases();
@@ -775,7 +775,8 @@ impl Trial {
         }
     }
 
-    /// What clients see in every database, and one timer for each deadline.
+    /// Compares the state that clients see in every database, and the number of timers with that of
+    /// deadlines.
     fn compare(&mut self) {
         for database in 0..DATABASES {
             for key in 0..KEYS {
@@ -798,8 +799,8 @@ impl Trial {
         self.compare_events();
     }
 
-    /// One event for each lease that has ended. Without active expiry a key may be removed by
-    /// `FLUSHALL` instead.
+    /// Expects one event for each lease that has ended. Without active expiry `FLUSHALL` may remove
+    /// a key instead.
     fn compare_events(&mut self) {
         let mut announced: Vec<String> = self.stage.answers("l<").iter().map(render).collect();
         let ended = std::mem::take(&mut self.model.ended);

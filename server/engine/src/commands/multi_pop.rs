@@ -1,5 +1,5 @@
-//! What `LMPOP`, `ZMPOP` and those that wait like them share: how their arguments are read, and
-//! that the first key with something in it gives it.
+//! `LMPOP`, `ZMPOP` and their blocking variants: the arguments, and the choice of the first key
+//! that is not empty.
 
 use lockwheel_resp::Reply;
 
@@ -7,19 +7,19 @@ use super::at_least;
 use crate::context::{Context, is};
 use crate::error::Error;
 
-/// Takes so many from an end of what a key holds; `None` if there is nothing.
+/// Removes a number of elements from an end of a key; `None` if it has none.
 type Pop<E> = fn(&mut Context<'_>, &[u8], E, usize) -> Result<Option<Reply>, Error>;
 
-/// What is asked for. `E` says from which end.
+/// The parsed arguments. `E` is the type of the end.
 pub struct MultiPop<'a, E> {
-    /// Where to look, in this order.
+    /// The keys to try, in this order.
     pub keys: &'a [&'a [u8]],
     end: E,
     count: usize,
 }
 
 impl<'a, E: Copy> MultiPop<'a, E> {
-    /// Reads `numkeys key [key ...] <end> [COUNT count]`; `end` reads its word.
+    /// Parses `numkeys key [key ...] <end> [COUNT count]`; `end` parses the word at `<end>`.
     pub fn read(
         arguments: &'a [&'a [u8]],
         end: fn(&[u8]) -> Result<E, Error>,
@@ -43,7 +43,7 @@ impl<'a, E: Copy> MultiPop<'a, E> {
         Ok(MultiPop { keys, end, count })
     }
 
-    /// The first key in which there is something, with what `pop` took from it.
+    /// The first key that is not empty, with what `pop` removed from it.
     pub fn run(&self, context: &mut Context<'_>, pop: Pop<E>) -> Result<Option<Reply>, Error> {
         for key in self.keys {
             if let Some(popped) = pop(context, key, self.end, self.count)? {

@@ -1,22 +1,22 @@
-//! What `HRANDFIELD`, `SRANDMEMBER` and `ZRANDMEMBER` share: how it is read how many are to be
-//! picked at random, and how that is done.
+//! Random selection for `HRANDFIELD`, `SRANDMEMBER` and `ZRANDMEMBER`: the arguments and the
+//! selection.
 
 use crate::context::{integer, is};
 use crate::error::Error;
 use crate::limits;
 use crate::random::Random;
 
-/// How many are to be picked.
+/// The number of members to select.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Count {
-    /// As many different ones as there are, at most so many.
+    /// At most this many distinct members.
     Different(usize),
-    /// So many that may repeat: a negative number was given.
+    /// This many members, which may repeat: the argument was negative.
     Repeating(u64),
 }
 
 impl Count {
-    /// Reads a count.
+    /// Parses a count.
     pub fn read(argument: &[u8]) -> Result<Count, Error> {
         let count = integer(argument)?;
         match usize::try_from(count) {
@@ -29,7 +29,7 @@ impl Count {
         }
     }
 
-    /// Reads a count and the `option` that may stand behind it; tells whether it does.
+    /// Parses a count and the optional word `option` after it; returns whether it is there.
     pub fn read_with(arguments: &[&[u8]], option: &str) -> Result<(Count, bool), Error> {
         let &[count, ref rest @ ..] = arguments else { return Err(Error::Syntax) };
         let count = Count::read(count)?;
@@ -49,7 +49,7 @@ impl Count {
         Ok((count, with))
     }
 
-    /// Picks: by `different` so many at once, by `one` each for itself.
+    /// Selects members: by `different` all at once, by `one` each on its own.
     pub fn pick<T>(
         self,
         random: &mut Random,

@@ -1,4 +1,5 @@
-//! Commands to publish and to subscribe: how a client that waits for a lock learns that it is free.
+//! Commands for publish and subscribe, with which a client that waits for a lock learns that it is
+//! free.
 
 use bytes::Bytes;
 use lockwheel_resp::Reply;
@@ -26,7 +27,7 @@ pub const COMMANDS: &[Command] = &[
         arity: Arity::AtLeast(2),
         flags: SUBSCRIBES,
         complexity: "O(log N) a pattern, N being the number of patterns",
-        doc: "Starts to listen to every channel whose name matches a pattern.",
+        doc: "Subscribes to every channel that matches a pattern.",
         example: "PSUBSCRIBE lock:* => [\"psubscribe\", \"lock:*\", 1]",
         run: |context, argv| subscribe(context, Subscription::Pattern, &argv[1..]),
         ..PUBSUB
@@ -36,7 +37,7 @@ pub const COMMANDS: &[Command] = &[
         arity: Arity::Exactly(3),
         flags: PUBLISHES,
         complexity: "O(N+M): N listeners of the channel, M patterns of all clients",
-        doc: "Sends a message to all who listen to a channel; tells how many they are.",
+        doc: "Sends a message to all subscribers of a channel; returns how many received it.",
         example: "b> SUBSCRIBE news; PUBLISH news hello => 1",
         run: publish,
         ..PUBSUB
@@ -47,7 +48,7 @@ pub const COMMANDS: &[Command] = &[
         flags: Flags::empty(),
         since: "2.8.0",
         complexity: "that of the subcommand",
-        doc: "Shows who listens to what.",
+        doc: "Shows the subscriptions of all clients.",
         subcommands: SUBCOMMANDS,
         ..PUBSUB
     },
@@ -55,7 +56,7 @@ pub const COMMANDS: &[Command] = &[
         name: "punsubscribe",
         flags: SUBSCRIBES,
         complexity: "O(N) a pattern, N being the number of its listeners",
-        doc: "Stops to listen by these patterns, or by all.",
+        doc: "Unsubscribes from these patterns, or from all.",
         example: "PUNSUBSCRIBE => [\"punsubscribe\", nil, 0]",
         run: |context, argv| unsubscribe(context, Subscription::Pattern, &argv[1..]),
         ..PUBSUB
@@ -67,7 +68,8 @@ pub const COMMANDS: &[Command] = &[
         keys: &[KeySpec::one(&["not_key"])],
         since: "7.0.0",
         complexity: "O(N), N being the number of the channel's listeners",
-        doc: "Sends a message to all who listen to a sharded channel; tells how many they are.",
+        doc: "Sends a message to all subscribers of a sharded channel; returns how many received \
+              it.",
         example: "b> SSUBSCRIBE news; SPUBLISH news hello => 1",
         run: spublish,
         ..PUBSUB
@@ -79,7 +81,7 @@ pub const COMMANDS: &[Command] = &[
         keys: &[KeySpec::all(&["not_key"])],
         since: "7.0.0",
         complexity: "O(log N) a channel, N being the number of channels",
-        doc: "Starts to listen to sharded channels.",
+        doc: "Subscribes to sharded channels.",
         example: "SSUBSCRIBE news => [\"ssubscribe\", \"news\", 1]",
         run: ssubscribe,
         ..PUBSUB
@@ -89,7 +91,7 @@ pub const COMMANDS: &[Command] = &[
         arity: Arity::AtLeast(2),
         flags: SUBSCRIBES,
         complexity: "O(log N) a channel, N being the number of channels",
-        doc: "Starts to listen to channels.",
+        doc: "Subscribes to channels.",
         example: "SUBSCRIBE news => [\"subscribe\", \"news\", 1]",
         run: |context, argv| subscribe(context, Subscription::Channel, &argv[1..]),
         ..PUBSUB
@@ -100,7 +102,7 @@ pub const COMMANDS: &[Command] = &[
         keys: &[KeySpec::all(&["not_key"])],
         since: "7.0.0",
         complexity: "O(N) a channel, N being the number of its listeners",
-        doc: "Stops to listen to these sharded channels, or to all.",
+        doc: "Unsubscribes from these sharded channels, or from all.",
         example: "SUNSUBSCRIBE news => [\"sunsubscribe\", \"news\", 0]",
         run: |context, argv| unsubscribe(context, Subscription::Shard, &argv[1..]),
         ..PUBSUB
@@ -109,7 +111,7 @@ pub const COMMANDS: &[Command] = &[
         name: "unsubscribe",
         flags: SUBSCRIBES,
         complexity: "O(N) a channel, N being the number of its listeners",
-        doc: "Stops to listen to these channels, or to all.",
+        doc: "Unsubscribes from these channels, or from all.",
         example: "UNSUBSCRIBE => [\"unsubscribe\", nil, 0]",
         run: |context, argv| unsubscribe(context, Subscription::Channel, &argv[1..]),
         ..PUBSUB
@@ -122,7 +124,7 @@ const SUBCOMMANDS: &[Command] = &[
         arity: Arity::AtLeast(2),
         since: "2.8.0",
         complexity: "O(N), N being the number of channels",
-        doc: "Names the channels somebody listens to, or those of them that match a pattern.",
+        doc: "Returns the channels with subscribers; with a pattern, those that match it.",
         example: "b> SUBSCRIBE news; PUBSUB CHANNELS n* => [\"news\"]",
         run: |context, argv| channels(argv, &context.engine.pubsub.channels),
         ..PUBSUB
@@ -141,7 +143,7 @@ const SUBCOMMANDS: &[Command] = &[
         name: "numpat",
         arity: Arity::Exactly(2),
         since: "2.8.0",
-        doc: "Counts the patterns that somebody listens by.",
+        doc: "Counts the patterns with subscribers.",
         example: "b> PSUBSCRIBE n*; PUBSUB NUMPAT => 1",
         run: |context, _| Ok(Reply::from(context.engine.pubsub.patterns.len())),
         ..PUBSUB
@@ -151,7 +153,7 @@ const SUBCOMMANDS: &[Command] = &[
         arity: Arity::AtLeast(2),
         since: "2.8.0",
         complexity: "O(N), N being the number of channels asked about",
-        doc: "Counts the listeners of channels, those who listen by pattern left out.",
+        doc: "Counts the subscribers of channels, without those of patterns.",
         example: "b> SUBSCRIBE news; PUBSUB NUMSUB news other => [\"news\", 1, \"other\", 0]",
         run: |context, argv| Ok(listener_counts(&argv[2..], &context.engine.pubsub.channels)),
         ..PUBSUB
@@ -161,7 +163,7 @@ const SUBCOMMANDS: &[Command] = &[
         arity: Arity::AtLeast(2),
         since: "7.0.0",
         complexity: "O(N), N being the number of sharded channels",
-        doc: "Names the sharded channels somebody listens to, or those that match a pattern.",
+        doc: "Returns the sharded channels with subscribers; with a pattern, those that match it.",
         example: "b> SSUBSCRIBE news; PUBSUB SHARDCHANNELS => [\"news\"]",
         run: |context, argv| channels(argv, &context.engine.pubsub.shard_channels),
         ..PUBSUB
@@ -171,7 +173,7 @@ const SUBCOMMANDS: &[Command] = &[
         arity: Arity::AtLeast(2),
         since: "7.0.0",
         complexity: "O(N), N being the number of channels asked about",
-        doc: "Counts the listeners of sharded channels.",
+        doc: "Counts the subscribers of sharded channels.",
         example: "b> SSUBSCRIBE news; PUBSUB SHARDNUMSUB news => [\"news\", 1]",
         run: |context, argv| Ok(listener_counts(&argv[2..], &context.engine.pubsub.shard_channels)),
         ..PUBSUB
@@ -180,17 +182,18 @@ const SUBCOMMANDS: &[Command] = &[
 
 const HELP: &[&str] = &[
     "CHANNELS [<pattern>]",
-    "    Names the channels with listeners; with a <pattern>, those that match it.",
+    "    Returns the channels with subscribers; with a <pattern>, those that match it.",
     "NUMPAT",
-    "    Counts the patterns that clients listen by.",
+    "    Counts the patterns with subscribers.",
     "NUMSUB [<channel> ...]",
-    "    Counts the listeners of each <channel>, without those who listen by pattern.",
+    "    Counts the subscribers of each <channel>, without those of patterns.",
     "SHARDCHANNELS [<pattern>]",
-    "    Names the sharded channels with listeners; with a <pattern>, those that match it.",
+    "    Returns the sharded channels with subscribers; with a <pattern>, those that match it.",
     "SHARDNUMSUB [<shardchannel> ...]",
-    "    Counts the listeners of each <shardchannel>.",
+    "    Counts the subscribers of each <shardchannel>.",
 ];
 
+/// `PUBLISH`: replies with the number of clients that received the message.
 fn publish(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     if context.engine.settings.mode() == Mode::Sentinel {
         return super::sentinel::publish(argv[1]);
@@ -198,10 +201,12 @@ fn publish(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(Reply::from(context.engine.publish(argv[1], argv[2])))
 }
 
+/// `SPUBLISH`: replies with the number of clients that received the message.
 fn spublish(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(Reply::from(context.engine.publish_to_shard(argv[1], argv[2])))
 }
 
+/// `SUBSCRIBE`, `PSUBSCRIBE` and `SSUBSCRIBE`: send a confirmation for each channel.
 fn subscribe(
     context: &mut Context<'_>,
     kind: Subscription,
@@ -215,7 +220,7 @@ fn subscribe(
     Ok(confirm(context, confirmations))
 }
 
-/// Unlike its kin it may not stand in a transaction.
+/// `SSUBSCRIBE`. Unlike the other commands it is not allowed in a transaction.
 fn ssubscribe(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     if context.may_not_block() {
         return Err(Error::line("ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client"));
@@ -223,7 +228,8 @@ fn ssubscribe(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error>
     subscribe(context, Subscription::Shard, &argv[1..])
 }
 
-/// Without channels, ends all subscriptions of that kind.
+/// `UNSUBSCRIBE` and its variants: send a confirmation for each channel. Without channels, they end
+/// all subscriptions of that kind.
 fn unsubscribe(
     context: &mut Context<'_>,
     kind: Subscription,
@@ -245,7 +251,7 @@ fn unsubscribe(
     Ok(confirm(context, confirmations))
 }
 
-/// What a client is told of one change: the command, the channel, and how much it listens to now.
+/// The confirmation of one change: the command, the channel, and the number of subscriptions.
 fn confirmation(context: &Context<'_>, kind: Subscription, channel: Reply) -> Reply {
     let client = context.client();
     let count = match kind {
@@ -256,7 +262,7 @@ fn confirmation(context: &Context<'_>, kind: Subscription, channel: Reply) -> Re
     Reply::Push(vec![Reply::Bulk(word), channel, Reply::from(count)])
 }
 
-/// Confirmations are sent even to a client that wants no replies: they are not replies.
+/// Confirmations are not replies, so they are sent even to a client with `CLIENT REPLY OFF`.
 fn confirm(context: &mut Context<'_>, confirmations: Vec<Reply>) -> Reply {
     if matches!(context.client().reply_mode, ReplyMode::On | ReplyMode::SkipNext) {
         return Reply::Several(confirmations);
@@ -298,7 +304,7 @@ mod tests {
     use crate::testing::{Stage, check};
 
     #[test]
-    fn a_client_that_wants_no_replies_is_still_told_of_its_subscriptions() {
+    fn confirmations_are_sent_to_a_client_without_replies() {
         let mut stage = Stage::new(Settings::default());
         let client = stage.client("a");
         stage.engine.sessions.get_mut(client).expect("connected").reply_mode = ReplyMode::Off;
@@ -322,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_reach_every_kind_of_listener_once_a_subscription() {
+    fn messages_are_sent_once_for_each_subscription() {
         check(
             "b> SUBSCRIBE news; b> PSUBSCRIBE n* *s; c> SSUBSCRIBE news; PUBLISH news hi => 3; \
              b< => [\"message\", \"news\", \"hi\"] & \
@@ -333,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subscriber_may_do_little_else_until_it_unsubscribes() {
+    fn subscriber_may_run_few_commands_until_it_unsubscribes() {
         check(
             "SUBSCRIBE a; PUBLISH a m => !ERR Can't execute 'publish': only (P|S)SUBSCRIBE / \
              (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context; \
@@ -344,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn subscriptions_within_a_transaction_are_confirmed_in_their_place() {
+    fn subscriptions_in_a_transaction_are_confirmed_in_order() {
         check(
             "MULTI; SUBSCRIBE a; PUBLISH a m; UNSUBSCRIBE; EXEC => \
              [[\"subscribe\", \"a\", 1], 1, [\"unsubscribe\", \"a\", 0]] & \
@@ -358,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn what_pubsub_shows() {
+    fn pubsub_shows_subscriptions() {
         check(
             "b> SUBSCRIBE one two; c> SUBSCRIBE two; c> PSUBSCRIBE t*; b> PSUBSCRIBE t*; \
              PUBSUB CHANNELS => [\"one\", \"two\"]; PUBSUB CHANNELS t* => [\"two\"]; \

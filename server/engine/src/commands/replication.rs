@@ -1,5 +1,5 @@
-//! What clients of replicated servers ask. This one copies no other and is copied by none: it
-//! counts no replicas, and says so at once where it would be asked to have or to become one.
+//! Commands for clients of replicated servers. This server has no replicas and is not a replica: it
+//! counts none, and refuses at once what would require replication.
 
 use lockwheel_resp::Reply;
 
@@ -17,7 +17,7 @@ const WAIT: Command = Command {
     ..Command::BASE
 };
 
-/// Commands that would make a copy of a server.
+/// Commands that would copy a server.
 const COPY: Command = Command {
     group: Group::Server,
     flags: Flags::ADMIN.union(Flags::NOSCRIPT).union(Flags::NO_ASYNC_LOADING),
@@ -47,7 +47,7 @@ pub const COMMANDS: &[Command] = &[
         arity: Arity::AtLeast(3),
         flags: COPY.flags.union(Flags::NO_MULTI),
         since: "2.8.0",
-        doc: "Would send a replica what it has missed.",
+        doc: "Would send a replica the changes it has missed.",
         example: "PSYNC ? -1 => !ERR Replication is not supported by this server",
         run: |_, _| Err(NOT_SUPPORTED),
         ..COPY
@@ -68,7 +68,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "replicaof",
         since: "5.0.0",
-        doc: "Would make the server the replica of another; it is nobody's.",
+        doc: "Would make the server a replica of another; it never is one.",
         example: "REPLICAOF NO ONE => OK",
         ..REPLICAOF
     },
@@ -78,14 +78,14 @@ pub const COMMANDS: &[Command] = &[
         flags: Flags::NOSCRIPT.union(Flags::LOADING).union(Flags::STALE).union(Flags::FAST),
         categories: Categories::ADMIN.union(Categories::DANGEROUS),
         since: "2.8.12",
-        doc: "Tells whether the server is a master, and who follows it.",
+        doc: "Returns the role of the server in replication, and its replicas.",
         example: "ROLE => [...",
         run: role,
         ..COPY
     },
     Command {
         name: "slaveof",
-        doc: "Would make the server the replica of another; it is nobody's.",
+        doc: "Would make the server a replica of another; it never is one.",
         example: "SLAVEOF NO ONE => OK",
         ..REPLICAOF
     },
@@ -102,7 +102,7 @@ pub const COMMANDS: &[Command] = &[
         name: "wait",
         arity: Arity::Exactly(3),
         since: "3.0.0",
-        doc: "Waits until replicas have what the client wrote; returns how many do.",
+        doc: "Waits until replicas have the client's writes; returns how many do.",
         example: "WAIT 0 0 => 0",
         run: wait,
         ..WAIT
@@ -111,7 +111,7 @@ pub const COMMANDS: &[Command] = &[
         name: "waitaof",
         arity: Arity::Exactly(4),
         since: "7.2.0",
-        doc: "Waits until what the client wrote is in append-only files.",
+        doc: "Waits until the client's writes are in append-only files.",
         example: "WAITAOF 0 0 0 => [0, 0]",
         run: waitaof,
         ..WAIT
@@ -120,6 +120,7 @@ pub const COMMANDS: &[Command] = &[
 
 const NOT_SUPPORTED: Error = Error::line("ERR Replication is not supported by this server");
 
+/// `ROLE`: replies with the role and the replicas.
 fn role(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
     if context.engine.settings.mode() == Mode::Sentinel {
         return Ok(super::sentinel::role(context.engine));
@@ -128,6 +129,7 @@ fn role(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
     Ok(Reply::Array(vec![Reply::bulk("master"), Reply::Integer(0), no_replicas]))
 }
 
+/// `REPLICAOF` and `SLAVEOF`: reply with OK to `NO ONE`, else with an error.
 fn replicaof(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     if context.engine.settings.cluster_enabled {
         return Err(Error::line("ERR REPLICAOF not allowed in cluster mode."));
@@ -141,6 +143,7 @@ fn replicaof(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> 
     }
 }
 
+/// `FAILOVER`: replies with an error.
 fn failover(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     if context.engine.settings.cluster_enabled {
         return Err(Error::line(
@@ -170,14 +173,16 @@ fn failover(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Err(Error::line("ERR FAILOVER requires connected replicas."))
 }
 
-// --- waiting for replicas, of which there are none ---
+// --- waiting for replicas ---
 
+/// `WAIT`: replies with 0 replicas, after the timeout if any were requested.
 fn wait(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let replicas = integer(argv[1])?;
     let deadline = super::timeout(context.time, argv[2])?;
-    Ok(answer_when_replicated(context, replicas > 0, deadline, Reply::Integer(0)))
+    Ok(reply_without_replicas(context, replicas > 0, deadline, Reply::Integer(0)))
 }
 
+/// `WAITAOF`: replies with 0 files, after the timeout if any were requested.
 fn waitaof(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let local = integer(argv[1])?;
     if !(0..=1).contains(&local) {
@@ -194,18 +199,18 @@ fn waitaof(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         ));
     }
     let none = Reply::Array(vec![Reply::Integer(0), Reply::Integer(0)]);
-    Ok(answer_when_replicated(context, replicas > 0, deadline, none))
+    Ok(reply_without_replicas(context, replicas > 0, deadline, none))
 }
 
-/// Answers at once that there is no replica, unless the client asks for one: then when it has
-/// waited for as long as it wants to.
-fn answer_when_replicated(
+/// Replies at once that there is no replica, unless the client requests one: then after its
+/// timeout.
+fn reply_without_replicas(
     context: &mut Context<'_>,
-    asks_for_any: bool,
+    wants_replicas: bool,
     deadline: Option<Millis>,
     answer: Reply,
 ) -> Reply {
-    if !asks_for_any || context.may_not_block() {
+    if !wants_replicas || context.may_not_block() {
         return answer;
     }
     context.engine.block(context.client, answer, deadline);
@@ -227,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_that_make_no_sense() {
+    fn invalid_waits_are_refused() {
         check("WAIT x 0 => !ERR value is not an integer or out of range");
         check("WAIT 1 x => !ERR timeout is not an integer or out of range");
         check("WAIT 1 -1 => !ERR timeout is negative");

@@ -1,23 +1,23 @@
-//! What the commands of the `SCAN` kind share: how cursors and options are read.
+//! Cursors and options of `SCAN` and the similar commands.
 
 use crate::context::{integer, is};
 use crate::error::Error;
 
-/// What stands behind the cursor.
+/// The options after the cursor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScanOptions<'a> {
-    /// Only what matches this is shown.
+    /// Only entries that match this are returned.
     pub pattern: Option<&'a [u8]>,
-    /// Only keys of this type are shown; only `SCAN` itself takes it.
+    /// Only keys of this type are returned; for `SCAN` alone.
     pub kind: Option<&'a [u8]>,
-    /// About how many entries to look at.
+    /// About how many entries to examine.
     pub count: usize,
 }
 
-/// What is looked at without `COUNT`, as in Redis.
+/// The default of `COUNT`, as in Redis.
 const COUNT_DEFAULT: usize = 10;
 
-/// Reads a cursor as C's `strtoul` does: a sign is taken, and the text ends at a zero byte.
+/// Parses a cursor as C's `strtoul` does: it may have a sign, and a zero byte ends it.
 pub fn cursor(argument: &[u8]) -> Result<u64, Error> {
     const INVALID: Error = Error::line("ERR invalid cursor");
     let text = argument.split(|&byte| byte == 0).next().unwrap_or_default();
@@ -37,7 +37,7 @@ pub fn cursor(argument: &[u8]) -> Result<u64, Error> {
     Ok(if negative { value.wrapping_neg() } else { value })
 }
 
-/// Reads what stands behind the cursor; `TYPE` only if `takes_kind`.
+/// Parses the options after the cursor; `TYPE` only if `takes_kind`.
 pub fn options<'a>(arguments: &[&'a [u8]], takes_kind: bool) -> Result<ScanOptions<'a>, Error> {
     let mut options = ScanOptions { count: COUNT_DEFAULT, ..ScanOptions::default() };
     for pair in arguments.chunks(2) {
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cursors() {
+    fn cursors_are_parsed_as_by_strtoul() {
         for (text, expected) in [
             ("0", Some(0)),
             ("", Some(0)),
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_behind_the_cursor() {
+    fn options_after_the_cursor_are_parsed() {
         let read = |line: &'static str, takes_kind| {
             let words: Vec<&[u8]> = line.split_whitespace().map(str::as_bytes).collect();
             options(&words, takes_kind).map_err(|error| error.to_string())

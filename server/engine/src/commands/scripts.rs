@@ -1,7 +1,7 @@
-//! `EVAL` and its kin: scripts, which run alone and see the world stand still.
+//! `EVAL` and related commands: scripts, which run alone, at one point in time.
 
 use lockwheel_resp::Reply;
-use lockwheel_scripting::{Interpreter, Limits, Script, Sha};
+use lockwheel_scripting::{Interpreter, Script, Sha};
 
 use super::help;
 use crate::command::{Arity, Categories, Command, FindKeys, Flags, Group, KeySpec};
@@ -58,7 +58,7 @@ pub const COMMANDS: &[Command] = &[
     },
     Command {
         name: "evalsha",
-        doc: "Runs a cached script, named by the SHA-1 of its text.",
+        doc: "Runs a cached script, given the SHA-1 of its text.",
         example: "SCRIPT LOAD \"return 7\"; \
                   EVALSHA 5c2adadd20ed5b9d0ef8f92f42ed19a2ceb6d0e1 0 => \
                   !NOSCRIPT No matching script. Please use EVAL.",
@@ -90,7 +90,7 @@ const SCRIPT: &[Command] = &[
         flags: Flags::NOSCRIPT,
         since: "2.6.0",
         complexity: "O(N) in the number of digests",
-        doc: "Tells which scripts are cached.",
+        doc: "Returns which scripts are cached.",
         tips: &["request_policy:all_shards", "response_policy:agg_logical_and"],
         example: "SCRIPT EXISTS 00 => [0]",
         run: script_exists,
@@ -135,7 +135,7 @@ const SCRIPT: &[Command] = &[
         flags: Flags::NOSCRIPT.union(Flags::STALE),
         since: "2.6.0",
         complexity: "O(N) in the length of the script",
-        doc: "Caches a script and returns the digest that names it.",
+        doc: "Caches a script and returns the SHA-1 of its text.",
         tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
         example: "SCRIPT LOAD \"return 1\" => \"e0e1f9fabfc9d4800c877a703b823ac0578ff8db\"",
         run: script_load,
@@ -145,7 +145,7 @@ const SCRIPT: &[Command] = &[
 
 const HELP: &[&str] = &[
     "EXISTS <sha1> [<sha1> ...]",
-    "    Tells of each <sha1> whether a script of that name is cached.",
+    "    Returns for each <sha1> whether that script is cached.",
     "FLUSH [ASYNC|SYNC]",
     "    Empties the script cache.",
     "KILL",
@@ -154,38 +154,18 @@ const HELP: &[&str] = &[
     "    Caches <script> without running it, and returns its SHA-1.",
 ];
 
-/// A fresh Lua state.
+/// Creates a Lua state.
 pub fn interpreter(seed: u64, version: CompatVersion) -> Interpreter {
-    Interpreter::new(LIMITS, version.redis_version(), seed)
+    Interpreter::new(limits::SCRIPTS, version.redis_version(), seed)
         .expect("a limit with room for Lua itself")
 }
-
-/// How much scripts may use, and functions as much again.
-pub const LIMITS: Limits = Limits {
-    memory_bytes_max: limits::SCRIPT_MEMORY_BYTES_MAX,
-    script_bytes_max: limits::SCRIPT_BYTES_MAX,
-    passing_scripts_max: limits::PASSING_SCRIPTS_MAX,
-    passing_bytes_max: limits::PASSING_SCRIPTS_BYTES_MAX,
-    kept_bytes_max: limits::LOADED_SCRIPTS_BYTES_MAX,
-    ready_bytes_max: limits::READY_SCRIPTS_BYTES_MAX,
-    match_steps_max: limits::SCRIPT_PATTERN_STEPS_MAX,
-    nesting_max: limits::SCRIPT_NESTING_MAX,
-    interrupt_instructions: limits::SCRIPT_INTERRUPT_INSTRUCTIONS,
-    library_functions_max: limits::LIBRARY_FUNCTIONS_MAX,
-    plan_tokens_max: limits::PLAN_TOKENS_MAX,
-    plan_depth_max: limits::PLAN_DEPTH_MAX,
-    plan_locals_max: limits::PLAN_LOCALS_MAX,
-    plan_calls_max: limits::PLAN_CALLS_MAX,
-    plan_steps_max: limits::PLAN_STEPS_MAX,
-    plan_bytes_max: limits::PLAN_BYTES_MAX,
-};
 
 fn eval(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let count = key_count(argv)?;
     let Some(interpreter) = context.engine.interpreter.as_mut() else {
         return Err(Error::Busy);
     };
-    match interpreter.load_passing(argv[1]) {
+    match interpreter.load_evaluated(argv[1]) {
         Ok(sha) => run(context, sha.as_bytes(), count, argv),
         Err(refusal) => {
             context.engine.count_error(&refusal);
@@ -194,8 +174,10 @@ fn eval(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     }
 }
 
+/// `EVALSHA` and `EVALSHA_RO`: reply with the result of the cached script.
 fn evalsha(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    // Redis looks at the digest's length, then at the number of keys, then for the script.
+    // Redis checks the length of the digest, then the number of keys, then whether the script
+    // exists.
     if argv[1].len() != Sha::DIGITS {
         return Err(Error::NoScript);
     }
@@ -216,7 +198,7 @@ fn run(
     Ok(context.run_script(running, found, keys, args))
 }
 
-/// What a script or a function may do in this request, if it may be run at all.
+/// What a script or a function may do in this request, or an error if it may not run.
 #[inline(always)]
 pub fn prepare(
     context: &Context<'_>,
@@ -243,7 +225,7 @@ pub fn prepare(
     })
 }
 
-/// What keeps a script from being run at all.
+/// The reason not to run a script, if there is one.
 #[cold]
 fn refusal(script: Script, may_not_write: bool, in_cluster: bool) -> Option<Error> {
     if may_not_write && script.has_shebang() && !script.no_writes() {
@@ -257,7 +239,7 @@ fn refusal(script: Script, may_not_write: bool, in_cluster: bool) -> Option<Erro
     None
 }
 
-/// The number of keys, which must be there. Hardly any script has more than nine.
+/// The number of keys, which must be given. Few scripts have more than nine.
 fn key_count(argv: &[&[u8]]) -> Result<usize, Error> {
     let count = match argv[2] {
         [digit @ b'0'..=b'9'] => i64::from(digit - b'0'),
@@ -266,7 +248,7 @@ fn key_count(argv: &[&[u8]]) -> Result<usize, Error> {
     checked_key_count(count, argv)
 }
 
-/// The number of keys, if there are as many arguments.
+/// The number of keys, if there are enough arguments.
 pub fn checked_key_count(count: i64, argv: &[&[u8]]) -> Result<usize, Error> {
     match usize::try_from(count) {
         Err(_) => Err(Error::line("ERR Number of keys can't be negative")),
@@ -277,6 +259,7 @@ pub fn checked_key_count(count: i64, argv: &[&[u8]]) -> Result<usize, Error> {
     }
 }
 
+/// `SCRIPT LOAD`: replies with the SHA-1 of the script.
 fn script_load(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let Some(interpreter) = context.engine.interpreter.as_mut() else {
         return Err(Error::Busy);
@@ -290,6 +273,7 @@ fn script_load(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error
     })
 }
 
+/// `SCRIPT EXISTS`: replies with 1 or 0 for each digest.
 fn script_exists(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let known = |sha: &&[u8]| {
         let interpreter = context.engine.interpreter.as_ref();
@@ -298,6 +282,7 @@ fn script_exists(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Err
     Ok(Reply::Array(argv[2..].iter().map(known).collect()))
 }
 
+/// `SCRIPT FLUSH`: empties the cache and replies with OK.
 fn script_flush(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     match argv {
         [_, _] => {}
@@ -308,11 +293,12 @@ fn script_flush(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Erro
     Ok(Reply::OK)
 }
 
+/// `SCRIPT KILL`: ends the running script and replies with OK.
 fn script_kill(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
     kill(context, false)
 }
 
-/// Ends what is running, if it is what the caller takes it for.
+/// Ends the running script or, if `function`, the running function.
 pub fn kill(context: &mut Context<'_>, function: bool) -> Result<Reply, Error> {
     let busy = context.engine.busy_error();
     match context.engine.script.as_mut() {
@@ -336,7 +322,7 @@ mod tests {
     use crate::testing::{Stage, check};
 
     #[test]
-    fn compare_and_delete() {
+    fn script_compares_and_deletes() {
         check(
             "SET lock mine; EVAL \"if redis.call('get',KEYS[1]) == ARGV[1] then return \
              redis.call('del',KEYS[1]) else return 0 end\" 1 lock other => 0; GET lock => \"mine\"",
@@ -344,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn what_eval_brought_is_forgotten_and_what_was_loaded_is_kept() {
+    fn scripts_of_eval_are_evicted_and_loaded_scripts_are_kept() {
         let mut stage = Stage::new(crate::settings::Settings::default());
         stage.check("SCRIPT LOAD \"return 'kept'\"; EVAL \"return 'used'\" 0");
         for other in 0..PASSING_SCRIPTS_MAX {
@@ -358,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_of_keys() {
+    fn number_of_keys_is_checked() {
         check(
             "EVAL \"return 1\" -1 => !ERR Number of keys can't be negative; \
              EVAL \"return 1\" 1 => !ERR Number of keys can't be greater than number of args; \
@@ -367,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_write_by_its_own_word_is_not_run_read_only() {
+    fn script_with_a_write_flag_is_not_run_read_only() {
         let writes = "!ERR Can not execute a script with write flag using *_ro command.";
         check(&format!("EVAL_RO \"#!lua\nreturn 1\" 0 => {writes}"));
         check(&format!("EVAL_RO \"#!lua flags=allow-oom\nreturn 1\" 0 => {writes}"));
@@ -375,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_counted_once_whoever_makes_it() {
+    fn error_is_counted_once_at_any_level() {
         let counted = |script: &str, errors: &str, stats: &str| {
             check(&format!(
                 "SET s x; EVAL \"{script}\" 0; INFO errorstats => \"# Errorstats\\r\\n{errors}\"; \

@@ -1,5 +1,5 @@
-//! `SENTINEL`: where the masters are, as this sentinel was told. It connects to nobody: it names
-//! the masters of its configuration, takes each for alive, and moves none.
+//! `SENTINEL`: the addresses of the configured masters. This sentinel connects to no server: it
+//! reports every configured master as alive, and fails none over.
 
 use std::fmt::Write;
 
@@ -12,8 +12,8 @@ use crate::error::Error;
 use crate::glob;
 use crate::settings::{Master, Peer, Sentinel, SetOptionError};
 
-/// What a sentinel has besides the commands of this family, by name.
-pub const ALSO: &[&str] = &[
+/// The commands that a sentinel has besides this family, by name.
+pub const SHARED_COMMANDS: &[&str] = &[
     "auth",
     "client",
     "command",
@@ -47,7 +47,7 @@ const SUBCOMMANDS: &[Command] = &[
     Command {
         name: "ckquorum",
         arity: Arity::Exactly(3),
-        doc: "Tells whether enough sentinels know a master.",
+        doc: "Returns whether enough sentinels monitor a master.",
         example: "SENTINEL MONITOR m 127.0.0.1 1 1; SENTINEL CKQUORUM m => OK 1 usable ...",
         run: |context, argv| quorum(master(context, argv[2])?),
         ..SENTINEL
@@ -57,9 +57,9 @@ const SUBCOMMANDS: &[Command] = &[
         arity: Arity::AtLeast(4),
         since: "6.2.0",
         complexity: "O(N) in the number of options",
-        doc: "Returns or changes options that are not one master's.",
+        doc: "Returns or changes options of the sentinel itself.",
         example: "SENTINEL CONFIG GET announce-ip => [\"announce-ip\", \"\"]",
-        run: settings,
+        run: config,
         ..SENTINEL
     },
     Command {
@@ -76,7 +76,7 @@ const SUBCOMMANDS: &[Command] = &[
     Command {
         name: "flushconfig",
         arity: Arity::Exactly(2),
-        doc: "Would write what is known to the configuration file, which stays its owner's here.",
+        doc: "Would write the configuration file, which this server never changes.",
         example: "SENTINEL FLUSHCONFIG => !ERR Rewriting config file: not ...",
         run: |_, _| Err(Error::line("ERR Rewriting config file: not supported by this server")),
         ..SENTINEL
@@ -84,7 +84,7 @@ const SUBCOMMANDS: &[Command] = &[
     Command {
         name: "get-master-addr-by-name",
         arity: Arity::Exactly(3),
-        doc: "Tells where a master is.",
+        doc: "Returns the address of a master.",
         example: "SENTINEL MONITOR m 127.0.0.1 6379 1; \
                   SENTINEL GET-MASTER-ADDR-BY-NAME m => [\"127.0.0.1\", \"6379\"]",
         run: get_master_address,
@@ -105,7 +105,7 @@ const SUBCOMMANDS: &[Command] = &[
         arity: Arity::AtLeast(3),
         since: "3.2.0",
         complexity: "O(N) in the number of masters",
-        doc: "Would return what masters say of themselves; none is asked.",
+        doc: "Would return the cached INFO of masters; there is none.",
         example: "SENTINEL INFO-CACHE m => []",
         run: info_cache,
         ..SENTINEL
@@ -113,7 +113,7 @@ const SUBCOMMANDS: &[Command] = &[
     Command {
         name: "is-master-down-by-addr",
         arity: Arity::Exactly(6),
-        doc: "Tells another sentinel whether a master is down: none is thought to be.",
+        doc: "Returns whether this sentinel considers a master down: never.",
         example: "SENTINEL IS-MASTER-DOWN-BY-ADDR 127.0.0.1 6379 0 * => [0, \"*\", 0]",
         run: is_master_down,
         ..SENTINEL
@@ -147,7 +147,7 @@ const SUBCOMMANDS: &[Command] = &[
         name: "myid",
         arity: Arity::Exactly(2),
         since: "6.2.0",
-        doc: "Returns the name of this sentinel.",
+        doc: "Returns the id of this sentinel.",
         example: "SENTINEL MYID => ...",
         run: |context, _| Ok(Reply::bulk(&context.engine.node_id)),
         ..SENTINEL
@@ -155,7 +155,7 @@ const SUBCOMMANDS: &[Command] = &[
     Command {
         name: "pending-scripts",
         arity: Arity::Exactly(2),
-        doc: "Lists the scripts that wait to be run; none ever is.",
+        doc: "Returns the scripts that wait to be run; there are none.",
         example: "SENTINEL PENDING-SCRIPTS => []",
         run: |_, _| Ok(Reply::Array(Vec::new())),
         ..SENTINEL
@@ -163,7 +163,7 @@ const SUBCOMMANDS: &[Command] = &[
     Command {
         name: "remove",
         arity: Arity::Exactly(3),
-        doc: "Forgets a master.",
+        doc: "Removes a master.",
         example: "SENTINEL MONITOR m 127.0.0.1 6379 1; SENTINEL REMOVE m => OK",
         run: remove,
         ..SENTINEL
@@ -172,7 +172,7 @@ const SUBCOMMANDS: &[Command] = &[
         name: "replicas",
         arity: Arity::Exactly(3),
         since: "5.0.0",
-        doc: "Describes the replicas of a master: none is known.",
+        doc: "Describes the replicas of a master; there are none.",
         example: "SENTINEL MONITOR m 127.0.0.1 6379 1; SENTINEL REPLICAS m => []",
         run: replicas,
         ..SENTINEL
@@ -181,7 +181,7 @@ const SUBCOMMANDS: &[Command] = &[
         name: "reset",
         arity: Arity::Exactly(3),
         complexity: "O(N) in the number of masters",
-        doc: "Forgets the other sentinels of all masters whose names match a pattern.",
+        doc: "Removes the other sentinels of all masters that match a pattern.",
         example: "SENTINEL MONITOR m 127.0.0.1 6379 1; SENTINEL RESET * => 1",
         run: reset,
         ..SENTINEL
@@ -207,7 +207,7 @@ const SUBCOMMANDS: &[Command] = &[
     Command {
         name: "slaves",
         arity: Arity::Exactly(3),
-        doc: "Describes the replicas of a master: none is known.",
+        doc: "Describes the replicas of a master; there are none.",
         example: "SENTINEL MONITOR m 127.0.0.1 6379 1; SENTINEL SLAVES m => []",
         run: replicas,
         ..SENTINEL
@@ -216,19 +216,19 @@ const SUBCOMMANDS: &[Command] = &[
 
 const HELP: &[&str] = &[
     "CKQUORUM <master-name>",
-    "    Tells whether enough sentinels know the master.",
+    "    Returns whether enough sentinels monitor the master.",
     "CONFIG (GET <option> [<option> ...]|SET <option> <value> [<option> <value> ...])",
-    "    Returns or changes options that are not one master's.",
+    "    Returns or changes options of the sentinel itself.",
     "FAILOVER <master-name>",
     "    Is refused: no replica is known.",
     "FLUSHCONFIG",
-    "    Is refused: the file of the options is never written.",
+    "    Is refused: the configuration file is never written.",
     "GET-MASTER-ADDR-BY-NAME <master-name>",
-    "    Tells where the master is.",
+    "    Returns the address of the master.",
     "INFO-CACHE <master-name> [<master-name> ...]",
-    "    Has nothing to return: masters are not asked.",
+    "    Returns nothing: there is no connection to a master.",
     "IS-MASTER-DOWN-BY-ADDR <ip> <port> <current-epoch> <runid>",
-    "    Takes every master for alive.",
+    "    Considers every master alive.",
     "MASTER <master-name>",
     "    Describes the master.",
     "MASTERS",
@@ -236,25 +236,26 @@ const HELP: &[&str] = &[
     "MONITOR <name> <ip> <port> <quorum>",
     "    Adds a master.",
     "MYID",
-    "    Returns the name of this sentinel.",
+    "    Returns the id of this sentinel.",
     "PENDING-SCRIPTS",
-    "    Lists the scripts that wait to be run: none ever is.",
+    "    Returns the scripts that wait to be run; there are none.",
     "REMOVE <master-name>",
-    "    Forgets the master.",
+    "    Removes the master.",
     "REPLICAS <master-name>",
-    "    Describes the replicas of the master: none is known.",
+    "    Describes the replicas of the master; there are none.",
     "RESET <pattern>",
-    "    Forgets the other sentinels of the masters that match.",
+    "    Removes the other sentinels of the masters that match.",
     "SENTINELS <master-name>",
     "    Describes the other sentinels of the master.",
     "SET <master-name> <option> <value> [<option> <value> ...]",
     "    Changes options of the master.",
     "SLAVES <master-name>",
-    "    Describes the replicas of the master: none is known.",
+    "    Describes the replicas of the master; there are none.",
 ];
 
-/// Only a sentinel has these commands, so there is one; without it, it would know no master.
-fn known(engine: &mut Engine) -> &mut Sentinel {
+/// The sentinel's settings. Only a sentinel has these commands, so they exist; otherwise they would
+/// be created without masters.
+fn sentinel_settings(engine: &mut Engine) -> &mut Sentinel {
     engine.settings.sentinel.get_or_insert_default()
 }
 
@@ -271,19 +272,21 @@ fn text(argument: &[u8]) -> std::borrow::Cow<'_, str> {
     String::from_utf8_lossy(argument)
 }
 
-// --- what it knows ---
+// --- reading ---
 
+/// `SENTINEL GET-MASTER-ADDR-BY-NAME`: replies with host and port, or nil.
 fn get_master_address(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let Ok(master) = master(context, argv[2]) else { return Ok(Reply::NullArray) };
     Ok(Reply::Array(vec![Reply::bulk(&master.host), Reply::bulk(master.port.to_string())]))
 }
 
-/// Pairs that are all text.
+/// A map of texts.
 fn texts<const N: usize>(pairs: [(&'static str, &str); N]) -> Reply {
     super::map(pairs.map(|(name, value)| (name, Reply::bulk(value))))
 }
 
-/// What would be learned from the master stands as if it had just answered.
+/// A description of a master. Values that a sentinel learns from the master are those of a master
+/// that has just replied.
 fn describe(master: &Master) -> Reply {
     texts([
         ("name", &master.name),
@@ -309,6 +312,7 @@ fn describe(master: &Master) -> Reply {
     ])
 }
 
+/// `SENTINEL SENTINELS`: replies with a description of each other sentinel.
 fn sentinels(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let master = master(context, argv[2])?;
     let describe = |peer: &Peer| {
@@ -332,10 +336,12 @@ fn sentinels(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> 
     Ok(Reply::Array(master.sentinels.iter().map(describe).collect()))
 }
 
+/// `SENTINEL REPLICAS` and `SENTINEL SLAVES`: reply with an empty array.
 fn replicas(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     master(context, argv[2]).map(|_| Reply::Array(Vec::new()))
 }
 
+/// `SENTINEL CKQUORUM`: replies with OK if there are enough sentinels, else with an error.
 fn quorum(master: &Master) -> Result<Reply, Error> {
     let usable = master.sentinels.len() + 1;
     if usable < usize::try_from(master.quorum).unwrap_or(usize::MAX) {
@@ -349,13 +355,15 @@ fn quorum(master: &Master) -> Result<Reply, Error> {
     Ok(Reply::Simple(enough.into()))
 }
 
+/// `SENTINEL INFO-CACHE`: replies with names and empty entries.
 fn info_cache(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let unasked = || Reply::Array(vec![Reply::Array(vec![Reply::Integer(0), Reply::Null])]);
     let known = argv[2..].iter().filter_map(|name| master(context, name).ok());
-    // Pairs, though no map in any protocol.
+    // Pairs in an array, which is not a map in either protocol.
     Ok(Reply::Array(known.flat_map(|it| [Reply::bulk(&it.name), unasked()]).collect()))
 }
 
+/// `SENTINEL IS-MASTER-DOWN-BY-ADDR`: replies with 0, no leader and epoch 0.
 fn is_master_down(_: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     integer(argv[3])?;
     integer(argv[4])?;
@@ -382,16 +390,16 @@ pub fn info(engine: &Engine) -> String {
     lines
 }
 
-/// What `ROLE` answers.
+/// The reply to `ROLE`.
 pub fn role(engine: &Engine) -> Reply {
     let names = masters(engine).iter().map(|master| Reply::bulk(&master.name)).collect();
     Reply::Array(vec![Reply::bulk("sentinel"), Reply::Array(names)])
 }
 
-/// The channel on which sentinels greet each other.
+/// The channel on which sentinels announce themselves to each other.
 const HELLO: &[u8] = b"__sentinel__:hello";
 
-/// What `PUBLISH` does: a greeting is heard, and nothing follows from it.
+/// `PUBLISH`: accepts an announcement and ignores it; any other channel is an error.
 pub fn publish(channel: &[u8]) -> Result<Reply, Error> {
     if channel != HELLO {
         return Err(Error::line("ERR Only HELLO messages are accepted by Sentinel instances."));
@@ -399,51 +407,54 @@ pub fn publish(channel: &[u8]) -> Result<Reply, Error> {
     Ok(Reply::Integer(1))
 }
 
-// --- what it is told ---
+// --- changing ---
 
+/// `SENTINEL MONITOR`: adds a master and replies with OK.
 fn monitor(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let quorum = integer(argv[5]).map_err(|_| Error::line("ERR Invalid quorum"))?;
     let port = integer(argv[4]).map_err(|_| Error::line("ERR Invalid port"))?;
     let (name, host) = (text(argv[2]), text(argv[3]));
-    let sentinel = known(context.engine);
+    let sentinel = sentinel_settings(context.engine);
     if quorum > 0 && !sentinel.takes_host(&host) {
         return Err(Error::line("ERR Invalid IP address or hostname specified"));
     }
     let added = sentinel.monitor(&name, &host, port, quorum);
-    let told = added.map_err(|reason| Error::text(format!("ERR {reason}")))?;
-    let told = format!("{} quorum {quorum}", place(told));
-    context.engine.publish(b"+monitor", told.as_bytes());
+    let added = added.map_err(|reason| Error::text(format!("ERR {reason}")))?;
+    let message = format!("{} quorum {quorum}", event_name(added));
+    context.engine.publish(b"+monitor", message.as_bytes());
     Ok(Reply::OK)
 }
 
-/// How events name a master.
-fn place(master: &Master) -> String {
+/// The name of a master in events.
+fn event_name(master: &Master) -> String {
     format!("master {} {} {}", master.name, master.host, master.port)
 }
 
+/// `SENTINEL REMOVE`: removes a master and replies with OK.
 fn remove(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let gone = place(master(context, argv[2])?);
-    known(context.engine).masters.retain(|master| master.name.as_bytes() != argv[2]);
-    context.engine.publish(b"-monitor", gone.as_bytes());
+    let removed = event_name(master(context, argv[2])?);
+    sentinel_settings(context.engine).masters.retain(|master| master.name.as_bytes() != argv[2]);
+    context.engine.publish(b"-monitor", removed.as_bytes());
     Ok(Reply::OK)
 }
 
+/// `SENTINEL RESET`: replies with the number of masters that match.
 fn reset(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let masters = known(context.engine).masters.iter_mut();
-    let mut places = Vec::new();
+    let masters = sentinel_settings(context.engine).masters.iter_mut();
+    let mut event_names = Vec::new();
     for master in masters.filter(|master| glob::matches(argv[2], master.name.as_bytes())) {
         master.sentinels.clear();
-        places.push(place(master));
+        event_names.push(event_name(master));
     }
-    for place in &places {
-        context.engine.publish(b"+reset-master", place.as_bytes());
+    for event_name in &event_names {
+        context.engine.publish(b"+reset-master", event_name.as_bytes());
     }
-    Ok(Reply::from(places.len()))
+    Ok(Reply::from(event_names.len()))
 }
 
-/// What was set before a mistake stays set.
+/// `SENTINEL SET`: replies with OK, or with an error. Options before an invalid one remain set.
 fn set(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let place = place(master(context, argv[2])?);
+    let event_name = event_name(master(context, argv[2])?);
     let mut rest = &argv[3..];
     while let [option, after @ ..] = rest {
         let option = text(option);
@@ -463,7 +474,7 @@ fn set(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         }
         let values: Vec<_> = values.iter().map(|value| text(value)).collect();
         let words: Vec<&str> = values.iter().map(|value| &**value).collect();
-        let master = known(context.engine).master_mut(argv[2]);
+        let master = sentinel_settings(context.engine).master_mut(argv[2]);
         if master.is_some_and(|master| master.set(&option, &words).is_err()) {
             let value = words[0];
             return Err(Error::text(format!(
@@ -471,24 +482,25 @@ fn set(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
             )));
         }
         let shown = if option.eq_ignore_ascii_case("auth-pass") { "******" } else { words[0] };
-        let told = format!("{place} {option} {shown}");
-        context.engine.publish(b"+set", told.as_bytes());
+        let message = format!("{event_name} {option} {shown}");
+        context.engine.publish(b"+set", message.as_bytes());
     }
     Ok(Reply::OK)
 }
 
-fn settings(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+/// `SENTINEL CONFIG`: replies with the options, or with OK.
+fn config(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     match (argv[2], &argv[3..]) {
         (how, patterns) if is(how, "get") => Ok(options(context.engine, patterns)),
         (how, pairs) if is(how, "set") && pairs.len() % 2 == 0 => {
-            // All of them or none.
+            // Sets all of them or none.
             let engine = &mut *context.engine;
-            let before = (known(engine).clone(), engine.settings.text("loglevel"));
+            let before = (sentinel_settings(engine).clone(), engine.settings.text("loglevel"));
             let all = pairs.as_chunks::<2>().0.iter();
             let set = all.map(|&[option, value]| set_option(engine, option, value));
             if let Err(error) = set.collect::<Result<Vec<()>, Error>>() {
-                *known(engine) = before.0;
-                // It was the value before, so it is not refused.
+                *sentinel_settings(engine) = before.0;
+                // The previous value is always accepted.
                 let _ = engine.settings.apply("loglevel", &before.1);
                 return Err(error);
             }
@@ -502,7 +514,7 @@ fn settings(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 }
 
 fn options(engine: &mut Engine, patterns: &[&[u8]]) -> Reply {
-    let mut all = known(engine).options().to_vec();
+    let mut all = sentinel_settings(engine).options().to_vec();
     all.push(("loglevel", engine.settings.text("loglevel")));
     let mut found: Vec<(&'static str, Reply)> = Vec::new();
     for pattern in patterns {
@@ -521,7 +533,7 @@ fn set_option(engine: &mut Engine, option: &[u8], value: &[u8]) -> Result<(), Er
     let set = if option.eq_ignore_ascii_case("loglevel") {
         engine.settings.apply("loglevel", &value).map_err(|_| SetOptionError::Invalid)
     } else {
-        known(engine).set(&option, &value)
+        sentinel_settings(engine).set(&option, &value)
     };
     set.map_err(|unset| match unset {
         SetOptionError::Unknown => {
@@ -540,9 +552,9 @@ mod tests {
 
     fn sentinel(lines: &[&str]) -> Stage {
         let mut settings = Settings::default();
-        let told = settings.sentinel.insert(Box::default());
+        let sentinel = settings.sentinel.insert(Box::default());
         for line in lines {
-            told.apply_line(&line.split(' ').collect::<Vec<_>>()).expect("a good line");
+            sentinel.apply_line(&line.split(' ').collect::<Vec<_>>()).expect("a good line");
         }
         Stage::new(settings)
     }
@@ -550,7 +562,7 @@ mod tests {
     const ID: &str = "0123456789012345678901234567890123456789";
 
     #[test]
-    fn it_names_what_it_was_told_of() {
+    fn configured_masters_are_listed() {
         let mut stage = sentinel(&[
             &format!("myid {ID}"),
             "monitor m 127.0.0.1 6379 2",
@@ -570,7 +582,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_are_told() {
+    fn changes_are_published() {
         let mut stage = sentinel(&[]);
         stage.check(
             "b> PSUBSCRIBE *; SENTINEL MONITOR m 127.0.0.1 1 2; b< => \
@@ -601,7 +613,7 @@ mod tests {
     }
 
     #[test]
-    fn it_keeps_no_keys() {
+    fn sentinel_stores_no_keys() {
         let mut stage = sentinel(&[]);
         for request in ["GET k", "MULTI", "EVAL x 0", "SELECT 0", "CONFIG GET x", "SPUBLISH c m"] {
             stage.check(&format!("{request} => !ERR unknown command ..."));

@@ -1,4 +1,4 @@
-//! Commands about the server as a whole: its time, its end, and what tests may do to it.
+//! Commands about the server as a whole: the time, shutdown, and commands for tests.
 
 use lockwheel_resp::Reply;
 
@@ -20,7 +20,7 @@ pub const COMMANDS: &[Command] = &[
         arity: Arity::AtLeast(2),
         flags: ADMIN_ANYTIME.union(Flags::PROTECTED),
         complexity: "that of the subcommand",
-        doc: "A container for what only tests should do.",
+        doc: "A container for commands for tests.",
         example: "DEBUG SLEEP 0 => !ERR DEBUG command not allowed. ...",
         run: debug,
         ..SERVER
@@ -29,7 +29,7 @@ pub const COMMANDS: &[Command] = &[
         name: "shutdown",
         arity: Arity::AtLeast(1),
         flags: ADMIN_ANYTIME.union(Flags::NO_MULTI).union(Flags::ALLOW_BUSY),
-        doc: "Ends the server.",
+        doc: "Shuts the server down.",
         example: "SHUTDOWN ABORT => !ERR No shutdown in progress.",
         run: shutdown,
         ..SERVER
@@ -39,7 +39,7 @@ pub const COMMANDS: &[Command] = &[
         arity: Arity::Exactly(1),
         flags: Flags::LOADING.union(Flags::STALE).union(Flags::FAST),
         since: "2.6.0",
-        doc: "Returns the wall clock's seconds since 1970, and microseconds.",
+        doc: "Returns the wall clock: seconds since 1970, and microseconds.",
         tips: &["nondeterministic_output"],
         example: "TIME => [\"1700000000\", \"0\"]",
         run: time,
@@ -47,14 +47,16 @@ pub const COMMANDS: &[Command] = &[
     },
 ];
 
+/// `TIME`: replies with seconds and microseconds.
 fn time(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
     let wall_us = context.time.wall_us;
     let (seconds, micros) = (wall_us.div_euclid(1_000_000), wall_us.rem_euclid(1_000_000));
     Ok(Reply::Array(vec![Reply::bulk(seconds.to_string()), Reply::bulk(micros.to_string())]))
 }
 
-// --- the end ---
+// --- shutdown ---
 
+/// `SHUTDOWN`: ends the server without a reply, or replies with an error.
 fn shutdown(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let (mut save, mut no_save, mut abort, mut how) = (false, false, false, false);
     for option in &argv[1..] {
@@ -72,7 +74,7 @@ fn shutdown(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     if abort {
         return Err(Error::line("ERR No shutdown in progress."));
     }
-    // A running script may be in the middle of a change that must not be kept.
+    // A running script may be in the middle of a change that must not be saved.
     if context.engine.is_busy() && !no_save {
         return Err(context.engine.busy_error());
     }
@@ -84,16 +86,17 @@ fn shutdown(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 
 const DEBUG_HELP: &[&str] = &[
     "ERROR <line>",
-    "    Answers with that error.",
+    "    Replies with that error.",
     "SET-ACTIVE-EXPIRE (0|1)",
-    "    Chooses whether keys are removed at their deadline, or when next looked for.",
+    "    Selects whether keys are removed at their deadline (1), or when next accessed (0).",
     "SLEEP <seconds>",
-    "    Keeps everyone waiting.",
+    "    Blocks the server for that time.",
 ];
 
-/// A longer sleep is no test any more, and nothing else could end it.
+/// A longer sleep serves no test, and nothing else could end it.
 const SLEEP_SECONDS_MAX: f64 = 3600.0;
 
+/// `DEBUG`: replies with the result of the subcommand.
 fn debug(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     match &argv[1..] {
         [name] if is(name, "help") => Ok(super::help("DEBUG", DEBUG_HELP)),
@@ -154,14 +157,14 @@ mod tests {
         check("MULTI; SHUTDOWN => !ERR Command not allowed inside a transaction");
     }
 
-    fn open(who: Permission) -> Stage {
+    fn open(permission: Permission) -> Stage {
         let mut stage = Stage::new(Settings::default());
-        stage.engine.settings.enable_debug_command = who;
+        stage.engine.settings.enable_debug_command = permission;
         stage
     }
 
     #[test]
-    fn debug_is_for_those_who_may() {
+    fn debug_requires_permission() {
         check(
             "MULTI; DEBUG SLEEP 0 => !ERR DEBUG command not allowed. ...; EXEC => !EXECABORT ...",
         );
@@ -175,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn debug_does_what_it_is_told() {
+    fn debug_runs_its_subcommands() {
         let mut stage = open(Permission::Yes);
         let client = stage.client("a");
         let slept = stage.run(client, &words("DEBUG SLEEP 0.0015")).1;

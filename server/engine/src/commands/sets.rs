@@ -1,6 +1,6 @@
-//! Commands for sets: who holds a permit, who has been seen.
+//! Commands for sets: for example, the holders of a permit.
 //!
-//! What must hold: an empty set is never left behind; the last member takes the key with it.
+//! Invariant: no empty set is stored; the key is removed with the last member.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ use crate::context::{Context, integer, is};
 use crate::error::Error;
 use crate::glob;
 use crate::keyspace::dict::HashSeed;
-use crate::keyspace::records::Given;
+use crate::keyspace::records::NewValue;
 use crate::keyspace::set::{Set, SmallSet};
 use crate::notify::Events;
 use crate::random::Random;
@@ -59,7 +59,7 @@ pub const COMMANDS: &[Command] = &[
         arity: Arity::Exactly(2),
         flags: FAST_READ,
         keys: SEEN_KEY,
-        doc: "Returns how many members a set has.",
+        doc: "Returns the number of members.",
         example: "SADD s a b; SCARD s => 2",
         run: scard,
         ..SET
@@ -82,7 +82,7 @@ pub const COMMANDS: &[Command] = &[
         flags: WRITE,
         keys: STORE_KEYS,
         complexity: PER_MEMBER,
-        doc: "Stores what SDIFF would return; returns how many members that are.",
+        doc: "Stores the result of SDIFF; returns its number of members.",
         example: "SADD s a b; SADD t b; SDIFFSTORE d s t => 1",
         run: sdiffstore,
         ..SET
@@ -106,7 +106,7 @@ pub const COMMANDS: &[Command] = &[
         keys: COUNTED_KEYS,
         since: "7.0.0",
         complexity: PER_SMALLEST,
-        doc: "Returns how many members are in all of the sets, counting no further than asked.",
+        doc: "Returns how many members are in all of the sets, up to a limit.",
         example: "SADD s a b; SADD t b c; SINTERCARD 2 s t LIMIT 5 => 1",
         run: sintercard,
         ..SET
@@ -117,7 +117,7 @@ pub const COMMANDS: &[Command] = &[
         flags: WRITE,
         keys: STORE_KEYS,
         complexity: PER_SMALLEST,
-        doc: "Stores what SINTER would return; returns how many members that are.",
+        doc: "Stores the result of SINTER; returns its number of members.",
         example: "SADD s a b; SADD t b c; SINTERSTORE d s t => 1",
         run: sinterstore,
         ..SET
@@ -127,7 +127,7 @@ pub const COMMANDS: &[Command] = &[
         arity: Arity::Exactly(3),
         flags: FAST_READ,
         keys: SEEN_KEY,
-        doc: "Tells whether a set has a member.",
+        doc: "Returns whether a set has a member.",
         example: "SADD s a; SISMEMBER s a => 1",
         run: sismember,
         ..SET
@@ -149,7 +149,7 @@ pub const COMMANDS: &[Command] = &[
         flags: FAST_READ,
         since: "6.2.0",
         complexity: PER_MEMBER_NAMED,
-        doc: "Tells of several members whether a set has them.",
+        doc: "Returns for each of several members whether a set has it.",
         example: "SADD s a; SMISMEMBER s a b => [1, 0]",
         run: smismember,
         ..SET
@@ -171,7 +171,7 @@ pub const COMMANDS: &[Command] = &[
         keys: &[KeySpec::one(&["RW", "access", "delete"])],
         complexity: "O(N) in the number of members returned",
         tips: AT_RANDOM,
-        doc: "Removes members picked at random and returns them.",
+        doc: "Removes random members and returns them.",
         example: "SADD s a; SPOP s => \"a\"",
         run: spop,
         ..SET
@@ -182,7 +182,7 @@ pub const COMMANDS: &[Command] = &[
         flags: READ,
         complexity: "O(N) in the number of members returned",
         tips: AT_RANDOM,
-        doc: "Returns members picked at random.",
+        doc: "Returns random members.",
         example: "SADD s a; SRANDMEMBER s -2 => [\"a\", \"a\"]",
         run: srandmember,
         ..SET
@@ -193,7 +193,7 @@ pub const COMMANDS: &[Command] = &[
         flags: FAST_REMOVAL,
         keys: &[KeySpec::one(&["RW", "delete"])],
         complexity: PER_MEMBER_NAMED,
-        doc: "Removes members, and with the last one the set; returns how many were there.",
+        doc: "Removes members, and the key with the last member; returns how many existed.",
         example: "SADD s a b; SREM s a missing => 1",
         run: srem,
         ..SET
@@ -205,7 +205,7 @@ pub const COMMANDS: &[Command] = &[
         since: "2.8.0",
         complexity: "O(1) a call, O(N) for the whole set",
         tips: AT_RANDOM,
-        doc: "Goes through the members of a set in steps.",
+        doc: "Iterates over the members of a set.",
         example: "SADD s a; SSCAN s 0 => [\"0\", [\"a\"]]",
         run: sscan,
         ..SET
@@ -228,37 +228,42 @@ pub const COMMANDS: &[Command] = &[
         flags: WRITE,
         keys: STORE_KEYS,
         complexity: PER_MEMBER,
-        doc: "Stores what SUNION would return; returns how many members that are.",
+        doc: "Stores the result of SUNION; returns its number of members.",
         example: "SADD s a; SADD t a b; SUNIONSTORE d s t => 2",
         run: sunionstore,
         ..SET
     },
 ];
 
-// --- looking ---
+// --- reading ---
 
+/// `SCARD`: replies with the number of members.
 fn scard(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(context.read_as::<Set>(argv[1])?.map_or(0, Set::len).into())
 }
 
+/// `SISMEMBER`: replies with 1 if it is a member, else 0.
 fn sismember(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(context.read_as::<Set>(argv[1])?.is_some_and(|set| set.contains(argv[2])).into())
 }
 
+/// `SMISMEMBER`: replies with 1 or 0 for each member.
 fn smismember(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let set = context.read_as::<Set>(argv[1])?;
     let known = |member: &&[u8]| set.is_some_and(|set| set.contains(member)).into();
     Ok(Reply::Array(argv[2..].iter().map(known).collect()))
 }
 
+/// `SMEMBERS`: replies with all members.
 fn smembers(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let set = context.read_as::<Set>(argv[1])?;
     Ok(Reply::Set(bulks(set.into_iter().flat_map(Set::iter))))
 }
 
+/// `SSCAN`: replies with the next cursor and some members.
 fn sscan(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let cursor = scan::cursor(argv[2])?;
-    // Options are not even read where there is nothing to go through.
+    // Without the key the options are not even parsed.
     let (members, next) = match context.read_as::<Set>(argv[1])? {
         Some(set) => {
             let options = scan::options(&argv[3..], false)?;
@@ -274,6 +279,7 @@ fn sscan(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(Reply::Array(vec![Reply::bulk(next.to_string()), members]))
 }
 
+/// `SRANDMEMBER`: replies with a random member, or with `count` an array of them.
 fn srandmember(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let mut random = Random::new(context.engine.random.bits());
     let count = match argv[2..] {
@@ -303,6 +309,7 @@ fn bulks<'a>(members: impl Iterator<Item = Cow<'a, [u8]>>) -> Vec<Reply> {
 
 // --- changing ---
 
+/// `SADD`: replies with the number of new members.
 fn sadd(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let (key, members) = (argv[1], &argv[2..]);
     let (small, seed) = forms(context);
@@ -315,6 +322,7 @@ fn sadd(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(added.into())
 }
 
+/// `SREM`: replies with the number of removed members.
 fn srem(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let key = argv[1];
     let Some(set) = context.write_as::<Set>(key)? else { return Ok(0_usize.into()) };
@@ -329,6 +337,7 @@ fn srem(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(removed.into())
 }
 
+/// `SMOVE`: replies with 1 if the member was moved, else 0.
 fn smove(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let (from, to, member) = (argv[1], argv[2], argv[3]);
     let (small, seed) = forms(context);
@@ -356,6 +365,7 @@ fn smove(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(true.into())
 }
 
+/// `SPOP`: replies with a random member that was removed, or with `count` a set of them.
 fn spop(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let mut random = Random::new(context.engine.random.bits());
     let key = argv[1];
@@ -381,7 +391,7 @@ fn spop(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     for member in &picked {
         set.remove(member);
     }
-    // A dictionary that lost nearly all becomes small again, as in Redis.
+    // A dictionary that has lost most of its members becomes small again, as in Redis.
     if matches!(set, Set::Large(_)) && set.len().saturating_mul(5) <= picked.len() {
         set.rebuild(small, seed);
     }
@@ -399,7 +409,7 @@ fn spop(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     })
 }
 
-/// How long a set keeps its small forms, and what its dictionary is keyed with afterwards.
+/// The limits of the small forms of a set, and the seed of the dictionary of a large one.
 pub(super) fn forms(context: &Context<'_>) -> (SmallSet, HashSeed) {
     let settings = &context.engine.settings;
     let size = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
@@ -413,11 +423,13 @@ pub(super) fn forms(context: &Context<'_>) -> (SmallSet, HashSeed) {
 
 // --- several sets ---
 
+/// `SINTER`: replies with the intersection.
 fn sinter(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let sets = context.read_all_as::<Set>(&argv[1..])?;
     Ok(Reply::Set(bulks(intersection(&sets))))
 }
 
+/// `SINTERCARD`: replies with the number of members of the intersection, up to `LIMIT`.
 fn sintercard(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let keys = integer(argv[1]).ok().and_then(|keys| usize::try_from(keys).ok());
     let keys =
@@ -442,6 +454,7 @@ fn sintercard(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error>
     Ok(intersection(&context.read_all_as::<Set>(keys)?).take(limit).count().into())
 }
 
+/// `SINTERSTORE`: stores the intersection and replies with its number of members.
 fn sinterstore(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let (small, seed) = forms(context);
     let sets = context.read_all_as::<Set>(&argv[2..])?;
@@ -457,25 +470,29 @@ fn sinterstore(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error
     Ok(store(context, argv[1], result, "sinterstore"))
 }
 
+/// `SUNION`: replies with the union.
 fn sunion(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(Reply::Set(bulks(union(context, &argv[1..])?.iter())))
 }
 
+/// `SUNIONSTORE`: stores the union and replies with its number of members.
 fn sunionstore(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let result = union(context, &argv[2..])?;
     Ok(store(context, argv[1], result, "sunionstore"))
 }
 
+/// `SDIFF`: replies with the difference.
 fn sdiff(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(Reply::Set(bulks(difference(context, &argv[1..])?.iter())))
 }
 
+/// `SDIFFSTORE`: stores the difference and replies with its number of members.
 fn sdiffstore(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let result = difference(context, &argv[2..])?;
     Ok(store(context, argv[1], result, "sdiffstore"))
 }
 
-/// What is in all of the sets, in the order of the smallest.
+/// The members of all sets, in the order of the smallest.
 fn intersection<'c>(sets: &[Option<&'c Set>]) -> impl Iterator<Item = Cow<'c, [u8]>> {
     let mut sets: Vec<&Set> = sets.iter().copied().collect::<Option<_>>().unwrap_or_default();
     sets.sort_by_key(|set| set.len());
@@ -495,7 +512,7 @@ fn union(context: &mut Context<'_>, keys: &[&[u8]]) -> Result<Set, Error> {
     Ok(result)
 }
 
-/// What the first of the sets has and the others have not.
+/// The members of the first set that are not in the others.
 fn difference(context: &mut Context<'_>, keys: &[&[u8]]) -> Result<Set, Error> {
     let (small, seed) = forms(context);
     let sets = context.read_all_as::<Set>(keys)?;
@@ -508,11 +525,11 @@ fn difference(context: &mut Context<'_>, keys: &[&[u8]]) -> Result<Set, Error> {
     Ok(result)
 }
 
-/// Sets a key to a set, or removes it if there is nothing in it; tells of it as `event`.
+/// Sets a key to a set, or removes it if the set is empty; sends `event`.
 fn store(context: &mut Context<'_>, key: &[u8], set: Set, event: &str) -> Reply {
     let count = set.len();
     if count > 0 {
-        context.set(key, Given::Value(set.into()));
+        context.set(key, NewValue::Value(set.into()));
         context.changed(Events::SET, event, key);
     } else if context.remove(key) {
         context.changed(Events::GENERIC, "del", key);
@@ -538,7 +555,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_member_takes_the_key_with_it() {
+    fn last_member_removes_the_key() {
         for command in ["SREM s a", "SPOP s", "SPOP s 5", "SMOVE s t a", "SDIFFSTORE s s s"] {
             check(&format!("SADD s a; PEXPIRE s 10; {command}; SETNX s v => 1; +10ms; GET s"));
             check(&format!("SADD s a; PEXPIRE s 10; {command}; EXISTS s => 0; TTL s => -2"));
@@ -571,7 +588,7 @@ mod tests {
     }
 
     #[test]
-    fn encodings() {
+    fn encoding_changes_at_the_limits() {
         let mut settings = Settings::default();
         settings.set_max_intset_entries = 4;
         settings.set_max_listpack_entries = 3;
@@ -610,7 +627,7 @@ mod tests {
     }
 
     #[test]
-    fn random_members_are_different_and_all_come_up() {
+    fn random_members_are_distinct_and_all_are_drawn() {
         let (mut random, seed) = (Random::new(1), HashSeed::default());
         for (members, prefix) in [(10_usize, ""), (10, "m"), (100, ""), (100, "m")] {
             let small = SmallSet { integers_max: 50, entries_max: 50, value_bytes_max: 64 };
@@ -634,7 +651,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scan_of_a_large_set_shows_every_member() {
+    fn scan_of_a_large_set_shows_every_member() {
         let mut stage = Stage::new(Settings::default());
         for member in 0..1000 {
             stage.check(&format!("SADD s m{member}"));
@@ -646,7 +663,7 @@ mod tests {
     }
 
     #[test]
-    fn events() {
+    fn commands_send_their_events() {
         check_events(&[
             ("SADD s a b", "new s, sadd s"),
             ("SADD s a", ""),

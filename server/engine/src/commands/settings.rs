@@ -1,4 +1,4 @@
-//! `CONFIG`: the options of the running server, and its counters set to zero.
+//! `CONFIG`: reads and changes the configuration of the running server, and resets its counters.
 
 use lockwheel_resp::Reply;
 
@@ -20,7 +20,7 @@ pub const COMMANDS: &[Command] = &[Command {
     arity: Arity::AtLeast(2),
     flags: Flags::empty(),
     complexity: "that of the subcommand",
-    doc: "A container for commands about options.",
+    doc: "A container for commands about the configuration.",
     subcommands: SUBCOMMANDS,
     ..CONFIG
 }];
@@ -30,7 +30,7 @@ const SUBCOMMANDS: &[Command] = &[
         name: "get",
         arity: Arity::AtLeast(3),
         complexity: "O(N) in the number of options asked for",
-        doc: "Returns options by name or pattern.",
+        doc: "Returns configuration parameters by name or pattern.",
         example: "CONFIG GET maxmemory-policy => [\"maxmemory-policy\", \"noeviction\"]",
         run: get,
         ..CONFIG
@@ -57,7 +57,7 @@ const SUBCOMMANDS: &[Command] = &[
         name: "rewrite",
         arity: Arity::Exactly(2),
         since: "2.8.0",
-        doc: "Would write the options to their file; the file stays its owner's here.",
+        doc: "Would write the configuration file, which this server never changes.",
         example: "CONFIG REWRITE => !ERR The server is running without a config file",
         run: rewrite,
         ..CONFIG
@@ -66,7 +66,7 @@ const SUBCOMMANDS: &[Command] = &[
         name: "set",
         arity: Arity::AtLeast(4),
         complexity: "O(N) in the number of options given",
-        doc: "Changes options, all of them or none.",
+        doc: "Changes configuration parameters, all of them or none.",
         tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
         example: "CONFIG SET notify-keyspace-events Ex timeout 60 => OK",
         run: set,
@@ -76,21 +76,23 @@ const SUBCOMMANDS: &[Command] = &[
 
 const HELP: &[&str] = &[
     "GET <pattern> [<pattern> ...]",
-    "    Returns the options that match.",
+    "    Returns the parameters that match.",
     "SET <option> <value> [<option> <value> ...]",
-    "    Changes options.",
+    "    Changes parameters.",
     "RESETSTAT",
     "    Sets the counters of INFO to zero.",
     "REWRITE",
-    "    Is refused: the file of the options is never written.",
+    "    Is refused: the configuration file is never written.",
 ];
 
+/// `CONFIG GET`: replies with the parameters that match and their values.
 fn get(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let found = context.engine.settings.get(&argv[2..], glob::matches);
     let pair = |(name, value): (String, String)| (Reply::bulk(name), Reply::bulk(value));
     Ok(Reply::Map(found.into_iter().map(pair).collect()))
 }
 
+/// `CONFIG SET`: replies with OK.
 fn set(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let (pairs, rest) = argv[2..].as_chunks::<2>();
     if !rest.is_empty() {
@@ -99,12 +101,12 @@ fn set(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let pairs: Vec<(&[u8], &[u8])> = pairs.iter().map(|&[name, value]| (name, value)).collect();
     let engine = &mut *context.engine;
     engine.settings.set(&pairs).map_err(|error| Error::text(error.to_string()))?;
-    obey(engine);
+    apply(engine);
     Ok(Reply::OK)
 }
 
-/// Carries the options over to where the engine keeps what follows from them.
-fn obey(engine: &mut Engine) {
+/// Updates the state that the engine derives from its settings.
+fn apply(engine: &mut Engine) {
     engine.events = engine.settings.notify_keyspace_events;
     if engine.settings.requirepass.is_none() {
         for id in engine.sessions.in_order() {
@@ -115,6 +117,7 @@ fn obey(engine: &mut Engine) {
     }
 }
 
+/// `CONFIG RESETSTAT`: resets the counters and replies with OK.
 fn reset_stats(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
     context.engine.stats = Stats::default();
     context.engine.keyspace.garbage.freed_objects = 0;
@@ -122,6 +125,7 @@ fn reset_stats(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
     Ok(Reply::OK)
 }
 
+/// `CONFIG REWRITE`: replies with an error.
 fn rewrite(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
     Err(Error::line(match context.engine.settings.config_file {
         None => "ERR The server is running without a config file",
@@ -135,7 +139,7 @@ mod tests {
     use crate::testing::{Stage, check};
 
     #[test]
-    fn options_are_got() {
+    fn parameters_are_read() {
         check(
             "HELLO 3; CONFIG GET timeout MAXC* => {\"timeout\": \"0\", \"maxclients\": \"10000\"}",
         );
@@ -145,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn options_are_set() {
+    fn parameters_are_set() {
         check(
             "CONFIG SET timeout 5 hz 20 => OK; \
                CONFIG GET timeout hz => [\"timeout\", \"5\", \"hz\", \"20\"]",
@@ -162,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_is_obeyed() {
+    fn changed_parameters_take_effect() {
         check(
             "b> SUBSCRIBE __keyevent@0__:set; SET k v; CONFIG SET notify-keyspace-events E$; \
                SET k v; b< => [\"message\", \"__keyevent@0__:set\", \"k\"]",
@@ -183,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_is_left_alone() {
+    fn configuration_file_is_never_written() {
         let mut stage = Stage::new(Settings::default());
         stage.engine.settings.config_file = Some("redis.conf".to_owned());
         stage.check("CONFIG REWRITE => !ERR Rewriting config file: not supported by this server");

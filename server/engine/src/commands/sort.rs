@@ -1,4 +1,4 @@
-//! `SORT`: the elements of a list, set or sorted set in order, or what other keys say of them.
+//! `SORT`: the elements of a list, set or sorted set in order, or the values of related keys.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -11,8 +11,8 @@ use crate::context::{Caller, Context, integer, is};
 use crate::error::Error;
 use crate::keyspace::hash::Hash;
 use crate::keyspace::list::{End, List};
-use crate::keyspace::records::Given;
-use crate::keyspace::string::StringValue;
+use crate::keyspace::records::NewValue;
+use crate::keyspace::string_value::StringValue;
 use crate::keyspace::value::ValueRef;
 use crate::notify::Events;
 
@@ -28,11 +28,11 @@ const SORT: Command = Command {
 };
 
 const READ_KEY: KeySpec = KeySpec::one(&["RO", "access"]);
-/// Those that `BY` and `GET` speak of: they follow from what is sorted.
+/// The keys of `BY` and `GET`, which depend on the elements.
 const OTHER_KEYS: KeySpec = KeySpec { find: FindKeys::Unknown, ..READ_KEY };
 const STORE_KEY: KeySpec =
     KeySpec { flags: &["OW", "update"], begin: 2, find: FindKeys::Store(&OPTIONS) };
-/// Options with how many arguments they have.
+/// Options with the number of their arguments.
 const OPTIONS: [(&str, usize); 3] = [("limit", 2), ("get", 1), ("by", 1)];
 
 /// The family's rows.
@@ -41,8 +41,8 @@ pub const COMMANDS: &[Command] = &[
         name: "sort",
         flags: Flags::WRITE.union(Flags::DENYOOM).union(Flags::MOVABLEKEYS),
         keys: &[READ_KEY, OTHER_KEYS, STORE_KEY],
-        doc: "Sorts elements by themselves or by other keys; returns or stores them, or what \
-              other keys hold for them.",
+        doc: "Sorts elements by themselves or by other keys; returns or stores them, or the values \
+              of other keys.",
         example: "RPUSH l 3 1 2; SORT l DESC LIMIT 0 2 => [\"3\", \"2\"]",
         run: |context, argv| sort(context, argv, true),
         ..SORT
@@ -52,14 +52,14 @@ pub const COMMANDS: &[Command] = &[
         flags: Flags::READONLY.union(Flags::MOVABLEKEYS),
         keys: &[READ_KEY, OTHER_KEYS],
         since: "7.0.0",
-        doc: "Sorts as SORT does, and stores nothing.",
+        doc: "Sorts as SORT does, without storing.",
         example: "RPUSH l 3 1 2; SORT_RO l => [\"1\", \"2\", \"3\"]",
         run: |context, argv| sort(context, argv, false),
         ..SORT
     },
 ];
 
-/// What stands behind the key.
+/// The options after the key.
 struct Options<'a> {
     by: Option<&'a [u8]>,
     get: Vec<&'a [u8]>,
@@ -112,7 +112,7 @@ impl<'a> Options<'a> {
         Ok(options)
     }
 
-    /// In a cluster it may not look at keys it does not name.
+    /// Returns an error in a cluster if keys outside the arguments would be read.
     fn stay_in_slot(&self) -> Result<(), Error> {
         if self.by.is_some_and(|pattern| pattern.contains(&b'*')) {
             return Err(Error::line("ERR BY option of SORT denied in Cluster mode."));
@@ -123,7 +123,7 @@ impl<'a> Options<'a> {
         Ok(())
     }
 
-    /// The places that `LIMIT` leaves of so many.
+    /// The range of `length` results that `LIMIT` selects.
     fn window(&self, length: usize) -> Range<usize> {
         let (start, count) = self.limit;
         let place = |at: i64| usize::try_from(at).unwrap_or(usize::MAX).min(length);
@@ -133,6 +133,7 @@ impl<'a> Options<'a> {
     }
 }
 
+/// `SORT` and `SORT_RO`: reply with the results, or with their number after `STORE`.
 fn sort(context: &mut Context<'_>, argv: &[&[u8]], may_store: bool) -> Result<Reply, Error> {
     let mut options = Options::parse(&argv[2..], may_store)?;
     if context.engine.settings.cluster_enabled {
@@ -144,7 +145,8 @@ fn sort(context: &mut Context<'_>, argv: &[&[u8]], may_store: bool) -> Result<Re
     if !constant {
         elements = sorted(context, elements, &options)?;
     } else if is_set && is_told_on {
-        // What is stored, or made by a script, may not hang on the order in which a set is kept.
+        // Results that are stored, or are used by a script, must not depend on the encoding of a
+        // set.
         (options.by, options.alpha) = (None, true);
         elements = sorted(context, elements, &options)?;
     } else if options.descending && !is_set {
@@ -169,7 +171,7 @@ fn sort(context: &mut Context<'_>, argv: &[&[u8]], may_store: bool) -> Result<Re
     }
 }
 
-/// What stands behind a key that can be sorted, in its own order; and whether it is a set.
+/// The elements of a key that can be sorted, in its own order; and whether it is a set.
 fn elements(context: &mut Context<'_>, key: &[u8]) -> Result<(Vec<Vec<u8>>, bool), Error> {
     match context.read(key) {
         None => Ok((Vec::new(), false)),
@@ -184,11 +186,11 @@ fn elements(context: &mut Context<'_>, key: &[u8]) -> Result<(Vec<Vec<u8>>, bool
     }
 }
 
-/// What an element is compared by.
+/// The value by which an element is compared.
 #[derive(PartialEq, PartialOrd)]
 enum Weight {
     Number(f64),
-    /// What is missing comes first.
+    /// Missing values come first.
     Text(Option<Vec<u8>>),
     Itself,
 }
@@ -219,8 +221,7 @@ fn sorted(
     Ok(weighed.into_iter().map(|(_, element)| element).collect())
 }
 
-/// Elements of the same number come in the order of their bytes, those of the same text as they
-/// came.
+/// Elements with equal numbers are ordered by their bytes; those with equal texts keep their order.
 fn compare(a: &(Weight, Vec<u8>), b: &(Weight, Vec<u8>)) -> Ordering {
     let order = a.0.partial_cmp(&b.0).unwrap_or(Ordering::Equal);
     match a.0 {
@@ -229,7 +230,7 @@ fn compare(a: &(Weight, Vec<u8>), b: &(Weight, Vec<u8>)) -> Ordering {
     }
 }
 
-/// Reads a number as C's `strtod` does: after blanks, up to a zero byte, and nothing is zero.
+/// Parses a number as C's `strtod` does: after blanks, up to a zero byte; an empty text is zero.
 fn to_number(text: &[u8]) -> Result<f64, Error> {
     let text = text.split(|&byte| byte == 0).next().unwrap_or_default();
     if text.is_empty() {
@@ -241,8 +242,8 @@ fn to_number(text: &[u8]) -> Result<f64, Error> {
         .ok_or(Error::line("ERR One or more scores can't be converted into double"))
 }
 
-/// What a pattern says of an element: `#` the element itself, `key_*` the string of the key that
-/// the element completes, `key_*->field` a field of that key's hash.
+/// The value of a pattern for an element: `#` is the element itself, `key_*` the string of that key
+/// with the element in place of `*`, `key_*->field` a field of that key's hash.
 fn look_up(context: &mut Context<'_>, pattern: &[u8], element: &[u8]) -> Option<Vec<u8>> {
     if pattern == b"#" {
         return Some(element.to_vec());
@@ -267,8 +268,8 @@ fn look_up(context: &mut Context<'_>, pattern: &[u8], element: &[u8]) -> Option<
     }
 }
 
-/// Sets a key to a list of what was found, or removes it if that is nothing. What was not found is
-/// an empty string there.
+/// Sets a key to a list of results, or removes it if there are none. A missing result is an empty
+/// string there.
 fn store(context: &mut Context<'_>, key: &[u8], results: &[Option<Vec<u8>>]) -> Reply {
     let elements: Vec<&[u8]> =
         results.iter().map(|result| result.as_deref().unwrap_or_default()).collect();
@@ -276,7 +277,7 @@ fn store(context: &mut Context<'_>, key: &[u8], results: &[Option<Vec<u8>>]) -> 
         let mut list = List::default();
         list.grow(&elements, lists::small(context));
         elements.iter().for_each(|element| list.push(End::Right, element));
-        context.set(key, Given::Value(list.into()));
+        context.set(key, NewValue::Value(list.into()));
         context.changed(Events::LIST, "sortstore", key);
     } else if context.remove(key) {
         context.changed(Events::GENERIC, "del", key);
@@ -289,7 +290,7 @@ mod tests {
     use crate::testing::{check, check_events};
 
     #[test]
-    fn other_keys_are_read_only_while_they_live() {
+    fn expired_keys_are_not_read() {
         check(
             "RPUSH l 1 2; MSET w1 2 w2 1; SORT l BY w* => [\"2\", \"1\"]; PEXPIRE w1 10; +10ms; \
              SORT l BY w* GET w* => [nil, \"1\"]",
@@ -298,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_script_makes_of_a_set_does_not_hang_on_its_form() {
+    fn result_in_a_script_does_not_depend_on_the_encoding_of_a_set() {
         check("SADD s b c a; SORT s BY nosort DESC => [\"b\", \"c\", \"a\"]");
         check(
             "SADD s b c a; EVAL \"return redis.call('SORT', 's', 'BY', 'nosort', 'DESC')\" 0 => \
@@ -310,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stored_takes_the_place_of_all_there_was() {
+    fn stored_result_replaces_a_key_of_any_type() {
         check("RPUSH l 2 1; SET d v PX 10; SORT l STORE d => 2; TTL d => -1; TYPE d => list");
         check("RPUSH l 2 1; SORT l STORE l => 2; LRANGE l 0 -1 => [\"1\", \"2\"]");
         check(
@@ -323,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn events() {
+    fn commands_send_their_events() {
         check_events(&[
             ("RPUSH l 2 1", "new l, rpush l"),
             ("SORT l BY w* GET v*", "keymiss w2, keymiss w1, keymiss v1, keymiss v2"),

@@ -1,5 +1,5 @@
-//! Commands that make one sorted set of several: unions, intersections and differences. Plain sets
-//! take part, too, each member with a score of 1.
+//! Commands that combine several sorted sets: unions, intersections and differences. Sets can take
+//! part, too; each of their members has a score of 1.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ use crate::keyspace::set::Set;
 use crate::keyspace::sorted_set::{SmallSortedSet, SortedSet};
 use crate::keyspace::value::ValueRef;
 
-/// What the rows of commands that return the result share.
+/// Common fields of the commands that return the result.
 const RETURN: Command = Command {
     arity: Arity::AtLeast(3),
     flags: Flags::READONLY.union(Flags::MOVABLEKEYS),
@@ -22,7 +22,7 @@ const RETURN: Command = Command {
     ..SORTED_SET
 };
 
-/// What the rows of commands that store the result share.
+/// Common fields of the commands that store the result.
 const STORE: Command = Command {
     arity: Arity::AtLeast(4),
     flags: Flags::WRITE.union(Flags::DENYOOM).union(Flags::MOVABLEKEYS),
@@ -59,7 +59,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "zinter",
         complexity: PER_SMALLEST,
-        doc: "Returns the members that are in all sets, with their scores together.",
+        doc: "Returns the members that are in all sets, with combined scores.",
         example: "ZADD y 1 a 2 b; ZADD z 3 a; ZINTER 2 y z WITHSCORES => [\"a\", \"4\"]",
         run: |context, argv| show(context, argv, Operation::Inter),
         ..RETURN
@@ -68,7 +68,7 @@ pub const COMMANDS: &[Command] = &[
         name: "zintercard",
         since: "7.0.0",
         complexity: "O(N*K) for K sets, N members in the smallest",
-        doc: "Counts the members that are in all sets, up to a limit if there is one.",
+        doc: "Counts the members that are in all sets, optionally up to a limit.",
         example: "ZADD y 1 a 2 b; ZADD z 3 a 4 b; ZINTERCARD 2 y z LIMIT 1 => 1",
         run: zintercard,
         ..RETURN
@@ -76,7 +76,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "zinterstore",
         complexity: PER_SMALLEST,
-        doc: "Stores the members that are in all sets, with their scores together.",
+        doc: "Stores the members that are in all sets, with combined scores.",
         example: "ZADD y 1 a 2 b; ZADD z 3 a; ZINTERSTORE x 2 y z AGGREGATE MAX => 1",
         run: |context, argv| store(context, argv, Operation::Inter, "zinterstore"),
         ..STORE
@@ -84,7 +84,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "zunion",
         complexity: PER_MEMBER,
-        doc: "Returns the members of all sets, with their scores together.",
+        doc: "Returns the members of all sets, with combined scores.",
         example: "ZADD y 1 a; ZADD z 2 a; ZUNION 2 y z WEIGHTS 2 1 WITHSCORES => [\"a\", \"4\"]",
         run: |context, argv| show(context, argv, Operation::Union),
         ..RETURN
@@ -92,16 +92,16 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "zunionstore",
         complexity: PER_MEMBER,
-        doc: "Stores the members of all sets, with their scores together.",
+        doc: "Stores the members of all sets, with combined scores.",
         example: "ZADD y 1 a; ZADD z 2 b; ZUNIONSTORE x 2 y z => 2",
         run: |context, argv| store(context, argv, Operation::Union, "zunionstore"),
         ..STORE
     },
 ];
 
-// --- what is asked for ---
+// --- arguments ---
 
-/// How several sets become one.
+/// The way to combine several sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Operation {
     Union,
@@ -109,7 +109,7 @@ enum Operation {
     Diff,
 }
 
-/// How the scores of one member become one.
+/// The way to combine the scores of one member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Aggregate {
     #[default]
@@ -128,7 +128,7 @@ impl Aggregate {
         }
     }
 
-    /// Infinities that cancel each other out make 0.
+    /// The combined score. Infinities of opposite signs add up to 0.
     fn of(self, score: f64, other: f64) -> f64 {
         match self {
             Aggregate::Sum => zero_if_nan(score + other),
@@ -202,7 +202,7 @@ impl<'c> Members<'c> {
     }
 }
 
-/// Reads `numkeys key ...` and finds the sets; returns them and what stands behind.
+/// Parses `numkeys key ...` and finds the sets; returns them and the remaining arguments.
 fn inputs<'c, 'k, 'a>(
     context: &'c mut Context<'_>,
     arguments: &'k [&'a [u8]],
@@ -234,7 +234,7 @@ fn inputs<'c, 'k, 'a>(
     Ok((slots.into_iter().map(input).collect(), rest))
 }
 
-/// Reads the options behind the keys; returns how to aggregate, and whether scores are shown.
+/// Parses the options after the keys; returns the aggregate, and whether scores are requested.
 fn read_options(
     mut options: &[&[u8]],
     operation: Operation,
@@ -264,8 +264,9 @@ fn read_options(
     Ok((aggregate, with_scores))
 }
 
-// --- what comes of it ---
+// --- results ---
 
+/// `ZDIFF`, `ZINTER` and `ZUNION`: reply with the members, with `WITHSCORES` also their scores.
 fn show(context: &mut Context<'_>, argv: &[&[u8]], operation: Operation) -> Result<Reply, Error> {
     let protocol = context.protocol();
     let (result, with_scores) = evaluate(context, &argv[1..], operation, true)?;
@@ -277,6 +278,7 @@ fn show(context: &mut Context<'_>, argv: &[&[u8]], operation: Operation) -> Resu
     })
 }
 
+/// `ZDIFFSTORE`, `ZINTERSTORE` and `ZUNIONSTORE`: reply with the number of members stored.
 fn store(
     context: &mut Context<'_>,
     argv: &[&[u8]],
@@ -288,6 +290,7 @@ fn store(
     Ok(sorted_sets::store(context, argv[1], result, event))
 }
 
+/// `ZINTERCARD`: replies with the number of members of the intersection, up to `LIMIT`.
 fn zintercard(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let (mut inputs, mut options) = inputs(context, &argv[1..])?;
     let mut limit = 0;
@@ -306,7 +309,7 @@ fn zintercard(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error>
     Ok(intersection(&inputs, Aggregate::Sum).take(limit).count().into())
 }
 
-/// Reads `numkeys key ... [options]` and makes one set of those; tells whether scores are shown.
+/// Parses `numkeys key ... [options]` and combines the sets; returns whether scores are requested.
 /// The result is in the large form, whatever its size.
 fn evaluate(
     context: &mut Context<'_>,
@@ -319,7 +322,7 @@ fn evaluate(
     let (mut inputs, options) = inputs(context, arguments)?;
     let (aggregate, with_scores) = read_options(options, operation, shows, &mut inputs)?;
     if operation != Operation::Diff {
-        // As in Redis: the order decides how sums are rounded.
+        // As in Redis: the order affects the rounding of sums.
         inputs.sort_by_key(|input| input.members.len());
     }
     let mut result = SortedSet::default();
@@ -345,7 +348,7 @@ fn evaluate(
     Ok((result, with_scores))
 }
 
-/// What is in all of the sets, of which the first is the smallest.
+/// The members of all sets, of which the first is the smallest.
 fn intersection<'c>(
     inputs: &[Input<'c>],
     aggregate: Aggregate,
@@ -358,7 +361,7 @@ fn intersection<'c>(
     })
 }
 
-/// What the first of the sets has and the others have not.
+/// The members of the first set that are not in the others.
 fn difference<'c>(inputs: &[Input<'c>]) -> impl Iterator<Item = (Cow<'c, [u8]>, f64)> {
     inputs[0]
         .members
@@ -371,7 +374,7 @@ mod tests {
     use crate::testing::{check, check_events};
 
     #[test]
-    fn infinities_that_cancel_each_other_out_make_zero() {
+    fn infinities_of_opposite_signs_make_zero() {
         check(
             "ZADD y inf a; ZADD z -inf a; ZUNION 2 y z WITHSCORES => [\"a\", \"0\"]; \
              ZINTER 2 y z WITHSCORES => [\"a\", \"0\"]; \
@@ -381,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn events() {
+    fn commands_send_their_events() {
         check_events(&[
             ("ZADD y 1 a 2 b", "new y, zadd y"),
             ("SADD s a", "new s, sadd s"),

@@ -1,5 +1,5 @@
-//! Commands for parts of sorted sets: by rank, by score, or by the members' bytes where all scores
-//! are equal. Each kind of bounds becomes a range of ranks, and the commands work with that.
+//! Commands for ranges of sorted sets: by rank, by score, or by the members' bytes if all scores
+//! are equal. All bounds are converted to a range of ranks, with which the commands work.
 
 use std::ops::{Bound, Range};
 
@@ -11,18 +11,18 @@ use crate::context::{Context, integer, is};
 use crate::error::Error;
 use crate::keyspace::sorted_set::{Scored, SortedSet};
 
-/// What the rows of commands that return a part share.
+/// Common fields of the commands that return a range.
 const PART: Command = Command {
     arity: Arity::AtLeast(4),
     complexity: "O(log N + M) for M of N members",
     ..SORTED_SET
 };
 
-/// What the rows of commands that count share.
+/// Common fields of the commands that count.
 const COUNT: Command =
     Command { arity: Arity::Exactly(4), flags: Flags::READONLY.union(Flags::FAST), ..SORTED_SET };
 
-/// What the rows of commands that remove a part share.
+/// Common fields of the commands that remove a range.
 const REMOVE: Command = Command {
     arity: Arity::Exactly(4),
     flags: Flags::WRITE,
@@ -30,12 +30,12 @@ const REMOVE: Command = Command {
     ..PART
 };
 
-/// The rows for parts.
+/// The rows for ranges.
 pub const COMMANDS: &[Command] = &[
     Command {
         name: "zcount",
         since: "2.0.0",
-        doc: "Counts the members with scores between two.",
+        doc: "Counts the members in a range of scores.",
         example: "ZADD z 1 a 2 b 3 c; ZCOUNT z (1 +inf => 2",
         run: |context, argv| count(context, argv, By::Score),
         ..COUNT
@@ -43,14 +43,14 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "zlexcount",
         since: "2.8.9",
-        doc: "Counts the members between two, where all scores are equal.",
+        doc: "Counts the members in a range of their bytes, if all scores are equal.",
         example: "ZADD z 0 a 0 b 0 c; ZLEXCOUNT z [b + => 2",
         run: |context, argv| count(context, argv, By::Lex),
         ..COUNT
     },
     Command {
         name: "zrange",
-        doc: "Returns a part: by rank, or by score or bytes if asked, backwards if asked.",
+        doc: "Returns a range by rank, score or bytes, optionally in reverse order.",
         example: "ZADD z 1 a 2 b; ZRANGE z +inf 1 BYSCORE REV LIMIT 0 1 => [\"b\"]",
         run: |context, argv| range(context, argv, Query::default()),
         ..PART
@@ -58,7 +58,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "zrangebylex",
         since: "2.8.9",
-        doc: "Returns the members between two, where all scores are equal.",
+        doc: "Returns the members in a range of their bytes, if all scores are equal.",
         example: "ZADD z 0 a 0 b; ZRANGEBYLEX z (a + => [\"b\"]",
         run: |context, argv| range(context, argv, Query::fixed(By::Lex, false)),
         ..PART
@@ -66,7 +66,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "zrangebyscore",
         since: "1.0.5",
-        doc: "Returns the members with scores between two.",
+        doc: "Returns the members in a range of scores.",
         example: "ZADD z 1 a 2 b; ZRANGEBYSCORE z -inf 1 WITHSCORES => [\"a\", \"1\"]",
         run: |context, argv| range(context, argv, Query::fixed(By::Score, false)),
         ..PART
@@ -77,7 +77,7 @@ pub const COMMANDS: &[Command] = &[
         flags: Flags::WRITE.union(Flags::DENYOOM),
         keys: &[KeySpec::one(&["OW", "update"]), KeySpec::at(2, &["RO", "access"])],
         since: "6.2.0",
-        doc: "Stores a part of one sorted set as another; returns how many members it has.",
+        doc: "Stores a range of a sorted set as another one; returns its number of members.",
         example: "ZADD z 1 a 2 b; ZRANGESTORE y z 0 0 => 1",
         run: zrangestore,
         ..PART
@@ -85,7 +85,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "zremrangebylex",
         since: "2.8.9",
-        doc: "Removes the members between two, where all scores are equal.",
+        doc: "Removes the members in a range of their bytes, if all scores are equal.",
         example: "ZADD z 0 a 0 b; ZREMRANGEBYLEX z - [a => 1",
         run: |context, argv| remove(context, argv, By::Lex, "zremrangebylex"),
         ..REMOVE
@@ -100,14 +100,14 @@ pub const COMMANDS: &[Command] = &[
     },
     Command {
         name: "zremrangebyscore",
-        doc: "Removes the members with scores between two.",
+        doc: "Removes the members in a range of scores.",
         example: "ZADD z 1 a 2 b; ZREMRANGEBYSCORE z -inf 1 => 1",
         run: |context, argv| remove(context, argv, By::Score, "zremrangebyscore"),
         ..REMOVE
     },
     Command {
         name: "zrevrange",
-        doc: "Returns the members from one rank to another, counted backwards.",
+        doc: "Returns the members from one rank to another, in reverse order.",
         example: "ZADD z 1 a 2 b; ZREVRANGE z 0 0 => [\"b\"]",
         run: |context, argv| range(context, argv, Query::fixed(By::Rank, true)),
         ..PART
@@ -115,7 +115,8 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "zrevrangebylex",
         since: "2.8.9",
-        doc: "Returns the members between two backwards, where all scores are equal.",
+        doc: "Returns the members in a range of their bytes in reverse order, if all scores are \
+              equal.",
         example: "ZADD z 0 a 0 b; ZREVRANGEBYLEX z + - => [\"b\", \"a\"]",
         run: |context, argv| range(context, argv, Query::fixed(By::Lex, true)),
         ..PART
@@ -123,7 +124,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "zrevrangebyscore",
         since: "2.2.0",
-        doc: "Returns the members with scores between two backwards.",
+        doc: "Returns the members in a range of scores, in reverse order.",
         example: "ZADD z 1 a 2 b; ZREVRANGEBYSCORE z +inf -inf => [\"b\", \"a\"]",
         run: |context, argv| range(context, argv, Query::fixed(By::Score, true)),
         ..PART
@@ -132,7 +133,7 @@ pub const COMMANDS: &[Command] = &[
 
 // --- bounds ---
 
-/// What a part is chosen by.
+/// The kind of a range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum By {
     #[default]
@@ -141,21 +142,21 @@ enum By {
     Lex,
 }
 
-/// The two ends of a part.
+/// The two ends of a range.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Bounds<'a> {
-    /// Both included, counted from the end if negative.
+    /// Both inclusive; negative ones count from the end.
     Rank(i64, i64),
     Score(Bound<f64>, Bound<f64>),
     Lex(LexBound<'a>, LexBound<'a>),
 }
 
-/// One end of a part by bytes.
+/// One end of a range by bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LexBound<'a> {
     /// Before all members.
     Least,
-    /// Behind all members.
+    /// After all members.
     Greatest,
     Included(&'a [u8]),
     Excluded(&'a [u8]),
@@ -176,7 +177,7 @@ impl<'a> Bounds<'a> {
         }
     }
 
-    /// The ranks of the members between the ends; for ranks that are counted backwards, too.
+    /// The ranks of the members within the bounds; `reverse` applies to bounds that are ranks.
     fn ranks(self, set: &SortedSet, reverse: bool) -> Range<usize> {
         let (from, to) = match self {
             Bounds::Rank(start, stop) => {
@@ -214,7 +215,7 @@ impl<'a> Bounds<'a> {
     }
 }
 
-/// The ranks from `start` to `stop`, both included and counted from the end if negative.
+/// The ranks from `start` to `stop`, inclusive; negative ones count from the end.
 fn between(start: i64, stop: i64, len: usize) -> (usize, usize) {
     let rank = |index: i64| {
         let index = if index < 0 { index.saturating_add_unsigned(len as u64) } else { index };
@@ -225,7 +226,7 @@ fn between(start: i64, stop: i64, len: usize) -> (usize, usize) {
     (from.min(to), to)
 }
 
-/// `(` before a score excludes it.
+/// Parses a bound by score; `(` excludes the score itself.
 fn score_bound(text: &[u8]) -> Option<Bound<f64>> {
     match text {
         [b'(', text @ ..] => score(text).map(Bound::Excluded),
@@ -233,8 +234,9 @@ fn score_bound(text: &[u8]) -> Option<Bound<f64>> {
     }
 }
 
-/// A score as C's `strtod` reads it, up to a zero byte: more than the score of a member may be.
-/// Nothing is 0, blanks may come first, and what is too large is infinite.
+/// Parses a score as C's `strtod` does, up to a zero byte, which allows more than the score of a
+/// member: an empty text is 0, leading blanks are skipped, and a number that is too large is
+/// infinite.
 fn score(text: &[u8]) -> Option<f64> {
     let text = text.split(|&byte| byte == 0).next().unwrap_or_default();
     if text.is_empty() {
@@ -245,7 +247,8 @@ fn score(text: &[u8]) -> Option<f64> {
     decimal.filter(|score| !score.is_nan()).or_else(|| number::parse_double(text))
 }
 
-/// `[` before a member includes it, `(` excludes it; `-` and `+` are the ends of all.
+/// Parses a bound by bytes: `[` includes the member, `(` excludes it; `-` and `+` are the ends of
+/// the set.
 fn lex_bound(text: &[u8]) -> Option<LexBound<'_>> {
     match text {
         [b'-'] | [b'-', 0, ..] => Some(LexBound::Least),
@@ -256,22 +259,23 @@ fn lex_bound(text: &[u8]) -> Option<LexBound<'_>> {
     }
 }
 
-// --- looking ---
+// --- reading ---
 
+/// `ZCOUNT` and `ZLEXCOUNT`: reply with the number of members in the range.
 fn count(context: &mut Context<'_>, argv: &[&[u8]], by: By) -> Result<Reply, Error> {
     let bounds = Bounds::read(by, argv[2], argv[3])?;
     let set = context.read_as::<SortedSet>(argv[1])?;
     Ok(set.map_or(0, |set| bounds.ranks(set, false).len()).into())
 }
 
-/// What part of a sorted set is asked for, and how it is to be shown.
+/// A requested range and the form of its reply.
 #[derive(Clone, Copy, Debug, Default)]
 struct Query {
-    /// `None` until an option says it.
+    /// `None` until an option sets it.
     by: Option<By>,
-    /// `None` until an option says it.
+    /// `None` until an option sets it.
     reverse: Option<bool>,
-    /// How many to leave out and how many to show, all if negative.
+    /// How many members to skip and to return, all if negative.
     limit: Option<(i64, i64)>,
     with_scores: bool,
 }
@@ -281,7 +285,7 @@ impl Query {
         Query { by: Some(by), reverse: Some(reverse), limit: None, with_scores: false }
     }
 
-    /// Reads what stands behind the key: two bounds and options.
+    /// Parses the arguments after the key: two bounds and options.
     fn read<'a>(mut self, arguments: &[&'a [u8]], stores: bool) -> Result<Part<'a>, Error> {
         let &[mut min, mut max, ref options @ ..] = arguments else { return Err(Error::Syntax) };
         self.read_options(options, stores)?;
@@ -324,7 +328,7 @@ impl Query {
     }
 }
 
-/// A part of a sorted set.
+/// A range of a sorted set.
 #[derive(Clone, Copy, Debug)]
 struct Part<'a> {
     bounds: Bounds<'a>,
@@ -353,6 +357,8 @@ impl Part<'_> {
     }
 }
 
+/// `ZRANGE` and its variants: reply with the members of the range, with `WITHSCORES` also their
+/// scores.
 fn range(context: &mut Context<'_>, argv: &[&[u8]], query: Query) -> Result<Reply, Error> {
     let part = query.read(&argv[2..], false)?;
     let protocol = context.protocol();
@@ -369,6 +375,7 @@ fn range(context: &mut Context<'_>, argv: &[&[u8]], query: Query) -> Result<Repl
 
 // --- changing ---
 
+/// `ZRANGESTORE`: stores a range and replies with its number of members.
 fn zrangestore(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let part = Query::default().read(&argv[3..], true)?;
     let (small, seed) = forms(context);
@@ -381,6 +388,7 @@ fn zrangestore(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error
     Ok(sorted_sets::store(context, argv[1], stored, "zrangestore"))
 }
 
+/// `ZREMRANGEBYRANK` and its variants: reply with the number of removed members.
 fn remove(context: &mut Context<'_>, argv: &[&[u8]], by: By, event: &str) -> Result<Reply, Error> {
     let key = argv[1];
     let bounds = Bounds::read(by, argv[2], argv[3])?;
@@ -389,6 +397,6 @@ fn remove(context: &mut Context<'_>, argv: &[&[u8]], by: By, event: &str) -> Res
     let removed = ranks.len();
     set.remove_range(ranks);
     let emptied = set.is_empty();
-    sorted_sets::tell_of_removal(context, key, event, removed, emptied);
+    sorted_sets::notify_removal(context, key, event, removed, emptied);
     Ok(removed.into())
 }

@@ -1,7 +1,7 @@
-//! Commands for sorted sets, member by member: the queue of a fair lock, the permits of a semaphore
-//! and the calls a rate limiter has counted are scored by the time at which they end.
+//! Commands for single members of sorted sets. The queue of a fair lock, the permits of a semaphore
+//! and the calls counted by a rate limiter are scored by the time at which they end.
 //!
-//! What must hold: an empty sorted set is never left behind; the last member takes the key with it.
+//! Invariant: no empty sorted set is stored; the key is removed with the last member.
 
 use lockwheel_resp::{Protocol, Reply, format_double, number};
 
@@ -13,14 +13,14 @@ use crate::context::{Context, integer, is};
 use crate::error::Error;
 use crate::glob;
 use crate::keyspace::dict::HashSeed;
-use crate::keyspace::records::Given;
+use crate::keyspace::records::NewValue;
 use crate::keyspace::sorted_set::{Scored, SmallSortedSet, SortedSet};
 use crate::keyspace::value::Kind;
 use crate::notify::Events;
 use crate::random::Random;
 use crate::waiters::WaitCondition;
 
-/// What the rows of all files about sorted sets start from.
+/// Common fields of the rows in all files for sorted sets.
 pub(super) const SORTED_SET: Command = Command {
     group: Group::SortedSet,
     categories: Categories::SORTEDSET,
@@ -38,7 +38,7 @@ const FAST_WRITE: Flags = FAST_REMOVE.union(Flags::DENYOOM);
 const SEEN_KEY: &[KeySpec] = &[KeySpec::one(&["RO"])];
 const POPPED: &[&str] = &["RW", "access", "delete"];
 
-/// What the rows of `BZPOPMIN` and `BZPOPMAX` share.
+/// Common fields of `BZPOPMIN` and `BZPOPMAX`.
 const BLOCKING_POP: Command = Command {
     arity: Arity::AtLeast(3),
     flags: FAST_REMOVE.union(Flags::BLOCKING),
@@ -56,21 +56,24 @@ pub const COMMANDS: &[Command] = &[
         keys: &[KeySpec { flags: POPPED, begin: 2, find: FindKeys::Count }],
         since: "7.0.0",
         complexity: "O(K + M log N) for K keys and M of N members",
-        doc: "Takes members from the first sorted set that is there; waits for one.",
+        doc: "Removes and returns members of the first non-empty sorted set; blocks until there is \
+              one.",
         example: "ZADD z 1 a; BZMPOP 0 2 missing z MIN => [\"z\", [[\"a\", \"1\"]]]",
         run: bzmpop,
         ..SORTED_SET
     },
     Command {
         name: "bzpopmax",
-        doc: "Takes the greatest member of the first sorted set that is there; waits for one.",
+        doc: "Removes and returns the greatest member of the first non-empty sorted set; blocks \
+              until there is one.",
         example: "BZPOPMAX z 0.5; +500ms; a< => nil-array",
         run: |context, argv| bzpop(context, argv, End::Max),
         ..BLOCKING_POP
     },
     Command {
         name: "bzpopmin",
-        doc: "Takes the least member of the first sorted set that is there; waits for one.",
+        doc: "Removes and returns the least member of the first non-empty sorted set; blocks until \
+              there is one.",
         example: "ZADD z 1 a 2 b; BZPOPMIN missing z 0 => [\"z\", \"a\", \"1\"]",
         run: |context, argv| bzpop(context, argv, End::Min),
         ..BLOCKING_POP
@@ -81,9 +84,9 @@ pub const COMMANDS: &[Command] = &[
         flags: FAST_WRITE,
         keys: &[KeySpec::one(&["RW", "update"])],
         complexity: "O(log N) a member, N being the number of members",
-        doc: "Sets the scores of members, under conditions if asked; returns how many are new.",
+        doc: "Sets the scores of members, optionally with conditions; returns how many are new.",
         example: "ZADD z 1 a; ZADD z GT CH 2 a 0 b => 2",
-        run: |context, argv| add(context, argv, How::default()),
+        run: |context, argv| add(context, argv, AddOptions::default()),
         ..SORTED_SET
     },
     Command {
@@ -92,7 +95,7 @@ pub const COMMANDS: &[Command] = &[
         flags: FAST_READ,
         keys: SEEN_KEY,
         complexity: "O(1)",
-        doc: "Returns how many members there are.",
+        doc: "Returns the number of members.",
         example: "ZADD z 1 a 2 b; ZCARD z => 2",
         run: zcard,
         ..SORTED_SET
@@ -102,9 +105,9 @@ pub const COMMANDS: &[Command] = &[
         arity: Arity::Exactly(4),
         flags: FAST_WRITE,
         keys: &[KeySpec::one(&["RW", "access", "update"])],
-        doc: "Adds to the score of a member.",
+        doc: "Adds a number to the score of a member.",
         example: "ZADD z 1 a; ZINCRBY z 0.5 a => \"1.5\"",
-        run: |context, argv| add(context, argv, How { incr: true, ..How::default() }),
+        run: |context, argv| add(context, argv, AddOptions { incr: true, ..AddOptions::default() }),
         ..SORTED_SET
     },
     Command {
@@ -114,7 +117,7 @@ pub const COMMANDS: &[Command] = &[
         keys: &[KeySpec { flags: POPPED, begin: 1, find: FindKeys::Count }],
         since: "7.0.0",
         complexity: "O(K + M log N) for K keys and M of N members",
-        doc: "Takes the least or greatest members of the first of some keys that has any.",
+        doc: "Removes and returns the least or greatest members of the first non-empty sorted set.",
         example: "ZADD z 1 a 2 b; ZMPOP 2 missing z MIN => [\"z\", [[\"a\", \"1\"]]]",
         run: zmpop,
         ..SORTED_SET
@@ -137,7 +140,7 @@ pub const COMMANDS: &[Command] = &[
         keys: &[KeySpec::one(POPPED)],
         since: "5.0.0",
         complexity: "O(M log N) for M of N members",
-        doc: "Takes the members with the greatest scores.",
+        doc: "Removes and returns the members with the greatest scores.",
         example: "ZADD z 1 a 2 b; ZPOPMAX z => [\"b\", \"2\"]",
         run: |context, argv| zpop(context, argv, End::Max),
         ..SORTED_SET
@@ -149,7 +152,7 @@ pub const COMMANDS: &[Command] = &[
         keys: &[KeySpec::one(POPPED)],
         since: "5.0.0",
         complexity: "O(M log N) for M of N members",
-        doc: "Takes the members with the least scores.",
+        doc: "Removes and returns the members with the least scores.",
         example: "ZADD z 1 a 2 b; ZPOPMIN z => [\"a\", \"1\"]",
         run: |context, argv| zpop(context, argv, End::Min),
         ..SORTED_SET
@@ -160,7 +163,7 @@ pub const COMMANDS: &[Command] = &[
         since: "6.2.0",
         complexity: "O(N) in the number of members returned",
         tips: &["nondeterministic_output"],
-        doc: "Returns members picked at random.",
+        doc: "Returns random members.",
         example: "ZADD z 1 a; ZRANDMEMBER z 2 WITHSCORES => [\"a\", \"1\"]",
         run: zrandmember,
         ..SORTED_SET
@@ -170,7 +173,7 @@ pub const COMMANDS: &[Command] = &[
         arity: Arity::AtLeast(3),
         flags: FAST_READ,
         since: "2.0.0",
-        doc: "Returns how many members stand before this one.",
+        doc: "Returns the number of members before this one.",
         example: "ZADD z 1 a 2 b; ZRANK z b WITHSCORE => [1, \"2\"]",
         run: |context, argv| zrank(context, argv, false),
         ..SORTED_SET
@@ -181,7 +184,7 @@ pub const COMMANDS: &[Command] = &[
         flags: FAST_REMOVE,
         keys: &[KeySpec::one(&["RW", "delete"])],
         complexity: "O(M log N) for M of N members",
-        doc: "Removes members; returns how many were there.",
+        doc: "Removes members; returns how many existed.",
         example: "ZADD z 1 a; ZREM z a missing => 1",
         run: zrem,
         ..SORTED_SET
@@ -191,7 +194,7 @@ pub const COMMANDS: &[Command] = &[
         arity: Arity::AtLeast(3),
         flags: FAST_READ,
         since: "2.0.0",
-        doc: "Returns how many members stand behind this one.",
+        doc: "Returns the number of members after this one.",
         example: "ZADD z 1 a 2 b; ZREVRANK z b => 0",
         run: |context, argv| zrank(context, argv, true),
         ..SORTED_SET
@@ -202,7 +205,7 @@ pub const COMMANDS: &[Command] = &[
         since: "2.8.0",
         complexity: "O(1) a call, O(N) for the whole sorted set",
         tips: &["nondeterministic_output"],
-        doc: "Goes through the members of a sorted set in steps.",
+        doc: "Iterates over the members of a sorted set.",
         example: "ZADD z 1 a; ZSCAN z 0 => [\"0\", [\"a\", \"1\"]]",
         run: zscan,
         ..SORTED_SET
@@ -219,17 +222,20 @@ pub const COMMANDS: &[Command] = &[
     },
 ];
 
-// --- looking ---
+// --- reading ---
 
+/// `ZCARD`: replies with the number of members.
 fn zcard(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(context.read_as::<SortedSet>(argv[1])?.map_or(0, SortedSet::len).into())
 }
 
+/// `ZSCORE`: replies with the score, or nil.
 fn zscore(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let score = context.read_as::<SortedSet>(argv[1])?.and_then(|set| set.score(argv[2]));
     Ok(score.map_or(Reply::Null, Reply::Double))
 }
 
+/// `ZMSCORE`: replies with the scores, nil for missing members.
 fn zmscore(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let set = context.read_as::<SortedSet>(argv[1])?;
     let score = |member: &&[u8]| set.and_then(|set| set.score(member));
@@ -237,6 +243,7 @@ fn zmscore(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(Reply::Array(scores.collect()))
 }
 
+/// `ZRANK` and `ZREVRANK`: reply with the rank, with `WITHSCORE` also the score, or nil.
 fn zrank(context: &mut Context<'_>, argv: &[&[u8]], reverse: bool) -> Result<Reply, Error> {
     let with_score = match argv[3..] {
         [] => false,
@@ -257,9 +264,10 @@ fn zrank(context: &mut Context<'_>, argv: &[&[u8]], reverse: bool) -> Result<Rep
     })
 }
 
+/// `ZSCAN`: replies with the next cursor and some members with their scores.
 fn zscan(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let cursor = scan::cursor(argv[2])?;
-    // Options are not even read where there is nothing to go through.
+    // Without the key the options are not even parsed.
     let (members, next) = match context.read_as::<SortedSet>(argv[1])? {
         Some(set) => {
             let options = scan::options(&argv[3..], false)?;
@@ -271,12 +279,13 @@ fn zscan(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         }
         None => (Vec::new(), 0),
     };
-    // Scores are text here even in RESP3.
+    // Scores are text here, even in RESP3.
     let text = |(member, score)| [Reply::bulk(member), Reply::bulk(format_double(score))];
     let members = Reply::Array(members.into_iter().flat_map(text).collect());
     Ok(Reply::Array(vec![Reply::bulk(next.to_string()), members]))
 }
 
+/// `ZRANDMEMBER`: replies with random members, with `WITHSCORES` also their scores.
 fn zrandmember(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let mut random = Random::new(context.engine.random.bits());
     let key = argv[1];
@@ -297,9 +306,9 @@ fn zrandmember(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error
 
 // --- changing ---
 
-/// The options of `ZADD`, as Redis names them.
+/// The options of `ZADD`, with Redis's names.
 #[derive(Clone, Copy, Debug, Default)]
-struct How {
+struct AddOptions {
     nx: bool,
     xx: bool,
     gt: bool,
@@ -308,8 +317,8 @@ struct How {
     incr: bool,
 }
 
-impl How {
-    /// Reads an option; false if it is none.
+impl AddOptions {
+    /// Parses an option; false if it is none.
     fn read(&mut self, argument: &[u8]) -> bool {
         let flags = [
             ("nx", &mut self.nx),
@@ -323,7 +332,7 @@ impl How {
         found.map(|(_, flag)| *flag = true).is_some()
     }
 
-    /// Refuses options that do not fit together.
+    /// Refuses options that exclude each other.
     fn check(self, pairs: usize) -> Result<(), Error> {
         if self.nx && self.xx {
             return Err(Error::line("ERR XX and NX options at the same time are not compatible"));
@@ -339,7 +348,7 @@ impl How {
         Ok(())
     }
 
-    /// The score a member is to have after it had `old`, if it is to be set at all.
+    /// The new score of a member that had the score `old`, if it is to be set at all.
     fn new_score(self, old: Option<f64>, score: f64) -> Result<Option<f64>, Error> {
         let Some(old) = old else { return Ok((!self.xx).then_some(score)) };
         let new = if self.incr { old + score } else { score };
@@ -354,20 +363,21 @@ impl How {
     }
 }
 
-/// `ZADD` and `ZINCRBY`
-fn add(context: &mut Context<'_>, argv: &[&[u8]], mut how: How) -> Result<Reply, Error> {
+/// `ZADD`: replies with the number of new members, or of changed ones with `CH`; `ZINCRBY` and
+/// `ZADD INCR`: with the new score.
+fn add(context: &mut Context<'_>, argv: &[&[u8]], mut options: AddOptions) -> Result<Reply, Error> {
     let key = argv[1];
-    let options = argv[2..].iter().take_while(|argument| how.read(argument)).count();
-    let (pairs, []) = argv[2 + options..].as_chunks() else { return Err(Error::Syntax) };
+    let option_count = argv[2..].iter().take_while(|argument| options.read(argument)).count();
+    let (pairs, []) = argv[2 + option_count..].as_chunks() else { return Err(Error::Syntax) };
     if pairs.is_empty() {
         return Err(Error::Syntax);
     }
-    how.check(pairs.len())?;
+    options.check(pairs.len())?;
     let score = |[score, _]: &[&[u8]; 2]| number::parse_double(score).ok_or(Error::NotAFloat);
     let scores = pairs.iter().map(score).collect::<Result<Vec<f64>, Error>>()?;
     let (small, seed) = forms(context);
-    // Setting members of a set that was not there cannot fail, so none is left empty.
-    let set = if how.xx {
+    // Adding members to a new set cannot fail, so no empty set remains.
+    let set = if options.xx {
         context.write_as::<SortedSet>(key)?
     } else {
         Some(context.open::<SortedSet>(key)?)
@@ -376,7 +386,7 @@ fn add(context: &mut Context<'_>, argv: &[&[u8]], mut how: How) -> Result<Reply,
     if let Some(set) = set {
         for (&[_, member], score) in pairs.iter().zip(scores) {
             let old = set.score(member);
-            let Some(new) = how.new_score(old, score)? else { continue };
+            let Some(new) = options.new_score(old, score)? else { continue };
             if old != Some(new) {
                 set.set(member, new, small, seed);
                 added += usize::from(old.is_none());
@@ -386,26 +396,27 @@ fn add(context: &mut Context<'_>, argv: &[&[u8]], mut how: How) -> Result<Reply,
         }
     }
     if added + updated > 0 {
-        context.changed(Events::ZSET, if how.incr { "zincr" } else { "zadd" }, key);
+        context.changed(Events::ZSET, if options.incr { "zincr" } else { "zadd" }, key);
     }
     Ok(match result {
-        Some(score) if how.incr => Reply::Double(score),
-        None if how.incr => Reply::Null,
-        _ => Reply::from(if how.ch { added + updated } else { added }),
+        Some(score) if options.incr => Reply::Double(score),
+        None if options.incr => Reply::Null,
+        _ => Reply::from(if options.ch { added + updated } else { added }),
     })
 }
 
+/// `ZREM`: replies with the number of removed members.
 fn zrem(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let key = argv[1];
     let Some(set) = context.write_as::<SortedSet>(key)? else { return Ok(0_usize.into()) };
     let removed = argv[2..].iter().filter(|member| set.remove(member).is_some()).count();
     let emptied = set.is_empty();
-    tell_of_removal(context, key, "zrem", removed, emptied);
+    notify_removal(context, key, "zrem", removed, emptied);
     Ok(removed.into())
 }
 
-/// Tells of `removed` members, if any, and of the key if they were the last.
-pub(super) fn tell_of_removal(
+/// Sends the events for `removed` members, if any, and for the key if they were the last.
+pub(super) fn notify_removal(
     context: &mut Context<'_>,
     key: &[u8],
     event: &str,
@@ -420,15 +431,15 @@ pub(super) fn tell_of_removal(
     }
 }
 
-/// Which end of a sorted set members are taken from.
+/// The end of a sorted set from which members are removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Min,
     Max,
 }
 
-/// Takes up to `count` members from one end, each as a member and its score; `None` if there is no
-/// such key.
+/// Removes up to `count` members from one end and returns each with its score; `None` if there is
+/// no such key.
 fn pop(
     context: &mut Context<'_>,
     key: &[u8],
@@ -447,10 +458,11 @@ fn pop(
         popped.reverse();
     }
     set.remove_range(ranks);
-    tell_of_removal(context, key, event, count, count == len);
+    notify_removal(context, key, event, count, count == len);
     Ok(Some(popped))
 }
 
+/// `ZPOPMIN` and `ZPOPMAX`: reply with the removed members and their scores.
 fn zpop(context: &mut Context<'_>, argv: &[&[u8]], end: End) -> Result<Reply, Error> {
     let count = match argv[2..] {
         [] => None,
@@ -465,11 +477,12 @@ fn zpop(context: &mut Context<'_>, argv: &[&[u8]], end: End) -> Result<Reply, Er
     Ok(if nested { pairs(popped) } else { flat(popped) })
 }
 
+/// `ZMPOP`: replies with a key and the removed members, or nil.
 fn zmpop(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(MultiPop::read(&argv[1..], end)?.run(context, pop_pairs)?.unwrap_or(Reply::NullArray))
 }
 
-/// From which end `ZMPOP` takes.
+/// Parses the end for `ZMPOP`.
 fn end(word: &[u8]) -> Result<End, Error> {
     match () {
         () if is(word, "min") => Ok(End::Min),
@@ -478,7 +491,7 @@ fn end(word: &[u8]) -> Result<End, Error> {
     }
 }
 
-/// What an end of a sorted set gives, as a reply.
+/// Removes up to `count` members from one end of a sorted set, as a reply.
 fn pop_pairs(
     context: &mut Context<'_>,
     key: &[u8],
@@ -488,8 +501,9 @@ fn pop_pairs(
     Ok(pop(context, key, end, count)?.map(pairs))
 }
 
-// --- waiting ---
+// --- blocking ---
 
+/// `BZPOPMIN` and `BZPOPMAX`: reply with a key, a member and its score, or nil after the timeout.
 fn bzpop(context: &mut Context<'_>, argv: &[&[u8]], end: End) -> Result<Reply, Error> {
     let [_, keys @ .., timeout] = argv else { return Err(Error::Syntax) };
     let deadline = super::timeout_seconds(context.time, timeout)?;
@@ -503,6 +517,7 @@ fn bzpop(context: &mut Context<'_>, argv: &[&[u8]], end: End) -> Result<Reply, E
     Ok(wait.unwrap_or(Reply::NullArray))
 }
 
+/// `BZMPOP`: replies with a key and the removed members, or nil after the timeout.
 fn bzmpop(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let request = MultiPop::read(&argv[2..], end)?;
     let deadline = super::timeout_seconds(context.time, argv[1])?;
@@ -513,9 +528,9 @@ fn bzmpop(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(wait.unwrap_or(Reply::NullArray))
 }
 
-// --- what the files about sorted sets share ---
+// --- shared by the files for sorted sets ---
 
-/// How long a sorted set stays small, and what its dictionary is keyed with when it no longer is.
+/// The limits of a small sorted set, and the seed of the dictionary of a large one.
 pub(super) fn forms(context: &Context<'_>) -> (SmallSortedSet, HashSeed) {
     let settings = &context.engine.settings;
     let small = SmallSortedSet {
@@ -526,12 +541,12 @@ pub(super) fn forms(context: &Context<'_>) -> (SmallSortedSet, HashSeed) {
     (small, context.engine.keyspace.seed)
 }
 
-/// Sets a key to a sorted set made for it, or removes it if that is empty; returns how many members
-/// it has.
+/// Sets a key to a new sorted set, or removes it if the set is empty; returns the number of
+/// members.
 pub(super) fn store(context: &mut Context<'_>, key: &[u8], set: SortedSet, event: &str) -> Reply {
     let len = set.len();
     if len > 0 {
-        context.set(key, Given::Value(set.into()));
+        context.set(key, NewValue::Value(set.into()));
         context.changed(Events::ZSET, event, key);
     } else if context.remove(key) {
         context.changed(Events::GENERIC, "del", key);
@@ -544,7 +559,7 @@ pub(super) fn plain(members: Vec<Scored<'_>>) -> Reply {
     Reply::Array(members.into_iter().map(|(member, _)| Reply::bulk(member)).collect())
 }
 
-/// Members with their scores: in pairs in RESP3, by turns before.
+/// Members with their scores: in pairs in RESP3, alternating in RESP2.
 pub(super) fn scored(members: Vec<Scored<'_>>, protocol: Protocol) -> Reply {
     let members = members.into_iter().map(pair);
     match protocol {
@@ -571,7 +586,7 @@ mod tests {
     use crate::testing::{Stage, check, check_events};
 
     #[test]
-    fn the_last_member_takes_the_key_with_it() {
+    fn last_member_removes_the_key() {
         for command in ["ZREM z a", "ZPOPMIN z", "ZMPOP 1 z MAX", "ZREMRANGEBYRANK z 0 -1"] {
             check(&format!("ZADD z 1 a; PEXPIRE z 10; {command}; ZADD z 1 a; +10ms; ZCARD z => 1"));
         }
@@ -585,9 +600,9 @@ mod tests {
         check("ZADD z 1 a; ZADD y 2 b; PEXPIRE y 10; ZRANGESTORE y z 0 -1; PTTL y => -1");
     }
 
-    /// A permit's end is compared as text by the scripts of Redisson.
+    /// The scripts of Redisson compare the end of a permit as text.
     #[test]
-    fn a_score_is_the_text_it_was() {
+    fn score_is_returned_as_the_text_that_was_set() {
         for score in ["922337203685477", "1700000000000", "0", "-7", "0.1", "1e+300", "inf"] {
             check(&format!("ZADD z {score} a; ZSCORE z a => \"{score}\""));
             check(&format!(
@@ -610,7 +625,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_set_answers_as_a_small_one() {
+    fn large_set_replies_as_a_small_one() {
         let mut stage = Stage::new(Settings::default());
         for number in 0..1000 {
             stage.check(&format!("ZADD z {number} m{number} => 1"));
@@ -631,7 +646,7 @@ mod tests {
     }
 
     #[test]
-    fn events() {
+    fn commands_send_their_events() {
         check_events(&[
             ("ZADD z 1 a 2 b", "new z, zadd z"),
             ("ZADD z 1 a", ""),

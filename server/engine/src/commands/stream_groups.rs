@@ -1,11 +1,11 @@
-//! Commands for consumer groups: who reads a stream together. What they were given and have not
-//! acknowledged is another family's.
+//! Commands for consumer groups, which divide the entries of a stream among their consumers. The
+//! commands for pending entries are in `stream_pending.rs`.
 
 use lockwheel_resp::Reply;
 
 use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec};
 use crate::commands::help;
-use crate::commands::streams::{bound, entry_id, tell};
+use crate::commands::streams::{bound, entry_id, notify_change};
 use crate::context::{Context, integer, is};
 use crate::error::Error;
 use crate::keyspace::stream::Stream;
@@ -60,7 +60,7 @@ const XGROUP: &[Command] = &[
         arity: Arity::Exactly(5),
         flags: Flags::WRITE,
         keys: &[KeySpec::at(2, &["RW", "delete"])],
-        doc: "Removes a consumer with all that is pending with it; returns how much that was.",
+        doc: "Removes a consumer and its pending entries; returns their number.",
         example: "XGROUP CREATE s g $ MKSTREAM; XGROUP DELCONSUMER s g c => 0",
         run: xgroup_delconsumer,
         ..STREAM
@@ -91,7 +91,7 @@ const XGROUP: &[Command] = &[
         arity: Arity::AtLeast(5),
         flags: Flags::WRITE,
         keys: &[KeySpec::at(2, &["RW", "update"])],
-        doc: "Sets the last entry a group was given.",
+        doc: "Sets the last id that a group was given.",
         example: "XGROUP CREATE s g $ MKSTREAM; XGROUP SETID s g 0 => OK",
         run: xgroup_setid,
         ..STREAM
@@ -100,7 +100,7 @@ const XGROUP: &[Command] = &[
 
 const HELP: &[&str] = &[
     "CREATE <key> <group> <id|$> [MKSTREAM] [ENTRIESREAD <count>]",
-    "    Adds a group that is given what comes after <id>. MKSTREAM adds the stream, too.",
+    "    Adds a group that is given the entries after <id>. MKSTREAM creates the stream, too.",
     "CREATECONSUMER <key> <group> <consumer>",
     "    Adds a consumer.",
     "DELCONSUMER <key> <group> <consumer>",
@@ -108,9 +108,10 @@ const HELP: &[&str] = &[
     "DESTROY <key> <group>",
     "    Removes a group.",
     "SETID <key> <group> <id|$> [ENTRIESREAD <count>]",
-    "    Sets the last entry a group was given.",
+    "    Sets the last id that a group was given.",
 ];
 
+/// `XGROUP CREATE`: adds a group and replies with OK.
 fn xgroup_create(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let options = GroupOptions::parse(argv, true)?;
     let (key, name) = (argv[2], argv[3]);
@@ -133,11 +134,12 @@ fn xgroup_create(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Err
     if is_new {
         context.changed(Events::STREAM, "xgroup-create", key);
     } else {
-        tell(context, "xgroup-create", key);
+        notify_change(context, "xgroup-create", key);
     }
     Ok(Reply::OK)
 }
 
+/// `XGROUP SETID`: sets the last id of a group and replies with OK.
 fn xgroup_setid(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let options = GroupOptions::parse(argv, false)?;
     let stream = stream_of_group(context, argv)?;
@@ -152,38 +154,41 @@ fn xgroup_setid(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Erro
         group.last_id = id;
         group.entries_read = options.entries_read;
     }
-    tell(context, "xgroup-setid", argv[2]);
+    notify_change(context, "xgroup-setid", argv[2]);
     Ok(Reply::OK)
 }
 
+/// `XGROUP DESTROY`: replies with 1 if the group was removed, else 0.
 fn xgroup_destroy(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let stream = context.write_as::<Box<Stream>>(argv[2])?.ok_or(KEY_REQUIRED)?;
     let removed = stream.remove_group(argv[3]);
     if removed {
-        tell(context, "xgroup-destroy", argv[2]);
-        // Its readers wait for what will never come.
+        notify_change(context, "xgroup-destroy", argv[2]);
+        // Clients blocked on the group must be unblocked, since it will get no more entries.
         context.engine.mark_for_waiters(context.database, argv[2]);
     }
     Ok(removed.into())
 }
 
+/// `XGROUP CREATECONSUMER`: replies with 1 if the consumer was added, else 0.
 fn xgroup_createconsumer(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let now = context.time.wall();
     let stream = stream_of_group(context, argv)?;
     let group = stream.group_mut(argv[3]);
     let added = group.is_some_and(|(group, _)| group.add_consumer(argv[4], now));
     if added {
-        tell(context, "xgroup-createconsumer", argv[2]);
+        notify_change(context, "xgroup-createconsumer", argv[2]);
     }
     Ok(added.into())
 }
 
+/// `XGROUP DELCONSUMER`: replies with the number of entries that were pending with the consumer.
 fn xgroup_delconsumer(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let stream = stream_of_group(context, argv)?;
     let group = stream.group_mut(argv[3]);
     let removed = group.and_then(|(group, _)| group.remove_consumer(argv[4]));
     if removed.is_some() {
-        tell(context, "xgroup-delconsumer", argv[2]);
+        notify_change(context, "xgroup-delconsumer", argv[2]);
     }
     Ok(removed.unwrap_or(0).into())
 }
@@ -205,13 +210,13 @@ fn stream_of_group<'a>(
     Ok(stream)
 }
 
-/// A key that has no such group.
+/// The error for a key that has no such group.
 pub fn no_such_group(key: &[u8], group: &[u8]) -> Error {
     let [key, group] = [key, group].map(String::from_utf8_lossy);
     Error::text(format!("NOGROUP No such consumer group '{group}' for key name '{key}'"))
 }
 
-/// A subcommand whose arguments do not fit.
+/// The error for a subcommand with wrong arguments.
 pub fn wrong_subcommand(command: &str, name: &[u8]) -> Error {
     let name = String::from_utf8_lossy(&name[..name.len().min(128)]);
     Error::text(format!(
@@ -219,7 +224,7 @@ pub fn wrong_subcommand(command: &str, name: &[u8]) -> Error {
     ))
 }
 
-/// What stands behind the id of `XGROUP CREATE` and `SETID`.
+/// The options after the id of `XGROUP CREATE` and `SETID`.
 struct GroupOptions {
     make_stream: bool,
     entries_read: Option<i64>,
@@ -259,7 +264,7 @@ mod tests {
     use crate::testing::{check, check_events};
 
     #[test]
-    fn a_count_of_what_was_read_has_no_end() {
+    fn count_of_entries_read_wraps_around() {
         check(
             "XADD s 1-1 f v; XGROUP CREATE s g 0 ENTRIESREAD 9223372036854775807; \
              XREADGROUP GROUP g c STREAMS s > => [[\"s\", ...]]; XLEN s => 1",
@@ -267,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn trying_is_being_seen_and_getting_is_being_active() {
+    fn reading_sets_seen_time_and_delivery_sets_active_time() {
         let after = |command: &str, idle: &str, inactive: &str| {
             check(&format!(
                 "XADD s 1-1 f v; XGROUP CREATE s g 0; XREADGROUP GROUP g other STREAMS s >; \
@@ -287,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_has_one_consumer() {
+    fn entry_is_pending_with_one_consumer() {
         check(
             "XADD s 1-1 f v; XADD s 2-1 f v; XGROUP CREATE s g 0; \
              XREADGROUP GROUP g c STREAMS s >; XGROUP SETID s g 0; \
@@ -301,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn events() {
+    fn commands_send_their_events() {
         check_events(&[
             ("XGROUP CREATE s g 0", ""),
             ("XGROUP CREATE s g 0 MKSTREAM", "new s, xgroup-create s"),

@@ -1,4 +1,4 @@
-//! `XINFO`: what a stream, its groups and their consumers look like.
+//! `XINFO`: describes a stream, its groups and their consumers.
 
 use lockwheel_resp::Reply;
 
@@ -79,9 +79,10 @@ const HELP: &[&str] = &[
     "GROUPS <key>",
     "    Describes the groups of a stream.",
     "STREAM <key> [FULL [COUNT <count>]]",
-    "    Describes a stream, with FULL its entries and all that is pending, too.",
+    "    Describes a stream; with FULL also its entries and all pending ones.",
 ];
 
+/// `XINFO STREAM`: replies with a description of the stream.
 fn stream(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let stream = context.read_as::<Box<Stream>>(argv[2])?.ok_or(Error::NoSuchKey)?;
     match argv[3..] {
@@ -99,9 +100,10 @@ fn stream(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     }
 }
 
-/// Entries that `FULL` shows of each list, as in Redis.
+/// Entries of each list that `FULL` shows, as in Redis.
 const COUNT_DEFAULT: usize = 10;
 
+/// `XINFO GROUPS`: replies with a description of each group.
 fn groups(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let stream = context.read_as::<Box<Stream>>(argv[2])?.ok_or(Error::NoSuchKey)?;
     let extent = stream.extent();
@@ -118,6 +120,7 @@ fn groups(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(Reply::Array(stream.groups().iter().map(describe).collect()))
 }
 
+/// `XINFO CONSUMERS`: replies with a description of each consumer.
 fn consumers(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let now = context.time.wall();
     let stream = context.read_as::<Box<Stream>>(argv[2])?.ok_or(Error::NoSuchKey)?;
@@ -134,7 +137,7 @@ fn consumers(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> 
     Ok(Reply::Array(group.consumers().map(describe).collect()))
 }
 
-/// What both descriptions begin with.
+/// The fields at the start of both descriptions.
 fn head(stream: &Stream) -> Vec<(Reply, Reply)> {
     let head = map([
         ("length", stream.len().into()),
@@ -168,7 +171,7 @@ fn brief(stream: &Stream) -> Reply {
     Reply::Map(description)
 }
 
-/// A stream with its first `count` entries, and as much of every list of what is pending.
+/// A stream with its first `count` entries, and as many of each list of pending entries.
 fn full(stream: &Stream, count: usize) -> Reply {
     let extent = stream.extent();
     let entries = stream.range(StreamId::MIN, StreamId::MAX).take(count).map(entry_reply);

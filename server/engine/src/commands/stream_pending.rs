@@ -1,15 +1,15 @@
-//! Commands for what consumers of a stream were given: acknowledging it, looking at it, giving it
-//! to another.
+//! Commands for pending entries, which consumers of a stream were given: they acknowledge them,
+//! list them, and assign them to another consumer.
 //!
-//! What must hold: nothing that was given out is forgotten until it is acknowledged, given to
-//! another, or found to be deleted.
+//! Invariant: a pending entry remains pending until it is acknowledged, assigned to another
+//! consumer, or found to be deleted.
 
 use lockwheel_resp::Reply;
 
 use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec};
 use crate::commands::stream_reads::no_group;
 use crate::commands::streams::{
-    entry_id, entry_ids, entry_reply, id_reply, range_end, range_start, tell,
+    entry_id, entry_ids, entry_reply, id_reply, notify_change, range_end, range_start,
 };
 use crate::context::{Context, integer, is};
 use crate::error::Error;
@@ -33,7 +33,7 @@ pub const COMMANDS: &[Command] = &[
         name: "xack",
         arity: Arity::AtLeast(4),
         complexity: "O(1) for each id",
-        doc: "Acknowledges entries, which are not pending then; returns how many were.",
+        doc: "Acknowledges entries, which are then no longer pending; returns how many were.",
         example: "XADD s 1-1 f v; XGROUP CREATE s g 0; XREADGROUP GROUP g c STREAMS s >; \
                   XACK s g 1-1 2-1 => 1",
         run: xack,
@@ -46,7 +46,7 @@ pub const COMMANDS: &[Command] = &[
         since: "6.2.0",
         complexity: "O(1) if COUNT is small",
         tips: &["nondeterministic_output"],
-        doc: "Gives a consumer what has been pending for long with any, in steps.",
+        doc: "Assigns entries that have been pending for long to a consumer, in steps.",
         example: "XADD s 1-1 f v; XGROUP CREATE s g 0; XREADGROUP GROUP g c STREAMS s >; \
                   XAUTOCLAIM s g other 0 0 JUSTID => [\"0-0\", [\"1-1\"], []]",
         run: xautoclaim,
@@ -57,7 +57,7 @@ pub const COMMANDS: &[Command] = &[
         arity: Arity::AtLeast(6),
         complexity: "O(log N) for each id, N being what is pending",
         tips: &["nondeterministic_output"],
-        doc: "Gives a consumer entries that have been pending for long with another.",
+        doc: "Assigns given entries that have been pending for long to a consumer.",
         example: "XADD s 1-1 f v; XGROUP CREATE s g 0; XREADGROUP GROUP g c STREAMS s >; \
                   XCLAIM s g other 0 1-1 => [[\"1-1\", [\"f\", \"v\"]]]",
         run: xclaim,
@@ -70,7 +70,7 @@ pub const COMMANDS: &[Command] = &[
         keys: &[KeySpec::one(&["RO", "access"])],
         complexity: "O(N) in the number of entries looked at",
         tips: &["nondeterministic_output"],
-        doc: "Tells what is pending in a group.",
+        doc: "Returns the pending entries of a group.",
         example: "XADD s 1-1 f v; XGROUP CREATE s g 0; XREADGROUP GROUP g c STREAMS s >; \
                   XPENDING s g => [1, \"1-1\", \"1-1\", [[\"c\", \"1\"]]]",
         run: xpending,
@@ -78,6 +78,7 @@ pub const COMMANDS: &[Command] = &[
     },
 ];
 
+/// `XACK`: replies with the number of acknowledged entries.
 fn xack(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let (key, name) = (argv[1], argv[2]);
     context.find_for_read(key);
@@ -91,6 +92,7 @@ fn xack(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(acknowledged.into())
 }
 
+/// `XPENDING`: replies with a summary, or with the pending entries of a range.
 fn xpending(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let (key, name) = (argv[1], argv[2]);
     let filter = match argv.len() {
@@ -128,7 +130,7 @@ fn summary(group: &ReaderGroup) -> Reply {
     ])
 }
 
-/// Which pending entries are to be shown.
+/// The pending entries to return.
 struct PendingFilter<'a> {
     idle_min: i64,
     start: StreamId,
@@ -179,13 +181,14 @@ impl<'a> PendingFilter<'a> {
     }
 }
 
-/// How long ago an entry was given to its consumer.
+/// The time since an entry was delivered to its consumer.
 fn idle(pending: &Pending, now: Millis) -> i64 {
     now.0.wrapping_sub(pending.delivered_at.0)
 }
 
 // --- claims ---
 
+/// `XCLAIM`: replies with the claimed entries, with `JUSTID` with their ids.
 fn xclaim(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let (key, name, consumer) = (argv[1], argv[2], argv[3]);
     let stream = context.read_as::<Box<Stream>>(key)?;
@@ -221,12 +224,12 @@ fn xclaim(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     }
     context.engine.dirty += changes;
     if is_new {
-        tell(context, "xgroup-createconsumer", key);
+        notify_change(context, "xgroup-createconsumer", key);
     }
     Ok(Reply::Array(replies))
 }
 
-/// What stands behind the consumer of `XCLAIM`.
+/// The arguments after the consumer of `XCLAIM`.
 struct Claim {
     idle_min: i64,
     ids: Vec<StreamId>,
@@ -266,7 +269,7 @@ impl Claim {
         Ok(claim)
     }
 
-    /// Reads an option that has a value.
+    /// Parses an option that has a value.
     fn take(&mut self, word: &[u8], value: &[u8], now: Millis) -> Result<(), Error> {
         let within = |at: i64| Millis(if (0..=now.0).contains(&at) { at } else { now.0 });
         if is(word, "idle") {
@@ -298,13 +301,15 @@ fn unknown_option(word: &[u8]) -> Error {
     Error::text(format!("ERR Unrecognized XCLAIM option '{}'", String::from_utf8_lossy(word)))
 }
 
+/// `XAUTOCLAIM`: replies with the next id, the claimed entries and the ids of deleted ones.
 fn xautoclaim(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let (key, name, consumer) = (argv[1], argv[2], argv[3]);
     let idle_min = claim_integer(argv[4], "min-idle-time", "XAUTOCLAIM")?;
     let start = range_start(argv[5])?;
     let (mut room, just_id) = autoclaim_options(&argv[6..])?;
-    // Entries looked at, so that a group of the busy does not hold up everyone else.
-    let mut looks = room.saturating_mul(10);
+    // The number of entries to examine, so that a group of busy consumers does not delay other
+    // clients.
+    let mut examinations_left = room.saturating_mul(10);
     let now = context.time.wall();
     context.find_for_read(key);
     let stream = context.write_as::<Box<Stream>>(key)?;
@@ -314,8 +319,8 @@ fn xautoclaim(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error>
     let is_new = group.seen(consumer, now);
     let (mut claimed, mut deleted) = (Vec::new(), Vec::new());
     let mut next = group.pending().range(start..).next().map(|(&id, _)| id);
-    while let Some(id) = next.filter(|_| looks > 0 && room > 0) {
-        looks -= 1;
+    while let Some(id) = next.filter(|_| examinations_left > 0 && room > 0) {
+        examinations_left -= 1;
         let pending = group.pending().get(&id);
         let long = pending.is_none_or(|p| idle_min <= 0 || idle(p, now) >= idle_min);
         let deliveries = pending.map_or(0, |pending| pending.deliveries);
@@ -337,15 +342,15 @@ fn xautoclaim(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error>
     }
     context.engine.dirty += (claimed.len() + deleted.len()) as u64;
     if is_new {
-        tell(context, "xgroup-createconsumer", key);
+        notify_change(context, "xgroup-createconsumer", key);
     }
     let next = id_reply(next.unwrap_or(StreamId::MIN));
     Ok(Reply::Array(vec![next, Reply::Array(claimed), Reply::Array(deleted)]))
 }
 
-/// How many entries at most, and whether only their ids are asked for.
+/// The maximum number of entries, and whether only their ids are requested.
 fn autoclaim_options(arguments: &[&[u8]]) -> Result<(usize, bool), Error> {
-    /// As in Redis, which looks at ten times as many and keeps their ids.
+    /// As in Redis, which examines ten times as many and keeps their ids.
     const COUNT_MAX: i64 = i64::MAX / 16;
     let (mut count, mut just_id) = (100, false);
     let mut rest = arguments;
@@ -372,7 +377,7 @@ mod tests {
     use crate::testing::check;
 
     #[test]
-    fn what_is_idle_for_long_can_be_claimed() {
+    fn long_idle_entries_can_be_claimed() {
         check(
             "XADD s 1-1 f v; XADD s 2-1 f v; XGROUP CREATE s g 0; \
              XREADGROUP GROUP g c COUNT 1 STREAMS s >; +50ms; XREADGROUP GROUP g c STREAMS s >; \
@@ -387,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_say_how_idle_they_leave_an_entry() {
+    fn claims_set_the_idle_time_of_an_entry() {
         let conversation = |option: &str, idle: &str| {
             check(&format!(
                 "XADD s 1-1 f v; XGROUP CREATE s g 0; XREADGROUP GROUP g c STREAMS s >; +50ms; \
@@ -404,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wall_clock_set_back_makes_nothing_idle() {
+    fn wall_clock_set_back_makes_no_entry_idle() {
         check(
             "XADD s 1-1 f v; XGROUP CREATE s g 0; XREADGROUP GROUP g c STREAMS s >; wall-50ms; \
              XPENDING s g - + 9 => [[\"1-1\", \"c\", 0, 1]]; XCLAIM s g d 1 1-1 => []; \
@@ -414,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn looking_for_what_to_claim_has_an_end() {
+    fn search_for_entries_to_claim_is_bounded() {
         let mut conversation = String::from("XGROUP CREATE s g 0 MKSTREAM");
         for id in 1..=25 {
             conversation.push_str(&format!("; XADD s {id} f v"));

@@ -1,13 +1,13 @@
-//! `XREAD` and `XREADGROUP`: what has come after an id, from several streams at once.
+//! `XREAD` and `XREADGROUP`: the entries after an id, of several streams at once.
 //!
-//! What must hold: an entry that a group's reader is given is pending with that reader, unless it
-//! has said that it needs no acknowledgement, and is given to no other reader. Who waits is told of
-//! all that comes, from the moment it began to wait.
+//! Invariants: an entry that a consumer of a group is given is pending with that consumer, unless
+//! the consumer has declared that it needs no acknowledgement (`NOACK`), and is given to no other
+//! consumer. A blocked client receives all entries added after it began to wait.
 
 use lockwheel_resp::{Protocol, Reply};
 
 use crate::command::{Arity, Categories, Command, FindKeys, Flags, Group, KeySpec};
-use crate::commands::streams::{entry_id, entry_reply, id_reply, tell};
+use crate::commands::streams::{entry_id, entry_reply, id_reply, notify_change};
 use crate::context::{Caller, Context, integer, is};
 use crate::error::Error;
 use crate::keyspace::stream::Stream;
@@ -35,7 +35,7 @@ pub const COMMANDS: &[Command] = &[
             begin: 1,
             find: FindKeys::HalfAfter("STREAMS"),
         }],
-        doc: "Returns the entries that came after an id, of several streams.",
+        doc: "Returns the entries after an id, of several streams.",
         example: "XADD s 1-1 f v; XADD s 2-1 g w; \
                   XREAD STREAMS s 1-1 => [[\"s\", [[\"2-1\", [\"g\", \"w\"]]]]]",
         run: |context, argv| read(context, argv, false),
@@ -50,7 +50,7 @@ pub const COMMANDS: &[Command] = &[
             begin: 4,
             find: FindKeys::HalfAfter("STREAMS"),
         }],
-        doc: "Gives a consumer of a group entries that none of the group was given before.",
+        doc: "Gives a consumer entries that no consumer of the group was given before.",
         example: "XADD s 1-1 f v; XGROUP CREATE s g 0; \
                   XREADGROUP GROUP g c STREAMS s > => [[\"s\", [[\"1-1\", [\"f\", \"v\"]]]]]",
         run: |context, argv| read(context, argv, true),
@@ -58,7 +58,7 @@ pub const COMMANDS: &[Command] = &[
     },
 ];
 
-/// What is asked for.
+/// The parsed arguments.
 struct Request<'a> {
     /// The group and its consumer.
     reader: Option<(&'a [u8], &'a [u8])>,
@@ -71,22 +71,23 @@ struct Request<'a> {
     wait: Option<Option<Millis>>,
 }
 
-/// Where to read on in a stream.
+/// The position in a stream from which to read.
 #[derive(Clone, Copy)]
 enum Position {
     After(StreamId),
-    /// `>`: where the group stands.
+    /// `>`: the position of the group.
     New,
 }
 
+/// `XREAD` and `XREADGROUP`: reply with the entries of each stream, or nil.
 fn read(context: &mut Context<'_>, argv: &[&[u8]], grouped: bool) -> Result<Reply, Error> {
     let request = Request::parse(context, argv, grouped)?;
     let positions = positions(context, &request)?;
     let mut served = Vec::new();
     for (&key, &position) in request.keys.iter().zip(&positions) {
         let entries = match (request.reader, position) {
-            (Some(reader), _) => serve_reader(context, &request, reader, key, position)?,
-            (None, Position::After(id)) => serve(context, &request, key, id)?,
+            (Some(reader), _) => read_for_consumer(context, &request, reader, key, position)?,
+            (None, Position::After(id)) => read_streams(context, &request, key, id)?,
             (None, Position::New) => None,
         };
         served.extend(entries.map(|entries| (Reply::bulk(key), Reply::Array(entries))));
@@ -104,8 +105,8 @@ fn read(context: &mut Context<'_>, argv: &[&[u8]], grouped: bool) -> Result<Repl
     })
 }
 
-/// Waits for entries, if the command may. What `$` means is settled now. Readers of a group also
-/// learn that the group is gone, or its stream.
+/// Waits for entries, if the command may block. The id of `$` is determined now. Readers of a group
+/// are also unblocked when the group or its stream is removed.
 fn wait(
     context: &mut Context<'_>,
     request: &Request<'_>,
@@ -164,7 +165,7 @@ impl<'a> Request<'a> {
                     after
                 }
                 [_, ..] if is(word, "streams") => {
-                    request.name_streams(context.name, after, grouped)?;
+                    request.set_streams(context.name, after, grouped)?;
                     break;
                 }
                 [group, consumer, ref after @ ..] if is(word, "group") => {
@@ -193,7 +194,7 @@ impl<'a> Request<'a> {
         Ok(request)
     }
 
-    fn name_streams(
+    fn set_streams(
         &mut self,
         command: &str,
         arguments: &'a [&'a [u8]],
@@ -217,7 +218,7 @@ fn only_for_groups(option: &str) -> Error {
     ))
 }
 
-/// Where to read on in each stream. All of them are looked at before any is read.
+/// The positions from which to read. All of them are parsed before the first stream is read.
 fn positions(context: &mut Context<'_>, request: &Request<'_>) -> Result<Vec<Position>, Error> {
     let mut positions = Vec::with_capacity(request.keys.len());
     for (&key, &id) in request.keys.iter().zip(request.ids) {
@@ -244,7 +245,7 @@ fn positions(context: &mut Context<'_>, request: &Request<'_>) -> Result<Vec<Pos
                 ));
             }
             _ => match entry_id(id)? {
-                // As in Redis, which writes `>` so.
+                // As in Redis, which represents `>` by this id.
                 StreamId::MAX if request.reader.is_some() => Position::New,
                 id => Position::After(id),
             },
@@ -253,14 +254,14 @@ fn positions(context: &mut Context<'_>, request: &Request<'_>) -> Result<Vec<Pos
     Ok(positions)
 }
 
-/// A key without the group that is asked for; `where_from` says in which command.
+/// The error for a key without the requested group; `where_from` names the command.
 pub fn no_group(key: &[u8], group: &[u8], where_from: &str) -> Error {
     let [key, group] = [key, group].map(String::from_utf8_lossy);
     Error::text(format!("NOGROUP No such key '{key}' or consumer group '{group}'{where_from}"))
 }
 
-/// What came after an id, if anything did.
-fn serve(
+/// The entries after the requested ids, if there are any.
+fn read_streams(
     context: &mut Context<'_>,
     request: &Request<'_>,
     key: &[u8],
@@ -274,8 +275,8 @@ fn serve(
     Ok(Some(entries.take(request.count_max()).map(entry_reply).collect()))
 }
 
-/// What a consumer is given: new entries, if there are any, or what is pending with it.
-fn serve_reader(
+/// The entries for a consumer: new ones, or those pending with it.
+fn read_for_consumer(
     context: &mut Context<'_>,
     request: &Request<'_>,
     (group, consumer): (&[u8], &[u8]),
@@ -293,13 +294,13 @@ fn serve_reader(
         Position::New => new_entries(stream, group, consumer, count, now, !request.acknowledged),
     };
     if is_new {
-        tell(context, "xgroup-createconsumer", key);
+        notify_change(context, "xgroup-createconsumer", key);
     }
     context.engine.dirty += u64::from(entries.is_some());
     Ok(entries)
 }
 
-/// What is pending with a consumer, given to it once more.
+/// The entries pending with a consumer, delivered once more.
 fn history(
     stream: &mut Stream,
     group: &[u8],
@@ -322,7 +323,7 @@ fn history(
     ids.into_iter().map(give).collect()
 }
 
-/// What no consumer of the group was given before, if there is any.
+/// The entries that no consumer of the group was given before, if there are any.
 fn new_entries(
     stream: &mut Stream,
     group: &[u8],
@@ -353,7 +354,7 @@ mod tests {
     use crate::testing::{check, check_events};
 
     #[test]
-    fn a_wait_ends_on_the_millisecond() {
+    fn wait_ends_on_the_millisecond() {
         check("b> XREAD BLOCK 5 STREAMS s $; +4ms; b< => ; +1ms; b< => nil-array");
         check("b> HELLO 3; b> XREAD BLOCK 5 STREAMS s $; +5ms; b< => nil; b> PING => PONG");
         check("b> XREAD BLOCK 0 STREAMS s $; +100000000ms; b< => ; XADD s 1-1 f v; b< => [...");
@@ -369,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_last_is_what_was_last_when_the_wait_began() {
+    fn dollar_is_the_last_id_when_the_wait_began() {
         check(
             "XADD s 1-1 f v; b> XREAD BLOCK 0 STREAMS t s $ $; XSETID s 5-5; XADD s 5-6 g w; \
              b< => [[\"s\", [[\"5-6\", [\"g\", \"w\"]]]]]",
@@ -382,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn readers_of_a_group_are_given_each_another_entry_in_the_order_they_came() {
+    fn readers_of_a_group_get_different_entries_in_order() {
         let entry = |id: &str| format!("[[\"s\", [[\"{id}\", [\"f\", \"v\"]]]]]");
         let [one, two, three] = ["1-1", "1-2", "1-3"].map(entry);
         check(&format!(
@@ -402,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn readers_of_a_group_learn_that_it_is_gone() {
+    fn readers_of_a_group_are_unblocked_when_it_is_removed() {
         let gone = "!NOGROUP No such key 's' or consumer group 'g' in XREADGROUP with GROUP option";
         for (end, reply) in [
             ("XGROUP DESTROY s g", gone),
@@ -425,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn trying_to_read_is_being_seen() {
+    fn blocked_read_sets_the_seen_time() {
         check(
             "XGROUP CREATE s g $ MKSTREAM; b> XREADGROUP GROUP g c BLOCK 0 STREAMS s >; +5ms; \
              XINFO CONSUMERS s g => [[..., \"pending\", 0, \"idle\", 5, \"inactive\", -1]]; \

@@ -1,6 +1,7 @@
-//! Commands for the entries of a stream: a log that is written at its end and trimmed at its front.
+//! Commands for the entries of a stream: a log with entries appended at its end and trimmed from
+//! its front.
 //!
-//! What must hold: a stream stays when its last entry goes, so that no id is given out twice.
+//! Invariant: a stream remains when its last entry is deleted, so that no id is given out twice.
 
 use lockwheel_resp::Reply;
 
@@ -43,7 +44,7 @@ pub const COMMANDS: &[Command] = &[
         flags: Flags::WRITE.union(Flags::FAST),
         keys: DELETED_KEY,
         complexity: "O(1) for each id",
-        doc: "Deletes entries; returns how many there were.",
+        doc: "Deletes entries; returns how many existed.",
         example: "XADD s 1-1 f v; XDEL s 1-1 2-1 => 1",
         run: xdel,
         ..STREAM
@@ -53,7 +54,7 @@ pub const COMMANDS: &[Command] = &[
         arity: Arity::Exactly(2),
         flags: Flags::READONLY.union(Flags::FAST),
         keys: &[KeySpec::one(&["RO"])],
-        doc: "Returns how many entries a stream has.",
+        doc: "Returns the number of entries.",
         example: "XADD s 1-1 f v; XLEN s => 1",
         run: xlen,
         ..STREAM
@@ -73,7 +74,7 @@ pub const COMMANDS: &[Command] = &[
         arity: Arity::AtLeast(4),
         flags: Flags::READONLY,
         complexity: "O(N) in the number of entries returned",
-        doc: "Returns the entries between two ids, the last one first.",
+        doc: "Returns the entries between two ids, in reverse order.",
         example: "XADD s 1-1 f v; XREVRANGE s + - => [[\"1-1\", [\"f\", \"v\"]]]",
         run: |context, argv| xrange(context, argv, true),
         ..STREAM
@@ -83,7 +84,7 @@ pub const COMMANDS: &[Command] = &[
         arity: Arity::AtLeast(3),
         flags: Flags::WRITE.union(Flags::DENYOOM).union(Flags::FAST),
         keys: CHANGED_KEY,
-        doc: "Sets the last id a stream has given out, and what it has counted.",
+        doc: "Sets the last id that a stream has given out, and its counters.",
         example: "XADD s 1-1 f v; XSETID s 5-1; XADD s 5-* f v => \"5-2\"",
         run: xsetid,
         ..STREAM
@@ -102,23 +103,23 @@ pub const COMMANDS: &[Command] = &[
     },
 ];
 
-// --- ids and entries, for the whole family ---
+// --- ids and entries, for all files about streams ---
 
-/// What an id that cannot be read is answered with.
+/// The error for an invalid id.
 pub const INVALID_ID: Error =
     Error::line("ERR Invalid stream ID specified as stream command argument");
 
-/// Reads the id of an entry.
+/// Parses the id of an entry.
 pub fn entry_id(argument: &[u8]) -> Result<StreamId, Error> {
     StreamId::parse(argument, 0).ok_or(INVALID_ID)
 }
 
-/// Reads the ids of entries.
+/// Parses the ids of entries.
 pub fn entry_ids(arguments: &[&[u8]]) -> Result<Vec<StreamId>, Error> {
     arguments.iter().map(|argument| entry_id(argument)).collect()
 }
 
-/// Reads an id, `-` for the least and `+` for the greatest. `seq` is taken where it gives none.
+/// Parses an id, `-` for the least and `+` for the greatest. `seq` is used if the text has none.
 pub fn bound(argument: &[u8], seq: u64) -> Result<StreamId, Error> {
     match argument {
         b"-" => Ok(StreamId::MIN),
@@ -127,7 +128,7 @@ pub fn bound(argument: &[u8], seq: u64) -> Result<StreamId, Error> {
     }
 }
 
-/// Reads where a range starts; `(` excludes the id itself.
+/// Parses the start of a range; `(` excludes the id itself.
 pub fn range_start(argument: &[u8]) -> Result<StreamId, Error> {
     match argument {
         [b'(', id @ ..] if !id.is_empty() => {
@@ -137,7 +138,7 @@ pub fn range_start(argument: &[u8]) -> Result<StreamId, Error> {
     }
 }
 
-/// Reads where a range ends; `(` excludes the id itself.
+/// Parses the end of a range; `(` excludes the id itself.
 pub fn range_end(argument: &[u8]) -> Result<StreamId, Error> {
     match argument {
         [b'(', id @ ..] if !id.is_empty() => StreamId::parse(id, u64::MAX)
@@ -148,23 +149,25 @@ pub fn range_end(argument: &[u8]) -> Result<StreamId, Error> {
     }
 }
 
-/// An id as clients are told it.
+/// An id as a reply.
 pub fn id_reply(id: StreamId) -> Reply {
     Reply::bulk(id.to_string())
 }
 
-/// An entry as clients are told it: its id, then fields and values by turns.
+/// An entry as a reply: its id, then fields and values, alternating.
 pub fn entry_reply((id, entry): (StreamId, &Entry)) -> Reply {
     let fields = entry.fields().flat_map(|(name, value)| [name, value]);
     Reply::Array(vec![id_reply(id), Reply::Array(fields.map(Reply::bulk).collect())])
 }
 
-// --- looking ---
+// --- reading ---
 
+/// `XLEN`: replies with the number of entries.
 fn xlen(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(context.read_as::<Box<Stream>>(argv[1])?.map_or(0, |stream| stream.len()).into())
 }
 
+/// `XRANGE` and `XREVRANGE`: reply with the entries of the range.
 fn xrange(context: &mut Context<'_>, argv: &[&[u8]], backwards: bool) -> Result<Reply, Error> {
     let (start, end) = if backwards { (argv[3], argv[2]) } else { (argv[2], argv[3]) };
     let (start, end) = (range_start(start)?, range_end(end)?);
@@ -193,6 +196,7 @@ fn xrange(context: &mut Context<'_>, argv: &[&[u8]], backwards: bool) -> Result<
 
 // --- changing ---
 
+/// `XADD`: replies with the id of the new entry, or nil with `NOMKSTREAM` and without the key.
 fn xadd(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let options = AddOptions::parse(context, argv)?;
     let key = argv[1];
@@ -210,7 +214,7 @@ fn xadd(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     }
     let wall_ms = context.time.wall().0.unsigned_abs();
     let limits = node_limits(context);
-    // A new stream takes any id but the one refused above, so none is left empty.
+    // A new stream accepts any id except the one refused above, so no empty stream remains.
     let stream = context.open::<Box<Stream>>(key)?;
     if stream.last_id == StreamId::MAX {
         return Err(Error::line(
@@ -229,6 +233,7 @@ fn xadd(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(id_reply(id))
 }
 
+/// `XTRIM`: replies with the number of removed entries.
 fn xtrim(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let mut options = TrimOptions::default();
     let mut rest = &argv[2..];
@@ -248,6 +253,7 @@ fn xtrim(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(trimmed.into())
 }
 
+/// `XDEL`: replies with the number of deleted entries.
 fn xdel(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let Some(stream) = context.write_as::<Box<Stream>>(argv[1])? else { return Ok(0_i64.into()) };
     let ids = entry_ids(&argv[2..])?;
@@ -258,6 +264,7 @@ fn xdel(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(deleted.into())
 }
 
+/// `XSETID`: sets the last id and replies with OK.
 fn xsetid(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let id = entry_id(argv[2])?;
     let (mut entries_added, mut max_deleted_id) = (None, StreamId::MIN);
@@ -300,12 +307,12 @@ fn xsetid(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     if max_deleted_id != StreamId::MIN {
         stream.max_deleted_id = max_deleted_id;
     }
-    tell(context, "xsetid", argv[1]);
+    notify_change(context, "xsetid", argv[1]);
     Ok(Reply::OK)
 }
 
-/// Tells subscribers of a change that concerns no entry, so that watchers need not know.
-pub fn tell(context: &mut Context<'_>, event: &str, key: &[u8]) {
+/// Sends the event of a change that affects no entry, and so no watchers.
+pub fn notify_change(context: &mut Context<'_>, event: &str, key: &[u8]) {
     context.engine.dirty += 1;
     context.engine.notify(Events::STREAM, event, context.database, key);
 }
@@ -320,7 +327,7 @@ pub(super) fn node_limits(context: &Context<'_>) -> NodeLimits {
 
 // --- options ---
 
-/// What stands behind the key of `XADD`.
+/// The arguments after the key of `XADD`.
 struct AddOptions<'a> {
     only_if_there: bool,
     trim: Option<Trim>,
@@ -332,7 +339,8 @@ impl<'a> AddOptions<'a> {
     fn parse(context: &Context<'_>, argv: &'a [&'a [u8]]) -> Result<AddOptions<'a>, Error> {
         let mut trim = TrimOptions::default();
         let mut only_if_there = false;
-        // Without an id there are too few arguments, which is said after all else.
+        // If the id is missing there are too few arguments, which is reported after all other
+        // errors.
         let mut id = NewId::Now;
         let mut rest = &argv[2..];
         while let [word, after @ ..] = rest {
@@ -352,7 +360,7 @@ impl<'a> AddOptions<'a> {
     }
 }
 
-/// How to trim, as it has been read so far.
+/// The trimming options parsed so far.
 #[derive(Default)]
 struct TrimOptions {
     keep: Option<Keep>,
@@ -361,7 +369,7 @@ struct TrimOptions {
 }
 
 impl TrimOptions {
-    /// Reads an option; returns what follows it, or `None` if it is none of these.
+    /// Parses an option; returns the arguments after it, or `None` if it is no trimming option.
     fn take<'a>(&mut self, arguments: &'a [&'a [u8]]) -> Result<Option<&'a [&'a [u8]]>, Error> {
         let &[word, ref rest @ ..] = arguments else { return Ok(None) };
         if rest.is_empty() {
@@ -409,7 +417,7 @@ impl TrimOptions {
         Ok(())
     }
 
-    /// What has been read. Without a limit, `~` removes a hundred nodes at most.
+    /// The parsed options. Without a limit, `~` removes at most a hundred nodes.
     fn trim(&self, context: &Context<'_>) -> Result<Option<Trim>, Error> {
         if self.limit.is_some() && !self.approximate {
             return Err(Error::line(
@@ -447,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_ends_with_its_lease_alone() {
+    fn stream_ends_only_with_its_lease() {
         check(
             "XADD s 5-1 f v; PEXPIRE s 10; XDEL s 5-1 => 1; +9ms; XLEN s => 0; EXISTS s => 1; \
              +1ms; EXISTS s => 0; XADD s 1-1 f v => \"1-1\"",
@@ -455,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn trimming_many_whole_nodes() {
+    fn many_whole_nodes_are_trimmed() {
         let mut conversation = String::from("CONFIG SET stream-node-max-entries 10");
         for id in 1..=95 {
             conversation.push_str(&format!("; XADD s {id} f v"));
@@ -468,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn watchers_learn_of_entries_and_of_nothing_else() {
+    fn only_changes_of_entries_break_watches() {
         for (command, exec) in [
             ("XADD s 9-9 f v", "nil-array"),
             ("XDEL s 1-1", "nil-array"),
@@ -492,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn events() {
+    fn commands_send_their_events() {
         check_events(&[
             ("XADD s NOMKSTREAM 1-1 f v", ""),
             ("XADD s 1-1 f v", "new s, xadd s"),

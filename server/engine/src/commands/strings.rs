@@ -1,14 +1,15 @@
-//! Commands for strings: among them `SET key token NX PX lease`, the plainest lock there is.
+//! Commands for strings, including `SET key token NX PX lease`, the simplest lock.
 
 use lockwheel_resp::{LongDouble, Reply};
 
+use super::time_unit::TimeUnit;
 use crate::command::{Arity, Categories, Command, FindKeys, Flags, Group, KeySpec};
 use crate::commands::conditional::Condition;
 use crate::context::{Context, integer, is};
 use crate::error::Error;
 use crate::keyspace::dict::Slot;
-use crate::keyspace::records::Given;
-use crate::keyspace::string::{StringValue, Text};
+use crate::keyspace::records::NewValue;
+use crate::keyspace::string_value::{StringValue, Text};
 use crate::keyspace::value::ValueRef;
 use crate::notify::Events;
 use crate::settings::CompatVersion;
@@ -24,7 +25,7 @@ const FAST_READ: Flags = Flags::READONLY.union(Flags::FAST);
 const CHANGED_KEY: &[KeySpec] = &[KeySpec::one(&["RW", "access", "update"])];
 const READ_KEY: &[KeySpec] = &[KeySpec::one(&["RO", "access"])];
 
-/// Key and value by turns, from the first argument on.
+/// Keys and values, alternating, from the first argument on.
 const fn pairs(flags: &'static [&'static str]) -> KeySpec {
     KeySpec { flags, begin: 1, find: FindKeys::Range { last: -1, step: 2 } }
 }
@@ -38,7 +39,7 @@ pub const COMMANDS: &[Command] = &[
         keys: &[KeySpec::one(&["RW", "insert"])],
         since: "2.0.0",
         complexity: "O(1), amortized, beside the bytes that are appended",
-        doc: "Adds bytes to the end of a string; returns its new length.",
+        doc: "Appends bytes to a string; returns its new length.",
         example: "SET k ab; APPEND k cd => 4",
         run: append,
         ..STRING
@@ -58,7 +59,7 @@ pub const COMMANDS: &[Command] = &[
         arity: Arity::Exactly(3),
         flags: FAST_WRITE,
         keys: CHANGED_KEY,
-        doc: "Subtracts from an integer.",
+        doc: "Subtracts a number from an integer.",
         example: "SET k 5; DECRBY k 3 => 2",
         run: decrby,
         ..STRING
@@ -102,7 +103,7 @@ pub const COMMANDS: &[Command] = &[
         keys: READ_KEY,
         since: "2.4.0",
         complexity: "O(N) in the length of the part",
-        doc: "Returns a part of a string; negative places count from its end.",
+        doc: "Returns a part of a string; negative positions count from its end.",
         example: "SET k abcdef; GETRANGE k 1 -2 => \"bcde\"",
         run: getrange,
         ..STRING
@@ -112,7 +113,7 @@ pub const COMMANDS: &[Command] = &[
         arity: Arity::Exactly(3),
         flags: FAST_WRITE,
         keys: CHANGED_KEY,
-        doc: "Sets a key to a string and returns the one it held.",
+        doc: "Sets a key to a string and returns its previous string.",
         example: "SET k old; GETSET k new => \"old\"",
         run: getset,
         ..STRING
@@ -132,7 +133,7 @@ pub const COMMANDS: &[Command] = &[
         arity: Arity::Exactly(3),
         flags: FAST_WRITE,
         keys: CHANGED_KEY,
-        doc: "Adds to an integer.",
+        doc: "Adds a number to an integer.",
         example: "SET k 5; INCRBY k 3 => 8",
         run: incrby,
         ..STRING
@@ -143,7 +144,7 @@ pub const COMMANDS: &[Command] = &[
         flags: FAST_WRITE,
         keys: CHANGED_KEY,
         since: "2.6.0",
-        doc: "Adds to a number with decimals.",
+        doc: "Adds a number to a decimal number.",
         example: "SET k 0.1; INCRBYFLOAT k 0.2 => \"0.3\"",
         run: incrbyfloat,
         ..STRING
@@ -196,7 +197,7 @@ pub const COMMANDS: &[Command] = &[
         keys: &[pairs(&["OW", "insert"])],
         since: "1.0.1",
         complexity: "O(N) in the number of keys",
-        doc: "Sets several keys to strings, unless one of them is there.",
+        doc: "Sets several keys to strings, unless one of them exists.",
         example: "SET k v; MSETNX k w l w => 0",
         run: msetnx,
         ..STRING
@@ -207,7 +208,7 @@ pub const COMMANDS: &[Command] = &[
         flags: WRITE,
         keys: &[KeySpec::one(&["OW", "update"])],
         since: "2.6.0",
-        doc: "Sets a key to a string for a time in milliseconds.",
+        doc: "Sets a key to a string with a time to live in milliseconds.",
         example: "PSETEX k 30000 v => OK",
         run: psetex,
         ..STRING
@@ -217,7 +218,7 @@ pub const COMMANDS: &[Command] = &[
         arity: Arity::AtLeast(3),
         flags: WRITE,
         keys: &[KeySpec::one(&["RW", "access", "update", "variable_flags"])],
-        doc: "Sets a key to a string, on conditions and for a time if asked.",
+        doc: "Sets a key to a string, optionally with conditions and a time to live.",
         example: "SET lock token NX PX 30000; SET lock other NX PX 30000 => nil",
         run: set,
         ..STRING
@@ -228,7 +229,7 @@ pub const COMMANDS: &[Command] = &[
         flags: WRITE,
         keys: &[KeySpec::one(&["OW", "update"])],
         since: "2.0.0",
-        doc: "Sets a key to a string for a time in seconds.",
+        doc: "Sets a key to a string with a time to live in seconds.",
         example: "SETEX k 30 v => OK",
         run: setex,
         ..STRING
@@ -238,7 +239,7 @@ pub const COMMANDS: &[Command] = &[
         arity: Arity::Exactly(3),
         flags: FAST_WRITE,
         keys: &[KeySpec::one(&["OW", "insert"])],
-        doc: "Sets a key to a string, unless it is there.",
+        doc: "Sets a key to a string, unless the key exists.",
         example: "SETNX lock token; SETNX lock other => 0",
         run: setnx,
         ..STRING
@@ -281,6 +282,7 @@ pub const COMMANDS: &[Command] = &[
 
 // --- whole strings ---
 
+/// `GET`: replies with the string, or nil without the key.
 fn get(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     context.reply_with(argv[1], |value| match value {
         ValueRef::String(text) => Ok(Some(text.bytes())),
@@ -288,10 +290,12 @@ fn get(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     })
 }
 
+/// `STRLEN`: replies with the length of the string, 0 without the key.
 fn strlen(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(context.read_as::<StringValue>(argv[1])?.map_or(0, Text::len).into())
 }
 
+/// `GETSET`: sets a string and replies with the previous one, or nil.
 fn getset(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let old = get(context, argv)?;
     let found = context.find(argv[1]);
@@ -299,6 +303,7 @@ fn getset(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(old)
 }
 
+/// `GETDEL`: removes a string and replies with it, or nil without the key.
 fn getdel(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let old = get(context, argv)?;
     if old != Reply::Null {
@@ -307,16 +312,17 @@ fn getdel(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(old)
 }
 
+/// `GETEX`: replies with the string, or nil, and sets or clears its deadline.
 fn getex(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let key = argv[1];
     let mut options = Options::default();
     options.read_all(context, &argv[2..], false)?;
     let value = get(context, argv)?;
-    // What is said about the deadline of a key that is not there is not even read.
+    // The deadline is not even parsed if the key does not exist.
     let Some(slot) = context.find(key) else { return Ok(value) };
     match options.expiry {
-        Asked::Given(unit, amount) => {
-            let deadline = unit.deadline(amount, context.time, context.name)?;
+        DeadlineOption::Set(unit, amount) => {
+            let deadline = deadline(unit, amount, context.time, context.name)?;
             if context.time.reached(deadline) {
                 remove(context, key);
             } else {
@@ -324,27 +330,28 @@ fn getex(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
                 context.changed(Events::GENERIC, "expire", key);
             }
         }
-        Asked::Persist if context.deadline(key).flatten().is_some() => {
+        DeadlineOption::Persist if context.deadline(key).flatten().is_some() => {
             context.set_deadline_at(slot, None);
             context.changed(Events::GENERIC, "persist", key);
         }
-        Asked::Persist | Asked::Keep | Asked::Nothing => {}
+        DeadlineOption::Persist | DeadlineOption::Keep | DeadlineOption::Absent => {}
     }
     Ok(value)
 }
 
+/// `SET`: replies with OK, or nil if the conditions are not met; with `GET`, with the old string.
 fn set(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let mut options = Options::default();
     options.read_all(context, &argv[3..], true)?;
     let expiry = match options.expiry {
-        Asked::Given(unit, amount) => {
-            Expiry::At(unit.deadline(amount, context.time, context.name)?)
+        DeadlineOption::Set(unit, amount) => {
+            Expiry::At(deadline(unit, amount, context.time, context.name)?)
         }
-        Asked::Keep => Expiry::Keep,
-        Asked::Persist | Asked::Nothing => Expiry::Clear,
+        DeadlineOption::Keep => Expiry::Keep,
+        DeadlineOption::Persist | DeadlineOption::Absent => Expiry::Clear,
     };
     if options.get || options.condition.is_some() {
-        return set_and_tell(context, argv, &options, expiry);
+        return set_with_old_value(context, argv, &options, expiry);
     }
     let found = context.find(argv[1]);
     if !options.admits(found) {
@@ -354,9 +361,9 @@ fn set(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(Reply::OK)
 }
 
-/// `SET` where what the key holds is compared or asked for.
+/// `SET` with `GET` or a condition on the value.
 #[cold]
-fn set_and_tell(
+fn set_with_old_value(
     context: &mut Context<'_>,
     argv: &[&[u8]],
     options: &Options<'_>,
@@ -370,7 +377,7 @@ fn set_and_tell(
     }
     if let Some(condition) = options.condition {
         let found = context.find_to_write::<StringValue>(key)?;
-        if !found.map_or(Ok(condition.admits_nothing()), |(_, value)| condition.holds(value))? {
+        if !found.map_or(Ok(condition.holds_without_key()), |(_, value)| condition.holds(value))? {
             return Ok(old.unwrap_or(Reply::Null));
         }
     }
@@ -378,6 +385,7 @@ fn set_and_tell(
     Ok(old.unwrap_or(Reply::OK))
 }
 
+/// `SETNX`: replies with 1 if the key was set, 0 if it exists.
 fn setnx(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let found = context.find(argv[1]);
     if found.is_none() {
@@ -386,36 +394,38 @@ fn setnx(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(found.is_none().into())
 }
 
+/// `SETEX`: sets a string for seconds and replies with OK.
 fn setex(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    set_for(context, argv, Unit::Seconds)
+    set_for(context, argv, TimeUnit::Seconds)
 }
 
+/// `PSETEX`: sets a string for milliseconds and replies with OK.
 fn psetex(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    set_for(context, argv, Unit::Millis)
+    set_for(context, argv, TimeUnit::Millis)
 }
 
-fn set_for(context: &mut Context<'_>, argv: &[&[u8]], unit: Unit) -> Result<Reply, Error> {
-    let deadline = unit.deadline(argv[2], context.time, context.name)?;
+fn set_for(context: &mut Context<'_>, argv: &[&[u8]], unit: TimeUnit) -> Result<Reply, Error> {
+    let deadline = deadline(unit, argv[2], context.time, context.name)?;
     let found = context.find(argv[1]);
     store(context, argv[1], found, argv[3], Expiry::At(deadline));
     Ok(Reply::OK)
 }
 
-/// What a command does to the deadline of the key it sets.
+/// The effect of a command on the deadline of the key it sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Expiry {
-    /// None is left.
+    /// Removes it.
     Clear,
-    /// Whatever was there stays.
+    /// Keeps it.
     Keep,
-    /// This one.
+    /// Sets it.
     At(Millis),
 }
 
-/// Sets a key that has just been found, or found missing, to a string and tells of it.
+/// Sets a key, `found` just before or missing, to a string and sends the events.
 #[inline(always)]
 fn store(context: &mut Context<'_>, key: &[u8], found: Option<Slot>, value: &[u8], expiry: Expiry) {
-    let slot = context.put(key, found, Given::Text(value));
+    let slot = context.put(key, found, NewValue::Text(value));
     match expiry {
         Expiry::Keep => {}
         Expiry::Clear => context.set_deadline_at(slot, None),
@@ -442,14 +452,14 @@ fn reply(value: Text<'_>) -> Reply {
 #[derive(Clone, Copy, Debug, Default)]
 struct Options<'a> {
     only_new: bool,
-    only_old: bool,
+    only_existing: bool,
     condition: Option<Condition<'a>>,
     get: bool,
-    expiry: Asked<'a>,
+    expiry: DeadlineOption<'a>,
 }
 
 impl<'a> Options<'a> {
-    /// Reads the options of `SET`, or else of `GETEX`.
+    /// Parses the options of `SET` or, unless `sets`, of `GETEX`.
     #[inline(always)]
     fn read_all(
         &mut self,
@@ -460,12 +470,12 @@ impl<'a> Options<'a> {
         let mut rest = arguments;
         while let Some((&word, behind)) = rest.split_first() {
             let operand = behind.first().copied();
-            let takes_operand = match (Unit::of(word), operand) {
-                (Some(unit), Some(amount)) => self.ask(Asked::Given(unit, amount)),
+            let takes_operand = match (TimeUnit::of_option(word), operand) {
+                (Some(unit), Some(amount)) => self.read_deadline(DeadlineOption::Set(unit, amount)),
                 (None, _) if sets => {
                     self.read(word, operand, context.engine.settings.compat_version)
                 }
-                (None, _) if is(word, "persist") => self.ask(Asked::Persist),
+                (None, _) if is(word, "persist") => self.read_deadline(DeadlineOption::Persist),
                 _ => None,
             };
             let Some(takes_operand) = takes_operand else { return Err(Error::Syntax) };
@@ -474,13 +484,13 @@ impl<'a> Options<'a> {
         Ok(())
     }
 
-    /// Whether `NX` and `XX` admit what has been found.
+    /// Whether `NX` and `XX` allow the command, given whether the key was found.
     fn admits(&self, found: Option<Slot>) -> bool {
-        !(self.only_new && found.is_some() || self.only_old && found.is_none())
+        !(self.only_new && found.is_some() || self.only_existing && found.is_none())
     }
 
-    /// Reads an option that only `SET` has. `None` if it may not stand here, else whether what
-    /// follows belongs to it.
+    /// Parses an option that only `SET` has. `None` if it is not allowed here, else whether it
+    /// takes the next argument.
     #[inline(never)]
     fn read(
         &mut self,
@@ -488,111 +498,86 @@ impl<'a> Options<'a> {
         operand: Option<&'a [u8]>,
         version: CompatVersion,
     ) -> Option<bool> {
-        let is_free = !(self.only_new || self.only_old || self.condition.is_some());
+        let is_free = !(self.only_new || self.only_existing || self.condition.is_some());
         if matches!(word, [b'n' | b'N', b'x' | b'X']) && (self.only_new || is_free) {
             self.only_new = true;
-        } else if is(word, "xx") && (self.only_old || is_free) {
-            self.only_old = true;
+        } else if is(word, "xx") && (self.only_existing || is_free) {
+            self.only_existing = true;
         } else if is(word, "get") {
             self.get = true;
         } else if is(word, "keepttl") {
-            return self.ask(Asked::Keep);
+            return self.read_deadline(DeadlineOption::Keep);
         } else {
             let condition = Condition::named(word, operand?)?;
-            self.condition = Some(condition).filter(|it| is_free && it.is_of_set_in(version));
+            self.condition =
+                Some(condition).filter(|it| is_free && it.is_supported_by_set(version));
             return self.condition.map(|_| true);
         }
         Some(false)
     }
 
-    /// As `read`, for what is said about the deadline.
-    fn ask(&mut self, asked: Asked<'a>) -> Option<bool> {
-        if !self.expiry.admits(asked) {
+    /// As `read`, for an option about the deadline.
+    fn read_deadline(&mut self, option: DeadlineOption<'a>) -> Option<bool> {
+        if !self.expiry.admits(option) {
             return None;
         }
-        self.expiry = asked;
-        Some(matches!(asked, Asked::Given(..)))
+        self.expiry = option;
+        Some(matches!(option, DeadlineOption::Set(..)))
     }
 }
 
-/// What the options say about the deadline, not yet judged.
+/// What the options say about the deadline; the amount is not parsed yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Asked<'a> {
+enum DeadlineOption<'a> {
     #[default]
-    Nothing,
+    Absent,
     Keep,
     Persist,
-    Given(Unit, &'a [u8]),
+    Set(TimeUnit, &'a [u8]),
 }
 
-impl Asked<'_> {
-    /// Whether `other` may be said after this: the same kind may be repeated, and the last one
-    /// holds.
-    fn admits(self, other: Asked<'_>) -> bool {
+impl DeadlineOption<'_> {
+    /// Whether `other` may follow this option: the same kind may be repeated, and the last one
+    /// applies.
+    fn admits(self, other: DeadlineOption<'_>) -> bool {
         match (self, other) {
-            (Asked::Nothing, _) => true,
-            (Asked::Given(unit, _), Asked::Given(other, _)) => unit == other,
-            (asked, other) => asked == other,
+            (DeadlineOption::Absent, _) => true,
+            (DeadlineOption::Set(unit, _), DeadlineOption::Set(other, _)) => unit == other,
+            (option, other) => option == other,
         }
     }
 }
 
-/// How an option gives a deadline.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Unit {
-    Seconds,
-    Millis,
-    UnixSeconds,
-    UnixMillis,
-}
-
-impl Unit {
-    #[inline(always)]
-    fn of(option: &[u8]) -> Option<Unit> {
-        match option {
-            [b'p' | b'P', b'x' | b'X'] => Some(Unit::Millis),
-            [b'e' | b'E', b'x' | b'X'] => Some(Unit::Seconds),
-            _ if is(option, "exat") => Some(Unit::UnixSeconds),
-            _ if is(option, "pxat") => Some(Unit::UnixMillis),
-            _ => None,
-        }
+/// Parses an amount and returns its deadline; refuses amounts that are not positive or too large.
+fn deadline(
+    unit: TimeUnit,
+    amount: &[u8],
+    time: Time,
+    name: &'static str,
+) -> Result<Millis, Error> {
+    let amount = integer(amount)?;
+    if amount <= 0 {
+        return Err(Error::InvalidExpire(name));
     }
-
-    /// Reads the amount; refuses what is not in the future of the year 0 or beyond what fits.
-    fn deadline(self, amount: &[u8], time: Time, name: &'static str) -> Result<Millis, Error> {
-        let amount = integer(amount)?;
-        if amount <= 0 {
-            return Err(Error::InvalidExpire(name));
-        }
-        let millis = match self {
-            Unit::Seconds | Unit::UnixSeconds => amount.checked_mul(1000),
-            Unit::Millis | Unit::UnixMillis => Some(amount),
-        };
-        let deadline = match (self, millis) {
-            (Unit::Seconds | Unit::Millis, Some(span)) => time.after(Millis(span)),
-            (Unit::UnixSeconds | Unit::UnixMillis, Some(wall)) => {
-                Some(time.from_wall(Millis(wall)))
-            }
-            (_, None) => None,
-        };
-        match deadline {
-            Some(deadline) => Ok(deadline),
-            None => Err(Error::InvalidExpire(name)),
-        }
+    match unit.deadline(amount, time) {
+        Some(deadline) => Ok(deadline),
+        None => Err(Error::InvalidExpire(name)),
     }
 }
 
 // --- several keys ---
 
+/// `MGET`: replies with the strings; nil for missing keys and other types.
 fn mget(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let mut replies = Vec::with_capacity(argv.len() - 1);
     for key in &argv[1..] {
-        // What is no string counts as missing here.
+        // A value of another type counts as missing here.
         replies.push(context.read_as::<StringValue>(key).ok().flatten().map_or(Reply::Null, reply));
     }
     Ok(Reply::Array(replies))
 }
 
+/// `MSET`: sets several strings and replies with OK.
 fn mset(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     for &[key, value] in keys_with_values(context, argv)? {
         let found = context.find(key);
@@ -601,6 +586,7 @@ fn mset(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(Reply::OK)
 }
 
+/// `MSETNX`: replies with 1 if the keys were set, 0 if one of them exists.
 fn msetnx(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let mut pairs = keys_with_values(context, argv)?.iter();
     if pairs.any(|&[key, _]| context.find(key).is_some()) {
@@ -622,6 +608,7 @@ fn keys_with_values<'a, 'b>(
 
 // --- parts ---
 
+/// `APPEND`: replies with the new length.
 fn append(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let (key, more) = (argv[1], argv[2]);
     let bytes_max = context.engine.settings.proto_max_bulk_len_bytes;
@@ -633,7 +620,7 @@ fn append(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
             bytes.len()
         }
         None => {
-            context.add(key, Given::Text(more));
+            context.add(key, NewValue::Text(more));
             more.len()
         }
     };
@@ -641,6 +628,7 @@ fn append(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(length.into())
 }
 
+/// `GETRANGE` and `SUBSTR`: reply with a part of the string, which may be empty.
 fn getrange(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let (first, last) = (integer(argv[2])?, integer(argv[3])?);
     let Some(value) = context.read_as::<StringValue>(argv[1])? else { return Ok(Reply::bulk("")) };
@@ -648,7 +636,7 @@ fn getrange(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let length = bytes.len() as i64;
     let from_start = |place: i64| if place < 0 { place.saturating_add(length) } else { place };
     let first_at = from_start(first).max(0);
-    // A last place before the beginning is the first byte, unless the places are the wrong way.
+    // An end before the first byte means the first byte, unless start and end are reversed.
     let last_at = from_start(last).max(0).min(length - 1);
     let reversed = first < 0 && last < 0 && first > last;
     if reversed || first_at > last_at {
@@ -657,6 +645,7 @@ fn getrange(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(Reply::bulk(&bytes[first_at as usize..=last_at as usize]))
 }
 
+/// `SETRANGE`: replies with the new length.
 fn setrange(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let (key, patch) = (argv[1], argv[3]);
     let offset = u64::try_from(integer(argv[2])?).map_err(|_| Error::OutOfRange("offset"))?;
@@ -671,7 +660,7 @@ fn setrange(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         None => {
             let mut bytes = Vec::new();
             overwrite(&mut bytes, patch, end)?;
-            context.add(key, Given::Value(StringValue::Raw(bytes).into()));
+            context.add(key, NewValue::Value(StringValue::Raw(bytes).into()));
             end
         }
     };
@@ -679,14 +668,15 @@ fn setrange(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(length.into())
 }
 
-/// Writes `patch` so that it ends at `end`, after zeros if need be; returns the new length.
+/// Writes `patch` so that it ends at `end`, padding with zeros if necessary; returns the new
+/// length.
 fn overwrite(bytes: &mut Vec<u8>, patch: &[u8], end: usize) -> Result<usize, Error> {
     grow(bytes, end)?;
     bytes[end - patch.len()..end].copy_from_slice(patch);
     Ok(bytes.len())
 }
 
-/// Adds zeros until there are as many bytes as `length`.
+/// Appends zeros up to `length` bytes.
 pub(super) fn grow(bytes: &mut Vec<u8>, length: usize) -> Result<(), Error> {
     if length > bytes.len() {
         bytes.try_reserve(length - bytes.len()).map_err(|_| Error::OutOfMemory)?;
@@ -695,7 +685,7 @@ pub(super) fn grow(bytes: &mut Vec<u8>, length: usize) -> Result<(), Error> {
     Ok(())
 }
 
-/// Where a string ends that has `more` at `offset`, if it may be that long.
+/// The end of a string with `more` at `offset`, if it may be that long.
 fn string_end(offset: u64, more: &[u8], bytes_max: u64) -> Result<usize, Error> {
     let end = offset.checked_add(more.len() as u64).filter(|&end| end <= bytes_max);
     end.and_then(|end| usize::try_from(end).ok())
@@ -704,18 +694,22 @@ fn string_end(offset: u64, more: &[u8], bytes_max: u64) -> Result<usize, Error> 
 
 // --- numbers ---
 
+/// `INCR`: replies with the new value.
 fn incr(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     add(context, argv[1], 1)
 }
 
+/// `DECR`: replies with the new value.
 fn decr(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     add(context, argv[1], -1)
 }
 
+/// `INCRBY`: replies with the new value.
 fn incrby(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     add(context, argv[1], integer(argv[2])?)
 }
 
+/// `DECRBY`: replies with the new value.
 fn decrby(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let negated = integer(argv[2])?.checked_neg();
     add(context, argv[1], negated.ok_or(Error::line("ERR decrement would overflow"))?)
@@ -726,11 +720,12 @@ fn add(context: &mut Context<'_>, key: &[u8], increment: i64) -> Result<Reply, E
     let old = found.map_or(Some(0), |(_, value)| value.integer());
     let slot = found.map(|(slot, _)| slot);
     let sum = old.ok_or(Error::NotAnInteger)?.checked_add(increment).ok_or(Error::Overflow)?;
-    give(context, key, slot, Given::Text(itoa::Buffer::new().format(sum).as_bytes()));
+    set_or_add(context, key, slot, NewValue::Text(itoa::Buffer::new().format(sum).as_bytes()));
     context.changed(Events::STRING, "incrby", key);
     Ok(sum.into())
 }
 
+/// `INCRBYFLOAT`: replies with the new value as a string.
 fn incrbyfloat(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let key = argv[1];
     let found = context.find_to_write::<StringValue>(key)?;
@@ -741,14 +736,14 @@ fn incrbyfloat(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error
     };
     let increment = LongDouble::parse(argv[2]).ok_or(Error::NotAFloat)?;
     let sum = old.checked_add(increment).ok_or(Error::NotFinite)?.to_string();
-    // Not kept as an integer even if it is one, as OBJECT ENCODING shows.
-    give(context, key, slot, Given::Float(sum.as_bytes()));
+    // Not stored as an integer even if it is one, as `OBJECT ENCODING` shows.
+    set_or_add(context, key, slot, NewValue::Float(sum.as_bytes()));
     context.changed(Events::STRING, "incrbyfloat", key);
     Ok(Reply::bulk(sum))
 }
 
-/// Gives another value to a key that has just been found, or found missing.
-fn give(context: &mut Context<'_>, key: &[u8], found: Option<Slot>, value: Given<'_>) {
+/// Sets the value of a key that was `found` just before or is missing.
+fn set_or_add(context: &mut Context<'_>, key: &[u8], found: Option<Slot>, value: NewValue<'_>) {
     match found {
         Some(slot) => context.set_value(slot, value),
         None => drop(context.add(key, value)),
@@ -757,6 +752,7 @@ fn give(context: &mut Context<'_>, key: &[u8], found: Option<Slot>, value: Given
 
 // --- common subsequences ---
 
+/// `LCS`: replies with a longest common subsequence, its length (`LEN`) or its ranges (`IDX`).
 fn lcs(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let left = bytes_for_lcs(context, argv[1]);
     let right = bytes_for_lcs(context, argv[2]);
@@ -806,7 +802,7 @@ fn bytes_for_lcs(context: &mut Context<'_>, key: &[u8]) -> Result<Vec<u8>, Error
     }
 }
 
-/// A run of pairs, the last first, as the ranges it covers in both strings.
+/// The ranges that a run of pairs, the last first, covers in both strings.
 fn range_reply(run: &[(usize, usize)], with_length: bool) -> Reply {
     let (Some(&last), Some(&first)) = (run.first(), run.last()) else {
         return Reply::Array(Vec::new());
@@ -819,8 +815,8 @@ fn range_reply(run: &[(usize, usize)], with_length: bool) -> Reply {
     Reply::Array(parts)
 }
 
-/// The places of a longest common subsequence, the last first. The table of the lengths for all
-/// beginnings of both strings may not take more than `bytes_max`.
+/// The positions of a longest common subsequence, the last first. The table of lengths for all
+/// prefixes of both strings may not take more than `bytes_max`.
 fn common_pairs(left: &[u8], right: &[u8], bytes_max: u64) -> Result<Vec<(usize, usize)>, Error> {
     const TOO_LARGE: Error =
         Error::line("ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len");
@@ -861,7 +857,7 @@ mod tests {
     use crate::testing::{Stage, check, check_events};
 
     #[test]
-    fn set_with_conditions() {
+    fn set_obeys_its_conditions() {
         check("SET k a NX => OK; SET k b NX => nil; SET k c XX => OK; GET k => \"c\"");
         check("SET k a GET => nil; SET k b GET => \"a\"; SET k c NX GET => \"b\"");
         check("SET k a XX GET => nil; GET k => nil; SET k a NX GET => nil; GET k => \"a\"");
@@ -872,7 +868,7 @@ mod tests {
     }
 
     #[test]
-    fn set_options_that_do_not_fit_together() {
+    fn conflicting_set_options_are_refused() {
         for options in [
             "NX XX",
             "PX",
@@ -890,7 +886,7 @@ mod tests {
     }
 
     #[test]
-    fn set_for_a_time() {
+    fn set_stores_the_time_to_live() {
         check("SET k v PX 10; +9ms; GET k => \"v\"; +1ms; GET k => nil");
         check("SET k v PX 10; SET k w KEEPTTL; +10ms; GET k => nil");
         check("SET k v PX 10; SET k w; +10ms; GET k => \"w\"");
@@ -914,7 +910,7 @@ mod tests {
     }
 
     #[test]
-    fn get_and_change() {
+    fn get_commands_change_the_key() {
         check("SET k v PX 10; GETSET k w => \"v\"; +10ms; GETSET k x => \"w\"; GETSET l v => nil");
         check("SET k v; GETDEL k => \"v\"; GETDEL k => nil; GET k => nil");
         check("SET k v; GETEX k PX 10 => \"v\"; GETEX k => \"v\"; +10ms; GET k => nil");
@@ -927,7 +923,7 @@ mod tests {
     }
 
     #[test]
-    fn several_keys() {
+    fn several_keys_are_read_and_set() {
         check("MSET a 1 b 2 a 3 => OK; HSET h f v; MGET a b c h => [\"3\", \"2\", nil, nil]");
         check("SET a 1 PX 10; MSET a 2; +10ms; GET a => \"2\"");
         check("SET a 1; MSETNX b 1 a 2 => 0; GET b => nil; MSETNX b 1 b 2 => 1; GET b => \"2\"");
@@ -936,7 +932,7 @@ mod tests {
     }
 
     #[test]
-    fn parts() {
+    fn parts_are_read_and_overwritten() {
         for (first, last, expected) in [
             ("0", "3", "This"),
             ("-3", "-1", "ing"),
@@ -970,7 +966,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers() {
+    fn numbers_are_added() {
         check("INCR k => 1; INCRBY k 10 => 11; DECR k => 10; DECRBY k -5 => 15; GET k => \"15\"");
         check("SET k 5 PX 10; INCR k; INCRBYFLOAT k 1.5 => \"7.5\"; +10ms; GET k => nil");
         check("SET k 9223372036854775807; INCR k => !ERR increment or decrement would overflow");
@@ -987,7 +983,7 @@ mod tests {
     }
 
     #[test]
-    fn encodings() {
+    fn encoding_follows_the_last_change() {
         for (commands, encoding) in [
             ("SET k 123", "int"),
             ("SET k 0123", "embstr"),
@@ -1010,7 +1006,7 @@ mod tests {
     }
 
     #[test]
-    fn subsequences() {
+    fn lcs_finds_common_subsequences() {
         let (long, short) = ("[[4, 7], [5, 8]]", "[[2, 3], [0, 1]]");
         for (options, expected) in [
             ("", "\"mytext\"".to_owned()),
@@ -1035,7 +1031,7 @@ mod tests {
     }
 
     #[test]
-    fn events() {
+    fn commands_send_their_events() {
         check_events(&[
             ("SET k v", "new k, set k"),
             ("SET k v EX 100", "set k, expire k"),

@@ -1,4 +1,5 @@
-//! `CLIENT TRACKING` and its kin: what a connection keeps copies of, and wants to be told about.
+//! `CLIENT TRACKING` and related subcommands: the keys that a client caches, and for which it
+//! receives invalidations.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +19,7 @@ pub(super) const CACHING: Command = Command {
     name: "caching",
     arity: Arity::Exactly(3),
     since: "6.0.0",
-    doc: "Makes the next command an exception to what tracking was told to remember.",
+    doc: "Makes the next command an exception to what is tracked.",
     example: "CLIENT TRACKING ON OPTIN; CLIENT CACHING YES => OK",
     run: caching,
     ..OWN
@@ -29,7 +30,7 @@ pub(super) const GETREDIR: Command = Command {
     name: "getredir",
     arity: Arity::Exactly(2),
     since: "6.0.0",
-    doc: "Returns the number of the connection that is told what this one tracks.",
+    doc: "Returns the id of the connection that receives the invalidations, if redirected.",
     example: "CLIENT GETREDIR => -1",
     run: |context, _| Ok(Reply::Integer(redirect_number(context.client()))),
     ..OWN
@@ -41,7 +42,8 @@ pub(super) const TRACKING: Command = Command {
     arity: Arity::AtLeast(3),
     since: "6.0.0",
     complexity: "O(1), and O(N) in the number of prefixes",
-    doc: "Lets the connection be told when keys change that it has read, or that begin so.",
+    doc: "Sends the connection invalidations when keys change that it has read, or that have a \
+          prefix.",
     example: "CLIENT TRACKING ON BCAST PREFIX lock: => OK",
     run: tracking,
     ..OWN
@@ -52,19 +54,21 @@ pub(super) const TRACKINGINFO: Command = Command {
     name: "trackinginfo",
     arity: Arity::Exactly(2),
     since: "6.2.0",
-    doc: "Tells how the connection tracks keys.",
+    doc: "Returns how the connection tracks keys.",
     example: "CLIENT TRACKINGINFO => [\"flags\", [\"off\"], ...]",
     run: trackinginfo,
     ..OWN
 };
 
-/// Who is told in this client's place: 0 if it is told itself, -1 if it tracks nothing.
+/// The client that receives this client's invalidations: 0 if it is the client itself, -1 if
+/// tracking is off.
 pub(super) fn redirect_number(client: &Session) -> i64 {
     client.tracking.as_ref().map_or(-1, |tracking| {
         tracking.redirect.map_or(0, |id| i64::try_from(id.serial).unwrap_or(i64::MAX))
     })
 }
 
+/// `CLIENT TRACKINGINFO`: replies with the flags, the redirection and the prefixes.
 fn trackinginfo(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
     let client = context.client();
     let words = match client.tracking.as_deref() {
@@ -92,6 +96,7 @@ fn trackinginfo(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> 
     ]))
 }
 
+/// `CLIENT CACHING`: replies with OK.
 fn caching(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let Some(tracking) = context.client_mut().tracking.as_mut() else {
         return Err(Error::line(
@@ -116,7 +121,7 @@ fn caching(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(Reply::OK)
 }
 
-/// What stands behind `CLIENT TRACKING ON`.
+/// The options after `CLIENT TRACKING ON`.
 #[derive(Debug, Default)]
 struct TrackingOptions<'a> {
     redirect: Option<ClientId>,
@@ -159,7 +164,8 @@ impl<'a> TrackingOptions<'a> {
         Ok(options)
     }
 
-    /// Which keys are asked for, if the options fit together and go with what was asked `before`.
+    /// The mode of tracking, if the options are consistent with each other and with the mode
+    /// `before`.
     fn mode(&self, before: Option<&Tracking>) -> Result<Mode, Error> {
         let refused = |line| Err(Error::line(line));
         let before = before.map(|tracking| tracking.mode);
@@ -193,7 +199,7 @@ impl<'a> TrackingOptions<'a> {
         })
     }
 
-    /// All prefixes, those from `before` among them. No key may begin with two.
+    /// All prefixes, including those from `before`. No prefix may be a prefix of another.
     fn all_prefixes(&self, before: Option<&Tracking>) -> Result<BTreeSet<Bytes>, Error> {
         let overlap = |one: &[u8], other: &[u8]| one.starts_with(other) || other.starts_with(one);
         let refused = |one: &[u8], which: &str, other: &[u8]| {
@@ -220,6 +226,7 @@ impl<'a> TrackingOptions<'a> {
     }
 }
 
+/// `CLIENT TRACKING`: replies with OK.
 fn tracking(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let options = TrackingOptions::read(&argv[3..], context.engine)?;
     if on_or_off(argv[2])? {

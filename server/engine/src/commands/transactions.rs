@@ -1,4 +1,4 @@
-//! `MULTI`, `EXEC` and the watches that make a transaction a compare-and-set.
+//! `MULTI`, `EXEC` and `WATCH`, with which a transaction is a compare-and-set.
 
 use lockwheel_resp::Reply;
 
@@ -24,7 +24,7 @@ pub const COMMANDS: &[Command] = &[
         flags: ANYWHERE.union(Flags::FAST).union(Flags::ALLOW_BUSY),
         since: "2.0.0",
         complexity: "O(N) in the number of queued commands",
-        doc: "Forgets the queued commands and all watches.",
+        doc: "Discards the queued commands and all watches.",
         example: "MULTI; DISCARD => OK",
         run: discard,
         ..TRANSACTION
@@ -67,13 +67,14 @@ pub const COMMANDS: &[Command] = &[
         keys: &[KeySpec::all(&["RO"])],
         since: "2.2.0",
         complexity: "O(1) a key",
-        doc: "Makes the next EXEC depend on these keys staying as they are.",
+        doc: "Makes the next EXEC depend on these keys being unchanged.",
         example: "WATCH k; SET k v; MULTI; GET k; EXEC => nil-array",
         run: watch,
         ..TRANSACTION
     },
 ];
 
+/// `MULTI`: starts a transaction and replies with OK.
 fn multi(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
     let client = context.client_mut();
     if client.transaction.is_some() {
@@ -83,6 +84,7 @@ fn multi(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
     Ok(Reply::OK)
 }
 
+/// `DISCARD`: discards the transaction and replies with OK.
 fn discard(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
     if context.engine.take_transaction(context.client).is_none() {
         return Err(Error::line("ERR DISCARD without MULTI"));
@@ -91,12 +93,13 @@ fn discard(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
     Ok(Reply::OK)
 }
 
+/// `EXEC`: replies with the replies of the queued commands, or nil if a watched key has changed.
 fn exec(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
     let Some(transaction) = context.engine.take_transaction(context.client) else {
         return Err(Error::line("ERR EXEC without MULTI"));
     };
     let broken = context.engine.is_watch_broken(context.client, context.time);
-    // Unwatched first: the queued commands change the watched keys themselves.
+    // The watches end first, because the queued commands change the watched keys themselves.
     context.engine.unwatch(context.client);
     if transaction.broken {
         return Err(Error::ExecAbort);
@@ -117,6 +120,7 @@ fn exec(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
     Ok(Reply::Array(replies))
 }
 
+/// `WATCH`: watches keys and replies with OK.
 fn watch(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     if context.client().transaction.is_some() {
         return Err(Error::line("ERR WATCH inside MULTI is not allowed"));
@@ -127,6 +131,7 @@ fn watch(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(Reply::OK)
 }
 
+/// `UNWATCH`: ends all watches and replies with OK.
 fn unwatch(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
     context.engine.unwatch(context.client);
     Ok(Reply::OK)
@@ -138,7 +143,7 @@ mod tests {
     use crate::testing::{Stage, check};
 
     #[test]
-    fn a_watched_key_that_changes_breaks_the_transaction() {
+    fn change_of_a_watched_key_breaks_the_transaction() {
         check("WATCH k; b> SET k v; MULTI => OK; GET k => QUEUED; EXEC => nil-array");
         check(
             "WATCH k; MULTI; SET k mine; EXEC => [OK]; WATCH k; MULTI; GET k; EXEC => [\"mine\"]",
@@ -147,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watched_lease_that_ends_breaks_the_transaction() {
+    fn expiry_of_a_watched_lease_breaks_the_transaction() {
         check("SET k v PX 10; WATCH k; +10ms; MULTI; GET k; EXEC => nil-array");
         check("SET k v PX 10; +10ms; WATCH k; MULTI; GET k; EXEC => [nil]");
         let mut stage = Stage::new(Settings::default());
@@ -157,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes() {
+    fn invalid_requests_are_refused() {
         check("EXEC => !ERR EXEC without MULTI; DISCARD => !ERR DISCARD without MULTI");
         check("MULTI; MULTI => !ERR MULTI calls can not be nested; EXEC => []");
         check("MULTI; WATCH k => !ERR WATCH inside MULTI is not allowed; EXEC => []");

@@ -1,9 +1,10 @@
-//! A map from byte strings to values that remembers where everything stands.
+//! A hash map from byte strings to values, with stable positions.
 //!
-//! Entries live in numbered slots and do not move, so a slot's number can serve as a timer's
-//! payload and as a `SCAN` cursor: an entry that is there for a whole iteration is seen by it.
-//! What a client can see of the order follows from the sequence of commands alone, never from the
-//! hash seed.
+//! Entries are in numbered slots and do not move, so a slot's number can serve as a timer's payload
+//! and as a `SCAN` cursor: an iteration sees every entry that exists for the whole of it. The order
+//! that clients can see follows from the sequence of commands alone, never from the hash seed.
+
+use std::collections::BTreeSet;
 
 use hashbrown::HashTable;
 use siphasher::sip::SipHasher13;
@@ -11,10 +12,10 @@ use siphasher::sip::SipHasher13;
 use super::garbage::free_end;
 use crate::random::Random;
 
-/// The number of a slot. Stays with its entry until that is removed.
+/// The number of a slot. It stays with its entry until the entry is removed.
 pub type Slot = u32;
 
-/// The key of the hash function: drawn at start, so that nobody can prepare colliding keys.
+/// The key of the hash function: drawn at start, so that clients cannot prepare colliding keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HashSeed(pub u64, pub u64);
 
@@ -41,32 +42,33 @@ enum Place<V> {
     Free(Option<Slot>),
 }
 
-/// Below this many slots an emptied dictionary keeps its memory: growing again would cost more.
+/// Below this many slots an emptied dictionary keeps its memory, because growing again would cost
+/// more.
 const SHRINK_FLOOR: usize = 64;
 
 impl<V> Dict<V> {
-    /// An empty dictionary.
+    /// Creates an empty dictionary.
     pub fn new(seed: HashSeed) -> Dict<V> {
         Dict { seed, index: HashTable::new(), slots: Vec::new(), free: None }
     }
 
-    /// How many entries there are.
+    /// The number of entries.
     pub fn len(&self) -> usize {
         self.index.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.index.is_empty()
     }
 
-    /// Where the entry of `key` stands.
+    /// The slot of the entry of `key`.
     pub fn find(&self, key: &[u8]) -> Option<Slot> {
         let hash = self.seed.hash(key);
         self.index.find(hash, |&slot| self.key(slot) == key).copied()
     }
 
-    /// The key in a slot that is taken.
+    /// The key in an occupied slot.
     pub fn key(&self, slot: Slot) -> &[u8] {
         match &self.slots[slot as usize] {
             Place::Taken(key, _) => key,
@@ -74,7 +76,7 @@ impl<V> Dict<V> {
         }
     }
 
-    /// The value in a slot that is taken.
+    /// The value in an occupied slot.
     pub fn value(&self, slot: Slot) -> &V {
         match &self.slots[slot as usize] {
             Place::Taken(_, value) => value,
@@ -82,7 +84,7 @@ impl<V> Dict<V> {
         }
     }
 
-    /// The value in a slot that is taken.
+    /// The value in an occupied slot.
     pub fn value_mut(&mut self, slot: Slot) -> &mut V {
         match &mut self.slots[slot as usize] {
             Place::Taken(_, value) => value,
@@ -100,7 +102,7 @@ impl<V> Dict<V> {
         self.find(key).map(|slot| self.value_mut(slot))
     }
 
-    /// Adds an entry whose key is known to be absent.
+    /// Adds an entry; its key must be absent.
     pub fn insert_new(&mut self, key: &[u8], value: V) -> Slot {
         let place = Place::Taken(key.into(), value);
         let slot = match self.free {
@@ -126,7 +128,7 @@ impl<V> Dict<V> {
         slot
     }
 
-    /// Sets the value of `key`; returns the one it had.
+    /// Sets the value of `key`; returns the previous one.
     pub fn insert(&mut self, key: &[u8], value: V) -> Option<V> {
         if let Some(slot) = self.find(key) {
             return Some(std::mem::replace(self.value_mut(slot), value));
@@ -140,7 +142,7 @@ impl<V> Dict<V> {
         self.find(key).map(|slot| self.remove_slot(slot))
     }
 
-    /// Removes the entry in a slot that is taken.
+    /// Removes the entry in an occupied slot.
     pub fn remove_slot(&mut self, slot: Slot) -> (Box<[u8]>, V) {
         let hash = self.seed.hash(self.key(slot));
         match self.index.find_entry(hash, |&other| other == slot) {
@@ -156,14 +158,14 @@ impl<V> Dict<V> {
         }
     }
 
-    /// Frees up to `budget` entries of a dictionary that is not used any more. Returns whether
-    /// there are more.
+    /// Frees up to `budget` entries of a dictionary that is no longer used. Returns whether there
+    /// are more.
     pub(super) fn free_part(&mut self, budget: &mut usize) -> bool {
         self.index = HashTable::new();
         free_end(&mut self.slots, budget)
     }
 
-    /// Removes everything.
+    /// Removes all entries.
     pub fn clear(&mut self) {
         *self = Dict::new(self.seed);
     }
@@ -176,8 +178,8 @@ impl<V> Dict<V> {
         })
     }
 
-    /// Slots that are taken, in order, from `cursor` on, among the next `count` places. The second
-    /// part is the cursor to go on from, 0 at the end.
+    /// Occupied slots in order, from `cursor` on, among the next `count` slots. The second part is
+    /// the next cursor, 0 at the end.
     pub fn scan(&self, cursor: u64, count: usize) -> (impl Iterator<Item = Slot>, u64) {
         let len = self.slots.len();
         let start = usize::try_from(cursor).unwrap_or(usize::MAX).min(len);
@@ -188,12 +190,12 @@ impl<V> Dict<V> {
         (taken, if end == len { 0 } else { end as u64 })
     }
 
-    /// Any entry, all about equally likely; `None` if there is none.
+    /// A random entry, nearly uniform; `None` if there is none.
     pub fn random(&self, random: &mut Random) -> Option<Slot> {
         if self.is_empty() {
             return None;
         }
-        // Trials until a taken slot turns up; a sparse table is walked from a random place.
+        // Random trials before the slots, which are then sparse, are scanned from a random place.
         const TRIALS: usize = 128;
         let len = self.slots.len();
         for _ in 0..TRIALS {
@@ -209,8 +211,22 @@ impl<V> Dict<V> {
             .map(|at| at as Slot)
     }
 
-    /// Gives memory back after a mass release. Entries never move, so slots can only be dropped
-    /// once the dictionary is empty; the index shrinks whenever it is mostly air.
+    /// `count` distinct slots drawn at random, in order. At most half of all entries, so that at
+    /// least every other draw finds a new one.
+    pub(super) fn random_distinct(
+        &self,
+        count: usize,
+        random: &mut Random,
+    ) -> impl Iterator<Item = Slot> + use<V> {
+        let mut slots = BTreeSet::new();
+        while slots.len() < count {
+            slots.extend(self.random(random));
+        }
+        slots.into_iter()
+    }
+
+    /// Frees memory after a mass release. Entries never move, so slots can only be dropped once the
+    /// dictionary is empty; the index shrinks when it is mostly empty.
     fn shrink(&mut self) {
         if self.slots.len() < SHRINK_FLOOR {
             return;
@@ -234,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_comes_back_after_a_mass_release() {
+    fn memory_is_freed_after_a_mass_release() {
         const ENTRIES: usize = 10_000;
         let mut dict = Dict::new(HashSeed(1, 2));
         let key = |n: usize| n.to_be_bytes();

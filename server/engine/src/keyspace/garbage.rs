@@ -1,8 +1,8 @@
-//! Memory of what clients cannot see any more: large values and whole databases, which are freed in
-//! parts between which requests are served. To free a hash of three million fields at once would
-//! keep everyone waiting for 60 ms.
+//! Memory that clients cannot see any more: large values and whole databases. It is freed in parts,
+//! and requests are served in between: freeing a hash of three million fields at once would stop
+//! the server for 60 ms.
 //!
-//! What must hold: a value in here is in no database, and nothing looks at it again.
+//! Invariant: a value in here is in no database and is not accessed again.
 
 use std::collections::VecDeque;
 
@@ -14,20 +14,20 @@ use crate::limits;
 #[derive(Debug, Default)]
 pub struct Garbage {
     queue: VecDeque<Discarded>,
-    /// About how many things are left to free.
+    /// About how many items are left to free.
     items: usize,
-    /// Keys whose memory is not free yet.
+    /// Keys that are not freed yet (`lazyfree_pending_objects`).
     pending_objects: usize,
-    /// Keys whose memory has been freed from here.
+    /// Keys that have been freed here (`lazyfreed_objects`).
     pub freed_objects: u64,
 }
 
 #[derive(Debug)]
 struct Discarded {
     contents: Contents,
-    /// About how many things are left of it.
+    /// About how many of its items are left to free.
     items: usize,
-    /// How many keys it stands for in the counters.
+    /// The number of keys it counts as in the counters.
     objects: usize,
 }
 
@@ -44,12 +44,12 @@ impl Garbage {
         self.queue.is_empty()
     }
 
-    /// Keys whose memory is not free yet.
+    /// Keys that are not freed yet.
     pub fn pending_objects(&self) -> usize {
         self.pending_objects
     }
 
-    /// Takes the value of a key that is gone. A small one is freed at once.
+    /// Takes the value of a key that has been removed. A small value is freed at once.
     #[cold]
     pub fn add_value(&mut self, value: Value) {
         let items = value.items();
@@ -59,8 +59,8 @@ impl Garbage {
         }
     }
 
-    /// Takes what a database held. Most databases that are emptied hold little, which is freed at
-    /// once: nothing has to be woken for it.
+    /// Takes the records of a database. Most databases that are emptied hold few keys; those are
+    /// freed at once, so that no background work is scheduled.
     pub fn add_records(&mut self, records: Records) {
         let keys = records.len();
         if keys > 0 {
@@ -70,7 +70,7 @@ impl Garbage {
         }
     }
 
-    /// In the long run no more may be discarded than is freed.
+    /// Frees as much as exceeds the limit, so that garbage cannot grow faster than it is freed.
     fn free_excess(&mut self) {
         self.free(self.items.saturating_sub(limits::GARBAGE_ITEMS_MAX));
     }
@@ -81,7 +81,7 @@ impl Garbage {
         self.queue.push_back(Discarded { contents, items, objects });
     }
 
-    /// Frees about `budget` things: elements, fields, entries; or keys with their small values.
+    /// Frees about `budget` items: elements, fields, entries; or keys with their small values.
     pub fn free(&mut self, budget: usize) {
         let mut left = budget;
         while left > 0
@@ -106,8 +106,8 @@ impl Garbage {
         }
     }
 
-    /// Frees a part of a database of so many keys. Its large values come after it in the queue, and
-    /// stand for their keys from then on.
+    /// Frees a part of the records of a database with `objects` keys. Its large values go to the
+    /// end of the queue and from then on count as one key each.
     fn free_records(
         &mut self,
         records: &mut Records,
@@ -130,18 +130,18 @@ impl Garbage {
     }
 }
 
-/// Bytes by which the memory of a row shrinks at a time: enough that the system is seldom asked,
-/// and little enough that it answers soon.
+/// Bytes by which the memory of a vector shrinks at a time: large enough that system calls are
+/// rare, and small enough that each is short.
 const SHRUNK_BYTES: usize = 256 << 10;
 
-/// Frees up to `budget` of the last things of a row that is not used any more. Returns whether
-/// there are more.
-pub(super) fn free_end<T>(row: &mut Vec<T>, budget: &mut usize) -> bool {
-    let kept = row.len().saturating_sub(*budget);
-    *budget -= row.len() - kept;
-    row.truncate(kept);
-    if (row.capacity() - kept).saturating_mul(size_of::<T>()) >= SHRUNK_BYTES {
-        row.shrink_to(kept);
+/// Frees up to `budget` of the last items of a vector that is no longer used. Returns whether there
+/// are more.
+pub(super) fn free_end<T>(items: &mut Vec<T>, budget: &mut usize) -> bool {
+    let kept = items.len().saturating_sub(*budget);
+    *budget -= items.len() - kept;
+    items.truncate(kept);
+    if (items.capacity() - kept).saturating_mul(size_of::<T>()) >= SHRUNK_BYTES {
+        items.shrink_to(kept);
     }
     kept > 0
 }
@@ -160,7 +160,7 @@ mod tests {
         stage.check(&format!("EVAL \"{script}\" 0 => 1"));
     }
 
-    /// Ticks until everything is free; returns how often that was.
+    /// Runs ticks until everything is free; returns the number of ticks.
     fn ticks(stage: &mut Stage) -> usize {
         let mut ticks = 0;
         while stage.engine.has_garbage() {
@@ -222,7 +222,7 @@ mod tests {
         stage.check("GET k => \"new\"; SELECT 0; DBSIZE => 0");
     }
 
-    /// Who throws away faster than is freed has to free.
+    /// A client that discards faster than is freed has to free the excess.
     #[test]
     fn garbage_is_bounded() {
         let mut stage = Stage::new(Settings::default());

@@ -1,23 +1,23 @@
-//! The hash type: a few fields in a row, many in a dictionary.
+//! The hash type: a few fields in one byte string, many in a dictionary.
 //!
-//! A lock is a hash with one field, so the small form is what matters: its fields and values stand
-//! one after another, it is searched from the front and keeps the order in which they were added,
-//! as Redis's listpack does. It may stand behind other bytes, a key in its record, and changes
-//! where it stands; what does not change its length moves nothing.
+//! A lock is a hash with one field, so the small form matters most: its fields and values are
+//! packed one after another, it is searched from the front, and it keeps the order in which they
+//! were added, as Redis's listpack does. It may follow other bytes (the key in its record) and is
+//! changed in place; a change that keeps its length moves no bytes.
 
-use std::collections::BTreeSet;
 use std::ops::Range;
 
 use crate::keyspace::dict::{Dict, HashSeed, Slot};
 use crate::keyspace::packed::{self, Edit, Items, Part};
+use crate::keyspace::random_sample;
 use crate::random::Random;
 
 /// When a hash leaves its small form. Redis's `hash-max-listpack-entries` and `-value`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SmallHash {
-    /// More fields than this make it a dictionary.
+    /// A hash with more fields than this becomes a dictionary.
     pub entries_max: usize,
-    /// A field or value longer than this does, too.
+    /// A hash with a longer field or value than this becomes one, too.
     pub value_bytes_max: usize,
 }
 
@@ -27,17 +27,16 @@ pub type Field<'a> = (&'a [u8], &'a [u8]);
 /// The large form.
 pub type LargeHash = Dict<Box<[u8]>>;
 
-/// Fields with values, apart from any key. Never empty while it is stored: the last field takes the
-/// key with it.
+/// An owned hash. Never empty while it is stored: the key is removed with its last field.
 #[derive(Clone, Debug)]
 pub enum Hash {
-    /// In order of arrival, packed.
+    /// In insertion order, packed.
     Small(Box<[u8]>),
     /// By field.
     Large(Box<LargeHash>),
 }
 
-/// Fields with values, wherever they are.
+/// A borrowed hash, wherever it is stored.
 #[derive(Clone, Copy, Debug)]
 pub enum Fields<'a> {
     /// As [`Hash::Small`].
@@ -46,10 +45,10 @@ pub enum Fields<'a> {
     Large(&'a LargeHash),
 }
 
-/// Fields with values, to be changed where they are.
+/// A hash to be changed in place.
 #[derive(Debug)]
 pub(super) enum FieldsMut<'a, B> {
-    /// Behind the first `from` bytes.
+    /// After the first `from` bytes.
     Small {
         bytes: B,
         from: usize,
@@ -57,26 +56,26 @@ pub(super) enum FieldsMut<'a, B> {
     Large(&'a mut LargeHash),
 }
 
-/// What a search for a field has come to. Good until the hash is changed.
+/// The result of a search for a field. Valid until the hash is changed.
 #[derive(Clone, Debug)]
 pub enum Found {
-    /// It is in the small form.
+    /// The field is in the small form.
     Small {
         /// Where the field begins.
         start: usize,
         /// Where its value is, counted from the first field.
         value: Range<usize>,
     },
-    /// It is not, among so many fields.
+    /// The field is not in the small form, which has this many fields.
     NotSmall(usize),
-    /// It is in the large form.
+    /// The field is in the large form.
     Large(Slot),
-    /// It is not.
+    /// The field is not in the large form.
     NotLarge,
 }
 
 impl SmallHash {
-    /// Whether the small form admits a field with a value at all.
+    /// Whether the small form can hold such a field and value at all.
     pub fn admits(self, field: &[u8], value: &[u8]) -> bool {
         self.entries_max > 0 && field.len().max(value.len()) <= self.value_bytes_max
     }
@@ -89,7 +88,7 @@ impl Default for Hash {
 }
 
 impl Hash {
-    /// The fields, to be looked at.
+    /// The fields, read-only.
     pub fn fields(&self) -> Fields<'_> {
         match self {
             Hash::Small(bytes) => Fields::Small(bytes),
@@ -97,7 +96,7 @@ impl Hash {
         }
     }
 
-    /// Whether there are none.
+    /// Whether there are no fields.
     pub fn is_empty(&self) -> bool {
         self.fields().is_empty()
     }
@@ -119,7 +118,7 @@ impl Hash {
 }
 
 impl Found {
-    /// Whether the small form would become too large by setting the field.
+    /// Whether setting the field would make the small form too large.
     pub(super) fn outgrows(&self, field: &[u8], value: &[u8], small: SmallHash) -> bool {
         let long = field.len().max(value.len()) > small.value_bytes_max;
         match *self {
@@ -131,7 +130,7 @@ impl Found {
 }
 
 impl<'a> Fields<'a> {
-    /// How many fields there are.
+    /// The number of fields.
     pub fn len(self) -> usize {
         match self {
             Fields::Small(bytes) => Items(bytes).count() / 2,
@@ -139,7 +138,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Whether there are none.
+    /// Whether there are no fields.
     pub fn is_empty(self) -> bool {
         match self {
             Fields::Small(bytes) => bytes.is_empty(),
@@ -172,7 +171,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The value that has been found.
+    /// The value of a field that has been found.
     #[inline]
     pub(super) fn value(self, found: &Found) -> Option<&'a [u8]> {
         match (self, found) {
@@ -193,7 +192,7 @@ impl<'a> Fields<'a> {
             .chain(large.into_iter().flat_map(|fields| fields.iter().map(|(f, v)| (f, &**v))))
     }
 
-    /// A field with its value, all about equally likely; `None` if there is none.
+    /// A random field with its value, nearly uniform; `None` if there is none.
     pub fn random(self, random: &mut Random) -> Option<Field<'a>> {
         match self {
             Fields::Small([]) => None,
@@ -204,7 +203,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// `count` different fields with their values; all of them if there are no more.
+    /// `count` different fields with their values; all of them if there are not more.
     pub fn random_distinct(self, count: usize, random: &mut Random) -> Vec<Field<'a>> {
         if count >= self.len() {
             return self.iter().collect();
@@ -212,24 +211,14 @@ impl<'a> Fields<'a> {
         if let Fields::Large(fields) = self
             && count <= fields.len() / 2
         {
-            // At least every other draw brings a new one.
-            let mut slots = BTreeSet::new();
-            while slots.len() < count {
-                slots.extend(fields.random(random));
-            }
-            return slots.into_iter().map(|at| (fields.key(at), &**fields.value(at))).collect();
+            let slots = fields.random_distinct(count, random);
+            return slots.map(|at| (fields.key(at), &**fields.value(at))).collect();
         }
-        let mut all: Vec<_> = self.iter().collect();
-        for at in 0..count {
-            let left = all.len() - at;
-            all.swap(at, at + random.below(left));
-        }
-        all.truncate(count);
-        all
+        random_sample(self.iter().collect(), count, random)
     }
 
-    /// Some fields with their values, from `cursor` on, and the cursor to go on from, 0 at the end.
-    /// The small form is shown at once, as Redis does.
+    /// Some fields with their values, from `cursor` on, and the next cursor, 0 at the end. The
+    /// small form is returned at once, as in Redis.
     pub fn scan(self, cursor: u64, count: usize) -> (Vec<Field<'a>>, u64) {
         match self {
             Fields::Small(_) => (self.iter().collect(), 0),
@@ -240,7 +229,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The name `OBJECT ENCODING` answers with.
+    /// The name that `OBJECT ENCODING` replies with.
     pub fn encoding(self) -> &'static str {
         match self {
             Fields::Small(_) => "listpack",
@@ -248,7 +237,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The same fields, to stand by themselves.
+    /// An owned copy.
     pub fn to_hash(self) -> Hash {
         match self {
             Fields::Small(bytes) => Hash::Small(bytes.into()),
@@ -256,7 +245,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The same fields as a dictionary. There is no way back, as in Redis.
+    /// A copy in the large form. A large hash never becomes small again, as in Redis.
     pub(super) fn to_large(self, seed: HashSeed) -> LargeHash {
         let mut large = Dict::new(seed);
         for (field, value) in self.iter() {
@@ -291,7 +280,7 @@ impl<B: Edit> FieldsMut<'_, B> {
         matches!(found, Found::NotSmall(_) | Found::NotLarge)
     }
 
-    /// Removes a field that has just been searched for; returns whether it was there.
+    /// Removes a field that has just been searched for; returns whether it existed.
     pub(super) fn remove(self, found: &Found) -> bool {
         match (self, found) {
             (FieldsMut::Small { mut bytes, from }, Found::Small { start, value }) => {
@@ -304,7 +293,8 @@ impl<B: Edit> FieldsMut<'_, B> {
     }
 }
 
-/// A counter that moves by one seldom changes its length.
+/// Replaces a value, in place if the length is the same: a counter that changes by one seldom
+/// changes its length.
 fn overwrite(old: &mut Box<[u8]>, value: &[u8]) {
     if old.len() == value.len() {
         old.copy_from_slice(value);

@@ -1,32 +1,34 @@
-//! Finds the slot of a key by the key's hash. It knows no keys: who asks says which slot it is.
+//! Finds the slot of a key by the key's hash. The keys are opaque here: the caller compares them.
 //!
-//! A hash table that grows or shrinks moves everything in it, and a million entries take a tenth
-//! of a second. So beyond a few thousand entries there are many tables, told apart by some bits of
-//! the hash, each of which grows and shrinks for itself.
+//! A hash table that grows or shrinks moves all its entries, and moving a million takes a tenth of
+//! a second. So beyond a few thousand entries there are many tables, selected by some bits of the
+//! hash, each of which grows and shrinks on its own.
 //!
-//! What must hold: the hash of an entry is the same whenever it is asked for.
+//! Invariant: the hash of an entry never changes.
 
 use hashbrown::HashTable;
 
 use super::dict::Slot;
 
-/// Tables there are once one is too large. A million entries are then less than 500 each.
+/// The number of tables once one is too large. With a million entries each has fewer than 500.
 const TABLES: usize = 2048;
-/// Entries that one table holds before it is divided: some 0.3 ms of work.
-const DIVIDE_ABOVE: usize = 4096;
-/// Entries below which they are one table again. Far fewer, so that nobody goes back and forth.
-const UNITE_BELOW: usize = 512;
-/// The bits of a hash that name its table. A table itself goes by the lowest and the highest ones.
+/// The number of entries at which one table is split: some 0.3 ms of work.
+const SPLIT_ABOVE: usize = 4096;
+/// The number of entries below which the tables are merged again; far lower, so that an index does
+/// not keep switching.
+const MERGE_BELOW: usize = 512;
+/// The position of the hash bits that select the table. A table itself uses the lowest and the
+/// highest bits.
 const TABLE_SHIFT: u32 = 40;
 
-/// Below this many places a table keeps its memory: growing again would cost more. And libc keeps
-/// blocks of up to a KiB for who asks next, behind which no memory goes back to the system.
+/// Below this capacity a table keeps its memory, because growing again would cost more. Also, libc
+/// caches free blocks of up to a KiB, and memory below such a block is not returned to the system.
 const SHRINK_FLOOR: usize = 256;
-/// The same for one of many tables. What all of them keep goes back at once when they are united.
+/// The same for one of many tables. All of their memory is freed when they are merged.
 const SHRINK_FLOOR_OF_MANY: usize = 7;
 
-/// Entries that may be moved at once by shrinking. After a mass release all tables have become too
-/// large at about the same time; each removal earns the move of one entry, up to this.
+/// The maximum number of entries that shrinking may move at once. After a mass release all tables
+/// become too large at about the same time; each removal earns the move of one entry, up to this.
 const SHRINK_CREDIT_MAX: usize = 512;
 
 /// See the module's documentation.
@@ -51,40 +53,41 @@ impl Default for Index {
 }
 
 impl Index {
-    /// The entry of this hash that is the right one.
+    /// The entry with this hash for which `is_it` returns true.
     #[inline]
     pub fn find(&self, hash: u64, is_it: impl Fn(Slot) -> bool) -> Option<Slot> {
         self.table(hash).find(hash, |&slot| is_it(slot)).copied()
     }
 
-    /// Adds an entry. `hash_of` tells the hash of any that is there, and `look` touches what
-    /// `hash_of` will: keys lie anywhere, but several can be fetched at the same time.
+    /// Adds an entry. `hash_of` returns the hash of an existing entry, and `prefetch` touches the
+    /// memory that `hash_of` will read: keys can be anywhere, but several can be fetched at the
+    /// same time.
     pub fn insert(
         &mut self,
         hash: u64,
         slot: Slot,
-        look: impl Fn(Slot),
+        prefetch: impl Fn(Slot),
         hash_of: impl Fn(Slot) -> u64,
     ) {
-        if matches!(self.tables, Tables::One(_)) && self.len >= DIVIDE_ABOVE {
-            self.divide(&hash_of);
+        if matches!(self.tables, Tables::One(_)) && self.len >= SPLIT_ABOVE {
+            self.split(&hash_of);
         }
         let table = self.table_mut(hash);
         if table.len() == table.capacity() {
-            // It is about to grow.
-            table.iter().for_each(|&slot| look(slot));
+            // The table is about to grow.
+            table.iter().for_each(|&slot| prefetch(slot));
         }
         table.insert_unique(hash, slot, |&slot| hash_of(slot));
         self.len += 1;
     }
 
-    /// Removes an entry, and gives memory back after a mass release. `look` and `hash_of` are as
-    /// for `insert`.
+    /// Removes an entry, and frees memory after a mass release. `prefetch` and `hash_of` are as for
+    /// `insert`.
     pub fn remove(
         &mut self,
         hash: u64,
         slot: Slot,
-        look: impl Fn(Slot),
+        prefetch: impl Fn(Slot),
         hash_of: impl Fn(Slot) -> u64,
     ) {
         self.shrink_credit = SHRINK_CREDIT_MAX.min(self.shrink_credit + 1);
@@ -98,15 +101,15 @@ impl Index {
             Err(_) => unreachable!("slot {slot} is not indexed"),
         }
         if table.capacity() > floor && table.len() < table.capacity() / 8 {
-            self.shrink(hash, look, &hash_of);
+            self.shrink(hash, prefetch, &hash_of);
         }
         self.len -= 1;
-        if self.len < UNITE_BELOW && matches!(self.tables, Tables::Many(_)) {
-            self.unite(&hash_of);
+        if self.len < MERGE_BELOW && matches!(self.tables, Tables::Many(_)) {
+            self.merge(&hash_of);
         }
     }
 
-    /// Frees a part of an index that is not used any more. Returns whether there was one.
+    /// Frees a part of an index that is no longer used. Returns whether there was one.
     pub fn free_part(&mut self) -> bool {
         /// Tables that are freed at a time, of some KiB each.
         const TABLES_PART: usize = 16;
@@ -125,13 +128,13 @@ impl Index {
         true
     }
 
-    /// The table of this hash is mostly air.
+    /// Shrinks the table of this hash, which is mostly empty, if the credit suffices.
     #[cold]
-    fn shrink(&mut self, hash: u64, look: impl Fn(Slot), hash_of: impl Fn(Slot) -> u64) {
+    fn shrink(&mut self, hash: u64, prefetch: impl Fn(Slot), hash_of: impl Fn(Slot) -> u64) {
         let credit = self.shrink_credit;
         let table = self.table_mut(hash);
         if let Some(left) = credit.checked_sub(table.len()) {
-            table.iter().for_each(|&slot| look(slot));
+            table.iter().for_each(|&slot| prefetch(slot));
             table.shrink_to(table.len() * 2, |&slot| hash_of(slot));
             self.shrink_credit = left;
         }
@@ -152,13 +155,13 @@ impl Index {
     }
 
     #[cold]
-    fn divide(&mut self, hash_of: impl Fn(Slot) -> u64) {
+    fn split(&mut self, hash_of: impl Fn(Slot) -> u64) {
         let many = (0..TABLES).map(|_| HashTable::new()).collect();
         self.rebuild(Tables::Many(many), hash_of);
     }
 
     #[cold]
-    fn unite(&mut self, hash_of: impl Fn(Slot) -> u64) {
+    fn merge(&mut self, hash_of: impl Fn(Slot) -> u64) {
         let one = HashTable::with_capacity(self.len * 2);
         self.rebuild(Tables::One(one), hash_of);
     }
@@ -186,7 +189,7 @@ mod tests {
         }
     }
 
-    /// As good as random, and each slot has its own.
+    /// A pseudo-random hash, different for each slot.
     fn hash_of(slot: Slot) -> u64 {
         let mixed = (u64::from(slot) + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         (mixed ^ (mixed >> 29)).wrapping_mul(0xBF58_476D_1CE4_E5B9)
@@ -200,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn every_entry_is_found_however_many_there_are() {
+    fn every_entry_is_found_at_any_size() {
         const ENTRIES: Slot = 100_000;
         let mut index = Index::default();
         let found = |index: &Index, slot| index.find(hash_of(slot), |other| other == slot);
@@ -215,16 +218,16 @@ mod tests {
             assert_eq!(found(&index, slot), None);
         }
         assert!((0..100).all(|slot| found(&index, slot) == Some(slot)));
-        assert!(places(&index) <= 2 * UNITE_BELOW, "{} for 100", places(&index));
+        assert!(places(&index) <= 2 * MERGE_BELOW, "{} for 100", places(&index));
     }
 
     #[test]
-    fn little_goes_back_at_once_when_many_tables_are_united() {
+    fn merging_many_tables_frees_little_at_once() {
         let mut index = Index::default();
         for slot in 0..100_000 {
             index.insert(hash_of(slot), slot, |_| {}, hash_of);
         }
-        for slot in UNITE_BELOW as Slot..100_000 {
+        for slot in MERGE_BELOW as Slot..100_000 {
             index.remove(hash_of(slot), slot, |_| {}, hash_of);
         }
         assert!(matches!(index.tables, Tables::Many(_)), "united too early");

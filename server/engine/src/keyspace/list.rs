@@ -1,8 +1,8 @@
-//! The list type: elements in a row, cheap to add and to take at both ends.
+//! The list type: elements in a ring, which are quick to add and remove at both ends.
 //!
-//! Redis keeps a short list in one piece (a listpack) and a long one as a chain of pieces (a
-//! quicklist), and clients can ask which. Here both are one ring; what is kept of the difference
-//! is the size the piece would have and whether it has been outgrown.
+//! Redis keeps a short list in one listpack and a long one as a chain of listpacks (a quicklist),
+//! and clients can ask which. Here both are one ring; it keeps the size that the listpack would
+//! have and whether the list has outgrown it.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -12,16 +12,16 @@ use lockwheel_resp::number;
 /// An element.
 pub type Element = Box<[u8]>;
 
-/// One of a list's ends.
+/// An end of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Where `LPUSH` adds: index 0.
+    /// The end at which `LPUSH` adds: index 0.
     Left,
-    /// Where `RPUSH` adds.
+    /// The end at which `RPUSH` adds.
     Right,
 }
 
-/// When a list is called a quicklist: `list-max-listpack-size`, read.
+/// When a list is reported as a quicklist: the parsed `list-max-listpack-size`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SmallList {
     entries_max: usize,
@@ -29,10 +29,11 @@ pub struct SmallList {
 }
 
 impl SmallList {
-    /// Redis's reading: -1 to -5 bound the bytes, from 4 KiB on, doubling; others the elements.
+    /// Redis's meaning: -1 to -5 limit the bytes, from 4 KiB on, doubling; other values limit the
+    /// elements.
     pub fn from_directive(size: i32) -> SmallList {
         match usize::try_from(size) {
-            // However few elements they are, they may not take more than this.
+            // Even a few elements may not take more bytes than this.
             Ok(entries) => SmallList { entries_max: entries.max(1), bytes_max: 8192 },
             Err(_) => SmallList {
                 entries_max: usize::MAX,
@@ -45,48 +46,49 @@ impl SmallList {
         entries <= self.entries_max && bytes <= self.bytes_max
     }
 
-    /// A list is called a listpack again when it is half as large: not at every push and pop.
+    /// The limits at which a list is reported as a listpack again: half as large, so that it does
+    /// not change at every push and pop.
     fn half(self) -> SmallList {
         SmallList { entries_max: self.entries_max / 2, bytes_max: self.bytes_max / 2 }
     }
 }
 
-/// Elements in order. Never empty while it is stored: the last element takes the key with it.
-/// In a box, so that it does not make the record of every lock larger.
+/// Elements in order. Never empty while it is stored: the key is removed with its last element. In
+/// a box, so that it does not make other values larger.
 #[derive(Clone, Debug, Default)]
 pub struct List(Box<Ring>);
 
 #[derive(Clone, Debug, Default)]
 struct Ring {
     elements: VecDeque<Element>,
-    /// What they would take in a listpack.
+    /// The bytes that they would take in a listpack.
     packed_bytes: usize,
-    /// Too large for a listpack, or not yet small enough again.
+    /// Too large for a listpack, or not yet small enough to become one again.
     outgrown: bool,
 }
 
 impl List {
-    /// How many elements there are.
+    /// The number of elements.
     pub fn len(&self) -> usize {
         self.0.elements.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no elements.
     pub fn is_empty(&self) -> bool {
         self.0.elements.is_empty()
     }
 
-    /// The elements from the left to the right.
+    /// The elements from left to right.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &[u8]> + ExactSizeIterator {
         self.0.elements.iter().map(|element| &**element)
     }
 
-    /// The elements at these places, which must exist.
+    /// The elements at these positions, which must exist.
     pub fn range(&self, places: Range<usize>) -> impl DoubleEndedIterator<Item = &[u8]> {
         self.0.elements.range(places).map(|element| &**element)
     }
 
-    /// The element at a place.
+    /// The element at a position.
     pub fn get(&self, place: usize) -> Option<&[u8]> {
         self.0.elements.get(place).map(|element| &**element)
     }
@@ -100,7 +102,7 @@ impl List {
         }
     }
 
-    /// Takes the element at one end.
+    /// Removes the element at one end.
     pub fn pop(&mut self, end: End) -> Option<Element> {
         let element = match end {
             End::Left => self.0.elements.pop_front(),
@@ -110,13 +112,13 @@ impl List {
         Some(element)
     }
 
-    /// Puts an element at a place, which may be the one after the last.
+    /// Inserts an element at a position, at most the one after the last.
     pub fn insert(&mut self, place: usize, element: &[u8]) {
         self.0.packed_bytes += packed_bytes(element);
         self.0.elements.insert(place, element.into());
     }
 
-    /// Replaces the element at a place; false if there is none.
+    /// Replaces the element at a position; false if there is none.
     pub fn set(&mut self, place: usize, element: &[u8]) -> bool {
         let Some(old) = self.0.elements.get_mut(place) else { return false };
         self.0.packed_bytes += packed_bytes(element);
@@ -125,15 +127,15 @@ impl List {
         true
     }
 
-    /// Keeps only the elements at these places, which must exist.
+    /// Keeps only the elements at these positions, which must exist.
     pub fn keep(&mut self, places: Range<usize>) {
         self.0.elements.truncate(places.end);
         self.0.elements.drain(..places.start);
         self.0.packed_bytes = self.0.elements.iter().map(|element| packed_bytes(element)).sum();
     }
 
-    /// Removes the elements equal to this one, at most so many, counted from one end; returns how
-    /// many there were.
+    /// Removes at most `count` elements equal to this one, counted from one end; returns the number
+    /// of removed elements.
     pub fn remove(&mut self, element: &[u8], count: usize, from: End) -> usize {
         let equal = |other: &Element| **other == *element;
         let found = self.0.elements.iter().filter(|other| equal(other)).count();
@@ -150,14 +152,15 @@ impl List {
         removed
     }
 
-    /// To be called before elements are added: outgrows a listpack that they would make too large.
+    /// Must be called before elements are added: marks the list as a quicklist if they would make a
+    /// listpack too large.
     pub fn grow(&mut self, added: &[&[u8]], small: SmallList) {
         let bytes: usize = added.iter().map(|element| element.len()).sum();
         let entries = self.len() + added.len();
         self.0.outgrown |= !small.admits(entries, self.listpack_bytes() + bytes);
     }
 
-    /// To be called after elements have gone: gives back room that is not needed any more.
+    /// Must be called after elements have been removed: frees room that is no longer needed.
     pub fn shrink(&mut self, small: SmallList) {
         self.0.outgrown &= !small.half().admits(self.len(), self.listpack_bytes());
         let elements = &mut self.0.elements;
@@ -166,7 +169,7 @@ impl List {
         }
     }
 
-    /// Frees up to `budget` elements of a list that is not used any more. Returns whether there are
+    /// Frees up to `budget` elements of a list that is no longer used. Returns whether there are
     /// more.
     pub(super) fn free_part(&mut self, budget: &mut usize) -> bool {
         let elements = &mut self.0.elements;
@@ -176,7 +179,7 @@ impl List {
         kept > 0
     }
 
-    /// The name `OBJECT ENCODING` answers with.
+    /// The name that `OBJECT ENCODING` replies with.
     pub fn encoding(&self) -> &'static str {
         if self.0.outgrown { "quicklist" } else { "listpack" }
     }
@@ -187,11 +190,11 @@ impl List {
     }
 }
 
-/// Elements there is always room for: shrinking below saves nothing.
+/// Room for so many elements is always kept: shrinking below saves nothing.
 const ROOM_KEPT: usize = 32;
 
-/// The bytes of an element in a listpack: its head, itself, and its length once more for those who
-/// come from the right. Integers are packed.
+/// The bytes of an element in a listpack: its header, its contents, and its length once more for
+/// reading from the right. Integers are packed.
 fn packed_bytes(element: &[u8]) -> usize {
     let bytes = match number::parse_integer(element) {
         Some(0..128) => 1,
@@ -249,7 +252,7 @@ mod tests {
         [&b"7"[..], b"-70000", b"text", &[b'x'; 5000]][usize::from(kind)]
     }
 
-    /// Does the same to a plain vector.
+    /// Applies the same step to a vector.
     fn mirror(step: &Step, model: &mut Vec<u8>) {
         match *step {
             Step::Push(End::Left, kind) => model.insert(0, kind),
@@ -318,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn room_comes_back() {
+    fn unused_capacity_is_freed() {
         let small = SmallList::from_directive(-2);
         let mut list = List::default();
         (0..10_000).for_each(|_| list.push(End::Right, b"x"));

@@ -1,17 +1,17 @@
-//! The databases: which keys exist, what they hold and until when.
+//! The databases: keys, their values and their deadlines.
 //!
-//! What must hold: a key whose deadline has been reached is removed before anyone can look at it,
-//! and a key with a deadline has exactly one timer in the wheel of its database (none while active
-//! expiry is off).
+//! Invariants: a key is removed before any access once its deadline has been reached, and a key
+//! with a deadline has exactly one timer in the wheel of its database (none while active expiry is
+//! off).
 
 pub mod dict;
 pub mod garbage;
 pub mod hash;
 pub mod index;
 pub mod list;
+pub mod lookup_cache;
 pub mod packed;
 mod pages;
-pub mod recent;
 pub mod records;
 pub mod sequence;
 pub mod serialised;
@@ -19,94 +19,96 @@ pub mod set;
 pub mod slab;
 pub mod sorted_set;
 pub mod stream;
-pub mod string;
-pub mod strings;
+pub mod string_slabs;
+pub mod string_value;
 pub mod value;
 
 use std::collections::BTreeMap;
 
+use crate::random::Random;
 use crate::session::ClientId;
 use crate::time::Millis;
 use dict::{HashSeed, Slot};
 use garbage::Garbage;
-use recent::Recent;
+use lookup_cache::LookupCache;
 pub use records::{DUE_TOGETHER, Due};
-use records::{Given, Record, Records, Removed};
+use records::{NewValue, Record, Records, Removed};
 
-/// Wheels that are kept though they are empty: a lock comes and goes, its wheel should not.
+/// Empty wheels that are kept, because a lock that comes and goes would otherwise allocate a wheel
+/// each time.
 const IDLE_WHEELS_MAX: usize = 16;
 
 /// One of the numbered databases.
 #[derive(Debug)]
 pub struct Database {
     records: Records,
-    /// Who watches which key.
+    /// The clients that watch a key (`WATCH`), by key.
     pub watchers: BTreeMap<Box<[u8]>, Vec<ClientId>>,
 }
 
-/// All databases, by their numbers.
+/// All databases, by number.
 #[derive(Debug)]
 pub struct Keyspace {
     databases: Vec<Database>,
-    /// The key of every hash table that holds what clients sent.
+    /// The hash seed of every hash table that holds bytes sent by clients.
     pub seed: HashSeed,
-    /// What has been removed and is not free yet.
+    /// Values and databases that are removed but not freed yet.
     pub garbage: Garbage,
-    recent: Recent,
+    lookup_cache: LookupCache,
     /// The numbers of the databases that have a wheel: seldom more than one.
-    timed: Vec<usize>,
-    /// The moment all that was due has been done for.
+    with_wheel: Vec<usize>,
+    /// Everything due by this time has been processed.
     now: Millis,
-    /// Something may have been set since that was due by then.
+    /// Whether a deadline at or before `now` may have been set since then.
     overdue: bool,
     /// Whether the wheels remove keys at their deadline (`DEBUG SET-ACTIVE-EXPIRE`).
     active_expiry: bool,
 }
 
 impl Keyspace {
-    /// `count` empty databases.
+    /// Creates `count` empty databases.
     pub fn new(count: usize, seed: HashSeed, now: Millis) -> Keyspace {
         let empty = |_| Database { records: Records::new(seed), watchers: BTreeMap::new() };
         Keyspace {
             databases: (0..count).map(empty).collect(),
             seed,
             garbage: Garbage::default(),
-            recent: Recent::new(seed),
-            timed: Vec::new(),
+            lookup_cache: LookupCache::new(seed),
+            with_wheel: Vec::new(),
             now,
             overdue: false,
             active_expiry: true,
         }
     }
 
-    /// How many databases there are.
+    /// The number of databases.
     pub fn count(&self) -> usize {
         self.databases.len()
     }
 
-    /// The database a client selects by `number`, which must exist.
+    /// Returns the database with the number that clients select; it must exist.
     #[inline]
     pub fn database(&self, number: usize) -> &Database {
         &self.databases[number]
     }
 
-    /// The database a client selects by `number`, which must exist.
+    /// Returns the database with the number that clients select; it must exist.
     #[inline]
     pub fn database_mut(&mut self, number: usize) -> &mut Database {
         &mut self.databases[number]
     }
 
-    /// Exchanges two databases. Watchers stay: they watch what clients see under a number.
+    /// Swaps two databases. Watchers stay, because they watch what clients see under a number.
     pub fn swap(&mut self, a: usize, b: usize) {
         if a == b {
             return;
         }
-        self.recent.forget_places();
+        self.lookup_cache.invalidate_slots();
         self.databases.swap(a, b);
         let watchers_of_b = std::mem::take(&mut self.databases[a].watchers);
         let watchers_of_a = std::mem::replace(&mut self.databases[b].watchers, watchers_of_b);
         self.databases[a].watchers = watchers_of_a;
-        for number in &mut self.timed {
+        for number in &mut self.with_wheel {
             *number = match *number {
                 number if number == a => b,
                 number if number == b => a,
@@ -115,66 +117,65 @@ impl Keyspace {
         }
     }
 
-    /// Finds a key, dead or alive.
+    /// Finds a key, expired or not.
     pub fn find(&self, number: usize, key: &[u8]) -> Option<Slot> {
         self.databases[number].records.find(key, self.seed.hash(key))
     }
 
-    /// As `find`, for keys that are looked for again and again.
+    /// As `find`, with the cache of recent look-ups.
     #[inline]
-    pub fn recall(&mut self, number: usize, key: &[u8]) -> Option<Slot> {
-        let hash = self.recent.hash(key);
-        if let Some(found) = self.recent.place(number) {
+    pub fn find_cached(&mut self, number: usize, key: &[u8]) -> Option<Slot> {
+        let hash = self.lookup_cache.hash(key);
+        if let Some(found) = self.lookup_cache.slot(number) {
             debug_assert_eq!(found, self.find(number, key));
             return found;
         }
         let found = self.databases[number].records.find(key, hash);
-        self.recent.set_place(number, found);
+        self.lookup_cache.set_slot(number, found);
         found
     }
 
     /// As [`Records::look_ahead`].
     pub fn look_ahead(&mut self, number: usize, keys: &[&[u8]]) {
-        let hashes = keys.iter().map(|key| self.recent.hash(key)).collect();
+        let hashes = keys.iter().map(|key| self.lookup_cache.hash(key)).collect();
         self.databases[number].records.look_ahead(hashes);
     }
 
     /// Adds a key that is known to be absent.
-    pub fn add(&mut self, number: usize, key: &[u8], given: Given<'_>, now: Millis) -> Slot {
-        let hash = self.recent.hash(key);
+    pub fn add(&mut self, number: usize, key: &[u8], given: NewValue<'_>, now: Millis) -> Slot {
+        let hash = self.lookup_cache.hash(key);
         let slot = self.databases[number].records.add(key, hash, given, now);
-        self.recent.forget_places();
-        self.recent.set_place(number, Some(slot));
+        self.lookup_cache.invalidate_slots();
+        self.lookup_cache.set_slot(number, Some(slot));
         slot
     }
 
-    /// Removes the key in `slot` and its timer. What is returned still says when it would have
-    /// ended.
+    /// Removes the key in `slot` and its timer. The returned record still has its deadline.
     pub fn remove(&mut self, number: usize, slot: Slot) -> Removed {
         let due = self.due(number, slot);
-        self.recent.forget_places();
+        self.lookup_cache.invalidate_slots();
         self.databases[number].records.remove(due)
     }
 
-    /// As `remove`, for who does not want to know more.
+    /// As `remove`, without returning the record.
     pub fn discard(&mut self, number: usize, slot: Slot) {
         let due = self.due(number, slot);
-        self.recent.forget_places();
+        self.lookup_cache.invalidate_slots();
         self.databases[number].records.discard(due, &mut self.garbage);
     }
 
     /// As [`Records::set_value`]. Returns the records of the database.
     #[inline(always)]
-    pub fn set_value(&mut self, number: usize, slot: Slot, given: Given<'_>) -> &mut Records {
+    pub fn set_value(&mut self, number: usize, slot: Slot, given: NewValue<'_>) -> &mut Records {
         let records = &mut self.databases[number].records;
         records.set_value(slot, given, &mut self.garbage);
         records
     }
 
-    /// Removes every key of a database, and their timers; returns how many there were.
+    /// Removes every key of a database and their timers; returns the number of keys.
     pub fn clear(&mut self, number: usize) -> usize {
-        self.timed.retain(|&timed| timed != number);
-        self.recent.forget_places();
+        self.with_wheel.retain(|&other| other != number);
+        self.lookup_cache.invalidate_slots();
         self.databases[number].records.clear(&mut self.garbage)
     }
 
@@ -187,7 +188,7 @@ impl Keyspace {
         if let Some(deadline) = deadline {
             self.overdue |= deadline <= self.now;
             if records.set_deadline(slot, deadline, self.now) {
-                self.timed.push(number);
+                self.with_wheel.push(number);
             }
         } else {
             records.clear_deadline(slot);
@@ -205,11 +206,11 @@ impl Keyspace {
     pub fn set_active_expiry(&mut self, on: bool) {
         self.active_expiry = on;
         self.overdue = on;
-        self.timed.clear();
+        self.with_wheel.clear();
         for (number, database) in self.databases.iter_mut().enumerate() {
-            database.records.set_ticking(on, self.now);
+            database.records.set_active_expiry(on, self.now);
             if database.records.has_wheel() {
-                self.timed.push(number);
+                self.with_wheel.push(number);
             }
         }
     }
@@ -219,31 +220,32 @@ impl Keyspace {
         self.active_expiry
     }
 
-    /// How many timers wait.
+    /// The number of pending timers.
     pub fn timers(&self) -> usize {
-        self.timed.iter().map(|&number| self.databases[number].records.timers()).sum()
+        self.with_wheel.iter().map(|&number| self.databases[number].records.timers()).sum()
     }
 
-    /// When [`Keyspace::pop_due`] next has work.
+    /// The time at which [`Keyspace::pop_due`] next has work.
     pub fn next_deadline(&self) -> Option<Millis> {
         self.next_wheel().map(|(moment, _)| moment)
     }
 
-    /// When [`Keyspace::work_ahead`] next has something to do.
+    /// The time at which [`Keyspace::work_ahead`] next has work.
     pub fn next_work_ahead(&self) -> Option<Millis> {
         let next = |&number: &usize| self.databases[number].records.next_work_ahead();
-        self.timed.iter().filter_map(next).min()
+        self.with_wheel.iter().filter_map(next).min()
     }
 
-    /// If nothing is due: prepares for moments at which much is, by at most `budget` steps.
+    /// If nothing is due, prepares for times at which many keys are due, in at most `budget` steps.
     pub fn work_ahead(&mut self, now: Millis, budget: u32) {
-        for &number in &self.timed {
+        for &number in &self.with_wheel {
             self.databases[number].records.work_ahead(now, budget);
         }
     }
 
-    /// Does the next thing that is due, if that is at `moment`, the next deadline: tells the keys
-    /// of a database whose leases end, or none yet. They are still there, without their timers.
+    /// Processes the next thing that is due, if it is due at `moment`, the next deadline. Fills
+    /// `due` with expired keys of one database and returns its number; `due` may stay empty. The
+    /// keys are still stored, but without their timers.
     pub fn pop_due(
         &mut self,
         moment: Millis,
@@ -255,93 +257,104 @@ impl Keyspace {
         Some(number)
     }
 
-    /// A key that is to go.
+    /// Identifies the key in `slot` for removal.
     #[inline]
     pub fn due(&self, number: usize, slot: Slot) -> Due {
-        match self.recent.hash_at(number, slot) {
+        match self.lookup_cache.hash_at(number, slot) {
             Some(hash) => Due { slot, hash },
             None => self.databases[number].records.due(slot),
         }
     }
 
-    /// Removes a key whose time has come.
+    /// Removes a key that has expired.
     pub fn discard_due(&mut self, number: usize, due: Due) {
-        self.recent.forget_places();
+        self.lookup_cache.invalidate_slots();
         self.databases[number].records.discard(due, &mut self.garbage);
     }
 
-    /// Whether all that is due by `now` is known to have been done.
+    /// Whether everything due by `now` is known to have been processed.
     #[inline]
     pub fn is_done_for(&self, now: Millis) -> bool {
         self.now == now && !self.overdue
     }
 
-    /// All that is due by `now` has been done. Returns whether that is news.
+    /// Records that everything due by `now` has been processed. Returns whether the time has
+    /// changed.
     pub fn advance(&mut self, now: Millis) -> bool {
         self.overdue = false;
         if self.now == now {
             return false;
         }
         self.now = now;
-        if self.timed.len() > IDLE_WHEELS_MAX {
+        if self.with_wheel.len() > IDLE_WHEELS_MAX {
             let databases = &mut self.databases;
-            self.timed.retain(|&number| {
+            self.with_wheel.retain(|&number| {
                 databases[number].records.drop_empty_wheel();
                 databases[number].records.has_wheel()
             });
         }
-        for &number in &self.timed {
+        for &number in &self.with_wheel {
             self.databases[number].records.advance(now);
         }
         true
     }
 
-    /// The database whose wheel is next, and when.
+    /// The next deadline of all wheels, and its database.
     fn next_wheel(&self) -> Option<(Millis, usize)> {
         let next =
             |&number: &usize| Some((self.databases[number].records.next_deadline()?, number));
-        self.timed.iter().filter_map(next).min()
+        self.with_wheel.iter().filter_map(next).min()
     }
 }
 
 impl Database {
-    /// How many keys there are, dead ones that nobody has looked at included.
+    /// The number of keys, including expired ones that have not been accessed yet.
     pub fn len(&self) -> usize {
         self.records.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no keys.
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()
     }
 
-    /// How many of them have a deadline.
+    /// The number of keys with a deadline.
     pub fn with_deadline(&self) -> usize {
         self.records.with_deadline()
     }
 
-    /// What stands in a slot that is taken.
+    /// The record in an occupied slot.
     #[inline]
     pub fn record(&self, slot: Slot) -> Record<'_> {
         self.records.get(slot)
     }
 
-    /// The key in a slot that is taken.
+    /// The key in an occupied slot.
     pub fn key(&self, slot: Slot) -> &[u8] {
         self.records.key(slot)
     }
 
-    /// The keys by slot: for `SCAN`, `KEYS` and `RANDOMKEY`, which must skip the dead.
+    /// The records by slot, for `SCAN`, `KEYS` and `RANDOMKEY`, which must skip expired keys.
     pub fn records(&self) -> &Records {
         &self.records
     }
 
-    /// The keys, to be changed. What concerns their number and their deadlines goes through
+    /// The records, to be changed. Changes to the number of keys and to deadlines go through
     /// [`Keyspace`].
     #[inline]
     pub fn records_mut(&mut self) -> &mut Records {
         &mut self.records
     }
+}
+
+/// `count` random ones of `all`, which must not be fewer.
+fn random_sample<T>(mut all: Vec<T>, count: usize, random: &mut Random) -> Vec<T> {
+    for at in 0..count {
+        let left = all.len() - at;
+        all.swap(at, at + random.below(left));
+    }
+    all.truncate(count);
+    all
 }
 
 #[cfg(test)]
@@ -359,26 +372,26 @@ mod tests {
         })]
 
         #[test]
-        fn what_is_recalled_is_what_is_there(
+        fn cached_find_agrees_with_find(
             steps in prop::collection::vec((0..8, 0..2_usize, 0..4_usize), 1..200),
         ) {
             let mut keyspace = Keyspace::new(2, HashSeed(1, 2), NOW);
             let keys = [&b"a"[..], b"b", b"lock", &[b'k'; 100]];
             for (step, number, key) in steps {
-                match (step, keyspace.recall(number, keys[key])) {
+                match (step, keyspace.find_cached(number, keys[key])) {
                     (0, _) => keyspace.swap(0, 1),
                     (1, _) => drop(keyspace.clear(number)),
                     (2, Some(slot)) => keyspace.discard(number, slot),
                     (3, Some(slot)) => drop(keyspace.remove(number, slot)),
                     (4, Some(slot)) => keyspace.discard_due(number, keyspace.due(number, slot)),
                     (2..=5, None) => {
-                        keyspace.add(number, keys[key], Given::Text(b"v"), NOW);
+                        keyspace.add(number, keys[key], NewValue::Text(b"v"), NOW);
                     }
                     _ => {}
                 }
                 for number in 0..2 {
                     let there = keyspace.find(number, keys[key]);
-                    prop_assert_eq!(keyspace.recall(number, keys[key]), there);
+                    prop_assert_eq!(keyspace.find_cached(number, keys[key]), there);
                 }
             }
         }

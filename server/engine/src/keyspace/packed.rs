@@ -1,7 +1,7 @@
-//! Byte strings one after another, each behind its length: how keys stand before their values, and
-//! the fields of a small hash. Knows nothing of what they mean.
+//! Byte strings one after another, each with its length in front: keys in front of their values,
+//! and the fields of a small hash. The contents are opaque here.
 //!
-//! A length is one byte, or for longer ones `LONG` and eight more.
+//! A length is one byte, or for longer strings `LONG` and eight more bytes.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ pub const fn size(item: &[u8]) -> usize {
     length_bytes + item.len()
 }
 
-/// Where the item is whose length begins at `at`, without its length. The next begins at its end.
+/// The range of an item without its length, which begins at `at`. The next item begins at its end.
 #[inline]
 pub fn item_at(bytes: &[u8], at: usize) -> Range<usize> {
     let length = bytes[at];
@@ -28,7 +28,7 @@ pub fn item_at(bytes: &[u8], at: usize) -> Range<usize> {
     start..start + u64::from_le_bytes(length) as usize
 }
 
-/// The items, in order.
+/// An iterator over the items.
 #[derive(Clone, Copy, Debug)]
 pub struct Items<'a>(pub &'a [u8]);
 
@@ -50,7 +50,7 @@ impl<'a> Iterator for Items<'a> {
 pub trait Edit {
     /// The bytes, to be overwritten.
     fn bytes_mut(&mut self) -> &mut [u8];
-    /// Puts parts in the place of those in a range.
+    /// Replaces the bytes of a range by parts.
     fn splice(&mut self, range: Range<usize>, parts: &[Part<'_>]);
 }
 
@@ -79,10 +79,10 @@ impl<E: Edit> Edit for &mut E {
     }
 }
 
-/// What is to be written.
+/// A part of the bytes to be written.
 #[derive(Clone, Copy, Debug)]
 pub enum Part<'a> {
-    /// Bytes behind their length.
+    /// Bytes with their length in front.
     Item(&'a [u8]),
     /// Bytes as they are.
     Bytes(&'a [u8]),
@@ -97,7 +97,7 @@ pub fn size_of(parts: &[Part<'_>]) -> usize {
     parts.iter().map(size).sum()
 }
 
-/// Writes parts into bytes of just their size.
+/// Writes parts into bytes of exactly their size.
 pub fn write(mut out: &mut [u8], parts: &[Part<'_>]) {
     let mut put = |bytes: &[u8]| {
         let (head, rest) = std::mem::take(&mut out).split_at_mut(bytes.len());
@@ -120,7 +120,7 @@ pub fn write(mut out: &mut [u8], parts: &[Part<'_>]) {
     }
 }
 
-/// All parts, in one allocation of just their size.
+/// All parts, in one allocation of exactly their size.
 pub fn concat(parts: &[Part<'_>]) -> Box<[u8]> {
     let mut bytes = vec![0; size_of(parts)].into_boxed_slice();
     write(&mut bytes, parts);
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn items_of_any_length_stand_in_order() {
+    fn items_of_any_length_are_in_order() {
         let long = vec![b'x'; 70_000];
         let items: Vec<&[u8]> =
             [0, 1, 254, 255, 256, 70_000].into_iter().map(|length| &long[..length]).collect();

@@ -1,18 +1,18 @@
-//! Memory for many small things, straight from the system: it goes back there at once, wherever it
-//! stands among other memory, and never in pieces so large that others have to wait for it.
+//! Memory for many small values, directly from the operating system. It is returned there at once,
+//! wherever it lies, and in pieces small enough that freeing one delays nothing else.
 
 use std::alloc::{Layout, handle_alloc_error};
 use std::ops::{Deref, DerefMut};
 
 use memmap2::MmapMut;
 
-/// So many bytes, which are zero at first and begin where a page does. Those that nobody has
-/// touched take no memory.
+/// A page-aligned block of bytes, zero at first. Pages that have not been touched take no memory.
 #[derive(Debug)]
 pub struct Pages(MmapMut);
 
 impl Pages {
-    /// As many as there are to be. Where there is no memory the process ends, as with any other.
+    /// Allocates this many bytes. If there is no memory, the process ends, as for any other
+    /// allocation.
     #[cold]
     pub fn new(bytes: usize) -> Pages {
         match MmapMut::map_anon(bytes) {

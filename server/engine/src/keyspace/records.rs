@@ -1,14 +1,14 @@
-//! The keys of one database: what they hold, until when, and which is next to end.
+//! The keys of one database with their values and deadlines, and the order in which they expire.
 //!
-//! A lock takes one entry of 32 bytes in a slab, as many bytes as its key and its value have on a
-//! shelf of such, and a place in the index: no allocation of its own. The entry is its timer, too.
+//! A lock takes one header of 32 bytes in a slab, the bytes of its key and value in a slab of their
+//! size class, and an entry in the index: no allocation of its own. The header is also its timer.
 //!
-//! What always holds:
-//! - An entry's bytes are its key, behind its length, and then its payload. For strings and for
-//!   small hashes that is the value itself; for everything else, four bytes that say where among
-//!   `values` it is, and each of those belongs to one entry.
-//! - Every entry that is taken is in the index, under the hash of its key, and no other is.
-//! - An entry is a timer of the wheel if it has a deadline and `ticking` is on, and only then.
+//! Invariants:
+//! - The bytes of a record are its length-prefixed key, followed by its payload. For strings and
+//!   small hashes the payload is the value itself; for everything else it is four bytes with the
+//!   position of the value in `values`, and each of those values belongs to one record.
+//! - Every occupied slot is in the index under the hash of its key, and nothing else is.
+//! - A header is a timer of the wheel if and only if it has a deadline and `active_expiry` is on.
 //! - There is no wheel until there is a deadline: most databases never hold a key.
 
 use std::hint::black_box;
@@ -21,39 +21,39 @@ use super::garbage::Garbage;
 use super::hash::{Fields, FieldsMut, Found, Hash, SmallHash};
 use super::index::Index;
 use super::packed::{self, Edit, Part};
-use super::slab::{Plain, Slab};
-use super::string::{StringValue, Text, TextForm};
-use super::strings::{Handle, StringMut, Strings};
-use super::value::{Apart, Value, ValueRef};
+use super::slab::{PodSlab, Slab};
+use super::string_slabs::{StringHandle, StringMut, StringSlabs};
+use super::string_value::{StringValue, Text, TextForm};
+use super::value::{OutOfLine, Value, ValueRef};
 use crate::limits;
 use crate::random::Random;
-use crate::time::Millis;
+use crate::time::{Millis, Time};
 use crate::wheel::{Links, Nodes, Wheel};
 
-/// A few things of the requests that come next.
+/// A few items of the requests that come next.
 pub type LookAhead<T> = SmallVec<[T; limits::LOOK_AHEAD_REQUESTS]>;
 
 /// See the module's documentation.
 #[derive(Debug)]
 pub struct Records {
-    /// What every hash is keyed with.
+    /// Seeds every hash.
     seed: HashSeed,
-    entries: Plain<Entry>,
-    strings: Strings,
+    headers: PodSlab<Header>,
+    strings: StringSlabs,
     values: Slab<Option<Value>>,
     index: Index,
     wheel: Option<Box<Wheel>>,
     with_deadline: usize,
-    /// Whether the wheel ends keys (`DEBUG SET-ACTIVE-EXPIRE`).
-    ticking: bool,
+    /// Whether the wheel expires keys (`DEBUG SET-ACTIVE-EXPIRE`).
+    active_expiry: bool,
 }
 
-/// A million of them are 32 MB, so every byte is accounted for.
+/// The fixed part of a record. A million of them are 32 MB, so every byte counts.
 #[derive(Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
-struct Entry {
+struct Header {
     deadline: Millis,
-    /// Its bytes are the string of this number and length.
+    /// The handle of the record's bytes is this number and `length`.
     number: u32,
     prev: u32,
     next: u32,
@@ -65,9 +65,9 @@ struct Entry {
     unused: [u8; 2],
 }
 
-const _: () = assert!(size_of::<Entry>() == 32);
+const _: () = assert!(size_of::<Header>() == 32);
 
-/// What an entry's payload is, and whether its deadline counts.
+/// The kind of a record's payload, and whether its deadline is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(transparent)]
 struct Form(u8);
@@ -76,10 +76,10 @@ impl Form {
     const INT: u8 = 0;
     const BYTES: u8 = 1;
     const FIELDS: u8 = 2;
-    /// Four bytes that name a place in `values`.
-    const APART: u8 = 3;
+    /// Four bytes with a position in `values`.
+    const OUT_OF_LINE: u8 = 3;
     const PAYLOAD: u8 = 3;
-    const ENDS: u8 = 4;
+    const HAS_DEADLINE: u8 = 4;
 
     fn payload(self) -> u8 {
         self.0 & Form::PAYLOAD
@@ -89,19 +89,19 @@ impl Form {
         self.0 = self.0 & !Form::PAYLOAD | payload;
     }
 
-    fn ends(self) -> bool {
-        self.0 & Form::ENDS != 0
+    fn has_deadline(self) -> bool {
+        self.0 & Form::HAS_DEADLINE != 0
     }
 
-    fn set_ends(&mut self, ends: bool) {
-        self.0 = if ends { self.0 | Form::ENDS } else { self.0 & !Form::ENDS };
+    fn set_has_deadline(&mut self, on: bool) {
+        self.0 = if on { self.0 | Form::HAS_DEADLINE } else { self.0 & !Form::HAS_DEADLINE };
     }
 }
 
-impl Default for Entry {
-    fn default() -> Entry {
+impl Default for Header {
+    fn default() -> Header {
         let Links { prev, next, list } = Links::NONE;
-        Entry {
+        Header {
             deadline: Millis(0),
             number: 0,
             length: 0,
@@ -116,12 +116,12 @@ impl Default for Entry {
     }
 }
 
-/// What a key is given.
+/// A new value for a key.
 #[derive(Debug)]
-pub enum Given<'a> {
-    /// These bytes, as `SET` sets them.
+pub enum NewValue<'a> {
+    /// These bytes, as `SET` stores them.
     Text(&'a [u8]),
-    /// These bytes, which are no integer even if they could be one.
+    /// These bytes, never as an integer even if they could be one.
     Float(&'a [u8]),
     /// A small hash with one field.
     Field(&'a [u8], &'a [u8]),
@@ -129,82 +129,82 @@ pub enum Given<'a> {
     Value(Value),
 }
 
-impl From<Value> for Given<'_> {
+impl From<Value> for NewValue<'_> {
     fn from(value: Value) -> Self {
-        Given::Value(value)
+        NewValue::Value(value)
     }
 }
 
-/// What stands behind a key, to be looked at.
+/// A read-only view of a stored key.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a> {
-    entry: &'a Entry,
+    header: &'a Header,
     bytes: &'a [u8],
     values: &'a Slab<Option<Value>>,
 }
 
-/// What stood behind a key.
+/// A key that has been removed.
 #[derive(Debug)]
 pub struct Removed {
     bytes: Box<[u8]>,
     form: Form,
     deadline: Option<Millis>,
-    apart: Option<Value>,
+    out_of_line: Option<Value>,
 }
 
-/// A key whose time has come, or that is to go.
+/// A key that has expired or is to be removed.
 #[derive(Clone, Copy, Debug)]
 pub struct Due {
-    /// Where it stands.
+    /// Its slot.
     pub slot: Slot,
     /// The hash of the key.
     pub(super) hash: u64,
 }
 
-/// Keys that end together, if as many are due: enough for the processor to fetch what it needs of
+/// Keys that expire together, if as many are due: enough for the processor to fetch the memory of
 /// one while it waits for that of others.
 pub const DUE_TOGETHER: usize = 32;
 
-/// A hash, to be changed.
+/// A stored hash, to be changed.
 #[derive(Debug)]
 pub struct HashMut<'a> {
     records: &'a mut Records,
     slot: Slot,
 }
 
-// --- looking ---
+// --- reading ---
 
 impl Records {
-    /// None yet, which takes no memory.
+    /// Creates an empty table, which takes no memory.
     pub fn new(seed: HashSeed) -> Records {
         Records {
             seed,
-            entries: Plain::default(),
-            strings: Strings::default(),
+            headers: PodSlab::default(),
+            strings: StringSlabs::default(),
             values: Slab::default(),
             index: Index::default(),
             wheel: None,
             with_deadline: 0,
-            ticking: true,
+            active_expiry: true,
         }
     }
 
-    /// How many keys there are, dead ones that nobody has looked at included.
+    /// The number of keys, including expired ones that have not been accessed yet.
     pub fn len(&self) -> usize {
-        self.entries.chunks().len()
+        self.headers.chunks().len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no keys.
     pub fn is_empty(&self) -> bool {
-        self.entries.chunks().is_empty()
+        self.headers.chunks().is_empty()
     }
 
-    /// How many of them have a deadline.
+    /// The number of keys with a deadline.
     pub fn with_deadline(&self) -> usize {
         self.with_deadline
     }
 
-    /// Where the key of this hash stands.
+    /// The slot of a key with this hash.
     #[inline]
     pub fn find(&self, key: &[u8], hash: u64) -> Option<Slot> {
         self.index.find(hash, |slot| {
@@ -213,66 +213,77 @@ impl Records {
         })
     }
 
-    /// Has memory bring what stands behind the keys of these hashes, so that who comes to look
-    /// need not wait. What each of them waits for follows from what came before; what several wait
-    /// for does not, and so comes together: first all places in the index, then all entries, then
+    /// Prefetches the records of the keys with these hashes, so that later look-ups need not wait
+    /// for memory. Each step for one key depends on the step before, but the steps for several keys
+    /// do not depend on each other and can overlap: first all index entries, then all headers, then
     /// all bytes.
     pub fn look_ahead(&self, hashes: LookAhead<u64>) {
         let likely = |hash| self.index.find(hash, |_| true);
         let slots: LookAhead<Slot> = hashes.into_iter().filter_map(likely).collect();
-        let handle = |&slot| self.entries.get(slot).handle();
-        let handles: LookAhead<Handle> = slots.iter().map(handle).collect();
+        let handle = |&slot| self.headers.get(slot).handle();
+        let handles: LookAhead<StringHandle> = slots.iter().map(handle).collect();
         for &handle in &handles {
             let bytes = self.strings.get(handle);
             black_box((bytes.first().copied(), bytes.last().copied()));
         }
     }
 
-    /// The key in a slot that is taken.
+    /// The key in an occupied slot.
     #[inline]
     pub fn key(&self, slot: Slot) -> &[u8] {
         split(self.bytes(slot)).0
     }
 
-    /// When the key in a slot that is taken ends, if it does.
+    /// The deadline of the key in an occupied slot, if it has one.
     #[inline]
     pub fn deadline(&self, slot: Slot) -> Option<Millis> {
-        self.entries.get(slot).deadline()
+        self.headers.get(slot).deadline()
     }
 
-    /// What stands in a slot that is taken.
+    /// Whether the deadline of the key in an occupied slot has been reached.
+    #[inline]
+    pub fn is_expired(&self, slot: Slot, time: Time) -> bool {
+        self.headers.get(slot).is_expired(time)
+    }
+
+    /// The record in an occupied slot.
     #[inline(always)]
     pub fn get(&self, slot: Slot) -> Record<'_> {
-        let entry = self.entries.get(slot);
-        Record { entry, bytes: self.strings.get(entry.handle()), values: &self.values }
+        let header = self.headers.get(slot);
+        Record { header, bytes: self.strings.get(header.handle()), values: &self.values }
     }
 
-    /// All keys, with what stands behind them, in slot order.
+    /// All keys with their records, in slot order.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], Record<'_>)> {
-        self.entries.chunks().numbers().map(|slot| (self.key(slot), self.get(slot)))
+        self.headers.chunks().numbers().map(|slot| (self.key(slot), self.get(slot)))
     }
 
     /// As [`Chunks::scan`](super::slab::Chunks::scan).
     pub fn scan(&self, cursor: u64, count: usize) -> (impl Iterator<Item = Slot>, u64) {
-        self.entries.chunks().scan(cursor, count)
+        self.headers.chunks().scan(cursor, count)
     }
 
     /// As [`Chunks::random`](super::slab::Chunks::random).
     pub fn random(&self, random: &mut Random) -> Option<Slot> {
-        self.entries.chunks().random(random)
+        self.headers.chunks().random(random)
     }
 
     #[inline]
     fn bytes(&self, slot: Slot) -> &[u8] {
-        self.strings.get(self.entries.get(slot).handle())
+        self.strings.get(self.headers.get(slot).handle())
     }
 }
 
 impl<'a> Record<'a> {
-    /// When the key ends, if it does.
+    /// The deadline of the key, if it has one.
     #[inline]
     pub fn deadline(self) -> Option<Millis> {
-        self.entry.deadline()
+        self.header.deadline()
+    }
+
+    /// Whether the deadline of the key has been reached.
+    pub fn is_expired(self, time: Time) -> bool {
+        self.header.is_expired(time)
     }
 
     /// The bytes of the key.
@@ -285,44 +296,48 @@ impl<'a> Record<'a> {
     pub fn value(self) -> ValueRef<'a> {
         let (_, payload) = split(self.bytes);
         let text = |form| ValueRef::String(Text { bytes: payload, form });
-        match self.entry.form.payload() {
+        match self.header.form.payload() {
             Form::INT => text(TextForm::Int),
             Form::BYTES => text(TextForm::Bytes),
             Form::FIELDS => ValueRef::Hash(Fields::Small(payload)),
-            _ => match self.values.get(place_of(payload)) {
+            _ => match self.values.get(position_of(payload)) {
                 Some(value) => value.view(),
                 None => unreachable!("its entry is there"),
             },
         }
     }
 
-    /// For how long nobody has used the key.
+    /// The time since the key was last used.
     pub fn idle(self, now: Millis) -> Millis {
-        let Entry { used_at_low, used_at_high, .. } = *self.entry;
+        let Header { used_at_low, used_at_high, .. } = *self.header;
         let used_at = u64::from(used_at_high) << u32::BITS | u64::from(used_at_low);
         let idle = now.0.cast_unsigned().wrapping_sub(used_at) & MOMENT_MASK;
-        // The clock of a server that is told the time may go back.
+        // The clock can go back if the client controls the server's time.
         Millis(if idle > IDLE_MAX.0.cast_unsigned() { 0 } else { idle.cast_signed() })
     }
 }
 
-/// Of the moment a key was used the last 40 bits are kept.
+/// Only the last 40 bits of the time of last use are kept.
 const MOMENT_MASK: u64 = (1 << 40) - 1;
 
-/// The longest time that nobody has used a key: more than 17 years.
+/// The longest idle time that can be represented: more than 17 years.
 const IDLE_MAX: Millis = Millis((MOMENT_MASK >> 1).cast_signed());
 
-impl Entry {
-    fn handle(&self) -> Handle {
-        Handle { number: self.number, length: self.length }
+impl Header {
+    fn handle(&self) -> StringHandle {
+        StringHandle { number: self.number, length: self.length }
     }
 
-    fn set_handle(&mut self, handle: Handle) {
+    fn set_handle(&mut self, handle: StringHandle) {
         (self.number, self.length) = (handle.number, handle.length);
     }
 
     fn deadline(&self) -> Option<Millis> {
-        self.form.ends().then_some(self.deadline)
+        self.form.has_deadline().then_some(self.deadline)
+    }
+
+    fn is_expired(&self, time: Time) -> bool {
+        self.deadline().is_some_and(|deadline| time.reached(deadline))
     }
 
     fn set_used_at(&mut self, now: Millis) {
@@ -332,7 +347,7 @@ impl Entry {
     }
 }
 
-/// The key of an entry's bytes, and the payload behind it.
+/// Splits the bytes of a record into the key and the payload.
 #[inline]
 fn split(bytes: &[u8]) -> (&[u8], &[u8]) {
     let key = packed::item_at(bytes, 0);
@@ -340,7 +355,7 @@ fn split(bytes: &[u8]) -> (&[u8], &[u8]) {
     (&head[key.start..], payload)
 }
 
-/// The key of an entry's bytes, and the payload behind it.
+/// As [`split`], with a mutable payload.
 #[inline]
 fn split_mut(bytes: &mut [u8]) -> (&[u8], &mut [u8]) {
     let key = packed::item_at(bytes, 0);
@@ -353,8 +368,8 @@ fn form_of(text: &[u8]) -> u8 {
     if TextForm::of(text) == TextForm::Int { Form::INT } else { Form::BYTES }
 }
 
-/// The place in `values` that a payload names.
-fn place_of(payload: &[u8]) -> u32 {
+/// The position in `values` that a payload contains.
+fn position_of(payload: &[u8]) -> u32 {
     let mut place = [0; 4];
     place.copy_from_slice(payload);
     u32::from_le_bytes(place)
@@ -364,102 +379,102 @@ fn place_of(payload: &[u8]) -> u32 {
 
 impl Records {
     /// Adds a key that is known to be absent.
-    pub fn add(&mut self, key: &[u8], hash: u64, given: Given<'_>, now: Millis) -> Slot {
+    pub fn add(&mut self, key: &[u8], hash: u64, new_value: NewValue<'_>, now: Millis) -> Slot {
         let strings = &mut self.strings;
-        let (handle, payload) = with_payload(&mut self.values, given, |payload, parts| {
+        let (handle, payload) = store_payload(&mut self.values, new_value, |payload, parts| {
             (strings.add(&[Part::Item(key), parts[0], parts[1]]), payload)
         });
-        let Handle { number, length } = handle;
-        let mut entry = Entry { number, length, form: Form(payload), ..Entry::default() };
-        entry.set_used_at(now);
-        let slot = self.entries.insert(entry);
-        let (seed, entries, strings) = (self.seed, &self.entries, &self.strings);
-        let bytes_of = |slot| strings.get(entries.get(slot).handle());
-        let look = |slot| {
+        let StringHandle { number, length } = handle;
+        let mut header = Header { number, length, form: Form(payload), ..Header::default() };
+        header.set_used_at(now);
+        let slot = self.headers.insert(header);
+        let (seed, headers, strings) = (self.seed, &self.headers, &self.strings);
+        let bytes_of = |slot| strings.get(headers.get(slot).handle());
+        let prefetch = |slot| {
             black_box(bytes_of(slot).first().copied());
         };
-        self.index.insert(hash, slot, look, |slot| seed.hash(split(bytes_of(slot)).0));
+        self.index.insert(hash, slot, prefetch, |slot| seed.hash(split(bytes_of(slot)).0));
         slot
     }
 
     /// Gives a key another value. Its deadline stays.
     #[inline(always)]
-    pub fn set_value(&mut self, slot: Slot, given: Given<'_>, garbage: &mut Garbage) {
-        match given {
-            Given::Text(text) if self.overwrite(slot, text) => {}
-            given => self.replace(slot, given, garbage),
+    pub fn set_value(&mut self, slot: Slot, new_value: NewValue<'_>, garbage: &mut Garbage) {
+        match new_value {
+            NewValue::Text(text) if self.overwrite(slot, text) => {}
+            new_value => self.replace(slot, new_value, garbage),
         }
     }
 
-    fn replace(&mut self, slot: Slot, given: Given<'_>, garbage: &mut Garbage) {
-        if let Some(value) = self.take_apart(slot) {
+    fn replace(&mut self, slot: Slot, new_value: NewValue<'_>, garbage: &mut Garbage) {
+        if let Some(value) = self.take_out_of_line(slot) {
             garbage.add_value(value);
         }
-        self.fill(slot, given);
+        self.fill(slot, new_value);
     }
 
-    /// Gives a key a value where none stands apart.
-    fn fill(&mut self, slot: Slot, given: Given<'_>) {
-        let entry = self.entries.get_mut(slot);
-        let mut handle = entry.handle();
+    /// Sets the value of a key that has no value in `values`.
+    fn fill(&mut self, slot: Slot, new_value: NewValue<'_>) {
+        let header = self.headers.get_mut(slot);
+        let mut handle = header.handle();
         let mut bytes = self.strings.edit(&mut handle);
-        let payload = with_payload(&mut self.values, given, |payload, parts| {
+        let payload = store_payload(&mut self.values, new_value, |payload, parts| {
             let old = bytes.bytes_mut();
             let range = packed::item_at(old, 0).end..old.len();
             bytes.splice(range, &parts);
             payload
         });
-        entry.set_handle(handle);
-        entry.form.set_payload(payload);
+        header.set_handle(handle);
+        header.form.set_payload(payload);
     }
 
-    /// Sets a string to one of the same length; false if there is none.
+    /// Overwrites a string with one of the same length; false if the value is not such a string.
     fn overwrite(&mut self, slot: Slot, text: &[u8]) -> bool {
-        let entry = self.entries.get_mut(slot);
-        if !matches!(entry.form.payload(), Form::INT | Form::BYTES) {
+        let header = self.headers.get_mut(slot);
+        if !matches!(header.form.payload(), Form::INT | Form::BYTES) {
             return false;
         }
-        let (_, old) = split_mut(self.strings.get_mut(entry.handle()));
+        let (_, old) = split_mut(self.strings.get_mut(header.handle()));
         if old.len() != text.len() {
             return false;
         }
         old.copy_from_slice(text);
-        entry.form.set_payload(form_of(text));
+        header.form.set_payload(form_of(text));
         true
     }
 
-    /// Somebody uses the key.
+    /// Records that the key is used now.
     #[inline]
     pub fn set_used_at(&mut self, slot: Slot, now: Millis) {
-        self.entries.get_mut(slot).set_used_at(now);
+        self.headers.get_mut(slot).set_used_at(now);
     }
 
-    /// Nobody has used the key for so long.
+    /// Sets the idle time of a key.
     pub fn set_idle(&mut self, slot: Slot, idle: Millis, now: Millis) {
         self.set_used_at(slot, Millis(now.0.wrapping_sub(idle.0.min(IDLE_MAX.0))));
     }
 
-    /// The value of a key, to be changed where it is; `None` if it is of another type.
-    pub fn value_mut<T: Apart>(&mut self, slot: Slot) -> Option<&mut T> {
-        self.apart_mut(slot).and_then(T::of_mut)
+    /// The value of a key, to be changed in place; `None` if it is of another type.
+    pub fn value_mut<T: OutOfLine>(&mut self, slot: Slot) -> Option<&mut T> {
+        self.out_of_line_mut(slot).and_then(T::of_mut)
     }
 
     /// The bytes of a string, to be changed in place.
     pub fn raw_mut(&mut self, slot: Slot) -> &mut Vec<u8> {
-        if !matches!(self.apart_mut(slot), Some(Value::String(StringValue::Raw(_)))) {
+        if !matches!(self.out_of_line_mut(slot), Some(Value::String(StringValue::Raw(_)))) {
             let raw = StringValue::Raw(split(self.bytes(slot)).1.to_vec());
-            self.fill(slot, Given::Value(raw.into()));
+            self.fill(slot, NewValue::Value(raw.into()));
         }
-        match self.apart_mut(slot) {
+        match self.out_of_line_mut(slot) {
             Some(Value::String(StringValue::Raw(bytes))) => bytes,
             _ => unreachable!("made raw above"),
         }
     }
 
-    /// The hash behind a key, to be changed; `None` if it is of another type.
+    /// The hash stored at a key, to be changed; `None` if it is of another type.
     #[inline]
     pub fn hash_mut(&mut self, slot: Slot) -> Option<HashMut<'_>> {
-        let is_hash = match self.entries.get(slot).form.payload() {
+        let is_hash = match self.headers.get(slot).form.payload() {
             Form::INT | Form::BYTES => false,
             Form::FIELDS => true,
             _ => matches!(self.get(slot).value(), ValueRef::Hash(_)),
@@ -467,35 +482,35 @@ impl Records {
         is_hash.then_some(HashMut { records: self, slot })
     }
 
-    /// Removes a key and its timer. What is returned still says when it would have ended.
+    /// Removes a key and its timer. The returned record still has its deadline.
     pub fn remove(&mut self, due: Due) -> Removed {
         let slot = due.slot;
         let deadline = self.deadline(slot);
         let bytes = self.bytes(slot).into();
-        let apart = self.unlink(due);
-        let form = self.entries.get(slot).form;
-        self.forget(slot);
-        Removed { bytes, form, deadline, apart }
+        let out_of_line = self.unlink(due);
+        let form = self.headers.get(slot).form;
+        self.release(slot);
+        Removed { bytes, form, deadline, out_of_line }
     }
 
-    /// As `remove`, for who does not want to know more.
+    /// As `remove`, without returning the record.
     #[inline]
     pub fn discard(&mut self, due: Due, garbage: &mut Garbage) {
         if let Some(value) = self.unlink(due) {
             garbage.add_value(value);
         }
-        self.forget(due.slot);
+        self.release(due.slot);
     }
 
-    /// A key that is to go.
+    /// Identifies the key in `slot` for removal.
     pub fn due(&self, slot: Slot) -> Due {
         Due { slot, hash: self.seed.hash(self.key(slot)) }
     }
 
-    /// Removes all keys; returns how many there were.
+    /// Removes all keys; returns the number of keys.
     pub fn clear(&mut self, garbage: &mut Garbage) -> usize {
         let removed = self.len();
-        let empty = Records { ticking: self.ticking, ..Records::new(self.seed) };
+        let empty = Records { active_expiry: self.active_expiry, ..Records::new(self.seed) };
         garbage.add_records(std::mem::replace(self, empty));
         removed
     }
@@ -503,80 +518,80 @@ impl Records {
     /// About how many keys could be removed in the time of [`Records::free_part`].
     pub const PART_KEYS: usize = 64;
 
-    /// Frees a part of what is here, which is not used any more; hands over the values that stand
-    /// apart. Returns whether there was anything to free.
+    /// Frees a part of a table that is no longer used and hands the values of `values` to `take`.
+    /// Returns whether there was anything to free.
     pub fn free_part(&mut self, take: impl FnMut(Value)) -> bool {
         if let Some(values) = self.values.pop_chunk() {
             values.into_iter().flatten().for_each(take);
             return true;
         }
-        self.entries.free_part() || self.strings.free_part() || self.index.free_part()
+        self.headers.free_part() || self.strings.free_part() || self.index.free_part()
     }
 
-    /// Takes a key out of the index and the wheel; returns what was apart.
+    /// Takes a key out of the index and the wheel; returns its value if that was in `values`.
     #[inline(always)]
     fn unlink(&mut self, Due { slot, hash }: Due) -> Option<Value> {
         self.clear_deadline(slot);
-        let (seed, entries, strings) = (self.seed, &self.entries, &self.strings);
-        let bytes_of = |slot| strings.get(entries.get(slot).handle());
-        let look = |slot| {
+        let (seed, headers, strings) = (self.seed, &self.headers, &self.strings);
+        let bytes_of = |slot| strings.get(headers.get(slot).handle());
+        let prefetch = |slot| {
             black_box(bytes_of(slot).first().copied());
         };
-        self.index.remove(hash, slot, look, |slot| seed.hash(split(bytes_of(slot)).0));
-        self.take_apart(slot)
+        self.index.remove(hash, slot, prefetch, |slot| seed.hash(split(bytes_of(slot)).0));
+        self.take_out_of_line(slot)
     }
 
     #[inline(always)]
-    fn forget(&mut self, slot: Slot) {
-        let handle = self.entries.get(slot).handle();
-        self.entries.forget(slot);
+    fn release(&mut self, slot: Slot) {
+        let handle = self.headers.get(slot).handle();
+        self.headers.release(slot);
         self.strings.remove(handle);
     }
 
-    fn apart_mut(&mut self, slot: Slot) -> Option<&mut Value> {
-        let entry = self.entries.get(slot);
-        if entry.form.payload() != Form::APART {
+    fn out_of_line_mut(&mut self, slot: Slot) -> Option<&mut Value> {
+        let header = self.headers.get(slot);
+        if header.form.payload() != Form::OUT_OF_LINE {
             return None;
         }
-        let (_, payload) = split(self.strings.get(entry.handle()));
-        self.values.get_mut(place_of(payload)).as_mut()
+        let (_, payload) = split(self.strings.get(header.handle()));
+        self.values.get_mut(position_of(payload)).as_mut()
     }
 
-    /// Takes out what the payload names, which from here on is nothing.
+    /// Removes the value that the payload refers to. The payload is then invalid.
     #[inline]
-    fn take_apart(&mut self, slot: Slot) -> Option<Value> {
-        if self.entries.get(slot).form.payload() != Form::APART {
+    fn take_out_of_line(&mut self, slot: Slot) -> Option<Value> {
+        if self.headers.get(slot).form.payload() != Form::OUT_OF_LINE {
             return None;
         }
         let (_, payload) = split(self.bytes(slot));
-        let place = place_of(payload);
+        let place = position_of(payload);
         self.values.remove(place)
     }
 }
 
-/// Puts what is given where it belongs, and passes on what the entry has of it.
-fn with_payload<R>(
+/// Stores a new value in `values` if it belongs there, and passes the payload to `put`.
+fn store_payload<R>(
     values: &mut Slab<Option<Value>>,
-    given: Given<'_>,
+    new_value: NewValue<'_>,
     put: impl FnOnce(u8, [Part<'_>; 2]) -> R,
 ) -> R {
     const NOTHING: Part<'static> = Part::Bytes(&[]);
-    match given {
-        Given::Text(text) => put(form_of(text), [Part::Bytes(text), NOTHING]),
-        Given::Float(text) => put(Form::BYTES, [Part::Bytes(text), NOTHING]),
-        Given::Field(field, value) => put(Form::FIELDS, [Part::Item(field), Part::Item(value)]),
-        Given::Value(Value::String(StringValue::Int(bytes))) => {
+    match new_value {
+        NewValue::Text(text) => put(form_of(text), [Part::Bytes(text), NOTHING]),
+        NewValue::Float(text) => put(Form::BYTES, [Part::Bytes(text), NOTHING]),
+        NewValue::Field(field, value) => put(Form::FIELDS, [Part::Item(field), Part::Item(value)]),
+        NewValue::Value(Value::String(StringValue::Int(bytes))) => {
             put(Form::INT, [Part::Bytes(&bytes), NOTHING])
         }
-        Given::Value(Value::String(StringValue::Bytes(bytes))) => {
+        NewValue::Value(Value::String(StringValue::Bytes(bytes))) => {
             put(Form::BYTES, [Part::Bytes(&bytes), NOTHING])
         }
-        Given::Value(Value::Hash(Hash::Small(bytes))) => {
+        NewValue::Value(Value::Hash(Hash::Small(bytes))) => {
             put(Form::FIELDS, [Part::Bytes(&bytes), NOTHING])
         }
-        Given::Value(value) => {
+        NewValue::Value(value) => {
             let place = values.insert(Some(value)).to_le_bytes();
-            put(Form::APART, [Part::Bytes(&place), NOTHING])
+            put(Form::OUT_OF_LINE, [Part::Bytes(&place), NOTHING])
         }
     }
 }
@@ -587,7 +602,7 @@ impl Removed {
         split(&self.bytes).0
     }
 
-    /// When it would have ended, if so.
+    /// The deadline it had, if any.
     pub fn deadline(&self) -> Option<Millis> {
         self.deadline
     }
@@ -595,7 +610,7 @@ impl Removed {
     /// The value.
     pub fn into_value(self) -> Value {
         let payload = || split(&self.bytes).1.into();
-        match (self.apart, self.form.payload()) {
+        match (self.out_of_line, self.form.payload()) {
             (Some(value), _) => value,
             (None, Form::INT) => Value::String(StringValue::Int(payload())),
             (None, Form::FIELDS) => Value::Hash(Hash::Small(payload())),
@@ -605,7 +620,7 @@ impl Removed {
 }
 
 impl HashMut<'_> {
-    /// The fields, to be looked at.
+    /// The fields, read-only.
     #[inline]
     pub fn fields(&self) -> Fields<'_> {
         match self.records.get(self.slot).value() {
@@ -619,7 +634,7 @@ impl HashMut<'_> {
         self.fields().find(field)
     }
 
-    /// Searches for a field, and tells its value if it is there.
+    /// Searches for a field and returns its value if it exists.
     pub fn find_value(&self, field: &[u8]) -> (Found, Option<&[u8]>) {
         let fields = self.fields();
         let found = fields.find(field);
@@ -627,7 +642,7 @@ impl HashMut<'_> {
         (found, value)
     }
 
-    /// The value that has been found.
+    /// The value of a field that has been found.
     pub fn value(&self, found: &Found) -> Option<&[u8]> {
         self.fields().value(found)
     }
@@ -642,7 +657,7 @@ impl HashMut<'_> {
     ) -> bool {
         if found.outgrows(field, value, small) {
             let large = Hash::Large(Box::new(self.fields().to_large(seed)));
-            self.records.fill(self.slot, Given::Value(large.into()));
+            self.records.fill(self.slot, NewValue::Value(large.into()));
             found = self.find(field);
         }
         if self.overwrite(&found, value) {
@@ -651,12 +666,13 @@ impl HashMut<'_> {
         self.change(|fields| fields.put(&found, field, value))
     }
 
-    /// Sets a value in the small form to one of the same length; false if there is none.
+    /// Overwrites a value of the small form with one of the same length; false if that is not
+    /// possible.
     fn overwrite(&mut self, found: &Found, value: &[u8]) -> bool {
         let HashMut { records, slot } = self;
         match found {
             Found::Small { value: old, .. } if old.len() == value.len() => {
-                let handle = records.entries.get(*slot).handle();
+                let handle = records.headers.get(*slot).handle();
                 let (_, payload) = split_mut(records.strings.get_mut(handle));
                 payload[old.clone()].copy_from_slice(value);
                 true
@@ -665,25 +681,25 @@ impl HashMut<'_> {
         }
     }
 
-    /// Removes a field; returns whether it was there.
+    /// Removes a field; returns whether it existed.
     pub fn remove(&mut self, field: &[u8]) -> bool {
         let found = self.find(field);
         self.change(|fields| fields.remove(&found))
     }
 
-    /// Does something to the fields, wherever they are; they may be elsewhere then.
+    /// Runs `act` on the fields in their current form. Their bytes may move.
     fn change<R>(&mut self, act: impl FnOnce(FieldsMut<'_, StringMut<'_>>) -> R) -> R {
         let HashMut { records, slot } = self;
-        let entry = records.entries.get_mut(*slot);
-        if entry.form.payload() == Form::FIELDS {
-            let mut handle = entry.handle();
+        let header = records.headers.get_mut(*slot);
+        if header.form.payload() == Form::FIELDS {
+            let mut handle = header.handle();
             let mut bytes = records.strings.edit(&mut handle);
             let from = packed::item_at(bytes.bytes_mut(), 0).end;
             let result = act(FieldsMut::Small { bytes, from });
-            entry.set_handle(handle);
+            header.set_handle(handle);
             return result;
         }
-        match records.apart_mut(*slot) {
+        match records.out_of_line_mut(*slot) {
             Some(Value::Hash(Hash::Large(fields))) => act(FieldsMut::Large(fields)),
             _ => unreachable!("a hash that is not in its record is large"),
         }
@@ -693,48 +709,48 @@ impl HashMut<'_> {
 // --- deadlines ---
 
 impl Records {
-    /// Sets the deadline of a key. Returns whether there is a wheel now and was none before, which
-    /// begins at `now`.
+    /// Sets the deadline of a key. Returns whether this created the wheel, which then begins at
+    /// `now`.
     #[inline]
     pub fn set_deadline(&mut self, slot: Slot, deadline: Millis, now: Millis) -> bool {
-        let entry = self.entries.get_mut(slot);
-        self.with_deadline += usize::from(!entry.form.ends());
-        entry.form.set_ends(true);
-        entry.deadline = deadline;
-        let timed = entry.list != Links::NONE.list;
-        if !self.ticking {
+        let header = self.headers.get_mut(slot);
+        self.with_deadline += usize::from(!header.form.has_deadline());
+        header.form.set_has_deadline(true);
+        header.deadline = deadline;
+        let has_timer = header.list != Links::NONE.list;
+        if !self.active_expiry {
             return false;
         }
         let is_first = self.wheel.is_none();
         let wheel = self.wheel.get_or_insert_with(|| new_wheel(now));
-        if timed {
-            wheel.reschedule(&mut self.entries, slot);
+        if has_timer {
+            wheel.reschedule(&mut self.headers, slot);
         } else {
-            wheel.insert(&mut self.entries, slot);
+            wheel.insert(&mut self.headers, slot);
         }
         is_first
     }
 
-    /// The key has no deadline from here on.
+    /// Removes the deadline of a key.
     #[inline(always)]
     pub fn clear_deadline(&mut self, slot: Slot) {
-        let entry = self.entries.get_mut(slot);
-        if !entry.form.ends() {
+        let header = self.headers.get_mut(slot);
+        if !header.form.has_deadline() {
             return;
         }
         self.with_deadline -= 1;
-        entry.form.set_ends(false);
+        header.form.set_has_deadline(false);
         if let Some(wheel) = &mut self.wheel
-            && entry.list != Links::NONE.list
+            && header.list != Links::NONE.list
         {
-            wheel.cancel(&mut self.entries, slot);
+            wheel.cancel(&mut self.headers, slot);
         }
     }
 
-    /// Moves every deadline by `span`.
+    /// Adds `span` to every deadline.
     #[cold]
     pub fn postpone(&mut self, span: Millis, now: Millis) {
-        let slots: Vec<Slot> = self.entries.chunks().numbers().collect();
+        let slots: Vec<Slot> = self.headers.chunks().numbers().collect();
         for slot in slots {
             if let Some(deadline) = self.deadline(slot) {
                 self.set_deadline(slot, Millis(deadline.0.saturating_add(span.0)), now);
@@ -743,35 +759,35 @@ impl Records {
     }
 
     /// Turns the wheel on or off. Keys keep their deadlines either way.
-    pub fn set_ticking(&mut self, on: bool, now: Millis) {
-        self.ticking = on;
-        let slots: Vec<Slot> = self.entries.chunks().numbers().collect();
+    pub fn set_active_expiry(&mut self, on: bool, now: Millis) {
+        self.active_expiry = on;
+        let slots: Vec<Slot> = self.headers.chunks().numbers().collect();
         for slot in slots {
-            let entry = self.entries.get(slot);
-            let timed = entry.list != Links::NONE.list;
-            if on && !timed && entry.form.ends() {
+            let header = self.headers.get(slot);
+            let has_timer = header.list != Links::NONE.list;
+            if on && !has_timer && header.form.has_deadline() {
                 let wheel = self.wheel.get_or_insert_with(|| new_wheel(now));
-                wheel.insert(&mut self.entries, slot);
+                wheel.insert(&mut self.headers, slot);
             } else if let Some(wheel) = &mut self.wheel
                 && !on
-                && timed
+                && has_timer
             {
-                wheel.cancel(&mut self.entries, slot);
+                wheel.cancel(&mut self.headers, slot);
             }
         }
     }
 
-    /// How many timers wait.
+    /// The number of pending timers.
     pub fn timers(&self) -> usize {
         self.wheel.as_ref().map_or(0, |wheel| wheel.len())
     }
 
-    /// Whether there is a wheel, be it empty.
+    /// Whether there is a wheel, even an empty one.
     pub fn has_wheel(&self) -> bool {
         self.wheel.is_some()
     }
 
-    /// Gives the memory of an empty wheel back.
+    /// Frees an empty wheel.
     pub fn drop_empty_wheel(&mut self) {
         self.wheel = self.wheel.take().filter(|wheel| !wheel.is_empty());
     }
@@ -789,7 +805,7 @@ impl Records {
     /// As [`Wheel::work_ahead`].
     pub fn work_ahead(&mut self, now: Millis, budget: u32) {
         if let Some(wheel) = &mut self.wheel {
-            wheel.work_ahead(&mut self.entries, now, budget);
+            wheel.work_ahead(&mut self.headers, now, budget);
         }
     }
 
@@ -800,18 +816,18 @@ impl Records {
         }
     }
 
-    /// As [`Wheel::pop_due`], for several keys. They still have their deadlines, but no timers.
+    /// As [`Wheel::pop_due`], for several keys. They keep their deadlines, but not their timers.
     pub fn pop_due(&mut self, now: Millis, budget: &mut u32, due: &mut Vec<Due>) {
         let Some(wheel) = &mut self.wheel else { return };
         while due.len() < DUE_TOGETHER
-            && let Some(slot) = wheel.pop_due(&mut self.entries, now, budget)
+            && let Some(slot) = wheel.pop_due(&mut self.headers, now, budget)
         {
             due.push(Due { slot, hash: 0 });
-            // Here, so that one look at memory does not wait for the other.
-            wheel.step_ahead(&mut self.entries);
+            // Here, so that the two memory accesses do not wait for each other.
+            wheel.step_ahead(&mut self.headers);
         }
-        // What is needed of a key lies anywhere in memory, and to fetch it takes longer than all
-        // the rest. So all of them are looked at first: no look waits for the one before.
+        // The bytes of a key can be anywhere in memory, and fetching them takes longer than all the
+        // rest. So all of them are touched first: no access waits for the one before.
         for due in &*due {
             black_box(self.bytes(due.slot).first().copied());
         }
@@ -824,26 +840,27 @@ impl Records {
     }
 }
 
-/// Made here, so that no other function needs the stack it is made on: each page of it is touched.
+/// A function of its own, so that no other function needs this much stack: every stack page is
+/// touched.
 #[cold]
 #[inline(never)]
 fn new_wheel(now: Millis) -> Box<Wheel> {
     Box::new(Wheel::new(now))
 }
 
-impl Nodes for Plain<Entry> {
+impl Nodes for PodSlab<Header> {
     fn deadline(&self, index: u32) -> Millis {
         self.get(index).deadline
     }
 
     fn links(&self, index: u32) -> Links {
-        let &Entry { prev, next, list, .. } = self.get(index);
+        let &Header { prev, next, list, .. } = self.get(index);
         Links { prev, next, list }
     }
 
     fn set_links(&mut self, index: u32, links: Links) {
-        let entry = self.get_mut(index);
-        (entry.prev, entry.next, entry.list) = (links.prev, links.next, links.list);
+        let header = self.get_mut(index);
+        (header.prev, header.next, header.list) = (links.prev, links.next, links.list);
     }
 
     fn set_prev(&mut self, index: u32, prev: u32) {
@@ -867,9 +884,9 @@ mod tests {
     const SMALL: SmallHash = SmallHash { entries_max: 4, value_bytes_max: 300 };
     const SEED: HashSeed = HashSeed(1, 2);
 
-    /// A value too simple to be wrong.
+    /// The value of the reference model.
     #[derive(Clone, Debug, PartialEq, Eq)]
-    enum Plain {
+    enum ModelValue {
         Text(Vec<u8>),
         Fields(Vec<(Vec<u8>, Vec<u8>)>),
         List(Vec<Vec<u8>>),
@@ -883,7 +900,7 @@ mod tests {
         RemoveField(usize, u8),
         Push(usize, Vec<u8>),
         Deadline(usize, Option<i64>),
-        Ticking(bool),
+        ActiveExpiry(bool),
         Advance(i64),
         Remove(usize),
         Clear,
@@ -903,7 +920,7 @@ mod tests {
             2 => (key(), bytes()).prop_map(|(key, bytes)| Step::Push(key, bytes)),
             6 => (key(), prop::option::weighted(0.8, 1..40_i64))
                 .prop_map(|(key, span)| Step::Deadline(key, span)),
-            1 => any::<bool>().prop_map(Step::Ticking),
+            1 => any::<bool>().prop_map(Step::ActiveExpiry),
             4 => (0..20_i64).prop_map(Step::Advance),
             4 => key().prop_map(Step::Remove),
             1 => prop::bool::weighted(0.2).prop_map(|all| if all {
@@ -914,14 +931,14 @@ mod tests {
         ]
     }
 
-    /// Keys of all lengths that are told in different ways.
+    /// Keys with length prefixes of every size.
     fn name(key: usize) -> Vec<u8> {
         vec![b'a' + key as u8; [0, 1, 17, 254, 255, 300][key % 6] + usize::from(key > 0)]
     }
 
     struct Pair {
         records: Records,
-        model: BTreeMap<Vec<u8>, (Plain, Option<i64>)>,
+        model: BTreeMap<Vec<u8>, (ModelValue, Option<i64>)>,
         now: i64,
     }
 
@@ -929,7 +946,7 @@ mod tests {
         fn step(&mut self, step: Step) {
             match step {
                 Step::Text(key, bytes) => {
-                    self.give(key, Given::Text(&bytes), Plain::Text(bytes.clone()));
+                    self.give(key, NewValue::Text(&bytes), ModelValue::Text(bytes.clone()));
                 }
                 Step::Append(key, bytes) => self.append(&name(key), &bytes),
                 Step::Field(key, field, value) => {
@@ -940,7 +957,7 @@ mod tests {
                 }
                 Step::Push(key, bytes) => self.push(key, &bytes),
                 Step::Deadline(key, span) => self.set_deadline(&name(key), span),
-                Step::Ticking(on) => self.records.set_ticking(on, Millis(self.now)),
+                Step::ActiveExpiry(on) => self.records.set_active_expiry(on, Millis(self.now)),
                 Step::Advance(span) => self.advance(span),
                 Step::Remove(key) => {
                     let key = name(key);
@@ -967,11 +984,11 @@ mod tests {
         }
 
         /// Adds a key or changes its value.
-        fn give(&mut self, key: usize, given: Given<'_>, value: Plain) {
+        fn give(&mut self, key: usize, new_value: NewValue<'_>, value: ModelValue) {
             let key = name(key);
             match self.find(&key) {
-                Some(slot) => self.records.set_value(slot, given, &mut Garbage::default()),
-                None => drop(self.records.add(&key, SEED.hash(&key), given, Millis(self.now))),
+                Some(slot) => self.records.set_value(slot, new_value, &mut Garbage::default()),
+                None => drop(self.records.add(&key, SEED.hash(&key), new_value, Millis(self.now))),
             }
             let deadline = self.model.get(&key).and_then(|(_, deadline)| *deadline);
             self.model.insert(key, (value, deadline));
@@ -979,7 +996,7 @@ mod tests {
 
         fn append(&mut self, key: &[u8], more: &[u8]) {
             let Some(slot) = self.find(key) else { return };
-            if let Some((Plain::Text(bytes), _)) = self.model.get_mut(key) {
+            if let Some((ModelValue::Text(bytes), _)) = self.model.get_mut(key) {
                 self.records.raw_mut(slot).extend_from_slice(more);
                 bytes.extend_from_slice(more);
             }
@@ -988,13 +1005,13 @@ mod tests {
         fn set_field(&mut self, key: usize, field: &[u8], value: &[u8]) {
             let Some(slot) = self.find(&name(key)) else {
                 if SMALL.admits(field, value) {
-                    let fields = Plain::Fields(vec![(field.to_vec(), value.to_vec())]);
-                    self.give(key, Given::Field(field, value), fields);
+                    let fields = ModelValue::Fields(vec![(field.to_vec(), value.to_vec())]);
+                    self.give(key, NewValue::Field(field, value), fields);
                 }
                 return;
             };
             let hash = self.records.hash_mut(slot);
-            let Some((Plain::Fields(fields), _)) = self.model.get_mut(&name(key)) else {
+            let Some((ModelValue::Fields(fields), _)) = self.model.get_mut(&name(key)) else {
                 return assert!(hash.is_none());
             };
             let mut hash = hash.expect("fields in the model");
@@ -1010,7 +1027,7 @@ mod tests {
 
         fn remove_field(&mut self, key: &[u8], field: &[u8]) {
             let Some(slot) = self.find(key) else { return };
-            if let Some((Plain::Fields(fields), _)) = self.model.get_mut(key) {
+            if let Some((ModelValue::Fields(fields), _)) = self.model.get_mut(key) {
                 let mut hash = self.records.hash_mut(slot).expect("fields in the model");
                 let known = fields.len();
                 fields.retain(|(name, _)| name != field);
@@ -1020,7 +1037,7 @@ mod tests {
 
         fn push(&mut self, key: usize, element: &[u8]) {
             let slot = self.find(&name(key));
-            if let Some((Plain::List(elements), _)) = self.model.get_mut(&name(key)) {
+            if let Some((ModelValue::List(elements), _)) = self.model.get_mut(&name(key)) {
                 let slot = slot.expect("a list in the model");
                 let list = self.records.value_mut::<List>(slot).expect("a list");
                 list.push(End::Right, element);
@@ -1028,7 +1045,11 @@ mod tests {
             } else {
                 let mut list = List::default();
                 list.push(End::Right, element);
-                self.give(key, Given::Value(list.into()), Plain::List(vec![element.to_vec()]));
+                self.give(
+                    key,
+                    NewValue::Value(list.into()),
+                    ModelValue::List(vec![element.to_vec()]),
+                );
             }
         }
 
@@ -1061,29 +1082,29 @@ mod tests {
             self.records.advance(Millis(self.now));
             let overdue =
                 self.model.values().any(|(_, end)| end.is_some_and(|end| end <= self.now));
-            assert!(!overdue || !self.records.ticking, "lost or late");
+            assert!(!overdue || !self.records.active_expiry, "lost or late");
         }
 
-        /// All that can be seen, and what the head of the file says always holds.
+        /// Compares all visible state and checks the invariants of the module's documentation.
         fn compare(&self) {
-            let Records { entries, values, index, with_deadline, .. } = &self.records;
+            let Records { headers, values, index, with_deadline, .. } = &self.records;
             assert_eq!((self.records.len(), index.entries()), (self.model.len(), self.model.len()));
-            let apart = entries
+            let out_of_line = headers
                 .chunks()
                 .numbers()
-                .filter(|&at| entries.get(at).form.payload() == Form::APART);
-            assert_eq!(values.chunks().len(), apart.count());
+                .filter(|&at| headers.get(at).form.payload() == Form::OUT_OF_LINE);
+            assert_eq!(values.chunks().len(), out_of_line.count());
             let deadlines = self.model.values().filter(|(_, deadline)| deadline.is_some()).count();
             assert_eq!(*with_deadline, deadlines);
-            let timers = if self.records.ticking { deadlines } else { 0 };
+            let timers = if self.records.active_expiry { deadlines } else { 0 };
             assert_eq!(self.records.timers(), timers);
             for (key, (value, deadline)) in &self.model {
                 let record = self.records.get(self.find(key).expect("in the model"));
                 assert_eq!((record.key(), record.deadline()), (&key[..], deadline.map(Millis)));
                 let shown = plain(record.value());
                 match (shown, value.clone()) {
-                    // A dictionary reuses the places of removed fields.
-                    (Plain::Fields(mut shown), Plain::Fields(mut value)) => {
+                    // A dictionary reuses the slots of removed fields.
+                    (ModelValue::Fields(mut shown), ModelValue::Fields(mut value)) => {
                         if matches!(record.value(), ValueRef::Hash(Fields::Large(_))) {
                             shown.sort();
                             value.sort();
@@ -1096,14 +1117,14 @@ mod tests {
         }
     }
 
-    fn plain(value: ValueRef<'_>) -> Plain {
+    fn plain(value: ValueRef<'_>) -> ModelValue {
         match value {
-            ValueRef::String(text) => Plain::Text(text.bytes().to_vec()),
+            ValueRef::String(text) => ModelValue::Text(text.bytes().to_vec()),
             ValueRef::Hash(fields) => {
                 assert_eq!(fields.len(), fields.iter().count());
-                Plain::Fields(fields.iter().map(|(f, v)| (f.to_vec(), v.to_vec())).collect())
+                ModelValue::Fields(fields.iter().map(|(f, v)| (f.to_vec(), v.to_vec())).collect())
             }
-            ValueRef::List(list) => Plain::List(list.iter().map(<[u8]>::to_vec).collect()),
+            ValueRef::List(list) => ModelValue::List(list.iter().map(<[u8]>::to_vec).collect()),
             other => unreachable!("{other:?}"),
         }
     }
@@ -1124,20 +1145,20 @@ mod tests {
         }
     }
 
-    fn add(records: &mut Records, key: &[u8], given: Given<'_>, now: Millis) -> Slot {
-        records.add(key, SEED.hash(key), given, now)
+    fn add(records: &mut Records, key: &[u8], new_value: NewValue<'_>, now: Millis) -> Slot {
+        records.add(key, SEED.hash(key), new_value, now)
     }
 
     #[test]
-    fn a_value_of_the_same_length_is_set_where_it_is() {
+    fn value_of_same_length_is_overwritten_in_place() {
         let mut records = Records::new(SEED);
         let place = |records: &Records, slot| records.bytes(slot).as_ptr();
-        let slot = add(&mut records, b"lock", Given::Text(b"token-1"), Millis(0));
+        let slot = add(&mut records, b"lock", NewValue::Text(b"token-1"), Millis(0));
         let before = place(&records, slot);
-        records.set_value(slot, Given::Text(b"token-2"), &mut Garbage::default());
+        records.set_value(slot, NewValue::Text(b"token-2"), &mut Garbage::default());
         assert_eq!(place(&records, slot), before);
-        assert_eq!(plain(records.get(slot).value()), Plain::Text(b"token-2".to_vec()));
-        let slot = add(&mut records, b"count", Given::Field(b"owner", b"1"), Millis(0));
+        assert_eq!(plain(records.get(slot).value()), ModelValue::Text(b"token-2".to_vec()));
+        let slot = add(&mut records, b"count", NewValue::Field(b"owner", b"1"), Millis(0));
         let before = place(&records, slot);
         let mut hash = records.hash_mut(slot).expect("a hash");
         let found = hash.find(b"owner");
@@ -1147,10 +1168,10 @@ mod tests {
     }
 
     #[test]
-    fn idle_time_is_told_to_the_millisecond_for_years() {
+    fn idle_time_is_exact_to_the_millisecond_for_years() {
         for now in [0, -5, 1_700_000_000_000, i64::MAX] {
             let mut records = Records::new(SEED);
-            let slot = add(&mut records, b"k", Given::Text(b"v"), Millis(now));
+            let slot = add(&mut records, b"k", NewValue::Text(b"v"), Millis(now));
             let idle = |records: &Records, after: i64| {
                 records.get(slot).idle(Millis(now.wrapping_add(after))).0
             };

@@ -1,17 +1,20 @@
-//! A long row of small things, kept in pieces: it is searched, counted and changed in the middle
-//! without moving all of it.
+//! A long sequence of small items in pieces: it is searched, counted and changed in the middle
+//! without moving all items.
 //!
-//! A rank is how many things stand before one. Finding the place of a rank takes a look at the
-//! length of each piece; everything else takes logarithmic time and the moving of half a piece.
+//! The rank of an item is the number of items before it. To find the place of a rank, the lengths
+//! of all pieces before it are added; everything else takes logarithmic time and the moving of half
+//! a piece.
 
 use std::ops::Range;
 
 use super::garbage::free_end;
 
-/// Things in a piece at most: adding one moves half as many, counting skips over all of them.
+/// The maximum number of items in a piece: adding one moves half as many, counting skips over all
+/// of them.
 const PIECE_MAX: usize = 512;
 
-/// A piece with fewer joins its neighbour, so what a mass release leaves is not mostly air.
+/// A piece with fewer items is joined with an adjacent one, so that memory is freed after a mass
+/// release.
 const PIECE_MIN: usize = PIECE_MAX / 8;
 
 /// See the module's documentation.
@@ -22,7 +25,7 @@ pub struct Sequence<T> {
     len: usize,
 }
 
-/// Where a thing stands, or would stand. Holds until the sequence changes.
+/// The position of an item, or the one it would have. Valid until the sequence changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     piece: usize,
@@ -36,30 +39,30 @@ impl<T> Default for Sequence<T> {
 }
 
 impl<T> Sequence<T> {
-    /// How many things there are.
+    /// The number of items.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Whether there are no items.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The place of the first thing that is not `before` what is sought, in a row sorted so that
-    /// all that are come first.
+    /// The place of the first item for which `before` is false. The items for which it is true must
+    /// come first.
     pub fn search(&self, mut before: impl FnMut(&T) -> bool) -> Place {
         let wholly = |piece: &Vec<T>| piece.last().is_some_and(&mut before);
         let piece = self.pieces.partition_point(wholly).min(self.pieces.len() - 1);
         Place { piece, at: self.pieces[piece].partition_point(before) }
     }
 
-    /// How many things stand before a place.
+    /// The number of items before a place.
     pub fn rank(&self, place: Place) -> usize {
         self.pieces[..place.piece].iter().map(Vec::len).sum::<usize>() + place.at
     }
 
-    /// The place of a rank, the end for one beyond.
+    /// The place of a rank; the end for a rank beyond it.
     pub fn place(&self, rank: usize) -> Place {
         let (mut piece, mut at) = (0, rank.min(self.len));
         while piece + 1 < self.pieces.len() && at >= self.pieces[piece].len() {
@@ -69,7 +72,7 @@ impl<T> Sequence<T> {
         Place { piece, at }
     }
 
-    /// The things from one rank up to another, both within the row.
+    /// The items of a range of ranks, which must be within the sequence.
     pub fn range(&self, ranks: Range<usize>) -> impl DoubleEndedIterator<Item = &T> {
         let (from, to) = (self.place(ranks.start), self.place(ranks.end));
         (from.piece..=to.piece).flat_map(move |number| {
@@ -78,10 +81,10 @@ impl<T> Sequence<T> {
         })
     }
 
-    /// Puts a thing at a place, before what stands there.
-    pub fn insert(&mut self, place: Place, thing: T) {
+    /// Inserts an item at a place, before the item there.
+    pub fn insert(&mut self, place: Place, item: T) {
         let piece = &mut self.pieces[place.piece];
-        piece.insert(place.at, thing);
+        piece.insert(place.at, item);
         if piece.len() > PIECE_MAX {
             let rest = piece.split_off(PIECE_MAX / 2);
             self.pieces.insert(place.piece + 1, rest);
@@ -89,37 +92,38 @@ impl<T> Sequence<T> {
         self.len += 1;
     }
 
-    /// Takes the thing at a place, which is not the end.
+    /// Removes the item at a place, which must not be the end.
     pub fn remove(&mut self, place: Place) -> T {
-        let thing = self.pieces[place.piece].remove(place.at);
+        let item = self.pieces[place.piece].remove(place.at);
         self.len -= 1;
         self.join(place.piece);
-        thing
+        item
     }
 
-    /// Takes the things from one rank up to another, both within the row.
+    /// Removes the items of a range of ranks, which must be within the sequence.
     pub fn remove_range(&mut self, ranks: Range<usize>) -> Vec<T> {
         let (from, to) = (self.place(ranks.start), self.place(ranks.end));
-        let mut things = Vec::with_capacity(ranks.len());
+        let mut items = Vec::with_capacity(ranks.len());
         for (piece, number) in self.pieces[from.piece..=to.piece].iter_mut().zip(from.piece..) {
-            things.extend(piece.drain(part(from, to, number, piece)));
+            items.extend(piece.drain(part(from, to, number, piece)));
         }
-        self.len -= things.len();
+        self.len -= items.len();
         self.pieces.retain(|piece| !piece.is_empty());
         if self.pieces.is_empty() {
             self.pieces.push(Vec::new());
         }
         self.join(from.piece.min(self.pieces.len() - 1));
-        things
+        items
     }
 
-    /// Frees up to `budget` pieces of a sequence that is not used any more. Returns whether there
-    /// are more.
+    /// Frees up to `budget` pieces of a sequence that is no longer used. Returns whether there are
+    /// more.
     pub(super) fn free_part(&mut self, budget: &mut usize) -> bool {
         free_end(&mut self.pieces, budget)
     }
 
-    /// Joins a piece that has become short with a neighbour, if the two leave room to grow.
+    /// Joins a piece that has become short with an adjacent one, if both together leave room to
+    /// grow.
     fn join(&mut self, number: usize) {
         let short = self.pieces[number].len();
         if short >= PIECE_MIN {
@@ -136,7 +140,7 @@ impl<T> Sequence<T> {
     }
 }
 
-/// What lies between two places of the piece of this number.
+/// The items between two places that are in the piece of this number.
 fn part<T>(from: Place, to: Place, number: usize, piece: &[T]) -> Range<usize> {
     let start = if number == from.piece { from.at } else { 0 };
     let end = if number == to.piece { to.at } else { piece.len() };
@@ -183,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_mass_release_leaves_is_not_mostly_air() {
+    fn mass_release_leaves_no_nearly_empty_pieces() {
         let mut sequence = sorted(100_000);
         for kept in 0..100 {
             for _ in 0..999 {

@@ -1,36 +1,37 @@
-//! The set type: integers in their order, a few members in a row, many in a dictionary.
+//! The set type: integers in order, a few members in a vector, many in a dictionary.
 //!
-//! The three forms are Redis's intset, listpack and hashtable, and what a client sees follows from
-//! them: integers come in numeric order, a few members in the order in which they were added.
+//! The three forms are Redis's intset, listpack and hashtable, and clients can see them: integers
+//! come in numeric order, a few members in insertion order.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
 
 use lockwheel_resp::number;
 
 use crate::keyspace::dict::{Dict, HashSeed};
+use crate::keyspace::random_sample;
+use crate::keyspace::string_value::digits;
 use crate::random::Random;
 
-/// When a set leaves its small forms. Redis's `set-max-intset-entries`,
-/// `set-max-listpack-entries` and `-value`.
+/// When a set leaves its small forms. Redis's `set-max-intset-entries`, `set-max-listpack-entries`
+/// and `-value`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SmallSet {
-    /// More integers than this make it a dictionary.
+    /// A set with more integers than this becomes a dictionary.
     pub integers_max: usize,
-    /// More members than this do, if one of them is no integer.
+    /// A set with more members than this becomes one, if one of them is not an integer.
     pub entries_max: usize,
-    /// A member longer than this does, too.
+    /// A set with a longer member than this becomes one, too.
     pub value_bytes_max: usize,
 }
 
-/// Members, each once. Never empty while it is stored: the last member takes the key with it.
+/// Members, each once. Never empty while it is stored: the key is removed with its last member.
 #[derive(Clone, Debug)]
 pub enum Set {
     /// In numeric order.
     Integers(Vec<i64>),
-    /// In order of arrival.
+    /// In insertion order.
     Small(Vec<Box<[u8]>>),
-    /// By member. Apart, so that it does not make the record of every lock larger.
+    /// By member. In a box, so that it does not make other values larger.
     Large(Box<Dict<()>>),
 }
 
@@ -41,7 +42,7 @@ impl Default for Set {
 }
 
 impl Set {
-    /// How many members there are.
+    /// The number of members.
     pub fn len(&self) -> usize {
         match self {
             Set::Integers(members) => members.len(),
@@ -50,12 +51,12 @@ impl Set {
         }
     }
 
-    /// Whether there are none.
+    /// Whether there are no members.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether there is such a member.
+    /// Whether this is a member.
     pub fn contains(&self, member: &[u8]) -> bool {
         match self {
             Set::Integers(members) => number::parse_integer(member)
@@ -65,7 +66,7 @@ impl Set {
         }
     }
 
-    /// Takes the form in which so many members are best added, the `first` of them known.
+    /// Prepares an empty or small set for `count` more members, of which the `first` is known.
     pub fn expect(&mut self, first: &[u8], count: usize, small: SmallSet, seed: HashSeed) {
         let (few_integers, few) = (count <= small.integers_max, count <= small.entries_max);
         let is_integer = number::parse_integer(first).is_some();
@@ -100,7 +101,7 @@ impl Set {
         true
     }
 
-    /// Takes the form of integers if there is nothing else, and not too much of it.
+    /// Takes the integer form if all members are integers and there are few enough.
     pub fn settle(&mut self, small: SmallSet) {
         if matches!(self, Set::Integers(_)) || self.len() > small.integers_max {
             return;
@@ -112,7 +113,7 @@ impl Set {
         }
     }
 
-    /// Adds all members anew, to what is as small as they allow.
+    /// Adds all members anew, to the smallest form that holds them.
     pub fn rebuild(&mut self, small: SmallSet, seed: HashSeed) {
         let mut rebuilt = Set::Small(Vec::new());
         for member in self.iter() {
@@ -121,7 +122,7 @@ impl Set {
         *self = rebuilt;
     }
 
-    /// Removes a member; returns whether it was there.
+    /// Removes a member; returns whether it existed.
     pub fn remove(&mut self, member: &[u8]) -> bool {
         match self {
             Set::Integers(members) => {
@@ -149,7 +150,7 @@ impl Set {
         integers.iter().map(|&integer| digits(integer)).chain(texts)
     }
 
-    /// A member, all about equally likely; `None` if there is none.
+    /// A random member, nearly uniform; `None` if there is none.
     pub fn random(&self, random: &mut Random) -> Option<Cow<'_, [u8]>> {
         if self.is_empty() {
             return None;
@@ -163,7 +164,7 @@ impl Set {
         }
     }
 
-    /// `count` different members; all of them if there are no more.
+    /// `count` different members; all of them if there are not more.
     pub fn random_distinct(&self, count: usize, random: &mut Random) -> Vec<Cow<'_, [u8]>> {
         if count >= self.len() {
             return self.iter().collect();
@@ -171,23 +172,14 @@ impl Set {
         if let Set::Large(members) = self
             && count <= members.len() / 2
         {
-            // At least every other draw brings a new one.
-            let mut slots = BTreeSet::new();
-            while slots.len() < count {
-                slots.extend(members.random(random));
-            }
-            return slots.into_iter().map(|at| Cow::Borrowed(members.key(at))).collect();
+            let slots = members.random_distinct(count, random);
+            return slots.map(|at| Cow::Borrowed(members.key(at))).collect();
         }
-        let mut all: Vec<_> = self.iter().collect();
-        for at in 0..count {
-            all.swap(at, at + random.below(self.len() - at));
-        }
-        all.truncate(count);
-        all
+        random_sample(self.iter().collect(), count, random)
     }
 
-    /// Some members, from `cursor` on, and the cursor to go on from, 0 at the end. The small forms
-    /// are shown at once, as Redis does.
+    /// Some members, from `cursor` on, and the next cursor, 0 at the end. The small forms are
+    /// returned at once, as in Redis.
     pub fn scan(&self, cursor: u64, count: usize) -> (Vec<Cow<'_, [u8]>>, u64) {
         match self {
             Set::Integers(_) | Set::Small(_) => (self.iter().collect(), 0),
@@ -198,7 +190,7 @@ impl Set {
         }
     }
 
-    /// The name `OBJECT ENCODING` answers with.
+    /// The name that `OBJECT ENCODING` replies with.
     pub fn encoding(&self) -> &'static str {
         match self {
             Set::Integers(_) => "intset",
@@ -207,8 +199,8 @@ impl Set {
         }
     }
 
-    /// Takes a form that has room for one more member, which is known to be absent. There is no
-    /// way back, as in Redis.
+    /// Takes a form that has room for one more member, which is known to be absent. A set never
+    /// returns to a smaller form, as in Redis.
     fn make_room(&mut self, member: &[u8], integer: Option<i64>, small: SmallSet, seed: HashSeed) {
         let fits = self.len() < small.entries_max && member.len() <= small.value_bytes_max;
         match self {
@@ -237,8 +229,4 @@ impl Set {
         }
         *self = Set::Large(Box::new(large));
     }
-}
-
-fn digits(integer: i64) -> Cow<'static, [u8]> {
-    Cow::Owned(itoa::Buffer::new().format(integer).as_bytes().to_vec())
 }

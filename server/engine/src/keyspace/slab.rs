@@ -1,14 +1,16 @@
-//! Numbered places for things of one kind, in chunks. It knows nothing of what it keeps.
-//! [`Chunks`] keeps the numbers, whatever their memory is. [`Slab`] is for values, and [`Plain`]
-//! for what is nothing but numbers and comes by the million.
+//! Slabs: numbered places for values of one type, in chunks. [`Chunks`] allocates the numbers,
+//! whatever the memory is. [`Slab`] is for values of any type, and [`PodSlab`] for plain data by
+//! the million.
 //!
-//! What always holds:
-//! - A thing does not move: its number is its own until it is removed. So a number can be a
-//!   `SCAN` cursor, a timer, and what an index points to.
-//! - A new thing gets the lowest free number of the lowest chunk with room, so what numbers clients
-//!   see follows from the commands alone, and what is left after a mass release gathers in front.
-//! - Several chunks share a block of memory. A block without things has none, but for one, so that
-//!   a single thing that comes and goes costs no allocation. Growing copies no thing.
+//! Invariants:
+//! - A value does not move and keeps its number until it is removed. So a number can be a `SCAN`
+//!   cursor, a timer, and what an index points to.
+//! - A new value gets the lowest free number of the lowest chunk with room, so the numbers that
+//!   clients see follow from the commands alone, and the values left after a mass release gather in
+//!   front.
+//! - Several chunks share a block of memory. Empty blocks have no memory, except for one spare
+//!   block, so that a single value that comes and goes costs no allocation. Growing copies no
+//!   value.
 
 use std::marker::PhantomData;
 
@@ -17,50 +19,50 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use super::pages::Pages;
 use crate::random::Random;
 
-/// Things of a chunk: a bit for each in a word.
+/// Values of a chunk: one bit each in a word.
 const CHUNK: usize = u64::BITS as usize;
 
-/// Chunks of a block whose memory is the system's own pages: enough that asking for one costs its
-/// things nothing, and that Linux, which lets a process have some 65,000 mappings (neighbours count
-/// as one), has room for the blocks of fifty million keys; few enough that little is kept for the
-/// last of them.
+/// Chunks of a block of pages of the operating system. Enough that the cost of a system call is
+/// negligible per value, and that Linux, which allows a process about 65,000 mappings (adjacent
+/// ones count as one), has room for the blocks of fifty million keys; few enough that little memory
+/// is kept for the last value of a block.
 pub const PAGES_BLOCK: usize = if cfg!(test) { 2 } else { 32 };
-/// Things of such a block.
+/// Values of such a block.
 pub const PAGES_PLACES: usize = PAGES_BLOCK * CHUNK;
 
-/// Chunks whose headers an emptied slab keeps.
+/// The number of chunk headers that an emptied slab keeps.
 const SHRINK_FLOOR: usize = 16;
 
-/// Numbered places in chunks, of which `BLOCK` share a memory `M`.
+/// Allocates numbered places in chunks, of which `BLOCK` share a memory `M`.
 #[derive(Debug)]
 pub struct Chunks<M, const BLOCK: usize> {
-    /// Chunk by chunk, and there bit by bit, which places are taken.
-    taken: Vec<u64>,
+    /// Which places are occupied: a word for each chunk, a bit for each place.
+    occupied: Vec<u64>,
     blocks: Vec<Block<M>>,
-    /// Bit by bit, which chunks have room.
-    roomy: Bits,
-    /// The first of them, or where the next chunk goes.
-    front: usize,
-    /// The lowest of the blocks with memory and without things, if there is one.
+    /// Which chunks have room, one bit each.
+    with_room: Bits,
+    /// The first chunk with room, or the position of the next new chunk.
+    first_with_room: usize,
+    /// The lowest block that has memory but no values, if there is one.
     spare: Option<usize>,
     len: usize,
 }
 
 #[derive(Debug)]
 struct Block<M> {
-    /// How many of its chunks have things.
+    /// The number of its chunks that have values.
     in_use: usize,
     memory: Option<M>,
 }
 
 impl<M, const BLOCK: usize> Default for Chunks<M, BLOCK> {
-    /// Nothing, which takes no memory.
+    /// An empty allocator, which takes no memory.
     fn default() -> Chunks<M, BLOCK> {
         Chunks {
-            taken: Vec::new(),
+            occupied: Vec::new(),
             blocks: Vec::new(),
-            roomy: Bits::default(),
-            front: 0,
+            with_room: Bits::default(),
+            first_with_room: 0,
             spare: None,
             len: 0,
         }
@@ -71,17 +73,17 @@ impl<M, const BLOCK: usize> Chunks<M, BLOCK> {
     /// Places that share a memory.
     const PLACES: usize = BLOCK * CHUNK;
 
-    /// How many places are taken.
+    /// The number of occupied places.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether none is.
+    /// Whether no place is occupied.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The memory in which a number that is taken has its place, and the place.
+    /// The memory of an occupied number, and its position there.
     pub fn at(&self, number: u32) -> (&M, usize) {
         let number = number as usize;
         match &self.blocks[number / Self::PLACES].memory {
@@ -90,7 +92,7 @@ impl<M, const BLOCK: usize> Chunks<M, BLOCK> {
         }
     }
 
-    /// The memory in which a number that is taken has its place, and the place.
+    /// The memory of an occupied number, and its position there.
     pub fn at_mut(&mut self, number: u32) -> (&mut M, usize) {
         let number = number as usize;
         match &mut self.blocks[number / Self::PLACES].memory {
@@ -99,21 +101,21 @@ impl<M, const BLOCK: usize> Chunks<M, BLOCK> {
         }
     }
 
-    /// Takes a place. Tells its number, the memory it is in, which `memory` makes if there is none,
-    /// and where there.
-    pub fn take(&mut self, memory: impl FnOnce() -> M) -> (u32, &mut M, usize) {
-        let at = self.front;
-        if at == self.taken.len() {
+    /// Allocates a place. Returns its number, its memory (created by `memory` if there is none) and
+    /// its position there.
+    pub fn allocate(&mut self, memory: impl FnOnce() -> M) -> (u32, &mut M, usize) {
+        let at = self.first_with_room;
+        if at == self.occupied.len() {
             self.grow();
         }
-        let before = self.taken[at];
+        let before = self.occupied[at];
         let number = at * CHUNK + (!before).trailing_zeros() as usize;
-        self.taken[at] |= before + 1;
+        self.occupied[at] |= before + 1;
         if before == 0 {
-            self.begin(at);
+            self.mark_chunk_used(at);
         }
-        if self.taken[at] == u64::MAX {
-            self.go_on();
+        if self.occupied[at] == u64::MAX {
+            self.advance_first();
         }
         self.len += 1;
         let memory = self.blocks[at / BLOCK].memory.get_or_insert_with(memory);
@@ -121,125 +123,125 @@ impl<M, const BLOCK: usize> Chunks<M, BLOCK> {
         (name, memory, number % Self::PLACES)
     }
 
-    /// There is no room: adds a chunk, perhaps of a block without memory.
+    /// Adds a chunk when there is no room, perhaps in a new block without memory.
     #[cold]
     fn grow(&mut self) {
-        let at = self.taken.len();
+        let at = self.occupied.len();
         if at == self.blocks.len() * BLOCK {
             self.blocks.push(Block { in_use: 0, memory: None });
         }
-        self.roomy.set(at, true);
-        self.taken.push(0);
+        self.with_room.set(at, true);
+        self.occupied.push(0);
     }
 
-    /// A chunk gets its first thing.
+    /// Accounts for the first value of a chunk.
     #[cold]
-    fn begin(&mut self, at: usize) {
+    fn mark_chunk_used(&mut self, at: usize) {
         let block = at / BLOCK;
         self.blocks[block].in_use += 1;
         self.spare = self.spare.filter(|&spare| spare != block);
     }
 
-    /// The first chunk with room has none any more.
+    /// Moves `first_with_room` on when its chunk is full.
     #[cold]
-    fn go_on(&mut self) {
-        self.roomy.set(self.front, false);
-        self.front = self.roomy.first().unwrap_or(self.taken.len());
+    fn advance_first(&mut self) {
+        self.with_room.set(self.first_with_room, false);
+        self.first_with_room = self.with_room.first().unwrap_or(self.occupied.len());
     }
 
-    /// A chunk that was full has room again.
+    /// Accounts for room in a chunk that was full.
     #[cold]
-    fn go_back(&mut self, at: usize) {
-        self.roomy.set(at, true);
-        self.front = self.front.min(at);
+    fn reopen_chunk(&mut self, at: usize) {
+        self.with_room.set(at, true);
+        self.first_with_room = self.first_with_room.min(at);
     }
 
-    /// Gives a place back; its number may then be another's.
+    /// Releases a place; its number can be allocated again.
     #[inline(always)]
     pub fn release(&mut self, number: u32) {
         let (at, place) = (number as usize / CHUNK, number as usize % CHUNK);
-        let before = self.taken[at];
+        let before = self.occupied[at];
         assert!(before & (1 << place) != 0, "{number} is free");
-        self.taken[at] = before & !(1 << place);
+        self.occupied[at] = before & !(1 << place);
         self.len -= 1;
         match before {
-            u64::MAX => self.go_back(at),
-            before if before == 1 << place => self.end(at),
+            u64::MAX => self.reopen_chunk(at),
+            before if before == 1 << place => self.mark_chunk_empty(at),
             _ => {}
         }
     }
 
-    /// Takes out the memory of the last block, for chunks that are not used any more.
+    /// Takes the memory of the last block out of an allocator that is no longer used.
     fn pop_memory(&mut self) -> Option<M> {
         std::iter::from_fn(|| self.blocks.pop()).find_map(|block| block.memory)
     }
 
-    /// Frees the last block of chunks that are not used any more. Returns whether there was one.
+    /// Frees the last block of an allocator that is no longer used. Returns whether there was one.
     pub fn free_part(&mut self) -> bool {
         self.pop_memory().is_some()
     }
 
-    /// Numbers that are taken, in order, from `cursor` on, among the next `count`; those of chunks
-    /// without things are not counted. The second part is the cursor to go on from, 0 at the end.
+    /// Occupied numbers in order, from `cursor` on, among the next `count` places; places of empty
+    /// chunks are not counted. The second part is the next cursor, 0 at the end.
     pub fn scan(&self, cursor: u64, count: usize) -> (impl Iterator<Item = u32>, u64) {
-        let len = self.taken.len() * CHUNK;
+        let len = self.occupied.len() * CHUNK;
         let start = usize::try_from(cursor).unwrap_or(usize::MAX).min(len);
         let (mut end, mut left) = (start, count);
         while left > 0 && end < len {
             let rest = CHUNK - end % CHUNK;
-            let counts = self.taken[end / CHUNK] != 0;
+            let counts = self.occupied[end / CHUNK] != 0;
             let step = if counts { rest.min(left) } else { rest };
             left -= if counts { step } else { 0 };
             end += step;
         }
-        let next = self.taken_from(end).next().map_or(0, |_| end as u64);
-        (self.taken_from(start).take_while(move |&number| (number as usize) < end), next)
+        let next = self.occupied_from(end).next().map_or(0, |_| end as u64);
+        (self.occupied_from(start).take_while(move |&number| (number as usize) < end), next)
     }
 
-    /// All numbers that are taken, in order.
+    /// All occupied numbers, in order.
     pub fn numbers(&self) -> impl Iterator<Item = u32> {
-        self.taken_from(0)
+        self.occupied_from(0)
     }
 
-    /// Any number that is taken, all about equally likely; `None` if there is none.
+    /// A random occupied number, nearly uniform; `None` if there is none.
     pub fn random(&self, random: &mut Random) -> Option<u32> {
-        /// Trials until a taken one turns up; a sparse slab is walked from a random place.
+        /// Random trials before the slab, which is then sparse, is scanned from a random place.
         const TRIALS: usize = 128;
         if self.is_empty() {
             return None;
         }
-        let len = self.taken.len() * CHUNK;
+        let len = self.occupied.len() * CHUNK;
         for _ in 0..TRIALS {
             let number = random.below(len);
-            if self.taken[number / CHUNK] & (1 << (number % CHUNK)) != 0 {
+            if self.occupied[number / CHUNK] & (1 << (number % CHUNK)) != 0 {
                 return Some(number as u32);
             }
         }
-        self.taken_from(random.below(len)).chain(self.taken_from(0)).next()
+        self.occupied_from(random.below(len)).chain(self.occupied_from(0)).next()
     }
 
-    fn taken_from(&self, start: usize) -> impl Iterator<Item = u32> {
+    fn occupied_from(&self, start: usize) -> impl Iterator<Item = u32> {
         let (first, place) = (start / CHUNK, start % CHUNK);
-        let chunks = self.taken.iter().enumerate().skip(first);
+        let chunks = self.occupied.iter().enumerate().skip(first);
         chunks.filter(|(_, taken)| **taken != 0).flat_map(move |(at, taken)| {
             let mask = if at == first { u64::MAX << place } else { u64::MAX };
             ones(taken & mask).map(move |bit| (at * CHUNK) as u32 + bit)
         })
     }
 
-    /// A chunk has lost its last thing.
+    /// Accounts for the loss of the last value of a chunk.
     #[cold]
-    fn end(&mut self, at: usize) {
+    fn mark_chunk_empty(&mut self, at: usize) {
         let block = &mut self.blocks[at / BLOCK];
         block.in_use -= 1;
         if block.in_use == 0 {
-            self.give_back(at / BLOCK);
+            self.release_block(at / BLOCK);
         }
     }
 
-    /// A block has lost its last thing: either it or the one that was spare so far loses its
-    /// memory, whichever is further from where the next thing goes.
-    fn give_back(&mut self, emptied: usize) {
+    /// Handles a block that has lost its last value. Of this block and the spare one, the higher
+    /// one loses its memory, because new values go to the lower one first.
+    fn release_block(&mut self, emptied: usize) {
         let spare = self.spare.map_or(emptied, |spare| spare.min(emptied));
         let other = self.spare.map(|old| old.max(emptied));
         self.spare = Some(spare);
@@ -249,20 +251,20 @@ impl<M, const BLOCK: usize> Chunks<M, BLOCK> {
         while self.blocks.last().is_some_and(|block| block.memory.is_none()) {
             self.blocks.pop();
         }
-        for at in self.blocks.len() * BLOCK..self.taken.len() {
-            self.roomy.set(at, false);
+        for at in self.blocks.len() * BLOCK..self.occupied.len() {
+            self.with_room.set(at, false);
         }
-        self.taken.truncate(self.blocks.len() * BLOCK);
-        self.front = self.front.min(self.taken.len());
-        if self.taken.capacity() > SHRINK_FLOOR.max(self.taken.len() * 4) {
-            self.taken.shrink_to(SHRINK_FLOOR.max(self.taken.len() * 2));
+        self.occupied.truncate(self.blocks.len() * BLOCK);
+        self.first_with_room = self.first_with_room.min(self.occupied.len());
+        if self.occupied.capacity() > SHRINK_FLOOR.max(self.occupied.len() * 4) {
+            self.occupied.shrink_to(SHRINK_FLOOR.max(self.occupied.len() * 2));
             self.blocks.shrink_to(SHRINK_FLOOR.max(self.blocks.len() * 2));
-            self.roomy.shrink(self.taken.len());
+            self.with_room.shrink(self.occupied.len());
         }
     }
 }
 
-/// Things of one kind.
+/// Values of any type.
 #[derive(Debug)]
 pub struct Slab<T> {
     chunks: Chunks<Box<[T; CHUNK]>, 1>,
@@ -276,85 +278,85 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T: Default> Slab<T> {
-    /// How many things there are, and which numbers they have.
+    /// The allocated numbers.
     pub fn chunks(&self) -> &Chunks<Box<[T; CHUNK]>, 1> {
         &self.chunks
     }
 
-    /// The thing of a number that is taken.
+    /// The value of an occupied number.
     pub fn get(&self, number: u32) -> &T {
-        let (things, place) = self.chunks.at(number);
-        &things[place]
+        let (values, place) = self.chunks.at(number);
+        &values[place]
     }
 
-    /// The thing of a number that is taken.
+    /// The value of an occupied number.
     pub fn get_mut(&mut self, number: u32) -> &mut T {
-        let (things, place) = self.chunks.at_mut(number);
-        &mut things[place]
+        let (values, place) = self.chunks.at_mut(number);
+        &mut values[place]
     }
 
-    /// Adds a thing and gives it a number.
-    pub fn insert(&mut self, thing: T) -> u32 {
-        let (number, things, place) = self.chunks.take(empty);
-        things[place] = thing;
+    /// Adds a value and returns its number.
+    pub fn insert(&mut self, value: T) -> u32 {
+        let (number, values, place) = self.chunks.allocate(empty);
+        values[place] = value;
         number
     }
 
-    /// Takes out the last chunk of a slab that is not used any more.
+    /// Takes the last chunk out of a slab that is no longer used.
     pub fn pop_chunk(&mut self) -> Option<Box<[T; CHUNK]>> {
         self.chunks.pop_memory()
     }
 
-    /// Takes a thing out; its number may then be another's.
+    /// Removes a value; its number can be used again.
     pub fn remove(&mut self, number: u32) -> T {
-        let thing = std::mem::take(self.get_mut(number));
+        let value = std::mem::take(self.get_mut(number));
         self.chunks.release(number);
-        thing
+        value
     }
 }
 
-/// Things of one kind that own nothing, by the million.
+/// Values of one plain-data type, by the million.
 #[derive(Debug)]
-pub struct Plain<T> {
+pub struct PodSlab<T> {
     chunks: Chunks<Pages, PAGES_BLOCK>,
-    things: PhantomData<T>,
+    values: PhantomData<T>,
 }
 
-impl<T> Default for Plain<T> {
-    /// Nothing, which takes no memory.
-    fn default() -> Plain<T> {
-        Plain { chunks: Chunks::default(), things: PhantomData }
+impl<T> Default for PodSlab<T> {
+    /// An empty slab, which takes no memory.
+    fn default() -> PodSlab<T> {
+        PodSlab { chunks: Chunks::default(), values: PhantomData }
     }
 }
 
-impl<T: FromBytes + IntoBytes + KnownLayout + Immutable> Plain<T> {
-    /// How many things there are, and which numbers they have.
+impl<T: FromBytes + IntoBytes + KnownLayout + Immutable> PodSlab<T> {
+    /// The allocated numbers.
     pub fn chunks(&self) -> &Chunks<Pages, PAGES_BLOCK> {
         &self.chunks
     }
 
-    /// The thing of a number that is taken.
+    /// The value of an occupied number.
     #[inline]
     pub fn get(&self, number: u32) -> &T {
         let (pages, place) = self.chunks.at(number);
-        let Ok(things) = <[T; PAGES_PLACES]>::ref_from_bytes(pages) else { odd_pages() };
-        &things[place]
+        let Ok(values) = <[T; PAGES_PLACES]>::ref_from_bytes(pages) else { misaligned_pages() };
+        &values[place]
     }
 
-    /// The thing of a number that is taken.
+    /// The value of an occupied number.
     #[inline]
     pub fn get_mut(&mut self, number: u32) -> &mut T {
         let (pages, place) = self.chunks.at_mut(number);
-        let Ok(things) = <[T; PAGES_PLACES]>::mut_from_bytes(pages) else { odd_pages() };
-        &mut things[place]
+        let Ok(values) = <[T; PAGES_PLACES]>::mut_from_bytes(pages) else { misaligned_pages() };
+        &mut values[place]
     }
 
-    /// Adds a thing and gives it a number.
-    pub fn insert(&mut self, thing: T) -> u32 {
+    /// Adds a value and returns its number.
+    pub fn insert(&mut self, value: T) -> u32 {
         let pages = || Pages::new(size_of::<[T; PAGES_PLACES]>());
-        let (number, pages, place) = self.chunks.take(pages);
-        let Ok(things) = <[T; PAGES_PLACES]>::mut_from_bytes(pages) else { odd_pages() };
-        things[place] = thing;
+        let (number, pages, place) = self.chunks.allocate(pages);
+        let Ok(values) = <[T; PAGES_PLACES]>::mut_from_bytes(pages) else { misaligned_pages() };
+        values[place] = value;
         number
     }
 
@@ -363,18 +365,18 @@ impl<T: FromBytes + IntoBytes + KnownLayout + Immutable> Plain<T> {
         self.chunks.free_part()
     }
 
-    /// Its number may then be another's; until then what is left of it stands there.
-    pub fn forget(&mut self, number: u32) {
+    /// Releases a number, which can be used again. Until then its bytes are left as they are.
+    pub fn release(&mut self, number: u32) {
         self.chunks.release(number);
     }
 }
 
 #[cold]
-fn odd_pages() -> ! {
+fn misaligned_pages() -> ! {
     unreachable!("they were made for so many things, and begin where a page does")
 }
 
-/// The numbers of the bits that are set.
+/// The positions of the bits that are set.
 fn ones(word: u64) -> impl Iterator<Item = u32> {
     std::iter::successors(Some(word).filter(|&word| word != 0), |word| {
         Some(word & (word - 1)).filter(|&rest| rest != 0)
@@ -388,11 +390,11 @@ fn empty<T: Default>() -> Box<[T; CHUNK]> {
     places
 }
 
-/// A set of small numbers that knows its least one.
+/// A set of small numbers with quick access to the least one.
 #[derive(Debug, Default)]
 struct Bits {
     words: Vec<u64>,
-    /// Bit by bit, which words are not zero.
+    /// Which words are not zero, one bit each.
     summary: Vec<u64>,
 }
 
@@ -414,7 +416,7 @@ impl Bits {
         put_bit(&mut self.summary[word / CHUNK], word % CHUNK, any);
     }
 
-    /// Gives back what numbers from `len` on would need, none of which is in the set.
+    /// Frees the memory for numbers from `len` on, none of which may be in the set.
     fn shrink(&mut self, len: usize) {
         self.words.truncate(len.div_ceil(CHUNK));
         self.summary.truncate(self.words.len().div_ceil(CHUNK));
@@ -436,12 +438,12 @@ mod tests {
     use super::*;
 
     impl<M, const BLOCK: usize> Chunks<M, BLOCK> {
-        /// Checks what the head of the file says always holds.
+        /// Checks the invariants of the module's documentation.
         fn check_invariants(&self) {
-            let taken: u32 = self.taken.iter().map(|taken| taken.count_ones()).sum();
+            let taken: u32 = self.occupied.iter().map(|taken| taken.count_ones()).sum();
             assert_eq!(taken as usize, self.len);
-            assert_eq!(self.taken.len().div_ceil(BLOCK), self.blocks.len());
-            for (chunks, block) in self.taken.chunks(BLOCK).zip(&self.blocks) {
+            assert_eq!(self.occupied.len().div_ceil(BLOCK), self.blocks.len());
+            for (chunks, block) in self.occupied.chunks(BLOCK).zip(&self.blocks) {
                 assert_eq!(block.in_use, chunks.iter().filter(|taken| **taken != 0).count());
                 assert!(block.in_use == 0 || block.memory.is_some());
             }
@@ -449,9 +451,9 @@ mod tests {
             assert!(self.blocks.iter().filter(|block| idle(block)).count() <= 1);
             assert_eq!(self.blocks.iter().position(idle), self.spare);
             assert!(self.blocks.last().is_none_or(|block| block.memory.is_some()));
-            let roomy = self.taken.iter().position(|taken| *taken != u64::MAX);
-            assert_eq!(self.roomy.first(), roomy);
-            assert_eq!(self.front, roomy.unwrap_or(self.taken.len()));
+            let with_room = self.occupied.iter().position(|taken| *taken != u64::MAX);
+            assert_eq!(self.with_room.first(), with_room);
+            assert_eq!(self.first_with_room, with_room.unwrap_or(self.occupied.len()));
         }
     }
 
@@ -470,11 +472,11 @@ mod tests {
         ]
     }
 
-    impl Plain<u64> {
+    impl PodSlab<u64> {
         fn remove(&mut self, number: u32) -> u64 {
-            let thing = *self.get(number);
-            self.forget(number);
-            thing
+            let value = *self.get(number);
+            self.release(number);
+            value
         }
     }
 
@@ -512,7 +514,7 @@ mod tests {
                     slab.chunks.check_invariants();
                     prop_assert_eq!(slab.chunks.len(), model.len());
                     prop_assert!(slab.chunks.numbers().eq(model.keys().copied()));
-                    prop_assert!(model.iter().all(|(&number, thing)| slab.get(number) == thing));
+                    prop_assert!(model.iter().all(|(&number, value)| slab.get(number) == value));
                     let random = slab.chunks.random(&mut random);
                     prop_assert_eq!(random.is_some(), !model.is_empty());
                     prop_assert!(random.is_none_or(|number| model.contains_key(&number)));
@@ -522,17 +524,17 @@ mod tests {
         };
     }
 
-    agrees_with_a_map!(a_slab_agrees_with_a_map, Slab);
-    agrees_with_a_map!(plain_things_agree_with_a_map, Plain);
+    agrees_with_a_map!(slab_agrees_with_a_map, Slab);
+    agrees_with_a_map!(pod_slab_agrees_with_a_map, PodSlab);
 
     #[test]
-    fn memory_comes_back_as_things_go() {
+    fn memory_is_freed_as_values_are_removed() {
         let mut slab = Slab::default();
         let numbers: Vec<u32> = (0..100_000).map(|n| slab.insert(n)).collect();
         for number in &numbers[100..] {
             slab.remove(*number);
         }
-        let Chunks { taken, blocks, .. } = &slab.chunks;
+        let Chunks { occupied: taken, blocks, .. } = &slab.chunks;
         let count = blocks.iter().filter(|block| block.memory.is_some()).count();
         assert!(count <= 3, "{count} blocks for 100");
         let most = [taken.capacity(), blocks.capacity()];
@@ -541,7 +543,7 @@ mod tests {
     }
 
     #[test]
-    fn one_thing_that_comes_and_goes_keeps_its_chunk() {
+    fn single_value_that_comes_and_goes_keeps_its_chunk() {
         let mut slab = Slab::default();
         let number = slab.insert(1);
         let place: *const u32 = slab.get(number);

@@ -1,8 +1,9 @@
-//! The sorted set type: members in the order of their scores, and of their bytes where those are
-//! equal. A few in a row, many in a dictionary with a row beside it.
+//! The sorted set type: members in the order of their scores, and of their bytes where scores are
+//! equal. A few members in a vector, many in a dictionary and an ordered sequence.
 //!
-//! What must hold: no score is NaN, and the dictionary and the row of the large form hold the same
-//! members with the same scores. Ranges of scores and of bytes become ranges of ranks first.
+//! Invariants: no score is NaN, and the dictionary and the sequence of the large form hold the same
+//! members with the same scores. Ranges of scores and of bytes are converted to ranges of ranks
+//! first.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -15,21 +16,21 @@ use crate::random::Random;
 /// When a sorted set leaves its small form. Redis's `zset-max-listpack-entries` and `-value`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SmallSortedSet {
-    /// More members than this make it a dictionary.
+    /// A sorted set with more members than this takes the large form.
     pub entries_max: usize,
-    /// A member longer than this does, too.
+    /// A sorted set with a longer member than this does, too.
     pub member_bytes_max: usize,
 }
 
 /// A member with its score.
 pub type Scored<'a> = (&'a [u8], f64);
 
-/// Members with scores. Never empty while it is stored: the last member takes the key with it.
+/// Members with scores. Never empty while it is stored: the key is removed with its last member.
 #[derive(Clone, Debug)]
 pub enum SortedSet {
     /// In order.
     Small(Vec<(Box<[u8]>, f64)>),
-    /// By member and in order. Apart, so that it does not make the record of every key larger.
+    /// By member and in order. In a box, so that it does not make other values larger.
     Large(Box<Large>),
 }
 
@@ -37,7 +38,7 @@ pub enum SortedSet {
 #[derive(Clone, Debug)]
 pub struct Large {
     scores: Dict<f64>,
-    /// Scores again, so that comparing seldom has to look at a member.
+    /// Contains the scores again, so that a comparison seldom needs the member.
     order: Sequence<(f64, Slot)>,
 }
 
@@ -48,7 +49,7 @@ impl Default for SortedSet {
 }
 
 impl SortedSet {
-    /// How many members there are.
+    /// The number of members.
     pub fn len(&self) -> usize {
         match self {
             SortedSet::Small(members) => members.len(),
@@ -56,7 +57,7 @@ impl SortedSet {
         }
     }
 
-    /// Whether there are none.
+    /// Whether there are no members.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -69,7 +70,7 @@ impl SortedSet {
         }
     }
 
-    /// How many members stand before this one, and its score.
+    /// The number of members before this one, and its score.
     pub fn rank(&self, member: &[u8]) -> Option<(usize, f64)> {
         match self {
             SortedSet::Small(members) => position(members, member).map(|at| (at, members[at].1)),
@@ -81,7 +82,7 @@ impl SortedSet {
         }
     }
 
-    /// Sets the score of a member; returns the one it had.
+    /// Sets the score of a member; returns the previous one.
     pub fn set(
         &mut self,
         member: &[u8],
@@ -92,7 +93,7 @@ impl SortedSet {
         self.make_room(member, small, seed);
         match self {
             SortedSet::Small(members) => {
-                // Redis keeps this form as text that has no negative zero.
+                // Redis keeps this form as text, which has no negative zero.
                 let score = score + 0.0;
                 let old = position(members, member).map(|at| members.remove(at));
                 let at =
@@ -116,7 +117,7 @@ impl SortedSet {
         }
     }
 
-    /// Removes the members of some ranks.
+    /// Removes the members of a range of ranks.
     pub fn remove_range(&mut self, ranks: Range<usize>) {
         match self {
             SortedSet::Small(members) => drop(members.drain(ranks)),
@@ -128,7 +129,7 @@ impl SortedSet {
         }
     }
 
-    /// The members of some ranks, in order.
+    /// The members of a range of ranks, in order.
     pub fn range(&self, ranks: Range<usize>) -> impl DoubleEndedIterator<Item = Scored<'_>> {
         let (small, large) = match self {
             SortedSet::Small(members) => (Some(&members[ranks]), None),
@@ -146,8 +147,8 @@ impl SortedSet {
         self.range(0..self.len())
     }
 
-    /// The rank of the first member that is not `before` what is sought, where all that are come
-    /// first.
+    /// The rank of the first member for which `before` is false. The members for which it is true
+    /// must come first.
     pub fn rank_where(&self, mut before: impl FnMut(Scored<'_>) -> bool) -> usize {
         match self {
             SortedSet::Small(members) => members.partition_point(|(m, s)| before((m, *s))),
@@ -158,7 +159,7 @@ impl SortedSet {
         }
     }
 
-    /// A member, all equally likely; `None` if there is none.
+    /// A random member, uniform; `None` if there is none.
     pub fn random(&self, random: &mut Random) -> Option<Scored<'_>> {
         if self.is_empty() {
             return None;
@@ -167,12 +168,13 @@ impl SortedSet {
         self.range(rank..rank + 1).next()
     }
 
-    /// `count` different members; all of them if there are no more.
+    /// `count` different members; all of them if there are not more.
     pub fn random_distinct(&self, count: usize, random: &mut Random) -> Vec<Scored<'_>> {
         if count >= self.len() {
             return self.iter().collect();
         }
-        // Drawing what is left out instead: at least every other draw brings a new rank.
+        // If most are wanted, draws those to leave out, so that at least every other draw finds a
+        // new rank.
         let leave_out = count > self.len() / 2;
         let draws = if leave_out { self.len() - count } else { count };
         let mut drawn = BTreeSet::new();
@@ -186,8 +188,8 @@ impl SortedSet {
         drawn.into_iter().flat_map(|rank| self.range(rank..rank + 1)).collect()
     }
 
-    /// Some members, from `cursor` on, and the cursor to go on from, 0 at the end. The small form
-    /// is shown at once, as Redis does.
+    /// Some members, from `cursor` on, and the next cursor, 0 at the end. The small form is
+    /// returned at once, as in Redis.
     pub fn scan(&self, cursor: u64, count: usize) -> (Vec<Scored<'_>>, u64) {
         match self {
             SortedSet::Small(_) => (self.iter().collect(), 0),
@@ -199,7 +201,7 @@ impl SortedSet {
         }
     }
 
-    /// The name `OBJECT ENCODING` answers with.
+    /// The name that `OBJECT ENCODING` replies with.
     pub fn encoding(&self) -> &'static str {
         match self {
             SortedSet::Small(_) => "listpack",
@@ -207,18 +209,18 @@ impl SortedSet {
         }
     }
 
-    /// Takes the small form if that is large enough.
+    /// Takes the small form if the members fit into it.
     pub fn settle(&mut self, small: SmallSortedSet) {
         let fits = |(member, _): Scored<'_>| member.len() <= small.member_bytes_max;
         if self.len() <= small.entries_max && self.iter().all(fits) {
-            // See `set` for what adding 0 does.
+            // See `set` for the reason to add 0.
             let members = self.iter().map(|(member, score)| (member.into(), score + 0.0));
             *self = SortedSet::Small(members.collect());
         }
     }
 
-    /// Turns into the large form before `member` would make the small one too large. There is no
-    /// way back, as in Redis.
+    /// Takes the large form if `member` would make the small one too large. A large sorted set
+    /// never becomes small again, as in Redis.
     fn make_room(&mut self, member: &[u8], small: SmallSortedSet, seed: HashSeed) {
         let SortedSet::Small(members) = self else { return };
         let fits = members.len() < small.entries_max && member.len() <= small.member_bytes_max;
@@ -234,8 +236,7 @@ impl SortedSet {
 }
 
 impl Large {
-    /// Frees up to `budget` parts of a set that is not used any more. Returns whether there are
-    /// more.
+    /// Frees up to `budget` parts of a set that is no longer used. Returns whether there are more.
     pub(super) fn free_part(&mut self, budget: &mut usize) -> bool {
         self.order.free_part(budget) || self.scores.free_part(budget)
     }
@@ -261,7 +262,7 @@ impl Large {
         self.scores.remove(member).map(|(_, score)| score)
     }
 
-    /// Takes a member that is there out of the row.
+    /// Removes an existing member from the sequence.
     fn take_out(&mut self, member: &[u8], score: f64) {
         let place = self.order.search(|other| self.is_before(other, (member, score)));
         self.order.remove(place);
@@ -272,7 +273,8 @@ impl Large {
     }
 }
 
-/// The order of members: by score, and by their bytes where scores are equal, as the two zeros are.
+/// The order of members: by score, and by their bytes where scores are equal. The two zeros are
+/// equal.
 fn compare(a: Scored<'_>, b: Scored<'_>) -> Ordering {
     a.1.partial_cmp(&b.1).unwrap_or(Ordering::Equal).then_with(|| a.0.cmp(b.0))
 }
@@ -295,7 +297,7 @@ mod tests {
         set.set(member, score, SMALL, HashSeed(1, 2))
     }
 
-    /// The members in the order of a map that is too simple to be wrong.
+    /// The members in the order of the reference map.
     fn in_order(model: &BTreeMap<Vec<u8>, i32>) -> Vec<(i32, &[u8])> {
         let mut order: Vec<_> = model.iter().map(|(member, score)| (*score, &**member)).collect();
         order.sort();
@@ -351,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn scores_stay_what_they_are() {
+    fn scores_keep_their_exact_value() {
         let scores = [f64::NEG_INFINITY, -1e300, -5e-324, 5e-324, 922_337_203_685_477.0, 1e300];
         for entries in [0, 3000] {
             let mut set = SortedSet::default();
@@ -370,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn random_members_are_different_and_all_come_up() {
+    fn random_members_are_distinct_and_all_are_drawn() {
         let mut random = Random::new(1);
         for members in [5_usize, 100] {
             let mut set = SortedSet::default();

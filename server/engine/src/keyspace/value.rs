@@ -1,4 +1,4 @@
-//! What a key can hold. A new type is a variant here and a family of commands.
+//! The values a key can hold. A new type is a variant here and a family of commands.
 
 use crate::keyspace::garbage::free_end;
 use crate::keyspace::hash::{Fields, Hash};
@@ -6,9 +6,9 @@ use crate::keyspace::list::List;
 use crate::keyspace::set::Set;
 use crate::keyspace::sorted_set::SortedSet;
 use crate::keyspace::stream::Stream;
-use crate::keyspace::string::{StringValue, Text};
+use crate::keyspace::string_value::{StringValue, Text};
 
-/// A value that stands by itself: one that goes from key to key, or is too large for a record.
+/// An owned value: one that moves between keys, or is too large for a record.
 #[derive(Clone, Debug)]
 pub enum Value {
     /// A byte string.
@@ -21,11 +21,11 @@ pub enum Value {
     Set(Set),
     /// Members with scores.
     SortedSet(SortedSet),
-    /// Entries in order, and who is given them.
+    /// Entries in order, and the consumer groups that read them.
     Stream(Box<Stream>),
 }
 
-/// A value, wherever it is kept.
+/// A borrowed value, wherever it is stored.
 #[derive(Clone, Copy, Debug)]
 #[expect(missing_docs, reason = "each is the variant of `Value` of that name")]
 pub enum ValueRef<'a> {
@@ -54,18 +54,18 @@ pub enum Kind {
     Stream,
 }
 
-/// What can stand behind a key: the type inside one variant of [`Value`].
+/// A type that can be stored at a key: the type inside one variant of [`Value`].
 pub trait Typed {
-    /// How such a value is looked at.
+    /// The read-only view of such a value.
     type View<'a>: Copy;
 
     /// The value, if it is of this type.
     fn of(value: ValueRef<'_>) -> Option<Self::View<'_>>;
 }
 
-/// A type whose values never stand in the record of their key, so that they can be changed where
-/// they are.
-pub trait Apart: Typed + Into<Value> {
+/// A type of values that are never stored inside the record of their key, so that they can be
+/// changed in place.
+pub trait OutOfLine: Typed + Into<Value> {
     /// The value, if it is of this type.
     fn of_mut(value: &mut Value) -> Option<&mut Self>;
 }
@@ -92,9 +92,9 @@ macro_rules! typed {
     )*};
 }
 
-macro_rules! apart {
+macro_rules! out_of_line {
     ($($variant:ident($inner:ty),)*) => {$(
-        impl Apart for $inner {
+        impl OutOfLine for $inner {
             fn of_mut(value: &mut Value) -> Option<&mut Self> {
                 match value {
                     Value::$variant(inner) => Some(inner),
@@ -114,7 +114,7 @@ typed! {
     Stream(Box<Stream>) seen as &'a Stream,
 }
 
-apart! {
+out_of_line! {
     List(List),
     Set(Set),
     SortedSet(SortedSet),
@@ -122,7 +122,7 @@ apart! {
 }
 
 impl Value {
-    /// The value, to be looked at.
+    /// A read-only view of the value.
     pub fn view(&self) -> ValueRef<'_> {
         match self {
             Value::String(value) => ValueRef::String(value.text()),
@@ -138,7 +138,7 @@ impl Value {
 // --- freeing ---
 
 impl Value {
-    /// About how many things are freed with it, one by one.
+    /// About how many items are freed with it, one by one.
     pub(super) fn items(&self) -> usize {
         match self {
             Value::String(_) | Value::Hash(Hash::Small(_)) | Value::Set(Set::Integers(_)) => 1,
@@ -150,7 +150,7 @@ impl Value {
         }
     }
 
-    /// Frees up to `budget` parts of a value that is not used any more. Returns whether there are
+    /// Frees up to `budget` parts of a value that is no longer used. Returns whether there are
     /// more.
     pub(super) fn free_part(&mut self, budget: &mut usize) -> bool {
         match self {
@@ -167,7 +167,7 @@ impl Value {
 }
 
 impl ValueRef<'_> {
-    /// The same value, to stand by itself.
+    /// An owned copy.
     pub fn to_value(self) -> Value {
         match self {
             ValueRef::String(value) => value.to_string_value().into(),
@@ -191,7 +191,7 @@ impl ValueRef<'_> {
         }
     }
 
-    /// The name `OBJECT ENCODING` answers with.
+    /// The name that `OBJECT ENCODING` replies with.
     pub fn encoding(self) -> &'static str {
         match self {
             ValueRef::String(value) => value.encoding(),
@@ -205,7 +205,7 @@ impl ValueRef<'_> {
 }
 
 impl Kind {
-    /// The name `TYPE` answers with.
+    /// The name that `TYPE` replies with.
     pub const fn name(self) -> &'static str {
         match self {
             Kind::String => "string",

@@ -10,6 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::thread::{self, JoinHandle};
 
+use lockwheel_engine::limits::SCRIPTS;
 use lockwheel_scripting::{Sha, outside_of_plans};
 use lockwheel_tests::tiers::Pair;
 use lockwheel_tests::words;
@@ -194,7 +195,7 @@ impl List {
     pub(crate) fn add(&mut self, suite: &str, scripts: &Scripts) -> Vec<String> {
         let mut problems = Vec::new();
         for (digest, text) in scripts {
-            let tier = match outside_of_plans(text) {
+            let tier = match outside_of_plans(text, &SCRIPTS) {
                 None => "plan".to_owned(),
                 Some(reason) => format!("Lua: {} (line {})", reason.what, reason.line),
             };

@@ -1,10 +1,10 @@
-//! Runs scripts drawn by chance by plans and by Lua, and a sample of them on a real `redis-server`:
-//! nobody may be able to tell which is which. Ends with 1 if somebody can.
+//! Runs random scripts by plans and by Lua, and a sample of them on a real `redis-server`, and
+//! compares the results. Exits with 1 if there is a difference.
 
-#![allow(clippy::print_stdout)] // A program that speaks to whoever runs it.
+#![allow(clippy::print_stdout)] // A command-line program.
 #![allow(clippy::disallowed_methods)] // A run may be bounded by time, and says how long it took.
 
-mod excused;
+mod accepted;
 mod oracle;
 
 use std::collections::BTreeMap;
@@ -16,43 +16,44 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use indicatif::ProgressBar;
+use lockwheel_engine::limits::SCRIPTS;
 use lockwheel_scripting::{Tiers, outside_of_plans};
 use lockwheel_tests::tiers::Chance;
 use lockwheel_tests::tiers::builtins::{ARGUMENTS_MAX, BUILTINS, POSITIONS};
-use lockwheel_tests::tiers::grammar::{self, Cell, Request, Script, Taste};
+use lockwheel_tests::tiers::grammar::{self, Cell, Request, Script, Selection};
 use lockwheel_tests::tiers::trial::{Outcome, Trial, shrink};
 
 /// Scripts that a thread takes at a time.
 const TURN: u64 = 256;
-/// Every so many scripts are about the next cell, so that none is left to chance.
+/// One script in so many contains the next cell, so that each cell is tested.
 const CELL_EVERY: u64 = 8;
 
-/// Runs scripts drawn by chance by both tiers, and a sample of them on a real redis-server.
+/// Run random scripts by both tiers, and a sample of them on a real redis-server
 #[derive(Parser)]
 #[command(name = "tiers")]
 struct Options {
     /// How many scripts
     #[arg(long, default_value_t = 100_000)]
     scripts: u64,
-    /// For so long, however many scripts that is
+    /// Run for so many seconds instead of a number of scripts
     #[arg(long)]
     seconds: Option<u64>,
-    /// What the scripts are drawn from
+    /// The seed of the random scripts
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// The number of the first script
     #[arg(long, default_value_t = 0)]
     first: u64,
-    /// How many threads
+    /// The number of threads
     #[arg(long, default_value_t = 2)]
     threads: usize,
     /// Print so many scripts and run none
     #[arg(long)]
     show: Option<u64>,
-    /// How many scripts a real redis-server runs as well
+    /// How many scripts also run on a real redis-server
     #[arg(long, default_value_t = 0)]
     sample: u64,
-    /// Write what was drawn how often into this file: a line for each function and position
+    /// Write a line for each function and position, with its number of scripts, to this file
     #[arg(long)]
     coverage: Option<PathBuf>,
     /// Leave out scripts that contain this
@@ -64,19 +65,19 @@ struct Options {
 }
 
 /// A script by its number.
-fn drawn(seed: u64, number: u64, taste: Taste, cells: &[Cell]) -> (Script, Request, u8) {
+fn drawn(seed: u64, number: u64, selection: Selection, cells: &[Cell]) -> (Script, Request, u8) {
     let mut chance = Chance::of(seed, number);
     let about = number
         .is_multiple_of(CELL_EVERY)
         .then(|| cells[(number / CELL_EVERY) as usize % cells.len()]);
     let mut dice = |bound| chance.below(bound);
-    let script = grammar::script(taste, about, &mut dice);
+    let script = grammar::script(selection, about, &mut dice);
     let request = grammar::request(&mut dice);
     let protocol = if dice(2) == 0 { 2 } else { 3 };
     (script, request, protocol)
 }
 
-/// What was drawn, and what became of it.
+/// The numbers of generated cells and of results.
 struct Coverage {
     /// For each cell: in how many scripts, in how many that have plans, in how many run by them.
     cells: Vec<[u64; 3]>,
@@ -138,7 +139,7 @@ impl Coverage {
         self.tiers.lua += other.tiers.lua;
     }
 
-    /// A line for each function: in how many cells it stands, and how often.
+    /// Prints a line for each function: the number of its cells, and of scripts.
     fn print(&self, cells: &[Cell]) {
         println!(
             "{:30} {:>6} {:>6} {:>8} {:>10} {:>10} {:>10}",
@@ -195,23 +196,23 @@ impl Coverage {
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    let cells: Vec<Cell> = grammar::cells(Taste::All).collect();
+    let cells: Vec<Cell> = grammar::cells(Selection::All).collect();
     if let Some(count) = options.show {
         for number in options.first..options.first + count {
-            let (script, request, protocol) = drawn(options.seed, number, Taste::All, &cells);
+            let (script, request, protocol) = drawn(options.seed, number, Selection::All, &cells);
             println!(
                 "-- {number} RESP{protocol} {:?} {:?} {:?}",
                 request.form, request.keys, request.words
             );
             println!("{}", script.text);
-            if let Some(outside) = outside_of_plans(script.text.as_bytes()) {
+            if let Some(outside) = outside_of_plans(script.text.as_bytes(), &SCRIPTS) {
                 println!("-- {} (line {})", outside.what, outside.line);
             }
             println!();
         }
         return ExitCode::SUCCESS;
     }
-    // Panics of the engines are findings.
+    // Panics of the engines count as differences.
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     let found = compare_tiers(&options, &cells);
@@ -223,14 +224,14 @@ fn main() -> ExitCode {
     if found + unlike == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// How many differences there are between plans and Lua.
+/// Compares plans and Lua. Returns the number of differences.
 fn compare_tiers(options: &Options, cells: &[Cell]) -> usize {
     let begin = Instant::now();
     let end = options.seconds.map(|seconds| begin + Duration::from_secs(seconds));
     let bar = ProgressBar::new(if end.is_some() { 0 } else { options.scripts });
     let next = AtomicU64::new(0);
     let all = Mutex::new(Coverage::default());
-    // By what is left of the script: one cause is found many times.
+    // By the reduced script, because one cause is found many times.
     let found = Mutex::new(BTreeMap::<String, u64>::new());
     std::thread::scope(|scope| {
         for _ in 0..options.threads {
@@ -254,7 +255,7 @@ fn compare_tiers(options: &Options, cells: &[Cell]) -> usize {
                     };
                     for number in options.first + from..options.first + to {
                         let (script, request, protocol) =
-                            drawn(options.seed, number, Taste::All, cells);
+                            drawn(options.seed, number, Selection::All, cells);
                         if options.without.as_ref().is_some_and(|word| script.text.contains(word)) {
                             continue;
                         }
@@ -309,7 +310,7 @@ fn compare_tiers(options: &Options, cells: &[Cell]) -> usize {
     found.len()
 }
 
-/// Prints a difference with the least script that shows it, which is returned.
+/// Prints a difference with the smallest script that shows it, which is returned.
 fn report(
     trial: &mut Trial,
     seed: u64,

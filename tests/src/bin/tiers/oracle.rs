@@ -1,31 +1,31 @@
-//! The same scripts on a real `redis-server`: replies and keys are the same, but for what
-//! `docs/differences.md` says.
+//! Runs the same scripts on a real `redis-server`: replies and keys must be the same, except for
+//! the differences in `docs/differences.md`.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
 
 use lockwheel_tests::redis_server::RedisServer;
-use lockwheel_tests::tiers::grammar::{self, Cell, Request, Taste, WORLD};
+use lockwheel_tests::tiers::grammar::{self, Cell, INITIAL_KEYS, Request, Selection};
 use lockwheel_tests::tiers::pair::{Side, contains};
 use lockwheel_tests::tiers::trial::shrink;
 use lockwheel_tests::wire::Wire;
 use lockwheel_tests::{PROTOCOLS, frame_of};
 
-use crate::excused::{Excuse, excuse, excused_by_text};
+use crate::accepted::{AcceptedDifference, accepted_by_text, accepted_difference};
 use crate::{Options, drawn};
 
 /// Scripts that are sent before the first reply is read.
 const PIPELINE: usize = 32;
-/// What we say of an error that is a table without a message. Redis 7.0 ends.
+/// Our reply to an error that is a table without a message. Redis 7.0 crashes.
 const UNKNOWN_ERROR: &str = "ERR unknown error script: ";
 
-/// What we answer where a script is kept from Redis: it has no end, fills the memory, or makes a
-/// reply that is deeper than ours may be.
-const KEPT: [&[u8]; 3] =
+/// Our replies to scripts that are not sent to Redis: the script does not end, exhausts the memory,
+/// or makes a reply that nests more deeply than ours may.
+const NOT_SENT: [&[u8]; 3] =
     [b"Script killed by user", b"not enough memory", b"ERR reached lua stack limit"];
 
 /// All keys with their values and deadlines. Deadlines are those of the grammar, to the nearest
-/// thousand seconds: the clock of a real server goes on.
+/// thousand seconds, because the clock of a real server advances.
 const KEYS_WITH_VALUES: &str = "local all = {} \
     local keys = redis.call('keys', '*') \
     table.sort(keys) \
@@ -43,21 +43,21 @@ const KEYS_WITH_VALUES: &str = "local all = {} \
     end \
     return all";
 
-/// How many differences there are between Lockwheel and Redis.
+/// Compares Lockwheel and Redis. Returns the number of differences.
 pub(crate) fn compare(options: &Options) -> usize {
     let Some(mut both) = Both::start() else { return 0 };
     let begin = Instant::now();
-    let cells: Vec<Cell> = grammar::cells(Taste::Exact).collect();
+    let cells: Vec<Cell> = grammar::cells(Selection::Exact).collect();
     let mut counts = Counts::default();
     let mut found = BTreeMap::<String, u64>::new();
     let mut number = options.first;
     let end = options.first + options.sample;
     while number < end && found.len() < options.differences {
         let all: Vec<_> = (number..end.min(number + PIPELINE as u64))
-            .map(|number| (number, drawn(options.seed, number, Taste::Exact, &cells)))
+            .map(|number| (number, drawn(options.seed, number, Selection::Exact, &cells)))
             .collect();
         number += PIPELINE as u64;
-        // Ours first: what has no end, or needs more memory than there is, is kept from Redis.
+        // Ours first: a script that does not end, or needs too much memory, is not sent to Redis.
         let mut sent = Vec::new();
         for (number, (script, request, protocol)) in all {
             let Some(ours) = both.ours(&script.text, &request, protocol) else {
@@ -73,7 +73,7 @@ pub(crate) fn compare(options: &Options) -> usize {
             all.extend(both.receive(request, *protocol));
         }
         if all.len() < sent.len() {
-            // One of them ends Redis.
+            // One of the scripts has ended Redis.
             let Some(again) = Both::start() else { return 1 };
             both = again;
             all.clear();
@@ -96,25 +96,27 @@ pub(crate) fn compare(options: &Options) -> usize {
             if ours == theirs {
                 continue;
             }
-            match excused_by_text(&script.text, &ours, &theirs) {
-                Some(excuse) => *counts.excused.entry(excuse).or_default() += 1,
+            match accepted_by_text(&script.text, &ours, &theirs) {
+                Some(accepted_difference) => {
+                    *counts.accepted.entry(accepted_difference).or_default() += 1
+                }
                 None => unlike.push((number, script, request, protocol)),
             }
         }
         for (number, script, request, protocol) in unlike {
             match both.difference(&script.text, &request, protocol) {
-                Judged::Same => {
+                Comparison::Same => {
                     counts.undetermined += 1;
                     continue;
                 }
-                Judged::Excused(excuse) => {
-                    *counts.excused.entry(excuse).or_default() += 1;
+                Comparison::Accepted(accepted_difference) => {
+                    *counts.accepted.entry(accepted_difference).or_default() += 1;
                     continue;
                 }
-                Judged::Differs => {}
+                Comparison::Differs => {}
             }
             let least = shrink(&script.text, |text| {
-                both.difference(text, &request, protocol) == Judged::Differs
+                both.difference(text, &request, protocol) == Comparison::Differs
             });
             let ours = both.ours(&least, &request, protocol).unwrap_or_default();
             let theirs = both.theirs(&least, &request, protocol).unwrap_or_default();
@@ -135,12 +137,12 @@ pub(crate) fn compare(options: &Options) -> usize {
     let seconds = begin.elapsed().as_secs_f64();
     println!(
         "redis-server, seed {}: {} scripts ({two} in RESP2, {three} in RESP3) in {seconds:.0} s, \
-         {:.0} a second; excused {:?}, undetermined {}, kept from it {}, ended \
-         it {}; {} differences",
+         {:.0} a second; accepted {:?}, undetermined {}, not sent {}, crashed \
+         {}; {} differences",
         options.seed,
         two + three,
         (two + three) as f64 / seconds,
-        counts.excused,
+        counts.accepted,
         counts.undetermined,
         counts.kept,
         counts.ended,
@@ -152,7 +154,7 @@ pub(crate) fn compare(options: &Options) -> usize {
 #[derive(Default)]
 struct Counts {
     compared: [u64; 2],
-    excused: BTreeMap<Excuse, u64>,
+    accepted: BTreeMap<AcceptedDifference, u64>,
     undetermined: u64,
     kept: u64,
     ended: u64,
@@ -162,7 +164,8 @@ struct Counts {
 struct Both {
     side: Side,
     wires: [Wire; 2],
-    /// Receives what is published, as somebody does in [`Side`]: `PUBLISH` counts them.
+    /// Is subscribed to everything as the client in [`Side`] is, because `PUBLISH` returns the
+    /// number of receivers.
     _listener: Wire,
     _server: RedisServer,
 }
@@ -185,19 +188,19 @@ impl Both {
     fn commands(script: &str, request: &Request) -> Vec<Vec<String>> {
         let words = |line: &str| line.split(' ').map(str::to_owned).collect();
         let mut all: Vec<Vec<String>> = vec![words("FLUSHDB")];
-        all.extend(WORLD.iter().map(|line| words(line)));
+        all.extend(INITIAL_KEYS.iter().map(|line| words(line)));
         all.extend(request.commands(script));
         all.push(["EVAL", KEYS_WITH_VALUES, "0"].map(str::to_owned).to_vec());
         all
     }
 
-    /// What we answer. `None` if it is kept from Redis.
+    /// Our replies. `None` if the script is not sent to Redis.
     fn ours(&mut self, script: &str, request: &Request, protocol: u8) -> Option<Vec<String>> {
         let mut replies = Vec::new();
         for command in Both::commands(script, request) {
             let argv: Vec<&[u8]> = command.iter().map(String::as_bytes).collect();
             let reply = self.side.send(protocol, &argv);
-            if KEPT.iter().any(|text| contains(&reply, text)) {
+            if NOT_SENT.iter().any(|text| contains(&reply, text)) {
                 return None;
             }
             replies.push(frame_of(&reply).notation());
@@ -218,7 +221,7 @@ impl Both {
         (0..count).map(|_| wire.try_read().ok().map(|reply| frame_of(&reply).notation())).collect()
     }
 
-    /// What Redis answers. `None` if that ends it: there is another one then.
+    /// Redis's replies. `None` if the script ends the server, which is then started again.
     fn theirs(&mut self, script: &str, request: &Request, protocol: u8) -> Option<Vec<String>> {
         self.send(script, request, protocol);
         let replies = self.receive(request, protocol);
@@ -228,26 +231,26 @@ impl Both {
         replies
     }
 
-    /// Whether the servers differ, though each does the same again.
-    fn difference(&mut self, script: &str, request: &Request, protocol: u8) -> Judged {
-        let Some(ours) = self.ours(script, request, protocol) else { return Judged::Same };
-        let Some(theirs) = self.theirs(script, request, protocol) else { return Judged::Same };
+    /// Whether the servers differ, although each behaves alike when the script is run again.
+    fn difference(&mut self, script: &str, request: &Request, protocol: u8) -> Comparison {
+        let Some(ours) = self.ours(script, request, protocol) else { return Comparison::Same };
+        let Some(theirs) = self.theirs(script, request, protocol) else { return Comparison::Same };
         if ours == theirs {
-            return Judged::Same;
+            return Comparison::Same;
         }
         let mut run = |text: &str| {
             Some([self.ours(text, request, protocol)?, self.theirs(text, request, protocol)?])
         };
-        if let Some(excuse) = excuse(script, &ours, &theirs, &mut run) {
-            return Judged::Excused(excuse);
+        if let Some(accepted_difference) = accepted_difference(script, &ours, &theirs, &mut run) {
+            return Comparison::Accepted(accepted_difference);
         }
         // Another engine has its tables at other addresses.
-        let is_same = self.side_anew(script, request, protocol) == Some(ours)
+        let is_same = self.new_side(script, request, protocol) == Some(ours)
             && self.theirs(script, request, protocol) == Some(theirs);
-        if is_same { Judged::Differs } else { Judged::Same }
+        if is_same { Comparison::Differs } else { Comparison::Same }
     }
 
-    fn side_anew(&mut self, script: &str, request: &Request, protocol: u8) -> Option<Vec<String>> {
+    fn new_side(&mut self, script: &str, request: &Request, protocol: u8) -> Option<Vec<String>> {
         let used = std::mem::replace(&mut self.side, Side::new(true));
         let replies = self.ours(script, request, protocol);
         self.side = used;
@@ -255,11 +258,11 @@ impl Both {
     }
 }
 
-/// What is to be said of a script.
+/// The result of a comparison.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Judged {
-    /// Both servers do the same, or one of them something else each time.
+enum Comparison {
+    /// Both servers behave alike, or one of them behaves differently each time.
     Same,
-    Excused(Excuse),
+    Accepted(AcceptedDifference),
     Differs,
 }

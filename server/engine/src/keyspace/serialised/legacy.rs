@@ -1,13 +1,14 @@
-//! The packed forms of before Redis 7, of which only the intset is still written.
+//! The packed encodings from before Redis 7, of which only the intset is still written.
 
 use std::borrow::Cow;
 
 use super::read::{Malformed, Text, little_endian};
+use crate::keyspace::string_value::digits;
 
-/// What ends a ziplist and a zipmap.
+/// The byte at the end of a ziplist and of a zipmap.
 const END: u8 = 0xff;
 
-/// The integers of an intset: their width, their number, and themselves in order.
+/// The integers of an intset: their width, their number, and the integers in order.
 pub(super) fn intset(packed: &[u8]) -> Result<impl Iterator<Item = Text<'_>>, Malformed> {
     let (&width, rest) = packed.split_first_chunk().ok_or(Malformed)?;
     let (&count, rest) = rest.split_first_chunk().ok_or(Malformed)?;
@@ -27,7 +28,7 @@ pub(super) fn intset(packed: &[u8]) -> Result<impl Iterator<Item = Text<'_>>, Ma
     }))
 }
 
-/// The entries of a ziplist: each with the length of the one before it, then its own.
+/// The entries of a ziplist: each with the length of the entry before it, then its own.
 pub(super) fn ziplist(packed: &[u8]) -> Result<impl Iterator<Item = Text<'_>>, Malformed> {
     let (&bytes, rest) = packed.split_first_chunk().ok_or(Malformed)?;
     let (&tail, rest) = rest.split_first_chunk().ok_or(Malformed)?;
@@ -52,13 +53,13 @@ pub(super) fn ziplist(packed: &[u8]) -> Result<impl Iterator<Item = Text<'_>>, M
     }))
 }
 
-/// An entry; the one before it takes `bytes_before`, which must be what the entry says of it.
+/// An entry. `bytes_before` is the length of the entry before it, which the entry must repeat.
 fn ziplist_entry<'a>(packed: &mut Packed<'a>, bytes_before: usize) -> Option<Cow<'a, [u8]>> {
-    let told = match packed.byte()? {
+    let stated = match packed.byte()? {
         0xfe => u32::from_le_bytes(*packed.take(4)?.first_chunk()?) as usize,
-        told => told.into(),
+        stated => stated.into(),
     };
-    if told != bytes_before {
+    if stated != bytes_before {
         return None;
     }
     let first = packed.byte()?;
@@ -85,7 +86,7 @@ fn ziplist_entry<'a>(packed: &mut Packed<'a>, bytes_before: usize) -> Option<Cow
     packed.take(length).map(Cow::Borrowed)
 }
 
-/// The fields and values of a zipmap by turns.
+/// The fields and values of a zipmap, alternating.
 pub(super) fn zipmap(packed: &[u8]) -> Result<impl Iterator<Item = Text<'_>>, Malformed> {
     let (&fields, rest) = packed.split_first().ok_or(Malformed)?;
     if rest.last() != Some(&END) {
@@ -93,19 +94,20 @@ pub(super) fn zipmap(packed: &[u8]) -> Result<impl Iterator<Item = Text<'_>>, Ma
     }
     let count = (fields != 254).then_some(usize::from(fields) * 2);
     let mut is_value = false;
-    // In the place of a field it is the end, whatever follows; a value may be of such a length.
+    // In the position of a field this byte is the end, whatever follows; a value may have this
+    // length.
     let is_end = |left: &[u8], seen: usize| seen.is_multiple_of(2) && left.first() == Some(&END);
     Ok(entries(rest, count, is_end, move |packed| {
         let length = match packed.byte()? {
             254 | 255 => {
                 let length = packed.take(4)?.first_chunk()?;
                 let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
-                // A shorter one is written in one byte.
+                // A shorter length must be written in one byte.
                 (length >= 254).then_some(length)?
             }
             length => length.into(),
         };
-        // Behind a value there may be room that it does not need any more.
+        // A value may be followed by unused bytes.
         let unused = if is_value { packed.byte()? } else { 0 };
         is_value = !is_value;
         let text = packed.take(length)?;
@@ -114,7 +116,7 @@ pub(super) fn zipmap(packed: &[u8]) -> Result<impl Iterator<Item = Text<'_>>, Ma
     }))
 }
 
-/// What is left of a packed form.
+/// The rest of a packed encoding.
 struct Packed<'a>(&'a [u8]);
 
 impl<'a> Packed<'a> {
@@ -129,8 +131,8 @@ impl<'a> Packed<'a> {
     }
 }
 
-/// Entries up to the end, of which there must be `count`, if it is known. `is_end` is given what is
-/// left and how many entries have been seen.
+/// Entries up to the end, of which there must be `count`, if it is known. `is_end` is given the
+/// rest and the number of entries so far.
 fn entries<'a>(
     rest: &'a [u8],
     count: Option<usize>,
@@ -151,8 +153,4 @@ fn entries<'a>(
         ended = entry.is_none();
         Some(entry.ok_or(Malformed))
     })
-}
-
-fn digits(integer: i64) -> Cow<'static, [u8]> {
-    Cow::Owned(itoa::Buffer::new().format(integer).as_bytes().to_vec())
 }

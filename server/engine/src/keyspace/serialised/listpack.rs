@@ -1,20 +1,21 @@
-//! The listpack: elements in one piece, each with its length before and behind it. Integers take
-//! as few bytes as they need.
+//! The listpack: elements in one byte string, each with its length in front and behind. Integers
+//! take as few bytes as they need.
 
 use std::borrow::Cow;
 
 use lockwheel_resp::number;
 
 use super::read::{Malformed, Text};
+use crate::keyspace::string_value::digits;
 
-/// Bytes before the first element: those of the whole, and the number of elements.
+/// The bytes before the first element: the total length, and the number of elements.
 const HEADER_BYTES: usize = 6;
-/// What ends it.
+/// The byte at the end.
 const END: u8 = 0xff;
-/// The number of elements that means: count them.
+/// The number of elements that means that they must be counted.
 const UNCOUNTED: usize = u16::MAX as usize;
 
-/// Puts elements into one piece.
+/// Packs elements into a listpack.
 pub(super) fn pack<'a>(elements: impl IntoIterator<Item = Cow<'a, [u8]>>) -> Vec<u8> {
     let mut out = vec![0; HEADER_BYTES];
     let mut count = 0;
@@ -56,16 +57,16 @@ fn push_text(out: &mut Vec<u8>, text: &[u8]) {
     out.extend(text);
 }
 
-/// The length of the element that began at `start`, to be read from behind.
+/// Appends the length of the element that began at `start`, to be read backwards.
 fn push_length_behind(out: &mut Vec<u8>, start: usize) {
     let length = out.len() - start;
     let (digits, count) = length_behind(length);
     out.extend(&digits[..count]);
 }
 
-/// Seven bits a byte, and the highest bit where more of them stand before it.
+/// Seven bits a byte; the highest bit is set if more bytes come before it.
 fn length_behind(length: usize) -> ([u8; 5], usize) {
-    // The bounds but the first are one less than would fit, as in Redis.
+    // All bounds but the first are one less than would fit, as in Redis.
     let count = match length {
         0..128 => 1,
         128..16_383 => 2,
@@ -81,12 +82,12 @@ fn length_behind(length: usize) -> ([u8; 5], usize) {
     (digits, count)
 }
 
-/// Takes the elements apart again.
+/// The elements of a listpack.
 pub(super) fn unpack(packed: &[u8]) -> Result<impl Iterator<Item = Text<'_>>, Malformed> {
     split(packed)
 }
 
-/// As [`unpack`], of however many elements: in streams Redis does not look at their number.
+/// As [`unpack`], without a check of the number of elements: Redis does not check it in streams.
 pub(super) fn unpack_uncounted(packed: &[u8]) -> Result<impl Iterator<Item = Text<'_>>, Malformed> {
     Ok(Elements { count: UNCOUNTED, ..split(packed)? })
 }
@@ -158,19 +159,19 @@ impl<'a> Elements<'a> {
             }
         };
         self.length_behind(whole)?;
-        Some(Cow::Owned(itoa::Buffer::new().format(integer).as_bytes().to_vec()))
+        Some(digits(integer))
     }
 
     fn length_behind(&mut self, whole: &[u8]) -> Option<()> {
         let length = whole.len() - self.rest.len();
         let (digits, count) = length_behind(length);
         self.take(count)?;
-        // As Redis reads it: from behind, and into the element if its bytes say so.
-        let mut told = 0;
+        // As Redis reads it: backwards, and into the element if its bytes say so.
+        let mut stated = 0;
         for (at, byte) in whole[..length + count].iter().rev().take(digits.len()).enumerate() {
-            told |= usize::from(byte & 0x7f) << (7 * at);
+            stated |= usize::from(byte & 0x7f) << (7 * at);
             if byte & 0x80 == 0 {
-                return (told == length).then_some(());
+                return (stated == length).then_some(());
             }
         }
         None

@@ -1,21 +1,21 @@
-//! LZF: bytes that came before are named by how far back and how many, others are kept.
+//! LZF compression: repeated bytes are replaced by a distance and a length, others are copied.
 
 use super::read::Malformed;
 
-/// How far back a repetition may begin.
+/// The maximum distance to the start of a repetition.
 const DISTANCE_MAX: usize = 1 << 13;
-/// Bytes of the shortest and the longest repetition.
+/// The length in bytes of the shortest and the longest repetition.
 const REPEAT: std::ops::RangeInclusive<usize> = 3..=264;
-/// Bytes kept under one control byte.
+/// The maximum number of literal bytes after one control byte.
 const KEPT_MAX: usize = 32;
-/// A repetition below this length has it in its control byte, others in a byte of its own.
+/// A shorter repetition has its length in the control byte, others in a byte of their own.
 const SHORT: usize = 7;
 
-/// The bytes in less room; `None` if they would save less than four of them.
+/// Compresses the bytes; `None` if that would save fewer than four of them.
 pub(super) fn compress(bytes: &[u8]) -> Option<Vec<u8>> {
     let room = bytes.len().checked_sub(4)?;
     let mut out = Vec::with_capacity(room);
-    // Where three bytes were last seen, by their hash; 0 is nowhere.
+    // Where three bytes were last seen, by their hash, plus 1; 0 is nowhere.
     let bits = bytes.len().next_power_of_two().trailing_zeros().clamp(4, 14);
     let mut seen = vec![0_usize; 1 << bits];
     let (mut at, mut kept_from) = (0, 0);
@@ -43,7 +43,7 @@ pub(super) fn compress(bytes: &[u8]) -> Option<Vec<u8>> {
     (out.len() <= room).then_some(out)
 }
 
-/// How many bytes at `at` are as those at `from`.
+/// The number of bytes at `at` that are equal to those at `from`.
 fn repeated(bytes: &[u8], from: usize, at: usize) -> usize {
     let pairs = bytes[from..].iter().zip(&bytes[at..]).take(*REPEAT.end());
     pairs.take_while(|(a, b)| a == b).count()
@@ -66,9 +66,10 @@ fn repeat(out: &mut Vec<u8>, distance: usize, length: usize) {
     out.push(near);
 }
 
-/// The bytes again, of which there must be `length`.
+/// Decompresses bytes, which must result in `length` bytes.
 pub(super) fn decompress(compressed: &[u8], length: usize) -> Result<Vec<u8>, Malformed> {
-    // No byte stands for more, so a length beyond is a lie for which no room is made.
+    // No byte results in more than `REPEAT.end()` bytes, so no room is allocated for a greater
+    // length.
     if length / *REPEAT.end() > compressed.len() {
         return Err(Malformed);
     }
@@ -106,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_repeats_takes_less_room() {
+    fn repetitive_bytes_are_compressed() {
         let text = b"abcabcabcabcabcabcabcabc";
         let compressed = compress(text).expect("it repeats");
         assert_eq!(compressed, [&b"\x02abc"[..], &[7 << 5, 21 - 2 - 7, 2]].concat());
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn lies_are_found() {
+    fn malformed_bytes_are_refused() {
         for (compressed, length) in [
             (&b"\x00"[..], 1),
             (b"\x00a", 2),
@@ -139,7 +140,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn there_and_back(
+        fn decompressed_bytes_equal_the_original(
             parts in prop::collection::vec((any::<u8>(), 1..400_usize, 0..5_usize), 0..60),
         ) {
             let mut bytes: Vec<u8> = Vec::new();

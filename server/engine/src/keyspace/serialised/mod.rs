@@ -1,9 +1,9 @@
 //! Values as `DUMP` writes them and `RESTORE` reads them: Redis's own format, so that a key can
 //! move between servers.
 //!
-//! A payload is a byte that names the form, the value, the version of the format and a checksum.
-//! We write what Redis 7.2 writes and read all it reads. What must hold: whatever the bytes,
-//! reading them ends with a value or with an error, in time and room that follow from their number.
+//! A payload is a byte for the encoding, the value, the version of the format and a checksum. We
+//! write what Redis 7.2 writes and read all that it reads. Invariant: reading any bytes ends with a
+//! value or an error, in time and memory bounded by their number.
 
 mod legacy;
 mod listpack;
@@ -15,10 +15,10 @@ mod write;
 pub use read::{Forms, Malformed, read, read_libraries};
 pub use write::{write, write_libraries};
 
-/// The version of the format that is written, and the last that is read.
+/// The version of the format that is written, and the latest that is read.
 const VERSION: u16 = 11;
 
-/// What the first byte of a payload says of the rest.
+/// The first byte of a payload: the encoding of the rest.
 mod form {
     pub(super) const STRING: u8 = 0;
     pub(super) const LIST: u8 = 1;
@@ -42,7 +42,7 @@ mod form {
     pub(super) const LIBRARY: u8 = 245;
 }
 
-/// What a string is when the first two bits of its length are set.
+/// The encoding of a string if the first two bits of its length are set.
 mod encoding {
     pub(super) const INT8: u8 = 0;
     pub(super) const INT16: u8 = 1;
@@ -50,7 +50,7 @@ mod encoding {
     pub(super) const COMPRESSED: u8 = 3;
 }
 
-/// How a node of a list is kept.
+/// The encoding of a list node.
 mod node {
     pub(super) const PLAIN: usize = 1;
     pub(super) const PACKED: usize = 2;
@@ -61,7 +61,7 @@ pub fn seal(body: Vec<u8>) -> Vec<u8> {
     seal_as(VERSION, body)
 }
 
-/// As [`seal`], of some version.
+/// As [`seal`], with any version.
 pub fn seal_as(version: u16, mut body: Vec<u8>) -> Vec<u8> {
     body.extend(version.to_le_bytes());
     let checksum = crc64(&body);
@@ -69,7 +69,7 @@ pub fn seal_as(version: u16, mut body: Vec<u8>) -> Vec<u8> {
     body
 }
 
-/// A payload without its version and checksum; `None` if either is wrong.
+/// Returns a payload without its version and checksum; `None` if either is wrong.
 pub fn unseal(payload: &[u8]) -> Option<&[u8]> {
     let (checked, checksum) = payload.split_last_chunk()?;
     let (body, version) = checked.split_last_chunk()?;
@@ -122,7 +122,7 @@ mod tests {
         }
     }
 
-    /// What `k` holds after some commands.
+    /// The value of `k` after some commands.
     fn made_by(commands: &str) -> Value {
         let mut stage = Stage::new(Settings::default());
         stage.check(commands);
@@ -130,13 +130,13 @@ mod tests {
         stage.engine.keyspace.database(0).record(slot).value().to_value()
     }
 
-    /// All that a value holds, for comparisons.
+    /// The contents of a value, for comparisons.
     fn contents(value: &Value) -> Vec<Vec<u8>> {
         let mut contents: Vec<Vec<u8>> = match value {
             Value::String(string) => vec![string.text().bytes().to_vec()],
             Value::List(list) => return list.iter().map(<[u8]>::to_vec).collect(),
             Value::Stream(stream) => {
-                // Entries may stand together otherwise than before.
+                // The entries may be distributed over nodes differently.
                 let nodes = format!("{:?}", stream.nodes());
                 return vec![format!("{stream:?}").replace(&nodes, "").into_bytes()];
             }
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_of_every_width_come_back() {
+    fn lengths_of_every_width_are_read_as_written() {
         for length in [0, 1, 63, 64, 100, 4095, 4096, 16_377, 16_378, 16_379, 16_383, 100_000] {
             let text: String =
                 (0..length).map(|at| char::from(b'a' + (at % 23 * (at % 29) % 23) as u8)).collect();
@@ -231,7 +231,7 @@ mod tests {
         }
     }
 
-    /// Bodies of every form, our own and former ones.
+    /// Bodies of every encoding, current and legacy.
     fn samples() -> Vec<Vec<u8>> {
         let long = "abcabcabcabc".repeat(20);
         let many: String = (0..20).map(|n| format!(" {n} member:{n}")).collect();
@@ -287,7 +287,7 @@ mod tests {
         written.chain(former.map(<[u8]>::to_vec)).collect()
     }
 
-    /// A change to some bytes; places count from the front, beyond the end from the front again.
+    /// A change to some bytes; positions beyond the end wrap around.
     #[derive(Clone, Copy, Debug)]
     enum Change {
         Set(usize, u8),
@@ -344,7 +344,7 @@ mod tests {
         })]
 
         #[test]
-        fn whatever_is_read_is_a_value_that_can_be_written(
+        fn malformed_bodies_give_an_error_or_a_value_that_can_be_written(
             sample in prop::sample::select(samples()),
             changes in changes(),
         ) {
@@ -359,7 +359,7 @@ mod tests {
         }
 
         #[test]
-        fn a_payload_with_any_bit_changed_is_refused(
+        fn payload_with_a_flipped_bit_is_refused(
             sample in prop::sample::select(samples()),
             at in any::<prop::sample::Index>(),
             bit in 0..8_u32,

@@ -1,4 +1,4 @@
-//! How payloads are read: whatever they claim is compared with what is there before room is made.
+//! Reads payloads. A length is compared with the bytes left before memory is allocated for it.
 
 use std::borrow::Cow;
 
@@ -11,31 +11,31 @@ use crate::keyspace::list::{End, List, SmallList};
 use crate::keyspace::set::{Set, SmallSet};
 use crate::keyspace::sorted_set::{SmallSortedSet, SortedSet};
 use crate::keyspace::stream::nodes::NodeLimits;
-use crate::keyspace::string::StringValue;
+use crate::keyspace::string_value::{StringValue, digits};
 use crate::keyspace::value::Value;
 use crate::limits;
 
-/// Bytes that stand for no value.
+/// The bytes are not a valid value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
-/// A string, or that there is none where one should be.
+/// A string, or an error if there is none.
 pub(super) type Text<'a> = Result<Cow<'a, [u8]>, Malformed>;
 
-/// In which form values are kept.
+/// The limits of the small forms of values.
 #[derive(Clone, Copy, Debug)]
 pub struct Forms {
-    /// Up to where a hash is small.
+    /// The limits of a small hash.
     pub hash: SmallHash,
-    /// Up to where a list is small.
+    /// The limits of a small list.
     pub list: SmallList,
-    /// Up to where a set is small.
+    /// The limits of a small set.
     pub set: SmallSet,
-    /// Up to where a sorted set is small.
+    /// The limits of a small sorted set.
     pub sorted_set: SmallSortedSet,
-    /// What stands together in a stream.
+    /// The limits of a stream node.
     pub stream: NodeLimits,
-    /// What dictionaries are keyed with.
+    /// The seed of dictionaries.
     pub seed: HashSeed,
 }
 
@@ -62,8 +62,8 @@ pub fn read(body: &[u8], forms: Forms) -> Result<Value, Malformed> {
     }
 }
 
-/// Reads the texts of libraries of functions from a payload without its version and checksum. The
-/// error is what a client is told.
+/// Reads the source texts of function libraries from a payload without its version and checksum.
+/// The error is the text of the reply.
 pub fn read_libraries(body: &[u8]) -> Result<Vec<Vec<u8>>, &'static str> {
     let mut reader = Reader { rest: body, room: limits::RESTORED_BYTES_MAX };
     let mut codes = Vec::new();
@@ -77,10 +77,10 @@ pub fn read_libraries(body: &[u8]) -> Result<Vec<Vec<u8>>, &'static str> {
     Ok(codes)
 }
 
-/// What is left to read.
+/// The rest of a payload.
 pub(super) struct Reader<'a> {
     rest: &'a [u8],
-    /// Bytes that compressed strings may still become.
+    /// The number of bytes to which compressed strings may still expand.
     room: usize,
 }
 
@@ -116,7 +116,7 @@ impl<'a> Reader<'a> {
     }
 
     fn set(&mut self, form: u8, forms: Forms) -> Result<Set, Malformed> {
-        // What is packed does not become an intset, even if it could be one.
+        // A packed set does not become an intset, even if it could be one.
         let mut set = match form {
             form::SET_LISTPACK => Set::Small(Vec::new()),
             _ => Set::default(),
@@ -183,7 +183,7 @@ impl<'a> Reader<'a> {
         if set.is_empty() { Err(Malformed) } else { Ok(set) }
     }
 
-    /// A score as the oldest form has it: the length of its text, or what is no number.
+    /// A score in the oldest encoding: the length of its text, or a special value.
     fn score_as_text(&mut self) -> Result<f64, Malformed> {
         match self.byte()? {
             255 => Ok(f64::NEG_INFINITY),
@@ -193,13 +193,13 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// So many strings, or groups of as many as each `has`, as a number before them says.
+    /// The strings after a number of groups of `has` strings each.
     fn strings(&mut self, has: usize) -> Result<impl Iterator<Item = Text<'a>>, Malformed> {
         let count = self.count(has)?;
         Ok((0..count * has).map(|_| self.string()))
     }
 
-    /// A number of things that take at least so many bytes each.
+    /// A number of items that take at least `bytes_min` bytes each.
     pub(super) fn count(&mut self, bytes_min: usize) -> Result<usize, Malformed> {
         let count = self.length()?;
         if count > self.rest.len() / bytes_min { Err(Malformed) } else { Ok(count) }
@@ -222,8 +222,8 @@ impl<'a> Reader<'a> {
                 let bytes = self.take(if first == 0x80 { 4 } else { 8 })?;
                 Ok(bytes.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte)))
             }
-            // As in Redis: what means nothing is the greatest number, which no length can be, and
-            // what introduces an encoded string is a number where there can be none.
+            // As in Redis: an invalid byte is the greatest number, which is no valid length, and a
+            // byte that introduces an encoded string is a number where a string is not possible.
             0x82..0xc0 => Ok(u64::MAX),
             0xc0.. => Ok(u64::from(first & 0x3f)),
         }
@@ -244,7 +244,7 @@ impl<'a> Reader<'a> {
                 self.room = self.room.checked_sub(length).ok_or(Malformed)?;
                 let compressed = self.take(compressed)?;
                 if length == 0 {
-                    // Redis does not look at the bytes then.
+                    // Redis ignores the bytes in this case.
                     return Ok(Cow::Borrowed(b""));
                 }
                 return lzf::decompress(compressed, length).map(Cow::Owned);
@@ -252,14 +252,14 @@ impl<'a> Reader<'a> {
             _ => return Err(Malformed),
         };
         let integer = little_endian(self.take(width)?);
-        Ok(Cow::Owned(itoa::Buffer::new().format(integer).as_bytes().to_vec()))
+        Ok(digits(integer))
     }
 
     fn byte(&mut self) -> Result<u8, Malformed> {
         self.take(1).map(|taken| taken[0])
     }
 
-    /// As many bytes as wanted, as they are.
+    /// The next `N` bytes.
     pub(super) fn chunk<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
         let (&chunk, rest) = self.rest.split_first_chunk().ok_or(Malformed)?;
         self.rest = rest;
@@ -273,12 +273,12 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Texts two by two.
+/// Groups texts in pairs.
 fn pairs<'t>(mut texts: impl Iterator<Item = Text<'t>>) -> impl Iterator<Item = [Text<'t>; 2]> {
     std::iter::from_fn(move || Some([texts.next()?, texts.next().unwrap_or(Err(Malformed))]))
 }
 
-/// A signed integer of up to eight bytes, the low ones first.
+/// A signed little-endian integer of up to eight bytes.
 pub(super) fn little_endian(bytes: &[u8]) -> i64 {
     let unused = 64 - 8 * bytes.len();
     let bits = bytes.iter().rev().fold(0_u64, |bits, byte| bits << 8 | u64::from(*byte));

@@ -1,7 +1,7 @@
-//! How streams are written and read: listpacks of entries, what is known of the whole, groups.
+//! Writes and reads streams: listpacks of entries, the totals of the stream, and its groups.
 //!
-//! A listpack begins with the names of fields that its entries may share. Each entry is named by
-//! how far it is from the id the listpack is known by.
+//! A listpack begins with field names that its entries may share. The id of each entry is stored as
+//! the difference to the id of the listpack.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -17,15 +17,15 @@ use crate::keyspace::stream::id::StreamId;
 use crate::keyspace::stream::nodes::{Node, NodeLimits};
 use crate::time::Millis;
 
-/// The entry is not there any more.
+/// Flag: the entry has been deleted.
 const DELETED: i64 = 1;
-/// The entry has the fields that the listpack begins with.
+/// Flag: the entry has the field names at the head of the listpack.
 const SAME_FIELDS: i64 = 2;
 /// Elements of an entry besides its fields: flags and the two parts of its id.
 const ENTRY_ELEMENTS: usize = 3;
-/// Bytes of an id that stands for itself.
+/// Bytes of an id that is stored in full.
 const ID_BYTES: usize = 16;
-/// What is written where it is not known how much a group has read.
+/// Written if the number of entries that a group has read is not known.
 const UNKNOWN: u64 = u64::MAX;
 
 pub(super) fn write(stream: &Stream, out: &mut Writer) {
@@ -52,7 +52,7 @@ fn write_id(id: StreamId, out: &mut Writer) {
     out.number(id.seq);
 }
 
-/// A node's listpack, taken apart. Deleted entries are left out.
+/// The elements of a node's listpack. Deleted entries are left out.
 fn elements(stream: &Stream, first: StreamId, node: &Node) -> Vec<Vec<u8>> {
     let digits = |integer: i64| itoa::Buffer::new().format(integer).as_bytes().to_vec();
     let mut elements = vec![digits(node.live as i64), digits(0), digits(node.names.len() as i64)];
@@ -134,7 +134,7 @@ fn read_time(from: &mut Reader<'_>) -> Result<Millis, Malformed> {
     from.chunk().map(i64::from_le_bytes).map(Millis)
 }
 
-/// The elements of a listpack, one after the other.
+/// The elements of a listpack, one after another.
 struct Elements<I>(I);
 
 impl<'a, I: Iterator<Item = Text<'a>>> Elements<I> {
@@ -146,7 +146,7 @@ impl<'a, I: Iterator<Item = Text<'a>>> Elements<I> {
         number::parse_integer(&self.text()?).ok_or(Malformed)
     }
 
-    /// As many texts as a number of fields says.
+    /// The next `count` texts, which a number of fields precedes.
     fn texts(&mut self, count: i64) -> Result<Vec<Cow<'a, [u8]>>, Malformed> {
         (0..count).map(|_| self.text()).collect()
     }
@@ -182,7 +182,7 @@ fn read_entries<'a>(
             length = ENTRY_ELEMENTS + 1 + own_names.len();
             own_names.chunks_exact(2).map(|pair| [&*pair[0], &*pair[1]]).collect()
         };
-        // By this number an entry is found from behind.
+        // This number serves to find the entry when reading backwards.
         if usize::try_from(elements.integer()?) != Ok(length) {
             return Err(Malformed);
         }
@@ -196,7 +196,7 @@ fn read_entries<'a>(
         }
         stream.add(id, &fields, limits);
     }
-    // A listpack holds an entry, and no more than it says.
+    // A listpack must contain an entry, and no more entries than its header says.
     let ended = elements.0.next().is_none();
     let is_right = seen_live + seen_deleted > 0 && (seen_live, seen_deleted) == (live, deleted);
     if ended && is_right { Ok(()) } else { Err(Malformed) }
@@ -229,7 +229,7 @@ fn read_group(form: u8, from: &mut Reader<'_>, stream: &Stream) -> Result<Group,
         }
         for _ in 0..from.count(ID_BYTES)? {
             let id = StreamId::from_bytes(from.chunk()?);
-            // What is pending with one is not pending with another.
+            // An entry is pending with one consumer only.
             let (delivered_at, deliveries) = pending.remove(&id).ok_or(Malformed)?;
             group.assign(id, &name, delivered_at, deliveries);
         }

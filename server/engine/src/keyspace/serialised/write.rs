@@ -1,4 +1,4 @@
-//! How values are written.
+//! Writes payloads.
 
 use std::borrow::Cow;
 
@@ -11,18 +11,18 @@ use crate::keyspace::set::Set;
 use crate::keyspace::sorted_set::SortedSet;
 use crate::keyspace::value::ValueRef;
 
-/// Bytes up to which several elements share a listpack: what Redis makes of a list by default.
+/// Bytes up to which several elements share a listpack: Redis's default for a list.
 const NODE_BYTES_MAX: usize = 8 << 10;
-/// Bytes beyond which nothing is packed, as in Redis.
+/// Values with more bytes are not packed, as in Redis.
 const PACKED_BYTES_MAX: usize = 1 << 30;
-/// What an element takes in a listpack besides its bytes, at most.
+/// The maximum bytes of an element in a listpack besides its contents.
 const PACKED_OVERHEAD_BYTES: usize = 10;
-/// Shorter strings are not worth an attempt to compress them, as in Redis.
+/// Shorter strings are not compressed, as in Redis.
 const COMPRESSED_BYTES_MIN: usize = 21;
-/// Longer texts are no integers that would be written as such.
+/// Longer texts are not integers of 32 bits.
 const INTEGER_BYTES_MAX: usize = 11;
 
-/// The payload that `RESTORE` makes the value from.
+/// The payload from which `RESTORE` creates the value.
 pub fn write(value: ValueRef<'_>) -> Vec<u8> {
     let mut writer = Writer(Vec::new());
     match value {
@@ -39,7 +39,7 @@ pub fn write(value: ValueRef<'_>) -> Vec<u8> {
     seal(writer.0)
 }
 
-/// The payload that `FUNCTION RESTORE` makes libraries of functions from, given their texts.
+/// The payload from which `FUNCTION RESTORE` loads libraries, given their source texts.
 pub fn write_libraries<'a>(codes: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
     let mut writer = Writer(Vec::new());
     for code in codes {
@@ -49,7 +49,7 @@ pub fn write_libraries<'a>(codes: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
     seal(writer.0)
 }
 
-/// What has been written so far.
+/// The bytes written so far.
 pub(super) struct Writer(Vec<u8>);
 
 impl Writer {
@@ -116,7 +116,7 @@ impl Writer {
         } else {
             self.form(form::SORTED_SET);
             self.length(set.len());
-            // Backwards, so that whoever reads it adds at the front, as Redis does.
+            // In reverse order, so that the reader always inserts at the front, as Redis does.
             for (member, score) in set.iter().rev() {
                 self.string(member);
                 self.raw(&score.to_le_bytes());
@@ -124,7 +124,7 @@ impl Writer {
         }
     }
 
-    /// As few bytes as it takes, their number in the first two bits.
+    /// A number in as few bytes as possible; its first two bits give the length.
     pub(super) fn number(&mut self, number: u64) {
         match number {
             0..0x40 => self.0.push(number as u8),
@@ -182,12 +182,12 @@ impl Writer {
     }
 }
 
-/// Whether strings of such lengths may be packed into one piece.
+/// Whether strings of such lengths may be packed into one byte string.
 fn fits(lengths: impl Iterator<Item = usize>) -> bool {
     lengths.map(|length| length + 2 * PACKED_OVERHEAD_BYTES).sum::<usize>() < PACKED_BYTES_MAX
 }
 
-/// Integers in their order, all of the width that the largest needs.
+/// The integers in order, all of the width that the largest needs.
 fn intset(integers: &[i64]) -> Vec<u8> {
     let ends = [integers.first(), integers.last()];
     let needs = |integer: &i64| match *integer {

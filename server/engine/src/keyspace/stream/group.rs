@@ -1,7 +1,7 @@
-//! Consumer groups: who was given which entry, and has not acknowledged it yet.
+//! Consumer groups: the entries that consumers have been given and have not acknowledged yet.
 //!
-//! What must hold: an entry that is pending in a group is pending with exactly one of the group's
-//! consumers, which both lists say.
+//! Invariant: an entry that is pending in a group is pending with exactly one of the group's
+//! consumers, and both lists agree.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,48 +9,48 @@ use std::sync::Arc;
 use super::StreamId;
 use crate::time::Millis;
 
-/// A consumer's name, shared by everything that is pending with it.
+/// A consumer's name, shared by all its pending entries.
 pub type ConsumerName = Arc<[u8]>;
 
-/// See the module's documentation. All moments are of the wall clock.
+/// See the module's documentation. All times are of the wall clock.
 #[derive(Clone, Debug)]
 pub struct Group {
-    /// The last entry that was given to anyone.
+    /// The id of the last entry that was given to a consumer.
     pub last_id: StreamId,
-    /// How many entries of the stream's whole life were given, if that is known.
+    /// The number of entries of the whole stream that were given to consumers, if known.
     pub entries_read: Option<i64>,
     pending: BTreeMap<StreamId, Pending>,
     consumers: BTreeMap<ConsumerName, Consumer>,
 }
 
-/// An entry that was given and not acknowledged.
+/// An entry that was given to a consumer and is not acknowledged.
 #[derive(Clone, Debug)]
 pub struct Pending {
-    /// To whom.
+    /// The consumer that was given the entry.
     pub consumer: ConsumerName,
-    /// When, the last time.
+    /// The time of the last delivery.
     pub delivered_at: Millis,
-    /// How often.
+    /// The number of deliveries.
     pub deliveries: u64,
 }
 
-/// One of those who share a group's entries.
+/// A consumer of a group.
 #[derive(Clone, Debug)]
 pub struct Consumer {
-    /// When it last tried to get entries.
+    /// The time of its last attempt to read entries.
     pub seen_at: Millis,
-    /// When it last got one.
+    /// The time at which it last received an entry.
     pub active_at: Option<Millis>,
     pending: BTreeSet<StreamId>,
 }
 
 impl Group {
-    /// A group that is given what comes after `last_id`.
+    /// Creates a group that will be given the entries after `last_id`.
     pub fn new(last_id: StreamId, entries_read: Option<i64>) -> Group {
         Group { last_id, entries_read, pending: BTreeMap::new(), consumers: BTreeMap::new() }
     }
 
-    /// Frees a part of a group that is not used any more. Returns whether there was one.
+    /// Frees a part of a group that is no longer used. Returns whether there was one.
     pub(super) fn free_one(&mut self) -> bool {
         if self.pending.pop_last().is_some() {
             return true;
@@ -62,22 +62,22 @@ impl Group {
         true
     }
 
-    /// All that is pending, by id.
+    /// All pending entries, by id.
     pub fn pending(&self) -> &BTreeMap<StreamId, Pending> {
         &self.pending
     }
 
-    /// The consumers by name.
+    /// The consumers, by name.
     pub fn consumers(&self) -> impl ExactSizeIterator<Item = (&ConsumerName, &Consumer)> {
         self.consumers.iter()
     }
 
-    /// The consumer of that name.
+    /// The consumer with this name.
     pub fn consumer(&self, name: &[u8]) -> Option<&Consumer> {
         self.consumers.get(name)
     }
 
-    /// Adds a consumer; false if it was there.
+    /// Adds a consumer; false if it exists.
     pub fn add_consumer(&mut self, name: &[u8], now: Millis) -> bool {
         if self.consumers.contains_key(name) {
             return false;
@@ -87,7 +87,7 @@ impl Group {
         true
     }
 
-    /// Removes a consumer and forgets what is pending with it; returns how much that was.
+    /// Removes a consumer and its pending entries; returns their number.
     pub fn remove_consumer(&mut self, name: &[u8]) -> Option<usize> {
         let consumer = self.consumers.remove(name)?;
         for id in &consumer.pending {
@@ -96,7 +96,8 @@ impl Group {
         Some(consumer.pending.len())
     }
 
-    /// A consumer, added if it is new, tries to get entries; returns whether it is new.
+    /// Records that a consumer tries to read entries, and adds it if it is new; returns whether it
+    /// is new.
     pub fn seen(&mut self, name: &[u8], now: Millis) -> bool {
         let added = self.add_consumer(name, now);
         if let Some(consumer) = self.consumers.get_mut(name) {
@@ -105,15 +106,14 @@ impl Group {
         added
     }
 
-    /// A consumer has got an entry.
+    /// Records that a consumer has received an entry.
     pub fn active(&mut self, name: &[u8], now: Millis) {
         if let Some(consumer) = self.consumers.get_mut(name) {
             consumer.active_at = Some(now);
         }
     }
 
-    /// From now on an entry is pending with this consumer, which there must be, whoever had it
-    /// before.
+    /// Makes an entry pending with this consumer, which must exist, and with no other.
     pub fn assign(&mut self, id: StreamId, consumer: &[u8], delivered_at: Millis, deliveries: u64) {
         let Some((name, _)) = self.consumers.get_key_value(consumer) else { return };
         let name = Arc::clone(name);
@@ -124,7 +124,7 @@ impl Group {
         self.pending.insert(id, Pending { consumer: name, delivered_at, deliveries });
     }
 
-    /// An entry is given to the consumer it is pending with once more.
+    /// Records that a pending entry is delivered to its consumer once more.
     pub fn deliver_again(&mut self, id: StreamId, now: Millis) {
         if let Some(pending) = self.pending.get_mut(&id) {
             pending.delivered_at = now;
@@ -132,7 +132,7 @@ impl Group {
         }
     }
 
-    /// An entry is not pending any more; false if it was not.
+    /// Removes an entry from the pending ones; false if it was not pending.
     pub fn acknowledge(&mut self, id: StreamId) -> bool {
         let Some(pending) = self.pending.remove(&id) else { return false };
         if let Some(consumer) = self.consumers.get_mut(&pending.consumer) {
@@ -143,7 +143,7 @@ impl Group {
 }
 
 impl Consumer {
-    /// What is pending with it.
+    /// The entries that are pending with this consumer.
     pub fn pending(&self) -> &BTreeSet<StreamId> {
         &self.pending
     }

@@ -1,34 +1,34 @@
-//! Ids of stream entries: a moment in milliseconds and a number within it.
+//! Ids of stream entries: a time in milliseconds and a sequence number.
 
 use std::fmt;
 
-/// Names an entry of a stream; later entries have greater ids.
+/// The id of an entry of a stream; later entries have greater ids.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct StreamId {
     /// Usually the wall clock when the entry was added.
     pub ms: u64,
-    /// Counts the entries of a millisecond.
+    /// The sequence number within the millisecond.
     pub seq: u64,
 }
 
-/// The id a new entry is to have.
+/// The id requested for a new entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NewId {
-    /// `*`: that of the present.
+    /// `*`: the current time.
     Now,
-    /// `5-*`: the next of that millisecond.
+    /// `5-*`: the next id of that millisecond.
     NextIn(u64),
     /// `5-1`
     Exactly(StreamId),
 }
 
-/// No text of an id is longer, as in Redis.
+/// The maximum length of the text of an id, as in Redis.
 const TEXT_BYTES_MAX: usize = 127;
 
 impl StreamId {
     /// Below every entry's id.
     pub const MIN: StreamId = StreamId { ms: 0, seq: 0 };
-    /// The last one there can be.
+    /// The greatest possible id.
     pub const MAX: StreamId = StreamId { ms: u64::MAX, seq: u64::MAX };
 
     /// The id after this one.
@@ -47,14 +47,14 @@ impl StreamId {
         }
     }
 
-    /// Reads `5-1`, or `5` with `seq` for what is missing.
+    /// Parses `5-1`, or `5` with `seq` as the missing part.
     pub fn parse(text: &[u8], seq: u64) -> Option<StreamId> {
         let (ms, given) = parts(text)?;
         let seq = given.map_or(Some(seq), number)?;
         Some(StreamId { ms: number(ms)?, seq })
     }
 
-    /// The id of these bytes.
+    /// The id with these bytes.
     pub fn from_bytes(bytes: [u8; 16]) -> StreamId {
         let id = u128::from_be_bytes(bytes);
         StreamId { ms: (id >> 64) as u64, seq: id as u64 }
@@ -73,7 +73,7 @@ impl fmt::Display for StreamId {
 }
 
 impl NewId {
-    /// Reads `*`, `5-*`, `5-1` or `5`.
+    /// Parses `*`, `5-*`, `5-1` or `5`.
     pub fn parse(text: &[u8]) -> Option<NewId> {
         if text == b"*" {
             return Some(NewId::Now);
@@ -85,7 +85,7 @@ impl NewId {
     }
 }
 
-/// What stands before and after the first dash. As in C, a zero byte ends the text.
+/// The texts before and after the first dash. As in C, a zero byte ends the text.
 fn parts(text: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
     if text.len() > TEXT_BYTES_MAX {
         return None;
@@ -97,7 +97,7 @@ fn parts(text: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
     })
 }
 
-/// Reads a number as C's `strtoull` does, but never a negative one.
+/// Parses a number as C's `strtoull` does, but never a negative one.
 fn number(text: &[u8]) -> Option<u64> {
     let text = text.trim_ascii_start();
     let digits = text.strip_prefix(b"+").unwrap_or(text);
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn neighbours() {
+    fn next_and_previous_ids_carry_over() {
         let id = |ms, seq| StreamId { ms, seq };
         assert_eq!(id(5, 1).next(), Some(id(5, 2)));
         assert_eq!(id(5, u64::MAX).next(), Some(id(6, 0)));

@@ -1,7 +1,7 @@
-//! The stream type: entries in the order of their ids, and the groups that share them out.
+//! The stream type: entries in the order of their ids, and the consumer groups that read them.
 //!
-//! What must hold: an id that was given out is never given again, whatever is deleted meanwhile;
-//! so a stream stays when its last entry goes.
+//! Invariant: an id that was given out is never given out again, whatever is deleted; so a stream
+//! remains when its last entry is deleted.
 
 pub mod group;
 pub mod id;
@@ -15,13 +15,13 @@ use group::Group;
 use id::{NewId, StreamId};
 use nodes::{NodeLimits, Nodes};
 
-/// The names of an entry's fields, shared with its neighbours if they have the same.
+/// The field names of an entry, shared with the entries of its node that have the same names.
 pub type Names = Arc<[Box<[u8]>]>;
 
 /// The entries of a stream by id.
 pub type Entries = BTreeMap<StreamId, Entry>;
 
-/// What was added under one id.
+/// An entry of a stream.
 #[derive(Clone, Debug)]
 pub struct Entry {
     names: Names,
@@ -35,10 +35,10 @@ impl Entry {
     }
 }
 
-/// What is to stay of a stream.
+/// The entries that trimming keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
-    /// `MAXLEN`: so many entries, the latest.
+    /// `MAXLEN`: this many of the latest entries.
     Latest(usize),
     /// `MINID`: the entries from this id on.
     From(StreamId),
@@ -47,9 +47,9 @@ pub enum Keep {
 /// How a stream is to be trimmed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trim {
-    /// What stays.
+    /// The entries to keep.
     pub keep: Keep,
-    /// `~`: whole nodes only, and no more entries than this unless it is 0.
+    /// `~`: removes whole nodes only, and at most this many entries unless it is 0.
     pub whole_nodes: Option<u64>,
 }
 
@@ -60,14 +60,15 @@ pub struct Stream {
     nodes: Nodes,
     /// The last id that was given out.
     pub last_id: StreamId,
-    /// The greatest id of an entry that was deleted, trimmed ones not counted.
+    /// The greatest id of an entry that was deleted other than by trimming.
     pub max_deleted_id: StreamId,
-    /// How many entries were ever added.
+    /// The number of entries that were ever added.
     pub entries_added: i64,
     groups: BTreeMap<Box<[u8]>, Group>,
 }
 
-/// Where a stream begins and ends and how much it has seen: what a group's progress is judged by.
+/// The first and last ids of a stream and its counts, from which the progress of a group is
+/// computed.
 #[derive(Clone, Copy, Debug)]
 pub struct Extent {
     len: usize,
@@ -78,12 +79,12 @@ pub struct Extent {
 }
 
 impl Stream {
-    /// How many things there are to be freed: entries, and what is pending in the groups.
+    /// The number of items to free: entries, and pending entries of the groups.
     pub fn items(&self) -> usize {
         self.len() + self.groups.values().map(|group| group.pending().len()).sum::<usize>()
     }
 
-    /// Frees up to `budget` parts of a stream that is not used any more. Returns whether there are
+    /// Frees up to `budget` parts of a stream that is no longer used. Returns whether there are
     /// more.
     pub(super) fn free_part(&mut self, budget: &mut usize) -> bool {
         while *budget > 0 {
@@ -96,7 +97,7 @@ impl Stream {
     }
 
     fn free_one(&mut self) -> bool {
-        // Both shrink together; there are more entries.
+        // Both shrink together; there are more entries than nodes.
         if self.entries.pop_last().is_some() | self.nodes.free_one() {
             return true;
         }
@@ -107,12 +108,12 @@ impl Stream {
         true
     }
 
-    /// How many entries there are.
+    /// The number of entries.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -122,7 +123,7 @@ impl Stream {
         &self.entries
     }
 
-    /// How Redis would keep them.
+    /// The nodes in which Redis would store the entries.
     pub fn nodes(&self) -> &Nodes {
         &self.nodes
     }
@@ -132,7 +133,7 @@ impl Stream {
         self.entries.first_key_value().map(|(&id, _)| id)
     }
 
-    /// The entries from one id to another, both included.
+    /// The entries from one id to another, inclusive.
     pub fn range(
         &self,
         from: StreamId,
@@ -147,7 +148,7 @@ impl Stream {
         self.entries.last_key_value().is_some_and(|(&last, _)| last > id)
     }
 
-    /// The id an entry added now would have; `None` if that would not be greater than all before.
+    /// The id of an entry added now; `None` if it would not be greater than all before.
     pub fn new_id(&self, wanted: NewId, wall_ms: u64) -> Option<StreamId> {
         let id = match wanted {
             NewId::Now if wall_ms > self.last_id.ms => StreamId { ms: wall_ms, seq: 0 },
@@ -161,7 +162,7 @@ impl Stream {
         (id > self.last_id).then_some(id)
     }
 
-    /// Adds an entry with fields and values by turns, under an id from [`Stream::new_id`].
+    /// Adds an entry with pairs of fields and values, under an id from [`Stream::new_id`].
     pub fn add(&mut self, id: StreamId, fields: &[[&[u8]; 2]], limits: NodeLimits) {
         let names: Names = match self.nodes.names() {
             Some(shared) if shared.iter().map(|n| &**n).eq(fields.iter().map(|[n, _]| *n)) => {
@@ -186,7 +187,7 @@ impl Stream {
         true
     }
 
-    /// Removes the oldest entries; returns how many.
+    /// Removes the oldest entries; returns their number.
     pub fn trim(&mut self, trim: Trim) -> usize {
         let len = self.len();
         while let Some(node) = self.nodes.first() {
@@ -230,22 +231,22 @@ impl Stream {
 
     // --- groups ---
 
-    /// The groups by name.
+    /// The groups, by name.
     pub fn groups(&self) -> &BTreeMap<Box<[u8]>, Group> {
         &self.groups
     }
 
-    /// A group.
+    /// The group with this name.
     pub fn group(&self, name: &[u8]) -> Option<&Group> {
         self.groups.get(name)
     }
 
-    /// A group, and the entries it shares out.
+    /// The group with this name, and the entries of the stream.
     pub fn group_mut(&mut self, name: &[u8]) -> Option<(&mut Group, &Entries)> {
         self.groups.get_mut(name).map(|group| (group, &self.entries))
     }
 
-    /// Adds a group; false if there is one of that name.
+    /// Adds a group; false if there is one with this name.
     pub fn add_group(&mut self, name: &[u8], group: Group) -> bool {
         if self.groups.contains_key(name) {
             return false;
@@ -254,12 +255,12 @@ impl Stream {
         true
     }
 
-    /// Removes a group; false if there is none of that name.
+    /// Removes a group; false if there is none with this name.
     pub fn remove_group(&mut self, name: &[u8]) -> bool {
         self.groups.remove(name).is_some()
     }
 
-    /// What groups are judged by.
+    /// The totals from which the progress of groups is computed.
     pub fn extent(&self) -> Extent {
         Extent {
             len: self.len(),
@@ -270,14 +271,15 @@ impl Stream {
         }
     }
 
-    /// The name `OBJECT ENCODING` answers with.
+    /// The name that `OBJECT ENCODING` replies with.
     pub fn encoding(&self) -> &'static str {
         "stream"
     }
 }
 
 impl Group {
-    /// The next entry is given to a consumer. `kept` says whether it is pending from now on.
+    /// Records the delivery of the next entry to a consumer. `kept` says whether it becomes
+    /// pending.
     pub fn deliver(
         &mut self,
         id: StreamId,
@@ -302,7 +304,7 @@ impl Group {
         }
     }
 
-    /// How many entries it has not been given yet, if that is known.
+    /// The number of entries that the group has not been given yet, if known.
     pub fn lag(&self, extent: Extent) -> Option<i64> {
         let read = match self.entries_read {
             _ if extent.entries_added == 0 => return Some(0),
@@ -319,12 +321,12 @@ impl Extent {
         self.len > 0 && !self.is_whole() && id <= self.max_deleted_id
     }
 
-    /// Whether nothing was deleted between the entries that are left.
+    /// Whether no entry was deleted between the remaining ones.
     fn is_whole(self) -> bool {
         self.max_deleted_id == StreamId::MIN || self.max_deleted_id < self.first_id
     }
 
-    /// How many entries were ever added up to this id, if that can be told.
+    /// The number of entries ever added up to this id, if it can be computed.
     pub fn entries_up_to(self, id: StreamId) -> Option<i64> {
         let gone = self.entries_added.wrapping_sub(self.len as i64);
         let count = match id.cmp(&self.first_id) {
@@ -335,7 +337,7 @@ impl Extent {
             std::cmp::Ordering::Equal => gone.wrapping_add(1),
             std::cmp::Ordering::Greater => return None,
         };
-        // Redis writes -1 for a number that it does not know.
+        // Redis uses -1 for an unknown number.
         (count != -1).then_some(count)
     }
 }

@@ -1,7 +1,7 @@
-//! Which entries Redis would keep together in one macro node.
+//! The macro nodes in which Redis would store the entries of a stream.
 //!
-//! Entries stand one by one here, but what `~` trims is whole nodes, and clients see it. So this
-//! keeps Redis's books: how many entries each node has and how many bytes its listpack would take.
+//! Here entries are stored one by one, but `~` trims whole nodes, and clients can see that. So this
+//! tracks for each node of Redis the number of entries and the size that its listpack would have.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,26 +13,26 @@ use super::{Names, StreamId};
 /// When a new node begins. Redis's `stream-node-max-entries` and `-bytes`; 0 is no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeLimits {
-    /// Entries of a node, deleted ones included.
+    /// Maximum entries of a node, including deleted ones.
     pub entries_max: u64,
-    /// Bytes of its listpack.
+    /// Maximum bytes of its listpack.
     pub bytes_max: u64,
 }
 
-/// No listpack is larger, whatever the setting says.
+/// No listpack is larger, whatever the setting.
 const LISTPACK_BYTES_MAX: u64 = 1 << 30;
 
-/// Entries that stand together, known by the id of the first of them.
+/// A node: entries that share a listpack. Its key is the id of the first of them.
 #[derive(Clone, Debug)]
 pub struct Node {
     /// The id of the last entry, which may have been deleted.
     pub last: StreamId,
-    /// Entries that are there.
+    /// The number of entries that are not deleted.
     pub live: usize,
     deleted: usize,
-    /// The names of its first entry's fields.
+    /// The field names of its first entry.
     pub names: Names,
-    /// All but the two counters at its head.
+    /// The bytes of the listpack except for the two counters at its head.
     bytes: usize,
 }
 
@@ -81,32 +81,33 @@ impl Node {
 pub struct Nodes(BTreeMap<StreamId, Node>);
 
 impl Nodes {
-    /// Frees a node of a stream that is not used any more. Returns whether there was one.
+    /// Frees a node of a stream that is no longer used. Returns whether there was one.
     pub(super) fn free_one(&mut self) -> bool {
         self.0.pop_last().is_some()
     }
 
-    /// How many there are.
+    /// The number of nodes.
     pub fn count(&self) -> usize {
         self.0.len()
     }
 
-    /// All of them that hold entries, with the ids of their first ones.
+    /// All nodes that have entries, with the ids of their first ones.
     pub fn iter(&self) -> impl Iterator<Item = (StreamId, &Node)> {
         self.0.iter().filter(|(_, node)| node.live > 0).map(|(&first, node)| (first, node))
     }
 
-    /// The first one, which holds the oldest entries.
+    /// The first node, which has the oldest entries.
     pub fn first(&self) -> Option<&Node> {
         self.0.first_key_value().map(|(_, node)| node)
     }
 
-    /// Removes the first one.
+    /// Removes the first node.
     pub fn remove_first(&mut self) {
         self.0.pop_first();
     }
 
-    /// So many entries of the first one are deleted. It stays, even if none are left.
+    /// Accounts for the deletion of `count` entries of the first node. The node remains, even if it
+    /// has no entries left.
     pub fn deleted_from_first(&mut self, count: usize) {
         if let Some(mut node) = self.0.first_entry() {
             node.get_mut().live -= count;
@@ -114,7 +115,7 @@ impl Nodes {
         }
     }
 
-    /// An entry is deleted, and its node if it was the last in it.
+    /// Accounts for the deletion of an entry, and removes its node if that was the last entry.
     pub fn deleted(&mut self, id: StreamId) {
         let Some((&first, node)) = self.0.range_mut(..=id).next_back() else { return };
         node.live -= 1;
@@ -124,12 +125,12 @@ impl Nodes {
         }
     }
 
-    /// The names of fields an entry added now could share.
+    /// The field names that an entry added now could share.
     pub fn names(&self) -> Option<&Names> {
         self.0.last_key_value().map(|(_, node)| &node.names)
     }
 
-    /// An entry is added, whose names are those of its node if they are equal.
+    /// Accounts for a new entry, which shares the names of its node if they are equal.
     pub fn added(&mut self, id: StreamId, names: &Names, values: &[Box<[u8]>], limits: NodeLimits) {
         let bytes = names.iter().chain(values).map(|text| text.len()).sum();
         if let Some(mut last) = self.0.last_entry()
@@ -144,15 +145,15 @@ impl Nodes {
         self.0.insert(id, node);
     }
 
-    /// How many nodes Redis's radix tree of macro nodes would have.
+    /// The number of nodes in Redis's radix tree of macro nodes.
     pub fn radix_tree_nodes(&self) -> usize {
         let keys: Vec<[u8; 16]> = self.0.keys().map(|id| id.bytes()).collect();
         radix_tree_nodes(&keys, 0).max(1)
     }
 }
 
-/// The nodes of a compressed tree of sorted keys that agree up to `depth`: one for what they share
-/// beyond, one where they part, and those behind it.
+/// The number of nodes of a compressed radix tree of sorted keys that agree up to `depth`: one for
+/// the bytes they share beyond it, one where they diverge, and the nodes below.
 fn radix_tree_nodes(keys: &[[u8; 16]], depth: usize) -> usize {
     let (Some(first), Some(last)) = (keys.first(), keys.last()) else { return 0 };
     let shared = (depth..16).take_while(|&at| first[at] == last[at]).count();
@@ -164,7 +165,7 @@ fn radix_tree_nodes(keys: &[[u8; 16]], depth: usize) -> usize {
     usize::from(shared > 0) + 1 + behind
 }
 
-/// The bytes of a string in a listpack, with what leads back over it.
+/// The bytes of a string in a listpack, including the length for reading backwards.
 fn element_bytes(text: &[u8]) -> usize {
     if let Some(integer) = number::parse_integer(text) {
         return integer_bytes(integer);
@@ -184,7 +185,7 @@ fn element_bytes(text: &[u8]) -> usize {
     bytes + back
 }
 
-/// The bytes of an integer in a listpack, with what leads back over it.
+/// The bytes of an integer in a listpack, including the length for reading backwards.
 fn integer_bytes(integer: i64) -> usize {
     match integer {
         _ if (0..=127).contains(&integer) => 2,

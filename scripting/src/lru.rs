@@ -1,4 +1,4 @@
-//! Which of many scripts was used least recently, and what they take together. Knows no script.
+//! Finds the least recently used script and adds up the memory of all. Handles digests only.
 
 use std::collections::BTreeMap;
 
@@ -6,39 +6,39 @@ use crate::script::Sha;
 
 /// Scripts in the order of their last use.
 ///
-/// A use moves nothing here, since it must cost little: a script stays where it was put until it is
-/// the first, and is then put where its last use belongs. So no script is before one that was used
-/// earlier when it is taken.
+/// A use changes nothing here, because it must be cheap: a script keeps its place until it is the
+/// first, and is then moved to the place of its last use. So the script that is returned as the
+/// least recently used is always the right one.
 #[derive(Debug, Default)]
-pub(crate) struct Recent {
+pub(crate) struct LruOrder {
     order: BTreeMap<u64, Sha>,
     bytes: usize,
 }
 
-impl Recent {
+impl LruOrder {
     pub(crate) fn len(&self) -> usize {
         self.order.len()
     }
 
-    /// What all of them take.
+    /// The memory of all scripts.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Adds a script whose last use was `used`.
+    /// Adds a script with the number of its last use.
     pub(crate) fn add(&mut self, used: u64, sha: Sha, bytes: usize) {
         self.order.insert(used, sha);
         self.bytes += bytes;
     }
 
-    /// Removes a script that stands at the use `at`.
+    /// Removes the script at the place `at`.
     pub(crate) fn remove(&mut self, at: u64, bytes: usize) {
         self.order.remove(&at);
         self.bytes -= bytes;
     }
 
-    /// The script that was used least recently. `place` sets where a script stands to its last
-    /// use, which it returns.
+    /// Returns the script that was used least recently. `place` moves a script to the place of
+    /// its last use and returns that.
     pub(crate) fn least(&mut self, mut place: impl FnMut(&Sha) -> u64) -> Option<Sha> {
         loop {
             let first = self.order.first_entry()?;
@@ -58,18 +58,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn least_recently_used_script_comes_first() {
+    fn least_recently_used_script_is_returned_first() {
         let shas = [b"a", b"b", b"c"].map(|text| Sha::of(text));
-        let mut recent = Recent::default();
+        let mut lru = LruOrder::default();
         for (used, sha) in (1..).zip(shas) {
-            recent.add(used, sha, 10);
+            lru.add(used, sha, 10);
         }
         let mut used = [5, 4, 3];
         let mut least = |used: &[u64; 3]| {
             let at = |sha: &Sha| shas.iter().position(|it| it == sha).expect("one of them");
-            let least = recent.least(|sha| used[at(sha)]).expect("some are left");
-            recent.remove(used[at(&least)], 10);
-            (at(&least), recent.len(), recent.bytes())
+            let least = lru.least(|sha| used[at(sha)]).expect("some are left");
+            lru.remove(used[at(&least)], 10);
+            (at(&least), lru.len(), lru.bytes())
         };
         assert_eq!(least(&used), (2, 2, 20));
         used[1] = 6;

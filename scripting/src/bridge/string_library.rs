@@ -1,16 +1,16 @@
-//! Functions of Lua's library `string` that go through a text byte by byte, which ask the host
-//! while they do.
+//! Functions of Lua's library `string` that process a string byte by byte and poll the host
+//! meanwhile.
 
 use std::ffi::c_int;
 
 use mlua::ffi::{self, lua_State};
 
-use super::output::Output;
 use super::patterns::argument;
+use super::string_builder::StringBuilder;
 use super::values::push_bytes;
 
 pub(super) unsafe extern "C-unwind" fn string_rep(lua: *mut lua_State) -> c_int {
-    // SAFETY: plain; the text stays on the stack.
+    // SAFETY: may raise, owns nothing; the text stays on the stack.
     unsafe {
         let text = argument(lua, 1);
         let count = usize::try_from(ffi::luaL_checkinteger(lua, 2) as c_int).unwrap_or(0);
@@ -18,8 +18,8 @@ pub(super) unsafe extern "C-unwind" fn string_rep(lua: *mut lua_State) -> c_int 
             push_bytes(lua, b"");
             return 1;
         }
-        let mut output = Output::new(lua, text.len().saturating_mul(count));
-        // Several copies of a short text are added together.
+        let mut output = StringBuilder::new(lua, text.len().saturating_mul(count));
+        // Several copies of a short string are added together.
         let together = (SHORT_BYTES / text.len()).clamp(1, count);
         if together == 1 {
             (0..count).for_each(|_| output.add(lua, text));
@@ -38,26 +38,26 @@ pub(super) unsafe extern "C-unwind" fn string_rep(lua: *mut lua_State) -> c_int 
 const SHORT_BYTES: usize = 1 << 10;
 
 pub(super) unsafe extern "C-unwind" fn string_lower(lua: *mut lua_State) -> c_int {
-    // SAFETY: plain; the text stays on the stack.
+    // SAFETY: may raise, owns nothing; the text stays on the stack.
     unsafe { give(lua, argument(lua, 1).iter().map(u8::to_ascii_lowercase)) }
 }
 
 pub(super) unsafe extern "C-unwind" fn string_upper(lua: *mut lua_State) -> c_int {
-    // SAFETY: plain; the text stays on the stack.
+    // SAFETY: may raise, owns nothing; the text stays on the stack.
     unsafe { give(lua, argument(lua, 1).iter().map(u8::to_ascii_uppercase)) }
 }
 
 pub(super) unsafe extern "C-unwind" fn string_reverse(lua: *mut lua_State) -> c_int {
-    // SAFETY: plain; the text stays on the stack.
+    // SAFETY: may raise, owns nothing; the text stays on the stack.
     unsafe { give(lua, argument(lua, 1).iter().rev().copied()) }
 }
 
-/// Pushes the string of these bytes. Plain.
+/// Pushes the string of these bytes. May raise.
 unsafe fn give(lua: *mut lua_State, bytes: impl ExactSizeIterator<Item = u8>) -> c_int {
-    // SAFETY: plain; the iterator owns nothing.
+    // SAFETY: may raise, owns nothing; the iterator owns nothing.
     unsafe {
         let len = bytes.len();
-        let mut output = Output::new(lua, len);
+        let mut output = StringBuilder::new(lua, len);
         output.add_each(lua, len, bytes);
         output.push(lua);
     }

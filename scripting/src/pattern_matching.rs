@@ -1,12 +1,12 @@
-//! Lua's patterns, matched in a bounded number of steps. Knows bytes only.
+//! Matches Lua's patterns in a bounded number of steps. Works on bytes only.
 //!
-//! What it finds, and its errors, are those of Lua 5.1; only it does not run for ever.
+//! Results and errors are those of Lua 5.1, except for the error after too many steps.
 
 use crate::convert::c_string;
 
-/// Captures one pattern may have.
+/// Captures of one pattern.
 pub(crate) const CAPTURES_MAX: usize = 32;
-/// How deeply a match may recurse: a thread's stack is finite.
+/// How deeply a match may recurse. The stack of a thread is limited.
 const DEPTH_MAX: usize = 200;
 const TOO_LONG: Malformed = "pattern matching takes too long";
 
@@ -15,13 +15,13 @@ const TOO_LONG: Malformed = "pattern matching takes too long";
 pub(crate) enum Capture {
     /// These bytes of the subject.
     Range(usize, usize),
-    /// A place, counted from zero.
+    /// A position, counted from zero.
     Position(usize),
-    /// Opened and not closed.
+    /// A capture that is not closed yet.
     Open(usize),
 }
 
-/// A match: where it is, and what it captured.
+/// A match: its range and its captures.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Match {
     pub(crate) start: usize,
@@ -30,27 +30,27 @@ pub(crate) struct Match {
     pub(crate) captures: [Capture; CAPTURES_MAX],
 }
 
-/// Why a match cannot be made; the text of Lua's error.
+/// Why a pattern cannot be matched: the text of Lua's error.
 pub(crate) type Malformed = &'static str;
 
-/// What one search may spend.
+/// The steps of one search.
 pub(crate) struct Budget<'a> {
-    /// Steps that are left.
+    /// The steps that are left.
     pub(crate) steps: u64,
-    /// Told how many steps have been made since it was told last; says whether to go on.
-    pub(crate) ask: &'a mut dyn FnMut(u64) -> bool,
+    /// Called with the number of steps since the last call. Returns whether to go on.
+    pub(crate) poll: &'a mut dyn FnMut(u64) -> bool,
 }
 
-/// Steps between two questions: some 10 microseconds.
-pub(crate) const STEPS_PER_QUESTION: u64 = 1 << 11;
+/// Steps between two polls of the host: some 10 microseconds.
+pub(crate) const STEPS_PER_POLL: u64 = 1 << 11;
 
-/// The first match at or after `from`; `once` tries `from` only, as a leading `^` asks for, which
-/// the caller has taken off.
+/// Finds the first match at or after `from`. With `anchored`, only `from` is tried: the pattern had a
+/// leading `^`, which the caller has removed.
 pub(crate) fn search(
     subject: &[u8],
     pattern: &[u8],
     from: usize,
-    once: bool,
+    anchored: bool,
     budget: &mut Budget<'_>,
 ) -> Result<Option<Match>, Malformed> {
     let mut matcher = Matcher {
@@ -61,7 +61,7 @@ pub(crate) fn search(
         depth: 0,
         budget,
     };
-    let last = if once { from } else { subject.len() };
+    let last = if anchored { from } else { subject.len() };
     for start in from..=last {
         matcher.count = 0;
         if let Some(end) = matcher.run(start, 0)? {
@@ -72,7 +72,8 @@ pub(crate) fn search(
     Ok(None)
 }
 
-/// A pattern as Lua reads it: up to the first zero byte, and whether a `^` held it to one place.
+/// Reads a pattern as Lua does, up to the first zero byte. Returns whether it had a leading `^`,
+/// and the rest.
 pub(crate) fn parse(pattern: &[u8]) -> (bool, &[u8]) {
     // Lua ends a pattern at a zero byte.
     let pattern = c_string(pattern);
@@ -82,12 +83,12 @@ pub(crate) fn parse(pattern: &[u8]) -> (bool, &[u8]) {
     }
 }
 
-/// Whether a pattern has no special characters, so that plain search does.
+/// Whether a pattern has no special characters, so that a plain search is enough.
 pub(crate) fn is_plain(pattern: &[u8]) -> bool {
     !c_string(pattern).iter().any(|byte| b"^$*+?.([%-".contains(byte))
 }
 
-/// Where `pattern` is in `subject` at or after `from`.
+/// The position of `pattern` in `subject` at or after `from`.
 pub(crate) fn find_plain(subject: &[u8], pattern: &[u8], from: usize) -> Option<usize> {
     let rest = subject.get(from..)?;
     if pattern.is_empty() {
@@ -106,8 +107,8 @@ struct Matcher<'a, 'b, 'c> {
 }
 
 impl Matcher<'_, '_, '_> {
-    /// Matches the pattern from `p` at `s`; the end of the match. Only what may have to be undone
-    /// recurses, the rest goes round.
+    /// Matches the pattern from `p` at `s`. Returns the end of the match. Only parts that may have
+    /// to be reverted recurse; the others loop.
     fn run(&mut self, s: usize, p: usize) -> Result<Option<usize>, Malformed> {
         self.depth += 1;
         if self.depth > DEPTH_MAX {
@@ -172,13 +173,13 @@ impl Matcher<'_, '_, '_> {
     fn step(&mut self) -> Result<(), Malformed> {
         let left = self.budget.steps.checked_sub(1).ok_or(TOO_LONG)?;
         self.budget.steps = left;
-        if left % STEPS_PER_QUESTION == 0 && !(self.budget.ask)(STEPS_PER_QUESTION) {
+        if left % STEPS_PER_POLL == 0 && !(self.budget.poll)(STEPS_PER_POLL) {
             return Err(TOO_LONG);
         }
         Ok(())
     }
 
-    /// As often as possible, then fewer.
+    /// Matches as often as possible, then less often.
     fn greedy(&mut self, s: usize, p: usize, end: usize) -> Result<Option<usize>, Malformed> {
         let mut count = 0;
         while self.fits(s + count, p, end) {
@@ -196,7 +197,7 @@ impl Matcher<'_, '_, '_> {
         }
     }
 
-    /// As seldom as possible, then more.
+    /// Matches as rarely as possible, then more often.
     fn lazy(&mut self, mut s: usize, p: usize, end: usize) -> Result<Option<usize>, Malformed> {
         loop {
             if let Some(found) = self.run(s, end + 1)? {
@@ -265,7 +266,7 @@ impl Matcher<'_, '_, '_> {
         let captured = index.and_then(|index| self.captures[..self.count].get(index));
         let (start, end) = match captured {
             Some(Capture::Range(start, end)) => (*start, *end),
-            // A place has no bytes that could come again.
+            // A position has no bytes that could occur again.
             Some(Capture::Position(_)) => return Ok(None),
             _ => return Err("invalid capture index"),
         };

@@ -1,38 +1,40 @@
-//! Runs a plan. Every step here does what Lua 5.1 does, or returns `None`: the plan leaves.
+//! Runs a plan. Every step does the same as Lua 5.1 or returns `None`, which means that the plan
+//! leaves.
 
 use lockwheel_resp::Reply;
 
-use super::held::Held;
-use super::replay::{Record, Rehearsal, Replay};
+use super::replay::{ArgumentCollector, CallRecord, Replay};
+use super::run_data::RunData;
 use super::tree::{Each, Expr, For, Operator, Plan, Statement};
-use super::value::{ITEM_BYTES, Read, Value, as_integer, read_number};
-use crate::budget::Limits;
+use super::value_ref::{ITEM_BYTES, ParsedNumber, ValueRef, as_integer, read_number};
+use crate::limits::Limits;
 use crate::{Host, Interrupt, convert};
 
-/// Turns of loops and calls between two questions to the host: as rarely as Lua asks, about.
-const STEPS_PER_QUESTION: u64 = 256;
-/// Of so many steps more than Lua has done at least as many instructions, wherever they fell.
+/// Loop iterations and calls between two polls of the host: about as rare as the polls of Lua.
+const STEPS_PER_POLL: u64 = 256;
+/// After `n` steps, Lua has executed at least `n - STEPS_AHEAD` instructions, wherever the steps
+/// fell.
 const STEPS_AHEAD: u64 = 8;
-/// Pieces of a text that are joined at once.
+/// Pieces of a string that are joined at once.
 pub(super) const PIECES_MAX: usize = 8;
 /// Values of one assignment.
 pub(super) const ASSIGNED_MAX: usize = 8;
-/// What is kept of the room that runs have needed.
+/// The capacity of the buffers that is kept between runs.
 const KEPT_BYTES: usize = 16 << 10;
 
-/// What runs leave to the next one: room.
+/// Buffers that are used again by the next run.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
-    registers: Vec<Value>,
+    registers: Vec<ValueRef>,
     /// The commands that have been run.
-    record: Record,
+    record: CallRecord,
     text: Vec<u8>,
-    lists: Vec<Vec<Value>>,
+    lists: Vec<Vec<ValueRef>>,
     end_after: Option<u64>,
 }
 
 impl Scratch {
-    /// What Lua is run with if the last run, of this plan with these keys and arguments, has left.
+    /// The host for Lua if the last run, of this plan with these keys and arguments, has left.
     pub(crate) fn replay<'a>(
         &'a mut self,
         plan: &Plan,
@@ -41,20 +43,21 @@ impl Scratch {
         args: &[&[u8]],
         host: &'a mut dyn Host,
     ) -> Replay<'a> {
-        let mut rehearsal = Rehearsal::new(&self.record);
-        // The bounds are those of the first run, and settled replies never take more than they did.
-        run(plan, &mut Scratch::default(), limits, keys, args, &mut rehearsal);
-        let calls = rehearsal.calls;
+        let mut collector = ArgumentCollector::new(&self.record);
+        // The limits are those of the first run, and normalised replies never take more than they
+        // did.
+        run(plan, &mut Scratch::default(), limits, keys, args, &mut collector);
+        let calls = collector.calls;
         Replay::new(host, &mut self.record, calls, self.end_after)
     }
 
-    /// Whether the host has said to end the script in the last run.
+    /// Whether the host has ended the script in the last run.
     pub(crate) fn must_end(&self) -> bool {
         self.end_after.is_some()
     }
 
     fn clear(&mut self) {
-        const VALUES_KEPT: usize = KEPT_BYTES / size_of::<Value>();
+        const VALUES_KEPT: usize = KEPT_BYTES / size_of::<ValueRef>();
         self.record.clear();
         self.text.clear();
         if self.text.capacity() > KEPT_BYTES {
@@ -70,7 +73,7 @@ impl Scratch {
     }
 }
 
-/// Runs a plan: the reply to the client, or `None` if Lua has to take over.
+/// Runs a plan. Returns the reply for the client, or `None` if Lua has to take over.
 #[inline(always)]
 pub(crate) fn run(
     plan: &Plan,
@@ -81,12 +84,12 @@ pub(crate) fn run(
     host: &mut dyn Host,
 ) -> Option<Reply> {
     scratch.clear();
-    // What the last run has left in them is not seen: every local begins with a value.
+    // The values of the last run are never read: every local is assigned first.
     if scratch.registers.len() < plan.registers {
-        scratch.registers.resize(plan.registers, Value::Nil);
+        scratch.registers.resize(plan.registers, ValueRef::Nil);
     }
     let Scratch { registers, record, text, lists, end_after } = scratch;
-    let held = Held { literals: &plan.literals, keys, args, record, text };
+    let data = RunData { literals: &plan.literals, keys, args, record, text };
     let mut bytes_left = limits.plan_bytes_max.min(limits.memory_bytes_max / 16);
     for given in [keys, args] {
         for text in given {
@@ -94,24 +97,24 @@ pub(crate) fn run(
         }
     }
     let mut run = Run {
-        held,
+        data,
         registers,
         lists,
         lists_used: 0,
         host,
         bytes_left,
-        pace: Pace { steps: 0, limits, end_after },
-        returned: Value::Nil,
+        counter: StepCounter { steps: 0, limits, end_after },
+        returned: ValueRef::Nil,
     };
     match run.block(&plan.body)? {
         Flow::Next | Flow::Break => Some(Reply::Null),
         Flow::Return => match run.returned {
-            Value::Nil => Some(Reply::Null),
-            Value::Number(number) => Some(Reply::Integer(convert::truncate(number))),
+            ValueRef::Nil => Some(Reply::Null),
+            ValueRef::Number(number) => Some(Reply::Integer(convert::truncate(number))),
             value => run.answer(value),
         },
         Flow::ReturnStatus => {
-            let text = run.held.bytes(run.returned)?;
+            let text = run.data.bytes(run.returned)?;
             Some(Reply::Simple(convert::c_line(text)))
         }
     }
@@ -122,47 +125,49 @@ pub(crate) fn run(
 enum Flow {
     Next,
     Break,
-    /// With what has been returned.
+    /// Return the value.
     Return,
-    /// With it as the text of a status.
+    /// Return the value as the text of a status.
     ReturnStatus,
 }
 
 pub(super) struct Run<'r> {
-    pub(super) held: Held<'r>,
-    pub(super) registers: &'r mut [Value],
-    pub(super) lists: &'r mut Vec<Vec<Value>>,
+    pub(super) data: RunData<'r>,
+    pub(super) registers: &'r mut [ValueRef],
+    pub(super) lists: &'r mut Vec<Vec<ValueRef>>,
     pub(super) lists_used: usize,
     pub(super) host: &'r mut dyn Host,
     bytes_left: usize,
-    pub(super) pace: Pace<'r>,
-    returned: Value,
+    pub(super) counter: StepCounter<'r>,
+    returned: ValueRef,
 }
 
-/// How far a run has come.
-pub(super) struct Pace<'r> {
+/// Counts the steps of a run.
+pub(super) struct StepCounter<'r> {
     steps: u64,
     limits: &'r Limits,
     end_after: &'r mut Option<u64>,
 }
 
-impl Pace<'_> {
-    /// Counts what Lua takes at least one instruction for, and asks the host from time to time.
-    /// What runs for longer is Lua's: while it goes back to where a plan has left, nobody is heard.
+impl StepCounter<'_> {
+    /// Counts a step for which Lua needs at least one instruction, and polls the host regularly.
+    /// Scripts that run longer are left to Lua: while Lua catches up with the plan, no other client
+    /// is served.
     #[inline(always)]
     pub(super) fn step(&mut self, host: &mut dyn Host) -> Option<()> {
         self.steps += 1;
-        if self.steps.is_multiple_of(STEPS_PER_QUESTION) { self.ask(host) } else { Some(()) }
+        if self.steps.is_multiple_of(STEPS_PER_POLL) { self.poll(host) } else { Some(()) }
     }
 
-    /// As [`Pace::step`], for a command: one more than there are, if so many may be.
+    /// Does the same as [`StepCounter::step`] for a command. Leaves if the limit of commands is
+    /// reached.
     #[inline(always)]
-    pub(super) fn call(&mut self, record: &Record, host: &mut dyn Host) -> Option<()> {
+    pub(super) fn call(&mut self, record: &CallRecord, host: &mut dyn Host) -> Option<()> {
         (record.commands.len() < self.limits.plan_calls_max).then(|| self.step(host))?
     }
 
     #[cold]
-    fn ask(&mut self, host: &mut dyn Host) -> Option<()> {
+    fn poll(&mut self, host: &mut dyn Host) -> Option<()> {
         if host.interrupt() == Interrupt::Kill {
             *self.end_after = Some(self.steps.saturating_sub(STEPS_AHEAD));
             return None;
@@ -195,7 +200,7 @@ impl Run<'_> {
                 let (list, value) = (self.value(list)?, self.value(value)?);
                 self.push(list, value)?;
             }
-            Statement::Run(call) => {
+            Statement::Evaluate(call) => {
                 self.value(call)?;
             }
             Statement::If { arms, otherwise } => {
@@ -235,7 +240,7 @@ impl Run<'_> {
     }
 
     fn set_many(&mut self, locals: &[u16], values: &[Expr]) -> Option<()> {
-        let mut found = [Value::Nil; ASSIGNED_MAX];
+        let mut found = [ValueRef::Nil; ASSIGNED_MAX];
         for (found, value) in found.iter_mut().zip(values) {
             *found = self.value(value)?;
         }
@@ -250,7 +255,7 @@ impl Run<'_> {
         let to = self.value(&count.to)?;
         let step = match &count.step {
             Some(step) => self.value(step)?,
-            None => Value::Number(1.0),
+            None => ValueRef::Number(1.0),
         };
         let (from, to, step) = (self.number(from)?, self.number(to)?, self.number(step)?);
         let mut at = from - step;
@@ -260,7 +265,7 @@ impl Run<'_> {
                 return Some(Flow::Next);
             }
             self.step()?;
-            self.registers[usize::from(count.variable)] = Value::Number(at);
+            self.registers[usize::from(count.variable)] = ValueRef::Number(at);
             match self.block(&count.body)? {
                 Flow::Next => {}
                 Flow::Break => return Some(Flow::Next),
@@ -271,18 +276,19 @@ impl Run<'_> {
 
     fn each(&mut self, each: &Each) -> Option<Flow> {
         let list = self.value(&each.list)?;
-        if !matches!(list, Value::Keys | Value::Args | Value::Array(_) | Value::List(_)) {
+        if !matches!(list, ValueRef::Keys | ValueRef::Args | ValueRef::Array(_) | ValueRef::List(_))
+        {
             return None;
         }
         let mut place = 0_usize;
         loop {
             let value = self.item(list, place)?;
             place += 1;
-            if matches!(value, Value::Nil) {
+            if matches!(value, ValueRef::Nil) {
                 return Some(Flow::Next);
             }
             self.step()?;
-            self.registers[usize::from(each.index)] = Value::Number(place as f64);
+            self.registers[usize::from(each.index)] = ValueRef::Number(place as f64);
             self.registers[usize::from(each.value)] = value;
             match self.block(&each.body)? {
                 Flow::Next => {}
@@ -293,7 +299,7 @@ impl Run<'_> {
     }
 
     pub(super) fn step(&mut self) -> Option<()> {
-        self.pace.step(self.host)
+        self.counter.step(self.host)
     }
 
     pub(super) fn spend(&mut self, bytes: usize) -> Option<()> {
@@ -305,27 +311,27 @@ impl Run<'_> {
 // Expressions.
 impl Run<'_> {
     #[inline(always)]
-    pub(super) fn value(&mut self, expr: &Expr) -> Option<Value> {
+    pub(super) fn value(&mut self, expr: &Expr) -> Option<ValueRef> {
         match expr {
             Expr::Call(call) => self.call(call),
-            Expr::Number(number) => Some(Value::Number(*number)),
+            Expr::Number(number) => Some(ValueRef::Number(*number)),
             Expr::Local(at) => Some(self.registers[usize::from(*at)]),
-            Expr::Nil => Some(Value::Nil),
+            Expr::Nil => Some(ValueRef::Nil),
             other => self.other_value(other),
         }
     }
 
-    fn other_value(&mut self, expr: &Expr) -> Option<Value> {
+    fn other_value(&mut self, expr: &Expr) -> Option<ValueRef> {
         Some(match expr {
-            Expr::Boolean(value) => Value::Boolean(*value),
-            Expr::Literal(at) => Value::Literal(*at),
-            Expr::Keys => Value::Keys,
-            Expr::Args => Value::Args,
-            Expr::Key(at) if (*at as usize) < self.held.keys.len() => Value::Key(*at),
-            Expr::Arg(at) if (*at as usize) < self.held.args.len() => Value::Arg(*at),
-            Expr::Key(_) | Expr::Arg(_) => Value::Nil,
-            Expr::KeyAt(place) => return self.item_at(Value::Keys, *place),
-            Expr::ArgAt(place) => return self.item_at(Value::Args, *place),
+            Expr::Boolean(value) => ValueRef::Boolean(*value),
+            Expr::Literal(at) => ValueRef::Literal(*at),
+            Expr::Keys => ValueRef::Keys,
+            Expr::Args => ValueRef::Args,
+            Expr::Key(at) if (*at as usize) < self.data.keys.len() => ValueRef::Key(*at),
+            Expr::Arg(at) if (*at as usize) < self.data.args.len() => ValueRef::Arg(*at),
+            Expr::Key(_) | Expr::Arg(_) => ValueRef::Nil,
+            Expr::KeyAt(place) => return self.item_at(ValueRef::Keys, *place),
+            Expr::ArgAt(place) => return self.item_at(ValueRef::Args, *place),
             Expr::And(both) => match self.value(&both.0)? {
                 left if left.is_true() => return self.value(&both.1),
                 left => left,
@@ -339,13 +345,13 @@ impl Run<'_> {
             | Expr::Less(_)
             | Expr::LessOrEqual(_)
             | Expr::Greater(_)
-            | Expr::GreaterOrEqual(_) => Value::Boolean(self.truth(expr)?),
+            | Expr::GreaterOrEqual(_) => ValueRef::Boolean(self.truth(expr)?),
             other => return self.rarer(other),
         })
     }
 
-    /// The values of which a lock script has few.
-    fn rarer(&mut self, expr: &Expr) -> Option<Value> {
+    /// The values that are rare in lock scripts.
+    fn rarer(&mut self, expr: &Expr) -> Option<ValueRef> {
         Some(match expr {
             Expr::Index(both) => {
                 let (table, index) = (self.value(&both.0)?, self.value(&both.1)?);
@@ -356,21 +362,23 @@ impl Run<'_> {
             Expr::Arithmetic(operator, both) => {
                 let (left, right) = (self.value(&both.0)?, self.value(&both.1)?);
                 let (left, right) = (self.number(left)?, self.number(right)?);
-                Value::Number(arithmetic(*operator, left, right)?)
+                ValueRef::Number(arithmetic(*operator, left, right)?)
             }
-            Expr::Minus(operand) => Value::Number(-self.evaluated_number(operand)?),
-            Expr::Floor(operand) => Value::Number(self.evaluated_number(operand)?.floor()),
+            Expr::Minus(operand) => ValueRef::Number(-self.evaluated_number(operand)?),
+            Expr::Floor(operand) => ValueRef::Number(self.evaluated_number(operand)?.floor()),
             Expr::Largest(operands) => self.chosen(operands, |one, other| one > other)?,
             Expr::Smallest(operands) => self.chosen(operands, |one, other| one < other)?,
             Expr::Length(operand) => {
                 let value = self.value(operand)?;
-                Value::Number(self.length(value)? as f64)
+                ValueRef::Number(self.length(value)? as f64)
             }
             Expr::TextLength(operand) => {
                 let value = self.value(operand)?;
-                Value::Number(self.held.bytes(value)?.len() as f64)
+                ValueRef::Number(self.data.bytes(value)?.len() as f64)
             }
-            Expr::Type(names, operand) => Value::Literal(names + self.value(operand)?.type_index()),
+            Expr::Type(names, operand) => {
+                ValueRef::Literal(names + self.value(operand)?.type_index())
+            }
             Expr::ToNumber(operand) => {
                 let value = self.value(operand)?;
                 self.number_of(value)?
@@ -381,7 +389,7 @@ impl Run<'_> {
             }
             Expr::Sub(parts) => self.sub(parts)?,
             Expr::Assert(operands) => {
-                let mut first = Value::Nil;
+                let mut first = ValueRef::Nil;
                 for (at, operand) in operands.iter().enumerate() {
                     let value = self.value(operand)?;
                     first = if at == 0 { value } else { first };
@@ -395,12 +403,12 @@ impl Run<'_> {
         })
     }
 
-    /// Whether a condition holds.
+    /// Whether a condition is true.
     fn truth(&mut self, condition: &Expr) -> Option<bool> {
         match condition {
             Expr::Equal(both) => match (self.value(&both.0)?, self.value(&both.1)?) {
-                (Value::Number(left), Value::Number(right)) => Some(left == right),
-                (left, right) => Some(self.held.equal(left, right)),
+                (ValueRef::Number(left), ValueRef::Number(right)) => Some(left == right),
+                (left, right) => Some(self.data.equal(left, right)),
             },
             Expr::Not(operand) => Some(!self.truth(operand)?),
             Expr::And(both) => Some(self.truth(&both.0)? && self.truth(&both.1)?),
@@ -413,21 +421,21 @@ impl Run<'_> {
         }
     }
 
-    /// Strings are compared by the locale's rules, which are not for us to know.
+    /// Strings are compared by the rules of the locale, which are left to Lua.
     fn compared(&mut self, both: &(Expr, Expr), holds: fn(f64, f64) -> bool) -> Option<bool> {
         match (self.value(&both.0)?, self.value(&both.1)?) {
-            (Value::Number(left), Value::Number(right)) => Some(holds(left, right)),
+            (ValueRef::Number(left), ValueRef::Number(right)) => Some(holds(left, right)),
             _ => None,
         }
     }
 
-    /// A number, or a string that is plainly one.
-    pub(super) fn number(&self, value: Value) -> Option<f64> {
+    /// A number, or a string that is plainly a number.
+    pub(super) fn number(&self, value: ValueRef) -> Option<f64> {
         match value {
-            Value::Number(number) => Some(number),
-            text => match read_number(self.held.bytes(text)?) {
-                Read::Number(number) => Some(number),
-                Read::Other | Read::Unsure => None,
+            ValueRef::Number(number) => Some(number),
+            text => match read_number(self.data.bytes(text)?) {
+                ParsedNumber::Number(number) => Some(number),
+                ParsedNumber::Other | ParsedNumber::Unsure => None,
             },
         }
     }
@@ -438,7 +446,7 @@ impl Run<'_> {
     }
 
     /// `math.max` and `math.min`
-    fn chosen(&mut self, operands: &[Expr], better: fn(f64, f64) -> bool) -> Option<Value> {
+    fn chosen(&mut self, operands: &[Expr], better: fn(f64, f64) -> bool) -> Option<ValueRef> {
         let mut best = None;
         for operand in operands {
             let number = self.evaluated_number(operand)?;
@@ -447,72 +455,72 @@ impl Run<'_> {
                 _ => Some(number),
             };
         }
-        best.map(Value::Number)
+        best.map(ValueRef::Number)
     }
 
-    fn number_of(&self, value: Value) -> Option<Value> {
-        match self.held.bytes(value) {
+    fn number_of(&self, value: ValueRef) -> Option<ValueRef> {
+        match self.data.bytes(value) {
             Some(text) => match read_number(text) {
-                Read::Number(number) => Some(Value::Number(number)),
-                Read::Other => Some(Value::Nil),
-                Read::Unsure => None,
+                ParsedNumber::Number(number) => Some(ValueRef::Number(number)),
+                ParsedNumber::Other => Some(ValueRef::Nil),
+                ParsedNumber::Unsure => None,
             },
-            None if matches!(value, Value::Number(_)) => Some(value),
-            None => Some(Value::Nil),
+            None if matches!(value, ValueRef::Number(_)) => Some(value),
+            None => Some(ValueRef::Nil),
         }
     }
 
-    fn text_of(&mut self, value: Value) -> Option<Value> {
-        let start = self.held.text.len();
+    fn text_of(&mut self, value: ValueRef) -> Option<ValueRef> {
+        let start = self.data.text.len();
         match value {
-            Value::Number(_) => self.held.append(value)?,
-            Value::Nil => self.held.text.extend_from_slice(b"nil"),
-            Value::Boolean(true) => self.held.text.extend_from_slice(b"true"),
-            Value::Boolean(false) => self.held.text.extend_from_slice(b"false"),
+            ValueRef::Number(_) => self.data.append(value)?,
+            ValueRef::Nil => self.data.text.extend_from_slice(b"nil"),
+            ValueRef::Boolean(true) => self.data.text.extend_from_slice(b"true"),
+            ValueRef::Boolean(false) => self.data.text.extend_from_slice(b"false"),
             text if text.is_text() => return Some(text),
             _ => return None,
         }
         self.made(start)
     }
 
-    fn concat(&mut self, pieces: &[Expr]) -> Option<Value> {
-        let mut values = [Value::Nil; PIECES_MAX];
+    fn concat(&mut self, pieces: &[Expr]) -> Option<ValueRef> {
+        let mut values = [ValueRef::Nil; PIECES_MAX];
         let values = values.get_mut(..pieces.len())?;
         for (value, piece) in values.iter_mut().zip(pieces) {
             *value = self.value(piece)?;
         }
-        let start = self.held.text.len();
+        let start = self.data.text.len();
         for value in values {
-            self.held.append(*value)?;
+            self.data.append(*value)?;
         }
         self.made(start)
     }
 
-    /// The text from `start` on as a value.
-    pub(super) fn made(&mut self, start: usize) -> Option<Value> {
-        let len = self.held.text.len() - start;
+    /// The string from `start` on as a value.
+    pub(super) fn made(&mut self, start: usize) -> Option<ValueRef> {
+        let len = self.data.text.len() - start;
         self.spend(len)?;
-        Some(Value::Made { start: u32::try_from(start).ok()?, len: u32::try_from(len).ok()? })
+        Some(ValueRef::Made { start: u32::try_from(start).ok()?, len: u32::try_from(len).ok()? })
     }
 
     /// `string.sub`
-    fn sub(&mut self, (text, from, to): &(Expr, Expr, Expr)) -> Option<Value> {
+    fn sub(&mut self, (text, from, to): &(Expr, Expr, Expr)) -> Option<ValueRef> {
         let (text, from, to) = (self.value(text)?, self.value(from)?, self.value(to)?);
-        let (Value::Number(from), Value::Number(to)) = (from, to) else { return None };
+        let (ValueRef::Number(from), ValueRef::Number(to)) = (from, to) else { return None };
         let (from, to) = (as_integer(from)?, as_integer(to)?);
-        let len = self.held.bytes(text)?.len() as i64;
+        let len = self.data.bytes(text)?.len() as i64;
         let absolute = |at: i64| if at < 0 { (at + len + 1).max(0) } else { at };
         let (from, to) = (absolute(from).max(1), absolute(to).min(len));
-        let start = self.held.text.len();
+        let start = self.data.text.len();
         if from <= to {
-            let bytes = self.held.bytes(text)?[from as usize - 1..to as usize].to_vec();
-            self.held.text.extend_from_slice(&bytes);
+            let bytes = self.data.bytes(text)?[from as usize - 1..to as usize].to_vec();
+            self.data.text.extend_from_slice(&bytes);
         }
         self.made(start)
     }
 }
 
-/// What an operator gives, if it is certain to the last bit.
+/// The result of an operator, if it is certain to the last bit.
 pub(super) fn arithmetic(operator: Operator, left: f64, right: f64) -> Option<f64> {
     const SMALL: f64 = 2_147_483_648.0;
     let is_small = |number: f64| number.abs() < SMALL && number.trunc() == number;
@@ -521,7 +529,8 @@ pub(super) fn arithmetic(operator: Operator, left: f64, right: f64) -> Option<f6
         Operator::Subtract => left - right,
         Operator::Multiply => left * right,
         Operator::Divide => left / right,
-        // Exact at every step, so that no compiler of Lua can have joined two of them.
+        // Exact at every step, so that no compiler of Lua can have fused two of them with another
+        // result.
         Operator::Modulo if is_small(left) && is_small(right) && right != 0.0 => {
             left - (left / right).floor() * right
         }

@@ -1,44 +1,45 @@
-//! The differences between Lockwheel and Redis 7.0 that are accepted, each as narrow as possible:
-//! see `docs/differences.md`.
+//! The accepted differences between Lockwheel and Redis 7.0, each as narrow as possible: see
+//! `docs/differences.md`.
 
 use lockwheel_compat::fuzz::explained::seventeen_digits;
 use lockwheel_resp::format_double;
 use lockwheel_scripting::Sha;
 
-/// A difference that is known.
+/// An accepted difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Excuse {
-    /// Redis 7.0 prints scores, and numbers that a script hands to a command, with 17 digits, and
-    /// minus zero with its sign. Each number has to be the same, in exactly these two forms.
+pub(crate) enum AcceptedDifference {
+    /// Redis 7.0 prints scores, and numbers that a script passes to a command, with 17 digits, and
+    /// minus zero with its sign. Each number must be the same, in exactly these two forms.
     Digits,
-    /// The same, where what a command did with such a number differs. It must not once the script
-    /// hands them over as text, in the form of 7.2, which must change nothing here.
+    /// Another effect of such a number, passed to a command. There must be no difference once the
+    /// script passes the numbers as text, in the form of 7.2, and that must change nothing here.
     NumbersHanded,
-    /// A script has looked at the address of a table or function. What it does has to be the same
-    /// once `tostring` shows none.
+    /// A script has used the address of a table or function. There must be no difference once
+    /// `tostring` shows no addresses.
     Addresses,
-    /// `cmsgpack.pack` or `cjson.encode` of a library: a table that is empty here. What the script
-    /// does has to be the same once libraries are kept from these functions.
+    /// `cmsgpack.pack` or `cjson.encode` of a library, which is an empty table here. There must be
+    /// no difference once libraries are kept from these functions.
     PackedLibraries,
-    /// Redis's handler of errors makes a table of what `load` fails with. What it does has to be
-    /// the same once that is its message again, which must change nothing here.
+    /// Redis's handler of errors turns the error of `load` into a table. There must be no
+    /// difference once it is the message again, and that must change nothing here.
     LoadErrors,
-    /// The length of a reply that has nulls in RESP3: a table with holes, whose length Lua leaves
-    /// open. What the script does has to be the same once tables are filled as Redis fills them,
-    /// which must change nothing there.
+    /// The length of a reply that has nulls in RESP3: a table with holes, whose length Lua does not
+    /// define. There must be no difference once tables are filled as Redis fills them, and that
+    /// must change nothing there.
     Holes,
-    /// `redis.set_repl` has words of its own in 7.0.
+    /// `redis.set_repl` has other error messages in 7.0.
     SetRepl,
-    /// An error that is a read-only table: Redis's handler cannot add the place of the error to it.
+    /// An error that is a read-only table: Redis's handler cannot add the position of the error to
+    /// it.
     FrozenError,
-    /// Redis ends the text of an error at a zero byte. What goes before and the place must be the
-    /// same.
+    /// Redis ends the text of an error at a zero byte. The text before it and the position must be
+    /// the same.
     ZeroByte,
     /// An error that is a function: Redis shows its address.
     FunctionError,
 }
 
-/// Makes `redis_call` and `redis_pcall`, which hand numbers over as text: what 7.2 makes of them.
+/// Defines `redis_call` and `redis_pcall`, which pass numbers as text in the form of 7.2.
 const NUMBERS_AS_TEXT: &str = "local redis_call, redis_pcall \
     do \
       local type, tonumber, format, floor = type, tonumber, string.format, math.floor \
@@ -62,7 +63,7 @@ const NUMBERS_AS_TEXT: &str = "local redis_call, redis_pcall \
       redis_call, redis_pcall = with(redis.call), with(redis.pcall) \
     end ";
 
-/// Makes a `tostring` that shows no addresses.
+/// Defines a `tostring` that shows no addresses.
 const NO_ADDRESSES: &str = "local tostring = (function(tostring, type, plain) \
       return function(...) \
         if plain[type((...))] ~= false then return tostring(...) end \
@@ -70,7 +71,7 @@ const NO_ADDRESSES: &str = "local tostring = (function(tostring, type, plain) \
       end \
     end)(tostring, type, {table = false, ['function'] = false, thread = false, userdata = false}) ";
 
-/// Makes functions that pack an empty table in the place of a library.
+/// Defines functions that pack an empty table in place of a library.
 const NO_LIBRARIES: &str = "local cmsgpack_pack, cjson_encode \
     do \
       local libraries = {} \
@@ -95,7 +96,7 @@ const NO_LIBRARIES: &str = "local cmsgpack_pack, cjson_encode \
       cmsgpack_pack, cjson_encode = with(cmsgpack.pack), with(cjson.encode) \
     end ";
 
-/// Makes a `load` whose second result is the message of the error.
+/// Defines a `load` that returns the message of an error as its second result.
 const LOAD_MESSAGES: &str = "local load = (function(load, type, sub) \
       return function(...) \
         local chunk, message = load(...) \
@@ -107,7 +108,7 @@ const LOAD_MESSAGES: &str = "local load = (function(load, type, sub) \
       end \
     end)(load, type, string.sub) ";
 
-/// Makes `redis_call` and `redis_pcall`, whose tables have been filled one by one.
+/// Defines `redis_call` and `redis_pcall` that fill their tables one item at a time.
 const FILLED_TABLES: &str = "local redis_call, redis_pcall \
     do \
       local type, maxn = type, table.maxn \
@@ -123,27 +124,33 @@ const FILLED_TABLES: &str = "local redis_call, redis_pcall \
       redis_call, redis_pcall = with(redis.call), with(redis.pcall) \
     end ";
 
-/// A script and what both servers do.
+/// Runs a script on both servers and returns their replies, ours first.
 pub(crate) type Run<'a> = &'a mut dyn FnMut(&str) -> Option<[Vec<String>; 2]>;
 
-/// Why two servers differ in what a script does, if it is known. `run` runs another script in the
-/// same way: what we do, and what Redis does.
-pub(crate) fn excuse(
+/// The accepted difference that explains why two servers differ on a script, if there is one. `run`
+/// runs another script in the same way.
+pub(crate) fn accepted_difference(
     script: &str,
     ours: &[String],
     theirs: &[String],
     run: Run<'_>,
-) -> Option<Excuse> {
-    excused_by_text(script, ours, theirs)
-        .or_else(|| is_of_numbers(script, ours, run).then_some(Excuse::NumbersHanded))
-        .or_else(|| is_of_loading(script, ours, run).then_some(Excuse::LoadErrors))
-        .or_else(|| is_of_holes(script, theirs, run).then_some(Excuse::Holes))
-        .or_else(|| is_of_libraries(script, run).then_some(Excuse::PackedLibraries))
-        .or_else(|| is_of_addresses(script, ours, theirs, run).then_some(Excuse::Addresses))
+) -> Option<AcceptedDifference> {
+    accepted_by_text(script, ours, theirs)
+        .or_else(|| is_of_numbers(script, ours, run).then_some(AcceptedDifference::NumbersHanded))
+        .or_else(|| is_of_loading(script, ours, run).then_some(AcceptedDifference::LoadErrors))
+        .or_else(|| is_of_holes(script, theirs, run).then_some(AcceptedDifference::Holes))
+        .or_else(|| is_of_libraries(script, run).then_some(AcceptedDifference::PackedLibraries))
+        .or_else(|| {
+            is_of_addresses(script, ours, theirs, run).then_some(AcceptedDifference::Addresses)
+        })
 }
 
-/// As [`excuse`], as far as it can be seen by the replies alone.
-pub(crate) fn excused_by_text(script: &str, ours: &[String], theirs: &[String]) -> Option<Excuse> {
+/// Does the same as [`accepted_difference`] for differences that show in the replies alone.
+pub(crate) fn accepted_by_text(
+    script: &str,
+    ours: &[String],
+    theirs: &[String],
+) -> Option<AcceptedDifference> {
     if ours.len() != theirs.len() {
         return None;
     }
@@ -158,13 +165,13 @@ pub(crate) fn excused_by_text(script: &str, ours: &[String], theirs: &[String]) 
     );
     let unknown = format!("ERR unknown error script: {}, on @user_script:", sha.as_str());
     match () {
-        () if same_but(&same_but_digits) => Some(Excuse::Digits),
+        () if same_but(&same_but_digits) => Some(AcceptedDifference::Digits),
         () if same_but(&|ours, theirs| {
             let (one, two) = ("set_repl() requires one argument.", "requires two arguments.");
             ours.contains(one) && ours.replace(one, &format!("set_repl() {two}")) == theirs
         }) =>
         {
-            Some(Excuse::SetRepl)
+            Some(AcceptedDifference::SetRepl)
         }
         () if same_but(&|ours, theirs| {
             ours.split_once(&unknown).is_some_and(|(before, behind)| {
@@ -176,9 +183,9 @@ pub(crate) fn excused_by_text(script: &str, ours: &[String], theirs: &[String]) 
             })
         }) =>
         {
-            Some(Excuse::FrozenError)
+            Some(AcceptedDifference::FrozenError)
         }
-        () if same_but(&same_but_zero_byte) => Some(Excuse::ZeroByte),
+        () if same_but(&same_but_zero_byte) => Some(AcceptedDifference::ZeroByte),
         () if same_but(&|ours, theirs| {
             theirs.split_once("-ERR function: 0x").is_some_and(|(before, behind)| {
                 let rest = behind.trim_start_matches(|it: char| it.is_ascii_hexdigit());
@@ -186,13 +193,13 @@ pub(crate) fn excused_by_text(script: &str, ours: &[String], theirs: &[String]) 
             })
         }) =>
         {
-            Some(Excuse::FunctionError)
+            Some(AcceptedDifference::FunctionError)
         }
         () => None,
     }
 }
 
-/// Whether an error of ours goes on behind a zero byte, where that of Redis has ended.
+/// Whether our error goes on after a zero byte at which that of Redis ends.
 fn same_but_zero_byte(ours: &str, theirs: &str) -> bool {
     ours.starts_with('-')
         && ours.split_once("\\x00").is_some_and(|(text, behind)| {
@@ -209,7 +216,7 @@ fn is_of_numbers(script: &str, ours: &[String], run: Run<'_>) -> bool {
     let text = format!("{NUMBERS_AS_TEXT}{text}");
     let Some([ours_then, theirs_then]) = run(&text) else { return false };
     let is_agreed = ours_then == theirs_then
-        || excused_by_text(&text, &ours_then, &theirs_then) == Some(Excuse::Digits);
+        || accepted_by_text(&text, &ours_then, &theirs_then) == Some(AcceptedDifference::Digits);
     is_agreed && without_places(&ours_then) == without_places(ours)
 }
 
@@ -237,19 +244,19 @@ fn is_of_addresses(script: &str, ours: &[String], theirs: &[String], run: Run<'_
         return false;
     }
     let Some(then) = agreed(&format!("{NO_ADDRESSES}{script}"), run) else { return false };
-    // It did look at one.
+    // The script did use an address.
     let has_looked = |replies: &[String]| {
         replies.iter().zip(&then).any(|(reply, then)| no_place(reply) != no_place(then))
     };
     has_looked(ours) || has_looked(theirs)
 }
 
-/// The script with `redis_call` and `redis_pcall` in the place of Redis's functions.
+/// The script with `redis_call` and `redis_pcall` in place of Redis's functions.
 fn with_own_calls(script: &str) -> String {
     script.replace("redis.call", "redis_call").replace("redis.pcall", "redis_pcall")
 }
 
-/// What both servers do with a script, if it is the same.
+/// The replies of both servers to a script, if they are equal.
 fn agreed(script: &str, run: Run<'_>) -> Option<Vec<String>> {
     run(script).filter(|[ours, theirs]| ours == theirs).map(|[ours, _]| ours)
 }
@@ -258,8 +265,8 @@ fn without_places(replies: &[String]) -> Vec<String> {
     replies.iter().map(|reply| no_place(reply)).collect()
 }
 
-/// A reply without the digests of scripts, and without the places of errors, which another text of
-/// the script changes.
+/// A reply without the digests of scripts and the positions of errors, which change with the text
+/// of the script.
 fn no_place(reply: &str) -> String {
     let mut out = String::new();
     let mut rest = reply;
@@ -270,14 +277,14 @@ fn no_place(reply: &str) -> String {
             .map_or(behind, |(_, place)| place.split_once('.').map_or(place, |(_, rest)| rest));
     }
     out.push_str(rest);
-    // What `SCRIPT LOAD` answers.
+    // The reply to `SCRIPT LOAD`.
     let is_digest =
         |text: &str| text.len() == 42 && text[1..41].bytes().all(|byte| byte.is_ascii_hexdigit());
     if is_digest(&out) { String::new() } else { out }
 }
 
-/// Whether two replies differ in nothing but numbers, which Redis 7.0 writes in its way and
-/// Lockwheel in that of 7.2.
+/// Whether two replies differ only in numbers, which Redis 7.0 writes in its format and Lockwheel
+/// in that of 7.2.
 fn same_but_digits(ours: &str, theirs: &str) -> bool {
     let (mut ours, mut theirs) = (ours, theirs);
     loop {
@@ -307,7 +314,7 @@ fn number_begins(letter: char) -> bool {
     letter == '-' || letter.is_ascii_digit()
 }
 
-/// As 7.2 writes a number.
+/// A number in the format of 7.2.
 fn in_full(number: f64) -> String {
     let is_whole = number.abs() <= (1_i64 << 62) as f64 && number.fract() == 0.0;
     if is_whole {
@@ -317,7 +324,7 @@ fn in_full(number: f64) -> String {
     }
 }
 
-/// The length of the number at the beginning of a text, or of a sign alone.
+/// The length of the number at the start of a text, or of a sign alone.
 fn number_length(text: &str) -> usize {
     let sign = usize::from(text.starts_with('-'));
     let digits = |from: usize| text[from..].bytes().take_while(u8::is_ascii_digit).count();

@@ -1,9 +1,9 @@
-//! Byte strings of a few dozen bytes, by the million: those of about the same length stand side by
-//! side, so that one costs what it is long and no allocation of its own. It knows nothing of what
-//! they say.
+//! Storage for millions of short byte strings. Strings of about the same length share the slab of
+//! one size class, so that a string costs about its length and no allocation of its own. The
+//! contents are opaque here.
 //!
-//! What always holds: a string of up to `SHELVED_BYTES_MAX` bytes is on the shelf of its length,
-//! in the first bytes of its place; a longer one has an allocation of its own.
+//! Invariant: a string of up to `SLAB_BYTES_MAX` bytes is in the slab of its size class, at the
+//! start of its place; a longer one has an allocation of its own.
 
 use std::ops::Range;
 
@@ -11,92 +11,92 @@ use super::packed::{self, Edit, Part};
 use super::pages::Pages;
 use super::slab::{Chunks, PAGES_BLOCK, PAGES_PLACES, Slab};
 
-/// The places of a shelf are so many bytes longer than those of the shelf before. Those of the
-/// first one have none.
-const STEP: usize = 8;
+/// The difference in bytes between the places of one size class and the next. The places of the
+/// first class have no bytes.
+const CLASS_STEP_BYTES: usize = 8;
 
-/// Longer strings have an allocation of their own, next to which its overhead is nothing.
-const SHELVED_BYTES_MAX: usize = 256;
+/// Longer strings have an allocation of their own; its overhead is then negligible.
+const SLAB_BYTES_MAX: usize = 256;
 
-/// Instead of the length of a string that is on no shelf.
+/// Replaces the length of a string that has an allocation of its own.
 const LONG: u16 = u16::MAX;
 
 /// See the module's documentation.
 #[derive(Debug, Default)]
-pub struct Strings {
-    /// By length, as far as there ever was one as long.
-    shelves: Vec<Chunks<Pages, PAGES_BLOCK>>,
+pub struct StringSlabs {
+    /// By size class, up to the largest one that was ever used.
+    classes: Vec<Chunks<Pages, PAGES_BLOCK>>,
     long: Slab<Box<[u8]>>,
 }
 
-/// Which string.
+/// Identifies a string.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Handle {
-    /// Its number on its shelf, or among the long ones.
+pub struct StringHandle {
+    /// Its number in its slab, or among the long strings.
     pub number: u32,
     /// Its length, or `LONG`.
     pub length: u16,
 }
 
-impl Strings {
-    /// Adds the parts one after another.
-    pub fn add(&mut self, parts: &[Part<'_>]) -> Handle {
+impl StringSlabs {
+    /// Adds a string made of these parts.
+    pub fn add(&mut self, parts: &[Part<'_>]) -> StringHandle {
         let length = packed::size_of(parts);
-        if length > SHELVED_BYTES_MAX {
-            return Handle { number: self.long.insert(packed::concat(parts)), length: LONG };
+        if length > SLAB_BYTES_MAX {
+            return StringHandle { number: self.long.insert(packed::concat(parts)), length: LONG };
         }
-        let shelf = shelf_of(length);
-        if shelf >= self.shelves.len() {
-            self.shelves.resize_with(shelf + 1, Chunks::default);
+        let class = class_of(length);
+        if class >= self.classes.len() {
+            self.classes.resize_with(class + 1, Chunks::default);
         }
-        let memory = || Pages::new(place_bytes(shelf) * PAGES_PLACES);
-        let (number, memory, place) = self.shelves[shelf].take(memory);
-        let start = place * place_bytes(shelf);
+        let memory = || Pages::new(place_bytes(class) * PAGES_PLACES);
+        let (number, memory, place) = self.classes[class].allocate(memory);
+        let start = place * place_bytes(class);
         packed::write(&mut memory[start..start + length], parts);
-        Handle { number, length: length as u16 }
+        StringHandle { number, length: length as u16 }
     }
 
     /// The bytes of a string.
     #[inline]
-    pub fn get(&self, handle: Handle) -> &[u8] {
+    pub fn get(&self, handle: StringHandle) -> &[u8] {
         if handle.length == LONG {
             return self.long.get(handle.number);
         }
-        let shelf = shelf_of(handle.length.into());
-        let (memory, place) = self.shelves[shelf].at(handle.number);
-        let start = place * place_bytes(shelf);
+        let class = class_of(handle.length.into());
+        let (memory, place) = self.classes[class].at(handle.number);
+        let start = place * place_bytes(class);
         &memory[start..start + usize::from(handle.length)]
     }
 
     /// The bytes of a string.
     #[inline]
-    pub fn get_mut(&mut self, handle: Handle) -> &mut [u8] {
+    pub fn get_mut(&mut self, handle: StringHandle) -> &mut [u8] {
         if handle.length == LONG {
             return self.long.get_mut(handle.number);
         }
-        let shelf = shelf_of(handle.length.into());
-        let (memory, place) = self.shelves[shelf].at_mut(handle.number);
-        let start = place * place_bytes(shelf);
+        let class = class_of(handle.length.into());
+        let (memory, place) = self.classes[class].at_mut(handle.number);
+        let start = place * place_bytes(class);
         &mut memory[start..start + usize::from(handle.length)]
     }
 
-    /// Forgets a string.
+    /// Removes a string.
     #[inline]
-    pub fn remove(&mut self, handle: Handle) {
+    pub fn remove(&mut self, handle: StringHandle) {
         if handle.length == LONG {
             drop(self.long.remove(handle.number));
         } else {
-            self.shelves[shelf_of(handle.length.into())].release(handle.number);
+            self.classes[class_of(handle.length.into())].release(handle.number);
         }
     }
 
-    /// Frees a part of what is here, which is not used any more. Returns whether there was any.
+    /// Frees a part of a store that is no longer used. Returns whether there was anything to free.
     pub fn free_part(&mut self) -> bool {
-        self.shelves.iter_mut().any(Chunks::free_part) || self.long.pop_chunk().is_some()
+        self.classes.iter_mut().any(Chunks::free_part) || self.long.pop_chunk().is_some()
     }
 
-    /// A string, to be changed. It may have another handle then.
-    pub fn edit<'a>(&'a mut self, handle: &'a mut Handle) -> StringMut<'a> {
+    /// Gives write access to a string. Its handle may change.
+    pub fn edit<'a>(&'a mut self, handle: &'a mut StringHandle) -> StringMut<'a> {
         StringMut { strings: self, handle }
     }
 }
@@ -104,8 +104,8 @@ impl Strings {
 /// A string, to be changed.
 #[derive(Debug)]
 pub struct StringMut<'a> {
-    strings: &'a mut Strings,
-    handle: &'a mut Handle,
+    strings: &'a mut StringSlabs,
+    handle: &'a mut StringHandle,
 }
 
 impl Edit for StringMut<'_> {
@@ -113,15 +113,15 @@ impl Edit for StringMut<'_> {
         self.strings.get_mut(*self.handle)
     }
 
-    /// It stays where it is as long as its shelf is the right one.
+    /// The string stays where it is as long as its size class is the same.
     fn splice(&mut self, range: Range<usize>, parts: &[Part<'_>]) {
         let StringMut { strings, handle } = self;
         let old_length = strings.get(**handle).len();
         let length = old_length - range.len() + packed::size_of(parts);
-        let old_shelf = (handle.length != LONG).then(|| shelf_of(old_length));
-        let shelf = (length <= SHELVED_BYTES_MAX).then(|| shelf_of(length));
-        match (old_shelf, shelf) {
-            (Some(old_shelf), Some(shelf)) if old_shelf == shelf => {
+        let old_class = (handle.length != LONG).then(|| class_of(old_length));
+        let class = (length <= SLAB_BYTES_MAX).then(|| class_of(length));
+        match (old_class, class) {
+            (Some(old_class), Some(class)) if old_class == class => {
                 let tail = range.end..old_length;
                 handle.length = length.max(old_length) as u16;
                 let bytes = strings.get_mut(**handle);
@@ -141,12 +141,12 @@ impl Edit for StringMut<'_> {
     }
 }
 
-fn shelf_of(length: usize) -> usize {
-    length.div_ceil(STEP)
+fn class_of(length: usize) -> usize {
+    length.div_ceil(CLASS_STEP_BYTES)
 }
 
-fn place_bytes(shelf: usize) -> usize {
-    shelf * STEP
+fn place_bytes(class: usize) -> usize {
+    class * CLASS_STEP_BYTES
 }
 
 #[cfg(test)]
@@ -168,8 +168,8 @@ mod tests {
                 1..200,
             ),
         ) {
-            let mut strings = Strings::default();
-            let mut model: Vec<(Handle, Vec<u8>)> = Vec::new();
+            let mut strings = StringSlabs::default();
+            let mut model: Vec<(StringHandle, Vec<u8>)> = Vec::new();
             for (at, range, length, byte) in steps {
                 let new = vec![byte; length * length / 12];
                 if let Some((handle, bytes)) = model.get_mut(at) {
@@ -190,7 +190,7 @@ mod tests {
                     strings.remove(handle);
                 }
             }
-            let shelved: usize = strings.shelves.iter().map(Chunks::len).sum();
+            let shelved: usize = strings.classes.iter().map(Chunks::len).sum();
             prop_assert_eq!(shelved + strings.long.chunks().len(), model.len());
         }
     }

@@ -1,37 +1,38 @@
-//! What the keys have come to that were looked for of late: a lock's script names the same key some
-//! ten times, and to compare it is cheaper than to hash it and to look for it again.
+//! A cache of cache key look-ups: the script of a lock names the same key some ten times, and
+//! comparing the key is cheaper than hashing it and searching for it again.
 //!
-//! What must hold: a hash is always that of its key; where a key stands, or that it is nowhere, is
-//! believed only until any key comes or goes.
+//! Invariant: a cached hash is always that of its key; a cached slot (or absence) is valid only
+//! until any key is added or removed.
 
 use super::dict::{HashSeed, Slot};
 
-/// Longer keys are hashed each time. Lock names are shorter, and this makes a line 96 bytes.
+/// Longer keys are hashed each time. Lock names are shorter, and with this limit a line has 96
+/// bytes.
 const KEY_BYTES_MAX: usize = 63;
 
-/// Keys that are remembered, as a power of two: the scripts of locks name up to four, and a few
-/// requests are looked at ahead.
+/// The number of cached keys: the scripts of locks name up to four, and a few requests are
+/// prefetched.
 const LINES: usize = 1 << LINE_BITS;
 const LINE_BITS: u32 = 6;
 
-/// Behind the lines of short keys is one for the latest that is longer.
+/// The line after those of the short keys caches the latest longer key.
 const LONG_LINE: usize = LINES;
 
 /// See the module's documentation.
 #[derive(Debug)]
-pub struct Recent {
+pub struct LookupCache {
     seed: HashSeed,
     lines: Box<[Line; LINES + 1]>,
     /// The line of the latest key.
     latest: usize,
-    /// One more with each key that comes or goes.
+    /// Incremented when any key is added or removed.
     generation: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Line {
     hash: u64,
-    /// The generation in which the key was looked for.
+    /// The generation in which the key was searched for.
     generation: u64,
     database: usize,
     found: Option<Slot>,
@@ -39,9 +40,9 @@ struct Line {
     key: [u8; KEY_BYTES_MAX],
 }
 
-impl Recent {
-    /// Nothing is remembered.
-    pub fn new(seed: HashSeed) -> Recent {
+impl LookupCache {
+    /// Creates an empty cache.
+    pub fn new(seed: HashSeed) -> LookupCache {
         let hash = seed.hash(b"");
         let empty = Line {
             hash,
@@ -51,10 +52,10 @@ impl Recent {
             length: 0,
             key: [0; KEY_BYTES_MAX],
         };
-        Recent { seed, lines: Box::new([empty; LINES + 1]), latest: 0, generation: 1 }
+        LookupCache { seed, lines: Box::new([empty; LINES + 1]), latest: 0, generation: 1 }
     }
 
-    /// The hash of a key, from here on the latest.
+    /// The hash of a key, which becomes the latest key.
     #[inline]
     pub fn hash(&mut self, key: &[u8]) -> u64 {
         if key.len() > KEY_BYTES_MAX {
@@ -79,35 +80,35 @@ impl Recent {
         line.hash
     }
 
-    /// Where the latest key stands, if it is known: `Some(None)` if it is nowhere.
+    /// The slot of the latest key, if it is cached: `Some(None)` if the key is absent.
     #[inline]
-    pub fn place(&self, database: usize) -> Option<Option<Slot>> {
+    pub fn slot(&self, database: usize) -> Option<Option<Slot>> {
         let line = &self.lines[self.latest];
         (line.generation == self.generation && line.database == database).then_some(line.found)
     }
 
-    /// The latest key has been looked for.
+    /// Caches the slot of the latest key.
     #[inline]
-    pub fn set_place(&mut self, database: usize, found: Option<Slot>) {
+    pub fn set_slot(&mut self, database: usize, found: Option<Slot>) {
         let line = &mut self.lines[self.latest];
         (line.generation, line.database, line.found) = (self.generation, database, found);
     }
 
-    /// The hash of the key in a slot, if that is where the latest stands.
+    /// The hash of the key in a slot, if that is the latest key.
     #[inline]
     pub fn hash_at(&self, database: usize, slot: Slot) -> Option<u64> {
-        (self.place(database) == Some(Some(slot))).then_some(self.lines[self.latest].hash)
+        (self.slot(database) == Some(Some(slot))).then_some(self.lines[self.latest].hash)
     }
 
-    /// A key comes or goes.
+    /// Invalidates all cached slots, because a key is added or removed.
     #[inline]
-    pub fn forget_places(&mut self) {
+    pub fn invalidate_slots(&mut self) {
         self.generation += 1;
     }
 }
 
-/// Where a key is remembered. The names of one lock's keys differ in length, those of several locks
-/// at their end.
+/// The line of a key. The names of one lock's keys differ in length, those of several locks at
+/// their end.
 fn line_of(key: &[u8]) -> usize {
     const MULTIPLIER: u64 = 0x9E37_79B9_7F4A_7C15;
     let end = match key.last_chunk() {
@@ -123,38 +124,38 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_remembered_hash_is_that_of_the_key() {
+    fn cached_hash_is_that_of_the_key() {
         let seed = HashSeed(1, 2);
-        let mut recent = Recent::new(seed);
+        let mut cache = LookupCache::new(seed);
         let long = [b'k'; KEY_BYTES_MAX + 1];
         let mut keys: Vec<&[u8]> = (0..=long.len()).map(|length| &long[..length]).collect();
         keys.extend([&b"a"[..], b"e", b"\0", b"ab", b"eb", b"a"]);
         for key in keys.iter().chain(keys.iter().rev()) {
             for _ in 0..2 {
-                assert_eq!(recent.hash(key), seed.hash(key), "{key:?}");
+                assert_eq!(cache.hash(key), seed.hash(key), "{key:?}");
             }
         }
     }
 
     #[test]
-    fn a_place_is_that_of_the_latest_key_until_one_comes_or_goes() {
-        let mut recent = Recent::new(HashSeed(1, 2));
+    fn cached_slot_is_valid_until_a_key_is_added_or_removed() {
+        let mut cache = LookupCache::new(HashSeed(1, 2));
         let long = [b'k'; KEY_BYTES_MAX + 1];
         for key in [&b""[..], b"a", &long] {
             for found in [None, Some(7)] {
-                let hash = recent.hash(key);
-                assert_eq!(recent.place(0), None);
-                recent.set_place(0, found);
-                assert_eq!((recent.place(0), recent.place(1)), (Some(found), None));
-                assert_eq!(recent.hash_at(0, 7), found.map(|_| hash));
-                assert_eq!((recent.hash_at(0, 8), recent.hash_at(1, 7)), (None, None));
-                recent.hash(b"another");
-                assert_eq!((recent.place(0), recent.hash_at(0, 7)), (None, None));
-                recent.hash(key);
+                let hash = cache.hash(key);
+                assert_eq!(cache.slot(0), None);
+                cache.set_slot(0, found);
+                assert_eq!((cache.slot(0), cache.slot(1)), (Some(found), None));
+                assert_eq!(cache.hash_at(0, 7), found.map(|_| hash));
+                assert_eq!((cache.hash_at(0, 8), cache.hash_at(1, 7)), (None, None));
+                cache.hash(b"another");
+                assert_eq!((cache.slot(0), cache.hash_at(0, 7)), (None, None));
+                cache.hash(key);
                 let is_short = key.len() <= KEY_BYTES_MAX;
-                assert_eq!(recent.place(0), is_short.then_some(found));
-                recent.forget_places();
-                assert_eq!(recent.place(0), None);
+                assert_eq!(cache.slot(0), is_short.then_some(found));
+                cache.invalidate_slots();
+                assert_eq!(cache.slot(0), None);
             }
         }
     }

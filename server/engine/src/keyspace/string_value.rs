@@ -1,14 +1,16 @@
-//! The string type: bytes, and how Redis would say they are kept.
+//! The string type: bytes, and the encoding that Redis would report.
+
+use std::borrow::Cow;
 
 use lockwheel_resp::number;
 
-/// Strings up to this length are reported as `embstr`, longer ones as `raw` (Redis's figure).
+/// Strings up to this length are reported as `embstr`, longer ones as `raw` (Redis's limit).
 const EMBEDDED_BYTES_MAX: usize = 44;
 
-/// A byte string that stands by itself. Behind a key only the last kind does; see `records.rs`.
+/// An owned byte string. Only the last kind is stored in this form at a key; see `records.rs`.
 #[derive(Clone, Debug)]
 pub enum StringValue {
-    /// Digits of a 64-bit integer, as it is written.
+    /// The decimal digits of a 64-bit integer.
     Int(Box<[u8]>),
     /// Bytes as they were set.
     Bytes(Box<[u8]>),
@@ -16,7 +18,7 @@ pub enum StringValue {
     Raw(Vec<u8>),
 }
 
-/// How a string came to be what it is.
+/// How a string was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TextForm {
     /// [`StringValue::Int`]
@@ -27,17 +29,17 @@ pub enum TextForm {
     Raw,
 }
 
-/// A byte string, wherever it is.
+/// A borrowed byte string, wherever it is stored.
 #[derive(Clone, Copy, Debug)]
 pub struct Text<'a> {
     /// Its bytes.
     pub bytes: &'a [u8],
-    /// How it came to be.
+    /// How it was made.
     pub form: TextForm,
 }
 
 impl TextForm {
-    /// That of a string that is set to these bytes.
+    /// The form of a string that is set to these bytes.
     pub fn of(bytes: &[u8]) -> TextForm {
         match number::parse_integer(bytes) {
             Some(_) => TextForm::Int,
@@ -55,7 +57,7 @@ impl StringValue {
         }
     }
 
-    /// What it says.
+    /// The borrowed form.
     pub fn text(&self) -> Text<'_> {
         match self {
             StringValue::Int(bytes) => Text { bytes, form: TextForm::Int },
@@ -86,7 +88,7 @@ impl<'a> Text<'a> {
         number::parse_integer(self.bytes)
     }
 
-    /// The same string, to stand by itself.
+    /// An owned copy.
     pub fn to_string_value(self) -> StringValue {
         match self.form {
             TextForm::Int => StringValue::Int(self.bytes.into()),
@@ -95,7 +97,7 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// The name `OBJECT ENCODING` answers with.
+    /// The name that `OBJECT ENCODING` replies with.
     pub fn encoding(self) -> &'static str {
         match self.form {
             TextForm::Int => "int",
@@ -103,4 +105,9 @@ impl<'a> Text<'a> {
             TextForm::Bytes | TextForm::Raw => "raw",
         }
     }
+}
+
+/// The decimal digits of an integer.
+pub fn digits(integer: i64) -> Cow<'static, [u8]> {
+    Cow::Owned(itoa::Buffer::new().format(integer).as_bytes().to_vec())
 }

@@ -1,33 +1,33 @@
-//! Values of a plan: names of where a value is, never a copy of it. How texts and numbers turn into
-//! each other, where that is plain.
+//! Values of a plan, which are references and never copies, and the plain conversions between
+//! strings and numbers.
 
 use lockwheel_resp::{Reply, format_double};
 
-/// What `type` calls the values, in the order of [`Value::type_index`].
+/// The names that `type` returns, in the order of [`ValueRef::type_index`].
 pub(super) const TYPE_NAMES: [&str; 5] = ["nil", "boolean", "number", "string", "table"];
 
-/// A value of a running plan. Numbers are places in what the run has at hand. All begin where a
-/// word does, so that a value is moved as two.
+/// A value of a running plan. Numbers in it are indexes into the values of the run. All fields
+/// begin at a word, so that a value is moved as two words.
 #[derive(Clone, Copy, Debug)]
 #[repr(u64)]
-pub(super) enum Value {
+pub(super) enum ValueRef {
     Nil,
     Boolean(bool),
     Number(f64),
-    /// A string of the script's text.
+    /// A string literal of the script.
     Literal(u32),
     /// A key.
     Key(u32),
     /// An argument.
     Arg(u32),
-    /// The string a command was answered with.
+    /// A string that is the reply of a command.
     Text(u32),
-    /// A string in the array a command was answered with.
+    /// A string in an array that is the reply of a command.
     Item {
         reply: u32,
         at: u32,
     },
-    /// A string that was made: bytes of the run's own text.
+    /// A string that the script has made: bytes of the run's own text.
     Made {
         start: u32,
         len: u32,
@@ -36,17 +36,17 @@ pub(super) enum Value {
     Keys,
     /// The table of ARGV.
     Args,
-    /// The table a status becomes.
+    /// The table of a status reply.
     Status(u32),
-    /// The table an array becomes.
+    /// The table of an array reply.
     Array(u32),
     /// A table that the script has made: a list without holes.
     List(u32),
 }
 
-impl Value {
+impl ValueRef {
     pub(super) fn is_true(self) -> bool {
-        !matches!(self, Value::Nil | Value::Boolean(false))
+        !matches!(self, ValueRef::Nil | ValueRef::Boolean(false))
     }
 
     pub(super) fn is_text(self) -> bool {
@@ -59,28 +59,32 @@ impl Value {
 
     pub(super) fn type_index(self) -> u32 {
         match self {
-            Value::Nil => 0,
-            Value::Boolean(_) => 1,
-            Value::Number(_) => 2,
-            Value::Literal(_)
-            | Value::Key(_)
-            | Value::Arg(_)
-            | Value::Text(_)
-            | Value::Item { .. }
-            | Value::Made { .. } => 3,
-            Value::Keys | Value::Args | Value::Status(_) | Value::Array(_) | Value::List(_) => 4,
+            ValueRef::Nil => 0,
+            ValueRef::Boolean(_) => 1,
+            ValueRef::Number(_) => 2,
+            ValueRef::Literal(_)
+            | ValueRef::Key(_)
+            | ValueRef::Arg(_)
+            | ValueRef::Text(_)
+            | ValueRef::Item { .. }
+            | ValueRef::Made { .. } => 3,
+            ValueRef::Keys
+            | ValueRef::Args
+            | ValueRef::Status(_)
+            | ValueRef::Array(_)
+            | ValueRef::List(_) => 4,
         }
     }
 }
 
 /// How deeply a reply may nest here.
 const NESTING_MAX: usize = 4;
-/// What an item of a table takes in Lua, about.
+/// The memory of a table item in Lua, about.
 pub(super) const ITEM_BYTES: usize = 64;
 
-/// Puts an array's items in the form Lua is shown them in, in RESP2; about how many bytes it takes.
-/// `None` if an error or the like is among them.
-pub(super) fn settle(reply: &mut Reply) -> Option<usize> {
+/// Converts an array's items to the form in which Lua gets them in RESP2. Returns about how many
+/// bytes it takes, or `None` if an error or another unsupported reply is among them.
+pub(super) fn normalize(reply: &mut Reply) -> Option<usize> {
     fn visit(reply: &mut Reply, nesting: usize) -> Option<usize> {
         match reply {
             Reply::Bulk(text) | Reply::Simple(text) => return Some(text.len() + ITEM_BYTES),
@@ -104,10 +108,10 @@ pub(super) fn settle(reply: &mut Reply) -> Option<usize> {
     visit(reply, NESTING_MAX)
 }
 
-/// More digits than these are not read, nor written: `%.14g` begins to round.
+/// Numbers beyond this are neither read nor written: `%.14g` begins to round.
 const EXACT: f64 = 1e14;
 
-/// A number as text, if it is an integer that is written as it is.
+/// The integer of a number that is written as an integer.
 pub(super) fn as_integer(number: f64) -> Option<i64> {
     let integer = number as i64;
     let is_plain = integer as f64 == number && number.abs() < EXACT;
@@ -115,18 +119,18 @@ pub(super) fn as_integer(number: f64) -> Option<i64> {
     (is_plain && !is_negative_zero).then_some(integer)
 }
 
-/// What a text is as a number.
-pub(super) enum Read {
+/// The result of reading a string as a number.
+pub(super) enum ParsedNumber {
     Number(f64),
-    /// It is certainly none.
+    /// The string is certainly not a number.
     Other,
-    /// Lua knows.
+    /// Only Lua can decide.
     Unsure,
 }
 
-/// Reads digits with an optional sign and fraction. Blanks, exponents, hexadecimal digits, `inf`
-/// and `nan` are read by C's `strtod`, which Lua asks.
-pub(super) fn read_number(text: &[u8]) -> Read {
+/// Reads digits with an optional sign and fraction. Lua reads blanks, exponents, hexadecimal
+/// digits, `inf` and `nan` with C's `strtod`.
+pub(super) fn read_number(text: &[u8]) -> ParsedNumber {
     const LENGTH_MAX: usize = 17;
     let (negative, digits) = match text {
         [b'-', digits @ ..] => (true, digits),
@@ -135,19 +139,19 @@ pub(super) fn read_number(text: &[u8]) -> Read {
     match digits.first() {
         Some(b'0'..=b'9') if digits.len() <= LENGTH_MAX => {}
         Some(first) if first.is_ascii_alphabetic() && !b"iInN".contains(first) => {
-            return Read::Other;
+            return ParsedNumber::Other;
         }
-        _ => return Read::Unsure,
+        _ => return ParsedNumber::Unsure,
     }
     if digits.len() < 16 && digits.iter().all(u8::is_ascii_digit) {
         let value = digits.iter().fold(0, |value, digit| value * 10 + u64::from(digit - b'0'));
         let value = value as f64;
-        return Read::Number(if negative { -value } else { value });
+        return ParsedNumber::Number(if negative { -value } else { value });
     }
     let is_plain = digits.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.')
         && digits.last() != Some(&b'.');
     match std::str::from_utf8(digits).ok().and_then(|digits| digits.parse::<f64>().ok()) {
-        Some(value) if is_plain => Read::Number(if negative { -value } else { value }),
-        _ => Read::Unsure,
+        Some(value) if is_plain => ParsedNumber::Number(if negative { -value } else { value }),
+        _ => ParsedNumber::Unsure,
     }
 }

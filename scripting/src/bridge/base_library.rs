@@ -1,8 +1,8 @@
-//! Lua's own functions, made safe: those of the base library, `coroutine` and `math` that would let
-//! a script outlive its end or write what is frozen.
+//! Replacements of functions of the base library, `coroutine` and `math` that would let a script
+//! run on after its end or write to frozen tables.
 //!
-//! What must hold: whatever catches an error asks whether the script must end; whatever writes to
-//! a table or reads it raw asks whether it is frozen.
+//! Invariant: every function that catches an error checks whether the script must end. Every
+//! function that writes to a table or reads it raw checks whether it is frozen.
 
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -12,16 +12,16 @@ use mlua::ffi::{self, lua_CFunction, lua_State};
 use super::bounds::check_end;
 use super::freeze::{refuse_frozen, thaw};
 use super::values::{push_bytes, raise};
-use super::{End, context};
-use crate::number::Random;
+use super::{End, bridge};
+use crate::lua_number::Random;
 
-/// `unpack` beyond this is refused, as Lua's own stack limit does.
+/// `unpack` of more values than this is refused, as by the limit of Lua's own stack.
 const UNPACK_MAX: c_int = 7_990;
 
-/// `pcall`, whose error is the message if it is one of Redis's error tables, and which does not
-/// hold the end of a script.
+/// `pcall`. If the error is one of Redis's error tables, the result is its message. The end of a
+/// script is not caught.
 pub(super) unsafe extern "C-unwind" fn pcall(lua: *mut lua_State) -> c_int {
-    // SAFETY: plain.
+    // SAFETY: may raise, owns nothing.
     unsafe {
         let count = ffi::lua_gettop(lua);
         if count == 0 {
@@ -50,11 +50,11 @@ pub(super) unsafe extern "C-unwind" fn pcall(lua: *mut lua_State) -> c_int {
 }
 
 pub(super) unsafe extern "C-unwind" fn xpcall(lua: *mut lua_State) -> c_int {
-    /// Calls the script's handler, unless the script must end: the hook sleeps in a handler.
+    /// Calls the script's handler, unless the script must end: the hook does not run in a handler.
     unsafe extern "C-unwind" fn handle(lua: *mut lua_State) -> c_int {
-        // SAFETY: plain.
+        // SAFETY: may raise, owns nothing.
         unsafe {
-            if context(lua).end.get() == End::None {
+            if bridge(lua).end.get() == End::None {
                 ffi::lua_pushvalue(lua, ffi::lua_upvalueindex(1));
                 ffi::lua_insert(lua, 1);
                 ffi::lua_call(lua, 1, 1);
@@ -62,13 +62,13 @@ pub(super) unsafe extern "C-unwind" fn xpcall(lua: *mut lua_State) -> c_int {
         }
         1
     }
-    // SAFETY: plain.
+    // SAFETY: may raise, owns nothing.
     unsafe {
         ffi::luaL_checkany(lua, 2);
         ffi::lua_settop(lua, 2);
         ffi::lua_pushcclosure(lua, handle, 1);
         ffi::lua_insert(lua, 1);
-        // Below the results: behind many of them there may be no room.
+        // Below the results: above many results there may be no room.
         ffi::lua_pushboolean(lua, 1);
         ffi::lua_insert(lua, 2);
         if ffi::lua_pcall(lua, 0, ffi::LUA_MULTRET, 1) != ffi::LUA_OK {
@@ -81,15 +81,15 @@ pub(super) unsafe extern "C-unwind" fn xpcall(lua: *mut lua_State) -> c_int {
 }
 
 pub(super) unsafe extern "C-unwind" fn coroutine_resume(lua: *mut lua_State) -> c_int {
-    // SAFETY: plain.
+    // SAFETY: may raise, owns nothing.
     unsafe {
-        let results = original(lua, &context(lua).originals.resume);
+        let results = original(lua, &bridge(lua).lua_functions.resume);
         check_end(lua);
         results
     }
 }
 
-/// Goes on in Lua's own function, with the same arguments. Plain.
+/// Calls Lua's own function with the same arguments. May raise.
 unsafe fn original(lua: *mut lua_State, function: &Cell<Option<lua_CFunction>>) -> c_int {
     // SAFETY: a C function with the stack it expects.
     unsafe {
@@ -101,16 +101,16 @@ unsafe fn original(lua: *mut lua_State, function: &Cell<Option<lua_CFunction>>) 
 }
 
 pub(super) unsafe extern "C-unwind" fn next(lua: *mut lua_State) -> c_int {
-    // SAFETY: plain.
+    // SAFETY: may raise, owns nothing.
     unsafe {
         thaw(lua, 1);
-        original(lua, &context(lua).originals.next)
+        original(lua, &bridge(lua).lua_functions.next)
     }
 }
 
 /// Its upvalue is `next`.
 pub(super) unsafe extern "C-unwind" fn pairs(lua: *mut lua_State) -> c_int {
-    // SAFETY: plain.
+    // SAFETY: may raise, owns nothing.
     unsafe {
         ffi::luaL_checktype(lua, 1, ffi::LUA_TTABLE);
         ffi::lua_pushvalue(lua, ffi::lua_upvalueindex(1));
@@ -121,34 +121,34 @@ pub(super) unsafe extern "C-unwind" fn pairs(lua: *mut lua_State) -> c_int {
 }
 
 pub(super) unsafe extern "C-unwind" fn rawget(lua: *mut lua_State) -> c_int {
-    // SAFETY: plain.
+    // SAFETY: may raise, owns nothing.
     unsafe {
         thaw(lua, 1);
-        original(lua, &context(lua).originals.rawget)
+        original(lua, &bridge(lua).lua_functions.rawget)
     }
 }
 
 pub(super) unsafe extern "C-unwind" fn rawset(lua: *mut lua_State) -> c_int {
-    // SAFETY: plain.
+    // SAFETY: may raise, owns nothing.
     unsafe {
         refuse_frozen(lua);
-        original(lua, &context(lua).originals.rawset)
+        original(lua, &bridge(lua).lua_functions.rawset)
     }
 }
 
 pub(super) unsafe extern "C-unwind" fn setmetatable(lua: *mut lua_State) -> c_int {
-    // SAFETY: plain.
+    // SAFETY: may raise, owns nothing.
     unsafe {
         refuse_frozen(lua);
-        original(lua, &context(lua).originals.setmetatable)
+        original(lua, &bridge(lua).lua_functions.setmetatable)
     }
 }
 
 pub(super) unsafe extern "C-unwind" fn unpack(lua: *mut lua_State) -> c_int {
-    // SAFETY: plain.
+    // SAFETY: may raise, owns nothing.
     unsafe {
         ffi::luaL_checktype(lua, 1, ffi::LUA_TTABLE);
-        // As C's integers, like Lua's own: only the low 32 bits count.
+        // C integers, as in Lua: only the low 32 bits count.
         let first = ffi::luaL_optinteger(lua, 2, 1) as c_int;
         let last = match ffi::lua_type(lua, 3) {
             ffi::LUA_TNONE | ffi::LUA_TNIL => ffi::lua_objlen(lua, 1) as c_int,
@@ -169,11 +169,11 @@ pub(super) unsafe extern "C-unwind" fn unpack(lua: *mut lua_State) -> c_int {
 }
 
 pub(super) unsafe extern "C-unwind" fn math_random(lua: *mut lua_State) -> c_int {
-    // SAFETY: plain.
+    // SAFETY: may raise, owns nothing.
     unsafe {
-        let context = context(lua);
-        let (number, after) = context.random.get().next();
-        context.random.set(after);
+        let bridge = bridge(lua);
+        let (number, after) = bridge.random.get().next();
+        bridge.random.set(after);
         let result = match ffi::lua_gettop(lua) {
             0 => number,
             1 => {
@@ -199,10 +199,10 @@ pub(super) unsafe extern "C-unwind" fn math_random(lua: *mut lua_State) -> c_int
 }
 
 pub(super) unsafe extern "C-unwind" fn math_randomseed(lua: *mut lua_State) -> c_int {
-    // SAFETY: plain.
+    // SAFETY: may raise, owns nothing.
     unsafe {
         let seed = ffi::luaL_checkinteger(lua, 1);
-        context(lua).random.set(Random::new(seed as u32));
+        bridge(lua).random.set(Random::new(seed as u32));
     }
     0
 }

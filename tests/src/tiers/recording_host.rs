@@ -1,136 +1,137 @@
-//! Two interpreters without a server, one with plans and one without. What their scripts call is
-//! recorded word for word, and answered with replies of every type: what is answered depends on
-//! nothing but the calls so far.
+//! Two interpreters without a server, one with plans and one without. The host records the calls of
+//! their scripts and gives replies of every type, which depend only on the calls so far.
 
 use bytes::{Bytes, BytesMut};
+use lockwheel_engine::limits::SCRIPTS;
 use lockwheel_resp::encode::encode;
 use lockwheel_resp::{Protocol, Reply};
 use lockwheel_scripting::{CommandId, Host, Interpreter, Interrupt, Limits, LogLevel};
 
 use super::grammar::Request;
 
-/// Questions of one script after which it is taken for endless.
-const QUESTIONS_MAX: u32 = 500;
-/// Names of commands that are looked up once and for all.
-const KNOWN: [&[u8]; 4] = [b"get", b"set", b"hget", b"del"];
-/// Each script is run once, so that few need be kept.
+/// Polls after which a script counts as endless.
+const POLLS_MAX: u32 = 500;
+/// Names of commands that can be looked up.
+const KNOWN_COMMANDS: [&[u8]; 4] = [b"get", b"set", b"hget", b"del"];
+/// Each script is run once, so that few need to be cached.
 const SCRIPTS_MAX: usize = 8;
 const MEMORY_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// What a script did.
+/// A call of a script to its host.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Deed {
-    /// It called a command.
-    Call(Vec<Vec<u8>>),
-    /// It wrote to the log.
+pub enum HostCall {
+    /// A command.
+    Command(Vec<Vec<u8>>),
+    /// A line for the log.
     Log(LogLevel, Vec<u8>),
-    /// It chose a protocol.
+    /// A change of the protocol.
     Protocol(Protocol),
 }
 
-/// All that can be seen of a script.
+/// Everything that can be observed of a script.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Heard {
-    /// What it did.
-    pub deeds: Vec<Deed>,
+pub struct HostObservation {
+    /// Its calls to the host.
+    pub calls: Vec<HostCall>,
     /// Its reply in RESP2 and in RESP3.
     pub replies: [Vec<u8>; 2],
-    /// It did not end by itself.
+    /// Whether it had to be killed.
     pub is_endless: bool,
 }
 
-/// See the module's documentation.
-pub struct Puppets {
+/// One interpreter with plans and one without.
+pub struct InterpreterPair {
     interpreters: [Interpreter; 2],
 }
 
-impl Default for Puppets {
-    fn default() -> Puppets {
-        Puppets::new()
+impl Default for InterpreterPair {
+    fn default() -> InterpreterPair {
+        InterpreterPair::new()
     }
 }
 
-impl Puppets {
-    /// Two that have run nothing.
-    pub fn new() -> Puppets {
-        Puppets { interpreters: [true, false].map(interpreter) }
+impl InterpreterPair {
+    /// Two new interpreters.
+    pub fn new() -> InterpreterPair {
+        InterpreterPair { interpreters: [true, false].map(interpreter) }
     }
 
-    /// Runs a script on the one without plans. `None` if it is no Lua.
-    pub fn observe_plain(&mut self, script: &str, request: &Request) -> Option<Heard> {
+    /// Runs a script in the interpreter without plans. `None` if it is not valid Lua.
+    pub fn observe_plain(&mut self, script: &str, request: &Request) -> Option<HostObservation> {
         observe(&mut self.interpreters[1], script, request)
     }
 
-    /// Runs a script on both. `None` if it is no Lua.
-    pub fn observe(&mut self, script: &str, request: &Request) -> Option<[Heard; 2]> {
+    /// Runs a script in both interpreters. `None` if it is not valid Lua.
+    pub fn observe(&mut self, script: &str, request: &Request) -> Option<[HostObservation; 2]> {
         let [planned, plain] = &mut self.interpreters;
         Some([observe(planned, script, request)?, observe(plain, script, request)?])
     }
 }
 
-/// One that has run nothing.
+/// A new interpreter.
 pub fn interpreter(has_plans: bool) -> Interpreter {
-    let limits = Limits {
-        memory_bytes_max: MEMORY_BYTES_MAX,
-        passing_scripts_max: SCRIPTS_MAX,
-        ..Limits::default()
-    };
+    let limits =
+        Limits { memory_bytes_max: MEMORY_BYTES_MAX, eval_scripts_max: SCRIPTS_MAX, ..SCRIPTS };
     let mut interpreter = Interpreter::new(limits, "7.2.4", 1).expect("room for Lua");
     interpreter.set_plans(has_plans);
     interpreter
 }
 
-/// Runs a script. `None` if it is no Lua.
-pub fn observe(interpreter: &mut Interpreter, script: &str, request: &Request) -> Option<Heard> {
-    let sha = interpreter.load_passing(script.as_bytes()).ok()?;
+/// Runs a script. `None` if it is not valid Lua.
+pub fn observe(
+    interpreter: &mut Interpreter,
+    script: &str,
+    request: &Request,
+) -> Option<HostObservation> {
+    let sha = interpreter.load_evaluated(script.as_bytes()).ok()?;
     let keys: Vec<&[u8]> = request.keys.iter().map(String::as_bytes).collect();
     let words: Vec<&[u8]> = request.words.iter().map(String::as_bytes).collect();
-    let mut puppet =
-        Puppet { questions: 0, deeds: Vec::new(), state: 0, protocol: Protocol::Resp2 };
-    let reply = interpreter.run(sha.as_bytes(), &keys, &words, &mut puppet);
+    let mut host =
+        RecordingHost { polls: 0, calls: Vec::new(), state: 0, protocol: Protocol::Resp2 };
+    let reply = interpreter.run(sha.as_bytes(), &keys, &words, &mut host);
     let replies = [Protocol::Resp2, Protocol::Resp3].map(|protocol| {
         let mut out = BytesMut::new();
         encode(&reply, protocol, &mut out);
         out.to_vec()
     });
-    Some(Heard { deeds: puppet.deeds, replies, is_endless: puppet.questions >= QUESTIONS_MAX })
+    Some(HostObservation { calls: host.calls, replies, is_endless: host.polls >= POLLS_MAX })
 }
 
-struct Puppet {
-    questions: u32,
-    deeds: Vec<Deed>,
-    /// Made of all the calls.
+struct RecordingHost {
+    polls: u32,
+    calls: Vec<HostCall>,
+    /// A hash of all calls.
     state: u64,
     protocol: Protocol,
 }
 
-impl Host for Puppet {
+impl Host for RecordingHost {
     fn call(&mut self, argv: &[&[u8]]) -> Reply {
         for byte in argv.iter().flat_map(|word| word.iter().chain(b" ")) {
             self.state = (self.state ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
         }
-        self.deeds.push(Deed::Call(argv.iter().map(|word| word.to_vec()).collect()));
+        self.calls.push(HostCall::Command(argv.iter().map(|word| word.to_vec()).collect()));
         let last = argv.last().copied().unwrap_or_default();
         reply(self.state >> 24, last, self.protocol)
     }
 
     fn command(&mut self, name: &[u8], arguments: usize) -> Option<CommandId> {
-        let at = KNOWN.iter().position(|known| known.eq_ignore_ascii_case(name))?;
+        let at = KNOWN_COMMANDS.iter().position(|known| known.eq_ignore_ascii_case(name))?;
         (arguments < 5).then(|| CommandId(u32::try_from(at).unwrap_or_default()))
     }
 
     fn set_protocol(&mut self, protocol: Protocol) {
         self.protocol = protocol;
-        self.deeds.push(Deed::Protocol(protocol));
+        self.calls.push(HostCall::Protocol(protocol));
     }
 
     fn log(&mut self, level: LogLevel, message: &[u8]) {
-        self.deeds.push(Deed::Log(level, message.to_vec()));
+        self.calls.push(HostCall::Log(level, message.to_vec()));
     }
 
     fn interrupt(&mut self) -> Interrupt {
-        self.questions += 1;
-        if self.questions >= QUESTIONS_MAX { Interrupt::Kill } else { Interrupt::Continue }
+        self.polls += 1;
+        if self.polls >= POLLS_MAX { Interrupt::Kill } else { Interrupt::Continue }
     }
 }
 
@@ -151,7 +152,7 @@ fn reply(state: u64, word: &[u8], protocol: Protocol) -> Reply {
         15 => Reply::NullArray,
         16..=18 => {
             let item = |at| reply(state >> (3 + at), word, protocol);
-            // A failure is a reply of its own.
+            // An error cannot be an item.
             let items = (0..small % 5).map(item).filter(|item| !item.is_error());
             Reply::Array(items.collect())
         }

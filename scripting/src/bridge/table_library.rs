@@ -1,5 +1,5 @@
-//! Lua's library `table`, which asks the host while it works: it is one instruction for Lua's hook
-//! however long the table is. The rest is as in Lua 5.1, to the order of comparisons.
+//! Lua's library `table`, with polls of the host: to Lua's hook, each function is one instruction
+//! however long the table is. Otherwise it behaves as in Lua 5.1, down to the order of comparisons.
 
 use std::ffi::{c_int, c_void};
 
@@ -7,33 +7,33 @@ use mlua::ffi::{self, lua_State};
 
 use super::bounds::work;
 use super::freeze::{refuse_frozen, refuse_library};
-use super::output::Output;
+use super::string_builder::StringBuilder;
 use super::values::{bytes, push_bytes, raise};
-use super::{Context, Given, context};
+use super::{BridgeState, ParameterTables, bridge};
 
-/// The work of reading an item through Lua's interface, or of writing one.
+/// The work of reading or writing an item through Lua's interface.
 const ITEM_WORK: usize = 8;
 /// The work of calling a function, or of comparing two values.
 const CALL_WORK: usize = 32;
 
-/// The length of the table at 1. Plain.
+/// The length of the table at 1. May raise.
 unsafe fn length(lua: *mut lua_State) -> c_int {
-    // SAFETY: plain.
+    // SAFETY: may raise, owns nothing.
     unsafe {
         ffi::luaL_checktype(lua, 1, ffi::LUA_TTABLE);
         ffi::lua_objlen(lua, 1) as c_int
     }
 }
 
-/// An integer argument as a C `int`. Plain.
+/// An integer argument as a C `int`. May raise.
 unsafe fn integer(lua: *mut lua_State, index: c_int, default: c_int) -> c_int {
-    // SAFETY: plain.
+    // SAFETY: may raise, owns nothing.
     unsafe { ffi::luaL_optinteger(lua, index, default.into()) as c_int }
 }
 
-/// `t[to] = t[from]`. Plain.
+/// `t[to] = t[from]`. May raise.
 unsafe fn copy(lua: *mut lua_State, from: c_int, to: c_int) {
-    // SAFETY: plain.
+    // SAFETY: may raise, owns nothing.
     unsafe {
         work(lua, 2 * ITEM_WORK);
         ffi::lua_rawgeti_(lua, 1, from);
@@ -41,11 +41,11 @@ unsafe fn copy(lua: *mut lua_State, from: c_int, to: c_int) {
     }
 }
 
-/// Notes that the script adds to this table, if it is KEYS or ARGV as it was given. Plain.
-unsafe fn note_insertion(lua: *mut lua_State, context: &Context, table: *const c_void) {
-    if let Given::Anchors(anchors) = context.given.get() {
-        context.given.set(Given::Tables(anchors.map(|anchor| {
-            // SAFETY: plain; the anchors are those of the running script.
+/// Records that the script adds to this table, if it is the KEYS or ARGV it was given. May raise.
+unsafe fn note_insertion(lua: *mut lua_State, bridge: &BridgeState, table: *const c_void) {
+    if let ParameterTables::Anchors(anchors) = bridge.parameter_tables.get() {
+        bridge.parameter_tables.set(ParameterTables::Tables(anchors.map(|anchor| {
+            // SAFETY: may raise, owns nothing; the anchors are those of the running script.
             unsafe {
                 ffi::lua_rawgeti_(lua, ffi::LUA_REGISTRYINDEX, anchor);
                 let given = ffi::lua_topointer(lua, -1);
@@ -54,20 +54,20 @@ unsafe fn note_insertion(lua: *mut lua_State, context: &Context, table: *const c
             }
         })));
     }
-    if let Given::Tables(given) = context.given.get()
-        && given.contains(&table)
+    if let ParameterTables::Tables(parameter_tables) = bridge.parameter_tables.get()
+        && parameter_tables.contains(&table)
     {
-        context.has_inserted.set(true);
+        bridge.has_inserted.set(true);
     }
 }
 
 pub(super) unsafe extern "C-unwind" fn table_insert(lua: *mut lua_State) -> c_int {
-    // SAFETY: plain.
+    // SAFETY: may raise, owns nothing.
     unsafe {
         refuse_frozen(lua);
-        let (context, table) = (context(lua), ffi::lua_topointer(lua, 1));
-        refuse_library(lua, context, table);
-        note_insertion(lua, context, table);
+        let (bridge, table) = (bridge(lua), ffi::lua_topointer(lua, 1));
+        refuse_library(lua, bridge, table);
+        note_insertion(lua, bridge, table);
         let end = length(lua).wrapping_add(1);
         let at = match ffi::lua_gettop(lua) {
             2 => end,
@@ -88,7 +88,7 @@ pub(super) unsafe extern "C-unwind" fn table_insert(lua: *mut lua_State) -> c_in
 }
 
 pub(super) unsafe extern "C-unwind" fn table_remove(lua: *mut lua_State) -> c_int {
-    // SAFETY: plain.
+    // SAFETY: may raise, owns nothing.
     unsafe {
         let end = length(lua);
         let at = integer(lua, 2, end);
@@ -106,7 +106,8 @@ pub(super) unsafe extern "C-unwind" fn table_remove(lua: *mut lua_State) -> c_in
 }
 
 pub(super) unsafe extern "C-unwind" fn table_concat(lua: *mut lua_State) -> c_int {
-    // SAFETY: plain; the separator stays on the stack, each item while it is added.
+    // SAFETY: may raise, owns nothing; the separator stays on the stack, each item while it is
+    // added.
     unsafe {
         let has_separator = !matches!(ffi::lua_type(lua, 2), ffi::LUA_TNONE | ffi::LUA_TNIL);
         if has_separator {
@@ -120,7 +121,7 @@ pub(super) unsafe extern "C-unwind" fn table_concat(lua: *mut lua_State) -> c_in
         };
         ffi::lua_settop(lua, 2);
         let separator = if has_separator { bytes(lua, 2) } else { b"" };
-        let mut output = Output::new(lua, 64);
+        let mut output = StringBuilder::new(lua, 64);
         for at in first..=last {
             work(lua, ITEM_WORK);
             ffi::lua_rawgeti_(lua, 1, at);
@@ -147,7 +148,7 @@ pub(super) unsafe extern "C-unwind" fn table_concat(lua: *mut lua_State) -> c_in
 }
 
 pub(super) unsafe extern "C-unwind" fn table_maxn(lua: *mut lua_State) -> c_int {
-    // SAFETY: plain; `lua_next` is given keys of the table only.
+    // SAFETY: may raise, owns nothing; `lua_next` is given keys of the table only.
     unsafe {
         ffi::luaL_checktype(lua, 1, ffi::LUA_TTABLE);
         let mut max = 0.0;
@@ -168,7 +169,7 @@ pub(super) unsafe extern "C-unwind" fn table_maxn(lua: *mut lua_State) -> c_int 
 }
 
 pub(super) unsafe extern "C-unwind" fn table_foreach(lua: *mut lua_State) -> c_int {
-    // SAFETY: plain; `lua_next` is given keys of the table only.
+    // SAFETY: may raise, owns nothing; `lua_next` is given keys of the table only.
     unsafe {
         ffi::luaL_checktype(lua, 1, ffi::LUA_TTABLE);
         ffi::luaL_checktype(lua, 2, ffi::LUA_TFUNCTION);
@@ -189,7 +190,7 @@ pub(super) unsafe extern "C-unwind" fn table_foreach(lua: *mut lua_State) -> c_i
 }
 
 pub(super) unsafe extern "C-unwind" fn table_foreachi(lua: *mut lua_State) -> c_int {
-    // SAFETY: plain.
+    // SAFETY: may raise, owns nothing.
     unsafe {
         let end = length(lua);
         ffi::luaL_checktype(lua, 2, ffi::LUA_TFUNCTION);
@@ -209,7 +210,8 @@ pub(super) unsafe extern "C-unwind" fn table_foreachi(lua: *mut lua_State) -> c_
 }
 
 pub(super) unsafe extern "C-unwind" fn table_sort(lua: *mut lua_State) -> c_int {
-    // SAFETY: plain; the smaller part is sorted by recursion, so there are at most 32 levels.
+    // SAFETY: may raise, owns nothing; the smaller part is sorted by recursion, so there are at
+    // most 32 levels.
     unsafe {
         let end = length(lua);
         ffi::luaL_checkstack_(lua, 40, c"".as_ptr());
@@ -222,9 +224,9 @@ pub(super) unsafe extern "C-unwind" fn table_sort(lua: *mut lua_State) -> c_int 
     0
 }
 
-/// Whether the value at `a` comes before that at `b`, both counted from the top. Plain.
+/// Whether the value at `a` is less than that at `b`, both counted from the top. May raise.
 unsafe fn is_less(lua: *mut lua_State, a: c_int, b: c_int) -> bool {
-    // SAFETY: plain.
+    // SAFETY: may raise, owns nothing.
     unsafe {
         work(lua, CALL_WORK);
         if ffi::lua_type(lua, 2) == ffi::LUA_TNIL {
@@ -240,28 +242,28 @@ unsafe fn is_less(lua: *mut lua_State, a: c_int, b: c_int) -> bool {
     }
 }
 
-/// `t[i], t[j]` = the two values on top, the upper one first. Plain.
+/// `t[i], t[j]` = the two values on top, the upper one first. May raise.
 unsafe fn set_two(lua: *mut lua_State, i: c_int, j: c_int) {
-    // SAFETY: plain.
+    // SAFETY: may raise, owns nothing.
     unsafe {
         ffi::lua_rawseti_(lua, 1, i);
         ffi::lua_rawseti_(lua, 1, j);
     }
 }
 
-/// Pushes two items. Plain.
+/// Pushes two items. May raise.
 unsafe fn get_two(lua: *mut lua_State, i: c_int, j: c_int) {
-    // SAFETY: plain.
+    // SAFETY: may raise, owns nothing.
     unsafe {
         ffi::lua_rawgeti_(lua, 1, i);
         ffi::lua_rawgeti_(lua, 1, j);
     }
 }
 
-/// Lua's quicksort of `t[low..=high]`: it makes the same comparisons, so an order that is none
-/// gives the same result or error. Plain.
+/// Lua's quicksort of `t[low..=high]`. It makes the same comparisons, so an inconsistent order
+/// gives the same result or error. May raise.
 unsafe fn sort(lua: *mut lua_State, mut low: c_int, mut high: c_int) {
-    // SAFETY: plain; there is room for forty values.
+    // SAFETY: may raise, owns nothing; there is room for forty values.
     unsafe {
         while low < high {
             get_two(lua, low, high);
@@ -308,8 +310,8 @@ unsafe fn sort(lua: *mut lua_State, mut low: c_int, mut high: c_int) {
     }
 }
 
-/// Moves what is less than the pivot, on top of the stack, before what is not, between `low` and
-/// `high`, and pops it. Returns where the others begin. Plain.
+/// Moves the items between `low` and `high` that are less than the pivot, on top of the stack,
+/// before the others, and pops the pivot. Returns where the others begin. May raise.
 unsafe fn partition(lua: *mut lua_State, low: c_int, high: c_int) -> c_int {
     // SAFETY: as for `sort`.
     unsafe {

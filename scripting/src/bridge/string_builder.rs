@@ -1,4 +1,4 @@
-//! A string that grows, for functions that make long ones.
+//! A string builder for functions that make long strings.
 
 use std::ffi::c_int;
 use std::{ptr, slice};
@@ -8,29 +8,30 @@ use mlua::ffi::{self, lua_State};
 use super::bounds::work;
 use super::values::push_bytes;
 
-/// Bytes that are copied at once: as many as may be between two questions to the host.
+/// Bytes that are copied at once: as many as may be copied between two polls of the host.
 const CHUNK_BYTES: usize = 16 << 10;
 
-/// A string that grows, in memory of Lua's: it counts against the limit and is freed by the
-/// collector whatever error ends its maker. Sits at one place of the stack.
-pub(super) struct Output {
+/// A string builder in memory of Lua: it counts against the limit, and the collector frees it
+/// whatever error ends the function. It takes one slot of the stack.
+pub(super) struct StringBuilder {
     index: c_int,
     start: *mut u8,
     len: usize,
     room: usize,
 }
 
-impl Output {
-    /// Takes the next place on the stack. Plain.
-    pub(super) unsafe fn new(lua: *mut lua_State, room: usize) -> Output {
-        // SAFETY: plain; the block is on the stack for as long as the output is used.
+impl StringBuilder {
+    /// Takes the next slot of the stack. May raise.
+    pub(super) unsafe fn new(lua: *mut lua_State, room: usize) -> StringBuilder {
+        // SAFETY: may raise, owns nothing; the block is on the stack for as long as the builder is
+        // used.
         unsafe {
             let start = ffi::lua_newuserdata(lua, room).cast();
-            Output { index: ffi::lua_gettop(lua), start, len: 0, room }
+            StringBuilder { index: ffi::lua_gettop(lua), start, len: 0, room }
         }
     }
 
-    /// Adds `text`. Plain.
+    /// Adds `text`. May raise.
     pub(super) unsafe fn add(&mut self, lua: *mut lua_State, text: &[u8]) {
         // SAFETY: there is room; `text` is not in the block.
         unsafe {
@@ -43,14 +44,14 @@ impl Output {
         }
     }
 
-    /// Adds bytes one by one, `len` of them at most. Plain.
+    /// Adds bytes one by one, `len` of them at most. May raise.
     pub(super) unsafe fn add_each(
         &mut self,
         lua: *mut lua_State,
         len: usize,
         bytes: impl Iterator<Item = u8>,
     ) {
-        // SAFETY: there is room for so many.
+        // SAFETY: there is room for so many bytes.
         unsafe {
             self.make_room(lua, len);
             for (i, byte) in bytes.take(len).enumerate() {
@@ -63,9 +64,9 @@ impl Output {
         }
     }
 
-    /// Plain.
+    /// Makes room for `len` more bytes. May raise.
     unsafe fn make_room(&mut self, lua: *mut lua_State, len: usize) {
-        // SAFETY: plain; the first `len` bytes have been written.
+        // SAFETY: may raise, owns nothing; the first `len` bytes have been written.
         unsafe {
             if self.len + len > self.room {
                 let room = (self.len + len) * 2;
@@ -77,7 +78,7 @@ impl Output {
         }
     }
 
-    /// Pushes the string. Plain.
+    /// Pushes the string. May raise.
     pub(super) unsafe fn push(&self, lua: *mut lua_State) {
         // SAFETY: the first `len` bytes have been written.
         unsafe { push_bytes(lua, slice::from_raw_parts(self.start, self.len)) }

@@ -1,4 +1,5 @@
-//! Doubles as C's `%.*g` prints them, and Redis's random numbers. Knows no Lua.
+//! Numbers as C's `%.*g` prints them and `strtod` reads them, and Redis's random numbers.
+//! Independent of Lua.
 
 use lockwheel_resp::format_double;
 
@@ -26,8 +27,8 @@ pub(crate) fn write_general(out: &mut Vec<u8>, value: f64, precision: usize) {
     }
 }
 
-/// A number as an argument of `redis.call`: an integer if it is one, else as few digits as tell
-/// it from all others.
+/// Writes a number as an argument of `redis.call`: as an integer if it is one, else with the fewest
+/// digits that distinguish it from all other numbers.
 pub(crate) fn write_argument(out: &mut Vec<u8>, value: f64) {
     const EXACT: f64 = (1_i64 << 62) as f64;
     let integer = value as i64;
@@ -40,14 +41,14 @@ pub(crate) fn write_argument(out: &mut Vec<u8>, value: f64) {
     }
 }
 
-/// A string as Lua reads it as a number: blanks around it are allowed, hexadecimal too.
+/// Reads a string as a number as Lua does: blanks around it and hexadecimal digits are allowed.
 pub(crate) fn parse_number(text: &[u8]) -> Option<f64> {
     let text = text.trim_ascii();
     let (number, len) = strtod(text)?;
     (len == text.len()).then_some(number)
 }
 
-/// The number at the start of a text and its length, as C's `strtod` reads it.
+/// The number at the start of a string and its length, as C's `strtod` reads it.
 pub(crate) fn strtod(text: &[u8]) -> Option<(f64, usize)> {
     let sign = usize::from(matches!(text, [b'+' | b'-', ..]));
     let rest = &text[sign..];
@@ -72,7 +73,7 @@ pub(crate) fn strtod(text: &[u8]) -> Option<(f64, usize)> {
     Some((signed(value), sign + len))
 }
 
-/// The length of the decimal number a text starts with.
+/// The length of the decimal number at the start of a string.
 fn decimal_length(text: &[u8]) -> Option<usize> {
     let digits = |at: usize| text[at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
     let whole = digits(0);
@@ -96,8 +97,8 @@ fn decimal_length(text: &[u8]) -> Option<usize> {
     Some(len)
 }
 
-/// Hexadecimal digits with an optional fraction and binary exponent, and their length. Digits
-/// beyond what a double holds count for the size only.
+/// Reads hexadecimal digits with an optional fraction and binary exponent. Returns the number and
+/// its length. Digits beyond the precision of a double count for the magnitude only.
 fn hexadecimal(text: &[u8]) -> Option<(f64, usize)> {
     let digit = |at: usize| text.get(at).and_then(|byte| char::from(*byte).to_digit(16));
     let (mut value, mut at, mut digits) = (0_f64, 0, 0);
@@ -136,18 +137,18 @@ fn trim_fraction(digits: &str) -> &str {
     if digits.contains('.') { digits.trim_end_matches('0').trim_end_matches('.') } else { digits }
 }
 
-/// The generator behind `math.random`: the 48-bit linear congruence of `lrand48`, which every
-/// script starts from the same seed, so that it does the same wherever it runs.
+/// The generator of `math.random`: the 48-bit linear congruential generator of `lrand48`. Every
+/// script starts it from the same seed, so that its results are the same on every server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// As `srand48` does.
+    /// Seeds the generator as `srand48` does.
     pub(crate) fn new(seed: u32) -> Random {
         Random(u64::from(seed) << 16 | 0x330E)
     }
 
-    /// The next number and the generator after it; in `0.0..1.0`.
+    /// The next number, in `0.0..1.0`, and the generator after it.
     pub(crate) fn next(self) -> (f64, Random) {
         const MODULUS: u64 = 1 << 48;
         const RANGE: u64 = i32::MAX as u64;
@@ -162,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_print_as_c_prints_them() {
+    fn numbers_are_written_as_by_c() {
         let cases = [
             (0.1, 17, "0.10000000000000001"),
             (0.1, 14, "0.1"),
@@ -184,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_integers_where_they_can_be() {
+    fn integral_arguments_are_written_as_integers() {
         let cases = [
             (1.0, "1"),
             (1_700_000_000_000.0, "1700000000000"),

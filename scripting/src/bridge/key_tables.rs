@@ -1,80 +1,79 @@
-//! The tables of KEYS and ARGV. A script that takes them as parameters has its own: it finds in
-//! them what it was given the last time, and of a lock script's arguments most are the same every
-//! time.
+//! The tables of KEYS and ARGV. A script that takes them as parameters has tables of its own, which
+//! still hold the values of its last run; most arguments of a lock script are the same every time.
 //!
-//! What must hold: a script finds in them exactly what it is given, whatever the last one did.
+//! Invariant: a script finds in them exactly the values it is given, whatever the last run did.
 
 use std::cell::Cell;
 use std::ffi::c_int;
 
 use mlua::ffi::{self, lua_State};
 
-use super::context;
+use super::bridge;
 use super::values::{push_bytes, set_field};
 
-/// Longer tables are built afresh: clearing them would cost more.
+/// Longer tables are built again for each run, because clearing them would cost more.
 const REUSED_LENGTH_MAX: usize = 32;
-/// Longer texts are not remembered. A lock's owner is a UUID and a thread.
+/// Longer strings are not remembered. A lock's owner is a UUID and a thread.
 const REMEMBERED_BYTES_MAX: usize = 48;
 
-/// What a script with parameters is given.
-pub(super) struct Own {
+/// The parameters of a script.
+pub(super) struct ScriptParameters {
     /// The anchor of the table `redis`, or of `redis.call` alone.
     pub(super) redis: c_int,
-    /// Whether it ends before the host would be asked whether it is to.
+    /// Whether it ends before the host would be polled.
     pub(super) ends_soon: bool,
     pub(super) tables: Tables,
 }
 
-/// Both tables.
+/// The tables of KEYS and ARGV.
 #[derive(Default)]
 pub(super) struct Tables {
-    pub(super) keys: Reused,
-    pub(super) args: Reused,
+    pub(super) keys: ReusedTable,
+    pub(super) args: ReusedTable,
 }
 
 impl Tables {
-    pub(super) fn named(&self) -> [(&Reused, &'static str); 2] {
+    pub(super) fn named(&self) -> [(&ReusedTable, &'static str); 2] {
         [(&self.keys, "KEYS"), (&self.args, "ARGV")]
     }
 
-    /// What the tables hold of what they are to hold next. Until [`Tables::have_kept`] nothing is
-    /// known of them. Quiet.
-    pub(super) fn compare(&mut self, keys: &[&[u8]], args: &[&[u8]]) -> [Held; 2] {
+    /// Compares the values in the tables with the next ones. Until [`Tables::remember`] is called,
+    /// the values in the tables are unknown. Never raises.
+    pub(super) fn compare(&mut self, keys: &[&[u8]], args: &[&[u8]]) -> [Matches; 2] {
         [self.keys.compare(keys), self.args.compare(args)]
     }
 
-    /// The script has left in them what it was given. Quiet.
-    pub(super) fn have_kept(&mut self, keys: &[&[u8]], args: &[&[u8]]) {
+    /// Called if the script has left its values in the tables unchanged. Never raises.
+    pub(super) fn remember(&mut self, keys: &[&[u8]], args: &[&[u8]]) {
         self.keys.is_known = keys.len() <= REUSED_LENGTH_MAX;
         self.args.is_known = args.len() <= REUSED_LENGTH_MAX;
     }
 }
 
-/// A table that is used again and again.
-pub(super) struct Reused {
+/// A table that is used for every run.
+pub(super) struct ReusedTable {
     anchor: Cell<c_int>,
-    /// Whether it holds what is remembered, and nothing else.
+    /// Whether it holds exactly the remembered values.
     is_known: bool,
     remembered: Vec<Text>,
 }
 
-impl Default for Reused {
-    fn default() -> Reused {
-        Reused { anchor: Cell::new(ffi::LUA_NOREF), is_known: false, remembered: Vec::new() }
+impl Default for ReusedTable {
+    fn default() -> ReusedTable {
+        ReusedTable { anchor: Cell::new(ffi::LUA_NOREF), is_known: false, remembered: Vec::new() }
     }
 }
 
-impl Reused {
+impl ReusedTable {
     pub(super) fn anchor(&self) -> c_int {
         self.anchor.get()
     }
 
-    fn compare(&mut self, items: &[&[u8]]) -> Held {
+    fn compare(&mut self, items: &[&[u8]]) -> Matches {
         let count = std::mem::take(&mut self.is_known).then_some(self.remembered.len());
         if items.len() > REUSED_LENGTH_MAX {
             self.remembered.clear();
-            return Held::default();
+            return Matches::default();
         }
         if self.remembered.len() != items.len() {
             self.remembered.resize(items.len(), Text::default());
@@ -88,29 +87,29 @@ impl Reused {
             }
             bit <<= 1;
         }
-        Held { count, same: if count.is_some() { same } else { 0 } }
+        Matches { count, same: if count.is_some() { same } else { 0 } }
     }
 }
 
-/// What a table holds.
+/// Which of the next values a table already holds.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Held {
-    /// How many items and nothing else, if that is known.
+pub(super) struct Matches {
+    /// The number of items, if it is known that there is nothing else.
     count: Option<usize>,
-    /// A bit for each item that is what it has to be.
+    /// A bit for each item that already has the right value.
     same: u64,
 }
 
-impl Held {
+impl Matches {
     fn is_all(&self, items: &[&[u8]]) -> bool {
         self.count == Some(items.len()) && self.same == (1 << items.len()) - 1
     }
 }
 
-/// A short text.
+/// A short string.
 #[derive(Clone, Copy)]
 struct Text {
-    /// If it is too long, that of no text.
+    /// If the string is too long, a length that no short string has.
     len: usize,
     bytes: [u8; REMEMBERED_BYTES_MAX],
 }
@@ -136,9 +135,9 @@ impl Text {
     }
 }
 
-/// Makes tables that are used again and again. Plain.
+/// Makes tables that are used for every run. May raise.
 pub(super) unsafe fn make_tables(lua: *mut lua_State, tables: &Tables) {
-    // SAFETY: plain.
+    // SAFETY: may raise, owns nothing.
     unsafe {
         for (table, _) in tables.named() {
             ffi::lua_createtable(lua, (REUSED_LENGTH_MAX / 4) as c_int, 0);
@@ -147,14 +146,14 @@ pub(super) unsafe fn make_tables(lua: *mut lua_State, tables: &Tables) {
     }
 }
 
-/// Makes the tables that scripts find among the globals hold `keys` and `args`. Plain.
+/// Fills the tables that scripts read as globals with `keys` and `args`. May raise.
 pub(super) unsafe fn fill_globals(lua: *mut lua_State, keys: &[&[u8]], args: &[&[u8]]) {
-    // SAFETY: plain; uses at most five slots.
+    // SAFETY: may raise, owns nothing; uses at most five slots.
     unsafe {
-        let context = context(lua);
-        for ((table, name), items) in context.tables.named().into_iter().zip([keys, args]) {
-            if push_filled(lua, table, items, Held::default()) {
-                ffi::lua_rawgeti_(lua, ffi::LUA_REGISTRYINDEX, context.base.get());
+        let bridge = bridge(lua);
+        for ((table, name), items) in bridge.tables.named().into_iter().zip([keys, args]) {
+            if push_filled(lua, table, items, Matches::default()) {
+                ffi::lua_rawgeti_(lua, ffi::LUA_REGISTRYINDEX, bridge.base.get());
                 ffi::lua_pushvalue(lua, -2);
                 set_field(lua, -2, name);
                 ffi::lua_settop(lua, -2);
@@ -164,16 +163,16 @@ pub(super) unsafe fn fill_globals(lua: *mut lua_State, keys: &[&[u8]], args: &[&
     }
 }
 
-/// Pushes a table that holds exactly `items`, of which it holds some. If nothing is known of it, a
-/// script may have done anything to it: if not only numbered items are left in it, a new one takes
-/// its place. Whether it is a new one. Plain.
+/// Pushes a table with exactly `items`, some of which it already holds. If its values are unknown,
+/// a script may have done anything to it: if more than numbered items are left in it, it is
+/// replaced by a new one. Returns whether it is a new one. May raise.
 pub(super) unsafe fn push_filled(
     lua: *mut lua_State,
-    table: &Reused,
+    table: &ReusedTable,
     items: &[&[u8]],
-    held: Held,
+    held: Matches,
 ) -> bool {
-    // SAFETY: plain; uses at most four slots.
+    // SAFETY: may raise, owns nothing; uses at most four slots.
     unsafe {
         ffi::lua_rawgeti_(lua, ffi::LUA_REGISTRYINDEX, table.anchor.get());
         if held.is_all(items) {
@@ -201,18 +200,18 @@ pub(super) unsafe fn push_filled(
     }
 }
 
-/// Pushes a table of items. Plain.
+/// Pushes a table of items. May raise.
 pub(super) unsafe fn push_list(lua: *mut lua_State, items: &[&[u8]]) {
-    // SAFETY: plain.
+    // SAFETY: may raise, owns nothing.
     unsafe {
         ffi::lua_createtable(lua, c_int::try_from(items.len()).unwrap_or(c_int::MAX), 0);
         set_items(lua, items, 0);
     }
 }
 
-/// Sets the items of the table on top, but for those that it holds. Plain.
+/// Sets those items of the table on top that it does not hold yet. May raise.
 unsafe fn set_items(lua: *mut lua_State, items: &[&[u8]], mut same: u64) {
-    // SAFETY: plain; the table is on top.
+    // SAFETY: may raise, owns nothing; the table is on top.
     unsafe {
         for (i, item) in items.iter().enumerate() {
             if same & 1 == 0 {
@@ -224,12 +223,12 @@ unsafe fn set_items(lua: *mut lua_State, items: &[&[u8]], mut same: u64) {
     }
 }
 
-/// Empties tables that are used again and again. Plain.
+/// Empties tables that are used for every run. May raise.
 pub(super) unsafe fn empty_tables(lua: *mut lua_State, tables: &mut Tables) {
-    // SAFETY: plain.
+    // SAFETY: may raise, owns nothing.
     unsafe {
         for table in [&mut tables.keys, &mut tables.args] {
-            push_filled(lua, table, &[], Held::default());
+            push_filled(lua, table, &[], Matches::default());
             ffi::lua_settop(lua, -2);
             table.remembered.clear();
             table.is_known = true;
@@ -237,9 +236,10 @@ pub(super) unsafe fn empty_tables(lua: *mut lua_State, tables: &mut Tables) {
     }
 }
 
-/// Removes what is beyond `len` from the table on top; whether it can be used again. Plain.
+/// Removes the items beyond `len` from the table on top. Returns whether it can be used again. May
+/// raise.
 unsafe fn clear(lua: *mut lua_State, len: usize) -> bool {
-    // SAFETY: plain; assigning nil to a key during `lua_next` is allowed.
+    // SAFETY: may raise, owns nothing; assigning nil to a key during `lua_next` is allowed.
     unsafe {
         if len > REUSED_LENGTH_MAX || ffi::lua_getmetatable(lua, -1) != 0 {
             ffi::lua_settop(lua, if len > REUSED_LENGTH_MAX { -1 } else { -2 });

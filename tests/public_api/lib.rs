@@ -1,0 +1,1 @@
+//! Nothing: the test of this package is in `tests/snapshot.rs`.
