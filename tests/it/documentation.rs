@@ -371,7 +371,7 @@ impl Page {
         server.wait_for_port();
         server.signal("TERM");
         let status = server.end();
-        if status.success() { Ok(()) } else { Err(format!("{status}: {}", server.heard)) }
+        if status.success() { Ok(()) } else { Err(format!("{status}: {}", server.log_text)) }
     }
 }
 

@@ -67,12 +67,12 @@ impl Buffers {
     }
 
     /// Sets the bytes of queued messages from other clients.
-    pub fn set_mail(&self, bytes: usize) {
+    pub fn set_message_bytes(&self, bytes: usize) {
         self.change(|state| state.message_bytes = bytes);
     }
 
     /// Sets the sizes of the buffers, with no message from another client queued.
-    pub fn set_without_mail(&self, sizes: BufferSizes) {
+    pub fn set_without_messages(&self, sizes: BufferSizes) {
         self.change(|state| {
             state.sizes = sizes;
             state.message_bytes = 0;

@@ -376,7 +376,7 @@ impl<'a, 'r> Loader<'a, 'r> {
         if name == "sentinel" {
             let not_one = "sentinel directive while not in sentinel mode";
             let sentinel = self.settings.sentinel.as_mut().ok_or(not_one)?;
-            return Ok(sentinel.obey(values)?);
+            return Ok(sentinel.apply_line(values)?);
         }
         if FORBIDDEN.contains(&name.as_str()) {
             return Err("not supported by this server".into());

@@ -10,7 +10,7 @@ use crate::command::{Arity, Command, Flags, Group};
 use crate::context::{Context, integer, is};
 use crate::error::Error;
 use crate::glob;
-use crate::settings::{Master, Peer, Sentinel, Unset};
+use crate::settings::{Master, Peer, Sentinel, SetOptionError};
 
 /// The commands that a sentinel has besides this family, by name.
 pub const SHARED_COMMANDS: &[&str] = &[
@@ -531,15 +531,15 @@ fn options(engine: &mut Engine, patterns: &[&[u8]]) -> Reply {
 fn set_option(engine: &mut Engine, option: &[u8], value: &[u8]) -> Result<(), Error> {
     let (option, value) = (text(option), text(value));
     let set = if option.eq_ignore_ascii_case("loglevel") {
-        engine.settings.apply("loglevel", &value).map_err(|_| Unset::Invalid)
+        engine.settings.apply("loglevel", &value).map_err(|_| SetOptionError::Invalid)
     } else {
         sentinel_settings(engine).set(&option, &value)
     };
     set.map_err(|unset| match unset {
-        Unset::Unknown => {
+        SetOptionError::Unknown => {
             Error::text(format!("ERR Invalid argument '{option}' to SENTINEL CONFIG SET"))
         }
-        Unset::Invalid => {
+        SetOptionError::Invalid => {
             Error::text(format!("ERR Invalid value '{value}' to SENTINEL CONFIG SET '{option}'"))
         }
     })
@@ -554,7 +554,7 @@ mod tests {
         let mut settings = Settings::default();
         let sentinel = settings.sentinel.insert(Box::default());
         for line in lines {
-            sentinel.obey(&line.split(' ').collect::<Vec<_>>()).expect("a good line");
+            sentinel.apply_line(&line.split(' ').collect::<Vec<_>>()).expect("a good line");
         }
         Stage::new(settings)
     }

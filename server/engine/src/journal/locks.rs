@@ -170,10 +170,10 @@ pub(super) struct KeyState {
 pub(super) fn look(engine: &Engine, lock_key: &LockKey, time: Time) -> Option<KeyState> {
     let (database, key) = lock_key;
     let slot = engine.keyspace.find(*database, key)?;
-    if engine.is_past_deadline(*database, slot, time) {
+    let database = engine.keyspace.database(*database);
+    if database.records().is_expired(slot, time) {
         return None;
     }
-    let database = engine.keyspace.database(*database);
     let deadline = database.records().deadline(slot);
     let (owners, is_hash) = match database.record(slot).value() {
         ValueRef::String(text) => (vec![(cut(text.bytes()).to_vec(), 1)], false),

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 pub use compat_version::{CompatVersion, Vendor};
-pub use sentinel::{Master, Peer, Sentinel, Unset};
+pub use sentinel::{Master, Peer, Sentinel, SetOptionError};
 pub use table::{
     Access, DIRECTIVES, Directive, FORBIDDEN, FOREIGN, FOREIGN_PREFIXES, Mutability, Role, find,
     names,

@@ -56,7 +56,7 @@ pub struct Peer {
 
 /// Why an option was not set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unset {
+pub enum SetOptionError {
     /// There is no such option.
     Unknown,
     /// The option does not accept this value.
@@ -122,7 +122,7 @@ impl Sentinel {
     ///
     /// # Errors
     /// In Redis's words.
-    pub fn obey(&mut self, words: &[&str]) -> Result<(), &'static str> {
+    pub fn apply_line(&mut self, words: &[&str]) -> Result<(), &'static str> {
         let Some((statement, rest)) = words.split_first() else { return Err(UNRECOGNIZED) };
         match (statement.to_ascii_lowercase().as_str(), rest) {
             ("monitor", [name, host, port, quorum]) => {
@@ -177,19 +177,21 @@ impl Sentinel {
     ///
     /// # Errors
     /// If there is no such option, or it does not accept the value.
-    pub fn set(&mut self, option: &str, value: &str) -> Result<(), Unset> {
+    pub fn set(&mut self, option: &str, value: &str) -> Result<(), SetOptionError> {
         let yes_no = match value.to_ascii_lowercase().as_str() {
             "yes" => Ok(true),
             "no" => Ok(false),
-            _ => Err(Unset::Invalid),
+            _ => Err(SetOptionError::Invalid),
         };
         match option.to_ascii_lowercase().as_str() {
             "resolve-hostnames" => self.resolve_hostnames = yes_no?,
             "announce-hostnames" => self.announce_hostnames = yes_no?,
             "announce-ip" => self.announce_ip = value.to_owned(),
-            "announce-port" => self.announce_port = value.parse().map_err(|_| Unset::Invalid)?,
+            "announce-port" => {
+                self.announce_port = value.parse().map_err(|_| SetOptionError::Invalid)?
+            }
             "sentinel-user" | "sentinel-pass" => {}
-            _ => return Err(Unset::Unknown),
+            _ => return Err(SetOptionError::Unknown),
         }
         Ok(())
     }
@@ -214,10 +216,12 @@ impl Master {
     ///
     /// # Errors
     /// If the option does not accept the value.
-    pub fn set(&mut self, option: &str, values: &[&str]) -> Result<(), Unset> {
-        fn positive<N: std::str::FromStr + Default + PartialEq>(text: &str) -> Result<N, Unset> {
-            let number = text.parse().map_err(|_| Unset::Invalid)?;
-            if number == N::default() { Err(Unset::Invalid) } else { Ok(number) }
+    pub fn set(&mut self, option: &str, values: &[&str]) -> Result<(), SetOptionError> {
+        fn positive<N: std::str::FromStr + Default + PartialEq>(
+            text: &str,
+        ) -> Result<N, SetOptionError> {
+            let number = text.parse().map_err(|_| SetOptionError::Invalid)?;
+            if number == N::default() { Err(SetOptionError::Invalid) } else { Ok(number) }
         }
         let value = values.first().copied().unwrap_or_default();
         match option.to_ascii_lowercase().as_str() {
@@ -226,7 +230,7 @@ impl Master {
             "failover-timeout" => self.failover_timeout_ms = positive(value)?,
             "parallel-syncs" => self.parallel_syncs = positive(value)?,
             "master-reboot-down-after-period" => {
-                value.parse::<u64>().map_err(|_| Unset::Invalid)?;
+                value.parse::<u64>().map_err(|_| SetOptionError::Invalid)?;
             }
             _ => {}
         }
@@ -241,7 +245,7 @@ mod tests {
     fn sentinel_of(lines: &[&str]) -> Result<Sentinel, &'static str> {
         let mut sentinel = Sentinel::default();
         for line in lines {
-            sentinel.obey(&line.split(' ').collect::<Vec<_>>())?;
+            sentinel.apply_line(&line.split(' ').collect::<Vec<_>>())?;
         }
         Ok(sentinel)
     }

@@ -147,7 +147,7 @@ impl Outbox {
         if state.counted_bytes > 0 {
             state.counted_bytes = 0;
             output.measure(counted);
-            self.buffers.set_without_mail(*counted);
+            self.buffers.set_without_messages(*counted);
         }
         (std::mem::take(&mut state.resume), state.close.take())
     }
@@ -279,7 +279,7 @@ impl State {
         let counted_bytes = if bytes > limits::HELD_BACK_BYTES { bytes } else { 0 };
         if counted_bytes != self.counted_bytes {
             self.counted_bytes = counted_bytes;
-            buffers.set_mail(counted_bytes);
+            buffers.set_message_bytes(counted_bytes);
         }
     }
 }
