@@ -465,21 +465,12 @@ impl CommandTable {
     /// The table of a server mode and version.
     pub fn of(mode: Mode, version: CompatVersion) -> &'static CommandTable {
         const VERSIONS: usize = CompatVersion::ALL.len();
-<<<<<<< HEAD
-        static KEY_SERVERS: [OnceLock<CommandTable>; VERSIONS] =
-            [const { OnceLock::new() }; VERSIONS];
-=======
         static SERVERS: [OnceLock<CommandTable>; VERSIONS] = [const { OnceLock::new() }; VERSIONS];
->>>>>>> engine
         static SENTINELS: [OnceLock<CommandTable>; VERSIONS] =
             [const { OnceLock::new() }; VERSIONS];
         let at = version as usize;
         match mode {
-<<<<<<< HEAD
-            Mode::Standalone | Mode::Cluster => KEY_SERVERS[at]
-=======
             Mode::Standalone | Mode::Cluster => SERVERS[at]
->>>>>>> engine
                 .get_or_init(|| CommandTable::new(super::commands::server_commands(), version)),
             Mode::Sentinel => SENTINELS[at]
                 .get_or_init(|| CommandTable::new(super::commands::sentinel_commands(), version)),

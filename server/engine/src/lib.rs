@@ -641,11 +641,7 @@ impl Engine {
     #[inline]
     fn find_alive(&mut self, database: usize, key: &[u8], time: Time) -> Option<Slot> {
         let slot = self.keyspace.find_cached(database, key)?;
-<<<<<<< HEAD
-        if self.is_past_deadline(database, slot, time) {
-=======
         if self.keyspace.database(database).records().is_expired(slot, time) {
->>>>>>> engine
             self.expire(database, slot);
             return None;
         }
@@ -654,21 +650,9 @@ impl Engine {
 
     /// Whether a key exists and has reached its deadline.
     fn has_expired(&self, database: usize, key: &[u8], time: Time) -> bool {
-<<<<<<< HEAD
-        let slot = self.keyspace.find(database, key);
-        slot.is_some_and(|slot| self.is_past_deadline(database, slot, time))
-    }
-
-    /// Whether the key in `slot` has reached its deadline: then no command may see it, even if the
-    /// wheel has not removed it yet.
-    #[inline]
-    pub(crate) fn is_past_deadline(&self, database: usize, slot: Slot, time: Time) -> bool {
-        self.keyspace.database(database).records().is_expired(slot, time)
-=======
         self.keyspace
             .find(database, key)
             .is_some_and(|slot| self.keyspace.database(database).records().is_expired(slot, time))
->>>>>>> engine
     }
 
     // --- pauses ---

@@ -4,7 +4,7 @@
 use std::fmt::Write;
 use std::fs;
 
-use lockwheel_engine::settings::{DIRECTIVES, Directive, FORBIDDEN, Kind, Mutability, Role};
+use lockwheel_engine::settings::{DIRECTIVES, Directive, FORBIDDEN, Mutability, Role, ValueKind};
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
 /// Names the variable with which the page is written.
@@ -118,32 +118,32 @@ fn row(page: &mut String, directive: &Directive) {
 }
 
 /// The values that a kind accepts.
-fn values(kind: Kind) -> String {
+fn values(kind: ValueKind) -> String {
     let names = |names: &[&str]| {
         let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
         quoted.join(", ")
     };
     match kind {
-        Kind::Bool => "`yes`, `no`".into(),
-        Kind::Int(min, max) if max == i64::MAX || max == i64::from(i32::MAX) => {
+        ValueKind::Bool => "`yes`, `no`".into(),
+        ValueKind::Int(min, max) if max == i64::MAX || max == i64::from(i32::MAX) => {
             format!("integer from {min}")
         }
-        Kind::Int(min, max) => format!("integer from {min} to {max}"),
-        Kind::Octal(max) => format!("octal number up to {max:o}"),
-        Kind::Memory(0, _) => "size".into(),
-        Kind::Memory(min, _) => format!("size from {min}"),
-        Kind::MemoryOrPercent => "size, or percentage of `maxmemory`".into(),
-        Kind::Choice(choices) => names(choices),
-        Kind::Choices(choices) => format!("any of {}", names(choices)),
-        Kind::Text => "text".into(),
-        Kind::FileName(_) => "file name".into(),
-        Kind::Words => "words".into(),
-        Kind::Addresses => "addresses".into(),
-        Kind::HostAndPort => "host and port".into(),
-        Kind::SavePoints => "pairs of seconds and changes".into(),
-        Kind::Percentiles => "numbers from 0 to 100".into(),
-        Kind::OomScores => "three numbers from -2000 to 2000".into(),
-        Kind::Events => "letters of event classes".into(),
-        Kind::BufferLimits => "class, hard limit, soft limit, seconds; repeated".into(),
+        ValueKind::Int(min, max) => format!("integer from {min} to {max}"),
+        ValueKind::Octal(max) => format!("octal number up to {max:o}"),
+        ValueKind::Memory(0, _) => "size".into(),
+        ValueKind::Memory(min, _) => format!("size from {min}"),
+        ValueKind::MemoryOrPercent => "size, or percentage of `maxmemory`".into(),
+        ValueKind::Choice(choices) => names(choices),
+        ValueKind::Choices(choices) => format!("any of {}", names(choices)),
+        ValueKind::Text => "text".into(),
+        ValueKind::FileName(_) => "file name".into(),
+        ValueKind::Words => "words".into(),
+        ValueKind::Addresses => "addresses".into(),
+        ValueKind::HostAndPort => "host and port".into(),
+        ValueKind::SavePoints => "pairs of seconds and changes".into(),
+        ValueKind::Percentiles => "numbers from 0 to 100".into(),
+        ValueKind::OomScores => "three numbers from -2000 to 2000".into(),
+        ValueKind::Events => "letters of event classes".into(),
+        ValueKind::BufferLimits => "class, hard limit, soft limit, seconds; repeated".into(),
     }
 }
