@@ -37,7 +37,7 @@ fn script(client: &mut Client, text: &str, arguments: &[&str]) -> Reply {
 /// What became of locks, by the names of the events.
 fn told(server: &Server) -> Vec<String> {
     let entries = server.journal().entries().expect("a journal");
-    let locks = entries.iter().filter(|entry| !matches!(entry.what, JournalEvent::Command { .. }));
+    let locks = entries.iter().filter(|entry| !matches!(entry.event, JournalEvent::Command { .. }));
     locks.map(|entry| entry.to_string().split_once(": ").expect("a line").1.to_owned()).collect()
 }
 
