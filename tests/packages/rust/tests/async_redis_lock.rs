@@ -14,7 +14,7 @@ fn options() -> Options {
 
 fn renewals(server: &Server) -> usize {
     let entries = server.journal().entries().expect("a journal");
-    entries.iter().filter(|entry| matches!(entry.what, JournalEvent::Renewed { .. })).count()
+    entries.iter().filter(|entry| matches!(entry.event, JournalEvent::Renewed { .. })).count()
 }
 
 #[tokio::test]
