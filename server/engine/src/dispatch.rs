@@ -550,8 +550,8 @@ fn admits(permission: Permission, client: &Session) -> bool {
     }
 }
 
-const TESTS_NOT_ALLOWED: &str = "ERR LOCKWHEEL command not allowed. The server must be started with \
-    the enable-test-commands option set to \"yes\", or to \"local\" for local connections.";
+const TESTS_NOT_ALLOWED: &str = "ERR LOCKWHEEL command not allowed. The server must be started \
+    with the enable-test-commands option set to \"yes\", or to \"local\" for local connections.";
 
 const DEBUG_NOT_ALLOWED: &str = "ERR DEBUG command not allowed. If the enable-debug-command option \
     is set to \"local\", you can run it from a local connection, otherwise you need to set this \

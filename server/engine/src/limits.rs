@@ -66,10 +66,10 @@ pub const GARBAGE_ITEMS_MAX: usize = if cfg!(test) { 1 << 16 } else { 4 << 20 };
 
 /// Cached scripts from EVAL. A client that writes its arguments into the script creates a new one
 /// with each call; the least recently used are evicted, as in Redis 7.4.
-pub const PASSING_SCRIPTS_MAX: usize = 500;
+pub const EVAL_SCRIPTS_MAX: usize = 500;
 
 /// Bytes of these scripts, compiled: 64 KiB each. Lock scripts use about 10 KiB.
-pub const PASSING_SCRIPTS_BYTES_MAX: usize = 32 * MIB;
+pub const EVAL_SCRIPTS_BYTES_MAX: usize = 32 * MIB;
 
 /// Bytes of the texts of scripts from SCRIPT LOAD; further ones are refused. They stay until SCRIPT
 /// FLUSH, so Redis has no limit but the memory. 150,000 scripts of 1 KiB fit, far more than
@@ -77,9 +77,9 @@ pub const PASSING_SCRIPTS_BYTES_MAX: usize = 32 * MIB;
 /// the host runs out of memory. `used_memory` includes them, so `maxmemory` may set a lower limit.
 pub const LOADED_SCRIPTS_BYTES_MAX: usize = 256 * MIB;
 
-/// Bytes of their compiled forms: some thousands. Others are compiled again when they are used,
-/// which takes about 30 us.
-pub const READY_SCRIPTS_BYTES_MAX: usize = 16 * MIB;
+/// Bytes of their compiled forms: room for some thousands. Others are compiled again when they are
+/// used, which takes about 30 us.
+pub const COMPILED_SCRIPTS_BYTES_MAX: usize = 16 * MIB;
 
 /// Bytes of a script. Scripts of lock libraries are far smaller; Lua's lexer overflows beyond.
 pub const SCRIPT_BYTES_MAX: usize = MIB;
@@ -131,10 +131,10 @@ pub const LIBRARY_FUNCTIONS_MAX: usize = 1_000;
 pub const SCRIPTS: Limits = Limits {
     memory_bytes_max: SCRIPT_MEMORY_BYTES_MAX,
     script_bytes_max: SCRIPT_BYTES_MAX,
-    eval_scripts_max: PASSING_SCRIPTS_MAX,
-    eval_bytes_max: PASSING_SCRIPTS_BYTES_MAX,
+    eval_scripts_max: EVAL_SCRIPTS_MAX,
+    eval_bytes_max: EVAL_SCRIPTS_BYTES_MAX,
     loaded_bytes_max: LOADED_SCRIPTS_BYTES_MAX,
-    compiled_bytes_max: READY_SCRIPTS_BYTES_MAX,
+    compiled_bytes_max: COMPILED_SCRIPTS_BYTES_MAX,
     match_steps_max: SCRIPT_PATTERN_STEPS_MAX,
     nesting_max: SCRIPT_NESTING_MAX,
     interrupt_instructions: SCRIPT_INTERRUPT_INSTRUCTIONS,

@@ -191,7 +191,7 @@ fn script_gets_replies_in_its_own_protocol() {
     }
 }
 
-/// Commands whose reply depends on the protocol use the one that the script has chosen, not the
+/// Commands with protocol-dependent replies use the protocol that the script has chosen, not the
 /// client's.
 #[test]
 fn protocol_dependent_commands_use_the_protocol_of_the_script() {

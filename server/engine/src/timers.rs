@@ -464,7 +464,7 @@ mod tests {
         Advance(i64),
         Drain(u32),
         WorkAhead(u32),
-        StepAhead,
+        MoveAhead,
     }
 
     #[derive(Clone, Debug)]
@@ -496,7 +496,7 @@ mod tests {
     }
 
     fn steps() -> impl Strategy<Value = Step> {
-        use Step::{Advance, Cancel, Drain, Insert, Reschedule, StepAhead, WorkAhead};
+        use Step::{Advance, Cancel, Drain, Insert, MoveAhead, Reschedule, WorkAhead};
         prop_oneof![
             8 => deadlines().prop_map(Insert),
             4 => (any::<prop::sample::Index>(), deadlines())
@@ -506,7 +506,7 @@ mod tests {
             6 => (0..6u32).prop_map(Drain),
             1 => Just(Drain(ENDLESS)),
             4 => (0..6u32).prop_map(WorkAhead),
-            2 => Just(StepAhead),
+            2 => Just(MoveAhead),
         ]
     }
 
@@ -550,7 +550,7 @@ mod tests {
                 Step::Advance(span) => self.now = self.now.saturating_add(span),
                 Step::Drain(budget) => self.drain(budget),
                 Step::WorkAhead(budget) => self.timers.work_ahead(Millis(self.now), budget),
-                Step::StepAhead => self.timers.wheel.step_ahead(&mut self.timers.slab),
+                Step::MoveAhead => self.timers.wheel.step_ahead(&mut self.timers.slab),
             }
             self.compare();
         }

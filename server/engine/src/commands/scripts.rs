@@ -318,7 +318,7 @@ pub fn kill(context: &mut Context<'_>, function: bool) -> Result<Reply, Error> {
 
 #[cfg(test)]
 mod tests {
-    use crate::limits::PASSING_SCRIPTS_MAX;
+    use crate::limits::EVAL_SCRIPTS_MAX;
     use crate::testing::{Stage, check};
 
     #[test]
@@ -333,7 +333,7 @@ mod tests {
     fn scripts_of_eval_are_evicted_and_loaded_scripts_are_kept() {
         let mut stage = Stage::new(crate::settings::Settings::default());
         stage.check("SCRIPT LOAD \"return 'kept'\"; EVAL \"return 'used'\" 0");
-        for other in 0..PASSING_SCRIPTS_MAX {
+        for other in 0..EVAL_SCRIPTS_MAX {
             stage.check(&format!("EVAL \"return {other}\" 0 => {other}"));
         }
         stage.check(

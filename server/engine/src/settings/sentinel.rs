@@ -188,7 +188,7 @@ impl Sentinel {
             "announce-hostnames" => self.announce_hostnames = yes_no?,
             "announce-ip" => self.announce_ip = value.to_owned(),
             "announce-port" => {
-                self.announce_port = value.parse().map_err(|_| SetOptionError::Invalid)?
+                self.announce_port = value.parse().map_err(|_| SetOptionError::Invalid)?;
             }
             "sentinel-user" | "sentinel-pass" => {}
             _ => return Err(SetOptionError::Unknown),
