@@ -206,7 +206,7 @@ mod tests {
     fn check(input: &str, expected: &Reply) {
         let input = input.replace('/', "\r\n");
         let (reply, end) = decode(input.as_bytes()).expect("a reply").expect("a whole reply");
-        // NaN equals nothing, so what is shown is compared.
+        // NaN is not equal to itself, so the debug texts are compared.
         assert_eq!(format!("{reply:?}"), format!("{expected:?}"));
         assert_eq!(end, input.len());
         for cut in 0..input.len() {

@@ -127,7 +127,9 @@ proptest! {
     }
 
     #[test]
-    fn encoded_requests_parse_to_the_same(requests in vec(vec(vec(any::<u8>(), 0..40), 1..9), 0..6)) {
+    fn encoded_requests_parse_to_the_same(
+        requests in vec(vec(vec(any::<u8>(), 0..40), 1..9), 0..6),
+    ) {
         let mut stream = BytesMut::new();
         for args in &requests {
             encode_request(args, &mut stream);
@@ -157,7 +159,10 @@ proptest! {
     }
 
     #[test]
-    fn decoder_accepts_any_input_without_panic(bytes in vec(any::<u8>(), 0..64), stream in streams()) {
+    fn decoder_accepts_any_input_without_panic(
+        bytes in vec(any::<u8>(), 0..64),
+        stream in streams(),
+    ) {
         for input in [bytes, stream] {
             if let Ok(Some((_, length))) = decode(&input) {
                 prop_assert!(0 < length && length <= input.len());

@@ -17,8 +17,8 @@ pub(crate) enum ProgramName {
     Run,
 }
 
-/// Chooses the subcommand, and removes the words that selected it from the arguments, whose first
-/// is the program's name.
+/// Chooses the subcommand, and removes the words that selected it from the arguments; the first is
+/// the program's name.
 pub(crate) fn choose(args: &mut Vec<OsString>) -> ProgramName {
     if let Some(name) = args.first().and_then(|name| of_name(name)) {
         return name;

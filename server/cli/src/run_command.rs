@@ -47,8 +47,8 @@ Examples:
   lockwheel run -- pytest
   lockwheel run --frozen --env CELERY_BROKER_URL -- cargo test
 
-Exit status: that of the command; 128 plus the number of the signal that ended it, 127 if the command
-was not found, 126 if it cannot be executed, 125 if the server cannot be started.
+Exit status: that of the command; 128 plus the number of the signal that ended it, 127 if it was
+not found, 126 if it cannot be executed, 125 if the server cannot be started.
 ";
 
 /// The parsed command line.
@@ -112,7 +112,7 @@ impl RunOptions {
         format!("run -- {}", words.collect::<Vec<_>>().join(" "))
     }
 
-    /// As `redis-server` would read the options, but for what is better for a test.
+    /// Parses the options as `redis-server` does, with other defaults, for tests.
     fn settings(&self) -> Result<Settings, String> {
         let has_file = self.server_options.first().is_some_and(|first| !first.starts_with('-'));
         let (file, options) = self.server_options.split_at(usize::from(has_file));

@@ -1,4 +1,4 @@
-//! What there is to be tried: families, clients, cases.
+//! `lockwheel compat --list`: the families, clients and cases of the suite.
 
 use std::fmt::Write;
 
@@ -18,17 +18,17 @@ struct Item<'s> {
     client: Option<&'s str>,
     name: &'s str,
     why: &'s str,
-    /// The file of a case; a property stands in none.
+    /// The file of a case; a property has none.
     place: Option<&'s str>,
-    /// The first line of its conversation.
+    /// The first line of the case in its file.
     line: Option<usize>,
 }
 
-/// Writes it, for people or for programs.
+/// Writes the list as text or as JSON.
 pub(super) fn write(suite: &Suite, as_json: bool) -> String {
     let cases = items(suite);
     if as_json {
-        // Nothing in it can fail to be written.
+        // Serialization of these types cannot fail.
         let text = serde_json::to_string_pretty(&Document { schema: 1, cases });
         return text.unwrap_or_default() + "\n";
     }
@@ -36,16 +36,17 @@ pub(super) fn write(suite: &Suite, as_json: bool) -> String {
     let mut heading = String::new();
     for Item { family, client, name, .. } in &cases {
         let client = client.map(|client| format!(": {client}")).unwrap_or_default();
-        let of = format!("{family}{client}");
-        if of != heading {
+        let group = format!("{family}{client}");
+        if group != heading {
             let gap = if heading.is_empty() { "" } else { "\n" };
-            let _ = writeln!(out, "{gap}{of}");
-            heading = of;
+            let _ = writeln!(out, "{gap}{group}");
+            heading = group;
         }
         let _ = writeln!(out, "  {name}");
     }
     let count = cases.len();
-    let _ = writeln!(out, "\n{count} in all. Choose with --only TEXT: part of any of these lines.");
+    let _ =
+        writeln!(out, "\n{count} in all. Select with --only TEXT: a part of any of these lines.");
     out
 }
 

@@ -20,14 +20,14 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use self::progress::{FuzzMeter, Meter};
 
-/// Something is not as it must be.
-const NOT_GREEN: u8 = 1;
-/// Nothing could be tried.
+/// Exit status if a case has failed.
+const FAILED: u8 = 1;
+/// Exit status if the suite could not run.
 const UNUSABLE: u8 = 2;
-/// Ended at once by a second Ctrl-C, as a shell says it.
+/// Exit status after a second Ctrl-C, as in a shell.
 const INTERRUPTED: i32 = 130;
-/// What stands for an address that is not needed.
-const NOWHERE: &str = "redis://localhost";
+/// The URL if none is needed.
+const UNUSED_URL: &str = "redis://localhost";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -37,61 +37,60 @@ Examples:
   lockwheel compat redis://127.0.0.1:6379 --format junit --output compat.xml
   lockwheel compat --list
 
-It works in an empty database of the server, under a key prefix of its own, and leaves the server
-as it found it. Exit status: 0 all is as it must be, 1 something is not, 2 it could not run.";
+The suite uses an empty database of the server and a key prefix of its own, and removes its keys at
+the end. Exit status: 0 all cases have passed, 1 a case has failed, 2 the suite could not run.";
 
-/// Tries whether a server that speaks Redis's protocol is safe for locks
+/// Tests whether a server that speaks the Redis protocol is safe for locks
 #[derive(Parser)]
 #[command(name = "lockwheel compat", bin_name = "lockwheel compat", after_help = EXAMPLES)]
 struct Arguments {
     /// The server: redis://[[user]:password@]host[:port][/database] or unix://path
     #[arg(required_unless_present = "list")]
     url: Option<String>,
-    /// A server that is right by definition: everything is sent to both and compared
+    /// A server that is correct by definition: every command is sent to both, and replies compared
     #[arg(long, value_name = "URL")]
     reference: Option<String>,
-    /// Only what has this in its family, client or name (may be repeated)
+    /// Run only cases with this text in family, client or name (may be repeated)
     #[arg(long, value_name = "TEXT")]
     only: Vec<String>,
-    /// Say what there is to be tried, and try nothing
+    /// List the cases and run nothing
     #[arg(long)]
     list: bool,
-    /// How the report is written
+    /// The format of the report
     #[arg(long, value_enum, default_value_t = Form::Text)]
     format: Form,
     /// Write the report to this file
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// A command that the server lacks does not fail the run
+    /// Do not fail because of commands that the server does not have
     #[arg(long)]
     allow_missing: bool,
-    /// Try what flushes scripts and functions as well, which belong to all databases
+    /// Run also cases that flush scripts and functions, which all databases share
     #[arg(long)]
     allow_flush: bool,
-    /// How many conversations are held at a time
+    /// The number of cases that run at the same time
     #[arg(long, value_name = "COUNT", default_value_t = 8)]
     jobs: usize,
-    /// How many seconds a reply may take before a case fails
+    /// The seconds that a reply may take before the case fails
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
     patience: f64,
-    /// Play the cases of these files instead of those that are built in
+    /// Run the cases of these files instead of the built-in ones
     #[arg(long, value_name = "FILE")]
     cases: Vec<PathBuf>,
-    /// Print the cases of --cases with what the server answers in the place of what they expect
+    /// Print the cases of --cases with the replies of the server instead of the expected ones
     #[arg(long, requires = "cases")]
     record: bool,
-    /// For how long each property under contention is tried
+    /// The seconds for which each property under contention is tested
     #[arg(long, value_name = "SECONDS")]
     seconds: Option<f64>,
-    /// How many clients contend in a property
+    /// The number of clients that contend in a property
     #[arg(long, value_name = "N")]
     connections: Option<usize>,
-    /// What decides what clients do in properties, and what --fuzz sends; another each time if
-    /// none is given
+    /// The seed of random choices in properties and of --fuzz; random if not given
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
-    /// Instead of the suite, send so many commands drawn by chance to both servers, compare, and
-    /// shorten whatever differs to a case
+    /// Instead of the suite, send this many random commands to both servers, compare the replies,
+    /// and reduce each difference to a short case
     #[arg(long, value_name = "N", requires = "reference")]
     fuzz: Option<usize>,
 }
@@ -104,14 +103,14 @@ enum Form {
     Junit,
 }
 
-/// Runs it. `arguments` are those behind `compat`.
+/// Runs the subcommand with the arguments after `compat`.
 pub(crate) fn main(arguments: &[String]) -> ExitCode {
     let name = "lockwheel compat".to_owned();
     let parsed = Arguments::try_parse_from([name].into_iter().chain(arguments.iter().cloned()));
     let arguments = match parsed {
         Ok(arguments) => arguments,
         Err(error) => {
-            // Its output may be closed.
+            // Standard output may be closed.
             let _ = error.print();
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(UNUSABLE));
         }
@@ -125,15 +124,15 @@ pub(crate) fn main(arguments: &[String]) -> ExitCode {
         }
         let suite = Suite::new(&options)?;
         if arguments.list {
-            say(&list::write(&suite, arguments.format == Form::Json));
+            print(&list::write(&suite, arguments.format == Form::Json));
             return Ok(0);
         }
-        obey_signals(&options.interrupt);
+        handle_signals(&options.interrupt);
         let mut meter = Meter::new();
         let report = suite.run(&mut meter)?;
         meter.clear();
-        tell(&arguments, &report)?;
-        Ok(if report.is_green() { 0 } else { NOT_GREEN })
+        write_report(&arguments, &report)?;
+        Ok(if report.is_green() { 0 } else { FAILED })
     });
     match status {
         Ok(status) => ExitCode::from(status),
@@ -144,8 +143,8 @@ pub(crate) fn main(arguments: &[String]) -> ExitCode {
     }
 }
 
-/// Writes the report where it was asked for.
-fn tell(arguments: &Arguments, report: &Report) -> Result<(), Error> {
+/// Writes the report to the file, or to standard output.
+fn write_report(arguments: &Arguments, report: &Report) -> Result<(), Error> {
     let text = match arguments.format {
         Form::Text if arguments.output.is_none() && wants_colours() => report.coloured_text(),
         Form::Text => report.write(Format::Text),
@@ -154,17 +153,17 @@ fn tell(arguments: &Arguments, report: &Report) -> Result<(), Error> {
         Form::Junit => report.write(Format::Junit),
     };
     let Some(path) = &arguments.output else {
-        say(&text);
+        print(&text);
         return Ok(());
     };
     let written = fs::write(path, text);
     written.map_err(|error| Error::Usage(format!("{}: {error}", path.display())))?;
-    say(&format!("{} See {}.\n", report.summary(), path.display()));
+    print(&format!("{} See {}.\n", report.summary(), path.display()));
     Ok(())
 }
 
-/// Says it, unless nobody listens any more.
-fn say(text: &str) {
+/// Prints to standard output, which may be closed.
+fn print(text: &str) {
     let mut out = io::stdout().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
@@ -175,12 +174,12 @@ fn wants_colours() -> bool {
     io::stdout().is_terminal() && !no && !dumb
 }
 
-/// The first signal ends the run as soon as it can clean up, the second at once.
-fn obey_signals(interrupt: &Interrupt) {
+/// The first signal stops the run after it has cleaned up, the second at once.
+fn handle_signals(interrupt: &Interrupt) {
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
         return;
     };
-    // Before the run begins: a signal that comes early must not end the program as it stands.
+    // Before the run begins: an early signal must not end the program without cleaning up.
     let signals = {
         let _entered = runtime.enter();
         (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
@@ -195,8 +194,8 @@ fn obey_signals(interrupt: &Interrupt) {
                     std::process::exit(INTERRUPTED);
                 }
                 interrupt.ask();
-                let advice = "ending, and cleaning up; once more to leave at once";
-                let _ = writeln!(io::stderr(), "\nlockwheel compat: {advice}");
+                let text = "stopping and cleaning up; press Ctrl-C again to end at once";
+                let _ = writeln!(io::stderr(), "\nlockwheel compat: {text}");
             }
         });
     });
@@ -206,13 +205,13 @@ fn fuzz(options: Options, count: usize) -> Result<u8, Error> {
     let Some(reference) = options.reference else {
         return Err(Error::Usage("--fuzz needs a --reference".to_owned()));
     };
-    obey_signals(&options.interrupt);
+    handle_signals(&options.interrupt);
     let (target, seed, interrupt) = (options.target, options.seed, options.interrupt);
     let manner = fuzz::Manner::Grammar;
     let options = fuzz::Options { target, reference, count, seed, manner, interrupt };
     let report = fuzz::fuzz(&options, &mut FuzzMeter::new())?;
-    say(&report.text());
-    Ok(if report.is_green() { 0 } else { NOT_GREEN })
+    print(&report.text());
+    Ok(if report.is_green() { 0 } else { FAILED })
 }
 
 fn record(options: &Options) -> Result<u8, Error> {
@@ -221,13 +220,13 @@ fn record(options: &Options) -> Result<u8, Error> {
     let target = Target::explore(&options.target, &prefix, false).map_err(lost)?;
     for case in options.cases.iter().flatten() {
         let text = record::record(&target, case).map_err(lost)?;
-        say(&format!("{text}\n"));
+        print(&format!("{text}\n"));
     }
     Ok(0)
 }
 
 fn options(arguments: &Arguments) -> Result<Options, Error> {
-    let mut options = Options::new(arguments.url.as_deref().unwrap_or(NOWHERE))?;
+    let mut options = Options::new(arguments.url.as_deref().unwrap_or(UNUSED_URL))?;
     let address = |text: &String| Address::parse(text).map_err(Error::Usage);
     options.reference = arguments.reference.as_ref().map(address).transpose()?;
     options.only.clone_from(&arguments.only);
@@ -239,8 +238,8 @@ fn options(arguments: &Arguments) -> Result<Options, Error> {
     options.jobs = arguments.jobs;
     let patience = Duration::try_from_secs_f64(arguments.patience);
     let patience = patience.ok().filter(|patience| !patience.is_zero());
-    let no_span = || Error::Usage(format!("--patience: no span of time: {}", arguments.patience));
-    options.patience = patience.ok_or_else(no_span)?;
+    let invalid = || Error::Usage(format!("--patience: no span of time: {}", arguments.patience));
+    options.patience = patience.ok_or_else(invalid)?;
     let mut cases = Vec::new();
     for path in &arguments.cases {
         let file = path.display().to_string();

@@ -1,39 +1,39 @@
-//! How far a run has come: a bar on a terminal, a line now and then elsewhere.
+//! The progress of a run: a bar on a terminal, otherwise a line every ten seconds.
 
 use std::io::{self, IsTerminal, Write};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use lockwheel_compat::{Outcome, Progress, Verdict, fuzz, time};
 
-/// How often a line is said where there is no terminal.
-const PAUSE_US: i64 = 10_000_000;
+/// The interval of lines without a terminal.
+const LINE_INTERVAL_US: i64 = 10_000_000;
 
-/// Shows it on standard error.
+/// Shows the progress of the suite on standard error.
 pub(super) struct Meter {
     bar: Option<ProgressBar>,
     count: usize,
     done: usize,
     failed: usize,
-    said_us: i64,
+    printed_us: i64,
 }
 
 impl Meter {
-    /// Nothing is shown yet.
+    /// A meter that shows nothing yet.
     pub(super) fn new() -> Meter {
-        Meter { bar: None, count: 0, done: 0, failed: 0, said_us: time::now_us() }
+        Meter { bar: None, count: 0, done: 0, failed: 0, printed_us: time::now_us() }
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub(super) fn clear(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
     }
 
-    fn words(&self) -> String {
+    fn text(&self) -> String {
         match self.failed {
             0 => String::new(),
-            failed => format!("{failed} not as they must be"),
+            failed => format!("{failed} failed"),
         }
     }
 }
@@ -57,46 +57,46 @@ impl Progress for Meter {
         self.failed += usize::from(!good);
         if let Some(bar) = &self.bar {
             bar.inc(1);
-            bar.set_message(self.words());
-        } else if time::now_us() - self.said_us > PAUSE_US {
-            self.said_us = time::now_us();
-            let (done, count, words) = (self.done, self.count, self.words());
-            let _ = writeln!(io::stderr(), "{done} of {count} {words}");
+            bar.set_message(self.text());
+        } else if time::now_us() - self.printed_us > LINE_INTERVAL_US {
+            self.printed_us = time::now_us();
+            let (done, count, text) = (self.done, self.count, self.text());
+            let _ = writeln!(io::stderr(), "{done} of {count} {text}");
         }
     }
 }
 
-/// Shows how many commands were drawn and sent.
+/// Shows how many random commands have been sent, on standard error.
 pub(super) struct FuzzMeter {
     bar: Option<ProgressBar>,
-    said_us: i64,
+    printed_us: i64,
 }
 
 impl FuzzMeter {
-    /// Nothing is shown yet.
+    /// A meter that shows nothing yet.
     pub(super) fn new() -> FuzzMeter {
         let bar = io::stderr().is_terminal().then(|| ProgressBar::new(0));
         let style = ProgressStyle::with_template("{bar:40} {pos}/{len} {per_sec} {msg}");
         if let (Some(bar), Ok(style)) = (&bar, style) {
             bar.set_style(style);
         }
-        FuzzMeter { bar, said_us: time::now_us() }
+        FuzzMeter { bar, printed_us: time::now_us() }
     }
 }
 
 impl fuzz::Progress for FuzzMeter {
     fn fuzzed(&mut self, done: usize, of: usize, found: usize) {
-        let words = if found == 1 { "difference" } else { "differences" };
+        let text = if found == 1 { "difference" } else { "differences" };
         if let Some(bar) = &self.bar {
             bar.set_length(u64::try_from(of).unwrap_or(u64::MAX));
             bar.set_position(u64::try_from(done).unwrap_or(u64::MAX));
-            bar.set_message(format!("{found} {words}"));
+            bar.set_message(format!("{found} {text}"));
             if done >= of {
                 bar.finish_and_clear();
             }
-        } else if time::now_us() - self.said_us >= PAUSE_US {
-            self.said_us = time::now_us();
-            let _ = writeln!(io::stderr(), "{done} of {of} commands, {found} {words}");
+        } else if time::now_us() - self.printed_us >= LINE_INTERVAL_US {
+            self.printed_us = time::now_us();
+            let _ = writeln!(io::stderr(), "{done} of {of} commands, {found} {text}");
         }
     }
 }

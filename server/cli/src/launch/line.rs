@@ -1,14 +1,14 @@
-//! One line of a configuration file, or typed at `redis-cli`: cutting it into words, and writing
-//! words so that they are cut back to the same. Knows no directive.
+//! Splits a line of a configuration file or of `redis-cli` into words, and quotes words so that
+//! splitting returns the same words.
 
-/// Cuts a line at its spaces. Words in double quotes may hold spaces and the escapes
+/// Splits a line at its spaces. Words in double quotes may contain spaces and the escapes
 /// `\n \r \t \b \a \xHH`; in single quotes only `\'`. `None` when quotes are unbalanced.
 pub(crate) fn split(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut words = Vec::new();
     let mut rest = line;
     loop {
         rest = rest.trim_ascii_start();
-        // Redis takes the vertical tab for a space too; Rust does not.
+        // For Redis the vertical tab is a space, too; not for Rust.
         while let [0x0b, after @ ..] = rest {
             rest = after.trim_ascii_start();
         }
@@ -21,7 +21,7 @@ pub(crate) fn split(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     }
 }
 
-/// Writes a word in double quotes.
+/// Quotes a word with double quotes.
 pub(super) fn quote(word: &str) -> String {
     let mut quoted = String::from("\"");
     for character in word.chars() {
@@ -60,7 +60,7 @@ fn word(mut rest: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     Some((word, rest))
 }
 
-/// Reads up to the closing quote; returns what is behind it.
+/// Reads up to the closing quote; returns the bytes after it.
 fn quoted<'a>(mut rest: &'a [u8], word: &mut Vec<u8>, quote: u8) -> Option<&'a [u8]> {
     loop {
         rest = match rest {
@@ -88,7 +88,7 @@ fn quoted<'a>(mut rest: &'a [u8], word: &mut Vec<u8>, quote: u8) -> Option<&'a [
     }
 }
 
-/// A closing quote ends its word.
+/// Checks that the word ends at its closing quote.
 fn closed(rest: &[u8]) -> Option<&[u8]> {
     rest.first().is_none_or(|&byte| is_space(byte)).then_some(rest)
 }
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn words() {
+    fn lines_split_into_words() {
         check("", Some(&[]));
         check(" \t\x0b ", Some(&[]));
         check("a  b\tc\r", Some(&["a", "b", "c"]));
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn quoting_is_undone_by_splitting() {
+    fn splitting_undoes_quoting() {
         for word in ["", "a b", "a\"b\\c", "a\tb\n\x01\x7f", "'", "h\u{e9}"] {
             assert_eq!(split(quote(word).as_bytes()), Some(vec![word.as_bytes().to_vec()]));
         }

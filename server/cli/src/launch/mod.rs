@@ -1,5 +1,5 @@
-//! From a command line, an environment and configuration files to a `Settings`.
-//! Files come from a callback; this file opens none.
+//! Builds the `Settings` from a command line, environment variables and configuration files. The
+//! files are read through a callback.
 
 use std::fmt;
 use std::io;
@@ -15,23 +15,23 @@ use crate::limits::INCLUDE_DEPTH_MAX;
 pub(crate) mod line;
 pub(crate) mod load;
 
-/// What the command line asks for.
+/// The action that the command line selects.
 #[derive(Debug)]
 pub(crate) enum Invocation {
-    /// To serve.
+    /// Run a server.
     Serve {
-        /// With these options.
+        /// The settings of the server.
         settings: Box<Settings>,
-        /// And these lines in the log, one each.
+        /// Warnings for the log, one per line.
         warnings: Vec<Warning>,
     },
-    /// To print [`version_line`] and end.
+    /// Print [`version_line`].
     PrintVersion,
-    /// To print [`usage`] and end.
+    /// Print [`usage`].
     PrintHelp,
 }
 
-/// Where configuration is read from.
+/// A source of configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source<'a> {
     /// Standard input, to its end.
@@ -40,8 +40,8 @@ pub(crate) enum Source<'a> {
     File(&'a str),
 }
 
-/// What `--version` prints. Launchers take the first dotted number for the version of Redis, or
-/// what follows ` v=`; our own comes last. The program knows what it allocates from.
+/// The output of `--version`. Launchers read the version of Redis as the first dotted number, or
+/// after ` v=`; the version of Lockwheel comes last.
 pub(crate) fn version_line(allocator: &str) -> String {
     let bits = usize::BITS;
     format!(
@@ -50,22 +50,22 @@ pub(crate) fn version_line(allocator: &str) -> String {
     )
 }
 
-/// Where a sentinel listens unless told otherwise.
+/// The default port of a sentinel.
 const SENTINEL_PORT: u16 = 26379;
 
-/// Reads a source whole.
+/// Reads all bytes of a source.
 pub(crate) type Reader<'a> = dyn FnMut(Source<'_>) -> io::Result<Vec<u8>> + 'a;
 
-/// Something the operator should know and that is no reason not to start.
+/// A problem of the configuration that does not prevent the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Warning {
-    /// Directives that have no effect here.
+    /// Directives without effect on this server.
     Ignored(Vec<String>),
-    /// Directives that ask to keep keys on disk.
+    /// Directives that configure persistence.
     NotDurable(Vec<&'static str>),
-    /// Variables that look like ours and are not.
+    /// Variables with the prefix `LOCKWHEEL_` that match no directive.
     UnknownVariables(Vec<String>),
-    /// A policy that would evict.
+    /// A policy that would evict keys.
     Eviction(MaxmemoryPolicy),
 }
 
@@ -79,7 +79,7 @@ impl fmt::Display for Warning {
                 names.join(", ")
             ),
             Warning::UnknownVariables(names) => {
-                write!(f, "environment variables that are no directive: {}", names.join(", "))
+                write!(f, "environment variables that match no directive: {}", names.join(", "))
             }
             Warning::Eviction(policy) => {
                 write!(f, "maxmemory-policy {}: nothing is ever evicted", policy.name())
@@ -88,26 +88,26 @@ impl fmt::Display for Warning {
     }
 }
 
-/// Why the server cannot start. Prints what Redis prints; the exit status is 1.
+/// An error of the configuration, with the text of Redis; the exit status is 1.
 #[derive(Debug)]
 pub(crate) enum FatalConfigError {
-    /// A directive is wrong.
+    /// A directive is invalid.
     Directive {
-        /// Where it is: a line, or a variable.
+        /// Its place: a line, or a variable.
         place: String,
-        /// What it says.
+        /// Its text.
         line: String,
-        /// What is wrong with it.
+        /// The error.
         reason: String,
     },
     /// A file cannot be read.
     Unreadable {
         /// Its path; a dash is standard input.
         path: String,
-        /// What the system says.
+        /// The error of the system.
         error: io::Error,
     },
-    /// Asked to be something this server is not.
+    /// An option of Redis that this server does not support.
     Unsupported(&'static str),
 }
 
@@ -135,8 +135,9 @@ impl std::error::Error for FatalConfigError {
     }
 }
 
-/// Reads the command line of the daemon, the program's name first. A file (or standard input)
-/// comes first, then the variables `LOCKWHEEL_*`, then the options; what comes later wins.
+/// Parses the command line of the server, the program's name first. A file (or standard input) is
+/// read first, then the variables `LOCKWHEEL_*`, then the options; later values override earlier
+/// ones.
 pub(crate) fn from_args(
     args: &[String],
     environment: &[(String, String)],
@@ -152,7 +153,7 @@ pub(crate) fn from_args(
     let line = CommandLine::parse(args);
     let mut loader = Loader::new(read);
     if program.ends_with("-sentinel") || args.iter().any(|arg| arg == "--sentinel") {
-        loader.be_a_sentinel();
+        loader.set_sentinel_mode();
     }
     if let Some(path) = line.path {
         loader.settings.config_file = Some(path.into());
@@ -168,7 +169,7 @@ pub(crate) fn from_args(
     Ok(Invocation::Serve { settings: Box::new(settings), warnings })
 }
 
-/// Whether there may be a password among the arguments of a command line.
+/// Whether the arguments of a command line may contain a password.
 pub(crate) fn names_secret(args: &[String]) -> bool {
     const OF_SENTINELS: [&str; 2] = ["auth-pass", "sentinel-pass"];
     let secret = DIRECTIVES.iter().filter(|row| row.is_sensitive).map(|row| row.name);
@@ -180,7 +181,7 @@ pub(crate) fn names_secret(args: &[String]) -> bool {
     args.iter().any(names_one)
 }
 
-/// What `--help` prints.
+/// The output of `--help`.
 pub(crate) fn usage(allocator: &str) -> String {
     format!(
         "{}
@@ -193,15 +194,17 @@ Usage: lockwheel [/path/to/redis.conf] [-] [--directive value ...] ...
        lockwheel cli [options] [command [argument ...]]
        lockwheel run [options] -- command [argument ...]
 
-The file and the options are those of redis-server 7.2; a dash reads more of them from
-standard input. A variable LOCKWHEEL_<DIRECTIVE>, such as LOCKWHEEL_PORT, wins over the
-file, and an option wins over both. `lockwheel compat --help` explains how to try whether a
-server is safe for locks. `lockwheel cli` is redis-cli; under the names redis-cli,
-redis-server and redis-sentinel the program is what it is called. `lockwheel run` starts a
-server for a command, such as a test suite, and ends it with the command.
+The file and the options are those of redis-server 7.2; with a dash, more directives are
+read from standard input. A variable LOCKWHEEL_<DIRECTIVE>, such as LOCKWHEEL_PORT, overrides
+the file, and an option overrides both.
+
+`lockwheel compat` tests whether a server is safe for locks. `lockwheel cli` works like
+redis-cli. `lockwheel run` starts a server for a command, such as a test suite, and stops it
+when the command ends. Started under the name redis-server, redis-sentinel or redis-cli, the
+program works like the program of that name.
 
 Examples:
-       lockwheel                          serves on 127.0.0.1:6379
+       lockwheel                          listens on 127.0.0.1:6379
        lockwheel --port 0 --unixsocket /tmp/lockwheel.sock
        lockwheel /etc/redis.conf --loglevel verbose
        echo 'requirepass secret' | lockwheel - --bind 0.0.0.0
@@ -210,11 +213,11 @@ Examples:
     )
 }
 
-/// The command line by its parts.
+/// The parts of a command line.
 struct CommandLine<'a> {
     path: Option<&'a str>,
     reads_stdin: bool,
-    /// The options, written as a file would. Redis counts an empty line before them.
+    /// The options in the form of a configuration file. Redis counts an empty line before them.
     options: String,
 }
 
@@ -222,7 +225,7 @@ impl<'a> CommandLine<'a> {
     fn parse(args: &'a [String]) -> CommandLine<'a> {
         let mut line = CommandLine { path: None, reads_stdin: false, options: "\n".into() };
         let last = args.len().saturating_sub(1);
-        // A name takes the next argument for its value, whatever that looks like.
+        // The argument after a directive's name is its value, whatever it looks like.
         let mut wants_value = false;
         for (index, arg) in args.iter().enumerate() {
             let next_is_option = args.get(index + 1).is_none_or(|next| next.starts_with("--"));
@@ -231,15 +234,15 @@ impl<'a> CommandLine<'a> {
                     line.path = Some(arg.as_str()).filter(|path| !path.is_empty());
                 }
                 _ if arg == "-" && (index == 0 || index == last) => line.reads_stdin = true,
-                // Redis lets the value of this one be left out: launchers do.
+                // As in Redis, `--save` needs no value: launchers omit it.
                 Some("save") if !wants_value && next_is_option => {
                     line.start_option("save \"\"");
                 }
-                // Without a value it says what to be, which has been seen to.
+                // Without a value it selects the sentinel mode, which is set already.
                 Some("sentinel") if !wants_value && next_is_option => {}
                 Some(option) if !wants_value => {
                     line.start_option(option);
-                    // An option with its value in one argument needs no other.
+                    // An argument with name and value needs no other.
                     wants_value = split(option.as_bytes()).is_none_or(|words| words.len() == 1);
                 }
                 _ => {
@@ -260,17 +263,18 @@ impl<'a> CommandLine<'a> {
     }
 }
 
-/// A configuration in the making.
+/// Builds the settings.
 struct Loader<'a, 'r> {
     settings: Settings,
     read: &'a mut Reader<'r>,
-    /// Lines of the file and of standard input, on which the numbering of the options goes on.
+    /// Lines of the file and of standard input; the line numbers of the options continue after
+    /// them.
     lines: usize,
-    /// Directives of other servers.
+    /// Known directives of other servers.
     foreign: Vec<String>,
     unknown_variables: Vec<String>,
     /// Whether a `save` was read: the next one adds to it.
-    saves: bool,
+    has_save: bool,
 }
 
 impl<'a, 'r> Loader<'a, 'r> {
@@ -281,12 +285,12 @@ impl<'a, 'r> Loader<'a, 'r> {
             lines: 0,
             foreign: Vec::new(),
             unknown_variables: Vec::new(),
-            saves: false,
+            has_save: false,
         }
     }
 
-    /// Where the defaults are other ones.
-    fn be_a_sentinel(&mut self) {
+    /// Sets the sentinel mode and its defaults.
+    fn set_sentinel_mode(&mut self) {
         self.settings.sentinel = Some(Box::default());
         self.settings.port = SENTINEL_PORT;
         self.settings.protected_mode = false;
@@ -348,7 +352,7 @@ impl<'a, 'r> Loader<'a, 'r> {
 
     fn directive(&mut self, name: &str, values: &[&str]) -> Result<(), String> {
         let Some((name, directive)) = table::find(name) else {
-            return self.no_directive(name, values);
+            return self.unknown_directive(name, values);
         };
         if values.is_empty() {
             return Err(WRONG_NUMBER.into());
@@ -359,14 +363,14 @@ impl<'a, 'r> Loader<'a, 'r> {
         let earlier = directive.value(&self.settings).to_string();
         self.settings.assign(directive, values)?;
         let added = directive.value(&self.settings).to_string();
-        if self.saves && !earlier.is_empty() && !added.is_empty() {
+        if self.has_save && !earlier.is_empty() && !added.is_empty() {
             self.settings.assign(directive, &[&format!("{earlier} {added}")])?;
         }
-        self.saves = true;
+        self.has_save = true;
         Ok(())
     }
 
-    fn no_directive(&mut self, name: &str, values: &[&str]) -> Result<(), String> {
+    fn unknown_directive(&mut self, name: &str, values: &[&str]) -> Result<(), String> {
         let name = name.to_ascii_lowercase();
         let is_foreign = FOREIGN.contains(&name.as_str())
             || FOREIGN_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
@@ -374,8 +378,8 @@ impl<'a, 'r> Loader<'a, 'r> {
             return Err("Bad directive or wrong number of arguments".into());
         }
         if name == "sentinel" {
-            let not_one = "sentinel directive while not in sentinel mode";
-            let sentinel = self.settings.sentinel.as_mut().ok_or(not_one)?;
+            let wrong_mode = "sentinel directive while not in sentinel mode";
+            let sentinel = self.settings.sentinel.as_mut().ok_or(wrong_mode)?;
             return Ok(sentinel.apply_line(values)?);
         }
         if FORBIDDEN.contains(&name.as_str()) {
@@ -398,7 +402,7 @@ impl<'a, 'r> Loader<'a, 'r> {
             let spelled = |known: &str| known.to_ascii_uppercase().replace('-', "_") == name;
             let known = table::names().map(|(known, _)| known).chain(FORBIDDEN.iter().copied());
             let directive = known.chain(FOREIGN.iter().copied()).find(|known| spelled(known));
-            // Kubernetes names the address of a service so: that is no port to listen on.
+            // Kubernetes sets the address of a service in such a variable: it is not a port.
             let is_service = value.starts_with("tcp://");
             let Some(directive) = directive.filter(|_| !is_service) else {
                 self.unknown_variables.push(variable.clone());
@@ -486,7 +490,7 @@ mod tests {
         }
     }
 
-    /// Expects `name=value` of the directives named, and no warning.
+    /// Checks directives as `name=value`, and that there is no warning.
     #[track_caller]
     fn check(args: &[&str], expected: &[&str]) {
         let (settings, warnings) = serve(args, &[]);
@@ -513,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn options() {
+    fn options_are_parsed() {
         check(&[], &["port=6379", "bind=127.0.0.1 -::1"]);
         check(&["--port", "0", "--unixsocket", "/s"], &["port=0", "unixsocket=/s"]);
         check(&["--port 17380", "--timeout 5"], &["port=17380", "timeout=5"]);
@@ -537,7 +541,7 @@ mod tests {
     }
 
     #[test]
-    fn files() {
+    fn files_are_read() {
         check(&["plain"], &["port=7000", "timeout=5", "databases=4"]);
         check(&["windows"], &["port=7000", "timeout=1"]);
         check(&["plain", "--port", "1"], &["port=1", "timeout=5"]);
@@ -551,7 +555,7 @@ mod tests {
     }
 
     #[test]
-    fn durability_is_warned_of_and_never_claimed() {
+    fn persistence_causes_warning_and_stays_off() {
         let check = |args: &[&str], asked: &[&'static str]| {
             let (settings, warnings) = serve(args, &[]);
             check_values(&settings, &["save=", "appendonly=no"]);
@@ -583,7 +587,7 @@ mod tests {
     }
 
     #[test]
-    fn the_environment_stands_between_file_and_options() {
+    fn variables_override_file_and_options_override_variables() {
         let variables = [("LOCKWHEEL_PORT", "1"), ("LOCKWHEEL_TIMEOUT", "2"), ("HOME", "/")];
         let (settings, warnings) = serve(&["plain", "--timeout", "3"], &variables);
         check_values(&settings, &["port=1", "timeout=3", "databases=4"]);
@@ -596,12 +600,12 @@ mod tests {
     }
 
     #[test]
-    fn warnings_name_everything_once() {
+    fn warnings_name_each_directive_once() {
         let ignored = |names: &[&str]| {
             vec![Warning::Ignored(names.iter().map(|name| name.to_string()).collect())]
         };
         let warnings = |args: &[&str]| serve(args, &[]).1;
-        assert_eq!(warnings(&["redislite"]), [], "what is said is what is done");
+        assert_eq!(warnings(&["redislite"]), [], "directives with an effect");
         let args =
             ["--activedefrag", "yes", "--list-max-ziplist-entries", "3", "--vm-enabled", "no"];
         let expected = ignored(&["activedefrag", "list-max-ziplist-entries", "vm-enabled"]);
@@ -616,7 +620,7 @@ mod tests {
     }
 
     #[test]
-    fn fatal_errors_read_as_redis_prints_them() {
+    fn fatal_errors_have_the_text_of_redis() {
         let at = |line: usize| format!("configuration file, at line {line}");
         let bad = "Bad directive or wrong number of arguments";
         let integer = "argument couldn't be parsed into an integer";
@@ -657,7 +661,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sentinel_is_asked_for() {
+    fn sentinel_mode_is_selected_by_option_or_name() {
         let (settings, _) = serve(&["watching", "--sentinel", "--hz", "20"], &[]);
         let sentinel = settings.sentinel.expect("a sentinel");
         assert_eq!((settings.port, settings.protected_mode, settings.hz), (26379, false, 20));
@@ -669,10 +673,10 @@ mod tests {
         let by_name = from_args(&["/usr/bin/redis-sentinel".into()], &[], &mut read);
         let Ok(Invocation::Serve { settings, .. }) = by_name else { panic!("{by_name:?}") };
         assert!(settings.sentinel.is_some());
-        let not_one = "sentinel directive while not in sentinel mode";
+        let wrong_mode = "sentinel directive while not in sentinel mode";
         let place = "configuration file, at line 1";
         let line = "sentinel monitor m 127.0.0.1 7000 2";
-        check_fatal(&["watching"], place, line, not_one);
+        check_fatal(&["watching"], place, line, wrong_mode);
     }
 
     #[test]
@@ -687,7 +691,7 @@ mod tests {
     }
 
     #[test]
-    fn launchers_find_the_version_of_redis_first() {
+    fn version_of_redis_comes_first() {
         let line = version_line("libc");
         let word = line.split(' ').find_map(|word| word.strip_prefix("v="));
         assert_eq!(word, Some(REDIS_VERSION));

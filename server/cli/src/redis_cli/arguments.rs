@@ -1,4 +1,4 @@
-//! The options of `redis-cli` that are here, and a URL in their place.
+//! The supported options of `redis-cli`, and the parser of its URIs.
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
@@ -6,17 +6,17 @@ use std::path::PathBuf;
 
 use clap::Parser;
 
-use super::connection::{Login, Place, Protocol};
+use super::connection::{Address, Login, Protocol};
 use super::format::Style;
 
 const REMARKS: &str = "\
-Without a command it reads lines from standard input: commands with their arguments, which may
-stand in quotes; `quit` ends it. REDISCLI_AUTH in the environment is a password as well.
+Without a command, commands are read from standard input, one per line; arguments may be quoted, and
+`quit` ends the program. The environment variable REDISCLI_AUTH can hold the password.
 
-Exit status: 0 the server has answered, 1 it could not be reached, refused the password, or, with
--e, answered with an error.";
+Exit status: 0 the server has replied, 1 the server could not be reached, refused the password, or,
+with -e, replied with an error.";
 
-/// Says a command to a server that speaks Redis's protocol, and prints what it answers
+/// Sends a command to a server that speaks the Redis protocol, and prints the reply
 #[derive(Parser)]
 #[command(
     name = "redis-cli",
@@ -26,19 +26,19 @@ Exit status: 0 the server has answered, 1 it could not be reached, refused the p
     args_override_self = true
 )]
 pub(super) struct Arguments {
-    /// The server's name or address
+    /// The server's host name or address
     #[arg(short = 'h', value_name = "hostname", default_value = "127.0.0.1")]
     host: String,
     /// The server's port
     #[arg(short = 'p', value_name = "port", default_value_t = 6379)]
     port: u16,
-    /// The server's unix socket, in place of name and port
+    /// The server's unix socket, instead of host and port
     #[arg(short = 's', value_name = "socket")]
     socket: Option<PathBuf>,
     /// The password
     #[arg(short = 'a', long = "pass", value_name = "password", allow_hyphen_values = true)]
     password: Option<String>,
-    /// Whose password it is
+    /// The user of the password
     #[arg(long, value_name = "username")]
     user: Option<String>,
     /// The server: redis://[[user]:password@]host[:port][/database]
@@ -47,38 +47,38 @@ pub(super) struct Arguments {
     /// The database
     #[arg(short = 'n', value_name = "db", allow_negative_numbers = true)]
     database: Option<i64>,
-    /// Speak RESP2
+    /// Use RESP2
     #[arg(short = '2')]
     resp2: bool,
-    /// Speak RESP3
+    /// Use RESP3
     #[arg(short = '3')]
     resp3: bool,
-    /// Say the command so many times; -1 for ever
+    /// Send the command this many times; -1 for ever
     #[arg(short = 'r', value_name = "repeat", default_value_t = 1)]
     #[arg(allow_negative_numbers = true)]
     pub(super) repeat: i64,
-    /// Wait so many seconds between two times, such as 0.1
+    /// Wait this many seconds between two commands, such as 0.1
     #[arg(short = 'i', value_name = "interval", default_value_t = 0.0)]
     pub(super) interval: f64,
     /// Read the last argument from standard input
     #[arg(short = 'x')]
     pub(super) last_from_stdin: bool,
-    /// End with 1 if the answer is an error
+    /// Exit with status 1 if the reply is an error
     #[arg(short = 'e')]
     pub(super) errors_count: bool,
-    /// Print nothing but what was said (as where the output is no terminal)
+    /// Print raw replies (the default if the output is not a terminal)
     #[arg(long, overrides_with_all = ["formatted", "json"])]
     raw: bool,
-    /// Print for people (as on a terminal)
+    /// Print formatted replies (the default on a terminal)
     #[arg(long = "no-raw", overrides_with_all = ["raw", "json"])]
     formatted: bool,
-    /// Print JSON, and speak RESP3 if the server does
+    /// Print JSON, and use RESP3 if the server supports it
     #[arg(long, overrides_with_all = ["raw", "formatted"])]
     json: bool,
-    /// Do not warn of a password in the command line
+    /// Do not warn about a password on the command line
     #[arg(long)]
     no_auth_warning: bool,
-    /// Print this
+    /// Print this help
     #[arg(long, action = clap::ArgAction::Help)]
     help: Option<bool>,
     /// Print the version
@@ -90,17 +90,17 @@ pub(super) struct Arguments {
 }
 
 impl Arguments {
-    /// Where the server is.
-    pub(super) fn place(&self) -> Place {
+    /// The address of the server.
+    pub(super) fn address(&self) -> Address {
         if let Some(path) = &self.socket {
-            return Place::Unix(path.clone());
+            return Address::Unix(path.clone());
         }
         let uri = self.uri.as_ref();
         let host = uri.and_then(|uri| uri.host.clone()).unwrap_or_else(|| self.host.clone());
-        Place::Tcp(host, uri.and_then(|uri| uri.port).unwrap_or(self.port))
+        Address::Tcp(host, uri.and_then(|uri| uri.port).unwrap_or(self.port))
     }
 
-    /// What is said to it first.
+    /// The login to send first.
     pub(super) fn login(&self) -> Login {
         let uri = self.uri.as_ref();
         let given = uri.and_then(|uri| uri.password.clone()).or_else(|| self.password.clone());
@@ -109,7 +109,7 @@ impl Arguments {
         let protocol = match (self.resp2, self.resp3, self.json) {
             (true, ..) => Protocol::Resp2,
             (_, true, _) => Protocol::Resp3,
-            (_, _, true) => Protocol::Resp3IfSpoken,
+            (_, _, true) => Protocol::Resp3IfSupported,
             _ => Protocol::Resp2,
         };
         Login {
@@ -120,7 +120,7 @@ impl Arguments {
         }
     }
 
-    /// Whether everybody on the machine may have seen the password.
+    /// Whether other users of the machine may have seen the password.
     pub(super) fn shows_password(&self) -> bool {
         let in_uri = self.uri.as_ref().is_some_and(|uri| uri.password.is_some());
         !self.no_auth_warning && (in_uri || self.password.is_some())
@@ -155,12 +155,12 @@ impl std::str::FromStr for Uri {
         let mut uri = Uri::default();
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
         let mut address = authority;
-        if let Some((login, behind)) = authority.rsplit_once('@') {
-            address = behind;
-            // One without a colon is a password.
+        if let Some((login, after)) = authority.rsplit_once('@') {
+            address = after;
+            // A login without a colon is a password.
             let (user, password) = login.split_once(':').unwrap_or(("", login));
-            uri.user = Some(decoded(user)).filter(|user| !user.is_empty());
-            uri.password = Some(decoded(password));
+            uri.user = Some(percent_decode(user)).filter(|user| !user.is_empty());
+            uri.password = Some(percent_decode(password));
         }
         let port_at = address.rfind(':').filter(|&at| !address[at..].contains(']'));
         let host = &address[..port_at.unwrap_or(address.len())];
@@ -176,8 +176,8 @@ impl std::str::FromStr for Uri {
     }
 }
 
-/// With `%40` and its like put back.
-fn decoded(text: &str) -> String {
+/// Decodes percent-encoding such as `%40`.
+fn percent_decode(text: &str) -> String {
     let mut out = Vec::new();
     let mut rest = text.as_bytes();
     while let [byte, after @ ..] = rest {
@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn uris() {
+    fn uris_parse() {
         let some = |text: &str| Some(text.to_owned());
         let uri = |text: &str| text.parse::<Uri>();
         let host = |text| Uri { host: some(text), ..Uri::default() };

@@ -1,4 +1,4 @@
-//! A blocking connection to a server: who it is for, commands in, replies out. Prints nothing.
+//! A blocking connection to a server: sends commands and reads replies.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
@@ -12,24 +12,24 @@ use lockwheel_resp::{Reply, decode, encode_request};
 /// Bytes read from a socket at a time.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// Where a server is.
+/// The address of a server.
 #[derive(Clone, Debug)]
-pub(super) enum Place {
+pub(super) enum Address {
     Tcp(String, u16),
     Unix(PathBuf),
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Tcp(host, port) if host.contains(':') => write!(f, "[{host}]:{port}"),
-            Place::Tcp(host, port) => write!(f, "{host}:{port}"),
-            Place::Unix(path) => write!(f, "{}", path.display()),
+            Address::Tcp(host, port) if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Address::Tcp(host, port) => write!(f, "{host}:{port}"),
+            Address::Unix(path) => write!(f, "{}", path.display()),
         }
     }
 }
 
-/// What is said to a server before anything else.
+/// The commands to send first: password, database and protocol.
 #[derive(Clone, Debug)]
 pub(super) struct Login {
     pub(super) user: Option<String>,
@@ -42,8 +42,8 @@ pub(super) struct Login {
 pub(super) enum Protocol {
     Resp2,
     Resp3,
-    /// And RESP2 with servers that know no other.
-    Resp3IfSpoken,
+    /// RESP2 with servers that do not support RESP3.
+    Resp3IfSupported,
 }
 
 trait Stream: Read + Write {}
@@ -56,12 +56,12 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) fn open(place: &Place) -> io::Result<Connection> {
-        Ok(Connection { stream: connect(place)?, received: BytesMut::new() })
+    pub(super) fn open(address: &Address) -> io::Result<Connection> {
+        Ok(Connection { stream: connect(address)?, received: BytesMut::new() })
     }
 
-    /// Gives the password, chooses database and protocol, as far as the server lets it. Returns
-    /// what it refused, and in which words.
+    /// Sends the password and selects database and protocol. Returns the error if the server
+    /// refuses one of them.
     pub(super) fn log_in(&mut self, login: &Login) -> io::Result<Result<(), String>> {
         let mut steps = Vec::new();
         if let Some(password) = login.password.clone() {
@@ -78,9 +78,9 @@ impl Connection {
         }
         for (name, words) in steps {
             self.send(&words)?;
-            // What need not be spoken may be refused.
-            let is_wish = login.protocol == Protocol::Resp3IfSpoken && words[0] == "HELLO";
-            if let (Reply::Error(text), false) = (self.read()?, is_wish) {
+            // The server may refuse an optional protocol.
+            let is_optional = login.protocol == Protocol::Resp3IfSupported && words[0] == "HELLO";
+            if let (Reply::Error(text), false) = (self.read()?, is_optional) {
                 return Ok(Err(format!("{name} failed: {}", String::from_utf8_lossy(&text))));
             }
         }
@@ -101,7 +101,7 @@ impl Connection {
                 self.received.advance(length);
                 return Ok(reply);
             }
-            // The longer the reply, the more is read before it is looked at again.
+            // The longer the reply, the more is read before the next attempt to decode it.
             let begin = self.received.len();
             self.received.resize(begin + CHUNK_BYTES.max(begin), 0);
             let count = self.stream.read(&mut self.received[begin..]);
@@ -113,8 +113,8 @@ impl Connection {
     }
 }
 
-/// What is wrong, in the words of the system or of `redis-cli`.
-pub(super) fn told(error: &io::Error) -> String {
+/// The text of an error, as `redis-cli` prints it.
+pub(super) fn error_text(error: &io::Error) -> String {
     if error.kind() == ErrorKind::UnexpectedEof {
         return "Server closed the connection".to_owned();
     }
@@ -123,13 +123,13 @@ pub(super) fn told(error: &io::Error) -> String {
     text.split(" (os error").next().unwrap_or(text).to_owned()
 }
 
-fn connect(place: &Place) -> io::Result<Box<dyn Stream>> {
-    match place {
-        Place::Tcp(host, port) => {
+fn connect(address: &Address) -> io::Result<Box<dyn Stream>> {
+    match address {
+        Address::Tcp(host, port) => {
             let stream = TcpStream::connect((host.as_str(), *port))?;
             stream.set_nodelay(true)?;
             Ok(Box::new(stream))
         }
-        Place::Unix(path) => Ok(Box::new(UnixStream::connect(path)?)),
+        Address::Unix(path) => Ok(Box::new(UnixStream::connect(path)?)),
     }
 }

@@ -1,18 +1,19 @@
-//! Replies as `redis-cli` prints them: for people, raw for scripts, as JSON. Knows no connection.
+//! Formats replies as `redis-cli` does: for people, raw for scripts, as JSON.
 
 use lockwheel_resp::{Reply, format_double};
 
-/// How replies are printed.
+/// The format of replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
-    /// With types and numbers of elements, for people.
+    /// With types and element numbers, for people.
     Standard,
-    /// Nothing but what was said.
+    /// Only the content.
     Raw,
+    /// As JSON.
     Json,
 }
 
-/// A reply and the end of its line.
+/// Formats a reply and ends the line.
 pub(super) fn print(reply: &Reply, style: Style) -> Vec<u8> {
     let mut out = Vec::new();
     match style {
@@ -27,14 +28,14 @@ pub(super) fn print(reply: &Reply, style: Style) -> Vec<u8> {
     out
 }
 
-/// A reply that is a text with lines of its own, such as `INFO`'s.
+/// Formats a reply that is a text with several lines, such as `INFO`'s.
 pub(super) fn print_text(reply: &Reply) -> Vec<u8> {
     let mut out = Vec::new();
     raw(reply, &mut out);
     out
 }
 
-/// Whether a command answers with a text that is printed as it is, whatever the style.
+/// Whether the reply of a command is a text that is printed raw in every style.
 pub(super) fn is_text(words: &[Vec<u8>]) -> bool {
     let word = |at: usize| words.get(at).map(|word| word.to_ascii_lowercase()).unwrap_or_default();
     let (first, second) = (word(0), word(1));
@@ -76,7 +77,7 @@ fn standard(reply: &Reply, indent: &str, out: &mut Vec<u8>) {
     }
 }
 
-/// The first element stands on the line that is begun; the others are indented as far.
+/// The first element continues the current line; the others are indented to the same column.
 fn list(items: &[Reply], sign: char, indent: &str, out: &mut Vec<u8>) {
     let width = items.len().to_string().len();
     let inner = format!("{indent}{:width$}", "", width = width + 2);
@@ -96,7 +97,7 @@ fn map(pairs: &[(Reply, Reply)], indent: &str, out: &mut Vec<u8>) {
         let number = index + 1;
         out.extend_from_slice(format!("{indent}{number:width$}# ").as_bytes());
         standard(key, &inner, out);
-        // The line goes on.
+        // The value continues the line.
         out.pop();
         out.extend_from_slice(b" => ");
         if entries(value) > 1 {
@@ -106,7 +107,7 @@ fn map(pairs: &[(Reply, Reply)], indent: &str, out: &mut Vec<u8>) {
     }
 }
 
-/// How many numbered lines a reply takes.
+/// The number of numbered lines of a reply.
 fn entries(reply: &Reply) -> usize {
     match reply {
         Reply::Array(items) | Reply::Set(items) | Reply::Push(items) => items.len(),
@@ -172,7 +173,7 @@ fn json(reply: &Reply, out: &mut Vec<u8>) {
     }
 }
 
-/// JSON's keys are strings, whatever RESP3's are.
+/// Keys in JSON are strings; other RESP3 keys are converted.
 fn json_key(key: &Reply, out: &mut Vec<u8>) {
     if let Reply::Simple(_) | Reply::Bulk(_) | Reply::Verbatim { .. } = key {
         return json(key, out);
@@ -182,7 +183,7 @@ fn json_key(key: &Reply, out: &mut Vec<u8>) {
     json_string(&text, out);
 }
 
-/// Bytes that are no UTF-8 stay as they are, as `redis-cli` leaves them.
+/// Bytes that are not UTF-8 are left unchanged, as in `redis-cli`.
 fn json_string(text: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
     for &byte in text {
@@ -200,7 +201,7 @@ fn json_string(text: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// A string as it would have to be typed.
+/// A string in quotes, with escapes.
 fn quoted(text: &[u8]) -> Vec<u8> {
     let mut out = vec![b'"'];
     for &byte in text {
@@ -248,10 +249,9 @@ mod tests {
         assert_eq!(String::from_utf8_lossy(&print(&nested(), style)), expected);
     }
 
-    /// What no server of the tests answers with in one reply; the rest is compared with the
-    /// original.
+    /// A reply that no server of the tests sends; other tests compare the rest with `redis-cli`.
     #[test]
-    fn replies_within_replies() {
+    fn nested_replies_are_formatted() {
         check(
             Style::Standard,
             "1) 1) \"a\\n\"\n   2) (nil)\n   3) (integer) 7\n\

@@ -1,5 +1,5 @@
-//! `redis-cli`: for health checks, scripts and people. What it prints is what the original does;
-//! its knowledge of a server is an address.
+//! A replacement of `redis-cli`, for health checks, scripts and people. It prints the same output
+//! and uses the server only through a connection.
 
 mod arguments;
 mod connection;
@@ -18,12 +18,12 @@ use clap::{CommandFactory, Parser};
 use lockwheel_engine::settings::{LOCKWHEEL_VERSION, REDIS_VERSION};
 
 use self::arguments::Arguments;
-use self::session::{End, Session, Settings, complain, write_out};
+use self::session::{End, Session, Settings, print_error, write_out};
 
-/// What is wrong with an option.
+/// Exit status if an option is invalid.
 const UNUSABLE: u8 = 1;
 
-/// Runs it. `arguments` are those behind its name.
+/// Runs the program with the arguments after its name.
 pub(crate) fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let name = OsString::from("redis-cli");
     match Arguments::try_parse_from([name].into_iter().chain(arguments)) {
@@ -41,19 +41,19 @@ fn run(arguments: Arguments) -> Result<(), End> {
         return write_out(line.as_bytes());
     }
     if arguments.shows_password() {
-        complain(
+        print_error(
             "Warning: Using a password with '-a' or '-u' option on the command line interface \
              may not be safe.",
         );
     }
     let interval = Duration::try_from_secs_f64(arguments.interval).unwrap_or_default();
     let mut session = Session::new(Settings {
-        place: arguments.place(),
+        address: arguments.address(),
         login: arguments.login(),
         style: arguments.style(),
         errors_count: arguments.errors_count && !arguments.command.is_empty(),
         interval,
-        goes_on: arguments.command.is_empty(),
+        reconnects: arguments.command.is_empty(),
     });
     let mut words: Vec<Vec<u8>> =
         arguments.command.into_iter().map(OsStringExt::into_vec).collect();
@@ -65,16 +65,16 @@ fn run(arguments: Arguments) -> Result<(), End> {
         std::io::stdin().read_to_end(&mut last).map_err(|_| End(1))?;
         words.push(last);
     }
-    match session.issue(&words, arguments.repeat)? {
+    match session.send_repeatedly(&words, arguments.repeat)? {
         true => Ok(()),
         false => Err(End(1)),
     }
 }
 
-/// Says what is wrong with the options, the way `redis-cli` does where it has words for it.
+/// Prints the error of an invalid option, in the text of `redis-cli` where there is one.
 fn refuse(error: &clap::Error) -> ExitCode {
     let option = match error.get(ContextKind::InvalidArg) {
-        // Without what it says of its value.
+        // Without the name of its value.
         Some(ContextValue::String(option)) => option.split(' ').next().unwrap_or_default(),
         _ => "",
     };
@@ -88,7 +88,7 @@ fn refuse(error: &clap::Error) -> ExitCode {
             ExitCode::SUCCESS
         }
         (ErrorKind::UnknownArgument | ErrorKind::InvalidValue, option) if lacks_value => {
-            complain(&format!("Unrecognized option or bad number of args for: '{option}'"));
+            print_error(&format!("Unrecognized option or bad number of args for: '{option}'"));
             ExitCode::from(UNUSABLE)
         }
         (ErrorKind::DisplayHelp, _) => {

@@ -1,42 +1,42 @@
-//! Commands from standard input, a line each: typed at a prompt, or from a pipe.
+//! Reads commands from standard input, one per line: from a terminal with a prompt, or from a pipe.
 
 use std::io::{self, BufRead, IsTerminal};
 
 use crate::launch::line::split;
 
-use super::connection::Place;
+use super::connection::Address;
 use super::session::{End, Session, write_out};
 
 const HELP: &str = "\
-A line is a command and its arguments. Quotes keep spaces together: \"a\\n b\\x00\" or 'a b'.
-A number before a command says how many times. These are not sent to the server:
-  connect <host> <port>    goes to another server
-  clear                    clears the screen
-  help, ?                  prints this
-  quit, exit               ends
+A line is a command and its arguments. Quote arguments with spaces: \"a\\n b\\x00\" or 'a b'.
+A number before a command repeats it. These commands are not sent to the server:
+  connect <host> <port>    connect to another server
+  clear                    clear the screen
+  help, ?                  print this help
+  quit, exit               end the program
 
-What the server knows is said by COMMAND DOCS, and by HELP of commands that have subcommands.
+COMMAND DOCS describes the server's commands; commands with subcommands have a HELP subcommand.
 ";
 
-/// Reads lines until there are none, or one says to end.
+/// Reads lines until the input ends or a line is `quit`.
 pub(super) fn run(session: &mut Session) -> Result<(), End> {
     let mut input = io::stdin().lock();
-    let is_typed = input.is_terminal();
+    let is_terminal = input.is_terminal();
     session.connect();
     let mut line = Vec::new();
     loop {
-        if is_typed {
+        if is_terminal {
             write_out(session.prompt().as_bytes())?;
         }
         line.clear();
         if input.read_until(b'\n', &mut line).unwrap_or(0) == 0 {
-            return if is_typed { write_out(b"\n") } else { Ok(()) };
+            return if is_terminal { write_out(b"\n") } else { Ok(()) };
         }
         match split(&line) {
             None => write_out(b"Invalid argument(s)\n")?,
             Some(words) if words.is_empty() => {}
             Some(words) if is_end(&words[0]) => return Ok(()),
-            Some(words) => obey(session, &words)?,
+            Some(words) => run_line(session, &words)?,
         }
     }
 }
@@ -45,7 +45,7 @@ fn is_end(word: &[u8]) -> bool {
     word.eq_ignore_ascii_case(b"quit") || word.eq_ignore_ascii_case(b"exit")
 }
 
-fn obey(session: &mut Session, words: &[Vec<u8>]) -> Result<(), End> {
+fn run_line(session: &mut Session, words: &[Vec<u8>]) -> Result<(), End> {
     let is = |name: &str| words[0].eq_ignore_ascii_case(name.as_bytes());
     if is("help") || is("?") {
         return write_out(HELP.as_bytes());
@@ -56,17 +56,17 @@ fn obey(session: &mut Session, words: &[Vec<u8>]) -> Result<(), End> {
     if is("connect") && words.len() == 3 {
         let port = std::str::from_utf8(&words[2]).ok().and_then(|port| port.parse().ok());
         let host = String::from_utf8_lossy(&words[1]).into_owned();
-        session.settings.place = Place::Tcp(host, port.unwrap_or(0));
+        session.settings.address = Address::Tcp(host, port.unwrap_or(0));
         session.connect();
         return Ok(());
     }
     let number = lockwheel_resp::parse_integer(&words[0]).filter(|_| words.len() > 1);
     match number {
-        Some(times) if times > 0 => session.issue(&words[1..], times)?,
+        Some(times) if times > 0 => session.send_repeatedly(&words[1..], times)?,
         Some(_) => {
             return write_out(b"Invalid redis-cli repeat command option value.\n");
         }
-        None => session.issue(words, 1)?,
+        None => session.send_repeatedly(words, 1)?,
     };
     Ok(())
 }

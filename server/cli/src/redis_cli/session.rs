@@ -1,5 +1,5 @@
-//! Commands said to a server one after the other: connects when it must, once more if the
-//! connection is gone, and prints what comes back.
+//! Sends commands to a server one after the other and prints the replies. Connects when necessary,
+//! and again once if the connection is lost.
 
 use std::io::{self, IsTerminal, Write};
 use std::thread;
@@ -7,22 +7,22 @@ use std::time::Duration;
 
 use lockwheel_resp::Reply;
 
-use super::connection::{Connection, Login, Place, told};
+use super::connection::{Address, Connection, Login, error_text};
 use super::format::{Style, is_text, print, print_text};
 
-/// Nothing more can be done: the status to end with.
+/// Ends the program with this exit status.
 pub(super) struct End(pub(super) u8);
 
-/// What a session is to be like.
+/// The settings of a session.
 pub(super) struct Settings {
-    pub(super) place: Place,
+    pub(super) address: Address,
     pub(super) login: Login,
     pub(super) style: Style,
-    /// An answer that is an error ends it.
+    /// An error reply ends the program.
     pub(super) errors_count: bool,
     pub(super) interval: Duration,
-    /// There is somebody, or a list of commands, to go on with if one cannot be said.
-    pub(super) goes_on: bool,
+    /// After a failed command, more commands can follow: from a terminal or a pipe.
+    pub(super) reconnects: bool,
 }
 
 pub(super) struct Session {
@@ -36,31 +36,34 @@ impl Session {
         Session { settings, connection: None, in_transaction: false }
     }
 
-    /// Connects anew; what goes wrong is said. A server that refuses the password may be spoken to
-    /// all the same.
+    /// Connects again and prints errors. The connection stays open if the server refuses the
+    /// password.
     pub(super) fn connect(&mut self) -> bool {
         self.in_transaction = false;
-        let Settings { place, login, .. } = &self.settings;
-        self.connection = match Connection::open(place) {
+        let Settings { address, login, .. } = &self.settings;
+        self.connection = match Connection::open(address) {
             Ok(connection) => Some(connection),
             Err(error) => {
-                complain(&format!("Could not connect to Redis at {place}: {}", told(&error)));
+                print_error(&format!(
+                    "Could not connect to Redis at {address}: {}",
+                    error_text(&error)
+                ));
                 None
             }
         };
         let Some(connection) = &mut self.connection else { return false };
         match connection.log_in(login) {
             Ok(Ok(())) => {}
-            Ok(Err(refusal)) => complain(&refusal),
+            Ok(Err(refusal)) => print_error(&refusal),
             Err(error) => {
-                complain(&format!("Error: {}", told(&error)));
+                print_error(&format!("Error: {}", error_text(&error)));
                 self.connection = None;
             }
         }
         self.connection.is_some()
     }
 
-    /// What stands before a line that is typed.
+    /// The prompt on a terminal.
     pub(super) fn prompt(&self) -> String {
         if self.connection.is_none() {
             return "not connected> ".to_owned();
@@ -70,29 +73,29 @@ impl Session {
             database => format!("[{database}]"),
         };
         let transaction = if self.in_transaction { "(TX)" } else { "" };
-        format!("{}{database}{transaction}> ", self.settings.place)
+        format!("{}{database}{transaction}> ", self.settings.address)
     }
 
-    /// Says a command so many times, -1 for ever, and prints the answers. `false` if there is no
+    /// Sends a command this many times, -1 for ever, and prints the replies. `false` if there is no
     /// connection any more.
-    pub(super) fn issue(&mut self, words: &[Vec<u8>], times: i64) -> Result<bool, End> {
-        let mut said = 0;
-        while times < 0 || said < times {
-            if !self.say(words)? {
+    pub(super) fn send_repeatedly(&mut self, words: &[Vec<u8>], times: i64) -> Result<bool, End> {
+        let mut sent = 0;
+        while times < 0 || sent < times {
+            if !self.send_once(words)? {
                 return Ok(false);
             }
-            said += 1;
-            if !self.settings.interval.is_zero() && said != times {
+            sent += 1;
+            if !self.settings.interval.is_zero() && sent != times {
                 thread::park_timeout(self.settings.interval);
             }
         }
         Ok(true)
     }
 
-    /// Says it once; if the connection turns out to be gone, on a new one.
-    fn say(&mut self, words: &[Vec<u8>]) -> Result<bool, End> {
-        let had_one = self.connection.is_some();
-        if !had_one && !self.connect() {
+    /// Sends a command once; if the connection turns out to be lost, once more on a new connection.
+    fn send_once(&mut self, words: &[Vec<u8>]) -> Result<bool, End> {
+        let was_connected = self.connection.is_some();
+        if !was_connected && !self.connect() {
             return Ok(false);
         }
         let Err(error) = self.exchange(words)? else { return Ok(true) };
@@ -101,7 +104,7 @@ impl Session {
             self.connection = None;
             return Ok(true);
         }
-        if had_one && self.settings.goes_on && is_gone(&error) {
+        if was_connected && self.settings.reconnects && is_gone(&error) {
             if !self.connect() {
                 return Ok(false);
             }
@@ -109,12 +112,12 @@ impl Session {
                 return Ok(true);
             }
         }
-        complain(&format!("Error: {}", told(&error)));
+        print_error(&format!("Error: {}", error_text(&error)));
         self.connection = None;
-        if self.settings.goes_on { Ok(false) } else { Err(End(1)) }
+        if self.settings.reconnects { Ok(false) } else { Err(End(1)) }
     }
 
-    /// One command and its reply, or all that come from then on.
+    /// Sends a command and prints its reply, or all messages from then on.
     fn exchange(&mut self, words: &[Vec<u8>]) -> Result<io::Result<()>, End> {
         let Some(connection) = &mut self.connection else { return Ok(Ok(())) };
         if let Err(error) = connection.send(words) {
@@ -135,22 +138,22 @@ impl Session {
                 continue;
             }
             if let (Reply::Error(text), true) = (&reply, self.settings.errors_count) {
-                complain(&String::from_utf8_lossy(text));
+                print_error(&String::from_utf8_lossy(text));
                 return Err(End(1));
             }
             let style = self.settings.style;
             write_out(&if is_text(words) { print_text(&reply) } else { print(&reply, style) })?;
             let streams = (subscribes || &*name == b"monitor") && !reply.is_error();
             if !streams && !is_message {
-                follow(&mut self.settings.login, &mut self.in_transaction, words, &reply);
+                track_state(&mut self.settings.login, &mut self.in_transaction, words, &reply);
                 return Ok(Ok(()));
             }
         }
     }
 }
 
-/// Keeps what the prompt shows as the server has it.
-fn follow(login: &mut Login, in_transaction: &mut bool, words: &[Vec<u8>], reply: &Reply) {
+/// Updates the database and the transaction that the prompt shows.
+fn track_state(login: &mut Login, in_transaction: &mut bool, words: &[Vec<u8>], reply: &Reply) {
     if reply.is_error() {
         return;
     }
@@ -171,13 +174,13 @@ fn is_gone(error: &io::Error) -> bool {
     matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
 }
 
-/// Prints at once, for whoever reads along. If nobody does, there is no more to do.
+/// Prints and flushes. Ends the program if standard output is closed.
 pub(super) fn write_out(bytes: &[u8]) -> Result<(), End> {
     let mut out = io::stdout().lock();
     out.write_all(bytes).and_then(|()| out.flush()).map_err(|_| End(1))
 }
 
-/// To standard error, which may be closed.
-pub(super) fn complain(text: &str) {
+/// Prints to standard error, which may be closed.
+pub(super) fn print_error(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }

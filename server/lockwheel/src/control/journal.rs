@@ -35,7 +35,7 @@ use lockwheel_engine::time::Time;
 /// # Ok::<(), lockwheel::Error>(())
 /// ```
 ///
-/// An assertion that fails says what broke the rule, and what happened to that lock in time order:
+/// A failed assertion shows the violation, and the entries of that lock in order of time:
 ///
 /// ```should_panic
 /// # let server = lockwheel::Server::builder().for_tests().start()?;

@@ -416,7 +416,7 @@ impl Connection {
                     transfer.has_written(written);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    transfer.socket_full = true
+                    transfer.socket_full = true;
                 }
                 Err(error) => return Err(error),
             }

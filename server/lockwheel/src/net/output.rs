@@ -31,8 +31,8 @@ impl Output {
     #[cold]
     fn finish_chunk(&mut self) {
         // Space for the reply that exceeds the chunk size, so that a chunk is seldom copied.
-        let room = limits::OUTPUT_CHUNK_BYTES + limits::OUTPUT_CHUNK_BYTES / 8;
-        let chunk = std::mem::replace(&mut self.tail, BytesMut::with_capacity(room));
+        let capacity = limits::OUTPUT_CHUNK_BYTES + limits::OUTPUT_CHUNK_BYTES / 8;
+        let chunk = std::mem::replace(&mut self.tail, BytesMut::with_capacity(capacity));
         self.full_bytes += chunk.len();
         self.full.push_back(chunk);
     }

@@ -20,7 +20,7 @@
 //!   the engine ([`engine_released`]);
 //! - between two slices of mass expiry, by [`crate::net::ticker`];
 //! - by the connection's own task: the last bytes before it closes, output too long to be held
-//!   back, and what a socket did not take, when there is room again;
+//!   back, and what a socket did not take, when it is writable again;
 //! - by [`crate::net::slow_script`] while a slow script blocks all clients.
 //!
 //! A long turn ends early, so that no output waits for a sleep that does not come: when a

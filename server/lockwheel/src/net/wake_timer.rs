@@ -45,7 +45,7 @@ mod exact {
             Ok(WakeTimer(Arc::new(Descriptor(timer))))
         }
 
-        /// Lets the timer fire after `wait`, instead of the time it was set to before.
+        /// Sets the timer to fire after `wait`, instead of the time set before.
         pub(crate) fn set(&self, wait: Duration) {
             // Zero would disarm the timer.
             let wait = wait.max(Duration::from_nanos(1));
@@ -111,7 +111,7 @@ mod rounding {
             Ok(WakeTimer(Arc::default()))
         }
 
-        /// Lets the timer fire after `wait`, instead of the time it was set to before.
+        /// Sets the timer to fire after `wait`, instead of the time set before.
         pub(crate) fn set(&self, wait: Duration) {
             // A deadline may be later than the system's clock can show.
             *self.0.fires_at.lock() = Instant::now().checked_add(wait);

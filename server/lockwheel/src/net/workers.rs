@@ -145,3 +145,32 @@ impl Workers {
         Ok(threads)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::pin::pin;
+    use std::task::Poll;
+
+    use super::*;
+
+    #[test]
+    fn client_tasks_end_with_the_last_task() {
+        let runtime = runtime::Builder::new_current_thread().build().expect("a runtime");
+        runtime.block_on(async {
+            let (tasks, stop) = (ClientTasks::default(), watch::Sender::new(false));
+            tasks.ended().await;
+            for _ in 0..2 {
+                let mut stopped = stop.subscribe();
+                tasks.spawn_on(&Handle::current(), async move {
+                    let _ = stopped.wait_for(|&stopped| stopped).await;
+                });
+            }
+            let mut ended = pin!(tasks.ended());
+            tokio::task::yield_now().await;
+            assert!(poll_fn(|cx| Poll::Ready(ended.as_mut().poll(cx).is_pending())).await);
+            stop.send_replace(true);
+            ended.await;
+        });
+    }
+}
