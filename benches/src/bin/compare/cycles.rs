@@ -77,20 +77,20 @@ impl Workload for Uncontended {
     fn note(&self) -> &'static str {
         match self.what {
             What::Redisson3 => {
-                "RLock of Redisson 3 up to 3.23: the lock script, then the unlock script, which \
-                 publishes, by EVALSHA, on random keys that nobody else wants."
+                "RLock of Redisson 3 up to 3.23, on random keys without contention: the lock \
+                 script and the unlock script, which publishes, by EVALSHA."
             }
             What::Redisson4 => {
-                "RLock of Redisson 4.7: the lock script, the unlock script, which publishes and \
-                 keeps a latch, by EVALSHA, and the DEL of the latch, on random keys that nobody \
-                 else wants. A pipeline of 16 holds five cycles, 15 requests."
+                "RLock of Redisson 4.7, on random keys without contention: the lock script and the \
+                 unlock script, which publishes and keeps a latch, by EVALSHA, and the DEL of the \
+                 latch. A pipeline of 16 holds five cycles, 15 requests."
             }
             What::CompareAndDelete => {
-                "A lock as a string: SET NX PX, and the script that deletes it for whoever knows \
-                 the token, by EVALSHA, on random keys that nobody else wants."
+                "A lock as a string, on random keys without contention: SET NX PX, and the script \
+                 that deletes the key if it holds the token, by EVALSHA."
             }
             What::Set => "SET with PX on 100,000 random keys.",
-            What::Ping => "What a request costs that asks for nothing.",
+            What::Ping => "The cost of a request that does nothing.",
         }
     }
 

@@ -61,13 +61,13 @@ impl Workload for OneAfterTheOther {
     }
 
     fn note(&self) -> &'static str {
-        "Leases that end at moments drawn over 10 s, with a subscriber to `expired`: how long \
-         after a lease's own deadline its event arrives; the server's CPU time from the first \
-         deadline to the last event, the GETs included; and the latency of 1,000 GETs a second on \
-         another connection meanwhile, each counted from the moment it was to be sent at. Beside \
-         it what the machine allows: the same events from a thread on the server's processor that \
-         only wakes at each millisecond and sends what is due. Who tells of every end on its \
-         millisecond pays that; who ends leases a few times a second does not."
+        "Leases that end at random moments within 10 s, with a subscriber to `expired`: the time \
+         from a lease's deadline to its event; the server's CPU time from the first deadline to \
+         the last event, the GETs included; and the latency of 1,000 GETs a second on another \
+         connection, each counted from the moment at which it was due. For comparison, the same \
+         events from a thread on the server's processor that only wakes at each millisecond and \
+         sends what is due: a server pays for this if it sends every event on its millisecond, and \
+         does not if it ends leases a few times a second."
     }
 
     fn there_and_back(&self) -> bool {
@@ -220,10 +220,10 @@ impl Workload for AllAtOnce {
     }
 
     fn note(&self) -> &'static str {
-        "What another client sees when all of them end at the same millisecond: it asks DBSIZE \
-         every 200 us, whatever has been answered, and each reply counts from the moment its \
-         request was to be sent at. Beside it what the same client sees while nothing ends, for \
-         as long as they took to end."
+        "The view of another client while all leases end at the same millisecond: it sends DBSIZE \
+         every 200 us without waiting for replies, and each reply counts from the moment at which \
+         its request was due. For comparison, the same client while nothing ends, for the same \
+         time."
     }
 
     fn there_and_back(&self) -> bool {

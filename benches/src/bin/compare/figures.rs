@@ -90,6 +90,9 @@ pub(crate) struct Entrant {
 /// The machine, and how busy others kept it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Machine {
+    /// The commit of the checkout that was measured.
+    #[serde(default)]
+    pub(crate) commit: String,
     pub(crate) processor: String,
     pub(crate) processors: usize,
     pub(crate) kernel: String,
@@ -284,6 +287,15 @@ impl Spread {
     }
 }
 
+/// The commit of the checkout, and whether it was changed; nothing outside a checkout.
+pub(crate) fn git_commit() -> String {
+    let arguments = ["describe", "--always", "--dirty", "--exclude=*"];
+    let output = Command::new("git").args(arguments).output();
+    output
+        .map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+        .unwrap_or_default()
+}
+
 impl Machine {
     fn this() -> Machine {
         let read = |path| std::fs::read_to_string(path).unwrap_or_default();
@@ -292,6 +304,7 @@ impl Machine {
         let model =
             cpu_info.lines().find(|line| named(line)).and_then(|line| line.split_once(": "));
         Machine {
+            commit: git_commit(),
             processor: model.map_or("?", |(_, model)| model.trim()).to_owned(),
             processors: cpu_info.lines().filter(|line| line.starts_with("processor")).count(),
             kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),

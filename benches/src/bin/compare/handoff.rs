@@ -65,11 +65,12 @@ impl Workload for HandOff {
     }
 
     fn note(&self) -> &'static str {
-        "One lock, wanted by all, by the protocol of Redisson 4.7's RLock: whoever is refused \
-         listens to the lock's channel and tries again, once for every message or, as clients do \
-         that are only woken by it, once for all that have come; the holder releases it at once, \
-         by the script that publishes, and deletes the latch. Every grant is to another client. \
-         Told is the time from sending the release until another has its grant."
+        "One lock that all clients want, with the protocol of Redisson 4.7's RLock: a refused \
+         client subscribes to the lock's channel and tries again, once for every message or, as \
+         some clients do, once for all messages received; the holder releases the lock at once, \
+         with the script that publishes, and deletes the latch. Every grant goes to another \
+         client. Release to grant is the time from sending the release until another client has \
+         its grant."
     }
 
     fn runs_scripts(&self) -> bool {

@@ -2,12 +2,13 @@
 //! told once more in another form. It must not know what the figures are about.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::Outcome;
 use crate::figures::Figures;
 use crate::options::Options;
 use crate::peers::Peer;
+use crate::tables::Tables;
 
 /// What a run begins with: nothing, or what an earlier one has kept.
 pub(crate) fn begin(options: &Options, peers: &[Peer]) -> Outcome<Figures> {
@@ -42,6 +43,17 @@ pub(crate) fn read_all(paths: &[PathBuf]) -> Outcome<Figures> {
         whole.merge(run?);
     }
     Ok(whole)
+}
+
+/// The tables of an earlier run of which only the tables were kept.
+pub(crate) fn read_kept_tables(path: &Path) -> Outcome<Tables> {
+    Ok(serde_json::from_str(&fs::read_to_string(path)?)?)
+}
+
+/// The tables of a run, from its figures or as they were kept.
+#[cfg(test)]
+pub(crate) fn read_tables(path: &Path) -> Outcome<Tables> {
+    read_kept_tables(path).or_else(|_| Ok(Tables::of(&read(&path.to_owned())?)))
 }
 
 fn read(path: &PathBuf) -> Outcome<Figures> {

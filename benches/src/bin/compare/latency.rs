@@ -52,9 +52,9 @@ impl Workload for AtRate {
     }
 
     fn note(&self) -> &'static str {
-        "Redisson 3 cycles are begun at random times at a rate that is the same for all servers, \
-         on 50 connections. Told is how long it takes until a lock is granted, from when it was \
-         to be asked for: whoever has to wait because others do is not left out."
+        "Redisson 3 cycles begin at random moments at the same rate for all servers, on 50 \
+         connections. The latency is the time until a lock is granted, counted from the moment at \
+         which the request was due, so that waiting behind other requests counts."
     }
 
     fn runs_scripts(&self) -> bool {

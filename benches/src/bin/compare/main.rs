@@ -28,11 +28,13 @@ mod requests;
 mod running;
 mod scale;
 mod start;
+mod tables;
 mod watchdog;
+mod wheel;
 mod workload;
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
         Some(Act::StartInProcess) => return start::tell(),
         Some(Act::BareServer(place)) => bare::serve(place.address()).map(|()| true),
         Some(Act::Render { files }) => render(&options, files),
+        Some(Act::Wheel { folder }) => keep_wheel(&options, folder),
         None => run(&options),
     };
     match outcome {
@@ -97,8 +100,22 @@ fn run(options: &Options) -> Outcome<bool> {
     Ok(figures.failures.is_empty())
 }
 
+/// Reads the costs of a timer from criterion's output, as `benches/results/wheel.json`.
+fn keep_wheel(options: &Options, folder: &Path) -> Outcome<bool> {
+    let text = wheel::WheelCosts::read(folder)?.to_json()?;
+    options.open_output()?.write_all(text.as_bytes())?;
+    Ok(true)
+}
+
 /// Tells what was measured before.
 fn render(options: &Options, files: &[PathBuf]) -> Outcome<bool> {
+    if let ([file], Format::Page) = (files, options.format)
+        && let Ok(tables) = kept::read_kept_tables(file)
+    {
+        // Their plots were kept with them.
+        options.open_output()?.write_all(page::write(&tables).as_bytes())?;
+        return Ok(true);
+    }
     let figures = kept::read_all(files)?;
     tell(options, &figures, options.open_output()?)?;
     Ok(true)

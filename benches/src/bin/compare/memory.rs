@@ -45,10 +45,10 @@ impl Workload for Held {
     }
 
     fn note(&self) -> &'static str {
-        "By how much the memory that is resident has grown, for each lock: a key of 17 bytes, an \
-         owner of 38 bytes, a lease of an hour. A hash holds a field, as Redisson's do. A server \
-         is filled once for each line. What is left is what it holds more than when it was empty, \
-         1 s after the last lock has been deleted."
+        "Growth of the resident memory for each lock: a key of 17 bytes, an owner of 38 bytes, a \
+         lease of an hour. A hash has one field, as Redisson's have. A server is filled once for \
+         each line. The last row is the memory that the server holds more than when it was empty, \
+         1 s after the last lock was deleted."
     }
 
     fn there_and_back(&self) -> bool {
@@ -99,7 +99,7 @@ impl Workload for Idle {
     }
 
     fn note(&self) -> &'static str {
-        "What the server keeps a processor busy while nothing happens, looked at for 5 s."
+        "Processor time of the server while nothing happens, measured for 5 s."
     }
 
     fn there_and_back(&self) -> bool {

@@ -82,6 +82,11 @@ pub(crate) enum Act {
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
+    /// Reads the costs of a timer from the folder into which criterion writes: target/criterion
+    Wheel {
+        /// The folder
+        folder: PathBuf,
+    },
     /// Starts a server in this process and says how long that took, in nanoseconds
     #[command(hide = true)]
     StartInProcess,

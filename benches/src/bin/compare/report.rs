@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::figures::{Figures, Row, Spread};
 use crate::options::Format;
 use crate::page;
+use crate::tables::{Cell, GroupTable, Tables};
 
 /// Tells it.
 pub(crate) fn write(figures: &Figures, format: Format) -> String {
@@ -14,27 +15,7 @@ pub(crate) fn write(figures: &Figures, format: Format) -> String {
         Format::Table => Text::write(figures),
         Format::Markdown => markdown(figures),
         Format::Json => json(figures),
-        Format::Page => page::write(figures),
-    }
-}
-
-/// How a figure of a row reads, and how it stands to the first server's.
-struct Cell {
-    value: String,
-    ratio: String,
-    spread: String,
-}
-
-impl Cell {
-    fn of(row: &Row<'_>, peer: &str, reference: &str) -> Cell {
-        let value = row.values(peer).map_or_else(String::new, |it| number(it.median));
-        let ratio = row.ratio(peer, reference).filter(|_| peer != reference);
-        let apart = |it: Spread| format!("{}..{}", number(it.least), number(it.most));
-        Cell {
-            value,
-            ratio: ratio.map_or_else(String::new, |it| times(it.median)),
-            spread: ratio.map_or_else(String::new, apart),
-        }
+        Format::Page => page::write(&Tables::of(figures)),
     }
 }
 
@@ -75,31 +56,9 @@ fn markdown(figures: &Figures) -> String {
     out.push('\n');
     for group in &figures.groups {
         let _ = writeln!(out, "\n### {}\n\n{}\n", group.name, group.note);
-        out += &table(figures, &group.name);
+        out += &GroupTable::of(figures, group).to_string();
     }
     out + &failures(figures)
-}
-
-/// The table of a group, for a document.
-pub(crate) fn table(figures: &Figures, group: &str) -> String {
-    let mut out = String::new();
-    let rows = figures.rows(group);
-    let taking_part = taking_part(figures, &rows);
-    let _ = writeln!(out, "| | | {} |", taking_part.join(" | "));
-    let _ = writeln!(out, "|---|---|{}", "---:|".repeat(taking_part.len()));
-    let mut parameters = None;
-    for row in &rows {
-        let first = if parameters == Some(row.parameters) { "" } else { row.parameters };
-        parameters = Some(row.parameters);
-        let cells = taking_part.iter().map(|peer| Cell::of(row, peer, taking_part[0]));
-        let cells = cells.map(|Cell { value, ratio, spread }| match ratio.is_empty() {
-            true => value,
-            false => format!("{value}; **{ratio}** ({spread})"),
-        });
-        let cells = cells.collect::<Vec<_>>().join(" | ");
-        let _ = writeln!(out, "| {first} | {} | {cells} |", metric_name(row));
-    }
-    out
 }
 
 fn json(figures: &Figures) -> String {
@@ -138,7 +97,7 @@ fn json(figures: &Figures) -> String {
 }
 
 /// The servers that have a figure in one of the rows.
-fn taking_part<'a>(figures: &'a Figures, rows: &[Row<'_>]) -> Vec<&'a str> {
+pub(crate) fn taking_part<'a>(figures: &'a Figures, rows: &[Row<'_>]) -> Vec<&'a str> {
     let names = figures.peers.iter().map(|peer| peer.name.as_str());
     names.filter(|name| rows.iter().any(|row| row.values(name).is_some())).collect()
 }

@@ -30,9 +30,9 @@ impl Workload for Start {
     }
 
     fn note(&self) -> &'static str {
-        "From before the process is made until it has answered a PING, asked for every 50 us. In \
-         process is what a test waits for that embeds the server: from `Server::start()` to the \
-         reply to a PING on a new connection, in a process that has started none before."
+        "From before the process is created until it has replied to PING, polled every 50 us. In \
+         process is the time for a test that embeds the server: from `Server::start()` to the \
+         reply to PING on a new connection, in a process that has started no server before."
     }
 
     fn measure(&self, peer: &Peer, effort: &Effort) -> Outcome<Vec<Reading>> {

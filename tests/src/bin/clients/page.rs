@@ -9,9 +9,9 @@ use lockwheel_tests::suites::report::{self, Comparison, TestResults, TestStatus}
 
 const TITLE: &str = "# Client libraries
 
-Lock libraries and clients as they are published, unmodified. Each one's suite runs on Lockwheel
-and on a real `redis-server`, and asserts the property itself: that no two hold a lock, that a lease
-ends when it should and not before, that a stranger cannot release it. `tests/clients/run` writes
+Published lock libraries and clients, unmodified. The suite of each library runs on Lockwheel and
+on a real `redis-server` and asserts the properties of a lock: no two clients hold it, its lease
+ends at its time and not before, and only its holder can release it. `tests/clients/run` writes
 this page.
 ";
 
@@ -21,22 +21,22 @@ const MATRIX: &str = "
 ";
 
 const REPEAT: &str = "
-## How to repeat it
+## Running the suites
 
 ```sh
 tests/clients/run                # every suite
-tests/clients/run rust go        # some of them; the page keeps what it says of the others
+tests/clients/run rust go        # some of them; the page keeps the results of the others
 tests/clients/run --only-lockwheel java
 tests/clients/run --list
 ```
 
-It starts Lockwheel and a `redis-server` on free ports. A suite needs the tools of its language
-and is said to be skipped where they are missing. What a suite is, and how to write one:
-`tests/clients/README.md`.
+The command starts Lockwheel and a `redis-server` on free ports. A suite is reported as skipped
+if the tools of its language are missing. `tests/clients/README.md` explains how to write a
+suite.
 ";
 
 /// The heading that the page ends with.
-const REPEAT_HEADING: &str = "How to repeat it";
+const REPEAT_HEADING: &str = "Running the suites";
 
 /// The page, taken apart.
 #[derive(Default)]
@@ -107,7 +107,7 @@ impl fmt::Display for Page {
             writeln!(out, "{row}")?;
         }
         out.write_str(
-            "\nA score counts what was tried; what was not is listed below, with why.\n",
+            "\nA score counts the behaviours that were tried. The others are listed below.\n",
         )?;
         for (name, language) in &self.languages {
             writeln!(out, "\n## {name}\n{}", language.section)?;

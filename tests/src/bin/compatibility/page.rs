@@ -7,37 +7,37 @@ use crate::servers::Server;
 
 const INTRODUCTION: &str = "# Compatibility
 
-What became of `lockwheel compat`, the lock compatibility suite, on servers that speak Redis's
+Results of `lockwheel compat`, the lock compatibility suite, on servers that speak the Redis
 protocol. Its cases are conversations that hold on Redis 7.0, Redis 8.0 and Valkey 8.1: the
-commands and scripts that lock libraries send, with every reply, error text, type and deadline, and
-properties under contention. `tests/compatibility/run` writes this page; [compat.md](compat.md)
-explains the suite.
+commands and scripts that lock libraries send, with every reply, error text, type and deadline,
+and properties under contention. `tests/compatibility/run` writes this page;
+[compat.md](compat.md) explains the suite.
 
-A test double does not promise to be Redis. Each was made for a purpose, told below, and serves it;
-much of what is counted here a given program never needs: the wording of an error, a command of an
-administrator, the type of a reply that a client library turns into the same value. Read the rows
-of the client library you use. What passes is counted of all that was tried; a case that needs a
-command the server lacks was tried and did not pass.
+A test double does not promise to be Redis. Each serves the purpose stated below. A given program
+does not need much of what is counted here: the wording of an error, an administrative command,
+the type of a reply that a client library converts to the same value. Read the rows of the client
+library that you use. A score is the number of cases passed out of those tried; a case that needs
+a command which the server lacks counts as tried and not passed.
 ";
 
 const REPEAT: &str = "
-## How to repeat it
+## Running the suite
 
 ```sh
-lockwheel compat redis://host:port      # on a server of yours
-
-tests/compatibility/run                 # this page: every server that can be had
-tests/compatibility/run miniredis       # one of them; the page keeps what it says of the others
+tests/compatibility/run                 # this page: every server that is available
+tests/compatibility/run miniredis       # one of them; the page keeps the results of the others
 tests/compatibility/run --list
 ```
 
-Lockwheel is built from this repository, `redis-server` is the one on the path (Debian 12's). The
-servers of Debian 13 run by `chroot` in a folder that `LOCKWHEEL_TEST_DEBIAN_13` names, or that
-`--debootstrap` makes, as root. The test doubles are small projects with pinned versions below
-`tests/compatibility/`; where the tools of their language are missing, the page keeps its row.
-Each server is fresh and used by nobody else; flushing is allowed. A test double has 3 seconds for
-a reply, the others have 10. A server that dies or hangs is started again, and what it died of is
-told.
+[compat.md](compat.md) explains how to run the suite on your own server.
+
+Lockwheel is built from this checkout; `redis-server` is the one on the path (Debian 12). The
+servers of Debian 13 run with `chroot`, as root, in a folder that `LOCKWHEEL_TEST_DEBIAN_13`
+names or that `--debootstrap` creates. The test doubles are small projects with pinned versions
+below `tests/compatibility/`; if the tools of their language are missing, the page keeps its row.
+Each server is started for the run, and flushing is allowed. A test double has 3 seconds for a
+reply, the others have 10. A server that crashes or hangs is started again, and the case is
+listed.
 ";
 
 /// Writes the page.
@@ -46,7 +46,7 @@ pub(crate) fn write(all: &[(&Server, Option<Results>)]) -> String {
     write_overview(&mut out, all);
     out += "\n## By family\n";
     write_matrix(&mut out, "Family", all, |results| &results.families);
-    out += "\n## By client library\n\nThe recipes of each, as it sends them.\n";
+    out += "\n## By client library\n\nThe requests of each library's recipes.\n";
     write_matrix(&mut out, "Client", all, |results| &results.clients);
     for (server, results) in all {
         let _ = writeln!(out, "\n## {}\n\n{}", server.title, server.purpose);
@@ -60,7 +60,8 @@ pub(crate) fn write(all: &[(&Server, Option<Results>)]) -> String {
 
 fn write_overview(out: &mut String, all: &[(&Server, Option<Results>)]) {
     out.push_str(
-        "\n| Server | Version | Run on | passed | failed | lacks a command | not judged | died |\n\
+        "\n| Server | Version | Run on | passed | failed | missing command | undecided | \
+         crashed |\n\
          |---|---|---|---|---|---|---|---|\n",
     );
     for (server, results) in all {
@@ -131,7 +132,7 @@ fn write_server(out: &mut String, results: &Results) {
         let _ = writeln!(out, "\nNot tried: {}.", reasons.collect::<Vec<_>>().join("; "));
     }
     if !results.deaths.is_empty() {
-        let _ = writeln!(out, "\nThe process ended, or answered nobody any more, at:\n");
+        let _ = writeln!(out, "\nThe process crashed or stopped replying during:\n");
         for death in &results.deaths {
             let _ = writeln!(out, "- {death}");
         }
@@ -140,16 +141,19 @@ fn write_server(out: &mut String, results: &Results) {
         let commands =
             results.lacking.iter().map(|(command, count)| format!("`{command}` ({count})"));
         let commands = commands.collect::<Vec<_>>().join(", ");
-        let _ = writeln!(out, "\nIt lacks (and how many cases need it): {commands}.");
+        let _ = writeln!(
+            out,
+            "\nMissing commands, with the number of cases that need them: {commands}."
+        );
     }
     for fault in &results.unknown {
-        let _ = writeln!(out, "\nNot judged: {}: {}: {}.", fault.family, fault.name, fault.came);
+        let _ = writeln!(out, "\nUndecided: {}: {}: {}.", fault.family, fault.name, fault.came);
     }
     if !results.kinds.is_empty() {
         let mut kinds: Vec<_> = results.kinds.iter().collect();
         kinds.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
         let kinds: Vec<_> = kinds.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
-        let _ = writeln!(out, "\nWhat came instead: {}.", kinds.join(", "));
+        let _ = writeln!(out, "\nKinds of wrong replies: {}.", kinds.join(", "));
     }
     write_faults(out, &results.failed);
 }
@@ -161,9 +165,9 @@ fn write_faults(out: &mut String, faults: &[Fault]) {
     let in_full = faults.len() <= FAULTS_IN_FULL;
     let count = faults.len();
     if in_full {
-        out.push_str("\nWhat does not hold:\n\n");
+        out.push_str("\nFailed cases:\n\n");
     } else {
-        let summary = format!("What does not hold: {count} sentences");
+        let summary = format!("Failed cases: {count}");
         let _ = writeln!(out, "\n<details><summary>{summary}</summary>\n");
     }
     let mut groups: Vec<(String, Vec<&Fault>)> = Vec::new();

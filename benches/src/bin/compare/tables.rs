@@ -1,0 +1,324 @@
+//! The tables of a run, as `docs/performance.md` shows them. They are made from the figures of a
+//! run, or read from a file where only the tables of an earlier run were kept.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::figures::{Figures, Group, Row, Spread};
+use crate::peers::BARE;
+use crate::report::{failures, metric_name, number, taking_part, times};
+
+/// A ratio below this one counts as worse than the reference.
+const WORSE: f64 = 0.95;
+
+/// The project's targets: group, parameters, metric and the value to reach.
+pub(crate) const TARGETS: &[(&str, &str, &str, Goal)] = &[
+    ("Redisson 3 cycle", "50 connections, pipeline 1", PER_OPERATION, Goal::Times(2.0, 2.6)),
+    ("Redisson 3 cycle", "50 connections, pipeline 16", PER_OPERATION, Goal::Times(3.5, 10.0)),
+    ("Redisson 3 cycle", "500 connections, pipeline 1", PER_OPERATION, Goal::Times(1.9, 2.2)),
+    ("Redisson 3 cycle", "500 connections, pipeline 16", PER_OPERATION, Goal::Times(3.5, 8.0)),
+    (COMPARE_AND_DELETE, "50 connections, pipeline 1", PER_OPERATION, Goal::Times(1.6, 1.9)),
+    (COMPARE_AND_DELETE, "50 connections, pipeline 16", PER_OPERATION, Goal::Times(3.5, 8.0)),
+    ("Contended hand-off", "16 clients", PER_HAND_OFF, Goal::Times(2.0, 2.2)),
+    ("Contended hand-off", "128 clients", PER_HAND_OFF, Goal::Times(2.0, 2.2)),
+    ("SET PX", "50 connections, pipeline 16", PER_OPERATION, Goal::Times(4.0, 4.0)),
+    ("Expiry", "1,000,000 leases that end within 10 s", "late, p99.9", Goal::AtMost(2.0)),
+    ("Expiry", "1,000,000 leases that end within 10 s", "server CPU", Goal::Times(1.0, 1.0)),
+    ("Many leases on one deadline", "1,000,000 leases", LONGEST_WAIT, Goal::AtMost(2.0)),
+    ("Memory", "1,000,000 locks, each a hash with a lease", PER_LOCK, Goal::AtMost(120.0)),
+    ("Memory", "1,000,000 locks, each a string with a lease", PER_LOCK, Goal::AtMost(110.0)),
+    ("Idle", "", "server CPU", Goal::Times(10.0, 10.0)),
+    ("Start", "", "process", Goal::Times(3.0, 3.0)),
+    ("Start", "", "in process", Goal::AtMost(1.0)),
+];
+const COMPARE_AND_DELETE: &str = "SET NX PX and compare-and-delete";
+const PER_OPERATION: &str = "server CPU per operation";
+const PER_HAND_OFF: &str = "server CPU per hand-off";
+const PER_LOCK: &str = "memory per lock";
+const LONGEST_WAIT: &str = "longest wait of another client";
+
+/// A value to reach.
+#[derive(Clone, Copy)]
+pub(crate) enum Goal {
+    /// A multiple of the reference: with every script in Lua, and with plans.
+    Times(f64, f64),
+    /// This value, or less.
+    AtMost(f64),
+}
+
+/// All tables of a run.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Tables {
+    /// The commit that was measured.
+    pub(crate) commit: String,
+    /// How the tables were obtained, if not from the figures of the run.
+    #[serde(default)]
+    pub(crate) source: String,
+    /// The machine and the run, by name.
+    pub(crate) machine: Vec<(String, String)>,
+    pub(crate) targets: PlainTable,
+    /// Rows in which Lockwheel is worse than the reference, each with its ratio.
+    pub(crate) worse: Vec<String>,
+    pub(crate) groups: Vec<GroupTable>,
+    /// Text about measurements that failed.
+    #[serde(default)]
+    pub(crate) failures: String,
+}
+
+/// A table of texts.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct PlainTable {
+    pub(crate) columns: Vec<String>,
+    pub(crate) rows: Vec<Vec<String>>,
+}
+
+/// The table of a group of workloads.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct GroupTable {
+    pub(crate) name: String,
+    pub(crate) note: String,
+    /// The servers, the reference first.
+    pub(crate) peers: Vec<String>,
+    pub(crate) rows: Vec<TableRow>,
+}
+
+/// A metric of a workload, for every server.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct TableRow {
+    pub(crate) parameters: String,
+    /// The metric with its unit.
+    pub(crate) metric: String,
+    pub(crate) cells: Vec<Cell>,
+}
+
+/// A value of one server, and how it compares with the reference.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Cell {
+    pub(crate) value: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) ratio: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) spread: String,
+}
+
+impl Tables {
+    /// The tables of a run.
+    pub(crate) fn of(figures: &Figures) -> Tables {
+        Tables {
+            commit: figures.machine.commit.clone(),
+            source: String::new(),
+            machine: machine(figures),
+            targets: targets(figures),
+            worse: worse(figures),
+            groups: figures.groups.iter().map(|group| GroupTable::of(figures, group)).collect(),
+            failures: failures(figures),
+        }
+    }
+
+    /// The table of the group with this name.
+    pub(crate) fn group(&self, name: &str) -> Option<&GroupTable> {
+        self.groups.iter().find(|group| group.name == name)
+    }
+}
+
+impl Cell {
+    /// The cell of a row for a server.
+    pub(crate) fn of(row: &Row<'_>, peer: &str, reference: &str) -> Cell {
+        let value = row.values(peer).map_or_else(String::new, |it| number(it.median));
+        let ratio = row.ratio(peer, reference).filter(|_| peer != reference);
+        let apart = |it: Spread| format!("{}..{}", number(it.least), number(it.most));
+        Cell {
+            value,
+            ratio: ratio.map_or_else(String::new, |it| times(it.median)),
+            spread: ratio.map_or_else(String::new, apart),
+        }
+    }
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Cell { value, ratio, spread } = self;
+        match ratio.is_empty() {
+            true => write!(f, "{value}"),
+            false => write!(f, "{value}; **{ratio}** ({spread})"),
+        }
+    }
+}
+
+impl GroupTable {
+    /// The table of a group.
+    pub(crate) fn of(figures: &Figures, group: &Group) -> GroupTable {
+        let rows = figures.rows(&group.name);
+        let peers = taking_part(figures, &rows);
+        let table_row = |row: &Row<'_>| TableRow {
+            parameters: row.parameters.to_owned(),
+            metric: metric_name(row),
+            cells: peers.iter().map(|peer| Cell::of(row, peer, peers[0])).collect(),
+        };
+        GroupTable {
+            name: group.name.to_string(),
+            note: group.note.to_string(),
+            rows: rows.iter().map(table_row).collect(),
+            peers: peers.iter().map(|&peer| peer.to_owned()).collect(),
+        }
+    }
+
+    /// The cell of a server in the row of a workload and a metric.
+    pub(crate) fn cell(&self, parameters: &str, metric: &str, peer: &str) -> Option<&Cell> {
+        let is_it = |row: &&TableRow| row.parameters == parameters && row.metric == metric;
+        let row = self.rows.iter().find(is_it)?;
+        row.cells.get(self.peers.iter().position(|name| name == peer)?)
+    }
+}
+
+/// As Markdown.
+impl fmt::Display for GroupTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "| | | {} |", self.peers.join(" | "))?;
+        writeln!(f, "|---|---|{}", "---:|".repeat(self.peers.len()))?;
+        let mut parameters = None;
+        for row in &self.rows {
+            let first = if parameters == Some(&row.parameters) { "" } else { &row.parameters };
+            parameters = Some(&row.parameters);
+            let cells: Vec<String> = row.cells.iter().map(Cell::to_string).collect();
+            writeln!(f, "| {first} | {} | {} |", row.metric, cells.join(" | "))?;
+        }
+        Ok(())
+    }
+}
+
+/// As Markdown, with texts in the first two columns and numbers in the others.
+impl fmt::Display for PlainTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "| {} |", self.columns.join(" | "))?;
+        writeln!(f, "|---|---|{}", "---:|".repeat(self.columns.len().saturating_sub(2)))?;
+        self.rows.iter().try_for_each(|row| writeln!(f, "| {} |", row.join(" | ")))
+    }
+}
+
+fn machine(figures: &Figures) -> Vec<(String, String)> {
+    let machine = &figures.machine;
+    let servers = figures.peers.iter().map(|peer| match peer.ours {
+        true => format!("{} {}", peer.name, peer.version),
+        false => peer.name.clone(),
+    });
+    let load = [machine.load.first(), machine.load.last()];
+    let [before, after] = load.map(|it| it.map_or("?", String::as_str));
+    let mitigations = match machine.mitigations.is_empty() {
+        true => "none".to_owned(),
+        false => machine.mitigations.join("; "),
+    };
+    let mut rows = vec![
+        ("Date", machine.date.clone()),
+        ("Processor", format!("{}, {} of them", machine.processor, machine.processors)),
+        ("Kernel", format!("Linux {}", machine.kernel)),
+        ("Mitigations", mitigations),
+        ("Load of the machine", format!("{before} before, {after} after")),
+        ("Servers", servers.collect::<Vec<_>>().join("; ")),
+        ("Rounds", format!("{}, {} s a measurement", figures.rounds, figures.seconds)),
+        ("The run took", format!("{:.0} minutes", figures.spent_seconds / 60.0)),
+    ];
+    if figures.quick {
+        rows.push(("A quick run", "it shows that everything works, not the cost".to_owned()));
+    }
+    rows.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// The targets, and the values reached.
+fn targets(figures: &Figures) -> PlainTable {
+    let reference = figures.peers.iter().find(|peer| !peer.ours).map_or("", |peer| &peer.name);
+    let ours: Vec<&str> = ours(figures);
+    let floor = figures.peers.iter().find(|peer| peer.name == BARE).map(|peer| peer.name.as_str());
+    let peers: Vec<&str> = ours.iter().copied().chain(floor).collect();
+    let beside = ours.first().copied().zip(floor);
+    let mut columns = vec![String::new(), String::new(), "at least".to_owned()];
+    columns.extend(peers.iter().map(|&peer| peer.to_owned()));
+    columns.extend(beside.map(|(peer, floor)| format!("{peer} beside the {floor}")));
+    let mut table = PlainTable { columns, rows: Vec::new() };
+    for (group, parameters, metric, goal) in TARGETS {
+        let rows = figures.rows(group);
+        let is_it = |row: &&Row<'_>| {
+            row.metric.name == *metric && (parameters.is_empty() || row.parameters == *parameters)
+        };
+        let Some(row) = rows.iter().find(is_it) else { continue };
+        let missed = |peer, missed: bool| if missed && peer != BARE { ", missed" } else { "" };
+        let reached = peers.iter().map(|&peer| match goal {
+            Goal::Times(..) => row.ratio(peer, reference).map_or_else(String::new, |it| {
+                let missed = missed(peer, it.median < goal.of(peer, &ours));
+                format!("{}{missed}", times(it.median))
+            }),
+            Goal::AtMost(most) => row.values(peer).map_or_else(String::new, |it| {
+                format!("{}{}", number(it.median), missed(peer, it.median > *most))
+            }),
+        });
+        let what = if row.parameters.is_empty() { group } else { row.parameters };
+        let wanted = goal.wanted(&row.metric.unit);
+        let mut cells = vec![format!("{group}: {what}"), metric_name(row), wanted];
+        cells.extend(reached);
+        cells.extend(beside.map(|(peer, floor)| {
+            row.ratio(peer, floor).map_or_else(String::new, |it| times(it.median))
+        }));
+        table.rows.push(cells);
+    }
+    table
+}
+
+impl Goal {
+    /// The multiple for one of ours: the second runs every script in Lua.
+    fn of(self, peer: &str, ours: &[&str]) -> f64 {
+        match self {
+            Goal::Times(lua, _) if ours.get(1) == Some(&peer) => lua,
+            Goal::Times(_, times) => times,
+            Goal::AtMost(most) => most,
+        }
+    }
+
+    fn wanted(self, unit: &str) -> String {
+        match self {
+            Goal::Times(lua, times) if lua < times => format!("{times}x; in Lua {lua}x"),
+            Goal::Times(_, times) => format!("{times}x"),
+            Goal::AtMost(most) => format!("{most} {unit} at most"),
+        }
+    }
+}
+
+/// The rows in which one of ours is worse than the reference.
+fn worse(figures: &Figures) -> Vec<String> {
+    let reference = figures.peers.iter().find(|peer| !peer.ours).map_or("", |peer| &peer.name);
+    let mut worse = Vec::new();
+    for group in &figures.groups {
+        for row in figures.rows(&group.name) {
+            for peer in ours(figures) {
+                let Some(ratio) = row.ratio(peer, reference) else { continue };
+                if ratio.median < WORSE {
+                    let (parameters, name) = (row.parameters, metric_name(&row));
+                    let times = times(ratio.median);
+                    worse.push(format!("{}, {parameters}, {peer}: {name}: {times}", group.name));
+                }
+            }
+        }
+    }
+    worse
+}
+
+fn ours(figures: &Figures) -> Vec<&str> {
+    figures.peers.iter().filter(|peer| peer.ours).map(|peer| peer.name.as_str()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::TARGETS;
+    use crate::workload::all;
+
+    #[test]
+    fn targets_are_about_existing_workloads() {
+        let all = all();
+        for (group, parameters, ..) in TARGETS {
+            let is_it = |name: String| parameters.is_empty() || name == *parameters;
+            let known = all.iter().any(|it| it.group() == *group && is_it(it.parameters()));
+            assert!(known, "{group}, {parameters}");
+        }
+    }
+}
