@@ -104,9 +104,9 @@ impl Wrapping {
         let bound: BTreeSet<&str> = steps.iter().filter_map(bound_client).collect();
         let is_selected = |(at, step): (usize, &Step)| match &step.action {
             Action::Say(client, words) => {
-                !bound.contains(client.as_str())
-                    && !(self.is_script() && is_one_of(words, NOT_IN_SCRIPTS))
-                    && is_answered_once(client, &steps[at + 1..])
+                let is_excluded = bound.contains(client.as_str())
+                    || self.is_script() && is_refused_in_scripts(words);
+                !is_excluded && is_answered_once(client, &steps[at + 1..])
             }
             _ => false,
         };
@@ -178,7 +178,12 @@ fn bound_client(step: &Step) -> Option<&str> {
 fn is_one_of(words: &[Vec<u8>], names: &[&str]) -> bool {
     let is_first =
         |name: &&str| words.first().is_some_and(|it| it.eq_ignore_ascii_case(name.as_bytes()));
-    words.is_empty() || names.iter().any(|name| is_first(name))
+    words.is_empty() || names.iter().any(is_first)
+}
+
+fn is_refused_in_scripts(words: &[Vec<u8>]) -> bool {
+    let blocks = words.iter().any(|word| word.eq_ignore_ascii_case(b"BLOCK"));
+    is_one_of(words, NOT_IN_SCRIPTS) || blocks && is_one_of(words, &["XREAD", "XREADGROUP"])
 }
 
 /// Whether the next steps are a client's reading of one reply, and it reads no other before it
