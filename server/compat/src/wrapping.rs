@@ -36,6 +36,7 @@ const OF_CONNECTION: &[&str] = &[
     "PUNSUBSCRIBE",
     "QUIT",
     "RESET",
+    "SELECT",
     "SSUBSCRIBE",
     "SUBSCRIBE",
     "SUNSUBSCRIBE",
@@ -224,11 +225,13 @@ fn through_lua(pattern: Pattern, protocol: u8) -> Pattern {
         {
             Pattern::Integer(i64::MIN, i64::MAX)
         }
-        Pattern::Line(b'-', text) => Pattern::Line(b'-', error_in_script(text)),
-        Pattern::ErrorPrefix(text) => Pattern::ErrorPrefix(error_in_script(text)),
+        Pattern::Line(b'-', _) | Pattern::ErrorPrefix(_) => error_in_script(pattern),
         Pattern::Aggregate { kind, items, open, unordered } => {
             let is_table = protocol == 3 && matches!(kind, b'%' | b'~');
             let mut items: Vec<Pattern> = all(items).collect();
+            if protocol == 3 && kind == b'%' {
+                items = table_of(&items);
+            }
             let nil = items.iter().position(|it| *it == Pattern::Nil);
             if let Some(nil) = nil.filter(|_| protocol == 3 && kind == b'*') {
                 // A nil ends a Lua table. RESP2's nil is `false`.
@@ -241,16 +244,29 @@ fn through_lua(pattern: Pattern, protocol: u8) -> Pattern {
     }
 }
 
-/// What `redis.call` says where a client hears this.
-fn error_in_script(text: String) -> String {
-    if text.starts_with("ERR wrong number of arguments for") {
-        "ERR Wrong number of args calling Redis command from script".to_owned()
+/// The keys and values that a Lua table keeps of a map: no nil, and the last value of each key.
+fn table_of(items: &[Pattern]) -> Vec<Pattern> {
+    let pairs: Vec<&[Pattern]> = items.chunks(2).collect();
+    let stays = |(at, pair): (usize, &&[Pattern])| {
+        let is_replaced = pairs[at + 1..].iter().any(|later| later[0] == pair[0]);
+        !is_replaced && pair.get(1) != Some(&Pattern::Nil)
+    };
+    let kept = pairs.iter().enumerate().filter(|it| stays((it.0, it.1)));
+    kept.flat_map(|(_, pair)| pair.to_vec()).collect()
+}
+
+/// An error that `redis.call` may find itself, in other words.
+fn error_in_script(error: Pattern) -> Pattern {
+    let (Pattern::Line(_, text) | Pattern::ErrorPrefix(text)) = &error else { return error };
+    let own = if text.starts_with("ERR wrong number of arguments") {
+        "ERR Wrong number of args calling Redis command from script"
     } else if text.starts_with("ERR unknown command") || text.starts_with("ERR unknown subcommand")
     {
-        "ERR Unknown Redis command called from script".to_owned()
+        "ERR Unknown Redis command called from script"
     } else {
-        text
-    }
+        return error;
+    };
+    Pattern::Either(vec![Pattern::Line(b'-', own.to_owned()), error])
 }
 
 #[cfg(test)]
@@ -287,6 +303,11 @@ mod tests {
         check("[:1, nil, :2]", 2, "[:1, nil, :2]");
         check("[:1, nil, :2]", 3, "[:1]");
         check("{\"a\": :1}", 3, "unordered {\"a\": :1}");
-        check("-ERR unknown command 'x'", 2, "-ERR Unknown Redis command called from script");
+        check("{\"a\": :1, \"b\": nil, \"a\": :2}", 3, "unordered {\"a\": :2}");
+        check(
+            "-ERR unknown command 'x'",
+            2,
+            "-ERR Unknown Redis command called from script | -ERR unknown command 'x'",
+        );
     }
 }
