@@ -1,4 +1,4 @@
-//! Plays a case's commands inside a transaction or a script: the reply must be the same there.
+//! Sends the commands of a case inside a transaction or a script: the replies must be the same.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -8,7 +8,7 @@ use super::frame::Frame;
 use super::pattern::Pattern;
 use super::wire::{Wire, request};
 
-/// What a command is sent in.
+/// What the commands of a case are wrapped in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Wrapping {
     /// Nothing: the command is sent as it is.
@@ -22,8 +22,8 @@ pub enum Wrapping {
     Pcall,
 }
 
-/// Commands that change the connection, or whose replies or messages do not come one by one. A
-/// client that sends one of them has all its commands sent as they are.
+/// Commands that change the connection, or that have several replies or messages. If a client
+/// sends one of them, none of its commands is wrapped.
 const OF_CONNECTION: &[&str] = &[
     "AUTH",
     "CLIENT",
@@ -97,7 +97,7 @@ impl Wrapping {
             || is_wrappable && self.selected(&case.steps).iter().any(|&is_selected| is_selected)
     }
 
-    /// Which steps send a command to be wrapped: one whose only reply is the client's next step.
+    /// The steps whose command is wrapped: the client's next step must read its only reply.
     pub fn selected(self, steps: &[Step]) -> Vec<bool> {
         if self == Wrapping::None {
             return vec![false; steps.len()];
@@ -138,7 +138,7 @@ impl Wrapping {
                 }
             }
             Wrapping::Call if first.kind == b'-' => {
-                // What Redis adds to an error that a script raises.
+                // Redis adds the place to an error that a script raises.
                 let text = String::from_utf8_lossy(&first.text);
                 if let Some((error, place)) = text.rsplit_once(" script: ")
                     && place.ends_with("@user_script:1.")
@@ -151,7 +151,7 @@ impl Wrapping {
         }
     }
 
-    /// What comes where `pattern` comes without wrapping.
+    /// The expected reply, where `pattern` is the expected reply without wrapping.
     pub fn expected(self, pattern: Pattern, protocol: u8) -> Pattern {
         if self.is_script() { through_lua(pattern, protocol) } else { pattern }
     }
@@ -214,7 +214,7 @@ fn is_push(pattern: &Pattern) -> bool {
     matches!(pattern, Pattern::Aggregate { kind: b'>', .. })
 }
 
-/// What a script returns of a reply that this matches.
+/// The pattern of a reply that a script has received and returned.
 fn through_lua(pattern: Pattern, protocol: u8) -> Pattern {
     let all = |items: Vec<Pattern>| items.into_iter().map(|it| through_lua(it, protocol));
     match pattern {
@@ -255,7 +255,7 @@ fn table_of(items: &[Pattern]) -> Vec<Pattern> {
     kept.flat_map(|(_, pair)| pair.to_vec()).collect()
 }
 
-/// An error that `redis.call` may find itself, in other words.
+/// An error that `redis.call` may report itself, with its own text.
 fn error_in_script(error: Pattern) -> Pattern {
     let (Pattern::Line(_, text) | Pattern::ErrorPrefix(text)) = &error else { return error };
     let own = if text.starts_with("ERR wrong number of arguments") {
