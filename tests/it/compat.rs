@@ -2,6 +2,7 @@
 //! do; and on Lockwheel, also when every reply is compared with the real server's.
 
 use lockwheel::Server;
+use lockwheel_compat::wrapping::Wrapping;
 use lockwheel_compat::{Options, Report, Suite};
 use lockwheel_tests::frame::show;
 use lockwheel_tests::target::{Kind, Target};
@@ -10,11 +11,16 @@ use lockwheel_tests::target::{Kind, Target};
 const SECONDS: f64 = 0.5;
 
 fn run(target: &Target, reference: Option<&Target>) -> Report {
+    run_wrapped(target, reference, Wrapping::None)
+}
+
+fn run_wrapped(target: &Target, reference: Option<&Target>, wrapping: Wrapping) -> Report {
     let mut options = Options::new(&target.address().to_string()).expect("an address");
     options.reference = reference
         .map(|server| Options::new(&server.address().to_string()).expect("an address").target);
     options.allow_flush = true;
     options.seconds = SECONDS;
+    options.wrapping = wrapping;
     let suite = Suite::new(&options).expect("the cases are well-formed");
     suite.run(&mut ()).expect("both servers answer")
 }
@@ -32,6 +38,20 @@ fn lockwheel_is_green() {
     let lockwheel = Target::lockwheel_like(&redis, Kind::Standalone);
     let report = run(&lockwheel, Some(&redis));
     assert!(report.is_green(), "{}", report.text());
+}
+
+/// The cases describe what commands do inside transactions and scripts too, on both servers.
+#[test]
+fn commands_reply_the_same_in_transactions_and_scripts() {
+    for wrapping in Wrapping::INSIDE {
+        let redis = Target::redis();
+        let lockwheel = match &redis {
+            Some(redis) => Target::lockwheel_like(redis, Kind::Standalone),
+            None => Target::Lockwheel(Box::new(Server::start().expect("lockwheel starts"))),
+        };
+        let report = run_wrapped(&lockwheel, redis.as_ref(), wrapping);
+        assert!(report.is_green(), "{wrapping:?}: {}", report.text());
+    }
 }
 
 /// Runs the suite where Lua runs every script: it passes, and the replies equal those of plans.

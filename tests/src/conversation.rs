@@ -8,6 +8,7 @@ use std::time::Duration;
 use lockwheel_compat::case::{Case, Step};
 use lockwheel_compat::case_player::{Environment, Setting, perform};
 use lockwheel_compat::wire;
+use lockwheel_compat::wrapping::Wrapping;
 
 use crate::PROTOCOLS;
 use crate::target::Target;
@@ -56,7 +57,9 @@ impl Conversation<'_> {
                 target.run("FLUSHALL");
                 target.run("SCRIPT FLUSH");
             }
-            let setting = Setting { protocol, key: &|name| format!("<{name}>"), script: &script };
+            let key = |name: &str| format!("<{name}>");
+            let setting =
+                Setting { protocol, key: &key, script: &script, wrapping: Wrapping::None };
             let performance = perform(steps, setting, &mut Servers(targets));
             if let Some(problem) = performance.problem {
                 let place = format!("{} RESP{protocol}", targets[0].name());

@@ -28,6 +28,7 @@
 //! | `needs: flush` | the permission to flush what belongs to all: scripts, functions |
 //! | `alone: yes` | nothing else may go on meanwhile: it pauses or counts everybody |
 //! | `protocol: 2` | in that version of the protocol alone |
+//! | `wrappable: no` | not inside `MULTI` or a script: see [`Wrapping`] |
 //!
 //! Then the conversation:
 //!
@@ -36,6 +37,7 @@
 //! | `a> words` | client `a` sends a command; it connects when it first speaks |
 //! | `a>> "bytes"` | client `a` sends bytes as they are |
 //! | `a< reply` | the next thing client `a` receives: see [`Pattern`] |
+//! | `a> words => reply` | both: a command and the next thing received |
 //! | `a<2 reply`, `a<3 reply` | the same, where the case is played in that version alone |
 //! | `a< closed` | the server closes the connection |
 //! | `a waits` | nothing comes for a while |
@@ -49,6 +51,8 @@
 //! Words are quoted as in `redis-cli`. `<lock>` is a key or channel of this case's own, in words
 //! and in replies. `$name` among the words is the value that a reply gave that name. `@name` is
 //! the text of that script, `@name.sha1` its digest.
+//!
+//! [`Wrapping`]: super::wrapping::Wrapping
 
 use std::time::Duration;
 
@@ -72,6 +76,8 @@ pub struct Case {
     pub alone: bool,
     /// The one protocol version it is meant for, if not both.
     pub protocol: Option<u8>,
+    /// Whether its commands may be sent inside `MULTI` or a script.
+    pub wrappable: bool,
     /// What is said and heard.
     pub steps: Vec<Step>,
     /// The file it stands in.
@@ -160,8 +166,11 @@ impl Case {
             if case.steps.is_empty() && case.attribute(line).map_err(mistake)? {
                 continue;
             }
-            let action = Action::parse(line).map_err(mistake)?;
-            case.steps.push(Step { number: index + 1, line: line.to_owned(), action });
+            let (line, reply) = split_reply(line);
+            for line in [Some(line), reply].into_iter().flatten() {
+                let action = Action::parse(&line).map_err(mistake)?;
+                case.steps.push(Step { number: index + 1, line, action });
+            }
         }
         if let Some(step) = common.steps.first() {
             let problem = "a conversation without a case: `== its name`".to_owned();
@@ -189,6 +198,7 @@ impl Case {
             needs: Vec::new(),
             alone: false,
             protocol: None,
+            wrappable: true,
             steps: Vec::new(),
             file: file.to_owned(),
         }
@@ -204,6 +214,7 @@ impl Case {
             "why" => self.why = value,
             "needs" => self.needs.push(Need::parse(&value)?),
             "alone" => self.alone = value == "yes",
+            "wrappable" => self.wrappable = value == "yes",
             "protocol" => {
                 let version = value.parse().ok().filter(|version| matches!(version, 2 | 3));
                 self.protocol = Some(version.ok_or_else(|| format!("no protocol: {value}"))?);
@@ -269,6 +280,19 @@ impl Action {
     }
 }
 
+/// Takes `a> words => reply` apart into `a> words` and `a< reply`.
+fn split_reply(line: &str) -> (String, Option<String>) {
+    let name = line.split_once("> ").map(|(name, _)| name).filter(|name| !name.contains(' '));
+    let mut arrows = line.match_indices(" => ");
+    let arrow = arrows.find(|(at, _)| words::split(&line[..*at]).is_ok());
+    match (name, arrow) {
+        (Some(name), Some((at, arrow))) => {
+            (line[..at].to_owned(), Some(format!("{name}< {}", &line[at + arrow.len()..])))
+        }
+        _ => (line.to_owned(), None),
+    }
+}
+
 fn duration(text: &str) -> Result<Duration, String> {
     let parse = |digits: &str| digits.parse().map_err(|_| format!("no span of time: {text}"));
     match text.strip_suffix("ms") {
@@ -307,14 +331,17 @@ mod tests {
     fn a_file_is_read() {
         let text = "family: Strings\nwhy: all\n\n== one\nwhy: own\nneeds: redis 7.2\n\
                     alone: yes\na> SET <k> v\na<3 +OK\na waits\n+5ms\na!\n\
-                    == two\na>> \"PING\\r\\n\"\na< closed\n";
+                    == two\na>> \"PING\\r\\n\"\na< closed\n\
+                    == three\na> GET \" => \" => nil\n";
         let cases = Case::parse_all("f", text).expect("it is well-formed");
-        let [one, two] = &cases[..] else { panic!("two cases") };
+        let [one, two, three] = &cases[..] else { panic!("three cases") };
         assert_eq!((&*one.name, &*one.family, &*one.why), ("one", "Strings", "own"));
         assert_eq!((&one.needs[..], one.alone), (&[Need::Redis(7, 2)][..], true));
         assert_eq!((&*two.why, two.alone, two.needs.len()), ("all", false, 0));
         assert_eq!((one.steps.len(), one.steps[0].number), (5, 8));
         assert_eq!(two.steps[1].action, Action::Closed("a".to_owned()));
+        let lines = three.steps.iter().map(|step| (step.number, &*step.line));
+        assert!(lines.eq([(15, "a> GET \" => \""), (15, "a< nil")]));
     }
 
     #[test]

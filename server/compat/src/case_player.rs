@@ -1,7 +1,7 @@
 //! Plays a case on one server: sends its requests, reads the replies, and stops at the first reply
 //! that is not the expected one.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use super::case::{Action, Step, expand_keys};
 use super::frame::{Frame, quoted, show};
 use super::pattern::{Captures, Pattern};
 use super::wire::{Wire, describe, is_end};
+use super::wrapping::Wrapping;
 
 /// How long a blocked client must receive nothing.
 pub const QUIET: Duration = Duration::from_millis(30);
@@ -32,6 +33,8 @@ pub struct Setting<'a> {
     pub key: &'a dyn Fn(&str) -> String,
     /// The text of the script of that name.
     pub script: &'a dyn Fn(&str) -> Option<String>,
+    /// What the commands are wrapped in.
+    pub wrapping: Wrapping,
 }
 
 /// The result of playing a case.
@@ -72,11 +75,13 @@ pub fn perform(
         connections: BTreeMap::new(),
         protocols: BTreeMap::new(),
         requests: BTreeMap::new(),
+        wrapped: BTreeSet::new(),
         captures: Captures::new(),
         performance: Performance::default(),
     };
-    for step in steps {
-        if let Err(problem) = player.play(step) {
+    let selected = setting.wrapping.selected(steps);
+    for (step, is_wrapped) in steps.iter().zip(selected) {
+        if let Err(problem) = player.play(step, is_wrapped) {
             player.performance.problem = Some(problem);
             break;
         }
@@ -112,6 +117,8 @@ struct CasePlayer<'a, 's> {
     /// The protocol version of each client whose version was changed by `HELLO` or `RESET`.
     protocols: BTreeMap<String, u8>,
     requests: BTreeMap<String, Requests>,
+    /// The clients whose last command was wrapped.
+    wrapped: BTreeSet<String>,
     captures: Captures,
     performance: Performance,
 }
@@ -147,7 +154,7 @@ impl Requests {
 type UnexpectedReply = (String, Option<String>);
 
 impl CasePlayer<'_, '_> {
-    fn play(&mut self, step: &Step) -> Result<(), Problem> {
+    fn play(&mut self, step: &Step, is_wrapped: bool) -> Result<(), Problem> {
         let problem = |request: &str, expected: &str, came: String| Problem {
             number: step.number,
             sent: request.to_owned(),
@@ -165,7 +172,7 @@ impl CasePlayer<'_, '_> {
                 let pairs = written.iter().zip(&words);
                 let shown = pairs.map(|(name, word)| if script(name) { name } else { word });
                 self.note(client, '>', &show_words(&shown.cloned().collect::<Vec<_>>()));
-                let sent = self.client(client).and_then(|wire| wire.send(&words));
+                let sent = self.send(client, &words, is_wrapped);
                 self.requests.entry(client.clone()).or_default().add(line, words);
                 sent.map_err(|error| problem(line, "the server takes it", describe(&error)))
             }
@@ -203,7 +210,8 @@ impl CasePlayer<'_, '_> {
     }
 
     fn read_reply(&mut self, step: &Step, client: &str, pattern: &Pattern) -> Result<(), Problem> {
-        let pattern = self.resolve(pattern);
+        let wrapping = self.wrapping_of(client);
+        let pattern = wrapping.expected(self.resolve(pattern), self.setting.protocol);
         let expected = self.resolved_text(&step.line);
         let problem = |sent: &str, came: String, lacking| Problem {
             number: step.number,
@@ -213,7 +221,7 @@ impl CasePlayer<'_, '_> {
             lacking,
         };
         self.requests.entry(client.to_owned()).or_default().advance();
-        let frame = match self.client(client).and_then(Wire::read) {
+        let frame = match self.client(client).and_then(|wire| wrapping.read(wire)) {
             Ok(frame) => frame,
             Err(error) => return Err(problem(self.asked(client), describe(&error), None)),
         };
@@ -235,6 +243,22 @@ impl CasePlayer<'_, '_> {
         let lacking = words.and_then(|words| lacking(&frame, words));
         self.performance.masked.push((step.number, frame.clone()));
         Err(problem(self.asked(client), frame.notation(), lacking))
+    }
+
+    fn send(&mut self, client: &str, words: &[Vec<u8>], is_wrapped: bool) -> io::Result<()> {
+        let Setting { wrapping, protocol, .. } = self.setting;
+        if is_wrapped {
+            self.wrapped.insert(client.to_owned());
+            self.client(client)?.send_bytes(&wrapping.request(words, protocol))
+        } else {
+            self.wrapped.remove(client);
+            self.client(client)?.send(words)
+        }
+    }
+
+    /// What a client's last command was wrapped in.
+    fn wrapping_of(&self, client: &str) -> Wrapping {
+        if self.wrapped.contains(client) { self.setting.wrapping } else { Wrapping::None }
     }
 
     fn closed(&mut self, client: &str) -> Result<(), UnexpectedReply> {

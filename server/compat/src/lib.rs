@@ -46,6 +46,7 @@ pub mod tidy;
 pub mod time;
 pub mod wire;
 pub mod words;
+pub mod wrapping;
 
 use std::time::Duration;
 

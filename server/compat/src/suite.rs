@@ -16,6 +16,7 @@ use super::properties::{self, Arena, Property};
 use super::report::{Failure, Outcome, Report, Verdict};
 use super::target::{OnTarget, Target};
 use super::tidy::Tidy;
+use super::wrapping::Wrapping;
 use super::{PATIENCE, time};
 
 /// How many cases are played at a time: they wait more than they work.
@@ -52,6 +53,8 @@ pub struct Options {
     pub allow_missing: bool,
     /// Ends the run early, and cleanly.
     pub interrupt: Interrupt,
+    /// What the commands of cases are sent in. Cases without any that can be are not played.
+    pub wrapping: Wrapping,
     /// The cases to play instead of everything that is built in.
     pub cases: Option<Vec<Case>>,
 }
@@ -115,6 +118,7 @@ impl Options {
             patience: PATIENCE,
             allow_missing: false,
             interrupt: Interrupt::default(),
+            wrapping: Wrapping::None,
             cases: None,
         })
     }
@@ -127,7 +131,8 @@ impl Suite {
             Some(cases) => (cases.clone(), Vec::new()),
             None => {
                 let cases = cases::all().map_err(|mistake| Error::Usage(mistake.to_string()))?;
-                (cases, properties::all().collect())
+                let unwrapped = options.wrapping == Wrapping::None;
+                (cases, properties::all().filter(|_| unwrapped).collect())
             }
         };
         let chosen = |family: &str, client: Option<&str>, name: &str| {
@@ -138,7 +143,8 @@ impl Suite {
                 || options.only.iter().any(|part| whole.contains(&part.to_lowercase()))
         };
         let of_case = |case: &Case| chosen(&case.family, case.client.as_deref(), &case.name);
-        let cases: Vec<_> = cases.into_iter().filter(of_case).collect();
+        let suits = |case: &Case| options.wrapping.suits(case);
+        let cases: Vec<_> = cases.into_iter().filter(of_case).filter(suits).collect();
         let of_property = |it: &&Property| chosen(properties::FAMILY, it.client, it.name);
         let properties: Vec<_> = properties.into_iter().filter(of_property).collect();
         if cases.is_empty() && properties.is_empty() {
@@ -340,6 +346,7 @@ impl Run<'_> {
                 return Verdict::Skipped(reason);
             }
         }
+        let wrapping = self.suite.options.wrapping;
         let mut failures = Vec::new();
         let mut tried = false;
         for protocol in [2, 3] {
@@ -348,9 +355,9 @@ impl Run<'_> {
                 continue;
             }
             tried = true;
-            let performance = play_on(&self.target, at, case, protocol);
-            let reference =
-                self.reference.as_ref().map(|server| play_on(server, at, case, protocol));
+            let play = |server: &Target| play_on(server, at, case, protocol, wrapping);
+            let performance = play(&self.target);
+            let reference = self.reference.as_ref().map(play);
             if let Some(problem) = &performance.problem
                 && let Some(command) = &problem.lacking
             {
@@ -374,11 +381,17 @@ fn key_prefix(server: &Target, at: usize, protocol: u8) -> String {
     format!("{}{at}-{protocol}:", server.prefix)
 }
 
-fn play_on(server: &Target, at: usize, case: &Case, protocol: u8) -> Performance {
+fn play_on(
+    server: &Target,
+    at: usize,
+    case: &Case,
+    protocol: u8,
+    wrapping: Wrapping,
+) -> Performance {
     let prefix = key_prefix(server, at, protocol);
     let key = |name: &str| format!("{prefix}{name}");
     let script = |name: &str| cases::script(name).map(str::to_owned);
-    let setting = Setting { protocol, key: &key, script: &script };
+    let setting = Setting { protocol, key: &key, script: &script, wrapping };
     perform(&case.steps, setting, &mut OnTarget(server))
 }
 

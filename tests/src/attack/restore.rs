@@ -8,10 +8,11 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use lockwheel_compat::case::Action;
+use lockwheel_compat::cases;
 use lockwheel_compat::frame::{Frame, quoted};
 use lockwheel_compat::random::Random;
 use lockwheel_compat::wire::{Wire, request};
-use lockwheel_compat::words;
 use lockwheel_engine::keyspace::serialised::seal_as;
 
 use super::Report;
@@ -65,9 +66,6 @@ const RECIPES: &[&str] = &[
     "XGROUP CREATE k g 0 MKSTREAM",
     "XADD k 1-1 f v; XDEL k 1-1",
 ];
-
-/// Requests with payloads of earlier versions among them.
-const FORMER: &str = include_str!("../../compat/dump.txt");
 
 /// The defaults of the settings that recipes change.
 const DEFAULTS: &str = "CONFIG SET list-max-listpack-size -2 set-max-intset-entries 512 \
@@ -350,9 +348,12 @@ impl Attack {
                 }
             }
         }
-        for line in FORMER.lines().filter(|line| line.starts_with("RESTORE ")) {
-            let words = words::split(line).unwrap_or_default();
-            let payload = words.get(3).filter(|payload| payload.len() > SEAL_BYTES);
+        // The payloads of earlier versions.
+        let cases = cases::all().map_err(io::Error::other)?;
+        for step in cases.iter().flat_map(|case| &case.steps) {
+            let Action::Say(_, words) = &step.action else { continue };
+            let is_restore = words.first().is_some_and(|name| name == b"RESTORE");
+            let payload = words.get(3).filter(|it| is_restore && it.len() > SEAL_BYTES);
             corpus.extend(payload.map(|payload| payload[..payload.len() - SEAL_BYTES].to_vec()));
         }
         corpus.sort();

@@ -126,7 +126,7 @@ impl Results {
         let folder = path.parent().expect("it stands in a folder");
         fs::create_dir_all(folder).expect("a folder for results");
         let text = serde_json::to_string_pretty(self).expect("it can be written");
-        fs::write(path, text + "\n").expect("results are written");
+        fs::write(path, compact(&text)).expect("results are written");
     }
 
     /// Whether everything that was tried passed.
@@ -149,6 +149,23 @@ impl Results {
             self.seconds
         )
     }
+}
+
+/// Pretty-printed JSON with each element of the lists on one line.
+fn compact(pretty: &str) -> String {
+    let mut out = String::new();
+    for line in pretty.lines() {
+        let text = line.trim_start();
+        let depth = (line.len() - text.len()) / 2;
+        if depth > 2 || depth == 2 && text.starts_with('}') {
+            out.push_str(if out.ends_with('{') || text.starts_with('}') { "" } else { " " });
+        } else {
+            out.push_str(if out.is_empty() { "" } else { "\n" });
+            out.push_str(&line[..line.len() - text.len()]);
+        }
+        out.push_str(text);
+    }
+    out + "\n"
 }
 
 impl Sum {
