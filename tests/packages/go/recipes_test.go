@@ -9,9 +9,9 @@ import (
 	"github.com/go-redsync/redsync/v4"
 	pools "github.com/go-redsync/redsync/v4/redis"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
+	"github.com/redis/go-redis/v9"
 	lockwheel "lockwheel-go"
 	"lockwheel-go/lockwheeltest"
-	"github.com/redis/go-redis/v9"
 )
 
 // What goes wrong with the usual lock recipes, each twice: the mistake, made visible with the clock

@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"testing"
 
-	"lockwheel-go/lockwheeltest"
 	"github.com/redis/go-redis/v9"
+	"lockwheel-go/lockwheeltest"
 )
 
 var background = context.Background()
