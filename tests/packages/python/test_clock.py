@@ -5,7 +5,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 import lockwheel as package
-from patience import until
+from waiting import until
 
 pytestmark = pytest.mark.lockwheel(frozen=True)
 

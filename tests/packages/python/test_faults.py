@@ -1,4 +1,4 @@
-"""Faults and gates as they are told in Python."""
+"""Fault rules and gates."""
 
 import asyncio
 from datetime import timedelta
@@ -8,7 +8,7 @@ import redis
 from redis import asyncio as redis_asyncio
 
 import lockwheel as package
-from patience import until
+from waiting import until
 
 
 def test_every_action_can_be_ordered(lockwheel):
@@ -31,11 +31,11 @@ def test_every_action_can_be_ordered(lockwheel):
     rules.append(lockwheel.faults.add("refuse", nth=1000))
     assert [rule["id"] for rule in lockwheel.faults.list()] == [rule.number for rule in rules]
     common = ("id", "command", "nth", "matched", "fired", "held")
-    told = [
+    listed = [
         {name: value for name, value in rule.items() if name not in common}
         for rule in lockwheel.faults.list()
     ]
-    assert told == [
+    assert listed == [
         *[{"action": "delay", "delay_ms": 2000}] * 3,
         {"action": "drop"},
         {"action": "close"},

@@ -29,7 +29,7 @@ def failure(assertion):
 
 @pytest.mark.lockwheel(frozen=True)
 def test_what_fails_tells_the_story(lockwheel, connect):
-    owner, stranger = connect(protocol=2), connect(protocol=2, client_name="late")
+    owner, other = connect(protocol=2), connect(protocol=2, client_name="late")
     first = owner.client_id()
     owner.setnx("lock", "token")
     assert failure(lockwheel.journal.assert_no_lock_held).startswith(
@@ -37,7 +37,7 @@ def test_what_fails_tells_the_story(lockwheel, connect):
     )
     assert "has no lease" in failure(lockwheel.journal.assert_every_lock_has_a_lease)
     lockwheel.clock.advance("1s")
-    stranger.delete("lock")
+    other.delete("lock")
     sentence, *story = failure(lockwheel.journal.assert_released_only_by_owner).splitlines()
     assert sentence.startswith("released-only-by-owner: the lock 'lock' of client")
     lines = [line.split(": ", 1)[1] for line in story]

@@ -80,7 +80,7 @@ def test_misspelt(lockwheel):
     pass
 """)
     done.assert_outcomes(errors=1)
-    done.stdout.fnmatch_lines(["*what there is to mark: lockwheel(frozen=False, options=*"])
+    done.stdout.fnmatch_lines(["*unknown arguments of the marker: lockwheel(frozen=False, options=*"])
 
 
 CHECKED = """
@@ -192,4 +192,4 @@ def test_the_marker_and_the_fixtures_are_documented(run):
     run("", "--markers").stdout.fnmatch_lines(["@pytest.mark.lockwheel(frozen=False, options=*"])
     done = run("def test_it(): pass", "--fixtures")
     done.stdout.fnmatch_lines(["lockwheel_factory*", "*Starts servers for this test*"])
-    done.stdout.fnmatch_lines(["lockwheel -- *", "*A server of this test's own.*"])
+    done.stdout.fnmatch_lines(["lockwheel -- *", "*A server for this test.*"])
