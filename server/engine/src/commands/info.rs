@@ -42,7 +42,7 @@ const fn section(title: &'static str, fields: fn(&mut Engine, Time, &mut Fields)
 /// In the order they are shown, whatever the order they are asked for in.
 const SECTIONS: &[Section] = &[
     section("Server", server),
-    section("Sessions", clients),
+    section("Clients", clients),
     section("Memory", memory),
     section("Persistence", persistence),
     section("Stats", stats),
@@ -61,7 +61,7 @@ const SECTIONS: &[Section] = &[
 const OURS: &str = "Lockwheel";
 
 /// Those that a sentinel has.
-const SECTIONS_OF_SENTINEL: &[&str] = &["Server", "Sessions", "Stats", "CPU", "Sentinel"];
+const SECTIONS_OF_SENTINEL: &[&str] = &["Server", "Clients", "Stats", "CPU", "Sentinel"];
 
 /// Whether a server of this kind has the section.
 fn is_of(mode: Mode, section: &Section) -> bool {
@@ -367,7 +367,7 @@ mod tests {
                # Keyspace\\r\\n\"",
         );
         check(
-            "INFO => \"# Server\\r\\nredis_version:7.2.4\\r\\n...# Sessions...# Memory...\
+            "INFO => \"# Server\\r\\nredis_version:7.2.4\\r\\n...# Clients...# Memory...\
                # Persistence\\r\\nloading:0...# Stats...# Replication\\r\\nrole:master...# CPU...\
                # Modules...# Errorstats...# Cluster...# Keyspace\\r\\n\"",
         );
