@@ -22,7 +22,7 @@ function findProgram() {
   );
 }
 
-/** The message for a platform whose package is not installed. */
+/** The message if the platform's package is not installed. */
 function missingProgram() {
   return (
     `there is no lockwheel for ${SYSTEM}: the package ${PLATFORM_PACKAGE} is not installed ` +

@@ -159,7 +159,7 @@ func write(t *testing.T, path, text string) {
 	no(t, os.WriteFile(path, []byte(text), 0o644))
 }
 
-// A later server must not inherit the pipe whose end stops an earlier one.
+// A later server must not inherit the pipe that keeps an earlier one running.
 func TestAServerDoesNotInheritTheStandardInputOfAnother(t *testing.T) {
 	t.Parallel()
 	first, err := lockwheel.Start()

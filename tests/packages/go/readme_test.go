@@ -23,7 +23,7 @@ func blocks(t *testing.T, language string) []string {
 	return found
 }
 
-// The README's code is that of the folder readme, whose tests run.
+// The README's code is code of the folder readme.
 func TestTheCodeOfTheReadmeIsRun(t *testing.T) {
 	t.Parallel()
 	run := ""

@@ -19,7 +19,7 @@ const CARRIED = dirname(
   createRequire(import.meta.url).resolve(`@lockwheel/${SYSTEM}/package.json`),
 );
 
-/** A project with the tarballs whose names have these prefixes, removed after the test. */
+/** A project with the tarballs of these name prefixes, removed after the test. */
 function project(t, ...names) {
   const folder = mkdtempSync(join(tmpdir(), "lockwheel-project-"));
   t.after(() => rmSync(folder, { recursive: true }));

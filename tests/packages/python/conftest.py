@@ -1,4 +1,4 @@
-"""Fixtures: clients of the server under test, and threads whose exceptions reach the test."""
+"""Fixtures: clients of the server under test, and threads with exceptions that reach the test."""
 
 from concurrent.futures import ThreadPoolExecutor
 

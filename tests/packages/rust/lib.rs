@@ -1,1 +1,1 @@
-//! An empty library, whose tests use the packed crates.
+//! An empty library. Its tests use the packed crates.

@@ -25,7 +25,7 @@ class Journal:
     def entries(
         self, *, since: int | None = None, key: str | None = None, count: int | None = None
     ) -> list[Entry]:
-        """The entries in time order: those after the number `since`, whose keys match the pattern
+        """The entries in time order: after the number `since`, with keys that match the pattern
         `key`, at most the last `count`."""
         return self._ask("JOURNAL", *_selection(since, key, count))
 

@@ -94,14 +94,14 @@ public final class LockwheelServer implements AutoCloseable {
     /**
      * Makes a builder.
      *
-     * @return the builder, whose server has a running clock and no options
+     * @return the builder of a server with a running clock and no options
      */
     public static Builder builder() {
         return new Builder();
     }
 
     /**
-     * Starts a server whose clock runs.
+     * Starts a server with a running clock.
      *
      * @return the server, which listens
      * @throws LockwheelException if there is no program to start, or it does not start

@@ -26,9 +26,9 @@ import redis.clients.jedis.exceptions.JedisConnectionException;
 import redis.clients.jedis.params.SetParams;
 
 /**
- * What goes wrong with the usual lock recipes, each twice: the mistake, made visible with the clock
- * and the faults, and what corrects it, in the very same trouble. With Jedis, whose connection is
- * an owner: a, b or c.
+ * Common mistakes in lock recipes. Each has two tests under the same fault: one of the mistake, made
+ * visible with the clock and fault rules, and one of its correction. Each connection of Jedis is an
+ * owner: a, b or c.
  */
 @Lockwheel(frozen = true)
 class RecipesTest {
