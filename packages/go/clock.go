@@ -6,57 +6,57 @@ import (
 	"time"
 )
 
-// Clock is the clock that a server's leases end by, and its blocking commands, pauses and timeouts.
-// It shows real time until it is told otherwise. Spans are whole milliseconds.
+// Clock is the clock of a server. Leases, pauses and the timeouts of blocking commands follow it. It
+// runs in real time until a test changes it. Spans are whole milliseconds.
 //
-// The timers of a client library are its own: no server moves them.
+// The timers of client libraries do not follow it.
 type Clock struct{ server *Server }
 
 // Freeze stops the clock.
 func (c Clock) Freeze() error { return c.order("FREEZE") }
 
-// Run lets the clock run again, so many times as fast as real time.
+// Run runs the clock at a multiple of real time.
 func (c Clock) Run(times float64) error { return c.order("RUN", times) }
 
-// Advance moves the clock on. What is due on the way happens in order, each thing at its own
-// moment, and has happened when Advance returns.
+// Advance moves the clock forward. Everything due on the way happens in order, at its own time, and
+// has happened when Advance returns.
 func (c Clock) Advance(span time.Duration) error { return c.orderSpan("ADVANCE", span) }
 
-// Set moves the clock on to a moment, as [Clock.Advance] does. It never goes back.
+// Set moves the clock forward to a moment, as [Clock.Advance] does. It never goes back.
 func (c Clock) Set(moment time.Time) error { return c.order("SET", moment.UnixMilli()) }
 
-// Jump steps the clock as Redis's may be stepped: forward ends leases early, back (a negative span)
-// lets them last longer.
+// Jump simulates a step of Redis's clock: a positive span ends leases early, a negative span
+// prolongs them.
 func (c Clock) Jump(span time.Duration) error { return c.orderSpan("JUMP", span) }
 
-// Step steps the wall clock alone, that of TIME and EXPIREAT. No lease follows.
+// Step steps only the wall clock, that of TIME and EXPIREAT. Leases do not change.
 func (c Clock) Step(span time.Duration) error { return c.orderSpan("STEP", span) }
 
-// Now is what the clock shows.
+// Now returns the time of the clock.
 func (c Clock) Now() (time.Time, error) {
 	shown, err := c.show()
 	return time.UnixMilli(shown.NowMs), err
 }
 
-// Wall is what the wall clock shows, that of TIME and EXPIREAT.
+// Wall returns the time of the wall clock, that of TIME and EXPIREAT.
 func (c Clock) Wall() (time.Time, error) {
 	shown, err := c.show()
 	return time.UnixMilli(shown.WallMs), err
 }
 
-// Rate is how many times as fast as real time the clock runs; 0 if it stands.
+// Rate returns the multiple of real time that the clock runs at; 0 if it is stopped.
 func (c Clock) Rate() (float64, error) {
 	shown, err := c.show()
 	return shown.Rate, err
 }
 
-type shownClock struct {
+type reading struct {
 	NowMs  int64   `json:"now_ms"`
 	WallMs int64   `json:"wall_ms"`
 	Rate   float64 `json:"rate"`
 }
 
-func (c Clock) show() (shown shownClock, err error) {
+func (c Clock) show() (shown reading, err error) {
 	return shown, c.server.callJSON(&shown, "LOCKWHEEL", "CLOCK")
 }
 
@@ -79,7 +79,7 @@ func wholeMilliseconds(span time.Duration) error {
 	return nil
 }
 
-// callJSON decodes the reply of a command that answers JSON.
+// callJSON runs a command and decodes its JSON reply.
 func (s *Server) callJSON(decoded any, arguments ...any) error {
 	reply, err := s.Call(arguments...)
 	if err != nil {

@@ -12,20 +12,20 @@ import (
 	"time"
 )
 
-// More than anything takes that a test asks of its server. A test in which nobody comes to a gate
-// says so after this time, before the test's own limit ends it without a word.
+// The limit for a reply. Only a reply that never comes takes this long, for example at a gate that no
+// client reaches. The error comes before the limit of the test.
 const replyLimit = time.Minute
 
-// ReplyError is an error that the server has answered, as "WRONGTYPE Operation against ...".
+// ReplyError is an error reply, such as "WRONGTYPE Operation against ...".
 type ReplyError string
 
 func (e ReplyError) Error() string { return string(e) }
 
-// Call sends one command over a connection of the package's own, and returns its reply: a string,
-// an int64, a []any, or nil. Arguments are strings, []byte, numbers, or whatever [fmt.Sprint] makes
-// of them. An error that the server answers is a [ReplyError], for [errors.As].
+// Call sends one command on a connection of this package and returns its reply: a string, an int64,
+// a []any, or nil. Arguments are strings, []byte, numbers, or values that [fmt.Sprint] formats. An
+// error reply is a [ReplyError], for [errors.As].
 //
-// Commands other than LOCKWHEEL are subject to faults as anybody's are.
+// Fault rules apply to all commands except LOCKWHEEL.
 func (s *Server) Call(arguments ...any) (any, error) {
 	words := make([]string, len(arguments))
 	for index, argument := range arguments {
@@ -54,17 +54,17 @@ func (s *Server) call(words []string) (any, error) {
 		}
 		_ = connection.socket.Close()
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			return nil, fmt.Errorf("no answer in %s", replyLimit)
+			return nil, fmt.Errorf("no reply within %s", replyLimit)
 		}
-		// Faults do not reach LOCKWHEEL: the connection was closed before, by a CLIENT KILL or the
-		// directive timeout, and the command was not run. Of any other command one cannot know.
+		// Fault rules do not apply to LOCKWHEEL: an idle connection was closed before, by CLIENT KILL
+		// or the directive timeout, so the command did not run. Other commands may have run.
 		if isNew || words[0] != "LOCKWHEEL" {
 			return nil, err
 		}
 	}
 }
 
-// connect returns a connection that nobody else uses, and whether it is a new one.
+// connect returns an unused connection, and whether it is new.
 func (s *Server) connect() (*connection, bool, error) {
 	if idle := s.takeIdle(); idle != nil {
 		return idle, false, nil
@@ -83,7 +83,7 @@ func (s *Server) connect() (*connection, bool, error) {
 	return made, true, nil
 }
 
-// takeIdle returns the connection that was used last, if one is not used now.
+// takeIdle returns the idle connection that was used last, or nil.
 func (s *Server) takeIdle() *connection {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -103,8 +103,8 @@ func (s *Server) giveBack(used *connection) {
 	s.idle = append(s.idle, used)
 }
 
-// forgetIdle closes the connections that nobody uses.
-func (s *Server) forgetIdle() {
+// closeIdle closes the idle connections.
+func (s *Server) closeIdle() {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	for _, connection := range s.idle {
@@ -113,7 +113,7 @@ func (s *Server) forgetIdle() {
 	s.idle = nil
 }
 
-// connection speaks RESP2, one command at a time.
+// connection runs one command at a time, in RESP2.
 type connection struct {
 	socket net.Conn
 	reader *bufio.Reader
@@ -131,8 +131,8 @@ func (c *connection) call(words []string) (any, error) {
 		return nil, err
 	}
 	reply, err := c.read()
-	if refusal, ok := reply.(ReplyError); ok {
-		return nil, refusal
+	if failure, ok := reply.(ReplyError); ok {
+		return nil, failure
 	}
 	return reply, err
 }
@@ -154,7 +154,7 @@ func (c *connection) read() (any, error) {
 	length, err := strconv.Atoi(text)
 	switch {
 	case err != nil || kind != '$' && kind != '*':
-		return nil, fmt.Errorf("%q is no reply", line)
+		return nil, fmt.Errorf("%q is not a reply", line)
 	case length < 0:
 		return nil, nil
 	case kind == '$':

@@ -5,61 +5,61 @@ import (
 	"time"
 )
 
-// Faults are the rules for what goes wrong on a server, and the gates at which clients are held.
+// Faults are the fault rules and gates of a server.
 type Faults struct{ server *Server }
 
-// Fault is what becomes of a request.
+// Fault is the effect of a rule on a request.
 type Fault struct{ words []any }
 
 var (
-	// Drop neither runs nor answers it.
+	// Drop does not run the request and sends no reply.
 	Drop = Fault{[]any{"DROP"}}
-	// Close does not run it, and closes its connection.
+	// Close does not run the request and closes its connection.
 	Close = Fault{[]any{"CLOSE"}}
-	// Lose runs it and does not answer: the client cannot know.
+	// Lose runs the request and sends no reply.
 	Lose = Fault{[]any{"LOSE"}}
-	// LoseAndClose runs it, and closes its connection instead of an answer.
+	// LoseAndClose runs the request and closes its connection without a reply.
 	LoseAndClose = Fault{[]any{"LOSE-AND-CLOSE"}}
-	// Stall reads no further until the rule is cleared.
+	// Stall stops reading from the connection until the rule is cleared.
 	Stall = Fault{[]any{"STALL"}}
-	// FlushScripts forgets all scripts before it is run.
+	// FlushScripts removes all scripts, then runs the request.
 	FlushScripts = Fault{[]any{"FLUSH-SCRIPTS"}}
-	// Refuse closes connections as soon as they are there. It has no conditions but Nth, Times and
+	// Refuse closes new connections at once. Its conditions can only be Nth, Times and
 	// Probability.
 	Refuse = Fault{[]any{"REFUSE"}}
 )
 
-// Delay holds it for so long on the server's clock, and then runs it.
+// Delay holds the request for a span on the server's clock, then runs it.
 func Delay(span time.Duration) Fault { return Fault{[]any{"DELAY", span}} }
 
-// Cut runs it, and closes its connection after so many bytes of the answer.
+// Cut runs the request, sends this many bytes of the reply, and closes the connection.
 func Cut(bytes int) Fault { return Fault{[]any{"CUT", bytes}} }
 
-// AnswerError does not run it, and answers this error, as "LOADING Redis is loading".
+// AnswerError does not run the request and replies with this error: "LOADING Redis is loading".
 func AnswerError(line string) Fault { return Fault{[]any{"ERROR", line}} }
 
-// JumpAfter lets the clock jump when it has been run, as [Clock.Jump] does.
+// JumpAfter runs the request, then lets the clock jump, as [Clock.Jump] does.
 func JumpAfter(span time.Duration) Fault { return Fault{[]any{"JUMP", span}} }
 
-// LoseWrites undoes the last writes when it has been answered.
+// LoseWrites sends the reply, then undoes the last writes.
 func LoseWrites(writes int) Fault { return Fault{[]any{"LOSE-WRITES", writes}} }
 
-// Requests are those that fulfil all conditions. A condition that is not set holds of any request.
+// Requests are conditions, all of which a request must match. Unset conditions match any request.
 type Requests struct {
-	// Command is a pattern of the command's name, as "eval*", or "client|id" for a subcommand.
+	// Command is a pattern of the command's name: "eval*", or "client|id" for a subcommand.
 	Command string
-	// Key is a pattern that one of its keys is like.
+	// Key is a pattern of one of the request's keys.
 	Key string
-	// Client is a pattern of its client's name (CLIENT SETNAME).
+	// Client is a pattern of the client's name (CLIENT SETNAME).
 	Client string
-	// ClientID is its client's number (CLIENT ID).
+	// ClientID is the CLIENT ID of the client.
 	ClientID int64
-	// Nth: of all these only the n-th.
+	// Nth selects only the n-th of the matching requests.
 	Nth int
-	// Times: no more than so many of them.
+	// Times is the maximal number of requests.
 	Times int
-	// Probability of each, from 0 to 1; the same Seed chooses the same ones. Without a seed the
-	// server takes one.
+	// Probability is that of each request, from 0 to 1. The same Seed selects the same requests.
+	// Without a seed the server chooses one.
 	Probability float64
 	Seed        int64
 }
@@ -82,8 +82,7 @@ func (r Requests) words() []any {
 	return words
 }
 
-// Add adds a rule behind the others. The first rule that is for a request decides what becomes of
-// it.
+// Add adds a rule after the others. The first matching rule applies to a request.
 func (f Faults) Add(fault Fault, requests Requests) (Rule, error) {
 	words := append([]any{"LOCKWHEEL", "FAULT", "ADD"}, fault.words...)
 	for index, word := range words {
@@ -100,41 +99,40 @@ func (f Faults) Add(fault Fault, requests Requests) (Rule, error) {
 	return Rule{f.server, number}, err
 }
 
-// Gate adds a gate, at which clients are held before such requests until it is opened.
+// Gate adds a gate, which holds matching requests before they run, until it is opened.
 func (f Faults) Gate(requests Requests) (Gate, error) {
 	words := append([]any{"LOCKWHEEL", "GATE", "ADD"}, requests.words()...)
 	number, err := f.server.callNumber(words...)
 	return Gate{f.server, number}, err
 }
 
-// Failover does what a failover does to a server whose replica had not heard of the last writes:
-// these are undone, scripts are forgotten, everybody else is disconnected. Returns how many writes
-// were undone.
+// Failover simulates a failover to a replica that lacks the last writes: it undoes them, removes all
+// scripts and disconnects all other clients. It returns the number of undone writes.
 func (f Faults) Failover(lose int) (int, error) {
-	// Connections that are not used at the moment are somebody else's to the server.
-	defer f.server.forgetIdle()
+	// The failover disconnects the idle connections of this package.
+	defer f.server.closeIdle()
 	number, err := f.server.callNumber("LOCKWHEEL", "FAILOVER", "LOSE", lose)
 	return int(number), err
 }
 
-// State is how a rule or gate stands.
+// State is the state of a rule or gate.
 type State struct {
 	Number int64  `json:"id"`
 	Action string `json:"action"`
-	// Matched is how many requests fulfilled the conditions, without Nth, Times and Probability.
+	// Matched is the number of requests that matched, Nth, Times and Probability aside.
 	Matched int64 `json:"matched"`
-	// Fired is how many requests it has decided.
+	// Fired is the number of requests that it was applied to.
 	Fired int64 `json:"fired"`
-	// Held are the numbers (CLIENT ID) of those that it holds.
+	// Held are the CLIENT IDs of the clients that it holds.
 	Held []int64 `json:"held"`
 }
 
-// List tells how all rules stand.
+// List returns the states of all rules.
 func (f Faults) List() (states []State, err error) {
 	return states, f.server.callJSON(&states, "LOCKWHEEL", "FAULT", "LIST")
 }
 
-// Gates tells how all gates stand.
+// Gates returns the states of all gates.
 func (f Faults) Gates() (states []State, err error) {
 	return states, f.server.callJSON(&states, "LOCKWHEEL", "GATE", "LIST")
 }
@@ -153,13 +151,13 @@ func (f Faults) Clear() error {
 	return err
 }
 
-// Rule is a rule that was added.
+// Rule is a fault rule.
 type Rule struct {
 	server *Server
 	number int64
 }
 
-// State tells how often it has matched and fired, and whom it holds.
+// State returns the counts of the rule and the clients that it holds.
 func (r Rule) State() (State, error) {
 	states, err := r.server.Faults.List()
 	for _, state := range states {
@@ -173,8 +171,8 @@ func (r Rule) State() (State, error) {
 	return State{}, err
 }
 
-// Wait waits until the rule has fired. A request that is to be delayed is so from then on: before
-// that, moving the clock would not be for it.
+// Wait waits until the rule has fired. Call it before the clock is moved for a [Delay]: an earlier
+// move has no effect on the delay.
 func (r Rule) Wait() error {
 	for begin := time.Now(); ; time.Sleep(time.Millisecond) {
 		state, err := r.State()
@@ -182,35 +180,35 @@ func (r Rule) Wait() error {
 			return err
 		}
 		if time.Since(begin) > replyLimit {
-			return fmt.Errorf("lockwheel: no request for rule %d in %s", r.number, replyLimit)
+			return fmt.Errorf("lockwheel: no request for rule %d within %s", r.number, replyLimit)
 		}
 	}
 }
 
-// Clear removes the rule, and lets go whom it holds.
+// Clear removes the rule and releases the requests that it holds.
 func (r Rule) Clear() error {
 	_, err := r.server.Call("LOCKWHEEL", "FAULT", "CLEAR", r.number)
 	return err
 }
 
-// Gate holds clients before their requests.
+// Gate holds requests before they run.
 type Gate struct {
 	server *Server
 	number int64
 }
 
-// Wait waits until somebody is held. Returns the number of that client (CLIENT ID).
+// Wait waits until the gate holds a client. It returns its CLIENT ID.
 func (g Gate) Wait() (int64, error) {
 	return g.server.callNumber("LOCKWHEEL", "GATE", "AWAIT", g.number)
 }
 
-// Open removes the gate and lets go whom it holds. Returns how many.
+// Open removes the gate and releases its clients. It returns their number.
 func (g Gate) Open() (int, error) {
 	number, err := g.server.callNumber("LOCKWHEEL", "GATE", "OPEN", g.number)
 	return int(number), err
 }
 
-// callNumber is for commands that answer a number.
+// callNumber runs a command with an integer reply.
 func (s *Server) callNumber(arguments ...any) (int64, error) {
 	reply, err := s.Call(arguments...)
 	number, _ := reply.(int64)

@@ -1,37 +1,37 @@
 package lockwheel
 
-// Journal is what has happened on a server: its commands, what became of its locks, and what is to
-// be said of that. Locks are recognised from what commands do, whatever library sends them.
+// Journal is the journal of a server: its commands, the events of its locks, lint findings and
+// checks. Locks are recognised from the effects of commands, whatever library sends them.
 type Journal struct{ server *Server }
 
-// Check is a rule that must hold of all locks.
+// Check is a check of all locks.
 type Check string
 
 const (
-	// NoLockHeld: nobody holds a lock any more.
+	// NoLockHeld: no client holds a lock.
 	NoLockHeld Check = "no-lock-held"
-	// NeverTwoHolders: nobody took a lock that another came back for.
+	// NeverTwoHolders: no lock was taken while a former holder still used it.
 	NeverTwoHolders Check = "never-two-holders"
-	// EveryLockHasALease: no lock stays if its owner dies.
+	// EveryLockHasALease: every lock has a lease.
 	EveryLockHasALease Check = "every-lock-has-a-lease"
-	// ReleasedOnlyByOwner: no lock was taken from its owner.
+	// ReleasedOnlyByOwner: no client released the lock of another.
 	ReleasedOnlyByOwner Check = "released-only-by-owner"
 )
 
-// Broken is the error for a [Check] that does not hold.
+// Broken is the error of a failed [Check].
 type Broken struct {
 	Check Check `json:"check"`
-	// Sentence is what broke it first.
+	// Sentence describes the first violation.
 	Sentence string `json:"sentence"`
-	// Story is what has happened to that lock, in time order.
+	// Story are the entries of that lock, in time order.
 	Story []Entry `json:"story"`
-	// All of it as people read it.
+	// The same as text.
 	text string
 }
 
 func (b *Broken) Error() string { return b.text }
 
-// Check returns a [*Broken] if the rule does not hold, and another error if that cannot be told.
+// Check returns a [*Broken] if the check fails, and another error if it cannot run.
 func (j Journal) Check(check Check) error {
 	var verdict struct {
 		Broken
@@ -46,100 +46,99 @@ func (j Journal) Check(check Check) error {
 	return &verdict.Broken
 }
 
-// Entries are what has happened, in time order. The latest thousands are kept.
+// Entries returns the entries in time order. The server keeps the last thousands.
 func (j Journal) Entries() (entries []Entry, err error) {
 	return entries, j.server.callJSON(&entries, "LOCKWHEEL", "JOURNAL")
 }
 
-// Story is the last of what has happened as people read it: no more than so many entries in time
-// order, a line each.
+// Story returns the last entries as text: at most count of them in time order, one line each.
 func (j Journal) Story(count int) (string, error) {
 	story, err := j.server.Call("LOCKWHEEL", "JOURNAL", "COUNT", count, "TEXT")
 	text, _ := story.(string)
 	return text, err
 }
 
-// Lock is a lock that is held.
+// Lock is a held lock.
 type Lock struct {
 	Key      string `json:"key"`
 	Database int    `json:"database"`
 	// Owner is the token, or the field of a hash.
 	Owner string `json:"owner"`
-	// Count is how often the owner has it.
+	// Count is how many times the owner holds it.
 	Count int64 `json:"count"`
-	// Client is the number (CLIENT ID) of who took it, and Name what that client calls itself.
+	// Client is the CLIENT ID of the client that took it, and Name the name of that client.
 	Client int64  `json:"client"`
 	Name   string `json:"name"`
 	// SinceMs is when it was taken, in milliseconds since 1970 on the clock that leases end by.
 	SinceMs int64 `json:"since_ms"`
-	// LeaseMs is what is left of its lease, nil if it has none.
+	// LeaseMs is the rest of the lease, nil if there is none.
 	LeaseMs *int64 `json:"lease_ms"`
-	// Waiting are the numbers of those who were refused it and have not got it since.
+	// Waiting are the CLIENT IDs of the clients that were refused and have not acquired it since.
 	Waiting []int64 `json:"waiting"`
 }
 
-// Locks are the locks that are held.
+// Locks returns the held locks.
 func (j Journal) Locks() (locks []Lock, err error) {
 	return locks, j.server.callJSON(&locks, "LOCKWHEEL", "LOCKS")
 }
 
-// Finding is a mistake that was made, at one key.
+// Finding is a common mistake in the use of the lock of one key.
 type Finding struct {
-	// Rule is its name, as "delete-without-check".
+	// Rule is its name, such as "delete-without-check".
 	Rule string `json:"rule"`
 	Key  string `json:"key"`
-	// Sentence is what is wrong, and what to do.
+	// Sentence describes the problem and its correction.
 	Sentence string `json:"sentence"`
-	// Count is how often it was made.
+	// Count is the number of occurrences.
 	Count int64 `json:"count"`
-	// Entries show it for the first time.
+	// Entries are those of the first occurrence.
 	Entries []Entry `json:"entries"`
 }
 
-// Lint names the mistakes that were made with locks.
+// Lint returns common mistakes in the use of locks.
 func (j Journal) Lint() (findings []Finding, err error) {
 	return findings, j.server.callJSON(&findings, "LOCKWHEEL", "LINT")
 }
 
-// Clear forgets what has happened. Locks that are held stay known.
+// Clear removes all entries. Held locks stay recognised.
 func (j Journal) Clear() error {
 	_, err := j.server.Call("LOCKWHEEL", "JOURNAL", "CLEAR")
 	return err
 }
 
-// Entry is something that has happened. Which fields it has depends on Event.
+// Entry is an entry of the journal. Event determines which fields are set.
 type Entry struct {
-	// Seq is its number: they count up from 1.
+	// Seq is its number, counted from 1.
 	Seq int64 `json:"seq"`
-	// TimeMs is when, in milliseconds since 1970 on the clock that leases end by.
+	// TimeMs is its time, in milliseconds since 1970 on the clock that leases end by.
 	TimeMs int64 `json:"time_ms"`
-	// Client is the number (CLIENT ID) of who did it, 0 if it happened by itself.
+	// Client is the CLIENT ID of the client, 0 if there was none.
 	Client int64  `json:"client"`
 	Name   string `json:"name"`
-	// Event is "command", or what became of a lock: "acquired", "renewed", "refused", "released",
+	// Event is "command", or the event of a lock: "acquired", "renewed", "refused", "released",
 	// "released-by-stranger", "expired-while-held", "flushed", "waited", "released-too-late",
 	// "renewed-too-late".
 	Event string   `json:"event"`
 	Keys  []string `json:"keys"`
 
-	// Argv, Reply and Script (whether one has called it) are a command's.
+	// Argv, Reply and Script (whether a script called it) are those of a command.
 	Argv   []string `json:"argv"`
 	Reply  string   `json:"reply"`
 	Script bool     `json:"script"`
 
-	// Owner is whose lock it is or was.
+	// Owner is the present or former owner of the lock.
 	Owner string `json:"owner"`
-	// Count is how often the owner has it, Left how often still.
+	// Count is how many times the owner holds it, Left how many holds are left.
 	Count int64 `json:"count"`
 	Left  int64 `json:"left"`
-	// LeaseMs is how long it lasts, nil if it has no lease.
+	// LeaseMs is the lease, nil if there is none.
 	LeaseMs *int64 `json:"lease_ms"`
-	// By is who was refused. Holder is the owner who had it then, or else the number of the client
-	// that had taken the lock.
+	// By is the owner that was refused. Holder is the owner at that time, or else the CLIENT ID of
+	// the client that had taken the lock.
 	By     string `json:"by"`
 	Holder any    `json:"holder"`
-	// WaitedMs is how long after the first refusal it was given, LateMs how long after the loss
-	// somebody came.
+	// WaitedMs is the time from the first refusal to the acquisition, LateMs the time from the loss
+	// of the lock to the late command.
 	WaitedMs int64 `json:"waited_ms"`
 	LateMs   int64 `json:"late_ms"`
 }

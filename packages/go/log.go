@@ -7,12 +7,12 @@ import (
 	"sync"
 )
 
-// Enough to see why a server does not start or has ended.
+// Enough to show why a server did not start or has ended.
 const logLinesMax = 50
 
-const serves = "The server is now ready to accept connections on port "
+const ready = "The server is now ready to accept connections on port "
 
-// log keeps the last lines of what a server writes, and finds its port there.
+// log keeps the last lines of the output of a server, and reads its port from them.
 type log struct {
 	port chan int
 
@@ -42,11 +42,11 @@ func (l *log) add(line string) {
 	if len(l.lines) > logLinesMax {
 		l.lines = l.lines[1:]
 	}
-	_, number, found := strings.Cut(line, serves)
+	_, number, found := strings.Cut(line, ready)
 	if port, err := strconv.Atoi(strings.TrimSpace(number)); found && err == nil {
 		select {
 		case l.port <- port:
-		default: // A line that a client had logged.
+		default: // A later line with the same text, logged for a client.
 		}
 	}
 }

@@ -1,9 +1,8 @@
-// Package lockwheel starts Lockwheel, a Redis-compatible lock server for tests, whose clock stops
-// and moves, and which breaks where a test tells it to.
+// Package lockwheel starts Lockwheel, a lock server that speaks the Redis protocol, for tests that
+// control its clock and faults.
 //
-// In tests it is used through [lockwheel-go/lockwheeltest], whose methods fail
-// the test instead of returning errors. This package is for whatever has no [testing.TB], as
-// TestMain, and says what each thing does.
+// Tests use [lockwheel-go/lockwheeltest], which fails the test instead of returning errors.
+// This package is for code without a [testing.TB], such as TestMain, and documents the methods.
 package lockwheel
 
 import (
@@ -23,19 +22,19 @@ import (
 
 const (
 	host = "127.0.0.1"
-	// A server starts and ends in milliseconds. These are for machines that stand still, so that a
-	// test says what it waits for before its own limit ends it.
+	// A server starts and stops within milliseconds. These limits are for stalled machines: the
+	// error comes before the limit of the test.
 	startLimit = 30 * time.Second
 	stopLimit  = 10 * time.Second
 )
 
-// Server is a running server. Its methods may be called by several goroutines at once.
+// Server is a running server. Several goroutines may call its methods at once.
 type Server struct {
-	// Clock is what its leases end by.
+	// Clock is the clock that leases follow.
 	Clock Clock
-	// Faults are what is to go wrong.
+	// Faults are the fault rules and gates.
 	Faults Faults
-	// Journal is what has happened.
+	// Journal is the journal of commands and locks.
 	Journal Journal
 
 	port     int
@@ -57,15 +56,15 @@ type settings struct {
 	arguments []string
 }
 
-// Option is how a server is started.
+// Option is a setting of a server.
 type Option func(*settings)
 
-// Frozen lets the clock stand still from the start, until it is moved.
+// Frozen starts the server with a stopped clock.
 func Frozen() Option {
 	return func(settings *settings) { settings.frozen = true }
 }
 
-// Config is a directive of redis.conf, as Config("requirepass", "secret").
+// Config sets a directive of redis.conf: Config("requirepass", "secret").
 func Config(name string, values ...string) Option {
 	return func(settings *settings) {
 		if name == "requirepass" && len(values) == 1 {
@@ -75,8 +74,9 @@ func Config(name string, values ...string) Option {
 	}
 }
 
-// Start starts a server on a free port of the loopback and returns when it serves. It ends by
-// [Server.Stop], or with this process, however that ends. The error says what the server said.
+// Start starts a server on a free port of 127.0.0.1 and returns when it accepts connections. The
+// server ends on [Server.Stop], or when this process ends for any reason. The error contains the
+// output of the server.
 func Start(options ...Option) (*Server, error) {
 	program, err := Program()
 	if err != nil {
@@ -119,28 +119,27 @@ func (s *Server) launch(program string) error {
 	case s.port = <-s.log.port:
 		return nil
 	case <-s.ended:
-		return fmt.Errorf("%s; it said:\n%s", s.command.ProcessState, s.log)
+		return fmt.Errorf("%s; its output:\n%s", s.command.ProcessState, s.log)
 	case <-time.After(startLimit):
 		_ = s.command.Process.Kill()
 		<-s.ended
-		return fmt.Errorf("it does not serve after %s; it said:\n%s", startLimit, s.log)
+		return fmt.Errorf("it does not accept connections after %s; its output:\n%s", startLimit, s.log)
 	}
 }
 
-// isSetting says that a variable is a directive to a server. What a test's server does is said by
-// the test alone.
+// isSetting reports whether a variable sets an option of a server. Only the test may set options.
 func isSetting(variable string) bool { return strings.HasPrefix(variable, "LOCKWHEEL_") }
 
 func (s *Server) setUp() error {
 	if s.settings.frozen {
 		return s.Clock.Freeze()
 	}
-	// So that what the server refuses, as a password of ours, is told here.
+	// Fail here if the server refuses the connection, for example because of the password.
 	_, err := s.Clock.Now()
 	return err
 }
 
-// URL is the server's address for clients that take one, with the password if it has one:
+// URL is the URL for clients, with the password if the server has one:
 // redis://127.0.0.1:6379.
 func (s *Server) URL() string {
 	address := url.URL{Scheme: "redis", Host: s.Addr()}
@@ -150,21 +149,21 @@ func (s *Server) URL() string {
 	return address.String()
 }
 
-// Addr is the server's address for clients that take host and port: 127.0.0.1:6379.
+// Addr is the host and port: 127.0.0.1:6379.
 func (s *Server) Addr() string { return net.JoinHostPort(s.Host(), strconv.Itoa(s.port)) }
 
 // Host is 127.0.0.1.
 func (s *Server) Host() string { return host }
 
-// Port is the port that the server listens at.
+// Port is the port that the server listens on.
 func (s *Server) Port() int { return s.port }
 
-// Log is the last that the server has written to its log.
+// Log returns the last lines of the log.
 func (s *Server) Log() string { return s.log.String() }
 
-// Reset makes the server as it was at its start, for the next of those who share it: it forgets
-// faults, gates, keys and the journal, and its clock runs, or stands if it was started so. What the
-// clock shows stays, since it never goes back.
+// Reset restores the state after the start, for a server shared by several tests: no fault rules,
+// gates or keys, an empty journal, and a clock that runs, or is stopped if the server was started
+// with [Frozen]. The time of the clock stays, since it never goes back.
 func (s *Server) Reset() error {
 	clock := func() error { return s.Clock.Run(1) }
 	if s.settings.frozen {
@@ -182,16 +181,16 @@ func (s *Server) Reset() error {
 	return nil
 }
 
-// Stop ends the server and waits until it has ended. It may be called again. The error is for a
-// server that had to be killed, or had failed.
+// Stop ends the server and waits until it has ended. It may be called again. It returns an error if
+// the server had to be killed or had failed.
 func (s *Server) Stop() error {
 	s.stopping.Do(func() { s.stopped = s.stop() })
 	return s.stopped
 }
 
 func (s *Server) stop() error {
-	s.forgetIdle()
-	// The server ends when its standard input does.
+	s.closeIdle()
+	// The server ends at the end of its standard input.
 	_ = s.stdin.Close()
 	select {
 	case <-s.ended:
@@ -200,7 +199,7 @@ func (s *Server) stop() error {
 		<-s.ended
 	}
 	if state := s.command.ProcessState; !state.Success() {
-		return fmt.Errorf("lockwheel: the server ended: %s; it said:\n%s", state, s.log)
+		return fmt.Errorf("lockwheel: the server ended: %s; its output:\n%s", state, s.log)
 	}
 	return nil
 }

@@ -1,3 +1,3 @@
-// The types, for those who import.
+// The types of the package for import.
 
 export * from "./index.js";

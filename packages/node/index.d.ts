@@ -1,20 +1,20 @@
-// The types of the package.
+// The types and the documentation of the package.
 
 /// <reference lib="esnext.disposable" />
 
 /** A number of milliseconds, or one with a unit: "500ms", "30s", "5m", "2h", "1d". */
 export type Span = number | `${number}${"" | "ms" | "s" | "m" | "h" | "d"}`;
 
-/** What may stand in a command. */
+/** An argument of a command. */
 export type Argument = string | number | bigint | Uint8Array;
 
-/** What the server answers: bulk strings as text, integers as numbers. */
+/** A reply: strings as text, integers as numbers. */
 export type Reply = string | number | null | ReplyError | Reply[];
 
-/** An error that the server answered with; its message is the server's. */
+/** An error reply. The message is its line. */
 export class ReplyError extends Error {}
 
-/** A rule about locks that the journal can check. */
+/** A check of the journal. */
 export type Check =
   | "no-lock-held"
   | "never-two-holders"
@@ -22,192 +22,191 @@ export type Check =
   | "released-only-by-owner";
 
 export interface Options {
-  /** The clock stands still from the start, until the test moves it. */
+  /** Starts the server with a stopped clock. */
   frozen?: boolean;
   /**
    * Options of redis-server, as on its command line: `["--requirepass", "secret"]`. The path of a
-   * configuration file comes first, as there.
+   * configuration file comes first.
    */
   options?: readonly (string | number)[];
-  /** What `check()` asserts, and `serverBetween` at the end. */
+  /** The checks that `check()` runs, and `serverBetween` at the end. */
   check?: readonly Check[];
 }
 
 /**
- * Starts a server of its own on a free port of 127.0.0.1. It ends with `stop()`, and at the latest
- * with this process, however that ends. A server that is forgotten keeps no process running.
- * Rejects with what the server wrote if it does not start.
+ * Starts a server on a free port of 127.0.0.1. It ends with `stop()`, or when this process ends for
+ * any reason. A running server does not keep this process running. If the server does not start,
+ * the error contains its output.
  */
 export function start(options?: Options): Promise<Server>;
 
 /**
- * A server that is started by one hook and stopped by the other, of whatever test framework: one
- * for each test between `beforeEach` and `afterEach`, one for a file between `beforeAll` and
- * `afterAll`. The hook after fails the test if one of `options.check` does not hold.
+ * Starts a server in one hook of a test framework and stops it in the other: one for each test with
+ * `beforeEach` and `afterEach`, one for a file with `beforeAll` and `afterAll`. The second hook
+ * fails if one of `options.check` fails.
  */
 export function serverBetween(before: Hook, after: Hook, options?: Options): Server;
 
-/** What a test framework offers to run something before or after tests. */
+/** A hook of a test framework. */
 export type Hook = (body: () => Promise<void>) => unknown;
 
-/** A server for tests. What it is told goes over connections of its own. */
+/** A server for tests. Its methods use connections of their own. */
 export class Server {
-  /** Does not start it. */
+  /** Does not start the server. */
   constructor(options?: Options);
-  /** For any Redis client: `redis://127.0.0.1:12345`, with the password if there is one. */
+  /** The URL for clients: `redis://127.0.0.1:12345`, with the password if the server has one. */
   readonly url: string;
   readonly host: string;
   readonly port: number;
-  /** The number of the server's process. */
+  /** The process id of the server. */
   readonly pid: number;
   readonly clock: Clock;
   readonly faults: Faults;
   readonly journal: Journal;
-  /** Starts it, also again after `stop()`, then without what was in it. */
+  /** Starts the server. After `stop()` it starts again, empty. */
   start(): Promise<this>;
-  /** Ends it; nothing happens if it does not run. */
+  /** Stops the server. Does nothing if it is not running. */
   stop(): Promise<void>;
-  /** As `stop()`, at the end of the block of an `await using`. */
+  /** As `stop()`, for `await using`. */
   [Symbol.asyncDispose](): Promise<void>;
   /**
-   * One command with one reply. Rejects with a `ReplyError` if the server refuses it. Calls that
-   * are not awaited run side by side; after a reply the same connection makes the next call.
+   * Runs one command. Rejects with a `ReplyError` for an error reply. Calls that are not awaited run
+   * concurrently on several connections; sequential calls use the same connection.
    */
   call(...command: [Argument, ...Argument[]]): Promise<Reply>;
   /**
-   * As it was at its start, for those who share one among tests: no keys, no faults and gates, an
-   * empty journal, and a clock that stands or runs as it did. (A clock that was moved stays there.)
+   * Restores the state after the start, for a server shared by several tests: no keys, fault rules
+   * or gates, an empty journal, and the clock running or stopped as at the start. The time stays.
    */
   reset(): Promise<void>;
-  /** Asserts what `options.check` names. */
+  /** Runs the checks of `options.check`. */
   check(): Promise<void>;
 }
 
-/** The clock that leases and all that happens by itself on the server run on. */
+/** The clock of a server. Leases and the timeouts of blocking commands follow it. */
 export interface Clock {
-  /** It stops. */
+  /** Stops the clock. */
   freeze(): Promise<void>;
-  /** It runs again, so many times as fast as real time (1). */
+  /** Runs the clock at a multiple of real time (1). */
   run(rate?: number): Promise<void>;
-  /** Moves it on. What is due on the way happens in order, each thing at its own moment. */
+  /** Moves the clock forward. Everything due on the way happens in order, at its own time. */
   advance(span: Span): Promise<void>;
-  /** Moves it on to a moment (milliseconds since 1970), as `advance`. It never goes back. */
+  /** As `advance`, to a moment (milliseconds since 1970). The clock never goes back. */
   set(moment: Date | number): Promise<void>;
-  /** Steps it as Redis's clock may be stepped: forward ends leases early, back prolongs them. */
+  /** Simulates a step of Redis's clock: forward ends leases early, back prolongs them. */
   jump(span: Span): Promise<void>;
-  /** Steps the wall clock alone, that of TIME and EXPIREAT. No lease follows. */
+  /** Steps only the wall clock, that of TIME and EXPIREAT. Leases do not change. */
   step(span: Span): Promise<void>;
-  /** What it shows. */
+  /** The times and the rate of the clock. */
   now(): Promise<Moment>;
 }
 
-/** What the clock shows: of leases, of the wall (TIME), and how fast it runs (0 if it stands). */
+/** The time of leases, the wall clock (TIME), and the rate (0 if the clock is stopped). */
 export interface Moment {
   now_ms: number;
   wall_ms: number;
   rate: number;
 }
 
-/** Which requests a rule is for: all that it names must hold. Patterns are those of KEYS. */
+/** The conditions of a rule, all of which a request must match. Patterns are those of KEYS. */
 export interface Conditions {
-  /** The client's name (CLIENT SETNAME), a pattern. */
+  /** A pattern of the client's name (CLIENT SETNAME). */
   client?: string;
   /** The client's CLIENT ID. */
   clientId?: number;
-  /** The command, a pattern: "set", "eval*", "client|id". */
+  /** A pattern of the command: "set", "eval*", "client|id". */
   command?: string;
-  /** One of its keys, a pattern. */
+  /** A pattern of one of the request's keys. */
   key?: string;
-  /** Of all these only the n-th. */
+  /** Only the n-th of the matching requests. */
   nth?: number;
-  /** No more than so many. */
+  /** At most this many of them. */
   times?: number;
-  /** Each of these with this probability (0 to 1); the same seed chooses the same ones. */
+  /** Each of them with this probability (0 to 1). The same seed selects the same requests. */
   probability?: number;
   seed?: number;
 }
 
-/** Things that go wrong on order. The first rule that is for a request decides. */
+/** Fault rules and gates. The first matching rule applies. */
 export interface Faults {
   /**
-   * Adds a rule. The actions without an argument: neither run nor answered ("drop"); not run, the
-   * connection closed ("close"); run and not answered ("lose"); run, and the connection closed
-   * ("lose-and-close"); the server reads no further until the rule is cleared ("stall"); scripts
-   * are forgotten before ("flush-scripts"); connections are closed as soon as they are there
-   * ("refuse").
+   * Adds a rule. "drop" does not run the request and sends no reply; "close" does not run it and
+   * closes the connection; "lose" runs it and sends no reply; "lose-and-close" runs it and closes
+   * the connection; "stall" stops reading from the connection until the rule is cleared;
+   * "flush-scripts" removes all scripts, then runs the request; "refuse" closes new connections.
    */
   add(
     action: "drop" | "close" | "lose" | "lose-and-close" | "stall" | "flush-scripts" | "refuse",
     conditions?: Conditions,
   ): Promise<Rule>;
-  /** Held for so long on the server's clock ("delay"); the clock jumps afterwards ("jump"). */
+  /** "delay" holds the request for the span; "jump" runs it, then lets the clock jump. */
   add(action: "delay" | "jump", span: Span, conditions?: Conditions): Promise<Rule>;
-  /** Of the answer so many bytes ("cut"); so many last writes undone afterwards ("lose-writes"). */
+  /** "cut" sends this many bytes of the reply; "lose-writes" undoes this many last writes. */
   add(action: "cut" | "lose-writes", count: number, conditions?: Conditions): Promise<Rule>;
-  /** Not run, and answered with this error: "LOADING Redis is loading the dataset in memory". */
+  /** Replies with this error: "LOADING Redis is loading the dataset in memory". */
   add(action: "error", line: string, conditions?: Conditions): Promise<Rule>;
-  /** Holds all clients before such requests; everything else goes on. */
+  /** Adds a gate, which holds matching requests before they run. */
   gate(conditions?: Conditions): Promise<Gate>;
-  /** All rules but gates. */
+  /** All rules except gates. */
   list(): Promise<ListedRule[]>;
-  /** All gates, and whom they hold. */
+  /** All gates. */
   gates(): Promise<ListedRule[]>;
   /** Removes the rule with this number, or all. */
   clear(number?: number): Promise<void>;
   /**
-   * What a failover does to a server whose replica had not heard of the last `lose` writes (0):
-   * they are undone, scripts are forgotten, everybody else is disconnected. How many were undone.
+   * Simulates a failover to a replica that lacks the last `lose` writes (0): undoes them, removes
+   * all scripts and disconnects all clients. Returns the number of undone writes.
    */
   failover(options?: { lose?: number }): Promise<number>;
 }
 
 export interface Rule {
   readonly number: number;
-  /** How many requests it could have been for, and for how many it was. */
+  /** The numbers of requests that matched the conditions, and that the rule was applied to. */
   counts(): Promise<{ matched: number; fired: number }>;
   clear(): Promise<void>;
 }
 
 export interface Gate {
   readonly number: number;
-  /** Waits until somebody is held; their CLIENT ID. */
+  /** Waits until the gate holds a client. Returns its CLIENT ID. */
   wait(): Promise<number>;
-  /** Removes the gate and lets go whom it holds; how many. */
+  /** Removes the gate and releases its clients. Returns their number. */
   open(): Promise<number>;
 }
 
-/** A rule or gate as the server lists it: its conditions stand in it as well. */
+/** A rule or gate as the server lists it, with its conditions. */
 export interface ListedRule {
   id: number;
   action: string;
   matched: number;
   fired: number;
-  /** The CLIENT IDs of those it holds. */
+  /** The CLIENT IDs of the clients that it holds. */
   held: number[];
   [condition: string]: unknown;
 }
 
-/** What has happened to locks, recognised from what commands and scripts do. */
+/** The commands and the events of locks, recognised from the effects of commands and scripts. */
 export interface Journal {
-  /** In time order; those after a number, about keys like a pattern, the last so many. */
+  /** Entries in time order: after the number `since`, with keys like `key`, the last `count`. */
   entries(only?: { since?: number; key?: string; count?: number }): Promise<Entry[]>;
-  /** The same entries as people read them, a line for each. */
+  /** The same entries as text, one line each. */
   story(only?: { since?: number; key?: string; count?: number }): Promise<string>;
-  /** The locks that are held. */
+  /** The held locks. */
   locks(): Promise<HeldLock[]>;
-  /** The usual mistakes that were made. */
+  /** Common mistakes in the use of locks. */
   lint(): Promise<Finding[]>;
-  /** Forgets what has happened. Locks that are held stay known. */
+  /** Removes all entries. Held locks stay recognised. */
   clear(): Promise<void>;
-  /** Rejects with an `AssertionError` that tells the lock's story if this does not hold. */
+  /** Rejects with an `AssertionError` with the lock's entries if the check fails. */
   assert(check: Check): Promise<void>;
-  /** Nobody holds a lock any more. */
+  /** No client holds a lock. */
   assertNoLockHeld(): Promise<void>;
-  /** Nobody took a lock that another came back for. */
+  /** No lock was taken while a former holder still used it. */
   assertNeverTwoHolders(): Promise<void>;
-  /** No lock stays if its owner dies. */
+  /** Every lock has a lease. */
   assertEveryLockHasALease(): Promise<void>;
-  /** No lock was taken from its owner. */
+  /** No client released the lock of another. */
   assertReleasedOnlyByOwner(): Promise<void>;
 }
 
@@ -215,7 +214,7 @@ export interface Entry {
   seq: number;
   /** On the clock of leases. */
   time_ms: number;
-  /** The CLIENT ID of who did it, 0 for the clock. */
+  /** The CLIENT ID of the client, 0 for the clock. */
   client: number;
   name?: string;
   /** "command", "acquired", "renewed", "refused", "released", "expired-while-held" ... */
@@ -228,14 +227,14 @@ export interface HeldLock {
   key: string;
   database: number;
   owner: string;
-  /** How often the owner has it. */
+  /** How many times the owner holds it. */
   count: number;
   client: number;
   name?: string;
   since_ms: number;
-  /** How long it lasts still; null if it has no lease. */
+  /** The rest of the lease, null if there is none. */
   lease_ms: number | null;
-  /** The CLIENT IDs of those who were refused it and have not got it since. */
+  /** The CLIENT IDs of the clients that were refused and have not acquired it since. */
   waiting: number[];
 }
 
@@ -243,7 +242,7 @@ export interface Finding {
   /** "lock-without-lease", "delete-without-check", "lease-shorter-than-hold" ... */
   rule: string;
   key: string;
-  /** What is wrong, and what to do. */
+  /** The problem and its correction. */
   sentence: string;
   count: number;
   entries: Entry[];

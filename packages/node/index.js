@@ -1,5 +1,5 @@
 "use strict";
-// What the package gives; index.d.ts documents it.
+// The exports of the package for require. index.d.ts documents them.
 
 const { ReplyError } = require("./lib/resp.js");
 const { Server, serverBetween, start } = require("./lib/server.js");

@@ -1,4 +1,4 @@
-// What the package gives, for those who import.
+// The exports of the package for import.
 
 import lockwheel from "./index.js";
 

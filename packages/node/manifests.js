@@ -1,4 +1,4 @@
-// manifests.js FOLDER VERSION: writes what the two packages say of themselves, for this system.
+// manifests.js FOLDER VERSION: writes the manifests of the two packages for this platform.
 
 "use strict";
 
@@ -7,24 +7,22 @@ const { join } = require("node:path");
 
 const [folder, version] = process.argv.slice(2);
 
-// There is a package with the program for each of them.
-const SYSTEMS = ["linux-x64", "linux-arm64", "darwin-x64", "darwin-arm64"];
-
 const { platform, arch } = process;
 
 const main = JSON.parse(readFileSync(join(__dirname, "package.json"), "utf8"));
-const packages = SYSTEMS.map((system) => [`@lockwheel/${system}`, version]);
-write("lockwheel", { ...main, version, optionalDependencies: Object.fromEntries(packages) });
+const carrier = `@lockwheel/${platform}-${arch}`;
+// Only this platform's package is built. npm would look for others in its registry.
+write("lockwheel", { ...main, version, optionalDependencies: { [carrier]: version } });
 
 write("platform", {
-  name: `@lockwheel/${platform}-${arch}`,
+  name: carrier,
   version,
-  description: `The server of lockwheel for ${platform} on ${arch}`,
+  description: `The program of lockwheel for ${platform} on ${arch}`,
   license: main.license,
   os: [platform],
   cpu: [arch],
   files: ["bin", "LICENSE-*"],
-  // It is run, so it must not stay within an archive.
+  // Yarn must unpack it, since a program in an archive cannot be run.
   preferUnplugged: true,
 });
 

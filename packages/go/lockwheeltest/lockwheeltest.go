@@ -1,10 +1,10 @@
-// Package lockwheeltest gives a test a lock server of its own, which ends with the test.
+// Package lockwheeltest starts a lock server for a test and stops it with the test.
 //
 //	server := lockwheeltest.Start(t, lockwheel.Frozen())
 //	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 //
-// Everything here does what its namesake of package lockwheel does, and fails the test where that
-// returns an error: it is to be called by the test's own goroutine, as [testing.TB.FailNow] is.
+// Each method does the same as the method of this name in package lockwheel, and fails the test where
+// that returns an error. Call it from the goroutine of the test, as [testing.TB.FailNow].
 package lockwheeltest
 
 import (
@@ -15,10 +15,10 @@ import (
 	lockwheel "lockwheel-go"
 )
 
-// What a test that failed shows of the journal: what led to it, and not all of it.
-const toldMax = 40
+// The number of entries of the journal that a failed test shows.
+const storyMax = 40
 
-// Server is a running server, of whose errors the test dies.
+// Server is a running server. Its errors fail the test.
 type Server struct {
 	*lockwheel.Server
 	Clock   Clock
@@ -27,8 +27,8 @@ type Server struct {
 	t       testing.TB
 }
 
-// Start starts a server for this test and ends it when the test is over. A test that failed logs
-// what has happened on the server.
+// Start starts a server for this test and stops it with the test. A failed test logs the end of the
+// journal.
 func Start(t testing.TB, options ...lockwheel.Option) *Server {
 	t.Helper()
 	started, err := lockwheel.Start(options...)
@@ -37,7 +37,7 @@ func Start(t testing.TB, options ...lockwheel.Option) *Server {
 	return use(t, started)
 }
 
-// Use gives a test a server that it shares with others, one after the other: it is reset.
+// Use resets a server that several tests share, for the next test.
 func Use(t testing.TB, shared *lockwheel.Server) *Server {
 	t.Helper()
 	no(t, shared.Reset())
@@ -47,7 +47,7 @@ func Use(t testing.TB, shared *lockwheel.Server) *Server {
 func use(t testing.TB, server *lockwheel.Server) *Server {
 	t.Cleanup(func() {
 		if t.Failed() {
-			tell(t, server)
+			logStory(t, server)
 		}
 	})
 	return &Server{
@@ -55,17 +55,17 @@ func use(t testing.TB, server *lockwheel.Server) *Server {
 	}
 }
 
-// tell logs what has happened on the server, as far as it can be asked.
-func tell(t testing.TB, server *lockwheel.Server) {
+// logStory logs the end of the journal, or the log if the server does not reply.
+func logStory(t testing.TB, server *lockwheel.Server) {
 	t.Helper()
-	story, err := server.Journal.Story(toldMax)
+	story, err := server.Journal.Story(storyMax)
 	if err != nil {
-		t.Logf("the server at %s cannot be asked: %v\nit said:\n%s",
+		t.Logf("the server at %s does not reply: %v\nits output:\n%s",
 			server.Addr(), err, server.Log())
 		return
 	}
-	t.Logf("what happened on the server at %s, the last %d at most:\n%s",
-		server.Addr(), toldMax, story)
+	t.Logf("the journal of the server at %s, at most the last %d entries:\n%s",
+		server.Addr(), storyMax, story)
 }
 
 // Call is [lockwheel.Server.Call].
@@ -266,7 +266,7 @@ func (j Journal) Clear() {
 	no(j.t, j.journal.Clear())
 }
 
-// Broken is what broke a rule first, and nil if the rule holds.
+// Broken returns the first violation of a check, or nil.
 func (j Journal) Broken(check lockwheel.Check) *lockwheel.Broken {
 	j.t.Helper()
 	err := j.journal.Check(check)
@@ -277,27 +277,26 @@ func (j Journal) Broken(check lockwheel.Check) *lockwheel.Broken {
 	return broken
 }
 
-// AssertNoLockHeld fails the test, which goes on, if somebody holds a lock. As a cleanup it looks
-// when the test is over: t.Cleanup(server.Journal.AssertNoLockHeld).
+// AssertNoLockHeld reports an error if a client holds a lock. To check at the end of the test, use
+// t.Cleanup(server.Journal.AssertNoLockHeld).
 func (j Journal) AssertNoLockHeld() {
 	j.t.Helper()
 	j.assert(lockwheel.NoLockHeld)
 }
 
-// AssertNeverTwoHolders fails the test, which goes on, if somebody took a lock that another came
-// back for.
+// AssertNeverTwoHolders reports an error if a lock was taken while a former holder still used it.
 func (j Journal) AssertNeverTwoHolders() {
 	j.t.Helper()
 	j.assert(lockwheel.NeverTwoHolders)
 }
 
-// AssertEveryLockHasALease fails the test, which goes on, if a lock stays when its owner dies.
+// AssertEveryLockHasALease reports an error if a lock has no lease.
 func (j Journal) AssertEveryLockHasALease() {
 	j.t.Helper()
 	j.assert(lockwheel.EveryLockHasALease)
 }
 
-// AssertReleasedOnlyByOwner fails the test, which goes on, if a lock was taken from its owner.
+// AssertReleasedOnlyByOwner reports an error if a client released the lock of another.
 func (j Journal) AssertReleasedOnlyByOwner() {
 	j.t.Helper()
 	j.assert(lockwheel.ReleasedOnlyByOwner)
@@ -310,7 +309,7 @@ func (j Journal) assert(check lockwheel.Check) {
 	}
 }
 
-// no ends the test for an error.
+// no ends the test if there is an error.
 func no(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
@@ -318,7 +317,7 @@ func no(t testing.TB, err error) {
 	}
 }
 
-// must returns what was asked for, or ends the test for an error.
+// must returns the value, or ends the test if there is an error.
 func must[T any](value T, err error) func(testing.TB) T {
 	return func(t testing.TB) T {
 		t.Helper()

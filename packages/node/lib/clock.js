@@ -1,5 +1,5 @@
 "use strict";
-// What the server's clock is told. Spans: a number of milliseconds, or "30s" and the like.
+// The clock of a server. A span is a number of milliseconds or a string such as "30s".
 
 class Clock {
   #call;

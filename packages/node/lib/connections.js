@@ -1,15 +1,15 @@
 "use strict";
-// Connections to the server, one call on each at a time: a call that waits, at a gate or for a clock
-// that stands, keeps no other from being made.
+// Connections to the server. Each runs one call at a time, so that a call that waits for a gate or
+// for the clock does not delay other calls.
 
 const { connect } = require("node:net");
-// Those of now: a test may put timers of its own in their place.
+// Imported now, since a test may replace the global timers by fake ones.
 const { clearTimeout, setTimeout } = require("node:timers");
 
 const { ReplyError, decode, encode } = require("./resp.js");
 
-// A server on this machine answers at once, unless a test has ordered otherwise and forgot it: this
-// tells which call waits for ever. More than a test that waits for a gate needs.
+// The limit for a reply. A local server replies at once unless a fault rule or a gate holds the call.
+// The error then names the call that would wait forever.
 const LIMIT_MS = 60_000;
 
 class Connection {
@@ -32,7 +32,7 @@ class Connection {
   call(args) {
     return new Promise((resolve, reject) => {
       const limit = setTimeout(() => {
-        this.#fail(`not answered for ${LIMIT_MS} ms`);
+        this.#fail(`no reply within ${LIMIT_MS} ms`);
         this.close();
       }, LIMIT_MS);
       this.#waiting = { args, resolve, reject, limit };
@@ -63,7 +63,7 @@ class Connection {
     this.#settle(({ args, reject }) => reject(new Error(`${args.join(" ")}: ${reason}`)));
   }
 
-  /** Ends the call that waits, if there is one; from then on nobody is kept waiting by this. */
+  /** Settles the call in progress, if any, and lets the process exit. */
   #settle(end) {
     const waiting = this.#waiting;
     if (!waiting) return;
@@ -74,20 +74,20 @@ class Connection {
   }
 }
 
-/** Makes calls over a connection that is kept, and over others while that is taken. */
+/** Keeps one connection for calls, and opens others while that one is in use. */
 class Connections {
   #port;
   #greeting;
   #open = new Set();
   #idle;
 
-  /** `greeting` is what is called first on each connection: AUTH, or nothing. */
+  /** `greeting` is called first on each connection: AUTH, or nothing. */
   constructor(port, greeting = []) {
     this.#port = port;
     this.#greeting = greeting;
   }
 
-  /** One call. Rejects with what the server refused it with. */
+  /** Runs one command. Rejects with a `ReplyError` for an error reply. */
   async call(args) {
     const connection = await this.#take();
     try {
@@ -112,7 +112,7 @@ class Connections {
     else this.#idle = connection;
   }
 
-  /** Closes all; calls that are under way are rejected. */
+  /** Closes all connections and rejects the calls in progress. */
   close() {
     for (const connection of this.#open) connection.close();
     this.#open.clear();

@@ -1,7 +1,7 @@
 "use strict";
-// What goes wrong on order, and gates that hold clients.
+// Fault rules, and gates that hold requests.
 
-/** What the conditions of a rule are called, here and by the server. */
+/** The names of conditions, here and on the server. */
 const CONDITIONS = {
   client: "CLIENT",
   clientId: "ID",
@@ -10,13 +10,13 @@ const CONDITIONS = {
   nth: "NTH",
   times: "TIMES",
   probability: "PROBABILITY",
-  // It belongs to the probability, and follows it.
+  // The server requires it after the probability.
   seed: "SEED",
 };
 
 function words(conditions) {
   for (const name of Object.keys(conditions)) {
-    if (!Object.hasOwn(CONDITIONS, name)) throw new TypeError(`there is no condition ${name}`);
+    if (!Object.hasOwn(CONDITIONS, name)) throw new TypeError(`unknown condition ${name}`);
   }
   const given = Object.entries(CONDITIONS).filter(([name]) => conditions[name] !== undefined);
   return given.flatMap(([name, word]) => [word, conditions[name]]);

@@ -1,5 +1,5 @@
 "use strict";
-// What has happened to locks, and assertions on it.
+// The journal of a server, and assertions on its locks.
 
 const { AssertionError } = require("node:assert");
 

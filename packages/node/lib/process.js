@@ -1,26 +1,26 @@
 "use strict";
-// The server's process: started, listened to until it is ready, ended.
+// The process of a server: starts it, waits until it accepts connections, ends it.
 
 const { spawn } = require("node:child_process");
 
 const READY = /The server is now ready to accept connections on port (\d+)\r?\n/;
 
 const ARGUMENTS = ["--port", "0", "--bind", "127.0.0.1", "--enable-test-commands", "local"];
-// It ends with its standard input, which is closed with this process, however that ends.
+// The server ends at the end of its standard input, which closes when this process ends.
 const END_WITH_US = ["--end-with-stdin", "yes"];
 
-// The last of what it wrote is told if it fails.
+// Error messages contain the end of the output.
 const TAIL_CHARACTERS = 4_000;
 
 class ServerProcess {
   #child;
   #tail = "";
-  /** Settles when the process has ended, with words on how. */
+  /** Resolves with a description of the exit when the process has ended. */
   ended;
 
   /** Starts `program`; `options` are those of redis-server. */
   constructor(program, options) {
-    // A configuration file comes before all options.
+    // A configuration file must precede all options.
     const files = options.slice(0, options[0]?.startsWith("-") ? 0 : 1);
     const others = options.slice(files.length);
     const words = [...files, ...ARGUMENTS, ...END_WITH_US, ...others];
@@ -40,7 +40,7 @@ class ServerProcess {
     return this.#child.pid;
   }
 
-  /** The port it listens at, as soon as it does. */
+  /** Waits until the server accepts connections. Returns the port. */
   async ready() {
     const port = new Promise((resolve) => {
       const look = () => {
@@ -57,21 +57,21 @@ class ServerProcess {
     return outcome;
   }
 
-  /** Ends it, and waits until it has. */
+  /** Stops the server and waits until it has ended. */
   async stop() {
     this.#keepProcess(true);
     this.#child.kill("SIGTERM");
     await this.ended;
   }
 
-  /** Whether this process goes on for as long as the server does. */
+  /** Sets whether the server keeps this process running. */
   #keepProcess(yes) {
     const { stdin, stdout, stderr } = this.#child;
     for (const each of [this.#child, stdin, stdout, stderr]) yes ? each.ref() : each.unref();
   }
 }
 
-// A variable LOCKWHEEL_<DIRECTIVE> is an option: what a server does is said by the test alone.
+// A variable LOCKWHEEL_<DIRECTIVE> sets an option. Only the test may set options.
 function environment() {
   const others = Object.entries(process.env).filter(([name]) => !name.startsWith("LOCKWHEEL_"));
   return Object.fromEntries(others);

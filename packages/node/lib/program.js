@@ -1,5 +1,5 @@
 "use strict";
-// Which program is the server.
+// Finds the server program.
 
 const { accessSync, constants, statSync } = require("node:fs");
 const { delimiter, dirname, join } = require("node:path");
@@ -7,23 +7,31 @@ const { delimiter, dirname, join } = require("node:path");
 const SYSTEM = `${process.platform}-${process.arch}`;
 const PLATFORM_PACKAGE = `@lockwheel/${SYSTEM}`;
 
-/** The path of the server's program: the one chosen, the one carried, or the one on PATH. */
+/** The path of the program: named by LOCKWHEEL_BINARY, carried, or on PATH. */
 function findProgram() {
   const chosen = process.env.LOCKWHEEL_BINARY;
   if (chosen) {
     if (isProgram(chosen)) return chosen;
-    throw new Error(`LOCKWHEEL_BINARY is ${chosen}, and there is no program`);
+    throw new Error(`LOCKWHEEL_BINARY is ${chosen}, which is not an executable file`);
   }
-  const found = carried() ?? onPath();
+  const found = carriedProgram() ?? onPath();
   if (found) return found;
   throw new Error(
-    `there is no lockwheel for ${SYSTEM}: the package ${PLATFORM_PACKAGE} is not installed ` +
-      "(is there one for this system, and were optional dependencies left out?), " +
-      "and there is none on PATH. Set LOCKWHEEL_BINARY to the path of the program",
+    `${missingProgram()}, and there is no lockwheel on PATH. ` +
+      "Install that package or set LOCKWHEEL_BINARY to the path of the program",
   );
 }
 
-function carried() {
+/** The message if the platform's package is not installed. */
+function missingProgram() {
+  return (
+    `there is no lockwheel for ${SYSTEM}: the package ${PLATFORM_PACKAGE} is not installed ` +
+    "(npm omits it with --omit=optional)"
+  );
+}
+
+/** The path of the carried program, undefined if its package is not installed. */
+function carriedProgram() {
   try {
     return join(dirname(require.resolve(`${PLATFORM_PACKAGE}/package.json`)), "bin", "lockwheel");
   } catch (error) {
@@ -46,4 +54,4 @@ function isProgram(path) {
   }
 }
 
-module.exports = { findProgram };
+module.exports = { carriedProgram, findProgram, missingProgram };

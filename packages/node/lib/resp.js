@@ -1,12 +1,12 @@
 "use strict";
-// The little of Redis's protocol that a control connection needs: requests, and replies of RESP2.
+// The part of the Redis protocol that this package needs: requests, and replies of RESP2.
 
-/** An error that the server answered with. */
+/** An error reply. */
 class ReplyError extends Error {
   name = "ReplyError";
 }
 
-/** A request as the server reads it. */
+/** Encodes a request. */
 function encode(args) {
   const parts = args.map((arg) => (ArrayBuffer.isView(arg) ? arg : Buffer.from(String(arg))));
   const lines = parts.map((part) => [`$${part.length}\r\n`, part, "\r\n"]);
@@ -14,8 +14,8 @@ function encode(args) {
 }
 
 /**
- * The reply at the beginning of `bytes` and where the next one begins, or undefined if it is not
- * there as a whole yet. An error is a value here: it may be part of an array.
+ * Decodes the reply at `begin`. Returns it with the start of the next one, or undefined if the reply
+ * is incomplete. An error is returned as a value, since it may be an element of an array.
  */
 function decode(bytes, begin = 0) {
   const end = bytes.indexOf("\r\n", begin);
@@ -34,7 +34,7 @@ function decode(bytes, begin = 0) {
     case "*":
       return decodeArray(bytes, next, Number(line));
     default:
-      throw new Error(`this is no reply: ${line}`);
+      throw new Error(`not a reply: ${line}`);
   }
 }
 

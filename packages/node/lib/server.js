@@ -1,5 +1,5 @@
 "use strict";
-// A server of its own for a test, and what a test tells it.
+// The class Server: starts and stops a server and sends it commands.
 
 const { Clock } = require("./clock.js");
 const { Connections } = require("./connections.js");
@@ -47,7 +47,7 @@ class Server {
     const port = await process.ready();
     const password = this.#password();
     const greeting = password === undefined ? [] : [["AUTH", password]];
-    // No fault is for the commands of LOCKWHEEL; those of others may close their connection.
+    // Fault rules do not apply to LOCKWHEEL commands. They may close connections of other commands.
     const control = new Connections(port, greeting);
     const calls = new Connections(port, greeting);
     this.#running = { process, port, control, calls };
@@ -64,7 +64,7 @@ class Server {
     const { control, calls } = this.#now();
     if (!/^lockwheel$/i.test(args[0])) return calls.call(args);
     const reply = await control.call(args);
-    // It has disconnected everybody else.
+    // A failover disconnects all other clients.
     if (/^failover$/i.test(args[1])) calls.close();
     return reply;
   }
@@ -102,7 +102,7 @@ class Server {
   }
 }
 
-// Where the runtime has it, `await using` stops the server.
+// Runtimes with Symbol.asyncDispose have `await using`, which stops the server.
 if (Symbol.asyncDispose) {
   Server.prototype[Symbol.asyncDispose] = Server.prototype.stop;
 }

@@ -78,14 +78,14 @@ func TestGoRedis(t *testing.T) {
 		expires(t, unique("goredis"), recipeOver(t, 3))
 	})
 	test("Script: a late release takes nothing from the next holder", func(t *T) {
-		refusesStrangers(t, unique("goredis"), recipeOver(t, 3))
+		refusesLateRelease(t, unique("goredis"), recipeOver(t, 3))
 	})
 	test("Script: an extended lease ends at its new time", func(t *T) {
 		extends(t, unique("goredis"), recipeOver(t, 3))
 	})
 	test("Script: one that the server has forgotten is sent again", goRedisSendsAgain)
 	test("Watch, TxPipelined: concurrent read-modify-writes lose nothing", goRedisTransacts)
-	test("Watch, TxPipelined: who was overtaken is told TxFailedErr", goRedisIsOvertaken)
+	test("Watch, TxPipelined: a change in between fails with TxFailedErr", goRedisIsOvertaken)
 	test("Subscribe: a waiter is woken by the message of the release", goRedisHears)
 	test("BLPop: a token in a list lets in one waiter at a time", goRedisBlocks)
 	test("a lock outlives the connection it was taken on", goRedisOutlives)
@@ -167,7 +167,7 @@ func goRedisIsOvertaken(t *T) {
 			})
 			return err
 		}, key)
-		t.Is(errors.Is(err, redis.TxFailedErr), "it was told: %v", err)
+		t.Is(errors.Is(err, redis.TxFailedErr), "the error is: %v", err)
 		value, err := one.Get(context.Background(), key).Result()
 		t.No(err)
 		t.Is(value == "overtaken", "it is %s", value)
@@ -191,11 +191,11 @@ func goRedisHears(t *T) {
 	})
 	select {
 	case message := <-subscriber.Channel():
-		t.Is(message.Payload == "free", "it heard %s", message.Payload)
+		t.Is(message.Payload == "free", "the message is %s", message.Payload)
 	case <-time.After(generous):
 		t.Fatalf("the message never came")
 	}
-	t.Is(waiter.tryLock(key, long) != nil, "it was told before it was free")
+	t.Is(waiter.tryLock(key, long) != nil, "the message came before the release")
 }
 
 func goRedisBlocks(t *T) {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// What must hold of any lock, told once: mutual exclusion, the lease to the millisecond, release
+// The properties of every lock: mutual exclusion, the lease to the millisecond, release
 // and extension by the owner alone.
 
 const (
@@ -24,13 +24,13 @@ const (
 	rounds  = 10
 )
 
-// contender is one who wants locks, with connections of its own.
+// contender takes locks, on connections of its own.
 type contender interface {
 	// tryLock takes the lock if it is free; nil if it is not.
 	tryLock(key string, lease time.Duration) held
 }
 
-// held is a lock in somebody's hands.
+// held is a held lock.
 type held interface {
 	// unlock says whether it was still the holder's.
 	unlock() bool
@@ -79,25 +79,25 @@ func releases(t *T, key string, make func() contender) {
 	t.Is(other.tryLock(key, long) != nil, "it was not released")
 }
 
-// refusesStrangers: who releases after the lease has ended takes nothing from the next holder.
-func refusesStrangers(t *T, key string, make func() contender) {
+// refusesLateRelease: a release after the end of the lease changes nothing for the next holder.
+func refusesLateRelease(t *T, key string, make func() contender) {
 	late, next, third := make(), make(), make()
 	ended, _ := taken(t, late, key, short)
 	kept := wait(t, next, key, long)
 	t.Is(!ended.extend(), "a lock that another holds was extended")
-	t.Is(!ended.unlock(), "the late holder was told that it was still its lock")
+	t.Is(!ended.unlock(), "the release by the late holder succeeded")
 	t.Is(third.tryLock(key, long) == nil, "the late holder took it from the next")
 	t.Is(kept.unlock(), "the next holder had lost it")
 }
 
-// extends: an extension counts from its own moment; nobody is let in before.
+// extends: an extension counts from its own moment; no client gets the lock before.
 func extends(t *T, key string, make func() contender) {
 	holder, other := make(), make()
 	before := extended(t, holder, key, short*2)
 	isGranted(t, other, key, before, short*2)
 }
 
-// taken takes a lock that is free, and says when it began to. A library refuses by itself what took
+// taken takes a free lock and returns the time before the request. A library refuses a lock that took
 // it most of the lease: on a machine that stood for so long it is tried again, when whatever was
 // taken all the same has ended.
 func taken(t *T, contender contender, key string, lease time.Duration) (held, time.Time) {

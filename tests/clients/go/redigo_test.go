@@ -68,7 +68,7 @@ func TestRedigo(t *testing.T) {
 		expires(t, unique("redigo"), make)
 	})
 	test("Script: a late release takes nothing from the next holder",
-		func(t *T, make func() contender) { refusesStrangers(t, unique("redigo"), make) })
+		func(t *T, make func() contender) { refusesLateRelease(t, unique("redigo"), make) })
 	test("Script: an extended lease ends at its new time", func(t *T, make func() contender) {
 		extends(t, unique("redigo"), make)
 	})

@@ -73,12 +73,12 @@ func TestRedislock(t *testing.T) {
 		releases(t, unique("redislock"), redislockOver(t, 3))
 	})
 	test("a late release takes nothing from the next holder", func(t *T) {
-		refusesStrangers(t, unique("redislock"), redislockOver(t, 2))
+		refusesLateRelease(t, unique("redislock"), redislockOver(t, 2))
 	})
 	test("a refreshed lease ends at its new time", func(t *T) {
 		extends(t, unique("redislock"), redislockOver(t, 3))
 	})
-	test("who has the token takes the lock again, another does not", redislockReenters)
+	test("only the owner of the token takes the lock again", redislockReenters)
 	test("TTL tells what is left, and nothing when it has ended", redislockTellsTheRest)
 	test("a waiter gets the lock when it is released, and not before", redislockWaits)
 }

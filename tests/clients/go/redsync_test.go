@@ -87,7 +87,7 @@ func TestRedsync(t *testing.T) {
 		expires(t, unique("redsync"), overGoRedis(t, 3, mainServer()))
 	})
 	test("one server, redigo: a late release takes nothing from the next holder", func(t *T) {
-		refusesStrangers(t, unique("redsync"), overRedigo(t, mainServer()))
+		refusesLateRelease(t, unique("redsync"), overRedigo(t, mainServer()))
 	})
 	three := disposable(ofRedsyncWithAll)
 	test("three servers: of many contenders one holds the lock", func(t *T) {
@@ -100,7 +100,7 @@ func TestRedsync(t *testing.T) {
 		releases(t, unique("redsync"), overGoRedis(t, 3, three...))
 	})
 	test("three servers: a late release takes nothing from the next holder", func(t *T) {
-		refusesStrangers(t, unique("redsync"), overGoRedis(t, 3, three...))
+		refusesLateRelease(t, unique("redsync"), overGoRedis(t, 3, three...))
 	})
 	test("three servers: an extended lease ends at its new time", func(t *T) {
 		extends(t, unique("redsync"), overGoRedis(t, 3, three...))
@@ -129,7 +129,7 @@ func redsyncTakesAgain(t *T, servers []string) {
 	t.Is(!ended.extend(), "a lock that had ended was extended")
 	again := redsyncLock{holder.redsync.NewMutex(key, redsync.WithExpiry(short),
 		redsync.WithTimeoutFactor(0.9), redsync.WithSetNXOnExtend())}
-	// As in `taken`, it may refuse by itself.
+	// As in `taken`, the library may refuse the lock.
 	before := time.Now()
 	for again.mutex.TryLock() != nil {
 		t.Is(time.Since(before) >= short*8/10, "it is free")

@@ -13,7 +13,7 @@ import (
 	"lockwheel/report"
 )
 
-// T is what tests are told by, and the report.
+// T is the test and its report.
 type T = report.T
 
 // behaviour runs a test of a library beside the others and reports of it.
@@ -24,7 +24,7 @@ func behaviour(t *testing.T, of report.Library, sentence string, test func(*T)) 
 	})
 }
 
-// Servers that a test ends are that test's alone. Here is who has which of REDIS_SERVERS.
+// A server that a test ends belongs to that test. These are the shares of REDIS_SERVERS.
 type slice struct{ from, to int }
 
 var (
@@ -62,7 +62,7 @@ func dial(t *T, address string, protocol int) *redis.Client {
 	return client
 }
 
-// end stops a server and waits until nobody listens there.
+// end stops a server and waits until its port is closed.
 func end(t *T, address string) {
 	client := redis.NewClient(&redis.Options{Addr: address, MaxRetries: -1, DialerRetries: 1})
 	defer client.Close()
@@ -77,7 +77,7 @@ func end(t *T, address string) {
 
 var names atomic.Int64
 
-// unique is a name that nobody else uses, on this run of the suite or on an earlier one.
+// unique returns a name that no other test uses, in this run of the suite or an earlier one.
 func unique(prefix string) string {
 	return fmt.Sprintf("%s:%d:%d", prefix, os.Getpid(), names.Add(1))
 }

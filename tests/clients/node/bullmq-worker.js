@@ -19,7 +19,7 @@ async function work(job) {
 const options = {
   connection: address(MAIN),
   lockDuration: Number(lockDuration),
-  // Who checks for stalled jobs keeps all others from it for as long.
+  // The worker that checks for stalled jobs blocks this check for all others.
   stalledInterval: 200,
 };
 const worker = new Worker(queue, work, options);

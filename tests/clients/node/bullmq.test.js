@@ -1,4 +1,4 @@
-// BullMQ: queues whose jobs are locked by who works on them.
+// BullMQ: queues of jobs, which their workers lock.
 
 import assert from "node:assert/strict";
 import { fork } from "node:child_process";
@@ -127,8 +127,8 @@ library("BullMQ", "bullmq", (behaviour) => {
     const other = closing(t, new Worker(name, null, { connection }));
     await queue.add("job", 1);
     const job = await worker.getNextJob("holder");
-    assert.equal(await other.getNextJob("stranger", { block: false }), undefined);
-    await assert.rejects(job.moveToCompleted("result", "stranger", false), /[Ll]ock/);
+    assert.equal(await other.getNextJob("other", { block: false }), undefined);
+    await assert.rejects(job.moveToCompleted("result", "other", false), /[Ll]ock/);
     assert.equal(await job.extendLock("holder", 30_000), 1);
     await job.moveToCompleted("result", "holder", false);
     assert.equal(await job.getState(), "completed");
@@ -148,7 +148,7 @@ library("BullMQ", "bullmq", (behaviour) => {
     );
   });
 
-  behaviour("a job whose worker was killed is done by another, after its lock ended", async (t) => {
+  behaviour("the job of a killed worker is done by another after its lock has ended", async (t) => {
     const name = uniqueName();
     const queue = closing(t, new Queue(name, { connection }));
     const child = forked(t, name, 60_000, 8_000);
@@ -187,9 +187,9 @@ library("BullMQ", "bullmq", (behaviour) => {
     await queue.upsertJobScheduler("every", { every: 300, limit: 4 }, { name: "job" });
     await completed(queue, 4);
     assert.ok(times.every(([due, begun]) => begun >= due));
-    // Two workers may be told of two jobs at once, and then in any order.
+    // Two workers may receive two jobs at once, in any order.
     const [first, ...rest] = times.map(([due]) => due).sort((a, b) => a - b);
-    // Whoever is late leaves intervals out, but never has two jobs for one.
+    // A late worker skips intervals, but never runs two jobs for one.
     assert.ok(first < rest[0] && rest[0] < rest[1] && rest[1] < rest[2]);
     assert.ok(rest.every((due) => (due - rest[0]) % 300 === 0));
     await sleep(500);
@@ -269,7 +269,7 @@ library("BullMQ", "bullmq", (behaviour) => {
     assert.deepEqual(seen, [1, 2, 3]);
   });
 
-  behaviour("events: who waits for a job is told of its end and its result", async (t) => {
+  behaviour("events: a client that waits for a job receives its end and its result", async (t) => {
     const name = uniqueName();
     const queue = closing(t, new Queue(name, { connection }));
     const events = closing(t, new QueueEvents(name, { connection }));

@@ -14,7 +14,7 @@ export const PATIENCE_MS = 30_000;
 // How long before its end a lease is watched without a pause.
 const NEAR_MS = 30;
 
-// How long somebody stays inside: another who gets in meanwhile reads the old count.
+// How long a worker holds the lock. Another that gets it meanwhile reads the old count.
 const INSIDE_MS = 2;
 
 /** A counter that is read, left alone and written: two inside at once lose counts. */

@@ -49,27 +49,27 @@ library("ioredis", "ioredis", (behaviour) => {
       t.after(() => client.disconnect());
       return client;
     };
-    const told = (sentence, test) => behaviour(`${sentence} (RESP${protocol})`, test);
+    const each = (sentence, test) => behaviour(`${sentence} (RESP${protocol})`, test);
 
-    told("SET NX PX and compare-and-delete: one of many gets in", async (t) => {
+    each("SET NX PX and compare-and-delete: one of many gets in", async (t) => {
       await excludes(connect(t), uniqueName());
     });
 
-    told("SET NX PX with automatic pipelines: one of many gets in", async (t) => {
+    each("SET NX PX with automatic pipelines: one of many gets in", async (t) => {
       await excludes(connect(t, { enableAutoPipelining: true }), uniqueName());
     });
 
-    told("SET NX PX: refused before the end of the lease, granted after it", async (t) => {
+    each("SET NX PX: refused before the end of the lease, granted after it", async (t) => {
       const [client, name, since] = [connect(t), uniqueName(), performance.now()];
       assert.ok(await take(client, name, "first", 300));
       await leaseEnds(() => take(client, name, "second"), since, 300);
       assert.equal(await client.get(name), "second");
     });
 
-    told("defineCommand: a stranger frees nothing, nor does he who came too late", async (t) => {
+    each("defineCommand: a release by another or after the lease changes nothing", async (t) => {
       const [client, name] = [connect(t), uniqueName()];
       assert.ok(await take(client, name, "first"));
-      assert.equal(await client.freeIfMine(name, "stranger"), 0);
+      assert.equal(await client.freeIfMine(name, "other"), 0);
       assert.equal(await client.get(name), "first");
       assert.equal(await client.renewIfMine(name, "first", 50), 1);
       await eventually(() => take(client, name, "second"));
@@ -78,26 +78,26 @@ library("ioredis", "ioredis", (behaviour) => {
       assert.equal(await client.get(name), null);
     });
 
-    told("defineCommand: a renewed lease holds on, a stranger renews nothing", async (t) => {
+    each("defineCommand: a renewed lease lasts, another client renews nothing", async (t) => {
       const [client, name] = [connect(t), uniqueName()];
       const since = await withinLease(
         1_000,
         () => take(client, name, "first", 1_000),
         async () => (await client.renewIfMine(name, "first", 1_200)) === 1,
       );
-      assert.equal(await client.renewIfMine(name, "stranger", 1), 0);
+      assert.equal(await client.renewIfMine(name, "other", 1), 0);
       await leaseEnds(() => take(client, name, "second"), since, 1_200);
     });
 
-    told("defineCommand: freed even when the server forgot the script meanwhile", async (t) => {
+    each("defineCommand: freed even after SCRIPT FLUSH", async (t) => {
       const [client, name] = [connect(t, {}, FORGETFUL), uniqueName()];
       assert.ok(await take(client, name, "first"));
-      assert.equal(await client.freeIfMine(name, "stranger"), 0);
+      assert.equal(await client.freeIfMine(name, "other"), 0);
       await client.script("FLUSH");
       assert.equal(await client.freeIfMine(name, "first"), 1);
     });
 
-    told("WATCH, MULTI, EXEC: no lock that changed hands is freed", async (t) => {
+    each("WATCH, MULTI, EXEC: no lock that changed hands is freed", async (t) => {
       const [client, other, name] = [connect(t), connect(t), uniqueName()];
       await client.set(name, "first");
       await client.watch(name);
@@ -110,7 +110,7 @@ library("ioredis", "ioredis", (behaviour) => {
       assert.equal(await other.exists(name), 0);
     });
 
-    told("WATCH: a lease that ends while it is watched breaks the transaction", async (t) => {
+    each("WATCH: a lease that ends while it is watched breaks the transaction", async (t) => {
       const [client, other, name] = [connect(t), connect(t), uniqueName()];
       do {
         await take(client, name, "first", 100);
@@ -121,7 +121,7 @@ library("ioredis", "ioredis", (behaviour) => {
       assert.equal(await other.get(name), null);
     });
 
-    told("PUBLISH at release: a subscribed waiter is woken and gets the lock", async (t) => {
+    each("PUBLISH at release: a subscribed waiter is woken and gets the lock", async (t) => {
       const [client, subscriber, name] = [connect(t), connect(t), uniqueName()];
       assert.ok(await take(client, name, "first"));
       await subscriber.subscribe(`${name}:free`);
@@ -136,7 +136,7 @@ library("ioredis", "ioredis", (behaviour) => {
       assert.ok(await take(client, name, "second"));
     });
 
-    told("BLPOP: waiters are woken in the order in which they came", async (t) => {
+    each("BLPOP: waiters are woken in the order in which they came", async (t) => {
       const [client, name, order] = [connect(t), uniqueName(), []];
       const waiters = [];
       for (let number = 0; number < 4; number++) {
@@ -152,7 +152,7 @@ library("ioredis", "ioredis", (behaviour) => {
       assert.deepEqual(order, [0, 1, 2, 3]);
     });
 
-    told("A connection that is killed is made anew, and the lock it took stands", async (t) => {
+    each("A killed connection is replaced, and its lock stays", async (t) => {
       const [client, other, name] = [connect(t), connect(t), uniqueName()];
       assert.ok(await take(client, name, "first"));
       await other.client("KILL", "ID", await client.client("ID"));

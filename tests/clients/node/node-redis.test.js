@@ -75,17 +75,17 @@ library("node-redis", "redis", (behaviour) => {
       const pool = { maximum, acquireTimeout: PATIENCE_MS };
       return opened(t, createClientPool({ url: MAIN, RESP, ...options }, pool));
     };
-    const told = (sentence, test) => behaviour(`${sentence} (RESP${RESP})`, test);
+    const each = (sentence, test) => behaviour(`${sentence} (RESP${RESP})`, test);
 
-    told("SET NX PX and compare-and-delete: one of many gets in", async (t) => {
+    each("SET NX PX and compare-and-delete: one of many gets in", async (t) => {
       await excludes(await connect(t), uniqueName());
     });
 
-    told("SET NX PX from a pool of connections: one of many gets in", async (t) => {
+    each("SET NX PX from a pool of connections: one of many gets in", async (t) => {
       await excludes(await pooled(t, { scripts }), uniqueName());
     });
 
-    told("SET NX PX: refused before the end of the lease, granted after it", async (t) => {
+    each("SET NX PX: refused before the end of the lease, granted after it", async (t) => {
       const [client, name] = [await connect(t), uniqueName()];
       const since = performance.now();
       assert.ok(await take(client, name, "first", 300));
@@ -93,10 +93,10 @@ library("node-redis", "redis", (behaviour) => {
       assert.equal(await client.get(name), "second");
     });
 
-    told("defineScript: a stranger frees nothing, nor does he who came too late", async (t) => {
+    each("defineScript: a release by another or after the lease changes nothing", async (t) => {
       const [client, name] = [await connect(t), uniqueName()];
       assert.ok(await take(client, name, "first"));
-      assert.equal(await client.freeIfMine(name, "stranger"), 0);
+      assert.equal(await client.freeIfMine(name, "other"), 0);
       assert.equal(await client.get(name), "first");
       assert.equal(await client.renewIfMine(name, "first", 50), 1);
       await eventually(() => take(client, name, "second"));
@@ -105,26 +105,26 @@ library("node-redis", "redis", (behaviour) => {
       assert.equal(await client.get(name), null);
     });
 
-    told("defineScript: a renewed lease holds on, a stranger renews nothing", async (t) => {
+    each("defineScript: a renewed lease lasts, another client renews nothing", async (t) => {
       const [client, name] = [await connect(t), uniqueName()];
       const since = await withinLease(
         1_000,
         () => take(client, name, "first", 1_000),
         async () => (await client.renewIfMine(name, "first", 1_200)) === 1,
       );
-      assert.equal(await client.renewIfMine(name, "stranger", 1), 0);
+      assert.equal(await client.renewIfMine(name, "other", 1), 0);
       await leaseEnds(() => take(client, name, "second"), since, 1_200);
     });
 
-    told("defineScript: freed even when the server forgot the script meanwhile", async (t) => {
+    each("defineScript: freed even after SCRIPT FLUSH", async (t) => {
       const [client, name] = [await connect(t, FORGETFUL), uniqueName()];
       assert.ok(await take(client, name, "first"));
-      assert.equal(await client.freeIfMine(name, "stranger"), 0);
+      assert.equal(await client.freeIfMine(name, "other"), 0);
       await client.scriptFlush();
       assert.equal(await client.freeIfMine(name, "first"), 1);
     });
 
-    told("WATCH, MULTI, EXEC: no lock that changed hands is freed", async (t) => {
+    each("WATCH, MULTI, EXEC: no lock that changed hands is freed", async (t) => {
       const [client, other, name] = [await connect(t), await connect(t), uniqueName()];
       await client.set(name, "first");
       await client.watch(name);
@@ -137,7 +137,7 @@ library("node-redis", "redis", (behaviour) => {
       assert.equal(await other.exists(name), 0);
     });
 
-    told("WATCH: a lease that ends while it is watched breaks the transaction", async (t) => {
+    each("WATCH: a lease that ends while it is watched breaks the transaction", async (t) => {
       const [client, other, name] = [await connect(t), await connect(t), uniqueName()];
       do {
         await take(client, name, "first", 100);
@@ -148,7 +148,7 @@ library("node-redis", "redis", (behaviour) => {
       assert.equal(await other.get(name), null);
     });
 
-    told("WATCH, GET, MULTI, SET, EXEC: no increment is lost without a lock", async (t) => {
+    each("WATCH, GET, MULTI, SET, EXEC: no increment is lost without a lock", async (t) => {
       const pool = await pooled(t, {}, WORKERS);
       const name = uniqueName();
       await contend(async () => {
@@ -159,7 +159,7 @@ library("node-redis", "redis", (behaviour) => {
       assert.equal(await pool.get(name), String(WORKERS * ROUNDS));
     });
 
-    told("PUBLISH at release: a subscribed waiter is woken and gets the lock", async (t) => {
+    each("PUBLISH at release: a subscribed waiter is woken and gets the lock", async (t) => {
       const [client, subscriber, name] = [await connect(t), await connect(t), uniqueName()];
       assert.ok(await take(client, name, "first"));
       let wake;
@@ -171,7 +171,7 @@ library("node-redis", "redis", (behaviour) => {
       assert.ok(await take(client, name, "second"));
     });
 
-    told("BLPOP: each token goes to one, never more are out than there are", async (t) => {
+    each("BLPOP: each token goes to one, never more are out than there are", async (t) => {
       const pool = await pooled(t, {}, WORKERS * 2);
       const [name, out] = [uniqueName(), new Set()];
       await pool.rPush(name, ["a", "b"]);
@@ -188,7 +188,7 @@ library("node-redis", "redis", (behaviour) => {
       assert.deepEqual((await pool.lRange(name, 0, -1)).sort(), ["a", "b"]);
     });
 
-    told("A connection that is killed is made anew, and the lock it took stands", async (t) => {
+    each("A killed connection is replaced, and its lock stays", async (t) => {
       const [client, other, name] = [await connect(t), await connect(t), uniqueName()];
       assert.ok(await take(client, name, "first"));
       const again = new Promise((resolve) => client.once("ready", resolve));
@@ -213,7 +213,7 @@ library("node-redis", "redis", (behaviour) => {
   });
 });
 
-/** Counts one up, unless somebody else did meanwhile. */
+/** Increments the counter, unless another client changed it meanwhile. */
 async function incremented(client, name) {
   await client.watch(name);
   const count = Number(await client.get(name));

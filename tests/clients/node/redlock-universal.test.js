@@ -60,7 +60,7 @@ function attempt(lock) {
 
 library("redlock-universal", "redlock-universal", (behaviour) => {
   for (const [through, adapter] of Object.entries(ADAPTERS)) {
-    const told = (sentence, test) => behaviour(`${sentence} (${through})`, test);
+    const each = (sentence, test) => behaviour(`${sentence} (${through})`, test);
 
     const single = async (t, key, ttl = LONG_MS, options = TRY_ONCE) =>
       createLock({ adapter: await adapter(t, MAIN), key, ttl, ...options });
@@ -71,7 +71,7 @@ library("redlock-universal", "redlock-universal", (behaviour) => {
     };
 
     for (const [kind, open] of Object.entries({ createLock: single, createRedlock: quorum })) {
-      told(`${kind}: acquired, refused to others, released, free`, async (t) => {
+      each(`${kind}: acquired, refused to others, released, free`, async (t) => {
         const name = uniqueName();
         const [first, second] = [await open(t, name), await open(t, name)];
         const handle = await first.acquire();
@@ -82,7 +82,7 @@ library("redlock-universal", "redlock-universal", (behaviour) => {
         assert.ok(await attempt(second));
       });
 
-      told(`${kind}: one of many gets in`, async (t) => {
+      each(`${kind}: one of many gets in`, async (t) => {
         const [name, workers] = [uniqueName(), kind === "createLock" ? WORKERS : 3];
         const section = await contend(async (section) => {
           const lock = await open(t, name, LONG_MS, TRY_LONG);
@@ -95,7 +95,7 @@ library("redlock-universal", "redlock-universal", (behaviour) => {
         assert.equal(section.count, workers * ROUNDS);
       });
 
-      told(`${kind}: refused before the end of the lease, granted after it`, async (t) => {
+      each(`${kind}: refused before the end of the lease, granted after it`, async (t) => {
         const name = uniqueName();
         const [first, second] = [await open(t, name, 1_000), await open(t, name)];
         let since;
@@ -106,7 +106,7 @@ library("redlock-universal", "redlock-universal", (behaviour) => {
         await leaseEnds(() => attempt(second), since, 1_000);
       });
 
-      told(`${kind}: an extended lease holds beyond its first end`, async (t) => {
+      each(`${kind}: an extended lease holds beyond its first end`, async (t) => {
         const name = uniqueName();
         const [first, second] = [await open(t, name, 2_000), await open(t, name)];
         let since;
@@ -119,7 +119,7 @@ library("redlock-universal", "redlock-universal", (behaviour) => {
         await leaseEnds(() => attempt(second), since, 2_000);
       });
 
-      told(`${kind}: a stranger's release and extension change nothing`, async (t) => {
+      each(`${kind}: release and extension by another owner change nothing`, async (t) => {
         const name = uniqueName();
         const [first, second] = [await open(t, name), await open(t, name)];
         const handle = await first.acquire();
@@ -130,7 +130,7 @@ library("redlock-universal", "redlock-universal", (behaviour) => {
         assert.ok(await first.release(handle));
       });
 
-      told(`${kind}: using extends it until the routine ends, then it is free`, async (t) => {
+      each(`${kind}: using extends it until the routine ends, then it is free`, async (t) => {
         const free = await eventually(async () => {
           const name = uniqueName();
           const [first, second] = [await open(t, name, USING_MS), await open(t, name)];
@@ -142,7 +142,7 @@ library("redlock-universal", "redlock-universal", (behaviour) => {
       });
     }
 
-    told("LockManager: a batch is taken all or none", async (t) => {
+    each("LockManager: a batch is taken all or none", async (t) => {
       const manager = new LockManager({ nodes: [await adapter(t, MAIN)], defaultTTL: LONG_MS });
       const [one, two, three] = [uniqueName(), uniqueName(), uniqueName()];
       const handles = await manager.acquireBatch([one, two]);
@@ -152,7 +152,7 @@ library("redlock-universal", "redlock-universal", (behaviour) => {
       await manager.releaseBatch(await manager.acquireBatch([one, two, three]));
     });
 
-    told("inspect: shows the owner and what is left of the lease", async (t) => {
+    each("inspect: shows the owner and what is left of the lease", async (t) => {
       const name = uniqueName();
       const lock = await single(t, name);
       const handle = await lock.acquire();

@@ -22,7 +22,7 @@ const LONG_MS = 30_000;
 const TRY_ONCE = { retryCount: 0 };
 const TRY_LONG = { retryCount: 2_000, retryDelay: 15, retryJitter: 10 };
 // Version 5 keeps what it took on a minority of servers while it tries again. If all who try have
-// some and nobody has most, it is the end of their leases that lets them go on.
+// some and none has a majority, they continue when their leases end.
 const CROWDED_MS = 3_000;
 const USING_MS = 3_000;
 
@@ -121,7 +121,7 @@ for (const { packageName, Redlock, release } of VERSIONS) {
       await leaseEnds(() => attempt(second, [name]), since, 2_000);
     });
 
-    behaviour("release and extension are refused to who comes after the lease", async (t) => {
+    behaviour("release and extension after the lease are refused", async (t) => {
       const [first, second, name] = [await open(t), await open(t), uniqueName()];
       const late = await eventually(() => first.acquire([name], 1_000).catch(() => null));
       await eventually(() => attempt(second, [name]));

@@ -45,10 +45,10 @@ def once(which, seconds):
 
 @app.task(base=Singleton)
 def until_told(which):
-    """Runs until it is told to end, one at a time."""
+    """Runs until the test ends it, one at a time."""
     _runs(which)
     with redis.Redis.from_url(servers.MAIN) as client:
-        assert client.blpop(f"{NAMESPACE}:end:{which}", timeout=PATIENCE_S), "never told"
+        assert client.blpop(f"{NAMESPACE}:end:{which}", timeout=PATIENCE_S), "no order to end"
     return which
 
 

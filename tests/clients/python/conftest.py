@@ -1,4 +1,4 @@
-"""What every test stands on: clients of the main server, and the report."""
+"""Shared fixtures: clients of the main server, and the report."""
 
 import os
 import uuid

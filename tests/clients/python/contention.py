@@ -14,7 +14,7 @@ PATIENCE_S = 30
 # How long before its end a lease is watched without a pause.
 NEAR_S = 0.03
 
-# How long somebody stays inside: another who gets in meanwhile reads the old count.
+# How long a worker holds the lock. Another that gets it meanwhile reads the old count.
 INSIDE_S = 0.002
 
 
@@ -115,7 +115,7 @@ async def within_lease_async(lease_s, take, follow, after_s=0):
 
 
 def aside(work, *arguments):
-    """Runs `work` on a thread of its own, which keeps nobody from ending."""
+    """Runs `work` on a thread of its own, which does not keep the process running."""
     thread = threading.Thread(target=work, args=arguments, daemon=True)
     thread.start()
     return thread

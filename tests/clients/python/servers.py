@@ -1,6 +1,6 @@
 """The servers that the environment names, and which tests own which of the disposable ones.
 
-A test that kills servers must own them: nobody else may look at its slice.
+A test that kills servers must own them: no other test may use its slice.
 """
 
 import os

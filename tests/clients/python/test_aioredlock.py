@@ -43,7 +43,7 @@ async def taken(manager, name, lease_s):
             try:
                 return since, await manager.lock(name, lock_timeout=lease_s)
             except LockError:
-                # Those who have failed together must not try together again.
+                # Contenders that failed together must not retry together.
                 await asyncio.sleep(random.uniform(0.001, 0.03))
 
 
@@ -120,7 +120,7 @@ async def test_extend(manager, name):
 
 
 async def test_stranger(manager, name):
-    """Aioredlock: release and extension are refused to who comes after the lease"""
+    """Aioredlock: release and extension after the lease are refused"""
     from aioredlock import LockError
 
     first, second = manager(retry_count=1), manager(retry_count=1)

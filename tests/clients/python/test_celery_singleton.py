@@ -89,14 +89,14 @@ def test_failure(client, tasks, worker, name):
 
 
 def test_unique_on(tasks, name):
-    """Singleton: unique_on names the arguments that count, a duplicate raises if told to"""
+    """Singleton: unique_on names the arguments that count, a duplicate raises if configured"""
     from celery_singleton import DuplicateTaskError
 
     lock = tasks.by_name.generate_lock(tasks.by_name.name, [name, 1])
-    assert tasks.by_name.aquire_lock(lock, "somebody")
+    assert tasks.by_name.aquire_lock(lock, "another")
     with pytest.raises(DuplicateTaskError) as duplicate:
         tasks.by_name.delay(name, 2)
-    assert duplicate.value.task_id == "somebody"
+    assert duplicate.value.task_id == "another"
 
 
 def test_lease(tasks, name):
@@ -117,7 +117,7 @@ def test_clear_locks(client, tasks, name):
 
     client.set(name, "stays")
     locks = [tasks.once.generate_lock(tasks.once.name, [name, number]) for number in range(50)]
-    assert all(tasks.once.aquire_lock(lock, "somebody") for lock in locks)
+    assert all(tasks.once.aquire_lock(lock, "another") for lock in locks)
     clear_locks(tasks.app)
     assert not any(tasks.once.get_existing_task_id(lock) for lock in locks)
     assert client.get(name) == b"stays"

@@ -40,7 +40,7 @@ LIBRARY = ("pottery", "pottery")
 
 @contextlib.contextmanager
 def masters_of(urls):
-    """A client of each server. None tries again by itself: a killed server stays dead."""
+    """A client of each server. None retries: a killed server stays dead."""
     clients = frozenset(redis.Redis.from_url(url, retry=None, socket_timeout=5) for url in urls)
     yield clients
     for client in clients:
@@ -128,7 +128,7 @@ def test_minority_does_not_count(name, masters):
 
 
 def test_stranger(name, masters):
-    """Redlock: release by a stranger is refused, and so is one that comes after the lease"""
+    """Redlock: release by another client or after the lease is refused"""
     late = lock(name, masters)
     assert late.acquire()
     with pytest.raises(ReleaseUnlockedLock):
@@ -194,7 +194,7 @@ def test_minority_killed(name):
 
 
 def test_majority_killed(name):
-    """Redlock: with a majority of the servers killed nobody gets it"""
+    """Redlock: with a majority of the servers killed no client gets it"""
     with masters_of(servers.POTTERY_LOST) as masters:
         first = lock(name, masters)
         assert first.acquire(blocking=False)

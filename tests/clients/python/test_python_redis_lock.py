@@ -106,7 +106,7 @@ def test_lease(client, name):
 
 
 def test_waiter_of_a_dead_holder(client, name):
-    """Lock: a waiter gets the lock of a holder who died, after the lease"""
+    """Lock: a waiter gets the lock of a crashed holder after the lease"""
     since = time.monotonic()
     assert Lock(client, name, expire=1).acquire()
     assert Lock(client, name, expire=1).acquire()
@@ -114,7 +114,7 @@ def test_waiter_of_a_dead_holder(client, name):
 
 
 def test_stranger(client, name):
-    """Lock: release by a stranger is refused, and so is one that comes after the lease"""
+    """Lock: release by another client or after the lease is refused"""
     late = Lock(client, name, expire=60)
     assert late.acquire()
     with pytest.raises(NotAcquired):
@@ -168,7 +168,7 @@ def test_auto_renewal(client, name):
 
 
 def test_signal_is_cleared(client, name):
-    """Lock: the signal of a release without waiters is gone after its time, and wakes nobody"""
+    """Lock: the signal of a release without waiters is gone after its time, and wakes no waiter"""
     lock = Lock(client, name, signal_expire=100)
     assert lock.acquire()
     lock.release()

@@ -79,7 +79,7 @@ def test_takes_over(client, schedulers):
 
 
 def test_hands_over(client, schedulers):
-    """RedBeat: a scheduler that is told to stop frees the lock"""
+    """RedBeat: a scheduler that stops frees the lock"""
     lock = schedulers.namespace + "::lock"
     scheduler = schedulers()
     eventually(lambda: client.llen(schedulers.namespace) > 0)

@@ -82,7 +82,7 @@ def test_setnx(client, name):
 
 
 def test_getset_takes_over_a_dead_lock_once(client, name):
-    """SETNX and GETSET: of many who find a dead lock one takes it over ({protocol})"""
+    """SETNX and GETSET: of many clients that find a dead lock, one takes it ({protocol})"""
     client.set(name, "1.5")
     barrier = threading.Barrier(WORKERS)
 
@@ -124,10 +124,10 @@ def test_lease(client, name):
 
 
 def test_stranger(client, name):
-    """Compare-and-delete: a stranger frees nothing, nor does he who came too late ({protocol})"""
+    """Compare-and-delete: a release by another or after the lease changes nothing ({protocol})"""
     release = client.register_script(DELETE_IF_MINE)
     assert client.set(name, "first", nx=True, px=30_000)
-    assert release([name], ["stranger"]) == 0
+    assert release([name], ["other"]) == 0
     assert client.get(name) == b"first"
     client.pexpire(name, 50)
     eventually(lambda: client.set(name, "second", nx=True, px=30_000))
@@ -138,14 +138,14 @@ def test_stranger(client, name):
 
 
 def test_renewal(client, name):
-    """Compare-and-PEXPIRE: a renewed lease holds on, a stranger renews nothing ({protocol})"""
+    """Compare-and-PEXPIRE: a renewed lease lasts, another client renews nothing ({protocol})"""
     renew = client.register_script(EXPIRE_IF_MINE)
     _, since = within_lease(
         1,
         lambda: client.set(name, "first", nx=True, px=1_000),
         lambda: renew([name], ["first", 1_200]) == 1,
     )
-    assert renew([name], ["stranger", 1]) == 0
+    assert renew([name], ["other", 1]) == 0
     lease_ends(lambda: client.set(name, "second", nx=True, px=30_000), since, 1.2)
 
 
@@ -246,7 +246,7 @@ def test_release_is_published(client, name):
 
 
 def test_expiry_is_notified(client, name):
-    """Keyspace events: the end of a lease is told to who waits, not before it ({protocol})"""
+    """Keyspace events: waiters are notified of the end of a lease, not before it ({protocol})"""
     before = client.config_get("notify-keyspace-events")["notify-keyspace-events"]
     client.config_set("notify-keyspace-events", "Ex")
     try:
@@ -269,7 +269,7 @@ def test_list_semaphore(client, name):
     """Tokens in a list: BLPOP gives each to one, never more are out than there are ({protocol})"""
     permits = 2
     client.rpush(name, *range(permits))
-    # All can be out at once, whoever has them: under contention that would be chance.
+    # All can be held at once. Under contention that would depend on timing.
     out = [client.blpop(name, timeout=PATIENCE_S)[1] for _ in range(permits)]
     assert client.lpop(name) is None
     client.rpush(name, *out)
@@ -327,19 +327,19 @@ def test_reliable_queue(client, name):
 
 
 def test_fair_semaphore(client, name):
-    """Scores in a sorted set: a semaphore lets in by rank, forgets who is late ({protocol})"""
+    """Scores in a sorted set: a semaphore grants by rank and removes late holders ({protocol})"""
     limit, lease_s = 2, 0.3
 
-    def acquire(who):
+    def acquire(member):
         now = time.monotonic()
         with client.pipeline() as pipe:
             pipe.zremrangebyscore(name, "-inf", now - lease_s)
-            pipe.zadd(name, {who: now})
-            pipe.zrank(name, who)
+            pipe.zadd(name, {member: now})
+            pipe.zrank(name, member)
             rank = pipe.execute()[-1]
         if rank < limit:
             return True
-        client.zrem(name, who)
+        client.zrem(name, member)
         return False
 
     since = time.monotonic()
@@ -350,7 +350,7 @@ def test_fair_semaphore(client, name):
 
 
 def test_reconnects(client, name):
-    """A connection that is killed is made anew, and the lock it took stands ({protocol})"""
+    """A killed connection is replaced, and its lock stays ({protocol})"""
     assert client.set(name, "first", nx=True, px=30_000)
     with redis.Redis.from_url(servers.MAIN) as other:
         other.client_kill_filter(_id=client.client_id())

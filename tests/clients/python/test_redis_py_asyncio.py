@@ -68,7 +68,7 @@ async def test_waiter(async_client, name):
 
 
 async def test_stranger(async_client, name):
-    """Lock: release by a stranger is refused, and so is one that comes after the lease"""
+    """Lock: release by another client or after the lease is refused"""
     late = async_client.lock(name, timeout=0.1)
     assert await late.acquire()
     with pytest.raises(LockError):
@@ -90,7 +90,7 @@ async def test_extend(async_client, name):
 
 
 async def test_late_extend(async_client, name):
-    """Lock: who lost it can neither extend nor reacquire it"""
+    """Lock: a lost lock can be neither extended nor reacquired"""
     late = async_client.lock(name, timeout=0.1)
     assert await late.acquire()
     second = async_client.lock(name, timeout=30)

@@ -49,7 +49,7 @@ def test_lease(client, name):
 
 
 def test_no_lease(client, name):
-    """Lock: without a timeout it never ends by itself"""
+    """Lock: without a timeout it does not end"""
     assert client.lock(name).acquire()
     assert client.ttl(name) == -1
 
@@ -85,7 +85,7 @@ def test_blocking_timeout(client, name):
 
 
 def test_stranger(client, name):
-    """Lock: release by a stranger is refused, and so is one that comes after the lease"""
+    """Lock: release by another client or after the lease is refused"""
     late = client.lock(name, timeout=30)
     assert late.acquire()
     with pytest.raises(LockError):
@@ -137,7 +137,7 @@ def test_reacquire(client, name):
 
 
 def test_late_extend(client, name):
-    """Lock: who lost it can neither extend nor reacquire it"""
+    """Lock: a lost lock can be neither extended nor reacquired"""
     late = client.lock(name, timeout=0.1)
     assert late.acquire()
     second = client.lock(name, timeout=30)

@@ -103,7 +103,7 @@ def test_lease(lock):
 
 
 def test_no_lease(lock):
-    """RedisLock: without a lease it never ends by itself"""
+    """RedisLock: without a lease it does not end"""
     first = lock(expire=None)
     assert first.acquire()
     if not first.locked():
@@ -122,7 +122,7 @@ def test_renew(lock):
 
 
 def test_stranger(lock):
-    """RedisLock: release and renewal are refused to a stranger, and to who comes after the lease"""
+    """RedisLock: release and renewal by another client or after the lease are refused"""
     late = lock(expire=1)
     assert late.acquire()
     with pytest.raises(LockException):

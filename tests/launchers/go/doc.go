@@ -1,2 +1,2 @@
-// Package launchers has what launches a redis-server in Go's tests start any server.
+// Package launchers tests Go libraries that start a redis-server, with any server.
 package launchers

@@ -17,8 +17,8 @@ import (
 var library = report.Library{Name: "tempredis", Module: "github.com/stvp/tempredis"}
 
 const (
-	// Far more than anything takes.
-	patience = 20 * time.Second
+	// Much longer than any step takes.
+	limit = 20 * time.Second
 
 	compareAndDelete = "if redis.call('get', KEYS[1]) == ARGV[1] then " +
 		"return redis.call('del', KEYS[1]) else return 0 end"
@@ -96,7 +96,7 @@ func launch(t *report.T, config tempredis.Config) *tempredis.Server {
 // use takes a lock and releases it. Returns the server's process number.
 func use(t *report.T, network, address string, options ...redis.DialOption) string {
 	t.Helper()
-	options = append(options, redis.DialConnectTimeout(patience), redis.DialReadTimeout(patience))
+	options = append(options, redis.DialConnectTimeout(limit), redis.DialReadTimeout(limit))
 	connection, err := redis.Dial(network, address, options...)
 	t.No(err)
 	defer connection.Close()
@@ -116,16 +116,16 @@ func use(t *report.T, network, address string, options ...redis.DialOption) stri
 		}
 	}
 	is(reply("SET", "lock", "token", "NX", "PX", 30_000), "OK")
-	is(reply("SET", "lock", "stranger", "NX", "PX", 30_000), "<nil>")
+	is(reply("SET", "lock", "other", "NX", "PX", 30_000), "<nil>")
 	is(reply("GET", "lock"), "token")
-	is(reply("EVAL", compareAndDelete, 1, "lock", "stranger"), "0")
+	is(reply("EVAL", compareAndDelete, 1, "lock", "other"), "0")
 	is(reply("EVAL", compareAndDelete, 1, "lock", "token"), "1")
 	_, info, _ := strings.Cut(reply("INFO", "server"), "process_id:")
 	process, _, _ := strings.Cut(info, "\r\n")
 	return process
 }
 
-// freeAddress is one of the loopback's that nobody listens at.
+// freeAddress is one of the loopback's that is free.
 func freeAddress(t *report.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

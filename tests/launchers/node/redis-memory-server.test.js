@@ -1,4 +1,4 @@
-// redis-memory-server: told by its variables to take our program and to compile none.
+// redis-memory-server: its variables name our program, so that it compiles none.
 
 import assert from "node:assert/strict";
 import { once } from "node:events";
@@ -22,7 +22,7 @@ launcher("redis-memory-server", (behaviour) => {
     await server.stop();
   });
 
-  behaviour("finds a port by itself, and passes arguments on", async () => {
+  behaviour("finds a free port and passes arguments", async () => {
     const instance = { args: ["--requirepass", "secret", "--maxmemory", "64mb"] };
     const server = new RedisMemoryServer({ instance });
     const port = await server.getPort();

@@ -11,7 +11,7 @@ import { group } from "../../report/node/report.mjs";
 
 export const PROGRAM = process.env.REDIS_SERVER;
 
-// Far more than anything takes.
+// Much longer than any step takes.
 const PATIENCE_MS = 20_000;
 
 const COMPARE_AND_DELETE =
@@ -23,7 +23,7 @@ export function launcher(name, body) {
   group({ name, packageName: name, beside, timeoutMs: PATIENCE_MS }, body);
 }
 
-/** A loopback port that nobody listens at. */
+/** A free port of 127.0.0.1. */
 export async function freePort() {
   const listener = createServer().listen(0, "127.0.0.1");
   await new Promise((resolve) => listener.once("listening", resolve));
@@ -36,16 +36,16 @@ export async function freePort() {
 export async function use(port, options = {}) {
   const socket = { port, host: "127.0.0.1", reconnectStrategy: false };
   const client = createClient({ socket, ...options });
-  // Told by what it rejects.
+  // The rejection has the reason.
   client.on("error", () => {});
   await client.connect();
   try {
     const lease = { condition: "NX", expiration: { type: "PX", value: 30_000 } };
     assert.equal(await client.set("lock", "token", lease), "OK");
-    assert.equal(await client.set("lock", "stranger", lease), null);
+    assert.equal(await client.set("lock", "other", lease), null);
     assert.equal(await client.get("lock"), "token");
     const release = (token) => client.eval(COMPARE_AND_DELETE, { keys: ["lock"], arguments: [token] });
-    assert.equal(await release("stranger"), 0);
+    assert.equal(await release("other"), 0);
     assert.equal(await release("token"), 1);
     return Number(/process_id:(\d+)/.exec(await client.info("server"))[1]);
   } finally {

@@ -1,3 +1,3 @@
-"""What every test stands on: the report."""
+"""Shared fixtures: the report."""
 
 pytest_plugins = ["report"]

@@ -16,7 +16,7 @@ COMPARE_AND_DELETE = (
 
 
 def free_port():
-    """A loopback port that nobody listens at."""
+    """A free port of 127.0.0.1."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return listener.getsockname()[1]
@@ -25,9 +25,9 @@ def free_port():
 def use(client):
     """A lock, taken and released. Returns the server's process number."""
     assert client.set("lock", "token", nx=True, px=30_000)
-    assert not client.set("lock", "stranger", nx=True, px=30_000)
+    assert not client.set("lock", "other", nx=True, px=30_000)
     assert client.get("lock") == b"token"
-    assert client.eval(COMPARE_AND_DELETE, 1, "lock", "stranger") == 0
+    assert client.eval(COMPARE_AND_DELETE, 1, "lock", "other") == 0
     assert client.eval(COMPARE_AND_DELETE, 1, "lock", "token") == 1
     return client.info("server")["process_id"]
 

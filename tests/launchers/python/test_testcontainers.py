@@ -14,7 +14,7 @@ import server
 
 LIBRARY = ("Testcontainers' commands", None)
 
-# Whose, the command after `redis-server`, the password it sets, what is awaited in the log.
+# The vendor, the command after `redis-server`, the password it sets, what is awaited in the log.
 COMMANDS = [
     ("Java's", ["{conf}"], None, r".*Ready to accept connections.*\n"),
     ("Go's", [], None, r"\* Ready to accept connections"),
@@ -80,10 +80,10 @@ class Launched:
 
 
 @pytest.mark.parametrize(
-    "whose, command, password, ready", COMMANDS, ids=[command[0] for command in COMMANDS]
+    "vendor, command, password, ready", COMMANDS, ids=[command[0] for command in COMMANDS]
 )
-def test_command(whose, command, password, ready, tmp_path):
-    """{whose}: starts, says the line that is waited for, serves, and ends with status 0"""
+def test_command(vendor, command, password, ready, tmp_path):
+    """{vendor}: starts, logs the expected line, serves, and ends with status 0"""
     with Launched(command, tmp_path, server.free_port()) as launched:
         launched.wait_for(ready)
         with redis.Redis(port=launched.port, password=password) as client:

@@ -50,12 +50,12 @@ func TestTheClockRefusesWhatItCannotShow(t *testing.T) {
 	defer server.Stop()
 	for _, test := range []struct {
 		err  error
-		told string
+		text string
 	}{
 		{server.Clock.Advance(-time.Second), "the clock never goes back"},
 		{server.Clock.Advance(time.Microsecond), "1\u00b5s is not a number of whole milliseconds"},
 		{server.Clock.Run(-1), "rate is not a number"},
 	} {
-		holds(t, test.err != nil && strings.Contains(test.err.Error(), test.told), "%v", test.err)
+		holds(t, test.err != nil && strings.Contains(test.err.Error(), test.text), "%v", test.err)
 	}
 }

@@ -29,7 +29,7 @@ func failing(t *testing.T, name string) string {
 
 func TestThatFails(t *testing.T) {
 	if os.Getenv(fails) == "" {
-		t.Skip("it is run by the tests of what failing tests are told")
+		t.Skip("it runs only in the process of another test")
 	}
 	t.Run("left", func(t *testing.T) {
 		server := lockwheeltest.Start(t, lockwheel.Frozen())
@@ -41,7 +41,7 @@ func TestThatFails(t *testing.T) {
 		server.Call("SETNX", "invoice", "token")
 		server.Clock.Advance(time.Second)
 		server.Call("DEL", "invoice")
-		t.Error("by itself")
+		t.Error("its own error")
 	})
 	t.Run("called", func(t *testing.T) {
 		server := lockwheeltest.Start(t)
@@ -61,33 +61,33 @@ func TestThatFails(t *testing.T) {
 }
 
 // withoutNumbers leaves out what differs from run to run.
-func withoutNumbers(told string) string {
-	return regexp.MustCompile(`#\d+ `).ReplaceAllString(told, "")
+func withoutNumbers(output string) string {
+	return regexp.MustCompile(`#\d+ `).ReplaceAllString(output, "")
 }
 
 func TestATestThatLeavesALockIsToldOfIt(t *testing.T) {
 	t.Parallel()
-	told := withoutNumbers(failing(t, "left"))
+	output := withoutNumbers(failing(t, "left"))
 	for _, line := range []string{
 		`(?m)failing_test.go:\d+: no-lock-held: client 1 holds the lock 'invoice' as 'token'$`,
 		`(?m)^ +\+0 ms client 1: SET invoice token NX PX 30000 -> OK$`,
 		`(?m)^ +\+0 ms client 1: acquired 'invoice' as 'token' for 30000 ms$`,
 	} {
-		matches(t, told, line)
+		matches(t, output, line)
 	}
 }
 
 func TestATestThatFailsIsToldWhatHappened(t *testing.T) {
 	t.Parallel()
-	told := withoutNumbers(failing(t, "itself"))
+	output := withoutNumbers(failing(t, "itself"))
 	for _, line := range []string{
-		`(?m)failing_test.go:\d+: by itself$`,
-		`(?m)what happened on the server at 127.0.0.1:\d+, the last \d+ at most:$`,
+		`(?m)failing_test.go:\d+: its own error$`,
+		`(?m)the journal of the server at 127.0.0.1:\d+, at most the last \d+ entries:$`,
 		`(?m)^ +\+\d+ ms client 1: SETNX invoice token -> 1$`,
 		`(?m)^ +\+\d+ ms client 1: acquired 'invoice' as 'token' without a lease$`,
 		`(?m)^ +\+1\d\d\d ms client 1: DEL invoice -> 1$`,
 	} {
-		matches(t, told, line)
+		matches(t, output, line)
 	}
 }
 
@@ -103,21 +103,21 @@ func TestATestIsToldWhichOfItsLinesAskedForTheImpossible(t *testing.T) {
 
 func TestATestWhoseServerDiedIsToldWhatItSaid(t *testing.T) {
 	t.Parallel()
-	told := failing(t, "killed")
-	matches(t, told, `failing_test.go:\d+: lockwheel: PING: `)
-	matches(t, told, `cannot be asked: `)
-	matches(t, told, `The server is now ready to accept connections on port \d+`)
-	matches(t, told, `the server ended: signal: killed`)
+	output := failing(t, "killed")
+	matches(t, output, `failing_test.go:\d+: lockwheel: PING: `)
+	matches(t, output, `does not reply: `)
+	matches(t, output, `The server is now ready to accept connections on port \d+`)
+	matches(t, output, `the server ended: signal: killed`)
 }
 
 func TestATestGoesOnAfterAnAssertion(t *testing.T) {
 	t.Parallel()
-	told := failing(t, "asserted")
-	matches(t, told, `failing_test.go:\d+: every-lock-has-a-lease: the lock 'invoice' that `)
-	matches(t, told, `failing_test.go:\d+: no-lock-held: client 1 holds the lock 'invoice'`)
+	output := failing(t, "asserted")
+	matches(t, output, `failing_test.go:\d+: every-lock-has-a-lease: the lock 'invoice' that `)
+	matches(t, output, `failing_test.go:\d+: no-lock-held: client 1 holds the lock 'invoice'`)
 }
 
-func matches(t *testing.T, told, pattern string) {
+func matches(t *testing.T, output, pattern string) {
 	t.Helper()
-	holds(t, regexp.MustCompile(pattern).MatchString(told), "no %s in:\n%s", pattern, told)
+	holds(t, regexp.MustCompile(pattern).MatchString(output), "no %s in:\n%s", pattern, output)
 }

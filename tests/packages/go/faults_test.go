@@ -8,16 +8,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	lockwheel "lockwheel-go"
 	"lockwheel-go/lockwheeltest"
-	"github.com/redis/go-redis/v9"
 )
 
 func TestFaultsDecideWhatBecomesOfARequest(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		fault lockwheel.Fault
-		told  string
+		text  string
 		kept  string
 	}{
 		{lockwheel.Close, "EOF", ""},
@@ -30,8 +30,8 @@ func TestFaultsDecideWhatBecomesOfARequest(t *testing.T) {
 	} {
 		server := lockwheeltest.Start(t, lockwheel.Frozen())
 		rule := server.Faults.Add(test.fault, lockwheel.Requests{Command: "set"})
-		told := fmt.Sprint(dial(t, server).Set(background, "key", "value", time.Minute).Err())
-		holds(t, strings.Contains(told, test.told), "%v: it is told %s", test.fault, told)
+		failure := fmt.Sprint(dial(t, server).Set(background, "key", "value", time.Minute).Err())
+		holds(t, strings.Contains(failure, test.text), "%v: the error is %s", test.fault, failure)
 		value, _ := server.Call("GET", "key").(string)
 		holds(t, value == test.kept, "%v: it is %q", test.fault, value)
 		is(t, rule.State().Fired, 1)
@@ -194,7 +194,7 @@ func TestAFailoverLosesTheLastWritesAndEverybodyElse(t *testing.T) {
 	no(t, other.Set(background, "lost", "value", 0).Err())
 	is(t, server.Faults.Failover(1), 1)
 	err := other.Ping(background).Err()
-	holds(t, errors.Is(err, io.EOF), "it is told: %v", err)
+	holds(t, errors.Is(err, io.EOF), "the error is: %v", err)
 	is(t, server.Call("EXISTS", "kept"), any(int64(1)))
 	is(t, server.Call("EXISTS", "lost"), any(int64(0)))
 }
@@ -208,7 +208,7 @@ func TestARuleThatWasClearedHasNoState(t *testing.T) {
 	no(t, err)
 	no(t, rule.Clear())
 	_, err = rule.State()
-	holds(t, err != nil && strings.Contains(err.Error(), "was cleared"), "it is told: %v", err)
+	holds(t, err != nil && strings.Contains(err.Error(), "was cleared"), "the error is: %v", err)
 	_, err = server.Faults.Add(lockwheel.Delay(time.Microsecond), lockwheel.Requests{})
 	holds(t, err != nil, "it is a delay")
 	_, err = server.Faults.Add(lockwheel.Refuse, lockwheel.Requests{Key: "lock"})

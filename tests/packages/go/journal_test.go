@@ -25,8 +25,8 @@ func TestARuleThatIsBrokenTellsItsStory(t *testing.T) {
 	broken := server.Journal.Broken(lockwheel.ReleasedOnlyByOwner)
 	is(t, broken.Check, lockwheel.ReleasedOnlyByOwner)
 	id := func(index int) int64 { return broken.Story[index].Client }
-	told := strings.NewReplacer("A", "client "+itoa(id(0))+" 'worker'", "B", "client "+itoa(id(3)))
-	is(t, withoutNumbers(broken.Error()), told.Replace(
+	names := strings.NewReplacer("A", "client "+itoa(id(0))+" 'worker'", "B", "client "+itoa(id(3)))
+	is(t, withoutNumbers(broken.Error()), names.Replace(
 		"released-only-by-owner: the lock 'lock' of B was released by A\n"+
 			"  +0 ms A: set lock token-a px 50 nx -> OK\n"+
 			"  +0 ms A: acquired 'lock' as 'token-a' for 50 ms\n"+
@@ -61,8 +61,8 @@ func TestTheJournalTellsOfLocksAndMistakes(t *testing.T) {
 	advice := "compare and delete in one script"
 	holds(t, strings.HasSuffix(found[1].Sentence, advice), "it says: %s", found[1].Sentence)
 	story := withoutNumbers(server.Journal.Story(2))
-	who := "client " + itoa(server.Journal.Entries()[1].Client)
-	is(t, story, "  +0 ms "+who+": del lock -> 1\n  +0 ms "+who+": released 'lock' as 'token'\n")
+	name := "client " + itoa(server.Journal.Entries()[1].Client)
+	is(t, story, "  +0 ms "+name+": del lock -> 1\n  +0 ms "+name+": released 'lock' as 'token'\n")
 	events := ""
 	for _, entry := range server.Journal.Entries() {
 		if entry.Event != "command" {

@@ -11,22 +11,21 @@ import (
 	"github.com/go-redsync/redsync/v4"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	"github.com/gomodule/redigo/redis"
+	goredislib "github.com/redis/go-redis/v9"
 	lockwheel "lockwheel-go"
 	"lockwheel-go/lockwheeltest"
-	goredislib "github.com/redis/go-redis/v9"
 )
 
-// What the README says of the libraries' own timers and retries.
+// The README's statements on the timers and retries of libraries.
 
-// usual is a client of go-redis as it is if nothing else is said, but that it does not wait before
-// it sends something again.
+// usual is a client of go-redis with default settings, but without a pause before it sends again.
 func usual(t *testing.T, server *lockwheeltest.Server) *goredislib.Client {
 	return dialed(t, goredislib.NewClient(&goredislib.Options{
 		Addr: server.Addr(), MinRetryBackoff: -1, ReadTimeout: -1,
 	}))
 }
 
-func TestGoRedisSendsWhatWasLostUpToThreeTimesMore(t *testing.T) {
+func TestGoRedisSendsALostRequestUpToThreeMoreTimes(t *testing.T) {
 	server := frozen(t)
 	server.Faults.Add(lockwheel.LoseAndClose, lockwheel.Requests{Command: "incr"})
 	client := usual(t, server)
@@ -46,12 +45,12 @@ func TestGoRedisGivesUpARequestInRealTime(t *testing.T) {
 	is(t, goredislib.NewClient(&goredislib.Options{}).Options().ReadTimeout, 5*time.Second)
 	var timeout net.Error
 	err := hasty.Get(background, "key").Err()
-	holds(t, errors.As(err, &timeout) && timeout.Timeout(), "it is told: %v", err)
+	holds(t, errors.As(err, &timeout) && timeout.Timeout(), "the error is: %v", err)
 }
 
 func TestGoRedisBLPopEndsByTheServersClock(t *testing.T) {
 	server := frozen(t)
-	// A rule that changes nothing tells when the request is there.
+	// A rule without an effect shows when the request has arrived.
 	waits := server.Faults.Add(lockwheel.FlushScripts, lockwheel.Requests{Command: "blpop"})
 	popped := make(chan error)
 	client := dial(t, server)
@@ -75,12 +74,12 @@ func TestRedsyncWaitsBetweenItsTries(t *testing.T) {
 	holds(t, time.Since(begin) >= 50*time.Millisecond, "it waits for less")
 }
 
-func TestRedsyncTellsTheEndOfTheLeaseByItsOwnClock(t *testing.T) {
+func TestRedsyncComputesTheEndOfTheLeaseByItsOwnClock(t *testing.T) {
 	server := frozen(t)
 	mutex := redsyncOn(t, dial(t, server)).NewMutex("lock", redsync.WithExpiry(time.Hour))
 	no(t, mutex.TryLock())
 	server.Clock.Advance(time.Hour)
-	holds(t, time.Now().Before(mutex.Until()), "it knows of the server's clock")
+	holds(t, time.Now().Before(mutex.Until()), "it follows the server's clock")
 	extended, _ := mutex.Extend()
 	is(t, extended, false)
 	_, err := mutex.Unlock()
@@ -102,11 +101,11 @@ func TestRedsyncCountsRealTimeAgainstTheLease(t *testing.T) {
 	is(t, errors.Is(<-locked, redsync.ErrFailed), true)
 }
 
-func TestRedsyncReleasesWhatItDoesNotKnowToHave(t *testing.T) {
+func TestRedsyncReleasesALockWithoutAReply(t *testing.T) {
 	server := frozen(t)
 	server.Faults.Add(lockwheel.LoseAndClose, lockwheel.Requests{Command: "set", Times: 1})
 	locks := redsyncOn(t, usual(t, server))
-	holds(t, locks.NewMutex("lock").TryLock() != nil, "it knows what it was not told")
+	holds(t, locks.NewMutex("lock").TryLock() != nil, "the lock is taken without a reply")
 	server.Journal.AssertNoLockHeld()
 
 	server.Faults.Add(lockwheel.LoseAndClose, lockwheel.Requests{Command: "set", Times: 1})
@@ -151,7 +150,7 @@ func TestRedigoSendsNothingTwice(t *testing.T) {
 	no(t, err)
 	is(t, number, 2)
 
-	// A connection that has been closed meanwhile is found so by who uses it.
+	// The next user of a closed connection gets an error.
 	server.Faults.Failover(0)
 	_, err = increment()
 	holds(t, err != nil, "it was noticed")

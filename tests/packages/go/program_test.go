@@ -56,24 +56,24 @@ func TestProcessesUnpackTheProgramAtTheSameTime(t *testing.T) {
 	no(t, err)
 	is(t, len(files), 1)
 
-	// One that somebody has spoilt is not run.
+	// A damaged copy is replaced.
 	no(t, os.WriteFile(path, []byte("#!/bin/sh\nexit 1\n"), 0o755))
 	again, err := process(t, "program", cacheIn(cache)...).CombinedOutput()
 	holds(t, err == nil, "%v: %s", err, again)
 }
 
-func TestWhereNothingCanBeUnpackedItIsSaid(t *testing.T) {
+func TestUnpackingFailsWithTheFolderInTheError(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")
 	no(t, os.WriteFile(file, nil, 0o600))
 	output, err := process(t, "program", cacheIn(file)...).CombinedOutput()
-	holds(t, err != nil, "it is unpacked")
-	said := "lockwheel: the server cannot be unpacked: mkdir " + file
-	holds(t, strings.HasPrefix(string(output), said), "it says: %s", output)
+	holds(t, err != nil, "the program is unpacked")
+	expected := "lockwheel: cannot unpack the program: mkdir " + file
+	holds(t, strings.HasPrefix(string(output), expected), "the error is: %s", output)
 	output, err = process(t, "program", "HOME=", "XDG_CACHE_HOME=").CombinedOutput()
-	holds(t, err != nil, "it is unpacked")
-	said = "lockwheel: nowhere to unpack the server, set LOCKWHEEL_BINARY to its path: "
-	holds(t, strings.HasPrefix(string(output), said), "it says: %s", output)
+	holds(t, err != nil, "the program is unpacked")
+	expected = "lockwheel: no cache folder to unpack the program into, set LOCKWHEEL_BINARY "
+	holds(t, strings.HasPrefix(string(output), expected), "the error is: %s", output)
 }
 
 func TestTheEnvironmentNamesAnotherProgram(t *testing.T) {
@@ -92,47 +92,53 @@ func TestTheEnvironmentNamesAnotherProgram(t *testing.T) {
 
 	t.Setenv("LOCKWHEEL_BINARY", filepath.Join(folder, "missing"))
 	_, err = lockwheel.Start()
-	said := "lockwheel: LOCKWHEEL_BINARY names no program: stat " + filepath.Join(folder, "missing")
-	holds(t, err != nil && strings.HasPrefix(err.Error(), said), "it says: %v", err)
+	expected := "lockwheel: LOCKWHEEL_BINARY names no program: stat " +
+		filepath.Join(folder, "missing")
+	holds(t, err != nil && strings.HasPrefix(err.Error(), expected), "the error is: %v", err)
 }
 
-// The module of a system that it carries no program for is this one without what it carries.
-func TestAModuleWithoutAProgramLooksForOneOnPath(t *testing.T) {
+// The module for a platform without a program is this module without the program's files.
+func TestAModuleWithoutAProgramSearchesThePath(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	module := filepath.Join(folder, "module")
-	no(t, os.MkdirAll(module, 0o755))
-	for _, file := range glob(t, filepath.Join(moduleFolder(t), "*.go")) {
-		if !strings.HasPrefix(filepath.Base(file), "carried_") {
-			copyFile(t, file, filepath.Join(module, filepath.Base(file)))
-		}
+	no(t, os.CopyFS(module, os.DirFS(moduleFolder(t))))
+	for _, file := range glob(t, filepath.Join(module, "internal", "carried", "program_*")) {
+		no(t, os.Remove(file))
 	}
-	write(t, filepath.Join(module, "go.mod"), "module "+carries+"\n\ngo 1.21\n")
 	write(t, filepath.Join(folder, "go.mod"), "module without\n\ngo 1.21\n"+
 		"require "+carries+" v0.0.0\nreplace "+carries+" => ./module\n")
 	write(t, filepath.Join(folder, "main.go"), "package main\n\nimport \"fmt\"\n"+
 		"import \""+carries+"\"\n\nfunc main() { fmt.Println(lockwheel.Program()) }\n")
-	build := exec.Command("go", "build", "-o", "without", ".")
-	build.Dir = folder
-	output, err := build.CombinedOutput()
-	holds(t, err == nil, "%v: %s", err, output)
+	for output, source := range map[string]string{"without": ".", "command": carries + "/cmd/lockwheel"} {
+		build := exec.Command("go", "build", "-o", output, source)
+		build.Dir = folder
+		output, err := build.CombinedOutput()
+		holds(t, err == nil, "%v: %s", err, output)
+	}
 
-	look := func(path string) string {
+	find := func(path string) string {
 		command := exec.Command(filepath.Join(folder, "without"))
 		command.Env = append(os.Environ(), "PATH="+path)
 		output, err := command.CombinedOutput()
 		no(t, err)
 		return string(output)
 	}
-	said := fmt.Sprintf(" lockwheel: no program for %s/%s: this module carries none, and no "+
-		"\"lockwheel\" is on PATH; ", runtime.GOOS, runtime.GOARCH)
-	holds(t, strings.HasPrefix(look(folder), said), "it says: %s", look(folder))
+	expected := fmt.Sprintf(" lockwheel: no program for %s/%s: this module carries none, and "+
+		"\"lockwheel\" is not on PATH; ", runtime.GOOS, runtime.GOARCH)
+	holds(t, strings.HasPrefix(find(folder), expected), "the error is: %s", find(folder))
 	onPath := filepath.Join(folder, "lockwheel")
 	no(t, os.WriteFile(onPath, nil, 0o755))
-	is(t, look(folder), onPath+" <nil>\n")
+	is(t, find(folder), onPath+" <nil>\n")
+
+	output, err := exec.Command(filepath.Join(folder, "command")).CombinedOutput()
+	holds(t, err != nil, "the command runs")
+	expected = fmt.Sprintf("lockwheel: this module carries no program for %s/%s\n",
+		runtime.GOOS, runtime.GOARCH)
+	is(t, string(output), expected)
 }
 
-// moduleFolder is where Go has unpacked the module.
+// moduleFolder is the folder of the module under test.
 func moduleFolder(t *testing.T) string {
 	t.Helper()
 	folder, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", carries).Output()
@@ -148,20 +154,13 @@ func glob(t *testing.T, pattern string) []string {
 	return found
 }
 
-func copyFile(t *testing.T, from, to string) {
-	t.Helper()
-	text, err := os.ReadFile(from)
-	no(t, err)
-	write(t, to, string(text))
-}
-
 func write(t *testing.T, path, text string) {
 	t.Helper()
 	no(t, os.WriteFile(path, []byte(text), 0o644))
 }
 
-// A server that is started while others are is not kept by them from ending with its own process.
-func TestNoServerHoldsTheStandardInputOfAnother(t *testing.T) {
+// A later server must not inherit the pipe that keeps an earlier one running.
+func TestAServerDoesNotInheritTheStandardInputOfAnother(t *testing.T) {
 	t.Parallel()
 	first, err := lockwheel.Start()
 	no(t, err)

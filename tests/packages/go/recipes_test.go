@@ -9,9 +9,9 @@ import (
 	"github.com/go-redsync/redsync/v4"
 	pools "github.com/go-redsync/redsync/v4/redis"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
+	"github.com/redis/go-redis/v9"
 	lockwheel "lockwheel-go"
 	"lockwheel-go/lockwheeltest"
-	"github.com/redis/go-redis/v9"
 )
 
 // What goes wrong with the usual lock recipes, each twice: the mistake, made visible with the clock
@@ -30,7 +30,7 @@ var (
 		return redis.call("pexpire", KEYS[1], ARGV[2]) else return 0 end`)
 )
 
-// frozen is a server whose clock stands.
+// frozen starts a server with a stopped clock.
 func frozen(t *testing.T) *lockwheeltest.Server {
 	t.Helper()
 	t.Parallel()
@@ -87,7 +87,7 @@ func TestSetnxWithoutALease(t *testing.T) {
 	no(t, a.Close()) // It dies.
 	server.Clock.Advance(year)
 	is(t, setNX(t, b, "b"), false)
-	holds(t, server.Journal.Broken(lockwheel.EveryLockHasALease) != nil, "nobody sees it")
+	holds(t, server.Journal.Broken(lockwheel.EveryLockHasALease) != nil, "the check passes")
 	is(t, lints(server, "lock-without-lease"), true)
 }
 
@@ -109,7 +109,7 @@ func TestSetnxThenExpire(t *testing.T) {
 	holds(t, a.Expire(background, "lock", lease).Err() != nil, "it is not cut off")
 	server.Clock.Advance(year)
 	is(t, setNX(t, b, "b"), false)
-	holds(t, server.Journal.Broken(lockwheel.EveryLockHasALease) != nil, "nobody sees it")
+	holds(t, server.Journal.Broken(lockwheel.EveryLockHasALease) != nil, "the check passes")
 }
 
 func TestSetnxThenExpireCorrected(t *testing.T) {
@@ -131,7 +131,7 @@ func TestReleaseWithoutACheck(t *testing.T) {
 	is(t, take(t, b, "OK"), true)
 	no(t, a.Del(background, "lock").Err()) // ... and is done.
 	is(t, take(t, c, "OK"), true)          // B and C are inside.
-	holds(t, server.Journal.Broken(lockwheel.ReleasedOnlyByOwner) != nil, "nobody sees it")
+	holds(t, server.Journal.Broken(lockwheel.ReleasedOnlyByOwner) != nil, "the check passes")
 	is(t, lints(server, "delete-without-check"), true)
 }
 
@@ -218,9 +218,9 @@ func TestWorkLongerThanTheLease(t *testing.T) {
 	inside++
 	is(t, inside, 2)
 	server.Clock.Advance(5 * time.Second)
-	is(t, release(t, a, "a"), false) // After fifteen seconds it hears of it.
+	is(t, release(t, a, "a"), false) // After fifteen seconds the release is refused.
 	is(t, lints(server, "lease-shorter-than-hold"), true)
-	holds(t, server.Journal.Broken(lockwheel.NeverTwoHolders) != nil, "nobody sees it")
+	holds(t, server.Journal.Broken(lockwheel.NeverTwoHolders) != nil, "the check passes")
 }
 
 func TestWorkLongerThanTheLeaseCorrected(t *testing.T) {
@@ -244,7 +244,7 @@ func TestRenewalWithoutACheck(t *testing.T) {
 	is(t, take(t, a, "a"), true)
 	server.Clock.Advance(lease)
 	is(t, take(t, b, "b"), true)
-	no(t, b.Close()) // It dies. Nobody should wait for longer than its lease.
+	no(t, b.Close()) // Simulates a crash. No client should wait for longer than the lease.
 	server.Clock.Advance(lease - time.Second)
 	no(t, a.Get(background, "lock").Err()) // There is a lock ...
 	is(t, a.Expire(background, "lock", lease).Val(), true)
@@ -275,7 +275,7 @@ func TestNotReentrant(t *testing.T) {
 	is(t, take(t, a, "a"), true) // ... until it has lost what it waited for.
 }
 
-// What Redisson's lock does: a hash of who has it and how often.
+// The lock of Redisson: a hash of the owner and its count.
 var (
 	lockAgain = redis.NewScript(`
 		if (redis.call('exists', KEYS[1]) == 0) then
@@ -308,9 +308,9 @@ var (
 func TestNotReentrantCorrected(t *testing.T) {
 	server := frozen(t)
 	a, b := dial(t, server), dial(t, server)
-	lock := func(client *redis.Client, who string) error {
+	lock := func(client *redis.Client, owner string) error {
 		key, leaseMs := []string{"lock"}, lease.Milliseconds()
-		return lockAgain.Run(background, client, key, leaseMs, who).Err()
+		return lockAgain.Run(background, client, key, leaseMs, owner).Err()
 	}
 	unlock := func() any {
 		keys, leaseMs := []string{"lock", "released"}, lease.Milliseconds()
@@ -321,7 +321,7 @@ func TestNotReentrantCorrected(t *testing.T) {
 	is(t, a.HGet(background, "lock", "a:1").Val(), "2")
 	is(t, unlock(), any(int64(0)))
 	is(t, a.HGet(background, "lock", "a:1").Val(), "1")
-	is(t, lock(b, "b:1"), nil) // It is told how long to wait: A is still inside.
+	is(t, lock(b, "b:1"), nil) // The reply is the time to wait: A still holds the lock.
 	is(t, unlock(), any(int64(1)))
 	is(t, lock(b, "b:1"), error(redis.Nil))
 	server.Journal.AssertReleasedOnlyByOwner()
@@ -345,10 +345,10 @@ func TestWaitingForTheReleaseMessageAlone(t *testing.T) {
 	is(t, take(t, a, "a"), true)
 	messages := listen(t, b, "released")
 	is(t, take(t, b, "b"), false)
-	no(t, a.Close()) // Who dies does not publish.
+	no(t, a.Close()) // A crashed holder does not publish.
 	server.Clock.Advance(year)
 	is(t, server.Call("EXISTS", "lock"), any(int64(0)))
-	// The lock is free, and B waits: the first that it hears comes from this test.
+	// The lock is free, and B waits: the first message that it receives is from this test.
 	is(t, server.Call("PUBLISH", "released", "a year later"), any(int64(1)))
 	message, err := messages.ReceiveMessage(background)
 	no(t, err)
@@ -375,11 +375,11 @@ func TestWaitingForTheReleaseMessageAloneCorrected(t *testing.T) {
 func TestLostReply(t *testing.T) {
 	server := frozen(t)
 	lost := server.Faults.Add(lockwheel.LoseAndClose, lockwheel.Requests{Command: "set", Times: 1})
-	// As go-redis is if nothing else is said, it sends what was lost once more by itself.
+	// By default go-redis sends a lost request again.
 	a := dialed(t, redis.NewClient(&redis.Options{
 		Addr: server.Addr(), MinRetryBackoff: -1, ReadTimeout: -1,
 	}))
-	is(t, take(t, a, "a1"), false) // It is told that another has the lock.
+	is(t, take(t, a, "a1"), false) // The reply is that another client has the lock.
 	is(t, lost.State().Fired, 1)
 	for _, token := range []string{"a2", "a3", "a4"} {
 		is(t, take(t, a, token), false) // Its own lock keeps it out.
@@ -396,7 +396,7 @@ func TestLostReplyCorrected(t *testing.T) {
 	a := dialed(t, redis.NewClient(&redis.Options{
 		Addr: server.Addr(), MinRetryBackoff: -1, ReadTimeout: -1,
 	}))
-	// Who is refused looks whether it is by itself.
+	// A refused client checks whether the lock is its own.
 	is(t, take(t, a, "a") || a.Get(background, "lock").Val() == "a", true)
 	is(t, renew(t, a, "a"), true) // From now on for the whole lease.
 	is(t, release(t, a, "a"), true)
@@ -430,8 +430,8 @@ func (m majority) dial(t *testing.T) (clients []*redis.Client) {
 	return clients
 }
 
-// advance moves the clocks, the last first: who is answered by one then and goes on to the next finds
-// its clock moved already.
+// advance moves the clocks, the last first: a client that visits the servers in order then finds each
+// clock moved.
 func (m majority) advance(span time.Duration) {
 	for _, server := range slices.Backward(m) {
 		server.Clock.Advance(span)
@@ -448,7 +448,7 @@ func (m majority) mutex(t *testing.T) *redsync.Mutex {
 	return redsync.New(all...).NewMutex("lock", redsync.WithExpiry(time.Hour))
 }
 
-// takeOn takes the lock on one after the other, and says on how many as far as these told.
+// takeOn takes the lock on the servers in order, and returns the number that confirmed it.
 func takeOn(clients []*redis.Client, token string) (taken int) {
 	for _, client := range clients {
 		if client.SetNX(background, "lock", token, lease).Val() {
@@ -506,7 +506,7 @@ func TestSlowMajorityCorrected(t *testing.T) {
 	is(t, takeOn(servers.dial(t), "b"), 3)
 }
 
-// loseMost loses the answers of two of the three to those who take the lock there.
+// loseMost loses the replies of two of the three servers to acquisitions.
 func (m majority) loseMost() {
 	for _, server := range m[1:] {
 		once := lockwheel.Requests{Command: "set", Times: 1}
@@ -520,9 +520,9 @@ func TestLeftoversOfAFailedMajority(t *testing.T) {
 	a := servers.dial(t)
 	is(t, takeOn(a, "a"), 1)               // It gives up ...
 	is(t, release(t, a[0], "a"), true)     // ... what it knows that it has.
-	is(t, takeOn(servers.dial(t), "b"), 1) // Nobody holds the lock, and nobody gets it.
+	is(t, takeOn(servers.dial(t), "b"), 1) // No client holds the lock, and none can take it.
 	servers[1].Journal.AssertReleasedOnlyByOwner()
-	holds(t, servers[1].Journal.Broken(lockwheel.NoLockHeld) != nil, "nobody sees it")
+	holds(t, servers[1].Journal.Broken(lockwheel.NoLockHeld) != nil, "the check passes")
 }
 
 func TestLeftoversOfAFailedMajorityCorrected(t *testing.T) {

@@ -11,12 +11,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	lockwheel "lockwheel-go"
 	"lockwheel-go/lockwheeltest"
-	"github.com/redis/go-redis/v9"
 )
 
-func TestItServesAtItsAddress(t *testing.T) {
+func TestTheServerListensOnItsAddress(t *testing.T) {
 	t.Parallel()
 	server := lockwheeltest.Start(t)
 	is(t, server.Addr(), fmt.Sprintf("%s:%d", server.Host(), server.Port()))
@@ -45,7 +45,7 @@ func TestDirectivesAreThoseOfRedisConf(t *testing.T) {
 	holds(t, wrong.Ping(background).Err() != nil, "it takes any password")
 }
 
-func TestTheEnvironmentIsNoPartOfTheTest(t *testing.T) {
+func TestTheEnvironmentDoesNotSetOptions(t *testing.T) {
 	t.Setenv("LOCKWHEEL_REQUIREPASS", "secret")
 	t.Setenv("LOCKWHEEL_DATABASES", "3")
 	server := lockwheeltest.Start(t)
@@ -53,7 +53,7 @@ func TestTheEnvironmentIsNoPartOfTheTest(t *testing.T) {
 	is(t, server.Call("CONFIG", "GET", "databases").([]any)[1], any("16"))
 }
 
-func TestCallTellsWhatIsAnswered(t *testing.T) {
+func TestCallReturnsTheReply(t *testing.T) {
 	t.Parallel()
 	server := lockwheeltest.Start(t)
 	is(t, server.Call("SET", "number", 7), any("OK"))
@@ -71,31 +71,31 @@ func TestCallTellsWhatIsAnswered(t *testing.T) {
 	is(t, answered.Error(), "ERR value is not an integer or out of range")
 }
 
-func TestALostConnectionIsMadeAnew(t *testing.T) {
+func TestALostConnectionIsReplaced(t *testing.T) {
 	t.Parallel()
 	server := lockwheeltest.Start(t)
 	client := dial(t, server)
 	kill := func() { no(t, client.ClientKillByFilter(background, "TYPE", "normal").Err()) }
-	// What belongs to the package is not run twice, since it was not run once.
+	// A LOCKWHEEL command on a closed connection has not run, so it is sent again.
 	kill()
 	is(t, server.Clock.Rate(), 1)
-	// Of anything else one cannot know.
+	// Other commands may have run.
 	kill()
 	_, err := server.Server.Call("INCR", "number")
-	holds(t, err != nil && strings.Contains(err.Error(), "INCR number: "), "it is told: %v", err)
+	holds(t, err != nil && strings.Contains(err.Error(), "INCR number: "), "the error is: %v", err)
 	is(t, server.Call("INCR", "number"), any(int64(1)))
 }
 
-func TestAServerThatDoesNotStartSaysWhy(t *testing.T) {
+func TestAFailedStartReportsTheOutput(t *testing.T) {
 	t.Parallel()
 	_, err := lockwheel.Start(lockwheel.Config("no-such-directive", "value"))
-	said := `>>> 'no-such-directive "value"'`
-	for _, told := range []string{"does not start: exit status 1", said} {
-		holds(t, err != nil && strings.Contains(err.Error(), told), "it is told: %v", err)
+	line := `>>> 'no-such-directive "value"'`
+	for _, text := range []string{"does not start: exit status 1", line} {
+		holds(t, err != nil && strings.Contains(err.Error(), text), "the error is: %v", err)
 	}
 }
 
-func TestStopEndsItAndMayComeAgain(t *testing.T) {
+func TestStopEndsTheServerAndMayBeRepeated(t *testing.T) {
 	t.Parallel()
 	server, err := lockwheel.Start()
 	no(t, err)
@@ -104,27 +104,27 @@ func TestStopEndsItAndMayComeAgain(t *testing.T) {
 	no(t, server.Stop())
 	is(t, ended(socket), true)
 	_, err = net.Dial("tcp", server.Addr())
-	holds(t, err != nil, "somebody listens there")
+	holds(t, err != nil, "the port is open")
 	no(t, server.Stop())
 	_, err = server.Call("PING")
 	holds(t, err != nil, "it answers")
 }
 
-// ended says that the other side has gone, when it has.
+// ended waits for the end of a connection.
 func ended(socket net.Conn) bool {
 	_, err := io.Copy(io.Discard, socket)
-	// A server that has not read all that was sent to it resets the connection.
+	// A server that ends with unread input resets the connection.
 	var reset *net.OpError
 	return err == nil || errors.As(err, &reset)
 }
 
-func TestAServerThatWasKilledSaysSo(t *testing.T) {
+func TestStopReportsAKilledServer(t *testing.T) {
 	t.Parallel()
 	server, err := lockwheel.Start()
 	no(t, err)
 	kill(t, number(t, server, "process_id"))
 	err = server.Stop()
-	holds(t, err != nil && strings.Contains(err.Error(), "signal: killed"), "it is told: %v", err)
+	holds(t, err != nil && strings.Contains(err.Error(), "signal: killed"), "the error is: %v", err)
 	holds(t, strings.Contains(err.Error(), "The server is now ready"), "without its log: %v", err)
 }
 
@@ -137,7 +137,7 @@ func TestAServerThatWasShutDownIsStopped(t *testing.T) {
 	no(t, server.Stop())
 }
 
-// number is one that INFO tells.
+// number returns a number from INFO.
 func number(t *testing.T, server *lockwheel.Server, field string) (value int) {
 	t.Helper()
 	reply, err := server.Call("INFO")
@@ -181,7 +181,7 @@ func TestTheServerEndsWithAProcessThatIsKilled(t *testing.T) {
 	holds(t, command.Wait() != nil, "it was not killed")
 }
 
-func TestSeveralServersKnowNothingOfEachOther(t *testing.T) {
+func TestServersAreIndependent(t *testing.T) {
 	t.Parallel()
 	addresses := map[string]bool{}
 	for range 5 {
@@ -194,7 +194,7 @@ func TestSeveralServersKnowNothingOfEachOther(t *testing.T) {
 	is(t, len(addresses), 5)
 }
 
-func TestTestsThatRunAtOnceHaveServersOfTheirOwn(t *testing.T) {
+func TestParallelTestsHaveTheirOwnServers(t *testing.T) {
 	for index := range 8 {
 		t.Run(fmt.Sprint(index), func(t *testing.T) {
 			t.Parallel()

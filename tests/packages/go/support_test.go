@@ -8,14 +8,13 @@ import (
 	"strconv"
 	"testing"
 
-	"lockwheel-go/lockwheeltest"
 	"github.com/redis/go-redis/v9"
+	"lockwheel-go/lockwheeltest"
 )
 
 var background = context.Background()
 
-// dial is a client that tries nothing twice and waits for as long as it takes, so that a test sees
-// what becomes of each request.
+// dial connects a client that sends each request once and waits without a limit.
 func dial(t *testing.T, server *lockwheeltest.Server) *redis.Client {
 	return dialed(t, redis.NewClient(&redis.Options{
 		Addr: server.Addr(), MaxRetries: -1, ReadTimeout: -1,
@@ -27,7 +26,7 @@ func dialed(t *testing.T, client *redis.Client) *redis.Client {
 	return client
 }
 
-// no ends the test for an error.
+// no ends the test if there is an error.
 func no(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
@@ -35,7 +34,7 @@ func no(t testing.TB, err error) {
 	}
 }
 
-// is fails the test unless both are the same.
+// is ends the test unless the values are equal.
 func is[T comparable](t testing.TB, found, expected T) {
 	t.Helper()
 	if found != expected {
@@ -43,7 +42,7 @@ func is[T comparable](t testing.TB, found, expected T) {
 	}
 }
 
-// holds fails the test unless a statement holds.
+// holds ends the test unless the statement is true.
 func holds(t testing.TB, statement bool, otherwise string, arguments ...any) {
 	t.Helper()
 	if !statement {
@@ -51,10 +50,10 @@ func holds(t testing.TB, statement bool, otherwise string, arguments ...any) {
 	}
 }
 
-// role names what a process of this program does instead of running tests.
+// role is the variable that names the role of a process of this program.
 const role = "PACKAGES_ROLE"
 
-// roles are told apart from tests by the environment, so that a test can see a process end.
+// roles are the functions that a process of this program runs instead of tests.
 var roles = map[string]func() error{}
 
 func TestMain(m *testing.M) {
@@ -68,7 +67,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// process is this program once more, in another role.
+// process is a command that runs this program in a role.
 func process(t *testing.T, name string, environment ...string) *exec.Cmd {
 	t.Helper()
 	program, err := os.Executable()

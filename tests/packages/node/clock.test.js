@@ -1,11 +1,11 @@
-// The clock stops and moves as it is told, and what is due on the way happens.
+// The clock: stopping it, moving it, and the events that are due on the way.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { start } from "lockwheel";
 
-/** A server whose clock stands; it ends with the test. */
+/** Starts a server with a stopped clock, which stops with the test. */
 async function frozen(t) {
   const server = await start({ frozen: true });
   t.after(() => server.stop());

@@ -76,7 +76,7 @@ test("other actions: jump, cut, lose-writes, flush-scripts, drop", async (t) => 
   await dropped;
 });
 
-test("a server that stalls reads on when it is told", async (t) => {
+test("a stalled connection continues when the rule is cleared", async (t) => {
   const [server, redis] = await serverAndClient(t);
   const rule = await server.faults.add("stall", { client: "worker-?" });
   const pong = redis.ping();
@@ -127,7 +127,7 @@ test("a gate holds a client, and everything else goes on", async (t) => {
   }
 });
 
-test("a call of its own that is held keeps nobody from opening the gate", async (t) => {
+test("a held call does not prevent opening the gate", async (t) => {
   const [server] = await serverAndClient(t);
   const gate = await server.faults.gate();
   const held = server.call("PING");
@@ -136,7 +136,7 @@ test("a call of its own that is held keeps nobody from opening the gate", async 
   assert.equal(await held, "PONG");
 });
 
-test("a failover forgets the last writes and disconnects everybody else", async (t) => {
+test("a failover undoes the last writes and disconnects all other clients", async (t) => {
   const [server, redis] = await serverAndClient(t);
   await redis.set("first", "1");
   await server.call("SET", "last", "2");
@@ -147,8 +147,8 @@ test("a failover forgets the last writes and disconnects everybody else", async 
   assert.equal(await server.faults.failover(), 0);
 });
 
-test("a condition that there is not is refused", async (t) => {
+test("an unknown condition is refused", async (t) => {
   const [server] = await serverAndClient(t);
-  await assert.rejects(server.faults.gate({ comand: "del" }), /no condition comand/);
+  await assert.rejects(server.faults.gate({ comand: "del" }), /unknown condition comand/);
   await assert.rejects(server.faults.add("break"), /ERR /);
 });

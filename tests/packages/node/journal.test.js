@@ -1,4 +1,4 @@
-// What has happened to locks is told, and asserted on.
+// The journal and its assertions.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

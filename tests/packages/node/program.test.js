@@ -1,4 +1,4 @@
-// Which program is started, how it ends with its test, and an install from the tarballs alone.
+// The choice of the program, its end with the test process, and an install from the tarballs.
 
 import assert from "node:assert/strict";
 import { execFile, execFileSync, spawn } from "node:child_process";
@@ -19,7 +19,7 @@ const CARRIED = dirname(
   createRequire(import.meta.url).resolve(`@lockwheel/${SYSTEM}/package.json`),
 );
 
-/** A project with the tarballs whose names begin so, gone after the test. */
+/** A project with the tarballs of these name prefixes, removed after the test. */
 function project(t, ...names) {
   const folder = mkdtempSync(join(tmpdir(), "lockwheel-project-"));
   t.after(() => rmSync(folder, { recursive: true }));
@@ -32,49 +32,49 @@ function project(t, ...names) {
   return folder;
 }
 
-const ASK = `
+const CALL = `
 require("lockwheel").start()
   .then((server) => server.call("LOCKWHEEL", "CLOCK"))
   .then(() => console.log("started"), (error) => console.log(error.message));
 `;
 
-/** What a script in the folder prints, with these variables and nothing else on PATH. */
+/** Runs a script in the folder, with only its programs on PATH. Returns the output. */
 async function run(folder, script, variables) {
   const env = { PATH: join(folder, "programs"), ...variables };
   const options = { cwd: folder, env };
   return (await promisify(execFile)(process.execPath, ["-e", script], options)).stdout.trim();
 }
 
-test("an install without network and scripts is all; who forgets to stop it ends", async (t) => {
-  assert.equal(await run(project(t, "lockwheel-"), ASK), "started");
+test("an offline install without scripts works, and a server keeps no process running", async (t) => {
+  assert.equal(await run(project(t, "lockwheel-"), CALL), "started");
 });
 
-test("without a program it says what it looked for, and what to do", async (t) => {
+test("a missing program is an error with advice", async (t) => {
   const folder = project(t, "lockwheel-0", "lockwheel-1");
-  const told = await run(folder, ASK);
-  assert.match(told, new RegExp(`no lockwheel for ${SYSTEM}: .*@lockwheel/${SYSTEM} is not`));
-  assert.match(told, /optional dependencies.* on PATH.* LOCKWHEEL_BINARY/);
+  const message = await run(folder, CALL);
+  assert.match(message, new RegExp(`no lockwheel for ${SYSTEM}: .*@lockwheel/${SYSTEM} is not`));
+  assert.match(message, /omit=optional.* on PATH.* LOCKWHEEL_BINARY/);
 
   mkdirSync(join(folder, "programs"));
   const program = join(folder, "programs", "lockwheel");
   writeFileSync(program, `#!/bin/sh\nexec "${join(CARRIED, "bin", "lockwheel")}" "$@"\n`);
-  assert.match(await run(folder, ASK), /no lockwheel for/, "it may not be run");
+  assert.match(await run(folder, CALL), /no lockwheel for/, "the file is not executable");
   chmodSync(program, 0o755);
-  assert.equal(await run(folder, ASK), "started");
+  assert.equal(await run(folder, CALL), "started");
 });
 
-test("LOCKWHEEL_BINARY comes before what is carried", async (t) => {
+test("LOCKWHEEL_BINARY has priority over the carried program", async (t) => {
   const folder = mkdtempSync(join(tmpdir(), "lockwheel-chosen-"));
   t.after(() => rmSync(folder, { recursive: true }));
   const chosen = join(folder, "chosen");
-  const missing = await run(HERE, ASK, { LOCKWHEEL_BINARY: chosen });
-  assert.equal(missing, `LOCKWHEEL_BINARY is ${chosen}, and there is no program`);
+  const missing = await run(HERE, CALL, { LOCKWHEEL_BINARY: chosen });
+  assert.equal(missing, `LOCKWHEEL_BINARY is ${chosen}, which is not an executable file`);
   writeFileSync(chosen, "#!/bin/sh\necho chosen; exit 7\n", { mode: 0o755 });
-  const started = await run(HERE, ASK, { LOCKWHEEL_BINARY: chosen });
+  const started = await run(HERE, CALL, { LOCKWHEEL_BINARY: chosen });
   assert.equal(started, "the server ended with 7\nchosen");
 });
 
-const TELL_PORTS = `
+const PRINT_PORTS = `
 import { start } from "lockwheel";
 const servers = [await start(), await start({ options: ["--requirepass", "secret"] })];
 console.log(JSON.stringify(servers.map(({ port }) => port)));
@@ -88,14 +88,14 @@ function closed(connection) {
 
 for (const signal of ["SIGKILL", "SIGTERM", "SIGINT"]) {
   test(`servers end with a test process that is ended by ${signal}`, async (t) => {
-    const args = ["--input-type=module", "-e", TELL_PORTS];
+    const args = ["--input-type=module", "-e", PRINT_PORTS];
     const child = spawn(process.execPath, args, { stdio: ["ignore", "pipe", "inherit"] });
     t.after(() => child.kill("SIGKILL"));
     const ports = JSON.parse(String((await once(child.stdout, "data"))[0]));
     const connections = ports.map((port) => connect(port, "127.0.0.1").resume());
     await Promise.all(connections.map((connection) => once(connection, "connect")));
     child.kill(signal);
-    // A server that ends closes them, or resets those that it had not come to.
+    // A server that ends closes its connections or resets them.
     await Promise.all(connections.map(closed));
     for (const port of ports) {
       await assert.rejects(once(connect(port, "127.0.0.1"), "connect"), { code: "ECONNREFUSED" });

@@ -1,22 +1,30 @@
-// The code in the package's README runs as it stands there.
+// Runs all code and commands of the package's README.
 
 import assert from "node:assert/strict";
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { execFileSync } from "node:child_process";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { test } from "node:test";
 
 import { FRAMEWORKS, inside, run } from "./frameworks.js";
 
 const README = readFileSync(inside("node_modules/lockwheel/README.md"), "utf8");
-const BLOCKS = [...README.matchAll(/^```js\n([^]*?)^```$/gm)].map(([, code]) => code);
+const BLOCKS = blocks("js");
 
-/** What runs a block: what it takes its hooks from. */
+function blocks(language) {
+  const pattern = new RegExp(`^\`\`\`${language}\\n([^]*?)^\`\`\`$`, "gm");
+  return [...README.matchAll(pattern)].map(([, code]) => code);
+}
+
+/** The framework that runs a block, from its imports. */
 function runner(code) {
   if (code.includes('from "vitest"')) return "vitest";
   if (code.includes('from "node:test"')) return "node-test";
   return code.includes("test(") ? "jest" : "node";
 }
 
-/** Writes the blocks that this runs into files of a folder: the folder, and the blocks. */
+/** Writes the blocks of one framework into files of a folder. Returns the folder and the blocks. */
 function write(name, extension) {
   const folder = `projects/${name}/readme`;
   mkdirSync(inside(folder), { recursive: true });
@@ -42,5 +50,27 @@ test("its code without a framework", async () => {
   for (const index of blocks.keys()) {
     const { passed, text } = await run(folder, [process.execPath, `block-${index}.test.js`]);
     assert.ok(passed, text);
+  }
+});
+
+test("its commands install the packages into an empty project", () => {
+  const [build, ...commands] = blocks("sh");
+  assert.equal(build, 'OUT=/tmp/lockwheel\npackages/build "$OUT" node\n');
+  const above = mkdtempSync(join(tmpdir(), "lockwheel-readme-"));
+  try {
+    // The project's other dependencies are above it.
+    symlinkSync(inside("../node_modules"), join(above, "node_modules"));
+    const folder = join(above, "project");
+    mkdirSync(folder);
+    writeFileSync(join(folder, "package.json"), '{ "scripts": { "test": "vitest run" } }');
+    writeFileSync(join(folder, "invoice.test.js"), BLOCKS[0]);
+    const { NODE_TEST_CONTEXT: _, ...others } = process.env;
+    const programs = join(above, "node_modules", ".bin");
+    const env = { ...others, PATH: `${programs}:${process.env.PATH}`, npm_config_offline: "true" };
+    for (const command of commands) {
+      execFileSync("sh", ["-e", "-c", command], { cwd: folder, env, stdio: "pipe" });
+    }
+  } finally {
+    rmSync(above, { recursive: true });
   }
 });

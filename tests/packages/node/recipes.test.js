@@ -47,14 +47,14 @@ redis.call('del', KEYS[1])
 redis.call('publish', KEYS[2], ARGV[1])
 return 1`;
 
-/** A server whose clock stands; it ends with the test. */
+/** Starts a server with a stopped clock, which stops with the test. */
 async function frozen(t) {
   const server = await start({ frozen: true });
   t.after(() => server.stop());
   return server;
 }
 
-/** A client that dies with its connection: by itself ioredis connects again, and sends again. */
+/** A client that ends with its connection. By default ioredis reconnects and sends again. */
 function connect(t, server, options = { retryStrategy: null }) {
   const redis = new Redis(server.url, options);
   redis.on("error", () => {});
@@ -62,7 +62,7 @@ function connect(t, server, options = { retryStrategy: null }) {
   return redis;
 }
 
-/** A server whose clock stands, and clients of it. */
+/** A server with a stopped clock, and clients. */
 async function serverAndClients(t, count) {
   const server = await frozen(t);
   return [server, ...Array.from({ length: count }, () => connect(t, server))];
@@ -153,7 +153,7 @@ test("release without a check corrected", async (t) => {
 });
 
 /**
- * Somebody holds the lock, and before the last command of its release its lease ends and another
+ * A client holds the lock, and before the last command of its release its lease ends and another
  * takes the lock. Gives the server and what the release gave.
  */
 async function whileItIsReleased(t, lastCommand, release) {
@@ -199,7 +199,7 @@ test("work longer than the lease", async (t) => {
   if (await take(b, "b")) inside += 1;
   assert.equal(inside, 2);
   await server.clock.advance("5s");
-  assert.ok(!(await release(a, "a")), "after fifteen seconds it hears of it");
+  assert.ok(!(await release(a, "a")), "after fifteen seconds the release is refused");
   assert.ok((await mistakes(server)).includes("lease-shorter-than-hold"));
   await assert.rejects(server.journal.assertNeverTwoHolders(), BROKEN);
 });
@@ -223,7 +223,7 @@ test("renewal without a check", async (t) => {
   assert.ok(await take(a, "a"));
   await server.clock.advance(LEASE_MS);
   assert.ok(await take(b, "b"));
-  b.disconnect(); // It dies. Nobody should wait for longer than its lease.
+  b.disconnect(); // Simulates a crash. No client should wait for longer than the lease.
   await server.clock.advance("9s");
   assert.notEqual(await a.get("lock"), null, "there is a lock ...");
   assert.equal(await a.expire("lock", 10), 1, "... so it is renewed");
@@ -254,7 +254,7 @@ test("not reentrant", async (t) => {
 
 test("not reentrant corrected", async (t) => {
   const [server, a, b] = await serverAndClients(t, 2);
-  const lock = (redis, who) => redis.eval(COUNTING_LOCK, 1, "lock", LEASE_MS, who);
+  const lock = (redis, owner) => redis.eval(COUNTING_LOCK, 1, "lock", LEASE_MS, owner);
   const unlock = () => a.eval(COUNTING_UNLOCK, 2, "lock", "released", 0, LEASE_MS, "a:1");
   assert.equal(await lock(a, "a:1"), null);
   assert.equal(await lock(a, "a:1"), null);
@@ -266,14 +266,14 @@ test("not reentrant corrected", async (t) => {
   await server.journal.assertReleasedOnlyByOwner();
 });
 
-/** The channels of the messages that `redis` hears; a PING is answered after all of them. */
+/** Returns a function that lists the channels of the received messages, synchronised by a PING. */
 async function listen(redis, ...channels) {
-  const heard = [];
-  redis.on("message", (channel) => heard.push(channel));
+  const received = [];
+  redis.on("message", (channel) => received.push(channel));
   await redis.subscribe(...channels);
   return async () => {
     await redis.ping();
-    return heard;
+    return received;
   };
 }
 
@@ -281,11 +281,11 @@ test("waiting for the release message alone", async (t) => {
   const [server, a, b, listener] = await serverAndClients(t, 3);
   assert.ok(await take(a, "a"));
   assert.ok(!(await take(b, "b")));
-  const heard = await listen(listener, "released");
-  a.disconnect(); // Who dies does not publish.
+  const received = await listen(listener, "released");
+  a.disconnect(); // A crashed holder does not publish.
   await server.clock.advance(YEAR);
   assert.equal(await b.exists("lock"), 0);
-  assert.deepEqual(await heard(), [], "the lock is free, and b waits");
+  assert.deepEqual(await received(), [], "the lock is free, and b waits");
 });
 
 test("waiting for the release message alone corrected", async (t) => {
@@ -295,10 +295,10 @@ test("waiting for the release message alone corrected", async (t) => {
   assert.ok(!(await take(b, "b")));
   // It waits for a message, but for no longer than the lease, or for the end of the lease too.
   const remainingMs = await b.pttl("lock");
-  const heard = await listen(listener, "released", "__keyevent@0__:expired");
+  const received = await listen(listener, "released", "__keyevent@0__:expired");
   a.disconnect();
   await server.clock.advance(remainingMs);
-  assert.deepEqual(await heard(), ["__keyevent@0__:expired"]);
+  assert.deepEqual(await received(), ["__keyevent@0__:expired"]);
   assert.ok(await take(b, "b"));
 });
 
@@ -320,7 +320,7 @@ test("lost reply corrected", async (t) => {
   const server = await frozen(t);
   await server.faults.add("lose-and-close", { command: "set", nth: 1 });
   const a = connect(t, server, {});
-  // Who is refused looks whether it is by its own token.
+  // A refused client checks whether the lock has its own token.
   assert.ok((await take(a, "a")) || (await a.get("lock")) === "a");
   assert.ok(await renew(a, "a"), "from now on for the whole lease");
   assert.ok(await release(a, "a"));
@@ -350,13 +350,13 @@ test("failover loses the lock corrected", async (t) => {
   const servers = await three(t);
   const lock = await redlock(t, servers).acquire(["lock"], LEASE_MS);
   const isHeldOn = async (server) => (await server.call("GET", "lock")) === lock.value;
-  // It has the lock as soon as most servers say so; the third may be told still.
+  // It has the lock once most servers have replied; the third request may be in progress.
   for (const server of servers) while (!(await isHeldOn(server)));
   await servers[1].faults.failover({ lose: 1 });
   await assert.rejects(redlock(t, servers).acquire(["lock"], LEASE_MS), "one of three is not most");
 });
 
-/** On how many of the servers the lock is this token's now, as far as these told. */
+/** The number of servers that confirmed the lock of this token. */
 async function takeOnEach(t, servers, token) {
   let count = 0;
   for (const server of servers) {
@@ -372,7 +372,7 @@ async function releaseOnEach(t, servers, token) {
 /** Takes the lock while each server needs four seconds for it: on how many, and in what time. */
 async function takeSlowly(t, servers, token) {
   const now = async () => (await servers[0].clock.now()).now_ms;
-  // From the last on: who is answered by one goes on to the next, whose clock has moved already.
+  // From the last on: a client visits the servers in order, so each clock has moved before.
   const advance = async (span) => {
     for (const { clock } of [...servers].reverse()) await clock.advance(span);
   };
@@ -416,7 +416,7 @@ test("leftovers of a failed majority", async (t) => {
   const servers = await three(t);
   await takeUnknowingly(t, servers);
   await releaseOnEach(t, servers.slice(0, 1), "a"); // Where it knows that it has it.
-  assert.equal(await takeOnEach(t, servers, "b"), 1, "nobody holds the lock, and nobody gets it");
+  assert.equal(await takeOnEach(t, servers, "b"), 1, "no client holds the lock, and none can take it");
   await assert.rejects(servers[1].journal.assertNoLockHeld(), BROKEN);
 });
 

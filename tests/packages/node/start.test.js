@@ -1,4 +1,4 @@
-// A server is started, found at its address, and ended.
+// The start, the address, the calls and the end of a server.
 
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -9,7 +9,7 @@ import { test } from "node:test";
 import Redis from "ioredis";
 import { ReplyError, Server, start } from "lockwheel";
 
-/** A server that ends with the test. */
+/** Starts a server that stops with the test. */
 async function started(t, options) {
   const server = await start(options);
   t.after(() => server.stop());
@@ -29,7 +29,7 @@ test("a client finds the server at its URL, and at its host and port", async (t)
   assert.equal(await connect(t, server.port, server.host).ping(), "PONG");
 });
 
-test("it takes the options of redis-server; a password is in its URL", async (t) => {
+test("options are those of redis-server, and the URL has the password", async (t) => {
   const options = ["--requirepass", "se/cret", "--databases", 3];
   const server = await started(t, { options });
   assert.equal(server.url, `redis://:se%2Fcret@127.0.0.1:${server.port}`);
@@ -37,14 +37,14 @@ test("it takes the options of redis-server; a password is in its URL", async (t)
   assert.equal(await server.call("PING"), "PONG");
 });
 
-test("it takes nothing from the environment", async (t) => {
+test("the environment does not set options", async (t) => {
   process.env.LOCKWHEEL_DATABASES = "3";
   t.after(() => delete process.env.LOCKWHEEL_DATABASES);
   const server = await started(t);
   assert.deepEqual(await server.call("CONFIG", "GET", "databases"), ["databases", "16"]);
 });
 
-test("it takes a configuration file, as a sentinel does", async (t) => {
+test("the first option may be a configuration file", async (t) => {
   const folder = mkdtempSync(join(tmpdir(), "lockwheel-sentinel-"));
   t.after(() => rmSync(folder, { recursive: true }));
   const [master, file] = [await started(t), join(folder, "sentinel.conf")];
@@ -56,14 +56,14 @@ test("it takes a configuration file, as a sentinel does", async (t) => {
   assert.equal(await master.call("GET", "lock"), "token");
 });
 
-test("it is a cluster of one node if told so", async (t) => {
+test("an option makes it a cluster of one node", async (t) => {
   const server = await started(t, { options: ["--cluster-enabled", "yes"] });
   const cluster = new Redis.Cluster([server.url]);
   t.after(() => cluster.disconnect());
   assert.equal(await cluster.set("lock", "token"), "OK");
 });
 
-test("a call gives what the server answers, and rejects with its errors", async (t) => {
+test("a call returns the reply and rejects with error replies", async (t) => {
   const server = await started(t);
   assert.equal(await server.call("SET", "lock", "a token", "PX", 30_000), "OK");
   assert.equal(await server.call("EXISTS", "lock", "lock"), 2);
@@ -76,7 +76,7 @@ test("a call gives what the server answers, and rejects with its errors", async 
   });
 });
 
-test("calls that are not awaited keep each other from nothing", async (t) => {
+test("calls that are not awaited run concurrently", async (t) => {
   const server = await started(t);
   const waiting = server.call("BLPOP", "list", 0);
   const calls = Array.from({ length: 50 }, (_, number) => server.call("ECHO", number));
@@ -85,7 +85,7 @@ test("calls that are not awaited keep each other from nothing", async (t) => {
   assert.deepEqual(await waiting, ["list", "value"]);
 });
 
-test("several servers run side by side, and know nothing of each other", async (t) => {
+test("servers are independent", async (t) => {
   const servers = await Promise.all([1, 2, 3, 4, 5].map(() => started(t)));
   assert.equal(new Set(servers.map(({ port }) => port)).size, 5);
   await servers[0].call("SET", "lock", "token");
@@ -93,7 +93,7 @@ test("several servers run side by side, and know nothing of each other", async (
   assert.deepEqual(held, [1, 0, 0, 0, 0]);
 });
 
-test("it is stopped once, however often it is told, and can be started again", async () => {
+test("stop may be called repeatedly, and start again after it", async () => {
   const server = await start();
   await server.call("SET", "lock", "token");
   await Promise.all([server.stop(), server.stop()]);
@@ -106,7 +106,7 @@ test("it is stopped once, however often it is told, and can be started again", a
   await server.stop();
 });
 
-test("who is connected when it stops is told", async () => {
+test("a stop rejects calls in progress", async () => {
   const server = await start();
   const waiting = assert.rejects(server.call("BLPOP", "list", 0), /BLPOP list 0: .*closed/);
   await server.call("PING");
@@ -114,20 +114,20 @@ test("who is connected when it stops is told", async () => {
   await waiting;
 });
 
-test("it stops where it is disposed of", { skip: !Symbol.asyncDispose }, async () => {
+test("dispose stops the server", { skip: !Symbol.asyncDispose }, async () => {
   const server = await start();
   await server[Symbol.asyncDispose]();
   assert.throws(() => server.url, /not running/);
 });
 
-test("a start that fails tells what the server said", async (t) => {
+test("a failed start reports the output", async (t) => {
   const wrong = start({ options: ["--nonsense", "3"] });
   await assert.rejects(wrong, /the server ended with 1\n[^]*>>> 'nonsense "3"'/);
   const { port } = await started(t);
   await assert.rejects(start({ options: ["--port", port] }), /ended with 1\n[^]*in use/);
 });
 
-test("a start that fails leaves no server, and may be tried again", async () => {
+test("a start may be tried again after a failure", async () => {
   const server = new Server({ options: ["--nonsense", "3"] });
   await assert.rejects(server.start());
   await assert.rejects(server.start(), /nonsense/);

@@ -1,4 +1,4 @@
-// What the timers of client libraries do beside a clock that stands, as the README says it.
+// The README's statements on the timers of client libraries and a stopped clock.
 
 import assert from "node:assert/strict";
 import { once } from "node:events";
@@ -9,7 +9,7 @@ import Redis from "ioredis";
 import { start } from "lockwheel";
 import Redlock from "redlock";
 
-/** A server whose clock stands, while these timers of the process do; both until the test ends. */
+/** Starts a server with a stopped clock and fakes these timers, until the test ends. */
 async function frozen(t, apis) {
   const server = await start({ frozen: true });
   t.after(() => server.stop());

@@ -1,5 +1,4 @@
-"""What the tests stand on: clients of the server under test, and threads that tell what went wrong
-in them."""
+"""Fixtures: clients of the server under test, and threads with exceptions that reach the test."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -11,7 +10,7 @@ pytest_plugins = ["pytester"]
 
 @pytest.fixture
 def connect(lockwheel):
-    """Makes clients of a server, that of the test if no other is named. They end with the test."""
+    """Makes clients of a server, by default that of the test. They are closed with the test."""
     clients = []
 
     def connect(server=lockwheel, retry=None, **options):
@@ -26,6 +25,6 @@ def connect(lockwheel):
 
 @pytest.fixture
 def aside():
-    """Runs functions on threads of their own; `result()` of what it returns waits for one."""
+    """Runs functions on threads; `result()` of the returned future waits for one."""
     with ThreadPoolExecutor() as threads:
         yield threads.submit

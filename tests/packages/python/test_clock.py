@@ -5,7 +5,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 import lockwheel as package
-from patience import until
+from waiting import until
 
 pytestmark = pytest.mark.lockwheel(frozen=True)
 
@@ -28,13 +28,13 @@ def remaining_ms(server):
         ("1500ms", 1_500),
     ],
 )
-def test_a_span_is_seconds_or_a_timedelta_or_words(lockwheel, span, ms):
+def test_span_is_seconds_or_a_timedelta_or_a_string(lockwheel, span, ms):
     assert remaining_ms(lockwheel) == 60_000
     lockwheel.clock.advance(span)
     assert remaining_ms(lockwheel) == 60_000 - ms
 
 
-def test_a_lease_ends_on_the_millisecond(lockwheel):
+def test_lease_ends_on_the_millisecond(lockwheel):
     lockwheel.call("SET", "lock", "token", "PX", 30_000)
     lockwheel.clock.advance(29.999)
     assert lockwheel.call("PTTL", "lock") == 1
@@ -42,15 +42,15 @@ def test_a_lease_ends_on_the_millisecond(lockwheel):
     assert lockwheel.call("EXISTS", "lock") == 0
 
 
-def test_what_it_shows(lockwheel):
+def test_now_has_both_clocks_and_the_rate(lockwheel):
     before = lockwheel.clock.now()
     assert before.rate == 0
     lockwheel.clock.advance("1h")
     assert lockwheel.clock.now() == (before.now_ms + 3_600_000, before.wall_ms + 3_600_000, 0)
-    assert lockwheel.clock.now().now_ms == lockwheel.clock.now().now_ms, "it stands"
+    assert lockwheel.clock.now().now_ms == lockwheel.clock.now().now_ms, "the clock is stopped"
 
 
-def test_it_is_set_to_a_moment(lockwheel):
+def test_clock_is_set_to_a_moment(lockwheel):
     moment = datetime(2100, 2, 28, 23, 59, 59, 500_000, tzinfo=timezone.utc)
     lockwheel.clock.set(moment)
     assert lockwheel.clock.now().wall_ms == moment.timestamp() * 1000
@@ -58,7 +58,7 @@ def test_it_is_set_to_a_moment(lockwheel):
     assert lockwheel.clock.now().wall_ms == moment.timestamp() * 1000 + 1000
 
 
-def test_it_never_goes_back_but_jumps(lockwheel):
+def test_clock_goes_back_only_by_a_jump(lockwheel):
     with pytest.raises(package.ReplyError, match="never goes back"):
         lockwheel.clock.advance(-1)
     assert remaining_ms(lockwheel) == 60_000
@@ -68,7 +68,7 @@ def test_it_never_goes_back_but_jumps(lockwheel):
     assert remaining_ms(lockwheel) == 1_000
 
 
-def test_the_wall_clock_is_stepped_alone(lockwheel):
+def test_step_moves_only_the_wall_clock(lockwheel):
     before = lockwheel.clock.now()
     assert remaining_ms(lockwheel) == 60_000
     lockwheel.clock.step("-1h")
@@ -76,7 +76,7 @@ def test_the_wall_clock_is_stepped_alone(lockwheel):
     assert remaining_ms(lockwheel) == 60_000
 
 
-def test_it_runs_as_fast_as_it_is_told(lockwheel):
+def test_clock_runs_at_a_rate(lockwheel):
     lockwheel.clock.run(1000)
     assert lockwheel.clock.now().rate == 1000
     lockwheel.call("SET", "lock", "token", "PX", 30_000)
@@ -88,7 +88,7 @@ def test_it_runs_as_fast_as_it_is_told(lockwheel):
     assert lockwheel.clock.now().rate == 0
 
 
-def test_who_waits_at_the_server_waits_by_its_clock(lockwheel, connect, aside):
+def test_blocking_command_follows_the_clock(lockwheel, connect, aside):
     waits = aside(connect().blpop, "queue", 3600)
     until(lambda: "blocked_clients:1" in lockwheel.call("INFO", "clients"))
     lockwheel.clock.advance("1h")

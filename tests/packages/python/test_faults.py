@@ -1,4 +1,4 @@
-"""Faults and gates as they are told in Python."""
+"""Fault rules and gates."""
 
 import asyncio
 from datetime import timedelta
@@ -8,10 +8,10 @@ import redis
 from redis import asyncio as redis_asyncio
 
 import lockwheel as package
-from patience import until
+from waiting import until
 
 
-def test_every_action_can_be_ordered(lockwheel):
+def test_every_action_can_be_added(lockwheel):
     orders = [
         ("delay", 2),
         ("delay", timedelta(seconds=2)),
@@ -31,11 +31,11 @@ def test_every_action_can_be_ordered(lockwheel):
     rules.append(lockwheel.faults.add("refuse", nth=1000))
     assert [rule["id"] for rule in lockwheel.faults.list()] == [rule.number for rule in rules]
     common = ("id", "command", "nth", "matched", "fired", "held")
-    told = [
+    listed = [
         {name: value for name, value in rule.items() if name not in common}
         for rule in lockwheel.faults.list()
     ]
-    assert told == [
+    assert listed == [
         *[{"action": "delay", "delay_ms": 2000}] * 3,
         {"action": "drop"},
         {"action": "close"},
@@ -51,7 +51,7 @@ def test_every_action_can_be_ordered(lockwheel):
     ]
 
 
-def test_the_conditions_say_which_requests(lockwheel, connect):
+def test_conditions_select_requests(lockwheel, connect):
     client = connect(client_name="worker-1")
     conditions = {"command": "set", "key": "lock:*", "client": "worker-?"}
     rule = lockwheel.faults.add("error", "OOPS", client_id=client.client_id(), **conditions)
@@ -62,7 +62,7 @@ def test_the_conditions_say_which_requests(lockwheel, connect):
     assert (rule.matched, rule.fired) == (1, 1)
 
 
-def test_only_the_nth_and_only_so_many(lockwheel):
+def test_nth_and_times_limit_a_rule(lockwheel):
     second = lockwheel.faults.add("error", "SECOND", command="get", nth=2)
     assert lockwheel.call("GET", "k") is None
     with pytest.raises(package.ReplyError, match="SECOND"):
@@ -76,7 +76,7 @@ def test_only_the_nth_and_only_so_many(lockwheel):
     assert lockwheel.call("SET", "k", "v") == "OK"
 
 
-def test_the_same_seed_chooses_the_same_ones(lockwheel):
+def test_same_seed_selects_the_same_requests(lockwheel):
     def chosen():
         with lockwheel.faults.add("error", "X", command="get", probability=0.5, seed=42) as rule:
             return [hit(rule) for _ in range(50)]
@@ -93,14 +93,14 @@ def test_the_same_seed_chooses_the_same_ones(lockwheel):
     assert first == chosen() and 0 < sum(first) < 50
 
 
-def test_a_condition_that_is_none_is_refused(lockwheel):
+def test_unknown_condition_is_refused(lockwheel):
     with pytest.raises(TypeError, match="comand"):
         lockwheel.faults.add("close", comand="get")
     with pytest.raises(package.ReplyError):
         lockwheel.faults.add("explode")
 
 
-def test_a_rule_is_cleared_with_its_block_or_by_itself(lockwheel):
+def test_rule_is_cleared_by_its_block_or_by_clear(lockwheel):
     with lockwheel.faults.add("error", "X", command="get") as rule:
         with pytest.raises(package.ReplyError):
             lockwheel.call("GET", "k")
@@ -116,14 +116,14 @@ def test_a_rule_is_cleared_with_its_block_or_by_itself(lockwheel):
     assert lockwheel.faults.list() == []
 
 
-def test_a_connection_that_a_fault_closed_is_an_error_once(lockwheel):
+def test_connection_closed_by_a_fault_fails_one_call(lockwheel):
     lockwheel.faults.add("close", command="get", times=1)
     with pytest.raises(ConnectionError):
         lockwheel.call("GET", "k")
     assert lockwheel.call("GET", "k") is None
 
 
-def test_connections_are_refused_and_the_faults_are_cleared_all_the_same(lockwheel, connect):
+def test_faults_can_be_cleared_while_connections_are_refused(lockwheel, connect):
     lockwheel.faults.add("refuse")
     with pytest.raises(redis.ConnectionError):
         connect().ping()
@@ -132,7 +132,7 @@ def test_connections_are_refused_and_the_faults_are_cleared_all_the_same(lockwhe
 
 
 @pytest.mark.lockwheel(frozen=True)
-def test_a_delay_is_over_by_the_clock(lockwheel, connect, aside):
+def test_delay_follows_the_clock(lockwheel, connect, aside):
     rule = lockwheel.faults.add("delay", 3, command="get")
     answer = aside(connect().get, "k")
     until(lambda: rule.fired)
@@ -142,7 +142,7 @@ def test_a_delay_is_over_by_the_clock(lockwheel, connect, aside):
     assert answer.result() is None
 
 
-def test_a_failover_loses_the_last_writes_and_all_connections(lockwheel, connect):
+def test_failover_undoes_the_last_writes_and_closes_all_connections(lockwheel, connect):
     client = connect()
     identity = client.client_id()
     client.set("a", "1")
@@ -153,7 +153,7 @@ def test_a_failover_loses_the_last_writes_and_all_connections(lockwheel, connect
     assert connect().client_id() > identity
 
 
-def test_a_gate_holds_until_it_is_opened(lockwheel, connect, aside):
+def test_gate_holds_until_it_is_opened(lockwheel, connect, aside):
     client = connect()
     identity = client.client_id()
     gate = lockwheel.faults.gate(command="del", key="lock")
@@ -168,34 +168,34 @@ def test_a_gate_holds_until_it_is_opened(lockwheel, connect, aside):
         gate.open()
 
 
-def test_a_gate_is_opened_with_its_block(lockwheel, connect, aside):
+def test_gate_is_opened_by_its_block(lockwheel, connect, aside):
     with lockwheel.faults.gate(command="get") as gate:
         answer = aside(connect().get, "k")
         gate.wait()
     assert answer.result() is None
 
 
-def test_who_waits_at_a_gate_that_is_opened_hears_of_it(lockwheel, aside):
+def test_wait_fails_when_the_gate_is_opened(lockwheel, aside):
     gate = lockwheel.faults.gate(command="get")
     waits = aside(gate.wait)
     until(lambda: "blocked_clients:1" in lockwheel.call("INFO", "clients"))
     assert gate.open() == 0
-    with pytest.raises(package.LockwheelError, match="has been opened"):
+    with pytest.raises(package.LockwheelError, match="was opened before"):
         waits.result()
 
 
-def test_a_gate_to_which_nobody_comes_ends_the_test(lockwheel, monkeypatch):
+def test_wait_fails_at_the_limit(lockwheel, monkeypatch):
     gate = lockwheel.faults.gate(command="del")
     monkeypatch.setattr("lockwheel._connection.LIMIT_S", 0.01)
     with pytest.raises(
-        package.LockwheelError, match="no answer to 'LOCKWHEEL GATE AWAIT 1' within"
+        package.LockwheelError, match="no reply to 'LOCKWHEEL GATE AWAIT 1' within"
     ):
         gate.wait()
     monkeypatch.undo()
     assert gate.open() == 0
 
 
-def test_tasks_wait_at_gates_too(lockwheel):
+def test_tasks_wait_at_gates(lockwheel):
     async def race():
         async with redis_asyncio.Redis.from_url(lockwheel.url) as client:
             with lockwheel.faults.gate(command="del") as gate:

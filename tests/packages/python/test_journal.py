@@ -10,7 +10,7 @@ return 0
 """
 
 
-def test_a_recipe_without_mistakes_passes_all_checks(lockwheel, connect):
+def test_correct_recipe_passes_all_checks(lockwheel, connect):
     client = connect()
     assert client.set("lock", "token", nx=True, px=30_000)
     assert client.eval(COMPARE_AND_DELETE, 1, "lock", "token") == 1
@@ -28,8 +28,8 @@ def failure(assertion):
 
 
 @pytest.mark.lockwheel(frozen=True)
-def test_what_fails_tells_the_story(lockwheel, connect):
-    owner, stranger = connect(protocol=2), connect(protocol=2, client_name="late")
+def test_failed_check_shows_the_entries(lockwheel, connect):
+    owner, other = connect(protocol=2), connect(protocol=2, client_name="late")
     first = owner.client_id()
     owner.setnx("lock", "token")
     assert failure(lockwheel.journal.assert_no_lock_held).startswith(
@@ -37,7 +37,7 @@ def test_what_fails_tells_the_story(lockwheel, connect):
     )
     assert "has no lease" in failure(lockwheel.journal.assert_every_lock_has_a_lease)
     lockwheel.clock.advance("1s")
-    stranger.delete("lock")
+    other.delete("lock")
     sentence, *story = failure(lockwheel.journal.assert_released_only_by_owner).splitlines()
     assert sentence.startswith("released-only-by-owner: the lock 'lock' of client")
     lines = [line.split(": ", 1)[1] for line in story]
@@ -52,7 +52,7 @@ def test_what_fails_tells_the_story(lockwheel, connect):
 
 
 @pytest.mark.lockwheel(frozen=True)
-def test_two_holders_are_seen_when_one_comes_back(lockwheel, connect):
+def test_two_holders_are_found_when_the_former_returns(lockwheel, connect):
     a, b = connect(), connect()
     assert a.set("lock", "a", nx=True, px=1_000)
     lockwheel.clock.advance(1)
@@ -63,7 +63,7 @@ def test_two_holders_are_seen_when_one_comes_back(lockwheel, connect):
     assert [found["rule"] for found in lockwheel.journal.lint()] == ["lease-shorter-than-hold"]
 
 
-def test_entries_are_chosen(lockwheel):
+def test_entries_are_selected(lockwheel):
     lockwheel.call("SET", "lock:a", "1")
     lockwheel.call("SET", "lock:b", "1")
     lockwheel.call("SET", "other", "1")
@@ -76,7 +76,7 @@ def test_entries_are_chosen(lockwheel):
 
 
 @pytest.mark.lockwheel(frozen=True)
-def test_locks_tell_who_holds_and_who_waits(lockwheel, connect):
+def test_locks_list_holder_and_waiting_clients(lockwheel, connect):
     holder, waiting = connect(), connect()
     holder.set("lock", "token", nx=True, px=30_000)
     waiting.set("lock", "another", nx=True, px=30_000)
@@ -87,6 +87,6 @@ def test_locks_tell_who_holds_and_who_waits(lockwheel, connect):
     assert len(lock["waiting"]) == 1
 
 
-def test_a_rule_that_there_is_not_is_refused(lockwheel):
+def test_unknown_check_is_refused(lockwheel):
     with pytest.raises(package.ReplyError, match="no-lock-held, never-two-holders"):
         lockwheel.journal.check("no-such-rule")

@@ -1,5 +1,5 @@
-"""What the README says of lock libraries at a server whose clock stands: which of their times are
-the server's, and pass with it, and which are those of their own process."""
+"""The README's statements on lock libraries: which of their timers use the server's clock, and
+which use the clock of their own process."""
 
 import asyncio
 import json
@@ -15,18 +15,18 @@ from redbeat.schedulers import RedBeatScheduler, acquire_distributed_beat_lock
 from redis import asyncio as redis_asyncio
 from redis.exceptions import LockNotOwnedError
 
-from patience import PATIENCE_S, until
+from waiting import LIMIT_S, until
 
 pytestmark = pytest.mark.lockwheel(frozen=True)
 
 
 def refusals(server):
-    """How often somebody was refused a lock."""
+    """The number of refused attempts to take a lock."""
     return [entry["event"] for entry in server.journal.entries()].count("refused")
 
 
 def is_refused_again(server):
-    """Waits until somebody has asked in vain once more."""
+    """Waits for the next refused attempt."""
     before = refusals(server)
     until(lambda: refusals(server) > before)
 
@@ -48,7 +48,7 @@ def test_redis_py_has_a_lease_of_the_server(lockwheel, connect):
 def test_redis_py_waits_by_its_own_clock(lockwheel, connect, aside):
     holder = connect().lock("lock")
     assert holder.acquire()
-    waits = aside(connect().lock("lock", sleep=0.001).acquire, blocking_timeout=PATIENCE_S)
+    waits = aside(connect().lock("lock", sleep=0.001).acquire, blocking_timeout=LIMIT_S)
     is_refused_again(lockwheel)
     lockwheel.clock.advance("1d")
     is_refused_again(lockwheel)  # A day later its minute is not over.
@@ -58,19 +58,19 @@ def test_redis_py_waits_by_its_own_clock(lockwheel, connect, aside):
 
 def test_redis_py_gets_the_lock_when_the_lease_is_over(lockwheel, connect, aside):
     assert connect().lock("lock", timeout=30).acquire()
-    waits = aside(connect().lock("lock", sleep=0.001).acquire, blocking_timeout=PATIENCE_S)
+    waits = aside(connect().lock("lock", sleep=0.001).acquire, blocking_timeout=LIMIT_S)
     is_refused_again(lockwheel)
     lockwheel.clock.advance(30)
     assert waits.result()
 
 
-def test_redis_py_in_tasks_is_the_same(lockwheel):
-    async def story():
+def test_redis_py_asyncio_waits_by_its_own_clock(lockwheel):
+    async def scenario():
         async with redis_asyncio.Redis.from_url(lockwheel.url) as client:
             holder = client.lock("lock", timeout=30)
             assert await holder.acquire()
             waiter = client.lock("lock", sleep=0.001)
-            waits = asyncio.create_task(waiter.acquire(blocking_timeout=PATIENCE_S))
+            waits = asyncio.create_task(waiter.acquire(blocking_timeout=LIMIT_S))
             while not refusals(lockwheel):
                 await client.ping()
             lockwheel.clock.advance(29.999)
@@ -80,7 +80,7 @@ def test_redis_py_in_tasks_is_the_same(lockwheel):
             with pytest.raises(LockNotOwnedError):
                 await holder.release()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_python_redis_lock_waits_by_the_clock_of_the_server(lockwheel, connect, aside):
@@ -110,7 +110,7 @@ def test_python_redis_lock_renews_by_its_own_clock(lockwheel, connect):
         renewed.release()
 
 
-def test_python_redis_lock_renews_when_it_is_told(lockwheel, connect):
+def test_python_redis_lock_renews_by_extend(lockwheel, connect):
     lock = redis_lock.Lock(connect(), "lock", expire=60, auto_renewal=True)
     assert lock.acquire()
     for _ in range(3):
@@ -148,11 +148,11 @@ def test_pottery_measures_by_its_own_clock_how_long_acquiring_took(
 ):
     server = lockwheel_factory()
     slow = server.faults.add("delay", "1h", command="set")
-    lock = Redlock(key="printer", masters={connect(server)}, auto_release_time=PATIENCE_S)
+    lock = Redlock(key="printer", masters={connect(server)}, auto_release_time=LIMIT_S)
     acquired = aside(lock.acquire, blocking=False)
     until(lambda: slow.fired)
     server.clock.advance("1h")
-    assert acquired.result(), "its lease of a minute was not taken for spent"
+    assert acquired.result(), "the lease of a minute counts as valid"
 
 
 def test_pottery_waits_by_its_own_clock(lockwheel_factory, connect, aside):
@@ -160,7 +160,7 @@ def test_pottery_waits_by_its_own_clock(lockwheel_factory, connect, aside):
     first = Redlock(key="printer", masters={connect(server)}, auto_release_time=10 * 86_400)
     second = Redlock(key="printer", masters={connect(server)})
     assert first.acquire(blocking=False)
-    waits = aside(second.acquire, timeout=PATIENCE_S)
+    waits = aside(second.acquire, timeout=LIMIT_S)
     is_refused_again(server)
     server.clock.advance("1d")
     is_refused_again(server)
@@ -203,7 +203,7 @@ def test_celery_singleton_frees_the_lock_of_another(lockwheel, singleton):
 
 @pytest.fixture
 def beat(lockwheel):
-    """Makes schedulers of RedBeat with a lease of a minute, which hold the lock unless told not."""
+    """Makes schedulers of RedBeat with a lease of a minute, which hold the lock."""
 
     def beat(**schedule):
         app = Celery(broker=lockwheel.url, set_as_current=False)

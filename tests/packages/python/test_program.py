@@ -1,4 +1,4 @@
-"""Which program is started: the one that is named, the one of the package, or one on the PATH."""
+"""The choice of the server program: named by a variable, carried, or on the PATH."""
 
 import os
 import platform
@@ -15,13 +15,13 @@ import lockwheel
 STARTS = "import lockwheel; lockwheel.start().stop(); print(lockwheel.program())"
 
 
-def test_the_package_carries_it():
+def test_package_carries_the_program():
     carried = Path(lockwheel.__file__).parent / "bin" / "lockwheel"
     assert lockwheel.program() == str(carried)
 
 
-def test_a_variable_names_another(monkeypatch, tmp_path):
-    mark = tmp_path / "was here"
+def test_variable_names_another_program(monkeypatch, tmp_path):
+    mark = tmp_path / "mark"
     another = tmp_path / "another"
     another.write_text(f"#!/bin/sh\n: > '{mark}'\nexec '{lockwheel.program()}' \"$@\"\n")
     another.chmod(0o755)
@@ -32,7 +32,7 @@ def test_a_variable_names_another(monkeypatch, tmp_path):
     assert mark.exists()
 
 
-def test_what_the_variable_names_must_be_there(monkeypatch, tmp_path):
+def test_variable_must_name_an_executable(monkeypatch, tmp_path):
     file = tmp_path / "file"
     file.touch()
     for named in (tmp_path / "nothing", file):
@@ -42,7 +42,7 @@ def test_what_the_variable_names_must_be_there(monkeypatch, tmp_path):
         assert str(named) in str(missing.value)
 
 
-def test_one_of_another_system_cannot_be_run(monkeypatch, tmp_path):
+def test_program_of_another_system_fails_the_start(monkeypatch, tmp_path):
     another = tmp_path / "another"
     another.write_bytes(b"\x7fELF of another machine")
     another.chmod(0o755)
@@ -53,8 +53,7 @@ def test_one_of_another_system_cannot_be_run(monkeypatch, tmp_path):
 
 @pytest.fixture
 def starts_without_a_carried_program(tmp_path):
-    """Starts a server by a package that carries no program, as where there is no wheel for the
-    system."""
+    """Starts a server with a copy of the package that carries no program."""
     package = Path(lockwheel.__file__).parent
     shutil.copytree(package, tmp_path / "lockwheel", ignore=shutil.ignore_patterns("bin"))
 
@@ -66,7 +65,7 @@ def starts_without_a_carried_program(tmp_path):
     return starts
 
 
-def test_one_on_the_path_will_do(starts_without_a_carried_program, tmp_path):
+def test_program_on_the_path_is_used(starts_without_a_carried_program, tmp_path):
     folder = tmp_path / "path"
     folder.mkdir()
     (folder / "lockwheel").symlink_to(lockwheel.program())
@@ -74,14 +73,14 @@ def test_one_on_the_path_will_do(starts_without_a_carried_program, tmp_path):
     assert (done.returncode, done.stdout) == (0, f"{folder / 'lockwheel'}\n")
 
 
-def test_where_there_is_none_it_says_what_to_do(starts_without_a_carried_program, tmp_path):
+def test_missing_program_is_an_error_with_advice(starts_without_a_carried_program, tmp_path):
     done = starts_without_a_carried_program(tmp_path)
     assert done.returncode == 1
     assert f"no lockwheel for {platform.system()} on {platform.machine()}" in done.stderr
-    assert "LOCKWHEEL_BINARY=" in done.stderr
+    assert "set LOCKWHEEL_BINARY to its path" in done.stderr
 
 
-def test_the_wheel_is_typed_and_says_where_it_runs():
+def test_wheel_is_typed_and_has_a_platform_tag():
     package = Path(lockwheel.__file__).parent
     assert (package / "py.typed").exists()
     metadata = next(package.parent.glob("lockwheel-*.dist-info"))
@@ -89,11 +88,11 @@ def test_the_wheel_is_typed_and_says_where_it_runs():
     assert "Root-Is-Purelib: false" in wheel
     assert "Tag: py3-none-any" not in wheel
     assert (metadata / "licenses" / "LICENSE-MIT").exists()
-    said = subprocess.run([lockwheel.program(), "--version"], capture_output=True, text=True)
-    assert f"lockwheel={version('lockwheel')}" in said.stdout.split()
+    printed = subprocess.run([lockwheel.program(), "--version"], capture_output=True, text=True)
+    assert f"lockwheel={version('lockwheel')}" in printed.stdout.split()
 
 
-def test_it_imports_no_other_package():
+def test_package_imports_no_other_package():
     code = "import sys, lockwheel; lockwheel.start().stop()\n"
     code += "print([name for name in sys.modules if name.startswith(('redis', 'pytest'))])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -14,7 +14,7 @@ def run(pytester):
     return run
 
 
-def test_each_test_has_a_server_of_its_own(run):
+def test_each_test_has_its_own_server(run):
     done = run("""
 @pytest.mark.parametrize("which", range(3))
 def test_takes_the_lock(lockwheel, which):
@@ -41,7 +41,7 @@ def test_has_ended():
     done.assert_outcomes(passed=2)
 
 
-def test_the_marker_says_how_it_is_started(run):
+def test_marker_sets_the_start(run):
     done = run(
         """
 pytestmark = pytest.mark.lockwheel(frozen=True, options=["--databases", "2"])
@@ -73,14 +73,14 @@ def test_of_the_factory(lockwheel, lockwheel_factory):
     done.assert_outcomes(passed=4)
 
 
-def test_a_marker_that_says_something_else_is_an_error(run):
+def test_unknown_marker_argument_is_an_error(run):
     done = run("""
 @pytest.mark.lockwheel(frosen=True)
 def test_misspelt(lockwheel):
     pass
 """)
     done.assert_outcomes(errors=1)
-    done.stdout.fnmatch_lines(["*what there is to mark: lockwheel(frozen=False, options=*"])
+    done.stdout.fnmatch_lines(["*unknown arguments of the marker: lockwheel(frozen=False, options=*"])
 
 
 CHECKED = """
@@ -91,7 +91,7 @@ def test_takes_a_lock(lockwheel):
 """
 
 
-def test_a_test_that_leaves_a_lock_fails(run):
+def test_held_lock_fails_the_check(run):
     done = run(CHECKED.format(end="pass"))
     done.assert_outcomes(failed=1)
     done.stdout.fnmatch_lines(
@@ -102,18 +102,18 @@ def test_a_test_that_leaves_a_lock_fails(run):
     )
 
 
-def test_a_test_that_leaves_none_passes(run):
+def test_released_lock_passes_the_check(run):
     run(CHECKED.format(end='lockwheel.call("DEL", "lock")')).assert_outcomes(passed=1)
 
 
-def test_a_test_that_has_failed_is_not_checked(run):
+def test_failed_test_is_not_checked(run):
     done = run(CHECKED.format(end='assert False, "for another reason"'))
     done.assert_outcomes(failed=1)
     done.stdout.fnmatch_lines(["*for another reason*"])
     done.stdout.no_fnmatch_line("no-lock-held*")
 
 
-def test_a_test_that_is_to_fail_may_fail_by_its_check(run):
+def test_failed_check_counts_as_expected_failure(run):
     run("@pytest.mark.xfail(strict=True)" + CHECKED.format(end="pass")).assert_outcomes(xfailed=1)
 
 
@@ -136,7 +136,7 @@ def test_fails(lockwheel):
 """
 
 
-def test_the_report_of_a_failure_tells_what_happened(run):
+def test_report_of_a_failure_has_the_journal(run):
     done = run(FAILS.format(end="assert False"))
     done.assert_outcomes(failed=1)
     done.stdout.fnmatch_lines(
@@ -150,19 +150,19 @@ def test_the_report_of_a_failure_tells_what_happened(run):
     done.stdout.no_fnmatch_line("*LOCKWHEEL LOCKS*")
 
 
-def test_the_report_of_a_success_does_not(run):
+def test_report_of_a_success_has_no_journal(run):
     done = run(FAILS.format(end="pass"), "-rA")
     done.assert_outcomes(passed=1)
     done.stdout.no_fnmatch_line("*lockwheel at port*")
 
 
-def test_a_failure_after_the_end_of_the_server_is_told_all_the_same(run):
+def test_failure_after_the_stop_of_the_server_is_reported(run):
     done = run(FAILS.format(end='lockwheel.stop(); assert False, "afterwards"'))
     done.assert_outcomes(failed=1)
     done.stdout.fnmatch_lines(["*afterwards*", "  the server has been stopped"])
 
 
-def test_workers_of_xdist_have_servers_of_their_own(run, pytester):
+def test_xdist_workers_have_their_own_servers(run, pytester):
     done = run(
         """
 @pytest.mark.parametrize("which", range(12))
@@ -181,15 +181,15 @@ def test_takes_the_lock(lockwheel, which, worker_id, request):
     assert len(seen) == 2 and sum(map(len, seen)) == 12
 
 
-def test_where_there_is_no_program_the_test_has_an_error_that_says_so(run, monkeypatch):
+def test_missing_program_is_an_error_of_the_test(run, monkeypatch):
     monkeypatch.setenv("LOCKWHEEL_BINARY", "/nowhere/lockwheel")
     done = run("def test_needs_it(lockwheel): pass")
     done.assert_outcomes(errors=1)
     done.stdout.fnmatch_lines(["E *ProgramNotFound: LOCKWHEEL_BINARY names '/nowhere/lockwheel'*"])
 
 
-def test_the_marker_and_the_fixtures_are_documented(run):
+def test_marker_and_fixtures_are_documented(run):
     run("", "--markers").stdout.fnmatch_lines(["@pytest.mark.lockwheel(frozen=False, options=*"])
     done = run("def test_it(): pass", "--fixtures")
     done.stdout.fnmatch_lines(["lockwheel_factory*", "*Starts servers for this test*"])
-    done.stdout.fnmatch_lines(["lockwheel -- *", "*A server of this test's own.*"])
+    done.stdout.fnmatch_lines(["lockwheel -- *", "*A server for this test.*"])

@@ -1,7 +1,7 @@
-"""What goes wrong with lock recipes, each twice: the mistake, made visible with the clock and the
-faults, and what corrects it, in the very same trouble.
+"""Common mistakes in lock recipes. Each has two tests under the same fault: one of the mistake,
+made visible with the clock and fault rules, and one of its correction.
 
-Every package tells the same stories, by the same names.
+The tests of every package contain the same recipes under the same names.
 """
 
 from datetime import timedelta
@@ -11,7 +11,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from patience import PATIENCE_S, until
+from waiting import LIMIT_S, until
 
 pytestmark = pytest.mark.lockwheel(frozen=True)
 
@@ -150,7 +150,7 @@ def test_release_without_a_check_corrected(lockwheel, connect):
 
 def while_it_is_released(server, connect, aside, last_command, release):
     """A holds the lock and releases it. Before the last command of that its lease ends, and B takes
-    the lock. Returns what A's release came to, and whose the lock is then."""
+    the lock. Returns the result of A's release, and the owner of the lock after it."""
     a, b = connect(), connect()
     assert take(a, "a")
     with server.faults.gate(command=last_command) as gate:
@@ -206,7 +206,7 @@ def test_work_longer_than_the_lease(lockwheel, connect):
         inside.add("b")
     assert inside == {"a", "b"}
     lockwheel.clock.advance(5)
-    assert not release(a, "a"), "after fifteen seconds it hears of it"
+    assert not release(a, "a"), "after fifteen seconds the release is refused"
     with pytest.raises(AssertionError, match="never-two-holders"):
         lockwheel.journal.assert_never_two_holders()
     assert "lease-shorter-than-hold" in mistakes(lockwheel)
@@ -230,7 +230,7 @@ def test_renewal_without_a_check(lockwheel, connect):
     assert take(a, "a")
     lockwheel.clock.advance(LEASE_S)
     assert take(b, "b")
-    b.close()  # It dies. Nobody should wait for longer than its lease.
+    b.close()  # Simulates a crash. No client should wait for longer than the lease.
     lockwheel.clock.advance(LEASE_S - 1)
     assert a.get("lock") is not None, "there is a lock ..."
     assert a.expire("lock", LEASE_S), "... so it is renewed"
@@ -279,9 +279,9 @@ def test_not_reentrant_corrected(lockwheel, connect):
     lockwheel.journal.assert_never_two_holders()
 
 
-def heard(subscription):
-    """The next that comes for a subscriber, who waits for it."""
-    return subscription.get_message(timeout=PATIENCE_S)["type"]
+def next_message(subscription):
+    """The type of the next message for a subscriber, waiting for it."""
+    return subscription.get_message(timeout=LIMIT_S)["type"]
 
 
 def test_waiting_for_the_release_message_alone(lockwheel, connect):
@@ -290,12 +290,12 @@ def test_waiting_for_the_release_message_alone(lockwheel, connect):
     assert not take(b, "b")
     with b.pubsub() as released:
         released.subscribe("released")
-        assert heard(released) == "subscribe"
-        a.close()  # Who dies does not publish.
+        assert next_message(released) == "subscribe"
+        a.close()  # A crashed holder does not publish.
         lockwheel.clock.advance(YEAR)
         assert not b.exists("lock")
         released.unsubscribe()
-        assert heard(released) == "unsubscribe", "nothing before it: the lock is free, b waits"
+        assert next_message(released) == "unsubscribe", "nothing before it: the lock is free, b waits"
 
 
 def test_waiting_for_the_release_message_alone_corrected(lockwheel, connect):
@@ -307,10 +307,10 @@ def test_waiting_for_the_release_message_alone_corrected(lockwheel, connect):
     remaining_ms = b.pttl("lock")
     with b.pubsub() as released:
         released.subscribe("released", "__keyevent@0__:expired")
-        assert [heard(released), heard(released)] == ["subscribe", "subscribe"]
+        assert [next_message(released), next_message(released)] == ["subscribe", "subscribe"]
         a.close()
         lockwheel.clock.advance(remaining_ms / 1000)
-        assert heard(released) == "message"
+        assert next_message(released) == "message"
     assert take(b, "b")
 
 
@@ -328,7 +328,7 @@ def test_lost_reply(lockwheel, connect):
 def test_lost_reply_corrected(lockwheel, connect):
     lockwheel.faults.add("lose-and-close", command="set", nth=1)
     a = connect(retry=Retry(NoBackoff(), 3))
-    # Who is refused looks whether it is by itself.
+    # A refused client checks whether the lock is its own.
     assert take(a, "a") or a.get("lock") == "a"
     assert renew(a, "a"), "from now on for the whole lease"
     assert release(a, "a")
@@ -349,7 +349,7 @@ class Majority:
         self.clients = [connect(server) for server in self.servers]
 
     def take(self, token):
-        """On how many the lock is `token`'s now, as far as these told."""
+        """The number of servers that confirmed the lock of `token`."""
         taken = 0
         for client in self.clients:
             try:
@@ -364,7 +364,7 @@ class Majority:
             release(client, token)
 
     def advance(self, span):
-        # The last first: who goes on from one server to the next finds the time as late there.
+        # The last first: a client that visits the servers in order finds the same time everywhere.
         for server in reversed(self.servers):
             server.clock.advance(span)
 
@@ -420,7 +420,7 @@ def take_unknowingly(majority, token):
 def test_leftovers_of_a_failed_majority(majority):
     take_unknowingly(majority, "a")
     assert release(majority.clients[0], "a"), "where it knows that it has it"
-    assert majority.take("b") == 1, "nobody holds the lock, and nobody gets it"
+    assert majority.take("b") == 1, "no client holds the lock, and none can take it"
     with pytest.raises(AssertionError, match="holds the lock"):
         majority.servers[1].journal.assert_no_lock_held()
 

@@ -1,4 +1,4 @@
-"""A server as a test has it: it starts, is asked, and ends with whoever started it."""
+"""The start, the commands and the end of a server."""
 
 import gc
 import os
@@ -13,27 +13,27 @@ import pytest
 import redis
 
 import lockwheel
-from patience import PATIENCE_S
+from waiting import LIMIT_S
 
 
 def process_id(server):
-    """The process of a server, as it says itself."""
+    """The id of a server's process."""
     lines = server.call("INFO", "server").splitlines()
     return int(next(line for line in lines if line.startswith("process_id:")).partition(":")[2])
 
 
 def ends(process):
     """Whether a process that is open by `os.pidfd_open` ends."""
-    return bool(select([process], [], [], PATIENCE_S)[0])
+    return bool(select([process], [], [], LIMIT_S)[0])
 
 
 def refuses(address):
-    """Whether nobody listens there."""
+    """Whether connections to the address are refused."""
     with socket.socket() as probe:
         return probe.connect_ex(address) != 0
 
 
-def test_it_starts_with_an_url_and_stops_with_the_block():
+def test_server_starts_and_stops_with_its_block():
     with lockwheel.start() as server:
         assert server.url == f"redis://{server.host}:{server.port}"
         with redis.Redis.from_url(server.url, decode_responses=True) as client:
@@ -47,7 +47,7 @@ def test_it_starts_with_an_url_and_stops_with_the_block():
     assert "bye bye" in server.log[-1]
 
 
-def test_a_server_that_was_stopped_is_asked_nothing_any_more():
+def test_stopped_server_refuses_calls():
     server = lockwheel.start()
     server.stop()
     server.stop()
@@ -84,20 +84,20 @@ def test_each_thread_is_a_client_of_its_own(lockwheel, aside):
     assert aside(lockwheel.call, "CLIENT", "ID").result() != mine
 
 
-def test_a_session_that_cannot_answer_does_not_keep_the_clock_from_being_moved(lockwheel):
+def test_clock_moves_while_the_session_is_in_a_transaction(lockwheel):
     assert lockwheel.call("MULTI") == "OK"
     lockwheel.clock.freeze()
     assert lockwheel.call("SUBSCRIBE", "channel") == "QUEUED"
     lockwheel.clock.advance(1)
 
 
-def test_the_options_are_those_of_redis_server(tmp_path):
+def test_options_are_those_of_redis_server(tmp_path):
     with lockwheel.start(options=["--requirepass", "se:cret/", "--databases", "3"]) as server:
         with redis.Redis.from_url(server.url) as client:
             assert client.config_get("databases") == {"databases": "3"}
-        with redis.Redis(host=server.host, port=server.port, retry=None) as stranger:
+        with redis.Redis(host=server.host, port=server.port, retry=None) as other:
             with pytest.raises(redis.AuthenticationError):
-                stranger.get("lock")
+                other.get("lock")
         server.clock.freeze()
     file = tmp_path / "redis.conf"
     file.write_text("databases 5\n")
@@ -106,41 +106,41 @@ def test_the_options_are_those_of_redis_server(tmp_path):
         assert server.call("CONFIG", "GET", "maxclients") == ["maxclients", "77"]
 
 
-def test_a_sentinel_and_a_cluster_are_options_like_others():
+def test_options_start_a_sentinel_or_a_cluster():
     with lockwheel.start(options=["--cluster-enabled", "yes"]) as server:
         assert "cluster_state:ok" in server.call("CLUSTER", "INFO")
     with lockwheel.start(options=["--sentinel"]) as server:
         assert server.call("SENTINEL", "MASTERS") == []
 
 
-def test_a_start_that_fails_tells_what_the_server_said():
-    with pytest.raises(lockwheel.StartError, match=r"before it served \(status 1\)") as failed:
+def test_failed_start_reports_the_output():
+    with pytest.raises(lockwheel.StartError, match=r"before it accepted connections \(status 1\)") as failed:
         lockwheel.start(options=["--nosuch", "yes"])
     assert "--end-with-stdin yes --nosuch yes" in str(failed.value)
     assert "Bad directive" in str(failed.value)
 
 
-def test_a_server_whose_log_cannot_be_read_is_not_waited_for_for_ever(monkeypatch):
+def test_start_without_a_log_fails_after_the_limit(monkeypatch):
     monkeypatch.setattr("lockwheel._server.START_LIMIT_S", 0.01)
-    with pytest.raises(lockwheel.StartError, match="did not say within 0.01 s that it serves"):
+    with pytest.raises(lockwheel.StartError, match="did not report its port within 0.01 s"):
         lockwheel.start(options=["--loglevel", "warning"])
 
 
-def test_a_port_that_is_taken_fails_the_start(lockwheel):
+def test_used_port_fails_the_start(lockwheel):
     from lockwheel import StartError, start
 
     with pytest.raises(StartError, match="in use"):
         start(options=["--port", str(lockwheel.port)])
 
 
-def test_variables_of_the_environment_are_no_options(monkeypatch):
+def test_environment_does_not_set_options(monkeypatch):
     monkeypatch.setenv("LOCKWHEEL_REQUIREPASS", "secret")
     monkeypatch.setenv("LOCKWHEEL_DATABASES", "3")
     with lockwheel.start() as server:
         assert server.call("CONFIG", "GET", "databases") == ["databases", "16"]
 
 
-def test_several_servers_know_nothing_of_each_other():
+def test_servers_are_independent():
     servers = [lockwheel.start() for _ in range(5)]
     assert len({server.url for server in servers}) == 5
     assert [server.call("SETNX", "lock", "token") for server in servers] == [1] * 5
@@ -156,7 +156,7 @@ def test_servers_start_on_many_threads_at_once(aside):
     assert [aside(start_and_stop, number).result() for number in range(16)] == [1] * 16
 
 
-def test_reset_makes_it_as_it_was(lockwheel):
+def test_reset_restores_the_state_after_the_start(lockwheel):
     lockwheel.call("SELECT", 3)
     lockwheel.call("SETNX", "lock", "token")
     lockwheel.clock.freeze()
@@ -172,13 +172,13 @@ def test_reset_makes_it_as_it_was(lockwheel):
 
 
 @pytest.mark.lockwheel(frozen=True)
-def test_reset_stops_the_clock_of_one_that_was_started_so(lockwheel):
+def test_reset_stops_the_clock_of_a_frozen_server(lockwheel):
     lockwheel.clock.run()
     lockwheel.reset()
     assert lockwheel.clock.now().rate == 0
 
 
-def test_it_ends_when_nothing_refers_to_it():
+def test_server_ends_when_garbage_collected():
     server = lockwheel.start()
     process = os.pidfd_open(process_id(server))
     del server
@@ -187,7 +187,7 @@ def test_it_ends_when_nothing_refers_to_it():
     os.close(process)
 
 
-# Starts a server, tells its process and port, and goes on as the test says.
+# Starts a server, prints its process id and port, and continues with the end of the script.
 SCRIPT = """
 import os, sys
 import lockwheel
@@ -198,8 +198,8 @@ print(info, server.port, flush=True)
 
 
 def script(end):
-    """Runs it in a process and a group of its own. Returns the process, that of its server, which
-    is open, and the server's address."""
+    """Runs the script in a process and a group of its own. Returns the process, the pidfd of its
+    server, and the server's address."""
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", SCRIPT + end]
     owner = subprocess.Popen(
         command,
@@ -213,7 +213,7 @@ def script(end):
 
 
 @pytest.mark.parametrize("deadly", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_it_ends_with_a_process_that_is_killed(deadly):
+def test_server_ends_with_a_killed_process(deadly):
     owner, server, address = script("sys.stdin.read()")
     with owner:
         owner.send_signal(deadly)
@@ -223,7 +223,7 @@ def test_it_ends_with_a_process_that_is_killed(deadly):
 
 
 @pytest.mark.parametrize("end", ["", "sys.exit(3)", "os._exit(4)"])
-def test_it_ends_with_a_process_that_ends(end):
+def test_server_ends_with_its_process(end):
     owner, server, address = script("sys.stdin.read()\n" + end)
     with owner:
         owner.stdin.close()
@@ -231,7 +231,7 @@ def test_it_ends_with_a_process_that_ends(end):
     os.close(server)
 
 
-def test_it_stays_when_a_process_that_was_forked_off_ends():
+def test_server_survives_the_end_of_a_forked_process():
     child_and_parent = """
 child = os.fork()
 if child == 0:
@@ -249,7 +249,7 @@ sys.stdin.read()
     os.close(server)
 
 
-def test_it_outlives_an_interrupt_from_the_terminal():
+def test_server_survives_an_interrupt_from_the_terminal():
     owner, server, _ = script("""
 try:
     print("waits", flush=True)
@@ -265,11 +265,11 @@ except KeyboardInterrupt:
     os.close(server)
 
 
-def test_nothing_is_left_of_it():
+def test_stop_leaves_no_thread_or_socket():
     before = threading.active_count()
     for _ in range(3):
         with lockwheel.start() as server:
             server.call("PING")
             server.clock.now()
     assert threading.active_count() == before
-    gc.collect()  # A socket or pipe that is left open is a warning, and so an error.
+    gc.collect()  # A socket or pipe that is left open causes a warning, which is an error.

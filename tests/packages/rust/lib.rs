@@ -1,1 +1,1 @@
-//! A project whose tests take locks.
+//! An empty library. Its tests use the packed crates.

@@ -1,4 +1,4 @@
-// Package report tells what a suite has tried: a line for each behaviour of a library, appended to
+// Package report writes the report of a suite: one line for each behaviour of a library, appended to
 // the file that SUITE_REPORT names.
 package report
 
@@ -12,10 +12,10 @@ import (
 	"testing"
 )
 
-// Library is a module and what people call it.
+// Library is a module and its displayed name.
 type Library struct{ Name, Module string }
 
-// T remembers why a test failed, for the report.
+// T keeps the reason of a failure for the report.
 type T struct {
 	*testing.T
 	mutex  sync.Mutex
@@ -30,28 +30,28 @@ func (t *T) note(reason string) {
 	}
 }
 
-// Errorf fails the test; also from another goroutine than the test's own.
+// Errorf fails the test. Any goroutine may call it.
 func (t *T) Errorf(format string, arguments ...any) {
 	t.Helper()
 	t.note(fmt.Sprintf(format, arguments...))
 	t.T.Errorf(format, arguments...)
 }
 
-// Fatalf fails the test and ends the goroutine, which may be another than the test's own.
+// Fatalf fails the test and ends the goroutine. Any goroutine may call it.
 func (t *T) Fatalf(format string, arguments ...any) {
 	t.Helper()
 	t.Errorf(format, arguments...)
 	t.FailNow()
 }
 
-// Skipf says why the test is not tried.
+// Skipf skips the test, with a reason.
 func (t *T) Skipf(format string, arguments ...any) {
 	t.Helper()
 	t.note(fmt.Sprintf(format, arguments...))
 	t.T.Skipf(format, arguments...)
 }
 
-// No fails for an error.
+// No fails the test if there is an error.
 func (t *T) No(err error) {
 	t.Helper()
 	if err != nil {
@@ -59,7 +59,7 @@ func (t *T) No(err error) {
 	}
 }
 
-// Is fails unless a statement holds.
+// Is fails the test unless the statement is true.
 func (t *T) Is(holds bool, otherwise string, arguments ...any) {
 	t.Helper()
 	if !holds {
@@ -67,7 +67,7 @@ func (t *T) Is(holds bool, otherwise string, arguments ...any) {
 	}
 }
 
-// Behaviour runs a test of a library and reports of it.
+// Behaviour runs a test of a library and reports it.
 func Behaviour(t *testing.T, of Library, sentence string, test func(*T)) {
 	t.Run(strings.ReplaceAll(sentence, " ", "_"), func(inner *testing.T) {
 		t := &T{T: inner}
@@ -115,7 +115,7 @@ func report(of Library, sentence, outcome, reason string) {
 
 var versions = map[string]string{}
 
-// version is that of the module that the tests are built with. Called by one at a time.
+// version is the version of the module that the tests are built with. Not safe for concurrent calls.
 func version(module string) string {
 	if known, ok := versions[module]; ok {
 		return known

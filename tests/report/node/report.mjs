@@ -1,10 +1,10 @@
-// How a behaviour of a library is written down, run and reported: a line for each, appended to the
-// file that SUITE_REPORT names.
+// Declares, runs and reports behaviours of libraries: one line for each in the file that
+// SUITE_REPORT names.
 
 import { appendFileSync, readFileSync } from "node:fs";
 import { describe, it } from "node:test";
 
-/** Thrown by a behaviour that this library, or this machine, does not have. */
+/** Thrown by a behaviour that this library or this machine does not support. */
 class Skipped extends Error {}
 
 /** Ends the running behaviour as skipped. */

@@ -1,7 +1,7 @@
 """The report: a line for each test, appended to the file that SUITE_REPORT names.
 
-A test's docstring is the behaviour that it proves; the module's `LIBRARY` says whose it is, as
-(name shown, name of the installed distribution or None).
+A test's docstring is the behaviour that it proves; the module's `LIBRARY` names the
+library: (displayed name, name of the installed distribution or None).
 """
 
 import json
@@ -15,7 +15,7 @@ _outcome = pytest.StashKey()
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
-    """Keeps the worst that a test's three phases gave, and tells the report at the last of them."""
+    """Keeps the worst outcome of the three phases of a test, and reports it after the last."""
     phase = yield
     outcome, reason = item.stash.get(_outcome, ("passed", None))
     if phase.failed:

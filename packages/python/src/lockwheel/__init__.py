@@ -1,4 +1,4 @@
-"""A Redis lock server for tests: stop its clock, break it on purpose, ask who holds what.
+"""A lock server for tests that speaks the Redis protocol, with control of its clock and faults.
 
     import lockwheel
 
@@ -8,7 +8,7 @@
         server.clock.advance(30)
         assert client.get("lock") is None
 
-With pytest the fixture ``lockwheel`` is such a server, one for each test.
+The pytest fixture ``lockwheel`` starts such a server for each test.
 """
 
 from lockwheel._clock import Clock, ClockReading, Span

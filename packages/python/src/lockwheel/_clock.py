@@ -1,4 +1,4 @@
-"""The clock of a server: it stops, and moves when told to."""
+"""The clock of a server, which a test can stop and move."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import NamedTuple, Union
 from lockwheel._connection import Connections
 
 #: A span of time: seconds, a `timedelta`, or a number with a unit, such as ``"30s"`` or ``"1500ms"``
-#: (ms, s, m, h, d). What is below a millisecond is rounded.
+#: (ms, s, m, h, d). It is rounded to milliseconds.
 Span = Union[float, timedelta, str]
 
 
 class ClockReading(NamedTuple):
-    """What a clock shows."""
+    """The times and the rate of a clock."""
 
     #: The clock of leases, in milliseconds since 1970.
     now_ms: int
@@ -25,43 +25,43 @@ class ClockReading(NamedTuple):
 
 
 class Clock:
-    """The clock of a server, which drives all that happens there by itself: the ends of leases,
-    the timeouts of blocking commands. It runs in real time until it is told otherwise.
+    """The clock of a server. Leases and the timeouts of blocking commands follow it. It runs in
+    real time until a test changes it.
 
-    The timers of a client library are its own, and are not hurried.
+    The timers of client libraries do not follow it.
     """
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
 
     def freeze(self) -> None:
-        """Stops it."""
+        """Stops the clock."""
         self._order("FREEZE")
 
     def run(self, rate: float = 1.0) -> None:
-        """Lets it run again, so many times as fast as real time."""
+        """Runs the clock at a multiple of real time."""
         self._order("RUN", rate)
 
     def advance(self, span: Span) -> None:
-        """Moves it on. What is due on the way happens in order, each thing at its own moment."""
+        """Moves the clock forward. Everything due on the way happens in order, at its own time."""
         self._order("ADVANCE", as_argument(span))
 
     def set(self, moment: datetime | float) -> None:
-        """Moves it on to a moment, given as such or in seconds since 1970. It never goes back."""
+        """Moves the clock forward to a `datetime` or to seconds since 1970. It never goes back."""
         seconds = moment.timestamp() if isinstance(moment, datetime) else moment
         self._order("SET", round(seconds * 1000))
 
     def jump(self, span: Span) -> None:
-        """Steps it as Redis's clock may be stepped: forward, leases end early, and back (a negative
-        span) they last longer."""
+        """Simulates a step of the clock that Redis uses: a positive span ends leases early, a
+        negative span prolongs them."""
         self._order("JUMP", as_argument(span))
 
     def step(self, span: Span) -> None:
-        """Steps the wall clock alone, that of ``TIME`` and ``EXPIREAT``. No lease follows."""
+        """Steps only the wall clock, that of ``TIME`` and ``EXPIREAT``. Leases do not change."""
         self._order("STEP", as_argument(span))
 
     def now(self) -> ClockReading:
-        """What it shows."""
+        """The times and the rate of the clock."""
         return ClockReading(**json.loads(self._connections.order("CLOCK")))
 
     def _order(self, order: str, *arguments: str | float) -> None:
@@ -69,7 +69,7 @@ class Clock:
 
 
 def as_argument(span: Span) -> str:
-    """A span as the server reads it."""
+    """The span in the syntax of the server."""
     if isinstance(span, str):
         return span
     seconds = span.total_seconds() if isinstance(span, timedelta) else span

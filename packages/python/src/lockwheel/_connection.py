@@ -1,7 +1,7 @@
-"""A small client of the Redis protocol, so that this package needs no other.
+"""A small client for the Redis protocol, so that this package has no dependencies.
 
-Each thread has two connections of its own: one for orders to the server (``LOCKWHEEL ...``), which
-no fault touches, and one for commands, which are as exposed as those of any client.
+Each thread has two connections: one for ``LOCKWHEEL ...``, to which no fault rule applies, and one
+for other commands, to which fault rules apply as to any client.
 """
 
 from __future__ import annotations
@@ -13,41 +13,41 @@ from typing import Any, BinaryIO, Union, cast
 
 from lockwheel._errors import LockwheelError, ReplyError
 
-#: So long an answer is waited for. Only what never comes takes that long: a gate to which nobody
-#: comes, or a command that a fault keeps. Such a test ends with an error instead of never.
+#: The limit for a reply. Only a reply that never comes takes this long, for example that of a gate
+#: that no client reaches. The test then fails with an error instead of hanging.
 LIMIT_S = 60.0
 
 Argument = Union[str, bytes, int, float]
 
 
 class Connection:
-    """One connection, which answers one command after the other."""
+    """A connection that runs one command at a time."""
 
     def __init__(self, host: str, port: int, password: str | None) -> None:
         self._socket = socket.create_connection((host, port), timeout=LIMIT_S)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._answers = cast(BinaryIO, self._socket.makefile("rb"))
+        self._replies = cast(BinaryIO, self._socket.makefile("rb"))
         if password is not None:
             self.call("AUTH", password)
 
     def call(self, *arguments: Argument) -> Any:
-        """The answer to one command, in which texts are `str`. Error replies are raised."""
+        """The reply to one command, with strings as `str`. Error replies are raised."""
         try:
             self._socket.sendall(_encoded(arguments))
-            answer = self._answer()
+            reply = self._read_reply()
         except socket.timeout:
             self.close()
             words = " ".join(str(argument) for argument in arguments)
-            raise LockwheelError(f"no answer to {words!r} within {LIMIT_S:g} s") from None
+            raise LockwheelError(f"no reply to {words!r} within {LIMIT_S:g} s") from None
         except OSError:
             self.close()
             raise
-        if isinstance(answer, ReplyError):
-            raise answer
-        return answer
+        if isinstance(reply, ReplyError):
+            raise reply
+        return reply
 
     def is_over(self) -> bool:
-        """Whether the server has closed it, or it has been closed here."""
+        """Whether the server or this client has closed the connection."""
         if self._socket.fileno() < 0:
             return True
         self._socket.setblocking(False)
@@ -61,14 +61,14 @@ class Connection:
             self._socket.settimeout(LIMIT_S)
 
     def close(self) -> None:
-        """Closes it. May be called again."""
-        self._answers.close()
+        """Closes the connection. May be called again."""
+        self._replies.close()
         self._socket.close()
 
-    def _answer(self) -> Any:
-        line = self._answers.readline()
+    def _read_reply(self) -> Any:
+        line = self._replies.readline()
         if not line.endswith(b"\r\n"):
-            raise ConnectionResetError("the server closed the connection instead of an answer")
+            raise ConnectionResetError("the server closed the connection without a reply")
         kind, rest = line[:1], line[1:-2]
         if kind == b"+":
             return _text(rest)
@@ -80,15 +80,15 @@ class Connection:
         if length < 0:
             return None
         if kind == b"*":
-            return [self._answer() for _ in range(length)]
-        bulk = self._answers.read(length + 2)
+            return [self._read_reply() for _ in range(length)]
+        bulk = self._replies.read(length + 2)
         if len(bulk) < length + 2:
-            raise ConnectionResetError("the server closed the connection within an answer")
+            raise ConnectionResetError("the server closed the connection within a reply")
         return _text(bulk[:-2])
 
 
 class Connections:
-    """The connections to one server, two for each thread that asks."""
+    """The connections to one server, two for each thread."""
 
     def __init__(self, host: str, port: int, password: str | None) -> None:
         self._address = host, port, password
@@ -97,19 +97,19 @@ class Connections:
         self._closed = False
 
     def call(self, *arguments: Argument) -> Any:
-        """The answer to a command, which is that of an ordinary client."""
+        """The reply to a command, on a connection to which fault rules apply."""
         return self._connection("commands").call(*arguments)
 
     def order(self, *arguments: Argument) -> Any:
-        """The answer to ``LOCKWHEEL`` with these arguments."""
+        """The reply to ``LOCKWHEEL`` with these arguments."""
         return self._connection("orders").call("LOCKWHEEL", *arguments)
 
     def forget_session(self) -> None:
-        """Begins a new session for the commands of this thread."""
+        """Starts a new session for the commands of this thread."""
         self._connection("commands").close()
 
     def close(self) -> None:
-        """Closes all of them, for good: another server may have the port next."""
+        """Closes all connections and refuses new ones, since another server may reuse the port."""
         self._closed = True
         for connection in self._all:
             connection.close()
@@ -118,7 +118,7 @@ class Connections:
     def _connection(self, purpose: str) -> Connection:
         if self._closed:
             raise LockwheelError("the server has been stopped")
-        # A process that was forked off must not speak on the connections of its parent.
+        # A forked process must not use the connections of its parent.
         slot = f"{purpose} {os.getpid()}"
         connection: Connection | None = getattr(self._mine, slot, None)
         if connection is None or connection.is_over():
@@ -136,7 +136,7 @@ def _encoded(arguments: tuple[Argument, ...]) -> bytes:
     return b"".join(parts)
 
 
-# Bytes that are no UTF-8 come through as they are.
+# Bytes that are not UTF-8 are kept unchanged.
 def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 

@@ -1,8 +1,8 @@
-"""What can go wrong with a server for tests."""
+"""The exceptions of this package."""
 
 
 class LockwheelError(Exception):
-    """Something is wrong with a server, or with what it was asked."""
+    """The base class: a server failed or refused a request."""
 
 
 class ProgramNotFound(LockwheelError):
@@ -10,8 +10,8 @@ class ProgramNotFound(LockwheelError):
 
 
 class StartError(LockwheelError):
-    """The program ended, or said nothing, before it served."""
+    """The program ended, or did not report its port in time, before it accepted connections."""
 
 
 class ReplyError(LockwheelError):
-    """The server answered with an error, whose line this is: ``ERR syntax error``."""
+    """The server replied with an error. The message is its line: ``ERR syntax error``."""

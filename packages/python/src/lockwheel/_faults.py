@@ -1,4 +1,4 @@
-"""What is to go wrong at a server, and gates that hold a client where a race begins."""
+"""Fault rules, and gates that hold requests until a test opens them."""
 
 from __future__ import annotations
 
@@ -30,48 +30,49 @@ Rules = list[dict[str, Any]]
 
 
 class Conditions(TypedDict, total=False):
-    """Which requests a rule or a gate is for: all that is said must hold. Patterns are those of
-    ``KEYS``."""
+    """The conditions of a rule or a gate, all of which a request must match. Patterns are those
+    of ``KEYS``."""
 
-    #: The command's name is like this: ``set``, ``client|id``, ``eval*``.
+    #: A pattern of the command's name: ``set``, ``client|id``, ``eval*``.
     command: str
-    #: One of its keys is like this.
+    #: A pattern of one of the request's keys.
     key: str
-    #: Its client's name (``CLIENT SETNAME``) is like this.
+    #: A pattern of the client's name (``CLIENT SETNAME``).
     client: str
-    #: Its client has this ``CLIENT ID``.
+    #: The ``CLIENT ID`` of the client.
     client_id: int
-    #: Of all these only this one, from 1 on.
+    #: Only the n-th of the matching requests, from 1.
     nth: int
-    #: No more than so many of them.
+    #: At most this many of them.
     times: int
     #: Each of them with this probability, from 0 to 1.
     probability: float
-    #: The same seed chooses the same ones.
+    #: The seed of the choice: the same seed chooses the same requests.
     seed: int
 
 
 class Rule:
-    """A rule for what becomes of requests. In a ``with`` statement it is cleared at the end."""
+    """A fault rule. A ``with`` statement clears it at the end."""
 
     def __init__(self, connections: Connections, number: int) -> None:
         self._connections = connections
-        #: Its number among the rules of its server.
+        #: The number of the rule or gate on its server.
         self.number = number
         self._cleared = False
 
     @property
     def matched(self) -> int:
-        """How many requests it could have been for."""
+        """The number of requests that matched the conditions, ``nth``, ``times`` and
+        ``probability`` aside."""
         return int(_listed(self._connections, "FAULT", self.number)["matched"])
 
     @property
     def fired(self) -> int:
-        """How many requests it was for."""
+        """The number of requests that the rule was applied to."""
         return int(_listed(self._connections, "FAULT", self.number)["fired"])
 
     def clear(self) -> None:
-        """Removes it, and lets go whom it holds."""
+        """Removes the rule and releases the requests that it holds."""
         self._connections.order("FAULT", "CLEAR", self.number)
         self._cleared = True
 
@@ -84,38 +85,38 @@ class Rule:
 
 
 class Gate:
-    """A gate, at which clients are held before their requests are run. In a ``with`` statement it
-    is opened at the end."""
+    """A gate, which holds matching requests before they run. A ``with`` statement opens it at the
+    end."""
 
     def __init__(self, connections: Connections, number: int) -> None:
         self._connections = connections
-        #: Its number among the rules of its server.
+        #: The number of the rule or gate on its server.
         self.number = number
         self._opened = False
 
     def wait(self) -> int:
-        """Waits until somebody is held, and returns their ``CLIENT ID``.
+        """Waits until the gate holds a client, and returns its ``CLIENT ID``.
 
-        Raises `LockwheelError` if the gate is opened meanwhile, or nobody comes for a minute.
+        Raises `LockwheelError` if the gate is opened meanwhile, or holds no client for a minute.
         """
         held = self._connections.order("GATE", "AWAIT", self.number)
         if held is None:
-            raise LockwheelError("the gate has been opened, and nobody is held there")
+            raise LockwheelError("the gate was opened before it held a client")
         return int(held)
 
     async def wait_async(self) -> int:
-        """The same for a task: the event loop goes on meanwhile."""
-        import asyncio  # Tests that are not asynchronous need not wait for it.
+        """As `wait`, without blocking the event loop."""
+        import asyncio  # Imported late, since most tests do not need it.
 
         return await asyncio.get_running_loop().run_in_executor(None, self.wait)
 
     @property
     def held(self) -> list[int]:
-        """The ``CLIENT ID`` of each who is held now."""
+        """The ``CLIENT ID`` of each client that the gate holds."""
         return list(_listed(self._connections, "GATE", self.number)["held"])
 
     def open(self) -> int:
-        """Removes it and lets go whom it holds; returns how many they are."""
+        """Removes the gate and releases its clients. Returns their number."""
         held = int(self._connections.order("GATE", "OPEN", self.number))
         self._opened = True
         return held
@@ -129,10 +130,10 @@ class Gate:
 
 
 class Faults:
-    """The faults of a server: rules for what becomes of requests. The first rule that is for a
-    request decides. Orders to the server, such as all of this package, are subject to none.
+    """The fault rules and gates of a server. The first rule that matches a request applies. No
+    rule applies to ``LOCKWHEEL`` commands.
 
-    For which requests a rule or a gate is, its conditions say: see `Conditions`.
+    `Conditions` select the requests of a rule or a gate.
     """
 
     def __init__(self, connections: Connections) -> None:
@@ -141,20 +142,20 @@ class Faults:
     def add(
         self, action: str, argument: Span | None = None, **conditions: Unpack[Conditions]
     ) -> Rule:
-        """Adds a rule behind the others. The actions, and those that take an argument:
+        """Adds a rule after the others. The actions, with their arguments:
 
-        - ``delay`` (a span): it is held for so long on the server's clock, and then run;
-        - ``drop``: it is neither run nor answered;
-        - ``close``: it is not run, and its connection is closed;
-        - ``lose``: it is run and not answered;
-        - ``lose-and-close``: it is run, and its connection is closed instead of an answer;
-        - ``cut`` (bytes): it is run, its answer ends after so many bytes, then is closed;
-        - ``stall``: the server reads no further, until the rule is cleared;
-        - ``error`` (a line): it is not run, and answered with this error;
-        - ``flush-scripts``: scripts are forgotten before it is run;
-        - ``jump`` (a span): the clock jumps when it has been run;
-        - ``lose-writes`` (how many): the last writes are undone when it has been answered;
-        - ``refuse``: connections are closed as soon as they are there.
+        - ``delay`` (span): holds the request for the span on the server's clock, then runs it;
+        - ``drop``: does not run the request and sends no reply;
+        - ``close``: does not run the request and closes the connection;
+        - ``lose``: runs the request and sends no reply;
+        - ``lose-and-close``: runs the request and closes the connection without a reply;
+        - ``cut`` (bytes): runs the request, sends this much of the reply, closes the connection;
+        - ``stall``: stops reading from the connection until the rule is cleared;
+        - ``error`` (line): does not run the request and replies with this error;
+        - ``flush-scripts``: removes all scripts, then runs the request;
+        - ``jump`` (span): runs the request, then lets the clock jump;
+        - ``lose-writes`` (count): sends the reply, then undoes the last writes;
+        - ``refuse``: closes new connections at once.
         """
         words: list[Any] = [action]
         if argument is not None:
@@ -164,12 +165,12 @@ class Faults:
         return Rule(self._connections, self._connections.order("FAULT", "ADD", *words))
 
     def gate(self, **conditions: Unpack[Conditions]) -> Gate:
-        """Adds a gate before such requests."""
+        """Adds a gate for the requests that match the conditions."""
         words = _words(conditions)
         return Gate(self._connections, self._connections.order("GATE", "ADD", *words))
 
     def list(self) -> Rules:
-        """The rules and the gates, with how often each has matched and fired, and whom it holds."""
+        """The rules and the gates, each with its counts and the clients that it holds."""
         return _list(self._connections, "FAULT") + _list(self._connections, "GATE")
 
     def clear(self) -> None:
@@ -179,9 +180,8 @@ class Faults:
             self._connections.order("GATE", "OPEN", gate["id"])
 
     def failover(self, lose: int = 0) -> int:
-        """Does what a failover does to a server whose replica has not heard of the last writes:
-        so many are undone, scripts are forgotten and every client is disconnected. Returns how
-        many writes were undone.
+        """Simulates a failover to a replica that lacks the last `lose` writes: undoes them,
+        removes all scripts and disconnects every client. Returns the number of undone writes.
         """
         return int(self._connections.order("FAILOVER", "LOSE", lose))
 
@@ -189,7 +189,7 @@ class Faults:
 def _words(conditions: Conditions) -> list[Any]:
     unknown = conditions.keys() - _WORDS.keys()
     if unknown:
-        raise TypeError(f"no such condition: {', '.join(sorted(unknown))}")
+        raise TypeError(f"unknown condition: {', '.join(sorted(unknown))}")
     return [word for name, value in conditions.items() for word in (_WORDS[name], value)]
 
 

@@ -1,4 +1,4 @@
-"""What has happened on a server: its entries, its locks, the mistakes, and what must hold."""
+"""The journal of a server: its entries, its locks, lint findings and checks."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any
 
 from lockwheel._connection import Connections
 
-#: One thing that has happened. Every entry has `seq`, `time_ms`, `client`, `event` and `keys`.
+#: One event. Every entry has `seq`, `time_ms`, `client`, `event` and `keys`.
 Entry = dict[str, Any]
 
 
 class Journal:
-    """What clients and their scripts called, and what became of locks.
+    """The commands of clients and scripts, and the events of locks.
 
-    Locks are recognised from what commands do, whatever library sends them. A client is a
-    connection: who takes a lock through one and deletes it through another, without its token, is
-    a stranger.
+    Locks are recognised from the effects of commands, whatever library sends them. A client is a
+    connection: a program that takes a lock on one connection and deletes it on another without
+    its token counts as two clients.
     """
 
     def __init__(self, connections: Connections) -> None:
@@ -25,53 +25,52 @@ class Journal:
     def entries(
         self, *, since: int | None = None, key: str | None = None, count: int | None = None
     ) -> list[Entry]:
-        """What has happened, in time order: after the entry with the number `since`, about keys
-        like `key`, the last `count` of them."""
+        """The entries in time order: after the number `since`, with keys that match the pattern
+        `key`, at most the last `count`."""
         return self._ask("JOURNAL", *_selection(since, key, count))
 
     def story(
         self, *, since: int | None = None, key: str | None = None, count: int | None = None
     ) -> str:
-        """The same entries as a person reads them, a line for each."""
+        """The same entries as text, one line each."""
         words = _selection(since, key, count)
         text: str = self._connections.order("JOURNAL", *words, "TEXT")
         return text
 
     def locks(self) -> list[dict[str, Any]]:
-        """The locks that are held: by whom, since when, for how long, and who was refused them."""
+        """The held locks: owner, client, time of acquisition, lease, waiting clients."""
         return self._ask("LOCKS")
 
     def lint(self) -> list[dict[str, Any]]:
-        """The usual mistakes that were made with locks: `rule`, `key`, `sentence`, `entries`."""
+        """The common mistakes found in the use of locks: `rule`, `key`, `sentence`, `entries`."""
         return self._ask("LINT")
 
     def clear(self) -> None:
-        """Forgets what has happened. Locks that are held stay known."""
+        """Removes all entries. Held locks stay recognised."""
         self._connections.order("JOURNAL", "CLEAR")
 
     def assert_no_lock_held(self) -> None:
-        """Nobody holds a lock any more."""
+        """Asserts that no client holds a lock."""
         __tracebackhide__ = True
         self.check("no-lock-held")
 
     def assert_never_two_holders(self) -> None:
-        """Nobody took a lock that another came back for, believing to have it."""
+        """Asserts that no lock was taken while a former holder still used it."""
         __tracebackhide__ = True
         self.check("never-two-holders")
 
     def assert_every_lock_has_a_lease(self) -> None:
-        """No lock stays if its owner dies."""
+        """Asserts that every lock has a lease."""
         __tracebackhide__ = True
         self.check("every-lock-has-a-lease")
 
     def assert_released_only_by_owner(self) -> None:
-        """No lock was taken from its owner."""
+        """Asserts that no client released the lock of another."""
         __tracebackhide__ = True
         self.check("released-only-by-owner")
 
     def check(self, name: str) -> None:
-        """Raises `AssertionError` if the rule of this name has been broken, with what happened to
-        that lock. The names are ``no-lock-held``, ``never-two-holders``,
+        """Raises `AssertionError` if the named check fails, with the entries of that lock. The names are ``no-lock-held``, ``never-two-holders``,
         ``every-lock-has-a-lease`` and ``released-only-by-owner``."""
         __tracebackhide__ = True
         verdict = json.loads(self._connections.order("CHECK", name, "STORY"))
@@ -79,8 +78,8 @@ class Journal:
             raise AssertionError(verdict["text"])
 
     def _ask(self, *words: Any) -> list[Entry]:
-        answer: list[Entry] = json.loads(self._connections.order(*words))
-        return answer
+        reply: list[Entry] = json.loads(self._connections.order(*words))
+        return reply
 
 
 def _selection(since: int | None, key: str | None, count: int | None) -> list[Any]:

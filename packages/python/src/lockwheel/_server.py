@@ -1,4 +1,4 @@
-"""A server for tests: a process of its own, on a free port, that ends with whoever started it."""
+"""A server for tests: a child process on a free port, which ends with the process that started it."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from lockwheel._faults import Faults
 from lockwheel._journal import Journal
 from lockwheel._program import program
 
-#: A server is there within milliseconds. What says nothing for so long is none, or its options
-#: keep its log from being read (`loglevel`, `logfile`).
+#: A server starts within milliseconds. A longer start means that the program is not a server, or
+#: that its options hide its log (`loglevel`, `logfile`).
 START_LIMIT_S = 30.0
 
-#: It ends within milliseconds, unless it hangs: then it is killed.
+#: A server stops within milliseconds. One that hangs is killed after this time.
 STOP_LIMIT_S = 10.0
 
 _LINES_KEPT = 200
@@ -38,66 +38,68 @@ _OPTIONS += ["--enable-test-commands", "local", "--end-with-stdin", "yes"]
 def start(*, frozen: bool = False, options: Sequence[str] = ()) -> Server:
     """Starts a server on a free port of this machine.
 
-    With `frozen` its clock stands still until it is moved. `options` are those of redis-server,
-    such as ``["--requirepass", "secret"]``; a configuration file comes first, as there. Raises
-    `ProgramNotFound` if there is no program, and `StartError` if it ends before it serves.
+    With `frozen` the clock is stopped from the start. `options` are those of redis-server, such
+    as ``["--requirepass", "secret"]``; a configuration file comes first, as in redis-server.
+    Raises `ProgramNotFound` if there is no program, and `StartError` if the program ends before it
+    accepts connections.
     """
     return Server(frozen=frozen, options=options)
 
 
 class Server:
-    """A server that runs. It ends with `stop`, at the end of a ``with`` statement, when nothing
-    refers to it any more, and with this process, however that ends.
+    """A running server. It stops on `stop`, at the end of a ``with`` statement, when this object
+    is garbage collected, and when this process ends for any reason.
 
-    All of it may be called from any thread, and from asynchronous code, since it answers at once;
-    but see `Gate.wait_async`.
+    All methods may be called from any thread. They return at once, so asynchronous code may call
+    them too, except for `Gate.wait`: use `Gate.wait_async`.
     """
 
-    #: The address at which it serves.
+    #: The address that the server listens on.
     host = "127.0.0.1"
 
     def __init__(self, *, frozen: bool = False, options: Sequence[str] = ()) -> None:
         process, log = _launch(_command(options))
-        #: The last lines of its log.
+        #: The last lines of the log.
         self._log = log.lines
         self._frozen = frozen
-        #: The port at which it serves.
+        #: The port that the server listens on.
         self.port = _port(process, log)
         self._password = _value(options, "--requirepass")
         self._connections = Connections(self.host, self.port, self._password)
         self._end = weakref.finalize(self, _end, process, log, self._connections)
-        #: Its clock.
+        #: The clock of the server.
         self.clock = Clock(self._connections)
-        #: What goes wrong there.
+        #: The fault rules and gates of the server.
         self.faults = Faults(self._connections)
-        #: What has happened there.
+        #: The journal of the server.
         self.journal = Journal(self._connections)
         if frozen:
             self._freeze()
 
     @property
     def url(self) -> str:
-        """What to give a client as its URL: ``redis://127.0.0.1:54321``, with the password if
-        there is one."""
+        """The URL for clients: ``redis://127.0.0.1:54321``, with the password if the server has
+        one."""
         secret = "" if self._password is None else f":{quote(self._password, safe='')}@"
         return f"redis://{secret}{self.host}:{self.port}"
 
     @property
     def log(self) -> list[str]:
-        """The last lines of its log."""
+        """The last lines of the log."""
         return list(self._log)
 
     def call(self, *arguments: Argument) -> Any:
-        """Runs one command and returns its answer, in which texts are `str`.
+        """Runs one command and returns its reply, with strings as `str`.
 
-        Each thread is a client of its own. An error is raised as `ReplyError`; a fault can hit
-        this client like any other.
+        Each thread has its own connection. An error reply is raised as `ReplyError`. Fault rules
+        apply to these connections as to any other.
         """
         return self._connections.call(*arguments)
 
     def reset(self) -> None:
-        """Makes it as it was when it had been started: no keys, no faults and gates, nothing in
-        the journal, and the clock runs, or stands if it was started so. What it shows stays."""
+        """Restores the state after the start: no keys, fault rules or gates, an empty journal,
+        and a clock that runs, or is stopped if the server was started with `frozen`. The time of
+        the clock stays."""
         self.faults.clear()
         self._connections.forget_session()
         self.call("FLUSHALL")
@@ -115,7 +117,7 @@ class Server:
             raise
 
     def stop(self) -> None:
-        """Ends it, and returns when it has ended. May be called again."""
+        """Stops the server and waits until it has ended. May be called again."""
         self._end()
 
     def __enter__(self) -> Server:
@@ -130,11 +132,11 @@ class Server:
 
 
 class _Log:
-    """Reads what a server prints, so that it never waits for a reader."""
+    """Reads the output of a server, so that its pipe never fills."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.lines: deque[str] = deque(maxlen=_LINES_KEPT)
-        #: The port when it is known, and nothing when the output has ended.
+        #: Receives the port once it is known, and None at the end of the output.
         self.port: SimpleQueue[int | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._read, args=[process.stdout], daemon=True)
         self._thread.start()
@@ -154,13 +156,13 @@ class _Log:
 
 
 def _command(options: Sequence[str]) -> list[str]:
-    # redis-server wants a configuration file before all options.
+    # redis-server requires a configuration file before all options.
     files = 1 if options and not options[0].startswith("-") else 0
     return [program(), *options[:files], *_OPTIONS, *options[files:]]
 
 
 def _launch(command: list[str]) -> tuple[subprocess.Popen[str], _Log]:
-    # A variable LOCKWHEEL_<DIRECTIVE> is an option: what a server does is said by the test alone.
+    # A variable LOCKWHEEL_<DIRECTIVE> sets an option. Only the test may set options.
     environment = {k: v for k, v in os.environ.items() if not k.startswith("LOCKWHEEL_")}
     try:
         process = subprocess.Popen(
@@ -171,7 +173,7 @@ def _launch(command: list[str]) -> tuple[subprocess.Popen[str], _Log]:
             env=environment,
             encoding="utf-8",
             errors="replace",
-            # An interrupt from the terminal is for the tests, which still ask what has happened.
+            # An interrupt from the terminal must not stop the server: reports still read its journal.
             start_new_session=True,
         )
     except OSError as error:
@@ -180,31 +182,31 @@ def _launch(command: list[str]) -> tuple[subprocess.Popen[str], _Log]:
 
 
 def _port(process: subprocess.Popen[str], log: _Log) -> int:
-    problem = "ended before it served"
+    problem = "ended before it accepted connections"
     try:
         port = log.port.get(timeout=START_LIMIT_S)
     except Empty:
         port = None
-        problem = f"did not say within {START_LIMIT_S:g} s that it serves"
+        problem = f"did not report its port within {START_LIMIT_S:g} s"
         process.terminate()
     if port is None:
         _await_end(process, log)
-        said = "\n".join(f"  {line}" for line in log.lines) or "  nothing"
+        output = "\n".join(f"  {line}" for line in log.lines) or "  nothing"
         command = subprocess.list2cmdline(process.args)  # type: ignore[arg-type]
         status = process.returncode
-        raise StartError(f"{command}\n{problem} (status {status}), and said:\n{said}")
+        raise StartError(f"{command}\n{problem} (status {status}). Its output:\n{output}")
     return port
 
 
 def _end(process: subprocess.Popen[str], log: _Log, connections: Connections) -> None:
-    # In a process that was forked off this does nothing to the server, which is no child of it.
+    # In a forked process this does not end the server, which is not its child.
     connections.close()
     process.terminate()
     _await_end(process, log)
 
 
 def _await_end(process: subprocess.Popen[str], log: _Log) -> None:
-    """Waits until it has ended, as it does by itself or was told to."""
+    """Waits for the end of a process that is terminating, and kills it after the limit."""
     try:
         process.wait(STOP_LIMIT_S)
     except subprocess.TimeoutExpired:
@@ -216,6 +218,6 @@ def _await_end(process: subprocess.Popen[str], log: _Log) -> None:
 
 
 def _value(options: Sequence[str], name: str) -> str | None:
-    """The value of an option, the last if it is there more than once."""
+    """The value of an option, the last if it is repeated."""
     values = [value for option, value in zip(options, options[1:]) if option.lower() == name]
     return values[-1] if values else None

@@ -1,6 +1,6 @@
 """The pytest plugin: the fixtures `lockwheel` and `lockwheel_factory`, and the marker `lockwheel`.
 
-Every test has servers of its own, so that tests may run in any order and in parallel.
+Each test has its own servers, so tests may run in any order and in parallel.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _ENTRIES_SHOWN = 30
 
 _MARKER = (
     "lockwheel(frozen=False, options=[], check=[]): how the servers of a test are started, and "
-    "which rules their locks must have kept at its end, such as no-lock-held"
+    "the checks that run when the test has passed, such as no-lock-held"
 )
 
 _SERVERS = "_lockwheel_servers"
 
 
 class Factory(Protocol):
-    """Starts a server for the time of a test."""
+    """Starts a server that stops with the test."""
 
     def __call__(
         self, *, frozen: bool | None = None, options: Sequence[str] | None = None
@@ -37,8 +37,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def lockwheel_factory(request: pytest.FixtureRequest) -> Iterator[Factory]:
-    """Starts servers for this test: ``lockwheel_factory(frozen=True, options=[...])``. What is not
-    said is as the marker says."""
+    """Starts servers for this test: ``lockwheel_factory(frozen=True, options=[...])``. The marker
+    gives the defaults."""
     servers: list[Server] = []
     setattr(request.node, _SERVERS, servers)
     marked = _marked(request.node)
@@ -58,13 +58,13 @@ def lockwheel_factory(request: pytest.FixtureRequest) -> Iterator[Factory]:
 
 @pytest.fixture
 def lockwheel(lockwheel_factory: Factory) -> Server:
-    """A server of this test's own."""
+    """A server for this test."""
     return lockwheel_factory()
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_call(item: pytest.Item) -> None:
-    """Comes after the test, if that has not failed: its locks must have kept the rules."""
+    """Runs the checks of the marker after a test that has passed."""
     try:
         for server in getattr(item, _SERVERS, []):
             for check in _marked(item)["check"]:
@@ -75,27 +75,27 @@ def pytest_runtest_call(item: pytest.Item) -> None:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
-    """Adds what has happened on its servers to the report of a test that failed."""
+    """Adds the journals of the servers to the report of a failed test."""
     outcome = yield
     report = outcome.get_result()
     if report.when == "call" and report.failed:
         for server in getattr(item, _SERVERS, []):
-            report.sections.append((f"lockwheel at port {server.port}", _happened(server)))
+            report.sections.append((f"lockwheel at port {server.port}", _story(server)))
 
 
-def _happened(server: Server) -> str:
+def _story(server: Server) -> str:
     try:
         return server.journal.story(count=_ENTRIES_SHOWN)
-    except (LockwheelError, OSError) as error:  # It may have been stopped by the test, or ended.
+    except (LockwheelError, OSError) as error:  # The test may have stopped the server.
         return f"  {error}"
 
 
 def _marked(item: Any) -> dict[str, Any]:
-    """What the nearest marker says, and where that says nothing the next."""
-    said: dict[str, Any] = {"frozen": False, "options": [], "check": []}
+    """The arguments of the markers; the nearest marker has priority."""
+    arguments: dict[str, Any] = {"frozen": False, "options": [], "check": []}
     for marker in reversed(list(item.iter_markers("lockwheel"))):
-        unknown = marker.kwargs.keys() - said.keys()
+        unknown = marker.kwargs.keys() - arguments.keys()
         if marker.args or unknown:
-            raise pytest.UsageError(f"what there is to mark: {_MARKER}")
-        said.update(marker.kwargs)
-    return said
+            raise pytest.UsageError(f"unknown arguments of the marker: {_MARKER}")
+        arguments.update(marker.kwargs)
+    return arguments

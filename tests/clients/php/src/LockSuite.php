@@ -5,7 +5,7 @@ declare(strict_types=1);
 namespace Lockwheel\Clients;
 
 /**
- * What must hold of any lock, told once: mutual exclusion, the lease to the millisecond, release
+ * The properties of every lock: mutual exclusion, the lease to the millisecond, release
  * and extension by the owner alone.
  */
 abstract class LockSuite extends Suite
@@ -68,22 +68,22 @@ abstract class LockSuite extends Suite
         self::assertNotNull($other->tryLock($key, self::LONG), 'it was not released');
     }
 
-    /** Who releases after the lease has ended takes nothing from the next holder. */
-    protected function refusesStrangers(callable $contender): void
+    /** A release after the end of the lease changes nothing for the next holder. */
+    protected function refusesLateRelease(callable $contender): void
     {
         [$late, $next, $third] = [$contender(), $contender(), $contender()];
-        $key = Servers::unique('strangers');
+        $key = Servers::unique('late-release');
         [$ended] = self::taken($late, $key, $this->short());
         $kept = self::wait($next, $key, self::LONG);
         if ($ended instanceof Extendable) {
             self::assertFalse($ended->extend(self::LONG), 'what another holds was extended');
         }
-        self::assertFalse($ended->unlock(), 'the late holder was told that it was still its lock');
+        self::assertFalse($ended->unlock(), 'the release by the late holder succeeded');
         self::assertNull($third->tryLock($key, self::LONG), 'it was taken from the next holder');
         self::assertTrue($kept->unlock(), 'the next holder had lost it');
     }
 
-    /** An extension counts from its own moment; nobody is let in before. */
+    /** An extension counts from its own moment; no client gets the lock before. */
     protected function extends(callable $contender): void
     {
         [$holder, $other, $key] = [$contender(), $contender(), Servers::unique('extends')];
@@ -102,7 +102,7 @@ abstract class LockSuite extends Suite
     }
 
     /**
-     * Takes a lock that is free, and says when it began to. A library refuses by itself what took
+     * Takes a free lock and returns the time before the request. A library refuses a lock that took
      * it as long as the lease: on a machine that stood for so long it is tried again.
      */
     protected static function taken(Contender $contender, string $key, float $lease): array

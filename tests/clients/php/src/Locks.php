@@ -4,21 +4,21 @@ declare(strict_types=1);
 
 namespace Lockwheel\Clients;
 
-/** One who wants locks, with a connection of its own. */
+/** A client that takes locks, on a connection of its own. */
 interface Contender
 {
     /** Takes the lock if it is free; null if it is not. */
     public function tryLock(string $key, float $leaseSeconds): ?Held;
 }
 
-/** A lock in somebody's hands. */
+/** A held lock. */
 interface Held
 {
     /** Says whether it was still the holder's. */
     public function unlock(): bool;
 }
 
-/** One whose lease can be prolonged. */
+/** A lock with a lease that can be prolonged. */
 interface Extendable extends Held
 {
     /** Lets it end so much later than now, and says whether it was still the holder's. */

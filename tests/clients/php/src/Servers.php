@@ -7,7 +7,7 @@ namespace Lockwheel\Clients;
 /** The servers, as the environment names them. */
 final class Servers
 {
-    // Servers that a test ends are that test's alone. Here is who has which of REDIS_SERVERS.
+    // A server that a test ends belongs to that test. These are the shares of REDIS_SERVERS.
     public const OF_SYMFONY_WITH_ONE_DEAD = [0, 3];
     public const OF_SYMFONY_WITHOUT_QUORUM = [3, 3];
     public const OF_MALKUSCH_WITH_ONE_DEAD = [6, 3];
@@ -36,7 +36,7 @@ final class Servers
         return $url ? self::address($url) : null;
     }
 
-    /** Ends one, and waits until nobody listens there. */
+    /** Ends one, and waits until the port is closed. */
     public static function end(array $address): void
     {
         [$host, $port] = $address;
@@ -48,7 +48,7 @@ final class Servers
         }
     }
 
-    /** A name that nobody else uses, on this run of the suite or on an earlier one. */
+    /** A name that no other test uses, in this run of the suite or an earlier one. */
     public static function unique(string $prefix): string
     {
         return $prefix . ':' . bin2hex(random_bytes(8));

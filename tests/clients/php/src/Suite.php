@@ -7,7 +7,7 @@ namespace Lockwheel\Clients;
 use PHPUnit\Framework\SkippedTest;
 use PHPUnit\Framework\TestCase;
 
-/** What a test shows; `%s` stands for the name of its data set. */
+/** The behaviour that a test shows; `%s` is the name of its data set. */
 #[\Attribute(\Attribute::TARGET_METHOD)]
 final class Behaviour
 {

@@ -105,7 +105,7 @@ final class LaravelTest extends LockSuite
     #[Behaviour('%s: a late release takes nothing from the next holder')]
     public function testRefusesStrangers(callable $connect): void
     {
-        $this->refusesStrangers(self::contender($connect));
+        $this->refusesLateRelease(self::contender($connect));
     }
 
     /** @dataProvider clients */
@@ -122,7 +122,7 @@ final class LaravelTest extends LockSuite
     }
 
     /** @dataProvider clients */
-    #[Behaviour('%s: block waits for the release, and tells who waits too long')]
+    #[Behaviour('%s: block waits for the release, and throws after its limit')]
     public function testBlocks(callable $connect): void
     {
         $key = Servers::unique('laravel');
@@ -170,7 +170,7 @@ final class LaravelTest extends LockSuite
         self::assertSame([true, true, true], [$enter(), $enter(), $enter()]);
         // On a machine so late that the while is over, the fourth is the first of the next.
         while (!$enter()) {
-            self::assertLessThan(self::GENEROUS, self::since($before), 'nobody is let in again');
+            self::assertLessThan(self::GENEROUS, self::since($before), 'the lock is free again');
             usleep(20_000);
         }
         self::assertGreaterThan($ends, microtime(true), 'too many were let in');

@@ -87,11 +87,11 @@ final class MalkuschLockTest extends LockSuite
     }
 
     /** @dataProvider clients */
-    #[Behaviour('%s: who waits too long is told so')]
+    #[Behaviour('%s: waiting longer than the limit throws')]
     public function testTellsOfTheWait(callable $mutex): void
     {
         $key = Servers::unique('malkusch');
-        $told = $mutex($key)->synchronized(function () use ($mutex, $key): bool {
+        $thrown = $mutex($key)->synchronized(function () use ($mutex, $key): bool {
             try {
                 $mutex($key, 1)->synchronized(fn () => self::fail('two hold it'));
             } catch (TimeoutException) {
@@ -99,7 +99,7 @@ final class MalkuschLockTest extends LockSuite
             }
             return false;
         });
-        self::assertTrue($told);
+        self::assertTrue($thrown);
     }
 
     #[Behaviour('three servers, one dead: two of three still make a lock')]

@@ -87,7 +87,7 @@ final class PhpredisTest extends LockSuite
     #[Behaviour('eval: a late release takes nothing from the next holder')]
     public function testRefusesStrangers(): void
     {
-        $this->refusesStrangers(self::contender(...));
+        $this->refusesLateRelease(self::contender(...));
     }
 
     #[Behaviour('eval: an extended lease ends at its new time')]
@@ -96,7 +96,7 @@ final class PhpredisTest extends LockSuite
         $this->extends(self::contender(...));
     }
 
-    #[Behaviour('evalSha: a script that the server has forgotten is told of as NOSCRIPT')]
+    #[Behaviour('evalSha: an unknown script fails with NOSCRIPT')]
     public function testForgets(): void
     {
         $redis = self::connect(Servers::disposable(Servers::OF_A_FORGETFUL_PHPREDIS)[0]);
@@ -155,7 +155,7 @@ final class PhpredisTest extends LockSuite
         $held = $holder->tryLock($key, self::LONG);
         self::together(2, function (int $number) use ($held, $key): void {
             if ($number === 0) {
-                // Whoever listens is counted, so it is told when it does and not before.
+                // Subscribers are counted, so the message is sent once there is one.
                 $redis = self::connect();
                 while ((int) $redis->pubsub('numsub', [$key])[$key] !== 1) {
                     usleep(1000);
@@ -168,17 +168,17 @@ final class PhpredisTest extends LockSuite
             self::assertNull($waiter->tryLock($key, self::LONG), 'it was granted twice');
             $redis = self::connect();
             $redis->setOption(\Redis::OPT_READ_TIMEOUT, self::GENEROUS);
-            $heard = null;
+            $received = null;
             try {
-                $redis->subscribe([$key], function ($redis, $_, $message) use (&$heard): void {
-                    $heard = $message;
+                $redis->subscribe([$key], function ($redis, $_, $message) use (&$received): void {
+                    $received = $message;
                     // In this version the one way to stop listening.
                     $redis->close();
                 });
             } catch (\RedisException) {
             }
-            self::assertSame('free', $heard);
-            self::assertNotNull($waiter->tryLock($key, self::LONG), 'it was told too early');
+            self::assertSame('free', $received);
+            self::assertNotNull($waiter->tryLock($key, self::LONG), 'the message came too early');
         });
     }
 

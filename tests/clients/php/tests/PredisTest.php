@@ -116,7 +116,7 @@ final class PredisTest extends LockSuite
     #[Behaviour('ScriptCommand: a late release takes nothing from the next holder')]
     public function testRefusesStrangers(): void
     {
-        $this->refusesStrangers(self::contender(...));
+        $this->refusesLateRelease(self::contender(...));
     }
 
     #[Behaviour('ScriptCommand: an extended lease ends at its new time')]
@@ -156,7 +156,7 @@ final class PredisTest extends LockSuite
         self::assertSame('100', self::connect()->get($key));
     }
 
-    #[Behaviour('transaction: who was overtaken is told so')]
+    #[Behaviour('transaction: a change in between aborts it')]
     public function testIsOvertaken(): void
     {
         [$one, $other, $key] = [self::connect(), self::connect(), Servers::unique('predis')];
@@ -168,7 +168,7 @@ final class PredisTest extends LockSuite
         };
         try {
             $one->transaction(['cas' => true, 'watch' => $key], $overtaken);
-            self::fail('it was not told');
+            self::fail('the transaction succeeded');
         } catch (AbortedMultiExecException) {
             self::assertSame('overtaken', $one->get($key));
         }
@@ -207,7 +207,7 @@ final class PredisTest extends LockSuite
             self::assertSame(['message', 'free'], [$message->kind, $message->payload]);
             break;
         }
-        self::assertNotNull($waiter->tryLock($key, self::LONG), 'it was told too early');
+        self::assertNotNull($waiter->tryLock($key, self::LONG), 'the message came too early');
     }
 
     #[Behaviour('cluster: of many contenders one holds the lock')]

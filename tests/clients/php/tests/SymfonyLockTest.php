@@ -133,7 +133,7 @@ final class SymfonyLockTest extends LockSuite
     #[Behaviour('%s: a late release takes nothing from the next holder')]
     public function testRefusesStrangers(callable $contender): void
     {
-        $this->refusesStrangers($contender);
+        $this->refusesLateRelease($contender);
     }
 
     /** @dataProvider clients */

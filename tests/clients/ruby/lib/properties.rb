@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# What must hold of any lock, told once: mutual exclusion, the lease to the millisecond, release
+# The properties of every lock: mutual exclusion, the lease to the millisecond, release
 # and extension by the owner alone. A contender answers to `try_lock(key, lease_ms)`, which gives a
 # lock or nil; a lock to `unlock` and `extend(lease_ms)`, which say whether it was still the
 # holder's.
@@ -47,20 +47,20 @@ module Properties
     assert_granted(other, key, before, SHORT_MS)
   end
 
-  # Who releases after the lease has ended takes nothing from the next holder.
+  # A release after the end of the lease changes nothing for the next holder.
   def assert_refuses_strangers
     late, following, third = yield, yield, yield
-    key = Servers.unique('strangers')
+    key = Servers.unique('late-release')
     ended = late.try_lock(key, SHORT_MS)
     assert ended, 'it is free'
     kept = wait(following, key)
     refute ended.extend(LONG_MS), 'a lock that another holds was extended'
-    refute ended.unlock, 'the late holder was told that it was still its lock'
+    refute ended.unlock, 'the release by the late holder succeeded'
     refute third.try_lock(key, LONG_MS), 'it was taken from the next holder'
     assert kept.unlock, 'the next holder had lost it'
   end
 
-  # An extension counts from its own moment; nobody is let in before.
+  # An extension counts from its own moment; no client gets the lock before.
   def assert_extends
     holder, other, key = yield, yield, Servers.unique('extends')
     before = extended(holder, key, SHORT_MS * 3, SHORT_MS * 4)

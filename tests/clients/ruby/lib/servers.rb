@@ -2,7 +2,7 @@
 
 # The servers, as the environment names them.
 module Servers
-  # Servers that are told to forget are one test's alone. Here is who has which of REDIS_SERVERS.
+  # A server that is flushed belongs to one test. This is the assignment of REDIS_SERVERS to tests.
   OF_A_FORGETFUL_ONE = 0..0
 
   module_function
@@ -26,7 +26,7 @@ module Servers
     { host: uri.host, port: uri.port }
   end
 
-  # A name that nobody else uses, on this run of the suite or on an earlier one.
+  # A name that no other test uses, in this run of the suite or an earlier one.
   def unique(prefix)
     "#{prefix}:#{SecureRandom.hex(8)}"
   end

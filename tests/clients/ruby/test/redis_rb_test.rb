@@ -18,7 +18,7 @@ class Recipe
   EXTEND = "if redis.call('get', KEYS[1]) == ARGV[1] then
     return redis.call('pexpire', KEYS[1], ARGV[2]) end return 0"
 
-  # A lock in somebody's hands.
+  # A held lock.
   Held = Struct.new(:redis, :key, :token) do
     def unlock
       redis.eval(RELEASE, keys: [key], argv: [token]) == 1
@@ -81,7 +81,7 @@ class RedisRbTest < Minitest::Test
     assert_extends { recipe }
   end
 
-  behaviour 'evalsha: a script that the server has forgotten is told of as NOSCRIPT' do
+  behaviour 'evalsha: an unknown script fails with NOSCRIPT' do
     redis = connect(Servers.disposable(Servers::OF_A_FORGETFUL_ONE).first)
     script = "return redis.call('incr', KEYS[1])"
     sha = Digest::SHA1.hexdigest(script)
@@ -111,7 +111,7 @@ class RedisRbTest < Minitest::Test
     assert_equal '100', connect.get(key)
   end
 
-  behaviour 'watch, multi: who was overtaken is told so' do
+  behaviour 'watch, multi: a change in between aborts it' do
     one, other, key = connect, connect, Servers.unique('redis-rb')
     done = one.watch(key) do
       other.set(key, 'overtaken')
@@ -173,13 +173,13 @@ class RedisRbTest < Minitest::Test
       end
       on.message do |_, message|
         assert_equal 'free', message
-        assert waiter.try_lock(key, LONG_MS), 'it was told before it was free'
-        Thread.current[:heard] = true
+        assert waiter.try_lock(key, LONG_MS), 'the message came before the release'
+        Thread.current[:received] = true
         raise StopIteration
       end
     end
   rescue StopIteration
-    assert Thread.current[:heard]
+    assert Thread.current[:received]
   end
 
   behaviour 'a lock outlives the connection it was taken on' do

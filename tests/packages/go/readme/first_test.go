@@ -1,4 +1,4 @@
-// Package readme holds the code of the module's README, whose blocks are pieces of these files.
+// Package readme contains the code of the module's README: each of its blocks is a part of a file.
 package readme
 
 import (
@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	lockwheel "lockwheel-go"
 	"lockwheel-go/lockwheeltest"
-	"github.com/redis/go-redis/v9"
 )
 
 func TestALeaseEnds(t *testing.T) {
@@ -16,7 +16,7 @@ func TestALeaseEnds(t *testing.T) {
 	client := connect(t, server)
 
 	client.SetNX(context.Background(), "invoice", "token", 30*time.Second)
-	server.Clock.Advance(30 * time.Second) // It ends now, and nobody had to wait for it.
+	server.Clock.Advance(30 * time.Second) // The lease ends here.
 
 	if client.Exists(context.Background(), "invoice").Val() != 0 {
 		t.Error("the lease has not ended")

@@ -36,7 +36,7 @@ func TestRedsyncOnFiveServers(t *testing.T) {
 		server := lockwheeltest.Start(t, lockwheel.Frozen())
 		all = append(all, goredis.NewPool(connect(t, server)))
 		if len(all) > 3 {
-			server.Faults.Add(lockwheel.Refuse, lockwheel.Requests{}) // Two of five are away.
+			server.Faults.Add(lockwheel.Refuse, lockwheel.Requests{}) // Two of five are unreachable.
 		}
 	}
 	mutex := redsync.New(all...).NewMutex("invoice", redsync.WithExpiry(time.Hour))

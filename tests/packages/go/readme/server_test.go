@@ -4,9 +4,9 @@ import (
 	"context"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
 	lockwheel "lockwheel-go"
 	"lockwheel-go/lockwheeltest"
-	"github.com/redis/go-redis/v9"
 )
 
 func TestOptions(t *testing.T) {

@@ -19,6 +19,6 @@ func TestMain(m *testing.M) {
 }
 
 func TestOnTheSharedServer(t *testing.T) {
-	server := lockwheeltest.Use(t, shared) // It is as at its start.
+	server := lockwheeltest.Use(t, shared) // It is reset.
 	server.Call("SET", "invoice", "token", "NX", "PX", 30_000)
 }

@@ -9,15 +9,15 @@ import (
 	"lockwheel-go/lockwheeltest"
 )
 
-func TestAnAnswerIsLost(t *testing.T) {
+func TestALostReply(t *testing.T) {
 	server := lockwheeltest.Start(t, lockwheel.Frozen())
 	client := connect(t, server)
 	lost := server.Faults.Add(lockwheel.LoseAndClose, lockwheel.Requests{Command: "set", Times: 1})
 
-	// go-redis sends it again by itself, and is refused by the lock that it has taken.
+	// By default go-redis sends the request again, and its own lock refuses it.
 	taken := client.SetNX(context.Background(), "invoice", "token", 30*time.Second).Val()
 	if taken || lost.State().Fired != 1 {
-		t.Error("no answer was lost")
+		t.Error("no reply was lost")
 	}
 	owner := client.Get(context.Background(), "invoice").Val()
 	if owner != "token" {
@@ -25,7 +25,7 @@ func TestAnAnswerIsLost(t *testing.T) {
 	}
 }
 
-func TestALockIsDeletedThatIsAnothers(t *testing.T) {
+func TestTheLockOfAnotherClientIsDeleted(t *testing.T) {
 	server := lockwheeltest.Start(t, lockwheel.Frozen())
 	a, b := connect(t, server), connect(t, server)
 	ctx := context.Background()
@@ -34,8 +34,8 @@ func TestALockIsDeletedThatIsAnothers(t *testing.T) {
 	gate := server.Faults.Gate(lockwheel.Requests{Command: "del"})
 	released := make(chan bool)
 	go func() {
-		if a.Get(ctx, "invoice").Val() == "a" { // It is still mine ...
-			a.Del(ctx, "invoice") // ... so I delete it.
+		if a.Get(ctx, "invoice").Val() == "a" { // The client owns the lock ...
+			a.Del(ctx, "invoice") // ... and deletes it.
 		}
 		close(released)
 	}()
@@ -46,7 +46,7 @@ func TestALockIsDeletedThatIsAnothers(t *testing.T) {
 	<-released
 
 	if b.Exists(ctx, "invoice").Val() == 1 {
-		t.Error("b has its lock still: this recipe is safe")
+		t.Error("b still has its lock: this recipe is safe")
 	}
 }
 
@@ -60,6 +60,6 @@ func TestLocksAreReleased(t *testing.T) {
 	client.Del(context.Background(), "invoice")
 
 	for _, mistake := range server.Journal.Lint() {
-		t.Log(mistake.Sentence) // the lock 'invoice' was deleted without a look at whose it is: ...
+		t.Log(mistake.Sentence) // the lock 'invoice' was deleted without a check of its owner: ...
 	}
 }

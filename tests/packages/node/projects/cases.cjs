@@ -9,9 +9,9 @@ const { createClient } = require("redis");
 async function meet(own, other, port) {
   const meeting = new Redis(process.env.MEETING_URL);
   await meeting.rpush(`from ${own}`, port);
-  const [, told] = await meeting.blpop(`from ${other}`, 0);
+  const [, received] = await meeting.blpop(`from ${other}`, 0);
   meeting.disconnect();
-  return Number(told);
+  return Number(received);
 }
 
 /** The tests of the file `own`, which runs beside the file `other`. */
@@ -29,7 +29,7 @@ exports.together = (own, other, { test, beforeEach, afterEach }) => {
     await server.clock.advance("30s");
   });
 
-  test("each test has a fresh one, whose clock stands", async () => {
+  test("each test has a new server with a stopped clock", async () => {
     assert.equal((await server.journal.entries({ key: own })).length, 0);
     assert.equal((await server.clock.now()).rate, 0);
     await server.call("SET", own, "token", "NX", "PX", 30_000);
@@ -43,7 +43,7 @@ exports.together = (own, other, { test, beforeEach, afterEach }) => {
   });
 };
 
-/** A file whose one server is shared by its tests. */
+/** A file with one server for all tests. */
 exports.shared = ({ test, before, after, beforeEach }) => {
   const server = serverBetween(before, after);
   beforeEach(() => server.reset());
@@ -68,7 +68,7 @@ async function isAnswered(server, answer) {
 
 /**
  * What works under the fake timers that `fake()` puts in place until `real()`. They are all that
- * the framework fakes unless told: `answers` says which clients are answered then.
+ * the framework fakes by default: `answers` says which clients are answered then.
  */
 exports.fakeTimers = ({ test, beforeEach, afterEach, fake, real, answers }) => {
   const server = serverBetween(beforeEach, afterEach, { frozen: true });

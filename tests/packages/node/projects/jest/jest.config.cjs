@@ -6,6 +6,6 @@ module.exports = {
   maxWorkers: 2,
   testTimeout: 60_000,
   verbose: true,
-  // Without this it decides by itself whether several files are worth several processes.
+  // Otherwise Jest chooses the number of processes.
   workerIdleMemoryLimit: "1GB",
 };

@@ -1,4 +1,4 @@
-// The types for those who require.
+// The types with require.
 
 import lockwheel = require("lockwheel");
 

@@ -1,4 +1,4 @@
-// Under all that Jest fakes unless told.
+// Under all timers that Jest fakes by default.
 
 require("../../cases.cjs").fakeTimers({
   test,

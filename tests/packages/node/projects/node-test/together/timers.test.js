@@ -1,4 +1,4 @@
-// Under all that node:test fakes unless told.
+// Under all timers that node:test fakes by default.
 
 import { afterEach, beforeEach, mock, test } from "node:test";
 import { fakeTimers } from "../../cases.cjs";

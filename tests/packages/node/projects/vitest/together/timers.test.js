@@ -1,4 +1,4 @@
-// Under all that Vitest fakes unless told.
+// Under all timers that Vitest fakes by default.
 
 import { afterEach, beforeEach, test, vi } from "vitest";
 import { fakeTimers } from "../../cases.cjs";

@@ -14,7 +14,7 @@ interface Contract {
     /** The clients of the configuration under test. */
     Clients clients();
 
-    /** A name no other test uses: tests run together and nobody flushes the server. */
+    /** A name that no other test uses: tests run in parallel and do not flush the server. */
     static String fresh(String what) {
         return what + "-" + UUID.randomUUID();
     }

@@ -15,7 +15,7 @@ import lockwheel.clients.Contention.Guard;
 import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
 
-/** What a fair lock promises beyond an RLock: those who came first are served first. */
+/** What a fair lock promises beyond an RLock: the lock is granted in the order of the requests. */
 interface FairLockContract extends Contract {
     @Test
     @DisplayName("FairLock: one holder at a time under contention")
@@ -55,7 +55,7 @@ interface FairLockContract extends Contract {
     }
 
     @Test
-    @DisplayName("FairLock: who gives up waiting leaves the queue")
+    @DisplayName("FairLock: a waiter that gives up leaves the queue")
     default void forgetsWhoGaveUp() throws Exception {
         var name = Contract.fresh("fair");
         var lock = clients().any(0).getFairLock(name);
@@ -69,7 +69,7 @@ interface FairLockContract extends Contract {
         other.unlock();
     }
 
-    /** Waiters, of whom each lets the next one in. */
+    /** Waiters in a queue. Each releases the lock for the next. */
     final class Line {
         private final String name;
         private final List<String> ahead;

@@ -18,7 +18,7 @@ import org.junit.jupiter.api.Test;
 
 /** What every RLock promises. */
 interface LockContract extends Contract {
-    /** Far longer than any test waits: who learns of a free lock by it learns too late. */
+    /** Much longer than any test waits: a waiter that relies on it is too late. */
     long LONG_LEASE_SECONDS = 300;
 
     /** Far longer than a message takes on a busy machine, far shorter than the lease. */
@@ -30,7 +30,7 @@ interface LockContract extends Contract {
         var name = Contract.fresh("lock");
         Contention.exclusive(8, 20, worker -> {
             var lock = clients().any(worker).getLock(name);
-            // Whoever missed the message of an unlock would wait for the end of this lease.
+            // A waiter that missed the message of an unlock would wait for the end of this lease.
             return Guard.of(() -> lock.lock(LONG_LEASE_SECONDS, SECONDS), lock::unlock);
         });
     }
@@ -119,7 +119,7 @@ interface LockContract extends Contract {
     }
 
     @Test
-    @DisplayName("RLock: a stranger's unlock throws and frees nothing")
+    @DisplayName("RLock: an unlock by another owner throws and changes nothing")
     default void ignoresStrangers() throws Exception {
         var name = Contract.fresh("lock");
         var lock = clients().any(0).getLock(name);
@@ -127,7 +127,7 @@ interface LockContract extends Contract {
         var other = clients().any(1).getLock(name);
         assertThrows(IllegalMonitorStateException.class, other::unlock);
         try (var thread = new Actor()) {
-            // Another thread of the owner's own client is a stranger, too.
+            // Another thread of the same client is another owner.
             assertThrows(IllegalMonitorStateException.class, () -> thread.run(lock::unlock));
         }
         assertTrue(lock.isHeldByCurrentThread());

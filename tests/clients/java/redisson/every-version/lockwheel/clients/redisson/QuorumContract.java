@@ -115,7 +115,7 @@ abstract class QuorumContract implements Contract {
         }
     }
 
-    /** Versions differ in whether a dead server is told by `false` or by an exception. */
+    /** Versions report a dead server either by `false` or by an exception. */
     private static void assertRefused(Attempt attempt) {
         try {
             assertFalse(attempt.tryLock());

@@ -108,7 +108,7 @@ interface ReadWriteLockContract extends Contract {
     }
 
     @Test
-    @DisplayName("ReadWriteLock: a stranger's unlock throws and frees nothing")
+    @DisplayName("ReadWriteLock: an unlock by another owner throws and changes nothing")
     default void readWriteIgnoresStrangers() throws Exception {
         var name = Contract.fresh("rw");
         var owner = clients().any(0).getReadWriteLock(name);

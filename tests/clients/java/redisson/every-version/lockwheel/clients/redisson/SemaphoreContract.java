@@ -22,7 +22,7 @@ interface SemaphoreContract extends Contract {
     default void bounds() throws Exception {
         var name = Contract.fresh("semaphore");
         clients().any(0).getSemaphore(name).release(3);
-        // All three can be out at once, whoever has them: under contention that would be chance.
+        // All three can be held at once. Under contention that would depend on timing.
         for (var worker = 0; worker < 3; worker++) {
             assertTrue(clients().any(worker).getSemaphore(name).tryAcquire());
         }

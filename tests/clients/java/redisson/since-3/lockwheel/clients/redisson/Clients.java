@@ -139,7 +139,7 @@ final class Clients {
         return waiting;
     }
 
-    /** Returns once somebody listens for news of the object. */
+    /** Returns once a client is subscribed to the object. */
     void awaitSubscriber(String name) throws Exception {
         try (var redis = console()) {
             Await.until("a subscriber of " + name,

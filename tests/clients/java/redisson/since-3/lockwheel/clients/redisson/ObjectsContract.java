@@ -92,11 +92,11 @@ interface ObjectsContract extends Contract {
         // In any order: 3.15 hands messages that come close together to several threads.
         var sent = IntStream.range(0, 20).mapToObj(String::valueOf).collect(Collectors.toSet());
         for (var listener : List.of(first, second)) {
-            var heard = new HashSet<String>();
+            var received = new HashSet<String>();
             for (var message = 0; message < 20; message++) {
-                heard.add(listener.poll(20, SECONDS));
+                received.add(listener.poll(20, SECONDS));
             }
-            assertEquals(sent, heard);
+            assertEquals(sent, received);
         }
         topic.removeAllListeners();
         Await.until("one listener left", () -> topic.publish("last") == 1);
@@ -106,16 +106,16 @@ interface ObjectsContract extends Contract {
     @DisplayName("RPatternTopic: messages of all matching topics arrive")
     default void patternsDeliver() throws Exception {
         var name = Contract.fresh("topic");
-        var heard = new LinkedBlockingQueue<String>();
+        var received = new LinkedBlockingQueue<String>();
         var pattern = clients().any(0).getPatternTopic(name + ".*");
         pattern.addListener(String.class,
-                (matched, channel, message) -> heard.add(channel + "=" + message));
+                (matched, channel, message) -> received.add(channel + "=" + message));
         assertEquals(1, clients().any(1).getTopic(name + ".a").publish("1"));
         assertEquals(0, clients().any(1).getTopic(name).publish("unheard"));
         assertEquals(1, clients().any(1).getTopic(name + ".b").publish("2"));
-        assertEquals(name + ".a=1", heard.poll(20, SECONDS));
-        assertEquals(name + ".b=2", heard.poll(20, SECONDS));
-        assertTrue(heard.isEmpty());
+        assertEquals(name + ".a=1", received.poll(20, SECONDS));
+        assertEquals(name + ".b=2", received.poll(20, SECONDS));
+        assertTrue(received.isEmpty());
     }
 
     @Test
@@ -207,7 +207,7 @@ interface ObjectsContract extends Contract {
     }
 
     @Test
-    @DisplayName("RBoundedBlockingQueue: never holds more than its capacity, and wakes who waits")
+    @DisplayName("RBoundedBlockingQueue: never holds more than its capacity, and wakes waiters")
     default void queuesAreBounded() throws Exception {
         var name = Contract.fresh("queue");
         var queue = clients().any(0).<String>getBoundedBlockingQueue(name);
@@ -228,22 +228,22 @@ interface ObjectsContract extends Contract {
     }
 
     @Test
-    @DisplayName("RBucket: a listener hears of its end and of its removal")
+    @DisplayName("RBucket: a listener is notified of expiry and removal")
     default void listenersHear() throws Exception {
         try (var console = clients().console()) {
             console.call("CONFIG", "SET", "notify-keyspace-events", "Egx");
         }
         var name = Contract.fresh("bucket");
-        var heard = new LinkedBlockingQueue<String>();
+        var received = new LinkedBlockingQueue<String>();
         var bucket = clients().any(0).<String>getBucket(name);
-        bucket.addListener((ExpiredObjectListener) key -> heard.add("expired " + key));
-        bucket.addListener((DeletedObjectListener) key -> heard.add("deleted " + key));
+        bucket.addListener((ExpiredObjectListener) key -> received.add("expired " + key));
+        bucket.addListener((DeletedObjectListener) key -> received.add("deleted " + key));
         bucket.set("removed");
         assertTrue(clients().any(1).getBucket(name).delete());
-        assertEquals("deleted " + name, heard.poll(20, SECONDS));
+        assertEquals("deleted " + name, received.poll(20, SECONDS));
         bucket.set("ends", 100, MILLISECONDS);
-        assertEquals("expired " + name, heard.poll(20, SECONDS));
-        assertTrue(heard.isEmpty());
+        assertEquals("expired " + name, received.poll(20, SECONDS));
+        assertTrue(received.isEmpty());
     }
 
     @Test

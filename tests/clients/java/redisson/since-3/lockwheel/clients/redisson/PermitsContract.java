@@ -88,7 +88,7 @@ interface PermitsContract extends Contract {
     }
 
     @Test
-    @DisplayName("RateLimiter: never more than the rate in an interval, whoever asks")
+    @DisplayName("RateLimiter: never more than the rate in an interval, for all clients")
     default void limits() throws Exception {
         var name = Contract.fresh("rate");
         var rate = 5;

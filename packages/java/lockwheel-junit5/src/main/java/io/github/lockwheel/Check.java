@@ -2,18 +2,18 @@ package io.github.lockwheel;
 
 import java.util.Locale;
 
-/** What must hold of all locks of a server. */
+/** A check of all locks of a server. */
 public enum Check {
-    /** Nobody holds a lock any more. */
+    /** No client holds a lock. */
     NO_LOCK_HELD,
-    /** Nobody took a lock that another came back for. */
+    /** No lock was taken while a former holder still used it. */
     NEVER_TWO_HOLDERS,
-    /** No lock stays if its owner dies. */
+    /** Every lock has a lease. */
     EVERY_LOCK_HAS_A_LEASE,
-    /** No lock was taken away from its owner. */
+    /** No client released the lock of another. */
     RELEASED_ONLY_BY_OWNER;
 
-    /** As the server calls it. */
+    /** The name on the server. */
     String word() {
         return name().toLowerCase(Locale.ROOT).replace('_', '-');
     }

@@ -17,15 +17,15 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /**
- * A server as a process. It ends with this JVM, however that ends: its standard input is a pipe
- * that closes then.
+ * The process of a server. It ends when this JVM ends for any reason, because the pipe of its
+ * standard input then closes.
  */
 final class Child {
-    /** A server starts in milliseconds: one that needs longer on the busiest machine hangs. */
+    /** A server starts within milliseconds, and within this limit even on a busy machine. */
     private static final int START_LIMIT_SECONDS = 30;
-    /** It has nothing to save: one that has not ended by then is killed. */
+    /** A server stops within milliseconds. One that hangs is killed after this time. */
     private static final int STOP_LIMIT_SECONDS = 10;
-    private static final int REMEMBERED_LINES = 20;
+    private static final int KEPT_LINES = 20;
     private static final Pattern READY =
             Pattern.compile("The server is now ready to accept connections on port (\\d+)");
 
@@ -39,7 +39,7 @@ final class Child {
                 "--enable-test-commands", "local", "--end-with-stdin", "yes"));
         command.addAll(options);
         var builder = new ProcessBuilder(command).redirectErrorStream(true);
-        // They would be settings of the server.
+        // Such variables set options of the server.
         builder.environment().keySet().removeIf(name -> name.startsWith("LOCKWHEEL_"));
         try {
             process = builder.start();
@@ -51,7 +51,7 @@ final class Child {
         reader.start();
     }
 
-    /** The port it listens on, as soon as it does. */
+    /** Waits until the server accepts connections. Returns the port. */
     int port() {
         try {
             return port.get(START_LIMIT_SECONDS, TimeUnit.SECONDS);
@@ -59,8 +59,8 @@ final class Child {
             throw new LockwheelException(error.getCause().getMessage(), error);
         } catch (TimeoutException error) {
             stop();
-            throw new LockwheelException("the server has not told its port in " + START_LIMIT_SECONDS
-                    + " s, only:\n" + remembered(), error);
+            throw new LockwheelException("the server did not report its port within "
+                    + START_LIMIT_SECONDS + " s. Its output:\n" + output(), error);
         } catch (InterruptedException error) {
             stop();
             Thread.currentThread().interrupt();
@@ -72,36 +72,36 @@ final class Child {
         return process.pid();
     }
 
-    /** Reads to the end: a server whose pipe is full would wait. */
+    /** Reads the output to its end, so that the pipe never fills. */
     private void read() {
         try (BufferedReader lines = new BufferedReader(new InputStreamReader(
                 process.getInputStream(), StandardCharsets.UTF_8))) {
             for (String line = lines.readLine(); line != null; line = lines.readLine()) {
-                remember(line);
+                keep(line);
                 Matcher ready = READY.matcher(line);
                 if (ready.find()) {
                     port.complete(Integer.valueOf(ready.group(1)));
                 }
             }
             port.completeExceptionally(new LockwheelException("the server ended with status "
-                    + process.waitFor() + ":\n" + remembered()));
+                    + process.waitFor() + ":\n" + output()));
         } catch (IOException | InterruptedException error) {
-            port.completeExceptionally(new LockwheelException("the log of the server broke off", error));
+            port.completeExceptionally(new LockwheelException("cannot read the output of the server", error));
         }
     }
 
-    private synchronized void remember(String line) {
+    private synchronized void keep(String line) {
         lastLines.addLast(line);
-        if (lastLines.size() > REMEMBERED_LINES) {
+        if (lastLines.size() > KEPT_LINES) {
             lastLines.removeFirst();
         }
     }
 
-    private synchronized String remembered() {
+    private synchronized String output() {
         return String.join("\n", lastLines);
     }
 
-    /** Ends it and waits until it has ended. */
+    /** Stops the server and waits until it has ended. */
     void stop() {
         process.destroy();
         try {

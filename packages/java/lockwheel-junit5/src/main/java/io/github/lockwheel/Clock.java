@@ -5,8 +5,8 @@ import java.time.Instant;
 import java.util.Map;
 
 /**
- * The clock of a server, in milliseconds, which drives everything that happens there by itself. It
- * is real time until it is told otherwise.
+ * The clock of a server, in milliseconds. Leases and the timeouts of blocking commands follow it.
+ * It runs in real time until a test changes it.
  *
  * <p>All methods throw {@link LockwheelException} if the server refuses or has ended, and
  * {@link IllegalArgumentException} for a span that is not one of whole milliseconds.
@@ -18,64 +18,64 @@ public final class Clock {
         this.server = server;
     }
 
-    /** Stops it. */
+    /** Stops the clock. */
     public void freeze() {
         server.control("CLOCK", "FREEZE");
     }
 
-    /** Lets it run, as fast as real time. */
+    /** Runs the clock in real time. */
     public void run() {
         server.control("CLOCK", "RUN");
     }
 
     /**
-     * Lets it run faster or slower.
+     * Runs the clock at a multiple of real time.
      *
-     * @param rate so many times as fast as real time
+     * @param rate the factor
      */
     public void run(double rate) {
         server.control("CLOCK", "RUN", Double.toString(rate));
     }
 
     /**
-     * Moves it on. What is due on the way has happened when this returns, in order, each thing at
-     * its own moment.
+     * Moves the clock forward. Everything due on the way has happened when this returns, in order,
+     * at its own time.
      *
-     * @param span how far
+     * @param span the distance
      */
     public void advance(Duration span) {
         server.control("CLOCK", "ADVANCE", milliseconds(span));
     }
 
     /**
-     * Moves it on to a moment, as {@link #advance} does. It never goes back.
+     * Moves the clock forward to a moment, as {@link #advance} does. It never goes back.
      *
-     * @param moment when, to the millisecond
+     * @param moment the moment, to the millisecond
      */
     public void set(Instant moment) {
         server.control("CLOCK", "SET", Long.toString(moment.toEpochMilli()));
     }
 
     /**
-     * Steps it as Redis's clock may be stepped: forward ends leases early, back prolongs them.
+     * Simulates a step of Redis's clock: forward ends leases early, back prolongs them.
      *
-     * @param span how far; a negative one steps it back
+     * @param span the distance; a negative one steps the clock back
      */
     public void jump(Duration span) {
         server.control("CLOCK", "JUMP", milliseconds(span));
     }
 
     /**
-     * Steps the wall clock alone, that of {@code TIME} and {@code EXPIREAT}. No lease follows.
+     * Steps only the wall clock, that of {@code TIME} and {@code EXPIREAT}. Leases do not change.
      *
-     * @param span how far; a negative one steps it back
+     * @param span the distance; a negative one steps the clock back
      */
     public void step(Duration span) {
         server.control("CLOCK", "STEP", milliseconds(span));
     }
 
     /**
-     * What it shows: the time that leases run on.
+     * The time that leases run on.
      *
      * @return the moment, to the millisecond
      */
@@ -84,7 +84,7 @@ public final class Clock {
     }
 
     /**
-     * What the wall clock shows.
+     * The time of the wall clock.
      *
      * @return the moment, to the millisecond
      */
@@ -93,9 +93,9 @@ public final class Clock {
     }
 
     /**
-     * How fast it runs.
+     * The rate of the clock.
      *
-     * @return so many times as fast as real time; 0 if it stands
+     * @return the multiple of real time; 0 if the clock is stopped
      */
     public double rate() {
         return ((Number) shown().get("rate")).doubleValue();
@@ -107,7 +107,7 @@ public final class Clock {
 
     static String milliseconds(Duration span) {
         if (span.getNano() % 1_000_000 != 0) {
-            throw new IllegalArgumentException("not whole milliseconds: " + span);
+            throw new IllegalArgumentException("not a whole number of milliseconds: " + span);
         }
         return Long.toString(span.toMillis());
     }

@@ -12,11 +12,11 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * Redis's protocol, its second version, as far as a package that tests needs it. One command at a
- * time; who comes meanwhile waits. A connection that was closed is opened again by the next.
+ * A client for version 2 of the Redis protocol. It runs one command at a time; other threads wait.
+ * The next command after the connection was closed opens it again.
  */
 final class Connection implements AutoCloseable {
-    /** A server that is silent for longer is not busy but lost, and so is the test. */
+    /** The limit for a reply. Only a reply that never comes takes this long. */
     private static final int LIMIT_SECONDS = 60;
 
     private final int port;
@@ -24,13 +24,13 @@ final class Connection implements AutoCloseable {
     private Socket socket;
     private DataInputStream in;
 
-    /** The password may be null. It is opened by the first command. */
+    /** The password may be null. The first command opens the connection. */
     Connection(int port, String password) {
         this.port = port;
         this.password = password;
     }
 
-    /** Runs one command: a string, a number (Long), nothing (null) or a list of these. */
+    /** Runs one command. Returns a String, a Long, null or a list of these. */
     synchronized Object call(String... command) {
         try {
             if (socket == null) {
@@ -59,7 +59,7 @@ final class Connection implements AutoCloseable {
         try {
             return read();
         } catch (SocketTimeoutException error) {
-            throw new IOException("no answer in " + LIMIT_SECONDS + " s", error);
+            throw new IOException("no reply within " + LIMIT_SECONDS + " s", error);
         }
     }
 
@@ -134,7 +134,7 @@ final class Connection implements AutoCloseable {
                 socket.close();
             }
         } catch (IOException error) {
-            // It is gone already.
+            // It is closed already.
         }
         socket = null;
     }

@@ -3,7 +3,7 @@ package io.github.lockwheel;
 import java.time.Duration;
 import java.util.List;
 
-/** What goes wrong with a request. */
+/** The effect of a fault rule on a request. */
 public final class Fault {
     private final List<String> words;
 
@@ -12,9 +12,9 @@ public final class Fault {
     }
 
     /**
-     * It is held for so long on the server's clock, and then run.
+     * Holds the request for a span on the server's clock, then runs it.
      *
-     * @param span how long
+     * @param span the span
      * @return the fault
      */
     public static Fault delay(Duration span) {
@@ -22,7 +22,7 @@ public final class Fault {
     }
 
     /**
-     * It is neither run nor answered.
+     * Does not run the request and sends no reply.
      *
      * @return the fault
      */
@@ -31,7 +31,7 @@ public final class Fault {
     }
 
     /**
-     * It is not run, and its connection is closed.
+     * Does not run the request and closes its connection.
      *
      * @return the fault
      */
@@ -40,7 +40,7 @@ public final class Fault {
     }
 
     /**
-     * It is run and not answered: the client cannot know.
+     * Runs the request and sends no reply.
      *
      * @return the fault
      */
@@ -49,7 +49,7 @@ public final class Fault {
     }
 
     /**
-     * It is run, and its connection is closed instead of an answer.
+     * Runs the request and closes its connection without a reply.
      *
      * @return the fault
      */
@@ -58,9 +58,9 @@ public final class Fault {
     }
 
     /**
-     * It is run, and after so many bytes of the answer the connection is closed.
+     * Runs the request, sends a part of the reply and closes the connection.
      *
-     * @param bytes how many come
+     * @param bytes the length of that part
      * @return the fault
      */
     public static Fault cut(int bytes) {
@@ -68,7 +68,7 @@ public final class Fault {
     }
 
     /**
-     * The server reads no further until the rule is cleared.
+     * Stops reading from the connection until the rule is cleared.
      *
      * @return the fault
      */
@@ -77,7 +77,7 @@ public final class Fault {
     }
 
     /**
-     * It is not run, and answered with an error.
+     * Does not run the request and replies with an error.
      *
      * @param line the error, such as {@code LOADING Redis is loading the dataset in memory}
      * @return the fault
@@ -87,7 +87,7 @@ public final class Fault {
     }
 
     /**
-     * Scripts are forgotten when it comes.
+     * Removes all scripts, then runs the request.
      *
      * @return the fault
      */
@@ -96,9 +96,9 @@ public final class Fault {
     }
 
     /**
-     * The clock jumps when it has been run: see {@link Clock#jump}.
+     * Runs the request, then lets the clock jump: see {@link Clock#jump}.
      *
-     * @param span how far; a negative one jumps back
+     * @param span the distance; a negative one jumps back
      * @return the fault
      */
     public static Fault jump(Duration span) {
@@ -106,9 +106,9 @@ public final class Fault {
     }
 
     /**
-     * When it has been answered, the last writes are undone.
+     * Sends the reply, then undoes the last writes.
      *
-     * @param count how many
+     * @param count the number of writes
      * @return the fault
      */
     public static Fault loseWrites(int count) {
@@ -116,7 +116,7 @@ public final class Fault {
     }
 
     /**
-     * Connections are closed as soon as they are there.
+     * Closes new connections at once.
      *
      * @return the fault
      */

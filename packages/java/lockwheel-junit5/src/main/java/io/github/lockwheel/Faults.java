@@ -6,8 +6,7 @@ import java.util.stream.Collectors;
 import java.util.stream.Stream;
 
 /**
- * What goes wrong with requests, and who is held before one. The first rule that is for a request
- * decides what becomes of it.
+ * The fault rules and gates of a server. The first matching rule applies to a request.
  *
  * <p>All methods throw {@link LockwheelException} if the server refuses or has ended.
  */
@@ -19,9 +18,9 @@ public final class Faults {
     }
 
     /**
-     * Has something go wrong with every request.
+     * Adds a rule for every request, after the other rules.
      *
-     * @param fault what
+     * @param fault the effect
      * @return the rule
      */
     public Rule add(Fault fault) {
@@ -29,10 +28,10 @@ public final class Faults {
     }
 
     /**
-     * Has something go wrong with some requests.
+     * Adds a rule for some requests, after the other rules.
      *
-     * @param fault what
-     * @param requests with which
+     * @param fault the effect
+     * @param requests the requests
      * @return the rule
      */
     public Rule add(Fault fault, Requests requests) {
@@ -40,10 +39,10 @@ public final class Faults {
     }
 
     /**
-     * Holds every client before such a request, while everything else goes on.
+     * Adds a gate, which holds matching requests before they run.
      *
-     * @param requests which
-     * @return the gate, at which they are held
+     * @param requests the requests
+     * @return the gate
      */
     public Gate gate(Requests requests) {
         return new Gate(server, (Long) control("GATE", "ADD", List.of(), requests));
@@ -55,31 +54,31 @@ public final class Faults {
     }
 
     /**
-     * The rules there are.
+     * Lists the rules.
      *
-     * @return all but gates
+     * @return all rules except gates
      */
     public List<Rule> list() {
-        return told("FAULT").map(rule -> new Rule(server, (Long) rule.get("id")))
+        return listed("FAULT").map(rule -> new Rule(server, (Long) rule.get("id")))
                 .collect(Collectors.toUnmodifiableList());
     }
 
-    /** Removes all rules but gates. */
+    /** Removes all rules except gates. */
     public void clear() {
         server.control("FAULT", "CLEAR");
     }
 
     /** Opens all gates. */
     void openGates() {
-        told("GATE").forEach(gate -> new Gate(server, (Long) gate.get("id")).open());
+        listed("GATE").forEach(gate -> new Gate(server, (Long) gate.get("id")).open());
     }
 
     /**
-     * Does what a failover does to a server whose replica had not heard of the last writes: they
-     * are undone, scripts are forgotten, and every client is disconnected.
+     * Simulates a failover to a replica that lacks the last writes: undoes them, removes all
+     * scripts and disconnects all clients.
      *
-     * @param writes how many are undone
-     * @return how many were
+     * @param writes the number of writes to undo
+     * @return the number of undone writes
      */
     public long failover(int writes) {
         Object undone = server.control("FAILOVER", "LOSE", Integer.toString(writes));
@@ -87,14 +86,14 @@ public final class Faults {
         return (Long) undone;
     }
 
-    private Stream<Map<String, Object>> told(String what) {
+    private Stream<Map<String, Object>> listed(String what) {
         return Json.list(Json.parse((String) server.control(what, "LIST"))).stream()
                 .map(Json::object);
     }
 
-    /** What is told of one rule or gate, by its number. */
-    Map<String, Object> told(String what, long number) {
-        return told(what).filter(rule -> rule.get("id").equals(number)).findFirst().orElseThrow(
-                () -> new LockwheelException("there is no rule or gate " + number + " any more"));
+    /** The listed fields of one rule or gate. */
+    Map<String, Object> listed(String what, long number) {
+        return listed(what).filter(rule -> rule.get("id").equals(number)).findFirst().orElseThrow(
+                () -> new LockwheelException("there is no rule or gate " + number));
     }
 }

@@ -4,8 +4,8 @@ import java.util.List;
 import java.util.stream.Collectors;
 
 /**
- * Where clients are held before a request, so that a test can write down what comes between two
- * steps of theirs.
+ * A gate, which holds requests before they run, so that a test can act between two steps of a
+ * client.
  *
  * <p>All methods throw {@link LockwheelException} if it has been opened.
  */
@@ -19,30 +19,30 @@ public final class Gate {
     }
 
     /**
-     * Waits until somebody is held here.
+     * Waits until the gate holds a client.
      *
-     * @return the {@code CLIENT ID} of who is
-     * @throws LockwheelException if nobody comes within a minute, too: nobody will
+     * @return the {@code CLIENT ID} of that client
+     * @throws LockwheelException also if the gate holds no client within a minute
      */
     public long await() {
         return (Long) server.await("GATE", "AWAIT", number);
     }
 
     /**
-     * Who is held here now.
+     * The clients that the gate holds now.
      *
      * @return the {@code CLIENT ID} of each
      */
     public List<Long> held() {
-        var gate = server.faults().told("GATE", Long.parseLong(number));
+        var gate = server.faults().listed("GATE", Long.parseLong(number));
         return Json.list(gate.get("held")).stream().map(Long.class::cast)
                 .collect(Collectors.toUnmodifiableList());
     }
 
     /**
-     * Lets everybody go, and is no more.
+     * Removes the gate and releases its clients.
      *
-     * @return how many were held
+     * @return their number
      */
     public long open() {
         return (Long) server.control("GATE", "OPEN", number);

@@ -8,11 +8,11 @@ import java.util.function.Function;
 import java.util.stream.Collectors;
 
 /**
- * What has happened on a server: what clients and their scripts called, and what became of locks,
- * which are recognised from what commands do, whatever library sends them.
+ * The journal of a server: the commands of clients and scripts, and the events of locks. Locks are
+ * recognised from the effects of commands, whatever library sends them.
  *
- * <p>All methods throw {@link LockwheelException} if the server has ended. Assertions that fail
- * throw an {@link AssertionError} that tells what happened to that lock.
+ * <p>All methods throw {@link LockwheelException} if the server has ended. A failed assertion throws
+ * an {@link AssertionError} with the entries of that lock.
  */
 public final class Journal {
     private final LockwheelServer server;
@@ -21,7 +21,7 @@ public final class Journal {
         this.server = server;
     }
 
-    /** Something that has happened. */
+    /** An entry of the journal. */
     public static final class Entry {
         private final Map<String, Object> fields;
 
@@ -30,16 +30,16 @@ public final class Journal {
         }
 
         /**
-         * Its number.
+         * The number of the entry.
          *
-         * @return they count up from 1
+         * @return the number, counted from 1
          */
         public long sequence() {
             return (Long) fields.get("seq");
         }
 
         /**
-         * When, on the clock that leases run on.
+         * The time, on the clock that leases run on.
          *
          * @return the moment, to the millisecond
          */
@@ -48,18 +48,18 @@ public final class Journal {
         }
 
         /**
-         * Who did it.
+         * The client of the command or event.
          *
-         * @return the {@code CLIENT ID}; 0 if it happened by itself
+         * @return the {@code CLIENT ID}; 0 if there was no client
          */
         public long client() {
             return (Long) fields.get("client");
         }
 
         /**
-         * What it is.
+         * The kind of the entry.
          *
-         * @return {@code command}, or what became of a lock: {@code acquired}, {@code renewed},
+         * @return {@code command}, or the event of a lock: {@code acquired}, {@code renewed},
          *     {@code refused}, {@code released}, {@code released-by-stranger},
          *     {@code expired-while-held}, {@code flushed}, {@code waited},
          *     {@code released-too-late}, {@code renewed-too-late}
@@ -69,7 +69,7 @@ public final class Journal {
         }
 
         /**
-         * The keys it is about.
+         * The keys of the command or event.
          *
          * @return their names
          */
@@ -78,7 +78,7 @@ public final class Journal {
         }
 
         /**
-         * All of it, with what is only of its event: {@code argv} and {@code reply} of a command,
+         * All fields, with those of its kind: {@code argv} and {@code reply} of a command,
          * {@code owner} and {@code lease_ms} of a lock.
          *
          * @return the fields of the JSON that {@code LOCKWHEEL JOURNAL} returns
@@ -87,14 +87,14 @@ public final class Journal {
             return fields;
         }
 
-        /** The JSON's fields, for people. */
+        /** The fields as text. */
         @Override
         public String toString() {
             return fields.toString();
         }
     }
 
-    /** A lock that is held. */
+    /** A held lock. */
     public static final class Lock {
         private final Map<String, Object> fields;
 
@@ -103,16 +103,16 @@ public final class Journal {
         }
 
         /**
-         * Its key.
+         * The key of the lock.
          *
-         * @return the name
+         * @return the key
          */
         public String key() {
             return (String) fields.get("key");
         }
 
         /**
-         * Whose it is.
+         * The owner of the lock.
          *
          * @return the token, or the field of a hash
          */
@@ -121,16 +121,16 @@ public final class Journal {
         }
 
         /**
-         * How often the owner has it.
+         * How many times the owner holds it.
          *
-         * @return more than 1 if it was taken again
+         * @return more than 1 after a reentrant acquisition
          */
         public long count() {
             return (Long) fields.get("count");
         }
 
         /**
-         * Who took it.
+         * The client that took the lock.
          *
          * @return the {@code CLIENT ID}
          */
@@ -139,7 +139,7 @@ public final class Journal {
         }
 
         /**
-         * Since when it is held.
+         * The time of the acquisition.
          *
          * @return the moment on the server's clock, to the millisecond
          */
@@ -148,9 +148,9 @@ public final class Journal {
         }
 
         /**
-         * For how much longer it lasts.
+         * The rest of the lease.
          *
-         * @return what is left of the lease; null if it has none
+         * @return the rest; null if the lock has no lease
          */
         public Duration lease() {
             Object lease = fields.get("lease_ms");
@@ -158,7 +158,7 @@ public final class Journal {
         }
 
         /**
-         * Who was refused it, and may be waiting for it.
+         * The clients that were refused the lock and may be waiting for it.
          *
          * @return the {@code CLIENT ID} of each that is still connected
          */
@@ -167,14 +167,14 @@ public final class Journal {
                     .collect(Collectors.toUnmodifiableList());
         }
 
-        /** The JSON's fields, for people. */
+        /** The fields as text. */
         @Override
         public String toString() {
             return fields.toString();
         }
     }
 
-    /** A mistake that was made with a lock. */
+    /** A common mistake in the use of a lock. */
     public static final class Finding {
         private final Map<String, Object> fields;
 
@@ -183,7 +183,7 @@ public final class Journal {
         }
 
         /**
-         * Which.
+         * The rule that found the mistake.
          *
          * @return {@code lock-without-lease}, {@code lease-in-a-second-step},
          *     {@code delete-without-check}, {@code compare-and-delete-in-two-steps},
@@ -194,15 +194,15 @@ public final class Journal {
         }
 
         /**
-         * The lock's key.
+         * The key of the lock.
          *
-         * @return the name
+         * @return the key
          */
         public String key() {
             return (String) fields.get("key");
         }
 
-        /** What is wrong and what is right, in a sentence. */
+        /** The problem and its correction. */
         @Override
         public String toString() {
             return (String) fields.get("sentence");
@@ -210,87 +210,87 @@ public final class Journal {
     }
 
     /**
-     * What has happened.
+     * All entries.
      *
-     * @return all that is remembered, in time order
+     * @return the kept entries, in time order
      */
     public List<Entry> entries() {
         return all(Entry::new, "JOURNAL");
     }
 
     /**
-     * What has happened to some keys.
+     * The entries of some keys.
      *
-     * @param pattern which, such as {@code lock:*}
-     * @return all that is remembered, in time order
+     * @param pattern the pattern, such as {@code lock:*}
+     * @return the kept entries, in time order
      */
     public List<Entry> entries(String pattern) {
         return all(Entry::new, "JOURNAL", "KEY", pattern);
     }
 
     /**
-     * The last of what has happened, as people read it.
+     * The last entries as text.
      *
-     * @param count no more than so many entries
-     * @return they, in time order, a line for each
+     * @param count at most this many entries
+     * @return one line for each, in time order
      */
     public String story(int count) {
         return (String) server.control("JOURNAL", "COUNT", Integer.toString(count), "TEXT");
     }
 
     /**
-     * The locks that are held.
+     * The held locks.
      *
-     * @return they
+     * @return the locks
      */
     public List<Lock> locks() {
         return all(Lock::new, "LOCKS");
     }
 
     /**
-     * The usual mistakes that were made with locks.
+     * Common mistakes in the use of locks.
      *
-     * @return one for each kind and lock
+     * @return one for each rule and lock
      */
     public List<Finding> lint() {
         return all(Finding::new, "LINT");
     }
 
-    /** Forgets what has happened. Held locks stay known. */
+    /** Removes all entries. Held locks stay recognised. */
     public void clear() {
         server.control("JOURNAL", "CLEAR");
     }
 
-    /** Asserts that nobody holds a lock any more. */
+    /** Asserts that no client holds a lock. */
     public void assertNoLockHeld() {
         check(Check.NO_LOCK_HELD);
     }
 
-    /** Asserts that nobody took a lock that another came back for. */
+    /** Asserts that no lock was taken while a former holder still used it. */
     public void assertNeverTwoHolders() {
         check(Check.NEVER_TWO_HOLDERS);
     }
 
-    /** Asserts that no lock stays if its owner dies. */
+    /** Asserts that every lock has a lease. */
     public void assertEveryLockHasALease() {
         check(Check.EVERY_LOCK_HAS_A_LEASE);
     }
 
-    /** Asserts that no lock was taken away from its owner. */
+    /** Asserts that no client released the lock of another. */
     public void assertReleasedOnlyByOwner() {
         check(Check.RELEASED_ONLY_BY_OWNER);
     }
 
     /**
-     * Asserts one of these.
+     * Runs a check.
      *
-     * @param check which
+     * @param check the check
      */
     public void check(Check check) {
-        String verdict = (String) server.control("CHECK", check.word(), "STORY");
-        Map<String, Object> told = Json.object(Json.parse(verdict));
-        if (!(Boolean) told.get("holds")) {
-            throw new AssertionError(told.get("text"));
+        String json = (String) server.control("CHECK", check.word(), "STORY");
+        Map<String, Object> verdict = Json.object(Json.parse(json));
+        if (!(Boolean) verdict.get("holds")) {
+            throw new AssertionError(verdict.get("text"));
         }
     }
 

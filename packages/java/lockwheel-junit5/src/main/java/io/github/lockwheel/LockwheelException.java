@@ -1,6 +1,6 @@
 package io.github.lockwheel;
 
-/** A server could not be started or reached, or has answered with an error: the message tells. */
+/** A server could not be started or reached, or replied with an error. */
 public final class LockwheelException extends RuntimeException {
     private static final long serialVersionUID = 1;
 

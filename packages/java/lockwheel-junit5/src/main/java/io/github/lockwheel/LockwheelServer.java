@@ -6,11 +6,11 @@ import java.util.List;
 import java.util.stream.Stream;
 
 /**
- * A server for tests: a process of its own on a free port of this machine, which holds locks as
- * Redis does, and whose clock, faults and memory of what has happened belong to the test.
+ * A server for tests: a child process on a free port of 127.0.0.1, with methods that control its
+ * clock and faults and read its journal.
  *
- * <p>It ends when it is stopped, and with this JVM at the latest, even if that is killed. It may be
- * used by several threads at once.
+ * <p>It ends with {@link #stop}, or when this JVM ends for any reason. Several threads may use it at
+ * once.
  */
 public final class LockwheelServer implements AutoCloseable {
     static final String HOST = "127.0.0.1";
@@ -37,7 +37,7 @@ public final class LockwheelServer implements AutoCloseable {
         }
     }
 
-    /** Opens the control connection, too, which no fault closes. */
+    /** Sets the clock. This also opens the control connection, which fault rules do not affect. */
     private void begin() {
         if (frozen) {
             clock().freeze();
@@ -46,7 +46,7 @@ public final class LockwheelServer implements AutoCloseable {
         }
     }
 
-    /** How a server is to be. */
+    /** The settings of a server. */
     public static final class Builder {
         private boolean frozen;
         private List<String> options = List.of();
@@ -54,9 +54,9 @@ public final class LockwheelServer implements AutoCloseable {
         private Builder() {}
 
         /**
-         * Whether its clock stands still from the beginning.
+         * Whether the server starts with a stopped clock.
          *
-         * @param frozen whether it does
+         * @param frozen whether it is stopped
          * @return this
          */
         public Builder frozen(boolean frozen) {
@@ -67,7 +67,7 @@ public final class LockwheelServer implements AutoCloseable {
         /**
          * Options of redis-server, as on its command line.
          *
-         * @param options such as {@code "--requirepass", "secret"}
+         * @param options the options, such as {@code "--requirepass", "secret"}
          * @return this
          */
         public Builder options(String... options) {
@@ -92,16 +92,16 @@ public final class LockwheelServer implements AutoCloseable {
     }
 
     /**
-     * Begins to say how a server is to be.
+     * Makes a builder.
      *
-     * @return the builder, whose server has a running clock and no options
+     * @return the builder of a server with a running clock and no options
      */
     public static Builder builder() {
         return new Builder();
     }
 
     /**
-     * Starts a server whose clock runs.
+     * Starts a server with a running clock.
      *
      * @return the server, which listens
      * @throws LockwheelException if there is no program to start, or it does not start
@@ -122,7 +122,7 @@ public final class LockwheelServer implements AutoCloseable {
     }
 
     /**
-     * The address it listens on.
+     * The address that the server listens on.
      *
      * @return {@code 127.0.0.1}
      */
@@ -131,7 +131,7 @@ public final class LockwheelServer implements AutoCloseable {
     }
 
     /**
-     * The port it listens on.
+     * The port that the server listens on.
      *
      * @return the port
      */
@@ -140,7 +140,7 @@ public final class LockwheelServer implements AutoCloseable {
     }
 
     /**
-     * Its process.
+     * The process of the server.
      *
      * @return the process id
      */
@@ -149,19 +149,19 @@ public final class LockwheelServer implements AutoCloseable {
     }
 
     /**
-     * Runs one command. All that are run so come over one connection, one after the other; faults
-     * and gates are for it as for any other client's.
+     * Runs one command. All calls share one connection and run one at a time. Fault rules and gates
+     * apply to it.
      *
      * @param command the command's name and its arguments
-     * @return a string, a number (Long), nothing (null), or a list of these
-     * @throws LockwheelException if the answer is an error, or there is none
+     * @return a String, a Long, null, or a list of these
+     * @throws LockwheelException if the reply is an error, or there is none
      */
     public Object call(String... command) {
         return calls.call(command);
     }
 
     /**
-     * Its clock: stops, moves, jumps.
+     * The clock of the server.
      *
      * @return the clock
      */
@@ -170,7 +170,7 @@ public final class LockwheelServer implements AutoCloseable {
     }
 
     /**
-     * What goes wrong, and who is held.
+     * The fault rules and gates of the server.
      *
      * @return the faults
      */
@@ -179,7 +179,7 @@ public final class LockwheelServer implements AutoCloseable {
     }
 
     /**
-     * What has happened.
+     * The journal of the server.
      *
      * @return the journal
      */
@@ -188,9 +188,9 @@ public final class LockwheelServer implements AutoCloseable {
     }
 
     /**
-     * Makes it as it was when it had started, for those who share one: no keys, no faults, no
-     * gates, nothing in the journal, and a clock that stands or runs as it did. Connections stay,
-     * and the clock's time.
+     * Restores the state after the start, for a server shared by several tests: no keys, fault
+     * rules, gates or scripts, an empty journal, and a clock that runs or is stopped as at the start.
+     * Connections and the time of the clock stay.
      */
     public void reset() {
         faults().clear();
@@ -201,9 +201,9 @@ public final class LockwheelServer implements AutoCloseable {
         journal().clear();
     }
 
-    /** Ends it and waits until it has ended. It may be stopped already. */
+    /** Stops the server and waits until it has ended. May be called again. */
     public void stop() {
-        // Whoever waits for an answer, and so has a connection, hears of the end first.
+        // Stop first: threads that wait for a reply hold the locks of the connections.
         child.stop();
         control.close();
         calls.close();
@@ -215,19 +215,19 @@ public final class LockwheelServer implements AutoCloseable {
         stop();
     }
 
-    /** One of the commands for tests, which no fault is for. */
+    /** Runs a command for tests, to which no fault rule applies. */
     Object control(String... command) {
         return control.call(lockwheel(command));
     }
 
-    /** As {@link #control}, for what waits: others need not wait for it. */
+    /** As {@link #control}, on a connection of its own, for commands that block. */
     Object await(String... command) {
         try (var connection = new Connection(port, password)) {
             return connection.call(lockwheel(command));
         }
     }
 
-    /** The next {@link #call} connects anew. */
+    /** Makes the next {@link #call} open a new connection. */
     void disconnectCalls() {
         calls.close();
     }

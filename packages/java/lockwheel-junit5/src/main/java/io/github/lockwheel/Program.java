@@ -14,8 +14,11 @@ import java.security.NoSuchAlgorithmException;
 import java.util.Optional;
 import java.util.stream.Stream;
 
-/** Which program is started: what LOCKWHEEL_BINARY says, else what a jar carries, else PATH's. */
-final class Program {
+/**
+ * Finds the server program: the one that {@code LOCKWHEEL_BINARY} names, else the one in the
+ * platform's jar, else {@code lockwheel} on the {@code PATH}.
+ */
+public final class Program {
     private static final String OVERRIDE = "LOCKWHEEL_BINARY";
     private static final ClassLoader JARS = Program.class.getClassLoader();
 
@@ -23,7 +26,27 @@ final class Program {
 
     private Program() {}
 
-    static Path find() {
+    /**
+     * Prints the path of the program.
+     *
+     * @param arguments are ignored
+     */
+    public static void main(String[] arguments) {
+        try {
+            System.out.println(find());
+        } catch (LockwheelException error) {
+            System.err.println(error.getMessage());
+            System.exit(1);
+        }
+    }
+
+    /**
+     * Finds the program. That of a jar is extracted into the user's cache folder.
+     *
+     * @return its path
+     * @throws LockwheelException if there is none
+     */
+    public static Path find() {
         String override = System.getenv(OVERRIDE);
         if (override != null && !override.isEmpty()) {
             return overriding(Path.of(override));
@@ -34,7 +57,7 @@ final class Program {
     private static Path overriding(Path program) {
         if (!Files.isExecutable(program)) {
             throw new LockwheelException(
-                    OVERRIDE + " is " + program + ", where there is no program to run");
+                    OVERRIDE + " is " + program + ", which is not an executable file");
         }
         return program;
     }
@@ -52,10 +75,10 @@ final class Program {
         return new LockwheelException("there is no Lockwheel for " + platform()
                 + ": no jar on the class path carries it, and PATH has no lockwheel. Add the"
                 + " dependency io.github.lockwheel:lockwheel-server-" + platform()
-                + ", or name a program in the environment variable " + OVERRIDE);
+                + ", or set the environment variable " + OVERRIDE + " to the path of a program");
     }
 
-    /** As in the names of the jars: linux-x86_64, macos-aarch64. */
+    /** The platform as in the names of the jars: linux-x86_64, macos-aarch64. */
     static String platform() {
         String system = System.getProperty("os.name").toLowerCase();
         String processor = System.getProperty("os.arch").toLowerCase();
@@ -63,7 +86,7 @@ final class Program {
                 + (processor.equals("amd64") ? "x86_64" : processor);
     }
 
-    /** The program of the platform's jar, as a file: looked at once in the life of a JVM. */
+    /** The extracted program of the platform's jar. It is verified once in each JVM. */
     private static synchronized Optional<Path> carried() {
         String resource = "io/github/lockwheel/" + platform() + "/lockwheel";
         if (carried == null && JARS.getResource(resource) != null) {
@@ -84,30 +107,30 @@ final class Program {
         try {
             return extracted(resource, hash, caches().resolve("lockwheel").resolve(hash));
         } catch (IOException error) {
-            // A folder that cannot be written to is no reason not to test.
+            // Without a writable cache folder, use a temporary one.
             return extracted(resource, hash, Files.createTempDirectory("lockwheel"));
         }
     }
 
-    /** Extracts the program into a folder, unless it is there and whole. */
+    /** Extracts the program into a folder, unless an identical copy is there. */
     private static Path extracted(String resource, String hash, Path folder) throws IOException {
         Path program = Files.createDirectories(folder).resolve("lockwheel");
         if (Files.isExecutable(program) && hash(program).equals(hash)) {
             return program;
         }
-        // Others may do the same at the same time: each makes a file whole and then renames it.
+        // Several processes may do this at the same time: each writes a file of its own and renames it.
         Path fresh = Files.createTempFile(folder, "lockwheel", ".new");
         try (InputStream stream = JARS.getResourceAsStream(resource)) {
             Files.copy(stream, fresh, StandardCopyOption.REPLACE_EXISTING);
         }
         Files.setPosixFilePermissions(fresh, PosixFilePermissions.fromString("rwxr-xr-x"));
         if (!hash(fresh).equals(hash)) {
-            throw new IOException("what the jar carries is damaged: " + resource);
+            throw new IOException("the program in the jar is damaged: " + resource);
         }
         return Files.move(fresh, program, StandardCopyOption.ATOMIC_MOVE);
     }
 
-    /** The user's folder for caches. */
+    /** The user's cache folder. */
     private static Path caches() {
         String home = System.getProperty("user.home");
         String named = System.getenv("XDG_CACHE_HOME");

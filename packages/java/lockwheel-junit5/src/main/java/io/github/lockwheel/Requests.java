@@ -4,8 +4,8 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * Which requests a fault or a gate is for: those that meet every condition. Patterns are Redis's,
- * as in {@code KEYS}.
+ * The conditions of a fault rule or a gate, all of which a request must match. Patterns are those
+ * of {@code KEYS}.
  */
 public final class Requests {
     private final List<String> conditions;
@@ -15,80 +15,80 @@ public final class Requests {
     }
 
     /**
-     * All of them.
+     * All requests.
      *
-     * @return the requests, to which conditions may be added
+     * @return no conditions
      */
     public static Requests any() {
         return new Requests(List.of());
     }
 
     /**
-     * Those of a command.
+     * Requests of a command.
      *
      * @param pattern its name, such as {@code eval*}, or {@code client|id} for a subcommand
-     * @return these requests and no others
+     * @return these conditions and this one
      */
     public Requests command(String pattern) {
         return with("COMMAND", pattern);
     }
 
     /**
-     * Those of which one key is like this.
+     * Requests with a key that matches the pattern.
      *
-     * @param pattern such as {@code lock:*}
-     * @return these requests and no others
+     * @param pattern the pattern, such as {@code lock:*}
+     * @return these conditions and this one
      */
     public Requests key(String pattern) {
         return with("KEY", pattern);
     }
 
     /**
-     * Those of clients with a name.
+     * Requests of clients with a name.
      *
      * @param pattern the name that {@code CLIENT SETNAME} gave them, such as {@code worker-?}
-     * @return these requests and no others
+     * @return these conditions and this one
      */
     public Requests client(String pattern) {
         return with("CLIENT", pattern);
     }
 
     /**
-     * Those of one client.
+     * Requests of one client.
      *
      * @param id its {@code CLIENT ID}
-     * @return these requests and no others
+     * @return these conditions and this one
      */
     public Requests clientId(long id) {
         return with("ID", Long.toString(id));
     }
 
     /**
-     * Only one of them.
+     * Only the n-th of the matching requests.
      *
-     * @param n which, counted from 1
-     * @return this request and no others
+     * @param n the number, from 1
+     * @return these conditions and this one
      */
     public Requests nth(long n) {
         return with("NTH", Long.toString(n));
     }
 
     /**
-     * No more than so many of them.
+     * At most this many of the matching requests.
      *
-     * @param count how many
-     * @return these requests and no others
+     * @param count the number
+     * @return these conditions and this one
      */
     public Requests times(long count) {
         return with("TIMES", Long.toString(count));
     }
 
     /**
-     * Each of them with a probability. The same seed chooses the same ones.
+     * Each of the matching requests with a probability. The same seed selects the same requests.
      *
      * @param probability from 0 to 1
      * @param seed any number
-     * @return these requests and no others
+     * @return these conditions and this one
      */
     public Requests probability(double probability, long seed) {
         return with("PROBABILITY", Double.toString(probability))

@@ -3,7 +3,7 @@ package io.github.lockwheel;
 import java.util.Objects;
 
 /**
- * A fault that was added.
+ * A fault rule on a server.
  *
  * <p>All methods but {@link #number} throw {@link LockwheelException} if it has been cleared.
  */
@@ -17,42 +17,42 @@ public final class Rule {
     }
 
     /**
-     * Its number.
+     * The number of the rule.
      *
-     * @return as {@code LOCKWHEEL FAULT LIST} shows it
+     * @return the number that {@code LOCKWHEEL FAULT LIST} shows
      */
     public long number() {
         return number;
     }
 
     /**
-     * What it does.
+     * The action of the rule.
      *
-     * @return such as {@code lose-and-close}
+     * @return the action, such as {@code lose-and-close}
      */
     public String action() {
-        return (String) server.faults().told("FAULT", number).get("action");
+        return (String) server.faults().listed("FAULT", number).get("action");
     }
 
     /**
-     * How many requests it was for, as far as the conditions about the request say.
+     * The number of requests that matched the conditions on the request.
      *
-     * @return so many
+     * @return the number
      */
     public long matched() {
-        return (Long) server.faults().told("FAULT", number).get("matched");
+        return (Long) server.faults().listed("FAULT", number).get("matched");
     }
 
     /**
-     * With how many requests something went wrong.
+     * The number of requests that the rule was applied to.
      *
-     * @return so many
+     * @return the number
      */
     public long fired() {
-        return (Long) server.faults().told("FAULT", number).get("fired");
+        return (Long) server.faults().listed("FAULT", number).get("fired");
     }
 
-    /** Removes it. */
+    /** Removes the rule. */
     public void clear() {
         server.control("FAULT", "CLEAR", Long.toString(number));
     }

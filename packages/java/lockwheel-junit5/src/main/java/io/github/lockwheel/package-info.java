@@ -1,2 +1,2 @@
-/** A Redis lock server for tests, started, moved, broken and asked from Java. */
+/** A lock server for tests that speaks the Redis protocol. */
 package io.github.lockwheel;

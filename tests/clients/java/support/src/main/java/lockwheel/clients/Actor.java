@@ -8,7 +8,7 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 
-/** A thread that does what it is told, in order: lock libraries know their owners by thread. */
+/** A thread that runs tasks in order, since lock libraries identify owners by thread. */
 public final class Actor implements AutoCloseable {
     private static final long PATIENCE_SECONDS = 120;
 
@@ -18,7 +18,7 @@ public final class Actor implements AutoCloseable {
         return thread;
     });
 
-    /** What an actor was told to do, and the moment it was done. */
+    /** The result of a task, and the time of its end. */
     public static final class Result<T> {
         private final CompletableFuture<T> value = new CompletableFuture<>();
         private volatile long doneNanos;

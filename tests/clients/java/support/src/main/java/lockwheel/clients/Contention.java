@@ -36,7 +36,7 @@ public final class Contention {
             };
         }
 
-        /** Tries again and again, after pauses that part those who fail together. */
+        /** Tries repeatedly, after random pauses that separate the contenders. */
         static Guard retrying(Lock lock) {
             return of(
                     () -> {

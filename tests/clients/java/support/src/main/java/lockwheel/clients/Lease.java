@@ -11,7 +11,7 @@ import java.util.function.LongSupplier;
 public final class Lease {
     private Lease() {}
 
-    /** Who knows when a lease ends, and so by which clock it must be measured. */
+    /** The clock that decides the end of a lease, by which a test must measure it. */
     public enum Measured {
         /** The server counts from when it was asked (PX, PEXPIRE): no nanosecond may be missing. */
         BY_SERVER(System::nanoTime),

@@ -6,7 +6,7 @@ import java.net.URI;
 import java.util.List;
 import java.util.stream.Stream;
 
-/** The servers the environment names, and who may use which of the disposable ones. */
+/** The servers that the environment names, and the assignment of the disposable ones. */
 public final class Servers {
     private Servers() {}
 
@@ -26,11 +26,11 @@ public final class Servers {
     }
 
     /**
-     * Who kills which of REDIS_SERVERS. A server killed by one test can be used by no other, so
+     * The tests that kill servers of REDIS_SERVERS. No other test can use a killed server, so
      * every such test has its own; those that outlive every test are shared.
      */
     public enum Slice {
-        /** Never killed: a quorum may count these two whoever else uses them. */
+        /** Never killed: a quorum may count these two, which other tests use too. */
         SURVIVORS(0, 2),
         /** Killed by the test of a lock over three servers, a slice for each version. */
         REDISSON_4_OF_THREE(2, 2),

@@ -31,7 +31,7 @@ public abstract class EmbeddedRedisContract {
                     + "else return 0 end";
 
     /** The fork's name. */
-    protected abstract String whose();
+    protected abstract String vendor();
 
     /** A server on this port, with these lines in its configuration. */
     protected abstract Launched launch(File program, int port, String... settings)
@@ -92,7 +92,7 @@ public abstract class EmbeddedRedisContract {
     }
 
     @Test
-    @DisplayName("goes on when nobody reads its log any more")
+    @DisplayName("continues when its log is no longer read")
     void goesOnUnheard() throws Exception {
         var port = freePort();
         // It has something to say of each client.
@@ -136,16 +136,16 @@ public abstract class EmbeddedRedisContract {
             }
             var lease = SetParams.setParams().nx().px(30_000);
             assertEquals("OK", jedis.set("lock", "token", lease));
-            assertNull(jedis.set("lock", "stranger", lease));
+            assertNull(jedis.set("lock", "other", lease));
             assertEquals("token", jedis.get("lock"));
-            assertEquals(0L, jedis.eval(COMPARE_AND_DELETE, 1, "lock", "stranger"));
+            assertEquals(0L, jedis.eval(COMPARE_AND_DELETE, 1, "lock", "other"));
             assertEquals(1L, jedis.eval(COMPARE_AND_DELETE, 1, "lock", "token"));
             var line = jedis.info("server").lines().filter(it -> it.startsWith("process_id:"));
             return Long.parseLong(line.findFirst().orElseThrow().split(":")[1].trim());
         }
     }
 
-    /** A loopback port that nobody listens at. */
+    /** A free port of 127.0.0.1. */
     protected static int freePort() throws IOException {
         try (var listener = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
             return listener.getLocalPort();

@@ -32,7 +32,7 @@ final class Report implements TestWatcher {
 
     private static void record(ExtensionContext test, String outcome, String reason) {
         var contract = (EmbeddedRedisContract) test.getRequiredTestInstance();
-        var launcher = "embedded-redis of " + contract.whose();
+        var launcher = "embedded-redis of " + contract.vendor();
         var why = reason.lines().findFirst().orElse("");
         why = why.substring(0, Math.min(why.length(), REASON_LENGTH));
         append("{" + String.join(",",

@@ -13,7 +13,7 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import redis.clients.jedis.Jedis;
 
-/** The clock stands and moves as it is told. */
+/** Stopping and moving the clock. */
 @Lockwheel(frozen = true)
 class ClockTest {
     private static final Duration MILLISECOND = Duration.ofMillis(1);

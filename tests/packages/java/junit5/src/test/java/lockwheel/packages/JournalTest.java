@@ -18,7 +18,7 @@ import org.junit.jupiter.api.function.Executable;
 import redis.clients.jedis.Jedis;
 import redis.clients.jedis.params.SetParams;
 
-/** What has happened, told and asserted. */
+/** The journal and its assertions. */
 @Lockwheel(frozen = true)
 class JournalTest {
     private static final SetParams LEASE = SetParams.setParams().nx().px(10_000);

@@ -47,7 +47,7 @@ final class Later<T> {
         return value.isDone();
     }
 
-    /** Returns when something has become so that nobody tells of. */
+    /** Waits until a condition holds. */
     static void eventually(String what, BooleanSupplier condition) throws TimeoutException {
         long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(PATIENCE_SECONDS);
         while (!condition.getAsBoolean()) {

@@ -8,12 +8,12 @@ import java.util.concurrent.TimeUnit;
 import redis.clients.jedis.Jedis;
 import redis.clients.jedis.JedisPubSub;
 
-/** Hears the messages of channels, in order, in a thread of its own. */
+/** Receives the messages of channels, in order, in a thread of its own. */
 final class Listener extends JedisPubSub {
     private static final String SUBSCRIBED = "(subscribed)";
     private static final String PONG = "(pong)";
 
-    private final BlockingQueue<String> heard = new LinkedBlockingQueue<>();
+    private final BlockingQueue<String> received = new LinkedBlockingQueue<>();
 
     private Listener() {}
 
@@ -33,8 +33,8 @@ final class Listener extends JedisPubSub {
     /** The next message. */
     String next() {
         try {
-            String message = heard.poll(Later.PATIENCE_SECONDS, TimeUnit.SECONDS);
-            assertNotNull(message, "nothing was heard");
+            String message = received.poll(Later.PATIENCE_SECONDS, TimeUnit.SECONDS);
+            assertNotNull(message, "no message was received");
             return message;
         } catch (InterruptedException error) {
             throw new AssertionError(error);
@@ -55,16 +55,16 @@ final class Listener extends JedisPubSub {
 
     @Override
     public void onSubscribe(String channel, int count) {
-        heard.add(SUBSCRIBED);
+        received.add(SUBSCRIBED);
     }
 
     @Override
     public void onPong(String pattern) {
-        heard.add(PONG);
+        received.add(PONG);
     }
 
     @Override
     public void onMessage(String channel, String message) {
-        heard.add(message);
+        received.add(message);
     }
 }

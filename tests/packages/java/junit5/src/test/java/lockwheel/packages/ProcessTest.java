@@ -19,7 +19,7 @@ import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** Which program is started, and that it ends with a JVM: with programs that start servers. */
+/** The choice of the program and its end with a JVM, tested with programs that start servers. */
 class ProcessTest {
     private static final String CARRIER = "lockwheel-server-";
     private static final List<String> CLASS_PATH =
@@ -31,30 +31,30 @@ class ProcessTest {
     private Path folder;
 
     @AfterEach
-    void endThem() {
+    void stopProcesses() {
         processes.forEach(Process::destroyForcibly);
     }
 
     @Test
     void aServerEndsWithAKilledJvm() throws Exception {
         var starter = starter(CLASS_PATH, Map.of());
-        int port = Integer.parseInt(told(starter).split(" ")[0]);
+        int port = Integer.parseInt(line(starter).split(" ")[0]);
         try (var socket = new Socket("127.0.0.1", port)) {
             socket.setSoTimeout(Later.PATIENCE_SECONDS * 1000);
             socket.getOutputStream().write("PING\r\n".getBytes());
             assertEquals("+PONG\r\n", new String(socket.getInputStream().readNBytes(7)));
             starter.destroyForcibly().waitFor();
-            assertEquals(-1, socket.getInputStream().read(), "the server is gone");
+            assertEquals(-1, socket.getInputStream().read(), "the server has ended");
         }
     }
 
     @Test
     void theCarriedProgramIsExtractedOnce() throws Exception {
         var environment = Map.of("XDG_CACHE_HOME", folder.toString());
-        var first = program(told(starter(CLASS_PATH, environment)));
+        var first = program(line(starter(CLASS_PATH, environment)));
         assertEquals(folder.resolve("lockwheel"), first.getParent().getParent());
         var extracted = Files.getLastModifiedTime(first);
-        assertEquals(first, program(told(starter(CLASS_PATH, environment))));
+        assertEquals(first, program(line(starter(CLASS_PATH, environment))));
         assertEquals(extracted, Files.getLastModifiedTime(first));
         assertEquals(List.of(first), files(first.getParent()));
     }
@@ -63,13 +63,13 @@ class ProcessTest {
     void aDamagedCopyIsReplaced() throws Exception {
         var environment = Map.of("XDG_CACHE_HOME", folder.toString());
         var first = starter(CLASS_PATH, environment);
-        var program = program(told(first));
+        var program = program(line(first));
         first.destroyForcibly().waitFor();
         var whole = Files.readAllBytes(program);
         Files.delete(program);
         Files.write(program, new byte[] {'#', '!'});
         assertTrue(program.toFile().setExecutable(true));
-        assertEquals(program, program(told(starter(CLASS_PATH, environment))));
+        assertEquals(program, program(line(starter(CLASS_PATH, environment))));
         assertEquals(whole.length, Files.size(program));
     }
 
@@ -81,8 +81,8 @@ class ProcessTest {
             starters.add(starter(CLASS_PATH, environment));
         }
         for (Process starter : starters) {
-            // The last to rename its copy has replaced those that run already.
-            assertTrue(program(told(starter)).startsWith(folder));
+            // The last rename replaces the files of running programs.
+            assertTrue(program(line(starter)).startsWith(folder));
         }
         var programs = files(files(folder.resolve("lockwheel")).get(0));
         assertEquals(List.of("lockwheel"),
@@ -92,49 +92,49 @@ class ProcessTest {
     @Test
     void aFolderThatCannotBeWrittenToIsNotNeeded() throws Exception {
         var file = Files.createFile(folder.resolve("file"));
-        var program = program(told(starter(CLASS_PATH, Map.of("XDG_CACHE_HOME", file.toString()))));
+        var program = program(line(starter(CLASS_PATH, Map.of("XDG_CACHE_HOME", file.toString()))));
         assertTrue(Files.isRegularFile(program), program.toString());
     }
 
     @Test
     void aVariableNamesAnotherProgram() throws Exception {
         var program = copyOfTheProgram("another");
-        var told = told(starter(CLASS_PATH, Map.of("LOCKWHEEL_BINARY", program.toString())));
-        assertEquals(program, program(told));
+        var line = line(starter(CLASS_PATH, Map.of("LOCKWHEEL_BINARY", program.toString())));
+        assertEquals(program, program(line));
     }
 
     @Test
-    void aVariableThatNamesNothingIsToldOf() throws Exception {
-        var told = told(starter(CLASS_PATH, Map.of("LOCKWHEEL_BINARY", "/no/such/program")));
-        assertEquals("LOCKWHEEL_BINARY is /no/such/program, where there is no program to run",
-                told);
+    void aVariableThatNamesNoProgramIsAnError() throws Exception {
+        var line = line(starter(CLASS_PATH, Map.of("LOCKWHEEL_BINARY", "/no/such/program")));
+        assertEquals("LOCKWHEEL_BINARY is /no/such/program, which is not an executable file",
+                line);
     }
 
     @Test
-    void noVariableIsASettingOfTheServer() throws Exception {
-        var told = told(starter(CLASS_PATH, Map.of("LOCKWHEEL_REQUIREPASS", "secret")));
-        assertTrue(Files.isRegularFile(program(told)), told);
+    void theEnvironmentDoesNotSetOptions() throws Exception {
+        var line = line(starter(CLASS_PATH, Map.of("LOCKWHEEL_REQUIREPASS", "secret")));
+        assertTrue(Files.isRegularFile(program(line)), line);
     }
 
     @Test
     void withoutACarriedProgramPathIsSearched() throws Exception {
         var program = copyOfTheProgram("lockwheel");
-        var told = told(starter(withoutTheProgram(), Map.of("PATH", folder.toString())));
-        assertEquals(program, program(told));
+        var line = line(starter(withoutTheProgram(), Map.of("PATH", folder.toString())));
+        assertEquals(program, program(line));
     }
 
     @Test
-    void withoutAnyProgramItSaysWhatToDo() throws Exception {
-        var told = told(starter(withoutTheProgram(), Map.of("PATH", folder.toString())));
-        assertTrue(told.startsWith("there is no Lockwheel for "), told);
-        assertTrue(told.contains("io.github.lockwheel:" + CARRIER), told);
-        assertTrue(told.contains("LOCKWHEEL_BINARY"), told);
+    void aMissingProgramIsAnErrorWithAdvice() throws Exception {
+        var line = line(starter(withoutTheProgram(), Map.of("PATH", folder.toString())));
+        assertTrue(line.startsWith("there is no Lockwheel for "), line);
+        assertTrue(line.contains("io.github.lockwheel:" + CARRIER), line);
+        assertTrue(line.contains("LOCKWHEEL_BINARY"), line);
     }
 
     private Process starter(List<String> classPath, Map<String, String> environment)
             throws IOException {
         var java = Path.of(System.getProperty("java.home"), "bin", "java").toString();
-        // It lives shortly: no time is spent on compiling it well.
+        // A short-lived process needs no optimising compiler.
         var builder = new ProcessBuilder(java, "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-cp",
                 String.join(File.pathSeparator, classPath), Starter.class.getName());
         builder.environment().putAll(environment);
@@ -143,18 +143,18 @@ class ProcessTest {
         return process;
     }
 
-    private static String told(Process starter) throws IOException {
+    private static String line(Process starter) throws IOException {
         return new BufferedReader(new InputStreamReader(starter.getInputStream())).readLine();
     }
 
-    /** Of a line that tells the port and the program. */
-    private static Path program(String told) {
-        return Path.of(told.split(" ", 2)[1]);
+    /** The program, from a line with the port and the program. */
+    private static Path program(String line) {
+        return Path.of(line.split(" ", 2)[1]);
     }
 
     private Path copyOfTheProgram(String name) throws IOException {
         var environment = Map.of("XDG_CACHE_HOME", folder.resolve("cache").toString());
-        var carried = program(told(starter(CLASS_PATH, environment)));
+        var carried = program(line(starter(CLASS_PATH, environment)));
         return Files.copy(carried, folder.resolve(name),
                 StandardCopyOption.COPY_ATTRIBUTES);
     }

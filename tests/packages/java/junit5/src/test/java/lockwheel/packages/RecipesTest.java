@@ -26,9 +26,9 @@ import redis.clients.jedis.exceptions.JedisConnectionException;
 import redis.clients.jedis.params.SetParams;
 
 /**
- * What goes wrong with the usual lock recipes, each twice: the mistake, made visible with the clock
- * and the faults, and what corrects it, in the very same trouble. With Jedis, whose connection is
- * an owner: a, b or c.
+ * Common mistakes in lock recipes. Each has two tests under the same fault: one of the mistake, made
+ * visible with the clock and fault rules, and one of its correction. Each connection of Jedis is an
+ * owner: a, b or c.
  */
 @Lockwheel(frozen = true)
 class RecipesTest {
@@ -212,7 +212,7 @@ class RecipesTest {
         inside.add("b");
         assertEquals(List.of("a", "b"), inside, "both are");
         server.clock().advance(SECOND.multipliedBy(5));
-        assertFalse(release(a, "a"), "after fifteen seconds it hears of it");
+        assertFalse(release(a, "a"), "after fifteen seconds the release is refused");
         assertThrows(AssertionError.class, server.journal()::assertNeverTwoHolders);
         mistakes("lease-shorter-than-hold");
     }
@@ -231,7 +231,7 @@ class RecipesTest {
         mistakes();
     }
 
-    /** Redisson renews by itself every third of the lease, on its own clock. */
+    /** Redisson renews a lock at every third of the lease, by its own clock. */
     @Test
     void workLongerThanTheLeaseCorrectedByAWatchdog() throws Exception {
         var redisson = Redissons.withWatchdog(server, Duration.ofMillis(600));
@@ -258,7 +258,7 @@ class RecipesTest {
         assertTrue(take(a, "a"));
         server.clock().advance(LEASE);
         assertTrue(take(b, "b"));
-        b.close(); // It dies. Nobody should wait for longer than its lease.
+        b.close(); // Simulates a crash. No client should wait for longer than the lease.
         server.clock().advance(LEASE.minus(SECOND));
         assertNotNull(a.get("lock"), "there is a lock ...");
         assertEquals(1, a.expire("lock", 10), "... so it is renewed");
@@ -308,7 +308,7 @@ class RecipesTest {
         assertTrue(take(a, "a"));
         assertFalse(take(b, "b"));
         var released = Listener.of(b, "released");
-        a.close(); // Who dies does not publish.
+        a.close(); // A crashed holder does not publish.
         server.clock().advance(YEAR);
         assertFalse(c.exists("lock"));
         assertTrue(released.hasHeardNothing(), "the lock is free, and b waits");
@@ -321,10 +321,10 @@ class RecipesTest {
         assertFalse(take(b, "b"));
         // It waits for a message, but for no longer than the lease, or for the end of the lease.
         var remaining = Duration.ofMillis(b.pttl("lock"));
-        var heard = Listener.of(b, "released", "__keyevent@0__:expired");
+        var messages = Listener.of(b, "released", "__keyevent@0__:expired");
         a.close();
         server.clock().advance(remaining);
-        assertEquals("lock", heard.next(), "expired");
+        assertEquals("lock", messages.next(), "expired");
         assertTrue(take(c, "b"));
     }
 
@@ -360,7 +360,7 @@ class RecipesTest {
         b = client(server);
         assertTrue(take(b, "b"), "both are inside");
         a = client(server);
-        assertFalse(release(a, "a"), "a hears of it too late");
+        assertFalse(release(a, "a"), "the release of a is late");
         assertEquals("b", b.get("lock"));
     }
 
@@ -408,7 +408,7 @@ class RecipesTest {
             LockwheelServer one, LockwheelServer two, LockwheelServer three) {
         var majority = takenUnknowingly(one, two, three);
         assertTrue(release(a, "a"), "where it knows that it has it");
-        assertEquals(1, majority.take("b"), "nobody holds the lock, and nobody gets it");
+        assertEquals(1, majority.take("b"), "no client holds the lock, and none can take it");
         assertThrows(AssertionError.class, two.journal()::assertNoLockHeld);
         assertThrows(AssertionError.class, three.journal()::assertNoLockHeld);
     }
@@ -435,7 +435,7 @@ class RecipesTest {
         /** On how many servers, and how long it took on their clocks. */
         record Taken(long count, Duration elapsed) {}
 
-        /** On how many the lock is the token's now, as far as these told. */
+        /** The number of servers that confirmed the lock of the token. */
         long take(String token) {
             return servers.stream().filter(server -> taken(server, token)).count();
         }
@@ -460,7 +460,7 @@ class RecipesTest {
             for (int asked = 0; asked < servers.size(); asked++) {
                 Rule rule = slow.get(asked);
                 Later.eventually("it is held", () -> rule.fired() == 1);
-                // Who holds the request comes last: until then no other is asked.
+                // The server that holds the request comes last: until then no other gets one.
                 var others = new ArrayList<>(servers);
                 others.add(others.remove(asked));
                 others.forEach(server -> server.clock().advance(SLOW));

@@ -17,7 +17,7 @@ import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
 import org.redisson.client.RedisResponseTimeoutException;
 
-/** What Redisson's own timers do while the server's clock stands and moves. */
+/** Redisson's own timers and the server's clock. */
 @Lockwheel(frozen = true)
 class RedissonTest {
     private static final Duration WATCHDOG = Duration.ofSeconds(30);
@@ -89,7 +89,7 @@ class RedissonTest {
         assertTrue(waits.get());
     }
 
-    /** The lock has an owner then who does not know, and no watchdog. */
+    /** The lock then has an owner without a reply, and no watchdog. */
     @Test
     void aLostAnswerIsWaitedForByItsOwnClock() throws Exception {
         var impatient = Redissons.withTimeout(server, Duration.ofSeconds(1));

@@ -14,7 +14,7 @@ final class Redissons {
         return Redisson.create(config(server));
     }
 
-    /** One whose locks last for so long, and are renewed every third of it. */
+    /** A client with a watchdog of this timeout, which renews at every third of it. */
     static RedissonClient withWatchdog(LockwheelServer server, Duration timeout) {
         return Redisson.create(config(server).setLockWatchdogTimeout(timeout.toMillis()));
     }

@@ -4,11 +4,11 @@ import io.github.lockwheel.LockwheelException;
 import io.github.lockwheel.LockwheelServer;
 import java.io.IOException;
 
-/** A program that starts a server, tells where it is, and goes on until its input ends. */
+/** A program that starts a server, prints its address, and runs until its input ends. */
 public final class Starter {
     private Starter() {}
 
-    /** Prints the port, the process id and the program, or what went wrong. */
+    /** Prints the port and the program, or the error. */
     public static void main(String[] arguments) throws IOException {
         try {
             var server = LockwheelServer.start();

@@ -10,12 +10,12 @@ import java.lang.annotation.Target;
 import org.junit.jupiter.api.extension.ExtendWith;
 
 /**
- * Gives the tests of a class, or one test, servers of their own, as parameters of the type
- * {@link io.github.lockwheel.LockwheelServer}: of the test, and of its {@code @BeforeEach} and
- * {@code @AfterEach}. The first such parameter is the same server everywhere in a test, the second
- * another one, and so on. Each is started when it is first asked for, and ends with the test.
+ * Resolves parameters of the type {@link io.github.lockwheel.LockwheelServer} of a test, its
+ * {@code @BeforeEach} and its {@code @AfterEach}. The first such parameter is the same server in all
+ * of these methods, the second is another server, and so on. A server starts when its parameter is
+ * first resolved, and stops with the test.
  *
- * <p>A test that fails shows the last entries of its servers' journals.
+ * <p>A failed test shows the last entries of its servers' journals.
  */
 @Documented
 @Inherited
@@ -24,9 +24,9 @@ import org.junit.jupiter.api.extension.ExtendWith;
 @ExtendWith(LockwheelExtension.class)
 public @interface Lockwheel {
     /**
-     * Whether the clock stands still from the beginning.
+     * Whether the server starts with a stopped clock.
      *
-     * @return whether it does
+     * @return whether it is stopped
      */
     boolean frozen() default false;
 
@@ -38,18 +38,18 @@ public @interface Lockwheel {
     String[] options() default {};
 
     /**
-     * What must hold when a test has passed. If it does not, it has failed.
+     * Checks that run when a test has passed. A failed check fails the test.
      *
      * @return the checks
      */
     Check[] check() default {};
 
     /**
-     * Whether all tests of the class have the same servers, which are reset before each: see
+     * Whether all tests of the class use the same servers, which are reset before each test: see
      * {@link io.github.lockwheel.LockwheelServer#reset}. Such tests must not run in parallel. Only
-     * then may {@code @BeforeAll} and a constructor have them, too.
+     * shared servers can be parameters of {@code @BeforeAll} and of a constructor.
      *
-     * @return whether they have
+     * @return whether they are shared
      */
     boolean shared() default false;
 }

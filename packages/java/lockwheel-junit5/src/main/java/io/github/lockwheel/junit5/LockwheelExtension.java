@@ -13,12 +13,12 @@ import org.junit.jupiter.api.extension.ParameterResolutionException;
 import org.junit.jupiter.api.extension.ParameterResolver;
 import org.junit.platform.commons.support.AnnotationSupport;
 
-/** What {@link Lockwheel} does. */
+/** The JUnit extension of {@link Lockwheel}. */
 public final class LockwheelExtension
         implements ParameterResolver, BeforeEachCallback, AfterEachCallback, AfterAllCallback {
     private static final Namespace NAMESPACE = Namespace.create(LockwheelExtension.class);
 
-    /** JUnit calls it. */
+    /** Called by JUnit. */
     public LockwheelExtension() {}
 
     @Override
@@ -31,8 +31,8 @@ public final class LockwheelExtension
         Scope scope = Scope.of(context);
         if (scope.owner.getTestMethod().isEmpty() && !scope.settings.shared()) {
             throw new ParameterResolutionException(
-                    "a server is a test's own, so it is a parameter of the test or of @BeforeEach;"
-                    + " with @Lockwheel(shared = true) all tests of the class have the same");
+                    "each test has its own server, as a parameter of the test or of @BeforeEach;"
+                    + " with @Lockwheel(shared = true) all tests of the class share one");
         }
         var before = Arrays.asList(parameter.getDeclaringExecutable().getParameterTypes())
                 .subList(0, parameter.getIndex());
@@ -55,7 +55,7 @@ public final class LockwheelExtension
         try {
             Optional<Throwable> failure = context.getExecutionException();
             if (failure.isPresent()) {
-                servers.ifPresent(those -> those.tell(failure.get()));
+                servers.ifPresent(those -> those.addStories(failure.get()));
             } else {
                 servers.ifPresent(those -> those.check(scope.settings.check()));
             }
@@ -71,7 +71,7 @@ public final class LockwheelExtension
         Scope.stored(context).ifPresent(Servers::stop);
     }
 
-    /** What an annotation says, and for how long its servers live. */
+    /** An annotation, and the context that its servers live as long as. */
     private static final class Scope {
         final Lockwheel settings;
         final ExtensionContext owner;
@@ -81,7 +81,7 @@ public final class LockwheelExtension
             this.owner = owner;
         }
 
-        /** The nearest annotation's: that of the method, the class, or one around it. */
+        /** The scope of the nearest annotation: of the method, the class, or an enclosing class. */
         static Scope of(ExtensionContext context) {
             Optional<ExtensionContext> at = Optional.of(context);
             while (at.isPresent()) {

@@ -6,9 +6,9 @@ import io.github.lockwheel.LockwheelServer;
 import java.util.ArrayList;
 import java.util.List;
 
-/** The servers of a test, or of the tests of a class. */
+/** The servers of a test or of a class. */
 final class Servers {
-    private static final int TOLD_ENTRIES = 30;
+    private static final int STORY_ENTRIES = 30;
 
     private final Lockwheel settings;
     private final List<LockwheelServer> servers = new ArrayList<>();
@@ -17,7 +17,7 @@ final class Servers {
         this.settings = settings;
     }
 
-    /** The one of this number. It is started if it is not there. */
+    /** The server with this number, started if necessary. */
     synchronized LockwheelServer get(int number) {
         while (servers.size() <= number) {
             servers.add(LockwheelServer.builder()
@@ -38,8 +38,8 @@ final class Servers {
         }
     }
 
-    /** Has a failure tell what has happened on each. */
-    synchronized void tell(Throwable failure) {
+    /** Adds the journals of the servers to a failure. */
+    synchronized void addStories(Throwable failure) {
         for (LockwheelServer server : servers) {
             failure.addSuppressed(new Story(server));
         }
@@ -49,17 +49,17 @@ final class Servers {
         servers.forEach(LockwheelServer::stop);
     }
 
-    /** What a failure shows beside its own message. */
+    /** The journal of a server, shown with a failure. */
     private static final class Story extends Exception {
         private static final long serialVersionUID = 1;
 
         Story(LockwheelServer server) {
-            super("the journal of " + server.url() + told(server), null, false, false);
+            super("the journal of " + server.url() + story(server), null, false, false);
         }
 
-        private static String told(LockwheelServer server) {
+        private static String story(LockwheelServer server) {
             try {
-                return "\n" + server.journal().story(TOLD_ENTRIES);
+                return "\n" + server.journal().story(STORY_ENTRIES);
             } catch (LockwheelException error) {
                 return " cannot be read: " + error.getMessage();
             }

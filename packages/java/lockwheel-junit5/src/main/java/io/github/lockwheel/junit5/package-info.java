@@ -1,2 +1,2 @@
-/** Servers for the tests of JUnit. */
+/** Servers as parameters of JUnit tests. */
 package io.github.lockwheel.junit5;

@@ -49,8 +49,8 @@ class SingleServerTest
 
     @Override
     @Test
-    @Disabled("2.2.17 leaves who gave up in the queue, for the lease of the holder and 5 s more")
-    @DisplayName("FairLock: who gives up waiting leaves the queue")
+    @Disabled("2.2.17 leaves the waiter in the queue, for the lease of the holder and 5 s more")
+    @DisplayName("FairLock: a waiter that gives up leaves the queue")
     public void forgetsWhoGaveUp() {}
 
     @Override

@@ -90,7 +90,7 @@ class FaultsTest implements Contract {
     }
 
     /**
-     * A client whose connections bear a name, so that they can be told from all others. Before it
+     * A client whose connections bear a name, so that they differ from all others. Before it
      * connects anew it may pause for seconds, so its leases are longer than elsewhere.
      */
     private static RedissonClient named(String name) {

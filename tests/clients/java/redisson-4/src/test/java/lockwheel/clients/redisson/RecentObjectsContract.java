@@ -55,16 +55,16 @@ interface RecentObjectsContract extends Contract {
         var name = Contract.fresh("stream");
         var stream = clients().any(0).<String, String>getStream(name);
         stream.createGroup(StreamCreateGroupArgs.name("group").makeStream());
-        var patience = Duration.ofSeconds(60);
+        var limit = Duration.ofSeconds(60);
         try (var reader = new Actor(); var first = new Actor(); var second = new Actor()) {
             var news = reader.begin(() -> clients().any(1).<String, String>getStream(name).read(
-                    StreamReadArgs.greaterThan(StreamMessageId.ALL).count(1).timeout(patience)));
+                    StreamReadArgs.greaterThan(StreamMessageId.ALL).count(1).timeout(limit)));
             var members = new ArrayList<Actor.Result<Map<StreamMessageId, Map<String, String>>>>();
             for (var member : List.of(first, second)) {
                 var consumer = "consumer " + members.size();
                 members.add(member.begin(() -> clients().any(0).<String, String>getStream(name)
                         .readGroup("group", consumer, StreamReadGroupArgs.neverDelivered()
-                                .count(1).timeout(patience))));
+                                .count(1).timeout(limit))));
             }
             Thread.sleep(300);
             assertFalse(news.isDone() || members.stream().anyMatch(Actor.Result::isDone));
@@ -87,15 +87,15 @@ interface RecentObjectsContract extends Contract {
     @DisplayName("RReliableTopic: messages arrive in order, also those from before a listener")
     default void reliableTopicsDeliver() throws Exception {
         var name = Contract.fresh("reliable");
-        var heard = new LinkedBlockingQueue<String>();
+        var received = new LinkedBlockingQueue<String>();
         var topic = clients().any(0).getReliableTopic(name);
         topic.publish("0");
-        var listener = topic.addListener(String.class, (channel, message) -> heard.add(message));
+        var listener = topic.addListener(String.class, (channel, message) -> received.add(message));
         for (var message = 1; message < 10; message++) {
             assertEquals(1, clients().any(1).getReliableTopic(name).publish("" + message));
         }
         for (var message = 0; message < 10; message++) {
-            assertEquals("" + message, heard.poll(20, SECONDS));
+            assertEquals("" + message, received.poll(20, SECONDS));
         }
         topic.removeListener(listener);
         assertEquals(0, topic.countSubscribers());

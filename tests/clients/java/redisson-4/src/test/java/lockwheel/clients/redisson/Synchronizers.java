@@ -1,6 +1,6 @@
 package lockwheel.clients.redisson;
 
-/** The contracts of all the synchronizers, whose commands differ with the configuration. */
+/** The contracts of all synchronizers with commands that depend on the configuration. */
 abstract class Synchronizers
         implements LockContract,
                 WatchdogContract,

@@ -96,7 +96,7 @@ interface LockRegistryContract {
     }
 
     @Test
-    @DisplayName("refused while the lease lasts, granted when it ended; the late owner is told")
+    @DisplayName("refused while the lease lasts, granted when it ended; a late unlock throws")
     default void outlivesItsOwner() throws Exception {
         var name = fresh();
         var late = open(Duration.ofMillis(700)).obtain(name);
@@ -112,7 +112,7 @@ interface LockRegistryContract {
     }
 
     @Test
-    @DisplayName("a stranger's unlock throws and frees nothing")
+    @DisplayName("an unlock by another owner throws and changes nothing")
     default void ignoresStrangers() throws Exception {
         var name = fresh();
         var lock = open(LONG_LEASE).obtain(name);

@@ -3,7 +3,7 @@ package lockwheel.clients.spring;
 import lockwheel.clients.Library;
 import org.springframework.integration.redis.util.RedisLockRegistry.RedisLockType;
 
-/** The registry whose waiters are told. */
+/** The registry with notified waiters. */
 @Library.Setting("pub/sub lock")
 class LockRegistryPubSubTest extends LockRegistryTest {
     @Override

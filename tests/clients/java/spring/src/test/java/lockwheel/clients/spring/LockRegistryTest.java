@@ -4,7 +4,7 @@ import lockwheel.clients.Library;
 import org.springframework.integration.redis.util.RedisLockRegistry;
 import org.springframework.integration.redis.util.RedisLockRegistry.RedisLockType;
 
-/** The registry whose waiters ask again and again. */
+/** The registry with polling waiters. */
 @Library(name = "Spring Integration", type = RedisLockRegistry.class)
 @Library.Setting("spin lock")
 class LockRegistryTest implements LockRegistryContract {

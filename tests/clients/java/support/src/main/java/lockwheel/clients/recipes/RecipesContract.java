@@ -92,7 +92,7 @@ public interface RecipesContract {
     }
 
     @Test
-    @DisplayName("compare and delete: the owner frees the lock, a stranger or a late owner does not")
+    @DisplayName("compare and delete: only the current owner frees the lock")
     default void onlyTheOwnerFrees() throws Exception {
         var name = fresh();
         try (var one = open(); var other = open()) {
@@ -107,7 +107,7 @@ public interface RecipesContract {
     }
 
     @Test
-    @DisplayName("compare and PEXPIRE: the owner's lease goes on, a stranger's renewal is refused")
+    @DisplayName("compare and PEXPIRE: only the owner's renewal prolongs the lease")
     default void onlyTheOwnerRenews() throws Exception {
         var name = fresh();
         try (var one = open(); var other = open()) {
@@ -141,7 +141,7 @@ public interface RecipesContract {
     }
 
     @Test
-    @DisplayName("SETNX and GETSET: of many who find the deadline passed, one takes the lock over")
+    @DisplayName("SETNX and GETSET: of many that find the deadline passed, one takes the lock")
     default void takenOverOnce() throws Exception {
         var name = fresh();
         var stale = "1000";
@@ -168,7 +168,7 @@ public interface RecipesContract {
     }
 
     @Test
-    @DisplayName("WATCH, MULTI, EXEC: the owner frees the lock; whoever comes between breaks it")
+    @DisplayName("WATCH, MULTI, EXEC: the owner frees the lock; a change in between aborts it")
     default void watchedDelete() throws Exception {
         var name = fresh();
         try (var one = open(); var other = open()) {
@@ -217,7 +217,7 @@ public interface RecipesContract {
         Thread.sleep(ThreadLocalRandom.current().nextInt(2, 20));
     }
 
-    /** A key of nobody else's. */
+    /** A key that no other test uses. */
     static String fresh() {
         return "recipe:" + UUID.randomUUID();
     }

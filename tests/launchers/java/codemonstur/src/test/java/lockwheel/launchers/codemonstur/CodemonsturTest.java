@@ -16,7 +16,7 @@ import redis.embedded.core.ExecutableProvider;
 
 class CodemonsturTest extends EmbeddedRedisContract {
     @Override
-    protected String whose() {
+    protected String vendor() {
         return "codemonstur";
     }
 

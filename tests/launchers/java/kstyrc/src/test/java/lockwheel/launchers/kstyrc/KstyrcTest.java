@@ -17,7 +17,7 @@ class KstyrcTest extends OriginalApiContract {
     }
 
     @Override
-    protected String whose() {
+    protected String vendor() {
         return "kstyrc";
     }
 }

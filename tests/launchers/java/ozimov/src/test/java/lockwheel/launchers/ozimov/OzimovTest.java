@@ -4,7 +4,7 @@ import lockwheel.launchers.OriginalApiContract;
 
 class OzimovTest extends OriginalApiContract {
     @Override
-    protected String whose() {
+    protected String vendor() {
         return "ozimov";
     }
 }

@@ -45,18 +45,18 @@ class ExamplesTest {
 
     @Test
     @Lockwheel(frozen = true)
-    void theAnswerIsLost(LockwheelServer server) {
+    void aLostReply(LockwheelServer server) {
         server.faults().add(Fault.loseAndClose(), Requests.any().command("set").nth(1));
         try (var redis = new Jedis(server.url())) {
             assertThrows(JedisConnectionException.class, () ->
                     redis.set("lock", "token", SetParams.setParams().nx().px(30_000)));
         }
-        assertEquals("token", server.call("GET", "lock")); // It has the lock, and cannot know.
+        assertEquals("token", server.call("GET", "lock")); // The client holds the lock but got no reply.
     }
 
     @Test
     @Lockwheel(frozen = true)
-    void aFailoverForgetsTheLock(LockwheelServer server) {
+    void aFailoverLosesTheLock(LockwheelServer server) {
         assertEquals("OK", server.call("SET", "lock", "token", "NX", "PX", "30000"));
         server.faults().failover(1);
         assertNull(server.call("GET", "lock"));
@@ -67,7 +67,7 @@ class ExamplesTest {
     void comparingAndDeletingAreTwoSteps(LockwheelServer server) throws Exception {
         try (var owner = new Jedis(server.url())) {
             owner.set("lock", "owner", SetParams.setParams().nx().px(30_000));
-            assertEquals("owner", owner.get("lock")); // It is still mine, so I delete it:
+            assertEquals("owner", owner.get("lock")); // The client owns the lock and deletes it:
             var gate = server.faults().gate(Requests.any().command("del"));
             var delete = CompletableFuture.supplyAsync(() -> owner.del("lock"));
             gate.await();
@@ -76,7 +76,7 @@ class ExamplesTest {
             gate.open();
             delete.get();
         }
-        assertNull(server.call("GET", "lock")); // It was another's.
+        assertNull(server.call("GET", "lock")); // The lock of another client was deleted.
         assertEquals("compare-and-delete-in-two-steps", server.journal().lint().get(0).rule());
     }
 

@@ -15,7 +15,7 @@ class InvoiceTest {
     void aLockEndsIfItsOwnerDies(LockwheelServer server) {
         try (var redis = RedisClient.create(server.url())) {
             redis.set("lock:invoice", "token", SetParams.setParams().nx().px(30_000));
-            server.clock().advance(Duration.ofSeconds(30)); // Nobody had to wait for it.
+            server.clock().advance(Duration.ofSeconds(30)); // The lease ends here.
             assertNull(redis.get("lock:invoice"));
         }
     }

@@ -27,7 +27,7 @@ import org.springframework.data.redis.connection.lettuce.LettuceConnectionFactor
 import org.springframework.data.redis.core.StringRedisTemplate;
 import org.springframework.integration.redis.util.RedisLockRegistry;
 
-/** What the timers of Spring's lock libraries do while the server's clock stands and moves. */
+/** The timers of Spring's lock libraries and the server's clock. */
 @Lockwheel(frozen = true)
 class LibrariesTest {
     private static final Duration LEASE = Duration.ofSeconds(30);
@@ -46,7 +46,7 @@ class LibrariesTest {
         connections.destroy();
     }
 
-    /** Lettuce connects again by itself and sends again what was not answered. */
+    /** Lettuce reconnects and sends requests without a reply again. */
     @Test
     void lettuceIsRefusedByItsOwnLockWhenAnAnswerIsLost() {
         var redis = new StringRedisTemplate(connections);

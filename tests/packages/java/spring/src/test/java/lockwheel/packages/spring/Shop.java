@@ -12,7 +12,7 @@ import org.springframework.web.bind.annotation.GetMapping;
 import org.springframework.web.bind.annotation.RequestParam;
 import org.springframework.web.bind.annotation.RestController;
 
-/** A shop whose stock is reduced under a lock, as articles about locks write it. */
+/** A shop that reduces its stock under a lock, a common example in articles about locks. */
 @SpringBootApplication
 class Shop {
     private static final Duration LEASE = Duration.ofSeconds(10);

@@ -41,7 +41,7 @@ class ShopTest {
     }
 
     @Test
-    void whoWasLateLeavesTheNextOnesLock() throws Exception {
+    void aLateReleaseKeepsTheLockOfAnother() throws Exception {
         var release = REDIS.faults().gate(Requests.any().command("eval*"));
         var late = CompletableFuture.supplyAsync(() -> get("/stock/reduce/corrected?id=7"));
         release.await();

@@ -28,7 +28,7 @@ import org.redisson.config.Config;
 
 /** A hundred clients at once, as many programs would bring them: each with its 25 connections. */
 @Isolated("the machine is busy enough")
-class CrowdTest implements Contract {
+class ManyClientsTest implements Contract {
     private static final int CLIENTS = 100;
     private static final int SOCKETS_PER_CLIENT = 25;
     private static final int ROUNDS = 50;
@@ -45,11 +45,11 @@ class CrowdTest implements Contract {
     @Test
     @Timeout(150)
     @DisplayName("RLock: 100 clients with 2,500 connections take one lock 5,000 times")
-    void crowd() throws Exception {
+    void manyClients() throws Exception {
         var loops = new MultiThreadIoEventLoopGroup(4, NioIoHandler.newFactory());
         var executor = Executors.newFixedThreadPool(8);
         var start = System.nanoTime();
-        var crowd = open(loops, executor);
+        var clients = open(loops, executor);
         var opened = System.nanoTime();
         try (var redis = new Redis(Servers.main())) {
             var connections = redis.call("CLIENT", "LIST").toString().lines().count();
@@ -57,7 +57,7 @@ class CrowdTest implements Contract {
         }
         var name = Contract.fresh("crowded");
         Contention.exclusive(CLIENTS, ROUNDS, worker -> {
-            var lock = crowd.get(worker).getLock(name);
+            var lock = clients.get(worker).getLock(name);
             return Guard.of(
                     () -> {
                         // Were all always waiting, each unlock would wake a hundred for one.
@@ -70,7 +70,7 @@ class CrowdTest implements Contract {
         System.out.printf("%d connections in %d ms, %d acquisitions in %d ms%n",
                 CLIENTS * SOCKETS_PER_CLIENT, NANOSECONDS.toMillis(opened - start),
                 CLIENTS * ROUNDS, NANOSECONDS.toMillis(done - opened));
-        crowd.forEach(client -> client.shutdown(0, 1, SECONDS));
+        clients.forEach(client -> client.shutdown(0, 1, SECONDS));
         loops.shutdownGracefully();
         executor.shutdown();
     }
@@ -92,12 +92,12 @@ class CrowdTest implements Contract {
                 return Redisson.create(config);
             }));
         }
-        var crowd = new ArrayList<RedissonClient>();
+        var clients = new ArrayList<RedissonClient>();
         for (var client : opening) {
-            crowd.add(client.get());
+            clients.add(client.get());
         }
         openers.forEach(Actor::close);
-        assertEquals(CLIENTS, crowd.size());
-        return crowd;
+        assertEquals(CLIENTS, clients.size());
+        return clients;
     }
 }
