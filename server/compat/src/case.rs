@@ -27,7 +27,7 @@
 //! | `needs: database` | a database that no other program uses |
 //! | `needs: flush` | the permission to flush scripts and functions, which all databases share |
 //! | `alone: yes` | played alone, since it pauses or counts all clients |
-//! | `protocol: 2` | only in this protocol version |
+//! | `protocol: 2` | in that version of the protocol alone |
 //!
 //! Then the conversation:
 //!
@@ -35,8 +35,8 @@
 //! |---|---|
 //! | `a> words` | client `a` sends a command; it connects before its first command |
 //! | `a>> "bytes"` | client `a` sends raw bytes |
-//! | `a< reply` | the next reply or message that client `a` receives: see [`Pattern`] |
-//! | `a<2 reply`, `a<3 reply` | the same, only in that protocol version |
+//! | `a< reply` | the next thing client `a` receives: see [`Pattern`] |
+//! | `a<2 reply`, `a<3 reply` | the same, where the case is played in that version alone |
 //! | `a< closed` | the server closes the connection |
 //! | `a waits` | client `a` is blocked: nothing comes for a while |
 //! | `a!` | client `a` closes its connection |
@@ -47,8 +47,8 @@
 //! client are matched in its new version.
 //!
 //! Words are quoted as in `redis-cli`. `<lock>` is a key or channel of the case, in words and in
-//! replies. `$name` in words is a value that was captured from a reply. `@name` is the text of that
-//! script, `@name.sha1` its digest.
+//! replies. `$name` in words is a value that was captured from a reply. `@name` is
+//! the text of that script, `@name.sha1` its digest.
 
 use std::time::Duration;
 
@@ -72,7 +72,7 @@ pub struct Case {
     pub alone: bool,
     /// The only protocol version, if not both.
     pub protocol: Option<u8>,
-    /// The requests and expected replies.
+    /// What is said and heard.
     pub steps: Vec<Step>,
     /// The file of the case.
     pub file: String,

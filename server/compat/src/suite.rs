@@ -52,7 +52,7 @@ pub struct Options {
     pub allow_missing: bool,
     /// Ends the run early, with clean-up.
     pub interrupt: Interrupt,
-    /// The cases to play instead of the built-in ones.
+    /// The cases to play instead of everything that is built in.
     pub cases: Option<Vec<Case>>,
 }
 
