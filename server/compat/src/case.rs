@@ -15,8 +15,8 @@
 //! b< :29000..30000
 //! ```
 //!
-//! A file begins with the attributes of all its cases; a case begins with `==` and its name, and its
-//! own attributes:
+//! A file begins with the attributes of all its cases; a case begins with `==` and its name, and
+//! its own attributes:
 //!
 //! | Line | Meaning |
 //! |---|---|

@@ -1,5 +1,5 @@
-//! The built-in cases and their scripts. Each file of `cases/` and `scripts/` is listed once, in the
-//! order of the table.
+//! The built-in cases and their scripts. Each file of `cases/` and `scripts/` is listed once, in
+//! the order of the table.
 
 use super::case::{Case, Mistake};
 

@@ -32,7 +32,8 @@ pub const UNTRIED: &str = "the run was over";
 pub struct Options {
     /// The server under test.
     pub target: Address,
-    /// A reference server, which is right by definition: all commands are sent to both and compared.
+    /// A reference server, which is right by definition: all commands are sent to both and
+    /// compared.
     pub reference: Option<Address>,
     /// Run only what has one of these in its family, client or name; everything if empty.
     pub only: Vec<String>,

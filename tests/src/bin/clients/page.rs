@@ -1,5 +1,5 @@
-//! Writes `docs/clients.md`: the matrix of the libraries, then a section per language. A run of some
-//! suites replaces their parts of the page and keeps the rest.
+//! Writes `docs/clients.md`: the matrix of the libraries, then a section per language. A run of
+//! some suites replaces their parts of the page and keeps the rest.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};

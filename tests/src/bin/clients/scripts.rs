@@ -1,6 +1,6 @@
 //! Records the requests of the libraries on a real Redis with `MONITOR`, runs them on two engines,
-//! one with plans and one without, which must agree, and lists the scripts in `scripts.txt` with the
-//! tier that runs each. Independent of the libraries.
+//! one with plans and one without, which must agree, and lists the scripts in `scripts.txt` with
+//! the tier that runs each. Independent of the libraries.
 
 use std::collections::BTreeMap;
 use std::fs;

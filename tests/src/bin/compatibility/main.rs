@@ -1,5 +1,5 @@
-//! Runs the lock compatibility suite on every available server (Lockwheel, Redis and Valkey, and the
-//! test doubles of `tests/compatibility/`), and writes `docs/compatibility.md`.
+//! Runs the lock compatibility suite on every available server (Lockwheel, Redis and Valkey, and
+//! the test doubles of `tests/compatibility/`), and writes `docs/compatibility.md`.
 //!
 //! The results of a server are stored in `tests/compatibility/results/`. The page is made from all
 //! stored results, so a server that cannot be run here keeps the row of an earlier run.
