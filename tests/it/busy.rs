@@ -40,7 +40,7 @@ fn keep_busy(address: SocketAddr, script: &str) -> Wire {
     wire
 }
 
-/// What clients add while a script runs until it is killed.
+/// The replies to clients while a script runs until it is killed.
 fn replies_while_script_runs(address: SocketAddr) -> Vec<String> {
     let mut early = connect(address);
     early.call(&["SET", "k", "v"]);

@@ -202,8 +202,8 @@ fn count_bytes(mut stream: &TcpStream, up_to: usize) -> usize {
     count
 }
 
-/// Connected clients are served while there is no descriptor for new connections, which are accepted
-/// when there is one again.
+/// Connected clients are served while there is no descriptor for new connections, which are
+/// accepted when there is one again.
 #[test]
 fn new_connections_wait_for_a_descriptor() {
     process::alone("limits::newcomers_wait_for_a_descriptor", || {

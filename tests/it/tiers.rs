@@ -1,5 +1,5 @@
-//! Plans behave as Lua does: every script is run by an engine with plans and by one without, and all
-//! replies, messages and counters must be equal.
+//! Plans behave as Lua does: every script is run by an engine with plans and by one without, and
+//! all replies, messages and counters must be equal.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! Locks of SETNX and of SET NX PX with a token: the release by script and by transaction, a renewal
-//! by timer; and the lock scripts of Redisson 3.13.6, its MultiLock and RedLock.
+//! Locks of SETNX and of SET NX PX with a token: the release by script and by transaction, a
+//! renewal by timer; and the lock scripts of Redisson 3.13.6, its MultiLock and RedLock.
 
 use lockwheel_tests::conversation::{Conversation, converse, converse_with};
 

@@ -1,6 +1,6 @@
-//! Features that users of other test doubles request most, each over a real connection. The comments
-//! on the doubles follow `docs/compatibility.md`, for fakeredis 2.40, miniredis 2.40, jedis-mock 1.1
-//! and meebis 0.15, each as a server of its own.
+//! Features that users of other test doubles request most, each over a real connection. The
+//! comments on the doubles follow `docs/compatibility.md`, for fakeredis 2.40, miniredis 2.40,
+//! jedis-mock 1.1 and meebis 0.15, each as a server of its own.
 
 use lockwheel::{Reply, Server};
 use lockwheel_tests::process::eventually;

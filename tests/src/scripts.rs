@@ -25,7 +25,8 @@ pub const UNLOCK_2_2_17: &str =
 /// Redisson 3.13.6 and 3.15.4 acquire the lock with `hincrby`.
 pub const LOCK_3: &str = include_str!("../../server/compat/src/scripts/redisson-3/lock.lua");
 
-/// The unlock of every Redisson 3 before the unlock latch: nil if the caller does not hold the lock.
+/// The unlock of every Redisson 3 before the unlock latch: nil if the caller does not hold the
+/// lock.
 pub const UNLOCK_3: &str = include_str!("../../server/compat/src/scripts/redisson-3/unlock.lua");
 
 /// The watchdog of Redisson 3.

@@ -1,4 +1,4 @@
-//! Cases: conversations of several clients with a server, written as text.
+//! Cases: conversations of several clients with a server, in a text format.
 //!
 //! ```text
 //! family: Strings
@@ -15,18 +15,18 @@
 //! b< :29000..30000
 //! ```
 //!
-//! A file begins with what holds for all its cases; a case begins with `==` and its name, and what
-//! holds for it alone:
+//! A file begins with the attributes of all its cases; a case begins with `==` and its name, and
+//! its own attributes:
 //!
 //! | Line | Meaning |
 //! |---|---|
-//! | `family: words` | what the case is about, a row of the table |
-//! | `client: words` | the client library whose habit it is |
+//! | `family: words` | the subject of the case, a row of the table |
+//! | `client: words` | the client library that uses it |
 //! | `why: words` | why it matters to a lock |
-//! | `needs: redis 7.2` | a server announcing that, or later; `valkey 8.1` likewise |
-//! | `needs: database` | a database that nobody else uses |
-//! | `needs: flush` | the permission to flush what belongs to all: scripts, functions |
-//! | `alone: yes` | nothing else may go on meanwhile: it pauses or counts everybody |
+//! | `needs: redis 7.2` | a server that reports this version or later; also `valkey 8.1` |
+//! | `needs: database` | a database that no other program uses |
+//! | `needs: flush` | the permission to flush scripts and functions, which all databases share |
+//! | `alone: yes` | played alone, since it pauses or counts all clients |
 //! | `protocol: 2` | in that version of the protocol alone |
 //! | `wrappable: no` | not inside `MULTI` or a script: see [`Wrapping`] |
 //!
@@ -34,22 +34,22 @@
 //!
 //! | Line | Meaning |
 //! |---|---|
-//! | `a> words` | client `a` sends a command; it connects when it first speaks |
-//! | `a>> "bytes"` | client `a` sends bytes as they are |
+//! | `a> words` | client `a` sends a command; it connects before its first command |
+//! | `a>> "bytes"` | client `a` sends raw bytes |
 //! | `a< reply` | the next thing client `a` receives: see [`Pattern`] |
 //! | `a> words => reply` | both: a command and the next thing received |
 //! | `a<2 reply`, `a<3 reply` | the same, where the case is played in that version alone |
 //! | `a< closed` | the server closes the connection |
-//! | `a waits` | nothing comes for a while |
-//! | `a!` | client `a` dies: its connection closes |
+//! | `a waits` | client `a` is blocked: nothing comes for a while |
+//! | `a!` | client `a` closes its connection |
 //! | `+5ms`, `+1s` | time passes |
 //! | `# words` | a remark |
 //!
-//! A case is played in RESP2 and RESP3. A client that says `HELLO` or `RESET` is understood in the
-//! version that it speaks from the answer on.
+//! A case is played in RESP2 and RESP3. After the reply to `HELLO` or `RESET`, the replies of the
+//! client are matched in its new version.
 //!
-//! Words are quoted as in `redis-cli`. `<lock>` is a key or channel of this case's own, in words
-//! and in replies. `$name` among the words is the value that a reply gave that name. `@name` is
+//! Words are quoted as in `redis-cli`. `<lock>` is a key or channel of the case, in words and in
+//! replies. `$name` in words is a value that was captured from a reply. `@name` is
 //! the text of that script, `@name.sha1` its digest.
 //!
 //! [`Wrapping`]: super::wrapping::Wrapping
@@ -59,41 +59,41 @@ use std::time::Duration;
 use super::pattern::Pattern;
 use super::words;
 
-/// A conversation and what it is for.
+/// A conversation and its attributes.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// What must hold, in a sentence.
+    /// The behaviour that is checked, as a sentence.
     pub name: String,
-    /// What it is about.
+    /// The subject.
     pub family: String,
-    /// The client library whose habit it is.
+    /// The client library that uses it.
     pub client: Option<String>,
     /// Why it matters to a lock.
     pub why: String,
-    /// What must be there for it to be tried.
+    /// The requirements on the server.
     pub needs: Vec<Need>,
-    /// Whether nothing else may go on meanwhile.
+    /// Whether it must be played alone.
     pub alone: bool,
-    /// The one protocol version it is meant for, if not both.
+    /// The only protocol version, if not both.
     pub protocol: Option<u8>,
     /// Whether its commands may be sent inside `MULTI` or a script.
     pub wrappable: bool,
     /// What is said and heard.
     pub steps: Vec<Step>,
-    /// The file it stands in.
+    /// The file of the case.
     pub file: String,
 }
 
-/// What must be there for a case to be tried.
+/// A requirement on the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// A server that announces at least this version of Redis.
+    /// A server that reports at least this version of Redis.
     Redis(u32, u32),
-    /// A server that announces at least this version of Valkey.
+    /// A server that reports at least this version of Valkey.
     Valkey(u32, u32),
-    /// A database that nobody else uses.
+    /// A database that no other program uses.
     Database,
-    /// The permission to flush what belongs to all.
+    /// The permission to flush scripts and functions.
     Flush,
 }
 
@@ -102,24 +102,24 @@ pub enum Need {
 pub struct Step {
     /// Its number in the file, from 1.
     pub number: usize,
-    /// The line as it stands.
+    /// The text of the line.
     pub line: String,
-    /// What it says.
+    /// The action of the line.
     pub action: Action,
 }
 
-/// What a line says.
+/// The action of a line.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// A client sends a command.
     Say(String, Vec<Vec<u8>>),
     /// A client sends bytes.
     Raw(String, Vec<u8>),
-    /// A client hears a reply, in one version of the protocol or in all.
+    /// A client receives a reply, in one protocol version or in both.
     Hear(String, Option<u8>, Pattern),
     /// The server closes a client's connection.
     Closed(String),
-    /// A client hears nothing.
+    /// A client receives nothing.
     Waits(String),
     /// A client closes its connection.
     HangUp(String),
@@ -253,7 +253,7 @@ impl Action {
         let end = line.find(|character| !is_name(character)).unwrap_or(line.len());
         let (name, rest) = (line[..end].to_owned(), &line[end..]);
         if name.is_empty() {
-            return Err("neither a remark, nor said, nor heard".to_owned());
+            return Err("neither a remark, nor a request, nor a reply".to_owned());
         }
         if let Some(bytes) = rest.strip_prefix(">>") {
             return Ok(Action::Raw(name, words::split(bytes)?.concat()));
@@ -275,7 +275,7 @@ impl Action {
         match rest.trim() {
             "waits" => Ok(Action::Waits(name)),
             "!" => Ok(Action::HangUp(name)),
-            _ => Err("neither a remark, nor said, nor heard".to_owned()),
+            _ => Err("neither a remark, nor a request, nor a reply".to_owned()),
         }
     }
 }
@@ -354,7 +354,7 @@ mod tests {
         check("== x\na> \"\n", "f:2: open quote: ");
         check("== x\nneeds: luck\n", "f:2: nothing that can be needed: luck");
         check("== x\na< OK\n", "f:2: not a reply: OK");
-        check("== x\n?\n", "f:2: neither a remark, nor said, nor heard");
+        check("== x\n?\n", "f:2: neither a remark, nor a request, nor a reply");
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! The cases that are built in, and the scripts they name. Each file of `cases/` and `scripts/`
-//! stands here once; their order is that of the table.
+//! The built-in cases and their scripts. Each file of `cases/` and `scripts/` is listed once, in
+//! the order of the table.
 
 use super::case::{Case, Mistake};
 

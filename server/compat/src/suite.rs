@@ -1,4 +1,4 @@
-//! A run: which cases, on which servers, how many at a time, and what came of each.
+//! Runs cases and properties on a server and collects the results.
 
 use std::fmt;
 use std::io;
@@ -19,39 +19,40 @@ use super::tidy::Tidy;
 use super::wrapping::Wrapping;
 use super::{PATIENCE, time};
 
-/// How many cases are played at a time: they wait more than they work.
+/// The number of cases that are played at a time: they mostly wait.
 const JOBS: usize = 8;
-/// For how long each property is tried.
+/// How long each property is run.
 const SECONDS: f64 = 2.0;
-/// How many clients contend in a property.
+/// The number of concurrent clients of a property.
 const CONNECTIONS: usize = 16;
-/// Why a case was not tried once a run was over.
+/// The reason for cases that were skipped because the run had ended.
 pub const UNTRIED: &str = "the run was over";
 
-/// What to run, and on what.
+/// The options of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The server under test.
     pub target: Address,
-    /// A server that is right by definition: everything is sent to both and compared.
+    /// A reference server, which is right by definition: all commands are sent to both and
+    /// compared.
     pub reference: Option<Address>,
-    /// Only what has one of these in its family, client or name; everything if there is none.
+    /// Run only what has one of these in its family, client or name; everything if empty.
     pub only: Vec<String>,
     /// Whether scripts and functions, which belong to all databases, may be flushed.
     pub allow_flush: bool,
-    /// How many cases are played at a time.
+    /// The number of cases that are played at a time.
     pub jobs: usize,
-    /// For how long each property is tried.
+    /// How long each property is run.
     pub seconds: f64,
-    /// How many clients contend in a property.
+    /// The number of concurrent clients of a property.
     pub connections: usize,
-    /// What decides what clients do in properties.
+    /// The seed of the clients' choices in properties.
     pub seed: u64,
-    /// How long a reply may take before a case fails.
+    /// The time within which a reply must arrive.
     pub patience: Duration,
-    /// Whether a command that the target lacks leaves the run green.
+    /// Whether the run can be green although the target lacks a command.
     pub allow_missing: bool,
-    /// Ends the run early, and cleanly.
+    /// Ends the run early, with clean-up.
     pub interrupt: Interrupt,
     /// What the commands of cases are sent in. Cases without any that can be are not played.
     pub wrapping: Wrapping,
@@ -59,10 +60,10 @@ pub struct Options {
     pub cases: Option<Vec<Case>>,
 }
 
-/// Why there was no run.
+/// Why a run is not possible.
 #[derive(Debug)]
 pub enum Error {
-    /// What was asked for makes no sense.
+    /// The options are wrong.
     Usage(String),
     /// A server cannot be reached, or was lost.
     Server(Address, io::Error),
@@ -86,17 +87,17 @@ impl std::error::Error for Error {
     }
 }
 
-/// Hears how far a run has come. `()` does not listen.
+/// Receives the progress of a run. `()` ignores it.
 pub trait Progress {
-    /// So many things will be tried.
+    /// This number of cases and properties will be run.
     fn begins(&mut self, _count: usize) {}
-    /// One is done.
+    /// One has ended.
     fn ended(&mut self, _outcome: &Outcome) {}
 }
 
 impl Progress for () {}
 
-/// What will be run.
+/// The chosen cases and properties.
 pub struct Suite {
     options: Options,
     cases: Vec<Case>,
@@ -104,7 +105,7 @@ pub struct Suite {
 }
 
 impl Options {
-    /// Everything, on the server at this URL.
+    /// The default options for the server at this URL.
     pub fn new(target: &str) -> Result<Options, Error> {
         Ok(Options {
             target: Address::parse(target).map_err(Error::Usage)?,
@@ -125,7 +126,7 @@ impl Options {
 }
 
 impl Suite {
-    /// Chooses what to run.
+    /// Chooses the cases and properties.
     pub fn new(options: &Options) -> Result<Suite, Error> {
         let (cases, properties) = match &options.cases {
             Some(cases) => (cases.clone(), Vec::new()),
@@ -158,12 +159,12 @@ impl Suite {
         &self.cases
     }
 
-    /// The properties that will be tried.
+    /// The properties that will be run.
     pub fn properties(&self) -> &[&'static Property] {
         &self.properties
     }
 
-    /// Runs it.
+    /// Runs the cases and properties.
     pub fn run(&self, progress: &mut dyn Progress) -> Result<Report, Error> {
         let prefix = key_prefix_of_run();
         let explore = |address: &Address| {
@@ -201,7 +202,7 @@ impl Suite {
         })
     }
 
-    /// What is worth saying once.
+    /// The remarks about the whole run.
     fn notices(&self, target: &Target) -> Vec<String> {
         let mut notices = Vec::new();
         let count = |of: &dyn Fn(&Case) -> bool| self.cases.iter().filter(|it| of(it)).count();
@@ -220,7 +221,7 @@ impl Suite {
         notices
     }
 
-    /// Those that may be played together, and then the others one by one.
+    /// Plays the cases that may run together, then the others one by one.
     fn play_all(
         &self,
         run: &Run<'_>,
@@ -252,8 +253,8 @@ impl Suite {
             if outcome.is_none() {
                 let played = run.play(at, &self.cases[at]);
                 if matches!(played.verdict, Verdict::Failed(_)) {
-                    // It may have come to its end half way. What cannot be put back now is told
-                    // when the run ends.
+                    // The case may have ended half way. State that cannot be restored now is
+                    // reported when the run ends.
                     tidies.iter().for_each(|tidy| drop(tidy.put_back()));
                 }
                 progress.ended(&played);
@@ -263,7 +264,7 @@ impl Suite {
         outcomes.into_iter().flatten().collect()
     }
 
-    /// The properties, one by one: each wants the server for itself.
+    /// Runs the properties one by one: each needs the whole server.
     fn try_all(&self, run: &Run<'_>, progress: &mut dyn Progress) -> Vec<Outcome> {
         let Options { seconds, connections, seed, .. } = self.options;
         let span = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
@@ -288,7 +289,7 @@ struct Run<'a> {
     target: Target,
     reference: Option<Target>,
     suite: &'a Suite,
-    /// Why it ended before everything was played.
+    /// Why the run ended early.
     ending: Mutex<Option<String>>,
 }
 
@@ -315,7 +316,7 @@ impl Run<'_> {
         }
     }
 
-    /// Why nothing more is played, if so.
+    /// Why no further cases are played, if so.
     fn over(&self) -> Option<String> {
         if self.suite.options.interrupt.is_asked() {
             self.end("interrupted");
@@ -329,7 +330,7 @@ impl Run<'_> {
         ending.get_or_insert_with(|| reason.to_owned());
     }
 
-    /// A server that is gone fails all that comes: better to say so once.
+    /// Ends the run if the server is dead, since all further cases would fail.
     fn look_for_deaths(&self, family: &str, name: &str) {
         for server in self.servers() {
             if let Some(problem) = server.death() {
@@ -364,7 +365,7 @@ impl Run<'_> {
                 return Verdict::Lacking(command.clone());
             }
             let failure = failure(case, protocol, performance, reference.as_ref());
-            // Keys are told by the names that the case gives them.
+            // Keys are shown with their names in the case.
             let prefix = key_prefix(&self.target, at, protocol);
             failures.extend(failure.map(|it| it.without(&prefix)));
         }
@@ -376,7 +377,7 @@ impl Run<'_> {
     }
 }
 
-/// What the keys begin with that a case names, in one protocol.
+/// The prefix of the keys of a case in one protocol version.
 fn key_prefix(server: &Target, at: usize, protocol: u8) -> String {
     format!("{}{at}-{protocol}:", server.prefix)
 }
@@ -395,8 +396,7 @@ fn play_on(
     perform(&case.steps, setting, &mut OnTarget(server))
 }
 
-/// What is wrong with a performance, if anything: it is not what the case says, or not what the
-/// reference said.
+/// The problem of a played case, if any: a reply differs from the case or from the reference.
 fn failure(
     case: &Case,
     protocol: u8,
@@ -435,15 +435,15 @@ fn failure(
     })
 }
 
-/// What all keys of a run begin with, so that nobody else's are touched.
+/// The prefix of all keys of a run, so that no other keys are touched.
 pub fn key_prefix_of_run() -> String {
     format!("compat:{:08x}:", nonce())
 }
 
-/// Tells the runs on one server apart.
+/// A number that differs between runs on one server.
 fn nonce() -> u32 {
     let mut bytes = [0; 4];
-    // Without entropy two runs at the same moment may get in each other's way, and no worse.
+    // Without entropy, concurrent runs may only disturb each other.
     let _ = getrandom::fill(&mut bytes);
     u32::from_le_bytes(bytes)
 }

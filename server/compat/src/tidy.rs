@@ -1,5 +1,5 @@
-//! Leaves a server as it was: removes the keys of a run, and restores settings, functions, users and
-//! pauses if a case ended before the line that does so.
+//! Leaves a server as it was: removes the keys of a run, and restores settings, functions, users
+//! and pauses if a case ended before the line that does so.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

@@ -1,5 +1,5 @@
-//! Attacks on a running server: for any input it must not panic, hang or lose a lock, and must reply
-//! as `redis-server` does.
+//! Attacks on a running server: for any input it must not panic, hang or lose a lock, and must
+//! reply as `redis-server` does.
 //!
 //! The program `attack` runs them for a chosen time, `it/attack.rs` for some seconds. All use a
 //! seed, so that a problem can be reproduced.

@@ -237,7 +237,7 @@ pub fn attack(payloads: u64, seed: u64, progress: &mut dyn FnMut(u64, usize)) ->
     }
     let Attack { server, mut report, counts, oracle_crashes, .. } = attack;
     report.figures.push(format!(
-        "{sent} payloads restored_batch of {} of every type, seed {seed}; redis-server ended {} times",
+        "{sent} payloads made of {} of every type, seed {seed}; redis-server ended {} times",
         corpus.len(),
         oracle_crashes
     ));
@@ -436,7 +436,7 @@ impl Attack {
         let what = if met.is_refused_here() {
             "refused only here"
         } else if met.is_taken_by_both() {
-            "restored_batch something else of"
+            "made something else of"
         } else {
             "taken only here, or refused in other words"
         };

@@ -380,7 +380,8 @@ impl ScriptMonitor for SlowScriptWatch {
                 engine.kill_script();
             }
             if let Some(client) = connections.handle(engine, now, event) {
-                // It may be the client of the running script; it is removed when its next reply is lost.
+                // It may be the client of the running script; it is removed when its next reply is
+                // lost.
                 connections.close(client, Close::Now);
             }
         }

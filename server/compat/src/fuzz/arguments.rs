@@ -1,6 +1,6 @@
 //! Random arguments for every command of a server's table. Most requests are invalid, and both
-//! servers must refuse them with the same error, also in transactions and scripts. Both servers must
-//! belong to the fuzzer, since databases are flushed.
+//! servers must refuse them with the same error, also in transactions and scripts. Both servers
+//! must belong to the fuzzer, since databases are flushed.
 
 use std::io;
 
@@ -364,8 +364,8 @@ struct Maker<'a> {
     commands: &'a Commands,
     grammar: &'a Grammar,
     random: Random,
-    /// Whether clients use tracking. The keys of a script for which they get invalidations depend on
-    /// the version, so there are no scripts then.
+    /// Whether clients use tracking. The keys of a script for which they get invalidations depend
+    /// on the version, so there are no scripts then.
     tracks: bool,
     steps: Vec<Step>,
     /// Clients that may be within a transaction.

@@ -50,8 +50,8 @@ pub fn episode(grammar: &Grammar, seed: u64, number: u64) -> Episode {
 struct Maker<'a> {
     grammar: &'a Grammar,
     random: Random,
-    /// Whether clients use tracking. The keys of a script for which they get invalidations depend on
-    /// the version, so there are no scripts then.
+    /// Whether clients use tracking. The keys of a script for which they get invalidations depend
+    /// on the version, so there are no scripts then.
     tracks: bool,
     steps: Vec<Step>,
     /// Clients that may be within a transaction.
@@ -91,7 +91,8 @@ impl Maker<'_> {
                 LISTENER => subscribes || form.name() == "PING" || self.random.once_in(100),
                 _ => !subscribes,
             };
-            // A message that a client sends to itself comes before the reply, or since 7.2 after it.
+            // A message that a client sends to itself comes before the reply, or since 7.2 after
+            // it.
             let publishes = form.name().ends_with("PUBLISH") || form.name().starts_with("EVAL");
             let echoes = client == LISTENER && publishes;
             let tracking = ["CLIENT TRACKING", "CLIENT CACHING"].iter();

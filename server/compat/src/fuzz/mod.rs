@@ -90,7 +90,8 @@ pub struct Found {
     pub times: usize,
     /// Whether it appeared every time the episode was played again.
     pub repeats: bool,
-    /// The shortest conversation that shows it, as a case that expects the replies of the reference.
+    /// The shortest conversation that shows it, as a case that expects the replies of the
+    /// reference.
     pub case: String,
 }
 

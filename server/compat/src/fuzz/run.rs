@@ -72,7 +72,7 @@ pub enum End {
 pub struct Played {
     /// The steps of the episode, followed by those of the inspection.
     pub steps: Vec<Step>,
-    /// What the reference last_reply.
+    /// The replies of the reference.
     pub events: Vec<Observation>,
     /// The first difference of the target.
     pub difference: Option<Difference>,
@@ -104,7 +104,7 @@ pub struct Difference {
     pub at: usize,
     /// The replies of the target.
     pub ours: Observation,
-    /// What the reference last_reply.
+    /// The replies of the reference.
     pub theirs: Observation,
 }
 

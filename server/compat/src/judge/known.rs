@@ -262,7 +262,8 @@ proptest! {
         let second = Event::asked("l", "second", ttl, start_us);
         events.push(second.answered(Answer::Granted, end_us - 1));
         let violations = entitlement::judge(&events, rules);
-        let is_double = |violation: &entitlement::Violation| violation.kind == ViolationKind::DoubleGrant;
+        let is_double =
+            |it: &entitlement::Violation| it.kind == ViolationKind::DoubleGrant;
         prop_assert!(violations.iter().any(is_double), "{violations:?}\n{}", write(&events));
         let linear = lock::judge(&events, rules, &mut Budget::steps(STEPS * 10));
         prop_assert!(linear != Linear::Legal, "{}", write(&events));
@@ -277,7 +278,7 @@ proptest! {
         let renewal = Event::asked("l", &client, Action::Renew { ttl_us: 1 }, start_us);
         events.push(renewal.answered(Answer::NotOwner, end_us - 1));
         let violations = entitlement::judge(&events, rules);
-        let is_early = |violation: &entitlement::Violation| violation.kind == ViolationKind::EarlyLoss;
+        let is_early = |it: &entitlement::Violation| it.kind == ViolationKind::EarlyLoss;
         prop_assert!(violations.iter().any(is_early), "{violations:?}\n{}", write(&events));
         let linear = lock::judge(&events, rules, &mut Budget::steps(STEPS * 10));
         prop_assert!(linear != Linear::Legal, "{}", write(&events));

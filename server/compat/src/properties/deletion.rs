@@ -1,5 +1,5 @@
-//! Compare-and-delete never deletes another client's lock. The token changes concurrently: the lease
-//! ends and another client takes the lock at that moment, or another client overwrites it.
+//! Compare-and-delete never deletes another client's lock. The token changes concurrently: the
+//! lease ends and another client takes the lock at that moment, or another client overwrites it.
 
 use std::sync::mpsc;
 use std::thread;

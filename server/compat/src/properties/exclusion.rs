@@ -36,7 +36,7 @@ pub(super) const PROPERTIES: &[Property] = &[
     Property {
         name: "An RFencedLock is never held twice, and its tokens rise",
         client: Some("Redisson FencedLock"),
-        why: "A token that does not grow lets an earlier holder overwrite the work of the current one.",
+        why: "A token that does not grow lets an earlier holder overwrite the current one's work.",
         run: |arena| exclusive(arena, &recipe::REDISSON_FENCED_LOCK),
     },
     Property {

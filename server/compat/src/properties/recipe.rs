@@ -140,8 +140,8 @@ pub(super) const REDISSON_FAIR_LOCK: Recipe = Recipe {
             }
         })
     },
-    // The reported time is not the remaining time of the holder's lease. And a free lock is reported
-    // as released to any client that releases it.
+    // The reported time is not the remaining time of the holder's lease. And a free lock is
+    // reported as released to any client that releases it.
     meaning: |action, reply| match redisson(action, reply)? {
         (Answer::Refused { .. }, token) => Some((REFUSED, token)),
         (Answer::Released, token) => Some((Answer::Unknown, token)),
@@ -151,7 +151,8 @@ pub(super) const REDISSON_FAIR_LOCK: Recipe = Recipe {
 };
 
 /// Many readers or one writer. When a reader releases the lock, the lease of the others is set
-/// anew, in whole milliseconds; and a reader whose lease has ended is not refused while others read.
+/// anew, in whole milliseconds; and a reader whose lease has ended is not refused while others
+/// read.
 pub(super) const REDISSON_READ_WRITE_LOCK: Recipe = Recipe {
     rules: Rules { reentrant: true, early_us: 2000, late_us: i64::MAX / 4, ..REAL },
     shared: true,

@@ -11,8 +11,8 @@ use super::super::time;
 use super::arena::text;
 use super::{Arena, ArenaClient, Property, PropertyError};
 
-const LOST: &str = "Libraries that wait in a blocking pop sleep until they get an element: a client \
-that gets none waits for ever, two that get the same hold one lock.";
+const LOST: &str = "Libraries that wait in a blocking pop sleep until they get an element: a \
+client that gets none waits for ever, two that get the same hold one lock.";
 
 /// The properties.
 pub(super) const PROPERTIES: &[Property] = &[

@@ -1,10 +1,10 @@
 //! Runs the suites of the client libraries (`tests/clients/<language>/run`) on Lockwheel and on a
-//! real `redis-server`, compares what passed, and writes `docs/clients.md`.
+//! real `redis-server`, compares the results, and writes `docs/clients.md`.
 //!
-//! Fails when anything that passes on Redis does not on Lockwheel, when anything fails at all,
-//! and when a suite or a server dies.
+//! Fails if a test passes on Redis and not on Lockwheel, if any test fails, and if a suite or a
+//! server crashes.
 
-#![allow(clippy::print_stdout)] // A program that speaks to whoever runs it.
+#![allow(clippy::print_stdout)] // A command-line program.
 
 mod page;
 mod scripts;
@@ -23,14 +23,14 @@ use crate::page::Page;
 use crate::scripts::{List, Listeners};
 use crate::servers::Servers;
 
-/// Runs the client libraries' suites on Lockwheel and on a real redis-server.
-/// When both servers are tried, writes the page.
+/// Runs the suites of the client libraries on Lockwheel and on a real redis-server.
+/// If both servers are run, writes the page.
 #[derive(Parser)]
 #[command(name = "tests/clients/run")]
 struct Options {
     #[command(flatten)]
     choice: Choice,
-    /// Say which suites there are
+    /// List the suites
     #[arg(long)]
     list: bool,
 }
@@ -40,7 +40,7 @@ async fn main() -> ExitCode {
     suites::conclude(run(&Options::parse())).await
 }
 
-/// Returns what is not as it must be.
+/// Runs the suites and returns the problems.
 async fn run(options: &Options) -> Vec<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients");
     if options.list {
@@ -63,7 +63,7 @@ async fn run(options: &Options) -> Vec<String> {
             let suite = folder.join(language);
             let (mut lines, mut problems_found) =
                 one(&suite, kind, &mut versions, &mut scripts).await;
-            // Redis is right by definition: what fails there is chance, and is given one more.
+            // Redis is right by definition: a failure there is random, so it is run once more.
             if kind == ServerProgram::Redis && report::any_failed(&lines) {
                 println!("{language} on Redis: something failed there, so all is tried once more");
                 let (again, more) = one(&suite, kind, &mut versions, &mut scripts).await;
@@ -85,7 +85,7 @@ async fn run(options: &Options) -> Vec<String> {
     problems
 }
 
-/// Runs one suite on servers of its own. Returns its report and what went wrong besides.
+/// Runs one suite on its own servers. Returns its report and other problems.
 async fn one(
     suite: &Path,
     kind: ServerProgram,
@@ -96,7 +96,7 @@ async fn one(
         Ok(servers) => servers,
         Err(problem) => return (Vec::new(), vec![problem]),
     };
-    // Lockwheel has no MONITOR, and is sent the same.
+    // Lockwheel has no MONITOR, and gets the same requests.
     let listened_to = servers.keepers().filter(|_| kind == ServerProgram::Redis);
     let listeners = match Listeners::start(listened_to) {
         Ok(listeners) => listeners,
@@ -120,14 +120,14 @@ async fn one(
     };
     problems_found.extend(ending.problem(suite, &lines));
     drop(servers);
-    let (heard, differences) = listeners.finish();
+    let (sent, differences) = listeners.finish();
     problems_found.extend(differences);
     problems_found
-        .extend(scripts.add(&suite.file_name().unwrap_or_default().to_string_lossy(), &heard));
+        .extend(scripts.add(&suite.file_name().unwrap_or_default().to_string_lossy(), &sent));
     (lines, problems_found)
 }
 
-/// Tells the outcome and, when both servers were tried, writes the page.
+/// Prints the results and, if both servers were run, writes the page.
 fn conclude(
     kinds: &[ServerProgram],
     versions: &BTreeMap<ServerProgram, String>,

@@ -1,5 +1,5 @@
-//! `docs/clients.md`: the matrix of the libraries, then a section to a language. A run of some
-//! suites replaces what the page says of those and keeps the rest.
+//! Writes `docs/clients.md`: the matrix of the libraries, then a section per language. A run of
+//! some suites replaces their parts of the page and keeps the rest.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
@@ -38,13 +38,13 @@ suite.
 /// The heading that the page ends with.
 const REPEAT_HEADING: &str = "Running the suites";
 
-/// The page, taken apart.
+/// The parts of the page.
 #[derive(Default)]
 pub(crate) struct Page {
     languages: BTreeMap<String, Language>,
 }
 
-/// What the page says of one language.
+/// The parts of one language.
 #[derive(Default)]
 struct Language {
     rows: Vec<String>,
@@ -52,7 +52,7 @@ struct Language {
 }
 
 impl Page {
-    /// Takes a page apart that was written before.
+    /// Parses the present page.
     pub(crate) fn read(text: &str) -> Page {
         let mut page = Page::default();
         let mut sections = text.split("\n## ");
@@ -70,7 +70,7 @@ impl Page {
         page
     }
 
-    /// Replaces what it says of one language.
+    /// Replaces the parts of one language.
     pub(crate) fn put(
         &mut self,
         language: &str,
@@ -116,7 +116,7 @@ impl fmt::Display for Page {
     }
 }
 
-/// A language's name as it is written.
+/// The display name of a language.
 fn title(language: &str) -> String {
     match language {
         "php" => "PHP".to_owned(),
@@ -125,7 +125,7 @@ fn title(language: &str) -> String {
     }
 }
 
-/// A line for a behaviour: what it is, and what is to be said if it did not pass on both.
+/// The line of a behaviour, with the reasons if it did not pass on both servers.
 fn bullet(behaviour: &str, verdicts: &TestResults) -> String {
     let mut line = format!("- {behaviour}");
     for kind in [ServerProgram::Redis, ServerProgram::Lockwheel] {

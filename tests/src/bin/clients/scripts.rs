@@ -1,6 +1,6 @@
-//! The scripts that the libraries send: heard on a real Redis, by `MONITOR`, together with
-//! everything else; run by two engines, one with plans and one without, which must agree; and
-//! written down in `scripts.txt`, with what runs each of them. Knows no library.
+//! Records the requests of the libraries on a real Redis with `MONITOR`, runs them on two engines,
+//! one with plans and one without, which must agree, and lists the scripts in `scripts.txt` with
+//! the tier that runs each. Independent of the libraries.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,16 +15,16 @@ use lockwheel_scripting::{Sha, outside_of_plans};
 use lockwheel_tests::tiers::Pair;
 use lockwheel_tests::words;
 
-/// What the list says of itself.
+/// The head of the list.
 const HEAD: &str = "\
 # The scripts that the libraries send, and what runs them: a plan, or Lua, and then why. Known by
 # the suite, the first digits of the SHA-1, and how the text begins. Written by tests/clients/run.
 ";
 const DIGITS: usize = 12;
-/// So much of a text is shown that whoever knows the library recognises it.
+/// The length of the beginning of a script in the list.
 const SHOWN_BYTES: usize = 60;
 
-/// What is not run again: it is about the connection, or waits, or is about the server.
+/// Commands that are not run again: they concern the connection or the server, or block.
 const LEFT_OUT: &[&str] = &[
     "auth",
     "client",
@@ -61,11 +61,11 @@ const LEFT_OUT: &[&str] = &[
 /// The text of each script, by its digest.
 type Scripts = BTreeMap<String, Vec<u8>>;
 
-/// Hears all that some servers are asked.
+/// Monitors several servers.
 pub(crate) struct Listeners(Vec<JoinHandle<Result<Scripts, String>>>);
 
 impl Listeners {
-    /// Begins to listen.
+    /// Starts monitoring.
     pub(crate) fn start(servers: impl Iterator<Item = SocketAddr>) -> Result<Listeners, String> {
         let listen = |server| {
             let monitor = monitor(server).map_err(|error| format!("MONITOR: {error}"))?;
@@ -74,14 +74,14 @@ impl Listeners {
         Ok(Listeners(servers.map(listen).collect::<Result<_, String>>()?))
     }
 
-    /// What was heard, when the servers are gone, and in what the engines have differed.
+    /// The recorded scripts, once the servers have ended, and the differences between the engines.
     pub(crate) fn finish(self) -> (Scripts, Vec<String>) {
         let (mut scripts, mut problems) = (Scripts::new(), Vec::new());
         for listener in self.0 {
             match listener.join() {
-                Ok(Ok(heard)) => scripts.extend(heard),
+                Ok(Ok(recorded)) => scripts.extend(recorded),
                 Ok(Err(problem)) => problems.push(problem),
-                Err(_) => problems.push("whoever listens to the scripts has failed".to_owned()),
+                Err(_) => problems.push("the thread that records scripts has failed".to_owned()),
             }
         }
         (scripts, problems)
@@ -92,18 +92,18 @@ fn monitor(server: SocketAddr) -> std::io::Result<BufReader<TcpStream>> {
     let mut stream = TcpStream::connect(server)?;
     stream.write_all(b"MONITOR\r\n")?;
     let mut reader = BufReader::new(stream);
-    // Whatever is asked from here on is heard.
+    // All requests from here on are recorded.
     reader.read_line(&mut String::new())?;
     Ok(reader)
 }
 
-/// Runs what a server is asked, until that is gone.
+/// Runs the requests of a server until the server ends.
 fn hear(mut monitor: BufReader<TcpStream>) -> Result<Scripts, String> {
     let mut again = Again { pair: Pair::new(), scripts: Scripts::new(), now_ms: 0, database: 0 };
     let mut line = String::new();
     while monitor.read_line(&mut line).is_ok_and(|length| length > 0) {
-        let told = catch_unwind(AssertUnwindSafe(|| again.run(line.trim_end())));
-        told.map_err(|_| format!("the two tiers of scripts differ: {line}"))?;
+        let compared = catch_unwind(AssertUnwindSafe(|| again.run(line.trim_end())));
+        compared.map_err(|_| format!("the two tiers of scripts differ: {line}"))?;
         line.clear();
     }
     let compared = catch_unwind(AssertUnwindSafe(|| again.pair.compare()));
@@ -111,7 +111,7 @@ fn hear(mut monitor: BufReader<TcpStream>) -> Result<Scripts, String> {
     Ok(again.scripts)
 }
 
-/// What one server was asked, asked again.
+/// The requests of one server, run again.
 struct Again {
     pair: Pair,
     scripts: Scripts,
@@ -120,7 +120,7 @@ struct Again {
 }
 
 impl Again {
-    /// Runs what stands in a line: `+SECONDS.MICROSECONDS [DATABASE ADDRESS] "COMMAND" ...`.
+    /// Runs the request of a line: `+SECONDS.MICROSECONDS [DATABASE ADDRESS] "COMMAND" ...`.
     fn run(&mut self, line: &str) {
         let Some((moment, rest)) = line.trim_start_matches('+').split_once(" [") else { return };
         let Some((origin, request)) = rest.split_once("] ") else { return };
@@ -128,7 +128,7 @@ impl Again {
         let argv = words(request);
         let name = argv.first().map(|name| name.to_ascii_lowercase()).unwrap_or_default();
         let name = String::from_utf8_lossy(&name).into_owned();
-        // What a script has called is part of the script.
+        // The calls of a script are part of the script.
         if address == "lua" || LEFT_OUT.contains(&name.as_str()) || waits(&name, &argv) {
             return;
         }
@@ -167,7 +167,7 @@ impl Again {
     }
 }
 
-/// Whether a command may keep its client waiting.
+/// Whether a command may block its client.
 fn waits(name: &str, argv: &[Vec<u8>]) -> bool {
     const WAITING: [&str; 8] =
         ["blpop", "brpop", "blmove", "blmpop", "brpoplpush", "bzpopmin", "bzpopmax", "bzmpop"];
@@ -175,11 +175,11 @@ fn waits(name: &str, argv: &[Vec<u8>]) -> bool {
     WAITING.contains(&name) || may_block && name.starts_with("xread")
 }
 
-/// The list of scripts: what runs each, and how it begins, by its suite and digest.
+/// The list of scripts by suite and digest: the tier that runs each, and its beginning.
 pub(crate) struct List(BTreeMap<(String, String), (String, String)>);
 
 impl List {
-    /// Reads it; an empty one where there is none.
+    /// Reads the list; empty if there is none.
     pub(crate) fn read(path: &Path) -> List {
         let text = fs::read_to_string(path).unwrap_or_default();
         let entry = |line: &str| {
@@ -191,7 +191,7 @@ impl List {
         List(text.lines().filter_map(entry).collect())
     }
 
-    /// Adds what a suite has sent. Returns whose tier is not what it was; says what is new.
+    /// Adds the scripts of a suite. Returns those with a changed tier; prints new ones.
     pub(crate) fn add(&mut self, suite: &str, scripts: &Scripts) -> Vec<String> {
         let mut problems = Vec::new();
         for (digest, text) in scripts {
@@ -212,13 +212,13 @@ impl List {
         problems
     }
 
-    /// How many scripts of a suite have a plan, and of how many.
+    /// The number of scripts of a suite with a plan, and of all its scripts.
     pub(crate) fn count(&self, suite: &str) -> (usize, usize) {
         let of_suite = || self.0.iter().filter(|((it, _), _)| it == suite);
         (of_suite().filter(|(_, (tier, _))| tier == "plan").count(), of_suite().count())
     }
 
-    /// Writes it.
+    /// Writes the list.
     pub(crate) fn write(&self, path: &Path) -> std::io::Result<()> {
         let line = |((suite, digest), (tier, begin)): (&(String, String), &(String, String))| {
             format!("{suite} | {digest} | {tier} | {begin}\n")

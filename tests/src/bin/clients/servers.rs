@@ -1,5 +1,5 @@
-//! The servers a suite talks to, all of one kind, fresh for each suite: on free loopback ports,
-//! in a folder of their own, ended with the value that owns them.
+//! The servers of a suite, all of one kind and new for each suite: on free loopback ports, in their
+//! own folder, ended when the value is dropped.
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -13,10 +13,10 @@ use lockwheel_tests::redis_server::free_port;
 use lockwheel_tests::suites::ServerProgram;
 use lockwheel_tests::wire::Wire;
 
-/// For locks that want the agreement of most of several servers: enough that every test of a
-/// suite that ends some of its servers has its own.
+/// For locks on a majority of several servers: enough for every test of a suite that ends some of
+/// its servers to have its own.
 const DISPOSABLE_COUNT: usize = 16;
-/// A free port can be taken by somebody else before the server binds it; so often we try again.
+/// Another program can take a free port before the server binds it; the number of attempts.
 const PORT_ATTEMPTS: usize = 5;
 
 /// All servers of one suite.
@@ -27,14 +27,14 @@ pub(crate) struct Servers {
     cluster: Option<Server>,
     sentinel: Option<Server>,
     watched: Option<Server>,
-    /// What this kind of server would not do, and why.
+    /// The servers that could not be started, and why.
     pub(crate) missing: Vec<String>,
-    /// Where they run.
+    /// Their folder.
     pub(crate) folder: Folder,
 }
 
 impl Servers {
-    /// Starts them; what is not there can do without a cluster or a sentinel, not without a server.
+    /// Starts the servers. A cluster and a sentinel may be missing, a server may not.
     pub(crate) fn start(kind: ServerProgram) -> Result<Servers, String> {
         let folder = Folder::new();
         let launch = Launch { program: kind.program()?, folder: &folder };
@@ -49,7 +49,7 @@ impl Servers {
         Ok(Servers { kind, main, disposable, cluster, sentinel, watched, missing, folder })
     }
 
-    /// What the suite finds in its environment.
+    /// The environment of the suite.
     pub(crate) fn environment(&self) -> Vec<(&'static str, String)> {
         let disposable: Vec<_> = self.disposable.iter().map(Server::url).collect();
         let mut environment =
@@ -61,13 +61,13 @@ impl Servers {
         environment
     }
 
-    /// Where those listen that keep keys.
+    /// The ports of the servers that store keys.
     pub(crate) fn keepers(&self) -> impl Iterator<Item = SocketAddr> {
         let optional = self.cluster.iter().chain(&self.watched);
         std::iter::once(&self.main).chain(&self.disposable).chain(optional).map(Server::address)
     }
 
-    /// The version it calls itself.
+    /// The version that the server reports.
     pub(crate) fn version(&self) -> String {
         let info = self.main.connect().call(&["INFO", "server"]);
         let info = String::from_utf8_lossy(&info);
@@ -79,7 +79,7 @@ impl Servers {
         version.unwrap_or("?").to_owned()
     }
 
-    /// Which of them ended otherwise than a command to do so ends them.
+    /// The servers that ended other than by a command.
     pub(crate) fn deaths(&mut self) -> Vec<String> {
         let lasting = [Some(&mut self.main), self.cluster.as_mut(), self.sentinel.as_mut()];
         let lasting = lasting.into_iter().flatten().chain(self.watched.as_mut());
@@ -100,15 +100,15 @@ impl Servers {
     }
 }
 
-/// How servers of one kind are started.
+/// Starts servers of one kind.
 struct Launch<'a> {
-    /// The program, and what comes before the server's own arguments.
+    /// The program, and the words before the server's own arguments.
     program: Vec<String>,
     folder: &'a Folder,
 }
 
 impl Launch<'_> {
-    /// A server with these arguments besides the usual.
+    /// A server with these further arguments.
     fn server(&self, name: &str, more: &[&str]) -> Result<Server, String> {
         let usual = ["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"];
         self.spawn(name, &[&usual, more].concat())
@@ -131,7 +131,7 @@ impl Launch<'_> {
             ],
         )?;
         let mut wire = server.connect();
-        // A node that is a cluster by itself may have them already, and say so.
+        // A node that forms its own cluster may have them already and reply with an error.
         let _ = wire.call(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
         let mut info = Vec::new();
         eventually("the cluster's state", || {
@@ -144,7 +144,7 @@ impl Launch<'_> {
         Ok(server)
     }
 
-    /// A master and a sentinel that watches it.
+    /// A master and a sentinel that monitors it.
     fn sentinel(&self) -> Result<(Server, Server), String> {
         let watched = self.server("watched", &[])?;
         let conf = self.folder.path("sentinel.conf");
@@ -176,7 +176,7 @@ impl Launch<'_> {
         let errors = file.try_clone().map_err(|error| error.to_string())?;
         let (program, before) = self.program.split_first().ok_or("no program")?;
         let mut command = Command::new(program);
-        // Variables that begin so are settings.
+        // Variables with this prefix are settings.
         for (variable, _) in std::env::vars().filter(|(it, _)| it.starts_with("LOCKWHEEL_")) {
             command.env_remove(variable);
         }
@@ -213,7 +213,7 @@ impl Server {
         Wire::connect(self.address(), 2)
     }
 
-    /// Waits until it listens, or has ended.
+    /// Waits until the server listens or has ended.
     fn is_ready(&mut self) -> bool {
         let (address, mut has_ended) = (self.address(), false);
         eventually("a server that listens", || {
@@ -223,7 +223,7 @@ impl Server {
         !has_ended
     }
 
-    /// The end of its log.
+    /// The end of the log.
     fn last_words(&self) -> String {
         let log = fs::read_to_string(&self.log).unwrap_or_default();
         let mut lines: Vec<_> = log.lines().rev().take(3).map(str::trim).collect();

@@ -1,10 +1,10 @@
-//! Runs the lock compatibility suite on every server that can be had (Lockwheel, Redis and Valkey,
-//! and the test doubles of `tests/compatibility/`), and writes `docs/compatibility.md`.
+//! Runs the lock compatibility suite on every available server (Lockwheel, Redis and Valkey, and
+//! the test doubles of `tests/compatibility/`), and writes `docs/compatibility.md`.
 //!
-//! What came of a server is kept in `tests/compatibility/results/`: the page is made of all that
-//! is there, so a server that cannot be run here keeps the row of the run before.
+//! The results of a server are stored in `tests/compatibility/results/`. The page is made from all
+//! stored results, so a server that cannot be run here keeps the row of an earlier run.
 
-#![allow(clippy::print_stdout)] // A program that speaks to whoever runs it.
+#![allow(clippy::print_stdout)] // A command-line program.
 
 mod page;
 mod results;
@@ -18,21 +18,21 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::results::Results;
-use crate::servers::{SERVERS, Server, Trouble};
+use crate::servers::{SERVERS, Server, ServerError};
 
-/// Runs the lock compatibility suite on every server that can be had, and writes the page.
+/// Runs the lock compatibility suite on every available server, and writes the page.
 #[derive(Parser)]
 #[command(name = "tests/compatibility/run")]
 struct Options {
-    /// Which servers; all of them when none is named
+    /// The servers to run; all if none is named
     servers: Vec<String>,
-    /// Say which servers there are
+    /// List the servers
     #[arg(long)]
     list: bool,
-    /// Make the folder with Debian 13's servers if it is missing; needs debootstrap and root
+    /// Create the folder with the servers of Debian 13 if it is missing; needs debootstrap and root
     #[arg(long)]
     debootstrap: bool,
-    /// Write the page from the results that are there, and run nothing
+    /// Write the page from the stored results, and run nothing
     #[arg(long)]
     page: bool,
 }
@@ -60,9 +60,9 @@ fn main() -> ExitCode {
                 results.save(&folder().join(format!("results/{}.json", server.key)));
                 all_well &= server.is_double || results.is_green();
             }
-            // What was found out before stays.
-            Err(Trouble::NoTools(what)) => println!("{}: not run: {what}", server.key),
-            Err(Trouble::Died(how)) => {
+            // The stored results stay.
+            Err(ServerError::NoTools(what)) => println!("{}: not run: {what}", server.key),
+            Err(ServerError::Died(how)) => {
                 println!("{}: {how}", server.key);
                 all_well = false;
             }
@@ -78,7 +78,7 @@ fn main() -> ExitCode {
     if all_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// The projects around the test doubles, and what came of all servers.
+/// The folder of the test doubles and of the results of all servers.
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("compatibility")
 }

@@ -1,4 +1,4 @@
-//! `docs/compatibility.md`, made from what came of each server.
+//! Writes `docs/compatibility.md` from the results of each server.
 
 use std::fmt::Write;
 
@@ -40,7 +40,7 @@ reply, the others have 10. A server that crashes or hangs is started again, and 
 listed.
 ";
 
-/// Writes the page.
+/// The text of the page.
 pub(crate) fn write(all: &[(&Server, Option<Results>)]) -> String {
     let mut out = INTRODUCTION.to_owned();
     write_overview(&mut out, all);
@@ -85,7 +85,7 @@ fn write_overview(out: &mut String, all: &[(&Server, Option<Results>)]) {
     }
 }
 
-/// A row to a name, a column to a server.
+/// A table with a row per name and a column per server.
 fn write_matrix(
     out: &mut String,
     heading: &str,
@@ -203,7 +203,7 @@ fn number(count: usize) -> String {
     if count == 0 { String::new() } else { count.to_string() }
 }
 
-/// Text as it is, whatever signs it holds.
+/// Escapes the characters that have a meaning in Markdown.
 fn code(text: &str) -> String {
     let signs = if text.contains('`') { "``" } else { "`" };
     format!("{signs}{text}{signs}")

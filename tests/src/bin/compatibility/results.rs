@@ -1,4 +1,4 @@
-//! What came of one server, as it is kept and as the page tells it.
+//! The stored results of one server.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,41 +9,41 @@ use lockwheel_compat::report::{Report, Row, Score};
 use lockwheel_compat::{Outcome, Verdict};
 use serde::{Deserialize, Serialize};
 
-/// Where what was sent and received is cut.
+/// Longer requests and replies are cut to this length.
 const COLUMNS: usize = 120;
-/// So many failures are told with what was expected and what came; more are told by their names.
+/// The number of failures that are listed with expectation and reply; others are only named.
 pub(crate) const FAULTS_IN_FULL: usize = 40;
 
-/// What came of one server.
+/// The results of one server.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Results {
     /// Its name and version.
     pub(crate) version: String,
-    /// What it calls itself in `INFO`.
+    /// Its name and version in `INFO`.
     pub(crate) announces: String,
     /// The day of the run.
     pub(crate) date: String,
-    /// How long it took.
+    /// The duration of the run.
     pub(crate) seconds: u64,
-    /// Of everything.
+    /// The total.
     pub(crate) all: Sum,
-    /// By what it is about.
+    /// By family.
     pub(crate) families: Vec<Sum>,
-    /// By the client library whose habit it is.
+    /// By client library.
     pub(crate) clients: Vec<Sum>,
-    /// The commands that it lacks, and how many things need each.
+    /// The commands that it lacks, and the number of cases that need each.
     pub(crate) lacking: BTreeMap<String, usize>,
-    /// Why things were not tried, and how many.
+    /// The reasons why cases were skipped, and the number of cases.
     pub(crate) skipped: BTreeMap<String, usize>,
-    /// What is not as it must be.
+    /// The failures.
     pub(crate) failed: Vec<Fault>,
-    /// In what way, and how many.
+    /// The kinds of failures, and the number of each.
     pub(crate) kinds: BTreeMap<String, usize>,
-    /// What could not be judged, and why.
+    /// The cases that could not be judged, and why.
     pub(crate) unknown: Vec<Fault>,
-    /// The cases that ended it or after which it answered no more, and what it said.
+    /// The cases at which the server crashed or hung, and its output.
     pub(crate) deaths: Vec<String>,
-    /// What was worth saying once.
+    /// Remarks about the whole run.
     pub(crate) notices: Vec<String>,
 }
 
@@ -52,36 +52,36 @@ pub(crate) struct Results {
 pub(crate) struct Sum {
     /// The family or client.
     pub(crate) name: String,
-    /// As it must be.
+    /// The number that passed.
     pub(crate) passed: usize,
-    /// Tried, those for which a command is lacking included.
+    /// The number that were run, including those with a missing command.
     pub(crate) tried: usize,
-    /// Of those tried, what needs a command that it lacks.
+    /// Of these, those that need a missing command.
     pub(crate) lacking: usize,
-    /// Of those tried, what could not be judged.
+    /// Of these, those that could not be judged.
     pub(crate) unknown: usize,
 }
 
-/// Something that is not as it must be.
+/// A failure.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Fault {
-    /// What it is about.
+    /// The family.
     pub(crate) family: String,
-    /// The client library whose habit it is.
+    /// The client library that uses it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) client: Option<String>,
-    /// What must hold.
+    /// The name of the case.
     pub(crate) name: String,
-    /// What was expected.
+    /// The expected reply.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) expected: String,
-    /// What came, or why it could not be judged.
+    /// The received reply, or why it could not be judged.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) came: String,
 }
 
 impl Results {
-    /// From a report.
+    /// The results in a report.
     pub(crate) fn of(report: &Report, version: &str, deaths: Vec<String>) -> Results {
         let table = report.table();
         let counts = |counts: BTreeMap<&str, usize>| {
@@ -115,13 +115,13 @@ impl Results {
         }
     }
 
-    /// Those of a run before, if there was one.
+    /// The results of an earlier run, if any.
     pub(crate) fn load(path: &Path) -> Option<Results> {
         let text = fs::read_to_string(path).ok()?;
         Some(serde_json::from_str(&text).unwrap_or_else(|error| panic!("{path:?}: {error}")))
     }
 
-    /// Keeps them.
+    /// Stores the results.
     pub(crate) fn save(&self, path: &Path) {
         let folder = path.parent().expect("it stands in a folder");
         fs::create_dir_all(folder).expect("a folder for results");
@@ -129,12 +129,12 @@ impl Results {
         fs::write(path, compact(&text)).expect("results are written");
     }
 
-    /// Whether everything that was tried passed.
+    /// Whether all cases that were run passed.
     pub(crate) fn is_green(&self) -> bool {
         self.all.passed == self.all.tried && self.all.passed > 0
     }
 
-    /// In a line.
+    /// A summary on one line.
     pub(crate) fn in_short(&self) -> String {
         let Sum { passed, tried, lacking, unknown, .. } = &self.all;
         let deaths = match self.deaths.len() {
@@ -185,7 +185,7 @@ impl Sum {
 }
 
 impl Fault {
-    /// In what way it is not as it must be.
+    /// The kind of a failure.
     fn kind(&self) -> &'static str {
         let (expected, came) = (self.expected.as_str(), self.came.as_str());
         let is_error = |text: &str| text.starts_with('-');
@@ -234,7 +234,7 @@ fn unknown(outcome: &Outcome) -> Option<Fault> {
     Some(fault(outcome, "", reason))
 }
 
-/// As this machine's clock says.
+/// The date of this machine's clock.
 fn today() -> String {
     let output = Command::new("date").args(["-u", "+%Y-%m-%d"]).output().expect("date runs");
     String::from_utf8_lossy(&output.stdout).trim().to_owned()

@@ -1,4 +1,4 @@
-//! The servers: what each is, and how it is started on a free port.
+//! The servers of the comparison, and how each is started on a free port.
 
 use std::fs::{self, File};
 use std::io;
@@ -12,28 +12,28 @@ use lockwheel_compat::wire::Wire;
 use lockwheel_tests::daemon::{self, Folder};
 use lockwheel_tests::redis_server::{self, free_port};
 
-/// The status with which a project's `run` says that its tool chain is not installed.
+/// The exit status of a project's `run` if its tool chain is not installed.
 const NO_TOOLS: i32 = 77;
-/// A server that does not listen by then never will: the first run downloads and builds.
-const START_PATIENCE_US: i64 = 20 * 60 * 1_000_000;
-/// How long to wait between two looks, and for an answer to one.
+/// The time within which a server must listen: the first run downloads and builds.
+const START_TIMEOUT_US: i64 = 20 * 60 * 1_000_000;
+/// How long to wait between two checks, and for the reply to one.
 const GLANCE: Duration = Duration::from_millis(100);
-const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A server that the suite is run on.
 pub(crate) struct Server {
-    /// What it is called on the command line, and its files.
+    /// Its name on the command line and in file names.
     pub(crate) key: &'static str,
-    /// What it is called on the page.
+    /// Its title on the page.
     pub(crate) title: &'static str,
-    /// What it is for, in a sentence.
+    /// Its purpose, as a sentence.
     pub(crate) purpose: &'static str,
-    /// Whether it stands in for Redis in tests, and does not promise to be Redis.
+    /// Whether it is a test double for Redis.
     pub(crate) is_double: bool,
     origin: Origin,
 }
 
-/// Where a server comes from.
+/// The source of a server.
 enum Origin {
     /// This workspace.
     Own,
@@ -107,31 +107,31 @@ pub(crate) const SERVERS: &[Server] = &[
     },
 ];
 
-/// Why a server was not tried to the end.
-pub(crate) enum Trouble {
-    /// It cannot be had here.
+/// Why a server could not be run to the end.
+pub(crate) enum ServerError {
+    /// It is not available here.
     NoTools(String),
-    /// It does not start, or was lost.
+    /// It does not start, or has crashed.
     Died(String),
 }
 
-/// A server that is running; it ends with this.
+/// A running server, which ends when this is dropped.
 pub(crate) struct Running {
     child: Child,
     port: u16,
     log: PathBuf,
-    /// Where it runs.
+    /// Its folder.
     _folder: Folder,
 }
 
 impl Server {
-    /// Starts it and waits until it answers.
-    pub(crate) fn start(&self, may_bootstrap: bool) -> Result<Running, Trouble> {
+    /// Starts the server and waits until it replies.
+    pub(crate) fn start(&self, may_bootstrap: bool) -> Result<Running, ServerError> {
         let port = free_port();
         let folder = Folder::new();
         let mut command = self.command(port, may_bootstrap)?;
         let log = PathBuf::from(folder.path("log"));
-        let died = |error: io::Error| Trouble::Died(format!("it cannot be started: {error}"));
+        let died = |error: io::Error| ServerError::Died(format!("it cannot be started: {error}"));
         let output = File::create(&log).map_err(died)?;
         let errors = output.try_clone().map_err(died)?;
         for (variable, _) in std::env::vars().filter(|(it, _)| it.starts_with("LOCKWHEEL_")) {
@@ -144,7 +144,7 @@ impl Server {
         Ok(running)
     }
 
-    fn command(&self, port: u16, may_bootstrap: bool) -> Result<Command, Trouble> {
+    fn command(&self, port: u16, may_bootstrap: bool) -> Result<Command, ServerError> {
         let words: Vec<String> = match &self.origin {
             Origin::Own => vec![daemon::program().to_string_lossy().into_owned()],
             Origin::Path(program) => vec![(*program).to_owned()],
@@ -163,7 +163,7 @@ impl Server {
             _ => true,
         };
         if !is_there {
-            return Err(Trouble::NoTools(format!("there is no {} on the path", words[0])));
+            return Err(ServerError::NoTools(format!("there is no {} on the path", words[0])));
         }
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).args(["--port", &port.to_string(), "--bind", "127.0.0.1"]);
@@ -171,12 +171,12 @@ impl Server {
         Ok(command)
     }
 
-    /// The program of a project that starts its server.
+    /// The program of a project that starts the server.
     fn script(&self) -> PathBuf {
         crate::folder().join(self.key).join("run")
     }
 
-    /// The version that a project has pinned.
+    /// The version that a project pins.
     pub(crate) fn pinned_version(&self) -> Option<String> {
         let Origin::Project = self.origin else { return None };
         let output = Command::new(self.script()).arg("--version").output().ok()?;
@@ -185,16 +185,16 @@ impl Server {
 }
 
 impl Running {
-    /// Where it is.
+    /// The URL of the server.
     pub(crate) fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// What it said went wrong, or else the last it said.
+    /// The last error line of its output, or else the last line.
     pub(crate) fn last_words(&self) -> String {
         let log = fs::read(&self.log).unwrap_or_default();
         let log = String::from_utf8_lossy(&log).into_owned();
-        // A trace follows what went wrong in most languages; Rust tells where before it tells what.
+        // In most languages a trace follows the error; Rust prints the place before the error.
         let mut lines = log.lines().skip_while(|line| {
             !["panic", "failed", "Exception", "Error"].iter().any(|word| line.contains(word))
         });
@@ -203,22 +203,24 @@ impl Running {
         line.unwrap_or(first).trim().to_owned()
     }
 
-    fn wait_until_ready(&mut self) -> Result<(), Trouble> {
-        let address = Address::parse(&self.url()).map_err(Trouble::Died)?;
+    fn wait_until_ready(&mut self) -> Result<(), ServerError> {
+        let address = Address::parse(&self.url()).map_err(ServerError::Died)?;
         let begun_us = time::now_us();
         loop {
-            let wire = Wire::connect(&address, 2, ANSWER_PATIENCE);
+            let wire = Wire::connect(&address, 2, REPLY_TIMEOUT);
             if wire.and_then(|mut wire| wire.call(&["PING"])).is_ok() {
                 return Ok(());
             }
             if let Ok(Some(status)) = self.child.try_wait() {
                 return Err(match status.code() {
-                    Some(NO_TOOLS) => Trouble::NoTools("its tools are not installed".to_owned()),
-                    _ => Trouble::Died(format!("{status}: {}", self.last_words())),
+                    Some(NO_TOOLS) => {
+                        ServerError::NoTools("its tools are not installed".to_owned())
+                    }
+                    _ => ServerError::Died(format!("{status}: {}", self.last_words())),
                 });
             }
-            if time::now_us() - begun_us > START_PATIENCE_US {
-                return Err(Trouble::Died("it never listens".to_owned()));
+            if time::now_us() - begun_us > START_TIMEOUT_US {
+                return Err(ServerError::Died("it never listens".to_owned()));
             }
             time::sleep(GLANCE);
         }
@@ -232,31 +234,31 @@ impl Drop for Running {
     }
 }
 
-/// The folder with Debian 13 and its servers; it is made if that is allowed.
-fn debian_13(may_bootstrap: bool) -> Result<PathBuf, Trouble> {
+/// The folder with Debian 13 and its servers; it is created if that is allowed.
+fn debian_13(may_bootstrap: bool) -> Result<PathBuf, ServerError> {
     let named = redis_server::debian_13();
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let cache = cache.or_else(|| Some(Path::new(&std::env::var_os("HOME")?).join(".cache")));
     let folder = named.or_else(|| Some(cache?.join("lockwheel/debian-13")));
-    let folder = folder.ok_or_else(|| Trouble::NoTools("there is no HOME".to_owned()))?;
+    let folder = folder.ok_or_else(|| ServerError::NoTools("there is no HOME".to_owned()))?;
     if folder.join("usr/bin/valkey-server").exists() {
         return Ok(folder);
     }
     if !may_bootstrap {
         let advice = "name a folder with Debian 13, or say --debootstrap to make one";
         let place = folder.display();
-        return Err(Trouble::NoTools(format!("{place} is not there: {advice}")));
+        return Err(ServerError::NoTools(format!("{place} is not there: {advice}")));
     }
     println!("debootstrap makes {}", folder.display());
-    fs::create_dir_all(&folder).map_err(|error| Trouble::Died(error.to_string()))?;
+    fs::create_dir_all(&folder).map_err(|error| ServerError::Died(error.to_string()))?;
     let made = Command::new("debootstrap")
         .args(["--variant=minbase", "--include=redis-server,valkey-server", "trixie"])
         .arg(&folder)
         .status();
     match made {
         Ok(status) if status.success() => Ok(folder),
-        Ok(status) => Err(Trouble::Died(format!("debootstrap: {status}"))),
-        Err(error) => Err(Trouble::NoTools(format!("debootstrap: {error}"))),
+        Ok(status) => Err(ServerError::Died(format!("debootstrap: {status}"))),
+        Err(error) => Err(ServerError::NoTools(format!("debootstrap: {error}"))),
     }
 }
 

@@ -1,5 +1,5 @@
-//! The suite on one server, which may die of it or hang: then it is started anew, what was going on
-//! is tried again alone to find out what it died of, and the rest goes on without that.
+//! Runs the suite on one server, which may crash or hang. It is then started again, the cases that
+//! were in progress are run alone to find the cause, and the run continues without that case.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -13,22 +13,22 @@ use lockwheel_compat::{
 };
 
 use crate::results::Results;
-use crate::servers::{Running, Server, Trouble};
+use crate::servers::{Running, Server, ServerError};
 
-/// A server that dies more often is left alone: what was not tried by then is told.
+/// After this number of crashes the run ends, and the remaining cases are reported as not run.
 const DEATHS_MAX: usize = 40;
-/// The same of a server that takes longer for everything: one that hangs costs a wait per case.
+/// The same for a server that hangs, since each hang costs a time-out.
 const TRIAL_MAX: Duration = Duration::from_secs(10 * 60);
-/// How long a test double may take for a reply. Most that are late never come.
-const DOUBLE_PATIENCE: Duration = Duration::from_secs(3);
-/// How a failure reads when the connection was lost or the server silent.
+/// The time-out of replies of test doubles. Most late replies never come.
+const DOUBLE_REPLY_TIMEOUT: Duration = Duration::from_secs(3);
+/// The text of a failure if the connection was lost or there was no reply.
 const LOSSES: [&str; 3] =
     ["the server closed the connection", "nothing in time", "Connection refused (os error 111)"];
 
-/// Runs it.
-pub(crate) fn run(server: &Server, may_bootstrap: bool) -> Result<Results, Trouble> {
+/// Runs the suite.
+pub(crate) fn run(server: &Server, may_bootstrap: bool) -> Result<Results, ServerError> {
     let running = server.start(may_bootstrap)?;
-    let all = cases::all().map_err(|mistake| Trouble::Died(mistake.to_string()))?;
+    let all = cases::all().map_err(|mistake| ServerError::Died(mistake.to_string()))?;
     let mut trial = Trial {
         server,
         running,
@@ -51,7 +51,7 @@ pub(crate) fn run(server: &Server, may_bootstrap: bool) -> Result<Results, Troub
     Ok(Results::of(&whole, &version, deaths))
 }
 
-/// The family, the client if it is of one, and what it is called.
+/// The family, the client library if any, and the name of a case.
 type Name = (String, Option<String>, String);
 
 fn name(family: &str, client: Option<&str>, name: &str) -> Name {
@@ -64,15 +64,15 @@ struct Trial<'s> {
     outcomes: BTreeMap<Name, Outcome>,
     deaths: Vec<String>,
     restarts: usize,
-    /// Asked for when it takes too long.
+    /// Interrupts a run that takes too long.
     interrupt: Interrupt,
-    /// What holds for all rounds.
+    /// The notices that hold for all rounds.
     whole: Report,
 }
 
 impl Trial<'_> {
-    fn play_all(&mut self, all: &[Case]) -> Result<(), Trouble> {
-        // Those that are played alone come last anyway.
+    fn play_all(&mut self, all: &[Case]) -> Result<(), ServerError> {
+        // Cases that are played alone come last anyway.
         let (alone, together): (Vec<_>, Vec<_>) = all.iter().cloned().partition(|it| it.alone);
         let mut pending = [together, alone].concat();
         let mut suspects: Vec<Case> = Vec::new();
@@ -103,7 +103,7 @@ impl Trial<'_> {
         Ok(())
     }
 
-    fn try_properties(&mut self) -> Result<(), Trouble> {
+    fn try_properties(&mut self) -> Result<(), ServerError> {
         for property in properties::all() {
             let report = self.round(|options| options.only = vec![property.name.to_owned()])?;
             let has_died = report.ending.is_some();
@@ -116,22 +116,22 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// Runs the suite once, on the server that is running.
-    fn round(&mut self, choose: impl Fn(&mut Options)) -> Result<Report, Trouble> {
-        let died = |error: Error| Trouble::Died(error.to_string());
+    /// Runs the suite once, on the running server.
+    fn round(&mut self, choose: impl Fn(&mut Options)) -> Result<Report, ServerError> {
+        let died = |error: Error| ServerError::Died(error.to_string());
         let mut options = Options::new(&self.running.url()).map_err(died)?;
         options.allow_flush = true;
         options.interrupt = self.interrupt.clone();
         if self.server.is_double {
-            options.patience = DOUBLE_PATIENCE;
+            options.patience = DOUBLE_REPLY_TIMEOUT;
         }
         choose(&mut options);
         let suite = Suite::new(&options).map_err(died)?;
         let report = suite.run(&mut ()).map_err(died)?;
         self.whole.target.clone_from(&report.target);
         self.whole.elapsed_ms += report.elapsed_ms;
-        let told = report.notices.iter().filter(|it| report.ending.is_none() && is_general(it));
-        for notice in told {
+        let general = report.notices.iter().filter(|it| report.ending.is_none() && is_general(it));
+        for notice in general {
             if !self.whole.notices.contains(notice) {
                 self.whole.notices.push(notice.clone());
             }
@@ -139,8 +139,8 @@ impl Trial<'_> {
         Ok(report)
     }
 
-    /// Notes what it died of, if that is known, and starts another.
-    fn bury(&mut self, of: Option<&Outcome>) -> Result<(), Trouble> {
+    /// Notes the case that crashed the server, if known, and starts another server.
+    fn bury(&mut self, of: Option<&Outcome>) -> Result<(), ServerError> {
         if let Some(outcome) = of {
             let words = self.running.last_words();
             let words = if words.is_empty() { words } else { format!(": `{words}`") };
@@ -157,7 +157,7 @@ impl Trial<'_> {
     }
 }
 
-/// Asks for an end after `span`, unless what this returns is dropped before.
+/// Interrupts the run after `span`, unless the returned value is dropped before.
 fn end_after(span: Duration, interrupt: Interrupt) -> mpsc::Sender<()> {
     let (in_time, end) = mpsc::channel();
     thread::spawn(move || {
@@ -168,7 +168,7 @@ fn end_after(span: Duration, interrupt: Interrupt) -> mpsc::Sender<()> {
     in_time
 }
 
-/// Whether a notice holds for the server and not for one round.
+/// Whether a notice holds for the server, not for one round.
 fn is_general(notice: &str) -> bool {
     notice.contains("database")
 }
@@ -177,7 +177,7 @@ fn is_untried(outcome: &Outcome) -> bool {
     matches!(&outcome.verdict, Verdict::Skipped(reason) if reason == UNTRIED)
 }
 
-/// Whether it may have failed only because the server was gone.
+/// Whether a case may have failed only because the server had crashed.
 fn is_lost(outcome: &Outcome) -> bool {
     let lost = |failure: &Failure| LOSSES.contains(&failure.came.as_str());
     matches!(&outcome.verdict, Verdict::Failed(failures) if failures.iter().any(lost))
