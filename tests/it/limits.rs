@@ -206,7 +206,7 @@ fn count_bytes(mut stream: &TcpStream, up_to: usize) -> usize {
 /// accepted when there is one again.
 #[test]
 fn new_connections_wait_for_a_descriptor() {
-    process::alone("limits::newcomers_wait_for_a_descriptor", || {
+    process::alone("limits::new_connections_wait_for_a_descriptor", || {
         let server = start(&[]);
         let mut early = connect(&server);
         let mut processors = process::Processors::watch();

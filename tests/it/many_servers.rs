@@ -204,7 +204,7 @@ fn cycle(n: usize, port: u16) {
 
 #[test]
 fn ten_thousand_servers_release_all_resources() {
-    process::alone("many_servers::nothing_is_left_of_ten_thousand_servers", || {
+    process::alone("many_servers::ten_thousand_servers_release_all_resources", || {
         let port = free_port();
         let threads = process::threads("");
         (0..BEFORE).for_each(|n| cycle(n, port));
