@@ -1,10 +1,9 @@
 //! The connected clients: finds a client's receiver by its id, from any thread, in no order.
 
-use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
-use parking_lot::RwLock;
+use dashmap::DashMap;
 
 use crate::limits;
 use crate::net::connection::Connection;
@@ -34,14 +33,14 @@ impl Receiver {
 #[derive(Debug)]
 pub(crate) struct Registry {
     /// Every message looks up its receiver here.
-    shards: Box<[RwLock<Shard>]>,
+    receivers: DashMap<ClientId, Receiver, BuildHasherDefault<ClientIdHasher>>,
 }
-
-type Shard = HashMap<ClientId, Receiver, BuildHasherDefault<ClientIdHasher>>;
 
 impl Default for Registry {
     fn default() -> Registry {
-        Registry { shards: (0..limits::REGISTRY_SHARDS).map(|_| RwLock::default()).collect() }
+        let hasher = BuildHasherDefault::default();
+        let shards = limits::REGISTRY_SHARDS;
+        Registry { receivers: DashMap::with_hasher_and_shard_amount(hasher, shards) }
     }
 }
 
@@ -52,8 +51,7 @@ struct ClientIdHasher(u64);
 
 impl Hasher for ClientIdHasher {
     fn finish(&self) -> u64 {
-        // The high bits of a product depend on all bits; the map looks at the low ones first.
-        self.0.rotate_left(26)
+        self.0
     }
 
     fn write(&mut self, bytes: &[u8]) {
@@ -73,25 +71,22 @@ impl Hasher for ClientIdHasher {
 impl Registry {
     /// Adds a client's receiver.
     pub(crate) fn add(&self, client: ClientId, receiver: Receiver) {
-        self.shard(client).write().insert(client, receiver);
+        self.receivers.insert(client, receiver);
     }
 
     /// Removes a client.
     pub(crate) fn remove(&self, client: ClientId) {
-        // The receiver is dropped after the lock.
-        let _removed = self.shard(client).write().remove(&client);
+        self.receivers.remove(&client);
     }
 
     /// Removes all clients.
     pub(crate) fn clear(&self) {
-        for shard in &self.shards {
-            let _removed = std::mem::take(&mut *shard.write());
-        }
+        self.receivers.clear();
     }
 
     /// The receiver of a client.
     pub(crate) fn get(&self, client: ClientId) -> Option<Receiver> {
-        self.shard(client).read().get(&client).cloned()
+        self.receivers.get(&client).map(|receiver| receiver.clone())
     }
 
     /// The connections of all clients that have a socket.
@@ -106,14 +101,6 @@ impl Registry {
 
     /// All receivers.
     pub(crate) fn all(&self) -> Vec<Receiver> {
-        let mut all = Vec::new();
-        for shard in &self.shards {
-            all.extend(shard.read().values().cloned());
-        }
-        all
-    }
-
-    fn shard(&self, client: ClientId) -> &RwLock<Shard> {
-        &self.shards[client.serial as usize % limits::REGISTRY_SHARDS]
+        self.receivers.iter().map(|receiver| receiver.clone()).collect()
     }
 }
