@@ -70,7 +70,7 @@ fn redis() -> Outcome<Option<Contender>> {
 /// One of those that the compatibility suite is run on.
 fn double(folder: &str, process: &[&str]) -> Outcome<Option<Contender>> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("../tests/compatibility")
+        .join("../../tests/compatibility")
         .join(folder)
         .canonicalize()?;
     let run = folder.join("run");

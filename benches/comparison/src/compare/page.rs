@@ -250,11 +250,11 @@ mod tests {
     #[test]
     fn page_is_generated_from_the_kept_results() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let tables = kept::read_tables(&folder.join("results/comparison.json"));
+        let tables = kept::read_tables(&folder.join("../results/comparison.json"));
         let page = write(&tables.expect("results"));
         assert!(page.contains("times as good |\n|---|---:|---:|---:|\n| Redisson"), "no summary");
         assert!(!page.contains(UNKNOWN), "page.md names a value that profiles.json lacks");
-        let written = std::fs::read_to_string(folder.join("../docs/performance.md"));
+        let written = std::fs::read_to_string(folder.join("../../docs/performance.md"));
         assert!(
             written.is_ok_and(|written| written == page),
             "docs/performance.md is outdated: see its section about how to repeat it"
