@@ -1,11 +1,11 @@
 //! Every command in the documentation is executed: the fenced `sh` and `console` blocks of the
 //! README, of `docs/` and of the pages beside the README.
 //!
-//! Each page has a server of its own, started for tests, and an empty folder in which its blocks
-//! run in their order, beside a link to the checkout (`../lockwheel`); port 6379 in a block stands
-//! for the port of that server. A `console` block
-//! must print what is written below each `$` line, where `...` stands for any text within a line,
-//! and alone on a line for any number of lines. A block that cannot run here is in `NOT_RUN`.
+//! Each page has its own server, started for tests, and an empty folder in which its blocks run in
+//! order, beside a link to the checkout (`../lockwheel`). Port 6379 in a block is replaced by the
+//! port of that server. A `console` block must print the text below each `$` line, in which `...`
+//! matches any text within a line and, alone on a line, any number of lines. `NOT_RUN` lists the
+//! blocks that cannot run here.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -261,7 +261,7 @@ fn dialogue(text: &str) -> Vec<(String, String)> {
     pairs
 }
 
-/// Whether an output is what is expected, in which `...` stands for anything.
+/// Whether an output matches the expected text, in which `...` matches anything.
 fn is_like(expected: &str, output: &str) -> bool {
     fn lines_like(expected: &[&str], output: &[&str]) -> bool {
         match (expected, output) {

@@ -63,7 +63,7 @@ fn set_nx_ex_grants_a_free_lock_only() {
     );
 }
 
-/// Without a token, an owner whose lease has ended deletes the lock of the next owner.
+/// Without a token, an owner with an expired lease deletes the lock of the next owner.
 #[test]
 fn del_after_the_lease_deletes_the_next_owners_lock() {
     converse(
