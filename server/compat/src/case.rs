@@ -328,7 +328,7 @@ mod tests {
     use super::{Action, Case, Need, expand_keys};
 
     #[test]
-    fn a_file_is_read() {
+    fn cases_are_parsed_with_all_attributes() {
         let text = "family: Strings\nwhy: all\n\n== one\nwhy: own\nneeds: redis 7.2\n\
                     alone: yes\na> SET <k> v\na<3 +OK\na waits\n+5ms\na!\n\
                     == two\na>> \"PING\\r\\n\"\na< closed\n\
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named_by_their_line() {
+    fn parse_errors_name_the_line() {
         let check = |text: &str, expected: &str| {
             let mistake = Case::parse_all("f", text).expect_err("a mistake");
             assert_eq!(mistake.to_string(), expected);
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_put_in_their_places() {
+    fn key_names_are_expanded() {
         let expand = |text: &str| {
             let expanded = expand_keys(text.as_bytes(), &|name| format!("p:{name}"));
             String::from_utf8(expanded).expect("text")

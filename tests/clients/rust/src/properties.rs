@@ -89,8 +89,8 @@ pub async fn refuses_late_release<L: Locks>(key: &str, contender: impl AsyncFn()
     assert!(next.unlock(kept).await, "the next holder had lost the lock");
 }
 
-/// An extended lease counts from the extension, the lock is not granted before its end, and only the
-/// holder can extend it.
+/// An extended lease counts from the extension, the lock is not granted before its end, and only
+/// the holder can extend it.
 pub async fn extends<L: Extends>(key: &str, contender: impl AsyncFn() -> L) {
     let (holder, other) = (contender().await, contender().await);
     let (mut held, before) = extended(&holder, key, SHORT * 2, SHORT * 3).await;
