@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn resp2() {
+    fn resp2_replies_are_decoded() {
         check("+OK/", &Reply::OK);
         check("-ERR no/", &Reply::error("ERR no"));
         check(":-7/", &Reply::Integer(-7));
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn resp3() {
+    fn resp3_replies_are_decoded() {
         check("_/", &Reply::Null);
         check("#t/", &Reply::Boolean(true));
         check("#f/", &Reply::Boolean(false));

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn replies_that_are_the_same_in_resp2_and_resp3() {
+    fn replies_common_to_both_protocols_are_encoded_alike() {
         check_both(&Reply::OK, "+OK|");
         check_both(&Reply::error("ERR no"), "-ERR no|");
         check_both(&Reply::error("ERR a\r\nb\n"), "-ERR a  b |");
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn replies_that_differ_in_resp2_and_resp3() {
+    fn resp3_types_are_encoded_differently_in_resp2() {
         let one = || vec![Reply::Integer(1)];
         check(&Reply::Null, "$-1|", "_|");
         check(&Reply::NullArray, "*-1|", "_|");
@@ -230,14 +230,14 @@ mod tests {
     }
 
     #[test]
-    fn requests() {
+    fn request_is_an_array_of_bulk_strings() {
         let mut out = BytesMut::new();
         encode_request(&["GET", ""], &mut out);
         assert_eq!(out, "*2\r\n$3\r\nGET\r\n$0\r\n\r\n");
     }
 
     #[test]
-    fn pushes() {
+    fn push_is_an_array_in_resp2_and_a_push_in_resp3() {
         let long = "x".repeat(200);
         for (protocol, marker) in [(Protocol::Resp2, '*'), (Protocol::Resp3, '>')] {
             let mut out = BytesMut::new();

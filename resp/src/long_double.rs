@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn largest_number_and_longest_text() {
+    fn largest_number_has_the_longest_text() {
         let largest = sum("0x1.fffffffffffffffep16383", "0");
         assert_eq!(largest.len(), 4933);
         assert!(largest.starts_with("11897314953572317650212638530309702051690633"), "{largest}");

@@ -637,7 +637,7 @@ mod tests {
     }
 
     #[test]
-    fn multibulk_requests() {
+    fn multibulk_requests_are_parsed() {
         check("", "");
         check("*1\r\n$4\r\nPING\r\n*2\r\n$4\r\nECHO\r\n$0\r\n\r\n", "[PING][ECHO|]");
         check("*1\r\n$4\r\nA\r\nB\r\n*1", "[A\\r\\nB]...");
@@ -690,7 +690,7 @@ mod tests {
     }
 
     #[test]
-    fn inline_requests() {
+    fn inline_requests_are_parsed() {
         check("PING\nPING\r\n   PING  \r\n", "[PING][PING][PING]");
         check("\r\n\n  \r\n", "[][][]");
         check("PING \r\r\nPING a\rb\tc\r\n", "[PING][PING|a|b|c]");
@@ -701,7 +701,7 @@ mod tests {
     }
 
     #[test]
-    fn inline_quotes() {
+    fn quotes_in_inline_requests_are_parsed() {
         check(r#"ECHO "a\x41\n\r\t\b\a\xfF\\\"" b"#, "...");
         check(
             "E \"a\\x41\\n\\r\\t\\b\\a\\xfF\\\\\\\"\" b\n",
@@ -729,7 +729,7 @@ mod tests {
     }
 
     #[test]
-    fn query_buffer_limit() {
+    fn request_above_the_query_buffer_limit_is_an_error() {
         let limits = Limits { query_buffer_bytes_max: 14, ..Limits::default() };
         for (input, expected) in [
             ("*1\r\n$4\r\nPING\r\n*1\r\n$4\r\nPING\r\n", "[PING][PING]"),

@@ -199,7 +199,7 @@ fn passwords_are_sent_as_by_redis_cli() {
         &["-a", "a word", "--no-auth-warning"],
         &["--pass", "a word", "--no-auth-warning"],
         &["--user", "default", "--pass", "a word"],
-        &["--user", "nobody", "--pass", "a word"],
+        &["--user", "missing", "--pass", "a word"],
         &["-u", "redis://a%20word@127.0.0.1:PORT/1"],
         &["-u", "redis://default:a%20word@127.0.0.1:PORT", "--no-auth-warning"],
     ];

@@ -26,14 +26,14 @@ fn run_wrapped(target: &Target, reference: Option<&Target>, wrapping: Wrapping) 
 }
 
 #[test]
-fn redis_is_green() {
+fn redis_passes_all_cases() {
     let Some(redis) = Target::redis() else { return };
     let report = run(&redis, None);
     assert!(report.is_green(), "{}", report.text());
 }
 
 #[test]
-fn lockwheel_is_green() {
+fn lockwheel_passes_all_cases() {
     let Some(redis) = Target::redis() else { return };
     let lockwheel = Target::lockwheel_like(&redis, Kind::Standalone);
     let report = run(&lockwheel, Some(&redis));

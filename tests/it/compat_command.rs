@@ -70,7 +70,7 @@ fn keyspace(server: &Server) -> String {
 }
 
 #[test]
-fn correct_server_is_green_and_unchanged() {
+fn correct_server_passes_and_keeps_its_data() {
     let server = server();
     server.call(&["SET", "theirs", "value"]).expect("an answer");
     let before = keyspace(&server);

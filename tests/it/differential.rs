@@ -1,4 +1,4 @@
-//! Every command table of `compat/` says the same on Lockwheel and on a real server.
+//! Every command table of `compat/` gets the same replies from Lockwheel and a real server.
 
 use std::fs;
 use std::path::Path;
@@ -8,21 +8,21 @@ use lockwheel_tests::differential::Table;
 use lockwheel_tests::target::{Kind, Target};
 
 #[test]
-fn lockwheel_answers_as_redis_does() {
+fn lockwheel_replies_as_redis() {
     assert_no_differences(|oracle, kind| Some(Target::lockwheel_like(oracle, kind)));
 }
 
-/// A table that differs from itself would accuse us of what is only chance.
+/// Differences between a server and itself would be random, so that the comparison would be wrong.
 #[test]
-fn tables_hold_nothing_left_to_chance() {
+fn two_redis_servers_reply_the_same() {
     assert_no_differences(|_, kind| Target::redis_of(kind));
 }
 
-/// Starts what a real server is compared with.
+/// Starts the server to compare with a real one.
 type Start = fn(&Target, Kind) -> Option<Target>;
 
-/// Runs each table in every protocol and mode, on servers of its own: what one table changes cannot
-/// disturb another. Nothing is run twice: what depends on time is compared with what has passed.
+/// Runs each table in every protocol and mode, on its own servers, so that tables do not affect
+/// one another. No table is run again: times are compared with the time that has passed.
 fn assert_no_differences(start: Start) {
     let mut differences = Vec::new();
     for (name, text) in tables() {

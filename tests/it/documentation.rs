@@ -1,11 +1,11 @@
 //! Every command in the documentation is executed: the fenced `sh` and `console` blocks of the
 //! README, of `docs/` and of the pages beside the README.
 //!
-//! Each page has a server of its own, started for tests, and an empty folder in which its blocks
-//! run in their order, beside a link to the checkout (`../lockwheel`); port 6379 in a block stands
-//! for the port of that server. A `console` block
-//! must print what is written below each `$` line, where `...` stands for any text within a line,
-//! and alone on a line for any number of lines. A block that cannot run here is in `NOT_RUN`.
+//! Each page has its own server, started for tests, and an empty folder in which its blocks run in
+//! order, beside a link to the checkout (`../lockwheel`). Port 6379 in a block is replaced by the
+//! port of that server. A `console` block must print the text below each `$` line, in which `...`
+//! matches any text within a line and, alone on a line, any number of lines. `NOT_RUN` lists the
+//! blocks that cannot run here.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -82,7 +82,7 @@ struct Page {
 }
 
 #[test]
-fn commands_of_the_documentation_do_what_it_says() {
+fn documented_commands_give_the_documented_output() {
     let mut failures = Vec::new();
     let mut used = vec![false; NOT_RUN.len()];
     for (name, text) in pages() {
@@ -138,7 +138,7 @@ fn every_subcommand_of_lockwheel_is_documented() {
 
 /// Links between pages, and from pages to files, lead somewhere.
 #[test]
-fn links_of_the_documentation_lead_to_files() {
+fn documentation_links_lead_to_files() {
     let mut broken = Vec::new();
     for (name, text) in pages() {
         let folder = root().join(&name);
@@ -155,7 +155,7 @@ fn links_of_the_documentation_lead_to_files() {
 }
 
 #[test]
-fn output_is_compared_line_by_line_with_gaps() {
+fn dots_match_any_text_in_an_output() {
     assert!(is_like("OK", "OK"));
     assert!(!is_like("OK", "OK\nOK"));
     assert!(is_like("for ... ms", "for 29 ms"));
@@ -261,7 +261,7 @@ fn dialogue(text: &str) -> Vec<(String, String)> {
     pairs
 }
 
-/// Whether an output is what is expected, in which `...` stands for anything.
+/// Whether an output matches the expected text, in which `...` matches anything.
 fn is_like(expected: &str, output: &str) -> bool {
     fn lines_like(expected: &[&str], output: &[&str]) -> bool {
         match (expected, output) {

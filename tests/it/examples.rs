@@ -17,7 +17,7 @@ fn check(name: &str, expected: &str) {
 }
 
 #[test]
-fn a_pause() {
+fn fencing_tokens_stop_a_client_after_a_pause() {
     check(
         "pause",
         "without fencing tokens:
@@ -31,7 +31,7 @@ with fencing tokens:
 }
 
 #[test]
-fn a_jump_of_the_clock() {
+fn clock_jump_grants_the_lock_twice() {
     check(
         "clock_jump",
         "the first client has the lock on ABC
@@ -43,7 +43,7 @@ both have most of five servers: both hold the lock
 }
 
 #[test]
-fn a_restart_that_forgets() {
+fn empty_restart_grants_the_lock_twice() {
     check(
         "empty_restart",
         "the first client has the lock on ABC
@@ -55,7 +55,7 @@ both have most of five servers: both hold the lock
 }
 
 #[test]
-fn a_failover_that_loses_the_last_write() {
+fn failover_that_loses_a_write_grants_the_lock_twice() {
     check(
         "failover",
         "the first client has the lock

@@ -71,7 +71,7 @@ fn large_values_are_freed_while_others_are_served() {
 
 /// The clock does not move, so no timer triggers the freeing.
 #[test]
-fn memory_is_freed_while_the_clock_stands() {
+fn memory_is_freed_while_the_clock_is_stopped() {
     let server = Server::builder().frozen_clock().start().expect("a server");
     fill(&server, "'hset', 'k', 'field' .. i, 'v'");
     call(&server, "PEXPIRE k 10");

@@ -22,7 +22,7 @@ fn random_commands_get_the_replies_of_redis() {
 
 /// Differences between a server and itself would be random, so that the comparison would be wrong.
 #[test]
-fn two_redis_servers_do_not_differ() {
+fn two_redis_servers_give_the_same_replies() {
     let (Some(one), Some(other)) = (Target::redis(), Target::redis()) else { return };
     assert_no_differences(&one, &other);
 }

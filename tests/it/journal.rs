@@ -95,7 +95,7 @@ fn redisson_scripts_are_recognised_as_locks() {
                 format!("was refused 'lock' as '{OWNER_B}', which '{OWNER_A}' has"),
                 format!("acquired 'lock' as '{OWNER_A}', now 2 times, for 30000 ms"),
                 format!("renewed 'lock' of '{OWNER_A}' for 30000 ms"),
-                format!("released 'lock' as '{OWNER_A}', who has it 1 times more"),
+                format!("released 'lock' as '{OWNER_A}', still held 1 times"),
                 format!("released 'lock' as '{OWNER_A}'"),
                 format!("acquired 'lock' as '{OWNER_B}' for 30000 ms"),
                 format!("has waited 10000 ms for 'lock' as '{OWNER_B}'"),

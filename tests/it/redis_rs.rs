@@ -34,7 +34,7 @@ fn set_nx_px(connection: &mut Connection, key: &str, token: &str) -> RedisResult
 }
 
 #[test]
-fn setnx_and_expire() {
+fn setnx_lock_with_expire_ends() {
     everywhere(|target, client| {
         let (mut a, mut b) = (client.get_connection()?, client.get_connection()?);
         assert!(a.set_nx::<_, _, bool>("lock", "a")?);
@@ -64,7 +64,7 @@ fn set_nx_px_lock_of_a_closed_client_expires() {
 
 /// `Script` sends the digest and loads the text when the server asks for it.
 #[test]
-fn compare_and_delete_by_evalsha_with_fallback() {
+fn evalsha_falls_back_to_loading_the_script() {
     everywhere(|_, client| {
         let (mut a, mut b) = (client.get_connection()?, client.get_connection()?);
         let release = Script::new(COMPARE_AND_DELETE);
@@ -78,7 +78,7 @@ fn compare_and_delete_by_evalsha_with_fallback() {
 }
 
 #[test]
-fn renewal_by_script() {
+fn script_renews_the_lease_of_the_holder_only() {
     everywhere(|target, client| {
         let mut a = client.get_connection()?;
         let renew = Script::new(COMPARE_AND_RENEW);
@@ -95,7 +95,7 @@ fn renewal_by_script() {
 }
 
 #[test]
-fn watch_multi_exec_release() {
+fn watched_release_fails_if_the_lock_was_written() {
     everywhere(|_, client| {
         let (mut a, mut b) = (client.get_connection()?, client.get_connection()?);
         let mut release = |meanwhile: &mut dyn FnMut()| -> RedisResult<Option<(i64,)>> {
@@ -114,7 +114,7 @@ fn watch_multi_exec_release() {
 }
 
 #[test]
-fn redisson_lock_reentry_renewal_and_unlock() {
+fn redisson_lock_is_reentered_renewed_and_unlocked() {
     let versions = [
         ("redisson_lock__channel__{lock}", LOCK_2_2_17, UNLOCK_2_2_17),
         ("redisson_lock__channel:{lock}", LOCK_3, UNLOCK_3),

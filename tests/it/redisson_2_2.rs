@@ -6,7 +6,7 @@ use lockwheel_tests::conversation::converse_with;
 use lockwheel_tests::scripts::REDISSON_2_2_17;
 
 #[test]
-fn redisson_2_2_17_lock_reentry_and_unlock() {
+fn redisson_2_2_17_lock_is_reentered_and_unlocked() {
     converse_with(
         REDISSON_2_2_17,
         "a> EVAL @lock 1 foobar 30000 uuid-a:1
@@ -61,7 +61,7 @@ fn redisson_2_2_17_unlock_of_a_missing_lock_publishes() {
 }
 
 #[test]
-fn redisson_2_2_17_renewal() {
+fn redisson_2_2_17_renewal_extends_the_lease() {
     converse_with(
         REDISSON_2_2_17,
         "a> EVAL @lock 1 foobar 30000 uuid-a:1

@@ -5,7 +5,7 @@ use lockwheel_tests::conversation::{Conversation, converse_with};
 use lockwheel_tests::scripts::{COMPARE_AND_DELETE, REDISSON_3_HSET};
 
 #[test]
-fn redisson_try_lock_reentry_and_unlock() {
+fn redisson_try_lock_is_reentered_and_unlocked() {
     converse_with(
         REDISSON_3_HSET,
         "a> EVAL @lock 1 anyLock 30000 uuid-a:57

@@ -63,7 +63,7 @@ fn set_nx_ex_grants_a_free_lock_only() {
     );
 }
 
-/// Without a token, an owner whose lease has ended deletes the lock of the next owner.
+/// Without a token, an owner with an expired lease deletes the lock of the next owner.
 #[test]
 fn del_after_the_lease_deletes_the_next_owners_lock() {
     converse(
@@ -100,7 +100,7 @@ fn get_then_del_deletes_the_next_owners_lock() {
 }
 
 #[test]
-fn compare_and_delete_by_eval() {
+fn eval_releases_the_lock_of_the_token_only() {
     converse_with(
         &[("release", COMPARE_AND_DELETE)],
         "a> SET product:1 thread-1 EX 10 NX
@@ -123,7 +123,7 @@ fn compare_and_delete_by_eval() {
 
 /// Spring sends the digest first and the script when the server does not know it.
 #[test]
-fn compare_and_delete_by_evalsha_with_fallback() {
+fn evalsha_falls_back_to_eval() {
     converse_with(
         &[("release", COMPARE_AND_DELETE)],
         "a> SET product:1 thread-1 EX 10 NX
@@ -144,7 +144,7 @@ fn compare_and_delete_by_evalsha_with_fallback() {
 }
 
 #[test]
-fn renewal_by_get_and_expire() {
+fn get_and_expire_renew_the_lease() {
     converse(
         "a> SET product:1 thread-1 EX 10 NX
          a< +OK
@@ -167,7 +167,7 @@ fn renewal_by_get_and_expire() {
 }
 
 #[test]
-fn redisson_3_15_4_lock_reentry_and_unlock() {
+fn redisson_3_15_4_lock_is_reentered_and_unlocked() {
     converse_with(
         REDISSON_3,
         "a> EVAL @lock 1 product:001 30000 9527:1
@@ -194,7 +194,7 @@ fn redisson_3_15_4_lock_reentry_and_unlock() {
 }
 
 #[test]
-fn redisson_3_15_4_watchdog() {
+fn redisson_3_15_4_watchdog_renews_the_lease() {
     converse_with(
         REDISSON_3,
         "a> EVAL @lock 1 product:001 30000 9527:1

@@ -44,7 +44,7 @@ fn set_nx_px_lock_ends_at_its_deadline() {
 }
 
 #[test]
-fn compare_and_delete_by_eval() {
+fn eval_releases_the_lock_of_the_token_only() {
     converse_with(
         &[("release", COMPARE_AND_DELETE_ONE_LINE)],
         "a> SET good_lock uuid-a EX 10 NX
@@ -59,7 +59,7 @@ fn compare_and_delete_by_eval() {
 }
 
 #[test]
-fn compare_and_delete_by_evalsha() {
+fn evalsha_releases_the_lock_of_the_token_only() {
     converse_with(
         &[("release", COMPARE_AND_DELETE_ONE_LINE)],
         "a> SET good_lock uuid-a EX 10 NX
@@ -80,7 +80,7 @@ fn compare_and_delete_by_evalsha() {
 }
 
 #[test]
-fn watch_multi_exec_release() {
+fn watched_release_deletes_an_unchanged_lock() {
     converse(
         "a> SET good_lock uuid-a EX 10 NX
          a< +OK
@@ -103,7 +103,7 @@ fn watch_multi_exec_release() {
 
 /// The lock is written between GET and EXEC: nothing is deleted.
 #[test]
-fn watch_multi_exec_release_after_the_lock_changed_hands() {
+fn watched_release_fails_if_the_lock_was_written() {
     converse(
         "a> SET good_lock uuid-a EX 10 NX
          a< +OK
@@ -135,7 +135,7 @@ fn watch_multi_exec_release_after_the_lock_changed_hands() {
 
 /// The lease ends between GET and EXEC, which is a change too.
 #[test]
-fn watch_multi_exec_release_after_the_lease_ran_out() {
+fn watched_release_fails_if_the_lease_has_ended() {
     converse(
         "a> SET good_lock uuid-a EX 10 NX
          a< +OK
@@ -154,7 +154,7 @@ fn watch_multi_exec_release_after_the_lease_ran_out() {
 }
 
 #[test]
-fn renewal_by_timer() {
+fn expire_by_a_timer_renews_the_lease() {
     converse(
         "a> SET good_lock uuid-a EX 10 NX
          a< +OK
@@ -176,7 +176,7 @@ fn renewal_by_timer() {
 }
 
 #[test]
-fn redisson_3_13_6_lock_reentry_and_unlock() {
+fn redisson_3_13_6_lock_is_reentered_and_unlocked() {
     converse_with(
         REDISSON_3,
         "a> EVAL @lock 1 lock 30000 uuid-a:1
@@ -221,7 +221,7 @@ fn redisson_3_13_6_unlock_by_another_client_is_refused() {
 }
 
 #[test]
-fn redisson_3_13_6_renewal() {
+fn redisson_3_13_6_renewal_extends_the_lease() {
     converse_with(
         REDISSON_3,
         "a> EVAL @lock 1 lock 30000 uuid-a:1

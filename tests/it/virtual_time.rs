@@ -438,7 +438,7 @@ impl Trials {
 }
 
 #[test]
-fn moved_time_gives_the_same_history_as_real_time() {
+fn moved_clock_gives_the_same_history_as_real_time() {
     let config =
         ProptestConfig { cases: WORKLOADS, failure_persistence: None, ..ProptestConfig::default() };
     let trials = Trials {

@@ -1,6 +1,6 @@
-//! Conversations in the language of the compatibility suite's cases (`lockwheel_compat::case`),
-//! played on every target in RESP2 and RESP3. Time is advanced, not waited for, and there may be
-//! several servers: `a@2> words` is client `a`'s connection to the second of them.
+//! Conversations in the format of the compatibility suite's cases (`lockwheel_compat::case`),
+//! played on every target in RESP2 and RESP3. Lines that let time pass advance the clock. There
+//! may be several servers: `a@2> words` is sent by client `a` to the second server.
 
 use std::io;
 use std::time::Duration;
@@ -13,12 +13,12 @@ use lockwheel_compat::wrapping::Wrapping;
 use crate::PROTOCOLS;
 use crate::target::Target;
 
-/// The text of a conversation and the scripts it names.
+/// A conversation and its scripts.
 #[derive(Clone, Copy)]
 pub struct Conversation<'a> {
     /// The lines.
     pub text: &'a str,
-    /// Names and Lua texts.
+    /// The scripts that the text names: names and Lua texts.
     pub scripts: &'a [(&'a str, &'a str)],
     /// The number of servers.
     pub servers: usize,

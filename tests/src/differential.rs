@@ -1,27 +1,27 @@
-//! Tables of commands sent to Lockwheel and to a real server, whose replies must be the same.
+//! Tables of commands that are sent to Lockwheel and to a real server: both must reply the same.
 //!
-//! A table holds one command per line and no replies: the real server gives those. `b> words`
-//! speaks on connection `b` (default `a`); `b<` reads one more reply there (a message, or the
-//! second answer of `SUBSCRIBE x y`). A line may begin with marks:
+//! A table has one command per line and no replies: the real server gives those. `b> words`
+//! sends a command on connection `b` (default `a`); `b<` reads one more reply there (a message,
+//! or the second reply to `SUBSCRIBE x y`). A line may begin with marks:
 //!
 //! | Mark | Meaning |
 //! |---|---|
-//! | `~sorted` | arrays, sets and maps are unordered here |
-//! | `~near` | remaining and idle times agree within what has passed between the servers' turns |
-//! | `~shape` | only the types agree: ids, times, addresses |
-//! | `~names` | of pairs only the first of each agree: maps of facts |
-//! | `~code` | of an error only the first word agrees |
-//! | `~7.2` | what 7.2 says and 7.0 does not: sent, and not compared with an older server |
-//! | `~valkey-8.1` | what Valkey says since then: sent, and compared with no other server |
-//! | `~plain` | not inside `MULTI` or a script |
+//! | `~sorted` | the order of elements of arrays, sets and maps is not compared |
+//! | `~near` | times may differ by the time between the requests to the two servers |
+//! | `~shape` | only types are compared, not values: ids, times, addresses |
+//! | `~names` | only the first item of each pair is compared, not its value |
+//! | `~code` | only the first word of an error is compared |
+//! | `~7.2` | the reply is compared only if the server is version 7.2 or later |
+//! | `~valkey-8.1` | the reply is compared only if the server is Valkey 8.1 or later |
+//! | `~plain` | not sent inside `MULTI` or a script |
 //! | `~mute` | no reply is read |
-//! | `~waits` | nor is there one yet: the next line is sent when this client waits |
+//! | `~waits` | the client blocks: no reply is read; the next line is sent when it is blocked |
 //!
-//! `HELP` texts are in no table: ours are our own.
+//! `HELP` texts are in no table, since ours differ from Redis's.
 //!
-//! Each table runs in every protocol version and [`Mode`]. A table whose first line is
-//! `# plain only` runs in one mode: it holds conversations of its own. A table whose first line
-//! ends with `cluster` or `sentinel` runs on servers of that [`Kind`].
+//! Each table runs in every protocol version and [`Mode`]. A table with the first line
+//! `# plain only` runs only in [`Mode::Plain`]. A table with a first line that ends with `cluster`
+//! or `sentinel` runs on servers of that [`Kind`].
 
 use std::collections::BTreeMap;
 
@@ -35,7 +35,7 @@ use crate::{frame_of, words};
 /// How the commands of a table reach the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// As they stand.
+    /// Unchanged.
     Plain,
     /// Each in a transaction of its own.
     Multi,
@@ -48,24 +48,24 @@ pub enum Mode {
 /// Every mode.
 pub const MODES: [Mode; 4] = [Mode::Plain, Mode::Multi, Mode::Call, Mode::Pcall];
 
-/// A table and its name in messages.
+/// A table of commands.
 pub struct Table<'a> {
-    /// The file it comes from.
+    /// The name of its file, for messages.
     pub name: &'a str,
     /// Its lines.
     pub text: &'a str,
 }
 
-/// What differed in a run, one entry per line; empty when both servers agree.
+/// The lines of a table with different replies; empty if both servers reply the same.
 pub type Differences = Vec<String>;
 
 impl Table<'_> {
-    /// The modes this table is meant for.
+    /// The modes in which this table runs.
     pub fn modes(&self) -> &'static [Mode] {
         if self.text.starts_with("# plain only") { &MODES[..1] } else { &MODES }
     }
 
-    /// The kind of servers this table is meant for.
+    /// The kind of servers on which this table runs.
     pub fn kind(&self) -> Kind {
         let first = self.text.lines().next().unwrap_or_default();
         match first.strip_prefix('#').and_then(|line| line.split_whitespace().last()) {
@@ -75,7 +75,7 @@ impl Table<'_> {
         }
     }
 
-    /// Runs the table once on both servers, both emptied before.
+    /// Empties both servers and runs the table once on both.
     pub fn compare(&self, ours: &Target, oracle: &Target, protocol: u8, mode: Mode) -> Differences {
         let mut sides = [ours, oracle].map(|target| {
             for reset in ["FLUSHALL", "SCRIPT FLUSH", "CONFIG RESETSTAT"] {
@@ -97,13 +97,13 @@ impl Table<'_> {
             let now_us = time::now_us();
             longest_us = now_us.saturating_sub(asked_us).max(longest_us);
             let passed = Passed { longest_us, all_us: now_us - begin_us };
-            let excused = line.since.is_some_and(|since| !version.has(since));
-            if !excused && !line.agree(&ours, &oracle, passed) {
+            let is_unsupported = line.since.is_some_and(|since| !version.has(since));
+            if !is_unsupported && !line.agree(&ours, &oracle, passed) {
                 let place = format!("{}:{} RESP{protocol} {mode:?}", self.name, index + 1);
                 let (ours_shown, oracle_shown) = (show(&ours), show(&oracle));
                 differences.push(format!("{place}: {text}\n  {ours_shown}\n  {oracle_shown}"));
                 if ours.is_err() {
-                    break; // Nothing that follows could be in step.
+                    break; // Later replies would be assigned to the wrong lines.
                 }
             }
         }
@@ -111,39 +111,39 @@ impl Table<'_> {
     }
 }
 
-/// What has passed on the way to a line.
+/// The time that has passed before a line is compared.
 #[derive(Clone, Copy)]
 struct Passed {
-    /// The longest time from when a line was sent to the first server until both had replied.
+    /// The longest time between sending a line to the first server and the replies of both.
     longest_us: i64,
-    /// The time since the table was begun.
+    /// The time since the start of the table.
     all_us: i64,
 }
 
-/// Until then no lease of whole seconds has lost half a second, by which `TTL` rounds.
+/// Before this time no lease of whole seconds has lost the half second at which `TTL` rounds.
 const HALF_A_SECOND_US: i64 = 450_000;
 
 impl Passed {
-    /// How far apart the two servers may be about a time that a command tells, in the command's
-    /// unit. What is asked about happened on both within one `longest_us`, and so did the
-    /// question; and both moments are rounded.
+    /// The permitted difference of a time in the replies of the two servers, in the command's unit.
+    /// The event and the request each happened on both servers within one `longest_us`, and both
+    /// times are rounded.
     fn apart(self, command: &[u8]) -> i64 {
         let apart_ms = 2 * (self.longest_us / 1000 + 1) + 1;
         match command.to_ascii_uppercase().as_slice() {
             b"TTL" if self.all_us < HALF_A_SECOND_US => 0,
             b"TTL" | b"EXPIRETIME" => apart_ms / 1000 + 1,
-            // OBJECT IDLETIME counts the seconds of a clock that counts seconds.
+            // OBJECT IDLETIME subtracts two times that are both rounded to seconds.
             b"OBJECT" => apart_ms / 1000 + 2,
             _ => apart_ms,
         }
     }
 }
 
-/// A reply, or why there was none.
-type Heard = Result<Vec<Frame>, String>;
+/// The replies to a line, or the reason why there are none.
+type Replies = Result<Vec<Frame>, String>;
 
-fn show(heard: &Heard) -> String {
-    match heard {
+fn show(replies: &Replies) -> String {
+    match replies {
         Ok(frames) => frames.iter().map(Frame::to_string).collect::<Vec<_>>().join(" "),
         Err(problem) => problem.clone(),
     }
@@ -207,18 +207,18 @@ impl Line {
         *flag = true;
     }
 
-    fn agree(&self, ours: &Heard, oracle: &Heard, passed: Passed) -> bool {
+    fn agree(&self, ours: &Replies, oracle: &Replies, passed: Passed) -> bool {
         let (Ok(ours), Ok(oracle)) = (ours, oracle) else { return false };
         let command = self.words.first().map_or(&b""[..], |word| word);
         // Every TTL changes as time passes.
-        let tells_time = self.near || command.eq_ignore_ascii_case(b"TTL");
-        let apart = tells_time.then(|| passed.apart(command));
+        let is_time = self.near || command.eq_ignore_ascii_case(b"TTL");
+        let apart = is_time.then(|| passed.apart(command));
         let (ours, oracle) = (self.normal(ours), self.normal(oracle));
         ours.len() == oracle.len()
             && ours.iter().zip(&oracle).all(|(a, b)| alike(a, b, apart, true))
     }
 
-    /// The replies with what may differ taken out.
+    /// The replies without the parts that may differ.
     fn normal(&self, frames: &[Frame]) -> Vec<Frame> {
         let mut frames = frames.to_vec();
         for frame in &mut frames {
@@ -249,14 +249,13 @@ impl Line {
     }
 }
 
-/// Whether two replies are the same, but for times that are no farther apart than `apart`. A time
-/// is a whole reply, stands behind a name in what is told of a consumer, or in an entry of
-/// XPENDING.
+/// Whether two replies are equal, apart from times that differ by at most `apart`. A time is a
+/// whole reply, the value of a named field of a consumer, or an item of an entry of XPENDING.
 fn alike(ours: &Frame, oracle: &Frame, apart: Option<i64>, is_time: bool) -> bool {
     const NAMES: [&[u8]; 2] = [b"idle", b"inactive"];
     let is_near = || apart.is_some_and(|apart| is_time && are_near(ours, oracle, apart));
     let items = &oracle.items;
-    let tells_time = |at: usize| {
+    let is_time_at = |at: usize| {
         is_time && items.len() == 1
             || items.len() == 4 && at == 2 && items[0].text.contains(&b'-')
             || at > 0 && NAMES.contains(&&*items[at - 1].text)
@@ -269,10 +268,10 @@ fn alike(ours: &Frame, oracle: &Frame, apart: Option<i64>, is_time: bool) -> boo
             .iter()
             .zip(items)
             .enumerate()
-            .all(|(at, (a, b))| alike(a, b, apart, tells_time(at)))
+            .all(|(at, (a, b))| alike(a, b, apart, is_time_at(at)))
 }
 
-/// Whether two integers are no farther apart than `apart`. What is negative is no time.
+/// Whether two integers differ by at most `apart`. Negative integers are not times.
 fn are_near(ours: &Frame, oracle: &Frame, apart: i64) -> bool {
     let number = |frame: &Frame| {
         let text = std::str::from_utf8(&frame.text).ok()?;
@@ -293,44 +292,45 @@ struct Side<'a> {
 }
 
 impl Side<'_> {
-    fn play(&mut self, line: &Line) -> Heard {
+    fn play(&mut self, line: &Line) -> Replies {
         let (target, protocol, mode) = (self.target, self.protocol, self.mode);
         let open = || target.connect(protocol);
         let wire = self.wires.entry(line.client.clone()).or_insert_with(open);
         if line.waits {
-            return Ok(send_and_see_it_wait(wire, &line.words, target));
+            return Ok(send_and_await_blocking(wire, &line.words, target));
         }
-        let mut replies = usize::from(!line.mute);
+        let mut count = usize::from(!line.mute);
         if !line.words.is_empty() {
-            replies *=
-                say(wire, &line.words, if line.plain { Mode::Plain } else { mode }, protocol);
+            let mode = if line.plain { Mode::Plain } else { mode };
+            count *= send(wire, &line.words, mode, protocol);
         }
         let read = |_| wire.try_read().map(|bytes| frame_of(&bytes));
-        let heard = (0..replies).map(read).collect::<Result<_, _>>();
-        heard.map_err(|error| format!("nothing was heard: {error}"))
+        let replies = (0..count).map(read).collect::<Result<_, _>>();
+        replies.map_err(|error| format!("no reply: {error}"))
     }
 }
 
-/// How often to look whether a command waits that was sent before the first look.
-const LOOKS_MAX: usize = 1_000;
+/// The number of checks whether a command blocks that was sent before the first check.
+const CHECKS_MAX: usize = 1_000;
 
-/// Sends a command that has nothing to answer yet. What others send from here on comes later.
-fn send_and_see_it_wait(wire: &mut Wire, words: &[Vec<u8>], target: &Target) -> Vec<Frame> {
+/// Sends a command that blocks its client, and returns when the server counts it as blocked: later
+/// requests of other clients run after it.
+fn send_and_await_blocking(wire: &mut Wire, words: &[Vec<u8>], target: &Target) -> Vec<Frame> {
     let mut control = target.connect(2);
-    let mut waiting = || {
+    let mut blocked_clients = || {
         let info = String::from_utf8(control.call(&["INFO", "clients"])).expect("text");
         let count = info.lines().find_map(|line| line.strip_prefix("blocked_clients:"));
-        count.expect("INFO counts those who wait").parse::<u32>().expect("a number")
+        count.expect("INFO counts blocked clients").parse::<u32>().expect("a number")
     };
-    let before = waiting();
+    let before = blocked_clients();
     wire.send(words);
-    let waits = (0..LOOKS_MAX).any(|_| waiting() > before);
-    assert!(waits, "{} does not wait: {words:?}", target.name());
+    let blocks = (0..CHECKS_MAX).any(|_| blocked_clients() > before);
+    assert!(blocks, "{} does not block: {words:?}", target.name());
     Vec::new()
 }
 
-/// Sends the words the way `mode` says; returns how many replies that makes.
-fn say(wire: &mut Wire, words: &[Vec<u8>], mode: Mode, protocol: u8) -> usize {
+/// Sends a command in the given mode; returns the number of replies to it.
+fn send(wire: &mut Wire, words: &[Vec<u8>], mode: Mode, protocol: u8) -> usize {
     let scripted = |function: &str| {
         let script = format!("redis.setresp({protocol}) return redis.{function}(unpack(ARGV))");
         let head = ["EVAL".into(), script.into_bytes(), "0".into()];
@@ -356,14 +356,14 @@ mod tests {
     use crate::frame_of;
 
     fn agree(line: &str, ours: &str, oracle: &str, passed: Passed) -> bool {
-        let heard = |text: &str| Ok(vec![frame_of(text.replace('|', "\r\n").as_bytes())]);
+        let replies = |text: &str| Ok(vec![frame_of(text.replace('|', "\r\n").as_bytes())]);
         let line = Line::parse(line).expect("a line");
-        line.agree(&heard(ours), &heard(oracle), passed)
+        line.agree(&replies(ours), &replies(oracle), passed)
     }
 
     #[test]
-    fn times_may_differ_by_what_has_passed_and_not_by_more() {
-        // 10 ms each way, and one for each rounding.
+    fn times_may_differ_by_the_time_that_has_passed_only() {
+        // 10 ms in each direction, and 1 ms for each rounding.
         let passed = Passed { longest_us: 10_000, all_us: 20_000 };
         assert!(agree("~near PTTL k", ":100000|", ":99977|", passed));
         assert!(agree("~near PTTL k", ":99977|", ":100000|", passed));

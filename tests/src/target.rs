@@ -1,10 +1,9 @@
-//! What a test talks to: Lockwheel, or a real `redis-server`; and how time passes on each.
+//! The servers under test, Lockwheel or a real `redis-server`, and how time passes on each.
 //!
-//! Tests never sleep. On Lockwheel [`Target::advance`] moves its clock, which stands. A real server
-//! has no such clock, so there every key's deadline is moved closer by the same span, and a
-//! deadline that was reached removes its key: whoever asks afterwards sees what waiting would have
-//! shown.
-//! Only a connection that WATCHes such a key, or listens for keyspace events, sees the difference.
+//! Tests never sleep. On Lockwheel [`Target::advance`] moves its frozen clock. A real server has no
+//! such clock: there the deadline of every key is moved closer by the same span, and a key with a
+//! deadline that was reached is removed. Later requests get the same replies as after a real wait.
+//! Only a connection that WATCHes such a key or subscribes to keyspace events sees a difference.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -16,18 +15,18 @@ use crate::redis_server::RedisServer;
 use crate::wire::Wire;
 use crate::{say, words};
 
-/// What a server under test is for.
+/// The mode in which a server under test runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A server by itself.
+    /// A standalone server.
     Standalone,
     /// The only node of a cluster, with all slots.
     Cluster,
-    /// A sentinel that knows no master.
+    /// A sentinel without masters.
     Sentinel,
 }
 
-/// The first two numbers of a version, and whose.
+/// The first two numbers of a version of Redis or Valkey.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Release {
     valkey: bool,
@@ -35,7 +34,7 @@ pub struct Release {
 }
 
 impl Release {
-    /// Reads `7.2`, `7.2.4` or `valkey-8.1`.
+    /// Parses `7.2`, `7.2.4` or `valkey-8.1`.
     pub fn parse(text: &str) -> Option<Release> {
         let numbers = text.strip_prefix("valkey-").unwrap_or(text);
         let mut parts = numbers.split('.').map(str::parse);
@@ -44,7 +43,7 @@ impl Release {
     }
 }
 
-/// What a server says it is.
+/// The versions that a server reports.
 #[derive(Clone, Copy, Debug)]
 pub struct Version {
     redis: Release,
@@ -52,39 +51,39 @@ pub struct Version {
 }
 
 impl Version {
-    /// Whether it has what came with a release.
+    /// Whether the server has the features of a release.
     pub fn has(self, since: Release) -> bool {
         let own = if since.valkey { self.valkey } else { Some(self.redis) };
         own.is_some_and(|own| own.numbers >= since.numbers)
     }
 
-    /// What Lockwheel has to announce to be like it: nothing of before what is its usual.
+    /// The version that Lockwheel must report to behave like this server; at least its default.
     fn compat(self) -> CompatVersion {
-        let usual = CompatVersion::default();
+        let default = CompatVersion::default();
         let Release { valkey, numbers: (major, minor) } = self.valkey.unwrap_or(self.redis);
         let name = format!("{}{major}.{minor}", if valkey { "valkey-" } else { "" });
-        let version = CompatVersion::from_name(&name).unwrap_or(usual);
-        if version == CompatVersion::Redis70 { usual } else { version }
+        let version = CompatVersion::from_name(&name).unwrap_or(default);
+        if version == CompatVersion::Redis70 { default } else { version }
     }
 }
 
 /// A server under test.
 pub enum Target {
-    /// Ours, in this process.
+    /// Lockwheel, in this process.
     Lockwheel(Box<lockwheel::Server>),
-    /// The oracle.
+    /// A real server, the reference.
     Redis(RedisServer),
 }
 
 impl Target {
-    /// A fresh Lockwheel whose clock moves only by [`Target::advance`].
+    /// A new Lockwheel with a clock that only [`Target::advance`] moves.
     pub fn lockwheel() -> Target {
         let server = lockwheel::Server::builder().frozen_clock().start();
         Target::Lockwheel(Box::new(server.expect("lockwheel starts")))
     }
 
-    /// A fresh Lockwheel to be compared with `oracle`: its time is the machine's, and it has what
-    /// the other has.
+    /// A new Lockwheel to compare with `oracle`: it uses the system clock and reports the same
+    /// version.
     pub fn lockwheel_like(oracle: &Target, kind: Kind) -> Target {
         let mut settings = Settings::default();
         settings.compat_version = oracle.version().compat();
@@ -96,12 +95,12 @@ impl Target {
         Target::Lockwheel(Box::new(server.expect("lockwheel starts")))
     }
 
-    /// A fresh `redis-server`, or a line saying that the comparison is skipped.
+    /// A new `redis-server`; if none is installed, prints that the comparison is skipped.
     pub fn redis() -> Option<Target> {
         Target::redis_of(Kind::Standalone)
     }
 
-    /// As [`Target::redis`], of some kind.
+    /// As [`Target::redis`], of the given kind.
     pub fn redis_of(kind: Kind) -> Option<Target> {
         let server = RedisServer::start_of(kind);
         if server.is_none() {
@@ -110,12 +109,12 @@ impl Target {
         server.map(Target::Redis)
     }
 
-    /// Every target there is: Lockwheel always, a real server where one is installed.
+    /// All targets: Lockwheel, and a real server if one is installed.
     pub fn all() -> Vec<Target> {
         std::iter::once(Target::lockwheel()).chain(Target::redis()).collect()
     }
 
-    /// For failure messages.
+    /// The name for failure messages.
     pub fn name(&self) -> &'static str {
         match self {
             Target::Lockwheel(_) => "lockwheel",
@@ -123,7 +122,7 @@ impl Target {
         }
     }
 
-    /// What it says it is.
+    /// The versions that the server reports.
     pub fn version(&self) -> Version {
         let info = self.run("INFO server");
         let info = String::from_utf8_lossy(&info).into_owned();
@@ -136,7 +135,7 @@ impl Target {
         }
     }
 
-    /// Where it listens.
+    /// The address of the server.
     pub fn address(&self) -> SocketAddr {
         match self {
             Target::Lockwheel(server) => server.addr(),
@@ -144,7 +143,7 @@ impl Target {
         }
     }
 
-    /// A new connection speaking `protocol`.
+    /// A new connection with this protocol version.
     pub fn connect(&self, protocol: u8) -> Wire {
         Wire::connect(self.address(), protocol)
     }

@@ -35,7 +35,7 @@ impl Wire {
 
     /// Sends bytes as they are.
     pub fn send_bytes(&mut self, bytes: &[u8]) {
-        // The server may have closed the connection after an error, whose reply the test reads.
+        // The server may have closed the connection after an error; the test reads its reply.
         let _ = self.0.send_bytes(bytes);
     }
 

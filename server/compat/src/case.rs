@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! family: Strings
-//! why: What a lock is made of.
+//! why: Locks are made of these commands.
 //!
-//! == SET NX refuses what is there
+//! == SET NX does not replace an existing key
 //! why: Two holders would each believe that they hold the lock.
 //! # Two clients want one lock.
 //! a> SET <lock> token-a NX PX 30000
@@ -27,7 +27,7 @@
 //! | `needs: database` | a database that no other program uses |
 //! | `needs: flush` | the permission to flush scripts and functions, which all databases share |
 //! | `alone: yes` | played alone, since it pauses or counts all clients |
-//! | `protocol: 2` | in that version of the protocol alone |
+//! | `protocol: 2` | played only in that version of the protocol |
 //! | `wrappable: no` | not inside `MULTI` or a script: see [`Wrapping`] |
 //!
 //! Then the conversation:
@@ -38,12 +38,12 @@
 //! | `a>> "bytes"` | client `a` sends raw bytes |
 //! | `a< reply` | the next thing client `a` receives: see [`Pattern`] |
 //! | `a> words => reply` | both: a command and the next thing received |
-//! | `a<2 reply`, `a<3 reply` | the same, where the case is played in that version alone |
+//! | `a<2 reply`, `a<3 reply` | the same, but only when the case is played in that version |
 //! | `a< closed` | the server closes the connection |
 //! | `a waits` | client `a` is blocked: nothing comes for a while |
 //! | `a!` | client `a` closes its connection |
 //! | `+5ms`, `+1s` | time passes |
-//! | `# words` | a remark |
+//! | `# words` | a comment |
 //!
 //! A case is played in RESP2 and RESP3. After the reply to `HELLO` or `RESET`, the replies of the
 //! client are matched in its new version.
@@ -78,7 +78,7 @@ pub struct Case {
     pub protocol: Option<u8>,
     /// Whether its commands may be sent inside `MULTI` or a script.
     pub wrappable: bool,
-    /// What is said and heard.
+    /// The lines of the conversation.
     pub steps: Vec<Step>,
     /// The file of the case.
     pub file: String,
@@ -112,11 +112,11 @@ pub struct Step {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// A client sends a command.
-    Say(String, Vec<Vec<u8>>),
+    Send(String, Vec<Vec<u8>>),
     /// A client sends bytes.
     Raw(String, Vec<u8>),
     /// A client receives a reply, in one protocol version or in both.
-    Hear(String, Option<u8>, Pattern),
+    Expect(String, Option<u8>, Pattern),
     /// The server closes a client's connection.
     Closed(String),
     /// A client receives nothing.
@@ -259,7 +259,7 @@ impl Action {
             return Ok(Action::Raw(name, words::split(bytes)?.concat()));
         }
         if let Some(text) = rest.strip_prefix('>') {
-            return Ok(Action::Say(name, words::split(text)?));
+            return Ok(Action::Send(name, words::split(text)?));
         }
         if let Some(text) = rest.strip_prefix('<') {
             let (protocol, text) = match text.as_bytes().first() {
@@ -269,7 +269,7 @@ impl Action {
             };
             return match text.trim() {
                 "closed" => Ok(Action::Closed(name)),
-                text => Ok(Action::Hear(name, protocol, Pattern::parse(text)?)),
+                text => Ok(Action::Expect(name, protocol, Pattern::parse(text)?)),
             };
         }
         match rest.trim() {
@@ -328,7 +328,7 @@ mod tests {
     use super::{Action, Case, Need, expand_keys};
 
     #[test]
-    fn a_file_is_read() {
+    fn cases_are_parsed_with_all_attributes() {
         let text = "family: Strings\nwhy: all\n\n== one\nwhy: own\nneeds: redis 7.2\n\
                     alone: yes\na> SET <k> v\na<3 +OK\na waits\n+5ms\na!\n\
                     == two\na>> \"PING\\r\\n\"\na< closed\n\
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named_by_their_line() {
+    fn parse_errors_name_the_line() {
         let check = |text: &str, expected: &str| {
             let mistake = Case::parse_all("f", text).expect_err("a mistake");
             assert_eq!(mistake.to_string(), expected);
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_put_in_their_places() {
+    fn key_names_are_expanded() {
         let expand = |text: &str| {
             let expanded = expand_keys(text.as_bytes(), &|name| format!("p:{name}"));
             String::from_utf8(expanded).expect("text")

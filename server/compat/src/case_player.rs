@@ -114,17 +114,17 @@ struct CasePlayer<'a, 's> {
     setting: Setting<'a>,
     environment: &'s mut dyn Environment,
     connections: BTreeMap<String, Wire>,
-    /// The protocol version of each client whose version was changed by `HELLO` or `RESET`.
+    /// The protocol versions of the clients that have changed it with `HELLO` or `RESET`.
     protocols: BTreeMap<String, u8>,
     requests: BTreeMap<String, Requests>,
-    /// The clients whose last command was wrapped.
+    /// The clients that sent their last command wrapped.
     wrapped: BTreeSet<String>,
     captures: Captures,
     performance: Performance,
 }
 
-/// The requests of a client, as the case writes them and as they were sent: the one whose reply is
-/// read next, and those sent after it. An answered request stays until a reply is read after a
+/// The requests of a client, as the case writes them and as they were sent: the request of the next
+/// reply, and those sent after it. An answered request stays until a reply is read after a
 /// later request, since one request may have several replies.
 #[derive(Default)]
 struct Requests {
@@ -164,7 +164,7 @@ impl CasePlayer<'_, '_> {
         };
         let line = &step.line;
         match &step.action {
-            Action::Say(client, written) => {
+            Action::Send(client, written) => {
                 let words: Result<Vec<_>, _> = written.iter().map(|word| self.word(word)).collect();
                 let words = words.map_err(|error| problem(line, "a word", error))?;
                 // A script is shown by its name: its text would hide the rest.
@@ -184,8 +184,8 @@ impl CasePlayer<'_, '_> {
                 let _ = self.client(client).and_then(|wire| wire.send_bytes(&bytes));
                 Ok(())
             }
-            Action::Hear(_, Some(version), _) if *version != self.setting.protocol => Ok(()),
-            Action::Hear(client, _, pattern) => self.read_reply(step, client, pattern),
+            Action::Expect(_, Some(version), _) if *version != self.setting.protocol => Ok(()),
+            Action::Expect(client, _, pattern) => self.read_reply(step, client, pattern),
             Action::Closed(client) => self.closed(client).map_err(|(came, lacking)| Problem {
                 lacking,
                 ..problem(self.asked(client), "the connection is closed", came)
@@ -302,7 +302,7 @@ impl CasePlayer<'_, '_> {
         self.connections.get_mut(name).ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
-    /// The request whose reply the client reads.
+    /// The request of the reply that the client reads.
     fn asked(&self, client: &str) -> &str {
         let requests = self.requests.get(client).and_then(|requests| requests.queue.front());
         requests.map_or("(nothing yet)", |(line, _)| line)

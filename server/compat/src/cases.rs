@@ -290,7 +290,7 @@ mod tests {
     use super::{FILES, SCRIPTS, all};
 
     #[test]
-    fn every_case_says_what_it_is_for() {
+    fn every_case_has_a_reason() {
         let cases = all().expect("they are well-formed");
         let mut names = BTreeSet::new();
         for case in &cases {

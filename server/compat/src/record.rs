@@ -36,11 +36,11 @@ fn play(target: &Target, case: &Case) -> io::Result<String> {
     let mut out = format!("== {}\n", case.name);
     for step in &case.steps {
         match &step.action {
-            Action::Hear(..) | Action::Closed(_) | Action::Waits(_) => continue,
+            Action::Expect(..) | Action::Closed(_) | Action::Waits(_) => continue,
             _ => out.push_str(&format!("{}\n", step.line)),
         }
         match &step.action {
-            Action::Say(client, words) => {
+            Action::Send(client, words) => {
                 let words: io::Result<Vec<_>> = words.iter().map(expand).collect();
                 client_of(&mut connections, target, client)?.send(&words?)?;
             }

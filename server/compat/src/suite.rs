@@ -403,9 +403,9 @@ fn failure(
     performance: Performance,
     reference: Option<&Performance>,
 ) -> Option<Failure> {
-    let said_there = |number: usize| {
-        let heard = &reference?.masked;
-        let (_, frame) = heard.iter().find(|(line, _)| *line == number)?;
+    let reference_reply = |number: usize| {
+        let replies = &reference?.masked;
+        let (_, frame) = replies.iter().find(|(line, _)| *line == number)?;
         Some(frame.notation())
     };
     let story = performance.transcript;
@@ -413,7 +413,7 @@ fn failure(
         return Some(Failure {
             protocol: Some(protocol),
             number: Some(problem.number),
-            reference: said_there(problem.number),
+            reference: reference_reply(problem.number),
             sent: problem.sent,
             expected: problem.expected,
             came: problem.came,

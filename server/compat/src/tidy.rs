@@ -103,7 +103,7 @@ impl<'a> Tidy<'a> {
         settled
     }
 
-    /// Removes every key whose name contains the prefix of the run. The database may not exist.
+    /// Removes every key with a name that contains the prefix of the run. The database may not exist.
     fn remove_keys(&self, database: u32, must_be: bool) -> io::Result<()> {
         let mut wire = self.target.connect(2)?;
         if !must_be && wire.call(&["SELECT", &database.to_string()])?.kind != b'+' {
@@ -150,7 +150,7 @@ impl Changes {
     fn of(cases: &[Case]) -> Changes {
         let mut changes = Changes::default();
         for step in cases.iter().flat_map(|case| &case.steps) {
-            if let Action::Say(_, words) = &step.action {
+            if let Action::Send(_, words) = &step.action {
                 let words: Vec<_> = words.iter().map(|word| word.to_ascii_uppercase()).collect();
                 let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
                 changes.note(&words);

@@ -97,14 +97,14 @@ impl Wrapping {
             || is_wrappable && self.selected(&case.steps).iter().any(|&is_selected| is_selected)
     }
 
-    /// The steps whose command is wrapped: the client's next step must read its only reply.
+    /// The steps with a wrapped command: the client's next step must read its only reply.
     pub fn selected(self, steps: &[Step]) -> Vec<bool> {
         if self == Wrapping::None {
             return vec![false; steps.len()];
         }
         let bound: BTreeSet<&str> = steps.iter().filter_map(bound_client).collect();
         let is_selected = |(at, step): (usize, &Step)| match &step.action {
-            Action::Say(client, words) => {
+            Action::Send(client, words) => {
                 let is_excluded = bound.contains(client.as_str())
                     || self.is_script() && is_refused_in_scripts(words);
                 !is_excluded && is_answered_once(client, &steps[at + 1..])
@@ -171,7 +171,7 @@ fn scripted(function: &str, words: &[Vec<u8>], protocol: u8) -> Vec<u8> {
 fn bound_client(step: &Step) -> Option<&str> {
     match &step.action {
         Action::Raw(client, _) => Some(client),
-        Action::Say(client, words) => is_one_of(words, OF_CONNECTION).then_some(client),
+        Action::Send(client, words) => is_one_of(words, OF_CONNECTION).then_some(client),
         _ => None,
     }
 }
@@ -195,14 +195,14 @@ fn is_answered_once(client: &str, steps: &[Step]) -> bool {
     let mut is_next = true;
     for step in &mut next {
         match &step.action {
-            Action::Hear(reader, version, pattern) if reader == client => {
+            Action::Expect(reader, version, pattern) if reader == client => {
                 if !is_next || is_push(pattern) {
                     return false;
                 }
                 in_resp2 += u32::from(*version != Some(3));
                 in_resp3 += u32::from(*version != Some(2));
             }
-            Action::Say(sender, _) if sender == client => break,
+            Action::Send(sender, _) if sender == client => break,
             Action::Waits(other) | Action::Closed(other) if other == client => return false,
             _ => is_next = false,
         }

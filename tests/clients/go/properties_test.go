@@ -17,28 +17,29 @@ const (
 	// generous is how late a lease may end or a waiter be woken on a slow and busy machine.
 	generous = 10 * time.Second
 
-	// near is how long before the end of a lease it is near.
+	// near is the time before the end of a lease in which a test polls without pauses.
 	near = 30 * time.Millisecond
 
 	workers = 8
 	rounds  = 10
 )
 
-// contender takes locks, on connections of its own.
+// contender acquires locks, on its own connections.
 type contender interface {
-	// tryLock takes the lock if it is free; nil if it is not.
+	// tryLock acquires the lock if it is free, else returns nil.
 	tryLock(key string, lease time.Duration) held
 }
 
 // held is a held lock.
 type held interface {
-	// unlock says whether it was still the holder's.
+	// unlock releases the lock and reports whether it was still held.
 	unlock() bool
-	// extend lets it end a lease after now, and says whether it was still the holder's.
+	// extend starts a new lease now and reports whether the lock was still held.
 	extend() bool
 }
 
-// excludes: many contenders read a number, wait, and write back one more: an overlap loses one.
+// excludes lets many contenders read a counter, wait, and write the incremented value: if two hold
+// the lock at the same time, an increment is lost.
 func excludes(t *T, key string, make func() contender) {
 	var number, inside atomic.Int64
 	var all sync.WaitGroup
@@ -86,20 +87,20 @@ func refusesLateRelease(t *T, key string, make func() contender) {
 	kept := wait(t, next, key, long)
 	t.Is(!ended.extend(), "a lock that another holds was extended")
 	t.Is(!ended.unlock(), "the release by the late holder succeeded")
-	t.Is(third.tryLock(key, long) == nil, "the late holder took it from the next")
+	t.Is(third.tryLock(key, long) == nil, "the late release freed the lock of the next holder")
 	t.Is(kept.unlock(), "the next holder had lost it")
 }
 
-// extends: an extension counts from its own moment; no client gets the lock before.
+// extends checks that an extended lease counts from the extension.
 func extends(t *T, key string, make func() contender) {
 	holder, other := make(), make()
 	before := extended(t, holder, key, short*2)
 	isGranted(t, other, key, before, short*2)
 }
 
-// taken takes a free lock and returns the time before the request. A library refuses a lock that took
-// it most of the lease: on a machine that stood for so long it is tried again, when whatever was
-// taken all the same has ended.
+// taken acquires a free lock and returns the time before the request. Some libraries discard a lock
+// if acquiring it took most of the lease. If the machine stalled for that long, this tries again
+// after the end of the lease that may have been granted.
 func taken(t *T, contender contender, key string, lease time.Duration) (held, time.Time) {
 	for {
 		before := time.Now()
@@ -111,8 +112,9 @@ func taken(t *T, contender contender, key string, lease time.Duration) (held, ti
 	}
 }
 
-// extended takes a lock and extends it a while later, and says when it began to. What comes too
-// late is refused: on a machine that stood for so long both are done again.
+// extended acquires a lock and extends it later, and returns the time before the extension. An
+// extension after the end of the lease is refused: if the machine stalled for that long, both are
+// repeated.
 func extended(t *T, contender contender, key string, lease time.Duration) time.Time {
 	for {
 		lock, begin := taken(t, contender, key, lease)
@@ -126,8 +128,8 @@ func extended(t *T, contender contender, key string, lease time.Duration) time.T
 	}
 }
 
-// isGranted asks for a lock whose lease began after `before`, as often as it can when the end is
-// near, and fails if it is granted too early.
+// isGranted waits for a lock with a lease that began after `before`; it polls without pauses near
+// its end, and fails if the lock is granted too early.
 func isGranted(t *T, contender contender, key string, before time.Time, lease time.Duration) {
 	time.Sleep(lease - near - time.Since(before))
 	for contender.tryLock(key, long) == nil {
@@ -136,7 +138,7 @@ func isGranted(t *T, contender contender, key string, before time.Time, lease ti
 	isDue(t, time.Since(before), lease)
 }
 
-// wait asks until it is granted.
+// wait tries until the lock is granted.
 func wait(t *T, contender contender, key string, lease time.Duration) held {
 	for begin := time.Now(); ; {
 		if lock := contender.tryLock(key, lease); lock != nil {
@@ -147,7 +149,7 @@ func wait(t *T, contender contender, key string, lease time.Duration) held {
 	}
 }
 
-// isDue fails for what came before its time, and for what came far too late.
+// isDue fails if a lease ended early or far too late.
 func isDue(t *T, elapsed, lease time.Duration) {
 	t.Is(elapsed >= lease, "a lease of %v ended after %v", lease, elapsed)
 	t.Is(elapsed < lease+generous, "a lease of %v still held after %v", lease, elapsed)

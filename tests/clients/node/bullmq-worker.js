@@ -1,7 +1,7 @@
-// A BullMQ worker in a process of its own, so that a test can kill it in the middle of a job.
+// A BullMQ worker in its own process, so that a test can kill it in the middle of a job.
 //
-// Arguments: the queue, how long a job takes, how long its lock lasts. It tells its parent of each
-// job that it begins.
+// Arguments: the queue, the duration of a job, the duration of its lock. It sends its parent the id
+// of each job that it begins.
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { Worker } from "bullmq";

@@ -78,7 +78,7 @@ library("BullMQ", "bullmq", (behaviour) => {
     for (const child of children) child.on("message", (id) => begun.push(id));
     const jobs = await queue.addBulk(numbered(60));
     await completed(queue, 60);
-    // What the processes tell may come later than what the server does.
+    // The messages of the processes may arrive after the server has completed the jobs.
     await eventually(() => begun.length >= jobs.length);
     assert.deepEqual(begun.sort(), jobs.map((job) => job.id).sort());
   });
@@ -237,7 +237,7 @@ library("BullMQ", "bullmq", (behaviour) => {
     async (t) => {
       const name = uniqueName();
       const queue = closing(t, new Queue(name, { connection }));
-      // BullMQ says itself when a job is due, by this clock.
+      // BullMQ computes the time at which a job is due by this clock.
       const begun = [];
       const work = async () => {
         begun.push(Date.now());

@@ -1,4 +1,4 @@
-// How the tests see that a lock excludes, and when a lease ended.
+// Checks that a lock excludes other holders, and that a lease ends on time.
 
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -8,16 +8,16 @@ export { sleep };
 export const WORKERS = 8;
 export const ROUNDS = 5;
 
-// A server is never waited for longer: slow machines are no failure, a lost wake-up is one.
+// The limit of every wait: long enough for slow machines, so that only a lost wake-up exceeds it.
 export const PATIENCE_MS = 30_000;
 
-// How long before its end a lease is watched without a pause.
+// The time before the end of a lease in which it is polled without pauses.
 const NEAR_MS = 30;
 
-// How long a worker holds the lock. Another that gets it meanwhile reads the old count.
+// The time for which a worker holds the lock. A second holder in that time reads the old count.
 const INSIDE_MS = 2;
 
-/** A counter that is read, left alone and written: two inside at once lose counts. */
+/** A counter that is read and later written: two holders at the same time lose counts. */
 export class Section {
   count = 0;
 
@@ -28,7 +28,7 @@ export class Section {
   }
 }
 
-/** Runs `work(section, number)` as many workers at once; the section they met in. */
+/** Runs `work(section, number)` in concurrent workers. Returns their section. */
 export async function contend(work, workers = WORKERS) {
   const section = new Section();
   await Promise.all(Array.from({ length: workers }, (_, number) => work(section, number)));
@@ -36,8 +36,8 @@ export async function contend(work, workers = WORKERS) {
 }
 
 /**
- * Tries until granted, without a pause when the end is near: fails if that is sooner than a lease
- * after `since`, the moment before it began.
+ * Tries until granted, without pauses near the end of the lease. `since` is the time before the
+ * lease began: fails if the lock is granted earlier than a lease after it.
  */
 export async function leaseEnds(attempt, since, lease) {
   while (!(await attempt())) {
@@ -50,9 +50,9 @@ export async function leaseEnds(attempt, since, lease) {
 }
 
 /**
- * Takes a lease with `take()`, and does with `follow(since)` at once what must be done within it;
- * `since` is the moment before that, and what is returned. On a machine that stood for as long as
- * the lease the two are tried anew: whatever came of the second, it came too late.
+ * Acquires a lease with `take()`, and calls `follow(since)`, which must happen within it. Returns
+ * `since`, the time before that call. If the machine stalled for the length of the lease, both are
+ * repeated.
  */
 export async function withinLease(lease, take, follow) {
   for (;;) {
@@ -66,9 +66,9 @@ export async function withinLease(lease, take, follow) {
 }
 
 /**
- * Whether the lock was refused to another for longer than a lease, while its holder renews it. On a
- * machine that stalls for too long to renew it in time, it is lost, and the signal tells: then there
- * is nothing to be seen.
+ * Returns true if the lock was refused to another client for longer than a lease while its holder
+ * renews it. If the machine stalls for too long to renew it in time, the lock is lost, the signal
+ * is aborted, and the result is false.
  */
 export async function staysHeld(signal, attempt, lease) {
   const since = performance.now();
@@ -81,7 +81,7 @@ export async function staysHeld(signal, attempt, lease) {
   return true;
 }
 
-/** What `using` gave, or false where the lock was not taken, or not kept, in time. */
+/** The result of `using`, or false if the lock was not acquired or not renewed in time. */
 export async function used(using) {
   try {
     return await using();

@@ -16,7 +16,7 @@ import {
   withinLease,
 } from "./contention.js";
 import { DELETE_IF_MINE, EXPIRE_IF_MINE } from "./scripts.js";
-import { CLUSTER, FORGETFUL, MAIN, SENTINEL, SENTINEL_MASTER, address } from "./servers.js";
+import { CLUSTER, MAIN, SCRIPT_FLUSH, SENTINEL, SENTINEL_MASTER, address } from "./servers.js";
 
 const SCRIPTS = {
   freeIfMine: { numberOfKeys: 1, lua: DELETE_IF_MINE },
@@ -90,7 +90,7 @@ library("ioredis", "ioredis", (behaviour) => {
     });
 
     each("defineCommand: freed even after SCRIPT FLUSH", async (t) => {
-      const [client, name] = [connect(t, {}, FORGETFUL), uniqueName()];
+      const [client, name] = [connect(t, {}, SCRIPT_FLUSH), uniqueName()];
       assert.ok(await take(client, name, "first"));
       assert.equal(await client.freeIfMine(name, "other"), 0);
       await client.script("FLUSH");

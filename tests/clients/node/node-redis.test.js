@@ -23,7 +23,7 @@ import {
   withinLease,
 } from "./contention.js";
 import { DELETE_IF_MINE, EXPIRE_IF_MINE } from "./scripts.js";
-import { CLUSTER, FORGETFUL, MAIN, SENTINEL, SENTINEL_MASTER, address } from "./servers.js";
+import { CLUSTER, MAIN, SCRIPT_FLUSH, SENTINEL, SENTINEL_MASTER, address } from "./servers.js";
 
 const LONG_MS = 30_000;
 
@@ -117,7 +117,7 @@ library("node-redis", "redis", (behaviour) => {
     });
 
     each("defineScript: freed even after SCRIPT FLUSH", async (t) => {
-      const [client, name] = [await connect(t, FORGETFUL), uniqueName()];
+      const [client, name] = [await connect(t, SCRIPT_FLUSH), uniqueName()];
       assert.ok(await take(client, name, "first"));
       assert.equal(await client.freeIfMine(name, "other"), 0);
       await client.scriptFlush();

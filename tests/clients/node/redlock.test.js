@@ -21,12 +21,12 @@ const require = createRequire(import.meta.url);
 const LONG_MS = 30_000;
 const TRY_ONCE = { retryCount: 0 };
 const TRY_LONG = { retryCount: 2_000, retryDelay: 15, retryJitter: 10 };
-// Version 5 keeps what it took on a minority of servers while it tries again. If all who try have
-// some and none has a majority, they continue when their leases end.
+// Version 5 keeps its keys on a minority of servers while it tries again. If every client holds
+// some servers and none has a majority, they continue when their leases end.
 const CROWDED_MS = 3_000;
 const USING_MS = 3_000;
 
-/** What the two versions call differently. */
+/** The differences between the two versions. */
 const VERSIONS = [
   { packageName: "redlock-4", Redlock: require("redlock-4"), release: (lock) => lock.unlock() },
   {

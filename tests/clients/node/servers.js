@@ -1,4 +1,4 @@
-// The servers that the environment names, and which tests own which of the disposable ones.
+// The servers from environment variables, and the tests that own the disposable ones.
 //
 // A test that kills servers must own them: no other test may use its slice.
 
@@ -12,8 +12,8 @@ export const SENTINEL_MASTER = "mymaster";
 const DISPOSABLE = process.env.REDIS_SERVERS.split(",");
 
 export const QUORUM = DISPOSABLE.slice(0, 5);
-// Its scripts are flushed, which a pipeline of another test could meet after it looked for its own.
-export const FORGETFUL = DISPOSABLE[14];
+// The tests flush its scripts, which would break pipelines of other tests.
+export const SCRIPT_FLUSH = DISPOSABLE[14];
 const KILLED = { "redlock-4": 5, "redlock-5": 8, "redlock-universal": 11 };
 
 /** Three servers that the tests of a package may kill. */
@@ -28,7 +28,7 @@ export function address(url) {
   return { host: hostname, port: Number(port) };
 }
 
-/** Ends a disposable server for good. */
+/** Stops a disposable server; it is not restarted. */
 export async function kill(url) {
   const client = new Redis(url, { retryStrategy: () => null, maxRetriesPerRequest: 0 });
   client.on("error", () => {});

@@ -30,7 +30,7 @@ app.conf.update(
 
 
 def _runs(which):
-    """Counts a run of a task, and remembers when it began."""
+    """Stores the start time of a run of a task."""
     with redis.Redis.from_url(servers.MAIN) as client:
         client.rpush(f"{NAMESPACE}:runs:{which}", time.time())
 
@@ -44,7 +44,7 @@ def once(which, seconds):
 
 
 @app.task(base=Singleton)
-def until_told(which):
+def until_stopped(which):
     """Runs until the test ends it, one at a time."""
     _runs(which)
     with redis.Redis.from_url(servers.MAIN) as client:
@@ -52,8 +52,8 @@ def until_told(which):
     return which
 
 
-def tell(which):
-    """Tells it so."""
+def stop(which):
+    """Ends the task `until_stopped`."""
     with redis.Redis.from_url(servers.MAIN) as client:
         client.rpush(f"{NAMESPACE}:end:{which}", "now")
 

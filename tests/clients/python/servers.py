@@ -1,4 +1,4 @@
-"""The servers that the environment names, and which tests own which of the disposable ones.
+"""The servers from environment variables, and the tests that own the disposable ones.
 
 A test that kills servers must own them: no other test may use its slice.
 """
@@ -23,12 +23,12 @@ AIOREDLOCK_KILLED = _DISPOSABLE[13:16]
 
 
 def host_and_port(url):
-    """The address in a URL of this suite, as clients that take no URL want it."""
+    """The host and port of a URL of this suite, for clients that accept no URL."""
     connection = redis.connection.parse_url(url)
     return connection["host"], connection.get("port", 6379)
 
 
 def kill(url):
-    """Ends a disposable server for good."""
+    """Stops a disposable server; it is not restarted."""
     with redis.Redis.from_url(url, retry=None) as client:
         client.shutdown(nosave=True)

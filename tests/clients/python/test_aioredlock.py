@@ -33,8 +33,8 @@ async def manager():
 
 
 async def taken(manager, name, lease_s):
-    """Takes the lock for so long: the moment before, and the lock. The library refuses by itself
-    what took as long as the lease, so on a machine that stood for so long it is tried anew."""
+    """Acquires the lock. Returns the time before the request, and the lock. The library discards a
+    lock that took as long as its lease: if the machine stalled for that long, this tries again."""
     from aioredlock import LockError
 
     async with asyncio.timeout(PATIENCE_S):
@@ -48,7 +48,7 @@ async def taken(manager, name, lease_s):
 
 
 def attempt(manager, name):
-    """An attempt to take the lock, that tells whether it was granted."""
+    """A function that tries to acquire the lock and returns whether it was granted."""
     from aioredlock import LockError
 
     async def acquire():
@@ -76,8 +76,8 @@ async def test_mutual_exclusion(manager, name):
     """Aioredlock: one of many tasks gets in"""
 
     async def work(section):
-        # Between its own tries it keeps what it has got: three who have got a server each would
-        # keep each other out until they give up.
+        # The library keeps its keys between its own attempts: three clients with one server each
+        # would block each other until they give up.
         mine = manager(retry_count=1)
         for _ in range(ROUNDS):
             _, lock = await taken(mine, name, 30)

@@ -40,8 +40,8 @@ def runs(client, tasks, which):
 
 def test_duplicates(client, tasks, worker, name):
     """Singleton: of many calls while one is queued or runs, one is run, and all get its result"""
-    results = [tasks.until_told.delay(name) for _ in range(10)]
-    tasks.tell(name)
+    results = [tasks.until_stopped.delay(name) for _ in range(10)]
+    tasks.stop(name)
     assert {result.id for result in results} == {results[0].id}
     assert [result.get(timeout=PATIENCE_S) for result in results] == [name] * 10
     assert runs(client, tasks, name) == 1
@@ -53,11 +53,11 @@ def test_concurrent_callers(client, tasks, worker, name):
 
     def call():
         barrier.wait()
-        results.append(tasks.until_told.delay(name))
+        results.append(tasks.until_stopped.delay(name))
 
     for caller in [aside(call) for _ in range(8)]:
         caller.join(PATIENCE_S)
-    tasks.tell(name)
+    tasks.stop(name)
     assert len({result.id for result in results}) == 1
     assert results[0].get(timeout=PATIENCE_S) == name
     assert runs(client, tasks, name) == 1

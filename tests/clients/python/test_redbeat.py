@@ -51,7 +51,7 @@ def test_one_sends(client, schedulers):
         assert 0 < client.pttl(lock) <= LOCK_TIMEOUT_S * 1000
         time.sleep(0.05)
     eventually(lambda: client.llen(queue) > 0)
-    # A message tells which process it is from.
+    # A message names the process that sent it.
     senders = {json.loads(each)["headers"]["origin"] for each in client.lrange(queue, 0, -1)}
     assert [sender.split("@")[0] for sender in senders] == [f"gen{first.pid}"]
     assert client.zcard(schedulers.namespace + "::schedule") == 1

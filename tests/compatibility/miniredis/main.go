@@ -1,7 +1,8 @@
-// Command miniredis listens on the port it is given. Miniredis's own clock stands still until a
-// test moves it; here it goes with the machine's, as a server that is tried from outside needs.
+// Command miniredis runs miniredis on the given port. The clock of miniredis is frozen until a test
+// moves it; this program moves it along with the system clock, since the suite runs in another
+// process.
 //
-// With `--starts N` it says how long it takes to start and to end, N times within this process.
+// With `--starts N` it prints how long it takes to start and to stop, N times within this process.
 package main
 
 import (

@@ -351,7 +351,7 @@ impl Attack {
         // The payloads of earlier versions.
         let cases = cases::all().map_err(io::Error::other)?;
         for step in cases.iter().flat_map(|case| &case.steps) {
-            let Action::Say(_, words) = &step.action else { continue };
+            let Action::Send(_, words) = &step.action else { continue };
             let is_restore = words.first().is_some_and(|name| name == b"RESTORE");
             let payload = words.get(3).filter(|it| is_restore && it.len() > SEAL_BYTES);
             corpus.extend(payload.map(|payload| payload[..payload.len() - SEAL_BYTES].to_vec()));

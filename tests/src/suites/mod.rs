@@ -132,7 +132,7 @@ pub enum Ending {
     Ended(i32),
     /// Its tool chain is missing.
     NoTools,
-    /// It did not end by itself.
+    /// It was killed.
     Died(String),
 }
 

@@ -680,7 +680,7 @@ mod tests {
     }
 
     #[test]
-    fn other_invocations() {
+    fn version_and_help_options_start_no_server() {
         let version = |args: &[&str]| matches!(launch(args, &[]), Ok(Invocation::PrintVersion));
         assert!(version(&["--version"]) && version(&["-v"]) && version(&["-v", "x"]));
         assert!(matches!(launch(&["--help"], &[]), Ok(Invocation::PrintHelp)));

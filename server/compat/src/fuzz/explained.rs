@@ -367,7 +367,7 @@ pub const EXPLAINED: &[Explained] = &[
     },
     Explained {
         name: "entries that are trimmed as they are added",
-        line: "| `XADD` whose trimming removes the entry itself |",
+        line: "| `XADD` with trimming that removes the entry itself |",
         commands: &["XREAD", "XREADGROUP"],
         of: Of::Before(7, 2),
         ends: true,

@@ -39,7 +39,7 @@ pub enum PropertyError {
     Unknown(String),
 }
 
-/// One connection, whose errors end the property.
+/// A connection. Its errors end the property.
 pub struct ArenaClient {
     wire: Wire,
 }

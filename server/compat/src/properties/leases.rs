@@ -291,7 +291,7 @@ const CHANGES: &[Changes] = &[
             &["HINCRBY", "<k>", "owner", "1"],
             &["HSET", "<k>", "other", "1"],
             &["HSETNX", "<k>", "other", "1"],
-            &["HDEL", "<k>", "nobody"],
+            &["HDEL", "<k>", "missing"],
         ],
     ),
     (

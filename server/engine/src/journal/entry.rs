@@ -161,7 +161,7 @@ impl fmt::Display for Entry {
             }
             JournalEvent::Released { owner, left: 0 } => write!(f, "released '{key}' as '{owner}'"),
             JournalEvent::Released { owner, left } => {
-                write!(f, "released '{key}' as '{owner}', who has it {left} times more")
+                write!(f, "released '{key}' as '{owner}', still held {left} times")
             }
             JournalEvent::ReleasedByNonOwner { owner, holder } => {
                 write!(f, "released '{key}', which is that of '{owner}', taken by client {holder}")

@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers() {
+    fn numbers_are_decimal_and_within_their_range() {
         let port = ValueKind::Int(0, 65535);
         check(port, &["6379"], Ok("6379"));
         check(port, &["65536"], Err("argument must be between 0 and 65535 inclusive"));
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_sizes() {
+    fn memory_sizes_have_units() {
         let kind = ValueKind::Memory(0, u64::MAX);
         for (text, bytes) in [
             ("", "0"),
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn names() {
+    fn names_are_accepted_in_any_case() {
         check(ValueKind::Bool, &["YES"], Ok("yes"));
         check(ValueKind::Bool, &["1"], Err("argument must be 'yes' or 'no'"));
         let kind = ValueKind::Choice(&["no", "yes", "local"]);
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn buffer_limits() {
+    fn buffer_limits_are_given_per_client_class() {
         let kind = ValueKind::BufferLimits;
         check(kind, &["replica 1kb 0 5 PUBSUB 0 0 0"], Ok("slave 1024 0 5 pubsub 0 0 0"));
         check(kind, &["normal", "1", "2", "3"], Ok("normal 1 2 3"));
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn several_words() {
+    fn lists_accept_one_or_several_words() {
         check(ValueKind::Addresses, &["127.0.0.1", "-::1"], Ok("127.0.0.1 -::1"));
         check(ValueKind::Addresses, &["127.0.0.1 -::1"], Ok("127.0.0.1 -::1"));
         check(ValueKind::Addresses, &[""], Ok(""));

@@ -95,15 +95,15 @@ abstract class LockSuite extends Suite
             if ($held->extend(3 * $this->short())) {
                 break;
             }
-            // What came too late is refused: on a machine that stood for so long it is done again.
+            // A late extension is refused: if the machine stalled for that long, this is repeated.
             self::assertGreaterThanOrEqual($lease, self::since($begin), 'it was the holder\'s');
         }
         $this->isGranted($other, $key, $before, 3 * $this->short());
     }
 
     /**
-     * Takes a free lock and returns the time before the request. A library refuses a lock that took
-     * it as long as the lease: on a machine that stood for so long it is tried again.
+     * Acquires a free lock and returns the time before the request. Some libraries discard a lock
+     * if acquiring it took as long as the lease: if the machine stalled that long, this tries again.
      */
     protected static function taken(Contender $contender, string $key, float $lease): array
     {
@@ -118,8 +118,8 @@ abstract class LockSuite extends Suite
     }
 
     /**
-     * Asks for a lock whose lease began after `before`, as often as it can when the end is near,
-     * and fails if it is granted too early.
+     * Waits for a lock with a lease that began after `before`; polls without pauses near its end.
+     * Fails if the lock is granted too early.
      */
     protected function isGranted(
         Contender $contender,
@@ -134,7 +134,7 @@ abstract class LockSuite extends Suite
         $this->isDue($before, $lease);
     }
 
-    /** Asks until it is granted. */
+    /** Tries until the lock is granted. */
     protected static function wait(Contender $contender, string $key, float $lease): Held
     {
         $begin = static::moment();

@@ -4,23 +4,23 @@ declare(strict_types=1);
 
 namespace Lockwheel\Clients;
 
-/** A client that takes locks, on a connection of its own. */
+/** A client that acquires locks, on its own connection. */
 interface Contender
 {
-    /** Takes the lock if it is free; null if it is not. */
+    /** Acquires the lock if it is free, else returns null. */
     public function tryLock(string $key, float $leaseSeconds): ?Held;
 }
 
 /** A held lock. */
 interface Held
 {
-    /** Says whether it was still the holder's. */
+    /** Releases the lock. Returns whether it was still held. */
     public function unlock(): bool;
 }
 
-/** A lock with a lease that can be prolonged. */
+/** A lock with a lease that can be extended. */
 interface Extendable extends Held
 {
-    /** Lets it end so much later than now, and says whether it was still the holder's. */
+    /** Sets the lease to end this long after now. Returns whether the lock was still held. */
     public function extend(float $leaseSeconds): bool;
 }

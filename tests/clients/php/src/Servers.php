@@ -4,39 +4,39 @@ declare(strict_types=1);
 
 namespace Lockwheel\Clients;
 
-/** The servers, as the environment names them. */
+/** The servers, from environment variables. */
 final class Servers
 {
-    // A server that a test ends belongs to that test. These are the shares of REDIS_SERVERS.
+    // Servers of REDIS_SERVERS that only one test uses, since it stops or changes them.
     public const OF_SYMFONY_WITH_ONE_DEAD = [0, 3];
     public const OF_SYMFONY_WITHOUT_QUORUM = [3, 3];
     public const OF_MALKUSCH_WITH_ONE_DEAD = [6, 3];
     public const OF_MALKUSCH_WITHOUT_QUORUM = [9, 3];
-    /** Their scripts are forgotten. */
-    public const OF_A_FORGETFUL_PHPREDIS = [12, 1];
-    public const OF_A_FORGETFUL_PREDIS = [13, 1];
+    /** Their scripts are flushed. */
+    public const OF_SCRIPT_FLUSH_PHPREDIS = [12, 1];
+    public const OF_SCRIPT_FLUSH_PREDIS = [13, 1];
 
-    /** The host and port of the one that most tests share. */
+    /** The host and port of the server that most tests share. */
     public static function main(): array
     {
         return self::optional('REDIS_URL') ?? throw new \LogicException('REDIS_URL is not set');
     }
 
-    /** Hosts and ports of some that may be ended. */
+    /** Hosts and ports of servers that a test may stop. */
     public static function disposable(array $which): array
     {
         $urls = explode(',', (string) getenv('REDIS_SERVERS'));
         return array_map(self::address(...), array_slice($urls, $which[0], $which[1]));
     }
 
-    /** One that is there or is not. */
+    /** The host and port of a server that is not always available. */
     public static function optional(string $variable): ?array
     {
         $url = getenv($variable);
         return $url ? self::address($url) : null;
     }
 
-    /** Ends one, and waits until the port is closed. */
+    /** Stops a server, and waits until its port is closed. */
     public static function end(array $address): void
     {
         [$host, $port] = $address;

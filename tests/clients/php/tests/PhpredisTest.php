@@ -99,7 +99,7 @@ final class PhpredisTest extends LockSuite
     #[Behaviour('evalSha: an unknown script fails with NOSCRIPT')]
     public function testForgets(): void
     {
-        $redis = self::connect(Servers::disposable(Servers::OF_A_FORGETFUL_PHPREDIS)[0]);
+        $redis = self::connect(Servers::disposable(Servers::OF_SCRIPT_FLUSH_PHPREDIS)[0]);
         $script = "return redis.call('incr', KEYS[1])";
         for ($expected = 1; $expected <= 3; ++$expected) {
             self::assertFalse($redis->evalSha(sha1($script), ['number'], 1));

@@ -128,7 +128,7 @@ final class PredisTest extends LockSuite
     #[Behaviour('ScriptCommand: a script that the server has forgotten is sent again')]
     public function testSendsAgain(): void
     {
-        $client = self::connect(Servers::disposable(Servers::OF_A_FORGETFUL_PREDIS)[0]);
+        $client = self::connect(Servers::disposable(Servers::OF_SCRIPT_FLUSH_PREDIS)[0]);
         $contender = new PredisContender($client);
         for ($round = 0; $round < 3; ++$round) {
             $client->script('flush');

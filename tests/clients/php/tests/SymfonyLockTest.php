@@ -73,8 +73,8 @@ final class SymfonyLockTest extends LockSuite
     }
 
     /**
-     * The library cuts the wall clock to whole milliseconds, at the beginning of a lease as at its
-     * end: cut likewise, no lease is too short.
+     * The library truncates the wall clock to whole milliseconds at the start and the end of a
+     * lease. On a clock truncated in the same way, no lease is too short.
      */
     protected static function moment(): int
     {

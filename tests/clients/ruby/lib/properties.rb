@@ -1,24 +1,25 @@
 # frozen_string_literal: true
 
 # The properties of every lock: mutual exclusion, the lease to the millisecond, release
-# and extension by the owner alone. A contender answers to `try_lock(key, lease_ms)`, which gives a
-# lock or nil; a lock to `unlock` and `extend(lease_ms)`, which say whether it was still the
-# holder's.
+# and extension by the owner only. A contender has the method `try_lock(key, lease_ms)`, which
+# returns a lock or nil; a lock has `unlock` and `extend(lease_ms)`, which return whether it was
+# still held.
 module Properties
-  # A lease that no test sees the end of.
+  # A lease that does not end within a test.
   LONG_MS = 60_000
-  # One that ends within a test.
+  # A lease that ends within a test.
   SHORT_MS = 600
   # How late a lease may end or a waiter be woken on a machine that is slow and busy.
   GENEROUS_MS = 10_000
 
-  # How long before the end of a lease it is near.
+  # The time before the end of a lease in which a test polls without pauses.
   NEAR_MS = 30
 
   WORKERS = 8
   ROUNDS = 10
 
-  # Many contenders read a number, wait, and write back one more: an overlap loses one.
+  # Many contenders read a counter, wait, and write the incremented value: if two hold the lock at
+  # the same time, an increment is lost.
   def assert_excludes
     key = Servers.unique('excludes')
     number = 0
@@ -48,7 +49,7 @@ module Properties
   end
 
   # A release after the end of the lease changes nothing for the next holder.
-  def assert_refuses_strangers
+  def assert_refuses_late_release
     late, following, third = yield, yield, yield
     key = Servers.unique('late-release')
     ended = late.try_lock(key, SHORT_MS)
@@ -60,15 +61,15 @@ module Properties
     assert kept.unlock, 'the next holder had lost it'
   end
 
-  # An extension counts from its own moment; no client gets the lock before.
+  # An extended lease counts from the extension; the lock is not granted before its end.
   def assert_extends
     holder, other, key = yield, yield, Servers.unique('extends')
     before = extended(holder, key, SHORT_MS * 3, SHORT_MS * 4)
     assert_granted(other, key, before, SHORT_MS * 4)
   end
 
-  # Takes a lock and extends it a while later, and says when it began to. What comes too late is
-  # refused: on a machine that stood for as long as the lease both are done again.
+  # Acquires a lock and extends it later, and returns the time before the extension. A late
+  # extension is refused: if the machine stalled for as long as the lease, both are repeated.
   def extended(holder, key, first_ms, then_ms)
     loop do
       begin_ms = now_ms
@@ -82,15 +83,15 @@ module Properties
     end
   end
 
-  # Runs something in so many threads at once, and fails if it fails in any.
+  # Runs a block in several threads at once, and fails if it fails in any of them.
   def together(count, &work)
     threads = Array.new(count) { |number| Thread.new(number, &work) }
     threads.each { |thread| thread.report_on_exception = false }
     threads.each(&:join)
   end
 
-  # Asks for a lock whose lease began after `before_ms`, as often as it can when the end is near, and
-  # fails if it is granted too early.
+  # Waits for a lock with a lease that began after `before_ms`; polls without pauses near its end.
+  # Fails if the lock is granted too early.
   def assert_granted(contender, key, before_ms, lease_ms)
     sleep [(lease_ms - NEAR_MS - (now_ms - before_ms)) / 1000.0, 0].max
     until contender.try_lock(key, LONG_MS)
@@ -99,7 +100,7 @@ module Properties
     assert_operator now_ms - before_ms, :>=, lease_ms, 'the lease ended too early'
   end
 
-  # Asks until it is granted.
+  # Tries until the lock is granted.
   def wait(contender, key)
     begin_ms = now_ms
     loop do

@@ -1,18 +1,18 @@
 # frozen_string_literal: true
 
-# The servers, as the environment names them.
+# The servers, from environment variables.
 module Servers
-  # A server that is flushed belongs to one test. This is the assignment of REDIS_SERVERS to tests.
-  OF_A_FORGETFUL_ONE = 0..0
+  # The server of REDIS_SERVERS that only one test uses, since it flushes its scripts.
+  OF_SCRIPT_FLUSH = 0..0
 
   module_function
 
-  # The one that most tests share.
+  # The server that most tests share.
   def main
     ENV.fetch('REDIS_URL')
   end
 
-  # Some of those that may be ended.
+  # Some of the servers that a test may stop.
   def disposable(which)
     ENV.fetch('REDIS_SERVERS').split(',')[which]
   end

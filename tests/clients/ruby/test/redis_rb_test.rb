@@ -74,7 +74,7 @@ class RedisRbTest < Minitest::Test
   end
 
   behaviour 'eval: a late release takes nothing from the next holder' do
-    assert_refuses_strangers { recipe }
+    assert_refuses_late_release { recipe }
   end
 
   behaviour 'eval: an extended lease ends at its new time' do
@@ -82,7 +82,7 @@ class RedisRbTest < Minitest::Test
   end
 
   behaviour 'evalsha: an unknown script fails with NOSCRIPT' do
-    redis = connect(Servers.disposable(Servers::OF_A_FORGETFUL_ONE).first)
+    redis = connect(Servers.disposable(Servers::OF_SCRIPT_FLUSH).first)
     script = "return redis.call('incr', KEYS[1])"
     sha = Digest::SHA1.hexdigest(script)
     (1..3).each do |expected|

@@ -1,4 +1,4 @@
-//! What every test of this suite needs: the servers, the report, and the properties of a lock.
+//! Shared code of the tests of this suite: the servers, the report, and the properties of a lock.
 
 pub mod properties;
 pub mod report;

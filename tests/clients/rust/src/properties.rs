@@ -1,5 +1,5 @@
-//! What must hold of any lock, told once: mutual exclusion, the lease to the millisecond, release
-//! and extension by the owner alone.
+//! The properties of every lock: mutual exclusion, leases exact to the millisecond, and release and
+//! extension by the owner only.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -7,39 +7,40 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use tokio::time::sleep;
 
-/// A lease that no test sees the end of.
+/// A lease that does not end within a test.
 pub const LONG: Duration = Duration::from_secs(60);
 /// A lease that ends within a test.
 pub const SHORT: Duration = Duration::from_millis(600);
 /// How late a lease may end or a waiter be woken on a machine that is slow and busy.
 pub const GENEROUS: Duration = Duration::from_secs(10);
 
-/// How long before the end of a lease it is near.
+/// The time before the end of a lease in which a test polls without pauses.
 const NEAR: Duration = Duration::from_millis(30);
 const WORKERS: usize = 8;
 const ROUNDS: usize = 10;
 
-/// How a library locks. One value is one contender, with a connection or a pool of its own.
-#[allow(async_fn_in_trait)] // Nobody spawns these.
+/// The locks of a library. Each value is one contender, with its own connection or pool.
+#[allow(async_fn_in_trait)] // These futures are not spawned.
 pub trait Locks {
-    /// What a holder has in hand.
+    /// The handle of a held lock.
     type Held;
 
-    /// Takes the lock if it is free.
+    /// Acquires the lock if it is free.
     async fn try_lock(&self, key: &str, lease: Duration) -> Option<Self::Held>;
 
-    /// Gives it back. Returns whether it was still the holder's.
+    /// Releases the lock. Returns whether this contender still held it.
     async fn unlock(&self, held: Self::Held) -> bool;
 }
 
-/// How a library prolongs a lease.
+/// The locks of a library that can extend leases.
 #[allow(async_fn_in_trait)] // As above.
 pub trait Extends: Locks {
-    /// Lets the lease end that much later than now. Returns whether the lock was the holder's.
+    /// Sets the lease to end this long after now. Returns whether this contender held the lock.
     async fn extend(&self, held: &mut Self::Held, lease: Duration) -> bool;
 }
 
-/// Many contenders read a number, wait, and write back one more: an overlap loses one.
+/// Many contenders read a counter, wait, and write the incremented value: if two hold the lock at
+/// the same time, an increment is lost.
 pub async fn excludes<L: Locks>(key: &str, contender: impl AsyncFn() -> L) {
     let (number, inside) = (Cell::new(0), Cell::new(0));
     join_all((0..WORKERS).map(|_| async {
@@ -59,14 +60,14 @@ pub async fn excludes<L: Locks>(key: &str, contender: impl AsyncFn() -> L) {
     assert_eq!(number.get(), WORKERS * ROUNDS);
 }
 
-/// The lock is granted when its lease has ended, and not before.
+/// The lock is granted again when its lease has ended, and not before.
 pub async fn expires<L: Locks>(key: &str, contender: impl AsyncFn() -> L) {
     let (holder, other) = (contender().await, contender().await);
     let (_held, before) = taken(&holder, key, SHORT).await;
     is_granted(&other, key, before, SHORT).await;
 }
 
-/// A released lock is free at once, however long its lease was.
+/// A released lock is free at once, however long its lease is.
 pub async fn releases<L: Locks>(key: &str, contender: impl AsyncFn() -> L) {
     let (holder, other) = (contender().await, contender().await);
     let held = holder.try_lock(key, LONG).await.expect("it is free");
@@ -75,17 +76,21 @@ pub async fn releases<L: Locks>(key: &str, contender: impl AsyncFn() -> L) {
     assert!(other.try_lock(key, LONG).await.is_some(), "it was not released");
 }
 
-/// Who releases after the lease has ended takes nothing from the next holder.
-pub async fn refuses_strangers<L: Locks>(key: &str, contender: impl AsyncFn() -> L) {
+/// A release after the end of the lease fails and does not affect the next holder.
+pub async fn refuses_late_release<L: Locks>(key: &str, contender: impl AsyncFn() -> L) {
     let (late, next, third) = (contender().await, contender().await, contender().await);
     let (held, _) = taken(&late, key, SHORT).await;
     let kept = wait(&next, key, LONG).await;
-    assert!(!late.unlock(held).await, "the late holder was told that it was still its lock");
-    assert!(third.try_lock(key, LONG).await.is_none(), "the late holder took it from the next");
-    assert!(next.unlock(kept).await, "the next holder had lost it");
+    assert!(!late.unlock(held).await, "the late release succeeded");
+    assert!(
+        third.try_lock(key, LONG).await.is_none(),
+        "the late release freed the lock of the next holder"
+    );
+    assert!(next.unlock(kept).await, "the next holder had lost the lock");
 }
 
-/// An extension counts from its own moment; nobody is let in before, and a stranger has none.
+/// An extended lease counts from the extension, the lock is not granted before its end, and only
+/// the holder can extend it.
 pub async fn extends<L: Extends>(key: &str, contender: impl AsyncFn() -> L) {
     let (holder, other) = (contender().await, contender().await);
     let (mut held, before) = extended(&holder, key, SHORT * 2, SHORT * 3).await;
@@ -93,9 +98,9 @@ pub async fn extends<L: Extends>(key: &str, contender: impl AsyncFn() -> L) {
     assert!(!holder.extend(&mut held, LONG).await, "a lock that another holds was extended");
 }
 
-/// Takes a lock that is free, and says when it began to. A library refuses by itself what took it
-/// as long as the lease: on a machine that stood for so long it is tried again, when whatever was
-/// taken all the same has ended.
+/// Acquires a free lock, and returns the time before the request. Some libraries discard a lock if
+/// acquiring it took as long as the lease. If the machine stalled for that long, this tries again
+/// after the end of the lease that may have been granted.
 pub async fn taken<L: Locks>(locks: &L, key: &str, lease: Duration) -> (L::Held, Instant) {
     loop {
         let before = Instant::now();
@@ -107,8 +112,8 @@ pub async fn taken<L: Locks>(locks: &L, key: &str, lease: Duration) -> (L::Held,
     }
 }
 
-/// Takes a lock and extends it a while later, and says when it began to. What comes too late is
-/// refused: on a machine that stood for so long both are done again.
+/// Acquires a lock and extends it later, and returns the time before the extension. An extension
+/// after the end of the lease is refused: if the machine stalled for that long, both are repeated.
 async fn extended<L: Extends>(
     locks: &L,
     key: &str,
@@ -127,8 +132,8 @@ async fn extended<L: Extends>(
     }
 }
 
-/// Asks for a lock whose lease began after `before`, as often as it can when the end is near, and
-/// fails if it is granted too early.
+/// Waits for a lock with a lease that began after `before`; polls without pauses near its end.
+/// Fails if the lock is granted too early.
 pub async fn is_granted<L: Locks>(
     locks: &L,
     key: &str,
@@ -145,19 +150,19 @@ pub async fn is_granted<L: Locks>(
     }
 }
 
-/// Asks until it is granted.
+/// Tries until the lock is granted.
 pub async fn wait<L: Locks>(locks: &L, key: &str, lease: Duration) -> L::Held {
     let begin = Instant::now();
     loop {
         if let Some(held) = locks.try_lock(key, lease).await {
             return held;
         }
-        assert!(begin.elapsed() < GENEROUS * 3, "the lock never came free");
+        assert!(begin.elapsed() < GENEROUS * 3, "the lock did not become free");
         sleep(Duration::from_millis(2)).await;
     }
 }
 
-/// Fails for what came before its time, and for what came far too late.
+/// Fails if a lease ended early or far too late.
 pub fn is_due(elapsed: Duration, lease: Duration) {
     assert!(elapsed >= lease, "a lease of {lease:?} ended after {elapsed:?}");
     assert!(elapsed < lease + GENEROUS, "a lease of {lease:?} still held after {elapsed:?}");

@@ -7,7 +7,7 @@ use std::panic;
 
 use serde_json::json;
 
-/// Says of a behaviour of a library whether it was shown, and fails if it was not.
+/// Runs the test of a behaviour of a library and reports its outcome; panics if it fails.
 pub fn behaviour(library: &str, sentence: &str, test: impl Future<Output = ()>) {
     let run = || runtime().block_on(test);
     match panic::catch_unwind(panic::AssertUnwindSafe(run)) {
@@ -23,7 +23,7 @@ pub fn behaviour(library: &str, sentence: &str, test: impl Future<Output = ()>) 
     }
 }
 
-/// Says of a behaviour why it was not tried.
+/// Reports a behaviour that was not tested, and the reason.
 pub fn skipped(library: &str, sentence: &str, reason: &str) {
     println!("skipped: {library}: {sentence}: {reason}");
     append(library, sentence, "skipped", Some(reason));
@@ -41,11 +41,11 @@ fn append(library: &str, sentence: &str, outcome: &str, reason: Option<&str>) {
         line["reason"] = reason.into();
     }
     let mut file = OpenOptions::new().create(true).append(true).open(path).expect("the report");
-    // One write, so that lines of tests that end together do not mix.
+    // One write, so that the lines of concurrent tests do not mix.
     file.write_all(format!("{line}\n").as_bytes()).expect("a line of the report");
 }
 
-/// The version that was built against.
+/// The version of the library in this build.
 fn version(library: &str) -> String {
     let package = if library == "redis-rs" { "redis" } else { library };
     let lock_file = include_str!("../Cargo.lock");

@@ -62,9 +62,9 @@ fn releases() {
 }
 
 #[test]
-fn refuses_strangers() {
+fn refuses_late_release() {
     behaviour(LIBRARY, "a late release takes nothing from the next holder", async {
-        properties::refuses_strangers(&unique("strangers"), contender).await;
+        properties::refuses_late_release(&unique("late-release"), contender).await;
     });
 }
 

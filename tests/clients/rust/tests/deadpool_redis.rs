@@ -67,9 +67,9 @@ fn expires() {
 }
 
 #[test]
-fn refuses_strangers() {
+fn refuses_late_release() {
     behaviour(LIBRARY, "a late release takes nothing from the next holder", async {
-        properties::refuses_strangers(&unique("pooled"), shared()).await;
+        properties::refuses_late_release(&unique("pooled"), shared()).await;
     });
 }
 

@@ -103,9 +103,9 @@ fn expires() {
 }
 
 #[test]
-fn refuses_strangers() {
+fn refuses_late_release() {
     behaviour(LIBRARY, "Script: a late release takes nothing from the next holder", async {
-        properties::refuses_strangers(&unique("fred"), resp3).await;
+        properties::refuses_late_release(&unique("fred"), resp3).await;
     });
 }
 
@@ -158,7 +158,7 @@ fn blocks() {
 }
 
 #[test]
-fn hears_the_release() {
+fn wakes_waiter_by_release_message() {
     behaviour(
         LIBRARY,
         "SubscriberClient: a waiter is woken by the message of the release",
@@ -173,22 +173,22 @@ fn hears_the_release() {
             let (holder, waiter) = (resp3().await, resp3().await);
             let held = holder.try_lock(&key, LONG).await.expect("it is free");
             assert!(waiter.try_lock(&key, LONG).await.is_none(), "granted twice");
-            let tell = async {
+            let release = async {
                 tokio::time::sleep(SHORT).await;
                 assert!(holder.unlock(held).await);
-                let heard: i64 = holder.0.publish(&key, "free").await.expect("published");
-                assert_eq!(heard, 1);
+                let receivers: i64 = holder.0.publish(&key, "free").await.expect("published");
+                assert_eq!(receivers, 1);
             };
-            let hear = async {
+            let wait = async {
                 let message = tokio::time::timeout(GENEROUS, messages.recv()).await;
                 let message = message.expect("the message comes").expect("still connected");
                 assert_eq!(message.value.as_str().as_deref(), Some("free"));
                 assert!(
                     waiter.try_lock(&key, LONG).await.is_some(),
-                    "it was told before it was free"
+                    "the message came before the lock was free"
                 );
             };
-            tokio::join!(tell, hear);
+            tokio::join!(release, wait);
         },
     );
 }

@@ -1,5 +1,5 @@
-//! The recipe that everybody writes by hand, for anything that redis-rs can send commands on:
-//! `SET NX PX` with a random token, released and extended by scripts that compare it.
+//! The usual hand-written recipe, for every kind of redis-rs connection: `SET NX PX` with a random
+//! token, and scripts that compare the token to release and extend the lock.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ pub const RELEASE: &str =
 pub const EXTEND: &str = "if redis.call('get', KEYS[1]) == ARGV[1] then \
      return redis.call('pexpire', KEYS[1], ARGV[2]) end return 0";
 
-/// Anything that commands can be sent on.
+/// A contender with any kind of connection.
 #[derive(Clone)]
 pub struct Recipe<C>(pub C);
 
-/// The lock and the token it was taken with.
+/// A held lock and its token.
 pub struct Held {
     pub key: String,
     pub token: String,

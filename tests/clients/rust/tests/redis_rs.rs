@@ -76,9 +76,9 @@ fn releases() {
 }
 
 #[test]
-fn refuses_strangers() {
+fn refuses_late_release() {
     behaviour(LIBRARY, "Script: a late release takes nothing from the next holder", async {
-        properties::refuses_strangers(&unique("strangers"), resp3).await;
+        properties::refuses_late_release(&unique("late-release"), resp3).await;
     });
 }
 
@@ -92,7 +92,7 @@ fn extends() {
 #[test]
 fn loads_again() {
     behaviour(LIBRARY, "Script: one that the server has forgotten is loaded again", async {
-        let url = &servers::disposable(servers::OF_A_FORGETFUL_ONE)[0];
+        let url = &servers::disposable(servers::OF_SCRIPT_FLUSH)[0];
         let client = Client::open(url.as_str()).expect("a URL");
         let patient = AsyncConnectionConfig::new().set_response_timeout(Some(GENEROUS));
         let connection = client.get_multiplexed_async_connection_with_config(&patient);
@@ -190,22 +190,22 @@ fn old_recipe() {
 }
 
 #[test]
-fn hears_the_release() {
+fn wakes_waiter_by_release_message() {
     behaviour(LIBRARY, "SUBSCRIBE: a waiter is woken by the message of the release", async {
-        let (key, mut pubsub) = (unique("told"), client(2).get_async_pubsub().await.unwrap());
+        let (key, mut pubsub) = (unique("released"), client(2).get_async_pubsub().await.unwrap());
         let (holder, waiter) = (resp2().await, resp2().await);
         let held = holder.try_lock(&key, LONG).await.expect("it is free");
         pubsub.subscribe(&key).await.expect("subscribed");
         assert!(waiter.try_lock(&key, LONG).await.is_none(), "granted twice");
-        let tell = async {
+        let release = async {
             tokio::time::sleep(SHORT).await;
             let mut connection = connect(2).await;
             assert!(holder.unlock(held).await);
-            let heard: u32 =
+            let receivers: u32 =
                 cmd("PUBLISH").arg(&key).arg("free").query_async(&mut connection).await.unwrap();
-            assert_eq!(heard, 1);
+            assert_eq!(receivers, 1);
         };
-        let hear = async {
+        let wait = async {
             let message = {
                 use futures_util::StreamExt;
                 let mut messages = pubsub.on_message();
@@ -213,15 +213,18 @@ fn hears_the_release() {
             };
             let message = message.expect("the message comes").expect("still connected");
             assert_eq!(message.get_payload::<String>().unwrap(), "free");
-            assert!(waiter.try_lock(&key, LONG).await.is_some(), "it was told before it was free");
+            assert!(
+                waiter.try_lock(&key, LONG).await.is_some(),
+                "the message came before the lock was free"
+            );
         };
-        tokio::join!(tell, hear);
+        tokio::join!(release, wait);
     });
 }
 
 #[test]
-fn hears_the_expiry() {
-    behaviour(LIBRARY, "RESP3 push: a waiter is told of the end of a lease when it ends", async {
+fn notifies_waiter_of_expiry() {
+    behaviour(LIBRARY, "RESP3 push: a waiter is notified when a lease ends", async {
         let (sender, mut pushes) = tokio::sync::mpsc::unbounded_channel();
         let config = AsyncConnectionConfig::new()
             .set_push_sender(sender)
@@ -237,7 +240,7 @@ fn hears_the_expiry() {
         let held = recipes::acquire(&mut connection, &key, SHORT).await;
         assert!(held.is_some(), "it is free");
         loop {
-            let push = tokio::time::timeout(GENEROUS, pushes.recv()).await.expect("it is told");
+            let push = tokio::time::timeout(GENEROUS, pushes.recv()).await.expect("a notification");
             let push = push.expect("still connected");
             if push.kind == PushKind::Message {
                 break;

@@ -1,4 +1,4 @@
-//! rslock: the lock of most of several servers.
+//! rslock: a lock held on a majority of several servers.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ impl Locks for Contender {
     }
 
     async fn unlock(&self, held: Lock) -> bool {
-        // The release itself does not tell. An extension does, by the word of most servers.
+        // `unlock` does not return whether the lock was held; `extend` does, decided by a majority.
         let was_held = self.0.extend(&held, LONG).await.is_ok();
         self.0.unlock(&held).await;
         was_held
@@ -91,9 +91,9 @@ fn releases() {
 }
 
 #[test]
-fn refuses_strangers() {
+fn refuses_late_release() {
     behaviour(LIBRARY, "three servers: a late release takes nothing from the next holder", async {
-        properties::refuses_strangers(&unique("strangers"), three).await;
+        properties::refuses_late_release(&unique("late-release"), three).await;
     });
 }
 
@@ -130,7 +130,7 @@ fn renews() {
     behaviour(LIBRARY, "three servers: a lock in use is renewed beyond its lease", async {
         let (holder, other) = (three().await, three().await);
         let lease = Duration::from_millis(900);
-        // Its renewal has less than half a second: where the machine stood there is nothing to see.
+        // The renewal has less than half a second: if the machine stalled, the round is repeated.
         let stood = Cell::new(true);
         while stood.replace(false) {
             let (key, begin) = (unique("renews"), Instant::now());
@@ -154,7 +154,7 @@ fn renews() {
 }
 
 #[test]
-fn one_dead() {
+fn locks_with_one_server_dead() {
     behaviour(LIBRARY, "three servers, one dead: two of three still make a lock", async {
         let which = servers::disposable(servers::OF_RSLOCK_WITH_ONE_DEAD);
         let contender = async || Contender::new(which.clone());
@@ -170,7 +170,7 @@ fn one_dead() {
 }
 
 #[test]
-fn without_quorum() {
+fn refuses_without_quorum() {
     behaviour(LIBRARY, "three servers, two dead: no lock is granted", async {
         let which = servers::disposable(servers::OF_RSLOCK_WITHOUT_QUORUM);
         let before = Contender::new(which.clone());
@@ -185,7 +185,7 @@ fn without_quorum() {
     });
 }
 
-/// Ends a server, and waits until nobody listens there.
+/// Stops a server, and waits until it no longer accepts connections.
 async fn end(url: &str) {
     let client = redis::Client::open(url).expect("a URL");
     let mut connection = client.get_multiplexed_async_connection().await.expect("a connection");

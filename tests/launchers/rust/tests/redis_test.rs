@@ -1,4 +1,4 @@
-//! redis-test: its `RedisServer`, told by its variable to take our program.
+//! redis-test: its `RedisServer` starts our program, which an environment variable selects.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -11,14 +11,14 @@ use redis::{Client, Commands, Connection, ConnectionAddr, Script};
 use redis_test::server::RedisServer;
 use serde_json::json;
 
-/// Far more than anything takes.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// The time-out for connections.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 
 const COMPARE_AND_DELETE: &str = "if redis.call('get', KEYS[1]) == ARGV[1] then \
     return redis.call('del', KEYS[1]) else return 0 end";
 
 #[test]
-fn serves() {
+fn serves_on_its_port() {
     behaviour("starts on the port asked for, and serves", || {
         let server = RedisServer::new();
         let (host, port) = server.host_and_port().expect("an address");
@@ -40,7 +40,7 @@ fn serves_on_a_unix_socket() {
 }
 
 #[test]
-fn takes_a_file() {
+fn reads_a_configuration_file() {
     behaviour("takes a file before its options", || {
         let address = RedisServer::new().client_addr().clone();
         let file = std::env::temp_dir().join(format!("redis-test-{}.conf", std::process::id()));
@@ -56,7 +56,7 @@ fn takes_a_file() {
 }
 
 #[test]
-fn port_is_taken() {
+fn refuses_a_port_in_use() {
     behaviour("refuses a port that is taken, and ends with status 1", || {
         let server = RedisServer::new();
         let mut connection = connect(&server);
@@ -69,7 +69,7 @@ fn port_is_taken() {
 }
 
 #[test]
-fn leaves_nothing() {
+fn leaves_no_process() {
     behaviour("is killed, and leaves no process", || {
         let mut server = RedisServer::new();
         use_it(&mut connect(&server));
@@ -79,7 +79,7 @@ fn leaves_nothing() {
 }
 
 #[test]
-fn ends_in_order() {
+fn ends_with_status_zero() {
     behaviour("ends with status 0 by SHUTDOWN and by SIGTERM", || {
         let mut server = RedisServer::new();
         let mut connection = connect(&server);
@@ -94,7 +94,7 @@ fn ends_in_order() {
 }
 
 #[test]
-fn starts_again() {
+fn restarts_on_the_same_port() {
     behaviour("is killed and started again on the same port", || {
         let address = RedisServer::new().client_addr().clone();
         for _ in 0..3 {
@@ -104,26 +104,26 @@ fn starts_again() {
     });
 }
 
-/// A server at this address, which need not be ready.
+/// Starts a server at this address, without waiting until it is ready.
 fn start(address: ConnectionAddr, file: Option<&Path>) -> RedisServer {
     let spawn = |command: &mut Command| command.spawn().expect("it runs");
     RedisServer::new_with_addr_tls_modules_and_spawner(address, file, None, false, None, &[], spawn)
 }
 
-/// A connection, as soon as there can be one: what redis-test leaves to those who use it.
+/// Connects as soon as the server is ready; redis-test itself does not wait for that.
 fn connect(server: &RedisServer) -> Connection {
     let client = Client::open(server.connection_info()).expect("an address");
     let begin = Instant::now();
     loop {
         match client.get_connection() {
             Ok(connection) => return connection,
-            Err(error) => assert!(begin.elapsed() < PATIENCE, "{error}"),
+            Err(error) => assert!(begin.elapsed() < CONNECT_TIMEOUT, "{error}"),
         }
         std::thread::sleep(Duration::from_millis(10));
     }
 }
 
-/// A lock, taken and released. Returns the server's process number.
+/// Acquires and releases a lock. Returns the server's process id.
 fn use_it(connection: &mut Connection) -> u32 {
     let mut take = |token: &str| {
         let lease = redis::SetOptions::default()
@@ -132,12 +132,12 @@ fn use_it(connection: &mut Connection) -> u32 {
         connection.set_options::<_, _, bool>("lock", token, lease).expect("a reply")
     };
     assert!(take("token"));
-    assert!(!take("stranger"));
+    assert!(!take("other"));
     assert_eq!(connection.get::<_, String>("lock").expect("a value"), "token");
     let script = Script::new(COMPARE_AND_DELETE);
     let mut release =
         |token: &str| script.key("lock").arg(token).invoke::<i64>(connection).expect("a reply");
-    assert_eq!(release("stranger"), 0);
+    assert_eq!(release("other"), 0);
     assert_eq!(release("token"), 1);
     let info: redis::InfoDict = redis::cmd("INFO").arg("server").query(connection).expect("info");
     info.get("process_id").expect("a number")
@@ -148,7 +148,7 @@ fn terminate(process: &Child) {
     assert!(sent.expect("kill runs").success());
 }
 
-/// Runs a test and reports of it.
+/// Runs a test and reports its outcome.
 fn behaviour(sentence: &str, test: impl FnOnce()) {
     let outcome = panic::catch_unwind(AssertUnwindSafe(test));
     if let Some(path) = std::env::var_os("SUITE_REPORT") {
@@ -171,7 +171,7 @@ fn behaviour(sentence: &str, test: impl FnOnce()) {
     }
 }
 
-/// The version that was built against.
+/// The version of redis-test in this build.
 fn version() -> &'static str {
     let lock_file = include_str!("../Cargo.lock");
     let (_, entry) = lock_file.split_once("name = \"redis-test\"\nversion = \"").expect("an entry");

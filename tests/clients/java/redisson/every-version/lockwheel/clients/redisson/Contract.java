@@ -5,9 +5,9 @@ import lockwheel.clients.Library;
 import org.redisson.Redisson;
 
 /**
- * What the contracts share. They are written once for all versions of Redisson, whose packages
- * changed names: so they say `var` where they could say RLock, and each module brings its own
- * class Clients.
+ * The base of the contracts. They are written once for all versions of Redisson. Its packages have
+ * changed names, so the contracts use `var` in place of types like RLock, and each module has its
+ * own class Clients.
  */
 @Library(name = "Redisson", type = Redisson.class)
 interface Contract {

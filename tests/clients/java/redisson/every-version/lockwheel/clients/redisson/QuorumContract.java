@@ -22,8 +22,8 @@ import org.junit.jupiter.api.parallel.Execution;
 import org.junit.jupiter.api.parallel.ExecutionMode;
 
 /**
- * What a lock over independent servers promises while they live, with a minority of them dead, and
- * with a majority dead: the tests run in this order, since what was killed stays dead.
+ * A lock over independent servers: with all servers alive, with a minority dead, and with a
+ * majority dead. The tests run in this order, since killed servers are not restarted.
  */
 @TestMethodOrder(OrderAnnotation.class)
 @TestInstance(Lifecycle.PER_CLASS)

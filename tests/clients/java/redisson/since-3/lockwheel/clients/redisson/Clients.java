@@ -15,14 +15,14 @@ import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
 import org.redisson.config.Config;
 
-/** Clients of one configuration: two that its tests share, and as many more as they ask for. */
+/** Clients of one configuration: two that its tests share, and others on request. */
 final class Clients {
-    /** The lease of watched clients, renewed each third of it: a busy machine may stand for 3 s. */
+    /** The lease of watched clients, renewed each third of it: a busy machine may stall 3 s. */
     static final long WATCHDOG_MS = 5000;
 
     /**
-     * That of all others, whose machine may stand for 6 s. Redisson 4.7.0 sometimes forgets to wake
-     * whoever waits for a ReadWriteLock, on any server; that one sleeps until the lease ends.
+     * The lease of the other clients: a busy machine may stall 6 s. Redisson 4.7.0 sometimes
+     * does not wake a waiter of a ReadWriteLock, on any server; it then waits for the lease's end.
      */
     private static final long LONGER_WATCHDOG_MS = 10_000;
 
@@ -32,7 +32,7 @@ final class Clients {
     private final RedissonClient[] shared = new RedissonClient[2];
     private RuntimeException refusal;
 
-    /** Clients as configured, whose locks live on `master`; `channels` as PUBSUB calls them. */
+    /** Configured clients with locks on `master`; `channels` is the subcommand of PUBSUB. */
     Clients(Supplier<URI> master, String channels, Consumer<Config> configuration) {
         this.master = master;
         this.channels = channels;
@@ -81,7 +81,7 @@ final class Clients {
         return open(LONGER_WATCHDOG_MS);
     }
 
-    /** The same, with short leases: for what is said of their renewal. */
+    /** The same, with short leases, for tests of their renewal. */
     RedissonClient openWatched() {
         return open(WATCHDOG_MS);
     }

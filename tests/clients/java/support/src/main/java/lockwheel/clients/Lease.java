@@ -13,12 +13,12 @@ public final class Lease {
 
     /** The clock that decides the end of a lease, by which a test must measure it. */
     public enum Measured {
-        /** The server counts from when it was asked (PX, PEXPIRE): no nanosecond may be missing. */
+        /** The server counts from the request (PX, PEXPIRE): no nanosecond may be missing. */
         BY_SERVER(System::nanoTime),
         /**
-         * The client names a deadline in whole milliseconds of `System.currentTimeMillis()`, and
-         * whoever comes next compares it with the same clock. That clock may have cut almost 1 ms
-         * off the beginning, so by a finer one the lease may seem too short; by this one never.
+         * The client sets a deadline in whole milliseconds of `System.currentTimeMillis()`, and the
+         * next client compares it with the same clock, which truncates the start by up to 1 ms. So
+         * the lease may be too short on a finer clock, but never on this one.
          */
         BY_CLIENT(() -> MILLISECONDS.toNanos(System.currentTimeMillis()));
 

@@ -18,7 +18,7 @@ import org.junit.jupiter.api.extension.ExtendWith;
 public @interface Library {
     String name();
 
-    /** Any class out of the library's jar: the jar knows the version. */
+    /** Any class out of the library's jar: the jar has the version. */
     Class<?> type();
 
     /** Set apart by words after the behaviour's name, where one test runs in several settings. */

@@ -4,11 +4,11 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.util.concurrent.atomic.AtomicInteger;
 
-/** What a lock protects: knows how many are inside, and fails if they are ever too many. */
+/** The section that a lock protects: counts its visitors, and fails if there are too many. */
 public final class Room {
     private final int limit;
     private final AtomicInteger inside = new AtomicInteger();
-    /** Deliberately read, modified and written apart: an overlap loses updates. */
+    /** Deliberately read and written separately: concurrent visits lose updates. */
     private volatile int visits;
 
     public Room(int limit) {

@@ -15,19 +15,19 @@ public final class Servers {
         return URI.create(variable("REDIS_URL"));
     }
 
-    /** A node that owns all slots; where there is none, what needs it is skipped. */
+    /** A node that owns all slots; without it, its tests are skipped. */
     public static URI cluster() {
         return URI.create(optional("REDIS_CLUSTER_URL"));
     }
 
-    /** A sentinel that watches a master named `mymaster`; without it, what needs it is skipped. */
+    /** A sentinel that watches a master named `mymaster`; without it, its tests are skipped. */
     public static URI sentinel() {
         return URI.create(optional("REDIS_SENTINEL_URL"));
     }
 
     /**
      * The tests that kill servers of REDIS_SERVERS. No other test can use a killed server, so
-     * every such test has its own; those that outlive every test are shared.
+     * every such test has its own; servers that are never killed are shared.
      */
     public enum Slice {
         /** Never killed: a quorum may count these two, which other tests use too. */
@@ -39,8 +39,8 @@ public final class Servers {
         REDISSON_3_15(7, 2),
         REDISSON_3_13(9, 2),
         REDISSON_2_2(11, 2),
-        /** Its scripts are flushed, which a client of another test could meet between two steps. */
-        FORGETFUL(13, 1);
+        /** A test flushes its scripts, which could break other tests between two steps. */
+        SCRIPT_FLUSH(13, 1);
 
         private final int first;
         private final int count;

@@ -16,7 +16,7 @@ import org.redisson.core.RLock;
 import org.redisson.core.RedissonMultiLock;
 import org.redisson.core.RedissonRedLock;
 
-/** Clients of one server: two that its tests share, and as many more as they ask for. */
+/** Clients of one server: two that its tests share, and others on request. */
 final class Clients {
     private static final int ANSWER_TIMEOUT_MS = 20_000;
     private final URI server;

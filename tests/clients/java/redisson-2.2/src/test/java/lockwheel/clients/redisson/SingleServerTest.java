@@ -35,8 +35,8 @@ class SingleServerTest
     @Test
     @DisplayName("MultiLock: one holder at a time under contention")
     public void multiLockExcludes() throws Exception {
-        // In this version whoever waits in MultiLock.lock() does so for a monitor, on the thread
-        // that must read the reply which the monitor's holder waits for: retrying it is.
+        // In this version MultiLock.lock() can deadlock: it waits for a monitor on the thread that
+        // must read the reply for which the monitor's holder waits. So this test retries tryLock().
         var names = List.of(Contract.fresh("a"), Contract.fresh("b"), Contract.fresh("c"));
         Contention.exclusive(4, 8, worker -> Guard.retrying(CLIENTS.multiLock(worker, names)));
     }

@@ -72,7 +72,7 @@ class FaultsTest implements Contract {
     @Test
     @DisplayName("RLock: taken and freed, though the server forgot the scripts before")
     void outlivesItsScripts() throws Exception {
-        var server = Slice.FORGETFUL.servers().get(0);
+        var server = Slice.SCRIPT_FLUSH.servers().get(0);
         var clients = Clients.single(() -> server);
         var name = Contract.fresh("forgotten");
         var lock = clients.any(0).getLock(name);
@@ -90,8 +90,8 @@ class FaultsTest implements Contract {
     }
 
     /**
-     * A client whose connections bear a name, so that they differ from all others. Before it
-     * connects anew it may pause for seconds, so its leases are longer than elsewhere.
+     * A client with named connections, so that faults can select them. It may pause for seconds
+     * before it reconnects, so its leases are longer than those of other tests.
      */
     private static RedissonClient named(String name) {
         return new Clients(Servers::main, "CHANNELS", config -> {

@@ -36,7 +36,7 @@ interface RecentLocksContract extends Contract {
     default void tokensOutliveLeases() throws Exception {
         var lock = clients().any(0).getFencedLock(Contract.fresh("fenced"));
         var other = clients().any(1).getFencedLock(lock.getName());
-        // Redisson 4.7.0 forgets the lease in lockAndGetToken, and waits in tryLockAndGetToken().
+        // Redisson 4.7.0 ignores the lease in lockAndGetToken, and waits in tryLockAndGetToken().
         Lease.ends(Measured.BY_SERVER, 1000,
                 () -> lock.lock(1000, MILLISECONDS),
                 () -> other.tryLock(),

@@ -3,7 +3,7 @@ package lockwheel.clients.redisson;
 import lockwheel.clients.Library.Setting;
 import lockwheel.clients.Servers;
 
-/** Nodes that tell by INFO which of them is the master. */
+/** Replicated nodes: the client finds the master by INFO. */
 @Setting("replicated")
 class ReplicatedTest extends Synchronizers {
     private static final Clients CLIENTS =

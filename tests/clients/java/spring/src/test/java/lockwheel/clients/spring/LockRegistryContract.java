@@ -101,7 +101,7 @@ interface LockRegistryContract {
         var name = fresh();
         var late = open(Duration.ofMillis(700)).obtain(name);
         var other = open(LONG_LEASE).obtain(name);
-        // A waiter that is only told of unlocks would wait for as long as its own lease.
+        // A waiter that is woken only by unlock messages would wait for as long as its own lease.
         Lease.ends(Measured.BY_SERVER, 700, late::lock, other::tryLock, () -> {
             Await.until("the end of the lease", other::tryLock);
             return true;

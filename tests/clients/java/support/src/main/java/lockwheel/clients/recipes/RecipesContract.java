@@ -153,7 +153,7 @@ public interface RecipesContract {
             @Override
             public void enter() {
                 try (var redis = open()) {
-                    // Each has a deadline of its own, so that the first of them is told apart.
+                    // Each worker has its own deadline, so that the first one can be identified.
                     var mine = "" + (System.currentTimeMillis() + LONG_LEASE_MS + worker);
                     if (stale.equals(redis.getAndSet(name, mine))) {
                         winners.incrementAndGet();
