@@ -14,9 +14,8 @@ import (
 	"lockwheel-go/lockwheeltest"
 )
 
-// What goes wrong with the usual lock recipes, each twice: the mistake, made visible with the clock
-// and the faults, and what corrects it, in the very same trouble. The tests of the other languages
-// tell the same stories, by the same names.
+// Usual lock recipes, two tests each: the mistake, shown with the clock and the faults, and its
+// correction in the same situation. The tests of the other languages have the same names.
 
 const (
 	lease = 10 * time.Second

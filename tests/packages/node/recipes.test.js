@@ -1,6 +1,5 @@
-// What goes wrong with the usual lock recipes, each twice: the mistake, made visible with the clock
-// and the faults, and what corrects it, in the very same trouble. With ioredis, and redlock where
-// that is what corrects.
+// Usual lock recipes, two tests each: the mistake, shown with the clock and the faults, and its
+// correction in the same situation. The client is ioredis; redlock where redlock is the correction.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -22,7 +21,7 @@ else
   return 0
 end`;
 
-// Redisson's, which count how often the owner has it.
+// Redisson's scripts, which count the holds of the owner.
 const COUNTING_LOCK = `
 if (redis.call('exists', KEYS[1]) == 0) then
   redis.call('hincrby', KEYS[1], ARGV[2], 1)
