@@ -4,7 +4,7 @@
 //! family: Strings
 //! why: What a lock is made of.
 //!
-//! == SET NX refuses what is there
+//! == SET NX refuses an existing key
 //! why: Two holders would each believe that they hold the lock.
 //! # Two clients want one lock.
 //! a> SET <lock> token-a NX PX 30000
