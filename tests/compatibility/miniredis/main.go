@@ -1,5 +1,5 @@
-// Command miniredis listens on the port it is given. Miniredis's own clock stands still until a
-// test moves it; here it goes with the machine's, as a server that is tried from outside needs.
+// Command miniredis listens on the given port. Miniredis's clock moves only when a test moves it;
+// here it follows the machine's clock, as the compatibility suite requires.
 //
 // With `--starts N` it says how long it takes to start and to end, N times within this process.
 package main

@@ -151,7 +151,7 @@ pub(super) const REDISSON_FAIR_LOCK: Recipe = Recipe {
 };
 
 /// Many readers or one writer. When a reader releases the lock, the lease of the others is set
-/// anew, in whole milliseconds; and a reader whose lease has ended is not refused while others
+/// anew, in whole milliseconds; and a reader with an expired lease is not refused while others
 /// read.
 pub(super) const REDISSON_READ_WRITE_LOCK: Recipe = Recipe {
     rules: Rules { reentrant: true, early_us: 2000, late_us: i64::MAX / 4, ..REAL },

@@ -123,7 +123,7 @@ impl Results {
 
     /// Stores the results.
     pub(crate) fn save(&self, path: &Path) {
-        let folder = path.parent().expect("it stands in a folder");
+        let folder = path.parent().expect("the path has a folder");
         fs::create_dir_all(folder).expect("a folder for results");
         let text = serde_json::to_string_pretty(self).expect("it can be written");
         fs::write(path, compact(&text)).expect("results are written");

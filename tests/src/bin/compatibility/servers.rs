@@ -86,7 +86,7 @@ pub(crate) const SERVERS: &[Server] = &[
     Server {
         key: "miniredis",
         title: "miniredis",
-        purpose: "A test double for Go's unit tests. Its clock stands still until a test moves \
+        purpose: "A test double for Go's unit tests. Its clock moves only when a test moves \
                   it; here a program of ten lines moved it along with the machine's.",
         is_double: true,
         origin: Origin::Project,
