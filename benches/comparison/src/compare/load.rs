@@ -13,7 +13,7 @@ use crate::peers::Peer;
 use crate::running::Running;
 
 /// Who holds every lock: a process and a thread of it, as Redisson names them.
-pub(crate) const OWNER: &str = lockwheel_benches::stage::OWNER;
+pub(crate) const OWNER: &str = lockwheel_benches::engine_bench::OWNER;
 
 /// Requests written at once. Their replies fit into the sockets' buffers, so neither side waits
 /// for the other while both write.
