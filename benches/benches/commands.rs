@@ -7,30 +7,26 @@
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
-use lockwheel_benches::engine_bench::{EngineBench, MeasuredCommands};
+use lockwheel_benches::engine_bench::{BenchCase, EngineBench};
 use lockwheel_benches::is_measurement;
 
 const SUBSCRIBERS: [usize; 3] = [0, 1, 100];
 
-const CASES: &[(&str, MeasuredCommands<'static>)] = &[
-    ("get", MeasuredCommands::new("GET {string}", HELD)),
-    (
-        "set",
-        MeasuredCommands::new("SET {string} {owner}", "+OK\r\n").cleanup("PEXPIRE {string} 30000"),
-    ),
-    ("set_nx_px", MeasuredCommands::new(LOCK, "+OK\r\n").cleanup("DEL {fresh}")),
-    ("set_nx_px_held", MeasuredCommands::new("SET {string} x NX PX 30000", "$-1\r\n")),
-    ("del", MeasuredCommands::new("DEL {fresh}", ":1\r\n").setup(LOCK)),
-    ("exists", MeasuredCommands::new("EXISTS {string}", ":1\r\n")),
-    ("pexpire", MeasuredCommands::new("PEXPIRE {string} 30000", ":1\r\n")),
-    ("pttl", MeasuredCommands::new("PTTL {string}", ":30000\r\n")),
+const CASES: &[(&str, BenchCase<'static>)] = &[
+    ("get", BenchCase::new("GET {string}", HELD)),
+    ("set", BenchCase::new("SET {string} {owner}", "+OK\r\n").cleanup("PEXPIRE {string} 30000")),
+    ("set_nx_px", BenchCase::new(LOCK, "+OK\r\n").cleanup("DEL {fresh}")),
+    ("set_nx_px_held", BenchCase::new("SET {string} x NX PX 30000", "$-1\r\n")),
+    ("del", BenchCase::new("DEL {fresh}", ":1\r\n").setup(LOCK)),
+    ("exists", BenchCase::new("EXISTS {string}", ":1\r\n")),
+    ("pexpire", BenchCase::new("PEXPIRE {string} 30000", ":1\r\n")),
+    ("pttl", BenchCase::new("PTTL {string}", ":30000\r\n")),
     (
         "hincrby",
-        MeasuredCommands::new("HINCRBY {hash} {owner} 1", ":2\r\n")
-            .cleanup("HINCRBY {hash} {owner} -1"),
+        BenchCase::new("HINCRBY {hash} {owner} 1", ":2\r\n").cleanup("HINCRBY {hash} {owner} -1"),
     ),
-    ("hexists", MeasuredCommands::new("HEXISTS {hash} {owner}", ":1\r\n")),
-    ("release", MeasuredCommands::new(RELEASE, RELEASED).setup(LOCK)),
+    ("hexists", BenchCase::new("HEXISTS {hash} {owner}", ":1\r\n")),
+    ("release", BenchCase::new(RELEASE, RELEASED).setup(LOCK)),
 ];
 
 const LOCK: &str = "SET {fresh} {owner} NX PX 30000";
@@ -52,14 +48,14 @@ criterion_main!(benches);
 fn all(criterion: &mut Criterion) {
     for locks in sizes() {
         let mut engine = None;
-        for (name, commands) in CASES {
-            bench(criterion, name, locks, &mut engine, commands);
+        for (name, case) in CASES {
+            bench(criterion, name, locks, &mut engine, case);
         }
         for subscribers in SUBSCRIBERS {
             let work = format!("PUBLISH topic:{subscribers} released");
             let replies = format!(":{subscribers}\r\n");
             let name = format!("publish_to_{subscribers}");
-            bench(criterion, &name, locks, &mut engine, &MeasuredCommands::new(&work, &replies));
+            bench(criterion, &name, locks, &mut engine, &BenchCase::new(&work, &replies));
         }
     }
 }
@@ -69,12 +65,12 @@ fn bench(
     name: &str,
     locks: usize,
     engine: &mut Option<EngineBench>,
-    commands: &MeasuredCommands<'_>,
+    case: &BenchCase<'_>,
 ) {
     let mut group = criterion.benchmark_group("commands");
     group.bench_function(BenchmarkId::new(name, locks), |bencher| {
         let engine = engine.get_or_insert_with(|| set_up(locks));
-        bencher.iter_custom(|count| engine.time(commands, count));
+        bencher.iter_custom(|count| engine.time(case, count));
     });
 }
 

@@ -9,7 +9,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use lockwheel_benches::engine_bench::{EngineBench, MeasuredCommands, OWNER};
+use lockwheel_benches::engine_bench::{BenchCase, EngineBench, OWNER};
 use lockwheel_engine::commands::scripts::interpreter;
 use lockwheel_engine::settings::CompatVersion;
 use lockwheel_resp::{Protocol, Reply};
@@ -54,19 +54,19 @@ fn at_the_engine(criterion: &mut Criterion) {
     let renew = format!("EVALSHA {renew} 1 {{hash}} 30000 {{owner}}");
     let one = format!("EVALSHA {one} 0");
     let cases = [
-        ("return_1", MeasuredCommands::new(&one, ":1\r\n")),
-        ("compare_and_delete/hit", MeasuredCommands::new(&delete_own, ":1\r\n").setup(hold)),
-        ("compare_and_delete/miss", MeasuredCommands::new(&delete_others, ":0\r\n")),
-        ("redisson_lock", MeasuredCommands::new(&lock, "$-1\r\n").cleanup("DEL {fresh}")),
-        ("redisson_unlock", MeasuredCommands::new(&unlock, ":1\r\n").setup(hold_hash)),
-        ("redisson_renew", MeasuredCommands::new(&renew, ":1\r\n")),
+        ("return_1", BenchCase::new(&one, ":1\r\n")),
+        ("compare_and_delete/hit", BenchCase::new(&delete_own, ":1\r\n").setup(hold)),
+        ("compare_and_delete/miss", BenchCase::new(&delete_others, ":0\r\n")),
+        ("redisson_lock", BenchCase::new(&lock, "$-1\r\n").cleanup("DEL {fresh}")),
+        ("redisson_unlock", BenchCase::new(&unlock, ":1\r\n").setup(hold_hash)),
+        ("redisson_renew", BenchCase::new(&renew, ":1\r\n")),
     ];
     let mut group = criterion.benchmark_group("engine");
-    for (name, commands) in &cases {
+    for (name, case) in &cases {
         for (tier, has_plans) in TIERS {
             bench.run_once(if has_plans { PLANS } else { NO_PLANS });
             group.bench_function(format!("{name}/{tier}"), |bencher| {
-                bencher.iter_custom(|count| bench.time(commands, count));
+                bencher.iter_custom(|count| bench.time(case, count));
             });
         }
     }

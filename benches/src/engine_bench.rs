@@ -24,27 +24,27 @@ const STRIDE: usize = 7_919;
 /// 30 s, different ones each time, `{fresh}` by a key that does not exist, `{owner}` by [`OWNER`],
 /// `{100 hashes}` and `{100 owners}` by as many of them.
 #[derive(Clone, Copy, Debug)]
-pub struct MeasuredCommands<'a> {
+pub struct BenchCase<'a> {
     setup: &'a str,
     work: &'a str,
     replies: &'a str,
     cleanup: &'a str,
 }
 
-impl<'a> MeasuredCommands<'a> {
+impl<'a> BenchCase<'a> {
     /// The commands to measure, and the exact bytes of their replies.
-    pub const fn new(work: &'a str, replies: &'a str) -> MeasuredCommands<'a> {
-        MeasuredCommands { setup: "", work, replies, cleanup: "" }
+    pub const fn new(work: &'a str, replies: &'a str) -> BenchCase<'a> {
+        BenchCase { setup: "", work, replies, cleanup: "" }
     }
 
     /// Commands to run before the measured ones.
-    pub const fn setup(self, setup: &'a str) -> MeasuredCommands<'a> {
-        MeasuredCommands { setup, ..self }
+    pub const fn setup(self, setup: &'a str) -> BenchCase<'a> {
+        BenchCase { setup, ..self }
     }
 
     /// Commands to run after the measured ones, to undo them.
-    pub const fn cleanup(self, cleanup: &'a str) -> MeasuredCommands<'a> {
-        MeasuredCommands { cleanup, ..self }
+    pub const fn cleanup(self, cleanup: &'a str) -> BenchCase<'a> {
+        BenchCase { cleanup, ..self }
     }
 }
 
@@ -99,18 +99,18 @@ impl EngineBench {
     }
 
     /// Runs a chunk without measuring it, so that buffers and tables have their final sizes.
-    pub fn warm_up(&mut self, commands: &MeasuredCommands<'_>) {
+    pub fn warm_up(&mut self, case: &BenchCase<'_>) {
         let numbers = self.numbers(CHUNK);
-        for part in [commands.setup, commands.work, commands.cleanup] {
+        for part in [case.setup, case.work, case.cleanup] {
             self.run_unmeasured(part, &numbers);
         }
-        self.out.reserve(commands.replies.len() * CHUNK);
+        self.out.reserve(case.replies.len() * CHUNK);
     }
 
     /// Returns how long the measured commands take when they are run `count` times.
-    pub fn time(&mut self, commands: &MeasuredCommands<'_>, count: u64) -> Duration {
+    pub fn time(&mut self, case: &BenchCase<'_>, count: u64) -> Duration {
         let mut spent = Duration::ZERO;
-        self.perform(commands, count, |work| spent += time(work));
+        self.perform(case, count, |work| spent += time(work));
         spent
     }
 
@@ -118,20 +118,20 @@ impl EngineBench {
     /// that runs the measured commands only.
     pub fn perform(
         &mut self,
-        commands: &MeasuredCommands<'_>,
+        case: &BenchCase<'_>,
         count: u64,
         mut around: impl FnMut(&mut dyn FnMut()),
     ) {
         for size in chunks(count) {
             let numbers = self.numbers(size);
-            self.run_unmeasured(commands.setup, &numbers);
-            let requests = requests(commands.work, &numbers);
+            self.run_unmeasured(case.setup, &numbers);
+            let requests = requests(case.work, &numbers);
             let requests: Vec<Vec<&[u8]>> = requests.iter().map(|it| slices(it)).collect();
             self.out.clear();
             around(&mut || self.run_all(&requests));
-            let expected = commands.replies.repeat(size);
-            assert_eq!(String::from_utf8_lossy(&self.out), expected, "{}", commands.work);
-            self.run_unmeasured(commands.cleanup, &numbers);
+            let expected = case.replies.repeat(size);
+            assert_eq!(String::from_utf8_lossy(&self.out), expected, "{}", case.work);
+            self.run_unmeasured(case.cleanup, &numbers);
         }
     }
 

@@ -1,7 +1,7 @@
 //! The operations that matter most for a lock server, performed on the engine without sockets.
 
 use crate::CHUNK;
-use crate::engine_bench::{EngineBench, MeasuredCommands};
+use crate::engine_bench::{BenchCase, EngineBench};
 
 const LOCK: &str = include_str!("../../server/compat/src/scripts/redisson-3/lock.lua");
 const UNLOCK: &str = include_str!("../../server/compat/src/scripts/redisson-3/unlock.lua");
@@ -22,7 +22,7 @@ pub const REPETITIONS: u64 = 8 * CHUNK as u64;
 const TIERS: &[(&str, &str)] =
     &[("lua", "CONFIG SET script-plans no"), ("plan", "CONFIG SET script-plans yes")];
 
-/// An operation whose allocations and instructions are counted.
+/// An operation that is counted: its allocations and its instructions.
 pub struct Operation {
     /// Includes the tier if the operation is a script.
     pub name: String,
@@ -121,9 +121,8 @@ impl Operation {
             script => bench.load(script),
         };
         let work = self.work.replace("{sha}", &sha);
-        let commands =
-            MeasuredCommands::new(&work, &self.replies).setup(self.setup).cleanup(self.cleanup);
-        bench.warm_up(&commands);
-        bench.perform(&commands, REPETITIONS, around);
+        let case = BenchCase::new(&work, &self.replies).setup(self.setup).cleanup(self.cleanup);
+        bench.warm_up(&case);
+        bench.perform(&case, REPETITIONS, around);
     }
 }

@@ -19,8 +19,7 @@ fn operations_allocate_only_for_stored_data() {
             let keys = if name.contains("100") { 100 } else { 1 };
             assert!(count <= REPETITIONS * keys, "{name}: {count}");
         } else {
-            let expected =
-                EXPECTED.iter().find(|(known, _)| *known == name).map_or(0, |(_, count)| *count);
+            let expected = EXPECTED.iter().find(|it| it.0 == name).map_or(0, |it| it.1);
             assert_eq!(count, REPETITIONS * expected, "{name}");
         }
     }
