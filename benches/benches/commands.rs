@@ -1,32 +1,32 @@
-//! What does a single command cost at the engine, without sockets?
+//! The cost of a single command at the engine, without sockets.
 //!
-//! Arguments in, encoded reply out, among 1 k and 1 M locks held; each time for another key, so at
-//! 1 M the caches miss. `publish` includes taking what the subscribers are to receive; `release`
-//! is the five requests of `WATCH`, `GET`, `MULTI`, `DEL`, `EXEC`.
+//! From the arguments to the encoded reply, among 1 k and 1 M held locks; each time with another
+//! key, so that the caches miss at 1 M. `publish` includes taking the messages to the subscribers;
+//! `release` is the five requests `WATCH`, `GET`, `MULTI`, `DEL`, `EXEC`.
 
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
-use lockwheel_benches::measuring;
-use lockwheel_benches::stage::{Conversation, Stage};
+use lockwheel_benches::engine_bench::{BenchCase, EngineBench};
+use lockwheel_benches::is_measurement;
 
 const SUBSCRIBERS: [usize; 3] = [0, 1, 100];
 
-const CASES: &[(&str, Conversation<'static>)] = &[
-    ("get", Conversation::new("GET {string}", HELD)),
-    ("set", Conversation::new("SET {string} {owner}", "+OK\r\n").after("PEXPIRE {string} 30000")),
-    ("set_nx_px", Conversation::new(LOCK, "+OK\r\n").after("DEL {fresh}")),
-    ("set_nx_px_held", Conversation::new("SET {string} x NX PX 30000", "$-1\r\n")),
-    ("del", Conversation::new("DEL {fresh}", ":1\r\n").before(LOCK)),
-    ("exists", Conversation::new("EXISTS {string}", ":1\r\n")),
-    ("pexpire", Conversation::new("PEXPIRE {string} 30000", ":1\r\n")),
-    ("pttl", Conversation::new("PTTL {string}", ":30000\r\n")),
+const CASES: &[(&str, BenchCase<'static>)] = &[
+    ("get", BenchCase::new("GET {string}", HELD)),
+    ("set", BenchCase::new("SET {string} {owner}", "+OK\r\n").cleanup("PEXPIRE {string} 30000")),
+    ("set_nx_px", BenchCase::new(LOCK, "+OK\r\n").cleanup("DEL {fresh}")),
+    ("set_nx_px_held", BenchCase::new("SET {string} x NX PX 30000", "$-1\r\n")),
+    ("del", BenchCase::new("DEL {fresh}", ":1\r\n").setup(LOCK)),
+    ("exists", BenchCase::new("EXISTS {string}", ":1\r\n")),
+    ("pexpire", BenchCase::new("PEXPIRE {string} 30000", ":1\r\n")),
+    ("pttl", BenchCase::new("PTTL {string}", ":30000\r\n")),
     (
         "hincrby",
-        Conversation::new("HINCRBY {hash} {owner} 1", ":2\r\n").after("HINCRBY {hash} {owner} -1"),
+        BenchCase::new("HINCRBY {hash} {owner} 1", ":2\r\n").cleanup("HINCRBY {hash} {owner} -1"),
     ),
-    ("hexists", Conversation::new("HEXISTS {hash} {owner}", ":1\r\n")),
-    ("release", Conversation::new(RELEASE, RELEASED).before(LOCK)),
+    ("hexists", BenchCase::new("HEXISTS {hash} {owner}", ":1\r\n")),
+    ("release", BenchCase::new(RELEASE, RELEASED).setup(LOCK)),
 ];
 
 const LOCK: &str = "SET {fresh} {owner} NX PX 30000";
@@ -47,15 +47,15 @@ criterion_main!(benches);
 
 fn all(criterion: &mut Criterion) {
     for locks in sizes() {
-        let mut stage = None;
-        for (name, conversation) in CASES {
-            bench(criterion, name, locks, &mut stage, conversation);
+        let mut engine = None;
+        for (name, case) in CASES {
+            bench(criterion, name, locks, &mut engine, case);
         }
         for subscribers in SUBSCRIBERS {
             let work = format!("PUBLISH topic:{subscribers} released");
             let replies = format!(":{subscribers}\r\n");
             let name = format!("publish_to_{subscribers}");
-            bench(criterion, &name, locks, &mut stage, &Conversation::new(&work, &replies));
+            bench(criterion, &name, locks, &mut engine, &BenchCase::new(&work, &replies));
         }
     }
 }
@@ -64,24 +64,24 @@ fn bench(
     criterion: &mut Criterion,
     name: &str,
     locks: usize,
-    stage: &mut Option<Stage>,
-    conversation: &Conversation<'_>,
+    engine: &mut Option<EngineBench>,
+    case: &BenchCase<'_>,
 ) {
     let mut group = criterion.benchmark_group("commands");
     group.bench_function(BenchmarkId::new(name, locks), |bencher| {
-        let stage = stage.get_or_insert_with(|| set_up(locks));
-        bencher.iter_custom(|count| stage.time(conversation, count));
+        let engine = engine.get_or_insert_with(|| set_up(locks));
+        bencher.iter_custom(|count| engine.time(case, count));
     });
 }
 
 fn sizes() -> Vec<usize> {
-    if measuring() { vec![1_000, 1_000_000] } else { vec![1_000] }
+    if is_measurement() { vec![1_000, 1_000_000] } else { vec![1_000] }
 }
 
-fn set_up(locks: usize) -> Stage {
-    let mut stage = Stage::new(locks);
+fn set_up(locks: usize) -> EngineBench {
+    let mut engine = EngineBench::new(locks);
     for subscribers in SUBSCRIBERS {
-        stage.subscribe(&format!("topic:{subscribers}"), subscribers);
+        engine.subscribe(&format!("topic:{subscribers}"), subscribers);
     }
-    stage
+    engine
 }

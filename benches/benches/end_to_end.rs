@@ -1,9 +1,10 @@
-//! What does a lock taken and released cost a client on loopback, here and with `redis-server`?
+//! The time a client needs to take and release a lock over loopback, with Lockwheel and with
+//! `redis-server`.
 //!
 //! One connection. `pipeline_1` waits for each reply before the next request; `pipeline_16` sends
-//! 8 cycles of two requests at once. Each server has a thread or a process of its own, one after
-//! the other within a group, and the same client. Without `redis-server` on `PATH` Lockwheel is
-//! measured alone.
+//! 8 cycles of two requests at once. The servers are measured one after the other, each in its own
+//! thread or process, with the same client. Without `redis-server` on `PATH`, only Lockwheel is
+//! measured.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -11,7 +12,7 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use lockwheel_benches::stage::OWNER;
+use lockwheel_benches::engine_bench::OWNER;
 use lockwheel_resp::encode_request;
 use lockwheel_scripting::Sha;
 use lockwheel_tests::redis_server::RedisServer;
@@ -22,8 +23,8 @@ const CHANNEL: &str = "redisson_lock__channel:{lock:orders:4711}";
 const LEASE_MS: &str = "30000";
 const PIPELINE_REQUESTS: usize = 16;
 
-/// A reply that takes longer is not coming.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// The longest time to wait for a reply.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(20);
 
 criterion_group! {
     name = benches;
@@ -38,9 +39,9 @@ criterion_main!(benches);
 fn all(criterion: &mut Criterion) {
     let ours = lockwheel::Server::start().expect("a server on a free port");
     let redis = RedisServer::start();
-    let mut servers = vec![("lockwheel", Client::connect(ours.addr()))];
+    let mut servers = vec![("lockwheel", BlockingClient::connect(ours.addr()))];
     match &redis {
-        Some(redis) => servers.push(("redis", Client::connect(redis.address()))),
+        Some(redis) => servers.push(("redis", BlockingClient::connect(redis.address()))),
         None => lockwheel_tests::say("no redis-server on PATH: measured alone"),
     }
     for (_, client) in &mut servers {
@@ -68,40 +69,40 @@ fn all(criterion: &mut Criterion) {
     }
 }
 
-/// Two requests that leave everything as it was, each with its reply.
-struct Cycle {
+/// A request that takes a lock and one that releases it, each with its reply.
+struct LockCycle {
     name: &'static str,
     lock: (Vec<String>, &'static str),
     unlock: (Vec<String>, &'static str),
 }
 
-/// What is sent at once and what comes back.
+/// Requests that are sent at once, and the expected replies.
 struct Exchange {
     requests: usize,
     sent: BytesMut,
     received: Vec<u8>,
 }
 
-fn set_and_delete() -> Cycle {
+fn set_and_delete() -> LockCycle {
     let delete = digest(COMPARE_AND_DELETE_ONE_LINE);
-    Cycle {
+    LockCycle {
         name: "set_nx_px_and_compare_and_delete",
         lock: (words(&["SET", KEY, OWNER, "NX", "PX", LEASE_MS]), "+OK\r\n"),
         unlock: (words(&["EVALSHA", &delete, "1", KEY, OWNER]), ":1\r\n"),
     }
 }
 
-fn redisson() -> Cycle {
+fn redisson() -> LockCycle {
     let (lock, unlock) = (digest(LOCK_3), digest(UNLOCK_3));
     let unlock = words(&["EVALSHA", &unlock, "2", KEY, CHANNEL, "0", LEASE_MS, OWNER]);
-    Cycle {
+    LockCycle {
         name: "redisson_lock_and_unlock",
         lock: (words(&["EVALSHA", &lock, "1", KEY, LEASE_MS, OWNER]), "$-1\r\n"),
         unlock: (unlock, ":1\r\n"),
     }
 }
 
-impl Cycle {
+impl LockCycle {
     fn pipelined(&self, requests: usize) -> Vec<Exchange> {
         let halves = [&self.lock, &self.unlock].repeat(requests.div_ceil(2));
         halves.chunks(requests).map(Exchange::of).collect()
@@ -119,18 +120,18 @@ impl Exchange {
     }
 }
 
-/// A connection that knows how long each reply is, so that it costs next to nothing itself.
-struct Client {
+/// A blocking connection. The length of each reply is known, so that reading it costs little.
+struct BlockingClient {
     stream: TcpStream,
     received: Vec<u8>,
 }
 
-impl Client {
-    fn connect(address: SocketAddr) -> Client {
+impl BlockingClient {
+    fn connect(address: SocketAddr) -> BlockingClient {
         let stream = TcpStream::connect(address).expect("the server listens");
         stream.set_nodelay(true).expect("TCP_NODELAY");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a read timeout");
-        Client { stream, received: Vec::new() }
+        stream.set_read_timeout(Some(REPLY_TIMEOUT)).expect("a read timeout");
+        BlockingClient { stream, received: Vec::new() }
     }
 
     fn load(&mut self, script: &str) {

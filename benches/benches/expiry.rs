@@ -1,14 +1,14 @@
-//! How late is the end of a lease told, here and with `redis-server`?
+//! How late the `expired` event of a lease is sent by Lockwheel and by `redis-server`.
 //!
-//! Leases that end at moments drawn over two seconds; a subscriber to `expired` compares the
-//! arrival of each event with the key's own deadline (`PEXPIRETIME`). Not a criterion bench: one
-//! run prints the percentiles. As a test it takes a few leases over a few milliseconds.
+//! Leases end at random moments within two seconds; a subscriber to `expired` compares the arrival
+//! of each event with the key's deadline (`PEXPIRETIME`). Not a criterion bench: one run prints the
+//! percentiles. As a test it uses a few leases within a few milliseconds.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use lockwheel_benches::{Random, measuring};
+use lockwheel_benches::{Random, is_measurement};
 use lockwheel_resp::Reply;
 use lockwheel_resp::decode::decode;
 use lockwheel_tests::redis_server::RedisServer;
@@ -16,7 +16,7 @@ use lockwheel_tests::say;
 use lockwheel_tests::wire::Wire;
 
 fn main() {
-    let (leases, span_ms) = if measuring() { (2_000, 2_000) } else { (20, 20) };
+    let (leases, span_ms) = if is_measurement() { (2_000, 2_000) } else { (20, 20) };
     let ours = lockwheel::Server::start().expect("a server on a free port");
     report("lockwheel", &mut lateness_us(ours.addr(), leases, span_ms));
     match RedisServer::start() {
@@ -25,17 +25,17 @@ fn main() {
     }
 }
 
-/// How late each event arrived, in microseconds.
+/// Returns how late each event arrived, in microseconds.
 fn lateness_us(address: SocketAddr, leases: u32, span_ms: u32) -> Vec<i64> {
     let mut client = Wire::connect(address, 2);
-    let mut listener = Wire::connect(address, 2);
+    let mut subscriber = Wire::connect(address, 2);
     client.call(&["CONFIG", "SET", "notify-keyspace-events", "Ex"]);
-    listener.call(&["SUBSCRIBE", "__keyevent@0__:expired"]);
+    subscriber.call(&["SUBSCRIBE", "__keyevent@0__:expired"]);
     let mut random = Random::new();
     let mut deadlines_ms = BTreeMap::new();
     for lease in 0..leases {
         let key = format!("lock:{lease}");
-        // All of them are set before the first one ends.
+        // The last lease is set before the first one ends.
         let lease_ms = (span_ms + random.below(span_ms)).to_string();
         client.call(&["SET", &key, "owner", "PX", &lease_ms]);
         if let Some((Reply::Integer(deadline_ms), _)) = read(&client.call(&["PEXPIRETIME", &key])) {
@@ -44,7 +44,7 @@ fn lateness_us(address: SocketAddr, leases: u32, span_ms: u32) -> Vec<i64> {
     }
     let mut lateness = Vec::new();
     while !deadlines_ms.is_empty() {
-        let event = listener.read();
+        let event = subscriber.read();
         let arrived_us = wall_us();
         let Some((Reply::Array(parts), _)) = read(&event) else { continue };
         if let Some(Reply::Bulk(key)) = parts.last()
@@ -63,8 +63,8 @@ fn read(bytes: &[u8]) -> Option<(Reply, usize)> {
 fn report(server: &str, lateness_us: &mut [i64]) {
     lateness_us.sort_unstable();
     let at = |part: f64| {
-        let place = ((lateness_us.len() - 1) as f64 * part) as usize;
-        lateness_us[place] as f64 / 1000.0
+        let index = ((lateness_us.len() - 1) as f64 * part) as usize;
+        lateness_us[index] as f64 / 1000.0
     };
     say(&format!(
         "{server}: expired events late by p50 {:.2} ms, p99 {:.2} ms, max {:.2} ms",

@@ -1,7 +1,7 @@
-//! What does it cost to read a lock's requests off the wire, and to write their replies?
+//! The cost of parsing the requests of lock clients, and of encoding their replies.
 //!
-//! - `parse`: a request taken out of the buffer with its arguments; in a pipeline, all 16.
-//! - `encode`: one small reply appended to a buffer that has room.
+//! - `parse`: a request in the buffer with its arguments; in a pipeline, all 16.
+//! - `encode`: one small reply appended to a buffer with enough capacity.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -49,7 +49,7 @@ fn parsing(criterion: &mut Criterion) {
     }
 }
 
-/// Reads every request as a connection does; gives how many arguments there were in all.
+/// Parses every request as a connection does; returns the total number of arguments.
 fn parse_all(parser: &mut Parser, mut wire: &[u8]) -> usize {
     let mut args = 0;
     while let Ok(Some(end)) = parser.parse(wire) {

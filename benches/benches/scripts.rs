@@ -1,15 +1,15 @@
-//! What does a lock taken, renewed and released by a script cost at the engine, run by its plan and
-//! run by Lua, and how much of that is the tier itself?
+//! The cost of the scripts that take, renew and release a lock, run as plans and in Lua, and the
+//! part of it that the tier takes.
 //!
-//! - `engine`: `EVALSHA`, arguments in, encoded reply out, among 1 k locks held.
-//! - `interpreter`: the same scripts for a host that does nothing. `call` is one `redis.call` out
-//!   of a loop of many.
+//! - `engine`: `EVALSHA`, from the arguments to the encoded reply, among 1 k held locks.
+//! - `interpreter`: the same scripts with a host that returns constant replies. `call` is one
+//!   `redis.call` of a loop.
 
 use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use lockwheel_benches::stage::{Conversation, OWNER, Stage};
+use lockwheel_benches::engine_bench::{BenchCase, EngineBench, OWNER};
 use lockwheel_engine::commands::scripts::interpreter;
 use lockwheel_engine::settings::CompatVersion;
 use lockwheel_resp::{Protocol, Reply};
@@ -18,7 +18,7 @@ use lockwheel_tests::scripts::{COMPARE_AND_DELETE_ONE_LINE, LOCK_3, RENEW_3, UNL
 
 const LOCKS: usize = 1_000;
 const RETURN_1: &str = "return 1";
-/// As many as a plan may keep the replies of, nearly.
+/// Slightly below the number of replies that a plan may keep.
 const CALLS: u64 = 500;
 const CALL_OFTEN: &str = "for i = 1, 500 do redis.call('exists', KEYS[1]) end";
 
@@ -35,14 +35,14 @@ criterion_group! {
 }
 criterion_main!(benches);
 
-/// Which tier runs the scripts: plans where a script has one, or Lua.
+/// The tiers that run scripts, and whether plans are enabled.
 const TIERS: [(&str, bool); 2] = [("plan", true), ("lua", false)];
 
 fn at_the_engine(criterion: &mut Criterion) {
-    let mut stage = Stage::new(LOCKS);
+    let mut bench = EngineBench::new(LOCKS);
     let [one, delete, lock, unlock, renew] =
         [RETURN_1, COMPARE_AND_DELETE_ONE_LINE, LOCK_3, UNLOCK_3, RENEW_3]
-            .map(|script| stage.load(script));
+            .map(|script| bench.load(script));
     let hold = "SET {fresh} {owner} NX PX 30000";
     let hold_hash = "HSET {fresh} {owner} 1";
     let lock = format!("EVALSHA {lock} 1 {{fresh}} 30000 {{owner}}");
@@ -54,19 +54,19 @@ fn at_the_engine(criterion: &mut Criterion) {
     let renew = format!("EVALSHA {renew} 1 {{hash}} 30000 {{owner}}");
     let one = format!("EVALSHA {one} 0");
     let cases = [
-        ("return_1", Conversation::new(&one, ":1\r\n")),
-        ("compare_and_delete/hit", Conversation::new(&delete_own, ":1\r\n").before(hold)),
-        ("compare_and_delete/miss", Conversation::new(&delete_others, ":0\r\n")),
-        ("redisson_lock", Conversation::new(&lock, "$-1\r\n").after("DEL {fresh}")),
-        ("redisson_unlock", Conversation::new(&unlock, ":1\r\n").before(hold_hash)),
-        ("redisson_renew", Conversation::new(&renew, ":1\r\n")),
+        ("return_1", BenchCase::new(&one, ":1\r\n")),
+        ("compare_and_delete/hit", BenchCase::new(&delete_own, ":1\r\n").setup(hold)),
+        ("compare_and_delete/miss", BenchCase::new(&delete_others, ":0\r\n")),
+        ("redisson_lock", BenchCase::new(&lock, "$-1\r\n").cleanup("DEL {fresh}")),
+        ("redisson_unlock", BenchCase::new(&unlock, ":1\r\n").setup(hold_hash)),
+        ("redisson_renew", BenchCase::new(&renew, ":1\r\n")),
     ];
     let mut group = criterion.benchmark_group("engine");
-    for (name, conversation) in &cases {
+    for (name, case) in &cases {
         for (tier, has_plans) in TIERS {
-            stage.hold_once(if has_plans { PLANS } else { NO_PLANS });
+            bench.run_once(if has_plans { PLANS } else { NO_PLANS });
             group.bench_function(format!("{name}/{tier}"), |bencher| {
-                bencher.iter_custom(|count| stage.time(conversation, count));
+                bencher.iter_custom(|count| bench.time(case, count));
             });
         }
     }
@@ -121,15 +121,15 @@ struct Call<'a> {
 impl Call<'_> {
     fn run(&self, lua: &mut Interpreter) {
         let sha = self.sha.as_bytes();
-        let reply = lua.run(black_box(sha), self.keys, self.args, &mut DoNothing);
+        let reply = lua.run(black_box(sha), self.keys, self.args, &mut ConstantHost);
         assert_eq!(reply, self.reply);
     }
 }
 
-/// Answers as a server would to whom takes a free lock and releases it.
-struct DoNothing;
+/// Returns the replies of a server on which the lock is free when taken, and then held.
+struct ConstantHost;
 
-impl Host for DoNothing {
+impl Host for ConstantHost {
     fn call(&mut self, argv: &[&[u8]]) -> Reply {
         match argv[0] {
             b"get" => Reply::bulk(OWNER),

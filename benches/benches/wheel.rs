@@ -1,19 +1,19 @@
-//! What does a timer cost in the wheel, beside `DelayQueue` and a `BinaryHeap` with lazy deletion?
+//! The cost of a timer in the wheel, in `DelayQueue`, and in a `BinaryHeap` with lazy deletion.
 //!
 //! Every operation is measured among `n` live timers with leases of 10 to 60 s, chosen at random:
 //! - `insert`: a lock is taken.
-//! - `move`: a lock is renewed. The commonest operation a lock server sees.
-//! - `cancel`: a lock is released, whichever it is.
-//! - `release`: a lock is released that was taken just now, as most are.
-//! - `expire`: a lock runs out; the cost of one of those that come due as time passes.
+//! - `move`: a lock is renewed. The most frequent operation of a lock server.
+//! - `cancel`: any lock is released.
+//! - `release`: a lock is released that was taken just before, as is usual.
+//! - `expire`: a lease ends; the cost for each timer that is due as time advances.
 //!
-//! Among a million timers most of what that takes is waiting for memory, so `touch` says what is
-//! the least: to change one 24-byte node picked at random, and nothing else.
+//! Among a million timers, most of the time is spent waiting for memory. `touch` is a lower bound:
+//! it changes one 24-byte node chosen at random, and nothing else.
 //!
 //! The heap keeps a dead entry for each move and cancel until they outnumber the live ones, then
-//! sweeps; it does not keep the order of equal deadlines, which the wheel does.
+//! removes them; it does not keep the order of equal deadlines, which the wheel does.
 
-#![allow(clippy::disallowed_methods)] // `DelayQueue` has tokio's clock to be moved.
+#![allow(clippy::disallowed_methods)] // `DelayQueue` needs tokio's clock to be advanced.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -22,7 +22,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
-use lockwheel_benches::{CHUNK, Random, full, in_chunks, measuring, time};
+use lockwheel_benches::{CHUNK, Random, in_chunks, is_measurement, measures_largest_sizes, time};
 use lockwheel_engine::time::Millis;
 use lockwheel_engine::timers::{TimerId, Timers as Wheel};
 use tokio::runtime::Runtime;
@@ -43,11 +43,11 @@ criterion_group! {
 criterion_main!(benches);
 
 fn all(criterion: &mut Criterion) {
-    for operation in Operation::ALL {
+    for operation in TimerOperation::ALL {
         for n in sizes() {
             bench::<Wheel<u32>>(criterion, operation, n);
-            bench::<Delays>(criterion, operation, n);
-            bench::<Heap>(criterion, operation, n);
+            bench::<TokioQueue>(criterion, operation, n);
+            bench::<LazyHeap>(criterion, operation, n);
         }
     }
     for n in sizes() {
@@ -73,7 +73,7 @@ fn bench_touch(criterion: &mut Criterion, n: u32) {
 }
 
 fn sizes() -> Vec<u32> {
-    match (measuring(), full()) {
+    match (is_measurement(), measures_largest_sizes()) {
         (false, _) => vec![1_000],
         (true, false) => vec![1_000, 10_000, 100_000, 1_000_000],
         (true, true) => vec![1_000, 10_000, 100_000, 1_000_000, 10_000_000],
@@ -81,7 +81,7 @@ fn sizes() -> Vec<u32> {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Operation {
+enum TimerOperation {
     Insert,
     Move,
     Cancel,
@@ -89,33 +89,33 @@ enum Operation {
     Expire,
 }
 
-impl Operation {
-    const ALL: [Operation; 5] = [
-        Operation::Insert,
-        Operation::Move,
-        Operation::Cancel,
-        Operation::Release,
-        Operation::Expire,
+impl TimerOperation {
+    const ALL: [TimerOperation; 5] = [
+        TimerOperation::Insert,
+        TimerOperation::Move,
+        TimerOperation::Cancel,
+        TimerOperation::Release,
+        TimerOperation::Expire,
     ];
 }
 
-fn bench<T: Timers>(criterion: &mut Criterion, operation: Operation, n: u32) {
+fn bench<T: TimerQueue>(criterion: &mut Criterion, operation: TimerOperation, n: u32) {
     let mut group = criterion.benchmark_group(format!("{operation:?}").to_lowercase());
     let mut population = None;
     group.bench_function(BenchmarkId::new(T::NAME, n), |bencher| {
         let population = population.get_or_insert_with(|| Population::<T>::new(n));
         bencher.iter_custom(|count| match operation {
-            Operation::Insert => population.time_inserts(count),
-            Operation::Move => population.time_moves(count),
-            Operation::Cancel => population.time_cancels(count),
-            Operation::Release => population.time_releases(count),
-            Operation::Expire => population.time_expiries(count),
+            TimerOperation::Insert => population.time_inserts(count),
+            TimerOperation::Move => population.time_moves(count),
+            TimerOperation::Cancel => population.time_cancels(count),
+            TimerOperation::Release => population.time_releases(count),
+            TimerOperation::Expire => population.time_expiries(count),
         });
     });
 }
 
-/// What the contenders have in common. Moments are milliseconds since the start.
-trait Timers {
+/// The interface of all implementations. Times are milliseconds since the start.
+trait TimerQueue {
     const NAME: &'static str;
     type Id: Copy;
 
@@ -123,20 +123,20 @@ trait Timers {
     fn insert(&mut self, deadline: i64, payload: u32) -> Self::Id;
     fn reschedule(&mut self, id: Self::Id, deadline: i64);
     fn cancel(&mut self, id: Self::Id);
-    /// Lets time pass where the contender has a clock of its own. Not measured.
+    /// Advances the implementation's own clock, if it has one. Not measured.
     fn set_now(&mut self, now: i64);
     fn pop_due(&mut self, now: i64) -> Option<u32>;
 }
 
-/// Timers numbered from 0; each number's id.
-struct Population<T: Timers> {
+/// Timers numbered from 0, with the id of each number.
+struct Population<T: TimerQueue> {
     timers: T,
     ids: Vec<T::Id>,
     now: i64,
     random: Random,
 }
 
-impl<T: Timers> Population<T> {
+impl<T: TimerQueue> Population<T> {
     fn new(n: u32) -> Population<T> {
         let mut new =
             Population { timers: T::new(), ids: Vec::new(), now: 0, random: Random::new() };
@@ -225,8 +225,8 @@ impl<T: Timers> Population<T> {
         })
     }
 
-    /// Time passes in steps in which about a chunk of timers, and at least a millisecond's worth,
-    /// come due. Each is then entered again.
+    /// Advances time in steps in which about a chunk of timers is due, and by at least one
+    /// millisecond. Each expired timer is then inserted again.
     fn time_expiries(&mut self, count: u64) -> Duration {
         let step = (CHUNK as i64 * i64::from(LONGEST_LEASE_MS) / self.ids.len() as i64).max(1);
         let mut spent = Duration::ZERO;
@@ -251,7 +251,7 @@ impl<T: Timers> Population<T> {
     }
 }
 
-impl Timers for Wheel<u32> {
+impl TimerQueue for Wheel<u32> {
     const NAME: &'static str = "Wheel";
     type Id = TimerId;
 
@@ -279,20 +279,20 @@ impl Timers for Wheel<u32> {
     }
 }
 
-/// `DelayQueue` on a runtime whose clock stands still until told otherwise.
-struct Delays {
+/// `DelayQueue` on a runtime with a paused clock.
+struct TokioQueue {
     queue: DelayQueue<u32>,
     start: Instant,
     runtime: Runtime,
 }
 
-impl Delays {
+impl TokioQueue {
     fn instant(&self, moment: i64) -> Instant {
         self.start + Duration::from_millis(moment.cast_unsigned())
     }
 }
 
-impl Timers for Delays {
+impl TimerQueue for TokioQueue {
     const NAME: &'static str = "DelayQueue";
     type Id = delay_queue::Key;
 
@@ -303,7 +303,7 @@ impl Timers for Delays {
             .build()
             .expect("a runtime without input and output");
         let (queue, start) = runtime.block_on(async { (DelayQueue::new(), Instant::now()) });
-        Delays { queue, start, runtime }
+        TokioQueue { queue, start, runtime }
     }
 
     fn insert(&mut self, deadline: i64, payload: u32) -> delay_queue::Key {
@@ -337,69 +337,69 @@ impl Timers for Delays {
     }
 }
 
-/// An entry is live while its generation is that of its place.
+/// A heap with lazy deletion. An entry is live while its generation is that of its slot.
 #[derive(Default)]
-struct Heap {
+struct LazyHeap {
     entries: BinaryHeap<Reverse<Entry>>,
-    places: Vec<Place>,
+    slots: Vec<Slot>,
     free: Vec<u32>,
 }
 
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Entry {
     deadline: i64,
-    place: u32,
+    slot: u32,
     generation: u32,
 }
 
-struct Place {
+struct Slot {
     generation: u32,
     payload: u32,
 }
 
-impl Heap {
-    fn push(&mut self, deadline: i64, place: u32) {
-        let generation = self.places[place as usize].generation;
-        self.entries.push(Reverse(Entry { deadline, place, generation }));
+impl LazyHeap {
+    fn push(&mut self, deadline: i64, slot: u32) {
+        let generation = self.slots[slot as usize].generation;
+        self.entries.push(Reverse(Entry { deadline, slot, generation }));
     }
 
-    /// Makes the entries of a place dead, and sweeps when the dead outnumber the live.
-    fn outdate(&mut self, place: u32) {
-        self.places[place as usize].generation += 1;
-        if self.entries.len() > 2 * (self.places.len() - self.free.len()) {
-            let places = &self.places;
-            let live = |entry: &Entry| places[entry.place as usize].generation == entry.generation;
+    /// Marks the entries of a slot as dead, and removes dead entries when they outnumber live ones.
+    fn invalidate(&mut self, slot: u32) {
+        self.slots[slot as usize].generation += 1;
+        if self.entries.len() > 2 * (self.slots.len() - self.free.len()) {
+            let slots = &self.slots;
+            let live = |entry: &Entry| slots[entry.slot as usize].generation == entry.generation;
             self.entries.retain(|Reverse(entry)| live(entry));
         }
     }
 }
 
-impl Timers for Heap {
+impl TimerQueue for LazyHeap {
     const NAME: &'static str = "BinaryHeap";
     type Id = u32;
 
     fn new() -> Self {
-        Heap::default()
+        LazyHeap::default()
     }
 
     fn insert(&mut self, deadline: i64, payload: u32) -> u32 {
-        let place = self.free.pop().unwrap_or_else(|| {
-            self.places.push(Place { generation: 0, payload });
-            self.places.len() as u32 - 1
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot { generation: 0, payload });
+            self.slots.len() as u32 - 1
         });
-        self.places[place as usize].payload = payload;
-        self.push(deadline, place);
-        place
+        self.slots[slot as usize].payload = payload;
+        self.push(deadline, slot);
+        slot
     }
 
-    fn reschedule(&mut self, place: u32, deadline: i64) {
-        self.outdate(place);
-        self.push(deadline, place);
+    fn reschedule(&mut self, slot: u32, deadline: i64) {
+        self.invalidate(slot);
+        self.push(deadline, slot);
     }
 
-    fn cancel(&mut self, place: u32) {
-        self.free.push(place);
-        self.outdate(place);
+    fn cancel(&mut self, slot: u32) {
+        self.free.push(slot);
+        self.invalidate(slot);
     }
 
     fn set_now(&mut self, _: i64) {}
@@ -407,11 +407,11 @@ impl Timers for Heap {
     fn pop_due(&mut self, now: i64) -> Option<u32> {
         while self.entries.peek().is_some_and(|Reverse(entry)| entry.deadline <= now) {
             let Reverse(entry) = self.entries.pop()?;
-            let place = &mut self.places[entry.place as usize];
-            if place.generation == entry.generation {
-                place.generation += 1;
-                self.free.push(entry.place);
-                return Some(place.payload);
+            let slot = &mut self.slots[entry.slot as usize];
+            if slot.generation == entry.generation {
+                slot.generation += 1;
+                self.free.push(entry.slot);
+                return Some(slot.payload);
             }
         }
         None

@@ -1,27 +1,27 @@
-//! What the benches share. It must not know what is measured.
+//! Functions that all benches use: timing, chunks and random numbers.
 
-#![allow(clippy::disallowed_methods)] // To measure is to read the clock.
+#![allow(clippy::disallowed_methods)] // A benchmark reads the clock.
 
+pub mod engine_bench;
 pub mod operations;
-pub mod stage;
 
 use std::time::{Duration, Instant};
 
-/// Operations timed together, so that reading the clock leaves no mark.
+/// Operations timed together, so that the cost of reading the clock is negligible.
 pub const CHUNK: usize = 256;
 
 /// Whether this is a measurement (`cargo bench`) rather than a test (`cargo test --benches`), which
-/// runs everything once and wants small set-ups.
-pub fn measuring() -> bool {
+/// runs everything once with small set-ups.
+pub fn is_measurement() -> bool {
     std::env::args().any(|argument| argument == "--bench")
 }
 
-/// Whether the sizes that take minutes to set up are asked for.
-pub fn full() -> bool {
-    measuring() && std::env::var_os("LOCKWHEEL_BENCH_FULL").is_some()
+/// Whether to measure the sizes that take minutes to set up.
+pub fn measures_largest_sizes() -> bool {
+    is_measurement() && std::env::var_os("LOCKWHEEL_BENCH_FULL").is_some()
 }
 
-/// How long the work takes. What it returns is dropped after the clock has stopped.
+/// Returns how long the work takes. Its result is dropped outside the measured time.
 pub fn time<R>(work: impl FnOnce() -> R) -> Duration {
     let start = Instant::now();
     let result = work();
@@ -30,27 +30,27 @@ pub fn time<R>(work: impl FnOnce() -> R) -> Duration {
     elapsed
 }
 
-/// The sizes of the chunks that `count` operations make: [`CHUNK`], and what is left.
+/// Splits `count` operations into chunks of [`CHUNK`]; the last one may be smaller.
 pub fn chunks(count: u64) -> impl Iterator<Item = usize> {
     (0..count).step_by(CHUNK).map(move |done| (count - done).min(CHUNK as u64) as usize)
 }
 
-/// How long `count` operations take of which `chunk` times at most [`CHUNK`].
+/// Returns how long `count` operations take; `chunk` times at most [`CHUNK`] of them.
 pub fn in_chunks(count: u64, chunk: impl FnMut(usize) -> Duration) -> Duration {
     chunks(count).map(chunk).sum()
 }
 
-/// Repeatable pseudo-random numbers (xorshift64*), cheap enough to leave no mark.
+/// Repeatable pseudo-random numbers (xorshift64*) of negligible cost.
 #[derive(Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// The same sequence every time.
+    /// A generator with a fixed seed.
     pub fn new() -> Random {
         Random(0x9E37_79B9_7F4A_7C15)
     }
 
-    /// A number below the bound, which must not be zero.
+    /// Returns a number below the bound, which must not be zero.
     pub fn below(&mut self, bound: u32) -> u32 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;

@@ -1,54 +1,53 @@
-//! The operations that matter most to a server of locks, and how one is performed at the engine. It
-//! must not know what is counted meanwhile.
+//! The operations that matter most for a lock server, performed on the engine without sockets.
 
 use crate::CHUNK;
-use crate::stage::{Conversation, Stage};
+use crate::engine_bench::{BenchCase, EngineBench};
 
 const LOCK: &str = include_str!("../../server/compat/src/scripts/redisson-3/lock.lua");
 const UNLOCK: &str = include_str!("../../server/compat/src/scripts/redisson-3/unlock.lua");
 const RENEW: &str = include_str!("../../server/compat/src/scripts/redisson-3/renew.lua");
 const COMPARE_AND_DELETE: &str =
     include_str!("../../server/compat/src/scripts/compare-and-delete.lua");
-/// The watchdog of Redisson since 3.44: as many locks at once as it names in one script.
+/// The watchdog of Redisson since 3.44: one script renews all locks among its keys.
 const RENEW_ALL: &str = include_str!("../../server/compat/src/scripts/redisson/renew.lua");
 
-/// Locks held meanwhile.
+/// Locks held during the measurement.
 const LOCKS: usize = 1_000;
-/// Who listens to the channel that is published to.
-const LISTENERS: usize = 16;
-/// How often an operation is performed: several rounds of Lua's collector.
-pub const TIMES: u64 = 8 * CHUNK as u64;
+/// Subscribers of the channel to which `publish to 16` publishes.
+const SUBSCRIBERS: usize = 16;
+/// How often an operation is performed: enough for several cycles of Lua's garbage collector.
+pub const REPETITIONS: u64 = 8 * CHUNK as u64;
 
-/// A way to run scripts, and the command that chooses it. One row more for each further way.
+/// The tiers that run scripts, each with the command that selects it.
 const TIERS: &[(&str, &str)] =
     &[("lua", "CONFIG SET script-plans no"), ("plan", "CONFIG SET script-plans yes")];
 
-/// What is counted.
+/// An operation that is counted: its allocations and its instructions.
 pub struct Operation {
-    /// In words; with the tier, if it is a script.
+    /// Includes the tier if the operation is a script.
     pub name: String,
     script: &'static str,
     tier: &'static str,
-    before: &'static str,
+    setup: &'static str,
     work: &'static str,
-    after: &'static str,
+    cleanup: &'static str,
     replies: String,
 }
 
-/// Every operation. In a script's, `{sha}` is its digest.
+/// Returns every operation. In the command of a script, `{sha}` is its digest.
 pub fn all() -> Vec<Operation> {
     let mut all = Vec::new();
-    for (tier, choose) in TIERS {
+    for (tier, selection) in TIERS {
         let scripts = [
             script("redisson lock", LOCK, "EVALSHA {sha} 1 {fresh} 30000 {owner}", "$-1\r\n")
-                .after("DEL {fresh}"),
+                .cleanup("DEL {fresh}"),
             script(
                 "redisson unlock",
                 UNLOCK,
                 "EVALSHA {sha} 2 {fresh} redisson_lock__channel:{{fresh}} 0 30000 {owner}",
                 ":1\r\n",
             )
-            .before("HSET {fresh} {owner} 1; PEXPIRE {fresh} 30000"),
+            .setup("HSET {fresh} {owner} 1; PEXPIRE {fresh} 30000"),
             script("redisson renew", RENEW, "EVALSHA {sha} 1 {hash} 30000 {owner}", ":1\r\n"),
             script(
                 "redisson renew 100",
@@ -62,20 +61,21 @@ pub fn all() -> Vec<Operation> {
                 "EVALSHA {sha} 1 {fresh} {owner}",
                 ":1\r\n",
             )
-            .before("SET {fresh} {owner} NX PX 30000"),
+            .setup("SET {fresh} {owner} NX PX 30000"),
         ];
         all.extend(
-            scripts
-                .map(|it| Operation { name: format!("{}, {tier}", it.name), ..it }.run_in(choose)),
+            scripts.map(|it| {
+                Operation { name: format!("{}, {tier}", it.name), ..it }.run_in(selection)
+            }),
         );
     }
     all.extend([
         plain("ping", "PING", "+PONG\r\n"),
         plain("get", "GET {string}", "$38\r\n0d9f4c5e-9a53-4a39-9b0b-6a2f53c1a7c4:1\r\n"),
         plain("set px", "SET {string} {owner} PX 30000", "+OK\r\n"),
-        plain("set nx px", "SET {fresh} {owner} NX PX 30000", "+OK\r\n").after("DEL {fresh}"),
-        plain("del", "DEL {fresh}", ":1\r\n").before("SET {fresh} {owner} PX 30000"),
-        plain("publish to nobody", "PUBLISH nobody 0", ":0\r\n"),
+        plain("set nx px", "SET {fresh} {owner} NX PX 30000", "+OK\r\n").cleanup("DEL {fresh}"),
+        plain("del", "DEL {fresh}", ":1\r\n").setup("SET {fresh} {owner} PX 30000"),
+        plain("publish to 0", "PUBLISH unused 0", ":0\r\n"),
         plain("publish to 16", "PUBLISH channel 0", ":16\r\n"),
     ]);
     all
@@ -90,40 +90,39 @@ fn script(name: &str, script: &'static str, work: &'static str, replies: &str) -
         name: name.to_owned(),
         script,
         tier: "",
-        before: "",
+        setup: "",
         work,
-        after: "",
+        cleanup: "",
         replies: replies.to_owned(),
     }
 }
 
 impl Operation {
-    fn before(self, before: &'static str) -> Operation {
-        Operation { before, ..self }
+    fn setup(self, setup: &'static str) -> Operation {
+        Operation { setup, ..self }
     }
 
-    fn after(self, after: &'static str) -> Operation {
-        Operation { after, ..self }
+    fn cleanup(self, cleanup: &'static str) -> Operation {
+        Operation { cleanup, ..self }
     }
 
     fn run_in(self, tier: &'static str) -> Operation {
         Operation { tier, ..self }
     }
 
-    /// Performs it [`TIMES`] times, and a few times before that so that everything has its place.
-    /// `around` is called for each chunk, with the work itself.
+    /// Performs the operation [`REPETITIONS`] times, after a warm-up that fills the buffers.
+    /// `around` is called for each chunk, with a function that does the measured work.
     pub fn perform(&self, around: impl FnMut(&mut dyn FnMut())) {
-        let mut stage = Stage::new(LOCKS);
-        stage.subscribe("channel", LISTENERS);
-        stage.hold_once(self.tier);
+        let mut bench = EngineBench::new(LOCKS);
+        bench.subscribe("channel", SUBSCRIBERS);
+        bench.run_once(self.tier);
         let sha = match self.script {
             "" => String::new(),
-            script => stage.load(script),
+            script => bench.load(script),
         };
         let work = self.work.replace("{sha}", &sha);
-        let conversation =
-            Conversation::new(&work, &self.replies).before(self.before).after(self.after);
-        stage.warm_up(&conversation);
-        stage.perform(&conversation, TIMES, around);
+        let case = BenchCase::new(&work, &self.replies).setup(self.setup).cleanup(self.cleanup);
+        bench.warm_up(&case);
+        bench.perform(&case, REPETITIONS, around);
     }
 }

@@ -1,26 +1,26 @@
-//! What is done for a lock allocates nothing but what is stored: the keyspace has its own blocks,
-//! and everything else that is needed is there from the last time. Counted at the engine, for the
-//! same operations as `benches/instructions.txt`.
+//! Counts the engine's allocations for the operations of `benches/instructions.txt`. An operation
+//! allocates only for data that it stores: the keyspace has its own blocks, and all other buffers
+//! are reused.
 
 use allocation_counter::measure;
-use lockwheel_benches::operations::{TIMES, all};
+use lockwheel_benches::operations::{REPETITIONS, all};
 
-/// What is answered with a list, or told to many, is made for that.
-const MADE: &[(&str, u64)] = &[("redisson renew 100, plan", 1), ("publish to 16", 1)];
+/// Allocations of operations that build a list or a message to several subscribers.
+const EXPECTED: &[(&str, u64)] = &[("redisson renew 100, plan", 1), ("publish to 16", 1)];
 
 #[test]
-fn a_lock_allocates_only_what_is_stored() {
+fn operations_allocate_only_for_stored_data() {
     for operation in all() {
         let mut count = 0;
         operation.perform(|work| count += measure(work).count_total);
         let name = operation.name.as_str();
         if name.ends_with(", lua") {
-            // Lua makes a text of its own of a key that it does not hold any more.
+            // Lua creates a new string for a key after collecting its old string.
             let keys = if name.contains("100") { 100 } else { 1 };
-            assert!(count <= TIMES * keys, "{name}: {count}");
+            assert!(count <= REPETITIONS * keys, "{name}: {count}");
         } else {
-            let made = MADE.iter().find(|(known, _)| *known == name).map_or(0, |(_, made)| *made);
-            assert_eq!(count, TIMES * made, "{name}");
+            let expected = EXPECTED.iter().find(|it| it.0 == name).map_or(0, |it| it.1);
+            assert_eq!(count, REPETITIONS * expected, "{name}");
         }
     }
 }

@@ -1,6 +1,5 @@
-//! What was measured, every figure of it, and how servers stand to each other: figures of one round
-//! are paired, since only within a round is the machine the same. It must not know how they are
-//! told.
+//! The measured figures and the ratios between servers. Ratios are of figures of the same round,
+//! because the state of the machine is comparable only within a round.
 
 use std::borrow::Cow;
 use std::error::Error;
@@ -10,22 +9,22 @@ use std::process::Command;
 use serde::{Deserialize, Serialize};
 
 use crate::options::Options;
-use crate::peers::Peer;
+use crate::servers::ComparedServer;
 use crate::workload::{self, Workload};
 
-/// Which way a figure is better.
+/// Whether lower or higher values are better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Better {
-    /// Costs: time, bytes.
+    /// A cost: time or bytes.
     Less,
-    /// Rates.
+    /// A rate.
     More,
-    /// It explains others, and is not compared.
+    /// Information about other figures, which is not compared.
     Neither,
 }
 
-/// What a figure says: its name, its unit, and which way it is better.
+/// The name and the unit of a figure, and which values are better.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Metric {
     pub(crate) name: String,
@@ -34,32 +33,32 @@ pub(crate) struct Metric {
 }
 
 impl Metric {
-    pub(crate) fn less(name: impl Into<String>, unit: &'static str) -> Metric {
+    pub(crate) fn cost(name: impl Into<String>, unit: &'static str) -> Metric {
         Metric { name: name.into(), unit: unit.into(), better: Better::Less }
     }
 
-    pub(crate) fn more(name: impl Into<String>, unit: &'static str) -> Metric {
+    pub(crate) fn rate(name: impl Into<String>, unit: &'static str) -> Metric {
         Metric { name: name.into(), unit: unit.into(), better: Better::More }
     }
 
-    pub(crate) fn told(name: impl Into<String>, unit: &'static str) -> Metric {
+    pub(crate) fn info(name: impl Into<String>, unit: &'static str) -> Metric {
         Metric { name: name.into(), unit: unit.into(), better: Better::Neither }
     }
 
-    /// With a value.
-    pub(crate) fn is(self, value: f64) -> Reading {
+    /// A reading of this metric.
+    pub(crate) fn with(self, value: f64) -> Reading {
         Reading { metric: self, value }
     }
 }
 
-/// One value, of one measurement.
+/// One value of a measurement.
 #[derive(Clone, Debug)]
 pub(crate) struct Reading {
     pub(crate) metric: Metric,
     pub(crate) value: f64,
 }
 
-/// A value, and where it comes from.
+/// A value with its origin.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Figure {
     pub(crate) group: Cow<'static, str>,
@@ -71,7 +70,7 @@ pub(crate) struct Figure {
     pub(crate) value: f64,
 }
 
-/// Something that could not be measured.
+/// A failed measurement.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Failure {
     pub(crate) workload: String,
@@ -81,13 +80,13 @@ pub(crate) struct Failure {
 
 /// A server of the run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Entrant {
+pub(crate) struct ServerInfo {
     pub(crate) name: String,
     pub(crate) version: String,
     pub(crate) ours: bool,
 }
 
-/// The machine, and how busy others kept it.
+/// The machine and its load.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Machine {
     /// The commit of the checkout that was measured.
@@ -96,38 +95,38 @@ pub(crate) struct Machine {
     pub(crate) processor: String,
     pub(crate) processors: usize,
     pub(crate) kernel: String,
-    /// What the kernel does about the processor's faults, and what that costs all servers alike.
+    /// The kernel's mitigations of processor vulnerabilities, which affect all servers equally.
     pub(crate) mitigations: Vec<String>,
     /// The day of the run.
     pub(crate) date: String,
-    /// Before the run and after it: above two, others were at work too.
+    /// The load average before and after the run: above two, there was other load.
     pub(crate) load: Vec<String>,
 }
 
-/// A group of workloads, as the report introduces it.
+/// A group of workloads in the report.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Group {
     pub(crate) name: Cow<'static, str>,
     pub(crate) note: Cow<'static, str>,
 }
 
-/// Everything that came of a run.
+/// All results of a run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Figures {
     pub(crate) machine: Machine,
     pub(crate) seconds: f64,
     pub(crate) rounds: u32,
     pub(crate) quick: bool,
-    /// How long the run has taken.
+    /// The duration of the run.
     pub(crate) spent_seconds: f64,
-    /// What the others are compared with comes first.
-    pub(crate) peers: Vec<Entrant>,
+    /// The servers, the reference first.
+    pub(crate) peers: Vec<ServerInfo>,
     pub(crate) groups: Vec<Group>,
     pub(crate) figures: Vec<Figure>,
     pub(crate) failures: Vec<Failure>,
 }
 
-/// A middle and how far the values lie apart.
+/// The median and the range of values.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Spread {
     pub(crate) median: f64,
@@ -136,40 +135,40 @@ pub(crate) struct Spread {
 }
 
 impl Figures {
-    /// None yet.
-    pub(crate) fn new(options: &Options, peers: &[Peer]) -> Figures {
-        let entrant = |peer: &Peer| {
-            let (name, version) = (peer.name.clone(), peer.version.clone());
-            Entrant { name, version, ours: peer.ours }
+    /// The figures of a run that begins.
+    pub(crate) fn new(options: &Options, servers: &[ComparedServer]) -> Figures {
+        let server_info = |server: &ComparedServer| {
+            let (name, version) = (server.name.clone(), server.version.clone());
+            ServerInfo { name, version, ours: server.ours }
         };
         Figures {
             machine: Machine::this(),
             seconds: options.seconds(),
             rounds: options.rounds(),
             quick: options.quick,
-            peers: peers.iter().map(entrant).collect(),
+            peers: servers.iter().map(server_info).collect(),
             ..Figures::default()
         }
     }
 
-    /// The run is over.
-    pub(crate) fn end(&mut self) {
+    /// Adds the load at the end of the run.
+    pub(crate) fn record_load(&mut self) {
         self.machine.load.push(Machine::load());
     }
 
-    /// What follows is of this workload.
-    pub(crate) fn announce(&mut self, workload: &dyn Workload) {
+    /// Adds the group of a workload, unless it exists.
+    pub(crate) fn add_group(&mut self, workload: &dyn Workload) {
         let name = workload.group();
         if self.groups.iter().all(|group| group.name != name) {
             self.groups.push(Group { name: name.into(), note: workload.note().into() });
         }
     }
 
-    /// What one measurement brought.
+    /// Adds the readings of a measurement.
     pub(crate) fn add(
         &mut self,
         workload: &dyn Workload,
-        peer: &Peer,
+        server: &ComparedServer,
         round: u32,
         readings: Vec<Reading>,
     ) {
@@ -177,26 +176,26 @@ impl Figures {
         self.figures.extend(readings.into_iter().map(|Reading { metric, value }| Figure {
             group: group.into(),
             parameters: parameters.clone(),
-            peer: peer.name.clone(),
+            peer: server.name.clone(),
             round,
             metric,
             value,
         }));
     }
 
-    /// What one measurement did not bring.
-    pub(crate) fn failed(&mut self, workload: &dyn Workload, peer: &str, error: &dyn Error) {
+    /// Adds a failed measurement.
+    pub(crate) fn add_failure(&mut self, workload: &dyn Workload, peer: &str, error: &dyn Error) {
         let (workload, peer) = (workload::title(workload), peer.to_owned());
         self.failures.push(Failure { workload, peer, error: error.to_string() });
     }
 
-    /// Whether something of a workload has been measured.
-    pub(crate) fn hold(&self, workload: &dyn Workload) -> bool {
+    /// Whether there are figures of a workload.
+    pub(crate) fn contains(&self, workload: &dyn Workload) -> bool {
         let (group, parameters) = (workload.group(), workload.parameters());
         self.figures.iter().any(|it| it.group == group && it.parameters == parameters)
     }
 
-    /// Takes over what another run has measured, in place of what is known of the same workloads.
+    /// Adds the figures of another run, which replace those of the same workloads.
     pub(crate) fn merge(&mut self, other: Figures) {
         let is_of = |it: &Figure, other: &Figure| {
             it.group == other.group && it.parameters == other.parameters
@@ -217,7 +216,7 @@ impl Figures {
         }
     }
 
-    /// The figures of a group by parameters and metric, in the order in which they came.
+    /// The figures of a group by parameters and metric, in the order of measurement.
     pub(crate) fn rows(&self, group: &str) -> Vec<Row<'_>> {
         let mut rows: Vec<Row<'_>> = Vec::new();
         for figure in self.figures.iter().filter(|figure| figure.group == group) {
@@ -232,7 +231,7 @@ impl Figures {
     }
 }
 
-/// The figures of all servers and rounds that say the same of the same workload.
+/// The figures of one metric of a workload, of all servers and rounds.
 #[derive(Clone, Debug)]
 pub(crate) struct Row<'a> {
     pub(crate) parameters: &'a str,
@@ -241,12 +240,12 @@ pub(crate) struct Row<'a> {
 }
 
 impl Row<'_> {
-    /// What a server reached in the rounds.
+    /// The values of a server in all rounds.
     pub(crate) fn values(&self, peer: &str) -> Option<Spread> {
         Spread::of(self.by_round(peer).into_iter().map(|(_, value)| value).collect())
     }
 
-    /// How many times as good a server is as another, round for round.
+    /// How many times as good a server is as another, from the ratios of each round.
     pub(crate) fn ratio(&self, peer: &str, reference: &str) -> Option<Spread> {
         let theirs = self.by_round(reference);
         let paired = self.by_round(peer).into_iter().filter_map(|(round, value)| {
@@ -260,7 +259,7 @@ impl Row<'_> {
         Spread::of(paired.filter(|ratio| ratio.is_finite()).collect())
     }
 
-    /// The mean of what was measured in each round.
+    /// The mean value of each round.
     fn by_round(&self, peer: &str) -> Vec<(u32, f64)> {
         let mut rounds: Vec<(u32, Vec<f64>)> = Vec::new();
         for figure in self.figures.iter().filter(|figure| figure.peer == peer) {
@@ -287,7 +286,7 @@ impl Spread {
     }
 }
 
-/// The commit of the checkout, and whether it was changed; nothing outside a checkout.
+/// The commit of the checkout, marked if files are modified; empty outside a checkout.
 pub(crate) fn git_commit() -> String {
     let arguments = ["describe", "--always", "--dirty", "--exclude=*"];
     let output = Command::new("git").args(arguments).output();
@@ -314,18 +313,18 @@ impl Machine {
         }
     }
 
-    /// Each fault that costs something to live with, and how that is done.
+    /// Each mitigated vulnerability with its mitigation.
     fn mitigations() -> Vec<String> {
         let folder = std::fs::read_dir("/sys/devices/system/cpu/vulnerabilities");
-        let told = |path: PathBuf| {
+        let mitigation = |path: PathBuf| {
             let state = std::fs::read_to_string(&path).ok()?;
             let state = state.trim().strip_prefix("Mitigation: ")?;
-            let how = state.split([';', ',']).next().unwrap_or_default();
-            let fault = path.file_name()?.to_string_lossy().replace('_', " ");
-            Some(format!("{fault}: {how}"))
+            let name = state.split([';', ',']).next().unwrap_or_default();
+            let vulnerability = path.file_name()?.to_string_lossy().replace('_', " ");
+            Some(format!("{vulnerability}: {name}"))
         };
         let paths = folder.into_iter().flatten().flatten().map(|entry| entry.path());
-        let mut all: Vec<String> = paths.filter_map(told).collect();
+        let mut all: Vec<String> = paths.filter_map(mitigation).collect();
         all.sort();
         all
     }
@@ -336,7 +335,7 @@ impl Machine {
         date.unwrap_or_default()
     }
 
-    /// The mean number of threads that ran or would have, of the last minute.
+    /// The load average of the last minute.
     fn load() -> String {
         let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
         load.split(' ').next().unwrap_or_default().to_owned()
@@ -345,16 +344,16 @@ impl Machine {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use super::{Entrant, Figure, Figures, Group, Metric, Spread};
+    use super::{Figure, Figures, Group, Metric, ServerInfo, Spread};
 
     const GROUP: &str = "Work";
 
-    /// Two servers; the figures are written `metric peer round value`.
+    /// Figures of two servers, from lines of `metric server round value`.
     pub(crate) fn figures(text: &str) -> Figures {
         let metric = |name: &str| match name {
-            "rate" => Metric::more("rate", "/s"),
-            "cost" => Metric::less("cost", "us"),
-            _ => Metric::told(name, "%"),
+            "rate" => Metric::rate("rate", "/s"),
+            "cost" => Metric::cost("cost", "us"),
+            _ => Metric::info(name, "%"),
         };
         let figure = |line: &str| {
             let words: Vec<_> = line.split_whitespace().collect();
@@ -367,10 +366,10 @@ pub(crate) mod tests {
                 value: words[3].parse().expect("a value"),
             }
         };
-        let entrant =
-            |name: &str, ours| Entrant { name: name.to_owned(), version: "1".to_owned(), ours };
+        let server_info =
+            |name: &str, ours| ServerInfo { name: name.to_owned(), version: "1".to_owned(), ours };
         Figures {
-            peers: vec![entrant("theirs", false), entrant("ours", true)],
+            peers: vec![server_info("theirs", false), server_info("ours", true)],
             groups: vec![Group { name: GROUP.into(), note: "A note.".into() }],
             figures: text.lines().map(figure).collect(),
             ..Figures::default()
@@ -386,14 +385,14 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_ratio_above_one_is_good_for_whoever_it_is_of() {
+    fn ratio_above_one_is_better() {
         check("cost theirs 0 10\ncost ours 0 5", [2.0, 2.0, 2.0]);
         check("rate theirs 0 10\nrate ours 0 5", [0.5, 0.5, 0.5]);
     }
 
     #[test]
-    fn ratios_are_of_one_round_each() {
-        // The machine was three times as slow in the second round, and for one turn of the third.
+    fn ratios_are_computed_within_each_round() {
+        // The machine is slower in the second round, and in one measurement of the third.
         let costs = "cost theirs 0 10\ncost ours 0 5\n\
             cost ours 1 10\ncost theirs 1 30\n\
             cost theirs 2 10\ncost ours 2 3\ncost ours 2 5\ncost theirs 2 6";
@@ -401,7 +400,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_only_told_is_not_compared() {
+    fn informational_metrics_are_not_compared() {
         let figures = figures("share theirs 0 99\nshare ours 0 98");
         let rows = figures.rows(GROUP);
         assert_eq!(rows[0].ratio("ours", "theirs"), None);
@@ -409,7 +408,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn runs_are_put_together() {
+    fn merged_figures_replace_those_of_the_same_workload() {
         let mut whole = figures("cost theirs 0 10\ncost ours 0 5");
         let mut later = figures("cost theirs 0 8\ncost ours 0 2");
         whole.merge(later.clone());
@@ -422,7 +421,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_round_that_one_of_them_failed_in_does_not_count() {
+    fn round_with_a_failed_server_is_not_compared() {
         check("cost theirs 0 10\ncost ours 1 1\ncost theirs 1 3", [3.0, 3.0, 3.0]);
     }
 }

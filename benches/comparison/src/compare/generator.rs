@@ -1,5 +1,5 @@
-//! Clients of one server, on one thread: each keeps one batch of requests under way, and every
-//! reply is checked byte for byte. It must not know what the requests mean.
+//! Clients of one server, on one thread: each has one batch of requests pending, and every reply is
+//! checked byte for byte.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;
@@ -12,21 +12,21 @@ use crate::Outcome;
 use crate::running::Running;
 use crate::workload::Effort;
 
-/// A server that is silent for so long will not answer any more.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
-/// Larger than what any batch is answered with, mostly.
+/// The longest time to wait for a reply.
+pub(crate) const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
+/// Larger than the replies to most batches.
 const CHUNK_BYTES: usize = 64 * 1024;
-/// How many sockets are asked about at once.
+/// Events taken from the poll at once.
 const EVENTS_MAX: usize = 1024;
-/// How much of a wrong reply is shown.
+/// The part of a wrong reply that is shown.
 const SHOWN_BYTES: usize = 200;
 
-/// What clients say. A reply is known by its number, so that they need not keep it.
-pub(crate) trait Traffic {
-    /// The next batch of a connection.
+/// A source of requests. Expected replies have numbers, so that clients need not store them.
+pub(crate) trait Requests {
+    /// Returns the next batch of a connection.
     fn next(&mut self, connection: usize) -> Batch<'_>;
 
-    /// What the batches with that number must be answered.
+    /// Returns the expected reply with this number.
     fn expected(&self, reply: usize) -> &[u8];
 }
 
@@ -34,97 +34,97 @@ pub(crate) trait Traffic {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Batch<'a> {
     pub(crate) sent: &'a [u8],
-    /// Which of the expected replies it must be answered with.
+    /// The number of the expected reply.
     pub(crate) reply: usize,
-    /// How many operations are done when it is answered.
+    /// How many operations are complete when the reply has arrived.
     pub(crate) operations: u64,
 }
 
-/// What was done in a span of time, and what it cost the server.
+/// The operations of a span of time, and the server's processor time.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Done {
+pub(crate) struct Throughput {
     pub(crate) operations: u64,
     pub(crate) span: Duration,
     pub(crate) cpu: Duration,
 }
 
-impl Done {
-    /// What the server spent on one of them, in microseconds.
+impl Throughput {
+    /// The server's processor time for one operation, in microseconds.
     pub(crate) fn cpu_us(&self) -> f64 {
         self.cpu.as_secs_f64() * 1e6 / self.operations as f64
     }
 
-    /// How many were done in a second.
+    /// Operations a second.
     pub(crate) fn rate(&self) -> f64 {
         self.operations as f64 / self.span.as_secs_f64()
     }
 
-    /// How much of a processor the server had, in hundredths.
-    pub(crate) fn share(&self) -> f64 {
+    /// The server's share of a processor, in percent.
+    pub(crate) fn cpu_percent(&self) -> f64 {
         self.cpu.as_secs_f64() / self.span.as_secs_f64() * 100.0
     }
 }
 
-/// Keeps that many clients busy, and measures after a while.
+/// Keeps this number of clients busy, and measures after the warm-up.
 pub(crate) fn saturate(
     running: &Running,
-    traffic: &mut impl Traffic,
+    source: &mut impl Requests,
     connections: usize,
     effort: &Effort,
-) -> Outcome<Done> {
+) -> Outcome<Throughput> {
     let mut clients = Clients::connect(running.address, connections)?;
     for client in 0..connections {
-        clients.say(client, traffic)?;
+        clients.send_next(client, source)?;
     }
-    keep_busy(&mut clients, traffic, effort.warm_up)?;
+    keep_busy(&mut clients, source, effort.warm_up)?;
     let (began, before) = (Instant::now(), running.cpu()?);
-    let operations = keep_busy(&mut clients, traffic, effort.span)?;
-    Ok(Done { operations, span: began.elapsed(), cpu: running.cpu()? - before })
+    let operations = keep_busy(&mut clients, source, effort.span)?;
+    Ok(Throughput { operations, span: began.elapsed(), cpu: running.cpu()? - before })
 }
 
-/// Keeps all busy for so long, and until something is done. How many operations were it?
-fn keep_busy(clients: &mut Clients, traffic: &mut impl Traffic, span: Duration) -> Outcome<u64> {
+/// Keeps all clients busy for this time, and until an operation is complete; counts operations.
+fn keep_busy(clients: &mut Clients, source: &mut impl Requests, span: Duration) -> Outcome<u64> {
     let began = Instant::now();
     let mut done = 0;
     while done == 0 || began.elapsed() < span {
-        clients.wait(traffic, PATIENCE)?;
+        clients.wait(source, REPLY_TIMEOUT)?;
         if clients.answered.is_empty() && clients.events.is_empty() {
-            return Err("the server has fallen silent".into());
+            return Err("the server does not reply any more".into());
         }
         for index in 0..clients.answered.len() {
             let Answered { client, operations } = clients.answered[index];
             done += operations;
-            clients.say(client, traffic)?;
+            clients.send_next(client, source)?;
         }
     }
     Ok(done)
 }
 
-/// Clients of one server, each with one batch under way at most.
+/// Clients of one server, each with at most one pending batch.
 pub(crate) struct Clients {
     poll: Poll,
     events: Events,
     connections: Vec<Connection>,
-    under_way: Vec<UnderWay>,
+    pending: Vec<PendingBatch>,
     chunk: Vec<u8>,
-    /// Whose batches were answered at the last look.
+    /// The batches that were answered during the last wait.
     pub(crate) answered: Vec<Answered>,
 }
 
-/// A batch that was answered as it must be.
+/// A batch that has received its expected reply.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Answered {
     pub(crate) client: usize,
-    /// As in [`Batch`].
+    /// The operations of the [`Batch`].
     pub(crate) operations: u64,
 }
 
-/// What the batch under way is to be answered, and what it counts for.
+/// The expected reply of the pending batch, and the operations it completes.
 #[derive(Clone, Copy, Default)]
-struct UnderWay {
+struct PendingBatch {
     reply: usize,
     operations: u64,
-    /// How much of the reply has come, and was right.
+    /// How much of the reply has arrived and was correct.
     received: usize,
 }
 
@@ -133,45 +133,44 @@ impl Clients {
         let poll = Poll::new()?;
         let connect = |number| Connection::open(address, &poll, number);
         let connections = (0..connections).map(connect).collect::<io::Result<Vec<_>>>()?;
-        let under_way = vec![UnderWay::default(); connections.len()];
+        let pending = vec![PendingBatch::default(); connections.len()];
         let events = Events::with_capacity(EVENTS_MAX);
         let (chunk, answered) = (vec![0; CHUNK_BYTES], Vec::new());
-        Ok(Clients { poll, events, connections, under_way, chunk, answered })
+        Ok(Clients { poll, events, connections, pending, chunk, answered })
     }
 
     /// Sends a client's next batch.
-    pub(crate) fn say(&mut self, client: usize, traffic: &mut impl Traffic) -> Outcome<()> {
-        let Batch { sent, reply, operations } = traffic.next(client);
-        self.under_way[client] = UnderWay { reply, operations, received: 0 };
+    pub(crate) fn send_next(&mut self, client: usize, source: &mut impl Requests) -> Outcome<()> {
+        let Batch { sent, reply, operations } = source.next(client);
+        self.pending[client] = PendingBatch { reply, operations, received: 0 };
         Ok(self.connections[client].send(sent)?)
     }
 
-    /// Waits until something comes, but no longer than that, and reads it.
-    pub(crate) fn wait(&mut self, traffic: &impl Traffic, patience: Duration) -> Outcome<()> {
+    /// Waits for replies until the timeout, and reads them.
+    pub(crate) fn wait(&mut self, source: &impl Requests, timeout: Duration) -> Outcome<()> {
         self.answered.clear();
-        self.poll.poll(&mut self.events, Some(patience))?;
+        self.poll.poll(&mut self.events, Some(timeout))?;
         for event in &self.events {
             let Token(client) = event.token();
             let connection = &mut self.connections[client];
             if event.is_writable() {
                 connection.flush()?;
             }
-            let under_way = &mut self.under_way[client];
-            let expected = traffic.expected(under_way.reply);
-            if event.is_readable() && under_way.hear(connection, expected, &mut self.chunk)? {
-                self.answered.push(Answered { client, operations: under_way.operations });
+            let pending = &mut self.pending[client];
+            let expected = source.expected(pending.reply);
+            if event.is_readable() && pending.receive(connection, expected, &mut self.chunk)? {
+                self.answered.push(Answered { client, operations: pending.operations });
             }
         }
         Ok(())
     }
 }
 
-impl UnderWay {
-    /// Reads what has come. Is the batch answered?
+impl PendingBatch {
+    /// Reads available bytes. Returns whether the reply is complete.
     ///
-    /// Nothing comes after the end of a batch's answer, so a short read leaves nothing behind, and
-    /// the socket need not be asked once more.
-    fn hear(
+    /// No bytes follow the reply of a batch, so a short read has emptied the socket.
+    fn receive(
         &mut self,
         connection: &mut Connection,
         expected: &[u8],
@@ -194,21 +193,21 @@ impl UnderWay {
     }
 }
 
-/// A socket, and what it would not take yet.
+/// A non-blocking socket with unsent bytes.
 pub(crate) struct Connection {
     stream: TcpStream,
     unsent: Vec<u8>,
 }
 
 impl Connection {
-    /// Connects, and has the poll tell of it under a number.
+    /// Connects, and registers the socket with the poll under a number.
     pub(crate) fn open(address: SocketAddr, poll: &Poll, number: usize) -> io::Result<Connection> {
-        // Blocking: a server's queue of connections may be shorter than their number.
-        Connection::of(std::net::TcpStream::connect(address)?, poll, number)
+        // Blocking, because the server's backlog may be shorter than the number of connections.
+        Connection::from_stream(std::net::TcpStream::connect(address)?, poll, number)
     }
 
-    /// One that is there already.
-    pub(crate) fn of(
+    /// Registers an open socket with the poll.
+    pub(crate) fn from_stream(
         stream: std::net::TcpStream,
         poll: &Poll,
         number: usize,
@@ -221,7 +220,7 @@ impl Connection {
         Ok(Connection { stream, unsent: Vec::new() })
     }
 
-    /// Reads what has come; `None` if nothing has. It is an error if the server has gone.
+    /// Reads available bytes; `None` if there are none. A closed connection is an error.
     pub(crate) fn read(&mut self, chunk: &mut [u8]) -> io::Result<Option<usize>> {
         match self.stream.read(chunk) {
             Ok(0) => Err(io::Error::other("the server has closed a connection")),
@@ -231,7 +230,7 @@ impl Connection {
         }
     }
 
-    /// Sends, now or when the socket takes it.
+    /// Sends bytes now, or when the socket is writable.
     pub(crate) fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         if !self.unsent.is_empty() {
             self.unsent.extend_from_slice(bytes);
@@ -242,7 +241,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The socket takes more.
+    /// Sends unsent bytes to a writable socket.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         if !self.unsent.is_empty() {
             let sent = write_some(&mut self.stream, &self.unsent)?;
@@ -252,7 +251,7 @@ impl Connection {
     }
 }
 
-/// Until all is written, or the socket is full.
+/// Writes until all bytes are written or the socket is full.
 fn write_some(stream: &mut TcpStream, bytes: &[u8]) -> io::Result<usize> {
     let mut sent = 0;
     while sent < bytes.len() {
@@ -265,11 +264,11 @@ fn write_some(stream: &mut TcpStream, bytes: &[u8]) -> io::Result<usize> {
     Ok(sent)
 }
 
-/// What to say of a reply that is not what it must be.
+/// The message about an unexpected reply.
 pub(crate) fn wrong(came: &[u8], expected: &[u8]) -> String {
     let show = |bytes: &[u8]| {
         let shown = &bytes[..bytes.len().min(SHOWN_BYTES)];
         String::from_utf8_lossy(shown).escape_debug().to_string()
     };
-    format!("answered \"{}\" instead of \"{}\"", show(came), show(expected))
+    format!("replied \"{}\" instead of \"{}\"", show(came), show(expected))
 }

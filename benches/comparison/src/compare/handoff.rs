@@ -1,9 +1,9 @@
-//! One lock that many want: whoever releases it publishes that, and all who wait try again.
+//! Many clients compete for one lock: a release publishes a message, and all waiting clients retry.
 //!
-//! Every client is a process of its own, with a connection for commands and one that listens. One
-//! that has held the lock competes again once another has held it, so that every grant is a
-//! hand-off. It follows from that who may heed which message: the release of the n-th grant sends
-//! the n-th message, and a client pays no regard to those up to its own release.
+//! Every client represents a process, with a connection for commands and one for messages. After a
+//! client has held the lock, it retry only when another client has held it, so that every grant is
+//! a hand-off. The n-th message belongs to the release of the n-th grant, so a client ignores the
+//! messages up to its own release.
 
 use std::collections::VecDeque;
 use std::io::{Read, Write};
@@ -16,40 +16,41 @@ use mio::{Events, Poll, Token};
 
 use crate::cycles::redisson_4;
 use crate::figures::{Metric, Reading};
-use crate::generator::{Connection, Done, PATIENCE, wrong};
-use crate::peers::Peer;
+use crate::generator::{Connection, REPLY_TIMEOUT, Throughput, wrong};
 use crate::running::Running;
+use crate::servers::ComparedServer;
 use crate::workload::{Effort, Workload};
-use crate::{Outcome, bare};
+use crate::{Outcome, bare_server};
 
-const CONTESTS: [(usize, Heed); 5] =
-    [(2, Heed::Each), (16, Heed::Each), (128, Heed::Each), (16, Heed::Latest), (128, Heed::Latest)];
+const CONTESTS: [(usize, Retry); 5] =
+    [(2, Retry::Each), (16, Retry::Each), (128, Retry::Each), (16, Retry::All), (128, Retry::All)];
 const KEY: &str = "lock:orders";
-/// A process and a thread of it: every client is another.
+/// The owner of a lock, with a placeholder for the number of the client.
 const OWNER: &str = "0d9f4c5e-9a53-4a39-9b0b-@@@@@@@@@@c4:1";
 const CHANNEL: &str = "redisson_lock__channel:{lock:orders}";
-/// Far more than can come to one client at once: a reply or two, a message or two.
+/// Far more than a client receives at once: one or two replies or messages.
 const CHUNK_BYTES: usize = 4 * 1024;
 const EVENTS_MAX: usize = 1024;
 /// Longer than a measurement.
 const LONGEST_NS: u64 = 120_000_000_000;
 
 pub(crate) fn all() -> Vec<Box<dyn Workload>> {
-    CONTESTS.map(|(clients, heed)| Box::new(HandOff { clients, heed }) as Box<dyn Workload>).into()
+    let workload = |(clients, retry)| -> Box<dyn Workload> { Box::new(HandOff { clients, retry }) };
+    CONTESTS.map(workload).into()
 }
 
-/// What a client makes of several messages that have come since it last tried.
+/// How often a client retry when it has received several messages since its last attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Heed {
-    /// It tries as often, as Redisson does: a message is a permit of its semaphore.
+enum Retry {
+    /// Once for each message, like Redisson: a message is a permit of its semaphore.
     Each,
-    /// It tries once, as who is only woken by them.
-    Latest,
+    /// Once for all messages.
+    All,
 }
 
 struct HandOff {
     clients: usize,
-    heed: Heed,
+    retry: Retry,
 }
 
 impl Workload for HandOff {
@@ -58,9 +59,9 @@ impl Workload for HandOff {
     }
 
     fn parameters(&self) -> String {
-        match self.heed {
-            Heed::Each => format!("{} clients", self.clients),
-            Heed::Latest => format!("{} clients, one attempt for all messages", self.clients),
+        match self.retry {
+            Retry::Each => format!("{} clients", self.clients),
+            Retry::All => format!("{} clients, one attempt for all messages", self.clients),
         }
     }
 
@@ -77,77 +78,77 @@ impl Workload for HandOff {
         true
     }
 
-    fn has_floor(&self) -> bool {
+    fn has_lower_bound(&self) -> bool {
         true
     }
 
-    fn measure(&self, peer: &Peer, effort: &Effort) -> Outcome<Vec<Reading>> {
-        let running = peer.start(&[])?;
-        if peer.bare {
+    fn measure(&self, server: &ComparedServer, effort: &Effort) -> Outcome<Vec<Reading>> {
+        let running = server.start(&[])?;
+        if server.is_bare {
             let words = redisson_4(&running, KEY, CHANNEL, OWNER)?.map(|step| step.words);
-            bare::tell_lock(&running, words[0], words[1], &welcome(), &message())?;
+            bare_server::configure_lock(&running, words[0], words[1], &subscribed(), &message())?;
         }
-        let mut contest = Contest::begin(&running, self.clients, self.heed)?;
-        contest.go_on(effort.warm_up)?;
+        let mut contest = Contest::begin(&running, self.clients, self.retry)?;
+        contest.run(effort.warm_up)?;
         contest.latencies.clear();
         let (granted, tried) = (contest.granted, contest.tried);
         let (began, before) = (Instant::now(), running.cpu()?);
-        contest.go_on(effort.span)?;
+        contest.run(effort.span)?;
         let operations = contest.granted - granted;
-        let done = Done { operations, span: began.elapsed(), cpu: running.cpu()? - before };
+        let done = Throughput { operations, span: began.elapsed(), cpu: running.cpu()? - before };
         let latency = |quantile| contest.latencies.value_at_quantile(quantile) as f64 / 1e3;
         let tried = (contest.tried - tried) as f64;
         Ok(vec![
-            Metric::less("server CPU per hand-off", "us").is(done.cpu_us()),
-            Metric::more("hand-offs", "/s").is(done.rate()),
-            Metric::less("release to grant, p50", "us").is(latency(0.5)),
-            Metric::less("release to grant, p99", "us").is(latency(0.99)),
-            Metric::told("attempts per hand-off", "").is(tried / operations as f64),
-            Metric::told("server CPU", "%").is(done.share()),
+            Metric::cost("server CPU per hand-off", "us").with(done.cpu_us()),
+            Metric::rate("hand-offs", "/s").with(done.rate()),
+            Metric::cost("release to grant, p50", "us").with(latency(0.5)),
+            Metric::cost("release to grant, p99", "us").with(latency(0.99)),
+            Metric::info("attempts per hand-off", "").with(tried / operations as f64),
+            Metric::info("server CPU", "%").with(done.cpu_percent()),
         ])
     }
 }
 
-/// What a client sends, each time the same.
-struct Words {
+/// The encoded requests of a client.
+struct ClientRequests {
     lock: Vec<u8>,
     unlock: Vec<u8>,
     delete_latch: Vec<u8>,
 }
 
-/// Who a reply is to.
+/// A request without a reply yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Asked {
+enum PendingRequest {
     Lock,
     Unlock,
     DeleteLatch,
 }
 
 struct Contender {
-    words: Words,
+    requests: ClientRequests,
     commands: Connection,
-    listener: Connection,
-    /// What is not answered yet.
-    asked: VecDeque<Asked>,
-    /// The part of a line that has come from either.
+    subscriber: Connection,
+    pending: VecDeque<PendingRequest>,
+    /// Received bytes of replies that have not been handled.
     line: Vec<u8>,
+    /// Received bytes of an incomplete message.
     message_received: usize,
     trying: bool,
-    /// How many messages have come.
-    heard: u64,
-    /// How many of them it has tried for.
-    heeded: u64,
-    /// The number of the last grant it had.
+    /// The number of received messages.
+    messages: u64,
+    /// The number of messages for which it has tried.
+    messages_handled: u64,
+    /// The number of its last grant.
     released: u64,
 }
 
-/// Those who want the lock.
+/// The clients that compete for the lock.
 struct Contest {
     poll: Poll,
     events: Events,
     contenders: Vec<Contender>,
-    heed: Heed,
-    /// What every release sends to all.
+    retry: Retry,
+    /// The message that every release sends to all clients.
     message: Vec<u8>,
     chunk: Vec<u8>,
     granted: u64,
@@ -157,22 +158,23 @@ struct Contest {
 }
 
 impl Contest {
-    /// All listen, and all have asked for the lock.
-    fn begin(running: &Running, clients: usize, heed: Heed) -> Outcome<Contest> {
+    /// Connects and subscribes all clients, and sends their first lock requests.
+    fn begin(running: &Running, clients: usize, retry: Retry) -> Outcome<Contest> {
         let requests = redisson_4(running, KEY, CHANNEL, OWNER)?.map(|step| step.request);
         let poll = Poll::new()?;
         let contender = |number| {
             let mut requests = requests.clone();
             let [lock, unlock, delete_latch] =
                 requests.each_mut().map(|it| it.fill(number as u64).to_vec());
-            Contender::open(running, &poll, number, Words { lock, unlock, delete_latch })
+            let requests = ClientRequests { lock, unlock, delete_latch };
+            Contender::open(running, &poll, number, requests)
         };
         let contenders = (0..clients).map(contender).collect::<Outcome<Vec<_>>>()?;
         let mut contest = Contest {
             poll,
             events: Events::with_capacity(EVENTS_MAX),
             contenders,
-            heed,
+            retry,
             message: message().into_bytes(),
             chunk: vec![0; CHUNK_BYTES],
             granted: 0,
@@ -186,24 +188,24 @@ impl Contest {
         Ok(contest)
     }
 
-    /// For so long, and until the lock has been granted.
-    fn go_on(&mut self, span: Duration) -> Outcome<()> {
+    /// Runs for this time, and until the lock has been granted.
+    fn run(&mut self, span: Duration) -> Outcome<()> {
         let (began, granted) = (Instant::now(), self.granted);
         while self.granted == granted || began.elapsed() < span {
-            self.poll.poll(&mut self.events, Some(PATIENCE))?;
+            self.poll.poll(&mut self.events, Some(REPLY_TIMEOUT))?;
             if self.events.is_empty() {
-                return Err("nobody gets the lock any more".into());
+                return Err("the lock is not granted any more".into());
             }
             let events = std::mem::replace(&mut self.events, Events::with_capacity(0));
             for event in &events {
                 let Token(number) = event.token();
-                let (client, listens) = (number / 2, number % 2 == 1);
+                let (client, is_subscriber) = (number / 2, number % 2 == 1);
                 if event.is_writable() {
                     self.contenders[client].commands.flush()?;
                 }
-                match (event.is_readable(), listens) {
-                    (true, true) => self.hear(client)?,
-                    (true, false) => self.take_replies(client)?,
+                match (event.is_readable(), is_subscriber) {
+                    (true, true) => self.handle_messages(client)?,
+                    (true, false) => self.handle_replies(client)?,
                     (false, _) => {}
                 }
             }
@@ -216,48 +218,48 @@ impl Contest {
         let contender = &mut self.contenders[client];
         contender.trying = true;
         self.tried += 1;
-        contender.ask(Asked::Lock)
+        contender.send(PendingRequest::Lock)
     }
 
     /// Reads messages.
-    fn hear(&mut self, client: usize) -> Outcome<()> {
+    fn handle_messages(&mut self, client: usize) -> Outcome<()> {
         let contender = &mut self.contenders[client];
-        let Some(count) = contender.listener.read(&mut self.chunk)? else { return Ok(()) };
+        let Some(count) = contender.subscriber.read(&mut self.chunk)? else { return Ok(()) };
         contender.count_messages(&self.chunk[..count], &self.message)?;
-        if contender.heard > self.granted {
+        if contender.messages > self.granted {
             return Err("more messages than releases".into());
         }
-        self.try_again(client)
+        self.retry(client)
     }
 
-    /// Whoever waits tries again if there are messages that it has not tried for.
-    fn try_again(&mut self, client: usize) -> Outcome<()> {
+    /// Lets a waiting client try again if it has messages for which it has not tried.
+    fn retry(&mut self, client: usize) -> Outcome<()> {
         let contender = &mut self.contenders[client];
-        let heeded = contender.heeded.max(contender.released);
-        if contender.trying || contender.heard <= heeded {
+        let handled = contender.messages_handled.max(contender.released);
+        if contender.trying || contender.messages <= handled {
             return Ok(());
         }
-        contender.heeded = match self.heed {
-            Heed::Each => heeded + 1,
-            Heed::Latest => contender.heard,
+        contender.messages_handled = match self.retry {
+            Retry::Each => handled + 1,
+            Retry::All => contender.messages,
         };
         self.attempt(client)
     }
 
-    /// Reads replies. Whoever is granted the lock releases it.
-    fn take_replies(&mut self, client: usize) -> Outcome<()> {
+    /// Reads replies. A client with a granted lock releases it.
+    fn handle_replies(&mut self, client: usize) -> Outcome<()> {
         let contender = &mut self.contenders[client];
         let Some(count) = contender.commands.read(&mut self.chunk)? else { return Ok(()) };
         contender.line.extend_from_slice(&self.chunk[..count]);
-        while let Some((asked, reply)) = self.contenders[client].next_reply() {
-            match (asked, reply.as_slice()) {
-                (Asked::Lock, b"$-1") => self.granted(client)?,
-                (Asked::Lock, [b':', b'1'..=b'9', ..]) => self.refused(client)?,
-                (Asked::Unlock, b":1") => {
-                    self.contenders[client].ask(Asked::DeleteLatch)?;
+        while let Some((request, reply)) = self.contenders[client].next_reply() {
+            match (request, reply.as_slice()) {
+                (PendingRequest::Lock, b"$-1") => self.granted(client)?,
+                (PendingRequest::Lock, [b':', b'1'..=b'9', ..]) => self.refused(client)?,
+                (PendingRequest::Unlock, b":1") => {
+                    self.contenders[client].send(PendingRequest::DeleteLatch)?;
                 }
-                (Asked::DeleteLatch, b":1") => {}
-                (asked, _) => return Err(format!("{asked:?}: {}", wrong(&reply, b":1")).into()),
+                (PendingRequest::DeleteLatch, b":1") => {}
+                (request, _) => return Err(format!("{request:?}: {}", wrong(&reply, b":1")).into()),
             }
         }
         Ok(())
@@ -274,92 +276,97 @@ impl Contest {
         let contender = &mut self.contenders[client];
         contender.released = self.granted;
         contender.trying = false;
-        contender.ask(Asked::Unlock)
+        contender.send(PendingRequest::Unlock)
     }
 
     fn refused(&mut self, client: usize) -> Outcome<()> {
         self.contenders[client].trying = false;
-        self.try_again(client)
+        self.retry(client)
     }
 }
 
 impl Contender {
-    /// Connects twice, and listens.
-    fn open(running: &Running, poll: &Poll, number: usize, words: Words) -> Outcome<Contender> {
+    /// Opens the connection for commands and the subscribed one.
+    fn open(
+        running: &Running,
+        poll: &Poll,
+        number: usize,
+        requests: ClientRequests,
+    ) -> Outcome<Contender> {
         let commands = Connection::open(running.address, poll, number * 2)?;
-        let listener = Connection::of(listen(running)?, poll, number * 2 + 1)?;
+        let subscriber = Connection::from_stream(subscribe(running)?, poll, number * 2 + 1)?;
         Ok(Contender {
-            words,
+            requests,
             commands,
-            listener,
-            asked: VecDeque::new(),
+            subscriber,
+            pending: VecDeque::new(),
             line: Vec::new(),
             message_received: 0,
             trying: false,
-            heard: 0,
-            heeded: 0,
+            messages: 0,
+            messages_handled: 0,
             released: 0,
         })
     }
 
-    fn ask(&mut self, what: Asked) -> Outcome<()> {
-        self.asked.push_back(what);
-        Ok(self.commands.send(match what {
-            Asked::Lock => &self.words.lock,
-            Asked::Unlock => &self.words.unlock,
-            Asked::DeleteLatch => &self.words.delete_latch,
+    fn send(&mut self, request: PendingRequest) -> Outcome<()> {
+        self.pending.push_back(request);
+        Ok(self.commands.send(match request {
+            PendingRequest::Lock => &self.requests.lock,
+            PendingRequest::Unlock => &self.requests.unlock,
+            PendingRequest::DeleteLatch => &self.requests.delete_latch,
         })?)
     }
 
-    /// The next reply that is all there, each of which is a line, and what it is to.
-    fn next_reply(&mut self) -> Option<(Asked, Vec<u8>)> {
+    /// The next complete reply, which is a line, and its request.
+    fn next_reply(&mut self) -> Option<(PendingRequest, Vec<u8>)> {
         let end = self.line.windows(2).position(|it| it == b"\r\n")?;
         let reply = self.line[..end].to_vec();
         self.line.drain(..end + 2);
-        Some((self.asked.pop_front()?, reply))
+        Some((self.pending.pop_front()?, reply))
     }
 
-    /// All that comes are messages, and all messages are alike.
-    fn count_messages(&mut self, mut came: &[u8], message: &[u8]) -> Outcome<()> {
-        while !came.is_empty() {
+    /// Counts received messages, which are all equal.
+    fn count_messages(&mut self, mut received: &[u8], message: &[u8]) -> Outcome<()> {
+        while !received.is_empty() {
             let missing = &message[self.message_received..];
-            let (part, rest) = came.split_at(came.len().min(missing.len()));
+            let (part, rest) = received.split_at(received.len().min(missing.len()));
             if !missing.starts_with(part) {
                 return Err(wrong(part, missing).into());
             }
             self.message_received += part.len();
             if self.message_received == message.len() {
                 self.message_received = 0;
-                self.heard += 1;
+                self.messages += 1;
             }
-            came = rest;
+            received = rest;
         }
         Ok(())
     }
 }
 
-/// What those who listen are answered.
-fn welcome() -> String {
+/// The reply to SUBSCRIBE.
+fn subscribed() -> String {
     let length = CHANNEL.len();
     format!("*3\r\n$9\r\nsubscribe\r\n${length}\r\n{CHANNEL}\r\n:1\r\n")
 }
 
-/// What they hear of a release.
+/// The message about a release.
 fn message() -> String {
     let length = CHANNEL.len();
     format!("*3\r\n$7\r\nmessage\r\n${length}\r\n{CHANNEL}\r\n$1\r\n0\r\n")
 }
 
-/// A connection that has been told that it will hear of releases.
-fn listen(running: &Running) -> Outcome<TcpStream> {
+/// Opens a connection that is subscribed to the messages.
+fn subscribe(running: &Running) -> Outcome<TcpStream> {
     let mut stream = TcpStream::connect(running.address)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
     stream.write_all(&request(&["SUBSCRIBE", CHANNEL]))?;
-    let expected = welcome();
-    let mut came = vec![0; expected.len()];
-    stream.read_exact(&mut came)?;
-    if came != expected.as_bytes() {
-        return Err(wrong(&came, expected.as_bytes()).into());
+    let expected = subscribed();
+    let mut reply = vec![0; expected.len()];
+    stream.read_exact(&mut reply)?;
+    if reply != expected.as_bytes() {
+        return Err(wrong(&reply, expected.as_bytes()).into());
     }
     Ok(stream)
 }
@@ -367,10 +374,10 @@ fn listen(running: &Running) -> Outcome<TcpStream> {
 #[cfg(test)]
 mod tests {
     use super::all;
-    use crate::workload::tests::works;
+    use crate::workload::tests::check_runs;
 
     #[test]
-    fn the_lock_goes_from_hand_to_hand() {
-        all().iter_mut().for_each(|workload| works(workload.as_mut()));
+    fn handoff_workloads_run() {
+        all().iter_mut().for_each(|workload| check_runs(workload.as_mut()));
     }
 }

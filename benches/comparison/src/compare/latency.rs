@@ -1,8 +1,8 @@
-//! How long clients wait for a lock at a rate that the server can bear.
+//! How long clients wait for a lock at a fixed rate below the server's limit.
 //!
-//! Locks are wanted at times that were drawn beforehand, whether or not the server has answered the
-//! wishes before. If no connection is free a wish waits, and its time runs from when it was to be
-//! sent, so a server that stalls is charged for all who would have waited.
+//! Lock requests are due at random times that do not depend on earlier replies. If no connection is
+//! free, a request waits. Its latency counts from the time at which it was due, so a stall of the
+//! server counts for all requests that it delays.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -15,22 +15,22 @@ use lockwheel_benches::Random;
 use crate::Outcome;
 use crate::cycles::redisson_3;
 use crate::figures::{Metric, Reading};
-use crate::generator::{Answered, Clients, Done, PATIENCE, saturate};
-use crate::peers::Peer;
+use crate::generator::{Answered, Clients, REPLY_TIMEOUT, Throughput, saturate};
 use crate::requests::Cycles;
 use crate::running::Running;
+use crate::servers::ComparedServer;
 use crate::workload::{Effort, Workload};
 
 const CONNECTIONS: usize = 50;
 const LOCKS: u32 = 10_000_000;
-/// Of what the slowest server reaches.
+/// The rates, as a part of the highest rate of the slowest server.
 const PERCENTS: [u32; 2] = [30, 60];
-/// The latencies that are told.
+/// The reported latencies.
 const QUANTILES: [(&str, f64); 3] = [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)];
-/// Longer than a measurement and what is left of it.
+/// Longer than any latency.
 const LONGEST_NS: u64 = 120_000_000_000;
 
-/// Every one of them. They share what the slowest server reaches.
+/// Both rates. They share the measured rate of the slowest server.
 pub(crate) fn all() -> Vec<Box<dyn Workload>> {
     let slowest = Rc::new(Cell::new(None));
     let at = |percent| AtRate { percent, slowest: Rc::clone(&slowest) };
@@ -61,19 +61,19 @@ impl Workload for AtRate {
         true
     }
 
-    /// What few of a thousand wait for is mostly the machine's doing: only the median of many
-    /// rounds says something.
-    fn rounds(&self, asked: u32) -> u32 {
-        asked * 3
+    /// The highest latencies depend mostly on the machine: only the median of many rounds is
+    /// meaningful.
+    fn rounds(&self, requested: u32) -> u32 {
+        requested * 3
     }
 
-    fn prepare(&mut self, peers: &[&Peer], effort: &Effort) -> Outcome<()> {
+    fn prepare(&mut self, servers: &[&ComparedServer], effort: &Effort) -> Outcome<()> {
         if self.slowest.get().is_some() {
             return Ok(());
         }
         let mut slowest = f64::INFINITY;
-        for peer in peers {
-            let running = peer.start(&[])?;
+        for server in servers {
+            let running = server.start(&[])?;
             let mut cycles = cycles(&running)?;
             let done = saturate(&running, &mut cycles, CONNECTIONS, effort)?;
             slowest = slowest.min(done.rate());
@@ -82,28 +82,28 @@ impl Workload for AtRate {
         Ok(())
     }
 
-    fn measure(&self, peer: &Peer, effort: &Effort) -> Outcome<Vec<Reading>> {
+    fn measure(&self, server: &ComparedServer, effort: &Effort) -> Outcome<Vec<Reading>> {
         let slowest = self.slowest.get().ok_or("no rate is known")?;
         let rate = slowest * f64::from(self.percent) / 100.0;
-        let running = peer.start(&[])?;
-        let mut schedule = Schedule::new(&running, rate)?;
-        schedule.keep(effort.warm_up)?;
-        schedule.latencies.clear();
+        let running = server.start(&[])?;
+        let mut load = RandomLoad::new(&running, rate)?;
+        load.run(effort.warm_up)?;
+        load.latencies.clear();
         let (began, before) = (Instant::now(), running.cpu()?);
-        let operations = schedule.keep(effort.span)?;
-        let done = Done { operations, span: began.elapsed(), cpu: running.cpu()? - before };
+        let operations = load.run(effort.span)?;
+        let done = Throughput { operations, span: began.elapsed(), cpu: running.cpu()? - before };
         let us = |ns: u64| ns as f64 / 1e3;
-        let latencies = &schedule.latencies;
+        let latencies = &load.latencies;
         let quantile = |(name, quantile)| {
             let latency = us(latencies.value_at_quantile(quantile));
-            Metric::less(format!("until granted, {name}"), "us").is(latency)
+            Metric::cost(format!("until granted, {name}"), "us").with(latency)
         };
         let mut readings: Vec<_> = QUANTILES.map(quantile).into();
         readings.extend([
-            Metric::less("until granted, longest", "us").is(us(latencies.max())),
-            Metric::less("server CPU per operation", "us").is(done.cpu_us()),
-            Metric::told("operations", "/s").is(done.rate()),
-            Metric::told("server CPU", "%").is(done.share()),
+            Metric::cost("until granted, longest", "us").with(us(latencies.max())),
+            Metric::cost("server CPU per operation", "us").with(done.cpu_us()),
+            Metric::info("operations", "/s").with(done.rate()),
+            Metric::info("server CPU", "%").with(done.cpu_percent()),
         ]);
         Ok(readings)
     }
@@ -113,29 +113,29 @@ fn cycles(running: &Running) -> Outcome<Cycles> {
     Ok(Cycles::new(&redisson_3(running)?, 1, CONNECTIONS, LOCKS))
 }
 
-/// Wishes at times drawn beforehand, and who sees to them.
-struct Schedule {
+/// Lock requests at random times, and the connections that send them.
+struct RandomLoad {
     clients: Clients,
     cycles: Cycles,
-    /// Connections with nothing under way.
+    /// Connections without a pending request.
     free: Vec<usize>,
-    /// When what each connection has under way was to be sent.
-    intended: Vec<Instant>,
-    /// Wishes that are due, and for which no connection is free.
+    /// When the pending request of each connection was due.
+    due: Vec<Instant>,
+    /// The due times of requests for which no connection is free.
     waiting: VecDeque<Instant>,
-    /// The mean time between two wishes.
+    /// The mean time between two requests.
     interval: Duration,
     random: Random,
     latencies: Histogram<u64>,
 }
 
-impl Schedule {
-    fn new(running: &Running, rate: f64) -> Outcome<Schedule> {
-        Ok(Schedule {
+impl RandomLoad {
+    fn new(running: &Running, rate: f64) -> Outcome<RandomLoad> {
+        Ok(RandomLoad {
             clients: Clients::connect(running.address, CONNECTIONS)?,
             cycles: cycles(running)?,
             free: (0..CONNECTIONS).collect(),
-            intended: vec![Instant::now(); CONNECTIONS],
+            due: vec![Instant::now(); CONNECTIONS],
             waiting: VecDeque::new(),
             interval: Duration::from_secs_f64(1.0 / rate),
             random: Random::new(),
@@ -143,36 +143,35 @@ impl Schedule {
         })
     }
 
-    /// Keeps to the times for so long, and sees to every wish of it. How many cycles were it?
-    ///
-    /// It never sleeps: a wake-up would come later than many a reply.
-    fn keep(&mut self, span: Duration) -> Outcome<u64> {
+    /// Generates requests for this time and waits until all are complete. Returns the number of
+    /// cycles. It never sleeps, because waking up takes longer than many replies.
+    fn run(&mut self, span: Duration) -> Outcome<u64> {
         let began = Instant::now();
         let end = began + span;
-        let (mut due, mut done) = (began, 0);
-        while due < end || !self.waiting.is_empty() || self.free.len() < CONNECTIONS {
+        let (mut next, mut done) = (began, 0);
+        while next < end || !self.waiting.is_empty() || self.free.len() < CONNECTIONS {
             let now = Instant::now();
-            while due < end && due <= now {
-                self.waiting.push_back(due);
-                due += self.pause();
+            while next < end && next <= now {
+                self.waiting.push_back(next);
+                next += self.pause();
             }
             while !self.waiting.is_empty()
                 && let Some(client) = self.free.pop()
             {
-                self.intended[client] = self.waiting.pop_front().unwrap_or(now);
-                self.clients.say(client, &mut self.cycles)?;
+                self.due[client] = self.waiting.pop_front().unwrap_or(now);
+                self.clients.send_next(client, &mut self.cycles)?;
             }
             self.clients.wait(&self.cycles, Duration::ZERO)?;
-            done += self.take_answers()?;
-            if now > end + PATIENCE {
-                return Err("the server has fallen silent".into());
+            done += self.handle_replies()?;
+            if now > end + REPLY_TIMEOUT {
+                return Err("the server does not reply any more".into());
             }
         }
         Ok(done)
     }
 
-    /// A client whose lock is granted gives it back, and then is free.
-    fn take_answers(&mut self) -> Outcome<u64> {
+    /// A client releases a granted lock. After the release it is free.
+    fn handle_replies(&mut self) -> Outcome<u64> {
         let mut done = 0;
         let now = Instant::now();
         for index in 0..self.clients.answered.len() {
@@ -182,14 +181,14 @@ impl Schedule {
                 self.free.push(client);
                 continue;
             }
-            let waited = now.duration_since(self.intended[client]).as_nanos();
+            let waited = now.duration_since(self.due[client]).as_nanos();
             self.latencies.saturating_record(u64::try_from(waited).unwrap_or(LONGEST_NS));
-            self.clients.say(client, &mut self.cycles)?;
+            self.clients.send_next(client, &mut self.cycles)?;
         }
         Ok(done)
     }
 
-    /// How long until the next wish: such pauses make wishes that know nothing of each other.
+    /// The time until the next request, exponentially distributed: requests are independent.
     fn pause(&mut self) -> Duration {
         let drawn = f64::from(self.random.below(u32::MAX)) + 1.0;
         self.interval.mul_f64(-(drawn / (f64::from(u32::MAX) + 1.0)).ln())
@@ -198,23 +197,23 @@ impl Schedule {
 
 #[cfg(test)]
 mod tests {
-    use super::{Schedule, all};
-    use crate::peers::Peer;
-    use crate::workload::tests::works;
+    use super::{RandomLoad, all};
+    use crate::servers::ComparedServer;
+    use crate::workload::tests::check_runs;
     use std::time::Duration;
 
     #[test]
-    fn locks_are_granted_at_a_rate() {
-        all().iter_mut().for_each(|workload| works(workload.as_mut()));
+    fn latency_workloads_run() {
+        all().iter_mut().for_each(|workload| check_runs(workload.as_mut()));
     }
 
     #[test]
-    fn every_wish_is_seen_to_and_counted_once() {
-        let running = Peer::lockwheel().start(&[]).expect("a server");
-        let mut schedule = Schedule::new(&running, 20_000.0).expect("it lets us in");
-        let done = schedule.keep(Duration::from_millis(20)).expect("locks");
-        // On the mean 400; the draw is the same every time, and does not depend on the server.
+    fn every_request_is_completed_and_counted_once() {
+        let running = ComparedServer::lockwheel().start(&[]).expect("a server");
+        let mut load = RandomLoad::new(&running, 20_000.0).expect("connections");
+        let done = load.run(Duration::from_millis(20)).expect("locks");
+        // 400 on average; the random numbers have a fixed seed.
         assert!((300..500).contains(&done), "{done}");
-        assert_eq!(schedule.latencies.len(), done);
+        assert_eq!(load.latencies.len(), done);
     }
 }

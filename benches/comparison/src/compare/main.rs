@@ -1,32 +1,32 @@
-//! The comparison: starts Lockwheel and every peer it finds, measures each workload on all of them
-//! in turn, and tells how they stand to each other. It must not know what a workload does.
+//! Compares Lockwheel with other servers: starts every server that is found, measures each workload
+//! on all of them in turn, and writes the figures and their ratios.
 
 #![forbid(unsafe_code)]
-#![allow(clippy::disallowed_methods)] // To measure is to read the clock.
-#![allow(clippy::print_stdout)] // A program that speaks to whoever runs it.
+#![allow(clippy::disallowed_methods)] // A measurement reads the clock.
+#![allow(clippy::print_stdout)] // A program with text output.
 
-mod bare;
+mod bare_server;
+mod bare_thread;
 mod cycles;
-mod ending;
 mod expiry;
 mod figures;
-mod floor;
 mod generator;
 mod handoff;
-mod kept;
 mod latency;
 mod load;
 mod memory;
 mod open_loop;
 mod options;
 mod page;
-mod peers;
 mod plots;
 mod progress;
 mod report;
 mod requests;
 mod running;
+mod saved;
 mod scale;
+mod servers;
+mod shutdown;
 mod start;
 mod tables;
 mod watchdog;
@@ -41,34 +41,34 @@ use std::time::Instant;
 use clap::Parser;
 
 use crate::figures::Figures;
-use crate::options::{Act, Format, Options};
-use crate::peers::Peer;
+use crate::options::{CompareAction, Format, Options};
 use crate::progress::Meter;
+use crate::servers::ComparedServer;
 use crate::workload::{Effort, Workload};
 
-/// What may go wrong, in words for whoever runs this.
+/// Errors are texts for the user of the program.
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    let outcome = match &options.act {
-        Some(Act::StartInProcess) => return start::tell(),
-        Some(Act::BareServer(place)) => bare::serve(place.address()).map(|()| true),
-        Some(Act::Render { files }) => render(&options, files),
-        Some(Act::Wheel { folder }) => keep_wheel(&options, folder),
+    let outcome = match &options.action {
+        Some(CompareAction::StartInProcess) => return start::print_in_process(),
+        Some(CompareAction::BareServer(it)) => bare_server::serve(it.address()).map(|()| true),
+        Some(CompareAction::Render { files }) => render(&options, files),
+        Some(CompareAction::Wheel { folder }) => save_wheel(&options, folder),
         None => run(&options),
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            progress::say(&format!("compare: {error}"));
+            progress::print(&format!("compare: {error}"));
             ExitCode::FAILURE
         }
     }
 }
 
-/// Whether everything that was to be measured was.
+/// Runs the comparison. Returns whether every measurement succeeded.
 fn run(options: &Options) -> Outcome<bool> {
     let effort = options.effort();
     let mut workloads = workload::all();
@@ -80,49 +80,49 @@ fn run(options: &Options) -> Outcome<bool> {
     if workloads.is_empty() {
         return Err("no workload has that in its name: see --list".into());
     }
-    ending::obey_signals()?;
-    let peers = peers::find(options)?;
-    // Written after the work: a folder that is not there had better be known before it.
+    shutdown::handle_signals()?;
+    let servers = servers::find(options)?;
+    // Opened before the long run, so that a missing folder is reported at once.
     let output = options.open_output()?;
-    let mut figures = kept::begin(options, &peers)?;
-    workloads.retain(|workload| !figures.hold(workload.as_ref()));
-    let mut meter = Meter::begin(count(&workloads, &peers, options.rounds()));
+    let mut figures = saved::begin(options, &servers)?;
+    workloads.retain(|workload| !figures.contains(workload.as_ref()));
+    let mut meter = Meter::begin(count(&workloads, &servers, options.rounds()));
     for workload in &mut workloads {
         let began = Instant::now();
-        measure(workload.as_mut(), &peers, &effort, options.rounds(), &mut figures, &mut meter);
+        measure(workload.as_mut(), &servers, &effort, options.rounds(), &mut figures, &mut meter);
         figures.spent_seconds += began.elapsed().as_secs_f64();
-        kept::write(options, &figures)?;
+        saved::write(options, &figures)?;
     }
     meter.end();
-    figures.end();
-    kept::write(options, &figures)?;
-    tell(options, &figures, output)?;
+    figures.record_load();
+    saved::write(options, &figures)?;
+    write_outcome(options, &figures, output)?;
     Ok(figures.failures.is_empty())
 }
 
-/// Reads the costs of a timer from criterion's output, as `benches/results/wheel.json`.
-fn keep_wheel(options: &Options, folder: &Path) -> Outcome<bool> {
+/// Converts criterion's costs of a timer into `benches/results/wheel.json`.
+fn save_wheel(options: &Options, folder: &Path) -> Outcome<bool> {
     let text = wheel::WheelCosts::read(folder)?.to_json()?;
     options.open_output()?.write_all(text.as_bytes())?;
     Ok(true)
 }
 
-/// Tells what was measured before.
+/// Writes the outcome of earlier runs.
 fn render(options: &Options, files: &[PathBuf]) -> Outcome<bool> {
     if let ([file], Format::Page) = (files, options.format)
-        && let Ok(tables) = kept::read_kept_tables(file)
+        && let Ok(tables) = saved::read_saved_tables(file)
     {
-        // Their plots were kept with them.
+        // The plots of saved tables are files of their own, and are not drawn again.
         options.open_output()?.write_all(page::write(&tables).as_bytes())?;
         return Ok(true);
     }
-    let figures = kept::read_all(files)?;
-    tell(options, &figures, options.open_output()?)?;
+    let figures = saved::read_all(files)?;
+    write_outcome(options, &figures, options.open_output()?)?;
     Ok(true)
 }
 
-/// Writes the outcome, in the form that is wanted.
-fn tell(options: &Options, figures: &Figures, mut output: Box<dyn Write>) -> Outcome<()> {
+/// Writes the outcome in the requested format.
+fn write_outcome(options: &Options, figures: &Figures, mut output: Box<dyn Write>) -> Outcome<()> {
     if options.format == Format::Page {
         page::draw(figures, options.output.as_deref().ok_or("a page needs --output")?)?;
     }
@@ -130,78 +130,80 @@ fn tell(options: &Options, figures: &Figures, mut output: Box<dyn Write>) -> Out
     Ok(())
 }
 
-/// Measures one workload on all peers, in every round forth and back again, so that whatever
-/// changes steadily in a round (a processor's temperature, a neighbour) falls on all alike.
+/// Measures one workload on all servers, in every round in forward and then in reverse order, so
+/// that steady changes during a round (a processor's temperature, other load) affect all equally.
 fn measure(
     workload: &mut dyn Workload,
-    peers: &[Peer],
+    servers: &[ComparedServer],
     effort: &Effort,
     rounds: u32,
     figures: &mut Figures,
     meter: &mut Meter,
 ) {
-    let chosen: Vec<&Peer> = takers(workload, peers).collect();
+    let chosen: Vec<&ComparedServer> = participants(workload, servers).collect();
     let title = workload::title(workload);
     if let Err(error) = workload.prepare(&chosen, effort) {
-        figures.failed(workload, "all", error.as_ref());
+        figures.add_failure(workload, "all", error.as_ref());
         return;
     }
-    figures.announce(workload);
+    figures.add_group(workload);
     for round in 0..workload.rounds(rounds) {
-        for peer in turns(&chosen, round, workload.there_and_back()) {
-            meter.at(&title, &peer.name);
-            match workload.measure(peer, effort) {
-                Ok(readings) => figures.add(workload, peer, round, readings),
-                Err(error) => figures.failed(workload, &peer.name, error.as_ref()),
+        for server in order(&chosen, round, workload.measures_twice()) {
+            meter.at(&title, &server.name);
+            match workload.measure(server, effort) {
+                Ok(readings) => figures.add(workload, server, round, readings),
+                Err(error) => figures.add_failure(workload, &server.name, error.as_ref()),
             }
-            meter.did_one();
+            meter.advance();
         }
     }
 }
 
-/// Whose turn it is in a round, one after the other.
-fn turns<'a>(peers: &[&'a Peer], round: u32, there_and_back: bool) -> Vec<&'a Peer> {
-    let taking_part = peers.iter().copied().filter(|peer| round == 0 || !peer.once);
-    let (forth, back) = (taking_part.clone(), taking_part.rev());
-    match there_and_back {
-        true => forth.chain(back).collect(),
-        false if round.is_multiple_of(2) => forth.collect(),
-        false => back.collect(),
+/// Returns the order in which servers are measured in a round.
+fn order<'a>(servers: &[&'a ComparedServer], round: u32, twice: bool) -> Vec<&'a ComparedServer> {
+    let participants = servers.iter().copied().filter(|it| round == 0 || !it.first_round_only);
+    let (forward, reverse) = (participants.clone(), participants.rev());
+    match twice {
+        true => forward.chain(reverse).collect(),
+        false if round.is_multiple_of(2) => forward.collect(),
+        false => reverse.collect(),
     }
 }
 
-/// The peers a workload is run on.
-fn takers<'a>(workload: &dyn Workload, peers: &'a [Peer]) -> impl Iterator<Item = &'a Peer> {
-    let (runs_scripts, has_floor) = (workload.runs_scripts(), workload.has_floor());
-    let takes_part =
-        move |peer: &&Peer| (runs_scripts || !peer.for_scripts_only) && (has_floor || !peer.bare);
-    peers.iter().filter(takes_part)
+/// Returns the servers on which a workload is measured.
+fn participants<'a>(
+    workload: &dyn Workload,
+    servers: &'a [ComparedServer],
+) -> impl Iterator<Item = &'a ComparedServer> {
+    let (runs_scripts, has_lower_bound) = (workload.runs_scripts(), workload.has_lower_bound());
+    let servers = servers.iter().filter(move |it| runs_scripts || !it.for_scripts_only);
+    servers.filter(move |it| has_lower_bound || !it.is_bare)
 }
 
-/// How many measurements there will be.
-fn count(workloads: &[Box<dyn Workload>], peers: &[Peer], rounds: u32) -> u64 {
+/// Returns the number of measurements of the run.
+fn count(workloads: &[Box<dyn Workload>], servers: &[ComparedServer], rounds: u32) -> u64 {
     let of = |workload: &dyn Workload| -> u64 {
-        let chosen: Vec<&Peer> = takers(workload, peers).collect();
-        let turns = |round| turns(&chosen, round, workload.there_and_back()).len() as u64;
-        (0..workload.rounds(rounds)).map(turns).sum()
+        let chosen: Vec<&ComparedServer> = participants(workload, servers).collect();
+        let of_round = |round| order(&chosen, round, workload.measures_twice()).len() as u64;
+        (0..workload.rounds(rounds)).map(of_round).sum()
     };
     workloads.iter().map(|workload| of(workload.as_ref())).sum()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::turns;
-    use crate::peers::Peer;
+    use super::order;
+    use crate::servers::ComparedServer;
 
     #[test]
-    fn peers_take_turns_forth_and_back() {
-        let (a, b) = (Peer::named("a"), Peer::named("b"));
-        let mut once = Peer::named("once");
-        once.once = true;
-        let peers = [&a, &once, &b];
-        let check = |round, there_and_back, expected: &str| {
-            let turns = turns(&peers, round, there_and_back);
-            let names: Vec<_> = turns.iter().map(|peer| peer.name.as_str()).collect();
+    fn servers_are_measured_in_both_orders() {
+        let (a, b) = (ComparedServer::named("a"), ComparedServer::named("b"));
+        let mut once = ComparedServer::named("once");
+        once.first_round_only = true;
+        let servers = [&a, &once, &b];
+        let check = |round, measures_twice, expected: &str| {
+            let order = order(&servers, round, measures_twice);
+            let names: Vec<_> = order.iter().map(|server| server.name.as_str()).collect();
             assert_eq!(names.join(" "), expected);
         };
         check(0, true, "a once b b once a");

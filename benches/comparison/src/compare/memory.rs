@@ -1,26 +1,25 @@
-//! What locks that are held, and nothing else, cost: memory, and the processor's time while nobody
-//! asks for anything. It must not know how a server keeps them.
+//! The cost of held locks: memory, and processor time without requests.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::Outcome;
 use crate::figures::{Metric, Reading};
-use crate::load::{Kind, grouped, hold, release};
-use crate::peers::Peer;
+use crate::load::{LockType, grouped, hold, release};
 use crate::running::Running;
+use crate::servers::ComparedServer;
 use crate::workload::{Effort, Workload};
 
-/// How long a server may take to give memory back, or to come to rest.
-const RESPITE: Duration = Duration::from_secs(1);
-/// How long is looked at a server that has nothing to do.
+/// The time given to a server to return memory to the system, or to become idle.
+const SETTLE_TIME: Duration = Duration::from_secs(1);
+/// The length of the measurement of an idle server.
 const IDLE_SPAN: Duration = Duration::from_secs(5);
-/// How much less there is of everything in a quick run.
-const QUICK_SHARE: u32 = 100;
+/// By which factor a quick run is smaller.
+const QUICK_DIVISOR: u32 = 100;
 
 pub(crate) fn all() -> Vec<Box<dyn Workload>> {
     let mut all: Vec<Box<dyn Workload>> = Vec::new();
-    for kind in [Kind::Hash, Kind::Text] {
+    for kind in [LockType::Hash, LockType::String] {
         for locks in [1_000_000, 5_000_000] {
             all.push(Box::new(Held { locks, kind }));
         }
@@ -29,10 +28,10 @@ pub(crate) fn all() -> Vec<Box<dyn Workload>> {
     all
 }
 
-/// So many locks, held for an hour.
+/// The memory of locks, held for an hour.
 struct Held {
     locks: u32,
-    kind: Kind,
+    kind: LockType,
 }
 
 impl Workload for Held {
@@ -51,7 +50,7 @@ impl Workload for Held {
          1 s after the last lock was deleted."
     }
 
-    fn there_and_back(&self) -> bool {
+    fn measures_twice(&self) -> bool {
         false
     }
 
@@ -59,32 +58,32 @@ impl Workload for Held {
         1
     }
 
-    fn measure(&self, peer: &Peer, effort: &Effort) -> Outcome<Vec<Reading>> {
-        let locks = if effort.quick { self.locks / QUICK_SHARE } else { self.locks };
-        let running = peer.start(&[])?;
+    fn measure(&self, server: &ComparedServer, effort: &Effort) -> Outcome<Vec<Reading>> {
+        let locks = if effort.quick { self.locks / QUICK_DIVISOR } else { self.locks };
+        let running = server.start(&[])?;
         let empty = running.resident_bytes()?;
         let before = running.cpu()?;
         hold(running.address, locks, self.kind)?;
         let cpu = running.cpu()?.saturating_sub(before);
         let held = running.resident_bytes()?.saturating_sub(empty);
         let mut readings = vec![
-            Metric::less("memory per lock", "B").is(held as f64 / f64::from(locks)),
-            Metric::less("server CPU to take one", "us").is(us_each(cpu, locks)),
+            Metric::cost("memory per lock", "B").with(held as f64 / f64::from(locks)),
+            Metric::cost("server CPU to take one", "us").with(us_each(cpu, locks)),
         ];
         let before = running.cpu()?;
         release(running.address, locks)?;
         let cpu = running.cpu()?.saturating_sub(before);
-        thread::sleep(if effort.quick { effort.span } else { RESPITE });
+        thread::sleep(if effort.quick { effort.span } else { SETTLE_TIME });
         let left = running.resident_bytes()?.saturating_sub(empty);
         readings.extend([
-            Metric::less("server CPU to delete one", "us").is(us_each(cpu, locks)),
-            Metric::less("left when all are deleted", "MiB").is(mib(left)),
+            Metric::cost("server CPU to delete one", "us").with(us_each(cpu, locks)),
+            Metric::cost("left when all are deleted", "MiB").with(mib(left)),
         ]);
         Ok(readings)
     }
 }
 
-/// Nobody asks for anything.
+/// The processor time of a server without requests.
 struct Idle {
     locks: u32,
 }
@@ -102,7 +101,7 @@ impl Workload for Idle {
         "Processor time of the server while nothing happens, measured for 5 s."
     }
 
-    fn there_and_back(&self) -> bool {
+    fn measures_twice(&self) -> bool {
         false
     }
 
@@ -110,20 +109,20 @@ impl Workload for Idle {
         1
     }
 
-    fn measure(&self, peer: &Peer, effort: &Effort) -> Outcome<Vec<Reading>> {
+    fn measure(&self, server: &ComparedServer, effort: &Effort) -> Outcome<Vec<Reading>> {
         let (locks, span) = match effort.quick {
-            true => (self.locks / QUICK_SHARE, effort.span),
+            true => (self.locks / QUICK_DIVISOR, effort.span),
             false => (self.locks, IDLE_SPAN),
         };
-        let running = peer.start(&[])?;
-        hold(running.address, locks, Kind::Hash)?;
-        thread::sleep(effort.span.min(RESPITE));
-        Ok(vec![Metric::less("server CPU", "% of a processor").is(busy_percent(&running, span)?)])
+        let running = server.start(&[])?;
+        hold(running.address, locks, LockType::Hash)?;
+        thread::sleep(effort.span.min(SETTLE_TIME));
+        Ok(vec![Metric::cost("server CPU", "% of a processor").with(busy_percent(&running, span)?)])
     }
 }
 
-/// How busy the server keeps a processor, as a percentage. Never quite nothing, so that others can
-/// be compared with it.
+/// The server's share of a processor in percent. At least a microsecond of processor time counts,
+/// so that ratios are finite.
 fn busy_percent(running: &Running, span: Duration) -> Outcome<f64> {
     const CLOCK_STEP: Duration = Duration::from_micros(1);
     let (began, before) = (Instant::now(), running.cpu()?);
@@ -143,10 +142,10 @@ fn mib(bytes: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::all;
-    use crate::workload::tests::works;
+    use crate::workload::tests::check_runs;
 
     #[test]
-    fn locks_are_held_and_released() {
-        all().iter_mut().for_each(|workload| works(workload.as_mut()));
+    fn memory_and_idle_workloads_run() {
+        all().iter_mut().for_each(|workload| check_runs(workload.as_mut()));
     }
 }

@@ -1,6 +1,6 @@
 //! Writes `docs/performance.md`: the text of `page.md` around the tables and plots of a run, the
 //! costs of a timer (`benches/results/wheel.json`) and single values of profiles
-//! (`benches/results/profiles.json`). It must not know how anything was measured.
+//! (`benches/results/profiles.json`).
 //!
 //! A line of `page.md` that is `{{table GROUP}}`, `{{plot NAME: what it shows}}` or a word in such
 //! braces is replaced by a part of the results; `{{value NAME}}` within a line, by a value.
@@ -19,13 +19,13 @@ use crate::tables::Tables;
 use crate::wheel;
 
 const TEXT: &str = include_str!("page.md");
-/// What an unknown value is replaced by.
+/// The text in place of an unknown value.
 const UNKNOWN: &str = "(unknown value)";
 const PROFILES: &str = include_str!("../../../results/profiles.json");
-/// Where the plots are, as the page sees it.
+/// The folder of the plots, relative to the page.
 const PLOTS_FOLDER: &str = "performance";
 
-/// The rows of the summary: what is measured, and where it stands in the tables.
+/// The rows of the summary: the label, and the group, parameters and metric of the table row.
 const SUMMARY: &[(&str, &str, &str, &str)] = &[
     (
         "Redisson lock and unlock, 50 connections: server CPU, us",
@@ -113,7 +113,7 @@ pub(crate) fn write(tables: &Tables) -> String {
     out
 }
 
-/// Draws its plots, into the folder beside it.
+/// Draws the plots of the page into the folder beside it.
 pub(crate) fn draw(figures: &Figures, page: &Path) -> Outcome<()> {
     let folder = page.with_file_name(PLOTS_FOLDER);
     fs::create_dir_all(&folder)?;
@@ -160,7 +160,7 @@ fn value<'a>(profiles: &'a Profiles, name: &str) -> &'a str {
     profiles.values.get(name).map_or(UNKNOWN, |it| it.value.as_str())
 }
 
-/// Where the single values come from.
+/// The sources of the single values.
 fn sources(profiles: &Profiles) -> String {
     let mut out = format!("Commit {}. {}\n\n", profiles.commit, profiles.source);
     out += "| Value | | Measured by |\n|---|---:|---|\n";
@@ -194,7 +194,7 @@ fn machine(tables: &Tables) -> String {
     out
 }
 
-/// Everything in which we are worse than the reference.
+/// The rows in which Lockwheel is worse than the reference.
 fn worse(tables: &Tables) -> String {
     if tables.worse.is_empty() {
         return format!("No measured value is worse than with {REFERENCE}.\n");
@@ -210,7 +210,7 @@ fn group(tables: &Tables, name: &str) -> String {
     }
 }
 
-/// The groups that the text does not name.
+/// The groups that the text does not contain.
 fn others(tables: &Tables) -> String {
     let is_named = |name: &str| TEXT.contains(&format!("{{{{table {name}}}}}"));
     let mut out = String::new();
@@ -226,7 +226,7 @@ mod tests {
 
     use super::{TEXT, UNKNOWN, write};
     use crate::figures::tests::figures;
-    use crate::kept;
+    use crate::saved;
     use crate::tables::Tables;
     use crate::workload::all;
 
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_are_about_existing_workloads() {
+    fn tables_refer_to_existing_workloads() {
         let all = all();
         for line in TEXT.lines().filter_map(|line| line.strip_prefix("{{table ")) {
             let name = line.trim_end_matches("}}");
@@ -248,16 +248,16 @@ mod tests {
     }
 
     #[test]
-    fn page_is_generated_from_the_kept_results() {
+    fn page_is_generated_from_the_saved_results() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let tables = kept::read_tables(&folder.join("../results/comparison.json"));
+        let tables = saved::read_tables(&folder.join("../results/comparison.json"));
         let page = write(&tables.expect("results"));
         assert!(page.contains("times as good |\n|---|---:|---:|---:|\n| Redisson"), "no summary");
         assert!(!page.contains(UNKNOWN), "page.md names a value that profiles.json lacks");
         let written = std::fs::read_to_string(folder.join("../../docs/performance.md"));
         assert!(
             written.is_ok_and(|written| written == page),
-            "docs/performance.md is outdated: see its section about how to repeat it"
+            "docs/performance.md is outdated: its section \"The run\" explains how to write it"
         );
     }
 }

@@ -1,7 +1,7 @@
-//! The figures that are curves, drawn as SVG. It must not know how they were measured.
+//! Plots of the figures as SVG.
 //!
-//! A page may be light or dark, so a plot brings its own paper. Servers differ by colour and by
-//! mark; the colours are those of Okabe and Ito, which the colour-blind tell apart.
+//! A page may be light or dark, so a plot has its own background. Servers differ by colour and by
+//! mark; the colours are those of Okabe and Ito, suitable for colour-blind readers.
 
 use std::ops::Range;
 
@@ -10,14 +10,14 @@ use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 
 use crate::Outcome;
-use crate::figures::{Entrant, Figures, Row};
+use crate::figures::{Figures, Row, ServerInfo};
 use crate::load::grouped;
 
 const PANEL: (u32, u32) = (440, 330);
 const LEGEND_HEIGHT: u32 = 34;
 const FONT: &str = "sans-serif";
-const PAPER: RGBColor = RGBColor(0xfb, 0xfb, 0xfa);
-const INK: RGBColor = RGBColor(0x2b, 0x2f, 0x36);
+const BACKGROUND: RGBColor = RGBColor(0xfb, 0xfb, 0xfa);
+const FOREGROUND: RGBColor = RGBColor(0x2b, 0x2f, 0x36);
 const GRID: RGBColor = RGBColor(0xdf, 0xe1, 0xe5);
 const OURS: RGBColor = RGBColor(0x00, 0x72, 0xb2);
 const OTHERS: [RGBColor; 4] = [
@@ -26,17 +26,17 @@ const OTHERS: [RGBColor; 4] = [
     RGBColor(0xcc, 0x79, 0xa7),
     RGBColor(0xe6, 0x9f, 0x00),
 ];
-/// How many times as far as the data an axis reaches, on either side.
+/// By which factor the vertical axis exceeds the data on each side.
 const MARGIN: f64 = 1.5;
 
-/// A plot: a panel for each thing that was measured, side by side.
+/// A plot of panels side by side, one for each workload.
 pub(crate) struct Plot {
-    /// The name of its file, without the extension.
+    /// The file name without its extension.
     pub(crate) name: &'static str,
     pub(crate) svg: String,
 }
 
-/// One of them, before it is drawn.
+/// A panel that has not been drawn.
 struct Panel {
     title: String,
     curves: Vec<Curve>,
@@ -47,15 +47,15 @@ struct Curve {
     points: Vec<(f64, f64)>,
 }
 
-/// What the panels of a plot share.
+/// The axes of all panels of a plot.
 struct Axes {
     x: &'static str,
     y: String,
-    /// What stands at 0, 1, 2... of the x axis.
+    /// The labels at 0, 1, 2... of the x axis.
     ticks: Vec<String>,
 }
 
-/// All that the figures are enough for.
+/// Draws all plots for which there are figures.
 pub(crate) fn draw(figures: &Figures) -> Outcome<Vec<Plot>> {
     let wanted = [
         ("latency", by_quantile(figures, "Latency at a fixed rate", "until granted, ")),
@@ -72,8 +72,8 @@ pub(crate) fn draw(figures: &Figures) -> Outcome<Vec<Plot>> {
     Ok(plots)
 }
 
-/// A panel for each of the group's parameters; along it the quantiles, the metrics that are named
-/// `p99` after the prefix.
+/// A panel for each of the group's parameters, with quantiles on the x axis: the metrics named
+/// prefix and `p99`, for example.
 fn by_quantile(figures: &Figures, group: &str, prefix: &str) -> (Axes, Vec<Panel>) {
     let rows = figures.rows(group);
     let quantile = |row: &Row<'_>| {
@@ -95,7 +95,7 @@ fn by_quantile(figures: &Figures, group: &str, prefix: &str) -> (Axes, Vec<Panel
     (axes, panels)
 }
 
-/// A panel for each number of threads; along it the connections.
+/// A panel for each number of threads, with connections on the x axis.
 fn by_connections(figures: &Figures, group: &str, metric: &str) -> (Axes, Vec<Panel>) {
     let mut axes = Axes { x: "connections", y: String::new(), ticks: Vec::new() };
     let mut panels: Vec<Panel> = Vec::new();
@@ -113,7 +113,7 @@ fn by_connections(figures: &Figures, group: &str, metric: &str) -> (Axes, Vec<Pa
     (axes, panels)
 }
 
-/// Puts what all servers reached at one place into the panel of that title.
+/// Adds the values of all servers at one x coordinate to the panel with this title.
 fn add(panels: &mut Vec<Panel>, title: &str, figures: &Figures, row: &Row<'_>, x: f64) {
     if panels.last().is_none_or(|panel| panel.title != title) {
         panels.push(Panel { title: title.to_owned(), curves: Vec::new() });
@@ -125,7 +125,7 @@ fn add(panels: &mut Vec<Panel>, title: &str, figures: &Figures, row: &Row<'_>, x
             curves.push(Curve { peer: peer.name.clone(), points: Vec::new() });
             curves.len() - 1
         });
-        // A logarithm has no zero; what is less than a clock can tell is drawn at that.
+        // A logarithmic axis has no zero; values below the clock's resolution are drawn at it.
         curves[at].points.push((x, spread.median.max(0.001)));
     }
 }
@@ -135,7 +135,7 @@ fn svg(figures: &Figures, axes: &Axes, panels: &[Panel]) -> Outcome<String> {
     let mut out = String::new();
     {
         let root = SVGBackend::with_string(&mut out, size).into_drawing_area();
-        root.fill(&PAPER).map_err(text)?;
+        root.fill(&BACKGROUND).map_err(text)?;
         let (above, below) = root.split_vertically(LEGEND_HEIGHT);
         legend(figures, panels, &above)?;
         let reach = reach(panels);
@@ -149,7 +149,7 @@ fn svg(figures: &Figures, axes: &Axes, panels: &[Panel]) -> Outcome<String> {
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 
-/// Which server has which colour and mark.
+/// Draws the colour and the mark of each server.
 fn legend(figures: &Figures, panels: &[Panel], area: &Area<'_>) -> Outcome<()> {
     const LINE_WIDTH: i32 = 26;
     const GAP: i32 = 24;
@@ -158,12 +158,12 @@ fn legend(figures: &Figures, panels: &[Panel], area: &Area<'_>) -> Outcome<()> {
     let shown =
         |name: &str| panels.iter().any(|panel| panel.curves.iter().any(|curve| curve.peer == name));
     for peer in figures.peers.iter().filter(|peer| shown(&peer.name)) {
-        let (color, number) = look(figures, &peer.name);
+        let (color, number) = style_of(figures, &peer.name);
         let line = vec![(x, y), (x + LINE_WIDTH, y)];
         area.draw(&PathElement::new(line, color.stroke_width(2))).map_err(text)?;
         let at = EmptyElement::at((x + LINE_WIDTH / 2, y));
         area.draw(&(at + mark(number, color))).map_err(text)?;
-        let style = (FONT, 14).into_font().color(&INK);
+        let style = (FONT, 14).into_font().color(&FOREGROUND);
         area.draw(&Text::new(peer.name.clone(), (x + LINE_WIDTH + 6, y - 8), style))
             .map_err(text)?;
         x += LINE_WIDTH + 6 + 8 * peer.name.len() as i32 + GAP;
@@ -179,22 +179,22 @@ fn draw_panel(
     area: &Area<'_>,
 ) -> Outcome<()> {
     let last = axes.ticks.len().saturating_sub(1) as f64;
-    let places = Places { range: -0.3..last + 0.3, ticks: axes.ticks.clone() };
+    let axis = LabelledAxis { range: -0.3..last + 0.3, ticks: axes.ticks.clone() };
     let mut chart = ChartBuilder::on(area)
-        .caption(&panel.title, (FONT, 15).into_font().color(&INK))
+        .caption(&panel.title, (FONT, 15).into_font().color(&FOREGROUND))
         .margin(10)
         .margin_right(18)
         .x_label_area_size(42)
         .y_label_area_size(68)
-        .build_cartesian_2d(places, reach.log_scale())
+        .build_cartesian_2d(axis, reach.log_scale())
         .map_err(text)?;
     chart
         .configure_mesh()
         .bold_line_style(GRID)
         .light_line_style(TRANSPARENT)
-        .axis_style(INK)
-        .label_style((FONT, 13).into_font().color(&INK))
-        .axis_desc_style((FONT, 13).into_font().color(&INK))
+        .axis_style(FOREGROUND)
+        .label_style((FONT, 13).into_font().color(&FOREGROUND))
+        .axis_desc_style((FONT, 13).into_font().color(&FOREGROUND))
         .x_desc(axes.x)
         .y_desc(axes.y.as_str())
         .x_labels(axes.ticks.len())
@@ -202,7 +202,7 @@ fn draw_panel(
         .draw()
         .map_err(text)?;
     for curve in &panel.curves {
-        let (color, number) = look(figures, &curve.peer);
+        let (color, number) = style_of(figures, &curve.peer);
         chart
             .draw_series(LineSeries::new(curve.points.iter().copied(), color.stroke_width(2)))
             .map_err(text)?;
@@ -224,9 +224,9 @@ fn mark(number: usize, color: RGBColor) -> Polygon<(i32, i32)> {
 }
 
 /// The colour and the mark of a server.
-fn look(figures: &Figures, name: &str) -> (RGBColor, usize) {
+fn style_of(figures: &Figures, name: &str) -> (RGBColor, usize) {
     let peers = || figures.peers.iter();
-    let is_ours = |ours| move |peer: &&Entrant| peer.ours == ours;
+    let is_ours = |ours| move |peer: &&ServerInfo| peer.ours == ours;
     match peers().filter(is_ours(false)).position(|peer| peer.name == name) {
         Some(place) => (OTHERS[place % OTHERS.len()], 1 + place),
         None if peers().find(is_ours(true)).is_some_and(|peer| peer.name == name) => (OURS, 0),
@@ -234,7 +234,7 @@ fn look(figures: &Figures, name: &str) -> (RGBColor, usize) {
     }
 }
 
-/// From a little less than the least to a little more than the most.
+/// The range of the vertical axis: that of the values, with a margin.
 fn reach(panels: &[Panel]) -> Range<f64> {
     let curves = panels.iter().flat_map(|panel| &panel.curves);
     let values = || curves.clone().flat_map(|curve| &curve.points).map(|&(_, y)| y);
@@ -242,19 +242,19 @@ fn reach(panels: &[Panel]) -> Range<f64> {
     least / MARGIN..most * MARGIN
 }
 
-/// A power of ten as people write it.
+/// The label of a power of ten.
 fn decade(value: f64) -> String {
     if value >= 1.0 { grouped(value.round() as u32) } else { format!("{value}") }
 }
 
-/// An axis with named places on it.
+/// An axis with labels at 0, 1, 2...
 #[derive(Clone)]
-struct Places {
+struct LabelledAxis {
     range: Range<f64>,
     ticks: Vec<String>,
 }
 
-impl Ranged for Places {
+impl Ranged for LabelledAxis {
     type FormatOption = plotters::coord::ranged1d::NoDefaultFormatting;
     type ValueType = f64;
 
@@ -271,13 +271,13 @@ impl Ranged for Places {
     }
 }
 
-impl ValueFormatter<f64> for Places {
+impl ValueFormatter<f64> for LabelledAxis {
     fn format_ext(&self, value: &f64) -> String {
         self.ticks.get(value.round() as usize).cloned().unwrap_or_default()
     }
 }
 
-/// A drawing's errors borrow what they are about.
+/// Converts an error to a text, because drawing errors borrow the drawing.
 fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
@@ -288,7 +288,7 @@ mod tests {
     use crate::figures::Figures;
     use crate::figures::tests::figures;
 
-    /// Two servers' figures of a group, written `peer value` to a metric.
+    /// Figures of two servers for each metric.
     fn of(group: &'static str, parameters: &str, metrics: &[&str]) -> Figures {
         let mut all = figures("");
         for (place, metric) in metrics.iter().enumerate() {
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panel_shows_every_quantile_of_every_server() {
+    fn panel_shows_every_quantile_of_every_server() {
         let metrics = ["late, p50", "late, p99.9", "late, longest", "server CPU"];
         let plots = draw(&of("Expiry", "many leases", &metrics)).expect("plots");
         assert_eq!(plots.iter().map(|plot| plot.name).collect::<Vec<_>>(), ["expiry"]);
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_stand_along_the_axis() {
+    fn connections_are_labels_of_the_axis() {
         let mut all = of("Scale", "1 thread, 1 connection", &["locks"]);
         all.figures.append(&mut of("Scale", "1 thread, 1,000 connections", &["locks"]).figures);
         let plots = draw(&all).expect("plots");
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_drawn_of_nothing() {
+    fn no_figures_make_no_plots() {
         assert!(draw(&figures("")).expect("no plots").is_empty());
     }
 

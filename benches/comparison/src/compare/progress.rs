@@ -1,27 +1,27 @@
-//! How far the run has come, on standard error: a bar on a terminal, a line now and then elsewhere.
+//! The progress of the run on standard error: a bar on a terminal, periodic lines otherwise.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// How often a line is said where there is no terminal.
-const PAUSE: Duration = Duration::from_secs(10);
-/// How often the bar's clock is drawn anew while a measurement takes its time.
+/// How often a line is printed without a terminal.
+const LINE_INTERVAL: Duration = Duration::from_secs(10);
+/// How often the bar's clock is redrawn during a measurement.
 const TICK: Duration = Duration::from_millis(500);
 
-/// Shows it.
+/// Counts measurements and shows their progress.
 pub(crate) struct Meter {
     bar: Option<ProgressBar>,
     began: Instant,
-    said: Instant,
+    last_line: Instant,
     done: u64,
     count: u64,
     at: String,
 }
 
 impl Meter {
-    /// So many measurements are to be made.
+    /// Begins a run of this number of measurements.
     pub(crate) fn begin(count: u64) -> Meter {
         let bar = io::stderr().is_terminal().then(|| ProgressBar::new(count));
         let template = "{elapsed_precise} {bar:30} {pos}/{len}, {eta_precise} left: {msg}";
@@ -30,30 +30,30 @@ impl Meter {
             bar.enable_steady_tick(TICK);
         }
         let now = Instant::now();
-        Meter { bar, began: now, said: now, done: 0, count, at: String::new() }
+        Meter { bar, began: now, last_line: now, done: 0, count, at: String::new() }
     }
 
-    /// What is measured next, and on whom.
-    pub(crate) fn at(&mut self, title: &str, peer: &str) {
-        self.at = format!("{title}: {peer}");
+    /// Shows the next workload and server.
+    pub(crate) fn at(&mut self, title: &str, server: &str) {
+        self.at = format!("{title}: {server}");
         if let Some(bar) = &self.bar {
             bar.set_message(self.at.clone());
         }
     }
 
-    /// One more measurement is made, for good or ill.
-    pub(crate) fn did_one(&mut self) {
+    /// Counts a measurement that has succeeded or failed.
+    pub(crate) fn advance(&mut self) {
         self.done += 1;
         if let Some(bar) = &self.bar {
             bar.inc(1);
-        } else if self.said.elapsed() >= PAUSE {
-            self.said = Instant::now();
+        } else if self.last_line.elapsed() >= LINE_INTERVAL {
+            self.last_line = Instant::now();
             let (done, count, at) = (self.done, self.count, &self.at);
-            say(&format!("{done} of {count}, {} s: {at}", self.began.elapsed().as_secs()));
+            print(&format!("{done} of {count}, {} s: {at}", self.began.elapsed().as_secs()));
         }
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub(crate) fn end(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
@@ -61,7 +61,7 @@ impl Meter {
     }
 }
 
-/// A line for whoever runs this, apart from the outcome.
-pub(crate) fn say(line: &str) {
+/// Prints a line to standard error, apart from the outcome.
+pub(crate) fn print(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }

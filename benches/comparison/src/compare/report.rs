@@ -1,4 +1,4 @@
-//! The outcome in words: a table for a terminal, one for a document, or everything as JSON.
+//! The outcome as text: tables for a terminal or in Markdown, or everything as JSON.
 
 use std::fmt::Write;
 
@@ -9,19 +9,19 @@ use crate::options::Format;
 use crate::page;
 use crate::tables::{Cell, GroupTable, Tables};
 
-/// Tells it.
+/// Writes the outcome in a format.
 pub(crate) fn write(figures: &Figures, format: Format) -> String {
     match format {
-        Format::Table => Text::write(figures),
+        Format::Table => TerminalTables::write(figures),
         Format::Markdown => markdown(figures),
         Format::Json => json(figures),
         Format::Page => page::write(&Tables::of(figures)),
     }
 }
 
-struct Text;
+struct TerminalTables;
 
-impl Text {
+impl TerminalTables {
     fn write(figures: &Figures) -> String {
         let mut out = heading(figures);
         out.push('\n');
@@ -29,15 +29,15 @@ impl Text {
             let rows = figures.rows(&group.name);
             let _ = writeln!(out, "\n{}\n{}\n", group.name, group.note);
             let mut parameters = None;
-            let taking_part = taking_part(figures, &rows);
-            let names = taking_part.iter().map(|name| format!("{name:>34}")).collect::<String>();
+            let participants = participants(figures, &rows);
+            let names = participants.iter().map(|name| format!("{name:>34}")).collect::<String>();
             let _ = writeln!(out, "{:36}{names}", "");
             for row in &rows {
                 if parameters != Some(row.parameters) && !row.parameters.is_empty() {
                     let _ = writeln!(out, "{}", row.parameters);
                 }
                 parameters = Some(row.parameters);
-                let cells = taking_part.iter().map(|peer| Cell::of(row, peer, taking_part[0]));
+                let cells = participants.iter().map(|peer| Cell::of(row, peer, participants[0]));
                 let cells = cells.map(|it| {
                     let spread =
                         if it.spread.is_empty() { it.spread } else { format!("({})", it.spread) };
@@ -72,7 +72,7 @@ fn json(figures: &Figures) -> String {
         ratio: Option<Spread>,
     }
     #[derive(Serialize)]
-    struct Told<'a> {
+    struct Outcome<'a> {
         #[serde(flatten)]
         figures: &'a Figures,
         compared: Vec<Compared<'a>>,
@@ -81,23 +81,23 @@ fn json(figures: &Figures) -> String {
     for group in &figures.groups {
         let rows = figures.rows(&group.name);
         for row in &rows {
-            let taking_part = taking_part(figures, &rows);
-            compared.extend(taking_part.iter().map(|peer| Compared {
+            let participants = participants(figures, &rows);
+            compared.extend(participants.iter().map(|peer| Compared {
                 group: &group.name,
                 parameters: row.parameters,
                 metric: &row.metric.name,
                 peer,
                 values: row.values(peer),
-                ratio: row.ratio(peer, taking_part[0]),
+                ratio: row.ratio(peer, participants[0]),
             }));
         }
     }
-    let told = serde_json::to_string_pretty(&Told { figures, compared });
-    told.expect("what is told has names for keys") + "\n"
+    let text = serde_json::to_string_pretty(&Outcome { figures, compared });
+    text.expect("all keys are strings") + "\n"
 }
 
 /// The servers that have a figure in one of the rows.
-pub(crate) fn taking_part<'a>(figures: &'a Figures, rows: &[Row<'_>]) -> Vec<&'a str> {
+pub(crate) fn participants<'a>(figures: &'a Figures, rows: &[Row<'_>]) -> Vec<&'a str> {
     let names = figures.peers.iter().map(|peer| peer.name.as_str());
     names.filter(|name| rows.iter().any(|row| row.values(name).is_some())).collect()
 }
@@ -111,8 +111,8 @@ fn heading(figures: &Figures) -> String {
     let reference = peers.first().map_or("", |peer| &peer.name);
     let mut out = format!(
         "{}, {} processors, Linux {}; load {} before, {} after.\n{}; persistence off.\n\
-        {rounds} rounds of {seconds} s a measurement. A figure is the median of the rounds. Behind \
-        it:\nhow many times as good as {reference}'s it is, paired within each round: the median \
+        {rounds} rounds, {seconds} s a measurement. A figure is the median of the rounds, followed \
+        by\nits ratio to {reference} within each round (above 1 is better): median \
         (worst..best).\n",
         machine.processor,
         machine.processors,
@@ -122,12 +122,12 @@ fn heading(figures: &Figures) -> String {
         names.collect::<Vec<_>>().join(", "),
     );
     if *quick {
-        out += "A quick run: it shows that everything works, not what it costs.\n";
+        out += "A quick run: it checks that everything works; its figures are not meaningful.\n";
     }
     out
 }
 
-/// What could not be measured.
+/// The failed measurements.
 pub(crate) fn failures(figures: &Figures) -> String {
     let mut out = String::new();
     for failure in &figures.failures {
@@ -144,7 +144,7 @@ pub(crate) fn metric_name(row: &Row<'_>) -> String {
     }
 }
 
-/// Three digits that mean something, at least.
+/// A number with at least three significant digits, or four decimals.
 pub(crate) fn number(value: f64) -> String {
     let digits = match value.abs() {
         size if size >= 99.95 || size == 0.0 => 0,
@@ -155,7 +155,7 @@ pub(crate) fn number(value: f64) -> String {
     format!("{value:.digits$}")
 }
 
-/// How many times as good.
+/// A ratio with its unit.
 pub(crate) fn times(ratio: f64) -> String {
     format!("{}x", number(ratio))
 }
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_gets_a_table() {
+    fn markdown_contains_a_table() {
         let text = write(&figures(COSTS), Format::Markdown);
         let row = "| much | cost, us | 11.0 | 4.50; **2.50x** (2.00..3.00) |";
         assert!(text.contains(row), "{text}");
@@ -183,15 +183,15 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_gets_columns() {
+    fn terminal_output_has_columns() {
         let text = write(&figures(COSTS), Format::Table);
         assert!(text.contains("4.50   2.50x   (2.00..3.00)\n"), "{text}");
     }
 
     #[test]
-    fn json_holds_every_figure() {
+    fn json_contains_every_figure() {
         let text = write(&figures(COSTS), Format::Json);
-        let read: serde_json::Value = serde_json::from_str(&text).expect("it is JSON");
+        let read: serde_json::Value = serde_json::from_str(&text).expect("JSON");
         assert_eq!(read["figures"].as_array().map(Vec::len), Some(4), "{text}");
         assert_eq!(read["figures"][0]["better"], "less");
         assert_eq!(read["compared"][1]["ratio"]["median"], 2.5, "{text}");

@@ -1,32 +1,31 @@
-//! Requests as bytes, made once, with holes for the number of a lock. It must not know what they
-//! mean.
+//! Encoded requests with placeholders for the number of a lock.
 
 use lockwheel_compat::wire::request;
 
-use crate::generator::{Batch, Traffic};
+use crate::generator::{Batch, Requests};
 use lockwheel_benches::Random;
 
-/// Stands for the number in a template. No request contains it otherwise.
+/// The placeholder of a number in a template. No request contains it otherwise.
 pub(crate) const NUMBER: &str = "@@@@@@@@@@";
 
-/// Bytes with holes of ten digits.
+/// Bytes with placeholders of ten digits.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Template {
     bytes: Vec<u8>,
-    holes: Vec<usize>,
+    placeholders: Vec<usize>,
 }
 
 impl Template {
-    /// One request, with holes where [`NUMBER`] stands.
+    /// One request, with a placeholder at every [`NUMBER`].
     pub(crate) fn of(words: &[&str]) -> Template {
         let bytes = request(words);
         let width = NUMBER.len();
-        let is_hole = |at: &usize| bytes[*at..].starts_with(NUMBER.as_bytes());
-        let holes = (0..bytes.len().saturating_sub(width)).filter(is_hole).collect();
-        Template { bytes, holes }
+        let is_placeholder = |at: &usize| bytes[*at..].starts_with(NUMBER.as_bytes());
+        let placeholders = (0..bytes.len().saturating_sub(width)).filter(is_placeholder).collect();
+        Template { bytes, placeholders }
     }
 
-    /// Puts a number into every hole. The bytes are what it had become by then.
+    /// Replaces every placeholder by a number and returns the bytes.
     pub(crate) fn fill(&mut self, number: u64) -> &[u8] {
         let mut digits = [b'0'; NUMBER.len()];
         let mut rest = number;
@@ -34,18 +33,18 @@ impl Template {
             *digit = b'0' + (rest % 10) as u8;
             rest /= 10;
         }
-        for &hole in &self.holes {
-            self.bytes[hole..hole + NUMBER.len()].copy_from_slice(&digits);
+        for &placeholder in &self.placeholders {
+            self.bytes[placeholder..placeholder + NUMBER.len()].copy_from_slice(&digits);
         }
         &self.bytes
     }
 }
 
-/// A request and what it must be answered.
+/// A request and its expected reply.
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
     pub(crate) request: Template,
-    /// How many words it has.
+    /// The number of its arguments.
     pub(crate) words: usize,
     pub(crate) reply: &'static str,
 }
@@ -56,34 +55,35 @@ impl Step {
     }
 }
 
-/// Clients that go through the same steps again and again, each time with another lock, drawn at
-/// random, that no other of them names.
+/// Clients that repeat the same steps, each time with another random lock that no other client
+/// uses.
 pub(crate) struct Cycles {
-    batches: Vec<Prepared>,
-    clients: Vec<Client>,
-    /// Each client draws from so many.
+    batches: Vec<PreparedBatch>,
+    clients: Vec<ClientState>,
+    /// The number of locks of each client.
     locks_each: u32,
     random: Random,
     sent: Vec<u8>,
 }
 
-/// What is sent at once: so many whole cycles, or a part of one.
-struct Prepared {
+/// Requests that are sent at once: several whole cycles, or a part of one.
+struct PreparedBatch {
     cycles: Vec<Template>,
-    /// Whether it goes on with the lock of the batch before.
+    /// Whether it uses the lock of the previous batch.
     keeps_lock: bool,
     expected: Vec<u8>,
     operations: u64,
 }
 
+/// The position of a client in its steps, and its current lock.
 #[derive(Clone, Copy, Default)]
-struct Client {
+struct ClientState {
     next_batch: usize,
     lock: u64,
 }
 
 impl Cycles {
-    /// So many clients, drawing from so many locks; up to `pipeline` requests are sent at once.
+    /// Creates clients that share the locks; up to `pipeline` requests are sent at once.
     pub(crate) fn new(steps: &[Step], pipeline: usize, clients: usize, locks: u32) -> Cycles {
         let cycles = (pipeline / steps.len()).max(1);
         let parts: Vec<&[Step]> = match pipeline {
@@ -91,15 +91,15 @@ impl Cycles {
             _ => vec![steps],
         };
         let last = parts.len() - 1;
-        let batch = |(index, part): (usize, &&[Step])| Prepared {
-            cycles: vec![joined(part); cycles],
+        let batch = |(index, part): (usize, &&[Step])| PreparedBatch {
+            cycles: vec![concatenate(part); cycles],
             keeps_lock: index > 0,
             expected: part.iter().map(|it| it.reply).collect::<String>().repeat(cycles).into(),
             operations: if index == last { cycles as u64 } else { 0 },
         };
         Cycles {
             batches: parts.iter().enumerate().map(batch).collect(),
-            clients: vec![Client::default(); clients],
+            clients: vec![ClientState::default(); clients],
             locks_each: (locks / clients as u32).max(1),
             random: Random::new(),
             sent: Vec::new(),
@@ -107,7 +107,7 @@ impl Cycles {
     }
 }
 
-impl Traffic for Cycles {
+impl Requests for Cycles {
     fn next(&mut self, connection: usize) -> Batch<'_> {
         let clients = self.clients.len() as u64;
         let client = &mut self.clients[connection];
@@ -130,13 +130,13 @@ impl Traffic for Cycles {
     }
 }
 
-/// The requests of the steps, one behind the other.
-fn joined(steps: &[Step]) -> Template {
+/// The requests of the steps in one template.
+fn concatenate(steps: &[Step]) -> Template {
     let mut whole = Template::default();
     for Step { request, .. } in steps {
         let begin = whole.bytes.len();
         whole.bytes.extend_from_slice(&request.bytes);
-        whole.holes.extend(request.holes.iter().map(|hole| begin + hole));
+        whole.placeholders.extend(request.placeholders.iter().map(|at| begin + at));
     }
     whole
 }
@@ -144,10 +144,10 @@ fn joined(steps: &[Step]) -> Template {
 #[cfg(test)]
 mod tests {
     use super::{Cycles, NUMBER, Step, Template};
-    use crate::generator::Traffic;
+    use crate::generator::Requests;
 
     #[test]
-    fn every_hole_is_filled() {
+    fn every_placeholder_is_replaced() {
         let key = format!("lock:{NUMBER}");
         let mut template = Template::of(&["MGET", &key, &key]);
         let filled = "*3\r\n$4\r\nMGET\r\n$15\r\nlock:0000000042\r\n$15\r\nlock:0000000042\r\n";
@@ -159,23 +159,23 @@ mod tests {
         [Step::new(&["A", NUMBER], "+A\r\n"), Step::new(&["B", NUMBER], "+B\r\n")]
     }
 
-    /// The second words of the requests.
+    /// The second arguments of the requests.
     fn numbers(sent: &[u8]) -> Vec<String> {
         let text = String::from_utf8_lossy(sent);
         text.split("\r\n").filter(|it| it.len() == NUMBER.len()).map(str::to_owned).collect()
     }
 
     #[test]
-    fn without_a_pipeline_the_steps_of_a_cycle_share_a_lock() {
+    fn steps_of_a_cycle_without_pipeline_share_a_lock() {
         let mut cycles = Cycles::new(&steps(), 1, 2, 1_000_000);
-        let mut said = |connection| {
+        let mut send = |connection| {
             let batch = cycles.next(connection);
-            let said = (numbers(batch.sent), batch.operations);
-            (said, batch.reply)
+            let sent = (numbers(batch.sent), batch.operations);
+            (sent, batch.reply)
         };
-        let ((first, none), reply) = said(1);
-        let ((second, one), _) = said(1);
-        let ((third, _), _) = said(1);
+        let ((first, none), reply) = send(1);
+        let ((second, one), _) = send(1);
+        let ((third, _), _) = send(1);
         assert_eq!((first.len(), none, one), (1, 0, 1));
         assert_eq!(first, second);
         assert_ne!(first, third);
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipeline_holds_whole_cycles() {
+    fn pipeline_contains_whole_cycles() {
         let mut cycles = Cycles::new(&steps(), 6, 2, 1_000_000);
         let batch = cycles.next(0);
         let numbers = numbers(batch.sent);

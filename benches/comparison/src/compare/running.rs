@@ -1,5 +1,4 @@
-//! A server that runs: where it listens, what it has cost so far; it ends with this. It must not
-//! know what is asked of it.
+//! A running server process: its address, processor time and memory. Dropping it ends the process.
 
 use std::fs;
 use std::io;
@@ -14,28 +13,28 @@ use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::time::{clock_getcpuclockid, clock_gettime};
 use nix::unistd::Pid;
 
-use crate::{Outcome, ending};
+use crate::{Outcome, shutdown};
 
-/// A free port can be taken by somebody else before the server binds it; so often we try again.
+/// Attempts to start a server: another process may bind the free port first.
 const PORT_ATTEMPTS: usize = 10;
-/// A server that does not answer by then never will.
-const START_PATIENCE: Duration = Duration::from_secs(20);
-/// How long to wait between two looks: a start takes from one to thirty milliseconds.
-const GLANCE: Duration = Duration::from_micros(50);
-/// A reply that takes longer is not coming.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The longest time to wait for a server to start.
+const START_TIMEOUT: Duration = Duration::from_secs(20);
+/// The pause between two connection attempts: a start takes from one to thirty milliseconds.
+const POLL_INTERVAL: Duration = Duration::from_micros(50);
+/// The longest time to wait for a reply.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A running server, empty, its persistence off.
+/// A running server without persistence, empty after its start.
 pub(crate) struct Running {
     child: Child,
-    /// Where it listens.
+    /// The address it listens on.
     pub(crate) address: SocketAddr,
-    /// From before it was started until it had answered a PING.
+    /// The time from before the start of the process until the reply to PING.
     pub(crate) start: Duration,
 }
 
 impl Running {
-    /// Starts a server on a free port. It stays on the processor, if one is named.
+    /// Starts a server on a free port, bound to a processor if one is given.
     pub(crate) fn start(
         words: &[String],
         arguments: &[&str],
@@ -61,7 +60,7 @@ impl Running {
         command.args(["--port", &port.to_string(), "--bind", "127.0.0.1"]);
         command.args(["--save", "", "--appendonly", "no"]).args(rest);
         let began = Instant::now();
-        let child = on_core(core, || ending::spawn(&mut command))?;
+        let child = on_core(core, || shutdown::spawn(&mut command))?;
         let child = child.map_err(|error| format!("{}: {error}", words.join(" ")))?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let mut running = Running { child, address, start: Duration::ZERO };
@@ -69,10 +68,10 @@ impl Running {
             if let Some(status) = running.child.try_wait()? {
                 return Err(format!("{command:?} ended at once: {status}").into());
             }
-            if began.elapsed() > START_PATIENCE {
+            if began.elapsed() > START_TIMEOUT {
                 return Err(format!("{command:?} does not answer").into());
             }
-            std::thread::sleep(GLANCE);
+            std::thread::sleep(POLL_INTERVAL);
         }
         running.start = began.elapsed();
         Ok(running)
@@ -83,32 +82,32 @@ impl Running {
         answer.is_ok_and(|reply| reply.text == b"PONG")
     }
 
-    /// A blocking connection, for what is not measured.
+    /// Opens a blocking connection, for requests that are not measured.
     pub(crate) fn open(&self) -> io::Result<Wire> {
         let endpoint = Endpoint::Tcp(self.address.ip().to_string(), self.address.port());
-        Wire::open(&endpoint, PATIENCE)
+        Wire::open(&endpoint, REPLY_TIMEOUT)
     }
 
-    /// Sends one command, whose reply may not be an error, and returns the text of the reply.
+    /// Sends one command and returns the text of its reply. An error reply is an error.
     pub(crate) fn ask(&self, request: &[&str]) -> Outcome<String> {
         let reply = self.open()?.call(request)?;
         let text = String::from_utf8_lossy(&reply.text).into_owned();
         if reply.kind == b'-' { Err(format!("{request:?}: {text}").into()) } else { Ok(text) }
     }
 
-    /// Its number among the processes.
+    /// Its process id.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// What it has kept processors busy, in itself and in the system's calls: all its threads,
-    /// those that have ended too.
+    /// Its processor time so far, in user space and in the kernel, of all threads including those
+    /// that have ended.
     pub(crate) fn cpu(&self) -> Outcome<Duration> {
         let pid = Pid::from_raw(i32::try_from(self.pid())?);
         Ok(Duration::from(clock_gettime(clock_getcpuclockid(pid)?)?))
     }
 
-    /// Bytes of memory it has resident.
+    /// Its resident memory.
     pub(crate) fn resident_bytes(&self) -> Outcome<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid()))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -119,34 +118,34 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        ending::end(&mut self.child);
+        shutdown::end(&mut self.child);
     }
 }
 
-/// Keeps this thread, and those it starts from now on, on one processor.
-pub(crate) fn stay_on(core: usize) -> Outcome<()> {
+/// Binds this thread, and threads that it starts from now on, to one processor.
+pub(crate) fn bind_to(core: usize) -> Outcome<()> {
     let mut cores = CpuSet::new();
     cores.set(core)?;
     let set = sched_setaffinity(Pid::from_raw(0), &cores);
     set.map_err(|error| format!("nothing can run on processor {core}: {error}").into())
 }
 
-/// All there may be; the system leaves out those that there are not.
+/// Every possible processor; the kernel ignores those that do not exist.
 fn every_core() -> Outcome<CpuSet> {
     let mut cores = CpuSet::new();
     (0..CpuSet::count()).try_for_each(|core| cores.set(core))?;
     Ok(cores)
 }
 
-/// Does something on a processor, or on any, and goes back to where it was. A child stays there.
-fn on_core<R>(core: Option<usize>, act: impl FnOnce() -> R) -> Outcome<R> {
+/// Calls a function on one processor, or on any, then restores the affinity. Children keep it.
+fn on_core<R>(core: Option<usize>, work: impl FnOnce() -> R) -> Outcome<R> {
     let this = Pid::from_raw(0);
     let before = sched_getaffinity(this)?;
     match core {
-        Some(core) => stay_on(core)?,
+        Some(core) => bind_to(core)?,
         None => sched_setaffinity(this, &every_core()?)?,
     }
-    let result = act();
+    let result = work();
     sched_setaffinity(this, &before)?;
     Ok(result)
 }
@@ -154,7 +153,7 @@ fn on_core<R>(core: Option<usize>, act: impl FnOnce() -> R) -> Outcome<R> {
 fn command(words: &[String]) -> Command {
     let mut command = Command::new(words.first().map_or("", String::as_str));
     command.args(words.get(1..).unwrap_or_default());
-    // Variables that begin so are settings of Lockwheel.
+    // Variables with this prefix are settings of Lockwheel.
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("LOCKWHEEL_")) {
         command.env_remove(name);
     }

@@ -1,21 +1,20 @@
-//! What becomes of rate and cost as connections and threads grow. It must not know what the
-//! requests mean.
+//! Rate and cost by the number of connections and threads.
 
 use crate::Outcome;
 use crate::cycles::{LEASE_MS, OWNER};
 use crate::figures::{Metric, Reading};
 use crate::generator::saturate;
 use crate::load::grouped;
-use crate::peers::Peer;
 use crate::requests::{Cycles, NUMBER, Step};
+use crate::servers::ComparedServer;
 use crate::workload::{Effort, Workload};
 
 const THREADS: [u32; 3] = [1, 2, 4];
 const CONNECTIONS: [u32; 5] = [1, 10, 100, 1000, 10_000];
-/// Descriptors that are not connections, on either side.
+/// Descriptors other than connections, in the client and in the server.
 const SPARE_DESCRIPTORS: u64 = 200;
 const LOCKS: u32 = 1_000_000;
-/// In a quick run no more connections than this are made.
+/// The most connections of a quick run.
 const QUICK_CONNECTIONS_MAX: u32 = 20;
 
 pub(crate) fn all() -> Vec<Box<dyn Workload>> {
@@ -55,7 +54,7 @@ impl Workload for Scale {
          server may run on every processor here, and shares them with its clients."
     }
 
-    fn measure(&self, peer: &Peer, effort: &Effort) -> Outcome<Vec<Reading>> {
+    fn measure(&self, server: &ComparedServer, effort: &Effort) -> Outcome<Vec<Reading>> {
         let connections = match effort.quick {
             true => self.connections.min(QUICK_CONNECTIONS_MAX),
             false => self.connections,
@@ -64,7 +63,7 @@ impl Workload for Scale {
         let threads = self.threads.to_string();
         let clients_max = (u64::from(connections) + SPARE_DESCRIPTORS).to_string();
         let arguments = ["--io-threads", &threads, "--maxclients", &clients_max];
-        let running = peer.start_anywhere(&arguments)?;
+        let running = server.start_anywhere(&arguments)?;
         let key = format!("lock:{NUMBER}");
         let steps = [
             Step::new(&["SET", &key, OWNER, "NX", "PX", LEASE_MS], "+OK\r\n"),
@@ -74,14 +73,14 @@ impl Workload for Scale {
         let mut cycles = Cycles::new(&steps, 1, connections, LOCKS);
         let done = saturate(&running, &mut cycles, connections, effort)?;
         Ok(vec![
-            Metric::less("server CPU per lock", "us").is(done.cpu_us()),
-            Metric::more("locks", "/s").is(done.rate()),
-            Metric::told("server CPU", "%").is(done.share()),
+            Metric::cost("server CPU per lock", "us").with(done.cpu_us()),
+            Metric::rate("locks", "/s").with(done.rate()),
+            Metric::info("server CPU", "%").with(done.cpu_percent()),
         ])
     }
 }
 
-/// Room for so many sockets here, and in the server that is started from here.
+/// Raises the limit of descriptors of this process, which a server inherits.
 fn ensure_descriptors(connections: u32) -> Outcome<()> {
     let wanted = u64::from(connections) + SPARE_DESCRIPTORS;
     match rlimit::increase_nofile_limit(wanted)? {
@@ -93,10 +92,10 @@ fn ensure_descriptors(connections: u32) -> Outcome<()> {
 #[cfg(test)]
 mod tests {
     use super::all;
-    use crate::workload::tests::works;
+    use crate::workload::tests::check_runs;
 
     #[test]
-    fn many_connections_are_served_by_several_threads() {
-        all().iter_mut().for_each(|workload| works(workload.as_mut()));
+    fn scale_workloads_run() {
+        all().iter_mut().for_each(|workload| check_runs(workload.as_mut()));
     }
 }

@@ -1,4 +1,4 @@
-//! How long it takes until a server answers. It must not know what the server does meanwhile.
+//! How long a server takes to start: until its first reply.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use crate::figures::{Metric, Reading};
 use crate::options::START_IN_PROCESS;
-use crate::peers::Peer;
+use crate::servers::ComparedServer;
 use crate::workload::{Effort, Workload};
 use crate::{Outcome, progress};
 
-/// Starts of one measurement, of which the median counts.
+/// Starts in one measurement, which is their median.
 const STARTS: usize = 9;
 
 pub(crate) fn all() -> Vec<Box<dyn Workload>> {
@@ -35,13 +35,13 @@ impl Workload for Start {
          reply to PING on a new connection, in a process that has started no server before."
     }
 
-    fn measure(&self, peer: &Peer, effort: &Effort) -> Outcome<Vec<Reading>> {
+    fn measure(&self, server: &ComparedServer, effort: &Effort) -> Outcome<Vec<Reading>> {
         let starts = if effort.quick { 1 } else { STARTS };
-        let process = (0..starts).map(|_| Ok(peer.start(&[])?.start));
-        let mut readings = vec![Metric::less("process", "ms").is(median_ms(process)?)];
-        if peer.ours {
-            let within = (0..starts).map(|_| start_within_another());
-            readings.push(Metric::told("in process", "ms").is(median_ms(within)?));
+        let process = (0..starts).map(|_| Ok(server.start(&[])?.start));
+        let mut readings = vec![Metric::cost("process", "ms").with(median_ms(process)?)];
+        if server.ours {
+            let within = (0..starts).map(|_| start_in_fresh_process());
+            readings.push(Metric::info("in process", "ms").with(median_ms(within)?));
         }
         Ok(readings)
     }
@@ -53,30 +53,30 @@ fn median_ms(spans: impl Iterator<Item = Outcome<Duration>>) -> Outcome<f64> {
     Ok(spans[spans.len() / 2].as_secs_f64() * 1e3)
 }
 
-/// Has a fresh process start a server within itself, once.
-fn start_within_another() -> Outcome<Duration> {
+/// Starts a fresh process that starts a server within itself.
+fn start_in_fresh_process() -> Outcome<Duration> {
     let program = std::env::current_exe()?;
     let output = Command::new(program).arg(START_IN_PROCESS).output()?;
     let nanoseconds = String::from_utf8(output.stdout)?.trim().parse()?;
     Ok(Duration::from_nanos(nanoseconds))
 }
 
-/// Says how long it takes to start a server in this process, for [`start_within_another`].
-pub(crate) fn tell() -> ExitCode {
-    match in_process() {
+/// Prints how long a server takes to start in this process, for [`start_in_fresh_process`].
+pub(crate) fn print_in_process() -> ExitCode {
+    match start_in_process() {
         Ok(span) => {
             println!("{}", span.as_nanos());
             ExitCode::SUCCESS
         }
         Err(error) => {
-            progress::say(&format!("compare: {error}"));
+            progress::print(&format!("compare: {error}"));
             ExitCode::FAILURE
         }
     }
 }
 
-/// Starts a server in this process. How long until it answers?
-fn in_process() -> Outcome<Duration> {
+/// Starts a server in this process and returns the time until its first reply.
+fn start_in_process() -> Outcome<Duration> {
     let began = Instant::now();
     let server = lockwheel::Server::start()?;
     let mut stream = TcpStream::connect(server.addr())?;
@@ -89,10 +89,10 @@ fn in_process() -> Outcome<Duration> {
 
 #[cfg(test)]
 mod tests {
-    use super::in_process;
+    use super::start_in_process;
 
     #[test]
-    fn a_server_in_this_process_answers() {
-        assert!(in_process().is_ok());
+    fn server_in_this_process_replies() {
+        assert!(start_in_process().is_ok());
     }
 }

@@ -1,13 +1,13 @@
-//! The tables of a run, as `docs/performance.md` shows them. They are made from the figures of a
-//! run, or read from a file where only the tables of an earlier run were kept.
+//! The tables of a run, as `docs/performance.md` shows them. They are created from the figures of
+//! a run, or read from a file with the tables of an earlier run.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
 use crate::figures::{Figures, Group, Row, Spread};
-use crate::peers::BARE;
-use crate::report::{failures, metric_name, number, taking_part, times};
+use crate::report::{failures, metric_name, number, participants, times};
+use crate::servers::BARE;
 
 /// A ratio below this one counts as worse than the reference.
 const WORSE: f64 = 0.95;
@@ -128,11 +128,11 @@ impl Cell {
     pub(crate) fn of(row: &Row<'_>, peer: &str, reference: &str) -> Cell {
         let value = row.values(peer).map_or_else(String::new, |it| number(it.median));
         let ratio = row.ratio(peer, reference).filter(|_| peer != reference);
-        let apart = |it: Spread| format!("{}..{}", number(it.least), number(it.most));
+        let range = |it: Spread| format!("{}..{}", number(it.least), number(it.most));
         Cell {
             value,
             ratio: ratio.map_or_else(String::new, |it| times(it.median)),
-            spread: ratio.map_or_else(String::new, apart),
+            spread: ratio.map_or_else(String::new, range),
         }
     }
 }
@@ -151,7 +151,7 @@ impl GroupTable {
     /// The table of a group.
     pub(crate) fn of(figures: &Figures, group: &Group) -> GroupTable {
         let rows = figures.rows(&group.name);
-        let peers = taking_part(figures, &rows);
+        let peers = participants(figures, &rows);
         let table_row = |row: &Row<'_>| TableRow {
             parameters: row.parameters.to_owned(),
             metric: metric_name(row),
@@ -221,7 +221,7 @@ fn machine(figures: &Figures) -> Vec<(String, String)> {
         ("The run took", format!("{:.0} minutes", figures.spent_seconds / 60.0)),
     ];
     if figures.quick {
-        rows.push(("A quick run", "it shows that everything works, not the cost".to_owned()));
+        rows.push(("A quick run", "a check; its figures are not meaningful".to_owned()));
     }
     rows.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
@@ -230,12 +230,12 @@ fn machine(figures: &Figures) -> Vec<(String, String)> {
 fn targets(figures: &Figures) -> PlainTable {
     let reference = figures.peers.iter().find(|peer| !peer.ours).map_or("", |peer| &peer.name);
     let ours: Vec<&str> = ours(figures);
-    let floor = figures.peers.iter().find(|peer| peer.name == BARE).map(|peer| peer.name.as_str());
-    let peers: Vec<&str> = ours.iter().copied().chain(floor).collect();
-    let beside = ours.first().copied().zip(floor);
+    let bare = figures.peers.iter().find(|peer| peer.name == BARE).map(|peer| peer.name.as_str());
+    let peers: Vec<&str> = ours.iter().copied().chain(bare).collect();
+    let ours_and_bare = ours.first().copied().zip(bare);
     let mut columns = vec![String::new(), String::new(), "at least".to_owned()];
     columns.extend(peers.iter().map(|&peer| peer.to_owned()));
-    columns.extend(beside.map(|(peer, floor)| format!("{peer} beside the {floor}")));
+    columns.extend(ours_and_bare.map(|(peer, bare)| format!("{peer} beside the {bare}")));
     let mut table = PlainTable { columns, rows: Vec::new() };
     for (group, parameters, metric, goal) in TARGETS {
         let rows = figures.rows(group);
@@ -257,8 +257,8 @@ fn targets(figures: &Figures) -> PlainTable {
         let wanted = goal.wanted(&row.metric.unit);
         let mut cells = vec![format!("{group}: {what}"), metric_name(row), wanted];
         cells.extend(reached);
-        cells.extend(beside.map(|(peer, floor)| {
-            row.ratio(peer, floor).map_or_else(String::new, |it| times(it.median))
+        cells.extend(ours_and_bare.map(|(peer, bare)| {
+            row.ratio(peer, bare).map_or_else(String::new, |it| times(it.median))
         }));
         table.rows.push(cells);
     }
@@ -266,7 +266,7 @@ fn targets(figures: &Figures) -> PlainTable {
 }
 
 impl Goal {
-    /// The multiple for one of ours: the second runs every script in Lua.
+    /// The multiple for a Lockwheel server: the second runs every script in Lua.
     fn of(self, peer: &str, ours: &[&str]) -> f64 {
         match self {
             Goal::Times(lua, _) if ours.get(1) == Some(&peer) => lua,
@@ -284,7 +284,7 @@ impl Goal {
     }
 }
 
-/// The rows in which one of ours is worse than the reference.
+/// The rows in which Lockwheel is worse than the reference.
 fn worse(figures: &Figures) -> Vec<String> {
     let reference = figures.peers.iter().find(|peer| !peer.ours).map_or("", |peer| &peer.name);
     let mut worse = Vec::new();
@@ -313,7 +313,7 @@ mod tests {
     use crate::workload::all;
 
     #[test]
-    fn targets_are_about_existing_workloads() {
+    fn targets_refer_to_existing_workloads() {
         let all = all();
         for (group, parameters, ..) in TARGETS {
             let is_it = |name: String| parameters.is_empty() || name == *parameters;

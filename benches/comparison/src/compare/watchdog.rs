@@ -1,21 +1,21 @@
-//! Redisson's watchdog: many locks are held, and a script renews a hundred of them at once.
+//! Redisson's watchdog: many locks are held, and a script renews 100 of them at once.
 
 use lockwheel_compat::wire::request;
 
 use crate::Outcome;
 use crate::cycles::{LEASE_MS, OWNER, load, named, redisson_4};
 use crate::figures::{Metric, Reading};
-use crate::generator::{Batch, Traffic, saturate};
-use crate::peers::Peer;
+use crate::generator::{Batch, Requests, saturate};
 use crate::requests::NUMBER;
 use crate::running::Running;
+use crate::servers::ComparedServer;
 use crate::workload::{Effort, Workload};
 
 const LOCKS: u64 = 100_000;
 const LOCKS_QUICK: u64 = 1_000;
-/// As many as Redisson renews with one request.
+/// Locks that Redisson renews with one request.
 const AT_ONCE: u64 = 100;
-/// How many processes with a watchdog there are.
+/// One for each process with a watchdog.
 const CONNECTIONS: usize = 10;
 
 pub(crate) fn all() -> Vec<Box<dyn Workload>> {
@@ -42,23 +42,23 @@ impl Workload for Watchdog {
         true
     }
 
-    fn measure(&self, peer: &Peer, effort: &Effort) -> Outcome<Vec<Reading>> {
-        let running = peer.start(&[])?;
+    fn measure(&self, server: &ComparedServer, effort: &Effort) -> Outcome<Vec<Reading>> {
+        let running = server.start(&[])?;
         let locks = if effort.quick { LOCKS_QUICK } else { LOCKS };
         hold(&running, locks)?;
         let mut renewals = Renewals::new(&load(&running, named("redisson/renew")?)?, locks);
         let done = saturate(&running, &mut renewals, CONNECTIONS, effort)?;
         let mib = running.resident_bytes()? as f64 / f64::from(1 << 20);
         Ok(vec![
-            Metric::less("server CPU per renewed lock", "us").is(done.cpu_us()),
-            Metric::more("renewed locks", "/s").is(done.rate()),
-            Metric::told("server CPU", "%").is(done.share()),
-            Metric::told("resident memory", "MiB").is(mib),
+            Metric::cost("server CPU per renewed lock", "us").with(done.cpu_us()),
+            Metric::rate("renewed locks", "/s").with(done.rate()),
+            Metric::info("server CPU", "%").with(done.cpu_percent()),
+            Metric::info("resident memory", "MiB").with(mib),
         ])
     }
 }
 
-/// Takes locks, as Redisson does.
+/// Takes locks with Redisson's script.
 fn hold(running: &Running, locks: u64) -> Outcome<()> {
     let [mut lock, ..] = redisson_4(running, &key(NUMBER), "channel", OWNER)?;
     let mut wire = running.open()?;
@@ -81,7 +81,7 @@ fn key(number: &str) -> String {
     format!("lock:{number}")
 }
 
-/// The request that renews a hundred locks from a number on.
+/// The request that renews 100 locks, starting with a number.
 fn renewal(renew: &str, first: u64) -> Vec<u8> {
     let keys = (first..first + AT_ONCE).map(|number| key(&format!("{number:010}")));
     let head = ["EVALSHA", renew, &AT_ONCE.to_string()].map(str::to_owned);
@@ -90,7 +90,7 @@ fn renewal(renew: &str, first: u64) -> Vec<u8> {
     request(&words.collect::<Vec<_>>())
 }
 
-/// Each connection renews every hundred in turn, and begins with another.
+/// Each connection renews all groups of 100 locks in turn, and starts with a different one.
 struct Renewals {
     requests: Vec<Vec<u8>>,
     next: Vec<usize>,
@@ -99,15 +99,15 @@ struct Renewals {
 
 impl Renewals {
     fn new(renew: &str, locks: u64) -> Renewals {
-        let hundreds = (0..locks).step_by(AT_ONCE as usize);
-        let requests: Vec<_> = hundreds.map(|first| renewal(renew, first)).collect();
+        let groups = (0..locks).step_by(AT_ONCE as usize);
+        let requests: Vec<_> = groups.map(|first| renewal(renew, first)).collect();
         let next = (0..CONNECTIONS).map(|it| it * requests.len() / CONNECTIONS).collect();
         let ones = ":1\r\n".repeat(AT_ONCE as usize);
         Renewals { requests, next, expected: format!("*{AT_ONCE}\r\n{ones}").into_bytes() }
     }
 }
 
-impl Traffic for Renewals {
+impl Requests for Renewals {
     fn next(&mut self, connection: usize) -> Batch<'_> {
         let next = &mut self.next[connection];
         let sent = &self.requests[*next];
@@ -123,10 +123,10 @@ impl Traffic for Renewals {
 #[cfg(test)]
 mod tests {
     use super::all;
-    use crate::workload::tests::works;
+    use crate::workload::tests::check_runs;
 
     #[test]
-    fn locks_are_renewed() {
-        all().iter_mut().for_each(|workload| works(workload.as_mut()));
+    fn watchdog_workload_runs() {
+        all().iter_mut().for_each(|workload| check_runs(workload.as_mut()));
     }
 }

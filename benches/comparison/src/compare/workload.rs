@@ -1,65 +1,64 @@
-//! What a workload is to those who run it and tell of it, and the list of all.
+//! The interface of a workload, and the list of all workloads.
 
 use std::time::Duration;
 
 use crate::figures::Reading;
-use crate::peers::Peer;
+use crate::servers::ComparedServer;
 use crate::{Outcome, cycles, expiry, handoff, latency, memory, scale, start, watchdog};
 
-/// Something that is measured on one server after the other.
+/// Something that is measured on each server in turn.
 pub(crate) trait Workload {
-    /// What it is about. Workloads of one group share a table.
+    /// The group. Workloads of one group share a table.
     fn group(&self) -> &'static str;
 
-    /// What tells it from the others of its group: "50 connections, pipeline 16".
+    /// What distinguishes it from the others of its group: "50 connections, pipeline 16".
     fn parameters(&self) -> String;
 
-    /// What a reader of the group's table has to know.
+    /// The explanation above the group's table.
     fn note(&self) -> &'static str;
 
-    /// Whether scripts are a part of it, so that Lockwheel is also measured with all in Lua.
+    /// Whether it runs scripts, so that Lockwheel is also measured with all scripts in Lua.
     fn runs_scripts(&self) -> bool {
         false
     }
 
-    /// Whether a server can answer that does nothing else, which shows how little it could cost.
-    fn has_floor(&self) -> bool {
+    /// Whether the bare server can run it, which shows the lower bound of the cost.
+    fn has_lower_bound(&self) -> bool {
         false
     }
 
-    /// Whether each server is measured twice in a round, in the order A B B A. What takes long is
-    /// measured once, and the order turns from round to round.
-    fn there_and_back(&self) -> bool {
+    /// Whether each server is measured twice in a round, in the order A B B A. Long workloads are
+    /// measured once, in alternating order.
+    fn measures_twice(&self) -> bool {
         true
     }
 
-    /// In how many rounds it is measured, of those that were asked for.
-    fn rounds(&self, asked: u32) -> u32 {
-        asked
+    /// The number of its rounds, given the requested number.
+    fn rounds(&self, requested: u32) -> u32 {
+        requested
     }
 
-    /// Called once, before the first round: for what must be the same on all of them.
-    fn prepare(&mut self, _peers: &[&Peer], _effort: &Effort) -> Outcome<()> {
+    /// Called once before the first round, to set what must be the same for all servers.
+    fn prepare(&mut self, _peers: &[&ComparedServer], _effort: &Effort) -> Outcome<()> {
         Ok(())
     }
 
-    /// Starts the server, measures, and lets it end. An answer that is not what it must be is an
-    /// error.
-    fn measure(&self, peer: &Peer, effort: &Effort) -> Outcome<Vec<Reading>>;
+    /// Starts the server, measures it and ends it. An unexpected reply is an error.
+    fn measure(&self, server: &ComparedServer, effort: &Effort) -> Outcome<Vec<Reading>>;
 }
 
-/// How much is done for one measurement.
+/// The effort of one measurement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Effort {
-    /// How long is measured, where that can be chosen.
+    /// The length of the measurement, if it is variable.
     pub(crate) span: Duration,
-    /// How long the same is done before.
+    /// The length of the warm-up.
     pub(crate) warm_up: Duration,
-    /// Whether only to show that it works: a hundredth of the locks will do.
+    /// Whether only to check that it works, with a hundredth of the locks.
     pub(crate) quick: bool,
 }
 
-/// Group and parameters.
+/// The group and the parameters of a workload.
 pub(crate) fn title(workload: &dyn Workload) -> String {
     match workload.parameters() {
         parameters if parameters.is_empty() => workload.group().to_owned(),
@@ -79,15 +78,15 @@ pub(crate) mod tests {
     use std::time::Duration;
 
     use super::{Effort, Workload, all, title};
-    use crate::peers::Peer;
+    use crate::servers::ComparedServer;
 
-    /// Runs it briefly on Lockwheel. What it measures is not judged.
-    pub(crate) fn works(workload: &mut dyn Workload) {
-        let peer = Peer::lockwheel();
+    /// Runs a workload briefly on Lockwheel. Its values are not checked.
+    pub(crate) fn check_runs(workload: &mut dyn Workload) {
+        let server = ComparedServer::lockwheel();
         let span = Duration::from_millis(10);
         let effort = Effort { span, warm_up: span, quick: true };
         let outcome =
-            workload.prepare(&[&peer], &effort).and_then(|()| workload.measure(&peer, &effort));
+            workload.prepare(&[&server], &effort).and_then(|()| workload.measure(&server, &effort));
         let readings = outcome.unwrap_or_else(|error| panic!("{}: {error}", title(workload)));
         assert!(!readings.is_empty());
         for reading in readings {
@@ -96,7 +95,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn no_two_workloads_have_one_name() {
+    fn workload_titles_are_unique() {
         let mut titles: Vec<_> = all().iter().map(|workload| title(workload.as_ref())).collect();
         titles.sort();
         let count = titles.len();

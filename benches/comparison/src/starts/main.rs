@@ -1,13 +1,13 @@
-//! How long servers for tests take to start and to end: Lockwheel beside redis-server, miniredis
+//! Measures how long servers for tests take to start and to end: Lockwheel, redis-server, miniredis
 //! and fakeredis, each as a process and within one. Writes `docs/start.md`.
 //!
-//! They take turns, forth and back, so that whatever else the machine does meets all of them; a
-//! ratio is one of the same round.
+//! The order of the servers alternates, so that other load affects all of them; ratios are computed
+//! within each round.
 
-#![allow(clippy::print_stdout, clippy::print_stderr)] // A program that speaks to whoever runs it.
-#![allow(clippy::disallowed_methods)] // To measure is to read the clock.
+#![allow(clippy::print_stdout, clippy::print_stderr)] // A program with text output.
+#![allow(clippy::disallowed_methods)] // A measurement reads the clock.
 
-mod contenders;
+mod measured_servers;
 mod page;
 
 use std::error::Error;
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
-use crate::contenders::Contender;
+use crate::measured_servers::MeasuredServer;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -26,60 +26,60 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 #[command(name = "starts")]
 struct Options {
     #[command(subcommand)]
-    act: Option<Act>,
-    /// How often everything is measured
+    command: Option<StartsCommand>,
+    /// The number of rounds
     #[arg(long, value_name = "N", default_value_t = 15)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// How often a server is started within one process
+    /// The number of starts within one process
     #[arg(long, value_name = "N", default_value_t = 12)]
     #[arg(value_parser = clap::value_parser!(u32).range(2..))]
     starts: u32,
-    /// Lockwheel alone
+    /// Measure only Lockwheel
     #[arg(long)]
     alone: bool,
-    /// Where the page goes instead of the standard output
+    /// The output file instead of the standard output
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
 
 #[derive(Subcommand)]
-enum Act {
-    /// Starts a server in this process so often and says how long that took, in nanoseconds
+enum StartsCommand {
+    /// Starts a server in this process this number of times and prints the times in nanoseconds
     #[command(hide = true)]
     Within { starts: u32 },
 }
 
-/// What is measured of a contender.
+/// How a server is started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
+enum Mode {
     /// A process, ended by `SIGTERM`.
     Process,
-    /// Within a process that has started none before, ...
+    /// The first start within a process.
     First,
-    /// ... and what the later ones take there.
+    /// The median of the later starts within a process.
     Later,
 }
 
-/// How long it took until the first reply, and then until nothing was left.
+/// The time until the first reply, and from then until the server has ended.
 #[derive(Clone, Copy, Debug)]
-struct Span {
+struct Times {
     start: Duration,
     stop: Duration,
 }
 
-/// What was measured in one round.
-struct Reading {
+/// The result of a server in one round.
+struct StartReading {
     round: u32,
-    kind: Kind,
+    mode: Mode,
     name: String,
-    span: Span,
+    times: Times,
 }
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    let outcome = match options.act {
-        Some(Act::Within { starts }) => contenders::tell_starts(starts),
+    let outcome = match options.command {
+        Some(StartsCommand::Within { starts }) => measured_servers::print_starts(starts),
         None => compare(&options),
     };
     if let Err(error) = outcome {
@@ -90,16 +90,16 @@ fn main() -> ExitCode {
 }
 
 fn compare(options: &Options) -> Outcome<()> {
-    let contenders = contenders::find(options.alone)?;
+    let servers = measured_servers::find(options.alone)?;
     let mut readings = Vec::new();
     for round in 0..options.rounds {
         eprintln!("round {} of {}", round + 1, options.rounds);
-        let mut turns: Vec<&Contender> = contenders.iter().collect();
+        let mut order: Vec<&MeasuredServer> = servers.iter().collect();
         if round % 2 == 1 {
-            turns.reverse();
+            order.reverse();
         }
-        for contender in turns {
-            readings.extend(measure(contender, round, options.starts)?);
+        for server in order {
+            readings.extend(measure(server, round, options.starts)?);
         }
     }
     let text = page::write(&readings, options.rounds);
@@ -110,20 +110,20 @@ fn compare(options: &Options) -> Outcome<()> {
     Ok(())
 }
 
-fn measure(contender: &Contender, round: u32, starts: u32) -> Outcome<Vec<Reading>> {
-    let reading = |kind, name: &str, span| Reading { round, kind, name: name.to_owned(), span };
+fn measure(server: &MeasuredServer, round: u32, starts: u32) -> Outcome<Vec<StartReading>> {
+    let reading = |mode, name, times| StartReading { round, mode, name, times };
     let mut readings = Vec::new();
-    readings.push(reading(Kind::Process, &contender.name, contender.run_process()?));
-    for (name, spans) in contender.run_within(starts)? {
+    readings.push(reading(Mode::Process, server.name.clone(), server.run_process()?));
+    for (name, spans) in server.run_within(starts)? {
         let (first, later) = spans.split_first().ok_or("nothing was started")?;
-        let name = format!("{}: `{name}`", contender.name);
-        readings.push(reading(Kind::First, &name, *first));
-        let median = |of: fn(&Span) -> Duration| {
+        let name = format!("{}: `{name}`", server.name);
+        readings.push(reading(Mode::First, name.clone(), *first));
+        let median = |of: fn(&Times) -> Duration| {
             page::median(later.iter().map(|span| of(span).as_secs_f64()).collect())
         };
         let [start, stop] =
             [median(|span| span.start), median(|span| span.stop)].map(Duration::from_secs_f64);
-        readings.push(reading(Kind::Later, &name, Span { start, stop }));
+        readings.push(reading(Mode::Later, name, Times { start, stop }));
     }
     Ok(readings)
 }

@@ -1,67 +1,67 @@
-//! The page: medians and how far they spread. It must not know who is measured.
+//! Writes the page `docs/start.md`: medians and their spread.
 
 use std::process::Command;
 
-use crate::{Kind, Reading, Span};
+use crate::{Mode, StartReading, Times};
 
-/// The text around the figures.
+/// The text of the page, with placeholders for the tables.
 const PAGE: &str = include_str!("page.md");
 const HEAD: &str = "| | start | times Lockwheel's | end |\n|---|---:|---:|---:|\n";
 
 /// Writes the page.
-pub(crate) fn write(readings: &[Reading], rounds: u32) -> String {
+pub(crate) fn write(readings: &[StartReading], rounds: u32) -> String {
     let page = PAGE.replace("{{machine}}", &machine());
     let page = page.replace("{{rounds}}", &rounds.to_string());
     let tables =
-        [("{{process}}", Kind::Process), ("{{first}}", Kind::First), ("{{later}}", Kind::Later)];
-    let fill = |page: String, (place, kind)| page.replace(place, &table(readings, kind));
+        [("{{process}}", Mode::Process), ("{{first}}", Mode::First), ("{{later}}", Mode::Later)];
+    let fill = |page: String, (place, mode)| page.replace(place, &table(readings, mode));
     tables.into_iter().fold(page, fill)
 }
 
-fn table(readings: &[Reading], kind: Kind) -> String {
+fn table(readings: &[StartReading], mode: Mode) -> String {
     let mut names: Vec<&str> = Vec::new();
-    for reading in readings.iter().filter(|reading| reading.kind == kind) {
+    for reading in readings.iter().filter(|reading| reading.mode == mode) {
         if !names.contains(&reading.name.as_str()) {
             names.push(&reading.name);
         }
     }
-    // Rounds go forth and back; in the first one Lockwheel comes first.
+    // In the first round, Lockwheel comes first.
     let row = |name: &&str| {
-        let all = of(readings, kind, name);
-        let ours = of(readings, kind, names[0]);
-        let start = all.iter().map(|(_, span)| span.start.as_secs_f64() * 1e3).collect();
-        let stop = all.iter().map(|(_, span)| span.stop.as_secs_f64() * 1e3).collect();
-        let times = all.iter().zip(&ours).map(|((round, span), (our_round, our))| {
+        let all = of(readings, mode, name);
+        let ours = of(readings, mode, names[0]);
+        let start = all.iter().map(|(_, times)| times.start.as_secs_f64() * 1e3).collect();
+        let stop = all.iter().map(|(_, times)| times.stop.as_secs_f64() * 1e3).collect();
+        let ratios = all.iter().zip(&ours).map(|((round, times), (our_round, our))| {
             assert_eq!(round, our_round);
-            span.start.as_secs_f64() / our.start.as_secs_f64()
+            times.start.as_secs_f64() / our.start.as_secs_f64()
         });
-        let times = Spread::of(times.collect()).show();
-        let (start, stop) = (Spread::of(start).show(), Spread::of(stop).show());
-        let times = if *name == names[0] { String::new() } else { times };
-        format!("| {name} | {start} | {times} | {stop} |\n")
+        let ratios = MedianRange::of(ratios.collect()).show();
+        let (start, stop) = (MedianRange::of(start).show(), MedianRange::of(stop).show());
+        let ratios = if *name == names[0] { String::new() } else { ratios };
+        format!("| {name} | {start} | {ratios} | {stop} |\n")
     };
     HEAD.to_owned() + &names.iter().map(row).collect::<String>()
 }
 
-/// What was measured of one, by rounds.
-fn of(readings: &[Reading], kind: Kind, name: &str) -> Vec<(u32, Span)> {
-    let own = readings.iter().filter(|reading| reading.kind == kind && reading.name == name);
-    own.map(|reading| (reading.round, reading.span)).collect()
+/// The times of one server, by rounds.
+fn of(readings: &[StartReading], mode: Mode, name: &str) -> Vec<(u32, Times)> {
+    let own = readings.iter().filter(|reading| reading.mode == mode && reading.name == name);
+    own.map(|reading| (reading.round, reading.times)).collect()
 }
 
-/// A median, and where the middle of the values lies.
-struct Spread {
+/// The median, and the range of the middle three quarters of the values.
+struct MedianRange {
     low: f64,
     median: f64,
     high: f64,
 }
 
-impl Spread {
-    fn of(mut values: Vec<f64>) -> Spread {
+impl MedianRange {
+    fn of(mut values: Vec<f64>) -> MedianRange {
         values.sort_by(f64::total_cmp);
-        let aside = values.len() / 8;
-        let (low, high) = (values[aside], values[values.len() - 1 - aside]);
-        Spread { low, median: median(values), high }
+        let excluded = values.len() / 8;
+        let (low, high) = (values[excluded], values[values.len() - 1 - excluded]);
+        MedianRange { low, median: median(values), high }
     }
 
     fn show(&self) -> String {
@@ -70,13 +70,13 @@ impl Spread {
     }
 }
 
-/// The value in the middle.
+/// The median.
 pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
 }
 
-/// With as many places as tell something.
+/// A number with two or three significant digits.
 fn number(value: f64) -> String {
     match value {
         value if value >= 100.0 => format!("{value:.0}"),
@@ -86,7 +86,7 @@ fn number(value: f64) -> String {
     }
 }
 
-/// The machine, in a line.
+/// A description of the machine in one line.
 fn machine() -> String {
     let read = |path| std::fs::read_to_string(path).unwrap_or_default();
     let cpu = read("/proc/cpuinfo");
@@ -106,11 +106,11 @@ fn machine() -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Spread, number};
+    use super::{MedianRange, number};
 
     #[test]
-    fn the_middle_is_told_with_three_quarters_around_it() {
-        let spread = Spread::of((0..=16).map(f64::from).collect());
+    fn median_is_shown_with_the_middle_three_quarters() {
+        let spread = MedianRange::of((0..=16).map(f64::from).collect());
         assert_eq!((spread.low, spread.median, spread.high), (2.0, 8.0, 14.0));
         assert_eq!([500.4, 12.34, 1.234, 0.0123].map(number), ["500", "12.3", "1.23", "0.012"]);
     }

@@ -1,21 +1,20 @@
-//! Runs this program once more under callgrind, to perform one operation, and reads how many
-//! instructions that took. Knows nothing of the operations.
+//! Runs this program under callgrind to perform one operation, and reads the instruction count.
 //!
-//! Only what happens within [`COUNTED`] counts: neither the set-up nor what comes before and after
-//! the work does. Valgrind shows every program the same processor, with or without AVX2, and puts
-//! everything at the same addresses.
+//! Only instructions within [`COUNTED`] count, not those of the set-up, nor those before and after
+//! the measured commands. Valgrind emulates the same processor, with or without AVX2, on every
+//! machine, and loads everything at the same addresses.
 
 use std::process::Command;
 
-use lockwheel_benches::operations::{Operation, TIMES};
+use lockwheel_benches::operations::{Operation, REPETITIONS};
 
-/// The argument before the operation that is to be performed.
+/// The option before the name of the operation to perform.
 pub(crate) const PERFORM: &str = "--perform";
 
-/// The function of `stage` that does the work, however its name is decorated.
-const COUNTED: &str = "*lockwheel_benches*stage*Stage*run_all*";
+/// A pattern for the function in which instructions are counted: it matches its mangled name.
+const COUNTED: &str = "*lockwheel_benches*engine_bench*EngineBench*run_all*";
 
-/// The instructions of one operation, on average.
+/// Returns the mean number of instructions of one operation.
 pub(crate) fn count(operation: &Operation) -> Result<u64, String> {
     let this = std::env::current_exe().map_err(|error| error.to_string())?;
     let output = Command::new("valgrind")
@@ -25,11 +24,11 @@ pub(crate) fn count(operation: &Operation) -> Result<u64, String> {
         .args([PERFORM, &operation.name])
         .output()
         .map_err(|error| format!("valgrind: {error}"))?;
-    let said = String::from_utf8_lossy(&output.stderr);
+    let output_text = String::from_utf8_lossy(&output.stderr);
     let figure = |line: &str| line.split_once("Collected :")?.1.trim().parse::<u64>().ok();
-    match said.lines().find_map(figure) {
-        Some(0) => Err(format!("{}: nothing was counted", operation.name)),
-        Some(instructions) if output.status.success() => Ok(instructions / TIMES),
-        _ => Err(format!("{}: {said}", operation.name)),
+    match output_text.lines().find_map(figure) {
+        Some(0) => Err(format!("{}: no instructions were counted", operation.name)),
+        Some(instructions) if output.status.success() => Ok(instructions / REPETITIONS),
+        _ => Err(format!("{}: {output_text}", operation.name)),
     }
 }

@@ -1,21 +1,21 @@
-//! How many instructions does each operation that matters take at the engine? Counted by callgrind,
-//! so the same binary gives the same figure on a busy machine as on an idle one.
+//! Counts the instructions of important operations of the engine with callgrind: the counts of one
+//! binary do not depend on the load of the machine.
 //!
-//! - `instructions`: counts, and shows the figures beside the recorded ones.
-//! - `instructions --record`: writes them to `benches/instructions.txt`.
-//! - `instructions --check`: fails if one is larger than what is recorded, and some room.
+//! - `instructions`: shows the counts beside the recorded ones.
+//! - `instructions --record`: writes the counts to `benches/instructions.txt`.
+//! - `instructions --check`: fails if a count exceeds the recorded one by more than a tolerance.
 //!
 //! Words that do not begin with a dash select the operations that contain one of them.
 
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "it speaks to whoever runs it")]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program with text output")]
 
 mod callgrind;
-mod record;
+mod recorded;
 
 use std::process::ExitCode;
 
 use lockwheel_benches::operations::{self, Operation};
-use record::{Record, Toolchain};
+use recorded::{RecordedCounts, Toolchain};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -29,8 +29,8 @@ fn main() -> ExitCode {
     }
     match run(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(complaint) => {
-            eprintln!("{complaint}");
+        Err(error) => {
+            eprintln!("{error}");
             ExitCode::FAILURE
         }
     }
@@ -46,32 +46,32 @@ fn run(arguments: &[String]) -> Result<(), String> {
         _ => return Err("usage: instructions [--record | --check] [WORD]...".to_owned()),
     };
     if cfg!(debug_assertions) {
-        return Err("what is not optimised says nothing: cargo run --release".to_owned());
+        return Err("only optimised builds can be measured: cargo run --release".to_owned());
     }
-    let mut record = Record::read()?;
-    let toolchain = Toolchain::here();
-    let room = record.room(&toolchain);
+    let mut counts = RecordedCounts::read()?;
+    let toolchain = Toolchain::installed();
+    let tolerance = counts.tolerance(&toolchain);
     let chosen = |name: &str| words.is_empty() || words.iter().any(|word| name.contains(word));
     let mut grown = Vec::new();
     println!("{:<44} {:>12} {:>12} {:>7}", "operation", "instructions", "recorded", "ratio");
     for operation in operations::all().iter().filter(|operation| chosen(&operation.name)) {
         let count = callgrind::count(operation)?;
-        let recorded = record.get(&operation.name);
+        let recorded = counts.get(&operation.name);
         println!("{}", row(operation, count, recorded));
-        if recorded.is_none_or(|recorded| count as f64 > recorded as f64 * (1.0 + room)) {
+        if recorded.is_none_or(|recorded| count as f64 > recorded as f64 * (1.0 + tolerance)) {
             grown.push(operation.name.clone());
         }
-        record.set(&operation.name, count);
+        counts.set(&operation.name, count);
     }
     if records {
-        record.write(&toolchain)?;
+        counts.write(&toolchain)?;
     }
     if checks && !grown.is_empty() {
         return Err(format!(
-            "more than {:.0} % above what is recorded, or not recorded: {}. If it is worth it, \
+            "more than {:.0} % above the recorded count, or not recorded: {}. If it is justified, \
              `cargo run --release -p lockwheel-benches --bin instructions -- --record` and say why \
              in the commit",
-            room * 100.0,
+            tolerance * 100.0,
             grown.join(", "),
         ));
     }

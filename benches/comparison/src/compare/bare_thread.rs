@@ -1,5 +1,5 @@
-//! What the machine itself allows: a thread that does nothing but wake at every millisecond and
-//! send what is to be told then. It must not know who listens.
+//! The bare thread: wakes at every millisecond and sends the events that are due. Its lateness and
+//! cost are lower bounds on a machine.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -11,10 +11,10 @@ use nix::time::{ClockId, clock_gettime};
 
 use crate::Outcome;
 use crate::load::wall_us;
-use crate::running::stay_on;
+use crate::running::bind_to;
 
-/// Sends `events` of them evenly over as many milliseconds, each made from its moment, on the
-/// processor that servers run on. Returns what that has cost.
+/// Sends `events` evenly over `span_ms` on the servers' processor, each created from its time.
+/// Returns the thread's processor time.
 pub(crate) fn send_on_time(
     stream: &mut TcpStream,
     core: Option<usize>,
@@ -23,9 +23,9 @@ pub(crate) fn send_on_time(
     event: impl Fn(u64) -> String,
 ) -> Outcome<Duration> {
     if let Some(core) = core {
-        stay_on(core)?;
+        bind_to(core)?;
     }
-    // Or sleep takes 50 us longer than it is told to.
+    // By default, a sleep takes up to 50 us longer than requested.
     set_timerslack(1)?;
     let first_ms = wall_us() / 1000 + 1;
     let sent_by = |ms: u64| u64::from(events) * (ms + 1) / u64::from(span_ms);

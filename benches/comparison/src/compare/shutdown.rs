@@ -1,5 +1,4 @@
-//! The end that is asked for from outside, by Ctrl-C or `SIGTERM`: the servers that were started
-//! end too. It must not know what they are for.
+//! Ends the started servers when this program is ended by Ctrl-C or `SIGTERM`.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -13,21 +12,21 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{Outcome, progress};
 
-/// Exit statuses of programs that were ended by a signal are this and the signal's number.
-const ENDED_BY: i32 = 128;
+/// The exit status of a program ended by a signal is the sum of this and the signal's number.
+const SIGNAL_STATUS: i32 = 128;
 
-/// The servers that run. Whoever starts or ends one holds it, so that none is missed.
+/// The process ids of running servers, locked while one starts or ends, so that none is missed.
 static SERVERS: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
 
-/// From here on both signals end the servers and this program.
-pub(crate) fn obey_signals() -> Outcome<()> {
+/// Makes both signals end the servers and this program.
+pub(crate) fn handle_signals() -> Outcome<()> {
     let runtime = Builder::new_current_thread().enable_io().build()?;
     let (mut interrupt, mut terminate) = {
         let _context = runtime.enter();
         (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?)
     };
     std::thread::spawn(move || {
-        let told = runtime.block_on(async {
+        let received = runtime.block_on(async {
             tokio::select! {
                 _ = interrupt.recv() => SignalKind::interrupt(),
                 _ = terminate.recv() => SignalKind::terminate(),
@@ -39,13 +38,13 @@ pub(crate) fn obey_signals() -> Outcome<()> {
                 let _ = kill(Pid::from_raw(server), Signal::SIGKILL);
             }
         }
-        progress::say("compare: ended from outside; with --save, --resume goes on from here");
-        std::process::exit(ENDED_BY + told.as_raw_value());
+        progress::print("compare: ended by a signal; with --save, --resume continues the run");
+        std::process::exit(SIGNAL_STATUS + received.as_raw_value());
     });
     Ok(())
 }
 
-/// Starts a server that ends when this program has to.
+/// Starts a server that is ended together with this program.
 pub(crate) fn spawn(command: &mut Command) -> io::Result<Child> {
     let mut servers = servers();
     let child = command.spawn()?;

@@ -1,4 +1,4 @@
-//! Who is started, and how. It must not know what becomes of the figures.
+//! The servers that are measured, and how each is started.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -12,35 +12,35 @@ use lockwheel_tests::{daemon, redis_server};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::{Outcome, Span};
+use crate::{Outcome, Times};
 
-/// A server that does not answer by then never will.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// Between two looks whether it answers.
-const GLANCE: Duration = Duration::from_micros(50);
-/// The status of a project whose language is not installed.
-const NO_TOOLS: i32 = 77;
+/// The longest time to wait for a server to start.
+const START_TIMEOUT: Duration = Duration::from_secs(20);
+/// The pause between two connection attempts.
+const POLL_INTERVAL: Duration = Duration::from_micros(50);
+/// The exit status of a `run` script without its language installed.
+const NOT_INSTALLED: i32 = 77;
 
 const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
 const PONG: &[u8] = b"+PONG\r\n";
 
-pub(crate) struct Contender {
-    /// With its version.
+pub(crate) struct MeasuredServer {
+    /// The name with the version.
     pub(crate) name: String,
-    /// The server; `PORT` among the words is where it is to listen.
+    /// The command of the server, with [`PORT`] in place of its port.
     process: Vec<String>,
-    /// Says for each of so many starts within it how long they took; the number is the last word.
+    /// Starts servers within a process and prints their times; the number of starts is appended.
     within: Vec<String>,
 }
 
-/// Stands for the port among the words of a command.
+/// The placeholder of the port in a command.
 const PORT: &str = "PORT";
 
-/// Everybody who can be had, Lockwheel first.
-pub(crate) fn find(alone: bool) -> Outcome<Vec<Contender>> {
+/// Finds the installed servers, Lockwheel first.
+pub(crate) fn find(alone: bool) -> Outcome<Vec<MeasuredServer>> {
     let this = std::env::current_exe()?.to_string_lossy().into_owned();
     let program = daemon::program().to_string_lossy().into_owned();
-    let mut all = vec![Contender {
+    let mut all = vec![MeasuredServer {
         name: "Lockwheel".to_owned(),
         process: words(&[&program, "--port", PORT, "--bind", "127.0.0.1"]),
         within: words(&[&this, "within"]),
@@ -49,12 +49,12 @@ pub(crate) fn find(alone: bool) -> Outcome<Vec<Contender>> {
         return Ok(all);
     }
     all.extend(redis()?);
-    all.extend(double("miniredis", &[".installed/miniredis", PORT])?);
-    all.extend(double("fakeredis", &[".venv/bin/python", "server.py", PORT])?);
+    all.extend(test_double("miniredis", &[".installed/miniredis", PORT])?);
+    all.extend(test_double("fakeredis", &[".venv/bin/python", "server.py", PORT])?);
     Ok(all)
 }
 
-fn redis() -> Outcome<Option<Contender>> {
+fn redis() -> Outcome<Option<MeasuredServer>> {
     let Some(mut process) = redis_server::program() else {
         eprintln!("redis-server: not found");
         return Ok(None);
@@ -64,30 +64,30 @@ fn redis() -> Outcome<Option<Contender>> {
     let version = version.split(' ').find_map(|word| word.strip_prefix("v=")).unwrap_or_default();
     process.extend(words(&["--port", PORT, "--bind", "127.0.0.1"]));
     process.extend(words(&["--save", "", "--appendonly", "no"]));
-    Ok(Some(Contender { name: format!("Redis {version}"), process, within: Vec::new() }))
+    Ok(Some(MeasuredServer { name: format!("Redis {version}"), process, within: Vec::new() }))
 }
 
-/// One of those that the compatibility suite is run on.
-fn double(folder: &str, process: &[&str]) -> Outcome<Option<Contender>> {
+/// Finds one of the other servers for tests on which the compatibility suite runs.
+fn test_double(folder: &str, process: &[&str]) -> Outcome<Option<MeasuredServer>> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
         .join("../../tests/compatibility")
         .join(folder)
         .canonicalize()?;
     let run = folder.join("run");
     let name = text_of(Command::new(&run).arg("--version"))?.trim().to_owned();
-    // Installs it.
+    // The first run installs the server.
     let status = Command::new(&run).args(["--starts", "1"]).stdout(Stdio::null()).status()?;
-    if status.code() == Some(NO_TOOLS) {
+    if status.code() == Some(NOT_INSTALLED) {
         eprintln!("{name}: its language is not installed");
         return Ok(None);
     }
-    let place = |word: &&str| match folder.join(word) {
+    let resolve = |word: &&str| match folder.join(word) {
         path if path.exists() => path.to_string_lossy().into_owned(),
         _ => (*word).to_owned(),
     };
-    let process = process.iter().map(place).collect();
+    let process = process.iter().map(resolve).collect();
     let within = words(&[&run.to_string_lossy(), "--starts"]);
-    Ok(Some(Contender { name, process, within }))
+    Ok(Some(MeasuredServer { name, process, within }))
 }
 
 fn words(words: &[&str]) -> Vec<String> {
@@ -103,44 +103,44 @@ fn text_of(command: &mut Command) -> Outcome<String> {
     }
 }
 
-impl Contender {
-    /// Starts it as a process, and ends that.
-    pub(crate) fn run_process(&self) -> Outcome<Span> {
+impl MeasuredServer {
+    /// Starts the server as a process, and ends it.
+    pub(crate) fn run_process(&self) -> Outcome<Times> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
         let port = address.port().to_string();
-        let place = |word: &String| if word == PORT { port.clone() } else { word.clone() };
+        let replace_port = |word: &String| if word == PORT { port.clone() } else { word.clone() };
         let mut command = Command::new(&self.process[0]);
-        command.args(self.process[1..].iter().map(place));
+        command.args(self.process[1..].iter().map(replace_port));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         command.current_dir(std::env::temp_dir());
         let begin = Instant::now();
-        let mut server = Running(command.spawn()?);
+        let mut server = ServerProcess(command.spawn()?);
         while ping(address).is_err() {
-            if begin.elapsed() > PATIENCE || server.0.try_wait()?.is_some() {
+            if begin.elapsed() > START_TIMEOUT || server.0.try_wait()?.is_some() {
                 return Err(format!("{command:?} does not answer").into());
             }
-            std::thread::sleep(GLANCE);
+            std::thread::sleep(POLL_INTERVAL);
         }
         let (start, answered) = (begin.elapsed(), Instant::now());
         kill(Pid::from_raw(i32::try_from(server.0.id())?), Signal::SIGTERM)?;
         server.0.wait()?;
-        Ok(Span { start, stop: answered.elapsed() })
+        Ok(Times { start, stop: answered.elapsed() })
     }
 
-    /// Starts and ends it within a fresh process, so often; by what is called to start it.
-    pub(crate) fn run_within(&self, starts: u32) -> Outcome<Vec<(String, Vec<Span>)>> {
+    /// Starts and ends it this often within a fresh process. Returns the times by start function.
+    pub(crate) fn run_within(&self, starts: u32) -> Outcome<Vec<(String, Vec<Times>)>> {
         let Some((program, rest)) = self.within.split_first() else { return Ok(Vec::new()) };
-        let told = text_of(Command::new(program).args(rest).arg(starts.to_string()))?;
-        let mut all: Vec<(String, Vec<Span>)> = Vec::new();
-        for line in told.lines() {
+        let output = text_of(Command::new(program).args(rest).arg(starts.to_string()))?;
+        let mut all: Vec<(String, Vec<Times>)> = Vec::new();
+        for line in output.lines() {
             let mut words = line.split(' ');
             let (Some(name), Some(start), Some(stop)) = (words.next(), words.next(), words.next())
             else {
-                return Err(format!("{program} says {line:?}").into());
+                return Err(format!("{program}: unexpected line {line:?}").into());
             };
             let span = |text: &str| text.parse().map(Duration::from_nanos);
-            let span = Span { start: span(start)?, stop: span(stop)? };
-            match all.iter_mut().find(|(known, _)| known == name) {
+            let span = Times { start: span(start)?, stop: span(stop)? };
+            match all.iter_mut().find(|(existing, _)| existing == name) {
                 Some((_, spans)) => spans.push(span),
                 None => all.push((name.to_owned(), vec![span])),
             }
@@ -149,17 +149,17 @@ impl Contender {
     }
 }
 
-/// A server that ends with this, if it has not before.
-struct Running(Child);
+/// A server process that is ended on drop.
+struct ServerProcess(Child);
 
-impl Drop for Running {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Asks for a reply on a connection of its own.
+/// Sends PING on a new connection and checks the reply.
 fn ping(address: SocketAddr) -> Outcome<()> {
     let mut stream = TcpStream::connect(address)?;
     stream.write_all(PING)?;
@@ -168,8 +168,8 @@ fn ping(address: SocketAddr) -> Outcome<()> {
     if reply == PONG { Ok(()) } else { Err("no PONG".into()) }
 }
 
-/// Starts and ends Lockwheel within this process so often, and says how long it took.
-pub(crate) fn tell_starts(starts: u32) -> Outcome<()> {
+/// Starts and ends Lockwheel within this process this number of times, and prints the times.
+pub(crate) fn print_starts(starts: u32) -> Outcome<()> {
     for _ in 0..starts {
         let begin = Instant::now();
         let server = Server::builder().start()?;
