@@ -4,7 +4,7 @@
 //! family: Strings
 //! why: Locks are made of these commands.
 //!
-//! == SET NX does not replace an existing key
+//! == SET NX refuses an existing key
 //! why: Two holders would each believe that they hold the lock.
 //! # Two clients want one lock.
 //! a> SET <lock> token-a NX PX 30000
@@ -134,7 +134,7 @@ pub struct Mistake {
     pub file: String,
     /// The line, from 1.
     pub number: usize,
-    /// What is wrong.
+    /// The description of the mistake.
     pub problem: String,
 }
 

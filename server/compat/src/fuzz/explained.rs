@@ -235,7 +235,7 @@ pub const EXPLAINED: &[Explained] = &[
                 "ERR Invalid command specified",
                 "ERR Invalid number of arguments specified for command",
             ];
-            // What comes behind the number of arguments.
+            // Checks that run after the check of the number of arguments.
             let is_queued = met.ours.text == b"QUEUED" && was_sent(met, &["MULTI"], &|_| true);
             met.words.len() == 3
                 && (is_queued || answers.iter().any(|answer| is_error(met.ours, answer)))
