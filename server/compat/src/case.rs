@@ -341,7 +341,7 @@ mod tests {
         assert_eq!((one.steps.len(), one.steps[0].number), (5, 8));
         assert_eq!(two.steps[1].action, Action::Closed("a".to_owned()));
         let lines = three.steps.iter().map(|step| (step.number, &*step.line));
-        assert!(lines.eq([(15, "a> GET \" => \""), (15, "a< nil")]));
+        assert!(lines.eq([(17, "a> GET \" => \""), (17, "a< nil")]));
     }
 
     #[test]

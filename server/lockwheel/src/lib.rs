@@ -52,7 +52,7 @@ mod client;
 mod clock;
 mod control;
 mod error;
-pub mod limits;
+mod limits;
 mod listen_settings;
 mod net;
 mod server;

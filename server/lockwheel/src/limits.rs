@@ -13,105 +13,105 @@ const MIB: usize = 1 << 20;
 
 /// Bytes of an inline request, and of a line that holds a count. As in Redis: a client that never
 /// ends its line does not use this protocol.
-pub const INLINE_BYTES_MAX: usize = 64 * KIB;
+pub(crate) const INLINE_BYTES_MAX: usize = 64 * KIB;
 
 /// Arguments of one request. Redis counts them in a C `int`.
-pub const ARGS_MAX: usize = i32::MAX as usize;
+pub(crate) const ARGS_MAX: usize = i32::MAX as usize;
 
 /// Arguments of a request before AUTH: enough for `HELLO 3 AUTH user password SETNAME name`.
 /// An unauthenticated client must not make the server reserve memory for a million.
-pub const UNAUTHENTICATED_ARGS_MAX: usize = 10;
+pub(crate) const UNAUTHENTICATED_ARGS_MAX: usize = 10;
 
 /// Bytes of one argument before AUTH. Longer than any password in use.
-pub const UNAUTHENTICATED_BULK_BYTES_MAX: usize = 16 * KIB;
+pub(crate) const UNAUTHENTICATED_BULK_BYTES_MAX: usize = 16 * KIB;
 
 /// Bytes read from a socket with one system call: some hundred pipelined lock requests.
-pub const READ_BYTES: usize = 16 * KIB;
+pub(crate) const READ_BYTES: usize = 16 * KIB;
 
 /// Bytes reserved at once for a long argument, whatever length the client has announced.
-pub const READ_BYTES_MAX: usize = MIB;
+pub(crate) const READ_BYTES_MAX: usize = MIB;
 
 // Replies.
 
 /// Bytes that may wait for a client before AUTH. Thousands of unauthenticated clients that send
 /// and never read cost little memory.
-pub const UNAUTHENTICATED_OUTBOX_BYTES_MAX: usize = 64 * KIB;
+pub(crate) const UNAUTHENTICATED_OUTBOX_BYTES_MAX: usize = 64 * KIB;
 
 /// Bytes of replies produced under one hold of the engine's lock, and produced or sent by one
 /// connection's task before other tasks run: some 100 us of copying.
-pub const BATCH_REPLY_BYTES_MAX: usize = MIB;
+pub(crate) const BATCH_REPLY_BYTES_MAX: usize = MIB;
 
 /// Bytes in one chunk of the replies that a client has not read yet. Chunks are freed as they are
 /// sent; smaller ones would need more system calls.
-pub const OUTPUT_CHUNK_BYTES: usize = 64 * KIB;
+pub(crate) const OUTPUT_CHUNK_BYTES: usize = 64 * KIB;
 
 /// Bytes of a client's output that are held back until the end of a turn. For more, one system call
 /// does not matter; and all output held back stays within 16 MiB.
-pub const HELD_BACK_BYTES: usize = 64 * KIB;
+pub(crate) const HELD_BACK_BYTES: usize = 64 * KIB;
 
 /// Clients with a pending reply at which a turn ends: about a millisecond of work. Larger turns
 /// save nothing, and the first client waits for the last.
-pub const TURN_CLIENTS_MAX: usize = 256;
+pub(crate) const TURN_CLIENTS_MAX: usize = 256;
 
 /// Clients that are sent messages between two polls for input, when few are sent replies. A poll
 /// costs a fifth of sending a message. In batches of two, waiters that try once for all messages
 /// received try four times per release of a lock, whether there are sixteen waiters or a hundred.
-pub const MESSAGES_BETWEEN_POLLS: usize = 2;
+pub(crate) const MESSAGES_BETWEEN_POLLS: usize = 2;
 
 /// Tasks that a thread runs between two polls for input: a whole turn, since new input is not run
 /// before the other tasks anyway, and a poll is a system call.
-pub const TASKS_BETWEEN_POLLS: u32 = 256;
+pub(crate) const TASKS_BETWEEN_POLLS: u32 = 256;
 
 /// How long a thread waits for the engine before it sends the output it holds back: longer than
 /// most threads hold the engine, shorter than a client notices.
-pub const ENGINE_WAIT_BEFORE_SEND: Duration = Duration::from_micros(200);
+pub(crate) const ENGINE_WAIT_BEFORE_SEND: Duration = Duration::from_micros(200);
 
 /// How long a script runs before its thread sends the output it holds back. Scripts of lock
 /// libraries take some 10 us; no client should wait 2 ms.
-pub const SCRIPT_TIME_BEFORE_SEND: Duration = Duration::from_millis(1);
+pub(crate) const SCRIPT_TIME_BEFORE_SEND: Duration = Duration::from_millis(1);
 
 // Connections.
 
 /// Bytes of stack of a thread that serves clients. Lua's parser and deep values recurse, with large
 /// frames in a debug build.
-pub const THREAD_STACK_BYTES: usize = 4 * MIB;
+pub(crate) const THREAD_STACK_BYTES: usize = 4 * MIB;
 
 /// Connections accepted in one turn, some 10 us each. Many new connections must not delay the
 /// connected clients.
-pub const ACCEPTS_PER_TURN: usize = 64;
+pub(crate) const ACCEPTS_PER_TURN: usize = 64;
 
 /// How long to wait when the process has no file descriptor left. A retry at once would keep a core
 /// busy; after a longer wait clients would notice the delay.
-pub const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
+pub(crate) const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 
 /// Unanswered TCP keepalive probes after which a connection is closed, as in Redis.
-pub const KEEPALIVE_PROBES: u32 = 3;
+pub(crate) const KEEPALIVE_PROBES: u32 = 3;
 
 /// Requests of one connection for which the clock is read once, unless the turn ends in between.
 /// The clock is read after the requests have arrived, so no lease begins before its request;
 /// reading the clock costs as much as a small command.
-pub const REQUESTS_PER_CLOCK_READ: u32 = 16;
+pub(crate) const REQUESTS_PER_CLOCK_READ: u32 = 16;
 
 /// Requests of one connection run under one hold of the engine's lock. Larger batches save
 /// little, and other threads wait for them.
-pub const BATCH_REQUESTS_MAX: usize = 256;
+pub(crate) const BATCH_REQUESTS_MAX: usize = 256;
 
 /// Shards of the registry of clients, each with a lock of its own: several for each possible
 /// thread.
-pub const REGISTRY_SHARDS: usize = 64;
+pub(crate) const REGISTRY_SHARDS: usize = 64;
 
 // Expiry and scripts.
 
 /// How long keys are expired before clients are served: a million may expire at one deadline, and
 /// clients should not notice. Interrupting costs some 5 us when no client has a request, little
 /// compared with the slice. Keys that are left are invisible meanwhile.
-pub const EXPIRE_SLICE: Duration = Duration::from_micros(150);
+pub(crate) const EXPIRE_SLICE: Duration = Duration::from_micros(150);
 
 /// Deadlines handled between two readings of the clock, some 50 us of work. A slice may be exceeded
 /// by no more than that; with fewer, too few keys are handled together to overlap their memory
 /// accesses.
-pub const EXPIRE_KEYS_BETWEEN_CLOCK_READS: u32 = 64;
+pub(crate) const EXPIRE_KEYS_BETWEEN_CLOCK_READS: u32 = 64;
 
 /// The interval at which clients are polled while a slow script runs: SCRIPT KILL must work within
 /// 10 ms, and the script needs time to end.
-pub const BUSY_POLL_INTERVAL: Duration = Duration::from_millis(2);
+pub(crate) const BUSY_POLL_INTERVAL: Duration = Duration::from_millis(2);

@@ -47,26 +47,26 @@ func TestTempredis(t *testing.T) {
 		second, err := tempredis.Start(tempredis.Config{"port": port})
 		t.Is(err != nil, "two on one port")
 		if !strings.Contains(second.Stdout(), "Address already in use") {
-			t.Fatalf("it says: %s", second.Stdout())
+			t.Fatalf("output: %s", second.Stdout())
 		}
 		t.No(second.Kill())
 		t.No(first.Term())
 	})
-	behaviour("refuses a directive that there is not", func(t *report.T) {
+	behaviour("refuses an unknown directive", func(t *report.T) {
 		server, err := tempredis.Start(tempredis.Config{"oops": "borked"})
 		t.Is(err != nil, "it starts")
 		if !strings.Contains(server.Stderr(), "FATAL CONFIG FILE ERROR") {
-			t.Fatalf("it says: %s", server.Stderr())
+			t.Fatalf("output: %s", server.Stderr())
 		}
 		t.No(server.Kill())
 	})
-	behaviour("ends by SIGTERM to its last word, and leaves nothing", func(t *report.T) {
+	behaviour("ends on SIGTERM with its last log line, and leaves no file", func(t *report.T) {
 		pidfile := filepath.Join(t.TempDir(), "redis.pid")
 		server := launch(t, tempredis.Config{"pidfile": pidfile})
 		process := use(t, "unix", server.Socket())
 		t.No(server.Term())
 		if !strings.HasSuffix(server.Stdout(), "is now ready to exit, bye bye...\n") {
-			t.Fatalf("it says: %s", server.Stdout())
+			t.Fatalf("output: %s", server.Stdout())
 		}
 		for _, path := range []string{server.Socket(), pidfile, "/proc/" + process} {
 			if _, err := os.Stat(path); !os.IsNotExist(err) {

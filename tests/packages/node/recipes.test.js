@@ -21,7 +21,7 @@ else
   return 0
 end`;
 
-// Redisson's, which count how often the owner has it.
+// Redisson's scripts, which count the holds of the owner.
 const COUNTING_LOCK = `
 if (redis.call('exists', KEYS[1]) == 0) then
   redis.call('hincrby', KEYS[1], ARGV[2], 1)
