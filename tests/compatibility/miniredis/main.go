@@ -1,6 +1,5 @@
-// Command miniredis runs miniredis on the given port. The clock of miniredis is frozen until a test
-// moves it; this program moves it along with the system clock, since the suite runs in another
-// process.
+// Command miniredis listens on the given port. Miniredis's clock moves only when a test moves it;
+// here it follows the machine's clock, as the compatibility suite requires.
 //
 // With `--starts N` it prints how long it takes to start and to stop, N times within this process.
 package main

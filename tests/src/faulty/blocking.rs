@@ -11,8 +11,8 @@ pub(super) const FAULTS: &[Fault] = &[
         name: "one-element-wakes-two",
         what: "an element is given to two blocked clients",
         found_by: &[
-            "Who waits longest is served first",
-            "Of those who wait in BLPOP, each element goes to one, and nobody is forgotten",
+            "The longest waiting client is served first",
+            "With many clients in BLPOP each element goes to one, and none stays blocked",
         ],
         run: Some(one_element_wakes_two),
         ..Fault::NONE
@@ -21,8 +21,8 @@ pub(super) const FAULTS: &[Fault] = &[
         name: "last-come-first-served",
         what: "the client that blocked last is served first",
         found_by: &[
-            "Who waits longest is served first",
-            "Who waits first is served first, and the dead are passed over",
+            "The longest waiting client is served first",
+            "Blocked clients are served in order, and closed connections are skipped",
         ],
         run: Some(last_come_first_served),
         ..Fault::NONE
@@ -31,8 +31,8 @@ pub(super) const FAULTS: &[Fault] = &[
         name: "second-client-stays-blocked",
         what: "a client that blocks while another is blocked is never served",
         found_by: &[
-            "Who waits longest is served first",
-            "Of those who wait in BLPOP, each element goes to one, and nobody is forgotten",
+            "The longest waiting client is served first",
+            "With many clients in BLPOP each element goes to one, and none stays blocked",
         ],
         run: Some(second_client_stays_blocked),
         ..Fault::NONE
@@ -40,7 +40,7 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "closed-clients-are-served",
         what: "an element goes to a blocked client that has closed its connection, and is lost",
-        found_by: &["One who dies leaves the order of the others"],
+        found_by: &["A client that disconnects does not change the order of the others"],
         on_disconnect: Some(|server, client| {
             // Only clients that are not blocked are disconnected.
             if !server.waits.iter().any(|wait| wait.client == client) {
@@ -54,15 +54,15 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "waits-never-end",
         what: "the time-out of BLPOP is ignored",
-        found_by: &["A wait ends with nothing when its time is over"],
-        also: &["Nothing is one thing in RESP3 and two in RESP2"],
+        found_by: &["A blocked client gets nil when its timeout is over"],
+        also: &["Null is one type in RESP3 and two in RESP2"],
         run: Some(waits_never_end),
         ..Fault::NONE
     },
     Fault {
         name: "pushes-in-transactions-serve-no-client",
         what: "a push in a transaction does not serve blocked clients",
-        found_by: &["A transaction's elements are handed out when it is done"],
+        found_by: &["Elements pushed in a transaction are delivered after EXEC"],
         run: Some(pushes_in_transactions_serve_no_client),
         ..Fault::NONE
     },

@@ -25,29 +25,29 @@ pub(super) const FAULTS: &[Fault] = &[
         name: "leases-end-late",
         what: "leases end 50 ms late, although PTTL shows their deadline",
         found_by: &["SET PX: the lease ends at its deadline, to the millisecond"],
-        also: &["The end of a lease is a change"],
+        also: &["Expiry is a change"],
         run: Some(leases_end_late),
         ..Fault::NONE
     },
     Fault {
         name: "leases-end-at-the-sweep",
         what: "a lease ends at the second sweep, one every 500 ms",
-        found_by: &["A short lease ends", "What has ended is not there for anybody"],
-        also: &["The end of a lease is a change", "The options of SET stand in any order and case"],
+        found_by: &["A short lease ends", "An expired key is missing for every command"],
+        also: &["Expiry is a change", "SET NX PX accepts its options in any order and case"],
         run: Some(leases_end_at_the_sweep),
         ..Fault::NONE
     },
     Fault {
         name: "set-keeps-the-lease",
         what: "SET without KEEPTTL leaves the key its lease",
-        found_by: &["SET without a lease drops the old one"],
+        found_by: &["SET without a lease removes the old one"],
         run: Some(|server, request| keeps_the_lease(server, request, "set")),
         ..Fault::NONE
     },
     Fault {
         name: "getset-keeps-the-lease",
         what: "GETSET leaves the key its lease",
-        found_by: &["GETSET drops the lease"],
+        found_by: &["GETSET removes the lease"],
         run: Some(|server, request| keeps_the_lease(server, request, "getset")),
         ..Fault::NONE
     },
@@ -68,14 +68,14 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "rename-drops-the-lease",
         what: "RENAME leaves the lease behind",
-        found_by: &["RENAME takes the lease along", "A renamed key ends under its new name"],
+        found_by: &["RENAME moves the lease", "A renamed key expires under its new name"],
         run: Some(|server, request| drops_the_lease(server, request, "rename", 2)),
         ..Fault::NONE
     },
     Fault {
         name: "copy-drops-the-lease",
         what: "COPY leaves the lease behind",
-        found_by: &["COPY has the same lease, and its own from then on"],
+        found_by: &["COPY copies the lease, which is independent afterwards"],
         run: Some(|server, request| drops_the_lease(server, request, "copy", 2)),
         ..Fault::NONE
     },
@@ -83,8 +83,8 @@ pub(super) const FAULTS: &[Fault] = &[
         name: "persist-does-nothing",
         what: "PERSIST replies 1 and does not remove the lease",
         found_by: &[
-            "PERSIST takes the lease away",
-            "A persisted key does not end at the old deadline",
+            "PERSIST removes the lease",
+            "A persisted key does not expire at the old deadline",
         ],
         run: Some(persist_does_nothing),
         ..Fault::NONE
@@ -93,8 +93,8 @@ pub(super) const FAULTS: &[Fault] = &[
         name: "pexpire-does-nothing",
         what: "PEXPIRE of a key with a lease replies 1 and does not change the lease",
         found_by: &[
-            "A lease is prolonged by PEXPIRE, and shortened",
-            "A prolonged lease does not end at the old deadline",
+            "PEXPIRE can extend and shorten a lease",
+            "A renewed key does not expire at the old deadline",
         ],
         run: Some(pexpire_does_nothing),
         ..Fault::NONE
@@ -109,29 +109,29 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "endless-leases",
         what: "PEXPIRE beyond the end of time is accepted and does nothing",
-        found_by: &["PEXPIRE refuses a lease beyond all clocks and keeps the old one"],
+        found_by: &["PEXPIRE refuses a lease that overflows and keeps the old one"],
         run: Some(endless_leases),
         ..Fault::NONE
     },
     Fault {
         name: "pttl-of-nothing",
         what: "PTTL of a key that is not there answers -1, as of one without a lease",
-        found_by: &["No key and no lease are told apart"],
+        found_by: &["TTL and PTTL distinguish a missing key from a missing lease"],
         run: Some(pttl_of_nothing),
         ..Fault::NONE
     },
     Fault {
         name: "pttl-in-seconds",
         what: "PTTL answers in seconds",
-        found_by: &["TTL rounds to seconds, PTTL tells milliseconds"],
-        also: &["The options of SET stand in any order and case"],
+        found_by: &["TTL rounds to seconds, PTTL returns milliseconds"],
+        also: &["SET NX PX accepts its options in any order and case"],
         run: Some(pttl_in_seconds),
         ..Fault::NONE
     },
     Fault {
         name: "exists-sees-the-dead",
-        what: "EXISTS still counts a key whose lease has ended",
-        found_by: &["What has ended is not there for anybody"],
+        what: "EXISTS still counts an expired key",
+        found_by: &["An expired key is missing for every command"],
         run: Some(exists_sees_the_dead),
         ..Fault::NONE
     },
@@ -139,10 +139,10 @@ pub(super) const FAULTS: &[Fault] = &[
         name: "expire-conditions-ignored",
         what: "PEXPIRE does not heed NX, XX, GT and LT",
         found_by: &[
-            "NX gives a lease to what has none",
-            "XX changes a lease that is there",
-            "GT only prolongs",
-            "LT only shortens",
+            "EXPIRE NX sets a lease only if there is none",
+            "EXPIRE XX changes only an existing lease",
+            "EXPIRE GT only extends a lease",
+            "EXPIRE LT only shortens a lease",
         ],
         run: Some(expire_conditions_ignored),
         ..Fault::NONE

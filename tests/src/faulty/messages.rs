@@ -15,8 +15,8 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "messages-get-lost",
         what: "every third message does not arrive",
-        found_by: &["Messages come in the order they were sent"],
-        also: &["When the message of an unlock arrives the lock is free"],
+        found_by: &["Messages arrive in the order in which they were sent"],
+        also: &["The lock is free when the message of an unlock arrives"],
         rewrite_message: Some(|server, _, frame| match is_message(frame) && server.once_in(3) {
             true => Vec::new(),
             false => frame.to_vec(),
@@ -26,7 +26,7 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "messages-come-twice",
         what: "every third message arrives twice",
-        found_by: &["Messages come in the order they were sent"],
+        found_by: &["Messages arrive in the order in which they were sent"],
         rewrite_message: Some(|server, _, frame| match is_message(frame) && server.once_in(3) {
             true => [frame, frame].concat(),
             false => frame.to_vec(),
@@ -37,8 +37,8 @@ pub(super) const FAULTS: &[Fault] = &[
         name: "messages-change-places",
         what: "of two messages in short order the second arrives first",
         found_by: &[
-            "Messages come in the order they were sent",
-            "All subscribers hear the same order",
+            "Messages arrive in the order in which they were sent",
+            "All subscribers receive messages in the same order",
         ],
         rewrite_message: Some(messages_change_places),
         ..Fault::NONE
@@ -46,28 +46,28 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "messages-before-the-confirmation",
         what: "a subscriber receives messages before the confirmation",
-        found_by: &["In a pipeline of RESP3 messages and replies keep their order"],
+        found_by: &["In RESP3 pipelined messages and replies keep their order"],
         run: Some(messages_before_the_confirmation),
         ..Fault::NONE
     },
     Fault {
         name: "publish-counts-zero",
         what: "PUBLISH always replies 0",
-        found_by: &["PUBLISH tells how many heard it"],
+        found_by: &["PUBLISH returns the number of receivers"],
         run: Some(publish_counts_zero),
         ..Fault::NONE
     },
     Fault {
         name: "patterns-hide-the-channel",
         what: "messages of a pattern subscription do not name the pattern",
-        found_by: &["A pattern hears every channel that fits"],
+        found_by: &["A pattern receives messages of every matching channel"],
         rewrite_message: Some(patterns_hide_the_channel),
         ..Fault::NONE
     },
     Fault {
         name: "unsubscribe-does-nothing",
         what: "UNSUBSCRIBE is confirmed, and messages go on arriving",
-        found_by: &["What is published after unsubscribing is not heard"],
+        found_by: &["Messages published after UNSUBSCRIBE are not received"],
         run: Some(unsubscribe_does_nothing),
         ..Fault::NONE
     },

@@ -14,57 +14,57 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "set-nx-twice",
         what: "one in 64 refused SET NX replies OK",
-        found_by: &["A lock of SET NX PX is never held twice"],
+        found_by: &["A lock of SET NX PX is never held by two clients"],
         run: Some(set_nx_twice),
         ..Fault::NONE
     },
     Fault {
         name: "setnx-overwrites",
         what: "SETNX overwrites the value and replies 0",
-        found_by: &["SETNX answers one or zero", "SETNX gives the lock to the first who asks"],
+        found_by: &["SETNX returns 1 or 0", "SETNX gives the lock to the first client"],
         run: Some(setnx_overwrites),
         ..Fault::NONE
     },
     Fault {
         name: "del-counts-nothing",
         what: "DEL of a missing key replies 1",
-        found_by: &["DEL counts the keys that were there"],
-        also: &["What has ended is not there for anybody"],
+        found_by: &["DEL returns the number of keys removed"],
+        also: &["An expired key is missing for every command"],
         run: Some(del_counts_nothing),
         ..Fault::NONE
     },
     Fault {
         name: "options-in-capitals",
         what: "option words are understood in capitals only",
-        found_by: &["The options of SET stand in any order and case"],
+        found_by: &["SET NX PX accepts its options in any order and case"],
         run: Some(options_in_capitals),
         ..Fault::NONE
     },
     Fault {
         name: "incr-wraps",
         what: "INCR of the greatest number gives the least one",
-        found_by: &["INCR at the greatest number is refused, and changes nothing"],
+        found_by: &["INCR refuses an overflow and changes nothing"],
         run: Some(incr_wraps),
         ..Fault::NONE
     },
     Fault {
         name: "old-null",
         what: "a null of RESP3 is sent as that of RESP2",
-        found_by: &["Nothing is one thing in RESP3 and two in RESP2"],
+        found_by: &["Null is one type in RESP3 and two in RESP2"],
         also: &[
-            "A broken EXEC is no empty EXEC",
-            "A change between MULTI and EXEC breaks as well",
-            "A missing array is false to a script",
-            "A missing key is false to a script",
+            "An aborted EXEC differs from an empty EXEC",
+            "A change between MULTI and EXEC aborts as well",
+            "A null array becomes false in Lua",
+            "A null reply becomes false in Lua",
             "Deletion and re-creation with the same value is a change",
             "Deletion is a change",
-            "EXEC ends all watches, whatever came of it",
+            "EXEC ends all watches, with any result",
             "EXPIRE of zero or less deletes at once",
-            "One's own change before MULTI breaks as well",
+            "A client's own change before MULTI aborts as well",
             "Setting the same value again is a change",
-            "The end of a lease is a change",
+            "Expiry is a change",
             "The script is loaded once and called by its digest",
-            "What has ended is not there for anybody",
+            "An expired key is missing for every command",
         ],
         run: Some(old_null),
         ..Fault::NONE
@@ -72,30 +72,30 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "flat-maps",
         what: "a map of RESP3 is sent as a flat array",
-        found_by: &["HELLO 3 is answered by a map and switches"],
+        found_by: &["HELLO 3 returns a map and switches to RESP3"],
         run: Some(flat_maps),
         ..Fault::NONE
     },
     Fault {
         name: "wrongtype-is-err",
         what: "errors about a key's type begin with ERR in the place of WRONGTYPE",
-        found_by: &["GET and its relatives refuse a hash", "Commands of hashes refuse a string"],
-        also: &["A wrong type within a script stops it there"],
+        found_by: &["GET and related commands refuse a hash", "Hash commands refuse a string"],
+        also: &["A WRONGTYPE error stops the script"],
         run: Some(wrongtype_is_err),
         ..Fault::NONE
     },
     Fault {
         name: "pipeline-out-of-order",
         what: "of two requests sent at once the second is answered first",
-        found_by: &["Requests sent together are answered in their order"],
-        also: &["In a pipeline of RESP3 messages and replies keep their order"],
+        found_by: &["Pipelined requests are answered in order"],
+        also: &["In RESP3 pipelined messages and replies keep their order"],
         run: Some(pipeline_out_of_order),
         ..Fault::NONE
     },
     Fault {
         name: "hset-counts-updates",
         what: "HSET counts fields that were there already",
-        found_by: &["HSET tells how many fields are new"],
+        found_by: &["HSET returns the number of new fields"],
         run: Some(hset_counts_updates),
         ..Fault::NONE
     },

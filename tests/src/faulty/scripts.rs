@@ -20,8 +20,8 @@ pub(super) const FAULTS: &[Fault] = &[
         name: "eval-lets-others-in",
         what: "between the calls of a script other clients are served",
         found_by: &[
-            "A script's read and its write are one step",
-            "Scripts and transactions do not get between each other",
+            "A read and a write in a script are atomic",
+            "Scripts and transactions do not interleave",
             "Compare-and-delete in a script never deletes another client's lock",
         ],
         run: Some(|server, request| call_by_call(server, request, |_| true, Between::Others)),
@@ -31,7 +31,7 @@ pub(super) const FAULTS: &[Fault] = &[
         name: "compare-then-delete",
         what: "a script that compares and deletes lets other clients run in between",
         found_by: &[
-            "A lock of SET NX PX is never held twice",
+            "A lock of SET NX PX is never held by two clients",
             "Compare-and-delete in a script never deletes another client's lock",
         ],
         run: Some(|server, request| {
@@ -43,8 +43,8 @@ pub(super) const FAULTS: &[Fault] = &[
         name: "publish-before-del",
         what: "the message of an unlock script is sent before the lock is deleted",
         found_by: &[
-            "When the message of an unlock arrives the lock is free",
-            "An unlock message of a script is not received before the lock is free",
+            "The lock is free when the message of an unlock arrives",
+            "A script's unlock message arrives after the lock is free",
         ],
         run: Some(|server, request| call_by_call(server, request, publishes, Between::Message)),
         ..Fault::NONE
@@ -52,7 +52,7 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "nil-is-nil",
         what: "a call with a null reply gives a script nil instead of false",
-        found_by: &["A missing key is false to a script", "A missing array is false to a script"],
+        found_by: &["A null reply becomes false in Lua", "A null array becomes false in Lua"],
         run: Some(|server, request| {
             let lua = "local redis = setmetatable({call = function(...) local got = \
                        redis.call(...) if got == false then return nil end return got end}, \
@@ -64,7 +64,7 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "numbers-are-rounded",
         what: "a number that a script returns is rounded, not truncated",
-        found_by: &["A number loses what is behind the point"],
+        found_by: &["A Lua number is truncated to an integer"],
         run: Some(|server, request| {
             let lua = "local function result(...) ";
             let end = "\nend local got = result() if type(got) == 'number' then \
@@ -76,10 +76,7 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "errors-are-swallowed",
         what: "redis.call gives a script an error as a value, as redis.pcall does",
-        found_by: &[
-            "redis.call raises what the command answers",
-            "A wrong type within a script stops it there",
-        ],
+        found_by: &["redis.call raises the command's error", "A WRONGTYPE error stops the script"],
         run: Some(|server, request| {
             let lua = "local redis = setmetatable({call = redis.pcall}, {__index = redis}) ";
             with_prologue(server, request, lua, "")
@@ -89,7 +86,7 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "errors-roll-back",
         what: "the writes of a script are undone when it fails",
-        found_by: &["What a script did before it failed stays done"],
+        found_by: &["Effects of a script before its error are kept"],
         run: Some(errors_roll_back),
         ..Fault::NONE
     },
@@ -97,8 +94,8 @@ pub(super) const FAULTS: &[Fault] = &[
         name: "errors-are-nil",
         what: "a script that fails replies nil",
         found_by: &[
-            "redis.call raises what the command answers",
-            "error() ends a script with its text",
+            "redis.call raises the command's error",
+            "error() ends a script with its message",
         ],
         run: Some(errors_are_nil),
         ..Fault::NONE
@@ -106,7 +103,7 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "noscript-in-other-words",
         what: "the error for an unknown digest does not begin with NOSCRIPT",
-        found_by: &["An unknown digest is answered by NOSCRIPT, in these words"],
+        found_by: &["EVALSHA of an unknown digest returns NOSCRIPT with Redis's text"],
         run: Some(noscript_in_other_words),
         ..Fault::NONE
     },
@@ -120,7 +117,7 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "eval-is-not-cached",
         what: "a script that came with EVAL is not known by its digest",
-        found_by: &["A script that came with EVAL is known by its digest"],
+        found_by: &["A script sent with EVAL can be called by its digest"],
         run: Some(eval_is_not_cached),
         ..Fault::NONE
     },

@@ -15,11 +15,11 @@ pub(super) const FAULTS: &[Fault] = &[
         name: "exec-lets-others-in",
         what: "between the commands of a transaction other clients are served",
         found_by: &[
-            "A transaction's commands are one step",
-            "Scripts and transactions do not get between each other",
-            "A transaction sees one moment",
+            "The commands of a transaction are atomic",
+            "Scripts and transactions do not interleave",
+            "A transaction runs at one point in time",
         ],
-        also: &["A transaction's elements are handed out when it is done"],
+        also: &["Elements pushed in a transaction are delivered after EXEC"],
         run: Some(exec_lets_others_in),
         ..Fault::NONE
     },
@@ -27,8 +27,8 @@ pub(super) const FAULTS: &[Fault] = &[
         name: "watch-checked-at-multi",
         what: "MULTI, not EXEC, checks whether a watched key has changed",
         found_by: &[
-            "A change between MULTI and EXEC breaks as well",
-            "EXEC notices every change since WATCH, even after MULTI",
+            "A change between MULTI and EXEC aborts as well",
+            "EXEC detects every change since WATCH, even after MULTI",
         ],
         run: Some(watch_checked_at_multi),
         ..Fault::NONE
@@ -36,14 +36,14 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "watch-misses-the-end",
         what: "WATCH does not notice that the key was deleted or has expired",
-        found_by: &["Deletion is a change", "The end of a lease is a change"],
+        found_by: &["Deletion is a change", "Expiry is a change"],
         run: Some(watch_misses_the_end),
         ..Fault::NONE
     },
     Fault {
         name: "watch-misses-own-changes",
         what: "WATCH does not notice changes of the client itself before MULTI",
-        found_by: &["One's own change before MULTI breaks as well"],
+        found_by: &["A client's own change before MULTI aborts as well"],
         run: Some(watch_misses_own_changes),
         ..Fault::NONE
     },
@@ -60,7 +60,7 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "broken-exec-is-empty",
         what: "EXEC replies an empty array if a watched key has changed",
-        found_by: &["A broken EXEC is no empty EXEC"],
+        found_by: &["An aborted EXEC differs from an empty EXEC"],
         run: Some(broken_exec_is_empty),
         ..Fault::NONE
     },
@@ -77,7 +77,7 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "exec-keeps-watching",
         what: "EXEC does not end the watches",
-        found_by: &["EXEC ends all watches, whatever came of it"],
+        found_by: &["EXEC ends all watches, with any result"],
         run: Some(exec_keeps_watching),
         ..Fault::NONE
     },

@@ -39,7 +39,7 @@ pub enum PropertyError {
     Unknown(String),
 }
 
-/// A connection. Its errors end the property.
+/// One connection. An error on it ends the property.
 pub struct ArenaClient {
     wire: Wire,
 }
@@ -208,10 +208,10 @@ impl ArenaClient {
         quiet.is_ok() && self.wire.fill().is_err_and(|error| is_end(&error))
     }
 
-    /// The next reply or message, if one comes within `patience`.
-    pub fn read_within(&mut self, patience: Duration) -> Result<Option<Frame>, PropertyError> {
+    /// The next reply or message, if one comes within `timeout`.
+    pub fn read_within(&mut self, timeout: Duration) -> Result<Option<Frame>, PropertyError> {
         let failed = |error: io::Error| PropertyError::unexpected(&[], "a reply", describe(&error));
-        self.wire.read_within(patience).map_err(failed)
+        self.wire.read_within(timeout).map_err(failed)
     }
 }
 

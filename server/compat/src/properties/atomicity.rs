@@ -6,23 +6,23 @@ use super::{Arena, ArenaClient, Property, PropertyError};
 /// The properties.
 pub(super) const PROPERTIES: &[Property] = &[
     Property {
-        name: "A script's read and its write are one step",
+        name: "A read and a write in a script are atomic",
         client: None,
-        why: "Every lock library decides in a script whether a lock is free and takes it there: \
-              if another client gets between the two, both take it.",
+        why: "Lock libraries check and take a lock in one script: if another client runs in \
+              between, both take it.",
         run: |arena| increments_are_atomic(arena, &[IncrementBy::Script]),
     },
     Property {
-        name: "A transaction's commands are one step",
+        name: "The commands of a transaction are atomic",
         client: None,
         why: "Libraries without scripts set a lock and its lease, or compare and delete, between \
               MULTI and EXEC.",
         run: |arena| increments_are_atomic(arena, &[IncrementBy::Transaction]),
     },
     Property {
-        name: "Scripts and transactions do not get between each other",
+        name: "Scripts and transactions do not interleave",
         client: None,
-        why: "Clients of several libraries share one lock: each must see the others' steps whole.",
+        why: "Clients of several libraries share one lock: none may see partial changes.",
         run: |arena| increments_are_atomic(arena, &[IncrementBy::Script, IncrementBy::Transaction]),
     },
 ];

@@ -9,7 +9,7 @@ use super::super::cases;
 use super::super::time;
 use super::{Arena, ArenaClient, Property, PropertyError};
 
-const WHY: &str = "A client that releases a lock which another client holds lets a third one in.";
+const WHY: &str = "A client that releases another client's lock admits a third one.";
 
 /// The properties.
 pub(super) const PROPERTIES: &[Property] = &[

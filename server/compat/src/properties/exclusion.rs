@@ -11,50 +11,50 @@ use super::super::time;
 use super::recipe::{self, Recipe};
 use super::{Arena, ArenaClient, Property, PropertyError};
 
-const TWICE: &str = "Two clients that both hold the lock do at once what only one may do.";
+const TWICE: &str = "Two clients that hold the lock at once both run the code that it guards.";
 
 /// The properties.
 pub(super) const PROPERTIES: &[Property] = &[
     Property {
-        name: "A lock of SET NX PX is never held twice",
+        name: "A lock of SET NX PX is never held by two clients",
         client: None,
         why: TWICE,
         run: |arena| exclusive(arena, &recipe::SET_NX),
     },
     Property {
-        name: "A lock of SETNX and PEXPIRE in a script is never held twice",
+        name: "A lock of SETNX and PEXPIRE in a script is never held by two clients",
         client: None,
         why: TWICE,
         run: |arena| exclusive(arena, &recipe::SETNX_IN_SCRIPT),
     },
     Property {
-        name: "An RLock is never held twice, and as often as it was entered",
+        name: "An RLock is never held by two clients, and re-entry is counted",
         client: Some("Redisson RLock"),
         why: TWICE,
         run: |arena| exclusive(arena, &recipe::REDISSON_LOCK),
     },
     Property {
-        name: "An RFencedLock is never held twice, and its tokens rise",
+        name: "An RFencedLock is never held by two clients, and its tokens increase",
         client: Some("Redisson FencedLock"),
         why: "A token that does not grow lets an earlier holder overwrite the current one's work.",
         run: |arena| exclusive(arena, &recipe::REDISSON_FENCED_LOCK),
     },
     Property {
-        name: "An RFairLock is never held twice, and given in the order of asking",
+        name: "An RFairLock is never held by two clients, and is granted in request order",
         client: Some("Redisson FairLock"),
-        why: "A client that is passed over may wait for ever.",
+        why: "A client that is skipped may wait for ever.",
         run: |arena| exclusive(arena, &recipe::REDISSON_FAIR_LOCK),
     },
     Property {
-        name: "An RReadWriteLock has one writer or readers, never both",
+        name: "An RReadWriteLock has either one writer or readers",
         client: Some("Redisson ReadWriteLock"),
         why: "A reader beside a writer reads partial changes.",
         run: |arena| exclusive(arena, &recipe::REDISSON_READ_WRITE_LOCK),
     },
     Property {
-        name: "An RSemaphore gives no more permits than it has",
+        name: "An RSemaphore grants no more permits than it has",
         client: Some("Redisson Semaphore"),
-        why: "The permits count a resource of which there is no more.",
+        why: "The permits count a limited resource.",
         run: |arena| exclusive(arena, &recipe::REDISSON_SEMAPHORE),
     },
 ];

@@ -10,7 +10,7 @@ use super::super::time;
 use super::arena::integer;
 use super::{Arena, ArenaClient, Property, PropertyError};
 
-const EARLY: &str = "A lease that ends early lets another in while the holder still works.";
+const EARLY: &str = "A lease that ends early admits another client while the holder still works.";
 
 /// The properties.
 pub(super) const PROPERTIES: &[Property] = &[
@@ -39,10 +39,9 @@ pub(super) const PROPERTIES: &[Property] = &[
         run: |arena| leases(arena, &[LeaseSource::Renewed, LeaseSource::Shortened]),
     },
     Property {
-        name: "What changes a value keeps its lease, to the millisecond",
+        name: "Commands that change a value keep its lease, to the millisecond",
         client: None,
-        why: "A lock that loses its lease when it is entered again is held for ever once its \
-              holder dies.",
+        why: "A lock that loses its lease on re-entry is held for ever if its holder crashes.",
         run: |arena| leases(arena, &[LeaseSource::Changed]),
     },
 ];
@@ -102,7 +101,7 @@ fn leases(arena: &Arena<'_>, source: &[LeaseSource]) -> Result<(), PropertyError
         return Err(PropertyError::Violated(Box::new(Failure { came, ..*failure })));
     }
     if seen < TRIALS_MIN {
-        return Err(PropertyError::unknown(format!("the ends of {seen} leases were seen only")));
+        return Err(PropertyError::unknown(format!("only {seen} deadlines were observed")));
     }
     Ok(())
 }

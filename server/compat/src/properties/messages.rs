@@ -7,19 +7,19 @@ use super::super::frame::Frame;
 use super::super::time;
 use super::{Arena, ArenaClient, Property, PropertyError};
 
-const EARLY: &str = "A waiter that is woken before the lock is free finds it held, sleeps again, \
-                     and no message wakes it when the lock is free.";
+const EARLY: &str = "A client that is woken before the lock is free waits again, and no later \
+                     message wakes it.";
 
 /// The properties.
 pub(super) const PROPERTIES: &[Property] = &[
     Property {
-        name: "An unlock message of a script is not received before the lock is free",
+        name: "A script's unlock message arrives after the lock is free",
         client: Some("Redisson RLock"),
         why: EARLY,
         run: |arena| lock_is_free_at_message(arena, UnlockBy::Script),
     },
     Property {
-        name: "An unlock message of a transaction is not received before the lock is free",
+        name: "A transaction's unlock message arrives after the lock is free",
         client: None,
         why: EARLY,
         run: |arena| lock_is_free_at_message(arena, UnlockBy::Transaction),
@@ -27,7 +27,7 @@ pub(super) const PROPERTIES: &[Property] = &[
     Property {
         name: "A client that waits for an unlock message gets the lock",
         client: Some("Redisson RLock"),
-        why: "A message that does not reach a waiter leaves it waiting for a lock that is free.",
+        why: "A client that misses the message keeps waiting for a free lock.",
         run: all_waiters_get_the_lock,
     },
 ];

@@ -11,15 +11,15 @@ pub(super) const PROPERTIES: &[Property] = &[
     Property {
         name: "WATCH, GET, MULTI, SET, EXEC loses no update",
         client: None,
-        why: "A lock that is read and then taken is taken twice if EXEC does not notice that \
-              another client was faster.",
+        why: "A lock that is read and then taken is granted twice if EXEC does not detect \
+              that another client was faster.",
         run: no_update_lost,
     },
     Property {
-        name: "EXEC notices every change since WATCH, even after MULTI",
+        name: "EXEC detects every change since WATCH, even after MULTI",
         client: None,
-        why: "A lock that ended, was deleted or changed hands after it was looked at must not be \
-              released or renewed by its earlier holder.",
+        why: "The earlier holder must not release or renew a lock that expired, was deleted or \
+              changed its holder after it was read.",
         run: every_change_noticed,
     },
 ];

@@ -11,33 +11,33 @@ use super::super::time;
 use super::arena::text;
 use super::{Arena, ArenaClient, Property, PropertyError};
 
-const LOST: &str = "Libraries that wait in a blocking pop sleep until they get an element: a \
-client that gets none waits for ever, two that get the same hold one lock.";
+const LOST: &str = "Libraries wait in a blocking pop for an element: a client that gets none \
+waits for ever, and two clients that get the same one hold one lock.";
 
 /// The properties.
 pub(super) const PROPERTIES: &[Property] = &[
     Property {
-        name: "Of those who wait in BLPOP, each element goes to one, and nobody is forgotten",
+        name: "With many clients in BLPOP each element goes to one, and none stays blocked",
         client: None,
         why: LOST,
         run: |arena| each_once(arena, BlockingPop::Blpop),
     },
     Property {
-        name: "Of those who wait in BLMOVE, each element goes to one, and nobody is forgotten",
+        name: "With many clients in BLMOVE each element goes to one, and none stays blocked",
         client: None,
         why: LOST,
         run: |arena| each_once(arena, BlockingPop::Blmove),
     },
     Property {
-        name: "Of those who wait in BZPOPMIN, each member goes to one, and nobody is forgotten",
+        name: "With many clients in BZPOPMIN each member goes to one, and none stays blocked",
         client: None,
         why: LOST,
         run: |arena| each_once(arena, BlockingPop::Bzpopmin),
     },
     Property {
-        name: "Who waits first is served first, and the dead are passed over",
+        name: "Blocked clients are served in order, and closed connections are skipped",
         client: None,
-        why: "A lock that is handed to a closed connection is neither held nor free.",
+        why: "A lock that is passed to a closed connection is neither held nor free.",
         run: served_in_order,
     },
 ];

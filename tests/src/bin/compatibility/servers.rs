@@ -86,8 +86,8 @@ pub(crate) const SERVERS: &[Server] = &[
     Server {
         key: "miniredis",
         title: "miniredis",
-        purpose: "A test double for Go's unit tests. Its clock is frozen until a test moves it; \
-                  here a program of ten lines moves it along with the system clock.",
+        purpose: "A test double for Go's unit tests. Its clock moves only when a test moves \
+                  it; here a program of ten lines moved it along with the machine's.",
         is_double: true,
         origin: Origin::Project,
     },
