@@ -116,7 +116,7 @@ type Entry struct {
 	Client int64  `json:"client"`
 	Name   string `json:"name"`
 	// Event is "command", or the event of a lock: "acquired", "renewed", "refused", "released",
-	// "released-by-stranger", "expired-while-held", "flushed", "waited", "released-too-late",
+	// "released-by-non-owner", "expired-while-held", "flushed", "waited", "released-too-late",
 	// "renewed-too-late".
 	Event string   `json:"event"`
 	Keys  []string `json:"keys"`

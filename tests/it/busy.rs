@@ -86,7 +86,7 @@ fn other_clients_are_refused_until_the_script_is_killed() {
 
 const NOT_BUSY: &str = "-NOTBUSY No scripts in execution right now.\\r\\n";
 
-/// Whatever the script does, and whether a plan or Lua began it. Only the time-out of the reply is
+/// Scripts of every kind, run by a plan or by Lua. Only the time-out of the reply is
 /// timed.
 #[test]
 fn a_kill_ends_every_kind_of_script() {

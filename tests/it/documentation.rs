@@ -15,19 +15,19 @@ use std::process::{Command, Stdio};
 use lockwheel::{Reply, Server};
 use lockwheel_tests::daemon::{self, Daemon, Folder};
 
-/// What happens to a block that is not simply run.
+/// The treatment of a block that is not run as it is.
 #[derive(Debug, PartialEq)]
 enum Instead {
     /// It starts a server, which the test waits for and ends.
     Serves,
     /// It is executed by `.ci/run`, in the line that contains this text.
     InCi(&'static str),
-    /// It is run where this program is installed, as it is in CI.
+    /// It is run if this program is installed, as in CI.
     Needs(&'static str),
 }
 
-/// The blocks that are not simply run: the page, what a line of the block contains, and what
-/// happens instead.
+/// The blocks that are not run as they are: the page, the text of a line of the block, and the
+/// treatment.
 const NOT_RUN: &[(&str, &str, Instead)] = &[
     // Build and test for minutes.
     ("CONTRIBUTING.md", "cargo clippy --workspace", Instead::InCi("cargo clippy --workspace")),
@@ -125,7 +125,7 @@ fn every_subcommand_of_lockwheel_is_documented() {
     };
     let lines: Vec<String> = lines.iter().skip(1).map(line).collect();
     assert!(lines.len() > 20, "{lines:?}");
-    // The words in capitals, without those that may be left out.
+    // The words in capitals, without optional ones.
     let name = |syntax: &str| {
         let is_word = |word: &&str| word.chars().all(|char| char.is_ascii_uppercase());
         syntax.split(' ').filter(is_word).collect::<Vec<_>>().join(" ")
@@ -221,7 +221,7 @@ impl Block {
     }
 }
 
-/// What is to happen instead of a run; notes which rows apply.
+/// The treatment of a block that is not run as it is; notes which rows apply.
 fn instead_of(page: &str, block: &Block, used: &mut [bool]) -> Option<&'static Instead> {
     let is_in = |text: &str| match text.strip_prefix('^').and_then(|it| it.strip_suffix('$')) {
         Some(whole) => block.text.lines().any(|line| line == whole),

@@ -62,7 +62,7 @@ fn set_nx_px_lock_of_a_closed_client_expires() {
     });
 }
 
-/// `Script` sends the digest and loads the text when the server asks for it.
+/// `Script` sends the digest, and loads the text after a NOSCRIPT error.
 #[test]
 fn evalsha_falls_back_to_loading_the_script() {
     everywhere(|_, client| {

@@ -121,7 +121,7 @@ fn eval_releases_the_lock_of_the_token_only() {
     );
 }
 
-/// Spring sends the digest first and the script when the server does not know it.
+/// Spring sends the digest first, and the script after a NOSCRIPT error.
 #[test]
 fn evalsha_falls_back_to_eval() {
     converse_with(

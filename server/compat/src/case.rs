@@ -134,7 +134,7 @@ pub struct Mistake {
     pub file: String,
     /// The line, from 1.
     pub number: usize,
-    /// What is wrong.
+    /// The description of the mistake.
     pub problem: String,
 }
 

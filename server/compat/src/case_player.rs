@@ -33,7 +33,7 @@ pub struct Setting<'a> {
     pub key: &'a dyn Fn(&str) -> String,
     /// The text of the script of that name.
     pub script: &'a dyn Fn(&str) -> Option<String>,
-    /// What the commands are wrapped in.
+    /// The wrapping of the commands.
     pub wrapping: Wrapping,
 }
 
@@ -237,7 +237,7 @@ impl CasePlayer<'_, '_> {
             self.performance.masked.push((step.number, masked));
             return Ok(());
         }
-        // Where a case expects such an error, another such error says nothing.
+        // If the case expects such an error, another one does not mean that a command is missing.
         let is_expected = step.line.to_lowercase().contains("unknown");
         let words = self.requests.get(client).and_then(Requests::words).filter(|_| !is_expected);
         let lacking = words.and_then(|words| lacking(&frame, words));
@@ -256,7 +256,7 @@ impl CasePlayer<'_, '_> {
         }
     }
 
-    /// What a client's last command was wrapped in.
+    /// The wrapping of a client's last command.
     fn wrapping_of(&self, client: &str) -> Wrapping {
         if self.wrapped.contains(client) { self.setting.wrapping } else { Wrapping::None }
     }
@@ -312,7 +312,7 @@ impl CasePlayer<'_, '_> {
         self.performance.transcript.push(format!("{client}{sign} {text}"));
     }
 
-    /// A word as it is sent.
+    /// The bytes to send for a word of the case.
     fn word(&self, word: &[u8]) -> Result<Vec<u8>, String> {
         if let Some(name) = word.strip_prefix(b"$") {
             let name = String::from_utf8_lossy(name);

@@ -54,7 +54,7 @@ pub struct Options {
     pub allow_missing: bool,
     /// Ends the run early, with clean-up.
     pub interrupt: Interrupt,
-    /// What the commands of cases are sent in. Cases without any that can be are not played.
+    /// The wrapping of the commands. Cases without wrappable commands are not played.
     pub wrapping: Wrapping,
     /// The cases to play instead of everything that is built in.
     pub cases: Option<Vec<Case>>,

@@ -8,10 +8,10 @@ use super::frame::Frame;
 use super::pattern::Pattern;
 use super::wire::{Wire, request};
 
-/// What the commands of a case are wrapped in.
+/// The way in which the commands of a case are wrapped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Wrapping {
-    /// Nothing: the command is sent as it is.
+    /// The command is sent unchanged.
     #[default]
     None,
     /// A transaction of its own: `MULTI`, the command, `EXEC`.

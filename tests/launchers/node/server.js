@@ -1,4 +1,4 @@
-// What the tests share: the program, free ports, what is asked of a server that runs.
+// Shared code of the tests: the program, free ports, and the requests to a running server.
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
@@ -11,7 +11,7 @@ import { group } from "../../report/node/report.mjs";
 
 export const PROGRAM = process.env.REDIS_SERVER;
 
-// Much longer than any step takes.
+// The limit of every wait, much longer than any step takes.
 const PATIENCE_MS = 20_000;
 
 const COMPARE_AND_DELETE =
@@ -32,7 +32,7 @@ export async function freePort() {
   return port;
 }
 
-/** A lock, taken and released. Returns the server's process number. */
+/** Acquires and releases a lock. Returns the server's process id. */
 export async function use(port, options = {}) {
   const socket = { port, host: "127.0.0.1", reconnectStrategy: false };
   const client = createClient({ socket, ...options });
@@ -53,7 +53,7 @@ export async function use(port, options = {}) {
   }
 }
 
-/** Returns when there is no such process, or only what is left of it. */
+/** Waits until the process has ended; a zombie counts as ended. */
 export async function gone(pid) {
   const end = Date.now() + PATIENCE_MS;
   while (isRunning(pid)) {

@@ -1,4 +1,4 @@
-"""What the tests share: the program, free ports, what is asked of a server that runs."""
+"""Shared code of the tests: the program, free ports, and the requests to a running server."""
 
 import os
 import socket
@@ -23,7 +23,7 @@ def free_port():
 
 
 def use(client):
-    """A lock, taken and released. Returns the server's process number."""
+    """Acquires and releases a lock. Returns the server's process id."""
     assert client.set("lock", "token", nx=True, px=30_000)
     assert not client.set("lock", "other", nx=True, px=30_000)
     assert client.get("lock") == b"token"
@@ -33,7 +33,7 @@ def use(client):
 
 
 def is_running(process_id):
-    """Whether there is such a process, and not only what is left of it."""
+    """Whether the process runs; a zombie counts as ended."""
     try:
         with open(f"/proc/{process_id}/stat", encoding="utf-8") as stat:
             return stat.read().rsplit(")", 1)[1].split()[0] != "Z"
@@ -42,7 +42,7 @@ def is_running(process_id):
 
 
 def wait_until(what, holds):
-    """Returns as soon as it holds."""
+    """Waits until the condition holds."""
     end = time.monotonic() + PATIENCE_SECONDS
     while not holds():
         assert time.monotonic() < end, f"waited in vain: {what}"

@@ -14,7 +14,7 @@ import server
 
 LIBRARY = ("Testcontainers' commands", None)
 
-# The vendor, the command after `redis-server`, the password it sets, what is awaited in the log.
+# The vendor, the arguments of `redis-server`, the password they set, and the awaited log line.
 COMMANDS = [
     ("Java's", ["{conf}"], None, r".*Ready to accept connections.*\n"),
     ("Go's", [], None, r"\* Ready to accept connections"),
@@ -107,7 +107,7 @@ def test_port_is_taken(tmp_path):
     """a port that is taken: says so, and ends with status 1"""
     port = server.free_port()
     with Launched([], tmp_path, port) as first, Launched([], tmp_path, port) as second:
-        # Whichever comes first.
+        # Either server may get the port.
         first.wait_for("Ready to accept connections|already in use")
         second.wait_for("Ready to accept connections|already in use")
         refused = [it for it in (first, second) if "already in use" in it.log]

@@ -12,10 +12,10 @@ import (
 	"lockwheel-go/lockwheeltest"
 )
 
-// fails names the one of the tests below that is to run. They all fail.
+// fails is the variable that selects one of the tests below. They all fail.
 const fails = "PACKAGES_FAILS"
 
-// failing runs one of them, and returns what it says.
+// failing runs one of them and returns its output.
 func failing(t *testing.T, name string) string {
 	t.Helper()
 	program, err := os.Executable()

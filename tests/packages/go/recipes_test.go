@@ -14,8 +14,9 @@ import (
 	"lockwheel-go/lockwheeltest"
 )
 
-// Usual lock recipes, two tests each: the mistake, shown with the clock and the faults, and its
-// correction in the same situation. The tests of the other languages have the same names.
+// Mistakes of common lock recipes. Each has two tests: the mistake, shown with the clock and the
+// faults, and its correction under the same conditions. The other languages have the same tests,
+// with the same names.
 
 const (
 	lease = 10 * time.Second
@@ -36,7 +37,7 @@ func frozen(t *testing.T) *lockwheeltest.Server {
 	return lockwheeltest.Start(t, lockwheel.Frozen())
 }
 
-// take says whether the lock is the token's from now on, for ten seconds.
+// take acquires the lock for ten seconds and reports whether it was granted.
 func take(t *testing.T, client *redis.Client, token string) bool {
 	t.Helper()
 	taken, err := client.SetNX(background, "lock", token, lease).Result()
@@ -44,7 +45,7 @@ func take(t *testing.T, client *redis.Client, token string) bool {
 	return taken
 }
 
-// release releases the lock if it is the token's, and says whether it was.
+// release releases the lock if it is held by the token, and reports whether it was.
 func release(t *testing.T, client *redis.Client, token string) bool {
 	t.Helper()
 	deleted, err := compareAndDelete.Run(background, client, []string{"lock"}, token).Int()
@@ -52,7 +53,7 @@ func release(t *testing.T, client *redis.Client, token string) bool {
 	return deleted == 1
 }
 
-// renew gives the lock ten more seconds if it is the token's, and says whether it was.
+// renew renews the lock for ten seconds if it is held by the token, and reports whether it was.
 func renew(t *testing.T, client *redis.Client, token string) bool {
 	t.Helper()
 	key, leaseMs := []string{"lock"}, lease.Milliseconds()
@@ -69,7 +70,7 @@ func setNX(t *testing.T, client *redis.Client, token string) bool {
 	return taken
 }
 
-// lints says whether a mistake is among those that were made.
+// lints reports whether the lint rule was violated.
 func lints(server *lockwheeltest.Server, rule string) bool {
 	for _, finding := range server.Journal.Lint() {
 		if finding.Rule == rule {
@@ -326,7 +327,7 @@ func TestNotReentrantCorrected(t *testing.T) {
 	server.Journal.AssertReleasedOnlyByOwner()
 }
 
-// listen is a subscription that is in force.
+// listen returns a confirmed subscription.
 func listen(t *testing.T, client *redis.Client, channels ...string) *redis.PubSub {
 	t.Helper()
 	subscription := client.Subscribe(background, channels...)
@@ -409,7 +410,7 @@ func TestFailoverLosesTheLock(t *testing.T) {
 	is(t, take(t, dial(t, server), "b"), true) // Both are inside.
 }
 
-// majority is several servers of which each knows nothing of the others; a lock is held on most.
+// majority is a set of independent servers; a lock is held on most of them.
 type majority []*lockwheeltest.Server
 
 func ofThree(t *testing.T) (servers majority) {

@@ -1,4 +1,4 @@
-// What is ordered to go wrong does, and gates hold clients where a race begins.
+// Faults happen as ordered, and gates hold clients at the beginning of a race.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,4 @@
-// Jest, Vitest and node:test each run tests with it, and TypeScript knows its types.
+// The package works with Jest, Vitest and node:test, and TypeScript checks its types.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,5 +1,5 @@
-// Usual lock recipes, two tests each: the mistake, shown with the clock and the faults, and its
-// correction in the same situation. The client is ioredis; redlock where redlock is the correction.
+// Mistakes of common lock recipes. Each has two tests: the mistake, shown with the clock and the
+// faults, and its correction under the same conditions. With ioredis; some corrections use redlock.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -304,7 +304,7 @@ test("waiting for the release message alone corrected", async (t) => {
 test("lost reply", async (t) => {
   const server = await frozen(t);
   await server.faults.add("lose-and-close", { command: "set", nth: 1 });
-  // As it is, ioredis connects again and sends again what was not answered.
+  // By default ioredis reconnects and sends requests without a reply again.
   const a = connect(t, server, {});
   assert.ok(!(await take(a, "a1")), "its own lock keeps it out");
   for (const token of ["a2", "a3", "a4"]) {
@@ -332,7 +332,7 @@ test("failover loses the lock", async (t) => {
   assert.ok(await take(connect(t, server), "b"), "both are inside");
 });
 
-/** Three servers of which each knows nothing of the others. */
+/** Three independent servers. */
 function three(t) {
   return Promise.all([1, 2, 3].map(() => frozen(t)));
 }

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.lockwheel(frozen=True)
 
 YEAR = timedelta(days=365)
 
-#: What `take` asks for.
+#: The lease of `take`.
 LEASE_S = 10
 
 COMPARE_AND_DELETE = """
@@ -30,7 +30,7 @@ if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('pexpire', KEYS[
 return 0
 """
 
-# Those of Redisson 3.15.4.
+# The scripts of Redisson 3.15.4.
 REENTRANT_LOCK = """
 if (redis.call('exists', KEYS[1]) == 0) then
     redis.call('hincrby', KEYS[1], ARGV[2], 1);
@@ -62,17 +62,17 @@ return nil;
 
 
 def take(client, token):
-    """Whether the lock is `token`'s from now on, for ten seconds."""
+    """Acquires the lock for ten seconds. Returns whether it was granted."""
     return bool(client.set("lock", token, nx=True, ex=LEASE_S))
 
 
 def release(client, token):
-    """Releases the lock if it is `token`'s. Says whether it was."""
+    """Releases the lock if it is held by `token`. Returns whether it was."""
     return client.eval(COMPARE_AND_DELETE, 1, "lock", token) == 1
 
 
 def renew(client, token):
-    """Gives the lock ten more seconds if it is `token`'s. Says whether it was."""
+    """Renews the lock for ten seconds if it is held by `token`. Returns whether it was."""
     return client.eval(COMPARE_AND_RENEW, 1, "lock", token, LEASE_S * 1000) == 1
 
 
@@ -342,7 +342,7 @@ def test_failover_loses_the_lock(lockwheel, connect):
 
 
 class Majority:
-    """Three servers, of which each knows nothing of the others; a lock is held on most of them."""
+    """Three independent servers; a lock is held on most of them."""
 
     def __init__(self, factory, connect):
         self.servers = [factory() for _ in range(3)]
@@ -359,7 +359,7 @@ class Majority:
         return taken
 
     def release(self, token):
-        """Releases it on all of them, also on those that did not tell."""
+        """Releases the lock on all servers, also on those that did not reply."""
         for client in self.clients:
             release(client, token)
 

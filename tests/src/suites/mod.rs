@@ -189,7 +189,7 @@ pub async fn run(suite: &Path, kind: ServerProgram, environment: &[(&str, String
     }
 }
 
-/// Prints every line as it comes.
+/// Prints every line as soon as it arrives.
 async fn show(prefix: &str, output: Option<impl AsyncRead + Unpin>) {
     let Some(output) = output else { return };
     let mut output = BufReader::new(output);

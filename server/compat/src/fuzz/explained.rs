@@ -206,11 +206,11 @@ pub const EXPLAINED: &[Explained] = &[
                     );
             }
             let is_asked = met.words.len() == 4 && met.words[3].eq_ignore_ascii_case(b"WITHSCORE");
-            let is_told = match met.ours.kind {
+            let is_expected = match met.ours.kind {
                 b'*' if met.ours.missing => is_asked,
                 b'*' => is_asked && met.ours.items.len() == 2,
                 b'_' => is_asked,
-                // What comes behind the number of arguments.
+                // Checks that run after the check of the number of arguments.
                 b'+' => met.ours.text == b"QUEUED" && was_sent(met, &["MULTI"], &|_| true),
                 _ if has(met.ours, "ERR Can't execute '") => {
                     was_sent(met, &["SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE"], &|_| true)
@@ -220,7 +220,7 @@ pub const EXPLAINED: &[Explained] = &[
                         || !is_asked && is_error(met.ours, SYNTAX)
                 }
             };
-            met.words.len() == 4 && is_told && is_arity_error(met.theirs, &met.words[0])
+            met.words.len() == 4 && is_expected && is_arity_error(met.theirs, &met.words[0])
         },
     },
     Explained {
@@ -235,7 +235,7 @@ pub const EXPLAINED: &[Explained] = &[
                 "ERR Invalid command specified",
                 "ERR Invalid number of arguments specified for command",
             ];
-            // What comes behind the number of arguments.
+            // Checks that run after the check of the number of arguments.
             let is_queued = met.ours.text == b"QUEUED" && was_sent(met, &["MULTI"], &|_| true);
             met.words.len() == 3
                 && (is_queued || answers.iter().any(|answer| is_error(met.ours, answer)))

@@ -542,7 +542,7 @@ fn load_scripts(control: &mut Wire) -> io::Result<()> {
     Ok(())
 }
 
-/// A word as it is sent.
+/// The bytes to send for a word of an episode.
 fn expand(word: &[u8], prefix: &str, ids: &BTreeMap<char, String>) -> Vec<u8> {
     let text = String::from_utf8_lossy(word);
     if let Some(name) = text.strip_prefix("$id-") {

@@ -141,10 +141,10 @@ fn sort(context: &mut Context<'_>, argv: &[&[u8]], may_store: bool) -> Result<Re
     }
     let (mut elements, is_set) = elements(context, argv[1])?;
     let constant = options.by.is_some_and(|pattern| !pattern.contains(&b'*'));
-    let is_told_on = options.store.is_some() || context.caller == Caller::Script;
+    let order_is_visible = options.store.is_some() || context.caller == Caller::Script;
     if !constant {
         elements = sorted(context, elements, &options)?;
-    } else if is_set && is_told_on {
+    } else if is_set && order_is_visible {
         // Results that are stored, or are used by a script, must not depend on the encoding of a
         // set.
         (options.by, options.alpha) = (None, true);

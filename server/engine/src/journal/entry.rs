@@ -72,7 +72,6 @@ pub enum JournalEvent {
         left: i64,
     },
     /// A lock was released by a client that has not proved to be its owner.
-    #[serde(rename = "released-by-stranger")]
     ReleasedByNonOwner {
         /// The previous owner.
         owner: String,

@@ -235,7 +235,7 @@ fn commands_that_acquire_a_lock_are_recognised() {
 }
 
 #[test]
-fn getset_acquires_a_lock_whose_time_has_passed() {
+fn getset_acquires_a_lock_after_its_deadline() {
     // The clock of the tests begins at 1700000000000.
     check_events(
         "SETNX lock 1700000000010; b> SETNX lock 1700000000011; b> GETSET lock 1700000000011; \

@@ -103,7 +103,7 @@ abstract class LockSuite extends Suite
 
     /**
      * Acquires a free lock and returns the time before the request. Some libraries discard a lock
-     * if acquiring it took as long as the lease: if the machine stalled that long, this tries again.
+     * if acquiring it took as long as the lease: if the machine stalled so long, this tries again.
      */
     protected static function taken(Contender $contender, string $key, float $lease): array
     {

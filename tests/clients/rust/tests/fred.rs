@@ -61,7 +61,7 @@ fn milliseconds(lease: Duration) -> i64 {
 fn builder(url: &str, version: RespVersion) -> Builder {
     let mut config = Config::from_url(url).expect("a URL");
     config.version = version;
-    Builder::from_settings(config)
+    Builder::from_config(config)
 }
 
 async fn connect(url: &str, version: RespVersion) -> Client {

@@ -1,11 +1,11 @@
-// The tests that each framework runs, in two files side by side, by its own hooks.
+// The tests that each framework runs with its own hooks, in two files at the same time.
 
 const assert = require("node:assert/strict");
 const Redis = require("ioredis");
 const { serverBetween, start } = require("lockwheel");
 const { createClient } = require("redis");
 
-/** Tells the other file of this one's server, and waits for what that tells. */
+/** Sends the other file the port of this file's server, and waits for the port of the other's. */
 async function meet(own, other, port) {
   const meeting = new Redis(process.env.MEETING_URL);
   await meeting.rpush(`from ${own}`, port);
@@ -67,8 +67,8 @@ async function isAnswered(server, answer) {
 }
 
 /**
- * What works under the fake timers that `fake()` puts in place until `real()`. They are all that
- * the framework fakes by default: `answers` says which clients are answered then.
+ * The functions that work under the fake timers from `fake()` to `real()`. These are all that the
+ * framework fakes by default; `answers` are the clients that get replies under them.
  */
 exports.fakeTimers = ({ test, beforeEach, afterEach, fake, real, answers }) => {
   const server = serverBetween(beforeEach, afterEach, { frozen: true });

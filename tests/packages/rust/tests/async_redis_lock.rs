@@ -1,5 +1,5 @@
-//! async-redis-lock renews what it holds, by tokio's clock. A test lets it renew every millisecond
-//! of real time, waits until it has, and moves the server's clock by most of a lease.
+//! async-redis-lock renews its locks on tokio's clock. A test lets it renew every millisecond of
+//! real time, waits for a renewal, and moves the server's clock by most of a lease.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ async fn a_lock_that_is_renewed_outlives_its_lease() {
 }
 
 #[tokio::test]
-async fn whoever_cannot_renew_hears_that_it_has_lost() {
+async fn holder_that_cannot_renew_is_notified_of_the_loss() {
     let server = Server::builder().frozen_clock().for_tests().start().expect("a server");
     let locker = Locker::from_redis_url(&server.url()).await.expect("a connection");
     let held = locker.acquire_with_options(&options(), "lock").await.expect("it is free");

@@ -1,5 +1,4 @@
-//! Tests of code that takes locks through a library, with a stopped clock: the library's own
-//! timers, and how to handle them.
+//! Tests with lock libraries and a stopped clock: how to handle the libraries' own timers.
 
 mod async_redis_lock;
 mod redis_rs;

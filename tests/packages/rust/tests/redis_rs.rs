@@ -1,5 +1,5 @@
-//! redis-rs, and all else that has no timers: deadpool-redis, fred. The server's clock is the only
-//! one there is.
+//! redis-rs, for all libraries without timers, such as deadpool-redis and fred: the server's clock
+//! is the only one.
 
 use std::time::Duration;
 

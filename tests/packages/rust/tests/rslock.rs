@@ -1,6 +1,6 @@
-//! rslock tries again after a pause, and takes the time that a lock has cost it off its validity,
-//! by the machine's clock. With `set_retry(1, ...)` it asks twice at once, and the test decides
-//! what happens between two attempts.
+//! rslock pauses between attempts and subtracts the time of an attempt from the lock's validity,
+//! both on the system clock. With `set_retry(1, ...)` it tries twice without a pause, and the test
+//! decides what happens between two attempts.
 
 use std::time::Duration;
 
@@ -30,9 +30,9 @@ async fn a_lease_ends_when_the_clocks_are_moved() -> Result<(), Error> {
     Ok(())
 }
 
-/// Most of the servers must have forgotten it.
+/// Two holders need a majority of flushed servers.
 #[tokio::test]
-async fn one_restarted_server_gives_nobody_the_lock() -> Result<(), Error> {
+async fn one_restarted_server_does_not_grant_the_lock() -> Result<(), Error> {
     let servers = servers()?;
     let (owner, another) = (manager(&servers), manager(&servers));
     let held = owner.lock("lock", LEASE).await.expect("it is free");

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_of_one_suite_keeps_what_is_said_of_the_others() {
+    fn run_of_one_suite_keeps_the_results_of_the_others() {
         let mut page = Page::default();
         page.put("go", &comparison("redsync", "passed"), &versions());
         page.put("php", &comparison("predis", "failed"), &versions());

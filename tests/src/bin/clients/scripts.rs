@@ -245,7 +245,7 @@ mod tests {
     const LOCK: &str = "return redis.call('set', KEYS[1], ARGV[1], 'nx')";
 
     #[test]
-    fn what_was_heard_is_run_again() {
+    fn monitored_commands_are_run_again() {
         let mut again =
             Again { pair: Pair::new(), scripts: Scripts::new(), now_ms: 0, database: 0 };
         for line in [
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn another_tier_than_that_of_the_list_is_a_problem() {
+    fn tier_that_differs_from_the_list_is_a_problem() {
         let digest = |text: &str| Sha::of(text.as_bytes()).as_str()[..DIGITS].to_owned();
         let plain = (digest(LOCK), LOCK.as_bytes().to_vec());
         let text = "return\n#{...}";

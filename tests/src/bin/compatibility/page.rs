@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_was_not_run_is_said_to_be_so() {
+    fn server_that_was_not_run_is_marked() {
         let known = [(&SERVERS[0], Some(results(50, 0))), (&SERVERS[1], None)];
         let page = write(&known);
         assert!(page.contains("| Lockwheel | server 1 |  | 50/50 |"), "{page}");
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn many_failures_are_told_by_their_names() {
+    fn many_failures_are_listed_by_name_only() {
         let few = write(&[(&SERVERS[0], Some(results(49, 1)))]);
         assert!(few.contains("- Strings: A value is kept: `nil` instead of `+OK`"), "{few}");
         let many = write(&[(&SERVERS[0], Some(results(9, 41)))]);

@@ -2,7 +2,7 @@
 //! compares the results. Exits with 1 if there is a difference.
 
 #![allow(clippy::print_stdout)] // A command-line program.
-#![allow(clippy::disallowed_methods)] // A run may be bounded by time, and says how long it took.
+#![allow(clippy::disallowed_methods)] // A run can have a time limit, and reports its duration.
 
 mod accepted;
 mod oracle;

@@ -1,4 +1,4 @@
-// A test in TypeScript, which is checked and not run: what is right, and what must not pass.
+// A test of the types: TypeScript checks it and does not run it. It has correct and wrong calls.
 
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, test } from "node:test";

@@ -42,8 +42,8 @@ interface FairLockContract extends Contract {
         var name = Contract.fresh("fair");
         var lock = clients().any(0).getFairLock(name);
         var dead = clients().open();
-        // All clients queue within the lease, which may take seconds on a busy machine. A dead client
-        // keeps its place for the remaining lease and the time for which it would have waited.
+        // All clients queue within the lease, which may take seconds on a busy machine. A dead
+        // client keeps its place for the remaining lease and the time it would have waited.
         lock.lock(8, SECONDS);
         try (var actor = new Actor()) {
             actor.begin(() -> dead.getFairLock(name).tryLock(4, 300, SECONDS));

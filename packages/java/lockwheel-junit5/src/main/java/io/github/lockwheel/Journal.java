@@ -60,7 +60,7 @@ public final class Journal {
          * The kind of the entry.
          *
          * @return {@code command}, or the event of a lock: {@code acquired}, {@code renewed},
-         *     {@code refused}, {@code released}, {@code released-by-stranger},
+         *     {@code refused}, {@code released}, {@code released-by-non-owner},
          *     {@code expired-while-held}, {@code flushed}, {@code waited},
          *     {@code released-too-late}, {@code renewed-too-late}
          */

@@ -93,9 +93,9 @@ public abstract class EmbeddedRedisContract {
 
     @Test
     @DisplayName("continues when its log is no longer read")
-    void goesOnUnheard() throws Exception {
+    void continuesWithoutLogReader() throws Exception {
         var port = freePort();
-        // It has something to say of each client.
+        // At this level the server logs each client.
         var server = launched(port, "loglevel debug");
         server.start();
         for (var time = 0; time < 100; time++) {

@@ -21,10 +21,10 @@ import redis.clients.jedis.Jedis;
 import redis.clients.jedis.exceptions.JedisConnectionException;
 import redis.clients.jedis.exceptions.JedisDataException;
 
-/** What goes wrong where a test says so, as a client of another library sees it. */
+/** Faults that a test orders, as a client of another library sees them. */
 @Lockwheel(frozen = true)
 class FaultsTest {
-    /** For answers that do not come. */
+    /** The time-out for replies that do not arrive. */
     private static final int CLIENT_TIMEOUT_MS = 50;
     private static final Requests SET = Requests.any().command("set");
 

@@ -41,8 +41,8 @@ final class Listener extends JedisPubSub {
         }
     }
 
-    /** Whether nothing has been sent to it: what was comes before an answer. */
-    boolean hasHeardNothing() {
+    /** Whether no message was sent to it: messages arrive before the reply to PING. */
+    boolean hasReceivedNothing() {
         ping();
         return next().equals(PONG);
     }

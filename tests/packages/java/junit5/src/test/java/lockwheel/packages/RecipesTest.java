@@ -74,17 +74,17 @@ class RecipesTest {
         return client;
     }
 
-    /** Whether the lock is the token's from now on, for the lease. */
+    /** Acquires the lock for the lease. Returns whether it was granted. */
     private static boolean take(Jedis client, String token) {
         return "OK".equals(client.set("lock", token, NEW_WITH_LEASE));
     }
 
-    /** Releases the lock if it is the token's, and says whether it was. */
+    /** Releases the lock if it is held by the token. Returns whether it was. */
     private static boolean release(Jedis client, String token) {
         return client.eval(COMPARE_AND_DELETE, List.of("lock"), List.of(token)).equals(1L);
     }
 
-    /** Gives the lock a whole lease if it is the token's, and says whether it was. */
+    /** Renews the lease if the lock is held by the token. Returns whether it was. */
     private static boolean renew(Jedis client, String token) {
         var arguments = List.of(token, Long.toString(LEASE.toMillis()));
         return client.eval(COMPARE_AND_RENEW, List.of("lock"), arguments).equals(1L);
@@ -311,7 +311,7 @@ class RecipesTest {
         a.close(); // A crashed holder does not publish.
         server.clock().advance(YEAR);
         assertFalse(c.exists("lock"));
-        assertTrue(released.hasHeardNothing(), "the lock is free, and b waits");
+        assertTrue(released.hasReceivedNothing(), "the lock is free, and b waits");
     }
 
     @Test
@@ -424,7 +424,7 @@ class RecipesTest {
         assertEquals(3, majority.take("b"));
     }
 
-    /** Servers of which each knows nothing of the others; a lock is held on most of them. */
+    /** Independent servers; a lock is held on most of them. */
     private record Majority(List<LockwheelServer> servers) {
         private static final Duration SLOW = SECOND.multipliedBy(4);
 

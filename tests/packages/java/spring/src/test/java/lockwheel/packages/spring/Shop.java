@@ -35,7 +35,7 @@ class Shop {
         }
     }
 
-    /** As it is written in the end: a lock knows its owner. */
+    /** The final version: the value of the lock is the token of its owner. */
     @Component
     static class MyOwnLock {
         private static final RedisScript<Long> COMPARE_AND_DELETE = RedisScript.of("""
