@@ -1,11 +1,10 @@
-//! The harness of the integration tests: servers, raw connections, and conversations that must
-//! give the same replies on Lockwheel and on a real `redis-server`.
+//! The harness of the integration tests: servers, raw connections, and commands that must give
+//! the same replies on Lockwheel and on a real `redis-server`.
 //!
 //! It uses the connection and the reply parser of the compatibility suite, which share no code
 //! with the server, so that an error there cannot hide itself.
 
 pub mod attack;
-pub mod conversation;
 pub mod daemon;
 pub mod differential;
 pub mod faulty;
