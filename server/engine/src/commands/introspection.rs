@@ -421,21 +421,4 @@ mod tests {
             "COMMAND LIST x => !ERR syntax error; COMMAND LIST FILTERBY x y => !ERR syntax error",
         );
     }
-
-    #[test]
-    fn keys_are_found() {
-        check("COMMAND GETKEYS eval x 2 a b c => [\"a\", \"b\"]");
-        check("COMMAND GETKEYS eval x 5 a => []; COMMAND GETKEYS eval x -1 => []");
-        check("COMMAND GETKEYS memory usage x => [\"x\"]");
-        check("COMMAND GETKEYSANDFLAGS set a b => [[\"a\", [OW, update]]]");
-        check("COMMAND GETKEYSANDFLAGS set a b get => [[\"a\", [RW, access, update]]]");
-        check("COMMAND GETKEYS foo a => !ERR Invalid command specified");
-        check("COMMAND GETKEYS config foo x => !ERR Invalid command specified");
-        check("COMMAND GETKEYS config|get a => !ERR Invalid command specified");
-        check("COMMAND GETKEYS ping a => !ERR The command has no key arguments");
-        check(
-            "COMMAND GETKEYS get a b => \
-               !ERR Invalid number of arguments specified for command",
-        );
-    }
 }
