@@ -1,6 +1,5 @@
 //! The integration tests: one binary, one file per area of behaviour.
 
-mod atomicity;
 mod attack;
 mod boundaries;
 mod busy;
@@ -23,11 +22,9 @@ mod many_servers;
 mod memory;
 mod protocol;
 mod recipes;
-mod redis_rs;
 mod run;
 mod storms;
 mod tiers;
 mod turns;
 mod virtual_time;
 mod waiters;
-mod wanted;

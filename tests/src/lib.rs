@@ -16,7 +16,7 @@ pub mod target;
 pub mod tiers;
 pub mod wire;
 
-use lockwheel::Server;
+use lockwheel::{Reply, Server};
 pub use lockwheel_compat::frame;
 use lockwheel_compat::frame::Frame;
 
@@ -35,6 +35,19 @@ pub fn start(settings: &[(&str, &str)]) -> Server {
     let builder =
         settings.iter().fold(builder, |builder, (name, value)| builder.config(name, value));
     builder.start().expect("a server")
+}
+
+/// Runs a line of words as a command, in this process.
+pub fn call(server: &Server, command: &str) -> Reply {
+    server.call(&command.split(' ').collect::<Vec<&str>>()).expect("an answer")
+}
+
+/// The number of blocked clients.
+pub fn blocked_clients(server: &Server) -> usize {
+    let Reply::Verbatim { text, .. } = call(server, "INFO clients") else { panic!("no text") };
+    let text = String::from_utf8_lossy(&text);
+    let line = text.lines().find_map(|line| line.strip_prefix("blocked_clients:"));
+    line.and_then(|count| count.parse().ok()).expect("a count")
 }
 
 /// A connection to a server in RESP2.

@@ -363,12 +363,6 @@ mod tests {
     #[test]
     fn one_command_is_described() {
         check(
-            "COMMAND INFO get nothing => [[\"get\", 2, [readonly, fast], 1, 1, 1, \
-             [@read, @string, @fast], [], [[\"flags\", [RO, access], \"begin_search\", \
-             [\"type\", \"index\", \"spec\", [\"index\", 1]], \"find_keys\", [\"type\", \"range\", \
-             \"spec\", [\"lastkey\", 0, \"keystep\", 1, \"limit\", 0]]]], []], nil]",
-        );
-        check(
             "HELLO 3; COMMAND INFO eval => [[\"eval\", -3, ~[noscript, stale, skip_monitor, \
              no_mandatory_keys, movablekeys], 0, 0, 0, ...{\"type\": \"keynum\", \
              \"spec\": {\"keynumidx\": 0, \"firstkey\": 1, \"keystep\": 1}}}], ~[]]]",

@@ -583,7 +583,7 @@ fn pairs(members: impl IntoIterator<Item = [Reply; 2]>) -> Reply {
 #[cfg(test)]
 mod tests {
     use crate::settings::Settings;
-    use crate::testing::{Stage, check, check_events};
+    use crate::testing::{Stage, check_events};
 
     #[test]
     fn large_set_replies_as_a_small_one() {
