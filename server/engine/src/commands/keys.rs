@@ -721,6 +721,7 @@ mod tests {
 
     #[test]
     fn scan_returns_keys_from_its_cursor_on() {
+        check("SET k v; SCAN 0 TYPE foo => [\"0\", []]");
         check(
             "SET k v; SET l v; SCAN 0 COUNT 1 => [\"1\", [\"k\"]]; \
              SCAN 1 COUNT 1 => [\"0\", [\"l\"]]",
