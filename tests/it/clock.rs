@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 use lockwheel::{Client, ErrorKind, Reply, Server};
 use lockwheel_tests::process::eventually;
 use lockwheel_tests::wire::Wire;
+use lockwheel_tests::{blocked_clients, call, connect};
 
 const LEASE: Duration = Duration::from_secs(30);
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -24,15 +25,6 @@ fn frozen_with(settings: &[(&str, &str)]) -> Server {
 
 fn frozen() -> Server {
     frozen_with(&[])
-}
-
-fn call(server: &Server, command: &str) -> Reply {
-    let words: Vec<&str> = command.split(' ').collect();
-    server.call(&words).expect("an answer")
-}
-
-fn wire(server: &Server) -> Wire {
-    Wire::connect(server.addr(), 2)
 }
 
 fn advance(server: &Server, span: Duration) {
@@ -60,13 +52,6 @@ fn payload(push: &Reply) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-fn blocked(server: &Server) -> usize {
-    let Reply::Verbatim { text, .. } = call(server, "INFO clients") else { panic!("no text") };
-    let text = String::from_utf8_lossy(&text);
-    let line = text.lines().find_map(|line| line.strip_prefix("blocked_clients:"));
-    line.and_then(|count| count.parse().ok()).expect("a count")
-}
-
 /// `timeout` uses the same clock, and the client that moves the clock is not idle.
 #[test]
 fn client_that_moves_the_clock_is_not_idle() {
@@ -83,21 +68,9 @@ fn client_that_moves_the_clock_is_not_idle() {
 }
 
 #[test]
-fn lease_ends_at_its_millisecond() {
-    let server = frozen();
-    call(&server, "SET lock token NX PX 30000");
-    advance(&server, LEASE - MILLISECOND);
-    assert_eq!(call(&server, "GET lock"), Reply::bulk("token"));
-    assert_eq!(call(&server, "PTTL lock"), Reply::Integer(1));
-    advance(&server, MILLISECOND);
-    assert_eq!(call(&server, "GET lock"), Reply::Null);
-    assert_eq!(call(&server, "SET lock token NX PX 30000"), Reply::OK);
-}
-
-#[test]
 fn clock_is_moved_by_command_too() {
     let server = frozen();
-    let mut wire = wire(&server);
+    let mut wire = connect(&server);
     wire.ask("SET lock token NX PX 30000");
     assert_eq!(wire.ask("LOCKWHEEL CLOCK ADVANCE 29999"), "+OK\r\n");
     assert_eq!(wire.ask("PTTL lock"), ":1\r\n");
@@ -116,7 +89,7 @@ fn clock_is_moved_by_command_too() {
 #[test]
 fn clock_commands_are_refused_outside_of_tests() {
     let server = Server::start().expect("a server");
-    let mut wire = wire(&server);
+    let mut wire = connect(&server);
     let refused = wire.ask("LOCKWHEEL CLOCK FREEZE");
     assert!(refused.starts_with("-ERR LOCKWHEEL command not allowed."), "{refused}");
     let local = Server::builder().config("enable-test-commands", "local").start();
@@ -185,42 +158,19 @@ fn moving_the_clock_sends_expiry_events_in_order() {
 }
 
 #[test]
-fn expiry_event_is_sent_without_a_request_on_the_system_clock() {
-    let server = Server::builder().config("notify-keyspace-events", "Ex").start();
-    let server = server.expect("a server");
-    let mut listener = listener(&server);
-    call(&server, "SET late token PX 60000");
-    call(&server, "SET soon token PX 5");
-    assert_eq!(payload(&listener.receive().expect("a message")), "soon");
-}
-
-#[test]
 fn blocking_time_out_follows_the_clock() {
     let server = frozen();
-    let (mut waiter, mut later) = (wire(&server), wire(&server));
+    let (mut waiter, mut later) = (connect(&server), connect(&server));
     waiter.send_line("BLPOP queue 10");
     later.send_line("BLPOP queue 20");
-    eventually("both to wait", || blocked(&server) == 2);
+    eventually("both to wait", || blocked_clients(&server) == 2);
     advance(&server, Duration::from_millis(9_999));
-    assert_eq!(blocked(&server), 2);
+    assert_eq!(blocked_clients(&server), 2);
     advance(&server, MILLISECOND);
     assert_eq!(waiter.read(), b"*-1\r\n");
-    assert_eq!(blocked(&server), 1);
+    assert_eq!(blocked_clients(&server), 1);
     call(&server, "RPUSH queue element");
     assert_eq!(later.read(), b"*2\r\n$5\r\nqueue\r\n$7\r\nelement\r\n");
-}
-
-#[test]
-fn client_pause_follows_the_clock() {
-    let server = frozen();
-    let mut paused = wire(&server);
-    call(&server, "CLIENT PAUSE 10000 WRITE");
-    paused.send_line("SET k v");
-    eventually("the write to be held back", || blocked(&server) == 1);
-    advance(&server, Duration::from_millis(9_999));
-    assert_eq!(call(&server, "GET k"), Reply::Null);
-    advance(&server, MILLISECOND);
-    assert_eq!(paused.read(), b"+OK\r\n");
 }
 
 #[test]
@@ -228,10 +178,10 @@ fn paused_requests_run_in_order_of_arrival() {
     const CLIENTS: usize = 12;
     let server = frozen();
     call(&server, "CLIENT PAUSE 10000 WRITE");
-    let mut held: Vec<Wire> = (0..CLIENTS).map(|_| wire(&server)).collect();
+    let mut held: Vec<Wire> = (0..CLIENTS).map(|_| connect(&server)).collect();
     for (n, client) in held.iter_mut().enumerate() {
         client.send_line(&format!("RPUSH order {n}"));
-        eventually("it to be held back", || blocked(&server) == n + 1);
+        eventually("it to be held back", || blocked_clients(&server) == n + 1);
     }
     advance(&server, Duration::from_secs(10));
     for (n, client) in held.iter_mut().enumerate() {
@@ -245,12 +195,13 @@ fn paused_requests_run_in_order_of_arrival() {
 fn held_requests_run_at_the_end_of_the_hold() {
     for hold in ["CLIENT PAUSE 10000 WRITE", "LOCKWHEEL FAULT ADD DELAY 10s COMMAND set"] {
         let server = frozen_with(&[("notify-keyspace-events", "Ex")]);
-        let (mut held, mut mover, mut listener) = (wire(&server), wire(&server), listener(&server));
+        let (mut held, mut mover, mut listener) =
+            (connect(&server), connect(&server), listener(&server));
         call(&server, "SET before token PX 14000");
         call(&server, "SET behind token PX 20000");
         call(&server, hold);
         held.send_bytes(b"SET lock token PX 5000\r\nBLPOP queue 7\r\nPTTL behind\r\n");
-        eventually("the write to be held back", || blocked(&server) == 1);
+        eventually("the write to be held back", || blocked_clients(&server) == 1);
         assert_eq!(mover.ask("LOCKWHEEL CLOCK ADVANCE 60s"), "+OK\r\n");
         assert_eq!(held.read(), b"+OK\r\n", "{hold}");
         assert_eq!(expired_keys(&mut listener), ["before", "lock", "behind"], "{hold}");
@@ -262,7 +213,7 @@ fn held_requests_run_at_the_end_of_the_hold() {
 #[test]
 fn idle_time_out_follows_the_clock() {
     let server = frozen_with(&[("timeout", "60")]);
-    let mut quiet = wire(&server);
+    let mut quiet = connect(&server);
     quiet.ask("PING");
     advance(&server, Duration::from_millis(59_999));
     assert_eq!(quiet.ask("PING"), "+PONG\r\n");
@@ -275,10 +226,10 @@ fn idle_time_out_follows_the_clock() {
 fn slow_script_threshold_follows_the_clock() {
     for plans in ["yes", "no"] {
         let server = frozen_with(&[("script-plans", plans)]);
-        let mut script = wire(&server);
+        let mut script = connect(&server);
         for by_command in [true, false] {
             script.send(&["EVAL", "while true do end", "0"]);
-            let (mut other, mut mover) = (wire(&server), wire(&server));
+            let (mut other, mut mover) = (connect(&server), connect(&server));
             let mut five_seconds_pass = || {
                 if by_command {
                     assert_eq!(mover.ask("LOCKWHEEL CLOCK ADVANCE 5s"), "+OK\r\n");
@@ -321,35 +272,23 @@ fn wall_clock_step_does_not_change_leases() {
     }
 }
 
-#[test]
-fn absolute_deadline_follows_wall_clock_steps() {
-    const HOUR_SECONDS: u64 = 3_600;
-    let begin = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
-    let server = Server::builder().frozen_clock_at(begin).start().expect("a server");
-    server.clock().step_wall(HOUR_SECONDS.cast_signed() * 1_000).expect("a server");
-    call(&server, "SET lock token");
-    let moment = 1_000_000 + HOUR_SECONDS + 10;
-    assert_eq!(call(&server, &format!("EXPIREAT lock {moment}")), Reply::Integer(1));
-    assert_eq!(call(&server, "TTL lock"), Reply::Integer(10));
-}
-
 /// As on a Redis when its wall clock is stepped.
 #[test]
 fn jump_of_the_clock_ends_leases() {
     let server = frozen_with(&[("notify-keyspace-events", "Ex")]);
     let mut listener = listener(&server);
-    let mut waiter = wire(&server);
+    let mut waiter = connect(&server);
     let begin = server.clock().wall();
     call(&server, "SET lock token PX 30000");
     call(&server, "SET other token PX 40000");
     waiter.send_line("BLPOP queue 30");
-    eventually("it to wait", || blocked(&server) == 1);
+    eventually("it to wait", || blocked_clients(&server) == 1);
     server.clock().jump_back(HOUR).expect("a server");
     assert_eq!(server.clock().wall(), begin - HOUR);
     assert_eq!(call(&server, "PTTL lock"), Reply::Integer(3_630_000));
     advance(&server, HOUR + LEASE - MILLISECOND);
     assert_eq!(call(&server, "PTTL lock"), Reply::Integer(1));
-    assert_eq!((expired_keys(&mut listener), blocked(&server)), (vec![], 1));
+    assert_eq!((expired_keys(&mut listener), blocked_clients(&server)), (vec![], 1));
     server.clock().jump_forward(HOUR).expect("a server");
     assert_eq!(expired_keys(&mut listener), ["lock", "other"]);
     assert_eq!(waiter.read(), b"*-1\r\n");
@@ -359,12 +298,12 @@ fn jump_of_the_clock_ends_leases() {
 #[test]
 fn jump_of_the_clock_ends_a_pause() {
     let server = frozen();
-    let mut paused = wire(&server);
+    let mut paused = connect(&server);
     call(&server, "CLIENT PAUSE 10000 WRITE");
     server.clock().jump_back(HOUR).expect("a server");
     advance(&server, HOUR);
     paused.send_line("SET k v");
-    eventually("the write to be held back", || blocked(&server) == 1);
+    eventually("the write to be held back", || blocked_clients(&server) == 1);
     advance(&server, Duration::from_secs(10));
     assert_eq!(paused.read(), b"+OK\r\n");
 }

@@ -5,6 +5,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use lockwheel::{Client, Error, ErrorKind, Reply, Server};
+use lockwheel_tests::call;
 use lockwheel_tests::process::{self, eventually};
 use lockwheel_tests::redis_server::free_port;
 use lockwheel_tests::wire::Wire;
@@ -14,11 +15,6 @@ const LEASE: Duration = Duration::from_secs(30);
 
 fn stopped_clock() -> Server {
     Server::builder().frozen_clock().start().expect("a server")
-}
-
-fn call(server: &Server, command: &str) -> Reply {
-    let words: Vec<&str> = command.split(' ').collect();
-    server.call(&words).expect("an answer")
 }
 
 fn kind<T: std::fmt::Debug>(result: Result<T, Error>) -> ErrorKind {

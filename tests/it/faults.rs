@@ -6,24 +6,17 @@ use std::time::Duration;
 use lockwheel::{ErrorKind, Fault, Reply, Requests, Server};
 use lockwheel_tests::process::eventually;
 use lockwheel_tests::wire::Wire;
+use lockwheel_tests::{blocked_clients, call, connect};
 
 /// A server for tests with a stopped clock.
 fn server() -> Server {
     Server::builder().frozen_clock().for_tests().start().expect("a server")
 }
 
-fn wire(server: &Server) -> Wire {
-    Wire::connect(server.addr(), 2)
-}
-
 fn named(server: &Server, name: &str) -> Wire {
-    let mut wire = wire(server);
+    let mut wire = connect(server);
     assert_eq!(wire.ask(&format!("CLIENT SETNAME {name}")), "+OK\r\n");
     wire
-}
-
-fn call(server: &Server, command: &str) -> Reply {
-    server.call(&command.split(' ').collect::<Vec<&str>>()).expect("an answer")
 }
 
 /// Adds a rule by command; returns its number.
@@ -43,7 +36,7 @@ fn listed(server: &Server) -> String {
 fn dropped_request_is_neither_run_nor_answered() {
     let server = server();
     order(&server, "DROP COMMAND set NTH 1");
-    let mut client = wire(&server);
+    let mut client = connect(&server);
     client.send_line("SET k v");
     // The next reply is that of the next request.
     assert_eq!(client.ask("GET k"), "$-1\r\n");
@@ -54,7 +47,7 @@ fn dropped_request_is_neither_run_nor_answered() {
 fn request_with_lost_reply_was_run() {
     let server = server();
     order(&server, "LOSE COMMAND set TIMES 1");
-    let mut client = wire(&server);
+    let mut client = connect(&server);
     client.send_line("SET k v NX");
     assert_eq!(client.ask("SET k w NX"), "$-1\r\n");
     assert_eq!(client.ask("GET k"), "$1\r\nv\r\n");
@@ -64,7 +57,7 @@ fn request_with_lost_reply_was_run() {
 fn reply_to_a_blocked_client_can_be_lost() {
     let server = server();
     order(&server, "LOSE COMMAND blpop");
-    let mut waiter = wire(&server);
+    let mut waiter = connect(&server);
     waiter.send_line("BLPOP queue 0");
     eventually("it to wait", || listed(&server).contains("\"fired\":1"));
     assert_eq!(call(&server, "RPUSH queue element"), Reply::Integer(1));
@@ -83,7 +76,7 @@ fn connection_can_be_closed_before_or_after_its_request() {
     ] {
         call(&server, "DEL k");
         let id = order(&server, &format!("{rule} COMMAND set"));
-        let mut client = wire(&server);
+        let mut client = connect(&server);
         client.send_line("SET k v");
         assert_eq!(String::from_utf8_lossy(&client.read_to_close()), answer, "{rule}");
         assert_eq!(call(&server, "GET k"), kept, "{rule}");
@@ -94,7 +87,7 @@ fn connection_can_be_closed_before_or_after_its_request() {
 #[test]
 fn any_error_can_be_injected() {
     let server = server();
-    let mut client = wire(&server);
+    let mut client = connect(&server);
     for line in [
         "LOADING Redis is loading the dataset in memory",
         "READONLY You can't write against a read only replica.",
@@ -133,24 +126,18 @@ fn delay_follows_the_clock() {
 fn client_held_once_continues_when_the_rule_is_cleared() {
     let server = server();
     let id = order(&server, "DELAY 2s COMMAND set");
-    let mut client = wire(&server);
+    let mut client = connect(&server);
     client.send_line("SET k v");
     eventually("it to be held", || listed(&server).contains("\"fired\":1"));
     server.advance(Duration::from_secs(2)).expect("a server");
     assert_eq!(client.read_text(), "+OK\r\n");
     assert!(listed(&server).ends_with("\"held\":[]}]"), "{}", listed(&server));
     client.send_line("BLPOP queue 0");
-    eventually("it to wait", || waits(&server));
+    eventually("it to wait", || blocked_clients(&server) == 1);
     call(&server, &format!("LOCKWHEEL FAULT CLEAR {id}"));
-    assert!(waits(&server));
+    assert!(blocked_clients(&server) == 1);
     call(&server, "RPUSH queue element");
     assert_eq!(client.read_text(), "*2\r\n$5\r\nqueue\r\n$7\r\nelement\r\n");
-}
-
-/// Whether a client is blocked.
-fn waits(server: &Server) -> bool {
-    let Reply::Verbatim { text, .. } = call(server, "INFO clients") else { panic!("no text") };
-    String::from_utf8_lossy(&text).contains("blocked_clients:1")
 }
 
 #[test]
@@ -169,7 +156,7 @@ fn stalled_server_continues_when_the_rule_is_cleared() {
 #[test]
 fn script_cache_can_be_flushed_before_a_script() {
     let server = server();
-    let mut client = wire(&server);
+    let mut client = connect(&server);
     let sha = client.ask("SCRIPT LOAD return(1)");
     let sha = sha.lines().nth(1).expect("a digest").to_owned();
     order(&server, "FLUSH-SCRIPTS COMMAND evalsha NTH 2");
@@ -182,7 +169,7 @@ fn script_cache_can_be_flushed_before_a_script() {
 fn clock_can_jump_after_a_request() {
     let server = server();
     order(&server, "JUMP 30s COMMAND set");
-    let mut client = wire(&server);
+    let mut client = connect(&server);
     assert_eq!(client.ask("SET lock token NX PX 30000"), "+OK\r\n");
     assert_eq!(client.ask("GET lock"), "$-1\r\n");
 }
@@ -190,20 +177,20 @@ fn clock_can_jump_after_a_request() {
 #[test]
 fn connections_can_be_refused() {
     let server = server();
-    let mut before = wire(&server);
+    let mut before = connect(&server);
     assert_eq!(before.ask("PING"), "+PONG\r\n");
     order(&server, "REFUSE TIMES 1");
     std::net::TcpStream::connect(server.addr()).expect("the system lets it in");
     eventually("it to be sent away", || listed(&server).contains("\"fired\":1"));
     assert_eq!(before.ask("PING"), "+PONG\r\n");
-    assert_eq!(wire(&server).ask("PING"), "+PONG\r\n");
+    assert_eq!(connect(&server).ask("PING"), "+PONG\r\n");
 }
 
 /// Every kind of write: by a command, a script, a transaction; new, changed and deleted keys.
 #[test]
 fn a_failover_loses_the_last_writes() {
     let server = server();
-    let mut client = wire(&server);
+    let mut client = connect(&server);
     for command in [
         "SET kept v PX 60000",
         "RPUSH list a b",
@@ -242,7 +229,7 @@ fn a_failover_loses_the_last_writes() {
 #[test]
 fn failover_restores_a_flushed_database() {
     let server = server();
-    let mut client = wire(&server);
+    let mut client = connect(&server);
     for command in ["SET a 1", "SET b 2", "FLUSHALL"] {
         assert_eq!(client.ask(command), "+OK\r\n");
     }
@@ -251,29 +238,10 @@ fn failover_restores_a_flushed_database() {
     assert_eq!(client.ask("MGET a b c"), "*3\r\n$1\r\n1\r\n$1\r\n2\r\n$-1\r\n");
 }
 
-/// The owner's GET and its DEL are two requests. In between its lease ends and another client takes
-/// the lock, which the owner then deletes.
-#[test]
-fn gate_makes_a_race_deterministic() {
-    let server = server();
-    let mut owner = named(&server, "owner");
-    assert_eq!(owner.ask("SET lock owner NX PX 30000"), "+OK\r\n");
-    let gate = server.faults().gate(Requests::any().client("owner").command("del"));
-    let gate = gate.expect("a server");
-    assert_eq!(owner.ask("GET lock"), "$5\r\nowner\r\n");
-    owner.send_line("DEL lock");
-    gate.wait().expect("a server");
-    server.advance(Duration::from_secs(30)).expect("a server");
-    assert_eq!(call(&server, "SET lock another NX PX 30000"), Reply::OK);
-    assert_eq!(gate.open().expect("a server"), 1);
-    assert_eq!(owner.read_text(), ":1\r\n");
-    assert_eq!(call(&server, "GET lock"), Reply::Null);
-}
-
 #[test]
 fn gate_is_controlled_by_commands_too() {
     let server = server();
-    let (mut test, mut held) = (wire(&server), named(&server, "held"));
+    let (mut test, mut held) = (connect(&server), named(&server, "held"));
     assert_eq!(test.ask("LOCKWHEEL GATE ADD CLIENT held COMMAND incr NTH 2"), ":1\r\n");
     assert_eq!(held.ask("INCR n"), ":1\r\n");
     test.send_line("LOCKWHEEL GATE AWAIT 1");
@@ -310,18 +278,4 @@ fn rules_are_counted_listed_and_cleared() {
     assert_eq!(call(&server, "GET k"), Reply::Null);
     faults.clear().expect("a server");
     assert_eq!(listed(&server), "[]");
-}
-
-/// Half of a hundred requests: the same half with the same seed.
-#[test]
-fn random_faults_repeat_with_the_same_seed() {
-    let outcome = |seed| {
-        let server = server();
-        let fault = Fault::Error("ERR by chance".to_owned());
-        let requests = Requests::any().command("get").probability(0.5, seed);
-        server.faults().add(fault, requests).expect("a rule");
-        (0..100).map(|_| call(&server, "GET k") == Reply::Null).collect::<Vec<bool>>()
-    };
-    assert_eq!(outcome(1), outcome(1));
-    assert_ne!(outcome(1), outcome(2));
 }

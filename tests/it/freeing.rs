@@ -2,6 +2,7 @@
 //! system.
 
 use lockwheel::{Reply, Server};
+use lockwheel_tests::call;
 use lockwheel_tests::daemon::Daemon;
 use lockwheel_tests::process::{eventually, resident_bytes_of};
 use lockwheel_tests::wire::Wire;
@@ -13,11 +14,6 @@ fn field(info: &str, name: &str) -> u64 {
     let found = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     let value = found.unwrap_or_else(|| panic!("no {name} in {info}"));
     value.trim().parse().expect("a number")
-}
-
-fn call(server: &Server, command: &str) -> Reply {
-    let words: Vec<&str> = command.split(' ').collect();
-    server.call(&words).expect("an answer")
 }
 
 fn memory(server: &Server, name: &str) -> u64 {
@@ -44,28 +40,20 @@ fn fill(server: &Server, command: &str) {
 fn large_values_are_freed_while_others_are_served() {
     let server = Server::start().expect("a server");
     let mut freed = 0;
-    for command in [
-        "'hset', 'k', 'field' .. i, 'v'",
-        "'rpush', 'k', 'element' .. i",
-        "'sadd', 'k', 'member' .. i",
-        "'zadd', 'k', i, 'member' .. i",
-        "'xadd', 'k', i, 'field', 'v'",
-    ] {
-        for removal in ["UNLINK k", "DEL k", "PEXPIRE k 0", "SET k v", "FLUSHALL ASYNC"] {
-            fill(&server, command);
-            let mut client = server.client().expect("a client");
-            for step in ["MULTI", removal, "INFO memory"] {
-                client.call(&step.split(' ').collect::<Vec<_>>()).expect("an answer");
-            }
-            let replies = client.call(&["EXEC"]).expect("an answer");
-            let Reply::Array(replies) = replies else { panic!("{replies:?}") };
-            let pending = field_of(&replies[1], "lazyfree_pending_objects");
-            assert_eq!(pending, 1, "{command}, {removal}");
-            eventually("all to be free", || memory(&server, "lazyfree_pending_objects") == 0);
-            freed += 1;
-            assert_eq!(memory(&server, "lazyfreed_objects"), freed, "{command}, {removal}");
-            call(&server, "DEL k");
+    for removal in ["UNLINK k", "DEL k", "PEXPIRE k 0", "SET k v", "FLUSHALL ASYNC"] {
+        fill(&server, "'hset', 'k', 'field' .. i, 'v'");
+        let mut client = server.client().expect("a client");
+        for step in ["MULTI", removal, "INFO memory"] {
+            client.call(&step.split(' ').collect::<Vec<_>>()).expect("an answer");
         }
+        let replies = client.call(&["EXEC"]).expect("an answer");
+        let Reply::Array(replies) = replies else { panic!("{replies:?}") };
+        let pending = field_of(&replies[1], "lazyfree_pending_objects");
+        assert_eq!(pending, 1, "{removal}");
+        eventually("all to be free", || memory(&server, "lazyfree_pending_objects") == 0);
+        freed += 1;
+        assert_eq!(memory(&server, "lazyfreed_objects"), freed, "{removal}");
+        call(&server, "DEL k");
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lockwheel::{Check, Client, ErrorKind, Fault, JournalEvent, LintRule, Reply, Requests, Server};
 use lockwheel_tests::scripts::{
-    COMPARE_AND_DELETE, COMPARE_AND_RENEW, LOCK_2_2_17, LOCK_3, RENEW_3, UNLOCK_2_2_17, UNLOCK_3,
+    COMPARE_AND_DELETE, LOCK_2_2_17, LOCK_3, RENEW_3, UNLOCK_2_2_17, UNLOCK_3,
 };
 use lockwheel_tests::wire::Wire;
 
@@ -167,39 +167,6 @@ fn other_redisson_locks_are_recognised() {
     let owners: Vec<_> = server.journal().locks().expect("a journal");
     let owners: Vec<&str> = owners.iter().map(|lock| &lock.owner[..]).collect();
     assert_eq!(owners, ["a", "b"]);
-}
-
-/// Each common mistake is reported, and the recipe that corrects it is not.
-#[test]
-fn lock_mistakes_are_reported_and_correct_recipes_are_not() {
-    let setnx: &[&str] = &["SETNX lock redis", "DEL lock"];
-    let two_steps: &[&str] = &["SETNX lock OK", "EXPIRE lock 5", "DEL lock"];
-    let unchecked: &[&str] = &["SET lock OK EX 10 NX", "DEL lock"];
-    let compared: &[&str] = &["SET lock token EX 10 NX", "GET lock", "DEL lock"];
-    for (recipe, expected) in [
-        (setnx, &[LintRule::LockWithoutLease, LintRule::DeleteWithoutCheck][..]),
-        (two_steps, &[LintRule::LeaseInASecondStep, LintRule::DeleteWithoutCheck]),
-        (unchecked, &[LintRule::DeleteWithoutCheck]),
-        (compared, &[LintRule::CompareAndDeleteInTwoSteps]),
-    ] {
-        let server = server();
-        let mut client = server.client().expect("a client");
-        for command in recipe {
-            call(&mut client, command);
-        }
-        assert_eq!(rules(&server), expected, "{recipe:?}");
-    }
-    let server = server();
-    let mut client = server.client().expect("a client");
-    call(&mut client, "SET lock token NX PX 10000");
-    advance(&server, 5_000);
-    script(&mut client, COMPARE_AND_RENEW, &["token", "10000"]);
-    script(&mut client, COMPARE_AND_DELETE, &["token"]);
-    call(&mut client, "SET lock token NX EX 10");
-    for command in ["WATCH lock", "GET lock", "MULTI", "DEL lock", "EXEC"] {
-        call(&mut client, command);
-    }
-    assert_eq!((rules(&server), broken(&server)), (vec![], vec![]));
 }
 
 #[test]

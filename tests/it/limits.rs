@@ -18,20 +18,6 @@ const MORE_THAN_THE_KERNEL_KEEPS: usize = 24 << 20;
 /// The time within which a reply must arrive: far more than any needs.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
 
-fn listeners(server: &Server, channel: &str) -> i64 {
-    match server.call(&["PUBSUB", "NUMSUB", channel]) {
-        Ok(Reply::Map(pairs)) => match pairs.first() {
-            Some((_, Reply::Integer(count))) => *count,
-            other => panic!("{other:?}"),
-        },
-        Ok(Reply::Array(items)) => match items.get(1) {
-            Some(Reply::Integer(count)) => *count,
-            other => panic!("{other:?}"),
-        },
-        other => panic!("{other:?}"),
-    }
-}
-
 fn set(server: &Server, key: &str, bytes: usize) {
     let value = vec![b'x'; bytes];
     assert_eq!(server.call(&[b"SET", key.as_bytes(), &value]).expect("an answer"), Reply::OK);
@@ -80,52 +66,6 @@ fn outside_address() -> Option<IpAddr> {
     let socket = UdpSocket::bind(("0.0.0.0", 0)).ok()?;
     socket.connect(("192.0.2.1", 9)).ok()?;
     socket.local_addr().ok().map(|address| address.ip()).filter(|ip| !ip.is_loopback())
-}
-
-#[test]
-fn subscriber_that_does_not_read_is_disconnected() {
-    let server = start(&[("client-output-buffer-limit", "pubsub 1mb 0 0")]);
-    let mut slow = connect(&server);
-    slow.call(&["SUBSCRIBE", "news"]);
-    let mut quick = connect(&server);
-    quick.call(&["SUBSCRIBE", "news"]);
-    let message = vec![b'x'; 256 << 10];
-    let mut published = 0;
-    while listeners(&server, "news") == 2 {
-        assert!(published < MORE_THAN_THE_KERNEL_KEEPS, "it is kept");
-        server.call(&[b"PUBLISH", b"news".as_slice(), &message]).expect("an answer");
-        assert!(quick.read().len() > message.len());
-        published += message.len();
-    }
-    assert!(slow.read_to_close().len() < published);
-    server.call(&["PUBLISH", "news", "on"]).expect("an answer");
-    assert_eq!(
-        show(&quick.read()),
-        "*3\\r\\n$7\\r\\nmessage\\r\\n$4\\r\\nnews\\r\\n$2\\r\\non\\r\\n"
-    );
-}
-
-#[test]
-fn subscriber_may_lag_within_the_soft_limit() {
-    let server = Server::builder()
-        .frozen_clock()
-        .config("client-output-buffer-limit", "pubsub 0 1mb 10")
-        .start()
-        .expect("a server");
-    let mut slow = connect(&server);
-    slow.call(&["SUBSCRIBE", "news"]);
-    let message = vec![b'x'; 256 << 10];
-    for _ in 0..MORE_THAN_THE_KERNEL_KEEPS / message.len() {
-        server.call(&[b"PUBLISH", b"news".as_slice(), &message]).expect("an answer");
-    }
-    for (seconds, expected) in [(10, 1), (1, 0)] {
-        server.advance(Duration::from_secs(seconds)).expect("a server");
-        server.call(&["PUBLISH", "news", "on"]).expect("an answer");
-        if expected == 0 {
-            eventually("the client to be gone", || listeners(&server, "news") == 0);
-        }
-        assert_eq!(listeners(&server, "news"), expected, "after {seconds} s more");
-    }
 }
 
 #[test]
@@ -241,34 +181,6 @@ fn idle_clients_are_disconnected_and_subscribers_are_not() {
         show(&listener.read()),
         "*3\\r\\n$7\\r\\nmessage\\r\\n$4\\r\\nnews\\r\\n$2\\r\\non\\r\\n"
     );
-}
-
-#[test]
-fn http_request_closes_the_connection() {
-    let server = start(&[]);
-    for request in ["POST / HTTP/1.1\r\n", "Host: localhost\r\n", "*1\r\n$4\r\nPOST\r\n"] {
-        let mut wire = connect(&server);
-        wire.send_bytes([request, "SET stolen yes\r\n"].concat().as_bytes());
-        assert_eq!(wire.read_to_close(), b"", "{request}");
-    }
-    assert_eq!(server.call(&["GET", "stolen"]).expect("an answer"), Reply::Null);
-}
-
-#[test]
-fn clients_need_the_password() {
-    let server = start(&[("requirepass", "secret")]);
-    let mut wire = connect(&server);
-    let conversation = [
-        ("GET k", "-NOAUTH Authentication required."),
-        ("AUTH wrong", "-WRONGPASS invalid username-password pair or user is disabled."),
-        ("GET k", "-NOAUTH Authentication required."),
-        ("AUTH secret", "+OK"),
-        ("GET k", "$-1"),
-    ];
-    for (request, expected) in conversation {
-        wire.send_bytes(format!("{request}\r\n").as_bytes());
-        assert_eq!(show(&wire.read()), format!("{expected}\\r\\n"), "{request}");
-    }
 }
 
 /// A client that is not authenticated cannot fill an output buffer.

@@ -1,6 +1,5 @@
 //! The integration tests: one binary, one file per area of behaviour.
 
-mod atomicity;
 mod attack;
 mod boundaries;
 mod busy;
@@ -23,15 +22,9 @@ mod many_servers;
 mod memory;
 mod protocol;
 mod recipes;
-mod redis_rs;
-mod redisson_2_2;
-mod redisson_3_hset_and_redlock;
 mod run;
-mod setnx_and_token_locks;
 mod storms;
 mod tiers;
-mod transactional_release_and_multilock;
 mod turns;
 mod virtual_time;
 mod waiters;
-mod wanted;

@@ -9,6 +9,7 @@ use lockwheel_tests::process::{self, eventually};
 use lockwheel_tests::redis_server::free_port;
 use lockwheel_tests::scripts::{LOCK_3, UNLOCK_3};
 use lockwheel_tests::wire::Wire;
+use lockwheel_tests::{blocked_clients, call, connect};
 
 const SERVERS: usize = 10_000;
 /// The number of servers before the first measurement, so that one-time allocations are done.
@@ -47,18 +48,10 @@ fn default_settings(builder: Builder) -> Builder {
     builder
 }
 
-fn wire(server: &Server) -> Wire {
-    Wire::connect(server.addr(), 2)
-}
-
 fn ask(wire: &mut Wire, command: &str) {
     wire.send_line(command);
     let reply = wire.read();
     assert_ne!(reply[0], b'-', "{command}: {}", String::from_utf8_lossy(&reply));
-}
-
-fn call(server: &Server, command: &str) -> Reply {
-    server.call(&command.split(' ').collect::<Vec<&str>>()).expect("an answer")
 }
 
 fn wires<const N: usize>(wires: [Wire; N]) -> Participants {
@@ -66,14 +59,11 @@ fn wires<const N: usize>(wires: [Wire; N]) -> Participants {
 }
 
 fn until_blocked(server: &Server, clients: usize) {
-    eventually("clients to wait", || {
-        let Reply::Verbatim { text, .. } = call(server, "INFO clients") else { panic!("no text") };
-        String::from_utf8_lossy(&text).contains(&format!("blocked_clients:{clients}\r\n"))
-    });
+    eventually("clients to wait", || blocked_clients(server) == clients);
 }
 
 fn connected(server: &Server) -> Participants {
-    let (mut busy, idle) = (wire(server), wire(server));
+    let (mut busy, idle) = (connect(server), connect(server));
     ask(&mut busy, "SET lock token NX PX 30000");
     // The reply is never read.
     busy.send_line("GET lock");
@@ -82,7 +72,7 @@ fn connected(server: &Server) -> Participants {
 }
 
 fn blocked(server: &Server) -> Participants {
-    let mut waiters = [wire(server), wire(server), wire(server)];
+    let mut waiters = [connect(server), connect(server), connect(server)];
     for (waiter, command) in waiters.iter_mut().zip(["BLPOP queue 0", "BZPOPMIN z 60", "WAIT 1 0"])
     {
         waiter.send_line(command);
@@ -92,7 +82,7 @@ fn blocked(server: &Server) -> Participants {
 }
 
 fn subscribed(server: &Server) -> Participants {
-    let (mut outside, mut inside) = (wire(server), server.client().expect("a client"));
+    let (mut outside, mut inside) = (connect(server), server.client().expect("a client"));
     ask(&mut outside, "SUBSCRIBE news");
     ask(&mut outside, "PSUBSCRIBE n*");
     inside.call(&["SUBSCRIBE", "news"]).expect("a subscription");
@@ -108,7 +98,7 @@ fn subscribed(server: &Server) -> Participants {
 }
 
 fn with_scripts(server: &Server) -> Participants {
-    let mut client = wire(server);
+    let mut client = connect(server);
     for (script, keys) in [(LOCK_3, 1), (UNLOCK_3, 2), ("return cjson.encode({1, 2})", 0)] {
         let keys_count = keys.to_string();
         let mut words = vec!["EVAL", script, &keys_count];
@@ -125,7 +115,7 @@ fn with_scripts(server: &Server) -> Participants {
 
 fn at_a_gate(server: &Server) -> Participants {
     let gate = server.faults().gate(Requests::any().command("del")).expect("a gate");
-    let mut held = wire(server);
+    let mut held = connect(server);
     held.send_line("DEL lock");
     gate.wait().expect("a client is held");
     wires([held])
@@ -141,7 +131,7 @@ fn with_faults(server: &Server) -> Participants {
     ] {
         faults.add(fault, Requests::any().command(command)).expect("a rule");
     }
-    let mut clients = [wire(server), wire(server), wire(server), wire(server)];
+    let mut clients = [connect(server), connect(server), connect(server), connect(server)];
     for (client, command) in clients.iter_mut().zip(["GET k", "INCR k", "SET k v", "PING"]) {
         client.send_line(command);
     }
@@ -150,7 +140,7 @@ fn with_faults(server: &Server) -> Participants {
 }
 
 fn with_locks_and_no_time(server: &Server) -> Participants {
-    let mut client = wire(server);
+    let mut client = connect(server);
     for n in 1..=4 {
         ask(&mut client, &format!("SET lock{n} token NX PX {n}000"));
     }
@@ -162,7 +152,7 @@ fn with_locks_and_no_time(server: &Server) -> Participants {
 }
 
 fn in_a_transaction_and_paused(server: &Server) -> Participants {
-    let (mut transaction, mut paused) = (wire(server), wire(server));
+    let (mut transaction, mut paused) = (connect(server), connect(server));
     for command in ["WATCH lock", "MULTI", "SET lock v"] {
         ask(&mut transaction, command);
     }
@@ -183,7 +173,7 @@ fn waiting_in_this_process(server: &Server) -> Participants {
 }
 
 fn in_a_script_without_end(server: &Server) -> Participants {
-    let (mut client, mut other) = (wire(server), wire(server));
+    let (mut client, mut other) = (connect(server), connect(server));
     client.send(&["EVAL", "while true do end", "0"]);
     eventually("the script to be slow", || other.call(&["PING"]).starts_with(b"-BUSY "));
     wires([client, other])

@@ -195,17 +195,6 @@ fn in_process_subscriber_counts_too() {
     assert!(used_memory(&server) < before + MIB);
 }
 
-#[test]
-fn scripts_count_as_used_memory() {
-    let server = start(&[]);
-    let before = used_memory(&server);
-    for number in 0..200 {
-        let script = format!("return '{number}{}'", "x".repeat(10_000));
-        server.call(&["SCRIPT", "LOAD", &script]).expect("an answer");
-    }
-    assert!(used_memory(&server) > before + 200 * 10_000);
-}
-
 /// Without any further message to it.
 #[test]
 fn client_above_its_soft_limit_is_disconnected_after_the_soft_seconds() {

@@ -6,12 +6,10 @@ use lockwheel_tests::frame::show;
 use lockwheel_tests::target::Target;
 use lockwheel_tests::wire::Wire;
 
-/// Requests that no client library sends. Most close the connection, some after an error.
+/// Requests that no client library sends, beside those of `cases/protocol.txt`. Most close the
+/// connection, some after an error.
 const REQUESTS: &[&[u8]] = &[
-    b"PING\r\n",
-    b"PING\n",
     b"ping\r\n",
-    b"  PING   hello  \r\n",
     b"\r\n",
     b"\n",
     b"\r\n\r\nPING\r\n",
@@ -21,10 +19,7 @@ const REQUESTS: &[&[u8]] = &[
     b"PING 'it\\'s'\r\n",
     b"PING \"\"\r\n",
     b"SET k v\r\nGET k\r\n",
-    b"*1\r\n$4\r\nPING\r\n",
     b"*2\r\n$4\r\nPING\r\n$0\r\n\r\n",
-    b"*0\r\n",
-    b"*-1\r\n",
     b"*-5\r\n",
     b"*01\r\n$4\r\nPING\r\n",
     b"*2\r\n$4\r\nECHO\r\n$4\r\n\r\n\r\n\r\n",
@@ -32,30 +27,17 @@ const REQUESTS: &[&[u8]] = &[
     b"*1\r\n$0\r\n\r\n",
     b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$3\r\n\x00\xff\n\r\n*2\r\n$3\r\nGET\r\n$1\r\nk\r\n",
     b"*1\r\n$4\r\nPINGxx*1\r\n$4\r\nPING\r\n",
-    b"*abc\r\n",
-    b"*\r\n",
     b"* 1\r\n",
     b"*1048577\r\n",
-    b"*2147483648\r\n",
     b"*99999999999999999999\r\n",
     b"*1\r\nPING\r\n",
     b"*1\r\n+PING\r\n",
-    b"*1\r\n:1\r\n",
     b"*1\r\n$abc\r\n",
-    b"*1\r\n$-1\r\n",
     b"*1\r\n$\r\n",
-    b"*1\r\n$536870913\r\n",
     b"*1\r\n$99999999999999999999\r\n",
-    b"PING \"open\r\n",
     b"PING 'open\r\n",
-    b"PING \"a\"b\r\n",
     b"PING 'a'b\r\n",
-    b"QUIT\r\n",
-    b"QUIT\r\nPING\r\n",
-    b"PING\r\n*x\r\nPING\r\n",
-    b"POST / HTTP/1.1\r\nHost: localhost\r\n\r\n",
     b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
-    b"Host: localhost\r\n",
 ];
 
 const LAST: &[u8] = b"*2\r\n$4\r\nECHO\r\n$11\r\nthat is all\r\n";
@@ -114,21 +96,6 @@ fn request_may_be_split_at_any_byte() {
         }
         let bytes: Vec<_> = PIPELINE.chunks(1).collect();
         assert_eq!(answers(&target, &bytes), whole, "{} byte by byte", target.name());
-    }
-}
-
-/// Ten thousand requests in one pipeline are answered in order.
-#[test]
-fn long_pipeline_is_answered_in_order() {
-    for target in Target::all() {
-        let mut wire = target.connect(2);
-        let writer = (0..10_000).map(|n| format!("ECHO {n}\r\n")).collect::<String>();
-        wire.send_bytes(writer.as_bytes());
-        for n in 0..10_000 {
-            let text = n.to_string();
-            let expected = format!("${}\r\n{text}\r\n", text.len());
-            assert_eq!(show(&wire.read()), show(expected.as_bytes()), "{}", target.name());
-        }
     }
 }
 

@@ -1,11 +1,10 @@
-//! The harness of the integration tests: servers, raw connections, and conversations that must
-//! give the same replies on Lockwheel and on a real `redis-server`.
+//! The harness of the integration tests: servers, raw connections, and commands that must give
+//! the same replies on Lockwheel and on a real `redis-server`.
 //!
 //! It uses the connection and the reply parser of the compatibility suite, which share no code
 //! with the server, so that an error there cannot hide itself.
 
 pub mod attack;
-pub mod conversation;
 pub mod daemon;
 pub mod differential;
 pub mod faulty;
@@ -17,7 +16,7 @@ pub mod target;
 pub mod tiers;
 pub mod wire;
 
-use lockwheel::Server;
+use lockwheel::{Reply, Server};
 pub use lockwheel_compat::frame;
 use lockwheel_compat::frame::Frame;
 
@@ -36,6 +35,19 @@ pub fn start(settings: &[(&str, &str)]) -> Server {
     let builder =
         settings.iter().fold(builder, |builder, (name, value)| builder.config(name, value));
     builder.start().expect("a server")
+}
+
+/// Runs a line of words as a command, in this process.
+pub fn call(server: &Server, command: &str) -> Reply {
+    server.call(&command.split(' ').collect::<Vec<&str>>()).expect("an answer")
+}
+
+/// The number of blocked clients.
+pub fn blocked_clients(server: &Server) -> usize {
+    let Reply::Verbatim { text, .. } = call(server, "INFO clients") else { panic!("no text") };
+    let text = String::from_utf8_lossy(&text);
+    let line = text.lines().find_map(|line| line.strip_prefix("blocked_clients:"));
+    line.and_then(|count| count.parse().ok()).expect("a count")
 }
 
 /// A connection to a server in RESP2.

@@ -31,13 +31,3 @@ pub const UNLOCK_3: &str = include_str!("../../server/compat/src/scripts/redisso
 
 /// The watchdog of Redisson 3.
 pub const RENEW_3: &str = include_str!("../../server/compat/src/scripts/redisson-3/renew.lua");
-
-/// Redisson's scripts of one version, under the names the conversations use.
-pub const REDISSON_2_2_17: &[(&str, &str)] = &[("lock", LOCK_2_2_17), ("unlock", UNLOCK_2_2_17)];
-
-/// As above; the document that shows 3.15.4 leaves the unlock out, which did not change.
-pub const REDISSON_3: &[(&str, &str)] =
-    &[("lock", LOCK_3), ("unlock", UNLOCK_3), ("renew", RENEW_3)];
-
-/// The version of the second document: locks as 2.2.17, unlocks as every 3.
-pub const REDISSON_3_HSET: &[(&str, &str)] = &[("lock", LOCK_2_2_17), ("unlock", UNLOCK_3)];

@@ -1,16 +1,9 @@
-//! The servers under test, Lockwheel or a real `redis-server`, and how time passes on each.
-//!
-//! Tests never sleep. On Lockwheel [`Target::advance`] moves its frozen clock. A real server has no
-//! such clock: there the deadline of every key is moved closer by the same span, and a key with a
-//! deadline that was reached is removed. Later requests get the same replies as after a real wait.
-//! Only a connection that WATCHes such a key or subscribes to keyspace events sees a difference.
+//! The servers under test: Lockwheel with a frozen clock, or a real `redis-server`.
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use lockwheel_engine::settings::{CompatVersion, Settings};
 
-use crate::frame::show;
 use crate::redis_server::RedisServer;
 use crate::wire::Wire;
 use crate::{say, words};
@@ -76,7 +69,7 @@ pub enum Target {
 }
 
 impl Target {
-    /// A new Lockwheel with a clock that only [`Target::advance`] moves.
+    /// A new Lockwheel with a frozen clock.
     pub fn lockwheel() -> Target {
         let server = lockwheel::Server::builder().frozen_clock().start();
         Target::Lockwheel(Box::new(server.expect("lockwheel starts")))
@@ -146,28 +139,6 @@ impl Target {
     /// A new connection with this protocol version.
     pub fn connect(&self, protocol: u8) -> Wire {
         Wire::connect(self.address(), protocol)
-    }
-
-    /// Lets time pass: see the module's documentation.
-    pub fn advance(&self, span: Duration) {
-        match self {
-            Target::Lockwheel(server) => server.advance(span).expect("it runs"),
-            Target::Redis(_) => self.move_deadlines_closer(span),
-        }
-    }
-
-    fn move_deadlines_closer(&self, span: Duration) {
-        let mut wire = self.connect(2);
-        let script = "for _, key in ipairs(redis.call('keys', '*')) do \
-                        local deadline = redis.call('pexpiretime', key) \
-                        if deadline > 0 then \
-                          redis.call('pexpireat', key, math.max(deadline - ARGV[1], 1)) \
-                        end \
-                      end \
-                      return redis.status_reply('OK')";
-        let span_ms = span.as_millis().to_string();
-        let reply = wire.call(&["EVAL", script, "0", &span_ms]);
-        assert_eq!(reply, b"+OK\r\n", "{}", show(&reply));
     }
 
     /// Runs one line of text as a command on a connection of its own.

@@ -10,19 +10,13 @@ use sha1::{Digest, Sha1};
 use super::case::{Action, Step, expand_keys};
 use super::frame::{Frame, quoted, show};
 use super::pattern::{Captures, Pattern};
+use super::target::Target;
+use super::time;
 use super::wire::{Wire, describe, is_end};
 use super::wrapping::Wrapping;
 
 /// How long a blocked client must receive nothing.
 pub const QUIET: Duration = Duration::from_millis(30);
-
-/// Connects the clients of a case and lets time pass.
-pub trait Environment {
-    /// A new connection for the client of that name.
-    fn connect(&mut self, client: &str, protocol: u8) -> io::Result<Wire>;
-    /// Lets time pass.
-    fn pass(&mut self, span: Duration) -> io::Result<()>;
-}
 
 /// The settings of a conversation.
 #[derive(Clone, Copy)]
@@ -64,14 +58,10 @@ pub struct Problem {
 }
 
 /// Plays a case.
-pub fn perform(
-    steps: &[Step],
-    setting: Setting<'_>,
-    environment: &mut dyn Environment,
-) -> Performance {
+pub fn perform(steps: &[Step], setting: Setting<'_>, target: &Target) -> Performance {
     let mut player = CasePlayer {
         setting,
-        environment,
+        target,
         connections: BTreeMap::new(),
         protocols: BTreeMap::new(),
         requests: BTreeMap::new(),
@@ -110,9 +100,9 @@ pub fn sha1_hex(script: &str) -> String {
     Sha1::digest(script).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-struct CasePlayer<'a, 's> {
+struct CasePlayer<'a> {
     setting: Setting<'a>,
-    environment: &'s mut dyn Environment,
+    target: &'a Target,
     connections: BTreeMap<String, Wire>,
     /// The protocol versions of the clients that have changed it with `HELLO` or `RESET`.
     protocols: BTreeMap<String, u8>,
@@ -153,7 +143,7 @@ impl Requests {
 /// A reply where none was expected, and the command that it reports as unknown.
 type UnexpectedReply = (String, Option<String>);
 
-impl CasePlayer<'_, '_> {
+impl CasePlayer<'_> {
     fn play(&mut self, step: &Step, is_wrapped: bool) -> Result<(), Problem> {
         let problem = |request: &str, expected: &str, came: String| Problem {
             number: step.number,
@@ -202,9 +192,8 @@ impl CasePlayer<'_, '_> {
             }
             Action::Pass(span) => {
                 self.performance.transcript.push(line.clone());
-                self.environment
-                    .pass(*span)
-                    .map_err(|error| problem(line, "time passes", describe(&error)))
+                time::sleep(*span);
+                Ok(())
             }
         }
     }
@@ -296,7 +285,7 @@ impl CasePlayer<'_, '_> {
 
     fn client(&mut self, name: &str) -> io::Result<&mut Wire> {
         if !self.connections.contains_key(name) {
-            let wire = self.environment.connect(name, self.setting.protocol)?;
+            let wire = self.target.connect(self.setting.protocol)?;
             self.connections.insert(name.to_owned(), wire);
         }
         self.connections.get_mut(name).ok_or_else(|| io::ErrorKind::NotConnected.into())

@@ -14,7 +14,7 @@ use super::cases;
 use super::interrupt::Interrupt;
 use super::properties::{self, Arena, Property};
 use super::report::{Failure, Outcome, Report, Verdict};
-use super::target::{OnTarget, Target};
+use super::target::Target;
 use super::tidy::Tidy;
 use super::wrapping::Wrapping;
 use super::{PATIENCE, time};
@@ -393,7 +393,7 @@ fn play_on(
     let key = |name: &str| format!("{prefix}{name}");
     let script = |name: &str| cases::script(name).map(str::to_owned);
     let setting = Setting { protocol, key: &key, script: &script, wrapping };
-    perform(&case.steps, setting, &mut OnTarget(server))
+    perform(&case.steps, setting, server)
 }
 
 /// The problem of a played case, if any: a reply differs from the case or from the reference.

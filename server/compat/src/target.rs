@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use super::address::Address;
 use super::case::Need;
-use super::case_player::Environment;
 use super::frame::Frame;
 use super::wire::{Wire, describe, is_silence};
 use super::{PATIENCE, time};
@@ -155,20 +154,6 @@ impl Target {
                 _ => {}
             }
         }
-        Ok(())
-    }
-}
-
-/// Plays cases on a target. Its clock cannot be set, so time passes in real time.
-pub struct OnTarget<'a>(pub &'a Target);
-
-impl Environment for OnTarget<'_> {
-    fn connect(&mut self, _client: &str, protocol: u8) -> io::Result<Wire> {
-        self.0.connect(protocol)
-    }
-
-    fn pass(&mut self, span: Duration) -> io::Result<()> {
-        time::sleep(span);
         Ok(())
     }
 }

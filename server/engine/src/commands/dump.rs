@@ -142,8 +142,7 @@ pub fn forms(context: &Context<'_>) -> Forms {
 
 #[cfg(test)]
 mod tests {
-    use crate::settings::Settings;
-    use crate::testing::{Stage, check, check_events, words};
+    use crate::testing::{check, check_events};
 
     /// The payload of the string `v`.
     const V: &str = "\"\\x00\\x01v\\x0b\\x00\\xf8\\xd7s\\xc1\\xe4\\xa7cG\"";
@@ -177,26 +176,6 @@ mod tests {
         check(&format!("SET k w; RESTORE k 0 x REPLACE => {bad}; GET k => \"w\""));
         let cut = V.replace("v\\x0b", "\\x0b");
         check(&format!("SET k w; RESTORE k 0 {cut} REPLACE => {bad}; GET k => \"w\""));
-    }
-
-    #[test]
-    fn restored_value_of_any_type_is_equal() {
-        for (commands, read) in [
-            ("SET k 12", "GET k"),
-            ("RPUSH k a 1 b", "LRANGE k 0 -1"),
-            ("SADD k 3 1 2", "SMEMBERS k"),
-            ("SADD k b a", "SMEMBERS k"),
-            ("HSET k f v g w", "HGETALL k"),
-            ("ZADD k 1.5 a inf b -0.1 c", "ZRANGE k 0 -1 WITHSCORES"),
-            ("XADD k 5-1 f v; XADD k 6-0 g w; XDEL k 5-1", "XRANGE k - +"),
-        ] {
-            let copy = "EVAL \"return redis.call('RESTORE', 'l', 0, redis.call('DUMP', 'k'))\" 0";
-            let mut stage = Stage::new(Settings::default());
-            stage.check(commands);
-            let client = stage.client("a");
-            let before = stage.run(client, &words(read)).0;
-            stage.check(&format!("{copy} => OK; RENAME l k; {read} => {before}"));
-        }
     }
 
     #[test]

@@ -363,12 +363,6 @@ mod tests {
     #[test]
     fn one_command_is_described() {
         check(
-            "COMMAND INFO get nothing => [[\"get\", 2, [readonly, fast], 1, 1, 1, \
-             [@read, @string, @fast], [], [[\"flags\", [RO, access], \"begin_search\", \
-             [\"type\", \"index\", \"spec\", [\"index\", 1]], \"find_keys\", [\"type\", \"range\", \
-             \"spec\", [\"lastkey\", 0, \"keystep\", 1, \"limit\", 0]]]], []], nil]",
-        );
-        check(
             "HELLO 3; COMMAND INFO eval => [[\"eval\", -3, ~[noscript, stale, skip_monitor, \
              no_mandatory_keys, movablekeys], 0, 0, 0, ...{\"type\": \"keynum\", \
              \"spec\": {\"keynumidx\": 0, \"firstkey\": 1, \"keystep\": 1}}}], ~[]]]",
@@ -419,23 +413,6 @@ mod tests {
         check("COMMAND LIST FILTERBY ACLCAT foo => []; COMMAND LIST FILTERBY MODULE x => []");
         check(
             "COMMAND LIST x => !ERR syntax error; COMMAND LIST FILTERBY x y => !ERR syntax error",
-        );
-    }
-
-    #[test]
-    fn keys_are_found() {
-        check("COMMAND GETKEYS eval x 2 a b c => [\"a\", \"b\"]");
-        check("COMMAND GETKEYS eval x 5 a => []; COMMAND GETKEYS eval x -1 => []");
-        check("COMMAND GETKEYS memory usage x => [\"x\"]");
-        check("COMMAND GETKEYSANDFLAGS set a b => [[\"a\", [OW, update]]]");
-        check("COMMAND GETKEYSANDFLAGS set a b get => [[\"a\", [RW, access, update]]]");
-        check("COMMAND GETKEYS foo a => !ERR Invalid command specified");
-        check("COMMAND GETKEYS config foo x => !ERR Invalid command specified");
-        check("COMMAND GETKEYS config|get a => !ERR Invalid command specified");
-        check("COMMAND GETKEYS ping a => !ERR The command has no key arguments");
-        check(
-            "COMMAND GETKEYS get a b => \
-               !ERR Invalid number of arguments specified for command",
         );
     }
 }

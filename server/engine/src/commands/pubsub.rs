@@ -313,72 +313,11 @@ mod tests {
     }
 
     #[test]
-    fn confirmations_count_channels_and_patterns_together() {
-        check(
-            "SUBSCRIBE a b a => [\"subscribe\", \"a\", 1] & [\"subscribe\", \"b\", 2] & \
-             [\"subscribe\", \"a\", 2]; PSUBSCRIBE p* => [\"psubscribe\", \"p*\", 3]; \
-             SSUBSCRIBE s => [\"ssubscribe\", \"s\", 1]; \
-             UNSUBSCRIBE => [\"unsubscribe\", \"a\", 2] & [\"unsubscribe\", \"b\", 1]; \
-             UNSUBSCRIBE => [\"unsubscribe\", nil, 1]; \
-             UNSUBSCRIBE x => [\"unsubscribe\", \"x\", 1]; \
-             PUNSUBSCRIBE => [\"punsubscribe\", \"p*\", 0]; \
-             SUNSUBSCRIBE => [\"sunsubscribe\", \"s\", 0]; \
-             SUNSUBSCRIBE => [\"sunsubscribe\", nil, 0]",
-        );
-    }
-
-    #[test]
-    fn messages_are_sent_once_for_each_subscription() {
-        check(
-            "b> SUBSCRIBE news; b> PSUBSCRIBE n* *s; c> SSUBSCRIBE news; PUBLISH news hi => 3; \
-             b< => [\"message\", \"news\", \"hi\"] & \
-             [\"pmessage\", \"*s\", \"news\", \"hi\"] & [\"pmessage\", \"n*\", \"news\", \"hi\"]; \
-             c< => ; SPUBLISH news ho => 1; c< => [\"smessage\", \"news\", \"ho\"]; b< => ; \
-             b> UNSUBSCRIBE; b> PUNSUBSCRIBE; PUBLISH news hi => 0",
-        );
-    }
-
-    #[test]
-    fn subscriber_may_run_few_commands_until_it_unsubscribes() {
-        check(
-            "SUBSCRIBE a; PUBLISH a m => !ERR Can't execute 'publish': only (P|S)SUBSCRIBE / \
-             (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context; \
-             PUBSUB CHANNELS => !ERR Can't execute 'pubsub|channels': only (P|S)SUBSCRIBE / \
-             (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context; \
-             UNSUBSCRIBE; PUBLISH a m => 0",
-        );
-    }
-
-    #[test]
     fn subscriptions_in_a_transaction_are_confirmed_in_order() {
         check(
             "MULTI; SUBSCRIBE a; PUBLISH a m; UNSUBSCRIBE; EXEC => \
              [[\"subscribe\", \"a\", 1], 1, [\"unsubscribe\", \"a\", 0]] & \
              [\"message\", \"a\", \"m\"]",
-        );
-        check(
-            "MULTI; SSUBSCRIBE a b; SUNSUBSCRIBE a; EXEC => \
-             [!ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client, \
-             [\"sunsubscribe\", \"a\", 0]]",
-        );
-    }
-
-    #[test]
-    fn pubsub_shows_subscriptions() {
-        check(
-            "b> SUBSCRIBE one two; c> SUBSCRIBE two; c> PSUBSCRIBE t*; b> PSUBSCRIBE t*; \
-             PUBSUB CHANNELS => [\"one\", \"two\"]; PUBSUB CHANNELS t* => [\"two\"]; \
-             PUBSUB NUMSUB two t* one => [\"two\", 2, \"t*\", 0, \"one\", 1]; \
-             PUBSUB NUMPAT => 1; PUBSUB SHARDCHANNELS => []; PUBSUB NUMSUB => []; \
-             PUBSUB SHARDNUMSUB two => [\"two\", 0]",
-        );
-        check(
-            "PUBSUB => !ERR wrong number of arguments for 'pubsub' command; \
-             PUBSUB FOO => !ERR unknown subcommand 'FOO'. Try PUBSUB HELP.; \
-             PUBSUB HELP x => !ERR wrong number of arguments for 'pubsub|help' command; \
-             PUBSUB NUMPAT x => !ERR wrong number of arguments for 'pubsub|numpat' command; \
-             PUBSUB Channels a b => !ERR unknown subcommand or wrong number of arguments for \
-             'Channels'. Try PUBSUB HELP.",
         );
     }
 }

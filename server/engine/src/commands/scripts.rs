@@ -322,14 +322,6 @@ mod tests {
     use crate::testing::{Stage, check};
 
     #[test]
-    fn script_compares_and_deletes() {
-        check(
-            "SET lock mine; EVAL \"if redis.call('get',KEYS[1]) == ARGV[1] then return \
-             redis.call('del',KEYS[1]) else return 0 end\" 1 lock other => 0; GET lock => \"mine\"",
-        );
-    }
-
-    #[test]
     fn scripts_of_eval_are_evicted_and_loaded_scripts_are_kept() {
         let mut stage = Stage::new(crate::settings::Settings::default());
         stage.check("SCRIPT LOAD \"return 'kept'\"; EVAL \"return 'used'\" 0");

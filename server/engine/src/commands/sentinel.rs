@@ -582,23 +582,6 @@ mod tests {
     }
 
     #[test]
-    fn changes_are_published() {
-        let mut stage = sentinel(&[]);
-        stage.check(
-            "b> PSUBSCRIBE *; SENTINEL MONITOR m 127.0.0.1 1 2; b< => \
-                     [\"pmessage\", \"*\", \"+monitor\", \"master m 127.0.0.1 1 quorum 2\"]",
-        );
-        stage.check(
-            "SENTINEL SET m quorum 3 auth-pass x; b< => \
-                     [..., \"+set\", \"master m 127.0.0.1 1 quorum 3\"] & \
-                     [..., \"+set\", \"master m 127.0.0.1 1 auth-pass ******\"]",
-        );
-        stage.check("SENTINEL RESET m; b< => [..., \"+reset-master\", \"master m 127.0.0.1 1\"]");
-        stage.check("SENTINEL REMOVE m; b< => [..., \"-monitor\", \"master m 127.0.0.1 1\"]");
-        stage.check("SENTINEL MASTERS => []");
-    }
-
-    #[test]
     fn options_are_set_together_or_not_at_all() {
         let mut stage = sentinel(&[]);
         stage.check(
@@ -610,14 +593,5 @@ mod tests {
             "SENTINEL CONFIG GET *ip log* => \
                      [\"announce-ip\", \"1.1.1.1\", \"loglevel\", \"debug\"]",
         );
-    }
-
-    #[test]
-    fn sentinel_stores_no_keys() {
-        let mut stage = sentinel(&[]);
-        for request in ["GET k", "MULTI", "EVAL x 0", "SELECT 0", "CONFIG GET x", "SPUBLISH c m"] {
-            stage.check(&format!("{request} => !ERR unknown command ..."));
-        }
-        stage.check("INFO keyspace => \"\"; INFO replication => \"\"");
     }
 }

@@ -542,7 +542,6 @@ mod tests {
     use super::*;
     use crate::settings::Settings;
     use crate::testing::{Stage, check, check_events};
-    use lockwheel_resp::Protocol;
 
     #[test]
     fn members_come_in_the_order_of_their_form() {
@@ -574,17 +573,6 @@ mod tests {
             check(&format!("SADD s a b; PEXPIRE s 10; {command} => 2; TTL s => -1"));
         }
         check("SADD s a; PEXPIRE s 10; +10ms; SADD s b => 1; SUNION s => [\"b\"]");
-    }
-
-    #[test]
-    fn resp3_has_sets() {
-        let mut stage = Stage::new(Settings::default());
-        let client = stage.client("a");
-        stage.engine.sessions.get_mut(client).expect("connected").protocol = Protocol::Resp3;
-        for command in ["SMEMBERS s", "SINTER s", "SUNION s", "SDIFF s", "SPOP s 1"] {
-            stage.check(&format!("{command} => ~[]; SADD s a; {command} => ~[\"a\"]; DEL s"));
-        }
-        stage.check("SADD s a; SRANDMEMBER s 1 => [\"a\"]; SSCAN s 0 => [\"0\", [\"a\"]]");
     }
 
     #[test]

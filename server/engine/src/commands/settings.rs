@@ -139,33 +139,6 @@ mod tests {
     use crate::testing::{Stage, check};
 
     #[test]
-    fn parameters_are_read() {
-        check(
-            "HELLO 3; CONFIG GET timeout MAXC* => {\"timeout\": \"0\", \"maxclients\": \"10000\"}",
-        );
-        check("CONFIG GET foo => []");
-        check("CONFIG GET => !ERR wrong number of arguments for 'config|get' command");
-        check("CONFIG FOO => !ERR unknown subcommand 'FOO'. Try CONFIG HELP.");
-    }
-
-    #[test]
-    fn parameters_are_set() {
-        check(
-            "CONFIG SET timeout 5 hz 20 => OK; \
-               CONFIG GET timeout hz => [\"timeout\", \"5\", \"hz\", \"20\"]",
-        );
-        check("CONFIG SET timeout 5 hz => !ERR syntax error");
-        check(
-            "CONFIG SET timeout 5 foo 1 => !ERR Unknown option or number of arguments for \
-               CONFIG SET - 'foo'; CONFIG GET timeout => [\"timeout\", \"0\"]",
-        );
-        check(
-            "CONFIG SET databases 5 => !ERR CONFIG SET failed (possibly related to argument \
-               'databases') - can't set immutable config",
-        );
-    }
-
-    #[test]
     fn changed_parameters_take_effect() {
         check(
             "b> SUBSCRIBE __keyevent@0__:set; SET k v; CONFIG SET notify-keyspace-events E$; \

@@ -583,46 +583,7 @@ fn pairs(members: impl IntoIterator<Item = [Reply; 2]>) -> Reply {
 #[cfg(test)]
 mod tests {
     use crate::settings::Settings;
-    use crate::testing::{Stage, check, check_events};
-
-    #[test]
-    fn last_member_removes_the_key() {
-        for command in ["ZREM z a", "ZPOPMIN z", "ZMPOP 1 z MAX", "ZREMRANGEBYRANK z 0 -1"] {
-            check(&format!("ZADD z 1 a; PEXPIRE z 10; {command}; ZADD z 1 a; +10ms; ZCARD z => 1"));
-        }
-    }
-
-    #[test]
-    fn changing_a_member_keeps_the_lease() {
-        for command in ["ZADD z 2 a", "ZINCRBY z 1 a", "ZREM z b", "ZPOPMAX z"] {
-            check(&format!("ZADD z 1 a 9 b; PEXPIRE z 10; {command}; PTTL z => 10"));
-        }
-        check("ZADD z 1 a; ZADD y 2 b; PEXPIRE y 10; ZRANGESTORE y z 0 -1; PTTL y => -1");
-    }
-
-    /// The scripts of Redisson compare the end of a permit as text.
-    #[test]
-    fn score_is_returned_as_the_text_that_was_set() {
-        for score in ["922337203685477", "1700000000000", "0", "-7", "0.1", "1e+300", "inf"] {
-            check(&format!("ZADD z {score} a; ZSCORE z a => \"{score}\""));
-            check(&format!(
-                "EVAL \"redis.call('zadd', KEYS[1], ARGV[1], 'a'); \
-                 return redis.call('zrange', KEYS[1], 0, 0, 'withscores')[2] == ARGV[1]\" \
-                 1 z {score} => 1"
-            ));
-        }
-    }
-
-    #[test]
-    fn resp3_has_doubles_and_pairs() {
-        check(
-            "HELLO 3; ZADD z 1 a 2.5 b; ZSCORE z b => 2.5; ZINCRBY z 1 a => 2; \
-             ZRANK z b WITHSCORE => [1, 2.5]; ZRANK z c WITHSCORE => nil; \
-             ZRANGE z 0 -1 WITHSCORES => [[\"a\", 2], [\"b\", 2.5]]; \
-             ZSCAN z 0 => [\"0\", [\"a\", \"2\", \"b\", \"2.5\"]]; \
-             ZPOPMIN z => [\"a\", 2]; ZPOPMIN z 1 => [[\"b\", 2.5]]",
-        );
-    }
+    use crate::testing::{Stage, check_events};
 
     #[test]
     fn large_set_replies_as_a_small_one() {

@@ -143,15 +143,6 @@ mod tests {
     use crate::testing::{Stage, check};
 
     #[test]
-    fn change_of_a_watched_key_breaks_the_transaction() {
-        check("WATCH k; b> SET k v; MULTI => OK; GET k => QUEUED; EXEC => nil-array");
-        check(
-            "WATCH k; MULTI; SET k mine; EXEC => [OK]; WATCH k; MULTI; GET k; EXEC => [\"mine\"]",
-        );
-        check("WATCH k; b> SET k v; UNWATCH; MULTI; GET k; EXEC => [\"v\"]");
-    }
-
-    #[test]
     fn expiry_of_a_watched_lease_breaks_the_transaction() {
         check("SET k v PX 10; WATCH k; +10ms; MULTI; GET k; EXEC => nil-array");
         check("SET k v PX 10; +10ms; WATCH k; MULTI; GET k; EXEC => [nil]");
@@ -159,17 +150,5 @@ mod tests {
         stage.engine.keyspace.set_active_expiry(false);
         stage.check("SET k v PX 10; +10ms; WATCH k; b> GET k; MULTI; GET k; EXEC => [nil]");
         stage.check("SET k v PX 10; WATCH k; +10ms; MULTI; GET k; EXEC => nil-array");
-    }
-
-    #[test]
-    fn invalid_requests_are_refused() {
-        check("EXEC => !ERR EXEC without MULTI; DISCARD => !ERR DISCARD without MULTI");
-        check("MULTI; MULTI => !ERR MULTI calls can not be nested; EXEC => []");
-        check("MULTI; WATCH k => !ERR WATCH inside MULTI is not allowed; EXEC => []");
-        check(
-            "MULTI; GET => !ERR wrong number of arguments for 'get' command; EXEC => \
-             !EXECABORT Transaction discarded because of previous errors.; EXEC => \
-             !ERR EXEC without MULTI",
-        );
     }
 }
