@@ -20,6 +20,8 @@ use lockwheel_tests::daemon::{self, Daemon, Folder};
 enum Instead {
     /// It starts a server, which the test waits for and ends.
     Serves,
+    /// It builds for minutes. [`documented_builds_and_installations_succeed`] runs it.
+    Builds,
     /// It is executed by `.ci/run`, in the line that contains this text.
     InCi(&'static str),
     /// It is run if this program is installed, as in CI.
@@ -37,17 +39,18 @@ const NOT_RUN: &[(&str, &str, Instead)] = &[
         // The same test, without writing.
         TESTS,
     ),
-    ("README.md", "cargo install --path server/cli", Instead::InCi("cargo install --path server")),
-    ("docs/running.md", "cargo install --path", Instead::InCi("cargo install --path server/cli")),
+    ("README.md", "cargo run --release", Instead::Builds),
+    ("README.md", "cargo install --path server/cli", Instead::Builds),
+    ("README.md", "../lockwheel/packages/build", Instead::Builds),
+    ("docs/running.md", "cargo install --path server/cli", Instead::Builds),
+    ("docs/testing.md", "packages/build out python", Instead::Builds),
+    ("docs/testing.md", "packages/build out node", Instead::Builds),
+    ("docs/testing.md", "packages/build out java", Instead::Builds),
     // Serves until it is ended.
     ("docs/running.md", "lockwheel --port 6379 --io-threads", Instead::Serves),
     ("docs/running.md", "lockwheel lockwheel.conf", Instead::Serves),
     ("docs/running.md", "LOCKWHEEL_REQUIREPASS=secret", Instead::Serves),
     ("docs/running.md", "^lockwheel$", Instead::Serves),
-    // Build the program for other machines; `tests/packages/run` builds and installs the packages.
-    ("docs/testing.md", "packages/build out python", Instead::InCi("tests/packages/run")),
-    ("docs/testing.md", "packages/build out node", Instead::InCi("tests/packages/run")),
-    ("docs/testing.md", "packages/build out java", Instead::InCi("tests/packages/run")),
     ("docs/testing.md", "go mod edit", Instead::Needs("go")),
     // Run suites for minutes, on libraries and servers from their registries.
     ("docs/clients.md", "tests/clients/run", Instead::InCi("tests/clients/run")),
@@ -62,8 +65,21 @@ const NOT_RUN: &[(&str, &str, Instead)] = &[
 /// The integration tests.
 const TESTS: Instead = Instead::InCi("cargo test --workspace --locked");
 
-/// How long a command may take.
-const TIMEOUT_SECONDS: &str = "120";
+/// How long the commands of a block may take.
+const TIMEOUT_SECONDS: u32 = 120;
+
+/// How long they may take if they build.
+const BUILD_TIMEOUT_SECONDS: u32 = 1800;
+
+/// Creates a project for each language in the present folder.
+const NEW_PROJECT: &str = "cargo init --quiet --lib --name shop
+    python3 -m venv venv
+    go mod init example.com/shop";
+
+/// Settings of a build: programs are installed into this folder, and the packages carry a program
+/// that is built faster, as in `tests/packages/run`.
+const BUILD_SETTINGS: &str = "export CARGO_INSTALL_ROOT=$PWD
+    export CARGO_PROFILE_DIST_LTO=false CARGO_PROFILE_DIST_CODEGEN_UNITS=4\n";
 
 /// A fenced block.
 struct Block {
@@ -97,6 +113,7 @@ fn documented_commands_give_the_documented_output() {
                 None if block.language == "console" => page.converse(block),
                 None => page.run(&block.text).map(drop),
                 Some(Instead::Serves) => page.serve(block),
+                Some(Instead::Builds) => in_ci("--ignored documentation::"),
                 Some(Instead::InCi(text)) => in_ci(text),
                 Some(Instead::Needs(program)) => page.run_with(program, &block.text),
             };
@@ -107,6 +124,30 @@ fn documented_commands_give_the_documented_output() {
     }
     for (row, _) in NOT_RUN.iter().zip(used).filter(|(_, used)| !used) {
         failures.push(format!("no block is {row:?}"));
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// The commands that build the program and the packages and install them. Those with the clone in
+/// `../lockwheel` run in the folder of a project, others in the clone.
+#[test]
+#[ignore = "it builds for minutes; .ci/run runs it"]
+fn documented_builds_and_installations_succeed() {
+    let mut failures = Vec::new();
+    for (name, text) in pages() {
+        let mut used = vec![false; NOT_RUN.len()];
+        let mut builds = blocks(&text);
+        builds.retain(|block| instead_of(&name, block, &mut used) == Some(&Instead::Builds));
+        if builds.is_empty() {
+            continue;
+        }
+        let page = Page::start(name);
+        page.run(NEW_PROJECT).expect("an empty project for each language");
+        for block in builds {
+            if let Err(problem) = page.build(&block) {
+                failures.push(format!("{}:{}: {problem}", page.name, block.line));
+            }
+        }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
@@ -315,22 +356,28 @@ impl Page {
     }
 
     /// A shell with this script. Port 6379 is another one.
-    fn shell(&self, script: &str, port: u16) -> Command {
+    fn shell(&self, script: &str, port: u16, timeout_seconds: u32) -> Command {
         let script = script.replace("6379", &port.to_string());
         let mut command = Command::new("timeout");
-        command.args([TIMEOUT_SECONDS, "bash", "-euo", "pipefail", "-c", &script]);
+        command.arg(timeout_seconds.to_string());
+        command.args(["bash", "-euo", "pipefail", "-c", &script]);
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("LOCKWHEEL_")) {
             command.env_remove(name);
         }
         let path = std::env::var("PATH").unwrap_or_default();
-        command.env("PATH", format!("{}:{path}", self.folder.path("bin")));
+        let [programs, python] = ["bin", "empty/venv/bin"].map(|name| self.folder.path(name));
+        command.env("PATH", format!("{programs}:{python}:{path}"));
         command.current_dir(self.folder.path("empty")).stdin(Stdio::null());
         command
     }
 
     /// Runs a script to its end; what it prints, if it succeeds.
     fn run(&self, script: &str) -> Result<String, String> {
-        let output = self.shell(script, self.port).output().expect("a shell");
+        self.run_for(script, TIMEOUT_SECONDS)
+    }
+
+    fn run_for(&self, script: &str, timeout_seconds: u32) -> Result<String, String> {
+        let output = self.shell(script, self.port, timeout_seconds).output().expect("a shell");
         let printed = String::from_utf8_lossy(&output.stdout).into_owned();
         let errors = String::from_utf8_lossy(&output.stderr);
         match output.status.success() {
@@ -346,6 +393,27 @@ impl Page {
             return in_ci(program);
         }
         self.run(script).map(drop)
+    }
+
+    /// Runs a block that builds, in the project if it names `../lockwheel`, else in the clone.
+    fn build(&self, block: &Block) -> Result<(), String> {
+        let folder = if block.text.contains("../lockwheel") { "" } else { "cd ../lockwheel\n" };
+        let script = format!("{BUILD_SETTINGS}{folder}{}", block.text);
+        if block.text == "cargo run --release\n" {
+            // Cargo takes the place of the shell, and the server that of Cargo.
+            let script =
+                format!("export LOCKWHEEL_PORT=0\ncargo() {{ exec cargo \"$@\"; }}\n{script}");
+            return self.serve_script(&script);
+        }
+        let outcome = self.run_for(&script, BUILD_TIMEOUT_SECONDS);
+        match outcome {
+            // There are no tools to link statically; the page names the option for that.
+            Err(problem) if problem.starts_with("exit status: 3:") => {
+                let script = script.replace("packages/build", "packages/build --host");
+                self.run_for(&script, BUILD_TIMEOUT_SECONDS).map(drop)
+            }
+            outcome => outcome.map(drop),
+        }
     }
 
     /// Runs the commands of a `console` block and compares what they print.
@@ -365,8 +433,11 @@ impl Page {
     fn serve(&self, block: &Block) -> Result<(), String> {
         // It takes the place of the shell, so that signals reach it.
         let settings = "export LOCKWHEEL_PORT=0\nlockwheel() { exec lockwheel.real \"$@\"; }\n";
-        let script = format!("{settings}{}", block.text);
-        let shell = self.shell(&script, 0);
+        self.serve_script(&format!("{settings}{}", block.text))
+    }
+
+    fn serve_script(&self, script: &str) -> Result<(), String> {
+        let shell = self.shell(script, 0, BUILD_TIMEOUT_SECONDS);
         let mut server = Daemon::spawn(Folder::new(), shell, "");
         server.wait_for_port();
         server.signal("TERM");
