@@ -3,9 +3,8 @@
 
 use std::borrow::Cow;
 use std::error::Error;
-use std::path::PathBuf;
-use std::process::Command;
 
+use lockwheel_comparison::Machine;
 use serde::{Deserialize, Serialize};
 
 use crate::options::Options;
@@ -86,23 +85,6 @@ pub(crate) struct ServerInfo {
     pub(crate) ours: bool,
 }
 
-/// The machine and its load.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Machine {
-    /// The commit of the checkout that was measured.
-    #[serde(default)]
-    pub(crate) commit: String,
-    pub(crate) processor: String,
-    pub(crate) processors: usize,
-    pub(crate) kernel: String,
-    /// The kernel's mitigations of processor vulnerabilities, which affect all servers equally.
-    pub(crate) mitigations: Vec<String>,
-    /// The day of the run.
-    pub(crate) date: String,
-    /// The load average before and after the run: above two, there was other load.
-    pub(crate) load: Vec<String>,
-}
-
 /// A group of workloads in the report.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Group {
@@ -149,11 +131,6 @@ impl Figures {
             peers: servers.iter().map(server_info).collect(),
             ..Figures::default()
         }
-    }
-
-    /// Adds the load at the end of the run.
-    pub(crate) fn record_load(&mut self) {
-        self.machine.load.push(Machine::load());
     }
 
     /// Adds the group of a workload, unless it exists.
@@ -283,62 +260,6 @@ impl Spread {
             _ => values[middle],
         };
         Some(Spread { median, least, most })
-    }
-}
-
-/// The commit of the checkout, marked if files are modified; empty outside a checkout.
-pub(crate) fn git_commit() -> String {
-    let arguments = ["describe", "--always", "--dirty", "--exclude=*"];
-    let output = Command::new("git").args(arguments).output();
-    output
-        .map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
-        .unwrap_or_default()
-}
-
-impl Machine {
-    fn this() -> Machine {
-        let read = |path| std::fs::read_to_string(path).unwrap_or_default();
-        let cpu_info = read("/proc/cpuinfo");
-        let named = |line: &str| line.starts_with("model name");
-        let model =
-            cpu_info.lines().find(|line| named(line)).and_then(|line| line.split_once(": "));
-        Machine {
-            commit: git_commit(),
-            processor: model.map_or("?", |(_, model)| model.trim()).to_owned(),
-            processors: cpu_info.lines().filter(|line| line.starts_with("processor")).count(),
-            kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
-            mitigations: Machine::mitigations(),
-            date: Machine::date(),
-            load: vec![Machine::load()],
-        }
-    }
-
-    /// Each mitigated vulnerability with its mitigation.
-    fn mitigations() -> Vec<String> {
-        let folder = std::fs::read_dir("/sys/devices/system/cpu/vulnerabilities");
-        let mitigation = |path: PathBuf| {
-            let state = std::fs::read_to_string(&path).ok()?;
-            let state = state.trim().strip_prefix("Mitigation: ")?;
-            let name = state.split([';', ',']).next().unwrap_or_default();
-            let vulnerability = path.file_name()?.to_string_lossy().replace('_', " ");
-            Some(format!("{vulnerability}: {name}"))
-        };
-        let paths = folder.into_iter().flatten().flatten().map(|entry| entry.path());
-        let mut all: Vec<String> = paths.filter_map(mitigation).collect();
-        all.sort();
-        all
-    }
-
-    fn date() -> String {
-        let output = Command::new("date").args(["--utc", "+%F"]).output();
-        let date = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
-        date.unwrap_or_default()
-    }
-
-    /// The load average of the last minute.
-    fn load() -> String {
-        let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-        load.split(' ').next().unwrap_or_default().to_owned()
     }
 }
 

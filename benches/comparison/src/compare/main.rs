@@ -94,7 +94,7 @@ fn run(options: &Options) -> Outcome<bool> {
         saved::write(options, &figures)?;
     }
     meter.end();
-    figures.record_load();
+    figures.machine.record_load();
     saved::write(options, &figures)?;
     write_outcome(options, &figures, output)?;
     Ok(figures.failures.is_empty())

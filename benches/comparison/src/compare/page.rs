@@ -1,9 +1,10 @@
 //! Writes `docs/performance.md`: the text of `page.md` around the tables and plots of a run, the
-//! costs of a timer (`benches/results/wheel.json`) and single values of profiles
-//! (`benches/results/profiles.json`).
+//! costs of a timer (`benches/results/wheel.json`), and single values of profiles and tables of
+//! experiments (`profiles.json` and `experiments.json` there).
 //!
-//! A line of `page.md` that is `{{table GROUP}}`, `{{plot NAME: what it shows}}` or a word in such
-//! braces is replaced by a part of the results; `{{value NAME}}` within a line, by a value.
+//! A line of `page.md` that is `{{table GROUP}}`, `{{experiment NAME}}`, `{{plot NAME: what it
+//! shows}}` or a word in such braces is replaced by a part of the results; `{{value NAME}}` within a
+//! line, by a value.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -22,6 +23,7 @@ const TEXT: &str = include_str!("page.md");
 /// The text in place of an unknown value.
 const UNKNOWN: &str = "(unknown value)";
 const PROFILES: &str = include_str!("../../../results/profiles.json");
+const EXPERIMENTS: &str = include_str!("../../../results/experiments.json");
 /// The folder of the plots, relative to the page.
 const PLOTS_FOLDER: &str = "performance";
 
@@ -95,6 +97,15 @@ struct ProfileValue {
     how: String,
 }
 
+/// A table of an experiment, entered by hand, with the commit it was measured at.
+#[derive(Deserialize)]
+struct Experiment {
+    commit: String,
+    how: String,
+    columns: Vec<String>,
+    rows: Vec<Vec<String>>,
+}
+
 /// Writes the page.
 pub(crate) fn write(tables: &Tables) -> String {
     let profiles: Profiles = serde_json::from_str(PROFILES).expect("profiles.json is valid");
@@ -135,6 +146,7 @@ fn fill(tables: &Tables, profiles: &Profiles, placeholder: &str) -> String {
         "wheel" => wheel::table(),
         "profiles" => sources(profiles),
         "table" => group(tables, rest),
+        "experiment" => experiment(rest),
         "value" => format!("{}\n", value(profiles, rest)),
         "plot" => {
             let (name, shows) = rest.split_once(": ").unwrap_or((rest, ""));
@@ -167,6 +179,19 @@ fn sources(profiles: &Profiles) -> String {
     for (name, ProfileValue { value, how }) in &profiles.values {
         let _ = writeln!(out, "| {name} | {value} | {how} |");
     }
+    out
+}
+
+/// The table of an experiment.
+fn experiment(name: &str) -> String {
+    let experiments: BTreeMap<String, Experiment> =
+        serde_json::from_str(EXPERIMENTS).expect("experiments.json is valid");
+    let Some(Experiment { commit, how, columns, rows }) = experiments.get(name) else {
+        return format!("{UNKNOWN}\n");
+    };
+    let mut out = format!("{how} Commit {commit}.\n\n");
+    let _ = writeln!(out, "| {} |\n|{}", columns.join(" | "), "---|".repeat(columns.len()));
+    rows.iter().for_each(|row| out += &format!("| {} |\n", row.join(" | ")));
     out
 }
 

@@ -1,5 +1,5 @@
 //! Measures how long servers for tests take to start and to end: Lockwheel, redis-server, miniredis
-//! and fakeredis, each as a process and within one. Writes `docs/start.md`.
+//! and fakeredis, each as a process and within one. Saves the times and writes `docs/start.md`.
 //!
 //! The order of the servers alternates, so that other load affects all of them; ratios are computed
 //! within each round.
@@ -11,11 +11,13 @@ mod measured_servers;
 mod page;
 
 use std::error::Error;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
+use lockwheel_comparison::Machine;
+use serde::{Deserialize, Serialize};
 
 use crate::measured_servers::MeasuredServer;
 
@@ -38,9 +40,12 @@ struct Options {
     /// Measure only Lockwheel
     #[arg(long)]
     alone: bool,
-    /// The output file instead of the standard output
+    /// The file of the page instead of the standard output
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Saves the times in this file
+    #[arg(long, value_name = "FILE")]
+    save: Option<PathBuf>,
 }
 
 #[derive(Subcommand)]
@@ -48,10 +53,13 @@ enum StartsCommand {
     /// Starts a server in this process this number of times and prints the times in nanoseconds
     #[command(hide = true)]
     Within { starts: u32 },
+    /// Writes the page from saved times
+    Render { file: PathBuf },
 }
 
 /// How a server is started.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 enum Mode {
     /// A process, ended by `SIGTERM`.
     Process,
@@ -69,18 +77,29 @@ struct Times {
 }
 
 /// The result of a server in one round.
+#[derive(Serialize, Deserialize)]
 struct StartReading {
     round: u32,
     mode: Mode,
     name: String,
-    times: Times,
+    start_ms: f64,
+    stop_ms: f64,
+}
+
+/// The results of a run.
+#[derive(Serialize, Deserialize)]
+struct StartResults {
+    machine: Machine,
+    rounds: u32,
+    readings: Vec<StartReading>,
 }
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    let outcome = match options.command {
-        Some(StartsCommand::Within { starts }) => measured_servers::print_starts(starts),
-        None => compare(&options),
+    let outcome = match &options.command {
+        Some(StartsCommand::Within { starts }) => measured_servers::print_starts(*starts),
+        Some(StartsCommand::Render { file }) => read(file).and_then(|it| print(&options, &it)),
+        None => compare(&options).and_then(|results| print(&options, &results)),
     };
     if let Err(error) = outcome {
         eprintln!("starts: {error}");
@@ -89,7 +108,8 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn compare(options: &Options) -> Outcome<()> {
+fn compare(options: &Options) -> Outcome<StartResults> {
+    let mut machine = Machine::this();
     let servers = measured_servers::find(options.alone)?;
     let mut readings = Vec::new();
     for round in 0..options.rounds {
@@ -102,7 +122,22 @@ fn compare(options: &Options) -> Outcome<()> {
             readings.extend(measure(server, round, options.starts)?);
         }
     }
-    let text = page::write(&readings, options.rounds);
+    machine.record_load();
+    let results = StartResults { machine, rounds: options.rounds, readings };
+    if let Some(path) = &options.save {
+        std::fs::write(path, serde_json::to_string(&results)? + "\n")?;
+    }
+    Ok(results)
+}
+
+/// Reads saved results.
+fn read(file: &Path) -> Outcome<StartResults> {
+    Ok(serde_json::from_str(&std::fs::read_to_string(file)?)?)
+}
+
+/// Writes the page.
+fn print(options: &Options, results: &StartResults) -> Outcome<()> {
+    let text = page::write(results);
     match &options.output {
         Some(path) => std::fs::write(path, text)?,
         None => print!("{text}"),
@@ -111,7 +146,10 @@ fn compare(options: &Options) -> Outcome<()> {
 }
 
 fn measure(server: &MeasuredServer, round: u32, starts: u32) -> Outcome<Vec<StartReading>> {
-    let reading = |mode, name, times| StartReading { round, mode, name, times };
+    let reading = |mode, name, times: Times| {
+        let [start_ms, stop_ms] = [times.start, times.stop].map(|span| span.as_secs_f64() * 1e3);
+        StartReading { round, mode, name, start_ms, stop_ms }
+    };
     let mut readings = Vec::new();
     readings.push(reading(Mode::Process, server.name.clone(), server.run_process()?));
     for (name, spans) in server.run_within(starts)? {

@@ -1,20 +1,20 @@
 //! Writes the page `docs/start.md`: medians and their spread.
 
-use std::process::Command;
+use lockwheel_comparison::Machine;
 
-use crate::{Mode, StartReading, Times};
+use crate::{Mode, StartReading, StartResults};
 
 /// The text of the page, with placeholders for the tables.
 const PAGE: &str = include_str!("page.md");
 const HEAD: &str = "| | start | times Lockwheel's | end |\n|---|---:|---:|---:|\n";
 
 /// Writes the page.
-pub(crate) fn write(readings: &[StartReading], rounds: u32) -> String {
-    let page = PAGE.replace("{{machine}}", &machine());
-    let page = page.replace("{{rounds}}", &rounds.to_string());
+pub(crate) fn write(results: &StartResults) -> String {
+    let page = PAGE.replace("{{machine}}", &machine(&results.machine));
+    let page = page.replace("{{rounds}}", &results.rounds.to_string());
     let tables =
         [("{{process}}", Mode::Process), ("{{first}}", Mode::First), ("{{later}}", Mode::Later)];
-    let fill = |page: String, (place, mode)| page.replace(place, &table(readings, mode));
+    let fill = |page: String, (place, mode)| page.replace(place, &table(&results.readings, mode));
     tables.into_iter().fold(page, fill)
 }
 
@@ -29,24 +29,24 @@ fn table(readings: &[StartReading], mode: Mode) -> String {
     let row = |name: &&str| {
         let all = of(readings, mode, name);
         let ours = of(readings, mode, names[0]);
-        let start = all.iter().map(|(_, times)| times.start.as_secs_f64() * 1e3).collect();
-        let stop = all.iter().map(|(_, times)| times.stop.as_secs_f64() * 1e3).collect();
-        let ratios = all.iter().zip(&ours).map(|((round, times), (our_round, our))| {
-            assert_eq!(round, our_round);
-            times.start.as_secs_f64() / our.start.as_secs_f64()
+        let ratios = all.iter().zip(&ours).map(|(reading, our)| {
+            assert_eq!(reading.round, our.round);
+            reading.start_ms / our.start_ms
         });
         let ratios = MedianRange::of(ratios.collect()).show();
-        let (start, stop) = (MedianRange::of(start).show(), MedianRange::of(stop).show());
+        let show = |of: fn(&StartReading) -> f64| {
+            MedianRange::of(all.iter().map(|reading| of(reading)).collect()).show()
+        };
+        let (start, stop) = (show(|reading| reading.start_ms), show(|reading| reading.stop_ms));
         let ratios = if *name == names[0] { String::new() } else { ratios };
         format!("| {name} | {start} | {ratios} | {stop} |\n")
     };
     HEAD.to_owned() + &names.iter().map(row).collect::<String>()
 }
 
-/// The times of one server, by rounds.
-fn of(readings: &[StartReading], mode: Mode, name: &str) -> Vec<(u32, Times)> {
-    let own = readings.iter().filter(|reading| reading.mode == mode && reading.name == name);
-    own.map(|reading| (reading.round, reading.times)).collect()
+/// The readings of one server, by rounds.
+fn of<'a>(readings: &'a [StartReading], mode: Mode, name: &str) -> Vec<&'a StartReading> {
+    readings.iter().filter(|reading| reading.mode == mode && reading.name == name).collect()
 }
 
 /// The median, and the range of the middle three quarters of the values.
@@ -87,26 +87,29 @@ fn number(value: f64) -> String {
 }
 
 /// A description of the machine in one line.
-fn machine() -> String {
-    let read = |path| std::fs::read_to_string(path).unwrap_or_default();
-    let cpu = read("/proc/cpuinfo");
-    let model = cpu.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
-    let model = model.map_or("?", |(_, model)| model.trim()).to_owned();
-    let processors = cpu.lines().filter(|line| line.starts_with("processor")).count();
-    let date = Command::new("date").args(["--utc", "+%F"]).output();
-    let date = date.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
-    let load = read("/proc/loadavg");
+fn machine(machine: &Machine) -> String {
+    let Machine { commit, processor, processors, kernel, date, load, .. } = machine;
+    let load = load.join(" before, ");
     format!(
-        "{model}, {processors} processors, Linux {}, {}; load {} at the end",
-        read("/proc/sys/kernel/osrelease").trim(),
-        date.unwrap_or_default(),
-        load.split(' ').next().unwrap_or_default(),
+        "Commit {commit}; {processor}, {processors} processors, Linux {kernel}, {date}; \
+         load {load} after"
     )
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{MedianRange, number};
+    use std::path::Path;
+
+    use super::{MedianRange, number, write};
+    use crate::read;
+
+    #[test]
+    fn page_is_generated_from_the_saved_results() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let results = read(&root.join("benches/results/starts.json")).expect("results");
+        let written = std::fs::read_to_string(root.join("docs/start.md")).expect("a page");
+        assert!(written == write(&results), "docs/start.md is outdated: it says how to write it");
+    }
 
     #[test]
     fn median_is_shown_with_the_middle_three_quarters() {
