@@ -9,7 +9,7 @@ WORKERS = 8
 ROUNDS = 5
 
 # A server is never waited for longer: slow machines are no failure, a lost wake-up is one.
-PATIENCE_S = 30
+MAX_WAIT_S = 30
 
 # How long before its end a lease is watched without a pause.
 NEAR_S = 0.03
@@ -42,7 +42,7 @@ def contend(work, workers=WORKERS):
     section = Section()
     with ThreadPoolExecutor(workers) as pool:
         futures = [pool.submit(work, section) for _ in range(workers)]
-        results = [future.result(timeout=4 * PATIENCE_S) for future in futures]
+        results = [future.result(timeout=4 * MAX_WAIT_S) for future in futures]
     return section, results
 
 
@@ -70,7 +70,7 @@ async def lease_ends_async(attempt, since, lease_s):
 
 def _pause_s(since, lease_s):
     passed_s = time.monotonic() - since
-    assert passed_s < PATIENCE_S, "not granted after the lease"
+    assert passed_s < MAX_WAIT_S, "not granted after the lease"
     return max(0, min(NEAR_S, lease_s - NEAR_S - passed_s))
 
 
@@ -125,7 +125,7 @@ def eventually(condition):
     """Waits until `condition()` holds."""
     since = time.monotonic()
     while not condition():
-        assert time.monotonic() - since < PATIENCE_S, "did not come about"
+        assert time.monotonic() - since < MAX_WAIT_S, "did not come about"
         time.sleep(0.01)
 
 

@@ -9,7 +9,7 @@ import (
 	"lockwheel-go/lockwheeltest"
 )
 
-func TestTheClockStandsAndMovesAsItIsTold(t *testing.T) {
+func TestTheFrozenClockMovesOnlyOnRequest(t *testing.T) {
 	t.Parallel()
 	server := lockwheeltest.Start(t, lockwheel.Frozen())
 	begin := server.Clock.Now()
@@ -43,7 +43,7 @@ func TestTheClockStandsAndMovesAsItIsTold(t *testing.T) {
 	is(t, server.Clock.Now(), server.Clock.Now())
 }
 
-func TestTheClockRefusesWhatItCannotShow(t *testing.T) {
+func TestTheClockRefusesInvalidTimes(t *testing.T) {
 	t.Parallel()
 	server, err := lockwheel.Start(lockwheel.Frozen())
 	no(t, err)

@@ -103,7 +103,7 @@ final class LaravelTest extends LockSuite
 
     /** @dataProvider clients */
     #[Behaviour('%s: a late release takes nothing from the next holder')]
-    public function testRefusesStrangers(callable $connect): void
+    public function testRefusesAReleaseByAnotherOwner(callable $connect): void
     {
         $this->refusesLateRelease(self::contender($connect));
     }

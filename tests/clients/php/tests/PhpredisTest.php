@@ -85,7 +85,7 @@ final class PhpredisTest extends LockSuite
     }
 
     #[Behaviour('eval: a late release takes nothing from the next holder')]
-    public function testRefusesStrangers(): void
+    public function testRefusesAReleaseByAnotherOwner(): void
     {
         $this->refusesLateRelease(self::contender(...));
     }
@@ -149,7 +149,7 @@ final class PhpredisTest extends LockSuite
     }
 
     #[Behaviour('subscribe: a waiter is woken by the message of the release')]
-    public function testHears(): void
+    public function testWakesASubscribedWaiter(): void
     {
         [$holder, $key] = [self::contender(), Servers::unique('phpredis')];
         $held = $holder->tryLock($key, self::LONG);

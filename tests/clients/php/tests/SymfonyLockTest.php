@@ -131,7 +131,7 @@ final class SymfonyLockTest extends LockSuite
 
     /** @dataProvider clients */
     #[Behaviour('%s: a late release takes nothing from the next holder')]
-    public function testRefusesStrangers(callable $contender): void
+    public function testRefusesAReleaseByAnotherOwner(callable $contender): void
     {
         $this->refusesLateRelease($contender);
     }

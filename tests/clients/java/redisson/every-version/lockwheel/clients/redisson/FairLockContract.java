@@ -56,7 +56,7 @@ interface FairLockContract extends Contract {
 
     @Test
     @DisplayName("FairLock: a waiter that gives up leaves the queue")
-    default void forgetsWhoGaveUp() throws Exception {
+    default void removesAWaiterThatGaveUp() throws Exception {
         var name = Contract.fresh("fair");
         var lock = clients().any(0).getFairLock(name);
         var other = clients().any(1).getFairLock(name);

@@ -120,7 +120,7 @@ interface LockContract extends Contract {
 
     @Test
     @DisplayName("RLock: an unlock by another owner throws and changes nothing")
-    default void ignoresStrangers() throws Exception {
+    default void refusesAnUnlockByAnotherOwner() throws Exception {
         var name = Contract.fresh("lock");
         var lock = clients().any(0).getLock(name);
         lock.lock(LONG_LEASE_SECONDS, SECONDS);

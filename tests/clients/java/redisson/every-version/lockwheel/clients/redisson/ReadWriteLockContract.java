@@ -109,7 +109,7 @@ interface ReadWriteLockContract extends Contract {
 
     @Test
     @DisplayName("ReadWriteLock: an unlock by another owner throws and changes nothing")
-    default void readWriteIgnoresStrangers() throws Exception {
+    default void readWriteRefusesAnUnlockByAnotherOwner() throws Exception {
         var name = Contract.fresh("rw");
         var owner = clients().any(0).getReadWriteLock(name);
         var other = clients().any(1).getReadWriteLock(name);

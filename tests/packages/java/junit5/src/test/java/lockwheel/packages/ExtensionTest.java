@@ -201,7 +201,7 @@ class ExtensionTest {
     }
 
     @Test
-    void aServerOfItsOwnIsNoConstructorsParameter() {
+    void aServerPerTestIsRefusedAsAConstructorParameter() {
         String message = failureOf(InAConstructor.class).getMessage();
         assertTrue(message.contains("@Lockwheel(shared = true)"), message);
     }
@@ -215,7 +215,7 @@ class ExtensionTest {
     }
 
     @Test
-    void testsThatRunInParallelDoNotMeet() {
+    void parallelTestsHaveTheirOwnServers() {
         EngineTestKit.engine("junit-jupiter").selectors(selectClass(InParallel.class))
                 .configurationParameter("junit.jupiter.execution.parallel.enabled", "true")
                 .configurationParameter(
@@ -237,7 +237,7 @@ class ExtensionTest {
         void takesTheLock(String token, LockwheelServer server) throws InterruptedException {
             assertEquals("OK", server.call("SET", "lock", token, "NX", "PX", "30000"));
             BOTH.countDown();
-            assertTrue(BOTH.await(Later.PATIENCE_SECONDS, TimeUnit.SECONDS));
+            assertTrue(BOTH.await(Later.MAX_WAIT_SECONDS, TimeUnit.SECONDS));
             assertEquals(token, server.call("GET", "lock"));
         }
     }

@@ -33,7 +33,7 @@ final class Listener extends JedisPubSub {
     /** The next message. */
     String next() {
         try {
-            String message = received.poll(Later.PATIENCE_SECONDS, TimeUnit.SECONDS);
+            String message = received.poll(Later.MAX_WAIT_SECONDS, TimeUnit.SECONDS);
             assertNotNull(message, "no message was received");
             return message;
         } catch (InterruptedException error) {

@@ -40,7 +40,7 @@ class ProcessTest {
         var starter = starter(CLASS_PATH, Map.of());
         int port = Integer.parseInt(line(starter).split(" ")[0]);
         try (var socket = new Socket("127.0.0.1", port)) {
-            socket.setSoTimeout(Later.PATIENCE_SECONDS * 1000);
+            socket.setSoTimeout(Later.MAX_WAIT_SECONDS * 1000);
             socket.getOutputStream().write("PING\r\n".getBytes());
             assertEquals("+PONG\r\n", new String(socket.getInputStream().readNBytes(7)));
             starter.destroyForcibly().waitFor();

@@ -72,7 +72,7 @@ class RedissonTest {
     }
 
     @Test
-    void anUnlockIsHeardByWhoWaits() throws Exception {
+    void anUnlockWakesAWaiter() throws Exception {
         lock.lock();
         var waits = Later.run(() -> lock.tryLock(1, TimeUnit.HOURS));
         awaitARefusal();
@@ -81,7 +81,7 @@ class RedissonTest {
     }
 
     @Test
-    void whoWaitsTriesAgainWhenTheLeaseItWasToldIsOverByItsOwnClock() throws Exception {
+    void aWaiterTriesAgainWhenTheLeaseHasPassedOnItsOwnClock() throws Exception {
         lock.lock(200, TimeUnit.MILLISECONDS);
         var waits = Later.run(() -> lock.tryLock(1, TimeUnit.HOURS));
         awaitARefusal();

@@ -51,7 +51,7 @@ class SingleServerTest
     @Test
     @Disabled("2.2.17 leaves the waiter in the queue, for the lease of the holder and 5 s more")
     @DisplayName("FairLock: a waiter that gives up leaves the queue")
-    public void forgetsWhoGaveUp() {}
+    public void removesAWaiterThatGaveUp() {}
 
     @Override
     @Test

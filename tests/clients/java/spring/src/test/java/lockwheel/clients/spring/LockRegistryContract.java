@@ -113,7 +113,7 @@ interface LockRegistryContract {
 
     @Test
     @DisplayName("an unlock by another owner throws and changes nothing")
-    default void ignoresStrangers() throws Exception {
+    default void refusesAnUnlockByAnotherOwner() throws Exception {
         var name = fresh();
         var lock = open(LONG_LEASE).obtain(name);
         var other = open(LONG_LEASE).obtain(name);

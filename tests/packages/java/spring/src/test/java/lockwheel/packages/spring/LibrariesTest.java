@@ -89,7 +89,7 @@ class LibrariesTest {
     }
 
     @Test
-    void whoWaitsForALockOfARegistryTriesAgainAndAgain() throws Exception {
+    void aWaiterForALockOfARegistryPolls() throws Exception {
         assertTrue(registry().obtain("invoice").tryLock());
         var waits = CompletableFuture.supplyAsync(() -> waits(registry()));
         await().atMost(Duration.ofMinutes(1)).until(this::isRefused);

@@ -54,7 +54,7 @@ class ShopTest {
     }
 
     @Test
-    void asFirstWrittenWhoWasLateTakesTheNextOnesLockAway() throws Exception {
+    void firstVersionReleasesTheNextHoldersLockAfterItsLease() throws Exception {
         var release = REDIS.faults().gate(Requests.any().command("del"));
         var late = CompletableFuture.supplyAsync(() -> get("/stock/reduce?id=7"));
         release.await();
@@ -67,7 +67,7 @@ class ShopTest {
     }
 
     @Test
-    void asFirstWrittenWhoIsRefusedReleasesTheOwnersLock() {
+    void firstVersionReleasesTheOwnersLockWhenRefused() {
         REDIS.call("SET", "product:7", "another", "NX", "PX", "10000");
         get("/stock/reduce?id=7");
         assertEquals(1, stock.left.get(), "it was refused ...");
@@ -76,7 +76,7 @@ class ShopTest {
     }
 
     @Test
-    void whoIsRefusedLeavesTheOwnersLock() {
+    void aRefusedRequestKeepsTheOwnersLock() {
         REDIS.call("SET", "product:7", "another", "NX", "PX", "10000");
         assertEquals("busy", get("/stock/reduce/corrected?id=7"));
         assertEquals(1, stock.left.get());
@@ -85,7 +85,7 @@ class ShopTest {
     }
 
     @Test
-    void whoGetsTheLockReducesTheStock() {
+    void aGrantedRequestReducesTheStock() {
         assertEquals("OK", get("/stock/reduce/corrected?id=7"));
         assertEquals(0, stock.left.get());
         REDIS.journal().assertNoLockHeld();
