@@ -1,3 +1,5 @@
+// Tests locks made with go-redis: scripts, transactions, pub/sub, lists, cluster and failover.
+
 package clients
 
 import (

@@ -1,3 +1,5 @@
+// The properties that the tests of all Go libraries share.
+
 package clients
 
 import (

@@ -1,3 +1,5 @@
+// Tests redislock.
+
 package clients
 
 import (

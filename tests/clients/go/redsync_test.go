@@ -1,3 +1,5 @@
+// Tests redsync, on one server and on several.
+
 package clients
 
 import (

@@ -1,3 +1,5 @@
+// The servers from environment variables, and the report.
+
 package clients
 
 import (

@@ -31,7 +31,7 @@ const LONG_TIMEOUT = { timeout: MAX_WAIT_MS };
 const TRY_ONCE = { retryAttempts: 0 };
 const TRY_LONG = { retryAttempts: 1_000, retryDelay: 15 };
 
-/** What it can talk through. A connection that is lost stays lost. */
+/** The client libraries that it supports, set not to reconnect. */
 const ADAPTERS = {
   async ioredis(t, url) {
     const client = new Redis(url, { retryStrategy: () => null, maxRetriesPerRequest: 0 });

@@ -1,4 +1,4 @@
-"""How the tests see that a lock excludes, and when a lease ended."""
+"""Checks that a lock excludes other holders, and that a lease ends on time."""
 
 import asyncio
 import threading
@@ -8,13 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 WORKERS = 8
 ROUNDS = 5
 
-# A server is never waited for longer: slow machines are no failure, a lost wake-up is one.
+# The limit of every wait: long enough for slow machines, so that only a lost wake-up exceeds it.
 MAX_WAIT_S = 30
 
-# How long before its end a lease is watched without a pause.
+# The time before the end of a lease in which it is polled without pauses.
 NEAR_S = 0.03
 
-# How long a worker holds the lock. Another that gets it meanwhile reads the old count.
+# The time for which a worker holds the lock. A second holder in that time reads the old count.
 INSIDE_S = 0.002
 
 

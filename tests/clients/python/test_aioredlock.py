@@ -1,4 +1,4 @@
-"""aioredlock, on a client library that its time has passed: aioredis 1."""
+"""aioredlock, on aioredis 1, a client library that is no longer maintained."""
 
 import asyncio
 import random

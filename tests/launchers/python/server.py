@@ -6,7 +6,7 @@ import time
 
 PROGRAM = os.environ["REDIS_SERVER"]
 
-# Far more than anything takes.
+# The limit of every wait, much longer than any step takes.
 MAX_WAIT_SECONDS = 20
 
 COMPARE_AND_DELETE = (

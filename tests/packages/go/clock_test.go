@@ -1,3 +1,5 @@
+// Tests the clock.
+
 package packages
 
 import (

@@ -1,3 +1,5 @@
+// Tests the output of tests that fail.
+
 package packages
 
 import (

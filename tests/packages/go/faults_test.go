@@ -1,3 +1,5 @@
+// Tests fault rules and gates.
+
 package packages
 
 import (

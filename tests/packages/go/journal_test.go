@@ -1,3 +1,5 @@
+// Tests the journal and its checks.
+
 package packages
 
 import (

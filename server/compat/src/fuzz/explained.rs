@@ -877,7 +877,7 @@ fn is_endless(word: &[u8]) -> bool {
         || power().is_some_and(|power| power > END_OF_TIME_SECONDS.log2() as u32)
 }
 
-/// Whether both are errors that repeat a word of the command and differ only in its form: Redis
+/// Whether both are errors that repeat an argument of the command and differ only in its form: Redis
 /// ends it at a zero byte and removes line ends at the end.
 fn repeats_otherwise(met: &Met<'_>) -> bool {
     let shown = |bytes: &[u8]| String::from_utf8_lossy(bytes).replace(['\r', '\n'], " ");

@@ -1,4 +1,5 @@
 <?php
+// The behaviours that the tests of all PHP libraries share.
 
 declare(strict_types=1);
 

@@ -1,4 +1,5 @@
 <?php
+// The base of all test classes: processes, the report, and the names of behaviours.
 
 declare(strict_types=1);
 

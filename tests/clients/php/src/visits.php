@@ -1,6 +1,5 @@
 <?php
-
-// Adds eight to a number that is kept in a session, one in each of eight visits.
+// Adds eight to a number in a session, one in each of eight requests.
 
 declare(strict_types=1);
 

@@ -1,4 +1,5 @@
 <?php
+// Tests the cache locks of Laravel.
 
 declare(strict_types=1);
 

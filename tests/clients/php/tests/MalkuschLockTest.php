@@ -1,4 +1,5 @@
 <?php
+// Tests the mutexes of malkusch/lock.
 
 declare(strict_types=1);
 

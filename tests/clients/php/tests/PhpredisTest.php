@@ -1,4 +1,5 @@
 <?php
+// Tests locks made with phpredis, and its session locks.
 
 declare(strict_types=1);
 

@@ -1,4 +1,5 @@
 <?php
+// Tests locks made with Predis.
 
 declare(strict_types=1);
 

@@ -1,4 +1,5 @@
 <?php
+// Tests the Redis store of Symfony's Lock component.
 
 declare(strict_types=1);
 

@@ -1,4 +1,5 @@
 # frozen_string_literal: true
+# The report of the suite.
 
 require 'json'
 

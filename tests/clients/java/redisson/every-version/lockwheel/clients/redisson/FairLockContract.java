@@ -1,3 +1,5 @@
+// The contract of a fair lock: it is granted in the order of the requests.
+
 package lockwheel.clients.redisson;
 
 import static java.util.concurrent.TimeUnit.MILLISECONDS;
@@ -15,7 +17,6 @@ import lockwheel.clients.Contention.Guard;
 import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
 
-/** What a fair lock promises beyond an RLock: the lock is granted in the order of the requests. */
 interface FairLockContract extends Contract {
     @Test
     @DisplayName("FairLock: one holder at a time under contention")

@@ -1,3 +1,5 @@
+// The contract of every RLock.
+
 package lockwheel.clients.redisson;
 
 import static java.util.concurrent.TimeUnit.MILLISECONDS;
@@ -16,7 +18,6 @@ import lockwheel.clients.Lease.Measured;
 import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
 
-/** What every RLock promises. */
 interface LockContract extends Contract {
     /** Much longer than any test waits: a waiter that relies on it is too late. */
     long LONG_LEASE_SECONDS = 300;

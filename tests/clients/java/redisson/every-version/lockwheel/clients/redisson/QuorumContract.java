@@ -1,3 +1,5 @@
+// The contract of a lock on independent servers.
+
 package lockwheel.clients.redisson;
 
 import static java.util.concurrent.TimeUnit.SECONDS;

@@ -1,3 +1,5 @@
+// The contract of a read/write lock: many readers, or one writer.
+
 package lockwheel.clients.redisson;
 
 import static java.util.concurrent.TimeUnit.MILLISECONDS;
@@ -17,7 +19,6 @@ import lockwheel.clients.Room;
 import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
 
-/** What a read/write lock promises: many readers, or one writer. */
 interface ReadWriteLockContract extends Contract {
     @Test
     @DisplayName("ReadWriteLock: no writer meets a reader or another writer under contention")

@@ -1,3 +1,5 @@
+// The contracts of the semaphore and the latch.
+
 package lockwheel.clients.redisson;
 
 import static java.util.concurrent.TimeUnit.MILLISECONDS;
@@ -15,7 +17,6 @@ import lockwheel.clients.Room;
 import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
 
-/** What the semaphore and the latch promise. */
 interface SemaphoreContract extends Contract {
     @Test
     @DisplayName("Semaphore: never more holders than permits under contention")

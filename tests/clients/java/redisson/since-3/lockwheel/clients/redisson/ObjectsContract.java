@@ -1,3 +1,5 @@
+// The contracts of objects that programs use beside locks.
+
 package lockwheel.clients.redisson;
 
 import static java.util.concurrent.TimeUnit.MILLISECONDS;
@@ -28,7 +30,6 @@ import org.redisson.api.RScript.ReturnType;
 import org.redisson.api.TransactionOptions;
 import org.redisson.client.codec.StringCodec;
 
-/** The objects that stand beside the locks in the programs that use them. */
 interface ObjectsContract extends Contract {
     @Test
     @DisplayName("RBucket: compareAndSet lets one of many through")

@@ -1,3 +1,5 @@
+// The contracts of permits with a lease, and of the rate limiter.
+
 package lockwheel.clients.redisson;
 
 import static java.util.concurrent.TimeUnit.MILLISECONDS;
@@ -20,7 +22,6 @@ import org.junit.jupiter.api.Test;
 import org.redisson.api.RateIntervalUnit;
 import org.redisson.api.RateType;
 
-/** What permits that end by themselves promise, and the rate limiter. */
 interface PermitsContract extends Contract {
     @Test
     @DisplayName("PermitExpirableSemaphore: never more holders than permits under contention")

@@ -1,3 +1,5 @@
+// A thread that runs tasks in order, since lock libraries identify owners by thread.
+
 package lockwheel.clients;
 
 import java.util.concurrent.Callable;
@@ -8,7 +10,6 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 
-/** A thread that runs tasks in order, since lock libraries identify owners by thread. */
 public final class Actor implements AutoCloseable {
     private static final long MAX_WAIT_SECONDS = 120;
 

@@ -1,9 +1,10 @@
+// Waits for a condition, with a limit that only an error reaches.
+
 package lockwheel.clients;
 
 import java.util.concurrent.Callable;
 import java.util.concurrent.TimeUnit;
 
-/** Waiting for what must come true, within a bound that only a fault reaches. */
 public final class Await {
     private static final long MAX_WAIT_SECONDS = 20;
 

@@ -1,3 +1,5 @@
+// Checks mutual exclusion while many workers contend for one lock.
+
 package lockwheel.clients;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
@@ -7,7 +9,6 @@ import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.locks.Lock;
 import java.util.function.IntFunction;
 
-/** Many workers contend for one lock, and none may ever meet another. */
 public final class Contention {
     private Contention() {}
 

@@ -1,10 +1,11 @@
+// The section that a lock protects: counts the workers inside, and fails if there are too many.
+
 package lockwheel.clients;
 
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.util.concurrent.atomic.AtomicInteger;
 
-/** The section that a lock protects: counts its visitors, and fails if there are too many. */
 public final class Room {
     private final int limit;
     private final AtomicInteger inside = new AtomicInteger();

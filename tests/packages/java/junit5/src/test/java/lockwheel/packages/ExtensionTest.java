@@ -1,3 +1,5 @@
+// Tests {@code @Lockwheel} in test classes and by running test classes that fail.
+
 package lockwheel.packages;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
@@ -31,7 +33,6 @@ import org.junit.platform.engine.TestExecutionResult;
 import org.junit.platform.testkit.engine.EngineTestKit;
 import org.junit.platform.testkit.engine.Events;
 
-/** What JUnit makes of {@code @Lockwheel}, seen from inside a test and from outside. */
 class ExtensionTest {
     @Nested
     @Lockwheel(frozen = true, options = {"--databases", "3"})

@@ -1,3 +1,5 @@
+// Tests fault rules and gates with the replies that another library receives.
+
 package lockwheel.packages;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
@@ -21,7 +23,6 @@ import redis.clients.jedis.Jedis;
 import redis.clients.jedis.exceptions.JedisConnectionException;
 import redis.clients.jedis.exceptions.JedisDataException;
 
-/** Faults that a test orders, as a client of another library sees them. */
 @Lockwheel(frozen = true)
 class FaultsTest {
     /** The time-out for replies that do not arrive. */

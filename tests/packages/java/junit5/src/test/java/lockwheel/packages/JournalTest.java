@@ -1,3 +1,5 @@
+// Tests the journal and its assertions.
+
 package lockwheel.packages;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
@@ -18,7 +20,6 @@ import org.junit.jupiter.api.function.Executable;
 import redis.clients.jedis.Jedis;
 import redis.clients.jedis.params.SetParams;
 
-/** The journal and its assertions. */
 @Lockwheel(frozen = true)
 class JournalTest {
     private static final SetParams LEASE = SetParams.setParams().nx().px(10_000);

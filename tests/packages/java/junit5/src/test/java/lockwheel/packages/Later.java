@@ -1,3 +1,5 @@
+// A call that runs in another thread.
+
 package lockwheel.packages;
 
 import java.util.concurrent.Callable;
@@ -7,9 +9,8 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.function.BooleanSupplier;
 
-/** Something that another thread does meanwhile. */
 final class Later<T> {
-    /** What has not happened by then on the busiest machine never will. */
+    /** The limit of every wait, much longer than any step takes on a busy machine. */
     static final int MAX_WAIT_SECONDS = 60;
 
     private final CompletableFuture<T> value = new CompletableFuture<>();

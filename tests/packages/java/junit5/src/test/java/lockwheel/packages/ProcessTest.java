@@ -1,3 +1,5 @@
+// Tests the choice of the program and its end with a JVM, in child processes.
+
 package lockwheel.packages;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
@@ -19,7 +21,6 @@ import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** The choice of the program and its end with a JVM, tested with programs that start servers. */
 class ProcessTest {
     private static final String CARRIER = "lockwheel-server-";
     private static final List<String> CLASS_PATH =

@@ -1,3 +1,5 @@
+// Tests Redisson's own timers and the server's clock.
+
 package lockwheel.packages;
 
 import static org.junit.jupiter.api.Assertions.assertFalse;
@@ -17,7 +19,6 @@ import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
 import org.redisson.client.RedisResponseTimeoutException;
 
-/** Redisson's own timers and the server's clock. */
 @Lockwheel(frozen = true)
 class RedissonTest {
     private static final Duration WATCHDOG = Duration.ofSeconds(30);

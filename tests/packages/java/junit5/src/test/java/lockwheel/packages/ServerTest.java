@@ -1,3 +1,5 @@
+// Tests the start, the calls and the end of servers.
+
 package lockwheel.packages;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
@@ -17,7 +19,6 @@ import java.util.List;
 import org.junit.jupiter.api.Test;
 import redis.clients.jedis.Jedis;
 
-/** A server, from its start to its end. */
 class ServerTest {
     @Test
     void listensWhenItHasStarted() {

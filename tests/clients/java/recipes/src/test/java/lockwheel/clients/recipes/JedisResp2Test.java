@@ -1,3 +1,5 @@
+// Runs the lock recipes on Jedis with RESP2.
+
 package lockwheel.clients.recipes;
 
 import lockwheel.clients.Library;

@@ -1,3 +1,5 @@
+// Runs the lock recipes on Lettuce with RESP2.
+
 package lockwheel.clients.recipes;
 
 import io.lettuce.core.ClientOptions;

@@ -1,3 +1,5 @@
+// Runs the contracts of Redisson 2.2 on one server.
+
 package lockwheel.clients.redisson;
 
 import static java.util.concurrent.TimeUnit.SECONDS;
@@ -14,7 +16,6 @@ import org.junit.jupiter.api.Disabled;
 import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
 
-/** The contracts of this version, over one plain server. */
 class SingleServerTest
         implements LockContract,
                 FairLockContract,

@@ -1,3 +1,5 @@
+// Tests locks after lost connections and flushed scripts.
+
 package lockwheel.clients.redisson;
 
 import static java.util.concurrent.TimeUnit.MILLISECONDS;
@@ -15,7 +17,6 @@ import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
 import org.redisson.api.RedissonClient;
 
-/** Locks outlive what happens to connections and to the server's scripts. */
 class FaultsTest implements Contract {
     private static final Clients CLIENTS = Clients.single();
 

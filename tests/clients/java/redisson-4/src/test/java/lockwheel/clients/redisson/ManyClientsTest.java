@@ -1,3 +1,5 @@
+// Tests one lock with a hundred clients at the same time, each with 25 connections.
+
 package lockwheel.clients.redisson;
 
 import static java.util.concurrent.TimeUnit.NANOSECONDS;
@@ -26,7 +28,6 @@ import org.redisson.Redisson;
 import org.redisson.api.RedissonClient;
 import org.redisson.config.Config;
 
-/** A hundred clients at once, as many programs would bring them: each with its 25 connections. */
 @Isolated("the machine is busy enough")
 class ManyClientsTest implements Contract {
     private static final int CLIENTS = 100;

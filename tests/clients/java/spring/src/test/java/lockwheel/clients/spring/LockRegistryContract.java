@@ -1,3 +1,5 @@
+// The contract of a RedisLockRegistry, for both of its ways to wait.
+
 package lockwheel.clients.spring;
 
 import static java.util.concurrent.TimeUnit.MILLISECONDS;
@@ -23,7 +25,6 @@ import org.springframework.integration.redis.util.RedisLockRegistry;
 import org.springframework.integration.redis.util.RedisLockRegistry.RedisLockType;
 import org.springframework.scheduling.concurrent.ThreadPoolTaskScheduler;
 
-/** What a RedisLockRegistry promises, however its waiters wait. */
 interface LockRegistryContract {
     Duration LONG_LEASE = Duration.ofMinutes(5);
 

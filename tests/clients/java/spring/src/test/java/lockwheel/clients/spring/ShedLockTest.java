@@ -1,3 +1,5 @@
+// Tests ShedLock, which runs a scheduled task on one machine at a time.
+
 package lockwheel.clients.spring;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
@@ -23,7 +25,6 @@ import net.javacrumbs.shedlock.provider.redis.spring.RedisLockProvider;
 import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
 
-/** ShedLock: a scheduled task runs at one place at a time, and no more often than it should. */
 @Library(name = "ShedLock", type = RedisLockProvider.class)
 class ShedLockTest {
     private static final Duration LONG = Duration.ofMinutes(5);

@@ -1,3 +1,5 @@
+// The contract of the lock recipes, with any library.
+
 package lockwheel.clients.recipes;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
@@ -18,7 +20,6 @@ import lockwheel.clients.Room;
 import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
 
-/** What locks written by hand promise, whichever library sends their commands. */
 public interface RecipesContract {
     long LONG_LEASE_MS = 300_000;
 

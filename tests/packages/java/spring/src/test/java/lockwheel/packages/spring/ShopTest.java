@@ -1,3 +1,5 @@
+// Tests the shop: the first version of its code shows two mistakes, the corrected one none.
+
 package lockwheel.packages.spring;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
