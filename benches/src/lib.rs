@@ -1,10 +1,11 @@
-//! Functions that all benches use: timing, chunks and random numbers.
+//! Functions that all benches use: timing, chunks, random numbers and the measured commit.
 
 #![allow(clippy::disallowed_methods)] // A benchmark reads the clock.
 
 pub mod engine_bench;
 pub mod operations;
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// Operations timed together, so that the cost of reading the clock is negligible.
@@ -28,6 +29,15 @@ pub fn time<R>(work: impl FnOnce() -> R) -> Duration {
     let elapsed = start.elapsed();
     std::hint::black_box(result);
     elapsed
+}
+
+/// The commit of the checkout, marked if files are modified; empty outside a checkout.
+pub fn git_commit() -> String {
+    let arguments = ["describe", "--always", "--dirty", "--exclude=*"];
+    let output = Command::new("git").args(arguments).output();
+    output
+        .map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+        .unwrap_or_default()
 }
 
 /// Splits `count` operations into chunks of [`CHUNK`]; the last one may be smaller.

@@ -103,7 +103,8 @@ impl<'a> Tidy<'a> {
         settled
     }
 
-    /// Removes every key with a name that contains the prefix of the run. The database may not exist.
+    /// Removes every key with a name that contains the prefix of the run. The database may not
+    /// exist.
     fn remove_keys(&self, database: u32, must_be: bool) -> io::Result<()> {
         let mut wire = self.target.connect(2)?;
         if !must_be && wire.call(&["SELECT", &database.to_string()])?.kind != b'+' {

@@ -6,6 +6,7 @@ use std::error::Error;
 use std::path::PathBuf;
 use std::process::Command;
 
+use lockwheel_benches::git_commit;
 use serde::{Deserialize, Serialize};
 
 use crate::options::Options;
@@ -284,15 +285,6 @@ impl Spread {
         };
         Some(Spread { median, least, most })
     }
-}
-
-/// The commit of the checkout, marked if files are modified; empty outside a checkout.
-pub(crate) fn git_commit() -> String {
-    let arguments = ["describe", "--always", "--dirty", "--exclude=*"];
-    let output = Command::new("git").args(arguments).output();
-    output
-        .map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
-        .unwrap_or_default()
 }
 
 impl Machine {

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
+use lockwheel_benches::git_commit;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::Outcome;
-use crate::figures::git_commit;
 
 const SAVED: &str = include_str!("../../../results/wheel.json");
 /// The number of live timers.

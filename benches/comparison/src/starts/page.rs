@@ -2,6 +2,8 @@
 
 use std::process::Command;
 
+use lockwheel_benches::git_commit;
+
 use crate::{Mode, StartReading, Times};
 
 /// The text of the page, with placeholders for the tables.
@@ -10,7 +12,7 @@ const HEAD: &str = "| | start | times Lockwheel's | end |\n|---|---:|---:|---:|\
 
 /// Writes the page.
 pub(crate) fn write(readings: &[StartReading], rounds: u32) -> String {
-    let page = PAGE.replace("{{machine}}", &machine());
+    let page = PAGE.replace("{{machine}}", &machine()).replace("{{commit}}", &git_commit());
     let page = page.replace("{{rounds}}", &rounds.to_string());
     let tables =
         [("{{process}}", Mode::Process), ("{{first}}", Mode::First), ("{{later}}", Mode::Later)];
