@@ -1,4 +1,4 @@
-"""RedBeat: of two schedulers, processes of their own, one holds the lock and sends."""
+"""RedBeat: of two scheduler processes, one holds the lock and sends tasks."""
 
 import json
 import os

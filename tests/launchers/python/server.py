@@ -45,5 +45,5 @@ def wait_until(what, holds):
     """Waits until the condition holds."""
     end = time.monotonic() + MAX_WAIT_SECONDS
     while not holds():
-        assert time.monotonic() < end, f"waited in vain: {what}"
+        assert time.monotonic() < end, f"timed out: {what}"
         time.sleep(0.01)

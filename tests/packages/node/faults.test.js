@@ -1,4 +1,4 @@
-// Faults happen as ordered, and gates hold clients at the beginning of a race.
+// Fault rules, and gates that hold clients.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -879,8 +879,8 @@ fn is_endless(word: &[u8]) -> bool {
         || power().is_some_and(|power| power > END_OF_TIME_SECONDS.log2() as u32)
 }
 
-/// Whether both are errors that repeat a word of the command and differ only in its form: Redis ends
-/// it at a zero byte and removes line ends at the end.
+/// Whether both are errors that repeat a word of the command and differ only in its form: Redis
+/// ends it at a zero byte and removes line ends at the end.
 fn differs_in_repeated_word(met: &Met<'_>) -> bool {
     let shown = |bytes: &[u8]| String::from_utf8_lossy(bytes).replace(['\r', '\n'], " ");
     let theirs = shown(&met.theirs.text);

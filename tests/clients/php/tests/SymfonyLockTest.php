@@ -83,7 +83,7 @@ final class SymfonyLockTest extends LockSuite
         return ($seconds * 1000 + intdiv($micros, 1000)) * 1_000_000;
     }
 
-    /** Each client, and how it makes a contender of its own. */
+    /** Each client, and a function that creates a contender. */
     public function clients(): array
     {
         return [

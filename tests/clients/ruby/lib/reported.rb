@@ -3,7 +3,7 @@
 
 require 'json'
 
-# Tests that name the behaviour they show, and report of it.
+# Tests that name the behaviour they show, and report it.
 module Reported
   def self.included(test_case)
     test_case.extend(Naming)

@@ -78,14 +78,14 @@ interface FairLockContract extends Contract {
         private final List<Integer> served = Collections.synchronizedList(new ArrayList<>());
         private final List<Actor.Result<Void>> ends = new ArrayList<>();
 
-        /** A line for the lock of this name, behind these others. */
+        /** A queue for the lock of this name, behind these waiters. */
         Line(Clients clients, String name, List<String> ahead) {
             this.clients = clients;
             this.name = name;
             this.ahead = ahead;
         }
 
-        /** Lets so many waiters queue up, one after another. */
+        /** Adds so many waiters to the queue, one after another. */
         void join(int waiters) throws Exception {
             for (var place = 0; place < waiters; place++) {
                 var number = place;

@@ -15,7 +15,7 @@ public final class Await {
         var end = System.nanoTime() + TimeUnit.SECONDS.toNanos(MAX_WAIT_SECONDS);
         while (!condition.call()) {
             if (System.nanoTime() > end) {
-                throw new AssertionError("waited in vain: " + what);
+                throw new AssertionError("timed out: " + what);
             }
             Thread.sleep(10);
         }

@@ -6,7 +6,6 @@ import lockwheel.clients.Library;
 import redis.clients.jedis.DefaultJedisClientConfig;
 import redis.clients.jedis.RedisProtocol;
 
-/** The recipes on Jedis in the older protocol. */
 @Library.Setting("RESP2")
 class JedisResp2Test extends JedisTest {
     @Override

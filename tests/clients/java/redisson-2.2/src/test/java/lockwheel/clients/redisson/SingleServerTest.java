@@ -24,7 +24,7 @@ class SingleServerTest
                 MultiLockContract {
     private static final Clients CLIENTS = Clients.single();
 
-    /** The lease that this version renews each third of it, and does not let be changed. */
+    /** The lease of the watchdog, which is fixed in this version and renewed after each third. */
     private static final long LEASE_MS = 30_000;
 
     @Override

@@ -101,7 +101,7 @@ class FaultsTest implements Contract {
         }).open();
     }
 
-    /** Cuts all connections of that name, and returns when there are none of them left. */
+    /** Closes all connections of that name, and returns when none is left. */
     private static void cut(String name) throws Exception {
         try (var redis = new Redis(Servers.main())) {
             var doomed = redis.call("CLIENT", "LIST").toString().lines()

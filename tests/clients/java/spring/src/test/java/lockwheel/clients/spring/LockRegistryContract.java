@@ -30,7 +30,7 @@ interface LockRegistryContract {
 
     RedisLockType type();
 
-    /** A registry of a process of its own. */
+    /** A registry that simulates a separate process. */
     default RedisLockRegistry open(Duration lease) {
         var registry = new RedisLockRegistry(Connections.open(), "registry", lease);
         registry.setRedisLockType(type());
@@ -130,7 +130,7 @@ interface LockRegistryContract {
         var name = fresh();
         var scheduler = new ThreadPoolTaskScheduler();
         scheduler.initialize();
-        // Renewed each third of the lease: a busy machine may stand for three seconds.
+        // Renewed after each third of the lease: a busy machine may stall for three seconds.
         var registry = open(Duration.ofSeconds(5));
         registry.setRenewalTaskScheduler(scheduler);
         var lock = registry.obtain(name);
