@@ -1,3 +1,5 @@
+// The clock of a server.
+
 package lockwheel
 
 import (

@@ -1,3 +1,5 @@
+// Fault rules, and gates that hold requests.
+
 package lockwheel
 
 import (

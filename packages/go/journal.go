@@ -1,3 +1,5 @@
+// The journal of a server: entries, locks, lint findings and checks.
+
 package lockwheel
 
 // Journal is the journal of a server: its commands, the events of its locks, lint findings and

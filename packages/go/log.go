@@ -1,3 +1,5 @@
+// Keeps the last lines that the server process wrote, for error messages.
+
 package lockwheel
 
 import (

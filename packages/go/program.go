@@ -1,3 +1,5 @@
+// Finds the server program.
+
 package lockwheel
 
 import (

@@ -209,11 +209,11 @@ fn rules_find_violations() {
     assert_eq!(functions(text), [("a".to_owned(), 3), ("c".to_owned(), 2)]);
 }
 
-fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-fn relative(path: &Path) -> String {
+pub(crate) fn relative(path: &Path) -> String {
     let path = path.strip_prefix(root()).expect("below the root");
     path.to_string_lossy().replace('\\', "/")
 }
@@ -231,7 +231,7 @@ fn below(folder: &str) -> Vec<Source> {
 }
 
 /// Every file below a folder except hidden files, build output and findings of fuzzers.
-fn files(folder: &Path) -> Vec<PathBuf> {
+pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{folder:?}: {error}"));
     for entry in entries {
@@ -251,7 +251,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-fn read(path: &Path) -> String {
+pub(crate) fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{path:?}: {error}"))
 }
 

@@ -186,7 +186,7 @@ fn unusable_arguments_are_explained() {
         (&["compat", "http://localhost"], "redis:// or unix://"),
         (&["compat", &url, "--only", "no such thing"], "nothing is called no such thing"),
         (&["compat", &url, "--cases", "/nowhere"], "/nowhere: No such file"),
-        (&["compat", &url, "--patience", "0"], "no span of time: 0"),
+        (&["compat", &url, "--reply-timeout", "0"], "no span of time: 0"),
     ] {
         let output = daemon::run(arguments);
         assert_eq!(status(&output), UNUSABLE, "{arguments:?}");

@@ -142,7 +142,7 @@ fn run(fault: Option<&'static Fault>, only: &[&str], seconds: f64) -> Report {
     let mut options = Options::new(&server.url()).expect("a URL");
     options.allow_flush = true;
     options.seconds = seconds;
-    options.patience = REPLY_TIMEOUT;
+    options.reply_timeout = REPLY_TIMEOUT;
     options.only = only.iter().map(|words| (*words).to_owned()).collect();
     let suite = Suite::new(&options).unwrap_or_else(|error| panic!("{fault:?}: {error}"));
     suite.run(&mut ()).unwrap_or_else(|error| panic!("{fault:?}: {error}"))

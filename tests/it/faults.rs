@@ -20,7 +20,7 @@ fn named(server: &Server, name: &str) -> Wire {
 }
 
 /// Adds a rule by command; returns its number.
-fn order(server: &Server, rule: &str) -> i64 {
+fn add_rule(server: &Server, rule: &str) -> i64 {
     match call(server, &format!("LOCKWHEEL FAULT ADD {rule}")) {
         Reply::Integer(id) => id,
         other => panic!("no rule: {other:?}"),
@@ -35,7 +35,7 @@ fn listed(server: &Server) -> String {
 #[test]
 fn dropped_request_is_neither_run_nor_answered() {
     let server = server();
-    order(&server, "DROP COMMAND set NTH 1");
+    add_rule(&server, "DROP COMMAND set NTH 1");
     let mut client = connect(&server);
     client.send_line("SET k v");
     // The next reply is that of the next request.
@@ -46,7 +46,7 @@ fn dropped_request_is_neither_run_nor_answered() {
 #[test]
 fn request_with_lost_reply_was_run() {
     let server = server();
-    order(&server, "LOSE COMMAND set TIMES 1");
+    add_rule(&server, "LOSE COMMAND set TIMES 1");
     let mut client = connect(&server);
     client.send_line("SET k v NX");
     assert_eq!(client.ask("SET k w NX"), "$-1\r\n");
@@ -56,7 +56,7 @@ fn request_with_lost_reply_was_run() {
 #[test]
 fn reply_to_a_blocked_client_can_be_lost() {
     let server = server();
-    order(&server, "LOSE COMMAND blpop");
+    add_rule(&server, "LOSE COMMAND blpop");
     let mut waiter = connect(&server);
     waiter.send_line("BLPOP queue 0");
     eventually("it to wait", || listed(&server).contains("\"fired\":1"));
@@ -75,7 +75,7 @@ fn connection_can_be_closed_before_or_after_its_request() {
         ("CUT 0", Reply::bulk("v"), ""),
     ] {
         call(&server, "DEL k");
-        let id = order(&server, &format!("{rule} COMMAND set"));
+        let id = add_rule(&server, &format!("{rule} COMMAND set"));
         let mut client = connect(&server);
         client.send_line("SET k v");
         assert_eq!(String::from_utf8_lossy(&client.read_to_close()), answer, "{rule}");
@@ -101,7 +101,7 @@ fn any_error_can_be_injected() {
         assert_eq!(client.ask("GET k"), "$-1\r\n");
     }
     // A transaction with a refused request does not run.
-    order(&server, "ERROR OOM COMMAND set TIMES 1");
+    add_rule(&server, "ERROR OOM COMMAND set TIMES 1");
     assert_eq!(client.ask("MULTI"), "+OK\r\n");
     assert_eq!(client.ask("SET k v"), "-OOM\r\n");
     assert!(client.ask("EXEC").starts_with("-EXECABORT "));
@@ -110,7 +110,7 @@ fn any_error_can_be_injected() {
 #[test]
 fn delay_follows_the_clock() {
     let server = server();
-    order(&server, "DELAY 2s CLIENT slow COMMAND set");
+    add_rule(&server, "DELAY 2s CLIENT slow COMMAND set");
     let (mut slow, mut quick) = (named(&server, "slow"), named(&server, "quick"));
     slow.send_line("SET k slow");
     eventually("it to be held", || listed(&server).contains("\"fired\":1"));
@@ -125,7 +125,7 @@ fn delay_follows_the_clock() {
 #[test]
 fn client_held_once_continues_when_the_rule_is_cleared() {
     let server = server();
-    let id = order(&server, "DELAY 2s COMMAND set");
+    let id = add_rule(&server, "DELAY 2s COMMAND set");
     let mut client = connect(&server);
     client.send_line("SET k v");
     eventually("it to be held", || listed(&server).contains("\"fired\":1"));
@@ -143,7 +143,7 @@ fn client_held_once_continues_when_the_rule_is_cleared() {
 #[test]
 fn stalled_server_continues_when_the_rule_is_cleared() {
     let server = server();
-    let id = order(&server, "STALL CLIENT mute COMMAND set");
+    let id = add_rule(&server, "STALL CLIENT mute COMMAND set");
     let mut mute = named(&server, "mute");
     mute.send_line("SET k v");
     mute.send_line("PING");
@@ -159,7 +159,7 @@ fn script_cache_can_be_flushed_before_a_script() {
     let mut client = connect(&server);
     let sha = client.ask("SCRIPT LOAD return(1)");
     let sha = sha.lines().nth(1).expect("a digest").to_owned();
-    order(&server, "FLUSH-SCRIPTS COMMAND evalsha NTH 2");
+    add_rule(&server, "FLUSH-SCRIPTS COMMAND evalsha NTH 2");
     let evalsha = format!("EVALSHA {sha} 0");
     assert_eq!(client.ask(&evalsha), ":1\r\n");
     assert!(client.ask(&evalsha).starts_with("-NOSCRIPT "));
@@ -168,7 +168,7 @@ fn script_cache_can_be_flushed_before_a_script() {
 #[test]
 fn clock_can_jump_after_a_request() {
     let server = server();
-    order(&server, "JUMP 30s COMMAND set");
+    add_rule(&server, "JUMP 30s COMMAND set");
     let mut client = connect(&server);
     assert_eq!(client.ask("SET lock token NX PX 30000"), "+OK\r\n");
     assert_eq!(client.ask("GET lock"), "$-1\r\n");
@@ -179,7 +179,7 @@ fn connections_can_be_refused() {
     let server = server();
     let mut before = connect(&server);
     assert_eq!(before.ask("PING"), "+PONG\r\n");
-    order(&server, "REFUSE TIMES 1");
+    add_rule(&server, "REFUSE TIMES 1");
     std::net::TcpStream::connect(server.addr()).expect("the system lets it in");
     eventually("it to be sent away", || listed(&server).contains("\"fired\":1"));
     assert_eq!(before.ask("PING"), "+PONG\r\n");
@@ -233,7 +233,7 @@ fn failover_restores_a_flushed_database() {
     for command in ["SET a 1", "SET b 2", "FLUSHALL"] {
         assert_eq!(client.ask(command), "+OK\r\n");
     }
-    order(&server, "LOSE-WRITES 2 COMMAND set KEY c");
+    add_rule(&server, "LOSE-WRITES 2 COMMAND set KEY c");
     assert_eq!(client.ask("SET c 3"), "+OK\r\n");
     assert_eq!(client.ask("MGET a b c"), "*3\r\n$1\r\n1\r\n$1\r\n2\r\n$-1\r\n");
 }

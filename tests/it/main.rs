@@ -28,3 +28,4 @@ mod tiers;
 mod turns;
 mod virtual_time;
 mod waiters;
+mod wording;

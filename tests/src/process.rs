@@ -129,7 +129,7 @@ pub fn let_pass(span: Duration) {
 pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !holds() {
-        assert!(begin.elapsed() < TIMEOUT, "waited in vain for {what}");
+        assert!(begin.elapsed() < TIMEOUT, "timed out: {what}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }

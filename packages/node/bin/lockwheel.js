@@ -1,7 +1,7 @@
 #!/usr/bin/env node
-"use strict";
 // The command `lockwheel`: runs the carried program with the same arguments. It ignores
 // LOCKWHEEL_BINARY and PATH, because both may name this command.
+"use strict";
 
 const { spawn } = require("node:child_process");
 

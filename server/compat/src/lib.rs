@@ -55,6 +55,6 @@ pub use interrupt::Interrupt;
 pub use report::{Failure, Outcome, Report, Verdict};
 pub use suite::{Error, Options, Progress, Suite, UNTRIED, key_prefix_of_run};
 
-/// The default time within which a reply must arrive. No case needs nearly as long, so a loaded
-/// machine does not fail a case.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+/// The default time within which a reply must arrive: 10 seconds. No case needs nearly as long, so
+/// a loaded machine does not fail a case.
+pub const REPLY_TIMEOUT: Duration = Duration::from_secs(10);

@@ -17,7 +17,7 @@ use super::report::{Failure, Outcome, Report, Verdict};
 use super::target::Target;
 use super::tidy::Tidy;
 use super::wrapping::Wrapping;
-use super::{PATIENCE, time};
+use super::{REPLY_TIMEOUT, time};
 
 /// The number of cases that are played at a time: they mostly wait.
 const JOBS: usize = 8;
@@ -49,7 +49,7 @@ pub struct Options {
     /// The seed of the clients' choices in properties.
     pub seed: u64,
     /// The time within which a reply must arrive.
-    pub patience: Duration,
+    pub reply_timeout: Duration,
     /// Whether the run can be green although the target lacks a command.
     pub allow_missing: bool,
     /// Ends the run early, with clean-up.
@@ -116,7 +116,7 @@ impl Options {
             seconds: SECONDS,
             connections: CONNECTIONS,
             seed: u64::from(nonce()),
-            patience: PATIENCE,
+            reply_timeout: REPLY_TIMEOUT,
             allow_missing: false,
             interrupt: Interrupt::default(),
             wrapping: Wrapping::None,
@@ -169,8 +169,8 @@ impl Suite {
         let prefix = key_prefix_of_run();
         let explore = |address: &Address| {
             let explored = Target::explore(address, &prefix, self.options.allow_flush);
-            let patience = self.options.patience;
-            let explored = explored.map(|target| Target { patience, ..target });
+            let reply_timeout = self.options.reply_timeout;
+            let explored = explored.map(|target| Target { reply_timeout, ..target });
             explored.map_err(|error| Error::Server(address.clone(), error))
         };
         let target = explore(&self.options.target)?;

@@ -8,7 +8,7 @@ use super::address::Address;
 use super::case::Need;
 use super::frame::Frame;
 use super::wire::{Wire, describe, is_silence};
-use super::{PATIENCE, time};
+use super::{REPLY_TIMEOUT, time};
 
 /// The number of databases that are searched for an empty one.
 const DATABASES_MAX: u32 = 16;
@@ -37,13 +37,13 @@ pub struct Target {
     /// The prefix of every key and channel of this run.
     pub prefix: String,
     /// The time within which a reply must arrive.
-    pub patience: Duration,
+    pub reply_timeout: Duration,
 }
 
 impl Target {
     /// Connects, asks for name and version, and looks for an empty database.
     pub fn explore(address: &Address, prefix: &str, may_flush: bool) -> io::Result<Target> {
-        let mut wire = Wire::connect(address, 2, PATIENCE)?;
+        let mut wire = Wire::connect(address, 2, REPLY_TIMEOUT)?;
         let info = wire.call(&["INFO", "server"])?;
         if info.kind == b'-' && info.text.starts_with(b"NOAUTH") {
             return Err(io::Error::other(
@@ -79,7 +79,7 @@ impl Target {
             own_database: false,
             may_flush,
             prefix: prefix.to_owned(),
-            patience: PATIENCE,
+            reply_timeout: REPLY_TIMEOUT,
         };
         target.choose_database()?;
         Ok(target)
@@ -87,7 +87,7 @@ impl Target {
 
     /// Chooses the database of the URL, or else the last empty one, or else the first.
     fn choose_database(&mut self) -> io::Result<()> {
-        let mut wire = Wire::connect(&self.address, 2, PATIENCE)?;
+        let mut wire = Wire::connect(&self.address, 2, REPLY_TIMEOUT)?;
         let mut is_empty = |database: u32| -> io::Result<bool> {
             let selected = wire.call(&["SELECT", &database.to_string()])?;
             Ok(selected.kind == b'+' && wire.call(&["DBSIZE"])?.text == b"0")
@@ -115,7 +115,7 @@ impl Target {
 
     /// Connects to the suite's database.
     pub fn connect(&self, protocol: u8) -> io::Result<Wire> {
-        Wire::connect(&self.address, protocol, self.patience)
+        Wire::connect(&self.address, protocol, self.reply_timeout)
     }
 
     /// Why the server is dead or hangs, if it does. It is tried a few times.

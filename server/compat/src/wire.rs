@@ -12,7 +12,7 @@ use super::frame::Frame;
 pub struct Wire {
     stream: Stream,
     received: Vec<u8>,
-    patience: Duration,
+    reply_timeout: Duration,
 }
 
 enum Stream {
@@ -21,13 +21,13 @@ enum Stream {
 }
 
 impl Wire {
-    /// Connects and sends nothing yet. A reply may take as long as `patience`.
-    pub fn open(endpoint: &Endpoint, patience: Duration) -> io::Result<Wire> {
+    /// Connects and sends nothing yet. A reply may take as long as `reply_timeout`.
+    pub fn open(endpoint: &Endpoint, reply_timeout: Duration) -> io::Result<Wire> {
         let stream = match endpoint {
             Endpoint::Tcp(host, port) => {
                 let mut outcome = Err(io::ErrorKind::AddrNotAvailable.into());
                 for address in (host.as_str(), *port).to_socket_addrs()? {
-                    outcome = TcpStream::connect_timeout(&address, patience);
+                    outcome = TcpStream::connect_timeout(&address, reply_timeout);
                     if outcome.is_ok() {
                         break;
                     }
@@ -38,14 +38,14 @@ impl Wire {
             }
             Endpoint::Unix(path) => Stream::Unix(UnixStream::connect(path)?),
         };
-        let mut wire = Wire { stream, received: Vec::new(), patience };
-        wire.set_patience(patience)?;
+        let mut wire = Wire { stream, received: Vec::new(), reply_timeout };
+        wire.set_reply_timeout(reply_timeout)?;
         Ok(wire)
     }
 
     /// Connects, authenticates, and selects the protocol and the database.
-    pub fn connect(address: &Address, protocol: u8, patience: Duration) -> io::Result<Wire> {
-        let mut wire = Wire::open(&address.endpoint, patience)?;
+    pub fn connect(address: &Address, protocol: u8, reply_timeout: Duration) -> io::Result<Wire> {
+        let mut wire = Wire::open(&address.endpoint, reply_timeout)?;
         if let Some(password) = &address.password {
             let user = address.user.as_deref();
             let auth: Vec<&str> = ["AUTH"].into_iter().chain(user).chain([&**password]).collect();
@@ -61,18 +61,18 @@ impl Wire {
     }
 
     /// How long a reply may take from here on.
-    pub fn set_patience(&mut self, patience: Duration) -> io::Result<()> {
-        self.patience = patience;
+    pub fn set_reply_timeout(&mut self, timeout: Duration) -> io::Result<()> {
+        self.reply_timeout = timeout;
         // Zero would mean no time-out.
-        let patience = Some(patience.max(Duration::from_millis(1)));
+        let timeout = Some(timeout.max(Duration::from_millis(1)));
         match &self.stream {
             Stream::Tcp(stream) => {
-                stream.set_read_timeout(patience)?;
-                stream.set_write_timeout(patience)
+                stream.set_read_timeout(timeout)?;
+                stream.set_write_timeout(timeout)
             }
             Stream::Unix(stream) => {
-                stream.set_read_timeout(patience)?;
-                stream.set_write_timeout(patience)
+                stream.set_read_timeout(timeout)?;
+                stream.set_write_timeout(timeout)
             }
         }
     }
@@ -107,12 +107,12 @@ impl Wire {
         }
     }
 
-    /// The next reply if one comes within `patience`; otherwise `None`.
-    pub fn read_within(&mut self, patience: Duration) -> io::Result<Option<Frame>> {
-        let usual = self.patience;
-        self.set_patience(patience)?;
+    /// The next reply if one comes within `timeout`; otherwise `None`.
+    pub fn read_within(&mut self, timeout: Duration) -> io::Result<Option<Frame>> {
+        let usual = self.reply_timeout;
+        self.set_reply_timeout(timeout)?;
         let reply = self.read();
-        self.set_patience(usual)?;
+        self.set_reply_timeout(usual)?;
         match reply {
             Err(error) if is_silence(&error) => Ok(None),
             reply => reply.map(Some),

@@ -39,7 +39,8 @@ A file may include others with `include <path>`. The server never writes its con
 `CONFIG REWRITE` is refused.
 
 **Values.** A *size* is a number of bytes with an optional unit: `1k` is 1000, `1kb` is 1024, and
-likewise `m`, `mb`, `g`, `gb`. Text that contains spaces is quoted as in `redis.conf`.
+`m`, `mb`, `g` and `gb` are formed in the same way. Text that contains spaces is quoted as in
+`redis.conf`.
 
 **Change** says whether `CONFIG SET` can change the directive: *yes*, *no* (only at the start), or
 *protected* (only with `enable-protected-configs`).

@@ -1,3 +1,5 @@
+// Tests locks made with go-redis: scripts, transactions, pub/sub, lists, cluster and failover.
+
 package clients
 
 import (
@@ -86,7 +88,7 @@ func TestGoRedis(t *testing.T) {
 	test("Script: one that the server has forgotten is sent again", goRedisSendsAgain)
 	test("Watch, TxPipelined: concurrent read-modify-writes lose nothing", goRedisTransacts)
 	test("Watch, TxPipelined: a change in between fails with TxFailedErr", goRedisIsOvertaken)
-	test("Subscribe: a waiter is woken by the message of the release", goRedisHears)
+	test("Subscribe: a waiter is woken by the message of the release", goRedisWakesASubscribedWaiter)
 	test("BLPop: a token in a list lets in one waiter at a time", goRedisBlocks)
 	test("a lock outlives the connection it was taken on", goRedisOutlives)
 	test("Pipeline: all of 200,000 commands are sent before a reply is read", goRedisPipelines)
@@ -174,7 +176,7 @@ func goRedisIsOvertaken(t *T) {
 	}
 }
 
-func goRedisHears(t *T) {
+func goRedisWakesASubscribedWaiter(t *T) {
 	holder, waiter, key := recipeOver(t, 3)(), recipeOver(t, 3)(), unique("goredis")
 	lock := holder.tryLock(key, long)
 	t.Is(lock != nil, "it is free")

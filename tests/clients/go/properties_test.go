@@ -1,3 +1,5 @@
+// The properties that the tests of all Go libraries share.
+
 package clients
 
 import (
@@ -10,7 +12,7 @@ import (
 // and extension by the owner alone.
 
 const (
-	// long is a lease that no test sees the end of.
+	// long is a lease that does not end within a test.
 	long = 60 * time.Second
 	// short is one that ends within a test.
 	short = 600 * time.Millisecond

@@ -1,3 +1,5 @@
+// Tests locks made with redigo.
+
 package clients
 
 import (

@@ -1,3 +1,5 @@
+// Tests redislock.
+
 package clients
 
 import (
@@ -79,7 +81,7 @@ func TestRedislock(t *testing.T) {
 		extends(t, unique("redislock"), redislockOver(t, 3))
 	})
 	test("only the owner of the token takes the lock again", redislockReenters)
-	test("TTL tells what is left, and nothing when it has ended", redislockTellsTheRest)
+	test("TTL tells what is left, and nothing when it has ended", redislockReturnsTheRemainingLease)
 	test("a waiter gets the lock when it is released, and not before", redislockWaits)
 }
 
@@ -99,7 +101,7 @@ func redislockReenters(t *T) {
 	isGranted(t, redislockOver(t, 3)(), key, before, short*2)
 }
 
-func redislockTellsTheRest(t *T) {
+func redislockReturnsTheRemainingLease(t *T) {
 	client, key := redislock.New(dial(t, mainServer(), 3)), unique("redislock")
 	before := time.Now()
 	lock, err := client.Obtain(context.Background(), key, short, nil)

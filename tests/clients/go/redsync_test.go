@@ -1,3 +1,5 @@
+// Tests redsync, on one server and on several.
+
 package clients
 
 import (
@@ -21,7 +23,7 @@ type redsyncContender struct{ redsync *redsync.Redsync }
 type redsyncLock struct{ mutex *redsync.Mutex }
 
 func (c redsyncContender) tryLock(key string, lease time.Duration) held {
-	// Its own limit, a twentieth of the lease for a call, is for machines that are not busy.
+	// The default limit, a twentieth of the lease for a call, is too short for a busy machine.
 	mutex := c.redsync.NewMutex(key, redsync.WithExpiry(lease), redsync.WithTimeoutFactor(0.9))
 	if mutex.TryLock() != nil {
 		return nil
@@ -39,7 +41,7 @@ func (l redsyncLock) extend() bool {
 	return ok
 }
 
-// overGoRedis are contenders on these servers by the way of go-redis.
+// overGoRedis returns contenders on these servers that use go-redis.
 func overGoRedis(t *T, protocol int, addresses ...string) func() contender {
 	return func() contender {
 		var pools []redsyncredis.Pool
@@ -50,7 +52,7 @@ func overGoRedis(t *T, protocol int, addresses ...string) func() contender {
 	}
 }
 
-// overRedigo are contenders on these servers by the way of redigo.
+// overRedigo returns contenders on these servers that use redigo.
 func overRedigo(t *T, addresses ...string) func() contender {
 	return func() contender {
 		var pools []redsyncredis.Pool
@@ -188,7 +190,7 @@ func redsyncWithoutQuorum(t *T) {
 	end(t, three[2])
 	t.Is(!lock.extend(), "one is not most of three")
 	t.Is(make().tryLock(unique("redsync"), long) == nil, "one is not most of three")
-	// What it set on the one before it gave up, it took back.
+	// It has removed the key that it set on the reachable server.
 	survivor := dial(t, three[1], 3)
 	keys, err := survivor.DBSize(context.Background()).Result()
 	t.No(err)

@@ -1,3 +1,5 @@
+// The servers from environment variables, and the report.
+
 package clients
 
 import (
@@ -16,7 +18,7 @@ import (
 // T is the test and its report.
 type T = report.T
 
-// behaviour runs a test of a library beside the others and reports of it.
+// behaviour runs a test of a library in parallel with others and reports its outcome.
 func behaviour(t *testing.T, of report.Library, sentence string, test func(*T)) {
 	report.Behaviour(t, of, sentence, func(t *T) {
 		t.Parallel()
@@ -35,10 +37,10 @@ var (
 	ofAForgetfulOne         = slice{14, 15}
 )
 
-// mainServer is the one that most tests share.
+// mainServer returns the server that most tests share.
 func mainServer() string { return address(os.Getenv("REDIS_URL")) }
 
-// disposable are some of the servers that may be ended.
+// disposable returns some of the servers that may be ended.
 func disposable(which slice) []string {
 	var addresses []string
 	for _, url := range strings.Split(os.Getenv("REDIS_SERVERS"), ",")[which.from:which.to] {
@@ -47,14 +49,14 @@ func disposable(which slice) []string {
 	return addresses
 }
 
-// optional is a server that is there, or "".
+// optional returns a server that may be missing, or "".
 func optional(variable string) string { return address(os.Getenv(variable)) }
 
 func address(url string) string { return strings.TrimPrefix(url, "redis://") }
 
-// dial is a client of go-redis; protocol is 2 or 3.
+// dial returns a client of go-redis; protocol is 2 or 3.
 func dial(t *T, address string, protocol int) *redis.Client {
-	// A dead server is found dead at once: asking it again takes longer than a short lease.
+	// A dead server is reported at once: a retry takes longer than a short lease.
 	client := redis.NewClient(&redis.Options{
 		Addr: address, Protocol: protocol, MaxRetries: -1, DialerRetries: 1,
 	})

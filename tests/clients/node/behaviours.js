@@ -1,4 +1,4 @@
-// What the behaviours of all libraries have in common.
+// Checks that the tests of all libraries share.
 
 import { randomBytes } from "node:crypto";
 

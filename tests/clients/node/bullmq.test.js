@@ -7,7 +7,7 @@ import { FlowProducer, Queue, QueueEvents, Worker } from "bullmq";
 import Redis, { Cluster } from "ioredis";
 
 import { library, skip, uniqueName } from "./behaviours.js";
-import { PATIENCE_MS, Section, eventually, sleep } from "./contention.js";
+import { MAX_WAIT_MS, Section, eventually, sleep } from "./contention.js";
 import { CLUSTER, MAIN, address } from "./servers.js";
 
 const connection = address(MAIN);
@@ -276,7 +276,7 @@ library("BullMQ", "bullmq", (behaviour) => {
     await events.waitUntilReady();
     working(t, name, {}, async (job) => job.data * 2);
     const job = await queue.add("job", 21);
-    assert.equal(await job.waitUntilFinished(events, PATIENCE_MS), 42);
+    assert.equal(await job.waitUntilFinished(events, MAX_WAIT_MS), 42);
   });
 
   behaviour("pause: nothing is begun until the queue is resumed", async (t) => {

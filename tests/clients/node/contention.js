@@ -9,7 +9,7 @@ export const WORKERS = 8;
 export const ROUNDS = 5;
 
 // The limit of every wait: long enough for slow machines, so that only a lost wake-up exceeds it.
-export const PATIENCE_MS = 30_000;
+export const MAX_WAIT_MS = 30_000;
 
 // The time before the end of a lease in which it is polled without pauses.
 const NEAR_MS = 30;
@@ -42,7 +42,7 @@ export async function contend(work, workers = WORKERS) {
 export async function leaseEnds(attempt, since, lease) {
   while (!(await attempt())) {
     const passed = performance.now() - since;
-    assert.ok(passed < PATIENCE_MS, "not granted after the lease");
+    assert.ok(passed < MAX_WAIT_MS, "not granted after the lease");
     if (passed < lease - NEAR_MS) await sleep(Math.min(NEAR_MS, lease - NEAR_MS - passed));
   }
   const passed = performance.now() - since;
@@ -97,7 +97,7 @@ export async function eventually(condition) {
   for (;;) {
     const held = await condition();
     if (held) return held;
-    assert.ok(performance.now() - since < PATIENCE_MS, "did not come about");
+    assert.ok(performance.now() - since < MAX_WAIT_MS, "did not come about");
     await sleep(10);
   }
 }

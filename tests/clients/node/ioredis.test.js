@@ -5,7 +5,7 @@ import Redis, { Cluster } from "ioredis";
 
 import { library, skip, uniqueName } from "./behaviours.js";
 import {
-  PATIENCE_MS,
+  MAX_WAIT_MS,
   ROUNDS,
   WORKERS,
   contend,
@@ -142,7 +142,7 @@ library("ioredis", "ioredis", (behaviour) => {
       for (let number = 0; number < 4; number++) {
         const waiter = connect(t, { connectionName: `${name}-${number}` });
         await waiter.ping();
-        waiters.push(waiter.blpop(name, PATIENCE_MS / 1000).then(() => order.push(number)));
+        waiters.push(waiter.blpop(name, MAX_WAIT_MS / 1000).then(() => order.push(number)));
         await eventually(async () => blocked(await client.client("LIST"), `${name}-${number}`));
       }
       for (let number = 0; number < 4; number++) {

@@ -12,7 +12,7 @@ import {
 
 import { library, skip, uniqueName } from "./behaviours.js";
 import {
-  PATIENCE_MS,
+  MAX_WAIT_MS,
   ROUNDS,
   WORKERS,
   contend,
@@ -72,7 +72,7 @@ library("node-redis", "redis", (behaviour) => {
   for (const RESP of [2, 3]) {
     const connect = (t, url = MAIN) => opened(t, createClient({ url, RESP, scripts }));
     const pooled = (t, options, maximum = 100) => {
-      const pool = { maximum, acquireTimeout: PATIENCE_MS };
+      const pool = { maximum, acquireTimeout: MAX_WAIT_MS };
       return opened(t, createClientPool({ url: MAIN, RESP, ...options }, pool));
     };
     const each = (sentence, test) => behaviour(`${sentence} (RESP${RESP})`, test);
@@ -177,7 +177,7 @@ library("node-redis", "redis", (behaviour) => {
       await pool.rPush(name, ["a", "b"]);
       await contend(async () => {
         for (let round = 0; round < ROUNDS; round++) {
-          const { element } = await pool.blPop(name, PATIENCE_MS / 1000);
+          const { element } = await pool.blPop(name, MAX_WAIT_MS / 1000);
           assert.ok(!out.has(element), "a token was given twice");
           out.add(element);
           await sleep(2);

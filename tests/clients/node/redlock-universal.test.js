@@ -13,7 +13,7 @@ import {
 
 import { library, uniqueName } from "./behaviours.js";
 import {
-  PATIENCE_MS,
+  MAX_WAIT_MS,
   ROUNDS,
   WORKERS,
   contend,
@@ -27,26 +27,26 @@ import { MAIN, QUORUM, kill, killable } from "./servers.js";
 
 const LONG_MS = 30_000;
 const USING_MS = 3_000;
-const PATIENT = { timeout: PATIENCE_MS };
+const LONG_TIMEOUT = { timeout: MAX_WAIT_MS };
 const TRY_ONCE = { retryAttempts: 0 };
 const TRY_LONG = { retryAttempts: 1_000, retryDelay: 15 };
 
-/** What it can talk through. A connection that is lost stays lost. */
+/** The client libraries that it supports, set not to reconnect. */
 const ADAPTERS = {
   async ioredis(t, url) {
     const client = new Redis(url, { retryStrategy: () => null, maxRetriesPerRequest: 0 });
     client.on("error", () => {});
     t.after(() => client.disconnect());
     await client.ping();
-    return new IoredisAdapter(client, PATIENT);
+    return new IoredisAdapter(client, LONG_TIMEOUT);
   },
   async "node-redis"(t, url) {
-    const socket = { reconnectStrategy: false, connectTimeout: PATIENCE_MS };
+    const socket = { reconnectStrategy: false, connectTimeout: MAX_WAIT_MS };
     const client = createClient({ url, socket });
     client.on("error", () => {});
     await client.connect();
     t.after(() => client.isOpen && client.destroy());
-    return new NodeRedisAdapter(client, PATIENT);
+    return new NodeRedisAdapter(client, LONG_TIMEOUT);
   },
 };
 

@@ -1,4 +1,4 @@
-// What people send to free and to renew a lock made with SET NX PX.
+// The usual scripts that release and renew a lock made with SET NX PX.
 
 export const DELETE_IF_MINE = `
 if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end

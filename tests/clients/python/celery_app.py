@@ -12,7 +12,7 @@ from celery import Celery
 from celery_singleton import Singleton
 
 import servers
-from contention import PATIENCE_S
+from contention import MAX_WAIT_S
 
 NAMESPACE = os.environ["CELERY_NAMESPACE"]
 
@@ -48,7 +48,7 @@ def until_stopped(which):
     """Runs until the test ends it, one at a time."""
     _runs(which)
     with redis.Redis.from_url(servers.MAIN) as client:
-        assert client.blpop(f"{NAMESPACE}:end:{which}", timeout=PATIENCE_S), "no order to end"
+        assert client.blpop(f"{NAMESPACE}:end:{which}", timeout=MAX_WAIT_S), "no order to end"
     return which
 
 

@@ -1,4 +1,4 @@
-"""How the tests see that a lock excludes, and when a lease ended."""
+"""Checks that a lock excludes other holders, and that a lease ends on time."""
 
 import asyncio
 import threading
@@ -8,13 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 WORKERS = 8
 ROUNDS = 5
 
-# A server is never waited for longer: slow machines are no failure, a lost wake-up is one.
-PATIENCE_S = 30
+# The limit of every wait: long enough for slow machines, so that only a lost wake-up exceeds it.
+MAX_WAIT_S = 30
 
-# How long before its end a lease is watched without a pause.
+# The time before the end of a lease in which it is polled without pauses.
 NEAR_S = 0.03
 
-# How long a worker holds the lock. Another that gets it meanwhile reads the old count.
+# The time for which a worker holds the lock. A second holder in that time reads the old count.
 INSIDE_S = 0.002
 
 
@@ -42,7 +42,7 @@ def contend(work, workers=WORKERS):
     section = Section()
     with ThreadPoolExecutor(workers) as pool:
         futures = [pool.submit(work, section) for _ in range(workers)]
-        results = [future.result(timeout=4 * PATIENCE_S) for future in futures]
+        results = [future.result(timeout=4 * MAX_WAIT_S) for future in futures]
     return section, results
 
 
@@ -70,7 +70,7 @@ async def lease_ends_async(attempt, since, lease_s):
 
 def _pause_s(since, lease_s):
     passed_s = time.monotonic() - since
-    assert passed_s < PATIENCE_S, "not granted after the lease"
+    assert passed_s < MAX_WAIT_S, "not granted after the lease"
     return max(0, min(NEAR_S, lease_s - NEAR_S - passed_s))
 
 
@@ -125,7 +125,7 @@ def eventually(condition):
     """Waits until `condition()` holds."""
     since = time.monotonic()
     while not condition():
-        assert time.monotonic() - since < PATIENCE_S, "did not come about"
+        assert time.monotonic() - since < MAX_WAIT_S, "did not come about"
         time.sleep(0.01)
 
 

@@ -1,4 +1,4 @@
-"""aioredlock, on a client library that its time has passed: aioredis 1."""
+"""aioredlock, on aioredis 1, a client library that is no longer maintained."""
 
 import asyncio
 import random
@@ -8,7 +8,7 @@ import time
 import pytest
 
 import servers
-from contention import PATIENCE_S, ROUNDS, contend_async, lease_ends_async, within_lease_async
+from contention import MAX_WAIT_S, ROUNDS, contend_async, lease_ends_async, within_lease_async
 
 LIBRARY = ("aioredlock", "aioredlock")
 
@@ -37,7 +37,7 @@ async def taken(manager, name, lease_s):
     lock that took as long as its lease: if the machine stalled for that long, this tries again."""
     from aioredlock import LockError
 
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(MAX_WAIT_S):
         while True:
             since = time.monotonic()
             try:
@@ -119,13 +119,13 @@ async def test_extend(manager, name):
     await lease_ends_async(attempt(manager(retry_count=1), name), since, 1)
 
 
-async def test_stranger(manager, name):
+async def test_late_release(manager, name):
     """Aioredlock: release and extension after the lease are refused"""
     from aioredlock import LockError
 
     first, second = manager(retry_count=1), manager(retry_count=1)
     _, late = await taken(first, name, 0.5)
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(MAX_WAIT_S):
         while not await attempt(second, name)():
             await asyncio.sleep(0.02)
     with pytest.raises(LockError):

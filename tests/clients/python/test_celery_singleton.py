@@ -8,7 +8,7 @@ import uuid
 
 import pytest
 
-from contention import PATIENCE_S, aside, eventually, lease_ends, within_lease
+from contention import MAX_WAIT_S, aside, eventually, lease_ends, within_lease
 
 LIBRARY = ("celery-singleton", "celery-singleton")
 
@@ -43,7 +43,7 @@ def test_duplicates(client, tasks, worker, name):
     results = [tasks.until_stopped.delay(name) for _ in range(10)]
     tasks.stop(name)
     assert {result.id for result in results} == {results[0].id}
-    assert [result.get(timeout=PATIENCE_S) for result in results] == [name] * 10
+    assert [result.get(timeout=MAX_WAIT_S) for result in results] == [name] * 10
     assert runs(client, tasks, name) == 1
 
 
@@ -56,17 +56,17 @@ def test_concurrent_callers(client, tasks, worker, name):
         results.append(tasks.until_stopped.delay(name))
 
     for caller in [aside(call) for _ in range(8)]:
-        caller.join(PATIENCE_S)
+        caller.join(MAX_WAIT_S)
     tasks.stop(name)
     assert len({result.id for result in results}) == 1
-    assert results[0].get(timeout=PATIENCE_S) == name
+    assert results[0].get(timeout=MAX_WAIT_S) == name
     assert runs(client, tasks, name) == 1
 
 
 def test_again(client, tasks, worker, name):
     """Singleton: the lock is free when the task has run, so it can run again"""
     first = tasks.once.delay(name, 0)
-    first.get(timeout=PATIENCE_S)
+    first.get(timeout=MAX_WAIT_S)
     eventually(lambda: tasks.once.delay(name, 0).id != first.id)
     eventually(lambda: runs(client, tasks, name) == 2)
 
@@ -75,15 +75,15 @@ def test_arguments(client, tasks, worker, name):
     """Singleton: other arguments are another lock"""
     first, second = tasks.once.delay(name, 0.2), tasks.once.delay(name + "-other", 0.2)
     assert first.id != second.id
-    assert first.get(timeout=PATIENCE_S) == name
-    assert second.get(timeout=PATIENCE_S) == name + "-other"
+    assert first.get(timeout=MAX_WAIT_S) == name
+    assert second.get(timeout=MAX_WAIT_S) == name + "-other"
 
 
 def test_failure(client, tasks, worker, name):
     """Singleton: the lock is free when the task has failed"""
     first = tasks.fails.delay(name)
     with pytest.raises(ValueError):
-        first.get(timeout=PATIENCE_S)
+        first.get(timeout=MAX_WAIT_S)
     eventually(lambda: tasks.fails.delay(name).id != first.id)
     eventually(lambda: runs(client, tasks, name) == 2)
 

@@ -23,7 +23,7 @@ from redis import asyncio as redis_asyncio
 
 import servers
 from contention import (
-    PATIENCE_S,
+    MAX_WAIT_S,
     ROUNDS,
     Section,
     aside,
@@ -86,7 +86,7 @@ def test_mutual_exclusion(name, masters):
     def work(section):
         mine = lock(name, masters)
         for _ in range(ROUNDS):
-            assert mine.acquire(timeout=4 * PATIENCE_S)
+            assert mine.acquire(timeout=4 * MAX_WAIT_S)
             section.visit()
             mine.release()
 
@@ -127,7 +127,7 @@ def test_minority_does_not_count(name, masters):
     eventually(lambda: not any(master.exists(first.key) for master in held[3:]))
 
 
-def test_stranger(name, masters):
+def test_release_by_another_client(name, masters):
     """Redlock: release by another client or after the lease is refused"""
     late = lock(name, masters)
     assert late.acquire()
@@ -137,7 +137,7 @@ def test_stranger(name, masters):
     for master in masters:
         eventually(lambda master=master: master.pexpire(late.key, 50))
     second = lock(name, masters)
-    assert second.acquire(timeout=PATIENCE_S)
+    assert second.acquire(timeout=MAX_WAIT_S)
     with pytest.raises(ReleaseUnlockedLock):
         late.release()
     with pytest.raises(ExtendUnlockedLock):
@@ -161,13 +161,13 @@ def test_waiter(name, masters):
     got = threading.Event()
 
     def wait():
-        assert lock(name, masters).acquire(timeout=PATIENCE_S)
+        assert lock(name, masters).acquire(timeout=MAX_WAIT_S)
         got.set()
 
     waiter = aside(wait)
     assert not got.wait(0.5)
     first.release()
-    waiter.join(PATIENCE_S)
+    waiter.join(MAX_WAIT_S)
     assert got.is_set()
 
 
@@ -185,7 +185,7 @@ def test_minority_killed(name):
         def work(section):
             mine = lock(name, masters)
             for _ in range(2):
-                assert mine.acquire(timeout=4 * PATIENCE_S)
+                assert mine.acquire(timeout=4 * MAX_WAIT_S)
                 section.visit()
                 mine.release()
 
@@ -238,7 +238,7 @@ async def test_async_mutual_exclusion(name, async_masters):
     async def work(section):
         mine = AIORedlock(key=name, masters=async_masters, auto_release_time=30)
         for _ in range(2):
-            assert await mine.acquire(timeout=4 * PATIENCE_S)
+            assert await mine.acquire(timeout=4 * MAX_WAIT_S)
             await section.visit_async()
             await mine.release()
 

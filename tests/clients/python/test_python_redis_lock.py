@@ -9,7 +9,7 @@ from redis_lock import AlreadyAcquired, Lock, NotAcquired, NotExpirable, reset_a
 
 import servers
 from contention import (
-    PATIENCE_S,
+    MAX_WAIT_S,
     ROUNDS,
     WORKERS,
     aside,
@@ -65,7 +65,7 @@ def test_waiter(client, name):
     eventually(lambda: blocked_clients(client) == 1)
     assert not got.is_set()
     lock.release()
-    waiter.join(PATIENCE_S)
+    waiter.join(MAX_WAIT_S)
     assert got.is_set()
 
 
@@ -84,7 +84,7 @@ def test_order(client, name):
         eventually(lambda: blocked_clients(client) == number + 1)
     holder.release()
     for waiter in waiters:
-        waiter.join(PATIENCE_S)
+        waiter.join(MAX_WAIT_S)
     assert order == [0, 1, 2, 3]
 
 
@@ -113,7 +113,7 @@ def test_waiter_of_a_dead_holder(client, name):
     assert time.monotonic() - since >= 1
 
 
-def test_stranger(client, name):
+def test_release_by_another_client(client, name):
     """Lock: release by another client or after the lease is refused"""
     late = Lock(client, name, expire=60)
     assert late.acquire()
@@ -179,10 +179,10 @@ def test_signal_is_cleared(client, name):
 def test_reset(client, name):
     """reset: frees the lock of another, and wakes a waiter"""
     assert Lock(client, name).acquire()
-    waiter = aside(lambda: Lock(client, name).acquire(timeout=PATIENCE_S))
+    waiter = aside(lambda: Lock(client, name).acquire(timeout=MAX_WAIT_S))
     eventually(lambda: blocked_clients(client) == 1)
     Lock(client, name).reset()
-    waiter.join(PATIENCE_S)
+    waiter.join(MAX_WAIT_S)
     assert not waiter.is_alive()
     assert client.exists("lock:" + name) == 1
 

@@ -1,4 +1,4 @@
-"""RedBeat: of two schedulers, processes of their own, one holds the lock and sends."""
+"""RedBeat: of two scheduler processes, one holds the lock and sends tasks."""
 
 import json
 import os
@@ -10,7 +10,7 @@ import uuid
 
 import pytest
 
-from contention import PATIENCE_S, eventually
+from contention import MAX_WAIT_S, eventually
 
 LIBRARY = ("RedBeat", "celery-redbeat")
 
@@ -84,5 +84,5 @@ def test_hands_over(client, schedulers):
     scheduler = schedulers()
     eventually(lambda: client.llen(schedulers.namespace) > 0)
     scheduler.send_signal(signal.SIGTERM)
-    scheduler.wait(timeout=PATIENCE_S)
+    scheduler.wait(timeout=MAX_WAIT_S)
     assert not client.exists(lock)

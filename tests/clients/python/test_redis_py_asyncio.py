@@ -9,7 +9,7 @@ from redis.exceptions import LockError, LockNotOwnedError
 
 import servers
 from contention import (
-    PATIENCE_S,
+    MAX_WAIT_S,
     ROUNDS,
     WORKERS,
     contend_async,
@@ -59,7 +59,7 @@ async def test_waiter(async_client, name):
     lock = async_client.lock(name, timeout=30)
     assert await lock.acquire()
     second = async_client.lock(name, timeout=30, sleep=0.01)
-    waiter = asyncio.create_task(second.acquire(blocking_timeout=PATIENCE_S))
+    waiter = asyncio.create_task(second.acquire(blocking_timeout=MAX_WAIT_S))
     await asyncio.sleep(0.2)
     assert not waiter.done()
     await lock.release()
@@ -67,14 +67,14 @@ async def test_waiter(async_client, name):
     assert await second.owned()
 
 
-async def test_stranger(async_client, name):
+async def test_release_by_another_client(async_client, name):
     """Lock: release by another client or after the lease is refused"""
     late = async_client.lock(name, timeout=0.1)
     assert await late.acquire()
     with pytest.raises(LockError):
         await async_client.lock(name).release()
     second = async_client.lock(name, timeout=30)
-    assert await second.acquire(blocking_timeout=PATIENCE_S)
+    assert await second.acquire(blocking_timeout=MAX_WAIT_S)
     with pytest.raises(LockNotOwnedError):
         await late.release()
     assert await second.owned()
@@ -94,7 +94,7 @@ async def test_late_extend(async_client, name):
     late = async_client.lock(name, timeout=0.1)
     assert await late.acquire()
     second = async_client.lock(name, timeout=30)
-    assert await second.acquire(blocking_timeout=PATIENCE_S)
+    assert await second.acquire(blocking_timeout=MAX_WAIT_S)
     with pytest.raises(LockNotOwnedError):
         await late.extend(60)
     with pytest.raises(LockNotOwnedError):
@@ -110,7 +110,7 @@ async def test_cancelled_waiter(async_client, name):
         await asyncio.sleep(0.1)
         await cancelled(waiter)
     # What it had sent when it was cancelled is answered when its connections are gone.
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(MAX_WAIT_S):
         while any(each["name"] == name for each in await async_client.client_list()):
             await asyncio.sleep(0.01)
     await lock.release()
@@ -119,12 +119,12 @@ async def test_cancelled_waiter(async_client, name):
 
 async def test_blpop_cancelled(async_client, name):
     """BLPOP: a cancelled waiter swallows no token"""
-    waiter = asyncio.create_task(async_client.blpop(name, timeout=PATIENCE_S))
+    waiter = asyncio.create_task(async_client.blpop(name, timeout=MAX_WAIT_S))
     await blocked(async_client, 1)
     await cancelled(waiter)
     await blocked(async_client, 0)
     await async_client.rpush(name, "token")
-    assert (await async_client.blpop(name, timeout=PATIENCE_S))[1] == b"token"
+    assert (await async_client.blpop(name, timeout=MAX_WAIT_S))[1] == b"token"
 
 
 async def cancelled(task):
@@ -137,6 +137,6 @@ async def cancelled(task):
 
 async def blocked(client, count):
     """Waits until so many connections of the server wait in a blocking command."""
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(MAX_WAIT_S):
         while (await client.info("clients"))["blocked_clients"] != count:
             await asyncio.sleep(0.01)

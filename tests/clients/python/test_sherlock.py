@@ -7,7 +7,7 @@ import pytest
 from sherlock import LockException, LockTimeoutException, RedisLock
 
 from contention import (
-    PATIENCE_S,
+    MAX_WAIT_S,
     ROUNDS,
     WORKERS,
     aside,
@@ -52,7 +52,7 @@ def test_mutual_exclusion(lock):
 
     def work(section):
         for _ in range(ROUNDS):
-            with lock(timeout=PATIENCE_S):
+            with lock(timeout=MAX_WAIT_S):
                 section.visit()
 
     section, _ = contend(work)
@@ -76,13 +76,13 @@ def test_waiter(lock):
     got = threading.Event()
 
     def wait():
-        lock(timeout=PATIENCE_S).acquire()
+        lock(timeout=MAX_WAIT_S).acquire()
         got.set()
 
     waiter = aside(wait)
     assert not got.wait(0.2)
     first.release()
-    waiter.join(PATIENCE_S)
+    waiter.join(MAX_WAIT_S)
     assert got.is_set()
 
 
@@ -121,7 +121,7 @@ def test_renew(lock):
     lease_ends(lambda: lock().acquire(blocking=False), since, 1)
 
 
-def test_stranger(lock):
+def test_release_by_another_client(lock):
     """RedisLock: release and renewal by another client or after the lease are refused"""
     late = lock(expire=1)
     assert late.acquire()

@@ -1,3 +1,5 @@
+// Measures the start and the end of miniredis within one process.
+
 package main
 
 import (

@@ -1,3 +1,5 @@
+// Tests tempredis.
+
 package launchers
 
 import (

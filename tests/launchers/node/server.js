@@ -12,7 +12,7 @@ import { group } from "../../report/node/report.mjs";
 export const PROGRAM = process.env.REDIS_SERVER;
 
 // The limit of every wait, much longer than any step takes.
-const PATIENCE_MS = 20_000;
+const MAX_WAIT_MS = 20_000;
 
 const COMPARE_AND_DELETE =
   "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end";
@@ -20,7 +20,7 @@ const COMPARE_AND_DELETE =
 /** Groups the behaviours of one launcher: `body(behaviour)` calls `behaviour(sentence, test)`. */
 export function launcher(name, body) {
   const beside = import.meta.url;
-  group({ name, packageName: name, beside, timeoutMs: PATIENCE_MS }, body);
+  group({ name, packageName: name, beside, timeoutMs: MAX_WAIT_MS }, body);
 }
 
 /** A free port of 127.0.0.1. */
@@ -55,7 +55,7 @@ export async function use(port, options = {}) {
 
 /** Waits until the process has ended; a zombie counts as ended. */
 export async function gone(pid) {
-  const end = Date.now() + PATIENCE_MS;
+  const end = Date.now() + MAX_WAIT_MS;
   while (isRunning(pid)) {
     assert.ok(Date.now() < end, `process ${pid} does not end`);
     await sleep(10);

@@ -6,8 +6,8 @@ import time
 
 PROGRAM = os.environ["REDIS_SERVER"]
 
-# Far more than anything takes.
-PATIENCE_SECONDS = 20
+# The limit of every wait, much longer than any step takes.
+MAX_WAIT_SECONDS = 20
 
 COMPARE_AND_DELETE = (
     "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) "
@@ -43,7 +43,7 @@ def is_running(process_id):
 
 def wait_until(what, holds):
     """Waits until the condition holds."""
-    end = time.monotonic() + PATIENCE_SECONDS
+    end = time.monotonic() + MAX_WAIT_SECONDS
     while not holds():
-        assert time.monotonic() < end, f"waited in vain: {what}"
+        assert time.monotonic() < end, f"timed out: {what}"
         time.sleep(0.01)

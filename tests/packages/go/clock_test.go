@@ -1,3 +1,5 @@
+// Tests the clock.
+
 package packages
 
 import (
@@ -9,7 +11,7 @@ import (
 	"lockwheel-go/lockwheeltest"
 )
 
-func TestTheClockStandsAndMovesAsItIsTold(t *testing.T) {
+func TestTheFrozenClockMovesOnlyOnRequest(t *testing.T) {
 	t.Parallel()
 	server := lockwheeltest.Start(t, lockwheel.Frozen())
 	begin := server.Clock.Now()
@@ -43,7 +45,7 @@ func TestTheClockStandsAndMovesAsItIsTold(t *testing.T) {
 	is(t, server.Clock.Now(), server.Clock.Now())
 }
 
-func TestTheClockRefusesWhatItCannotShow(t *testing.T) {
+func TestTheClockRefusesInvalidTimes(t *testing.T) {
 	t.Parallel()
 	server, err := lockwheel.Start(lockwheel.Frozen())
 	no(t, err)

@@ -1,3 +1,5 @@
+// Tests the command that `go install` installs.
+
 package packages
 
 import (

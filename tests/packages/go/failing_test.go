@@ -1,3 +1,5 @@
+// Tests the output of tests that fail.
+
 package packages
 
 import (
@@ -65,7 +67,7 @@ func withoutNumbers(output string) string {
 	return regexp.MustCompile(`#\d+ `).ReplaceAllString(output, "")
 }
 
-func TestATestThatLeavesALockIsToldOfIt(t *testing.T) {
+func TestALockLeftByATestIsReported(t *testing.T) {
 	t.Parallel()
 	output := withoutNumbers(failing(t, "left"))
 	for _, line := range []string{
@@ -77,7 +79,7 @@ func TestATestThatLeavesALockIsToldOfIt(t *testing.T) {
 	}
 }
 
-func TestATestThatFailsIsToldWhatHappened(t *testing.T) {
+func TestAFailingTestPrintsTheJournal(t *testing.T) {
 	t.Parallel()
 	output := withoutNumbers(failing(t, "itself"))
 	for _, line := range []string{
@@ -91,7 +93,7 @@ func TestATestThatFailsIsToldWhatHappened(t *testing.T) {
 	}
 }
 
-func TestATestIsToldWhichOfItsLinesAskedForTheImpossible(t *testing.T) {
+func TestAnInvalidCallReportsTheLineOfTheTest(t *testing.T) {
 	t.Parallel()
 	source, err := os.ReadFile("failing_test.go")
 	no(t, err)
@@ -101,7 +103,7 @@ func TestATestIsToldWhichOfItsLinesAskedForTheImpossible(t *testing.T) {
 	matches(t, failing(t, "called"), `failing_test.go:`+line+said)
 }
 
-func TestATestWhoseServerDiedIsToldWhatItSaid(t *testing.T) {
+func TestTheEndOfAKilledServerIsReportedWithItsOutput(t *testing.T) {
 	t.Parallel()
 	output := failing(t, "killed")
 	matches(t, output, `failing_test.go:\d+: lockwheel: PING: `)
@@ -110,7 +112,7 @@ func TestATestWhoseServerDiedIsToldWhatItSaid(t *testing.T) {
 	matches(t, output, `the server ended: signal: killed`)
 }
 
-func TestATestGoesOnAfterAnAssertion(t *testing.T) {
+func TestATestContinuesAfterAnAssertion(t *testing.T) {
 	t.Parallel()
 	output := failing(t, "asserted")
 	matches(t, output, `failing_test.go:\d+: every-lock-has-a-lease: the lock 'invoice' that `)

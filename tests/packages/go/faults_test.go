@@ -1,3 +1,5 @@
+// Tests fault rules and gates.
+
 package packages
 
 import (
@@ -13,7 +15,7 @@ import (
 	"lockwheel-go/lockwheeltest"
 )
 
-func TestFaultsDecideWhatBecomesOfARequest(t *testing.T) {
+func TestAFaultChangesTheEffectAndTheReplyOfARequest(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		fault lockwheel.Fault
@@ -38,7 +40,7 @@ func TestFaultsDecideWhatBecomesOfARequest(t *testing.T) {
 	}
 }
 
-func TestFaultsThatAnswerNothing(t *testing.T) {
+func TestFaultsWithoutAReply(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		fault lockwheel.Fault
@@ -53,7 +55,7 @@ func TestFaultsThatAnswerNothing(t *testing.T) {
 	}
 }
 
-func TestADelayIsOverWhenTheClockSaysSo(t *testing.T) {
+func TestADelayEndsByTheServersClock(t *testing.T) {
 	t.Parallel()
 	server := lockwheeltest.Start(t, lockwheel.Frozen())
 	rule := server.Faults.Add(lockwheel.Delay(2*time.Second), lockwheel.Requests{Command: "set"})
@@ -69,7 +71,7 @@ func TestADelayIsOverWhenTheClockSaysSo(t *testing.T) {
 	is(t, server.Call("GET", "key"), any("value"))
 }
 
-func TestAServerThatStallsGoesOnWhenTheRuleIsCleared(t *testing.T) {
+func TestAStalledServerContinuesWhenTheRuleIsCleared(t *testing.T) {
 	t.Parallel()
 	server := lockwheeltest.Start(t)
 	rule := server.Faults.Add(lockwheel.Stall, lockwheel.Requests{Command: "set"})
@@ -166,7 +168,7 @@ func TestAGateHoldsAClientUntilItIsOpened(t *testing.T) {
 	is(t, len(server.Faults.Gates()), 0)
 }
 
-func TestWhoWaitsAtAGateKeepsNobodyElse(t *testing.T) {
+func TestAClientHeldAtAGateDoesNotBlockOthers(t *testing.T) {
 	t.Parallel()
 	server, err := lockwheel.Start()
 	no(t, err)
@@ -186,7 +188,7 @@ func TestWhoWaitsAtAGateKeepsNobodyElse(t *testing.T) {
 	no(t, <-held)
 }
 
-func TestAFailoverLosesTheLastWritesAndEverybodyElse(t *testing.T) {
+func TestAFailoverLosesTheLastWritesAndDisconnectsClients(t *testing.T) {
 	t.Parallel()
 	server := lockwheeltest.Start(t)
 	other := dial(t, server).Conn()

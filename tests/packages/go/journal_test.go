@@ -1,3 +1,5 @@
+// Tests the journal and its checks.
+
 package packages
 
 import (
@@ -9,7 +11,7 @@ import (
 	"lockwheel-go/lockwheeltest"
 )
 
-func TestARuleThatIsBrokenTellsItsStory(t *testing.T) {
+func TestAFailedCheckListsTheEntriesOfTheJournal(t *testing.T) {
 	t.Parallel()
 	server := lockwheeltest.Start(t, lockwheel.Frozen())
 	a, b := dial(t, server).Conn(), dial(t, server).Conn()
@@ -38,7 +40,7 @@ func TestARuleThatIsBrokenTellsItsStory(t *testing.T) {
 			"  +70 ms A: released 'lock', which is that of 'token-b', taken by B"))
 }
 
-func TestTheJournalTellsOfLocksAndMistakes(t *testing.T) {
+func TestTheJournalListsLocksAndFindings(t *testing.T) {
 	t.Parallel()
 	server := lockwheeltest.Start(t, lockwheel.Frozen())
 	client := dial(t, server)

@@ -1,3 +1,5 @@
+// Tests the README's statements on the timers and retries of libraries.
+
 package packages
 
 import (

@@ -1,3 +1,5 @@
+// Tests how the server program is found and unpacked.
+
 package packages
 
 import (

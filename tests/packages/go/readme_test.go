@@ -1,3 +1,5 @@
+// Tests that the README's code is part of the tests, and its commands work.
+
 package packages
 
 import (

@@ -1,3 +1,5 @@
+// Tests the mistakes of common lock recipes, and their corrections.
+
 package packages
 
 import (
@@ -430,7 +432,7 @@ func (m majority) dial(t *testing.T) (clients []*redis.Client) {
 	return clients
 }
 
-// advance moves the clocks, the last first: a client that visits the servers in order then finds each
+// advance moves the clocks, the last first: a client that uses the servers in order then finds each
 // clock moved.
 func (m majority) advance(span time.Duration) {
 	for _, server := range slices.Backward(m) {

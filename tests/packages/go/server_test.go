@@ -1,3 +1,5 @@
+// Tests the start, the calls and the end of servers.
+
 package packages
 
 import (

@@ -1,3 +1,5 @@
+// Clients and assertions that the tests share.
+
 package packages
 
 import (

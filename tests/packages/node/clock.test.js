@@ -25,7 +25,7 @@ test("a lease ends when the clock is moved to its end, and not before", async (t
   assert.equal(await server.call("GET", "lock"), null);
 });
 
-test("it is moved to a moment", async (t) => {
+test("the clock is moved to a moment", async (t) => {
   const server = await frozen(t);
   const moment = new Date("2100-01-01T00:00:00Z");
   await server.clock.set(moment);
@@ -35,7 +35,7 @@ test("it is moved to a moment", async (t) => {
   assert.equal((await server.clock.now()).now_ms, moment.getTime() + 5);
 });
 
-test("it jumps as a stepped clock does: leases end early, or last longer", async (t) => {
+test("a jump ends leases early or makes them last longer", async (t) => {
   const server = await frozen(t);
   await take(server);
   await server.clock.jump("-1h");
@@ -44,7 +44,7 @@ test("it jumps as a stepped clock does: leases end early, or last longer", async
   assert.equal(await server.call("EXISTS", "lock"), 0);
 });
 
-test("the wall clock alone is stepped, and no lease follows", async (t) => {
+test("a step moves only the wall clock and no lease", async (t) => {
   const server = await frozen(t);
   await take(server);
   await server.clock.step("1d");
@@ -53,7 +53,7 @@ test("the wall clock alone is stepped, and no lease follows", async (t) => {
   assert.equal(await server.call("PTTL", "lock"), 30_000);
 });
 
-test("it runs, faster than real time too, and stops", async (t) => {
+test("the clock runs, also faster than real time, and stops", async (t) => {
   const server = await frozen(t);
   await server.clock.run();
   assert.equal((await server.clock.now()).rate, 1);
@@ -64,7 +64,7 @@ test("it runs, faster than real time too, and stops", async (t) => {
   assert.equal((await server.clock.now()).rate, 0);
 });
 
-test("what is no span is refused by the server's words", async (t) => {
+test("an invalid span is refused with the server's error", async (t) => {
   const server = await frozen(t);
   await assert.rejects(server.clock.advance("soon"), /span is not a number of milliseconds/);
 });

@@ -1,4 +1,4 @@
-// Faults happen as ordered, and gates hold clients at the beginning of a race.
+// Fault rules, and gates that hold clients.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -17,7 +17,7 @@ async function serverAndClient(t) {
   return [server, redis];
 }
 
-test("an answer is lost with the connection, and what was asked is done", async (t) => {
+test("lose-and-close runs the request and closes the connection", async (t) => {
   const [server, redis] = await serverAndClient(t);
   const rule = await server.faults.add("lose-and-close", { command: "set", times: 1 });
   await assert.rejects(redis.set("lock", "token"), /Connection is closed/);
@@ -25,14 +25,14 @@ test("an answer is lost with the connection, and what was asked is done", async 
   assert.deepEqual(await rule.counts(), { matched: 1, fired: 1 });
 });
 
-test("what is not run and its connection closed is not done", async (t) => {
+test("close does not run the request", async (t) => {
   const [server, redis] = await serverAndClient(t);
   await server.faults.add("close", { client: "worker-?" });
   await assert.rejects(redis.set("lock", "token"), /Connection is closed/);
   assert.equal(await server.call("EXISTS", "lock"), 0);
 });
 
-test("any error is answered, to the n-th request for a key", async (t) => {
+test("an error is sent for the n-th request for a key", async (t) => {
   const [server, redis] = await serverAndClient(t);
   const line = "LOADING Redis is loading the dataset in memory";
   await server.faults.add("error", line, { key: "lock:*", nth: 2 });
@@ -43,7 +43,7 @@ test("any error is answered, to the n-th request for a key", async (t) => {
   assert.deepEqual(outcomes, ["OK", "OK", line, "OK"]);
 });
 
-test("an answer comes as late as ordered, on the server's clock", async (t) => {
+test("a delay follows the server's clock", async (t) => {
   const [server, redis] = await serverAndClient(t);
   const clientId = await redis.client("ID");
   const rule = await server.faults.add("delay", "2s", { clientId });
@@ -85,7 +85,7 @@ test("a stalled connection continues when the rule is cleared", async (t) => {
   assert.equal(await pong, "PONG");
 });
 
-test("chance is the same for the same seed", async (t) => {
+test("the same seed selects the same requests", async (t) => {
   const fates = await Promise.all(
     [1, 2].map(async () => {
       const [server] = await serverAndClient(t);
@@ -111,7 +111,7 @@ test("connections are refused until the rule is cleared", async (t) => {
   assert.equal(await server.call("PING"), "PONG");
 });
 
-test("a gate holds a client, and everything else goes on", async (t) => {
+test("a gate holds a client, and other clients continue", async (t) => {
   const [server, redis] = await serverAndClient(t);
   const gate = await server.faults.gate({ command: "del", key: "lock" });
   await redis.set("lock", "token");

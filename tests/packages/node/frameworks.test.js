@@ -8,7 +8,7 @@ import { start } from "lockwheel";
 import { FRAMEWORKS, installed, run } from "./frameworks.js";
 
 for (const [framework, command] of Object.entries(FRAMEWORKS)) {
-  test(`${framework}: files that run side by side have servers of their own`, async (t) => {
+  test(`${framework}: files that run in parallel have their own servers`, async (t) => {
     const meeting = await start();
     t.after(() => meeting.stop());
     const variables = { MEETING_URL: meeting.url };
@@ -17,7 +17,7 @@ for (const [framework, command] of Object.entries(FRAMEWORKS)) {
     assert.equal(text.match(/(\u2713|ok \d+ -) a test may start more/g)?.length, 2, text);
   });
 
-  test(`${framework}: a lock that is left over fails the test`, async () => {
+  test(`${framework}: a lock that is still held fails the test`, async () => {
     const { passed, text } = await run(`projects/${framework}/leftover`, command);
     assert.ok(!passed, text);
     assert.match(text, /no-lock-held: client \d+ holds the lock 'invoice' as 'token'/);
@@ -25,7 +25,7 @@ for (const [framework, command] of Object.entries(FRAMEWORKS)) {
   });
 }
 
-test("TypeScript knows the types", async () => {
+test("TypeScript checks the types", async () => {
   const { passed, text } = await run("projects/typescript", installed("tsc"));
   assert.ok(passed, text);
 });

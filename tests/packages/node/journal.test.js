@@ -79,7 +79,7 @@ const BREACHES = {
 };
 
 for (const [assertion, breach] of Object.entries(BREACHES)) {
-  test(`${assertion}: rejects with the story of the lock`, async (t) => {
+  test(`${assertion}: rejects with the entries of the lock`, async (t) => {
     const server = await started(t);
     const clients = [1, 2].map(() => new Redis(server.url));
     for (const client of clients) t.after(() => client.disconnect());

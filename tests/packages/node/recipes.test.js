@@ -371,7 +371,7 @@ async function releaseOnEach(t, servers, token) {
 /** Takes the lock while each server needs four seconds for it: on how many, and in what time. */
 async function takeSlowly(t, servers, token) {
   const now = async () => (await servers[0].clock.now()).now_ms;
-  // From the last on: a client visits the servers in order, so each clock has moved before.
+  // From the last on: a client uses the servers in order, so each clock has moved before.
   const advance = async (span) => {
     for (const { clock } of [...servers].reverse()) await clock.advance(span);
   };

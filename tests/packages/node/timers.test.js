@@ -26,7 +26,7 @@ async function stillWaits(server, promise) {
   return waits;
 }
 
-test("ioredis comes back from a lost connection by a timer", async (t) => {
+test("ioredis reconnects by a timer", async (t) => {
   const server = await frozen(t, ["setTimeout"]);
   const redis = new Redis(server.url);
   t.after(() => redis.disconnect());
@@ -38,7 +38,7 @@ test("ioredis comes back from a lost connection by a timer", async (t) => {
   assert.equal(await pong, "PONG");
 });
 
-test("redlock tries again by a timer, and its lock lasts by Date", async (t) => {
+test("redlock retries by a timer and computes the lease by Date", async (t) => {
   const server = await frozen(t, ["setTimeout", "Date"]);
   const redis = new Redis(server.url);
   t.after(() => redis.disconnect());
@@ -54,7 +54,7 @@ test("redlock tries again by a timer, and its lock lasts by Date", async (t) => 
   assert.equal(lock.expiration - Date.now(), 30_000 - 302 - 1_000);
 });
 
-test("redlock gives a lock that is over already, if its servers were slow", async (t) => {
+test("redlock returns an expired lock if its servers were slow", async (t) => {
   const server = await frozen(t, ["Date"]);
   const redis = new Redis(server.url);
   t.after(() => redis.disconnect());

@@ -1,4 +1,4 @@
-"""The clock of a server, asked and moved in the ways of Python."""
+"""The clock of a server: reading and moving it."""
 
 from datetime import datetime, timedelta, timezone
 

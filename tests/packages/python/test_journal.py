@@ -1,4 +1,4 @@
-"""What has happened on a server, asked and asserted in Python."""
+"""The journal of a server and its assertions."""
 
 import pytest
 

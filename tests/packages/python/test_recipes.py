@@ -364,7 +364,7 @@ class Majority:
             release(client, token)
 
     def advance(self, span):
-        # The last first: a client that visits the servers in order finds the same time everywhere.
+        # The last first: a client that uses the servers in order finds the same time everywhere.
         for server in reversed(self.servers):
             server.clock.advance(span)
 

@@ -44,8 +44,8 @@ impl AttackTarget {
     }
 
     /// A new connection with this time-out for replies.
-    pub fn try_connect(&self, protocol: u8, patience: Duration) -> io::Result<Wire> {
-        connect(self.address(), protocol, patience)
+    pub fn try_connect(&self, protocol: u8, timeout: Duration) -> io::Result<Wire> {
+        connect(self.address(), protocol, timeout)
     }
 
     /// The resources of the process.
@@ -54,11 +54,11 @@ impl AttackTarget {
     }
 
     /// The problem of the server, if any: it has ended, does not reply, or has panicked.
-    pub fn problem(&mut self, patience: Duration) -> Option<String> {
+    pub fn problem(&mut self, timeout: Duration) -> Option<String> {
         if let Some(status) = self.daemon.status() {
             return Some(format!("the server has ended: {status}\n{}", self.errors()));
         }
-        let ping = self.try_connect(2, patience).and_then(|mut wire| wire.call(&["PING"]));
+        let ping = self.try_connect(2, timeout).and_then(|mut wire| wire.call(&["PING"]));
         match ping {
             Err(error) => Some(format!("the server does not answer: {error}\n{}", self.errors())),
             Ok(reply) if reply.text != b"PONG" => Some(format!("PING: {}", reply.notation())),
@@ -67,8 +67,8 @@ impl AttackTarget {
     }
 
     /// Ends the server. Returns its problem, if any.
-    pub fn end(mut self, patience: Duration) -> Option<String> {
-        if let Some(problem) = self.problem(patience) {
+    pub fn end(mut self, timeout: Duration) -> Option<String> {
+        if let Some(problem) = self.problem(timeout) {
             return Some(problem);
         }
         self.daemon.signal("TERM");
@@ -90,8 +90,8 @@ impl AttackTarget {
 }
 
 /// A new connection to a server with this time-out for replies.
-pub fn connect(address: SocketAddr, protocol: u8, patience: Duration) -> io::Result<Wire> {
+pub fn connect(address: SocketAddr, protocol: u8, timeout: Duration) -> io::Result<Wire> {
     let endpoint = Endpoint::Tcp(address.ip().to_string(), address.port());
     let address = Address { endpoint, user: None, password: None, database: None };
-    Wire::connect(&address, protocol, patience)
+    Wire::connect(&address, protocol, timeout)
 }

@@ -563,9 +563,9 @@ fn command(line: &str, key: &[u8]) -> Vec<Vec<u8>> {
 fn restore_batch(
     address: SocketAddr,
     batch: &[Vec<u8>],
-    patience: Duration,
+    timeout: Duration,
 ) -> io::Result<BatchResult> {
-    let mut wire = connect(address, 2, patience)?;
+    let mut wire = connect(address, 2, timeout)?;
     ask(&mut wire, std::iter::once(vec![b"FLUSHALL".to_vec()]))?;
     let restores = batch
         .iter()

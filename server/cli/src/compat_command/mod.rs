@@ -72,8 +72,8 @@ struct Arguments {
     #[arg(long, value_name = "COUNT", default_value_t = 8)]
     jobs: usize,
     /// The seconds that a reply may take before the case fails
-    #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
-    patience: f64,
+    #[arg(long, alias = "patience", value_name = "SECONDS", default_value_t = 10.0)]
+    reply_timeout: f64,
     /// Run the cases of these files instead of the built-in ones
     #[arg(long, value_name = "FILE")]
     cases: Vec<PathBuf>,
@@ -236,10 +236,10 @@ fn options(arguments: &Arguments) -> Result<Options, Error> {
     options.seed = arguments.seed.unwrap_or(options.seed);
     options.allow_missing = arguments.allow_missing;
     options.jobs = arguments.jobs;
-    let patience = Duration::try_from_secs_f64(arguments.patience);
-    let patience = patience.ok().filter(|patience| !patience.is_zero());
-    let invalid = || Error::Usage(format!("--patience: no span of time: {}", arguments.patience));
-    options.patience = patience.ok_or_else(invalid)?;
+    let seconds = arguments.reply_timeout;
+    let timeout = Duration::try_from_secs_f64(seconds).ok().filter(|timeout| !timeout.is_zero());
+    let invalid = || Error::Usage(format!("--reply-timeout: no span of time: {seconds}"));
+    options.reply_timeout = timeout.ok_or_else(invalid)?;
     let mut cases = Vec::new();
     for path in &arguments.cases {
         let file = path.display().to_string();

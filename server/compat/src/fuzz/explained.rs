@@ -212,7 +212,7 @@ pub const EXPLAINED: &[Explained] = &[
                 b'_' => is_asked,
                 // Checks that run after the check of the number of arguments.
                 b'+' => met.ours.text == b"QUEUED" && was_sent(met, &["MULTI"], &|_| true),
-                _ if has(met.ours, "ERR Can't execute '") => {
+                _ if is_error_with(met.ours, "ERR Can't execute '") => {
                     was_sent(met, &["SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE"], &|_| true)
                 }
                 _ => {
@@ -278,7 +278,7 @@ pub const EXPLAINED: &[Explained] = &[
                     && is_named(met.words, "LPOS")
                     && ["ERR COUNT can't be", "ERR MAXLEN can't be", "ERR syntax error"]
                         .iter()
-                        .any(|error| has(met.theirs, error));
+                        .any(|error| is_error_with(met.theirs, error));
             met.words.contains(&least) && is_error(met.ours, refusal) && is_tried
         },
     },
@@ -290,8 +290,10 @@ pub const EXPLAINED: &[Explained] = &[
         ends: false,
         is: |met| {
             let begins = ["ERR unknown command '", "ERR unknown subcommand '"];
-            begins.iter().any(|begin| has(met.ours, begin) && has(met.theirs, begin))
-                && holds_no_text(met)
+            begins
+                .iter()
+                .any(|begin| is_error_with(met.ours, begin) && is_error_with(met.theirs, begin))
+                && has_binary_words(met)
                 && same_but_bytes(met)
         },
     },
@@ -346,7 +348,7 @@ pub const EXPLAINED: &[Explained] = &[
             // The arguments after the time-out may be invalid as well.
             timeout.is_some_and(|ms| ms > END_OF_TIME_MS)
                 && is_error(met.ours, "ERR timeout is out of range")
-                && !has(met.theirs, "timeout")
+                && !is_error_with(met.theirs, "timeout")
         },
     },
     Explained {
@@ -361,7 +363,7 @@ pub const EXPLAINED: &[Explained] = &[
                 "NOGROUP the consumer group this client was blocked on no longer exists",
             ];
             met.was_waiting()
-                && has(met.ours, "NOGROUP No such key '")
+                && is_error_with(met.ours, "NOGROUP No such key '")
                 && words.iter().any(|line| is_error(met.theirs, line))
         },
     },
@@ -428,7 +430,7 @@ pub const EXPLAINED: &[Explained] = &[
                 word.starts_with(' ') || word.contains("0x") || word.contains("' ")
             };
             let any_odd = |words: &[Vec<u8>]| words.iter().any(odd);
-            let refuses = |text: &str| met.ours.kind != b'-' && has(met.theirs, text);
+            let refuses = |text: &str| met.ours.kind != b'-' && is_error_with(met.theirs, text);
             let is_sorted = starts_with_any(met.words, &["SORT"]);
             any_odd(met.words) && (refuses("is not a float") || refuses("is not a valid float"))
                 || is_sorted
@@ -456,7 +458,7 @@ pub const EXPLAINED: &[Explained] = &[
                 !types.iter().any(|it| word.eq_ignore_ascii_case(it.as_bytes()))
             });
             let finds_nothing = matches!(&*met.ours.items, [_, page] if page.items.is_empty());
-            is_none && finds_nothing && has(met.theirs, "ERR unknown type name")
+            is_none && finds_nothing && is_error_with(met.theirs, "ERR unknown type name")
         },
     },
     Explained {
@@ -647,7 +649,7 @@ pub const EXPLAINED: &[Explained] = &[
         is: |met| {
             met.words.len() > 4
                 && met.ours.text == b"QUEUED"
-                && has(met.theirs, "wrong number of arguments")
+                && is_error_with(met.theirs, "wrong number of arguments")
         },
     },
     Explained {
@@ -659,8 +661,8 @@ pub const EXPLAINED: &[Explained] = &[
         is: |met| {
             let is_hexadecimal = |word: &Vec<u8>| String::from_utf8_lossy(word).contains("0x");
             starts_with_any(met.words, &["Z"])
-                && has(met.ours, "min or max is not a float")
-                && (met.theirs.kind != b'-' || has(met.theirs, "WRONGTYPE"))
+                && is_error_with(met.ours, "min or max is not a float")
+                && (met.theirs.kind != b'-' || is_error_with(met.theirs, "WRONGTYPE"))
                 && met.words.iter().any(is_hexadecimal)
         },
     },
@@ -684,7 +686,7 @@ pub const EXPLAINED: &[Explained] = &[
         commands: &[],
         of: Of::Every,
         ends: false,
-        is: repeats_otherwise,
+        is: differs_in_repeated_word,
     },
     Explained {
         name: "leases compared in the millisecond in which they end",
@@ -698,7 +700,7 @@ pub const EXPLAINED: &[Explained] = &[
             });
             let are_unlike = is_integer(met.ours, "0") && is_integer(met.theirs, "1")
                 || is_integer(met.ours, "1") && is_integer(met.theirs, "0");
-            is_asked && are_unlike && ends_beside_another(met)
+            is_asked && are_unlike && ends_near_another_lease(met)
         },
     },
 ];
@@ -783,7 +785,7 @@ fn key_was_in(met: &Met<'_>, names: &[&str]) -> bool {
 
 /// Whether the lease that a command sets ends so close to one that an earlier command set for the
 /// same key that the times of the two commands decide which is longer.
-fn ends_beside_another(met: &Met<'_>) -> bool {
+fn ends_near_another_lease(met: &Met<'_>) -> bool {
     let own = |step: &Step| arguments::called(&step.words).unwrap_or(&step.words).to_vec();
     let Some(at) = met.before.iter().rposition(|step| own(step) == met.words) else { return false };
     let Some(mut span_ms) = lease_ms(met.words) else { return false };
@@ -879,7 +881,7 @@ fn is_endless(word: &[u8]) -> bool {
 
 /// Whether both are errors that repeat a word of the command and differ only in its form: Redis
 /// ends it at a zero byte and removes line ends at the end.
-fn repeats_otherwise(met: &Met<'_>) -> bool {
+fn differs_in_repeated_word(met: &Met<'_>) -> bool {
     let shown = |bytes: &[u8]| String::from_utf8_lossy(bytes).replace(['\r', '\n'], " ");
     let theirs = shown(&met.theirs.text);
     let is_same = |word: &Vec<u8>| {
@@ -898,14 +900,14 @@ fn repeats_otherwise(met: &Met<'_>) -> bool {
 }
 
 /// Whether some words are not UTF-8 or contain a zero byte.
-fn holds_no_text(met: &Met<'_>) -> bool {
+fn has_binary_words(met: &Met<'_>) -> bool {
     met.words.iter().any(|word| word.contains(&0) || std::str::from_utf8(word).is_err())
 }
 
 // --- Replies ---
 
-/// Whether it is an error that contains these words.
-fn has(frame: &Frame, text: &str) -> bool {
+/// Whether it is an error that contains this text.
+fn is_error_with(frame: &Frame, text: &str) -> bool {
     frame.kind == b'-' && String::from_utf8_lossy(&frame.text).contains(text)
 }
 
@@ -1013,8 +1015,8 @@ fn has_more_readers(met: &Met<'_>, ours: &Frame, theirs: &Frame) -> bool {
 }
 
 /// Whether consumers are reported equally, except for the times that 7.0 does not report and, if
-/// `vain`, for consumers that have read and never found an entry.
-fn same_but_consumers(met: &Met<'_>, vain: bool) -> bool {
+/// `ignores_unsuccessful`, for consumers that have read and never found an entry.
+fn same_but_consumers(met: &Met<'_>, ignores_unsuccessful: bool) -> bool {
     let (mut ours, mut theirs) = (met.ours.clone(), met.theirs.clone());
     ours.walk(&mut |frame| {
         for name in [&b"inactive"[..], b"active-time"] {
@@ -1024,10 +1026,10 @@ fn same_but_consumers(met: &Met<'_>, vain: bool) -> bool {
             }
         }
     });
-    if vain {
+    if ignores_unsuccessful {
         let group = met.words.get(3).map_or(&[][..], |group| group);
         if is_named(met.words, "XINFO CONSUMERS") {
-            remove_vain(met, group, &mut ours, &theirs);
+            remove_consumers_without_entries(met, group, &mut ours, &theirs);
         } else if let (Some(ours), Some(theirs)) =
             (field_mut(&mut ours, b"groups"), field(&theirs, b"groups"))
         {
@@ -1036,19 +1038,21 @@ fn same_but_consumers(met: &Met<'_>, vain: bool) -> bool {
                 if let (Some(ours), Some(theirs)) =
                     (field_mut(ours, b"consumers"), field(theirs, b"consumers"))
                 {
-                    remove_vain(met, &group, ours, theirs);
+                    remove_consumers_without_entries(met, &group, ours, theirs);
                 }
             }
         }
     }
-    reference::pairwise(&mut ours, &mut theirs, &mut |ours, theirs| as_seen(met, ours, theirs));
+    reference::pairwise(&mut ours, &mut theirs, &mut |ours, theirs| {
+        take_later_seen_time(met, ours, theirs);
+    });
     reference::normalise(met.words, &mut ours, &mut theirs, met.apart_ms);
     ours == theirs
 }
 
 /// For a consumer that has read more than once: makes its seen-time equal if the target's is later.
 /// The reference does not count a read without entries.
-fn as_seen(met: &Met<'_>, ours: &mut Frame, theirs: &Frame) {
+fn take_later_seen_time(met: &Met<'_>, ours: &mut Frame, theirs: &Frame) {
     let Some(name) = field(ours, b"name").map(|name| name.text.clone()) else { return };
     let is_made = |Step { words, .. }: &&Step| {
         let made = words.get(4).filter(|_| is_named(words, "XGROUP CREATECONSUMER"));
@@ -1069,7 +1073,7 @@ fn as_seen(met: &Met<'_>, ours: &mut Frame, theirs: &Frame) {
 }
 
 /// Removes consumers that the reference lacks, that have read and that have nothing pending.
-fn remove_vain(met: &Met<'_>, group: &[u8], ours: &mut Frame, theirs: &Frame) {
+fn remove_consumers_without_entries(met: &Met<'_>, group: &[u8], ours: &mut Frame, theirs: &Frame) {
     let name = |row: &Frame| field(row, b"name").map(|name| name.text.clone()).unwrap_or_default();
     ours.items.retain(|row| {
         let count = field(row, b"pel-count").or(field(row, b"pending"));

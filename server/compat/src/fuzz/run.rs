@@ -21,7 +21,7 @@ use crate::reference;
 use crate::target::Target;
 use crate::tidy::remove;
 use crate::wire::{Wire, is_silence, request};
-use crate::{PATIENCE, cases, time};
+use crate::{REPLY_TIMEOUT, cases, time};
 
 /// The largest number of commands that are sent together.
 const CHUNK_MAX: usize = 32;
@@ -474,7 +474,7 @@ impl Side<'_> {
             return Ok(event);
         };
         let Some(pending) = client.pending.front().copied() else { return Ok(event) };
-        client.wire.set_patience(if may_block { POLL_INTERVAL } else { PATIENCE })?;
+        client.wire.set_reply_timeout(if may_block { POLL_INTERVAL } else { REPLY_TIMEOUT })?;
         let id = client.id.clone();
         let mut confirmed = 0;
         let mut polls = 0;

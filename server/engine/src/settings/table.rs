@@ -56,8 +56,8 @@ pub enum Role {
     Process,
     /// Accepted and shown by `CONFIG GET`, without any effect on a lock server.
     Accepted,
-    /// Only the default is accepted, except at start: launchers ask for durability by habit, so
-    /// there the value is dropped with a warning. Clients see the default, which is what applies.
+    /// Only the default is accepted, except at the start: many launchers pass such options, so the
+    /// value is then dropped with a warning. Clients see the default, which is what applies.
     Durability,
     /// Only the default is accepted. Accepting another value without effect would suggest a
     /// protection or a role that the server does not have.

@@ -1,4 +1,5 @@
 <?php
+// The behaviours that the tests of all PHP libraries share.
 
 declare(strict_types=1);
 
@@ -10,12 +11,12 @@ namespace Lockwheel\Clients;
  */
 abstract class LockSuite extends Suite
 {
-    /** A lease that no test sees the end of. */
+    /** A lease that does not end within a test. */
     protected const LONG = 60.0;
     /** How late a lease may end or a waiter be woken on a machine that is slow and busy. */
     protected const GENEROUS = 10.0;
 
-    /** How long before the end of a lease it is near. */
+    /** The time before the end of a lease in which a test polls without pauses. */
     private const NEAR = 0.03;
     private const WORKERS = 6;
     private const ROUNDS = 8;
@@ -26,7 +27,7 @@ abstract class LockSuite extends Suite
         return 0.6;
     }
 
-    /** Many contenders read a number, wait, and write back one more: an overlap loses one. */
+    /** Many contenders increment a number in two steps: if two hold the lock, an increment is lost. */
     protected function excludes(callable $contender): void
     {
         $key = Servers::unique('excludes');
@@ -148,7 +149,7 @@ abstract class LockSuite extends Suite
         }
     }
 
-    /** Fails for what came before its time, and for what came far too late. */
+    /** Fails if a lease ended early or far too late. */
     protected function isDue(int $before, float $lease): void
     {
         $elapsed = self::since($before);

@@ -1,4 +1,5 @@
 <?php
+// The interfaces of a client that acquires locks and of a lock that it holds.
 
 declare(strict_types=1);
 

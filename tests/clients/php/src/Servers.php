@@ -1,4 +1,5 @@
 <?php
+// The servers, from environment variables.
 
 declare(strict_types=1);
 

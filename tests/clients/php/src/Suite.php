@@ -1,4 +1,5 @@
 <?php
+// The base of all test classes: processes, the report, and the names of behaviours.
 
 declare(strict_types=1);
 
@@ -45,7 +46,7 @@ abstract class Suite extends TestCase
         return preg_replace('/[+-].*$/', '', (string) $version);
     }
 
-    /** Runs something in so many processes at once, and fails if it fails in any. */
+    /** Runs a function in so many processes at once, and fails if it fails in any of them. */
     protected static function together(int $count, callable $work): void
     {
         $children = [];
@@ -58,7 +59,7 @@ abstract class Suite extends TestCase
                 } catch (\Throwable $failure) {
                     fwrite($theirs, $failure->getMessage());
                 }
-                // Nothing that this process shares with its parent may be wound up here.
+                // Nothing that this process shares with its parent may be closed here.
                 posix_kill(posix_getpid(), SIGKILL);
             }
             fclose($theirs);

@@ -1,5 +1,4 @@
 <?php
-
 // What PHPUnit loads before the tests.
 
 declare(strict_types=1);

@@ -1,6 +1,5 @@
 <?php
-
-// The libraries, as Debian installs them; fails where one is missing.
+// Loads the libraries, as Debian installs them; fails where one is missing.
 
 declare(strict_types=1);
 

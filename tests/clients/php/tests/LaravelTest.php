@@ -1,4 +1,5 @@
 <?php
+// Tests the cache locks of Laravel.
 
 declare(strict_types=1);
 
@@ -64,7 +65,7 @@ final class LaravelTest extends LockSuite
         return 1.0;
     }
 
-    /** Each client, and how it makes a connection of its own. */
+    /** Each client, and a function that opens a connection. */
     public function clients(): array
     {
         [$host, $port] = Servers::main();
@@ -103,7 +104,7 @@ final class LaravelTest extends LockSuite
 
     /** @dataProvider clients */
     #[Behaviour('%s: a late release takes nothing from the next holder')]
-    public function testRefusesStrangers(callable $connect): void
+    public function testRefusesAReleaseByAnotherOwner(callable $connect): void
     {
         $this->refusesLateRelease(self::contender($connect));
     }
@@ -165,10 +166,10 @@ final class LaravelTest extends LockSuite
         $connection = $connect();
         $enter = fn () => $connection->throttle($key)->allow(3)->every(2)->block(0)
             ->then(fn () => true, fn (LimiterTimeoutException $_) => false);
-        // It counts from a whole second of the client's clock, cut, and compares with microseconds.
+        // It counts from the client's clock truncated to seconds, and compares with microseconds.
         [$before, $ends] = [self::moment(), time() + 2];
         self::assertSame([true, true, true], [$enter(), $enter(), $enter()]);
-        // On a machine so late that the while is over, the fourth is the first of the next.
+        // If the period has passed on a slow machine, the fourth call is the first of the next period.
         while (!$enter()) {
             self::assertLessThan(self::GENEROUS, self::since($before), 'the lock is free again');
             usleep(20_000);

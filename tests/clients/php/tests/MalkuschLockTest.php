@@ -1,4 +1,5 @@
 <?php
+// Tests the mutexes of malkusch/lock.
 
 declare(strict_types=1);
 
@@ -10,7 +11,7 @@ use malkusch\lock\mutex\Mutex;
 use malkusch\lock\mutex\PHPRedisMutex;
 use malkusch\lock\mutex\PredisMutex;
 
-/** A mutex that runs a function; it has no lease to try, but one that ends the lock of the dead. */
+/** A mutex that runs a function. It has no single attempt; its lease ends the lock of a dead process. */
 final class MalkuschLockTest extends LockSuite
 {
     protected function library(): string
@@ -23,7 +24,7 @@ final class MalkuschLockTest extends LockSuite
         return self::packaged('php-malkusch-lock');
     }
 
-    /** Each client, and how it makes a mutex of its own. */
+    /** Each client, and a function that creates a mutex. */
     public function clients(): array
     {
         return [
@@ -77,7 +78,7 @@ final class MalkuschLockTest extends LockSuite
         $before = self::moment();
         try {
             self::together(1, function () use ($mutex, $key): void {
-                // It keeps its lock a second longer than the limit that it is given.
+                // It keeps its lock a second longer than the given limit.
                 $mutex($key, 1)->synchronized(fn () => posix_kill(posix_getpid(), SIGKILL));
             });
             self::fail('it did not die');

@@ -1,4 +1,5 @@
 <?php
+// Tests locks made with phpredis, and its session locks.
 
 declare(strict_types=1);
 
@@ -85,7 +86,7 @@ final class PhpredisTest extends LockSuite
     }
 
     #[Behaviour('eval: a late release takes nothing from the next holder')]
-    public function testRefusesStrangers(): void
+    public function testRefusesAReleaseByAnotherOwner(): void
     {
         $this->refusesLateRelease(self::contender(...));
     }
@@ -149,7 +150,7 @@ final class PhpredisTest extends LockSuite
     }
 
     #[Behaviour('subscribe: a waiter is woken by the message of the release')]
-    public function testHears(): void
+    public function testWakesASubscribedWaiter(): void
     {
         [$holder, $key] = [self::contender(), Servers::unique('phpredis')];
         $held = $holder->tryLock($key, self::LONG);
@@ -172,7 +173,7 @@ final class PhpredisTest extends LockSuite
             try {
                 $redis->subscribe([$key], function ($redis, $_, $message) use (&$received): void {
                     $received = $message;
-                    // In this version the one way to stop listening.
+                    // In this version the only way to stop listening.
                     $redis->close();
                 });
             } catch (\RedisException) {
@@ -195,13 +196,13 @@ final class PhpredisTest extends LockSuite
         ];
         $id = bin2hex(random_bytes(16));
         self::together(5, function () use ($settings, $id): void {
-            // Sessions are for programs that have said nothing yet: so another one.
-            $visit = [PHP_BINARY];
+            // A session cannot start after output was written, so a new process starts it.
+            $command = [PHP_BINARY];
             foreach ($settings as $setting) {
-                array_push($visit, '-d', $setting);
+                array_push($command, '-d', $setting);
             }
-            array_push($visit, __DIR__ . '/../src/visits.php', $id);
-            $process = proc_open($visit, [1 => ['pipe', 'w']], $pipes);
+            array_push($command, __DIR__ . '/../src/session_requests.php', $id);
+            $process = proc_open($command, [1 => ['pipe', 'w']], $pipes);
             self::assertSame('', stream_get_contents($pipes[1]));
             self::assertSame(0, proc_close($process));
         });

@@ -1,4 +1,5 @@
 <?php
+// Tests locks made with Predis.
 
 declare(strict_types=1);
 
@@ -114,7 +115,7 @@ final class PredisTest extends LockSuite
     }
 
     #[Behaviour('ScriptCommand: a late release takes nothing from the next holder')]
-    public function testRefusesStrangers(): void
+    public function testRefusesAReleaseByAnotherOwner(): void
     {
         $this->refusesLateRelease(self::contender(...));
     }
@@ -191,17 +192,17 @@ final class PredisTest extends LockSuite
     }
 
     #[Behaviour('pubSubLoop: a waiter is woken by the message of the release')]
-    public function testHears(): void
+    public function testWakesASubscribedWaiter(): void
     {
         [$holder, $key] = [self::contender(), Servers::unique('predis')];
         $held = $holder->tryLock($key, self::LONG);
         $waiter = self::contender();
         self::assertNull($waiter->tryLock($key, self::LONG), 'it was granted twice');
-        $teller = self::connect();
+        $publisher = self::connect();
         foreach (self::connect()->pubSubLoop(['subscribe' => $key]) as $message) {
             if ($message->kind === 'subscribe') {
                 self::assertTrue($held->unlock());
-                self::assertSame(1, $teller->publish($key, 'free'));
+                self::assertSame(1, $publisher->publish($key, 'free'));
                 continue;
             }
             self::assertSame(['message', 'free'], [$message->kind, $message->payload]);

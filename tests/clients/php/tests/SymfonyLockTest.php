@@ -1,4 +1,5 @@
 <?php
+// Tests the Redis store of Symfony's Lock component.
 
 declare(strict_types=1);
 
@@ -82,7 +83,7 @@ final class SymfonyLockTest extends LockSuite
         return ($seconds * 1000 + intdiv($micros, 1000)) * 1_000_000;
     }
 
-    /** Each client, and how it makes a contender of its own. */
+    /** Each client, and a function that creates a contender. */
     public function clients(): array
     {
         return [
@@ -131,7 +132,7 @@ final class SymfonyLockTest extends LockSuite
 
     /** @dataProvider clients */
     #[Behaviour('%s: a late release takes nothing from the next holder')]
-    public function testRefusesStrangers(callable $contender): void
+    public function testRefusesAReleaseByAnotherOwner(callable $contender): void
     {
         $this->refusesLateRelease($contender);
     }

@@ -1,4 +1,5 @@
 # frozen_string_literal: true
+# The properties that the tests of all Ruby libraries share.
 
 # The properties of every lock: mutual exclusion, the lease to the millisecond, release
 # and extension by the owner only. A contender has the method `try_lock(key, lease_ms)`, which

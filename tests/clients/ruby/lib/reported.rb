@@ -1,8 +1,9 @@
 # frozen_string_literal: true
+# The report of the suite.
 
 require 'json'
 
-# Tests that name the behaviour they show, and report of it.
+# Tests that name the behaviour they show, and report it.
 module Reported
   def self.included(test_case)
     test_case.extend(Naming)

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
+# The servers from environment variables.
 
-# The servers, from environment variables.
 module Servers
   # The server of REDIS_SERVERS that only one test uses, since it flushes its scripts.
   OF_SCRIPT_FLUSH = 0..0

@@ -1,4 +1,5 @@
 # frozen_string_literal: true
+# Tests locks made with redis-rb.
 
 # redis-rb: the recipes by hand, and the ways it waits.
 

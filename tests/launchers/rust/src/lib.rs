@@ -1,1 +1,1 @@
-//! What launches a redis-server in Rust's tests: see `tests/`.
+//! Tests of Rust libraries that start a redis-server: see `tests/`.

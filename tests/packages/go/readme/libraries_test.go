@@ -1,3 +1,5 @@
+// The README's code on lock libraries.
+
 package readme
 
 import (

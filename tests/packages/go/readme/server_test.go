@@ -1,3 +1,5 @@
+// The README's code on the options of a server.
+
 package readme
 
 import (

@@ -1,3 +1,5 @@
+// The README's code on a server that tests share.
+
 package readme
 
 import (

@@ -1,3 +1,5 @@
+// The README's code on faults, the journal and lint findings.
+
 package readme
 
 import (

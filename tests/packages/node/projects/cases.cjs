@@ -19,7 +19,7 @@ exports.together = (own, other, { test, beforeEach, afterEach }) => {
   const check = ["no-lock-held", "released-only-by-owner"];
   const server = serverBetween(beforeEach, afterEach, { frozen: true, check });
 
-  test("files that run side by side have servers of their own", async () => {
+  test("files that run in parallel have their own servers", async () => {
     const port = await meet(own, other, server.port);
     assert.notEqual(port, server.port);
     await server.call("SET", own, "token", "NX", "PX", 30_000);

@@ -123,7 +123,7 @@ impl Trial<'_> {
         options.allow_flush = true;
         options.interrupt = self.interrupt.clone();
         if self.server.is_double {
-            options.patience = DOUBLE_REPLY_TIMEOUT;
+            options.reply_timeout = DOUBLE_REPLY_TIMEOUT;
         }
         choose(&mut options);
         let suite = Suite::new(&options).map_err(died)?;

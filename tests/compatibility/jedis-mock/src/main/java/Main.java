@@ -1,6 +1,7 @@
+// Runs jedis-mock on the given port until the process is ended.
+
 import com.github.fppt.jedismock.RedisServer;
 
-/** Listens on the port it is given until it is ended. */
 public final class Main {
     private Main() {}
 

@@ -1,3 +1,5 @@
+// The contract for forks that have kept the classes of the first embedded-redis.
+
 package lockwheel.launchers;
 
 import java.io.File;

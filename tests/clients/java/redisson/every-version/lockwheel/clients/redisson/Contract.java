@@ -1,3 +1,5 @@
+// The base of the contracts, which are written once for all versions of Redisson.
+
 package lockwheel.clients.redisson;
 
 import java.util.UUID;

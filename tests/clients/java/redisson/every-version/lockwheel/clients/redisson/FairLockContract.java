@@ -1,3 +1,5 @@
+// The contract of a fair lock: it is granted in the order of the requests.
+
 package lockwheel.clients.redisson;
 
 import static java.util.concurrent.TimeUnit.MILLISECONDS;
@@ -15,7 +17,6 @@ import lockwheel.clients.Contention.Guard;
 import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
 
-/** What a fair lock promises beyond an RLock: the lock is granted in the order of the requests. */
 interface FairLockContract extends Contract {
     @Test
     @DisplayName("FairLock: one holder at a time under contention")
@@ -56,7 +57,7 @@ interface FairLockContract extends Contract {
 
     @Test
     @DisplayName("FairLock: a waiter that gives up leaves the queue")
-    default void forgetsWhoGaveUp() throws Exception {
+    default void removesAWaiterThatGaveUp() throws Exception {
         var name = Contract.fresh("fair");
         var lock = clients().any(0).getFairLock(name);
         var other = clients().any(1).getFairLock(name);
@@ -77,14 +78,14 @@ interface FairLockContract extends Contract {
         private final List<Integer> served = Collections.synchronizedList(new ArrayList<>());
         private final List<Actor.Result<Void>> ends = new ArrayList<>();
 
-        /** A line for the lock of this name, behind these others. */
+        /** A queue for the lock of this name, behind these waiters. */
         Line(Clients clients, String name, List<String> ahead) {
             this.clients = clients;
             this.name = name;
             this.ahead = ahead;
         }
 
-        /** Lets so many waiters queue up, one after another. */
+        /** Adds so many waiters to the queue, one after another. */
         void join(int waiters) throws Exception {
             for (var place = 0; place < waiters; place++) {
                 var number = place;

@@ -1,3 +1,5 @@
+// The contract of every RLock.
+
 package lockwheel.clients.redisson;
 
 import static java.util.concurrent.TimeUnit.MILLISECONDS;
@@ -16,7 +18,6 @@ import lockwheel.clients.Lease.Measured;
 import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
 
-/** What every RLock promises. */
 interface LockContract extends Contract {
     /** Much longer than any test waits: a waiter that relies on it is too late. */
     long LONG_LEASE_SECONDS = 300;
@@ -120,7 +121,7 @@ interface LockContract extends Contract {
 
     @Test
     @DisplayName("RLock: an unlock by another owner throws and changes nothing")
-    default void ignoresStrangers() throws Exception {
+    default void refusesAnUnlockByAnotherOwner() throws Exception {
         var name = Contract.fresh("lock");
         var lock = clients().any(0).getLock(name);
         lock.lock(LONG_LEASE_SECONDS, SECONDS);

@@ -1,3 +1,5 @@
+// The contract of a lock of several locks: all of them are taken, or none.
+
 package lockwheel.clients.redisson;
 
 import static java.util.concurrent.TimeUnit.SECONDS;
@@ -10,7 +12,6 @@ import lockwheel.clients.Contention.Guard;
 import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
 
-/** What a lock of several locks promises: all of them, or none. */
 interface MultiLockContract extends Contract {
     @Test
     @DisplayName("MultiLock: one holder at a time under contention")

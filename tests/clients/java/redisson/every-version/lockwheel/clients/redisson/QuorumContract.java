@@ -1,3 +1,5 @@
+// The contract of a lock on independent servers.
+
 package lockwheel.clients.redisson;
 
 import static java.util.concurrent.TimeUnit.SECONDS;
@@ -35,7 +37,7 @@ abstract class QuorumContract implements Contract {
     private final List<Clients> servers = new ArrayList<>();
     private int dead;
 
-    /** Locks over all of these servers, of which the mortal ones may be killed. */
+    /** Locks over all of these servers, some of which may be killed. */
     QuorumContract(List<URI> survivors, List<URI> mortals) {
         this.mortals = mortals;
         mortals.forEach(server -> servers.add(Clients.impatient(server)));
@@ -105,10 +107,10 @@ abstract class QuorumContract implements Contract {
         }
     }
 
-    /** Sees to it that so many servers are dead. */
+    /** Kills servers until so many are dead. */
     private void kill(int count) throws Exception {
         for (; dead < count; dead++) {
-            // Its clients exist before it dies: without a server Redisson creates none.
+            // The clients are created before, since Redisson creates none without a server.
             servers.get(dead).any(0);
             servers.get(dead).any(1);
             Redis.kill(mortals.get(dead));

@@ -1,3 +1,5 @@
+// The contract of a read/write lock: many readers, or one writer.
+
 package lockwheel.clients.redisson;
 
 import static java.util.concurrent.TimeUnit.MILLISECONDS;
@@ -11,19 +13,18 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.util.ArrayList;
 import java.util.concurrent.atomic.AtomicInteger;
 import lockwheel.clients.Actor;
+import lockwheel.clients.GuardedSection;
 import lockwheel.clients.Lease;
 import lockwheel.clients.Lease.Measured;
-import lockwheel.clients.Room;
 import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
 
-/** What a read/write lock promises: many readers, or one writer. */
 interface ReadWriteLockContract extends Contract {
     @Test
     @DisplayName("ReadWriteLock: no writer meets a reader or another writer under contention")
     default void separatesWriters() throws Exception {
         var name = Contract.fresh("rw");
-        var library = new Library();
+        var section = new SharedSection();
         var ends = new ArrayList<Actor.Result<Void>>();
         for (var worker = 0; worker < 8; worker++) {
             var lock = clients().any(worker).getReadWriteLock(name);
@@ -33,7 +34,7 @@ interface ReadWriteLockContract extends Contract {
                     var side = writes ? lock.writeLock() : lock.readLock();
                     side.lock();
                     try {
-                        library.visit(writes);
+                        section.run(writes);
                     } finally {
                         side.unlock();
                     }
@@ -44,7 +45,7 @@ interface ReadWriteLockContract extends Contract {
         for (var end : ends) {
             end.get();
         }
-        assertEquals(4 * 12, library.desk.visits(), "writes");
+        assertEquals(4 * 12, section.writes.runs(), "writes");
     }
 
     @Test
@@ -109,7 +110,7 @@ interface ReadWriteLockContract extends Contract {
 
     @Test
     @DisplayName("ReadWriteLock: an unlock by another owner throws and changes nothing")
-    default void readWriteIgnoresStrangers() throws Exception {
+    default void readWriteRefusesAnUnlockByAnotherOwner() throws Exception {
         var name = Contract.fresh("rw");
         var owner = clients().any(0).getReadWriteLock(name);
         var other = clients().any(1).getReadWriteLock(name);
@@ -123,22 +124,22 @@ interface ReadWriteLockContract extends Contract {
         owner.readLock().unlock();
     }
 
-    /** Where readers may meet, and a writer must be alone. */
-    final class Library {
+    /** The section that several readers may enter at once, and a writer only alone. */
+    final class SharedSection {
         private final AtomicInteger readers = new AtomicInteger();
         private final AtomicInteger writers = new AtomicInteger();
-        private final Room desk = new Room(1);
+        private final GuardedSection writes = new GuardedSection(1);
 
-        void visit(boolean writes) throws InterruptedException {
+        void run(boolean writes) throws InterruptedException {
             if (writes) {
                 writers.incrementAndGet();
-                desk.visit();
-                assertEquals(0, readers.get(), "readers met by a writer");
+                this.writes.run();
+                assertEquals(0, readers.get(), "readers beside a writer");
                 writers.decrementAndGet();
             } else {
                 readers.incrementAndGet();
                 Thread.sleep(1);
-                assertEquals(0, writers.get(), "writers met by a reader");
+                assertEquals(0, writers.get(), "writers beside a reader");
                 readers.decrementAndGet();
             }
         }

@@ -1,3 +1,5 @@
+// The contracts of the semaphore and the latch.
+
 package lockwheel.clients.redisson;
 
 import static java.util.concurrent.TimeUnit.MILLISECONDS;
@@ -11,11 +13,10 @@ import java.util.ArrayList;
 import lockwheel.clients.Actor;
 import lockwheel.clients.Contention;
 import lockwheel.clients.Contention.Guard;
-import lockwheel.clients.Room;
+import lockwheel.clients.GuardedSection;
 import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
 
-/** What the semaphore and the latch promise. */
 interface SemaphoreContract extends Contract {
     @Test
     @DisplayName("Semaphore: never more holders than permits under contention")
@@ -28,8 +29,8 @@ interface SemaphoreContract extends Contract {
         }
         assertFalse(clients().any(0).getSemaphore(name).tryAcquire());
         clients().any(1).getSemaphore(name).release(3);
-        var room = new Room(3);
-        Contention.visit(room, 8, 12, worker -> {
+        var section = new GuardedSection(3);
+        Contention.runGuarded(section, 8, 12, worker -> {
             var semaphore = clients().any(worker).getSemaphore(name);
             return Guard.of(() -> semaphore.acquire(), () -> semaphore.release());
         });

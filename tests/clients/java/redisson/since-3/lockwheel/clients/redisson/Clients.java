@@ -1,3 +1,5 @@
+// Clients of one configuration: two that its tests share, and others on request.
+
 package lockwheel.clients.redisson;
 
 import java.net.URI;
@@ -15,7 +17,6 @@ import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
 import org.redisson.config.Config;
 
-/** Clients of one configuration: two that its tests share, and others on request. */
 final class Clients {
     /** The lease of watched clients, renewed each third of it: a busy machine may stall 3 s. */
     static final long WATCHDOG_MS = 5000;

@@ -1,3 +1,5 @@
+// The contracts of objects that programs use beside locks.
+
 package lockwheel.clients.redisson;
 
 import static java.util.concurrent.TimeUnit.MILLISECONDS;
@@ -28,7 +30,6 @@ import org.redisson.api.RScript.ReturnType;
 import org.redisson.api.TransactionOptions;
 import org.redisson.client.codec.StringCodec;
 
-/** The objects that stand beside the locks in the programs that use them. */
 interface ObjectsContract extends Contract {
     @Test
     @DisplayName("RBucket: compareAndSet lets one of many through")
@@ -256,7 +257,7 @@ interface ObjectsContract extends Contract {
         var start = Measured.BY_CLIENT.now();
         delayed.offer("later", 1500, MILLISECONDS);
         delayed.offer("sooner", 500, MILLISECONDS);
-        // On a machine that stood between the two offers the sooner may be due after the later.
+        // If the machine stalls between the two offers, the shorter delay may end after the longer.
         var inOrder = start.passedMs() < 1000;
         var first = queue.poll(30, SECONDS);
         start.assertPassed("sooner".equals(first) ? 500 : 1500, first);

@@ -1,3 +1,5 @@
+// The contracts of permits with a lease, and of the rate limiter.
+
 package lockwheel.clients.redisson;
 
 import static java.util.concurrent.TimeUnit.MILLISECONDS;
@@ -12,23 +14,22 @@ import java.util.concurrent.atomic.AtomicReference;
 import lockwheel.clients.Actor;
 import lockwheel.clients.Contention;
 import lockwheel.clients.Contention.Guard;
+import lockwheel.clients.GuardedSection;
 import lockwheel.clients.Lease;
 import lockwheel.clients.Lease.Measured;
-import lockwheel.clients.Room;
 import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
 import org.redisson.api.RateIntervalUnit;
 import org.redisson.api.RateType;
 
-/** What permits that end by themselves promise, and the rate limiter. */
 interface PermitsContract extends Contract {
     @Test
     @DisplayName("PermitExpirableSemaphore: never more holders than permits under contention")
     default void expirablePermitsBound() throws Exception {
         var name = Contract.fresh("permits");
         assertTrue(clients().any(0).getPermitExpirableSemaphore(name).trySetPermits(2));
-        var room = new Room(2);
-        Contention.visit(room, 6, 8, worker -> {
+        var section = new GuardedSection(2);
+        Contention.runGuarded(section, 6, 8, worker -> {
             var semaphore = clients().any(worker).getPermitExpirableSemaphore(name);
             var permit = new AtomicReference<String>();
             return Guard.of(
@@ -102,7 +103,7 @@ interface PermitsContract extends Contract {
         for (var permit = 0; permit < rate; permit++) {
             assertTrue((permit % 2 == 0 ? limiter : other).tryAcquire());
         }
-        // On a machine so slow that the interval is over, there is nothing to refuse any more.
+        // If the interval has passed on a slow machine, nothing is refused.
         var refused = !other.tryAcquire();
         if (!refused) {
             start.assertPassed(intervalMs, "one more than the rate");

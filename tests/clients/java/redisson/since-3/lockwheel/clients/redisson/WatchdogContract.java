@@ -1,3 +1,5 @@
+// The contract of the watchdog: it renews a lock until its owner releases it or ends.
+
 package lockwheel.clients.redisson;
 
 import static java.util.concurrent.TimeUnit.MILLISECONDS;
@@ -10,7 +12,6 @@ import lockwheel.clients.Actor;
 import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
 
-/** What the watchdog promises: a lock lives as long as its owner, and hardly longer. */
 interface WatchdogContract extends Contract {
     @Test
     @DisplayName("RLock: the watchdog renews the lease while the owner lives")

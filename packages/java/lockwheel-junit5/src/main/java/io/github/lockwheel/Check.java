@@ -1,3 +1,5 @@
+// The checks of the journal.
+
 package io.github.lockwheel;
 
 import java.util.Locale;

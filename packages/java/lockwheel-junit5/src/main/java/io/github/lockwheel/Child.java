@@ -1,3 +1,5 @@
+// Starts and ends the process of a server.
+
 package io.github.lockwheel;
 
 import java.io.BufferedReader;

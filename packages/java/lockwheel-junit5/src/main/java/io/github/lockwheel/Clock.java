@@ -1,3 +1,5 @@
+// Public API: the clock of a server.
+
 package io.github.lockwheel;
 
 import java.time.Duration;

@@ -1,3 +1,5 @@
+// A connection to the server: sends commands and decodes RESP2 replies.
+
 package io.github.lockwheel;
 
 import java.io.BufferedInputStream;

@@ -1,3 +1,5 @@
+// Public API: the effects of fault rules.
+
 package io.github.lockwheel;
 
 import java.time.Duration;

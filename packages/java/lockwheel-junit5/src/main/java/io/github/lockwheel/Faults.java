@@ -1,3 +1,5 @@
+// Public API: the fault rules and gates of a server.
+
 package io.github.lockwheel;
 
 import java.util.List;

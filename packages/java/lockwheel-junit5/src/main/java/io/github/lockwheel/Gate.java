@@ -1,3 +1,5 @@
+// Public API: a gate, which holds requests.
+
 package io.github.lockwheel;
 
 import java.util.List;

@@ -1,3 +1,5 @@
+// Public API: the journal of a server, with assertions on its locks.
+
 package io.github.lockwheel;
 
 import java.time.Duration;

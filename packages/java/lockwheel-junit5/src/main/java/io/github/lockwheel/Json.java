@@ -1,3 +1,5 @@
+// A JSON reader, so that this package has no dependencies.
+
 package io.github.lockwheel;
 
 import java.util.ArrayList;

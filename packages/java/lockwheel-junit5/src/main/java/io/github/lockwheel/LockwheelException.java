@@ -1,3 +1,5 @@
+// Public API: the exception of this package.
+
 package io.github.lockwheel;
 
 /** A server could not be started or reached, or replied with an error. */

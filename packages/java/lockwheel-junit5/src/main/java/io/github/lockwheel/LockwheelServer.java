@@ -1,3 +1,5 @@
+// Public API: starts, stops and controls a server.
+
 package io.github.lockwheel;
 
 import java.net.URLEncoder;

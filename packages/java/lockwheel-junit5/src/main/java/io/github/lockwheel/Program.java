@@ -1,3 +1,5 @@
+// Finds the server program.
+
 package io.github.lockwheel;
 
 import java.io.File;

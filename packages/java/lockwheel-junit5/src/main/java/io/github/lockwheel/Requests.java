@@ -1,3 +1,5 @@
+// Public API: the conditions that select requests for fault rules and gates.
+
 package io.github.lockwheel;
 
 import java.util.ArrayList;

@@ -1,3 +1,5 @@
+// Public API: a fault rule that was added to a server.
+
 package io.github.lockwheel;
 
 import java.util.Objects;

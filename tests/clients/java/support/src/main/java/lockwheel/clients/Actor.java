@@ -1,3 +1,5 @@
+// A thread that runs tasks in order, since lock libraries identify owners by thread.
+
 package lockwheel.clients;
 
 import java.util.concurrent.Callable;
@@ -8,9 +10,8 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 
-/** A thread that runs tasks in order, since lock libraries identify owners by thread. */
 public final class Actor implements AutoCloseable {
-    private static final long PATIENCE_SECONDS = 120;
+    private static final long MAX_WAIT_SECONDS = 120;
 
     private final ExecutorService thread = Executors.newSingleThreadExecutor(task -> {
         var thread = new Thread(task, "actor");
@@ -26,14 +27,14 @@ public final class Actor implements AutoCloseable {
         /** The value, or what was thrown. */
         public T get() throws Exception {
             try {
-                return value.get(PATIENCE_SECONDS, TimeUnit.SECONDS);
+                return value.get(MAX_WAIT_SECONDS, TimeUnit.SECONDS);
             } catch (ExecutionException error) {
                 if (error.getCause() instanceof Exception cause) {
                     throw cause;
                 }
                 throw (Error) error.getCause();
             } catch (TimeoutException error) {
-                throw new AssertionError("not done within " + PATIENCE_SECONDS + " s", error);
+                throw new AssertionError("not done within " + MAX_WAIT_SECONDS + " s", error);
             }
         }
 

@@ -1,3 +1,5 @@
+// Checks mutual exclusion while many workers contend for one lock.
+
 package lockwheel.clients;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
@@ -7,11 +9,10 @@ import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.locks.Lock;
 import java.util.function.IntFunction;
 
-/** Many workers contend for one lock, and none may ever meet another. */
 public final class Contention {
     private Contention() {}
 
-    /** How a worker comes in and goes out. */
+    /** How a worker enters and leaves the section. */
     public interface Guard {
         void enter() throws Exception;
 
@@ -48,16 +49,16 @@ public final class Contention {
         }
     }
 
-    /** Mutual exclusion: each worker, on a thread of its own, gets in `rounds` times. */
+    /** Mutual exclusion: each worker, on its own thread, enters `rounds` times. */
     public static void exclusive(int workers, int rounds, IntFunction<Guard> guards)
             throws Exception {
-        var room = new Room(1);
-        visit(room, workers, rounds, guards);
-        assertEquals(workers * rounds, room.visits(), "visits to the room");
+        var section = new GuardedSection(1);
+        runGuarded(section, workers, rounds, guards);
+        assertEquals(workers * rounds, section.runs(), "runs of the section");
     }
 
-    /** A bound: up to the room's limit are inside at once. */
-    public static void visit(Room room, int workers, int rounds, IntFunction<Guard> guards)
+    /** A bound: up to the section's limit are inside at once. */
+    public static void runGuarded(GuardedSection section, int workers, int rounds, IntFunction<Guard> guards)
             throws Exception {
         var actors = new ArrayList<Actor>();
         var ends = new ArrayList<Actor.Result<Void>>();
@@ -69,7 +70,7 @@ public final class Contention {
                 for (var round = 0; round < rounds; round++) {
                     guard.enter();
                     try {
-                        room.visit();
+                        section.run();
                     } finally {
                         guard.leave();
                     }

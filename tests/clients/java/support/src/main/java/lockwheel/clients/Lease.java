@@ -1,3 +1,5 @@
+// Checks that a lock whose owner does not release it ends with its lease, and not before.
+
 package lockwheel.clients;
 
 import static java.util.concurrent.TimeUnit.MILLISECONDS;
@@ -7,7 +9,6 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.util.concurrent.Callable;
 import java.util.function.LongSupplier;
 
-/** A lease that its owner never gives back: it lasts, and then it is over. */
 public final class Lease {
     private Lease() {}
 

@@ -1,3 +1,5 @@
+// Names the library of a test class in the report, which has a line for each of its methods.
+
 package lockwheel.clients;
 
 import java.io.IOException;
@@ -10,7 +12,6 @@ import java.util.Properties;
 import java.util.jar.JarFile;
 import org.junit.jupiter.api.extension.ExtendWith;
 
-/** Names the library a test class is about: each of its methods is then one line of the report. */
 @Target(ElementType.TYPE)
 @Retention(RetentionPolicy.RUNTIME)
 @Inherited

@@ -1,3 +1,5 @@
+// A connection of the tests, to read the state of a server or shut it down.
+
 package lockwheel.clients;
 
 import java.io.BufferedInputStream;
@@ -11,7 +13,6 @@ import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
 
-/** A bare connection, to look at a server, or to shut it down, past the library under test. */
 public final class Redis implements AutoCloseable {
     private static final int ANSWER_TIMEOUT_MS = 20_000;
 

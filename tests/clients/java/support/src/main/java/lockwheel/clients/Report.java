@@ -1,3 +1,5 @@
+// Appends one line to SUITE_REPORT for each test method, and prints it.
+
 package lockwheel.clients;
 
 import static java.nio.file.StandardOpenOption.APPEND;
@@ -15,7 +17,6 @@ import org.junit.jupiter.api.extension.ExtensionContext.Namespace;
 import org.junit.jupiter.api.extension.TestWatcher;
 import org.junit.platform.commons.support.AnnotationSupport;
 
-/** Appends one line to SUITE_REPORT for each test method, and shows it on the terminal. */
 final class Report implements BeforeEachCallback, TestWatcher {
     private static final Namespace TIMES = Namespace.create(Report.class);
     private static final int REASON_LENGTH = 300;

@@ -1,3 +1,5 @@
+// The servers from environment variables, and the tests that own the disposable ones.
+
 package lockwheel.clients;
 
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
@@ -6,7 +8,6 @@ import java.net.URI;
 import java.util.List;
 import java.util.stream.Stream;
 
-/** The servers that the environment names, and the assignment of the disposable ones. */
 public final class Servers {
     private Servers() {}
 

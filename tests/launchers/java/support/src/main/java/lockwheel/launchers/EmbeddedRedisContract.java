@@ -1,3 +1,5 @@
+// The contract of every fork of embedded-redis with the server that REDIS_SERVER names.
+
 package lockwheel.launchers;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
@@ -23,7 +25,6 @@ import org.junit.jupiter.api.io.TempDir;
 import redis.clients.jedis.Jedis;
 import redis.clients.jedis.params.SetParams;
 
-/** What every fork of embedded-redis does with the server that REDIS_SERVER names. */
 @ExtendWith(Report.class)
 public abstract class EmbeddedRedisContract {
     private static final String COMPARE_AND_DELETE =

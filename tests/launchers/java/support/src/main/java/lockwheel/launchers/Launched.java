@@ -1,6 +1,7 @@
+// The interface of a server that a Java launcher has not started yet.
+
 package lockwheel.launchers;
 
-/** A server as a launcher of Java's sees it: not started yet. */
 public interface Launched {
     void start() throws Exception;
 

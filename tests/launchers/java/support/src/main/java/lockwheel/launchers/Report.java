@@ -1,3 +1,5 @@
+// Appends one line to SUITE_REPORT for each test method, and prints it.
+
 package lockwheel.launchers;
 
 import static java.nio.file.StandardOpenOption.APPEND;
@@ -10,7 +12,6 @@ import java.nio.file.Path;
 import org.junit.jupiter.api.extension.ExtensionContext;
 import org.junit.jupiter.api.extension.TestWatcher;
 
-/** Appends one line to SUITE_REPORT for each test method, and shows it on the terminal. */
 final class Report implements TestWatcher {
     private static final int REASON_LENGTH = 300;
 

@@ -1,3 +1,5 @@
+// Tests the clock.
+
 package lockwheel.packages;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
@@ -13,7 +15,6 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import redis.clients.jedis.Jedis;
 
-/** Stopping and moving the clock. */
 @Lockwheel(frozen = true)
 class ClockTest {
     private static final Duration MILLISECOND = Duration.ofMillis(1);

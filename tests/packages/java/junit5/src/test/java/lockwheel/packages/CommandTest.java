@@ -1,3 +1,5 @@
+// Tests the program at the path that the main class of the jar prints.
+
 package lockwheel.packages;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
@@ -10,7 +12,6 @@ import java.io.File;
 import java.nio.file.Path;
 import org.junit.jupiter.api.Test;
 
-/** The program, run by the path that the main class of the jar prints. */
 class CommandTest {
     @Test
     void theMainClassPrintsThePathOfTheProgram() throws Exception {

@@ -1,3 +1,5 @@
+// Tests {@code @Lockwheel} in test classes and by running test classes that fail.
+
 package lockwheel.packages;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
@@ -31,7 +33,6 @@ import org.junit.platform.engine.TestExecutionResult;
 import org.junit.platform.testkit.engine.EngineTestKit;
 import org.junit.platform.testkit.engine.Events;
 
-/** What JUnit makes of {@code @Lockwheel}, seen from inside a test and from outside. */
 class ExtensionTest {
     @Nested
     @Lockwheel(frozen = true, options = {"--databases", "3"})
@@ -201,7 +202,7 @@ class ExtensionTest {
     }
 
     @Test
-    void aServerOfItsOwnIsNoConstructorsParameter() {
+    void aServerPerTestIsRefusedAsAConstructorParameter() {
         String message = failureOf(InAConstructor.class).getMessage();
         assertTrue(message.contains("@Lockwheel(shared = true)"), message);
     }
@@ -215,7 +216,7 @@ class ExtensionTest {
     }
 
     @Test
-    void testsThatRunInParallelDoNotMeet() {
+    void parallelTestsHaveTheirOwnServers() {
         EngineTestKit.engine("junit-jupiter").selectors(selectClass(InParallel.class))
                 .configurationParameter("junit.jupiter.execution.parallel.enabled", "true")
                 .configurationParameter(
@@ -237,7 +238,7 @@ class ExtensionTest {
         void takesTheLock(String token, LockwheelServer server) throws InterruptedException {
             assertEquals("OK", server.call("SET", "lock", token, "NX", "PX", "30000"));
             BOTH.countDown();
-            assertTrue(BOTH.await(Later.PATIENCE_SECONDS, TimeUnit.SECONDS));
+            assertTrue(BOTH.await(Later.MAX_WAIT_SECONDS, TimeUnit.SECONDS));
             assertEquals(token, server.call("GET", "lock"));
         }
     }

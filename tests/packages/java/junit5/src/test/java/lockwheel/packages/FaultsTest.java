@@ -1,3 +1,5 @@
+// Tests fault rules and gates with the replies that another library receives.
+
 package lockwheel.packages;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
@@ -21,7 +23,6 @@ import redis.clients.jedis.Jedis;
 import redis.clients.jedis.exceptions.JedisConnectionException;
 import redis.clients.jedis.exceptions.JedisDataException;
 
-/** Faults that a test orders, as a client of another library sees them. */
 @Lockwheel(frozen = true)
 class FaultsTest {
     /** The time-out for replies that do not arrive. */
@@ -102,7 +103,7 @@ class FaultsTest {
     }
 
     @Test
-    void delayIsOneOfTheServersClock() throws Exception {
+    void aDelayEndsByTheServersClock() throws Exception {
         Rule rule = server.faults().add(Fault.delay(Duration.ofSeconds(2)), SET);
         var set = Later.run(() -> client.set("lock", "token"));
         Later.eventually("it is held", () -> rule.fired() == 1);
@@ -129,7 +130,7 @@ class FaultsTest {
     }
 
     @Test
-    void jumpComesWhenItHasBeenRun() {
+    void aJumpFollowsTheRequest() {
         server.faults().add(Fault.jump(Duration.ofHours(1)), SET);
         client.psetex("lease", 1000L, "token");
         client.set("lock", "token");
@@ -185,7 +186,7 @@ class FaultsTest {
     }
 
     @Test
-    void aRuleTellsWhatItHasDone() {
+    void aRuleCountsItsRequests() {
         Rule rule = server.faults().add(Fault.close(), SET.nth(2));
         client.set("lock", "one");
         assertEquals(1, rule.matched());
@@ -205,7 +206,7 @@ class FaultsTest {
     }
 
     @Test
-    void aGateHoldsWhoComesUntilItIsOpened() throws Exception {
+    void aGateHoldsClientsUntilItIsOpened() throws Exception {
         client.set("lock", "a");
         var gate = server.faults().gate(Requests.any().command("del"));
         long id = client.clientId();

@@ -1,3 +1,5 @@
+// Tests the journal and its assertions.
+
 package lockwheel.packages;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
@@ -18,7 +20,6 @@ import org.junit.jupiter.api.function.Executable;
 import redis.clients.jedis.Jedis;
 import redis.clients.jedis.params.SetParams;
 
-/** The journal and its assertions. */
 @Lockwheel(frozen = true)
 class JournalTest {
     private static final SetParams LEASE = SetParams.setParams().nx().px(10_000);
@@ -41,7 +42,7 @@ class JournalTest {
     }
 
     @Test
-    void entriesTellWhatWasCalledAndWhatBecameOfLocks() {
+    void entriesContainCallsAndChangesOfLocks() {
         worker.set("lock", "one \"two\"\n\u0001", LEASE);
         var entries = journal.entries();
         var acquired = entries.get(entries.size() - 1);
@@ -93,7 +94,7 @@ class JournalTest {
     }
 
     @Test
-    void whatHoldsIsNoError() {
+    void aCheckThatHoldsDoesNotThrow() {
         worker.set("lock", "token", LEASE);
         worker.eval("if redis.call('get', KEYS[1]) == ARGV[1] then"
                 + " return redis.call('del', KEYS[1]) end", List.of("lock"), List.of("token"));
@@ -107,7 +108,7 @@ class JournalTest {
     }
 
     @Test
-    void whatDoesNotHoldIsAnErrorThatTellsTheStory() {
+    void aFailedCheckListsTheEntriesOfTheJournal() {
         worker.setnx("lock", "token");
         fails(journal::assertNoLockHeld, "no-lock-held: ", "SETNX lock token -> 1",
                 "acquired 'lock' as 'token' without a lease");
@@ -118,7 +119,7 @@ class JournalTest {
     }
 
     @Test
-    void twoHoldersAreSeenWhenTheFirstComesBack() {
+    void twoHoldersAreDetectedWhenTheFirstIsUsedAgain() {
         worker.set("lock", "a", LEASE);
         server.clock().advance(Duration.ofSeconds(10));
         server.call("SET", "lock", "b", "NX", "PX", "10000");

@@ -1,3 +1,5 @@
+// A call that runs in another thread.
+
 package lockwheel.packages;
 
 import java.util.concurrent.Callable;
@@ -7,10 +9,9 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.function.BooleanSupplier;
 
-/** Something that another thread does meanwhile. */
 final class Later<T> {
-    /** What has not happened by then on the busiest machine never will. */
-    static final int PATIENCE_SECONDS = 60;
+    /** The limit of every wait, much longer than any step takes on a busy machine. */
+    static final int MAX_WAIT_SECONDS = 60;
 
     private final CompletableFuture<T> value = new CompletableFuture<>();
 
@@ -34,7 +35,7 @@ final class Later<T> {
     /** What came of it, or what it threw. */
     T get() throws Exception {
         try {
-            return value.get(PATIENCE_SECONDS, TimeUnit.SECONDS);
+            return value.get(MAX_WAIT_SECONDS, TimeUnit.SECONDS);
         } catch (ExecutionException error) {
             if (error.getCause() instanceof Exception cause) {
                 throw cause;
@@ -49,7 +50,7 @@ final class Later<T> {
 
     /** Waits until a condition holds. */
     static void eventually(String what, BooleanSupplier condition) throws TimeoutException {
-        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(PATIENCE_SECONDS);
+        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(MAX_WAIT_SECONDS);
         while (!condition.getAsBoolean()) {
             if (System.nanoTime() > end) {
                 throw new TimeoutException(what);

@@ -1,3 +1,5 @@
+// Receives the messages of channels, in order, in its own thread.
+
 package lockwheel.packages;
 
 import static org.junit.jupiter.api.Assertions.assertNotNull;
@@ -8,7 +10,6 @@ import java.util.concurrent.TimeUnit;
 import redis.clients.jedis.Jedis;
 import redis.clients.jedis.JedisPubSub;
 
-/** Receives the messages of channels, in order, in a thread of its own. */
 final class Listener extends JedisPubSub {
     private static final String SUBSCRIBED = "(subscribed)";
     private static final String PONG = "(pong)";
@@ -33,7 +34,7 @@ final class Listener extends JedisPubSub {
     /** The next message. */
     String next() {
         try {
-            String message = received.poll(Later.PATIENCE_SECONDS, TimeUnit.SECONDS);
+            String message = received.poll(Later.MAX_WAIT_SECONDS, TimeUnit.SECONDS);
             assertNotNull(message, "no message was received");
             return message;
         } catch (InterruptedException error) {

@@ -1,3 +1,5 @@
+// Tests the choice of the program and its end with a JVM, in child processes.
+
 package lockwheel.packages;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
@@ -19,7 +21,6 @@ import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** The choice of the program and its end with a JVM, tested with programs that start servers. */
 class ProcessTest {
     private static final String CARRIER = "lockwheel-server-";
     private static final List<String> CLASS_PATH =
@@ -40,7 +41,7 @@ class ProcessTest {
         var starter = starter(CLASS_PATH, Map.of());
         int port = Integer.parseInt(line(starter).split(" ")[0]);
         try (var socket = new Socket("127.0.0.1", port)) {
-            socket.setSoTimeout(Later.PATIENCE_SECONDS * 1000);
+            socket.setSoTimeout(Later.MAX_WAIT_SECONDS * 1000);
             socket.getOutputStream().write("PING\r\n".getBytes());
             assertEquals("+PONG\r\n", new String(socket.getInputStream().readNBytes(7)));
             starter.destroyForcibly().waitFor();

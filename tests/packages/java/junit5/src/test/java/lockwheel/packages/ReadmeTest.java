@@ -1,3 +1,5 @@
+// Tests that the README's code is code of these tests. `run` tests its commands and XML.
+
 package lockwheel.packages;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
@@ -12,7 +14,6 @@ import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 
-/** The README's code is code of these tests. `run` tests its commands and XML. */
 class ReadmeTest {
     private static final Pattern BLOCK =
             Pattern.compile("```java\n(.*?)```", Pattern.DOTALL);

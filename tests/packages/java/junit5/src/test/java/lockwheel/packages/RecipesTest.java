@@ -1,3 +1,5 @@
+// Tests the mistakes of common lock recipes, and their corrections.
+
 package lockwheel.packages;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;

@@ -1,3 +1,5 @@
+// Tests Redisson's own timers and the server's clock.
+
 package lockwheel.packages;
 
 import static org.junit.jupiter.api.Assertions.assertFalse;
@@ -17,7 +19,6 @@ import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
 import org.redisson.client.RedisResponseTimeoutException;
 
-/** Redisson's own timers and the server's clock. */
 @Lockwheel(frozen = true)
 class RedissonTest {
     private static final Duration WATCHDOG = Duration.ofSeconds(30);
@@ -72,7 +73,7 @@ class RedissonTest {
     }
 
     @Test
-    void anUnlockIsHeardByWhoWaits() throws Exception {
+    void anUnlockWakesAWaiter() throws Exception {
         lock.lock();
         var waits = Later.run(() -> lock.tryLock(1, TimeUnit.HOURS));
         awaitARefusal();
@@ -81,7 +82,7 @@ class RedissonTest {
     }
 
     @Test
-    void whoWaitsTriesAgainWhenTheLeaseItWasToldIsOverByItsOwnClock() throws Exception {
+    void aWaiterTriesAgainWhenTheLeaseHasPassedOnItsOwnClock() throws Exception {
         lock.lock(200, TimeUnit.MILLISECONDS);
         var waits = Later.run(() -> lock.tryLock(1, TimeUnit.HOURS));
         awaitARefusal();

@@ -1,3 +1,5 @@
+// Clients of Redisson.
+
 package lockwheel.packages;
 
 import io.github.lockwheel.LockwheelServer;
@@ -6,7 +8,6 @@ import org.redisson.Redisson;
 import org.redisson.api.RedissonClient;
 import org.redisson.config.Config;
 
-/** Clients of Redisson. */
 final class Redissons {
     private Redissons() {}
 

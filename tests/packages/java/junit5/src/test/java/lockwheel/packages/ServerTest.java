@@ -1,3 +1,5 @@
+// Tests the start, the calls and the end of servers.
+
 package lockwheel.packages;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
@@ -17,7 +19,6 @@ import java.util.List;
 import org.junit.jupiter.api.Test;
 import redis.clients.jedis.Jedis;
 
-/** A server, from its start to its end. */
 class ServerTest {
     @Test
     void listensWhenItHasStarted() {
@@ -43,7 +44,7 @@ class ServerTest {
     }
 
     @Test
-    void callReturnsWhatWasAnswered() {
+    void callReturnsTheReply() {
         try (var server = LockwheelServer.start()) {
             assertEquals("OK", server.call("SET", "lock", "a \u00e9\r\n b"));
             assertEquals("a \u00e9\r\n b", server.call("GET", "lock"));
@@ -65,7 +66,7 @@ class ServerTest {
     }
 
     @Test
-    void aConnectionThatAFaultHasClosedIsOpenedAgain() {
+    void aConnectionClosedByAFaultIsReopened() {
         try (var server = LockwheelServer.start()) {
             server.faults().add(Fault.close(), Requests.any().command("get").times(1));
             assertThrows(LockwheelException.class, () -> server.call("GET", "lock"));
@@ -88,7 +89,7 @@ class ServerTest {
     }
 
     @Test
-    void aServerThatDoesNotStartTellsWhy() {
+    void aFailedStartReportsTheOutput() {
         var builder = LockwheelServer.builder().options("--bogus", "1");
         var error = assertThrows(LockwheelException.class, builder::start);
         assertTrue(error.getMessage().startsWith("the server ended with status 1:"), error.getMessage());
@@ -96,7 +97,7 @@ class ServerTest {
     }
 
     @Test
-    void whoWaitsForAnAnswerHearsOfTheEnd() {
+    void aPendingCallFailsWhenTheServerStops() {
         var server = LockwheelServer.start();
         var gate = server.faults().gate(Requests.any().command("get"));
         var get = Later.run(() -> server.call("GET", "lock"));
@@ -106,7 +107,7 @@ class ServerTest {
     }
 
     @Test
-    void severalServersKnowNothingOfEachOther() {
+    void serversAreIndependent() {
         try (var one = LockwheelServer.start(); var other = LockwheelServer.start()) {
             assertNotEquals(one.url(), other.url());
             one.call("SET", "lock", "one");
@@ -117,7 +118,7 @@ class ServerTest {
     }
 
     @Test
-    void resetForgetsEverything() {
+    void resetRemovesAllState() {
         try (var server = LockwheelServer.builder().frozen(true).start();
                 var client = new Jedis(server.url())) {
             client.set("lock", "token");

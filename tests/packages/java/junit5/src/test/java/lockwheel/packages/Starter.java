@@ -1,10 +1,11 @@
+// A program that starts a server, prints its address, and runs until its input ends.
+
 package lockwheel.packages;
 
 import io.github.lockwheel.LockwheelException;
 import io.github.lockwheel.LockwheelServer;
 import java.io.IOException;
 
-/** A program that starts a server, prints its address, and runs until its input ends. */
 public final class Starter {
     private Starter() {}
 

@@ -1,3 +1,5 @@
+// Public API: the annotation that gives tests a server.
+
 package io.github.lockwheel.junit5;
 
 import io.github.lockwheel.Check;

@@ -1,3 +1,5 @@
+// The JUnit extension that resolves parameters and checks locks after each test.
+
 package io.github.lockwheel.junit5;
 
 import io.github.lockwheel.LockwheelServer;

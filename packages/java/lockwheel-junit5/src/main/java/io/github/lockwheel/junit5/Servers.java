@@ -1,3 +1,5 @@
+// Starts, resets and stops the servers of a test or a class.
+
 package io.github.lockwheel.junit5;
 
 import io.github.lockwheel.Check;

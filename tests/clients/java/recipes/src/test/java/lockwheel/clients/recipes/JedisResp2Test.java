@@ -1,10 +1,11 @@
+// Runs the lock recipes on Jedis with RESP2.
+
 package lockwheel.clients.recipes;
 
 import lockwheel.clients.Library;
 import redis.clients.jedis.DefaultJedisClientConfig;
 import redis.clients.jedis.RedisProtocol;
 
-/** The recipes on Jedis in the older protocol. */
 @Library.Setting("RESP2")
 class JedisResp2Test extends JedisTest {
     @Override

@@ -1,3 +1,5 @@
+// Runs the lock recipes on Jedis with its default protocol.
+
 package lockwheel.clients.recipes;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
@@ -14,7 +16,6 @@ import redis.clients.jedis.JedisClientConfig;
 import redis.clients.jedis.Response;
 import redis.clients.jedis.params.SetParams;
 
-/** The recipes on Jedis, in the protocol it chooses itself. */
 @Library(name = "Jedis", type = Jedis.class)
 class JedisTest implements RecipesContract {
     @Override

@@ -1,3 +1,5 @@
+// Runs the lock recipes on Lettuce with RESP2.
+
 package lockwheel.clients.recipes;
 
 import io.lettuce.core.ClientOptions;
@@ -6,7 +8,6 @@ import io.lettuce.core.protocol.ProtocolVersion;
 import lockwheel.clients.Library;
 import lockwheel.clients.Servers;
 
-/** The recipes on Lettuce in the older protocol. */
 @Library.Setting("RESP2")
 class LettuceResp2Test extends LettuceTest {
     private static final RedisClient CLIENT = RedisClient.create(Servers.main().toString());

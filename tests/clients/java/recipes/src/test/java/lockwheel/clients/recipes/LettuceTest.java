@@ -1,3 +1,5 @@
+// Runs the lock recipes on Lettuce with its default protocol.
+
 package lockwheel.clients.recipes;
 
 import io.lettuce.core.RedisClient;
@@ -8,7 +10,6 @@ import io.lettuce.core.api.sync.RedisCommands;
 import lockwheel.clients.Library;
 import lockwheel.clients.Servers;
 
-/** The recipes on Lettuce, in the protocol it chooses itself. */
 @Library(name = "Lettuce", type = RedisClient.class)
 class LettuceTest implements RecipesContract {
     private static final RedisClient CLIENT = RedisClient.create(Servers.main().toString());

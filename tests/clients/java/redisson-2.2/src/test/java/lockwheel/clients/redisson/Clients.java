@@ -1,3 +1,5 @@
+// Clients of one server: two that its tests share, and others on request.
+
 package lockwheel.clients.redisson;
 
 import java.net.URI;
@@ -16,7 +18,6 @@ import org.redisson.core.RLock;
 import org.redisson.core.RedissonMultiLock;
 import org.redisson.core.RedissonRedLock;
 
-/** Clients of one server: two that its tests share, and others on request. */
 final class Clients {
     private static final int ANSWER_TIMEOUT_MS = 20_000;
     private final URI server;

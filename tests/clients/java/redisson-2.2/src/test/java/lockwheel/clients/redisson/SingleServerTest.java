@@ -1,3 +1,5 @@
+// Runs the contracts of Redisson 2.2 on one server.
+
 package lockwheel.clients.redisson;
 
 import static java.util.concurrent.TimeUnit.SECONDS;
@@ -14,7 +16,6 @@ import org.junit.jupiter.api.Disabled;
 import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
 
-/** The contracts of this version, over one plain server. */
 class SingleServerTest
         implements LockContract,
                 FairLockContract,
@@ -23,7 +24,7 @@ class SingleServerTest
                 MultiLockContract {
     private static final Clients CLIENTS = Clients.single();
 
-    /** The lease that this version renews each third of it, and does not let be changed. */
+    /** The lease of the watchdog, which is fixed in this version and renewed after each third. */
     private static final long LEASE_MS = 30_000;
 
     @Override
@@ -51,7 +52,7 @@ class SingleServerTest
     @Test
     @Disabled("2.2.17 leaves the waiter in the queue, for the lease of the holder and 5 s more")
     @DisplayName("FairLock: a waiter that gives up leaves the queue")
-    public void forgetsWhoGaveUp() {}
+    public void removesAWaiterThatGaveUp() {}
 
     @Override
     @Test

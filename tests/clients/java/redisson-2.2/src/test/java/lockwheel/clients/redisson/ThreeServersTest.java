@@ -1,3 +1,5 @@
+// Runs the quorum contract of Redisson 2.2 on three servers, two of which are killed.
+
 package lockwheel.clients.redisson;
 
 import lockwheel.clients.Library.Setting;
@@ -7,7 +9,6 @@ import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Order;
 import org.junit.jupiter.api.Test;
 
-/** Locks over three servers, of which two die. */
 @Setting("three servers")
 class ThreeServersTest extends QuorumContract {
     ThreeServersTest() {

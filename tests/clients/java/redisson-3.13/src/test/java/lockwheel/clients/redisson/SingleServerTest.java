@@ -1,6 +1,7 @@
+// Runs the contracts of Redisson 3.13 on one server.
+
 package lockwheel.clients.redisson;
 
-/** The contracts of this version, over one plain server. */
 class SingleServerTest
         implements LockContract,
                 WatchdogContract,

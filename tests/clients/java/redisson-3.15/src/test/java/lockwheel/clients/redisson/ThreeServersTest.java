@@ -1,9 +1,10 @@
+// Runs the quorum contract of Redisson 3.15 on three servers, two of which are killed.
+
 package lockwheel.clients.redisson;
 
 import lockwheel.clients.Library.Setting;
 import lockwheel.clients.Servers.Slice;
 
-/** Locks over three servers, of which two die. */
 @Setting("three servers")
 class ThreeServersTest extends QuorumContract {
     ThreeServersTest() {

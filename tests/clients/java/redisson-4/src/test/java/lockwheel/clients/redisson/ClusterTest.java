@@ -1,9 +1,10 @@
+// Runs the contracts on a one-node cluster, with messages on sharded channels.
+
 package lockwheel.clients.redisson;
 
 import lockwheel.clients.Library.Setting;
 import lockwheel.clients.Servers;
 
-/** One node that owns all slots; messages go through sharded channels. */
 @Setting("cluster")
 class ClusterTest extends Synchronizers implements ObjectsContract, RecentObjectsContract {
     private static final Clients CLIENTS =

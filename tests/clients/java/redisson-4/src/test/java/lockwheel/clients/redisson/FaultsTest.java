@@ -1,3 +1,5 @@
+// Tests locks after lost connections and flushed scripts.
+
 package lockwheel.clients.redisson;
 
 import static java.util.concurrent.TimeUnit.MILLISECONDS;
@@ -15,7 +17,6 @@ import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
 import org.redisson.api.RedissonClient;
 
-/** Locks outlive what happens to connections and to the server's scripts. */
 class FaultsTest implements Contract {
     private static final Clients CLIENTS = Clients.single();
 
@@ -100,7 +101,7 @@ class FaultsTest implements Contract {
         }).open();
     }
 
-    /** Cuts all connections of that name, and returns when there are none of them left. */
+    /** Closes all connections of that name, and returns when none is left. */
     private static void cut(String name) throws Exception {
         try (var redis = new Redis(Servers.main())) {
             var doomed = redis.call("CLIENT", "LIST").toString().lines()

@@ -1,9 +1,10 @@
+// Runs the quorum contract on five servers, three of which are killed.
+
 package lockwheel.clients.redisson;
 
 import lockwheel.clients.Library.Setting;
 import lockwheel.clients.Servers.Slice;
 
-/** Locks over five servers, of which three die. */
 @Setting("five servers")
 class FiveServersTest extends QuorumContract {
     FiveServersTest() {

@@ -1,3 +1,5 @@
+// Tests one lock with a hundred clients at the same time, each with 25 connections.
+
 package lockwheel.clients.redisson;
 
 import static java.util.concurrent.TimeUnit.NANOSECONDS;
@@ -26,13 +28,12 @@ import org.redisson.Redisson;
 import org.redisson.api.RedissonClient;
 import org.redisson.config.Config;
 
-/** A hundred clients at once, as many programs would bring them: each with its 25 connections. */
 @Isolated("the machine is busy enough")
 class ManyClientsTest implements Contract {
     private static final int CLIENTS = 100;
     private static final int SOCKETS_PER_CLIENT = 25;
     private static final int ROUNDS = 50;
-    /** What a client does elsewhere between two acquisitions. */
+    /** The pause of a client between two acquisitions. */
     private static final int MOST_PAUSE_MS = 400;
     /** A client opens its connections one after another; so many clients do so at once. */
     private static final int OPENERS = 8;
@@ -60,7 +61,7 @@ class ManyClientsTest implements Contract {
             var lock = clients.get(worker).getLock(name);
             return Guard.of(
                     () -> {
-                        // Were all always waiting, each unlock would wake a hundred for one.
+                        // If all clients were always waiting, each unlock would wake a hundred of them.
                         Thread.sleep(ThreadLocalRandom.current().nextInt(MOST_PAUSE_MS));
                         lock.lock(LockContract.LONG_LEASE_SECONDS, SECONDS);
                     },
@@ -75,7 +76,7 @@ class ManyClientsTest implements Contract {
         executor.shutdown();
     }
 
-    /** The clients share their threads, or a machine of two cores would see little else. */
+    /** The clients share their threads, which would otherwise occupy a machine with two cores. */
     private static List<RedissonClient> open(EventLoopGroup loops, ExecutorService executor)
             throws Exception {
         var openers = new ArrayList<Actor>();

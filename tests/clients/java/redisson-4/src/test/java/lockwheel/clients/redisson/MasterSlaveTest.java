@@ -1,9 +1,10 @@
+// Runs the contracts on a server that is configured as both master and slave.
+
 package lockwheel.clients.redisson;
 
 import lockwheel.clients.Library.Setting;
 import lockwheel.clients.Servers;
 
-/** A master that is its own slave, too. */
 @Setting("master and slave")
 class MasterSlaveTest extends Synchronizers {
     private static final Clients CLIENTS =

@@ -1,10 +1,11 @@
+// Runs the contracts with the master-slave configuration and no slaves.
+
 package lockwheel.clients.redisson;
 
 import lockwheel.clients.Library.Setting;
 import lockwheel.clients.Servers;
 import org.redisson.config.ReadMode;
 
-/** The configuration of a master and its slaves, with none of these. */
 @Setting("master without slaves")
 class MasterTest extends Synchronizers {
     private static final Clients CLIENTS =

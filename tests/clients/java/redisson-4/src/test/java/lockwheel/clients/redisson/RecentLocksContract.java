@@ -1,3 +1,5 @@
+// The contracts of locks that only recent versions of Redisson have.
+
 package lockwheel.clients.redisson;
 
 import static java.util.concurrent.TimeUnit.MILLISECONDS;
@@ -17,7 +19,6 @@ import lockwheel.clients.Lease.Measured;
 import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
 
-/** What the locks promise that came to Redisson last. */
 interface RecentLocksContract extends Contract {
     @Test
     @DisplayName("FencedLock: one holder at a time, and each has a higher token than those before")

@@ -1,3 +1,5 @@
+// The contracts of other objects that only recent versions of Redisson have.
+
 package lockwheel.clients.redisson;
 
 import static java.util.concurrent.TimeUnit.SECONDS;
@@ -24,7 +26,6 @@ import org.redisson.api.stream.StreamMessageId;
 import org.redisson.api.stream.StreamReadArgs;
 import org.redisson.api.stream.StreamReadGroupArgs;
 
-/** Objects that came to Redisson late. */
 interface RecentObjectsContract extends Contract {
     @Test
     @DisplayName("RIdGenerator: no number is given twice")

@@ -1,9 +1,10 @@
+// Runs the contracts with the configuration of replicated nodes; INFO names the master.
+
 package lockwheel.clients.redisson;
 
 import lockwheel.clients.Library.Setting;
 import lockwheel.clients.Servers;
 
-/** Replicated nodes: the client finds the master by INFO. */
 @Setting("replicated")
 class ReplicatedTest extends Synchronizers {
     private static final Clients CLIENTS =

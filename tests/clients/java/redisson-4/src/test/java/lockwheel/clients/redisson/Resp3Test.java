@@ -1,10 +1,11 @@
+// Runs the contracts on one server with RESP3.
+
 package lockwheel.clients.redisson;
 
 import lockwheel.clients.Library.Setting;
 import lockwheel.clients.Servers;
 import org.redisson.config.Protocol;
 
-/** One plain server, spoken to in the newer protocol. */
 @Setting("RESP3")
 class Resp3Test extends Synchronizers implements ObjectsContract, RecentObjectsContract {
     private static final Clients CLIENTS =

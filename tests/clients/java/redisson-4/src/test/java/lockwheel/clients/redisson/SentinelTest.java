@@ -1,3 +1,5 @@
+// Runs the contracts on a master that a sentinel names.
+
 package lockwheel.clients.redisson;
 
 import java.net.URI;
@@ -5,7 +7,6 @@ import lockwheel.clients.Library.Setting;
 import lockwheel.clients.Redis;
 import lockwheel.clients.Servers;
 
-/** A master that a sentinel names. */
 @Setting("sentinel")
 class SentinelTest extends Synchronizers {
     private static final Clients CLIENTS =

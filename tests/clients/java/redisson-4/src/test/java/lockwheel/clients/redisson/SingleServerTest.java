@@ -1,6 +1,7 @@
+// Runs every contract on one server.
+
 package lockwheel.clients.redisson;
 
-/** Every contract, over one plain server. */
 class SingleServerTest
         implements LockContract,
                 WatchdogContract,

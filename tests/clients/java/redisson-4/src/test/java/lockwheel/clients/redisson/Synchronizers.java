@@ -1,6 +1,7 @@
+// The contracts of all synchronizers with commands that depend on the configuration.
+
 package lockwheel.clients.redisson;
 
-/** The contracts of all synchronizers with commands that depend on the configuration. */
 abstract class Synchronizers
         implements LockContract,
                 WatchdogContract,

@@ -1,10 +1,11 @@
+// Connections to the main server, with one factory for each simulated process.
+
 package lockwheel.clients.spring;
 
 import lockwheel.clients.Servers;
 import org.springframework.data.redis.connection.RedisStandaloneConfiguration;
 import org.springframework.data.redis.connection.lettuce.LettuceConnectionFactory;
 
-/** Connections to the main server, each factory as another process would have it. */
 final class Connections {
     private Connections() {}
 

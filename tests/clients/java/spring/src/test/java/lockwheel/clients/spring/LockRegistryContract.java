@@ -1,3 +1,5 @@
+// The contract of a RedisLockRegistry, for both of its ways to wait.
+
 package lockwheel.clients.spring;
 
 import static java.util.concurrent.TimeUnit.MILLISECONDS;
@@ -23,13 +25,12 @@ import org.springframework.integration.redis.util.RedisLockRegistry;
 import org.springframework.integration.redis.util.RedisLockRegistry.RedisLockType;
 import org.springframework.scheduling.concurrent.ThreadPoolTaskScheduler;
 
-/** What a RedisLockRegistry promises, however its waiters wait. */
 interface LockRegistryContract {
     Duration LONG_LEASE = Duration.ofMinutes(5);
 
     RedisLockType type();
 
-    /** A registry of a process of its own. */
+    /** A registry that simulates a separate process. */
     default RedisLockRegistry open(Duration lease) {
         var registry = new RedisLockRegistry(Connections.open(), "registry", lease);
         registry.setRedisLockType(type());
@@ -113,7 +114,7 @@ interface LockRegistryContract {
 
     @Test
     @DisplayName("an unlock by another owner throws and changes nothing")
-    default void ignoresStrangers() throws Exception {
+    default void refusesAnUnlockByAnotherOwner() throws Exception {
         var name = fresh();
         var lock = open(LONG_LEASE).obtain(name);
         var other = open(LONG_LEASE).obtain(name);
@@ -129,7 +130,7 @@ interface LockRegistryContract {
         var name = fresh();
         var scheduler = new ThreadPoolTaskScheduler();
         scheduler.initialize();
-        // Renewed each third of the lease: a busy machine may stand for three seconds.
+        // Renewed after each third of the lease: a busy machine may stall for three seconds.
         var registry = open(Duration.ofSeconds(5));
         registry.setRenewalTaskScheduler(scheduler);
         var lock = registry.obtain(name);

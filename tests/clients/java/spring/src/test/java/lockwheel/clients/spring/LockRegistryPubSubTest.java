@@ -1,9 +1,10 @@
+// Runs the contract of RedisLockRegistry with waiting by pub/sub.
+
 package lockwheel.clients.spring;
 
 import lockwheel.clients.Library;
 import org.springframework.integration.redis.util.RedisLockRegistry.RedisLockType;
 
-/** The registry with notified waiters. */
 @Library.Setting("pub/sub lock")
 class LockRegistryPubSubTest extends LockRegistryTest {
     @Override

@@ -1,3 +1,5 @@
+// Runs the contract of RedisLockRegistry with waiting by polling.
+
 package lockwheel.clients.spring;
 
 import lockwheel.clients.Library;

@@ -1,3 +1,5 @@
+// Tests locks made with a RedisTemplate.
+
 package lockwheel.clients.spring;
 
 import java.time.Duration;
@@ -13,7 +15,6 @@ import org.springframework.data.redis.core.SessionCallback;
 import org.springframework.data.redis.core.StringRedisTemplate;
 import org.springframework.data.redis.core.script.DefaultRedisScript;
 
-/** Locks written by hand on a RedisTemplate. */
 @Library(name = "Spring Data Redis", type = RedisTemplate.class)
 class RedisTemplateTest implements RecipesContract {
     private static final RedisConnectionFactory CONNECTIONS = Connections.open();

@@ -1,3 +1,5 @@
+// Tests ShedLock, which runs a scheduled task on one machine at a time.
+
 package lockwheel.clients.spring;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
@@ -12,10 +14,10 @@ import java.util.concurrent.atomic.AtomicInteger;
 import lockwheel.clients.Await;
 import lockwheel.clients.Contention;
 import lockwheel.clients.Contention.Guard;
+import lockwheel.clients.GuardedSection;
 import lockwheel.clients.Lease;
 import lockwheel.clients.Lease.Measured;
 import lockwheel.clients.Library;
-import lockwheel.clients.Room;
 import net.javacrumbs.shedlock.core.LockConfiguration;
 import net.javacrumbs.shedlock.core.LockProvider;
 import net.javacrumbs.shedlock.core.SimpleLock;
@@ -23,7 +25,6 @@ import net.javacrumbs.shedlock.provider.redis.spring.RedisLockProvider;
 import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
 
-/** ShedLock: a scheduled task runs at one place at a time, and no more often than it should. */
 @Library(name = "ShedLock", type = RedisLockProvider.class)
 class ShedLockTest {
     private static final Duration LONG = Duration.ofMinutes(5);
@@ -60,7 +61,7 @@ class ShedLockTest {
     void runsOnce() throws Exception {
         var name = fresh();
         var ran = new AtomicInteger();
-        Contention.visit(new Room(8), 8, 1, worker -> new Guard() {
+        Contention.runGuarded(new GuardedSection(8), 8, 1, worker -> new Guard() {
             @Override
             public void enter() {
                 var taken = provider().lock(lease(name, LONG, LONG));

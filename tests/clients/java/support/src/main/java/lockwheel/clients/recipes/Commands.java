@@ -1,6 +1,7 @@
+// The commands of the lock recipes, as each library implements them.
+
 package lockwheel.clients.recipes;
 
-/** The few commands that locks written by hand are made of, through whichever library. */
 public interface Commands extends AutoCloseable {
     /** `SETNX` */
     boolean setIfAbsent(String key, String value);

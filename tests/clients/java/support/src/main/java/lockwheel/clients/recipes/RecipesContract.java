@@ -1,3 +1,5 @@
+// The contract of the lock recipes, with any library.
+
 package lockwheel.clients.recipes;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
@@ -12,13 +14,12 @@ import java.util.function.Function;
 import lockwheel.clients.Await;
 import lockwheel.clients.Contention;
 import lockwheel.clients.Contention.Guard;
+import lockwheel.clients.GuardedSection;
 import lockwheel.clients.Lease;
 import lockwheel.clients.Lease.Measured;
-import lockwheel.clients.Room;
 import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
 
-/** What locks written by hand promise, whichever library sends their commands. */
 public interface RecipesContract {
     long LONG_LEASE_MS = 300_000;
 
@@ -149,7 +150,7 @@ public interface RecipesContract {
         try (var dead = open()) {
             dead.set(name, stale);
         }
-        Contention.visit(new Room(8), 8, 1, worker -> new Guard() {
+        Contention.runGuarded(new GuardedSection(8), 8, 1, worker -> new Guard() {
             @Override
             public void enter() {
                 try (var redis = open()) {

@@ -1,3 +1,5 @@
+// Runs the contract on the fork of codemonstur.
+
 package lockwheel.launchers.codemonstur;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;

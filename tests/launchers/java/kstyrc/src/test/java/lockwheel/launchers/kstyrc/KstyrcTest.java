@@ -1,3 +1,5 @@
+// Runs the contract on the original embedded-redis of kstyrc.
+
 package lockwheel.launchers.kstyrc;
 
 import static java.nio.charset.StandardCharsets.UTF_8;

@@ -1,3 +1,5 @@
+// Runs the contract on the fork of ozimov.
+
 package lockwheel.launchers.ozimov;
 
 import lockwheel.launchers.OriginalApiContract;

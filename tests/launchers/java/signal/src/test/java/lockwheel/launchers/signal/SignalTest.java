@@ -1,3 +1,5 @@
+// Runs the contract on the fork of Signal.
+
 package lockwheel.launchers.signal;
 
 import lockwheel.launchers.OriginalApiContract;

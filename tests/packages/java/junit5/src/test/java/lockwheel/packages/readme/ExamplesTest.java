@@ -1,3 +1,5 @@
+// The README's code. ReadmeTest compares the two.
+
 package lockwheel.packages.readme;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
@@ -22,7 +24,6 @@ import redis.clients.jedis.Jedis;
 import redis.clients.jedis.exceptions.JedisConnectionException;
 import redis.clients.jedis.params.SetParams;
 
-/** The README's code: {@link lockwheel.packages.ReadmeTest} compares the two. */
 class ExamplesTest {
     @Test
     @Lockwheel(frozen = true, check = Check.EVERY_LOCK_HAS_A_LEASE)

@@ -1,3 +1,5 @@
+// The README's first example.
+
 package lockwheel.packages.readme;
 
 import static org.junit.jupiter.api.Assertions.assertNull;

@@ -1,3 +1,5 @@
+// Tests the timers of Spring's lock libraries and the server's clock.
+
 package lockwheel.packages.spring;
 
 import static org.awaitility.Awaitility.await;
@@ -27,7 +29,6 @@ import org.springframework.data.redis.connection.lettuce.LettuceConnectionFactor
 import org.springframework.data.redis.core.StringRedisTemplate;
 import org.springframework.integration.redis.util.RedisLockRegistry;
 
-/** The timers of Spring's lock libraries and the server's clock. */
 @Lockwheel(frozen = true)
 class LibrariesTest {
     private static final Duration LEASE = Duration.ofSeconds(30);
@@ -89,7 +90,7 @@ class LibrariesTest {
     }
 
     @Test
-    void whoWaitsForALockOfARegistryTriesAgainAndAgain() throws Exception {
+    void aWaiterForALockOfARegistryPolls() throws Exception {
         assertTrue(registry().obtain("invoice").tryLock());
         var waits = CompletableFuture.supplyAsync(() -> waits(registry()));
         await().atMost(Duration.ofMinutes(1)).until(this::isRefused);

@@ -1,3 +1,5 @@
+// A shop that reduces its stock under a lock, a common example in articles about locks.
+
 package lockwheel.packages.spring;
 
 import java.time.Duration;
@@ -12,7 +14,6 @@ import org.springframework.web.bind.annotation.GetMapping;
 import org.springframework.web.bind.annotation.RequestParam;
 import org.springframework.web.bind.annotation.RestController;
 
-/** A shop that reduces its stock under a lock, a common example in articles about locks. */
 @SpringBootApplication
 class Shop {
     private static final Duration LEASE = Duration.ofSeconds(10);

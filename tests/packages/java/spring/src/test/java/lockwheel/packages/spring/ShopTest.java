@@ -1,3 +1,5 @@
+// Tests the shop: the first version of its code shows two mistakes, the corrected one none.
+
 package lockwheel.packages.spring;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
@@ -54,7 +56,7 @@ class ShopTest {
     }
 
     @Test
-    void asFirstWrittenWhoWasLateTakesTheNextOnesLockAway() throws Exception {
+    void firstVersionReleasesTheNextHoldersLockAfterItsLease() throws Exception {
         var release = REDIS.faults().gate(Requests.any().command("del"));
         var late = CompletableFuture.supplyAsync(() -> get("/stock/reduce?id=7"));
         release.await();
@@ -67,7 +69,7 @@ class ShopTest {
     }
 
     @Test
-    void asFirstWrittenWhoIsRefusedReleasesTheOwnersLock() {
+    void firstVersionReleasesTheOwnersLockWhenRefused() {
         REDIS.call("SET", "product:7", "another", "NX", "PX", "10000");
         get("/stock/reduce?id=7");
         assertEquals(1, stock.left.get(), "it was refused ...");
@@ -76,7 +78,7 @@ class ShopTest {
     }
 
     @Test
-    void whoIsRefusedLeavesTheOwnersLock() {
+    void aRefusedRequestKeepsTheOwnersLock() {
         REDIS.call("SET", "product:7", "another", "NX", "PX", "10000");
         assertEquals("busy", get("/stock/reduce/corrected?id=7"));
         assertEquals(1, stock.left.get());
@@ -85,7 +87,7 @@ class ShopTest {
     }
 
     @Test
-    void whoGetsTheLockReducesTheStock() {
+    void aGrantedRequestReducesTheStock() {
         assertEquals("OK", get("/stock/reduce/corrected?id=7"));
         assertEquals(0, stock.left.get());
         REDIS.journal().assertNoLockHeld();

@@ -1,10 +1,11 @@
+// Connections of Spring Data Redis with Lettuce.
+
 package lockwheel.packages.spring;
 
 import io.github.lockwheel.LockwheelServer;
 import org.springframework.data.redis.connection.RedisStandaloneConfiguration;
 import org.springframework.data.redis.connection.lettuce.LettuceConnectionFactory;
 
-/** Connections of Spring's, by Lettuce. */
 final class Templates {
     private Templates() {}
 

@@ -1,12 +1,11 @@
 <?php
-
-// Adds eight to a number that is kept in a session, one in each of eight visits.
+// Adds eight to a number in a session, one in each of eight requests.
 
 declare(strict_types=1);
 
 ini_set('session.use_cookies', '0');
 ini_set('session.cache_limiter', '');
-for ($visit = 0; $visit < 8; ++$visit) {
+for ($request = 0; $request < 8; ++$request) {
     session_id($argv[1]);
     session_start();
     $read = $_SESSION['number'] ?? 0;
