@@ -118,6 +118,14 @@ fn watch_belongs_to_the_number_of_a_database() {
     check("WATCH k; b> SWAPDB 0 3; b> SET k v; MULTI; PING; EXEC => nil-array");
     check("SELECT 3; WATCH k; b> SWAPDB 0 3; b> SET k v; MULTI; PING; EXEC => [PONG]");
     check("SET k v; WATCH k; b> SWAPDB 0 0; b> SWAPDB 1 2; MULTI; PING; EXEC => [PONG]");
+    check("WATCH k; b> SWAPDB 0 0; b> SET k v; MULTI; PING; EXEC => nil-array");
+    check("WATCH k; b> SWAPDB 0 1; UNWATCH; b> SET k v; MULTI; PING; EXEC => [PONG]");
+}
+
+#[test]
+fn flush_of_all_databases_changes_existing_keys() {
+    check("SET k v; WATCH k; b> FLUSHALL ASYNC; MULTI; PING; EXEC => nil-array");
+    check("SET k v; WATCH other; b> FLUSHALL; MULTI; PING; EXEC => [PONG]");
 }
 
 #[test]

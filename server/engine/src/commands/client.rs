@@ -459,13 +459,4 @@ mod tests {
                for 'PAUSE'. Try CLIENT HELP.",
         );
     }
-
-    #[test]
-    fn unblock_ends_waits() {
-        check("PING; b> WAIT 1 0 => ; CLIENT UNBLOCK 2 => 1; b< => 0; CLIENT UNBLOCK 2 => 0");
-        check(
-            "PING; b> WAIT 1 50; CLIENT UNBLOCK 2 ERROR => 1; \
-               b< => !UNBLOCKED client unblocked via CLIENT UNBLOCK; +50ms; b< => ",
-        );
-    }
 }

@@ -336,23 +336,6 @@ mod tests {
     }
 
     #[test]
-    fn number_of_keys_is_checked() {
-        check(
-            "EVAL \"return 1\" -1 => !ERR Number of keys can't be negative; \
-             EVAL \"return 1\" 1 => !ERR Number of keys can't be greater than number of args; \
-             EVAL \"return 1\" x => !ERR value is not an integer or out of range",
-        );
-    }
-
-    #[test]
-    fn script_with_a_write_flag_is_not_run_read_only() {
-        let writes = "!ERR Can not execute a script with write flag using *_ro command.";
-        check(&format!("EVAL_RO \"#!lua\nreturn 1\" 0 => {writes}"));
-        check(&format!("EVAL_RO \"#!lua flags=allow-oom\nreturn 1\" 0 => {writes}"));
-        check("EVAL_RO \"#!lua flags=no-writes\nreturn 1\" 0 => 1; EVAL_RO \"return 1\" 0 => 1");
-    }
-
-    #[test]
     fn error_is_counted_once_at_any_level() {
         let counted = |script: &str, errors: &str, stats: &str| {
             check(&format!(

@@ -292,20 +292,6 @@ mod tests {
     }
 
     #[test]
-    fn entry_is_pending_with_one_consumer() {
-        check(
-            "XADD s 1-1 f v; XADD s 2-1 f v; XGROUP CREATE s g 0; \
-             XREADGROUP GROUP g c STREAMS s >; XGROUP SETID s g 0; \
-             XREADGROUP GROUP g d COUNT 1 STREAMS s >; \
-             XPENDING s g => [2, \"1-1\", \"2-1\", [[\"c\", \"1\"], [\"d\", \"1\"]]]; \
-             XGROUP DELCONSUMER s g c => 1; \
-             XPENDING s g => [1, \"1-1\", \"1-1\", [[\"d\", \"1\"]]]; \
-             XREADGROUP GROUP g d STREAMS s 0 => [[\"s\", [[\"1-1\", [\"f\", \"v\"]]]]]; \
-             XACK s g 2-1 => 0; XACK s g 1-1 => 1; XPENDING s g => [0, nil, nil, nil-array]",
-        );
-    }
-
-    #[test]
     fn commands_send_their_events() {
         check_events(&[
             ("XGROUP CREATE s g 0", ""),
