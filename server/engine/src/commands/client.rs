@@ -47,16 +47,9 @@ const SUBCOMMANDS: &[Command] = &[
         ..OWN
     },
     tracking::GETREDIR,
-    Command {
-        name: "help",
-        arity: Arity::Exactly(2),
-        flags: Flags::LOADING.union(Flags::STALE),
-        since: "5.0.0",
-        doc: "Lists the subcommands.",
-        example: "CLIENT HELP => [CLIENT <subcommand> ...]",
-        run: |_, _| Ok(super::help("CLIENT", HELP)),
-        ..OWN
-    },
+    super::help_row(OWN, "5.0.0", "CLIENT HELP => [CLIENT <subcommand> ...]", |_, _| {
+        Ok(super::help("CLIENT", HELP))
+    }),
     Command {
         name: "id",
         arity: Arity::Exactly(2),

@@ -6,7 +6,7 @@
 use lockwheel_resp::Reply;
 
 use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec};
-use crate::commands::{help, scan};
+use crate::commands::{help, help_row, scan};
 use crate::context::{Context, integer, is};
 use crate::error::Error;
 use crate::glob;
@@ -248,18 +248,9 @@ const OBJECT: &[Command] = &[
         run: |context, argv| object(context, argv[2], |_, _| Err(NOT_COUNTED)),
         ..OF_A_KEY
     },
-    Command {
-        name: "help",
-        arity: Arity::Exactly(2),
-        flags: Flags::LOADING.union(Flags::STALE),
-        keys: &[],
-        since: "6.2.0",
-        tips: &[],
-        doc: "Explains the subcommands.",
-        example: "OBJECT HELP; OBJECT ENCODING k => nil",
-        run: |_, _| Ok(help("OBJECT", OBJECT_HELP)),
-        ..OF_A_KEY
-    },
+    help_row(OF_A_KEY, "6.2.0", "OBJECT HELP; OBJECT ENCODING k => nil", |_, _| {
+        Ok(help("OBJECT", OBJECT_HELP))
+    }),
     Command {
         name: "idletime",
         doc: "Returns the number of seconds since a key was last used.",

@@ -3,7 +3,7 @@
 use lockwheel_resp::Reply;
 use lockwheel_scripting::{Interpreter, Script, Sha};
 
-use super::help;
+use super::{help, help_row};
 use crate::command::{Arity, Categories, Command, FindKeys, Flags, Group, KeySpec};
 use crate::context::{Context, integer, is};
 use crate::error::Error;
@@ -108,16 +108,9 @@ const SCRIPT: &[Command] = &[
         run: script_flush,
         ..SCRIPTING
     },
-    Command {
-        name: "help",
-        arity: Arity::Exactly(2),
-        flags: Flags::LOADING.union(Flags::STALE),
-        since: "5.0.0",
-        doc: "Explains the subcommands.",
-        example: "SCRIPT HELP; SCRIPT EXISTS 00 => [0]",
-        run: |_, _| Ok(help("SCRIPT", HELP)),
-        ..SCRIPTING
-    },
+    help_row(SCRIPTING, "5.0.0", "SCRIPT HELP; SCRIPT EXISTS 00 => [0]", |_, _| {
+        Ok(help("SCRIPT", HELP))
+    }),
     Command {
         name: "kill",
         arity: Arity::Exactly(2),

@@ -4,8 +4,8 @@
 use lockwheel_resp::Reply;
 
 use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec};
-use crate::commands::help;
 use crate::commands::streams::{bound, entry_id, notify_change};
+use crate::commands::{help, help_row};
 use crate::context::{Context, integer, is};
 use crate::error::Error;
 use crate::keyspace::stream::Stream;
@@ -76,16 +76,9 @@ const XGROUP: &[Command] = &[
         run: xgroup_destroy,
         ..STREAM
     },
-    Command {
-        name: "help",
-        arity: Arity::Exactly(2),
-        flags: Flags::LOADING.union(Flags::STALE),
-        keys: &[],
-        doc: "Lists the subcommands.",
-        example: "XGROUP HELP => [XGROUP <subcommand> ...]",
-        run: |_, _| Ok(help("XGROUP", HELP)),
-        ..STREAM
-    },
+    help_row(STREAM, STREAM.since, "XGROUP HELP => [XGROUP <subcommand> ...]", |_, _| {
+        Ok(help("XGROUP", HELP))
+    }),
     Command {
         name: "setid",
         arity: Arity::AtLeast(5),
