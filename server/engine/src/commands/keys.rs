@@ -596,9 +596,8 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use crate::notify::Events;
     use crate::settings::Settings;
-    use crate::testing::{Stage, check, words};
+    use crate::testing::{Stage, check, check_events, words};
 
     /// `SELECT` belongs to another family, so the test reaches other databases by `SWAPDB`.
     #[test]
@@ -618,37 +617,23 @@ mod tests {
     }
 
     #[test]
-    fn events_come_in_the_order_of_redis() {
-        for (before, command, events) in [
-            ("SET k v", "DEL k", &["0 del k"][..]),
-            ("SET k v; SET l w", "RENAME k l", &["0 new l", "0 rename_from k", "0 rename_to l"]),
-            ("SET k v", "RENAME k k", &[]),
-            ("SET k v; SET l w", "COPY k l REPLACE", &["0 new l", "0 copy_to l"]),
-            ("SET k v", "COPY k l DB 3", &["3 new l", "3 copy_to l"]),
-            ("SET k v", "MOVE k 2", &["2 new k", "0 move_from k", "2 move_to k"]),
-            ("SET k v PX 10", "PERSIST k", &["0 persist k"]),
-            ("SET k v", "PEXPIRE k 10", &["0 expire k"]),
-            ("SET k v PX 10", "+10ms", &["0 expired k"]),
-            ("SET k v PX 10; SWAPDB 0 5", "+10ms", &["5 expired k"]),
-            ("", "EXISTS k", &["0 keymiss k"]),
-            ("", "TTL k", &["0 keymiss k"]),
-            ("", "DEL k", &[]),
-            ("SET k v", "FLUSHALL", &[]),
-        ] {
-            let mut stage = Stage::new(Settings::default());
-            stage.check(before);
-            stage.engine.events = Events::KEYEVENT | Events::ALL | Events::NEW | Events::KEY_MISS;
-            let messages: Vec<String> = events
-                .iter()
-                .map(|event| {
-                    let [db, name, key] = event.split(' ').collect::<Vec<_>>()[..] else {
-                        unreachable!("three words")
-                    };
-                    format!("[\"pmessage\", \"*\", \"__keyevent@{db}__:{name}\", \"{key}\"]")
-                })
-                .collect();
-            stage.check(&format!("b> PSUBSCRIBE *; {command}; b< => {}", messages.join(" & ")));
-        }
+    fn commands_send_their_events() {
+        check_events(&[
+            ("MSET k v l w", "new k, set k, new l, set l"),
+            ("RENAME k l", "new l, rename_from k, rename_to l"),
+            ("RENAME l l", ""),
+            ("COPY l k", "new k, copy_to k"),
+            ("COPY k l REPLACE", "new l, copy_to l"),
+            ("PEXPIRE k 10", "expire k"),
+            ("PERSIST k", "persist k"),
+            ("PEXPIRE k 10", "expire k"),
+            ("+10ms", "expired k"),
+            ("EXISTS k", "keymiss k"),
+            ("TTL k", "keymiss k"),
+            ("DEL k l", "del l"),
+            ("SET k v", "new k, set k"),
+            ("FLUSHALL", ""),
+        ]);
     }
 
     #[test]
