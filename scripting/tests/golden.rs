@@ -39,6 +39,11 @@ fn cmsgpack_matches_redis() {
 }
 
 #[test]
+fn conversions_match_redis() {
+    check(include_str!("golden/conversions.txt"));
+}
+
+#[test]
 fn errors_match_redis() {
     check(include_str!("golden/errors.txt"));
 }

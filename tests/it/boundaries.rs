@@ -43,8 +43,6 @@ const FUNCTION_LINES: usize = 70;
 
 /// Longer functions: tables of cases. The list may only shrink.
 const LONG_FUNCTIONS: &[(&str, &str)] = &[
-    ("scripting/tests/scripts.rs", "errors_read_as_in_redis"),
-    ("scripting/tests/scripts.rs", "the_functions_of_redis"),
     ("server/engine/src/commands/model.rs", "actions"),
     ("server/engine/src/commands/model.rs", "command"),
     ("tests/src/bin/tiers/main.rs", "compare_tiers"),
@@ -54,13 +52,7 @@ const LONG_FUNCTIONS: &[(&str, &str)] = &[
 ];
 
 /// Files with longer lines: cases that are easier to read on one line. The list may only shrink.
-const WIDE_FILES: &[&str] = &[
-    "scripting/tests/scripts.rs",
-    "server/compat/src/fuzz/explained/tests.rs",
-    "server/engine/src/database_tests.rs",
-    "tests/src/tiers/builtins.rs",
-    "tests/src/tiers/grammar.rs",
-];
+const WIDE_FILES: &[&str] = &["tests/src/tiers/builtins.rs", "tests/src/tiers/grammar.rs"];
 
 /// The first folder of a path on a developer's machine.
 const PRIVATE_ROOTS: &[&str] = &["home", "Users", "root", "work"];

@@ -118,6 +118,14 @@ fn watch_belongs_to_the_number_of_a_database() {
     check("WATCH k; b> SWAPDB 0 3; b> SET k v; MULTI; PING; EXEC => nil-array");
     check("SELECT 3; WATCH k; b> SWAPDB 0 3; b> SET k v; MULTI; PING; EXEC => [PONG]");
     check("SET k v; WATCH k; b> SWAPDB 0 0; b> SWAPDB 1 2; MULTI; PING; EXEC => [PONG]");
+    check("WATCH k; b> SWAPDB 0 0; b> SET k v; MULTI; PING; EXEC => nil-array");
+    check("WATCH k; b> SWAPDB 0 1; UNWATCH; b> SET k v; MULTI; PING; EXEC => [PONG]");
+}
+
+#[test]
+fn flush_of_all_databases_changes_existing_keys() {
+    check("SET k v; WATCH k; b> FLUSHALL ASYNC; MULTI; PING; EXEC => nil-array");
+    check("SET k v; WATCH other; b> FLUSHALL; MULTI; PING; EXEC => [PONG]");
 }
 
 #[test]
@@ -146,7 +154,7 @@ fn waiter_is_served_from_its_own_database() {
 #[test]
 fn events_name_the_database_they_happened_in() {
     let mut settings = Settings::default();
-    settings.notify_keyspace_events = Events::KEYSPACE | Events::ALL;
+    settings.notify_keyspace_events = Events::KEYSPACE | Events::ALL | Events::NEW;
     let check_events = |commands: &str, expected: &str| {
         let mut stage = Stage::new(settings.clone());
         stage.check("l> PSUBSCRIBE *; b> SELECT 1; b> SET k v; l<");
@@ -162,18 +170,24 @@ fn events_name_the_database_they_happened_in() {
         assert_eq!(events.join(", "), expected, "{commands}");
     };
     check_events("b> DEL k", "1__:k del");
-    check_events("b> MOVE k 2", "1__:k move_from, 2__:k move_to");
-    check_events("b> COPY k k DB 2", "2__:k copy_to");
-    check_events("b> COPY k other", "1__:other copy_to");
-    check_events("b> RENAME k other", "1__:k rename_from, 1__:other rename_to");
+    check_events("b> MOVE k 2", "2__:k new, 1__:k move_from, 2__:k move_to");
+    check_events("b> COPY k k DB 2", "2__:k new, 2__:k copy_to");
+    check_events("b> COPY k other", "1__:other new, 1__:other copy_to");
+    check_events("b> RENAME k other", "1__:other new, 1__:k rename_from, 1__:other rename_to");
     check_events("b> PEXPIRE k 10; +10ms", "1__:k expire, 1__:k expired");
     check_events("b> PEXPIRE k 10; b> SWAPDB 1 2; +10ms", "1__:k expire, 2__:k expired");
     check_events(
         "b> PEXPIRE k 10; b> MOVE k 2; +10ms",
-        "1__:k expire, 1__:k move_from, 2__:k move_to, 2__:k expired",
+        "1__:k expire, 2__:k new, 1__:k move_from, 2__:k move_to, 2__:k expired",
     );
-    check_events("b> EVAL \"redis.call('select', 2) redis.call('set', 'k', 'w')\" 0", "2__:k set");
-    check_events("b> MULTI; b> SELECT 2; b> SET k w; b> EXEC; b> SET k x", "2__:k set, 2__:k set");
+    check_events(
+        "b> EVAL \"redis.call('select', 2) redis.call('set', 'k', 'w')\" 0",
+        "2__:k new, 2__:k set",
+    );
+    check_events(
+        "b> MULTI; b> SELECT 2; b> SET k w; b> EXEC; b> SET k x",
+        "2__:k new, 2__:k set, 2__:k set",
+    );
 }
 
 #[test]

@@ -47,16 +47,9 @@ const SUBCOMMANDS: &[Command] = &[
         ..OWN
     },
     tracking::GETREDIR,
-    Command {
-        name: "help",
-        arity: Arity::Exactly(2),
-        flags: Flags::LOADING.union(Flags::STALE),
-        since: "5.0.0",
-        doc: "Lists the subcommands.",
-        example: "CLIENT HELP => [CLIENT <subcommand> ...]",
-        run: |_, _| Ok(super::help("CLIENT", HELP)),
-        ..OWN
-    },
+    super::help_row(OWN, "5.0.0", "CLIENT HELP => [CLIENT <subcommand> ...]", |_, _| {
+        Ok(super::help("CLIENT", HELP))
+    }),
     Command {
         name: "id",
         arity: Arity::Exactly(2),
@@ -457,15 +450,6 @@ mod tests {
         check(
             "CLIENT PAUSE 1 WRITE x => !ERR unknown subcommand or wrong number of arguments \
                for 'PAUSE'. Try CLIENT HELP.",
-        );
-    }
-
-    #[test]
-    fn unblock_ends_waits() {
-        check("PING; b> WAIT 1 0 => ; CLIENT UNBLOCK 2 => 1; b< => 0; CLIENT UNBLOCK 2 => 0");
-        check(
-            "PING; b> WAIT 1 50; CLIENT UNBLOCK 2 ERROR => 1; \
-               b< => !UNBLOCKED client unblocked via CLIENT UNBLOCK; +50ms; b< => ",
         );
     }
 }

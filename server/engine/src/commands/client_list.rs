@@ -297,12 +297,6 @@ mod tests {
     }
 
     #[test]
-    fn killed_clients_hold_nothing() {
-        check("b> SUBSCRIBE c; CLIENT KILL TYPE pubsub => 1; PUBLISH c m => 0");
-        check("PING; b> WAIT 1 10; CLIENT KILL ID 2 => 1; CLIENT UNBLOCK 2 => 0; +10ms; b< => ");
-    }
-
-    #[test]
     fn caller_is_killed_last() {
         for command in ["CLIENT KILL ID 1 SKIPME no", "MULTI; CLIENT KILL ID 1 SKIPME no; EXEC"] {
             let mut stage = Stage::new(Settings::default());

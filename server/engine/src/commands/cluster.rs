@@ -175,16 +175,12 @@ const SUBCOMMANDS: &[Command] = &[
         run: |context, argv| in_cluster(context, |context| get_keys_in_slot(context, argv)),
         ..CLUSTER
     },
-    Command {
-        name: "help",
-        arity: Arity::Exactly(2),
-        flags: Flags::LOADING.union(Flags::STALE),
-        since: "5.0.0",
-        doc: "Lists the subcommands.",
-        example: "CLUSTER HELP => [CLUSTER <subcommand> ...]",
-        run: |context, _| in_cluster(context, |_| Ok(super::help("CLUSTER", HELP))),
-        ..CLUSTER
-    },
+    super::help_row(
+        CLUSTER,
+        "5.0.0",
+        "CLUSTER HELP => [CLUSTER <subcommand> ...]",
+        |context, _| in_cluster(context, |_| Ok(super::help("CLUSTER", HELP))),
+    ),
     Command {
         name: "info",
         arity: Arity::Exactly(2),

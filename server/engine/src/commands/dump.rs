@@ -171,22 +171,6 @@ mod tests {
     }
 
     #[test]
-    fn refused_restore_changes_nothing() {
-        let bad = "!ERR DUMP payload version or checksum are wrong";
-        check(&format!("SET k w; RESTORE k 0 x REPLACE => {bad}; GET k => \"w\""));
-        let cut = V.replace("v\\x0b", "\\x0b");
-        check(&format!("SET k w; RESTORE k 0 {cut} REPLACE => {bad}; GET k => \"w\""));
-    }
-
-    #[test]
-    fn client_blocked_on_a_list_is_served_by_restore() {
-        let copy = "EVAL \"return redis.call('RESTORE', 'l', 0, redis.call('DUMP', 'k'))\" 0";
-        check(&format!(
-            "b> BLPOP l 0; RPUSH k v; {copy} => OK; b< => [\"l\", \"v\"]; EXISTS l => 0"
-        ));
-    }
-
-    #[test]
     fn commands_send_their_events() {
         check_events(&[
             (&format!("RESTORE k 0 {V}"), "new k, restore k"),

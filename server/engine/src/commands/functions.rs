@@ -4,7 +4,7 @@ use lockwheel_resp::Reply;
 use lockwheel_scripting::{Function, Functions, Library, Policy};
 
 use super::stream_groups::wrong_subcommand;
-use super::{help, map, number, scripts};
+use super::{help, help_row, map, number, scripts};
 use crate::command::{Arity, Categories, Command, FindKeys, Flags, Group, KeySpec};
 use crate::context::{Context, integer, is};
 use crate::error::Error;
@@ -97,15 +97,9 @@ const FUNCTION: &[Command] = &[
         run: flush,
         ..SCRIPTING
     },
-    Command {
-        name: "help",
-        arity: Arity::Exactly(2),
-        flags: Flags::LOADING.union(Flags::STALE),
-        doc: "Explains the subcommands.",
-        example: "FUNCTION HELP => [FUNCTION <subcommand> ...]",
-        run: |_, _| Ok(help("FUNCTION", HELP)),
-        ..SCRIPTING
-    },
+    help_row(SCRIPTING, SCRIPTING.since, "FUNCTION HELP => [FUNCTION <subcommand> ...]", |_, _| {
+        Ok(help("FUNCTION", HELP))
+    }),
     Command {
         name: "kill",
         arity: Arity::Exactly(2),

@@ -73,15 +73,9 @@ const SUBCOMMANDS: &[Command] = &[
         run: getkeysandflags,
         ..COMMAND
     },
-    Command {
-        name: "help",
-        arity: Arity::Exactly(2),
-        since: "5.0.0",
-        doc: "Lists the subcommands.",
-        example: "COMMAND HELP => [COMMAND <subcommand> ...]",
-        run: |_, _| Ok(super::help("COMMAND", HELP)),
-        ..COMMAND
-    },
+    super::help_row(COMMAND, "5.0.0", "COMMAND HELP => [COMMAND <subcommand> ...]", |_, _| {
+        Ok(super::help("COMMAND", HELP))
+    }),
     Command {
         name: "info",
         arity: Arity::AtLeast(2),

@@ -629,17 +629,7 @@ pub(super) fn small(context: &Context<'_>) -> SmallList {
 #[cfg(test)]
 mod tests {
     use crate::settings::Settings;
-    use crate::testing::{Stage, check, check_events};
-
-    #[test]
-    fn last_element_removes_the_key_and_its_lease() {
-        for command in ["LPOP l", "LTRIM l 1 0", "LREM l 0 a", "LMOVE l m LEFT LEFT", "LPOP l 5"] {
-            check(&format!(
-                "RPUSH l a; PEXPIRE l 10; {command}; SETNX l v => 1; +10ms; GET l => \"v\""
-            ));
-        }
-        check("RPUSH l a; PEXPIRE l 10; LMOVE l l LEFT RIGHT => \"a\"; PTTL l => 10");
-    }
+    use crate::testing::{Stage, check_events};
 
     #[test]
     fn commands_send_their_events() {

@@ -32,15 +32,9 @@ const SUBCOMMANDS: &[Command] = &[
         run: doctor,
         ..MEMORY
     },
-    Command {
-        name: "help",
-        arity: Arity::Exactly(2),
-        flags: Flags::LOADING.union(Flags::STALE),
-        doc: "Lists the subcommands.",
-        example: "MEMORY HELP => [MEMORY <subcommand> ...]",
-        run: |_, _| Ok(super::help("MEMORY", HELP)),
-        ..MEMORY
-    },
+    super::help_row(MEMORY, MEMORY.since, "MEMORY HELP => [MEMORY <subcommand> ...]", |_, _| {
+        Ok(super::help("MEMORY", HELP))
+    }),
     Command {
         name: "malloc-stats",
         arity: Arity::Exactly(2),

@@ -47,7 +47,7 @@ pub mod transactions;
 use lockwheel_resp::{LongDouble, Reply};
 use serde::Serialize;
 
-use crate::command::Command;
+use crate::command::{Arity, Command, Flags, Handler};
 use crate::context::integer;
 use crate::error::Error;
 use crate::time::{Millis, Time};
@@ -112,6 +112,27 @@ fn help(command: &str, lines: &'static [&'static str]) -> Reply {
     let last = ["HELP", "    Shows this."];
     let lines = lines.iter().chain(&last).map(|line| Reply::status(line));
     Reply::Array(std::iter::once(Reply::Simple(first.into())).chain(lines).collect())
+}
+
+/// The row of the `HELP` subcommand of a family, with the other rows' `base`.
+const fn help_row(
+    base: Command,
+    since: &'static str,
+    example: &'static str,
+    run: Handler,
+) -> Command {
+    Command {
+        name: "help",
+        arity: Arity::Exactly(2),
+        flags: Flags::LOADING.union(Flags::STALE),
+        keys: &[],
+        since,
+        tips: &[],
+        doc: "Lists the subcommands.",
+        example,
+        run,
+        ..base
+    }
 }
 
 /// A map with names as keys.

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use lockwheel_resp::Reply;
 
 use crate::command::{Arity, Command, Flags, Group, KeySpec};
-use crate::commands::help;
+use crate::commands::{help, help_row};
 use crate::context::Context;
 use crate::error::Error;
 use crate::glob;
@@ -129,16 +129,9 @@ const SUBCOMMANDS: &[Command] = &[
         run: |context, argv| channels(argv, &context.engine.pubsub.channels),
         ..PUBSUB
     },
-    Command {
-        name: "help",
-        arity: Arity::Exactly(2),
-        flags: Flags::LOADING.union(Flags::STALE),
-        since: "6.2.0",
-        doc: "Explains the subcommands.",
-        example: "b> PUBSUB HELP; PUBSUB NUMPAT => 0",
-        run: |_, _| Ok(help("PUBSUB", HELP)),
-        ..PUBSUB
-    },
+    help_row(PUBSUB, "6.2.0", "b> PUBSUB HELP; PUBSUB NUMPAT => 0", |_, _| {
+        Ok(help("PUBSUB", HELP))
+    }),
     Command {
         name: "numpat",
         arity: Arity::Exactly(2),

@@ -3,7 +3,7 @@
 use lockwheel_resp::Reply;
 use lockwheel_scripting::{Interpreter, Script, Sha};
 
-use super::help;
+use super::{help, help_row};
 use crate::command::{Arity, Categories, Command, FindKeys, Flags, Group, KeySpec};
 use crate::context::{Context, integer, is};
 use crate::error::Error;
@@ -108,16 +108,9 @@ const SCRIPT: &[Command] = &[
         run: script_flush,
         ..SCRIPTING
     },
-    Command {
-        name: "help",
-        arity: Arity::Exactly(2),
-        flags: Flags::LOADING.union(Flags::STALE),
-        since: "5.0.0",
-        doc: "Explains the subcommands.",
-        example: "SCRIPT HELP; SCRIPT EXISTS 00 => [0]",
-        run: |_, _| Ok(help("SCRIPT", HELP)),
-        ..SCRIPTING
-    },
+    help_row(SCRIPTING, "5.0.0", "SCRIPT HELP; SCRIPT EXISTS 00 => [0]", |_, _| {
+        Ok(help("SCRIPT", HELP))
+    }),
     Command {
         name: "kill",
         arity: Arity::Exactly(2),
@@ -333,23 +326,6 @@ mod tests {
              SCRIPT EXISTS e611e2060b67d30b5a400593ff31fdae9242be30 => [1]; \
              EVALSHA 831718c21eb8cace8e6f31e7782a9d8e38ed5600 0 => \"kept\"",
         );
-    }
-
-    #[test]
-    fn number_of_keys_is_checked() {
-        check(
-            "EVAL \"return 1\" -1 => !ERR Number of keys can't be negative; \
-             EVAL \"return 1\" 1 => !ERR Number of keys can't be greater than number of args; \
-             EVAL \"return 1\" x => !ERR value is not an integer or out of range",
-        );
-    }
-
-    #[test]
-    fn script_with_a_write_flag_is_not_run_read_only() {
-        let writes = "!ERR Can not execute a script with write flag using *_ro command.";
-        check(&format!("EVAL_RO \"#!lua\nreturn 1\" 0 => {writes}"));
-        check(&format!("EVAL_RO \"#!lua flags=allow-oom\nreturn 1\" 0 => {writes}"));
-        check("EVAL_RO \"#!lua flags=no-writes\nreturn 1\" 0 => 1; EVAL_RO \"return 1\" 0 => 1");
     }
 
     #[test]

@@ -90,16 +90,9 @@ const SUBCOMMANDS: &[Command] = &[
         run: get_master_address,
         ..SENTINEL
     },
-    Command {
-        name: "help",
-        arity: Arity::Exactly(2),
-        flags: Flags::LOADING.union(Flags::STALE),
-        since: "6.2.0",
-        doc: "Lists the subcommands.",
-        example: "SENTINEL HELP => [SENTINEL <subcommand> ...]",
-        run: |_, _| Ok(super::help("SENTINEL", HELP)),
-        ..SENTINEL
-    },
+    super::help_row(SENTINEL, "6.2.0", "SENTINEL HELP => [SENTINEL <subcommand> ...]", |_, _| {
+        Ok(super::help("SENTINEL", HELP))
+    }),
     Command {
         name: "info-cache",
         arity: Arity::AtLeast(3),

@@ -554,28 +554,6 @@ mod tests {
     }
 
     #[test]
-    fn last_member_removes_the_key() {
-        for command in ["SREM s a", "SPOP s", "SPOP s 5", "SMOVE s t a", "SDIFFSTORE s s s"] {
-            check(&format!("SADD s a; PEXPIRE s 10; {command}; SETNX s v => 1; +10ms; GET s"));
-            check(&format!("SADD s a; PEXPIRE s 10; {command}; EXISTS s => 0; TTL s => -2"));
-        }
-    }
-
-    #[test]
-    fn changing_a_member_keeps_the_lease_and_storing_ends_it() {
-        for command in ["SADD s c", "SREM s a", "SPOP s", "SMOVE s t a", "SMOVE t s d"] {
-            check(&format!(
-                "SADD s a b; SADD t d; PEXPIRE s 10; {command}; +9ms; EXISTS s => 1; \
-                            +1ms; EXISTS s => 0"
-            ));
-        }
-        for command in ["SINTERSTORE s s", "SUNIONSTORE s s", "SDIFFSTORE s s"] {
-            check(&format!("SADD s a b; PEXPIRE s 10; {command} => 2; TTL s => -1"));
-        }
-        check("SADD s a; PEXPIRE s 10; +10ms; SADD s b => 1; SUNION s => [\"b\"]");
-    }
-
-    #[test]
     fn encoding_changes_at_the_limits() {
         let mut settings = Settings::default();
         settings.set_max_intset_entries = 4;
@@ -681,24 +659,5 @@ mod tests {
             ("SADD t 1", "new t, sadd t"),
             ("SREM t 1 1", "srem t, del t"),
         ]);
-    }
-
-    #[test]
-    fn every_change_breaks_a_watch() {
-        for (watched, command) in [
-            ("s", "SADD s c"),
-            ("s", "SREM s a"),
-            ("s", "SPOP s"),
-            ("s", "SMOVE s t a"),
-            ("t", "SMOVE s t a"),
-            ("d", "SINTERSTORE d s"),
-            ("s", "SDIFFSTORE s t"),
-        ] {
-            check(&format!("SADD s a b; WATCH {watched}; b> {command}; MULTI; EXEC => nil-array"));
-        }
-        check(
-            "SADD s a b; WATCH s d; b> SADD s a; b> SREM s x; b> SINTERSTORE d x; \
-               b> SMOVE s d x; MULTI; EXEC => []",
-        );
     }
 }

@@ -35,16 +35,9 @@ const SUBCOMMANDS: &[Command] = &[
         run: get,
         ..CONFIG
     },
-    Command {
-        name: "help",
-        arity: Arity::Exactly(2),
-        flags: Flags::LOADING.union(Flags::STALE),
-        since: "5.0.0",
-        doc: "Lists the subcommands.",
-        example: "CONFIG HELP => [CONFIG <subcommand> ...]",
-        run: |_, _| Ok(super::help("CONFIG", HELP)),
-        ..CONFIG
-    },
+    super::help_row(CONFIG, "5.0.0", "CONFIG HELP => [CONFIG <subcommand> ...]", |_, _| {
+        Ok(super::help("CONFIG", HELP))
+    }),
     Command {
         name: "resetstat",
         arity: Arity::Exactly(2),

@@ -311,19 +311,6 @@ mod tests {
     }
 
     #[test]
-    fn stored_result_replaces_a_key_of_any_type() {
-        check("RPUSH l 2 1; SET d v PX 10; SORT l STORE d => 2; TTL d => -1; TYPE d => list");
-        check("RPUSH l 2 1; SORT l STORE l => 2; LRANGE l 0 -1 => [\"1\", \"2\"]");
-        check(
-            "RPUSH l 1 2; SORT l GET x* GET # STORE d => 4; \
-               LRANGE d 0 -1 => [\"\", \"1\", \"\", \"2\"]",
-        );
-        check("b> BLPOP d 0; RPUSH l 2 1; SORT l STORE d => 2; b< => [\"d\", \"1\"]; LLEN d => 1");
-        check("RPUSH l 1; WATCH l d; b> SORT l STORE d; MULTI; EXEC => nil-array");
-        check("RPUSH l 1; WATCH l; b> SORT l STORE d; MULTI; EXEC => []");
-    }
-
-    #[test]
     fn commands_send_their_events() {
         check_events(&[
             ("RPUSH l 2 1", "new l, rpush l"),

@@ -371,17 +371,7 @@ fn difference<'c>(inputs: &[Input<'c>]) -> impl Iterator<Item = (Cow<'c, [u8]>, 
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::{check, check_events};
-
-    #[test]
-    fn infinities_of_opposite_signs_make_zero() {
-        check(
-            "ZADD y inf a; ZADD z -inf a; ZUNION 2 y z WITHSCORES => [\"a\", \"0\"]; \
-             ZINTER 2 y z WITHSCORES => [\"a\", \"0\"]; \
-             ZUNION 1 y WEIGHTS 0 WITHSCORES => [\"a\", \"0\"]; \
-             ZINTER 2 y z AGGREGATE MIN WITHSCORES => [\"a\", \"-inf\"]",
-        );
-    }
+    use crate::testing::check_events;
 
     #[test]
     fn commands_send_their_events() {

@@ -4,8 +4,8 @@
 use lockwheel_resp::Reply;
 
 use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec};
-use crate::commands::help;
 use crate::commands::streams::{bound, entry_id, notify_change};
+use crate::commands::{help, help_row};
 use crate::context::{Context, integer, is};
 use crate::error::Error;
 use crate::keyspace::stream::Stream;
@@ -76,16 +76,9 @@ const XGROUP: &[Command] = &[
         run: xgroup_destroy,
         ..STREAM
     },
-    Command {
-        name: "help",
-        arity: Arity::Exactly(2),
-        flags: Flags::LOADING.union(Flags::STALE),
-        keys: &[],
-        doc: "Lists the subcommands.",
-        example: "XGROUP HELP => [XGROUP <subcommand> ...]",
-        run: |_, _| Ok(help("XGROUP", HELP)),
-        ..STREAM
-    },
+    help_row(STREAM, STREAM.since, "XGROUP HELP => [XGROUP <subcommand> ...]", |_, _| {
+        Ok(help("XGROUP", HELP))
+    }),
     Command {
         name: "setid",
         arity: Arity::AtLeast(5),
@@ -289,20 +282,6 @@ mod tests {
         after("XAUTOCLAIM s g c 0 0", "3", "3");
         after("XAUTOCLAIM s g c 8 0", "3", "-1");
         after("XGROUP CREATECONSUMER s g c", "10", "-1");
-    }
-
-    #[test]
-    fn entry_is_pending_with_one_consumer() {
-        check(
-            "XADD s 1-1 f v; XADD s 2-1 f v; XGROUP CREATE s g 0; \
-             XREADGROUP GROUP g c STREAMS s >; XGROUP SETID s g 0; \
-             XREADGROUP GROUP g d COUNT 1 STREAMS s >; \
-             XPENDING s g => [2, \"1-1\", \"2-1\", [[\"c\", \"1\"], [\"d\", \"1\"]]]; \
-             XGROUP DELCONSUMER s g c => 1; \
-             XPENDING s g => [1, \"1-1\", \"1-1\", [[\"d\", \"1\"]]]; \
-             XREADGROUP GROUP g d STREAMS s 0 => [[\"s\", [[\"1-1\", [\"f\", \"v\"]]]]]; \
-             XACK s g 2-1 => 0; XACK s g 1-1 => 1; XPENDING s g => [0, nil, nil, nil-array]",
-        );
     }
 
     #[test]

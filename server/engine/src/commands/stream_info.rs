@@ -5,7 +5,7 @@ use lockwheel_resp::Reply;
 use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec};
 use crate::commands::stream_groups::{no_such_group, wrong_subcommand};
 use crate::commands::streams::{entry_reply, id_reply};
-use crate::commands::{help, map};
+use crate::commands::{help, help_row, map};
 use crate::context::{Context, integer, is};
 use crate::error::Error;
 use crate::keyspace::stream::group::{Consumer, Group as ReaderGroup};
@@ -53,16 +53,9 @@ const SUBCOMMANDS: &[Command] = &[
         run: groups,
         ..XINFO
     },
-    Command {
-        name: "help",
-        arity: Arity::Exactly(2),
-        flags: Flags::LOADING.union(Flags::STALE),
-        keys: &[],
-        doc: "Lists the subcommands.",
-        example: "XINFO HELP => [XINFO <subcommand> ...]",
-        run: |_, _| Ok(help("XINFO", HELP)),
-        ..XINFO
-    },
+    help_row(XINFO, XINFO.since, "XINFO HELP => [XINFO <subcommand> ...]", |_, _| {
+        Ok(help("XINFO", HELP))
+    }),
     Command {
         name: "stream",
         arity: Arity::AtLeast(3),

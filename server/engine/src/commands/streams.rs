@@ -455,14 +455,6 @@ mod tests {
     }
 
     #[test]
-    fn stream_ends_only_with_its_lease() {
-        check(
-            "XADD s 5-1 f v; PEXPIRE s 10; XDEL s 5-1 => 1; +9ms; XLEN s => 0; EXISTS s => 1; \
-             +1ms; EXISTS s => 0; XADD s 1-1 f v => \"1-1\"",
-        );
-    }
-
-    #[test]
     fn many_whole_nodes_are_trimmed() {
         let mut conversation = String::from("CONFIG SET stream-node-max-entries 10");
         for id in 1..=95 {

@@ -854,24 +854,7 @@ fn common_pairs(left: &[u8], right: &[u8], bytes_max: u64) -> Result<Vec<(usize,
 mod tests {
     use crate::keyspace::value::ValueRef;
     use crate::settings::Settings;
-    use crate::testing::{Stage, check, check_events};
-
-    #[test]
-    fn numbers_are_added() {
-        check("INCR k => 1; INCRBY k 10 => 11; DECR k => 10; DECRBY k -5 => 15; GET k => \"15\"");
-        check("SET k 5 PX 10; INCR k; INCRBYFLOAT k 1.5 => \"7.5\"; +10ms; GET k => nil");
-        check("SET k 9223372036854775807; INCR k => !ERR increment or decrement would overflow");
-        check("SET k -9223372036854775808; DECR k => !ERR increment or decrement would overflow");
-        check("DECRBY k -9223372036854775808 => !ERR decrement would overflow");
-        for value in ["abc", "010", "+1", "1.0", "\" 1\"", "\"\"", "9223372036854775808"] {
-            check(&format!(
-                "SET k {value}; INCR k => !ERR value is not an integer or out of range"
-            ));
-        }
-        check("INCRBYFLOAT k 0.1; INCRBYFLOAT k 0.2 => \"0.3\"; INCRBYFLOAT k 0.7 => \"1\"");
-        check("INCR k; INCRBYFLOAT k inf => !ERR increment would produce NaN or Infinity");
-        check("SET k abc; INCRBYFLOAT k 1 => !ERR value is not a valid float");
-    }
+    use crate::testing::{Stage, check_events};
 
     #[test]
     fn encoding_follows_the_last_change() {

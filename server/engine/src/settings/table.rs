@@ -137,35 +137,21 @@ const fn used(
     row(name, kind, default, mutability, Role::Used(access), doc)
 }
 
-const fn process(
-    name: &'static str,
-    kind: ValueKind,
-    default: &'static str,
-    mutability: Mutability,
-    doc: &'static str,
-) -> Directive {
-    row(name, kind, default, mutability, Role::Process, doc)
+macro_rules! rows_of_role {
+    ($($constructor:ident => $role:ident),*) => {$(
+        const fn $constructor(
+            name: &'static str,
+            kind: ValueKind,
+            default: &'static str,
+            mutability: Mutability,
+            doc: &'static str,
+        ) -> Directive {
+            row(name, kind, default, mutability, Role::$role, doc)
+        }
+    )*};
 }
 
-const fn accepted(
-    name: &'static str,
-    kind: ValueKind,
-    default: &'static str,
-    mutability: Mutability,
-    doc: &'static str,
-) -> Directive {
-    row(name, kind, default, mutability, Role::Accepted, doc)
-}
-
-const fn unsupported(
-    name: &'static str,
-    kind: ValueKind,
-    default: &'static str,
-    mutability: Mutability,
-    doc: &'static str,
-) -> Directive {
-    row(name, kind, default, mutability, Role::Unsupported, doc)
-}
+rows_of_role!(process => Process, accepted => Accepted, unsupported => Unsupported);
 
 const fn durability(
     name: &'static str,
