@@ -16,7 +16,7 @@ use lockwheel_benches::engine_bench::OWNER;
 use lockwheel_resp::encode_request;
 use lockwheel_scripting::Sha;
 use lockwheel_tests::redis_server::RedisServer;
-use lockwheel_tests::scripts::{COMPARE_AND_DELETE_ONE_LINE, LOCK_3, UNLOCK_3};
+use lockwheel_tests::scripts::{COMPARE_AND_DELETE, LOCK_3, UNLOCK_3};
 
 const KEY: &str = "lock:orders:4711";
 const CHANNEL: &str = "redisson_lock__channel:{lock:orders:4711}";
@@ -45,7 +45,7 @@ fn all(criterion: &mut Criterion) {
         None => lockwheel_tests::say("no redis-server on PATH: measured alone"),
     }
     for (_, client) in &mut servers {
-        for script in [COMPARE_AND_DELETE_ONE_LINE, LOCK_3, UNLOCK_3] {
+        for script in [COMPARE_AND_DELETE, LOCK_3, UNLOCK_3] {
             client.load(script);
         }
     }
@@ -84,7 +84,7 @@ struct Exchange {
 }
 
 fn set_and_delete() -> LockCycle {
-    let delete = digest(COMPARE_AND_DELETE_ONE_LINE);
+    let delete = digest(COMPARE_AND_DELETE);
     LockCycle {
         name: "set_nx_px_and_compare_and_delete",
         lock: (words(&["SET", KEY, OWNER, "NX", "PX", LEASE_MS]), "+OK\r\n"),

@@ -14,7 +14,7 @@ use lockwheel_engine::commands::scripts::interpreter;
 use lockwheel_engine::settings::CompatVersion;
 use lockwheel_resp::{Protocol, Reply};
 use lockwheel_scripting::{Host, Interpreter, Interrupt, LogLevel, Sha};
-use lockwheel_tests::scripts::{COMPARE_AND_DELETE_ONE_LINE, LOCK_3, RENEW_3, UNLOCK_3};
+use lockwheel_tests::scripts::{COMPARE_AND_DELETE, LOCK_3, RENEW_3, UNLOCK_3};
 
 const LOCKS: usize = 1_000;
 const RETURN_1: &str = "return 1";
@@ -41,8 +41,7 @@ const TIERS: [(&str, bool); 2] = [("plan", true), ("lua", false)];
 fn at_the_engine(criterion: &mut Criterion) {
     let mut bench = EngineBench::new(LOCKS);
     let [one, delete, lock, unlock, renew] =
-        [RETURN_1, COMPARE_AND_DELETE_ONE_LINE, LOCK_3, UNLOCK_3, RENEW_3]
-            .map(|script| bench.load(script));
+        [RETURN_1, COMPARE_AND_DELETE, LOCK_3, UNLOCK_3, RENEW_3].map(|script| bench.load(script));
     let hold = "SET {fresh} {owner} NX PX 30000";
     let hold_hash = "HSET {fresh} {owner} 1";
     let lock = format!("EVALSHA {lock} 1 {{fresh}} 30000 {{owner}}");
@@ -78,7 +77,7 @@ const NO_PLANS: &str = "CONFIG SET script-plans no";
 fn at_the_interpreter(criterion: &mut Criterion) {
     let mut lua = interpreter(1, CompatVersion::default());
     let [one, delete, lock, unlock, renew, call_often] =
-        [RETURN_1, COMPARE_AND_DELETE_ONE_LINE, LOCK_3, UNLOCK_3, RENEW_3, CALL_OFTEN]
+        [RETURN_1, COMPARE_AND_DELETE, LOCK_3, UNLOCK_3, RENEW_3, CALL_OFTEN]
             .map(|script| lua.load(script.as_bytes()).expect("a script that compiles"));
     let owner = OWNER.as_bytes();
     let lock_args: [&[u8]; 2] = [b"30000", owner];

@@ -1,15 +1,9 @@
 //! The operations that matter most for a lock server, performed on the engine without sockets.
 
+use lockwheel_tests::scripts::{COMPARE_AND_DELETE, LOCK_3, RENEW_3, RENEW_ALL, UNLOCK_3};
+
 use crate::CHUNK;
 use crate::engine_bench::{BenchCase, EngineBench};
-
-const LOCK: &str = include_str!("../../server/compat/src/scripts/redisson-3/lock.lua");
-const UNLOCK: &str = include_str!("../../server/compat/src/scripts/redisson-3/unlock.lua");
-const RENEW: &str = include_str!("../../server/compat/src/scripts/redisson-3/renew.lua");
-const COMPARE_AND_DELETE: &str =
-    include_str!("../../server/compat/src/scripts/compare-and-delete.lua");
-/// The watchdog of Redisson since 3.44: one script renews all locks among its keys.
-const RENEW_ALL: &str = include_str!("../../server/compat/src/scripts/redisson/renew.lua");
 
 /// Locks held during the measurement.
 const LOCKS: usize = 1_000;
@@ -39,16 +33,16 @@ pub fn all() -> Vec<Operation> {
     let mut all = Vec::new();
     for (tier, selection) in TIERS {
         let scripts = [
-            script("redisson lock", LOCK, "EVALSHA {sha} 1 {fresh} 30000 {owner}", "$-1\r\n")
+            script("redisson lock", LOCK_3, "EVALSHA {sha} 1 {fresh} 30000 {owner}", "$-1\r\n")
                 .cleanup("DEL {fresh}"),
             script(
                 "redisson unlock",
-                UNLOCK,
+                UNLOCK_3,
                 "EVALSHA {sha} 2 {fresh} redisson_lock__channel:{{fresh}} 0 30000 {owner}",
                 ":1\r\n",
             )
             .setup("HSET {fresh} {owner} 1; PEXPIRE {fresh} 30000"),
-            script("redisson renew", RENEW, "EVALSHA {sha} 1 {hash} 30000 {owner}", ":1\r\n"),
+            script("redisson renew", RENEW_3, "EVALSHA {sha} 1 {hash} 30000 {owner}", ":1\r\n"),
             script(
                 "redisson renew 100",
                 RENEW_ALL,

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use lockwheel::{Check, Client, ErrorKind, Fault, JournalEvent, LintRule, Reply, Requests, Server};
 use lockwheel_tests::scripts::{
-    COMPARE_AND_DELETE, LOCK_2_2_17, LOCK_3, RENEW_3, UNLOCK_2_2_17, UNLOCK_3,
+    COMPARE_AND_DELETE, FAIR_LOCK, FORCE_UNLOCK, LOCK_2_2_17, LOCK_3, READ_LOCK, RENEW_3, UNLOCK,
+    UNLOCK_2_2_17, UNLOCK_3, WRITE_LOCK,
 };
 use lockwheel_tests::wire::Wire;
 
@@ -117,13 +118,6 @@ fn redisson_lock_held_past_its_lease_is_reported() {
     assert_eq!(rules(&server), [LintRule::RenewalAfterLoss]);
     assert_eq!(broken(&server), [Check::NeverTwoHolders]);
 }
-
-const READ_LOCK: &str = include_str!("../../server/compat/src/scripts/redisson/read-lock.lua");
-const WRITE_LOCK: &str = include_str!("../../server/compat/src/scripts/redisson/write-lock.lua");
-const FAIR_LOCK: &str = include_str!("../../server/compat/src/scripts/redisson/fair-lock.lua");
-const UNLOCK: &str = include_str!("../../server/compat/src/scripts/redisson/unlock.lua");
-const FORCE_UNLOCK: &str =
-    include_str!("../../server/compat/src/scripts/redisson/force-unlock.lua");
 
 fn eval(client: &mut Client, text: &str, rest: &str) -> Reply {
     let argv: Vec<&str> = ["EVAL", text].into_iter().chain(rest.split(' ')).collect();

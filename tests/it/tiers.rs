@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 use lockwheel_engine::limits::SCRIPTS;
 use lockwheel_scripting::outside_of_plans;
-use lockwheel_tests::scripts;
 use lockwheel_tests::tiers::grammar::{self, Cell, Selection};
 use lockwheel_tests::tiers::trial::{Outcome, Trial};
 use lockwheel_tests::tiers::{Chance, Pair};
@@ -18,7 +17,7 @@ const SEED: u64 = 2026;
 /// The number of requests for each script of a client library.
 const REQUESTS: usize = 150;
 
-/// Every Lua file of the suite, and the scripts of the tests, by name.
+/// Every Lua file of the suite, by name.
 fn known() -> BTreeMap<String, String> {
     fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
         for entry in std::fs::read_dir(folder).expect("a folder") {
@@ -33,21 +32,13 @@ fn known() -> BTreeMap<String, String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/compat/src/scripts");
     let mut files = Vec::new();
     walk(&folder, &mut files);
-    let mut all: BTreeMap<_, _> = files
+    files
         .iter()
         .map(|file| {
             let name = file.strip_prefix(&folder).expect("inside").with_extension("");
             (name.display().to_string(), std::fs::read_to_string(file).expect("a text"))
         })
-        .collect();
-    for (name, text) in [
-        ("seed/compare-and-delete", scripts::COMPARE_AND_DELETE),
-        ("seed/compare-and-delete-one-line", scripts::COMPARE_AND_DELETE_ONE_LINE),
-        ("seed/compare-and-renew", scripts::COMPARE_AND_RENEW),
-    ] {
-        all.insert(name.to_owned(), text.to_owned());
-    }
-    all
+        .collect()
 }
 
 fn eval(pair: &mut Pair, request: &[String]) -> Vec<u8> {

@@ -259,7 +259,7 @@ pub const SCRIPTS: &[(&str, &str)] = texts! { "scripts"; ".lua";
     "spring/obtain"
     "spring/renew"
     "spring/unlock"
-    "spring/unlock-and-tell"
+    "spring/unlock-and-publish"
     "symfony/delete"
     "symfony/exists"
     "symfony/put-off"

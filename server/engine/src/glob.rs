@@ -9,12 +9,12 @@ pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     matches_with(pattern, text, |byte| byte)
 }
 
-/// Like [`matches`], for the name of a channel: not even a single star matches an empty one.
+/// Like [`matches()`], for the name of a channel: not even a single star matches an empty one.
 pub fn matches_channel(pattern: &[u8], channel: &[u8]) -> bool {
     if channel.is_empty() { pattern.is_empty() } else { matches(pattern, channel) }
 }
 
-/// Like [`matches`], ignoring case.
+/// Like [`matches()`], ignoring case.
 pub fn matches_ignoring_case(pattern: &[u8], text: &[u8]) -> bool {
     matches_with(pattern, text, |byte| byte.to_ascii_lowercase())
 }

@@ -1,7 +1,7 @@
 //! Locks without contention: each is taken and released again.
 
 use lockwheel_compat::cases::script;
-use lockwheel_tests::scripts::{COMPARE_AND_DELETE_ONE_LINE, LOCK_3, UNLOCK_3};
+use lockwheel_tests::scripts::{COMPARE_AND_DELETE, LOCK_3, UNLOCK_3};
 
 use crate::figures::{Metric, Reading};
 use crate::generator::saturate;
@@ -128,7 +128,7 @@ impl CycleType {
             CycleType::Redisson3 => redisson_3(running)?.to_vec(),
             CycleType::Redisson4 => redisson_4(running, key, channel, OWNER)?.to_vec(),
             CycleType::CompareAndDelete => {
-                let delete = &load(running, COMPARE_AND_DELETE_ONE_LINE)?;
+                let delete = &load(running, COMPARE_AND_DELETE)?;
                 vec![
                     Step::new(&["SET", key, OWNER, "NX", "PX", LEASE_MS], "+OK\r\n"),
                     Step::new(&["EVALSHA", delete, "1", key, OWNER], ":1\r\n"),

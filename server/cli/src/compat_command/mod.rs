@@ -44,8 +44,8 @@ the end. Exit status: 0 all cases have passed, 1 a case has failed, 2 the suite 
 #[derive(Parser)]
 #[command(name = "lockwheel compat", bin_name = "lockwheel compat", after_help = EXAMPLES)]
 struct Arguments {
-    /// The server: redis://[[user]:password@]host[:port][/database] or unix://path
     #[arg(required_unless_present = "list")]
+    #[arg(help = "The server: redis://[[user]:password@]host[:port][/database] or unix://path")]
     url: Option<String>,
     /// A server that is correct by definition: every command is sent to both, and replies compared
     #[arg(long, value_name = "URL")]

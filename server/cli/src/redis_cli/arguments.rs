@@ -41,8 +41,8 @@ pub(super) struct Arguments {
     /// The user of the password
     #[arg(long, value_name = "username")]
     user: Option<String>,
-    /// The server: redis://[[user]:password@]host[:port][/database]
     #[arg(short = 'u', value_name = "uri")]
+    #[arg(help = "The server: redis://[[user]:password@]host[:port][/database]")]
     uri: Option<Uri>,
     /// The database
     #[arg(short = 'n', value_name = "db", allow_negative_numbers = true)]

@@ -330,7 +330,7 @@ impl Settings {
         }
     }
 
-    /// As [`Settings::change`], while the command line is read: a request for durability is kept
+    /// As [`Settings::apply`], while the command line is read: a request for durability is kept
     /// until [`Settings::drop_durability`].
     ///
     /// # Errors

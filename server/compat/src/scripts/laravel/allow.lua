@@ -1,5 +1,5 @@
--- ARGV: the time to the microsecond, the time in seconds, the length of a window, its calls.
--- Returns {granted, when the window ends, calls left}. Numbers and texts are compared as they come.
+-- ARGV: time with microseconds, time in seconds, length of a window, calls in a window.
+-- Returns {granted, end of the window, remaining calls}. Values are compared unconverted.
 local now, second, length, calls = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local function begin()
     redis.call('HMSET', KEYS[1], 'start', second, 'end', second + length, 'count', 1)

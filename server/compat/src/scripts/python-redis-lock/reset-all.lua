@@ -1,4 +1,4 @@
--- The library's own pattern is `lock:*`; here it is an argument, so that no stranger's lock is met.
+-- The library's own pattern is `lock:*`. Here it is an argument, so that other locks stay.
 local found = redis.call('keys', ARGV[1])
 local signal
 for _, lock in pairs(found) do

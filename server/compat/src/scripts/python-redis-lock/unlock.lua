@@ -1,4 +1,4 @@
--- KEYS: lock, signal list. ARGV: token, milliseconds that the signal stays.
+-- KEYS: lock, signal list. ARGV: token, time to live of the signal in ms.
 if redis.call('get', KEYS[1]) ~= ARGV[1] then
     return 1
 end

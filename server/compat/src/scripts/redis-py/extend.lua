@@ -1,4 +1,4 @@
--- ARGV: token, milliseconds, "1" if they replace what is left and "0" if they come on top.
+-- ARGV: token, milliseconds, "1" to replace the remaining lease and "0" to add to it.
 local held_by = redis.call('get', KEYS[1])
 if not held_by or held_by ~= ARGV[1] then
     return 0

@@ -1,4 +1,4 @@
--- Several keys at once, as later releases take them. ARGV: token, its length, lease.
+-- Takes several keys at once, as later releases do. ARGV: token, its length, lease.
 local pairs_to_set = {}
 for _, key in ipairs(KEYS) do
     table.insert(pairs_to_set, key)

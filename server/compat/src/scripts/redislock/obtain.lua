@@ -1,4 +1,4 @@
--- ARGV: token with what is told about it, length of the token alone, lease.
+-- ARGV: token and metadata, length of the token alone, lease.
 if redis.call('set', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[3]) then
     return redis.status_reply('OK')
 end

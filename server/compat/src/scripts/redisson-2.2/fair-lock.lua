@@ -1,6 +1,6 @@
--- RFairLock of Redisson 2.2: a waiter is alive as long as a key of its own is there, which ends.
--- The names of these keys are made here and not declared. Nil: it is held; else how long to wait.
--- KEYS: lock, queue, this waiter's key. ARGV: lease ms, owner, wait ms.
+-- RFairLock of Redisson 2.2: a waiting client is alive while its key exists, which has a lease.
+-- The names of these keys are built here and not declared. Nil: taken; else the time to wait.
+-- KEYS: lock, queue, key of this client. ARGV: lease ms, owner, wait ms.
 local function key_of(waiter)
     return 'redisson_lock_thread:{' .. KEYS[1] .. '}:' .. waiter
 end

@@ -1,5 +1,5 @@
--- RFairLock of Redisson 2.2: leaves it once, and wakes the first in the queue. It looks for dead
--- waiters where none are, in the channel's name: that is the library's mistake, kept here.
+-- RFairLock of Redisson 2.2: releases one entry and wakes the first in the queue. It looks for dead
+-- clients under the name of the channel, where none are: a defect of the library, kept here.
 -- KEYS: lock, channel, queue. ARGV: message, lease ms, owner.
 while true do
     local first = redis.call('lindex', KEYS[2], 0)

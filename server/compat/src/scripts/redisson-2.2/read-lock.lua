@@ -1,4 +1,4 @@
--- RReadWriteLock of Redisson 2.2: readers share one lease. Nil: it is held.
+-- RReadWriteLock of Redisson 2.2: readers share one lease. Nil: taken.
 -- KEYS: lock. ARGV: lease ms, reader.
 local mode = redis.call('hget', KEYS[1], 'mode')
 if mode == false then

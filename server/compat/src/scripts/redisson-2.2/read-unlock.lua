@@ -1,5 +1,5 @@
--- RReadWriteLock of Redisson 2.2: a reader leaves once, and wakes those who wait if it was the
--- last.
+-- RReadWriteLock of Redisson 2.2: releases one entry of a reader; the last one wakes the
+-- waiting clients.
 -- KEYS: lock, channel. ARGV: message, lease ms, reader.
 local mode = redis.call('hget', KEYS[1], 'mode')
 if mode == false then

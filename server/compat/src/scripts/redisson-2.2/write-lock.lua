@@ -1,4 +1,4 @@
--- RReadWriteLock of Redisson 2.2: the one writer. Nil: it is held.
+-- RReadWriteLock of Redisson 2.2: takes the write lock. Nil: taken.
 -- KEYS: lock. ARGV: lease ms, writer.
 local mode = redis.call('hget', KEYS[1], 'mode')
 if mode == false then

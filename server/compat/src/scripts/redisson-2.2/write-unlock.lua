@@ -1,5 +1,5 @@
--- RReadWriteLock of Redisson 2.2: a writer leaves once, and wakes those who wait if it was the
--- last.
+-- RReadWriteLock of Redisson 2.2: releases one entry of the writer; the last one wakes the
+-- waiting clients.
 -- KEYS: lock, channel. ARGV: message, lease ms, writer.
 local mode = redis.call('hget', KEYS[1], 'mode')
 if mode == false then

@@ -1,4 +1,4 @@
--- RRateLimiter of Redisson 3.13: a taking is a random float and the number of permits.
+-- RRateLimiter of Redisson 3.13: an acquisition is a random float and a number of permits.
 -- KEYS: limiter, value, this client's value, permits, this client's permits.
 -- ARGV: permits, now, random number.
 local rate = redis.call('hget', KEYS[1], 'rate')

@@ -1,4 +1,4 @@
--- RBoundedBlockingQueue: takes as many permits as there are elements, and adds them. 1: added.
+-- RBoundedBlockingQueue: takes a permit for each element and adds the elements. 1: added.
 -- KEYS: permits, queue. ARGV: count, elements.
 local left = redis.call('get', KEYS[1])
 assert(left ~= false, 'Capacity of queue ' .. KEYS[1] .. ' has not been set')

@@ -1,4 +1,4 @@
--- RBoundedBlockingQueue: takes the head out and gives its permit back.
+-- RBoundedBlockingQueue: removes the head and returns its permit.
 -- KEYS: queue, permits, channel. ARGV: 1.
 local element = redis.call('lpop', KEYS[1])
 if element ~= false then

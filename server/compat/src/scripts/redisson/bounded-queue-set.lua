@@ -1,4 +1,4 @@
--- RBoundedBlockingQueue: sets how many elements there may be, once. 1: set.
+-- RBoundedBlockingQueue: sets the capacity, once. 1: set.
 -- KEYS: permits, channel. ARGV: count.
 local left = redis.call('get', KEYS[1])
 if left == false then

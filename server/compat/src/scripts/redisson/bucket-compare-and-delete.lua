@@ -1,4 +1,4 @@
--- RBucket: no value any more if it is the expected one. 1: deleted.
+-- RBucket: deletes the value if it is the expected one. 1: deleted.
 -- KEYS: bucket. ARGV: expected.
 if redis.call('get', KEYS[1]) == ARGV[1] then
     redis.call('del', KEYS[1])

@@ -1,4 +1,4 @@
--- RBucket: takes the value out.
+-- RBucket: deletes the value and returns it.
 -- KEYS: bucket.
 local value = redis.call('get', KEYS[1])
 redis.call('del', KEYS[1])

@@ -1,6 +1,6 @@
--- RLocalCachedMap: an entry, and a message that makes others forget theirs. The old value.
+-- RLocalCachedMap: sets an entry and invalidates it in other clients. Returns the old value.
 -- KEYS: map, topic, log of updates.
--- ARGV: field, value, message, 1 to tell or 2 to log as well, now, what to log, publish command.
+-- ARGV: field, value, message, 1 to publish or 2 to log too, now, log entry, publish command.
 local old = redis.call('hget', KEYS[1], ARGV[1])
 redis.call('hset', KEYS[1], ARGV[1], ARGV[2])
 if ARGV[4] == '1' then

@@ -1,6 +1,6 @@
--- RLocalCachedMap: no entry any more, and a message that makes others forget theirs.
+-- RLocalCachedMap: removes an entry and invalidates the caches of other clients.
 -- KEYS: map, topic, log of updates.
--- ARGV: field, message, 1 to tell or 2 to log as well, now, what to log, publish command.
+-- ARGV: field, message, 1 to publish or 2 to log too, now, log entry, publish command.
 local old = redis.call('hget', KEYS[1], ARGV[1])
 if redis.call('hdel', KEYS[1], ARGV[1]) == 1 then
     if ARGV[3] == '1' then

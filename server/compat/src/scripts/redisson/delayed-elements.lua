@@ -1,4 +1,4 @@
--- RDelayedQueue: what waits, in the order in which it came.
+-- RDelayedQueue: the delayed elements in the order of insertion.
 -- KEYS: queue.
 local elements = {}
 for _, packed in ipairs(redis.call('lrange', KEYS[1], 0, -1)) do

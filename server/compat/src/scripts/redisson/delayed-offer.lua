@@ -1,4 +1,4 @@
--- RDelayedQueue: an element for later. Whoever transfers is told if it is the next.
+-- RDelayedQueue: adds a delayed element. Publishes its time if it is the next one.
 -- KEYS: destination, timeouts, queue, channel. ARGV: time, random id, element.
 local packed = struct.pack('Bc0Lc0', string.len(ARGV[2]), ARGV[2], string.len(ARGV[3]), ARGV[3])
 redis.call('zadd', KEYS[2], ARGV[1], packed)

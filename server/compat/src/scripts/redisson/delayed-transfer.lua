@@ -1,5 +1,5 @@
--- RDelayedQueue: moves what is due to its queue. The time of the next one, if there is any.
--- KEYS: destination, timeouts, queue. ARGV: now, at most so many.
+-- RDelayedQueue: moves due elements to their queue. Returns the time of the next one, if any.
+-- KEYS: destination, timeouts, queue. ARGV: now, largest number of elements.
 local due = redis.call('zrangebyscore', KEYS[2], 0, ARGV[1], 'limit', 0, ARGV[2])
 if #due > 0 then
     for _, packed in ipairs(due) do

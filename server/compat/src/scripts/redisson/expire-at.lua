@@ -1,5 +1,5 @@
--- RExpirable: ends all keys at a point in time, in milliseconds. 1: any was there.
--- KEYS: any number. ARGV: ms, NX, XX, GT, LT or nothing.
+-- RExpirable: sets the deadline of all keys, in milliseconds. 1: a key existed.
+-- KEYS: any number. ARGV: ms, NX, XX, GT, LT or an empty string.
 local found = 0
 for i = 1, #KEYS, 1 do
     if ARGV[2] ~= '' then

@@ -1,5 +1,5 @@
--- RExpirable, RMultiLock with a lease: ends all keys after so many milliseconds. 1: any was there.
--- KEYS: any number. ARGV: ms, NX, XX, GT, LT or nothing.
+-- RExpirable, RMultiLock with a lease: sets the lease of all keys in ms. 1: a key existed.
+-- KEYS: any number. ARGV: ms, NX, XX, GT, LT or an empty string.
 local found = 0
 for i = 1, #KEYS, 1 do
     if ARGV[2] ~= '' then

@@ -1,4 +1,4 @@
--- RFairLock: frees it whoever holds it, and wakes the first in the queue. 1: it was held.
+-- RFairLock: releases the lock of any holder and wakes the first in the queue. 1: it was held.
 -- KEYS: lock, queue, timeouts, channel. ARGV: message, now, publish command.
 while true do
     local first = redis.call('lindex', KEYS[2], 0)

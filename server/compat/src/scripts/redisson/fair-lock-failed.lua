@@ -1,4 +1,4 @@
--- RFairLock: gives up waiting. Those behind are one waiter nearer.
+-- RFairLock: leaves the queue. Clients behind move forward.
 -- KEYS: queue, timeouts. ARGV: owner, wait ms.
 local queue = redis.call('lrange', KEYS[1], 0, -1)
 local i = 1

@@ -1,5 +1,5 @@
--- RFairLock.lock(): takes it if nobody is before oneself, else queues. Nil: it is held; else for
--- how many milliseconds to wait at most.
+-- RFairLock.lock(): takes the lock if no other client is first in the queue, else joins the queue.
+-- Nil: taken; else the longest time to wait in ms.
 -- KEYS: lock, queue, timeouts. ARGV: lease ms, owner, wait ms, now.
 while true do
     local first = redis.call('lindex', KEYS[2], 0)
@@ -32,12 +32,12 @@ if redis.call('hexists', KEYS[1], ARGV[2]) == 1 then
     redis.call('pexpire', KEYS[1], ARGV[1])
     return nil
 end
--- Already in the queue: it keeps its place, and is told the rest of the holder's lease.
+-- Already in the queue: keeps its place; returns the remaining lease of the holder.
 if redis.call('zscore', KEYS[3], ARGV[2]) ~= false then
     local remaining = redis.call('pttl', KEYS[1])
     return math.max(0, remaining)
 end
--- The last one: its turn is after that of the one before it, or after the holder's lease.
+-- The last one waits for the one before it, or for the end of the holder's lease.
 local last = redis.call('lindex', KEYS[2], -1)
 local ttl
 if last ~= false and last ~= ARGV[2] and redis.call('zscore', KEYS[3], last) ~= false then

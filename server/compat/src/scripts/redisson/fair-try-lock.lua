@@ -1,4 +1,4 @@
--- RFairLock.tryLock(): takes it if nobody is before oneself, and does not queue. Nil: it is held.
+-- RFairLock.tryLock(): takes the lock if no other client is first in the queue. Nil: taken.
 -- KEYS: lock, queue, timeouts. ARGV: lease ms, owner, now, wait ms.
 while true do
     local first = redis.call('lindex', KEYS[2], 0)
@@ -7,7 +7,7 @@ while true do
     end
     local timeout = redis.call('zscore', KEYS[3], first)
     if timeout ~= false and tonumber(timeout) <= tonumber(ARGV[3]) then
-        -- It waited for too long: it is gone. The others' timeouts stay.
+        -- Its timeout has passed: removed from the queue. Other timeouts stay.
         redis.call('zrem', KEYS[3], first)
         redis.call('lpop', KEYS[2])
     else
@@ -19,7 +19,7 @@ if redis.call('exists', KEYS[1]) == 0
 then
     redis.call('lpop', KEYS[2])
     redis.call('zrem', KEYS[3], ARGV[2])
-    -- Those behind are one holder nearer.
+    -- Clients behind move forward.
     local waiting = redis.call('zrange', KEYS[3], 0, -1)
     for i = 1, #waiting, 1 do
         redis.call('zincrby', KEYS[3], -tonumber(ARGV[4]), waiting[i])

@@ -1,4 +1,4 @@
--- RFairLock: leaves it once, and wakes the first in the queue, on a channel of its own.
+-- RFairLock: releases one entry and wakes the first in the queue through its own channel.
 -- KEYS: lock, queue, timeouts, channel, latch.
 -- ARGV: message, lease ms, owner, now, publish command, latch ms.
 local before = redis.call('get', KEYS[5])

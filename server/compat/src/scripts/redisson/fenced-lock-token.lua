@@ -1,4 +1,4 @@
--- RFencedLock: the lock and its token. {-1, token}: it is held; {ms, -1}: another holds it.
+-- RFencedLock: takes the lock. {-1, token}: taken; {ms, -1}: held by another client.
 -- KEYS: lock, token. ARGV: lease ms, owner.
 local free = redis.call('exists', KEYS[1]) == 0
 if free or redis.call('hexists', KEYS[1], ARGV[2]) == 1 then

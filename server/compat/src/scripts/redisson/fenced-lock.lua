@@ -1,4 +1,4 @@
--- RFencedLock without asking for the token: the token grows all the same.
+-- RFencedLock: takes the lock without returning the token, which is incremented.
 -- KEYS: lock, token. ARGV: lease ms, owner.
 local free = redis.call('exists', KEYS[1]) == 0
 if free or redis.call('hexists', KEYS[1], ARGV[2]) == 1 then

@@ -1,5 +1,5 @@
--- FasterMultiLock: whether an owner holds the names. 1: so it is. Redisson begins with the second
--- of them, and so does this.
+-- FasterMultiLock: whether an owner holds the names. 1: it does. Like Redisson, it begins with the
+-- second name.
 -- KEYS: group. ARGV: now, owner, names.
 local now = tonumber(ARGV[1])
 local owner = ARGV[2]

@@ -1,5 +1,5 @@
--- FasterMultiLock.lock(): takes all names of a group or none. Nil: taken; else for how many
--- milliseconds others hold any of them.
+-- FasterMultiLock.lock(): takes all names of a group or none. Nil: taken; else the time in ms
+-- for which other clients hold one of them.
 -- KEYS: group. ARGV: lease ms, now, owner, names.
 local lease = tonumber(ARGV[1])
 local now = tonumber(ARGV[2])

@@ -1,4 +1,4 @@
--- FasterMultiLock: leaves all names once. Nil: one is not held; 0: held once less; 1: free.
+-- FasterMultiLock: releases one entry of each name. Nil: one is not held; 0: still held; 1: free.
 -- KEYS: group, channel, latch.
 -- ARGV: owner, message, lease ms, publish command, latch ms, now, names.
 local before = redis.call('get', KEYS[3])

@@ -1,4 +1,4 @@
--- RIdGenerator: a range of ids for one client: its first and how many.
+-- RIdGenerator: reserves a range of ids. Returns its first id and its size.
 -- KEYS: next, size.
 local size = redis.call('get', KEYS[2])
 if size == false then

@@ -1,4 +1,4 @@
--- RCountDownLatch: one less; the last one opens it. Says nothing.
+-- RCountDownLatch: decrements the count; the last decrement opens the latch. Returns nothing.
 -- KEYS: latch, channel. ARGV: message, publish command.
 local left = redis.call('decr', KEYS[1])
 if left <= 0 then

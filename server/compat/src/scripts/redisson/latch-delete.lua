@@ -1,4 +1,4 @@
--- RCountDownLatch: there is no count any more. 1: there was.
+-- RCountDownLatch: deletes the count. 1: it existed.
 -- KEYS: latch, channel. ARGV: message, publish command.
 if redis.call('del', KEYS[1]) == 1 then
     redis.call(ARGV[2], KEYS[2], ARGV[1])

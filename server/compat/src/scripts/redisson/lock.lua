@@ -1,5 +1,5 @@
--- RLock, RSpinLock: takes a free lock or enters it again. Nil: it is held; else for how many
--- milliseconds another holds it.
+-- RLock, RSpinLock: takes a free lock or re-enters it. Nil: taken; else the remaining lease of the
+-- other holder in ms.
 -- KEYS: lock. ARGV: lease ms, owner.
 local free = redis.call('exists', KEYS[1]) == 0
 if free or redis.call('hexists', KEYS[1], ARGV[2]) == 1 then

@@ -1,5 +1,5 @@
--- RMapCache: removes what has ended, and tells of each. How many there were.
--- KEYS: map, ends by age, expired channel. ARGV: now, at most so many, publish command.
+-- RMapCache: removes expired entries and publishes each. Returns how many there were.
+-- KEYS: map, deadlines by age, expired channel. ARGV: now, largest number, publish command.
 local ended = redis.call('zrangebyscore', KEYS[2], 0, ARGV[1], 'limit', 0, ARGV[2])
 for _, field in ipairs(ended) do
     local packed = redis.call('hget', KEYS[1], field)

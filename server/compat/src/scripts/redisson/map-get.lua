@@ -1,5 +1,5 @@
--- RMapCache: a value that has not ended; reading puts off its end by idleness.
--- KEYS: map, ends by age, ends by idleness, last uses, options. ARGV: now, field.
+-- RMapCache: returns a value that has not expired, and extends its deadline by idle time.
+-- KEYS: map, deadlines by age, by idle time, last accesses, options. ARGV: now, field.
 local packed = redis.call('hget', KEYS[1], ARGV[2])
 if packed == false then
     return nil

@@ -1,8 +1,8 @@
--- RMapCache: an entry that may end, by its age or by idleness, for the old value. A value is
--- packed: its idle time as a double, its length, itself.
--- KEYS: map, ends by age, ends by idleness, created channel, updated channel, last uses, removed
--- channel, options.
--- ARGV: now, end by age, end by idleness, idle ms, field, value, publish command.
+-- RMapCache: sets an entry that expires by age or by idle time; returns the old value. A value is
+-- packed: its idle time as a double, its length, its bytes.
+-- KEYS: map, deadlines by age, by idle time, created channel, updated channel, last accesses,
+-- removed channel, options.
+-- ARGV: now, deadline by age, by idle time, idle ms, field, value, publish command.
 local old = redis.call('hget', KEYS[1], ARGV[5])
 local fresh = false
 if old == false then
@@ -34,7 +34,7 @@ if tonumber(ARGV[3]) > 0 then
 else
     redis.call('zrem', KEYS[3], ARGV[5])
 end
-local heard = redis.call('hget', KEYS[8], 'has-listeners')
+local has_listeners = redis.call('hget', KEYS[8], 'has-listeners')
 local size_max = tonumber(redis.call('hget', KEYS[8], 'max-size'))
 if size_max ~= nil and size_max ~= 0 then
     local mode = redis.call('hget', KEYS[8], 'mode')
@@ -50,7 +50,7 @@ if size_max ~= nil and size_max ~= 0 then
                 redis.call('zrem', KEYS[2], field)
                 redis.call('zrem', KEYS[3], field)
                 redis.call('zrem', KEYS[6], field)
-                if packed ~= false and heard ~= false then
+                if packed ~= false and has_listeners ~= false then
                     local _, value = struct.unpack('dLc0', packed)
                     local removed = struct.pack(
                         'Lc0Lc0',
@@ -68,7 +68,7 @@ end
 local packed = struct.pack('dLc0', ARGV[4], string.len(ARGV[6]), ARGV[6])
 redis.call('hset', KEYS[1], ARGV[5], packed)
 if fresh then
-    if heard ~= false then
+    if has_listeners ~= false then
         local message = struct.pack(
             'Lc0Lc0',
             string.len(ARGV[5]), ARGV[5], string.len(ARGV[6]), ARGV[6]
@@ -78,7 +78,7 @@ if fresh then
     return nil
 end
 local _, value = struct.unpack('dLc0', old)
-if heard ~= false then
+if has_listeners ~= false then
     local message = struct.pack(
         'Lc0Lc0Lc0',
         string.len(ARGV[5]), ARGV[5], string.len(ARGV[6]), ARGV[6], string.len(value), value

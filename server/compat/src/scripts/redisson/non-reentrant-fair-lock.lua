@@ -1,5 +1,5 @@
--- The fair lock that its holder cannot enter again: that is an error, not a wait for oneself.
--- KEYS: lock, queue, timeouts. ARGV: lease ms, owner, wait ms, now, the error's text.
+-- A fair lock that its holder cannot re-enter: that is an error, not a wait for itself.
+-- KEYS: lock, queue, timeouts. ARGV: lease ms, owner, wait ms, now, text of the error.
 while true do
     local first = redis.call('lindex', KEYS[2], 0)
     if first == false then
@@ -29,12 +29,12 @@ end
 if redis.call('hexists', KEYS[1], ARGV[2]) == 1 then
     return redis.error_reply(ARGV[5])
 end
--- Already in the queue: it keeps its place, and is told the rest of the holder's lease.
+-- Already in the queue: keeps its place; returns the remaining lease of the holder.
 if redis.call('zscore', KEYS[3], ARGV[2]) ~= false then
     local remaining = redis.call('pttl', KEYS[1])
     return math.max(0, remaining)
 end
--- The last one: its turn is after that of the one before it, or after the holder's lease.
+-- The last one waits for the one before it, or for the end of the holder's lease.
 local last = redis.call('lindex', KEYS[2], -1)
 local ttl
 if last ~= false and last ~= ARGV[2] and redis.call('zscore', KEYS[3], last) ~= false then

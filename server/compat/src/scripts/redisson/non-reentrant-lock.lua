@@ -1,5 +1,5 @@
--- Lock that its holder cannot enter again: that is an error, not a wait for oneself.
--- KEYS: lock. ARGV: lease ms, owner, the error's text.
+-- A lock that its holder cannot re-enter: that is an error, not a wait for itself.
+-- KEYS: lock. ARGV: lease ms, owner, text of the error.
 if redis.call('exists', KEYS[1]) == 0 then
     redis.call('hincrby', KEYS[1], ARGV[2], 1)
     redis.call('pexpire', KEYS[1], ARGV[1])

@@ -1,7 +1,7 @@
--- RPermitExpirableSemaphore: takes permits that end at a time, after giving back those that have
--- ended. OK: taken; `:time` when the next permit ends; nil: none ever does.
--- KEYS: semaphore, ends, channel.
--- ARGV: permits, end, now, the end of what never ends, publish command, an id for each permit.
+-- RPermitExpirableSemaphore: takes permits with a deadline, after the return of expired ones.
+-- OK: taken; `:time` at which the next permit expires; nil: none expires.
+-- KEYS: semaphore, deadlines, channel.
+-- ARGV: permits, deadline, now, deadline of no expiry, publish command, an id for each permit.
 local ended = redis.call('zrangebyscore', KEYS[2], 0, ARGV[3], 'limit', 0, ARGV[1])
 if #ended > 0 then
     redis.call('zrem', KEYS[2], unpack(ended))

@@ -1,4 +1,4 @@
--- RPermitExpirableSemaphore: more permits, or fewer if the number is negative.
+-- RPermitExpirableSemaphore: adds permits, or removes some if the number is negative.
 -- KEYS: semaphore, channel. ARGV: permits, publish command.
 local available = redis.call('get', KEYS[1])
 if available == false then

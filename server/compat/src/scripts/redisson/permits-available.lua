@@ -1,5 +1,5 @@
--- RPermitExpirableSemaphore: how many permits are left: a number, or the text that is there.
--- KEYS: semaphore, ends, channel. ARGV: now, publish command.
+-- RPermitExpirableSemaphore: the number of free permits, as an integer or as the stored string.
+-- KEYS: semaphore, deadlines, channel. ARGV: now, publish command.
 local ended = redis.call('zrangebyscore', KEYS[2], 0, ARGV[1], 'limit', 0, -1)
 if #ended > 0 then
     redis.call('zrem', KEYS[2], unpack(ended))

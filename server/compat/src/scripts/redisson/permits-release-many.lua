@@ -1,6 +1,6 @@
--- RPermitExpirableSemaphore: gives several permits back, if all of them are held still. How many
--- there were.
--- KEYS: semaphore, channel, ends. ARGV: count, now, publish command, ids.
+-- RPermitExpirableSemaphore: releases several permits if all of them are still held. Returns their
+-- number.
+-- KEYS: semaphore, channel, deadlines. ARGV: count, now, publish command, ids.
 for i = 4, #ARGV, 1 do
     local ends = redis.call('zscore', KEYS[3], ARGV[i])
     if ends == false or tonumber(ends) <= tonumber(ARGV[2]) then

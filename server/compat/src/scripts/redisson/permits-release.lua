@@ -1,5 +1,5 @@
--- RPermitExpirableSemaphore: gives one permit back. 0: there is none of that id, or it had ended.
--- KEYS: semaphore, channel, ends. ARGV: id, 1, now, publish command.
+-- RPermitExpirableSemaphore: releases one permit. 0: it is not held, or it had expired.
+-- KEYS: semaphore, channel, deadlines. ARGV: id, 1, now, publish command.
 local ends = redis.call('zscore', KEYS[3], ARGV[1])
 local removed = redis.call('zrem', KEYS[3], ARGV[1])
 if tonumber(removed) ~= 1 then

@@ -1,5 +1,5 @@
--- RPermitExpirableSemaphore: a held permit ends at another time. 1: it was held.
--- KEYS: semaphore, ends, channel. ARGV: id, end, now, publish command.
+-- RPermitExpirableSemaphore: sets the deadline of a held permit. 1: it was held.
+-- KEYS: semaphore, deadlines, channel. ARGV: id, deadline, now, publish command.
 local ended = redis.call('zrangebyscore', KEYS[2], 0, ARGV[3], 'limit', 0, -1)
 if #ended > 0 then
     redis.call('zrem', KEYS[2], unpack(ended))

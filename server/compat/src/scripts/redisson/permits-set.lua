@@ -1,5 +1,5 @@
--- RPermitExpirableSemaphore: sets how many permits there are, held or not. Says nothing.
--- KEYS: semaphore, channel, ends. ARGV: permits, publish command.
+-- RPermitExpirableSemaphore: sets the number of permits, held ones included. Returns nothing.
+-- KEYS: semaphore, channel, deadlines. ARGV: permits, publish command.
 local available = redis.call('get', KEYS[1])
 if available == false then
     redis.call('set', KEYS[1], ARGV[1])

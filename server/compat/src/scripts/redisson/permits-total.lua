@@ -1,5 +1,5 @@
--- RPermitExpirableSemaphore: how many permits there are, held or not.
--- KEYS: semaphore, ends, channel. ARGV: now, publish command.
+-- RPermitExpirableSemaphore: the number of permits, held ones included.
+-- KEYS: semaphore, deadlines, channel. ARGV: now, publish command.
 local ended = redis.call('zrangebyscore', KEYS[2], 0, ARGV[1], 'limit', 0, -1)
 if #ended > 0 then
     redis.call('zrem', KEYS[2], unpack(ended))

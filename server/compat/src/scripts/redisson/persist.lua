@@ -1,4 +1,4 @@
--- RExpirable: no key ends any more. 1: any would have ended.
+-- RExpirable: removes the deadlines of all keys. 1: a key had one.
 -- KEYS: any number.
 local found = 0
 for i = 1, #KEYS, 1 do

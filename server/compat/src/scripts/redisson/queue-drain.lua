@@ -1,4 +1,4 @@
--- RBlockingQueue: takes out at most so many from the head.
+-- RBlockingQueue: removes at most this number of elements from the head.
 -- KEYS: queue. ARGV: count.
 local count = math.min(ARGV[1], redis.call('llen', KEYS[1]))
 local taken = redis.call('lrange', KEYS[1], 0, count - 1)

@@ -1,5 +1,5 @@
--- RRateLimiter: takes permits of the current window. Nil: taken; else in how many milliseconds
--- the oldest leave the window. Each taking is one member: length, random id, number of permits.
+-- RRateLimiter: takes permits of the current window. Nil: taken; else the time in ms until the
+-- oldest leave the window. An acquisition is one member: length, random id, number of permits.
 -- KEYS: limiter, value, this client's value, permits, this client's permits.
 -- ARGV: permits, now, random id.
 local rate = redis.call('hget', KEYS[1], 'rate')
@@ -19,7 +19,7 @@ assert(tonumber(rate) >= tonumber(ARGV[1]), 'Requested permits amount cannot exc
 local left = redis.call('get', value)
 local wait
 if left ~= false then
-    -- A text less a text: both are read as numbers.
+    -- A difference of two strings: Lua converts both to numbers.
     local old = redis.call('zrangebyscore', permits, 0, tonumber(ARGV[2]) - interval)
     local released = 0
     for _, member in ipairs(old) do

@@ -1,4 +1,4 @@
--- RRateLimiter: how many permits are left now: a number, or the text that is there.
+-- RRateLimiter: the number of free permits, as an integer or as the stored string.
 -- KEYS: limiter, value, this client's value, permits, this client's permits. ARGV: now.
 local rate = redis.call('hget', KEYS[1], 'rate')
 local interval = redis.call('hget', KEYS[1], 'interval')

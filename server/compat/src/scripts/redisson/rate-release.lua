@@ -1,4 +1,4 @@
--- RRateLimiter: gives permits back before their window ends. Says nothing.
+-- RRateLimiter: returns permits before their window ends. Returns nothing.
 -- KEYS: limiter, value, this client's value, permits, this client's permits. ARGV: permits.
 local rate = redis.call('hget', KEYS[1], 'rate')
 local interval = redis.call('hget', KEYS[1], 'interval')

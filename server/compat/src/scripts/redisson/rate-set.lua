@@ -1,6 +1,6 @@
--- RRateLimiter: sets the rate, and forgets what was taken. Says nothing.
+-- RRateLimiter: sets the rate and deletes the acquisitions. Returns nothing.
 -- KEYS: limiter, value, this client's value, permits, this client's permits.
--- ARGV: rate, interval ms, type, keep ms.
+-- ARGV: rate, interval ms, type, time to live ms.
 local value = KEYS[2]
 local permits = KEYS[4]
 if ARGV[3] == '1' then

@@ -1,5 +1,5 @@
 -- RRateLimiter: sets the rate, once. 1: set.
--- KEYS: limiter. ARGV: rate, interval ms, type (0 all clients together, 1 each), keep ms.
+-- KEYS: limiter. ARGV: rate, interval ms, type (0 all clients together, 1 each), time to live ms.
 redis.call('hsetnx', KEYS[1], 'rate', ARGV[1])
 redis.call('hsetnx', KEYS[1], 'interval', ARGV[2])
 redis.call('hsetnx', KEYS[1], 'keepAliveTime', ARGV[4])

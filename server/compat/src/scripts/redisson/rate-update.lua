@@ -1,6 +1,6 @@
--- RRateLimiter: sets the rate and keeps what was taken, if asked to. 1: set.
+-- RRateLimiter: sets the rate, and keeps the acquisitions if required. 1: set.
 -- KEYS: limiter, value, this client's value, permits, this client's permits.
--- ARGV: rate, interval ms, type, keep ms, now, 1 to keep what was taken, 1 if it must exist.
+-- ARGV: rate, interval ms, type, time to live ms, now, 1 to keep acquisitions, 1 if it must exist.
 if ARGV[7] == '1' and redis.call('exists', KEYS[1]) == 0 then
     return 0
 end

@@ -1,4 +1,4 @@
--- RReadWriteLock: frees it if readers hold it. 1: they did.
+-- RReadWriteLock: releases the lock if readers hold it. 1: they did.
 -- KEYS: lock, channel. ARGV: message, publish command.
 if redis.call('hget', KEYS[1], 'mode') == 'read' then
     redis.call('del', KEYS[1])

@@ -1,4 +1,4 @@
--- RReadWriteLock: whether any reader holds it. 1: so it is.
+-- RReadWriteLock: whether a reader holds it. 1: a reader does.
 -- KEYS: lock.
 local mode = redis.call('hget', KEYS[1], 'mode')
 if mode == 'read' or (mode == 'write' and redis.call('hlen', KEYS[1]) > 2) then

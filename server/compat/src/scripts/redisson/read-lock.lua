@@ -1,6 +1,6 @@
--- RReadWriteLock: another reader, or a reader who is the writer. Each entry has a key of its own
--- that ends when its lease does. Nil: it is held.
--- KEYS: lock, prefix of the entries. ARGV: lease ms, reader, the same as a writer.
+-- RReadWriteLock: takes the read lock, also as the writer. Each entry has its own key with its
+-- lease. Nil: taken.
+-- KEYS: lock, prefix of the entries. ARGV: lease ms, reader, the same client as a writer.
 local mode = redis.call('hget', KEYS[1], 'mode')
 if mode == false then
     redis.call('hset', KEYS[1], 'mode', 'read')
@@ -16,7 +16,7 @@ if mode == 'read' or (mode == 'write' and redis.call('hexists', KEYS[1], ARGV[3]
     redis.call('set', entry, 1)
     redis.call('pexpire', entry, ARGV[1])
     local remaining = redis.call('pttl', KEYS[1])
-    -- A number and a text: the text is read as a number.
+    -- A number and a string: Lua converts the string to a number.
     redis.call('pexpire', KEYS[1], math.max(remaining, ARGV[1]))
     return nil
 end

@@ -1,6 +1,6 @@
--- The watchdog of readers: renews locks and their entries. A list of 1 (renewed) and 0 (lost).
+-- The watchdog of readers: renews locks and their entries. Returns 1 (renewed) or 0 (lost) for each.
 -- KEYS: pairs of a lock and the prefix of its entries.
--- ARGV: lease ms, then for each lock how many readers, and these.
+-- ARGV: lease ms, then for each lock the number of readers and the readers.
 local renewed = {}
 local at = 2
 for i = 1, #KEYS, 2 do
@@ -11,7 +11,7 @@ for i = 1, #KEYS, 2 do
         local count = redis.call('hget', KEYS[i], ARGV[at])
         if count ~= false then
             alive = true
-            -- The count is a text: the loop reads it as a number.
+            -- The count is a string: the loop converts it to a number.
             for entry = count, 1, -1 do
                 local key = KEYS[i + 1] .. ':' .. ARGV[at] .. ':rwlock_timeout:' .. entry
                 redis.call('pexpire', key, ARGV[1])

@@ -1,4 +1,4 @@
--- RReadWriteLock: a reader leaves once. The lock then ends with the last of the other entries.
+-- RReadWriteLock: releases one entry of a reader. The lock then ends with the last other entry.
 -- KEYS: lock, channel, prefix of the reader's entries, prefix of all entries, latch.
 -- ARGV: message, reader, publish command, latch ms.
 local before = redis.call('get', KEYS[5])

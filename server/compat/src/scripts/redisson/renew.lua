@@ -1,4 +1,4 @@
--- The watchdog: renews up to a hundred locks at once. A list of 1 (renewed) and 0 (lost).
+-- The watchdog: renews up to a hundred locks at once. Returns 1 (renewed) or 0 (lost) for each.
 -- KEYS: locks. ARGV: lease ms, an owner for each lock.
 local renewed = {}
 for i = 1, #KEYS, 1 do

@@ -1,4 +1,4 @@
--- RSemaphore: takes all there are. How many: a number if none, else the text that was there.
+-- RSemaphore: takes all permits. Returns their number: an integer if there are none, else a string.
 -- KEYS: semaphore.
 local available = redis.call('get', KEYS[1])
 if available == false then

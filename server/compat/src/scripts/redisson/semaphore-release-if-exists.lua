@@ -1,4 +1,4 @@
--- RSemaphore: gives permits back if there is such a semaphore. 1: there was.
+-- RSemaphore: releases permits if the semaphore exists. 1: it does.
 -- KEYS: semaphore, channel. ARGV: permits, publish command.
 if redis.call('exists', KEYS[1]) == 1 then
     local available = redis.call('incrby', KEYS[1], ARGV[1])

@@ -1,4 +1,4 @@
--- RSemaphore: gives permits back; the message is how many there are now.
+-- RSemaphore: releases permits; the message is the number of free ones.
 -- KEYS: semaphore, channel. ARGV: permits, publish command.
 local available = redis.call('incrby', KEYS[1], ARGV[1])
 redis.call(ARGV[2], KEYS[2], available)

@@ -1,4 +1,4 @@
--- RSemaphore: the same for a while.
+-- RSemaphore: sets the number of permits, once, with a lease. 1: set.
 -- KEYS: semaphore, channel. ARGV: permits, publish command, lease ms.
 local available = redis.call('get', KEYS[1])
 if available == false then

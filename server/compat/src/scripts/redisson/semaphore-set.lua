@@ -1,4 +1,4 @@
--- RSemaphore: sets how many permits there are, once. 1: set.
+-- RSemaphore: sets the number of permits, once. 1: set.
 -- KEYS: semaphore, channel. ARGV: permits, publish command.
 local available = redis.call('get', KEYS[1])
 if available == false then

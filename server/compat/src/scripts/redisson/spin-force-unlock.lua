@@ -1,4 +1,4 @@
--- RSpinLock: frees it whoever holds it. 1: it was held.
+-- RSpinLock: releases the lock of any holder. 1: it was held.
 -- KEYS: lock.
 if redis.call('del', KEYS[1]) == 1 then
     return 1

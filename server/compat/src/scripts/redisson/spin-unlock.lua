@@ -1,4 +1,4 @@
--- RSpinLock: leaves it once and tells nobody; whoever wants it asks again and again.
+-- RSpinLock: releases one entry and publishes nothing; waiting clients poll.
 -- KEYS: lock, latch. ARGV: lease ms, owner, latch ms.
 local before = redis.call('get', KEYS[2])
 if before ~= false then

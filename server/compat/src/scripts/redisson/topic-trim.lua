@@ -1,5 +1,5 @@
--- RReliableTopic: removes groups whose subscriber is gone, and then what all others have read. The
--- id that a group has read last is the eighth word of its description. 1: the group is known.
+-- RReliableTopic: removes groups of dead subscribers, then entries that all others have read.
+-- The last read id of a group is the eighth element of its description. 1: the group exists.
 -- KEYS: stream, timeouts. ARGV: group, now.
 local gone = redis.call('zrangebyscore', KEYS[2], 0, tonumber(ARGV[2]) - 1)
 for _, group in ipairs(gone) do

@@ -1,5 +1,5 @@
--- RLock: leaves it once, and wakes a waiter when it is free. The latch keeps what a retry of the
--- same unlock must hear. Nil: not the holder; 0: held once less; 1: free.
+-- RLock: releases one entry, and wakes a waiting client when the lock is free. The latch keeps the
+-- reply for a retry of the same unlock. Nil: not the holder; 0: still held; 1: free.
 -- KEYS: lock, channel, latch. ARGV: message, lease ms, owner, publish command, latch ms.
 local before = redis.call('get', KEYS[3])
 if before ~= false then

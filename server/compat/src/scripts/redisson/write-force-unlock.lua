@@ -1,4 +1,4 @@
--- RReadWriteLock: frees it if a writer holds it. 1: one did.
+-- RReadWriteLock: releases the lock if a writer holds it. 1: one did.
 -- KEYS: lock, channel. ARGV: message, publish command.
 if redis.call('hget', KEYS[1], 'mode') == 'write' then
     redis.call('del', KEYS[1])

@@ -1,4 +1,4 @@
--- RReadWriteLock: the one writer. Entering again adds to the lease. Nil: it is held.
+-- RReadWriteLock: takes the write lock. Re-entering adds to the lease. Nil: taken.
 -- KEYS: lock. ARGV: lease ms, writer.
 local mode = redis.call('hget', KEYS[1], 'mode')
 if mode == false then
@@ -11,7 +11,7 @@ if mode == 'write' then
     if redis.call('hexists', KEYS[1], ARGV[2]) == 1 then
         redis.call('hincrby', KEYS[1], ARGV[2], 1)
         local remaining = redis.call('pttl', KEYS[1])
-        -- A number and a text: the text is read as a number.
+        -- A number and a string: Lua converts the string to a number.
         redis.call('pexpire', KEYS[1], remaining + ARGV[1])
         return nil
     end

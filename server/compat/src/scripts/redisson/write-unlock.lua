@@ -1,4 +1,4 @@
--- RReadWriteLock: the writer leaves once. If it reads as well, readers may come in then.
+-- RReadWriteLock: releases one entry of the writer. If it reads too, other readers may then enter.
 -- KEYS: lock, channel, latch. ARGV: message, lease ms, writer, publish command, latch ms.
 local before = redis.call('get', KEYS[3])
 if before ~= false then

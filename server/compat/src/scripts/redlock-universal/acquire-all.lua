@@ -1,4 +1,4 @@
--- ARGV: a token for each key, and the lease behind them.
+-- ARGV: a token for each key, then the lease.
 for i = 1, #KEYS do
     if redis.call('EXISTS', KEYS[i]) == 1 then
         return {0, i, KEYS[i]}

@@ -1,4 +1,4 @@
--- ARGV: token, the least that must be left, the new lease. Returns {verdict, what was left}.
+-- ARGV: token, least remaining lease, new lease. Returns {result, remaining lease}.
 local left = redis.call('PTTL', KEYS[1])
 local least = tonumber(ARGV[2])
 local lease = tonumber(ARGV[3])

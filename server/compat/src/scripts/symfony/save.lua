@@ -1,4 +1,4 @@
--- ARGV: the client's time (not looked at), token, lease.
+-- ARGV: the client's time (not used), token, lease.
 local key = KEYS[1]
 local token = ARGV[2]
 local lease = tonumber(ARGV[3])
