@@ -41,14 +41,14 @@ const PAUSE_HAS_ENDED: u32 = 3;
 
 /// A unit is the allowed delay of the machine. It doubles each time the machine is later.
 const UNIT_MS: u32 = 6;
-const UNIT_MS_MAX: u32 = 96;
+const UNIT_MS_MAX: u32 = 384;
 /// The rounding of the server.
 const ROUNDING_MS: u64 = 2;
 
 /// No further workload begins after this much real time.
 const BUDGET: Duration = Duration::from_secs(9);
 /// No workload is repeated after this much real time.
-const RETRY_BUDGET: Duration = Duration::from_secs(60);
+const RETRY_BUDGET: Duration = Duration::from_secs(180);
 
 /// Real time, and three times as fast.
 const RATES: [u32; 2] = [1, 3];

@@ -2,9 +2,9 @@
 //! costs of a timer (`benches/results/wheel.json`), and single values of profiles and tables of
 //! experiments (`profiles.json` and `experiments.json` there).
 //!
-//! A line of `page.md` that is `{{table GROUP}}`, `{{experiment NAME}}`, `{{plot NAME: what it
-//! shows}}` or a word in such braces is replaced by a part of the results; `{{value NAME}}` within a
-//! line, by a value.
+//! These lines of `page.md` are replaced by a part of the results: `{{table GROUP}}`,
+//! `{{experiment NAME}}`, `{{plot NAME: what it shows}}` and single words in such braces. Within a
+//! line, `{{value NAME}}` is replaced by a value.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
