@@ -45,6 +45,7 @@ pub const FILES: &[(&str, &str)] = texts! { "cases"; ".txt";
     "details/bits"
     "details/sort"
     "details/dump"
+    "details/functions"
     "details/pubsub"
     "details/transactions"
     "details/blocking"
