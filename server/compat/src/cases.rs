@@ -36,6 +36,7 @@ pub const FILES: &[(&str, &str)] = texts! { "cases"; ".txt";
     "details/conversions"
     "details/scripts"
     "details/strings"
+    "details/keys"
     "details/expiry"
     "details/hashes"
     "details/lists"
