@@ -33,6 +33,7 @@ pub const FILES: &[(&str, &str)] = texts! { "cases"; ".txt";
     "blocking"
     "tracking"
     "details/errors"
+    "details/connection"
     "details/conversions"
     "details/scripts"
     "details/strings"
