@@ -46,6 +46,7 @@ pub const FILES: &[(&str, &str)] = texts! { "cases"; ".txt";
     "details/sort"
     "details/dump"
     "details/pubsub"
+    "details/notifications"
     "details/transactions"
     "details/blocking"
     "details/sorted_sets_blocking"
