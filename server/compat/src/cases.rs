@@ -51,6 +51,7 @@ pub const FILES: &[(&str, &str)] = texts! { "cases"; ".txt";
     "details/blocking"
     "details/sorted_sets_blocking"
     "details/stream_blocking"
+    "details/client"
     "details/tracking"
     "redisson/blocking_queue"
     "redisson/bucket"
