@@ -41,10 +41,6 @@ const WORDS: &[(&str, &str)] = &[
 /// File, word, and the reason for which the word may be used there.
 const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("CHANGELOG.md", "leasehold", "the former name"),
-    ("CONTRIBUTING.md", "nobody", "names the rule"),
-    ("CONTRIBUTING.md", "told", "names the rule"),
-    ("CONTRIBUTING.md", "owed", "names the rule"),
-    ("CONTRIBUTING.md", "stands", "names the rule"),
     ("server/cli/src/compat_command/mod.rs", "patience", "the former name of an option"),
 ];
 

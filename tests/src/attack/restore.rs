@@ -73,13 +73,13 @@ const DEFAULTS: &str = "CONFIG SET list-max-listpack-size -2 set-max-intset-entr
                         stream-node-max-entries 100";
 
 /// A difference that `docs/differences.md` explains.
-struct Explained {
+struct KnownPayloadDifference {
     name: &'static str,
-    is: fn(&Met<'_>) -> bool,
+    is: fn(&PayloadDifference<'_>) -> bool,
 }
 
 /// The results of one payload on two servers.
-struct Met<'a> {
+struct PayloadDifference<'a> {
     payload: &'a [u8],
     ours: &'a Frame,
     theirs: &'a Frame,
@@ -87,7 +87,7 @@ struct Met<'a> {
     contents: [&'a [Frame]; 2],
 }
 
-impl Met<'_> {
+impl PayloadDifference<'_> {
     fn is_refused_here(&self) -> bool {
         self.ours.kind == b'-' && self.theirs.kind != b'-'
     }
@@ -125,29 +125,29 @@ fn id(frame: &Frame) -> Option<(u64, u64)> {
     Some((ms.parse().ok()?, seq.parse().ok()?))
 }
 
-const EXPLAINED: &[Explained] = &[
-    Explained {
+const KNOWN_PAYLOAD_DIFFERENCES: &[KnownPayloadDifference] = &[
+    KnownPayloadDifference {
         name: "payloads of 7.2",
-        is: |met| {
-            let is_new = met.version() == Some(VERSION + 1) || met.form() >= FORM_OF_7_2;
-            met.theirs.kind == b'-' && is_new
+        is: |observed| {
+            let is_new = observed.version() == Some(VERSION + 1) || observed.form() >= FORM_OF_7_2;
+            observed.theirs.kind == b'-' && is_new
         },
     },
-    Explained {
+    KnownPayloadDifference {
         name: "scores followed by text",
-        is: |met| met.is_refused_here() && SCORES_AS_TEXT.contains(&met.form()),
+        is: |observed| observed.is_refused_here() && SCORES_AS_TEXT.contains(&observed.form()),
     },
-    Explained {
+    KnownPayloadDifference {
         name: "sorted sets out of order",
-        is: |met| {
-            let [ours, theirs] = met.contents.map(<[Frame]>::to_vec);
-            met.is_taken_by_both() && same_contents(&ours, &in_order(theirs))
+        is: |observed| {
+            let [ours, theirs] = observed.contents.map(<[Frame]>::to_vec);
+            observed.is_taken_by_both() && same_contents(&ours, &in_order(theirs))
         },
     },
-    Explained {
+    KnownPayloadDifference {
         name: "streams out of order, or of another length",
-        is: |met| {
-            let stream = met.contents[1];
+        is: |observed| {
+            let stream = observed.contents[1];
             let entries = reply_to(stream, "XRANGE k - +").iter();
             let mut ids: Vec<_> = entries.map(|entry| entry.items.first().and_then(id)).collect();
             ids.push(field(reply_to(stream, "XINFO STREAM k"), "last-generated-id").and_then(id));
@@ -156,13 +156,15 @@ const EXPLAINED: &[Explained] = &[
             let length = field(reply_to(stream, "XINFO STREAM k"), "length");
             let is_long = |length: &Frame| length.text == ids_but_last.len().to_string().as_bytes();
             let is_odd = !rises || ids_but_last.last() > ids.last() || !length.is_some_and(is_long);
-            met.is_refused_here() && met.contents[1].first().is_some_and(is_stream) && is_odd
+            observed.is_refused_here()
+                && observed.contents[1].first().is_some_and(is_stream)
+                && is_odd
         },
     },
-    Explained {
+    KnownPayloadDifference {
         name: "the first entry that a stream says it has",
-        is: |met| {
-            let [ours, theirs] = met.contents.map(<[Frame]>::to_vec);
+        is: |observed| {
+            let [ours, theirs] = observed.contents.map(<[Frame]>::to_vec);
             let first = |contents: &[Frame]| {
                 let info = reply_to(contents, "XINFO STREAM k");
                 field(info, "recorded-first-entry-id").cloned()
@@ -173,7 +175,7 @@ const EXPLAINED: &[Explained] = &[
                 }
                 contents
             };
-            met.is_taken_by_both()
+            observed.is_taken_by_both()
                 && first(&ours) != first(&theirs)
                 && same_contents(&without(ours), &without(theirs))
         },
@@ -411,7 +413,7 @@ impl Attack {
         let taken = |frame: &Frame| if frame.kind == b'-' { "refused" } else { "taken" };
         let contents = [ours, theirs]
             .map(|restored_batch| restored_batch.contents.get(&at).map_or(&[][..], |it| it));
-        let met = Met { payload, ours: mine, theirs: other, contents };
+        let observed = PayloadDifference { payload, ours: mine, theirs: other, contents };
         let same = mine == other
             && match (ours.contents.get(&at), theirs.contents.get(&at)) {
                 (Some(mine), Some(other)) => same_contents(mine, other),
@@ -421,11 +423,11 @@ impl Attack {
             *self.counts.entry(format!("{} by both", taken(mine))).or_default() += 1;
             return;
         }
-        if met.is_refused_here() && self.runs_into_its_seal(payload, contents[1]) {
+        if observed.is_refused_here() && self.runs_into_its_seal(payload, contents[1]) {
             *self.counts.entry("explained: runs into its own seal".to_owned()).or_default() += 1;
             return;
         }
-        if let Some(known) = EXPLAINED.iter().find(|known| (known.is)(&met)) {
+        if let Some(known) = KNOWN_PAYLOAD_DIFFERENCES.iter().find(|known| (known.is)(&observed)) {
             *self.counts.entry(format!("explained: {}", known.name)).or_default() += 1;
             return;
         }
@@ -433,14 +435,14 @@ impl Attack {
             let shown = frames.iter().filter(|frame| !frame.text.starts_with(b"WRONGTYPE"));
             shown.map(Frame::notation).collect::<Vec<_>>().join(" ")
         });
-        let what = if met.is_refused_here() {
+        let what = if observed.is_refused_here() {
             "refused only here"
-        } else if met.is_taken_by_both() {
+        } else if observed.is_taken_by_both() {
             "made something else of"
         } else {
             "taken only here, or refused in other words"
         };
-        let what = format!("{what}, form {}", met.form());
+        let what = format!("{what}, form {}", observed.form());
         let times = self.counts.entry(format!("not explained: {what}")).or_default();
         *times += 1;
         if *times <= 3 {

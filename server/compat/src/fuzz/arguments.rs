@@ -5,10 +5,10 @@
 use std::io;
 
 use super::episode::{Episode, Step};
-use super::explained::may_differ;
 use super::generate::{LISTENER, block_ms, step_is_safe};
 use super::grammar::Grammar;
 use super::kinds::{self, Draw, edge};
+use super::known_differences::may_differ;
 use crate::frame::Frame;
 use crate::random::Random;
 use crate::reference::is_named;

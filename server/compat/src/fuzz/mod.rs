@@ -3,14 +3,14 @@
 //!
 //! [`grammar`] describes the commands, [`kinds`] their arguments, and [`generate`] makes episodes
 //! of them; [`arguments`] makes episodes with random arguments. [`run`] plays the episodes,
-//! [`shrink`] shortens them, and [`explained`] lists the known differences.
+//! [`shrink`] shortens them, and [`known_differences`] lists the known differences.
 
 pub mod arguments;
 pub mod episode;
-pub mod explained;
 pub mod generate;
 pub mod grammar;
 pub mod kinds;
+pub mod known_differences;
 pub mod run;
 mod script;
 pub mod shrink;
@@ -281,7 +281,7 @@ impl Report {
         let mut out = String::new();
         for found in &self.found {
             out.push_str(&format!(
-                "{}\n# Met in {} episodes.\n\n",
+                "{}\n# ObservedDifference in {} episodes.\n\n",
                 found.case.trim_end(),
                 found.times
             ));

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use super::arguments;
 use super::episode::{Episode, Step, expectation};
-use super::explained::{self, Explained, Met, SEVERAL_KEYS, Version};
 use super::generate::{LISTENER, WORKERS, block_ms};
+use super::known_differences::{self, KnownDifference, ObservedDifference, SEVERAL_KEYS, Version};
 use super::{Manner, kinds};
 use crate::case::expand_keys;
 use crate::case_player::script_named;
@@ -79,7 +79,7 @@ pub struct Played {
     /// The prefix of the keys.
     pub prefix: String,
     /// The known differences that occurred.
-    pub explained: Vec<&'static Explained>,
+    pub explained: Vec<&'static KnownDifference>,
     /// Checks that the reference must still confirm, to see whether an explained reply is right.
     confirmations_needed: Vec<Confirmation>,
 }
@@ -360,7 +360,7 @@ impl Playing<'_, '_> {
         let is_wait = |step: &Step| step.client == theirs.client && step.words == theirs.words;
         let since = steps[..=*at].iter().rposition(is_wait);
         let (Some(since), Some(reply)) = (since, ours.frames.last()) else { return };
-        let replies = explained::alone(&theirs.words, reply);
+        let replies = known_differences::alone(&theirs.words, reply);
         self.played.confirmations_needed.extend(replies.into_iter().map(|(words, reply)| {
             Confirmation { since, words, reply, difference: difference.clone() }
         }));
@@ -556,7 +556,7 @@ fn expand(word: &[u8], prefix: &str, ids: &BTreeMap<char, String>) -> Vec<u8> {
     expand_keys(word, &|name| format!("{prefix}{name}"))
 }
 
-/// The context in which two replies are compared: see [`Met`].
+/// The context in which two replies are compared: see [`ObservedDifference`].
 #[derive(Clone, Copy)]
 struct Context<'a> {
     before: &'a [Step],
@@ -565,9 +565,14 @@ struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    fn met(self, words: &'a [Vec<u8>], ours: &'a Frame, theirs: &'a Frame) -> Met<'a> {
+    fn observed(
+        self,
+        words: &'a [Vec<u8>],
+        ours: &'a Frame,
+        theirs: &'a Frame,
+    ) -> ObservedDifference<'a> {
         let Context { before, version, apart_ms } = self;
-        Met { words, before, ours, theirs, apart_ms, version }
+        ObservedDifference { words, before, ours, theirs, apart_ms, version }
     }
 }
 
@@ -577,15 +582,16 @@ fn agree(
     theirs: &Observation,
     queue: &[Vec<Vec<u8>>],
     context: Context<'_>,
-) -> Result<Vec<&'static Explained>, ()> {
+) -> Result<Vec<&'static KnownDifference>, ()> {
     let words = &theirs.words;
     let mut known = Vec::new();
     let silent = theirs.end == End::Silent;
     if silent || ours.end != theirs.end || ours.frames.len() != theirs.frames.len() {
-        let last_reply =
-            |event: &Observation| event.frames.last().cloned().unwrap_or_else(explained::waits);
+        let last_reply = |event: &Observation| {
+            event.frames.last().cloned().unwrap_or_else(known_differences::waits)
+        };
         let (ours, theirs) = (last_reply(ours), last_reply(theirs));
-        let found = explained::find(&context.met(words, &ours, &theirs));
+        let found = known_differences::find(&context.observed(words, &ours, &theirs));
         return found.filter(|it| it.ends).map(|it| vec![it]).ok_or(());
     }
     for (ours, theirs) in ours.frames.iter().zip(&theirs.frames) {
@@ -606,7 +612,7 @@ fn frames_agree(
     ours: &Frame,
     theirs: &Frame,
     context: Context<'_>,
-) -> Result<Option<&'static Explained>, ()> {
+) -> Result<Option<&'static KnownDifference>, ()> {
     if ours == theirs {
         return Ok(None);
     }
@@ -621,8 +627,11 @@ fn frames_agree(
     if ours == theirs {
         return Ok(None);
     }
-    let met = |words| context.met(words, &ours, &theirs);
-    explained::find(&met(called)).or_else(|| explained::find(&met(words))).map(Some).ok_or(())
+    let observed = |words| context.observed(words, &ours, &theirs);
+    known_differences::find(&observed(called))
+        .or_else(|| known_differences::find(&observed(words)))
+        .map(Some)
+        .ok_or(())
 }
 
 /// Whether it is a message or confirms a subscription, so that it is not the reply of a command.

@@ -1,8 +1,8 @@
 //! Random Lua scripts: calls of random commands, and conversions of their replies.
 
-use super::explained;
 use super::generate::{block_ms, is_safe};
 use super::kinds::Draw;
+use super::known_differences;
 use crate::random::Random;
 use crate::reference;
 
@@ -84,7 +84,7 @@ fn call(draw: &mut Draw<'_>, random: &mut Random) -> String {
         let words = draw.nested(random);
         // Whether scripts may call blocking commands depends on the version.
         let may_wait = block_ms(&words).is_some() || words[0].eq_ignore_ascii_case(b"WAIT");
-        let is_known = may_wait || explained::may_differ(&words);
+        let is_known = may_wait || known_differences::may_differ(&words);
         if is_safe(&words) && !is_known && reference::applying(&words).next().is_none() {
             break words;
         }

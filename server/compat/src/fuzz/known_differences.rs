@@ -9,7 +9,7 @@ use crate::frame::Frame;
 use crate::reference::{self, is_named};
 
 /// A known difference.
-pub struct Explained {
+pub struct KnownDifference {
     /// Its name.
     pub name: &'static str,
     /// The beginning of its line in `docs/differences.md`.
@@ -17,12 +17,12 @@ pub struct Explained {
     /// The commands that it concerns.
     commands: &'static [&'static str],
     /// The references that it concerns.
-    of: Of,
+    references: References,
     /// Whether the states of the servers may differ afterwards, so that the episode ends.
     pub ends: bool,
     /// Whether a difference is this one: checks the command, the commands before it, and both
     /// replies.
-    is: fn(&Met<'_>) -> bool,
+    is: fn(&ObservedDifference<'_>) -> bool,
 }
 
 /// The difference that is confirmed on the reference: see [`alone`].
@@ -30,7 +30,7 @@ pub const SEVERAL_KEYS: &str = "waiting for several keys that are filled at once
 
 /// A set of references.
 #[derive(Clone, Copy)]
-enum Of {
+enum References {
     Every,
     /// Those that report an older version of Redis.
     Before(u32, u32),
@@ -40,7 +40,7 @@ enum Of {
 }
 
 /// A difference that occurred.
-pub struct Met<'a> {
+pub struct ObservedDifference<'a> {
     /// The command.
     pub words: &'a [Vec<u8>],
     /// All commands so far, of all clients. The last is the command itself, or another one if a
@@ -65,7 +65,7 @@ pub struct Version {
     pub is_valkey: bool,
 }
 
-impl Met<'_> {
+impl ObservedDifference<'_> {
     /// The command that was sent last.
     fn cause(&self) -> &[Vec<u8>] {
         self.before.last().map_or(self.words, |step| &step.words)
@@ -82,18 +82,18 @@ pub fn waits() -> Frame {
     Frame { kind: b'+', text: b"waits".to_vec(), items: vec![], missing: false }
 }
 
-impl Of {
+impl References {
     fn holds(self, version: Version) -> bool {
         match self {
-            Of::Every => true,
-            Of::Before(major, minor) => version.redis < (major, minor),
-            Of::Since(major, minor) => version.redis >= (major, minor),
-            Of::Valkey => version.is_valkey,
+            References::Every => true,
+            References::Before(major, minor) => version.redis < (major, minor),
+            References::Since(major, minor) => version.redis >= (major, minor),
+            References::Valkey => version.is_valkey,
         }
     }
 }
 
-impl std::fmt::Debug for Explained {
+impl std::fmt::Debug for KnownDifference {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.name)
     }
@@ -141,450 +141,468 @@ const NO_INTEGER: &str = "ERR value is not an integer or out of range";
 const SYNTAX: &str = "ERR syntax error";
 
 /// All known differences.
-pub const EXPLAINED: &[Explained] = &[
-    Explained {
+pub const KNOWN_DIFFERENCES: &[KnownDifference] = &[
+    KnownDifference {
         name: "scores are printed with 17 digits",
         line: "| Scores that are no whole numbers |",
         commands: &[],
-        of: Of::Before(7, 2),
+        references: References::Before(7, 2),
         ends: false,
-        is: |met| {
-            let at_any_place = starts_with_any(met.words, &["EVAL", "ZMSCORE"]);
+        is: |observed| {
+            let at_any_place = starts_with_any(observed.words, &["EVAL", "ZMSCORE"]);
             // [key, member, score]
-            let is_triple = starts_with_any(met.words, &["BZPOP"]);
+            let is_triple = starts_with_any(observed.words, &["BZPOP"]);
             let is_score = |frame: &Frame, at: Option<usize>| {
                 frame.kind == b','
                     || at_any_place
                     || at.is_none_or(|at| if is_triple { at == 2 } else { at % 2 == 1 })
             };
-            starts_with_any(met.words, &["Z", "BZ", "EVAL"])
-                && same_but_digits(met.ours, met.theirs, None, &is_score)
+            starts_with_any(observed.words, &["Z", "BZ", "EVAL"])
+                && same_but_digits(observed.ours, observed.theirs, None, &is_score)
         },
     },
-    Explained {
+    KnownDifference {
         name: "encodings of lists and sets",
         line: "| `OBJECT ENCODING` of short lists and sets |",
         commands: &["OBJECT ENCODING"],
-        of: Of::Before(7, 2),
+        references: References::Before(7, 2),
         ends: false,
-        is: |met| match encodings(met) {
-            (b"listpack", b"quicklist") => key_was_in(met, LISTS),
-            (b"listpack", b"hashtable") => key_was_in(met, SETS),
+        is: |observed| match encodings(observed) {
+            (b"listpack", b"quicklist") => key_was_in(observed, LISTS),
+            (b"listpack", b"hashtable") => key_was_in(observed, SETS),
             _ => false,
         },
     },
-    Explained {
+    KnownDifference {
         name: "large forms of what is small",
         line: "| `OBJECT ENCODING` after `SORT` of a sorted set",
         commands: &["OBJECT ENCODING"],
-        of: Of::Every,
+        references: References::Every,
         ends: false,
-        is: |met| match encodings(met) {
-            (b"listpack", b"skiplist") => key_was_in(met, &["SORT"]),
-            (b"listpack" | b"intset", b"hashtable") => key_was_in(met, &["SDIFFSTORE"]),
-            (b"listpack", b"quicklist") => {
-                key_was_in(met, &["LPOP", "RPOP", "LREM", "LTRIM", "LMPOP", "LMOVE", "BL", "BR"])
-            }
+        is: |observed| match encodings(observed) {
+            (b"listpack", b"skiplist") => key_was_in(observed, &["SORT"]),
+            (b"listpack" | b"intset", b"hashtable") => key_was_in(observed, &["SDIFFSTORE"]),
+            (b"listpack", b"quicklist") => key_was_in(
+                observed,
+                &["LPOP", "RPOP", "LREM", "LTRIM", "LMPOP", "LMOVE", "BL", "BR"],
+            ),
             _ => false,
         },
     },
-    Explained {
+    KnownDifference {
         name: "ranks with scores",
         line: "| `ZRANK` and `ZREVRANK` with `WITHSCORE` |",
         commands: &["ZRANK", "ZREVRANK", "COMMAND GETKEYS ZRANK", "COMMAND GETKEYS ZREVRANK"],
-        of: Of::Before(7, 2),
+        references: References::Before(7, 2),
         ends: true,
-        is: |met| {
-            if is_named(met.words, "COMMAND") {
-                let keys = met.words.len() > 5
-                    && met.ours.kind == b'*'
-                    && matches!(&*met.ours.items, [key] if is_key(key, &met.words[3]));
+        is: |observed| {
+            if is_named(observed.words, "COMMAND") {
+                let keys = observed.words.len() > 5
+                    && observed.ours.kind == b'*'
+                    && matches!(&*observed.ours.items, [key] if is_key(key, &observed.words[3]));
                 return keys
                     && is_error(
-                        met.theirs,
+                        observed.theirs,
                         "ERR Invalid number of arguments specified for command",
                     );
             }
-            let is_asked = met.words.len() == 4 && met.words[3].eq_ignore_ascii_case(b"WITHSCORE");
-            let is_expected = match met.ours.kind {
-                b'*' if met.ours.missing => is_asked,
-                b'*' => is_asked && met.ours.items.len() == 2,
+            let is_asked =
+                observed.words.len() == 4 && observed.words[3].eq_ignore_ascii_case(b"WITHSCORE");
+            let is_expected = match observed.ours.kind {
+                b'*' if observed.ours.missing => is_asked,
+                b'*' => is_asked && observed.ours.items.len() == 2,
                 b'_' => is_asked,
                 // Checks that run after the check of the number of arguments.
-                b'+' => met.ours.text == b"QUEUED" && was_sent(met, &["MULTI"], &|_| true),
-                _ if is_error_with(met.ours, "ERR Can't execute '") => {
-                    was_sent(met, &["SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE"], &|_| true)
+                b'+' => {
+                    observed.ours.text == b"QUEUED" && was_sent(observed, &["MULTI"], &|_| true)
+                }
+                _ if is_error_with(observed.ours, "ERR Can't execute '") => {
+                    was_sent(observed, &["SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE"], &|_| true)
                 }
                 _ => {
-                    is_asked && is_error(met.ours, WRONG_TYPE)
-                        || !is_asked && is_error(met.ours, SYNTAX)
+                    is_asked && is_error(observed.ours, WRONG_TYPE)
+                        || !is_asked && is_error(observed.ours, SYNTAX)
                 }
             };
-            met.words.len() == 4 && is_expected && is_arity_error(met.theirs, &met.words[0])
+            observed.words.len() == 4
+                && is_expected
+                && is_arity_error(observed.theirs, &observed.words[0])
         },
     },
-    Explained {
+    KnownDifference {
         name: "keys of commands without arguments",
         line: "| `COMMAND GETKEYS` of a name alone |",
         commands: &["COMMAND GETKEYS"],
-        of: Of::Before(7, 2),
+        references: References::Before(7, 2),
         ends: true,
-        is: |met| {
+        is: |observed| {
             let answers = [
                 "ERR The command has no key arguments",
                 "ERR Invalid command specified",
                 "ERR Invalid number of arguments specified for command",
             ];
             // Checks that run after the check of the number of arguments.
-            let is_queued = met.ours.text == b"QUEUED" && was_sent(met, &["MULTI"], &|_| true);
-            met.words.len() == 3
-                && (is_queued || answers.iter().any(|answer| is_error(met.ours, answer)))
-                && is_arity_error(met.theirs, b"command|getkeys")
+            let is_queued =
+                observed.ours.text == b"QUEUED" && was_sent(observed, &["MULTI"], &|_| true);
+            observed.words.len() == 3
+                && (is_queued || answers.iter().any(|answer| is_error(observed.ours, answer)))
+                && is_arity_error(observed.theirs, b"command|getkeys")
         },
     },
-    Explained {
+    KnownDifference {
         name: "waiting beside a key of another type",
         line: "| A client that waits for several keys, one of which",
         commands: WAITING,
-        of: Of::Before(7, 2),
+        references: References::Before(7, 2),
         ends: true,
-        is: |met| {
-            let goes_on = is_waiting(met.theirs) || is_served(met, met.theirs);
-            met.was_waiting()
-                && keys_of(met.words).len() > 1
-                && is_error(met.ours, WRONG_TYPE)
+        is: |observed| {
+            let goes_on = is_waiting(observed.theirs) || is_served(observed, observed.theirs);
+            observed.was_waiting()
+                && keys_of(observed.words).len() > 1
+                && is_error(observed.ours, WRONG_TYPE)
                 && goes_on
         },
     },
-    Explained {
+    KnownDifference {
         name: "the least number",
         line: "| `LREM` and `LPOS` of the least number |",
         commands: &["LREM", "LPOS"],
-        of: Of::Before(7, 2),
+        references: References::Before(7, 2),
         ends: true,
-        is: |met| {
+        is: |observed| {
             let refusal = "ERR value is out of range, value must between \
                            -9223372036854775807 and 9223372036854775807";
             let least = i64::MIN.to_string().into_bytes();
-            let is_tried = match is_named(met.words, "LREM") {
-                true => met.theirs.kind == b':',
-                false => met.theirs.kind != b'-',
+            let is_tried = match is_named(observed.words, "LREM") {
+                true => observed.theirs.kind == b':',
+                false => observed.theirs.kind != b'-',
             };
             // It is not of that type, or an option behind is refused.
-            let is_last = met.words.last() == Some(&least);
+            let is_last = observed.words.last() == Some(&least);
             let is_tried = is_tried
-                || is_error(met.theirs, WRONG_TYPE)
+                || is_error(observed.theirs, WRONG_TYPE)
                 || !is_last
-                    && is_named(met.words, "LPOS")
+                    && is_named(observed.words, "LPOS")
                     && ["ERR COUNT can't be", "ERR MAXLEN can't be", "ERR syntax error"]
                         .iter()
-                        .any(|error| is_error_with(met.theirs, error));
-            met.words.contains(&least) && is_error(met.ours, refusal) && is_tried
+                        .any(|error| is_error_with(observed.theirs, error));
+            observed.words.contains(&least) && is_error(observed.ours, refusal) && is_tried
         },
     },
-    Explained {
+    KnownDifference {
         name: "bytes that are no text, in errors",
         line: "| Bytes of an unknown command's name",
         commands: &[],
-        of: Of::Every,
+        references: References::Every,
         ends: false,
-        is: |met| {
+        is: |observed| {
             let begins = ["ERR unknown command '", "ERR unknown subcommand '"];
-            begins
-                .iter()
-                .any(|begin| is_error_with(met.ours, begin) && is_error_with(met.theirs, begin))
-                && has_binary_words(met)
-                && same_but_bytes(met)
+            begins.iter().any(|begin| {
+                is_error_with(observed.ours, begin) && is_error_with(observed.theirs, begin)
+            }) && has_binary_words(observed)
+                && same_but_bytes(observed)
         },
     },
-    Explained {
+    KnownDifference {
         name: "shared integers",
         line: "| `OBJECT REFCOUNT` of a small integer |",
         commands: &["OBJECT REFCOUNT"],
-        of: Of::Every,
+        references: References::Every,
         ends: false,
-        is: |met| {
-            is_integer(met.ours, "2147483647")
-                && is_integer(met.theirs, "1")
-                && key_was_in(met, STRINGS)
+        is: |observed| {
+            is_integer(observed.ours, "2147483647")
+                && is_integer(observed.theirs, "1")
+                && key_was_in(observed, STRINGS)
         },
     },
-    Explained {
+    KnownDifference {
         name: "idle times of shared integers",
         line: "| `OBJECT IDLETIME` of a small integer |",
         commands: &["OBJECT IDLETIME"],
-        of: Of::Every,
+        references: References::Every,
         ends: false,
-        is: |met| {
-            let are_times = [met.ours, met.theirs].map(number).iter().all(|it| *it >= Some(0));
-            are_times && key_was_in(met, STRINGS)
+        is: |observed| {
+            let are_times =
+                [observed.ours, observed.theirs].map(number).iter().all(|it| *it >= Some(0));
+            are_times && key_was_in(observed, STRINGS)
         },
     },
-    Explained {
+    KnownDifference {
         name: "references of a transaction",
         line: "| `OBJECT REFCOUNT` of what the same transaction",
         commands: &["OBJECT REFCOUNT"],
-        of: Of::Every,
+        references: References::Every,
         ends: false,
-        is: |met| {
-            is_named(met.cause(), "EXEC")
-                && is_integer(met.ours, "1")
-                && is_integer(met.theirs, "2")
-                && key_was_in(met, STRINGS)
+        is: |observed| {
+            is_named(observed.cause(), "EXEC")
+                && is_integer(observed.ours, "1")
+                && is_integer(observed.theirs, "2")
+                && key_was_in(observed, STRINGS)
         },
     },
-    Explained {
+    KnownDifference {
         name: "the greatest time-outs",
         line: "| A time-out in milliseconds that is beyond the end of time |",
         commands: &["WAIT", "XREAD", "XREADGROUP"],
-        of: Of::Before(7, 2),
+        references: References::Before(7, 2),
         ends: true,
-        is: |met| {
-            let timeout = match is_named(met.words, "WAIT") {
-                true => met.words.get(2),
-                false => word_after(met.words, "BLOCK"),
+        is: |observed| {
+            let timeout = match is_named(observed.words, "WAIT") {
+                true => observed.words.get(2),
+                false => word_after(observed.words, "BLOCK"),
             };
             let timeout = timeout.and_then(|word| integer(word));
             // The arguments after the time-out may be invalid as well.
             timeout.is_some_and(|ms| ms > END_OF_TIME_MS)
-                && is_error(met.ours, "ERR timeout is out of range")
-                && !is_error_with(met.theirs, "timeout")
+                && is_error(observed.ours, "ERR timeout is out of range")
+                && !is_error_with(observed.theirs, "timeout")
         },
     },
-    Explained {
+    KnownDifference {
         name: "waiting for a stream that goes",
         line: "| `XREADGROUP` that waits for a stream that is removed |",
         commands: &["XREADGROUP"],
-        of: Of::Before(7, 2),
+        references: References::Before(7, 2),
         ends: false,
-        is: |met| {
+        is: |observed| {
             let words = [
                 "UNBLOCKED the stream key no longer exists",
                 "NOGROUP the consumer group this client was blocked on no longer exists",
             ];
-            met.was_waiting()
-                && is_error_with(met.ours, "NOGROUP No such key '")
-                && words.iter().any(|line| is_error(met.theirs, line))
+            observed.was_waiting()
+                && is_error_with(observed.ours, "NOGROUP No such key '")
+                && words.iter().any(|line| is_error(observed.theirs, line))
         },
     },
-    Explained {
+    KnownDifference {
         name: "entries that are trimmed as they are added",
         line: "| `XADD` with trimming that removes the entry itself |",
         commands: &["XREAD", "XREADGROUP"],
-        of: Of::Before(7, 2),
+        references: References::Before(7, 2),
         ends: true,
-        is: |met| {
+        is: |observed| {
             let trims = |words: &[Vec<u8>]| {
                 ["MAXLEN", "MINID"].iter().any(|option| word_after(words, option).is_some())
             };
-            let streams = streams_of(met.theirs);
+            let streams = streams_of(observed.theirs);
             let is_empty = |entries: &Frame| entries.kind == b'*' && entries.items.is_empty();
-            was_sent(met, &["XADD"], &trims)
-                && met.was_waiting()
-                && is_waiting(met.ours)
+            was_sent(observed, &["XADD"], &trims)
+                && observed.was_waiting()
+                && is_waiting(observed.ours)
                 && matches!(&*streams, [(_, entries)] if is_empty(entries))
         },
     },
-    Explained {
+    KnownDifference {
         name: "Valkey's wording",
         line: "| `compat-version` other than 7.2 |",
         commands: &["WATCH", "EVAL", "EVAL_RO", "EVALSHA", "EVALSHA_RO"],
-        of: Of::Valkey,
+        references: References::Valkey,
         // An error with another text may end a transaction as well.
         ends: true,
-        is: |met| same_but_wording(met.ours, met.theirs),
+        is: |observed| same_but_wording(observed.ours, observed.theirs),
     },
-    Explained {
+    KnownDifference {
         name: "reading from replicas",
         line: "| `READONLY` and `READWRITE` outside a cluster |",
         commands: &["READONLY", "READWRITE"],
-        of: Of::Valkey,
+        references: References::Valkey,
         ends: false,
-        is: |met| {
+        is: |observed| {
             let refusal = "ERR This instance has cluster support disabled";
-            is_error(met.ours, refusal) && met.theirs.kind == b'+' && met.theirs.text == b"OK"
+            is_error(observed.ours, refusal)
+                && observed.theirs.kind == b'+'
+                && observed.theirs.text == b"OK"
         },
     },
-    Explained {
+    KnownDifference {
         name: "the last entry of a stream",
         line: "| `XREAD` from `+` |",
         commands: &["XREAD", "XREADGROUP"],
-        of: Of::Since(7, 4),
+        references: References::Since(7, 4),
         ends: false,
-        is: |met| {
+        is: |observed| {
             let begin = "ERR Unbalanced 'xread' list of streams: for each stream key an ID";
             let end = "must be specified.";
-            is_error(met.ours, &format!("{begin} or '$' {end}"))
-                && is_error(met.theirs, &format!("{begin}, '+', or '$' {end}"))
+            is_error(observed.ours, &format!("{begin} or '$' {end}"))
+                && is_error(observed.theirs, &format!("{begin}, '+', or '$' {end}"))
         },
     },
-    Explained {
+    KnownDifference {
         name: "numbers behind a blank, and hexadecimal ones",
         line: "| Scores that begin with a blank or are hexadecimal |",
         commands: &[],
-        of: Of::Since(8, 0),
+        references: References::Since(8, 0),
         ends: true,
-        is: |met| {
+        is: |observed| {
             let odd = |word: &Vec<u8>| {
                 let word = String::from_utf8_lossy(word);
                 word.starts_with(' ') || word.contains("0x") || word.contains("' ")
             };
             let any_odd = |words: &[Vec<u8>]| words.iter().any(odd);
-            let refuses = |text: &str| met.ours.kind != b'-' && is_error_with(met.theirs, text);
-            let is_sorted = starts_with_any(met.words, &["SORT"]);
-            any_odd(met.words) && (refuses("is not a float") || refuses("is not a valid float"))
+            let refuses =
+                |text: &str| observed.ours.kind != b'-' && is_error_with(observed.theirs, text);
+            let is_sorted = starts_with_any(observed.words, &["SORT"]);
+            any_odd(observed.words)
+                && (refuses("is not a float") || refuses("is not a valid float"))
                 || is_sorted
                     && refuses("converted into double")
-                    && met.before.iter().any(|step| any_odd(&step.words))
+                    && observed.before.iter().any(|step| any_odd(&step.words))
         },
     },
-    Explained {
+    KnownDifference {
         name: "lag of groups",
         line: "| `lag` and `entries-read` of `XINFO` |",
         commands: &["XINFO"],
-        of: Of::Since(7, 2),
+        references: References::Since(7, 2),
         ends: false,
-        is: |met| same_but(&[b"lag", b"entries-read"], met.ours, met.theirs),
+        is: |observed| same_but(&[b"lag", b"entries-read"], observed.ours, observed.theirs),
     },
-    Explained {
+    KnownDifference {
         name: "types that are none",
         line: "| `SCAN` of a type that is none |",
         commands: &["SCAN"],
-        of: Of::Valkey,
+        references: References::Valkey,
         ends: false,
-        is: |met| {
+        is: |observed| {
             let types = ["string", "list", "set", "zset", "hash", "stream"];
-            let is_none = word_after(met.words, "TYPE").is_some_and(|word| {
+            let is_none = word_after(observed.words, "TYPE").is_some_and(|word| {
                 !types.iter().any(|it| word.eq_ignore_ascii_case(it.as_bytes()))
             });
-            let finds_nothing = matches!(&*met.ours.items, [_, page] if page.items.is_empty());
-            is_none && finds_nothing && is_error_with(met.theirs, "ERR unknown type name")
+            let finds_nothing = matches!(&*observed.ours.items, [_, page] if page.items.is_empty());
+            is_none && finds_nothing && is_error_with(observed.theirs, "ERR unknown type name")
         },
     },
-    Explained {
+    KnownDifference {
         name: "waiting for what is stored in place of another type",
         line: "| Clients that wait for a key that `SORT",
         commands: WITH_SECONDS,
-        of: Of::Every,
+        references: References::Every,
         ends: true,
-        is: |met| {
+        is: |observed| {
             let stores = ["ZRANGESTORE", "ZUNIONSTORE", "ZINTERSTORE", "ZDIFFSTORE"];
             let stored = match () {
-                () if is_named(met.cause(), "SORT") => word_after(met.cause(), "STORE"),
-                () if stores.iter().any(|name| is_named(met.cause(), name)) => met.cause().get(1),
+                () if is_named(observed.cause(), "SORT") => word_after(observed.cause(), "STORE"),
+                () if stores.iter().any(|name| is_named(observed.cause(), name)) => {
+                    observed.cause().get(1)
+                }
                 () => None,
             };
             // The earlier value of the key was stored under its name.
             let was_there = |key: &Vec<u8>| {
-                let before = met.before.split_last().map_or(&[][..], |(_, before)| before);
+                let before = observed.before.split_last().map_or(&[][..], |(_, before)| before);
                 before.iter().any(|Step { words, .. }| {
                     !starts_with_any(words, WITH_SECONDS) && words[1..].contains(key)
                 })
             };
-            stored.is_some_and(|key| keys_of(met.words).contains(&key) && was_there(key))
-                && is_waiting(met.theirs)
-                && is_served(met, met.ours)
+            stored.is_some_and(|key| keys_of(observed.words).contains(&key) && was_there(key))
+                && is_waiting(observed.theirs)
+                && is_served(observed, observed.ours)
         },
     },
-    Explained {
+    KnownDifference {
         name: SEVERAL_KEYS,
         line: "| A client that waits for several keys that one transaction",
         commands: WAITING,
-        of: Of::Before(7, 2),
+        references: References::Before(7, 2),
         ends: true,
         // Whether the target's reply is right for its key is checked on the reference: see
         // [`alone`].
-        is: |met| {
-            let keys = keys_of(met.words);
+        is: |observed| {
+            let keys = keys_of(observed.words);
             let place = |frame: &Frame| keys.iter().position(|key| is_key(frame, key));
-            if !met.was_waiting() || met.ours.kind != met.theirs.kind {
+            if !observed.was_waiting() || observed.ours.kind != observed.theirs.kind {
                 return false;
             }
-            if starts_with_any(met.words, &["X"]) {
-                let (ours, theirs) = (streams_of(met.ours), streams_of(met.theirs));
+            if starts_with_any(observed.words, &["X"]) {
+                let (ours, theirs) = (streams_of(observed.ours), streams_of(observed.theirs));
                 let all_named = ours.iter().chain(&theirs).all(|(key, _)| place(key).is_some());
                 let holds_theirs = theirs.iter().all(|stream| ours.contains(stream));
                 return all_named && holds_theirs && ours.len() > theirs.len();
             }
             let first = |frame: &Frame| frame.items.first().and_then(place);
-            is_served(met, met.ours)
-                && is_served(met, met.theirs)
-                && matches!((first(met.ours), first(met.theirs)), (Some(a), Some(b)) if a < b)
+            let places = (first(observed.ours), first(observed.theirs));
+            is_served(observed, observed.ours)
+                && is_served(observed, observed.theirs)
+                && matches!(places, (Some(ours), Some(theirs)) if ours < theirs)
         },
     },
-    Explained {
+    KnownDifference {
         name: "numbers that a script has stored",
         line: "| Numbers that a script hands to a command |",
         commands: &[
             "GET", "MGET", "GETSET", "GETDEL", "GETEX", "HGET", "HMGET", "HGETALL", "HVALS",
         ],
-        of: Of::Before(7, 2),
+        references: References::Before(7, 2),
         ends: true,
-        is: |met| {
-            was_sent(met, &["EVAL", "EVALSHA"], &|_| true)
-                && same_but_digits(met.ours, met.theirs, None, &|frame, _| frame.kind == b'$')
+        is: |observed| {
+            was_sent(observed, &["EVAL", "EVALSHA"], &|_| true)
+                && same_but_digits(observed.ours, observed.theirs, None, &|frame, _| {
+                    frame.kind == b'$'
+                })
         },
     },
-    Explained {
+    KnownDifference {
         name: "ids below what was deleted",
         line: "| `XSETID` below an entry that was deleted |",
         commands: &["XSETID"],
-        of: Of::Before(7, 2),
+        references: References::Before(7, 2),
         ends: true,
-        is: |met| {
+        is: |observed| {
             let refusal =
                 "ERR The ID specified in XSETID is smaller than current max_deleted_entry_id";
-            let deleted = was_sent(met, &["XDEL"], &|_| true)
-                || was_sent(met, &["XSETID"], &|words| word_after(words, "MAXDELETEDID").is_some());
+            let deleted = was_sent(observed, &["XDEL"], &|_| true)
+                || was_sent(observed, &["XSETID"], &|words| {
+                    word_after(words, "MAXDELETEDID").is_some()
+                });
             // The next check of the command.
             let top = "ERR The ID specified in XSETID is smaller than the target stream top item";
-            let is_ok = met.theirs.kind == b'+' && met.theirs.text == b"OK";
-            deleted && is_error(met.ours, refusal) && (is_ok || is_error(met.theirs, top))
+            let is_ok = observed.theirs.kind == b'+' && observed.theirs.text == b"OK";
+            deleted && is_error(observed.ours, refusal) && (is_ok || is_error(observed.theirs, top))
         },
     },
-    Explained {
+    KnownDifference {
         name: "infinite time-outs",
         line: "| A time-out of `inf` |",
         commands: WITH_SECONDS,
-        of: Of::Before(7, 2),
+        references: References::Before(7, 2),
         ends: false,
-        is: |met| {
-            met.words[1..].iter().any(|word| is_endless(word))
-                && is_error(met.ours, "ERR timeout is out of range")
-                && is_error(met.theirs, "ERR timeout is negative")
+        is: |observed| {
+            observed.words[1..].iter().any(|word| is_endless(word))
+                && is_error(observed.ours, "ERR timeout is out of range")
+                && is_error(observed.theirs, "ERR timeout is negative")
         },
     },
-    Explained {
+    KnownDifference {
         name: "unbalanced lists of streams",
         line: "| `XREAD` of streams without as many ids |",
         commands: &["XREAD", "XREADGROUP"],
-        of: Of::Before(7, 2),
+        references: References::Before(7, 2),
         ends: false,
-        is: |met| {
-            let (name, id) = match is_named(met.words, "XREAD") {
+        is: |observed| {
+            let (name, id) = match is_named(observed.words, "XREAD") {
                 true => ("xread", "$"),
                 false => ("xreadgroup", ">"),
             };
             let end = "of streams: for each stream key an ID or";
             is_error(
-                met.ours,
+                observed.ours,
                 &format!("ERR Unbalanced '{name}' list {end} '{id}' must be specified."),
             ) && is_error(
-                met.theirs,
+                observed.theirs,
                 &format!("ERR Unbalanced XREAD list {end} '$' must be specified."),
             )
         },
     },
-    Explained {
+    KnownDifference {
         name: "bits of what is not there",
         line: "| `BITCOUNT` and `BITPOS` of a missing key |",
         commands: &["BITCOUNT", "BITPOS"],
-        of: Of::Before(7, 2),
+        references: References::Before(7, 2),
         ends: false,
-        is: |met| {
-            let counts = is_named(met.words, "BITCOUNT");
+        is: |observed| {
+            let counts = is_named(observed.words, "BITCOUNT");
             // The arguments after the key, or after the bit, are not a range.
-            let range = met.words.get(if counts { 2 } else { 3 }..).unwrap_or_default();
+            let range = observed.words.get(if counts { 2 } else { 3 }..).unwrap_or_default();
             let (numbers, unit) = range.split_at(range.len().min(2));
             let is_unit = |word: &Vec<u8>| {
                 ["BIT", "BYTE"].iter().any(|it| word.eq_ignore_ascii_case(it.as_bytes()))
@@ -592,14 +610,18 @@ pub const EXPLAINED: &[Explained] = &[
             let is_range = numbers.iter().all(|word| integer(word).is_some())
                 && (unit.is_empty() || unit.len() == 1 && is_unit(&unit[0]))
                 && (numbers.len() != 1 || !counts);
-            let is_refused = is_error(met.ours, NO_INTEGER) || is_error(met.ours, SYNTAX);
-            let nothing =
-                if !counts && met.words.get(2).is_some_and(|bit| bit == b"1") { "-1" } else { "0" };
-            let is_looked_at = is_integer(met.theirs, nothing) || is_error(met.theirs, WRONG_TYPE);
+            let is_refused = is_error(observed.ours, NO_INTEGER) || is_error(observed.ours, SYNTAX);
+            let nothing = if !counts && observed.words.get(2).is_some_and(|bit| bit == b"1") {
+                "-1"
+            } else {
+                "0"
+            };
+            let is_looked_at =
+                is_integer(observed.theirs, nothing) || is_error(observed.theirs, WRONG_TYPE);
             !range.is_empty() && !is_range && is_refused && is_looked_at
         },
     },
-    Explained {
+    KnownDifference {
         name: "consumers that read in vain",
         line: "| `XREADGROUP` that finds nothing, `XCLAIM`",
         // Not in scripts, where the consumer is not known.
@@ -611,111 +633,113 @@ pub const EXPLAINED: &[Explained] = &[
             "XCLAIM",
             "XAUTOCLAIM",
         ],
-        of: Of::Before(7, 2),
+        references: References::Before(7, 2),
         ends: false,
-        is: |met| {
-            if is_named(met.words, "XGROUP CREATECONSUMER") {
-                let reader = met.words.get(3).zip(met.words.get(4));
-                return reader.is_some_and(|(group, name)| has_read(met, group, name))
-                    && is_integer(met.ours, "0")
-                    && is_integer(met.theirs, "1");
+        is: |observed| {
+            if is_named(observed.words, "XGROUP CREATECONSUMER") {
+                let reader = observed.words.get(3).zip(observed.words.get(4));
+                return reader.is_some_and(|(group, name)| has_read(observed, group, name))
+                    && is_integer(observed.ours, "0")
+                    && is_integer(observed.theirs, "1");
             }
-            if is_named(met.words, "XINFO GROUPS") {
-                return same_but(&[b"consumers"], met.ours, met.theirs)
-                    && met
+            if is_named(observed.words, "XINFO GROUPS") {
+                return same_but(&[b"consumers"], observed.ours, observed.theirs)
+                    && observed
                         .ours
                         .items
                         .iter()
-                        .zip(&met.theirs.items)
-                        .all(|(ours, theirs)| has_more_readers(met, ours, theirs));
+                        .zip(&observed.theirs.items)
+                        .all(|(ours, theirs)| has_more_readers(observed, ours, theirs));
             }
-            !same_but_consumers(met, false) && same_but_consumers(met, true)
+            !same_but_consumers(observed, false) && same_but_consumers(observed, true)
         },
     },
-    Explained {
+    KnownDifference {
         name: "times of consumers",
         line: "| `XINFO CONSUMERS` and `STREAM ... FULL` |",
         commands: &["XINFO STREAM", "XINFO CONSUMERS"],
-        of: Of::Before(7, 2),
+        references: References::Before(7, 2),
         ends: false,
-        is: |met| same_but_consumers(met, false),
+        is: |observed| same_but_consumers(observed, false),
     },
-    Explained {
+    KnownDifference {
         name: "ranks with scores, in transactions",
         line: "| `ZRANK` and `ZREVRANK` with `WITHSCORE` |",
         commands: &["ZRANK", "ZREVRANK"],
-        of: Of::Before(7, 2),
+        references: References::Before(7, 2),
         ends: true,
-        is: |met| {
-            met.words.len() > 4
-                && met.ours.text == b"QUEUED"
-                && is_error_with(met.theirs, "wrong number of arguments")
+        is: |observed| {
+            observed.words.len() > 4
+                && observed.ours.text == b"QUEUED"
+                && is_error_with(observed.theirs, "wrong number of arguments")
         },
     },
-    Explained {
+    KnownDifference {
         name: "hexadecimal bounds beyond all doubles",
         line: "| A bound like `0x1p4000`",
         commands: &[],
-        of: Of::Every,
+        references: References::Every,
         ends: true,
-        is: |met| {
+        is: |observed| {
             let is_hexadecimal = |word: &Vec<u8>| String::from_utf8_lossy(word).contains("0x");
-            starts_with_any(met.words, &["Z"])
-                && is_error_with(met.ours, "min or max is not a float")
-                && (met.theirs.kind != b'-' || is_error_with(met.theirs, "WRONGTYPE"))
-                && met.words.iter().any(is_hexadecimal)
+            starts_with_any(observed.words, &["Z"])
+                && is_error_with(observed.ours, "min or max is not a float")
+                && (observed.theirs.kind != b'-' || is_error_with(observed.theirs, "WRONGTYPE"))
+                && observed.words.iter().any(is_hexadecimal)
         },
     },
-    Explained {
+    KnownDifference {
         name: "the order of what is no text",
         line: "| `SORT \u{2026} ALPHA` |",
         commands: &["SORT", "SORT_RO"],
-        of: Of::Every,
+        references: References::Every,
         ends: true,
-        is: |met| {
+        is: |observed| {
             let is_no_text = |byte: &u8| *byte == 0 || !byte.is_ascii();
-            let mut items = met.ours.items.iter().chain(&met.theirs.items);
-            met.words.iter().any(|word| word.eq_ignore_ascii_case(b"ALPHA"))
-                && met.ours.items.len() == met.theirs.items.len()
+            let mut items = observed.ours.items.iter().chain(&observed.theirs.items);
+            observed.words.iter().any(|word| word.eq_ignore_ascii_case(b"ALPHA"))
+                && observed.ours.items.len() == observed.theirs.items.len()
                 && items.any(|item| item.text.iter().any(is_no_text))
         },
     },
-    Explained {
+    KnownDifference {
         name: "bytes of a request, in errors",
         line: "| Bytes of a request that an error repeats |",
         commands: &[],
-        of: Of::Every,
+        references: References::Every,
         ends: false,
         is: differs_in_repeated_word,
     },
-    Explained {
+    KnownDifference {
         name: "leases compared in the millisecond in which they end",
         line: "| The end of a lease |",
         commands: &["EXPIRE", "PEXPIRE"],
-        of: Of::Every,
+        references: References::Every,
         ends: true,
-        is: |met| {
-            let is_asked = met.words.get(3).is_some_and(|option| {
+        is: |observed| {
+            let is_asked = observed.words.get(3).is_some_and(|option| {
                 ["GT", "LT"].iter().any(|it| option.eq_ignore_ascii_case(it.as_bytes()))
             });
-            let are_unlike = is_integer(met.ours, "0") && is_integer(met.theirs, "1")
-                || is_integer(met.ours, "1") && is_integer(met.theirs, "0");
-            is_asked && are_unlike && ends_near_another_lease(met)
+            let are_unlike = is_integer(observed.ours, "0") && is_integer(observed.theirs, "1")
+                || is_integer(observed.ours, "1") && is_integer(observed.theirs, "0");
+            is_asked && are_unlike && ends_near_another_lease(observed)
         },
     },
 ];
 
 /// The known difference that matches, if any.
-pub fn find(met: &Met<'_>) -> Option<&'static Explained> {
-    let named = |it: &Explained| {
-        it.commands.is_empty() || it.commands.iter().any(|name| is_named(met.words, name))
+pub fn find(observed: &ObservedDifference<'_>) -> Option<&'static KnownDifference> {
+    let named = |it: &KnownDifference| {
+        it.commands.is_empty() || it.commands.iter().any(|name| is_named(observed.words, name))
     };
-    EXPLAINED.iter().find(|it| it.of.holds(met.version) && named(it) && (it.is)(met))
+    KNOWN_DIFFERENCES
+        .iter()
+        .find(|it| it.references.holds(observed.version) && named(it) && (it.is)(observed))
 }
 
 /// Whether a command may differ in a known way: the effect on the reply of a script is unknown.
 pub fn may_differ(words: &[Vec<u8>]) -> bool {
-    let mut commands = EXPLAINED.iter().flat_map(|it| it.commands);
+    let mut commands = KNOWN_DIFFERENCES.iter().flat_map(|it| it.commands);
     commands.any(|name| is_named(words, name))
 }
 
@@ -767,17 +791,21 @@ fn starts_with_any(words: &[Vec<u8>], names: &[&str]) -> bool {
 }
 
 /// Whether an earlier command has one of these names and satisfies `is`.
-fn was_sent(met: &Met<'_>, names: &[&str], is: &dyn Fn(&[Vec<u8>]) -> bool) -> bool {
+fn was_sent(
+    observed: &ObservedDifference<'_>,
+    names: &[&str],
+    is: &dyn Fn(&[Vec<u8>]) -> bool,
+) -> bool {
     let named = |words: &[Vec<u8>]| names.iter().any(|name| is_named(words, name));
-    met.before.iter().any(|step| named(&step.words) && is(&step.words))
+    observed.before.iter().any(|step| named(&step.words) && is(&step.words))
 }
 
 /// Whether an earlier command that names the command's key has one of these names, or may have
 /// stored any type there.
-fn key_was_in(met: &Met<'_>, names: &[&str]) -> bool {
-    let Some(key) = met.words.last() else { return false };
+fn key_was_in(observed: &ObservedDifference<'_>, names: &[&str]) -> bool {
+    let Some(key) = observed.words.last() else { return false };
     let holds_key = |word: &Vec<u8>| word.windows(key.len().max(1)).any(|part| part == &**key);
-    met.before.iter().any(|step| {
+    observed.before.iter().any(|step| {
         (starts_with_any(&step.words, names) || starts_with_any(&step.words, OF_ANY_TYPE))
             && step.words[1..].iter().any(holds_key)
     })
@@ -785,16 +813,19 @@ fn key_was_in(met: &Met<'_>, names: &[&str]) -> bool {
 
 /// Whether the lease that a command sets ends so close to one that an earlier command set for the
 /// same key that the times of the two commands decide which is longer.
-fn ends_near_another_lease(met: &Met<'_>) -> bool {
+fn ends_near_another_lease(observed: &ObservedDifference<'_>) -> bool {
     let own = |step: &Step| arguments::called(&step.words).unwrap_or(&step.words).to_vec();
-    let Some(at) = met.before.iter().rposition(|step| own(step) == met.words) else { return false };
-    let Some(mut span_ms) = lease_ms(met.words) else { return false };
-    met.before[..at].iter().rev().any(|step| {
+    let Some(at) = observed.before.iter().rposition(|step| own(step) == observed.words) else {
+        return false;
+    };
+    let Some(mut span_ms) = lease_ms(observed.words) else { return false };
+    observed.before[..at].iter().rev().any(|step| {
         span_ms = span_ms.saturating_add(pass_ms(step));
         let words = own(step);
-        words.get(1) == met.words.get(1)
-            && lease_ms(&words)
-                .is_some_and(|other_ms| other_ms.abs_diff(span_ms) <= met.apart_ms.unsigned_abs())
+        words.get(1) == observed.words.get(1)
+            && lease_ms(&words).is_some_and(|other_ms| {
+                other_ms.abs_diff(span_ms) <= observed.apart_ms.unsigned_abs()
+            })
     })
 }
 
@@ -819,13 +850,13 @@ fn lease_ms(words: &[Vec<u8>]) -> Option<i64> {
 }
 
 /// Whether an earlier command has read or claimed for this consumer.
-fn has_read(met: &Met<'_>, group: &[u8], consumer: &[u8]) -> bool {
-    readers(met).any(|(its, reader)| is_word(group, its) && is_word(consumer, reader))
+fn has_read(observed: &ObservedDifference<'_>, group: &[u8], consumer: &[u8]) -> bool {
+    readers(observed).any(|(its, reader)| is_word(group, its) && is_word(consumer, reader))
 }
 
 /// Groups and consumers that earlier commands have read or claimed for.
-fn readers<'a>(met: &Met<'a>) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
-    met.before.iter().filter_map(|Step { words, .. }| {
+fn readers<'a>(observed: &ObservedDifference<'a>) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+    observed.before.iter().filter_map(|Step { words, .. }| {
         let at = match () {
             () if is_named(words, "XREADGROUP") => {
                 words.iter().position(|word| word.eq_ignore_ascii_case(b"GROUP"))?
@@ -881,27 +912,27 @@ fn is_endless(word: &[u8]) -> bool {
 
 /// Whether both are errors that repeat a word of the command and differ only in its form: Redis
 /// ends it at a zero byte and removes line ends at the end.
-fn differs_in_repeated_word(met: &Met<'_>) -> bool {
+fn differs_in_repeated_word(observed: &ObservedDifference<'_>) -> bool {
     let shown = |bytes: &[u8]| String::from_utf8_lossy(bytes).replace(['\r', '\n'], " ");
-    let theirs = shown(&met.theirs.text);
+    let theirs = shown(&observed.theirs.text);
     let is_same = |word: &Vec<u8>| {
         let (text, end) = (shown(word), word.iter().position(|byte| *byte == 0));
         let ours = match end {
-            Some(end) => shown(&met.ours.text).replace(&text, &shown(&word[..end])),
-            None => shown(&met.ours.text),
+            Some(end) => shown(&observed.ours.text).replace(&text, &shown(&word[..end])),
+            None => shown(&observed.ours.text),
         };
         let ends_line = word.ends_with(b"\r") || word.ends_with(b"\n");
         let is_text = end.is_none() && std::str::from_utf8(word).is_ok();
         let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         !is_text && ours == theirs || ends_line && words(&ours) == words(&theirs)
     };
-    let are_errors = met.ours.kind == b'-' && met.theirs.kind == b'-';
-    are_errors && met.words.iter().any(is_same)
+    let are_errors = observed.ours.kind == b'-' && observed.theirs.kind == b'-';
+    are_errors && observed.words.iter().any(is_same)
 }
 
 /// Whether some words are not UTF-8 or contain a zero byte.
-fn has_binary_words(met: &Met<'_>) -> bool {
-    met.words.iter().any(|word| word.contains(&0) || std::str::from_utf8(word).is_err())
+fn has_binary_words(observed: &ObservedDifference<'_>) -> bool {
+    observed.words.iter().any(|word| word.contains(&0) || std::str::from_utf8(word).is_err())
 }
 
 // --- Replies ---
@@ -926,7 +957,7 @@ fn is_integer(frame: &Frame, text: &str) -> bool {
     frame.kind == b':' && frame.text == text.as_bytes()
 }
 
-/// Whether it is the placeholder of a blocked client: see [`Met::ours`].
+/// Whether it is the placeholder of a blocked client: see [`ObservedDifference::ours`].
 fn is_waiting(frame: &Frame) -> bool {
     *frame == waits()
 }
@@ -944,19 +975,21 @@ fn is_word(text: &[u8], word: &[u8]) -> bool {
 }
 
 /// Whether a blocked client got an element of one of its keys.
-fn is_served(met: &Met<'_>, frame: &Frame) -> bool {
-    let is_named_key = |key: &Frame| keys_of(met.words).iter().any(|word| is_key(key, word));
-    if starts_with_any(met.words, &["BLMOVE", "BRPOPLPUSH"]) {
+fn is_served(observed: &ObservedDifference<'_>, frame: &Frame) -> bool {
+    let is_named_key = |key: &Frame| keys_of(observed.words).iter().any(|word| is_key(key, word));
+    if starts_with_any(observed.words, &["BLMOVE", "BRPOPLPUSH"]) {
         return frame.kind == b'$' && !frame.missing;
     }
-    if starts_with_any(met.words, &["X"]) {
+    if starts_with_any(observed.words, &["X"]) {
         let streams = streams_of(frame);
         return !streams.is_empty() && streams.iter().all(|(key, _)| is_named_key(key));
     }
     let shape = |items: &[Frame]| match items {
-        [_, elements] if starts_with_any(met.words, &["BLM", "BZM"]) => !elements.items.is_empty(),
-        [_, element] if starts_with_any(met.words, &["BLP", "BRP"]) => element.kind == b'$',
-        [_, member, score] if starts_with_any(met.words, &["BZP"]) => {
+        [_, elements] if starts_with_any(observed.words, &["BLM", "BZM"]) => {
+            !elements.items.is_empty()
+        }
+        [_, element] if starts_with_any(observed.words, &["BLP", "BRP"]) => element.kind == b'$',
+        [_, member, score] if starts_with_any(observed.words, &["BZP"]) => {
             member.kind == b'$' && matches!(score.kind, b'$' | b',')
         }
         _ => false,
@@ -979,9 +1012,9 @@ fn streams_of(frame: &Frame) -> Vec<(&Frame, &Frame)> {
 }
 
 /// The encodings in the replies of the target and the reference.
-fn encodings<'a>(met: &Met<'a>) -> (&'a [u8], &'a [u8]) {
-    match (met.ours.kind, met.theirs.kind) {
-        (b'$', b'$') => (&met.ours.text, &met.theirs.text),
+fn encodings<'a>(observed: &ObservedDifference<'a>) -> (&'a [u8], &'a [u8]) {
+    match (observed.ours.kind, observed.theirs.kind) {
+        (b'$', b'$') => (&observed.ours.text, &observed.theirs.text),
         _ => (b"", b""),
     }
 }
@@ -1002,22 +1035,22 @@ fn number(frame: &Frame) -> Option<i64> {
 // --- Comparisons ---
 
 /// Whether the target has created no more consumers in a group than have read there.
-fn has_more_readers(met: &Met<'_>, ours: &Frame, theirs: &Frame) -> bool {
+fn has_more_readers(observed: &ObservedDifference<'_>, ours: &Frame, theirs: &Frame) -> bool {
     let count = |group: &Frame| field(group, b"consumers").and_then(number);
     let (Some(ours_count), Some(theirs_count), Some(name)) =
         (count(ours), count(theirs), field(ours, b"name"))
     else {
         return false;
     };
-    let of_group = readers(met).filter(|(group, _)| is_word(&name.text, group));
+    let of_group = readers(observed).filter(|(group, _)| is_word(&name.text, group));
     let names: BTreeSet<&[u8]> = of_group.map(|(_, consumer)| consumer).collect();
     ours_count >= theirs_count && (ours_count - theirs_count).unsigned_abs() <= names.len() as u64
 }
 
 /// Whether consumers are reported equally, except for the times that 7.0 does not report and, if
 /// `ignores_unsuccessful`, for consumers that have read and never found an entry.
-fn same_but_consumers(met: &Met<'_>, ignores_unsuccessful: bool) -> bool {
-    let (mut ours, mut theirs) = (met.ours.clone(), met.theirs.clone());
+fn same_but_consumers(observed: &ObservedDifference<'_>, ignores_unsuccessful: bool) -> bool {
+    let (mut ours, mut theirs) = (observed.ours.clone(), observed.theirs.clone());
     ours.walk(&mut |frame| {
         for name in [&b"inactive"[..], b"active-time"] {
             let mut pairs = frame.items.chunks_exact(2);
@@ -1027,9 +1060,9 @@ fn same_but_consumers(met: &Met<'_>, ignores_unsuccessful: bool) -> bool {
         }
     });
     if ignores_unsuccessful {
-        let group = met.words.get(3).map_or(&[][..], |group| group);
-        if is_named(met.words, "XINFO CONSUMERS") {
-            remove_consumers_without_entries(met, group, &mut ours, &theirs);
+        let group = observed.words.get(3).map_or(&[][..], |group| group);
+        if is_named(observed.words, "XINFO CONSUMERS") {
+            remove_consumers_without_entries(observed, group, &mut ours, &theirs);
         } else if let (Some(ours), Some(theirs)) =
             (field_mut(&mut ours, b"groups"), field(&theirs, b"groups"))
         {
@@ -1038,28 +1071,28 @@ fn same_but_consumers(met: &Met<'_>, ignores_unsuccessful: bool) -> bool {
                 if let (Some(ours), Some(theirs)) =
                     (field_mut(ours, b"consumers"), field(theirs, b"consumers"))
                 {
-                    remove_consumers_without_entries(met, &group, ours, theirs);
+                    remove_consumers_without_entries(observed, &group, ours, theirs);
                 }
             }
         }
     }
     reference::pairwise(&mut ours, &mut theirs, &mut |ours, theirs| {
-        take_later_seen_time(met, ours, theirs);
+        take_later_seen_time(observed, ours, theirs);
     });
-    reference::normalise(met.words, &mut ours, &mut theirs, met.apart_ms);
+    reference::normalise(observed.words, &mut ours, &mut theirs, observed.apart_ms);
     ours == theirs
 }
 
 /// For a consumer that has read more than once: makes its seen-time equal if the target's is later.
 /// The reference does not count a read without entries.
-fn take_later_seen_time(met: &Met<'_>, ours: &mut Frame, theirs: &Frame) {
+fn take_later_seen_time(observed: &ObservedDifference<'_>, ours: &mut Frame, theirs: &Frame) {
     let Some(name) = field(ours, b"name").map(|name| name.text.clone()) else { return };
     let is_made = |Step { words, .. }: &&Step| {
         let made = words.get(4).filter(|_| is_named(words, "XGROUP CREATECONSUMER"));
         made.is_some_and(|made| is_word(&name, made))
     };
-    let reads = readers(met).filter(|(_, consumer)| is_word(&name, consumer)).count();
-    if reads == 0 || reads + met.before.iter().filter(is_made).count() < 2 {
+    let reads = readers(observed).filter(|(_, consumer)| is_word(&name, consumer)).count();
+    if reads == 0 || reads + observed.before.iter().filter(is_made).count() < 2 {
         return;
     }
     for (time, sign) in [(&b"seen-time"[..], 1), (b"idle", -1)] {
@@ -1073,27 +1106,32 @@ fn take_later_seen_time(met: &Met<'_>, ours: &mut Frame, theirs: &Frame) {
 }
 
 /// Removes consumers that the reference lacks, that have read and that have nothing pending.
-fn remove_consumers_without_entries(met: &Met<'_>, group: &[u8], ours: &mut Frame, theirs: &Frame) {
+fn remove_consumers_without_entries(
+    observed: &ObservedDifference<'_>,
+    group: &[u8],
+    ours: &mut Frame,
+    theirs: &Frame,
+) {
     let name = |row: &Frame| field(row, b"name").map(|name| name.text.clone()).unwrap_or_default();
     ours.items.retain(|row| {
         let count = field(row, b"pel-count").or(field(row, b"pending"));
         let is_known = theirs.items.iter().any(|it| name(it) == name(row));
-        is_known || !has_read(met, group, &name(row)) || count.and_then(number) != Some(0)
+        is_known || !has_read(observed, group, &name(row)) || count.and_then(number) != Some(0)
     });
 }
 
 /// Whether two errors differ only in bytes that are not UTF-8: the target shows U+FFFD, and the
 /// reference ends a word at a zero byte.
-fn same_but_bytes(met: &Met<'_>) -> bool {
+fn same_but_bytes(observed: &ObservedDifference<'_>) -> bool {
     let mut ours = String::new();
     let mut is_cut = false;
-    for letter in String::from_utf8_lossy(&met.ours.text).chars() {
+    for letter in String::from_utf8_lossy(&observed.ours.text).chars() {
         is_cut = letter == '\0' || is_cut && letter != '\'';
         if !is_cut {
             ours.push(letter);
         }
     }
-    ours == String::from_utf8_lossy(&met.theirs.text)
+    ours == String::from_utf8_lossy(&observed.theirs.text)
 }
 
 /// Words of Redis, and Valkey's in their place.

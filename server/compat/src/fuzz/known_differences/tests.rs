@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{EXPLAINED, Met, Of, Version, alone, find, seventeen_digits};
+use super::{
+    KNOWN_DIFFERENCES, ObservedDifference, References, Version, alone, find, seventeen_digits,
+};
 use crate::frame::Frame;
 use crate::fuzz::episode::Step;
 use crate::words;
@@ -71,7 +73,7 @@ impl Example {
 
     /// The name of the known difference that matches, on a reference of this version.
     fn found(&self, version: Version) -> Option<&'static str> {
-        let met = Met {
+        let observed = ObservedDifference {
             words: &self.command,
             before: &self.before,
             ours: &self.ours,
@@ -79,21 +81,21 @@ impl Example {
             apart_ms: 10,
             version,
         };
-        find(&met).map(|it| it.name)
+        find(&observed).map(|it| it.name)
     }
 }
 
 /// A version with the difference, and one without it.
-fn versions(of: Of) -> (Version, Option<Version>) {
+fn versions(references: References) -> (Version, Option<Version>) {
     let redis = |major, minor| Version { redis: (major, minor), is_valkey: false };
     let valkey = Version { redis: (7, 2), is_valkey: true };
-    match of {
-        Of::Every => (redis(7, 2), None),
-        Of::Before(7, 2) => (redis(7, 0), Some(redis(7, 2))),
-        Of::Before(..) => unreachable!("no other version is in the table"),
-        Of::Since(major, 0) => (redis(major, 0), Some(redis(major - 1, 9))),
-        Of::Since(major, minor) => (redis(major, minor), Some(redis(major, minor - 1))),
-        Of::Valkey => (valkey, Some(redis(7, 2))),
+    match references {
+        References::Every => (redis(7, 2), None),
+        References::Before(7, 2) => (redis(7, 0), Some(redis(7, 2))),
+        References::Before(..) => unreachable!("no other version is in the table"),
+        References::Since(major, 0) => (redis(major, 0), Some(redis(major - 1, 9))),
+        References::Since(major, minor) => (redis(major, minor), Some(redis(major, minor - 1))),
+        References::Valkey => (valkey, Some(redis(7, 2))),
     }
 }
 
@@ -101,15 +103,15 @@ fn versions(of: Of) -> (Version, Option<Version>) {
 fn known_differences_are_documented() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/differences.md");
     let text = std::fs::read_to_string(path).expect("the page is there");
-    for explained in EXPLAINED {
-        let found = text.lines().any(|line| line.starts_with(explained.line));
-        assert!(found, "{}: no line begins with {}", explained.name, explained.line);
+    for known in KNOWN_DIFFERENCES {
+        let found = text.lines().any(|line| line.starts_with(known.line));
+        assert!(found, "{}: no line begins with {}", known.name, known.line);
     }
 }
 
 #[test]
 fn every_known_difference_has_examples_and_near_misses() {
-    let known: Vec<&str> = EXPLAINED.iter().map(|it| it.name).collect();
+    let known: Vec<&str> = KNOWN_DIFFERENCES.iter().map(|it| it.name).collect();
     let rows = rows();
     let tested: Vec<&str> = rows.iter().map(|row| row.name).collect();
     assert_eq!(known, tested);
@@ -122,8 +124,8 @@ fn every_known_difference_has_examples_and_near_misses() {
 
 #[test]
 fn known_difference_applies_only_to_its_versions() {
-    for (row, explained) in rows().iter().zip(EXPLAINED) {
-        let (version, other) = versions(explained.of);
+    for (row, known) in rows().iter().zip(KNOWN_DIFFERENCES) {
+        let (version, other) = versions(known.references);
         for example in &row.explained {
             assert_eq!(example.found(version), Some(row.name), "{}", example.line);
             if let Some(other) = other {
@@ -136,8 +138,8 @@ fn known_difference_applies_only_to_its_versions() {
 #[test]
 fn near_miss_is_not_explained() {
     let mut explained = Vec::new();
-    for (row, known) in rows().iter().zip(EXPLAINED) {
-        let (version, _) = versions(known.of);
+    for (row, known) in rows().iter().zip(KNOWN_DIFFERENCES) {
+        let (version, _) = versions(known.references);
         for example in &row.refused {
             if let Some(name) = example.found(version) {
                 explained.push(format!("{}: {} is explained by {name}", row.name, example.line));
