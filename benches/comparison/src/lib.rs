@@ -1,5 +1,7 @@
-//! The machine on which the programs of this package measure.
+//! What the programs of this package share: a description of the machine, and a PING.
 
+use std::io::{Error, Read, Result, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -32,6 +34,19 @@ pub fn git_commit() -> String {
     output
         .map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
         .unwrap_or_default()
+}
+
+/// Sends PING on a new connection and reads the reply.
+///
+/// # Errors
+/// The server cannot be reached, or the reply is not PONG.
+pub fn ping(address: SocketAddr) -> Result<()> {
+    const PONG: &[u8] = b"+PONG\r\n";
+    let mut stream = TcpStream::connect(address)?;
+    stream.write_all(b"*1\r\n$4\r\nPING\r\n")?;
+    let mut reply = [0; PONG.len()];
+    stream.read_exact(&mut reply)?;
+    if reply == PONG { Ok(()) } else { Err(Error::other("no PONG")) }
 }
 
 impl Machine {

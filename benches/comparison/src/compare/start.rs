@@ -1,9 +1,9 @@
 //! How long a server takes to start: until its first reply.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
+
+use lockwheel_comparison::ping;
 
 use crate::figures::{Metric, Reading};
 use crate::options::START_IN_PROCESS;
@@ -79,12 +79,8 @@ pub(crate) fn print_in_process() -> ExitCode {
 fn start_in_process() -> Outcome<Duration> {
     let began = Instant::now();
     let server = lockwheel::Server::start()?;
-    let mut stream = TcpStream::connect(server.addr())?;
-    stream.write_all(b"PING\r\n")?;
-    let mut reply = [0; "+PONG\r\n".len()];
-    stream.read_exact(&mut reply)?;
-    let span = began.elapsed();
-    if &reply == b"+PONG\r\n" { Ok(span) } else { Err("no PONG".into()) }
+    ping(server.addr())?;
+    Ok(began.elapsed())
 }
 
 #[cfg(test)]

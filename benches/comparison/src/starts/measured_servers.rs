@@ -1,12 +1,12 @@
 //! The servers that are measured, and how each is started.
 
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use lockwheel::Server;
+use lockwheel_comparison::ping;
 use lockwheel_tests::redis_server::free_port;
 use lockwheel_tests::{daemon, redis_server};
 use nix::sys::signal::{Signal, kill};
@@ -20,9 +20,6 @@ const START_TIMEOUT: Duration = Duration::from_secs(20);
 const POLL_INTERVAL: Duration = Duration::from_micros(50);
 /// The exit status of a `run` script without its language installed.
 const NOT_INSTALLED: i32 = 77;
-
-const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
-const PONG: &[u8] = b"+PONG\r\n";
 
 pub(crate) struct MeasuredServer {
     /// The name with the version.
@@ -157,15 +154,6 @@ impl Drop for ServerProcess {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
-}
-
-/// Sends PING on a new connection and checks the reply.
-fn ping(address: SocketAddr) -> Outcome<()> {
-    let mut stream = TcpStream::connect(address)?;
-    stream.write_all(PING)?;
-    let mut reply = [0; PONG.len()];
-    stream.read_exact(&mut reply)?;
-    if reply == PONG { Ok(()) } else { Err("no PONG".into()) }
 }
 
 /// Starts and ends Lockwheel within this process this number of times, and prints the times.
