@@ -1,6 +1,6 @@
 //! Runs each attack for a few seconds; the program `attack` runs them longer.
 
-use lockwheel_engine::keyspace::serialised::seal_as;
+use lockwheel_engine::store::serialised::seal_as;
 use lockwheel_tests::attack::{Report, arguments, connections, restore, sandbox};
 use lockwheel_tests::target::Target;
 

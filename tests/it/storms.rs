@@ -8,7 +8,7 @@ use std::time::Duration;
 use lockwheel::{Client, Reply, Server};
 use lockwheel_engine::Engine;
 use lockwheel_engine::notify::Events;
-use lockwheel_engine::session::{ClientId, Origin};
+use lockwheel_engine::sessions::{ClientId, Origin};
 use lockwheel_engine::settings::Settings;
 use lockwheel_engine::time::{Millis, Time};
 use lockwheel_tests::wire::Wire;

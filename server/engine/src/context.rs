@@ -10,13 +10,13 @@ use lockwheel_resp::{Protocol, Reply, number};
 use crate::Engine;
 use crate::command::Command;
 use crate::error::Error;
-use crate::keyspace::dict::Slot;
-use crate::keyspace::records::{HashMut, NewValue, Record, Records};
-use crate::keyspace::value::{OutOfLine, Typed, Value, ValueRef};
 use crate::notify::Events;
-use crate::session::{ClientId, Session};
+use crate::sessions::waiters::WaitCondition;
+use crate::sessions::{ClientId, Session};
+use crate::store::dict::Slot;
+use crate::store::records::{HashMut, NewValue, Record, Records};
+use crate::store::value::{OutOfLine, Typed, Value, ValueRef};
 use crate::time::{Millis, Time};
-use crate::waiters::WaitCondition;
 
 /// How a command was called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

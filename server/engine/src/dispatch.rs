@@ -7,11 +7,11 @@ use lockwheel_resp::{Protocol, Reply};
 use crate::command::{Command, Entry, Flags, Group};
 use crate::context::{Caller, Context, is};
 use crate::error::Error;
-use crate::journal::CompletedCommand;
-use crate::session::{ClientId, Session};
+use crate::instruments::journal::CompletedCommand;
+use crate::sessions::transaction::Queued;
+use crate::sessions::{ClientId, Session};
 use crate::settings::Permission;
 use crate::time::Time;
-use crate::transaction::Queued;
 use crate::{Engine, slots};
 
 /// The result of passing the gates.

@@ -9,7 +9,6 @@
 
 #![forbid(unsafe_code)]
 
-pub mod buffers;
 pub mod command;
 pub mod commands;
 pub mod context;
@@ -19,33 +18,28 @@ mod database_tests;
 mod deadline_tests;
 pub mod dispatch;
 pub mod error;
-pub mod faults;
 pub mod glob;
-pub mod journal;
-pub mod keyspace;
+pub mod instruments;
 pub mod limits;
 mod look_ahead;
 pub mod memory;
 mod names;
 pub mod notify;
-pub mod pubsub;
 pub mod random;
 pub mod replies;
 #[cfg(test)]
 mod safety_tests;
 pub mod script;
-pub mod session;
+pub mod sessions;
 pub mod settings;
 pub mod slots;
+pub mod store;
 #[cfg(test)]
 mod table_tests;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod time;
 pub mod timers;
-pub mod tracking;
-pub mod transaction;
-pub mod waiters;
 pub mod wheel;
 
 use std::collections::BTreeMap;
@@ -58,20 +52,20 @@ use lockwheel_scripting::{Functions, Interpreter, LogLevel};
 use crate::settings::{MemoryShare, Permission, Settings};
 use command::{CommandStats, CommandTable};
 use dispatch::DispatchResult;
-use faults::Faults;
-use journal::Journal;
-use keyspace::dict::{HashSeed, Slot};
-use keyspace::{Due, Keyspace};
+use instruments::faults::Faults;
+use instruments::journal::Journal;
 use notify::Events;
-use pubsub::PubSub;
 use random::Random;
 use replies::Replies;
 use script::{Running, ScriptMonitor};
-use session::{ClientId, Close, Origin, ReplyMode, Session, Sessions};
+use sessions::pubsub::PubSub;
+use sessions::tracking::Tracked;
+use sessions::waiters::Waiters;
+use sessions::{ClientId, Close, Origin, ReplyMode, Session, Sessions};
+use store::dict::{HashSeed, Slot};
+use store::{Due, Keyspace};
 use time::{ClockOrder, Millis, Rate, Time};
 use timers::Timers;
-use tracking::Tracked;
-use waiters::Waiters;
 
 /// The purpose of a timer that does not belong to a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -288,7 +282,7 @@ impl Engine {
             deliveries: Vec::new(),
             // Allocated now: a long-lived allocation behind a million keys would keep their memory
             // from being returned to the system.
-            due: Vec::with_capacity(keyspace::DUE_TOGETHER),
+            due: Vec::with_capacity(store::DUE_TOGETHER),
             expired_key: Vec::with_capacity(KEY_BYTES),
             event_channel: Vec::with_capacity(2 * KEY_BYTES),
             killed: Vec::new(),

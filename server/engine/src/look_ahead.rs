@@ -8,9 +8,9 @@ use lockwheel_resp::peek::{Head, peek};
 
 use crate::Engine;
 use crate::command::FindKeys;
-use crate::keyspace::records::LookAhead;
 use crate::limits;
-use crate::session::ClientId;
+use crate::sessions::ClientId;
+use crate::store::records::LookAhead;
 
 /// With fewer keys, all of them fit in the caches.
 const KEYS_MIN: usize = 2_000;

@@ -4,14 +4,14 @@
 use lockwheel_scripting::Functions;
 
 use crate::Engine;
-use crate::keyspace::Database;
-use crate::keyspace::dict::Slot;
-use crate::keyspace::hash::Fields;
-use crate::keyspace::list::List;
-use crate::keyspace::set::Set;
-use crate::keyspace::sorted_set::SortedSet;
-use crate::keyspace::stream::Stream;
-use crate::keyspace::value::ValueRef;
+use crate::store::Database;
+use crate::store::dict::Slot;
+use crate::store::hash::Fields;
+use crate::store::list::List;
+use crate::store::set::Set;
+use crate::store::sorted_set::SortedSet;
+use crate::store::stream::Stream;
+use crate::store::value::ValueRef;
 
 /// The overhead of a key: its entry, which is also its timer (32), its slot in the index (8), its
 /// length (1) and unused space of its place on the shelf (4).
@@ -173,10 +173,10 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::{ALLOCATION_BYTES, CLIENT_BYTES};
-    use crate::buffers::BufferSizes;
+    use crate::sessions::buffers::BufferSizes;
+    use crate::sessions::transaction::Queued;
     use crate::settings::Settings;
     use crate::testing::Stage;
-    use crate::transaction::Queued;
 
     #[test]
     fn maxmemory_bounds_the_dataset() {

@@ -7,7 +7,7 @@ use bytes::BytesMut;
 use lockwheel_resp::Reply;
 
 use crate::script::ScriptMonitor;
-use crate::session::ClientId;
+use crate::sessions::ClientId;
 use crate::settings::Settings;
 use crate::testing::{Stage, check, words};
 use crate::time::Time;

@@ -9,7 +9,7 @@ use crate::context::{Caller, Context};
 use crate::dispatch::Gates;
 use crate::error::Error;
 use crate::limits;
-use crate::session::ClientId;
+use crate::sessions::ClientId;
 use crate::time::Millis;
 
 /// The running script or function.

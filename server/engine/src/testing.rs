@@ -13,8 +13,8 @@ use bytes::BytesMut;
 use lockwheel_resp::{Reply, decode::decode};
 
 use crate::notify::Events;
-use crate::pubsub::Subscription;
-use crate::session::{ClientId, Origin};
+use crate::sessions::pubsub::Subscription;
+use crate::sessions::{ClientId, Origin};
 use crate::settings::Settings;
 use crate::time::{Millis, Time};
 use crate::{Engine, Flow};

@@ -12,7 +12,7 @@ use crate::net::host::{Failed, Host};
 use crate::net::outbox::{Outbox, OutboxContents};
 use crate::net::registry::Receiver;
 use lockwheel_engine::Flow;
-use lockwheel_engine::session::{ClientId, Origin};
+use lockwheel_engine::sessions::{ClientId, Origin};
 
 /// A client within this process. It has a session of its own, with a selected database, a
 /// transaction, watched keys and subscriptions. It uses RESP3 and needs no password.

@@ -75,9 +75,9 @@ mod running_page {}
 pub use client::Client;
 pub use control::{Clock, Fault, FaultRule, Faults, Gate, Journal, Requests};
 pub use error::{Error, ErrorKind};
-pub use lockwheel_engine::journal::HeldLock;
-pub use lockwheel_engine::journal::checks::{Check, CheckResult, Finding, LintRule};
-pub use lockwheel_engine::journal::entry::{Entry as JournalEntry, JournalEvent};
+pub use lockwheel_engine::instruments::journal::HeldLock;
+pub use lockwheel_engine::instruments::journal::checks::{Check, CheckResult, Finding, LintRule};
+pub use lockwheel_engine::instruments::journal::entry::{Entry as JournalEntry, JournalEvent};
 pub use lockwheel_engine::settings::Settings;
 pub use lockwheel_resp::Reply;
 pub use server::{Builder, Server};

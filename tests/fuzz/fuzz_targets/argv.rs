@@ -6,7 +6,7 @@
 use arbitrary::Arbitrary;
 use bytes::BytesMut;
 use libfuzzer_sys::fuzz_target;
-use lockwheel_engine::session::{ClientId, Origin};
+use lockwheel_engine::sessions::{ClientId, Origin};
 use lockwheel_engine::settings::{CompatVersion, Settings};
 use lockwheel_engine::time::{Millis, Time};
 use lockwheel_engine::{Engine, Flow};

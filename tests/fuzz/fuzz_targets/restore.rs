@@ -6,8 +6,8 @@
 use bytes::BytesMut;
 use libfuzzer_sys::fuzz_target;
 use lockwheel_engine::Engine;
-use lockwheel_engine::keyspace::serialised::{seal, unseal};
-use lockwheel_engine::session::{ClientId, Origin};
+use lockwheel_engine::store::serialised::{seal, unseal};
+use lockwheel_engine::sessions::{ClientId, Origin};
 use lockwheel_engine::settings::Settings;
 use lockwheel_engine::time::{Millis, Time};
 use lockwheel_resp::Reply;

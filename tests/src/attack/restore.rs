@@ -13,7 +13,7 @@ use lockwheel_compat::cases;
 use lockwheel_compat::frame::{Frame, quoted};
 use lockwheel_compat::random::Random;
 use lockwheel_compat::wire::{Wire, request};
-use lockwheel_engine::keyspace::serialised::seal_as;
+use lockwheel_engine::store::serialised::seal_as;
 
 use super::Report;
 use super::attack_target::{AttackTarget, connect};

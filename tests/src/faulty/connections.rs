@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
 use bytes::{Buf, BytesMut};
-use lockwheel_engine::session::{ClientId, Close, Origin};
+use lockwheel_engine::sessions::{ClientId, Close, Origin};
 use lockwheel_engine::time::Time;
 use lockwheel_engine::{Engine, Flow};
 use lockwheel_resp::{Limits, Parser, Reply, encode};

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::BytesMut;
 use lockwheel_engine::script::ScriptMonitor;
-use lockwheel_engine::session::{ClientId, Close, Origin};
+use lockwheel_engine::sessions::{ClientId, Close, Origin};
 use lockwheel_engine::settings::Settings;
 use lockwheel_engine::time::{Millis, Time};
 use lockwheel_engine::{Engine, Flow};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::BytesMut;
-use lockwheel_engine::session::ClientId;
+use lockwheel_engine::sessions::ClientId;
 use lockwheel_resp::{Reply, decode};
 
 use super::{Answer, Fault, FaultyEngine, Request};
@@ -128,7 +128,7 @@ fn unsubscribe_does_nothing(server: &mut FaultyEngine, request: &Request) -> Ans
     let answer = server.run(request);
     if request.is("unsubscribe") {
         for channel in &request.argv[1..] {
-            let kind = lockwheel_engine::pubsub::Subscription::Channel;
+            let kind = lockwheel_engine::sessions::pubsub::Subscription::Channel;
             server.engine.subscribe(request.client, kind, channel);
         }
     }

@@ -32,7 +32,7 @@ mod scripts;
 mod server;
 mod transactions;
 
-use lockwheel_engine::session::ClientId;
+use lockwheel_engine::sessions::ClientId;
 
 pub use faulty_engine::{Answer, FaultyEngine, Request};
 pub use server::FaultyServer;

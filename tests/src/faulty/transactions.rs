@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockwheel_engine::session::Session;
+use lockwheel_engine::sessions::Session;
 use lockwheel_resp::Reply;
 
 use super::{Answer, Fault, FaultyEngine, Request};

@@ -5,7 +5,7 @@ use std::fmt;
 
 use bytes::BytesMut;
 use lockwheel_engine::script::ScriptMonitor;
-use lockwheel_engine::session::{ClientId, Origin};
+use lockwheel_engine::sessions::{ClientId, Origin};
 use lockwheel_engine::settings::Settings;
 use lockwheel_engine::time::{Millis, Time};
 use lockwheel_engine::{Engine, Flow};

@@ -6,9 +6,9 @@ use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec};
 use crate::commands::strings::grow;
 use crate::context::{Context, integer, is};
 use crate::error::Error;
-use crate::keyspace::records::NewValue;
-use crate::keyspace::string_value::{StringValue, Text};
 use crate::notify::Events;
+use crate::store::records::NewValue;
+use crate::store::string_value::{StringValue, Text};
 
 const BITMAP: Command = Command {
     group: Group::Bitmap,

@@ -7,7 +7,7 @@ use crate::command::{Arity, Categories, Command, Flags, Group};
 use crate::commands::{client_list, tracking};
 use crate::context::{Context, integer, is};
 use crate::error::Error;
-use crate::session::{ReplyMode, Session};
+use crate::sessions::{ReplyMode, Session};
 
 const ANYWHERE: Flags = Flags::NOSCRIPT.union(Flags::LOADING).union(Flags::STALE);
 
@@ -373,7 +373,7 @@ fn unknown_form(argv: &[&[u8]]) -> Error {
 #[cfg(test)]
 mod tests {
     use crate::Flow;
-    use crate::session::ClientId;
+    use crate::sessions::ClientId;
     use crate::settings::Settings;
     use crate::testing::{Stage, check, words};
 

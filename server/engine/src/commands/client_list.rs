@@ -8,9 +8,9 @@ use crate::commands::client::yes_or_no;
 use crate::commands::tracking;
 use crate::context::{Context, integer, is};
 use crate::error::Error;
-use crate::session::{ClientId, Close, Session};
+use crate::sessions::tracking::Mode;
+use crate::sessions::{ClientId, Close, Session};
 use crate::time::Time;
-use crate::tracking::Mode;
 
 /// The `TYPE` of a client; this server has two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -236,7 +236,7 @@ fn kill_matching(engine: &mut Engine, caller: ClientId, filter: &Filter<'_>) -> 
 #[cfg(test)]
 mod tests {
     use crate::Flow;
-    use crate::session::{ClientId, Origin};
+    use crate::sessions::{ClientId, Origin};
     use crate::settings::Settings;
     use crate::testing::{Stage, check, words};
     use crate::time::{Millis, Time};

@@ -11,7 +11,7 @@ use crate::Engine;
 use crate::command::{Arity, Categories, Command, Flags, Group};
 use crate::context::{Context, integer, is};
 use crate::error::Error;
-use crate::session::Session;
+use crate::sessions::Session;
 use crate::settings::{EndpointType, Mode};
 use crate::slots::{SLOTS, parse_slot, slot_of};
 
@@ -711,7 +711,7 @@ fn set_slot(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 
 #[cfg(test)]
 mod tests {
-    use crate::session::Origin;
+    use crate::sessions::Origin;
     use crate::settings::Settings;
     use crate::testing::{Stage, check, words};
     use crate::time::{Millis, Time};

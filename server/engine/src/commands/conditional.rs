@@ -7,9 +7,9 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec};
 use crate::context::{Context, is};
 use crate::error::Error;
-use crate::keyspace::string_value::{StringValue, Text};
 use crate::notify::Events;
 use crate::settings::{CompatVersion, Vendor};
+use crate::store::string_value::{StringValue, Text};
 
 const STRING: Command =
     Command { group: Group::String, categories: Categories::STRING, ..Command::BASE };

@@ -7,7 +7,7 @@ use subtle::ConstantTimeEq;
 use crate::command::{Arity, Categories, Command, Flags, Group};
 use crate::context::{Context, integer, is};
 use crate::error::Error;
-use crate::session::{Close, ReplyMode};
+use crate::sessions::{Close, ReplyMode};
 use crate::settings::{Mode, Settings};
 
 const CONNECTION: Command = Command {

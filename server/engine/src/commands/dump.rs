@@ -6,8 +6,8 @@ use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec};
 use crate::commands::{hashes, lists, sets, sorted_sets, streams};
 use crate::context::{Context, integer, is};
 use crate::error::Error;
-use crate::keyspace::serialised::{self, Forms};
 use crate::notify::Events;
+use crate::store::serialised::{self, Forms};
 use crate::time::Millis;
 
 const KEYS: Command = Command {

@@ -9,10 +9,10 @@ use crate::command::{Arity, Categories, Command, FindKeys, Flags, Group, KeySpec
 use crate::context::{Context, integer, is};
 use crate::error::Error;
 use crate::glob;
-use crate::keyspace::serialised;
 use crate::limits;
 use crate::script::Call;
 use crate::settings::CompatVersion;
+use crate::store::serialised;
 
 const SCRIPTING: Command = Command {
     group: Group::Scripting,

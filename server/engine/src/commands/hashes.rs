@@ -10,12 +10,12 @@ use crate::commands::scan;
 use crate::context::{Context, integer};
 use crate::error::Error;
 use crate::glob;
-use crate::keyspace::dict::HashSeed;
-use crate::keyspace::hash::{Field, Fields, Hash, SmallHash};
-use crate::keyspace::records::NewValue;
-use crate::keyspace::value::ValueRef;
 use crate::notify::Events;
 use crate::random::Random;
+use crate::store::dict::HashSeed;
+use crate::store::hash::{Field, Fields, Hash, SmallHash};
+use crate::store::records::NewValue;
+use crate::store::value::ValueRef;
 
 const HASH: Command = Command {
     group: Group::Hash,

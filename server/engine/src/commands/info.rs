@@ -10,8 +10,8 @@ use crate::Engine;
 use crate::command::{Arity, Categories, Command, Flags, Group};
 use crate::context::{Context, is};
 use crate::error::Error;
-use crate::keyspace::Database;
 use crate::settings::{LOCKWHEEL_VERSION, Mode};
+use crate::store::Database;
 use crate::time::Time;
 
 /// The family's rows.

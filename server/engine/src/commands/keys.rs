@@ -10,11 +10,11 @@ use crate::commands::{help, help_row, scan};
 use crate::context::{Context, integer, is};
 use crate::error::Error;
 use crate::glob;
-use crate::keyspace::dict::Slot;
-use crate::keyspace::records::Record;
-use crate::keyspace::string_value::TextForm;
-use crate::keyspace::value::{Value, ValueRef};
 use crate::notify::Events;
+use crate::store::dict::Slot;
+use crate::store::records::Record;
+use crate::store::string_value::TextForm;
+use crate::store::value::{Value, ValueRef};
 use crate::time::Millis;
 
 const KEYS: Command =

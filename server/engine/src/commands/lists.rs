@@ -11,10 +11,10 @@ use crate::commands::at_least;
 use crate::commands::multi_pop::MultiPop;
 use crate::context::{Context, integer, is};
 use crate::error::Error;
-use crate::keyspace::list::{Element, End, List, SmallList};
-use crate::keyspace::value::Kind;
 use crate::notify::Events;
-use crate::waiters::WaitCondition;
+use crate::sessions::waiters::WaitCondition;
+use crate::store::list::{Element, End, List, SmallList};
+use crate::store::value::Kind;
 
 const LIST: Command =
     Command { group: Group::List, categories: Categories::LIST, keys: SEEN_KEY, ..Command::BASE };

@@ -8,8 +8,8 @@ use crate::Flow;
 use crate::command::{Arity, Command, Flags, Group};
 use crate::context::{Context, integer, is};
 use crate::error::Error;
-use crate::faults::rule::{self, FaultAction, NO_SPAN, RuleConditions};
-use crate::journal::handlers;
+use crate::instruments::faults::rule::{self, FaultAction, NO_SPAN, RuleConditions};
+use crate::instruments::journal::handlers;
 use crate::time::{self, ClockOrder, Millis, Rate};
 
 const LOCKWHEEL: Command = Command {

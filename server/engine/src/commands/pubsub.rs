@@ -9,8 +9,8 @@ use crate::commands::{help, help_row};
 use crate::context::Context;
 use crate::error::Error;
 use crate::glob;
-use crate::pubsub::{Listeners, Subscription};
-use crate::session::ReplyMode;
+use crate::sessions::ReplyMode;
+use crate::sessions::pubsub::{Listeners, Subscription};
 use crate::settings::Mode;
 
 const ANYWHERE: Flags = Flags::PUBSUB.union(Flags::LOADING).union(Flags::STALE);
@@ -292,7 +292,7 @@ fn listener_counts(channels: &[&[u8]], listeners: &Listeners) -> Reply {
 
 #[cfg(test)]
 mod tests {
-    use crate::session::ReplyMode;
+    use crate::sessions::ReplyMode;
     use crate::settings::Settings;
     use crate::testing::{Stage, check};
 

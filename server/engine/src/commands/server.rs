@@ -129,7 +129,7 @@ fn debug(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 #[cfg(test)]
 mod tests {
     use crate::Flow;
-    use crate::session::Origin;
+    use crate::sessions::Origin;
     use crate::settings::{Permission, Settings};
     use crate::testing::{Stage, check, words};
     use crate::time::{Millis, Time};

@@ -12,11 +12,11 @@ use crate::commands::scan;
 use crate::context::{Context, integer, is};
 use crate::error::Error;
 use crate::glob;
-use crate::keyspace::dict::HashSeed;
-use crate::keyspace::records::NewValue;
-use crate::keyspace::set::{Set, SmallSet};
 use crate::notify::Events;
 use crate::random::Random;
+use crate::store::dict::HashSeed;
+use crate::store::records::NewValue;
+use crate::store::set::{Set, SmallSet};
 
 const SET: Command =
     Command { group: Group::Set, categories: Categories::SET, keys: READ_KEY, ..Command::BASE };

@@ -9,12 +9,12 @@ use crate::command::{Arity, Categories, Command, FindKeys, Flags, Group, KeySpec
 use crate::commands::lists;
 use crate::context::{Caller, Context, integer, is};
 use crate::error::Error;
-use crate::keyspace::hash::Hash;
-use crate::keyspace::list::{End, List};
-use crate::keyspace::records::NewValue;
-use crate::keyspace::string_value::StringValue;
-use crate::keyspace::value::ValueRef;
 use crate::notify::Events;
+use crate::store::hash::Hash;
+use crate::store::list::{End, List};
+use crate::store::records::NewValue;
+use crate::store::string_value::StringValue;
+use crate::store::value::ValueRef;
 
 const SORT: Command = Command {
     group: Group::Generic,

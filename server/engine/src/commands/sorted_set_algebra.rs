@@ -9,9 +9,9 @@ use crate::command::{Arity, Command, FindKeys, Flags, KeySpec};
 use crate::commands::sorted_sets::{self, SORTED_SET, forms};
 use crate::context::{Context, integer, is};
 use crate::error::Error;
-use crate::keyspace::set::Set;
-use crate::keyspace::sorted_set::{SmallSortedSet, SortedSet};
-use crate::keyspace::value::ValueRef;
+use crate::store::set::Set;
+use crate::store::sorted_set::{SmallSortedSet, SortedSet};
+use crate::store::value::ValueRef;
 
 /// Common fields of the commands that return the result.
 const RETURN: Command = Command {

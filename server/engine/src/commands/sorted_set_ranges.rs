@@ -9,7 +9,7 @@ use crate::command::{Arity, Command, Flags, KeySpec};
 use crate::commands::sorted_sets::{self, SORTED_SET, forms};
 use crate::context::{Context, integer, is};
 use crate::error::Error;
-use crate::keyspace::sorted_set::{Scored, SortedSet};
+use crate::store::sorted_set::{Scored, SortedSet};
 
 /// Common fields of the commands that return a range.
 const PART: Command = Command {

@@ -12,13 +12,13 @@ use crate::commands::scan;
 use crate::context::{Context, integer, is};
 use crate::error::Error;
 use crate::glob;
-use crate::keyspace::dict::HashSeed;
-use crate::keyspace::records::NewValue;
-use crate::keyspace::sorted_set::{Scored, SmallSortedSet, SortedSet};
-use crate::keyspace::value::Kind;
 use crate::notify::Events;
 use crate::random::Random;
-use crate::waiters::WaitCondition;
+use crate::sessions::waiters::WaitCondition;
+use crate::store::dict::HashSeed;
+use crate::store::records::NewValue;
+use crate::store::sorted_set::{Scored, SmallSortedSet, SortedSet};
+use crate::store::value::Kind;
 
 /// Common fields of the rows in all files for sorted sets.
 pub(super) const SORTED_SET: Command = Command {

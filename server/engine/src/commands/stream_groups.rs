@@ -8,10 +8,10 @@ use crate::commands::streams::{bound, entry_id, notify_change};
 use crate::commands::{help, help_row};
 use crate::context::{Context, integer, is};
 use crate::error::Error;
-use crate::keyspace::stream::Stream;
-use crate::keyspace::stream::group::Group as ReaderGroup;
-use crate::keyspace::stream::id::StreamId;
 use crate::notify::Events;
+use crate::store::stream::Stream;
+use crate::store::stream::group::Group as ReaderGroup;
+use crate::store::stream::id::StreamId;
 
 const STREAM: Command = Command {
     group: Group::Stream,

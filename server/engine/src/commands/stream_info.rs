@@ -8,9 +8,9 @@ use crate::commands::streams::{entry_reply, id_reply};
 use crate::commands::{help, help_row, map};
 use crate::context::{Context, integer, is};
 use crate::error::Error;
-use crate::keyspace::stream::group::{Consumer, Group as ReaderGroup};
-use crate::keyspace::stream::id::StreamId;
-use crate::keyspace::stream::{Extent, Stream};
+use crate::store::stream::group::{Consumer, Group as ReaderGroup};
+use crate::store::stream::id::StreamId;
+use crate::store::stream::{Extent, Stream};
 use crate::time::Millis;
 
 const XINFO: Command = Command {

@@ -13,9 +13,9 @@ use crate::commands::streams::{
 };
 use crate::context::{Context, integer, is};
 use crate::error::Error;
-use crate::keyspace::stream::Stream;
-use crate::keyspace::stream::group::{Group as ReaderGroup, Pending};
-use crate::keyspace::stream::id::StreamId;
+use crate::store::stream::Stream;
+use crate::store::stream::group::{Group as ReaderGroup, Pending};
+use crate::store::stream::id::StreamId;
 use crate::time::Millis;
 
 const STREAM: Command = Command {

@@ -10,11 +10,11 @@ use crate::command::{Arity, Categories, Command, FindKeys, Flags, Group, KeySpec
 use crate::commands::streams::{entry_id, entry_reply, id_reply, notify_change};
 use crate::context::{Caller, Context, integer, is};
 use crate::error::Error;
-use crate::keyspace::stream::Stream;
-use crate::keyspace::stream::id::StreamId;
-use crate::keyspace::value::Kind;
+use crate::sessions::waiters::WaitCondition;
+use crate::store::stream::Stream;
+use crate::store::stream::id::StreamId;
+use crate::store::value::Kind;
 use crate::time::Millis;
-use crate::waiters::WaitCondition;
 
 const READ: Command = Command {
     group: Group::Stream,

@@ -8,10 +8,10 @@ use lockwheel_resp::Reply;
 use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec};
 use crate::context::{Context, integer, is};
 use crate::error::Error;
-use crate::keyspace::stream::id::{NewId, StreamId};
-use crate::keyspace::stream::nodes::NodeLimits;
-use crate::keyspace::stream::{Entry, Keep, Stream, Trim};
 use crate::notify::Events;
+use crate::store::stream::id::{NewId, StreamId};
+use crate::store::stream::nodes::NodeLimits;
+use crate::store::stream::{Entry, Keep, Stream, Trim};
 
 const STREAM: Command = Command {
     group: Group::Stream,

@@ -7,12 +7,12 @@ use crate::command::{Arity, Categories, Command, FindKeys, Flags, Group, KeySpec
 use crate::commands::conditional::Condition;
 use crate::context::{Context, integer, is};
 use crate::error::Error;
-use crate::keyspace::dict::Slot;
-use crate::keyspace::records::NewValue;
-use crate::keyspace::string_value::{StringValue, Text};
-use crate::keyspace::value::ValueRef;
 use crate::notify::Events;
 use crate::settings::CompatVersion;
+use crate::store::dict::Slot;
+use crate::store::records::NewValue;
+use crate::store::string_value::{StringValue, Text};
+use crate::store::value::ValueRef;
 use crate::time::{Millis, Time};
 
 const STRING: Command =
@@ -852,8 +852,8 @@ fn common_pairs(left: &[u8], right: &[u8], bytes_max: u64) -> Result<Vec<(usize,
 
 #[cfg(test)]
 mod tests {
-    use crate::keyspace::value::ValueRef;
     use crate::settings::Settings;
+    use crate::store::value::ValueRef;
     use crate::testing::{Stage, check_events};
 
     #[test]

@@ -11,8 +11,8 @@ use crate::command::{Arity, Command};
 use crate::commands::client::{OWN, on_or_off, yes_or_no};
 use crate::context::{Context, integer, is};
 use crate::error::Error;
-use crate::session::{ClientId, Session};
-use crate::tracking::{Mode, Tracking};
+use crate::sessions::tracking::{Mode, Tracking};
+use crate::sessions::{ClientId, Session};
 
 /// `CLIENT CACHING`
 pub(super) const CACHING: Command = Command {

@@ -5,7 +5,7 @@ use lockwheel_resp::Reply;
 use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec};
 use crate::context::{Caller, Context};
 use crate::error::Error;
-use crate::transaction::Transaction;
+use crate::sessions::transaction::Transaction;
 
 const TRANSACTION: Command = Command {
     group: Group::Transactions,

@@ -9,7 +9,7 @@ use crate::client::Client;
 use crate::control::clock::millis;
 use crate::error::{Error, ErrorKind};
 use crate::net::host::Host;
-use lockwheel_engine::faults::rule::{FaultAction, Rule, RuleConditions};
+use lockwheel_engine::instruments::faults::rule::{FaultAction, Rule, RuleConditions};
 use lockwheel_engine::time::Millis;
 
 /// A fault that happens to a request.

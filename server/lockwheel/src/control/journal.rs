@@ -3,10 +3,10 @@
 use crate::error::{Error, ErrorKind};
 use crate::net::host::Host;
 use lockwheel_engine::Engine;
-use lockwheel_engine::journal::HeldLock;
-use lockwheel_engine::journal::Selection;
-use lockwheel_engine::journal::checks::{Check, CheckResult, Finding};
-use lockwheel_engine::journal::entry::{Entry, story};
+use lockwheel_engine::instruments::journal::HeldLock;
+use lockwheel_engine::instruments::journal::Selection;
+use lockwheel_engine::instruments::journal::checks::{Check, CheckResult, Finding};
+use lockwheel_engine::instruments::journal::entry::{Entry, story};
 use lockwheel_engine::time::Time;
 
 /// The journal of a server that was started for tests (`enable-test-commands`): the commands it has

@@ -27,8 +27,8 @@ use crate::net::output::Output;
 use crate::net::slow_script::RequestFilter;
 use crate::net::stream::Stream;
 use crate::net::turn::{self, Pending};
-use lockwheel_engine::buffers::{BufferSizes, Buffers};
-use lockwheel_engine::session::{ClientId, Close};
+use lockwheel_engine::sessions::buffers::{BufferSizes, Buffers};
+use lockwheel_engine::sessions::{ClientId, Close};
 use lockwheel_engine::time::Time;
 use lockwheel_engine::{Engine, Flow};
 

@@ -22,7 +22,7 @@ use crate::net::registry::{Receiver, Registry};
 use crate::net::runtime_files::RuntimeFiles;
 use crate::net::ticker::DeadlineTimer;
 use crate::net::turn::{self, Pending};
-use lockwheel_engine::session::{ClientId, Close};
+use lockwheel_engine::sessions::{ClientId, Close};
 use lockwheel_engine::settings::OutputBufferLimit;
 use lockwheel_engine::time::{ClockOrder, Millis, Rate, Time};
 use lockwheel_engine::{Delivery, Engine, Flow};

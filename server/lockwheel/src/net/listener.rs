@@ -28,7 +28,7 @@ use crate::net::stream::Stream;
 use crate::net::turn;
 use crate::net::workers::ClientTasks;
 use lockwheel_engine::Engine;
-use lockwheel_engine::session::Origin;
+use lockwheel_engine::sessions::Origin;
 
 /// The listening sockets of a server, and the threads that serve accepted connections.
 #[derive(Debug)]

@@ -15,8 +15,8 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use crate::limits;
 use crate::net::output::Output;
 use lockwheel_engine::Delivery;
-use lockwheel_engine::buffers::{BufferSizes, Buffers};
-use lockwheel_engine::session::Close;
+use lockwheel_engine::sessions::Close;
+use lockwheel_engine::sessions::buffers::{BufferSizes, Buffers};
 use lockwheel_engine::settings::OutputBufferLimit;
 use lockwheel_engine::time::Millis;
 
@@ -288,7 +288,7 @@ impl State {
 mod tests {
     use super::*;
     use lockwheel_engine::Engine;
-    use lockwheel_engine::session::{ClientId, Origin};
+    use lockwheel_engine::sessions::{ClientId, Origin};
     use lockwheel_engine::time::Time;
 
     const LIMIT: OutputBufferLimit =

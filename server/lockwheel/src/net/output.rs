@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use bytes::{Buf, BytesMut};
 
 use crate::limits;
-use lockwheel_engine::buffers::BufferSizes;
+use lockwheel_engine::sessions::buffers::BufferSizes;
 
 /// See the module's documentation.
 #[derive(Debug, Default)]

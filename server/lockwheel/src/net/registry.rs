@@ -8,7 +8,7 @@ use dashmap::DashMap;
 use crate::limits;
 use crate::net::connection::Connection;
 use crate::net::outbox::Outbox;
-use lockwheel_engine::session::ClientId;
+use lockwheel_engine::sessions::ClientId;
 
 /// Receives what the engine sends to a client.
 #[derive(Clone, Debug)]

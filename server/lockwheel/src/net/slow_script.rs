@@ -16,7 +16,7 @@ use crate::net::registry::Receiver;
 use crate::net::turn;
 use lockwheel_engine::Engine;
 use lockwheel_engine::script::ScriptMonitor;
-use lockwheel_engine::session::ClientId;
+use lockwheel_engine::sessions::ClientId;
 
 /// See the module's documentation.
 pub(crate) struct SlowScriptMonitor {

@@ -13,8 +13,8 @@ use lockwheel_resp::{Protocol, Reply};
 use crate::Engine;
 use crate::command::{Command, Flags, Group};
 use crate::context::{Caller, is};
-use crate::keyspace::dict::{Dict, HashSeed};
-use crate::session::ClientId;
+use crate::sessions::ClientId;
+use crate::store::dict::{Dict, HashSeed};
 
 /// The tracking options of a client.
 #[derive(Clone, Debug)]
@@ -131,7 +131,7 @@ impl Engine {
 
     /// Called after a client's command if any client tracks: records the keys that were read, if
     /// the client's mode includes them.
-    pub(super) fn remember_reads(&mut self, client: ClientId, command: &Command, argv: &[&[u8]]) {
+    pub(crate) fn remember_reads(&mut self, client: ClientId, command: &Command, argv: &[&[u8]]) {
         let reads = command.flags.contains(Flags::READONLY) && command.group != Group::Scripting;
         if !reads {
             return;
@@ -239,7 +239,7 @@ impl Engine {
 
     /// Called after a client's request if any client tracks: broadcasts the changes, and ends the
     /// exception of `CLIENT CACHING`, unless that was the request or a transaction has begun.
-    pub(super) fn finish_tracking(&mut self, client: ClientId, argv: &[&[u8]]) {
+    pub(crate) fn finish_tracking(&mut self, client: ClientId, argv: &[&[u8]]) {
         if !self.busy {
             self.broadcast_changes();
         }
@@ -252,7 +252,7 @@ impl Engine {
 
     /// Sends the keys that have changed since the last call to the clients that track their
     /// prefixes.
-    pub(super) fn broadcast_changes(&mut self) {
+    pub(crate) fn broadcast_changes(&mut self) {
         if self.tracked.prefixes.values().all(|prefix| prefix.changed.is_empty()) {
             return;
         }
@@ -310,7 +310,7 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
-    use crate::session::Origin;
+    use crate::sessions::Origin;
     use crate::settings::Settings;
     use crate::testing::{Stage, check, words};
 

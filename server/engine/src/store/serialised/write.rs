@@ -5,11 +5,11 @@ use std::borrow::Cow;
 use lockwheel_resp::{format_double, number};
 
 use super::{encoding, form, listpack, lzf, node, seal, stream};
-use crate::keyspace::hash::Fields;
-use crate::keyspace::list::List;
-use crate::keyspace::set::Set;
-use crate::keyspace::sorted_set::SortedSet;
-use crate::keyspace::value::ValueRef;
+use crate::store::hash::Fields;
+use crate::store::list::List;
+use crate::store::set::Set;
+use crate::store::sorted_set::SortedSet;
+use crate::store::value::ValueRef;
 
 /// Bytes up to which several elements share a listpack: Redis's default for a list.
 const NODE_BYTES_MAX: usize = 8 << 10;

@@ -7,10 +7,10 @@ use std::borrow::Cow;
 
 use lockwheel_resp::number;
 
-use crate::keyspace::dict::{Dict, HashSeed};
-use crate::keyspace::random_sample;
-use crate::keyspace::string_value::digits;
 use crate::random::Random;
+use crate::store::dict::{Dict, HashSeed};
+use crate::store::random_sample;
+use crate::store::string_value::digits;
 
 /// When a set leaves its small forms. Redis's `set-max-intset-entries`, `set-max-listpack-entries`
 /// and `-value`.

@@ -7,10 +7,10 @@
 
 use std::ops::Range;
 
-use crate::keyspace::dict::{Dict, HashSeed, Slot};
-use crate::keyspace::packed::{self, Edit, Items, Part};
-use crate::keyspace::random_sample;
 use crate::random::Random;
+use crate::store::dict::{Dict, HashSeed, Slot};
+use crate::store::packed::{self, Edit, Items, Part};
+use crate::store::random_sample;
 
 /// When a hash leaves its small form. Redis's `hash-max-listpack-entries` and `-value`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

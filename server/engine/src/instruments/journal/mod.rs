@@ -21,10 +21,10 @@ use crate::command::{Command, Group};
 use crate::context::{Caller, is};
 use crate::error::Error;
 use crate::glob;
-use crate::keyspace::dict::Slot;
 use crate::limits::{JOURNAL_ARGUMENTS_MAX, JOURNAL_ENTRIES_MAX, JOURNAL_REMEMBERED_MAX};
-use crate::session::ClientId;
+use crate::sessions::ClientId;
 use crate::settings::{Permission, Settings};
+use crate::store::dict::Slot;
 use crate::time::{Millis, Time};
 use checks::Violations;
 use entry::{Entry, JournalEvent};
@@ -47,13 +47,13 @@ pub struct Journal {
 
 /// A command that has run.
 #[derive(Clone, Copy)]
-pub(super) struct CompletedCommand {
-    pub(super) client: ClientId,
-    pub(super) caller: Caller,
-    pub(super) command: &'static Command,
-    pub(super) name: &'static str,
-    pub(super) database: usize,
-    pub(super) time: Time,
+pub(crate) struct CompletedCommand {
+    pub(crate) client: ClientId,
+    pub(crate) caller: Caller,
+    pub(crate) command: &'static Command,
+    pub(crate) name: &'static str,
+    pub(crate) database: usize,
+    pub(crate) time: Time,
 }
 
 /// A held lock, for display.
@@ -241,7 +241,7 @@ impl Engine {
 
     /// Records a command that has run.
     #[cold]
-    pub(super) fn note(
+    pub(crate) fn note(
         &mut self,
         done: CompletedCommand,
         argv: &[&[u8]],
@@ -266,7 +266,7 @@ impl Engine {
     }
 
     /// Records that a fault has undone writes after a command of this client.
-    pub(super) fn note_lost_writes(&mut self, time: Time, client: ClientId) {
+    pub(crate) fn note_lost_writes(&mut self, time: Time, client: ClientId) {
         let Some(mut journal) = self.journal.take() else { return };
         let (claims, mechanism) = (Vec::new(), LockMechanism::Command);
         let operation =
@@ -277,7 +277,7 @@ impl Engine {
 
     /// Records a key that has reached its deadline, before it is removed.
     #[cold]
-    pub(super) fn note_end_of_lease(&mut self, database: usize, slot: Slot) {
+    pub(crate) fn note_end_of_lease(&mut self, database: usize, slot: Slot) {
         let Some(mut journal) = self.journal.take() else { return };
         let database_of = self.keyspace.database(database);
         let lock_key = (database, database_of.key(slot).to_vec());

@@ -2,7 +2,7 @@
 
 use crate::Engine;
 use crate::memory::ALLOCATION_BYTES;
-use crate::session::{ClientId, Watched};
+use crate::sessions::{ClientId, Watched};
 use crate::time::Time;
 
 /// The commands a client has queued since `MULTI`.
@@ -36,7 +36,7 @@ fn watch_bytes(key: &[u8]) -> usize {
 
 impl Engine {
     /// Queues a command for `EXEC`. If the transaction is broken, nothing is stored.
-    pub(super) fn queue(&mut self, client: ClientId, command: usize, argv: &[&[u8]]) {
+    pub(crate) fn queue(&mut self, client: ClientId, command: usize, argv: &[&[u8]]) {
         let Some(state) = self.sessions.get_mut(client) else { return };
         let Some(transaction) = state.transaction.as_mut() else { return };
         if transaction.broken || state.watch_broken {
@@ -52,7 +52,7 @@ impl Engine {
     }
 
     /// Ends a client's transaction and returns it.
-    pub(super) fn take_transaction(&mut self, client: ClientId) -> Option<Transaction> {
+    pub(crate) fn take_transaction(&mut self, client: ClientId) -> Option<Transaction> {
         let transaction = self.sessions.get_mut(client)?.transaction.take()?;
         self.sessions.release(client, transaction.held_bytes);
         Some(transaction)

@@ -13,9 +13,9 @@ use serde::Serialize;
 use crate::command::Command;
 use crate::context::{Caller, Context, is};
 use crate::error::Error;
-use crate::session::ClientId;
+use crate::sessions::ClientId;
+use crate::sessions::waiters::RuleBlock;
 use crate::time::{ClockOrder, Millis, Time};
-use crate::waiters::RuleBlock;
 use crate::{Engine, Flow};
 use rule::{FaultAction, Request, Rule, RuleConditions};
 use writes::Writes;
@@ -26,7 +26,7 @@ pub struct Faults {
     rules: Vec<Rule>,
     last_id: u64,
     /// The recent writes, if they can be undone.
-    pub(super) writes: Option<Box<Writes>>,
+    pub(crate) writes: Option<Box<Writes>>,
 }
 
 /// How a rule changes the processing of a request.
@@ -54,7 +54,7 @@ impl Faults {
 
     /// Whether requests have to be checked.
     #[inline]
-    pub(super) fn watch_requests(&self) -> bool {
+    pub(crate) fn watch_requests(&self) -> bool {
         !self.rules.is_empty() || self.writes.is_some()
     }
 
@@ -103,7 +103,7 @@ impl Engine {
 
     /// As [`Engine::run`], with rules for the request and records of writes.
     #[cold]
-    pub(super) fn run_with_faults(
+    pub(crate) fn run_with_faults(
         &mut self,
         time: Time,
         client: ClientId,

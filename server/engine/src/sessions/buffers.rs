@@ -57,7 +57,7 @@ struct State {
 
 impl Buffers {
     /// Empty buffers that count towards `sum`.
-    pub(super) fn new(sum: &Arc<AtomicUsize>) -> Buffers {
+    pub(crate) fn new(sum: &Arc<AtomicUsize>) -> Buffers {
         Buffers { state: Mutex::default(), sum: Arc::clone(sum) }
     }
 
@@ -81,7 +81,7 @@ impl Buffers {
 
     /// Stops counting the buffers after the client was removed; its connection is about to free
     /// them.
-    pub(super) fn remove(&self) {
+    pub(crate) fn remove(&self) {
         self.change(|state| *state = State { removed: true, ..State::default() });
     }
 

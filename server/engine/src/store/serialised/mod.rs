@@ -101,14 +101,14 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::keyspace::dict::HashSeed;
-    use crate::keyspace::hash::SmallHash;
-    use crate::keyspace::list::SmallList;
-    use crate::keyspace::set::SmallSet;
-    use crate::keyspace::sorted_set::SmallSortedSet;
-    use crate::keyspace::stream::nodes::NodeLimits;
-    use crate::keyspace::value::Value;
     use crate::settings::Settings;
+    use crate::store::dict::HashSeed;
+    use crate::store::hash::SmallHash;
+    use crate::store::list::SmallList;
+    use crate::store::set::SmallSet;
+    use crate::store::sorted_set::SmallSortedSet;
+    use crate::store::stream::nodes::NodeLimits;
+    use crate::store::value::Value;
     use crate::testing::Stage;
 
     fn forms() -> Forms {

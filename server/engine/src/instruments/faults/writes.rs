@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use crate::Engine;
 use crate::commands::dump;
 use crate::context::Context;
-use crate::keyspace::serialised;
 use crate::limits;
+use crate::store::serialised;
 use crate::time::{Millis, Time};
 
 /// A key with its database.
@@ -46,7 +46,7 @@ impl Writes {
 
 impl Engine {
     /// Records the changes since the last write as one write, without expired keys.
-    pub(super) fn keep_write(&mut self, time: Time) {
+    pub(crate) fn keep_write(&mut self, time: Time) {
         let mut changes = self.take_changes();
         changes.retain(|(name, before)| {
             let deadline = before.as_ref().and_then(|contents| contents.deadline);

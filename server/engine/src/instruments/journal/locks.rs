@@ -34,8 +34,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::Engine;
-use crate::keyspace::value::ValueRef;
 use crate::limits::{JOURNAL_OWNER_BYTES_MAX, JOURNAL_REMEMBERED_MAX};
+use crate::store::value::ValueRef;
 use crate::time::Time;
 
 use super::script::Purpose;

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::read::{Malformed, Text, little_endian};
-use crate::keyspace::string_value::digits;
+use crate::store::string_value::digits;
 
 /// The byte at the end of a ziplist and of a zipmap.
 const END: u8 = 0xff;

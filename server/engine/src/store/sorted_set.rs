@@ -9,9 +9,9 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use crate::keyspace::dict::{Dict, HashSeed, Slot};
-use crate::keyspace::sequence::Sequence;
 use crate::random::Random;
+use crate::store::dict::{Dict, HashSeed, Slot};
+use crate::store::sequence::Sequence;
 
 /// When a sorted set leaves its small form. Redis's `zset-max-listpack-entries` and `-value`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

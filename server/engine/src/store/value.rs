@@ -1,12 +1,12 @@
 //! The values a key can hold. A new type is a variant here and a family of commands.
 
-use crate::keyspace::garbage::free_end;
-use crate::keyspace::hash::{Fields, Hash};
-use crate::keyspace::list::List;
-use crate::keyspace::set::Set;
-use crate::keyspace::sorted_set::SortedSet;
-use crate::keyspace::stream::Stream;
-use crate::keyspace::string_value::{StringValue, Text};
+use crate::store::garbage::free_end;
+use crate::store::hash::{Fields, Hash};
+use crate::store::list::List;
+use crate::store::set::Set;
+use crate::store::sorted_set::SortedSet;
+use crate::store::stream::Stream;
+use crate::store::string_value::{StringValue, Text};
 
 /// An owned value: one that moves between keys, or is too large for a record.
 #[derive(Clone, Debug)]

@@ -26,7 +26,7 @@ pub mod value;
 use std::collections::BTreeMap;
 
 use crate::random::Random;
-use crate::session::ClientId;
+use crate::sessions::ClientId;
 use crate::time::Millis;
 use dict::{HashSeed, Slot};
 use garbage::Garbage;

@@ -11,10 +11,10 @@ use lockwheel_resp::number;
 use super::read::{Malformed, Reader, Text};
 use super::write::Writer;
 use super::{form, listpack};
-use crate::keyspace::stream::Stream;
-use crate::keyspace::stream::group::Group;
-use crate::keyspace::stream::id::StreamId;
-use crate::keyspace::stream::nodes::{Node, NodeLimits};
+use crate::store::stream::Stream;
+use crate::store::stream::group::Group;
+use crate::store::stream::id::StreamId;
+use crate::store::stream::nodes::{Node, NodeLimits};
 use crate::time::Millis;
 
 /// Flag: the entry has been deleted.

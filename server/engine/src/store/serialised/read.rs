@@ -5,15 +5,15 @@ use std::borrow::Cow;
 use lockwheel_resp::number;
 
 use super::{encoding, form, legacy, listpack, lzf, node, stream};
-use crate::keyspace::dict::HashSeed;
-use crate::keyspace::hash::{Hash, SmallHash};
-use crate::keyspace::list::{End, List, SmallList};
-use crate::keyspace::set::{Set, SmallSet};
-use crate::keyspace::sorted_set::{SmallSortedSet, SortedSet};
-use crate::keyspace::stream::nodes::NodeLimits;
-use crate::keyspace::string_value::{StringValue, digits};
-use crate::keyspace::value::Value;
 use crate::limits;
+use crate::store::dict::HashSeed;
+use crate::store::hash::{Hash, SmallHash};
+use crate::store::list::{End, List, SmallList};
+use crate::store::set::{Set, SmallSet};
+use crate::store::sorted_set::{SmallSortedSet, SortedSet};
+use crate::store::stream::nodes::NodeLimits;
+use crate::store::string_value::{StringValue, digits};
+use crate::store::value::Value;
 
 /// The bytes are not a valid value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use bytes::{Bytes, BytesMut};
 use lockwheel_resp::{Protocol, encode_push};
 
-use crate::session::{ClientId, Sessions};
+use crate::sessions::{ClientId, Sessions};
 use crate::{Engine, glob};
 
 /// The three kinds of subscription.

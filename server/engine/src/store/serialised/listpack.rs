@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use lockwheel_resp::number;
 
 use super::read::{Malformed, Text};
-use crate::keyspace::string_value::digits;
+use crate::store::string_value::digits;
 
 /// The bytes before the first element: the total length, and the number of elements.
 const HEADER_BYTES: usize = 6;

@@ -879,7 +879,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::keyspace::list::{End, List};
+    use crate::store::list::{End, List};
 
     const SMALL: SmallHash = SmallHash { entries_max: 4, value_bytes_max: 300 };
     const SEED: HashSeed = HashSeed(1, 2);

@@ -18,9 +18,9 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use lockwheel_resp::Reply;
 
-use crate::keyspace::value::Kind;
 use crate::memory::ALLOCATION_BYTES;
-use crate::session::{ClientId, ReplyMode};
+use crate::sessions::{ClientId, ReplyMode};
+use crate::store::value::Kind;
 use crate::time::{Millis, Time};
 use crate::timers::TimerId;
 use crate::{Engine, Timer};
@@ -33,8 +33,8 @@ pub struct Blocked {
     /// The position of the blocked command in the table; `None` if the client was stopped by
     /// `CLIENT PAUSE`, which `CLIENT UNBLOCK` does not end.
     pub command: Option<usize>,
-    /// The rule of [`faults`](crate::faults) that blocks the client, if any.
-    pub(super) rule: Option<RuleBlock>,
+    /// The rule of [`faults`](crate::instruments::faults) that blocks the client, if any.
+    pub(crate) rule: Option<RuleBlock>,
     timer: Option<TimerId>,
     /// The keys that the client waits for, if any.
     key_wait: Option<Arc<KeyWait>>,
@@ -42,7 +42,7 @@ pub struct Blocked {
 
 /// How a rule of the faults, given by its id, blocks a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RuleBlock {
+pub(crate) enum RuleBlock {
     /// The rule holds the client.
     Held(u64),
     /// The client waits until the rule holds another client.
@@ -222,7 +222,7 @@ impl Engine {
     }
 
     /// As [`Engine::block`], because of a rule.
-    pub(super) fn block_by_rule(
+    pub(crate) fn block_by_rule(
         &mut self,
         client: ClientId,
         rule: RuleBlock,
@@ -236,7 +236,7 @@ impl Engine {
     }
 
     /// The clients blocked by a rule, in the order of connection.
-    pub(super) fn blocked_by(&self, rule: RuleBlock) -> Vec<ClientId> {
+    pub(crate) fn blocked_by(&self, rule: RuleBlock) -> Vec<ClientId> {
         let waits = |id: &ClientId| {
             let blocked = self.sessions.get(*id).and_then(|state| state.blocked.as_ref());
             blocked.is_some_and(|blocked| blocked.rule == Some(rule))
@@ -246,7 +246,7 @@ impl Engine {
 
     /// Blocks a client on keys of a database. `argv` is run for it each time one of them has
     /// changed.
-    pub(super) fn block_for_keys(
+    pub(crate) fn block_for_keys(
         &mut self,
         client: ClientId,
         database: usize,
@@ -265,7 +265,7 @@ impl Engine {
     }
 
     /// Records which command has blocked its client.
-    pub(super) fn set_waiting_command(&mut self, client: ClientId, at: usize) {
+    pub(crate) fn set_waiting_command(&mut self, client: ClientId, at: usize) {
         if let Some(blocked) = self.sessions.get_mut(client).and_then(|s| s.blocked.as_mut()) {
             blocked.command = Some(at);
         }
@@ -273,7 +273,7 @@ impl Engine {
 
     /// Blocks a client until the end of a pause; then its request is run again, in the reply mode
     /// it had before.
-    pub(super) fn block_until_unpaused(&mut self, client: ClientId, reply_mode: ReplyMode) {
+    pub(crate) fn block_until_unpaused(&mut self, client: ClientId, reply_mode: ReplyMode) {
         self.block(client, Reply::NOTHING, None);
         if let Some(state) = self.sessions.get_mut(client) {
             state.reply_mode = reply_mode;
@@ -286,7 +286,7 @@ impl Engine {
 
     /// Marks a key that has changed, if that meets the condition of a client that waits for it.
     #[inline]
-    pub(super) fn mark_for_waiters(&mut self, database: usize, key: &[u8]) {
+    pub(crate) fn mark_for_waiters(&mut self, database: usize, key: &[u8]) {
         if self.has_waiters() {
             self.mark_if_waited_for(database, key);
         }
@@ -294,7 +294,7 @@ impl Engine {
 
     /// Whether any client waits for keys.
     #[inline]
-    pub(super) fn has_waiters(&self) -> bool {
+    pub(crate) fn has_waiters(&self) -> bool {
         !self.waiters.queues.is_empty()
     }
 
@@ -308,7 +308,7 @@ impl Engine {
 
     /// As [`Engine::mark_for_waiters`], for all keys of a database that is about to be emptied or
     /// swapped with `other`.
-    pub(super) fn mark_all_for_waiters(&mut self, database: usize, other: Option<usize>) {
+    pub(crate) fn mark_all_for_waiters(&mut self, database: usize, other: Option<usize>) {
         let queues = self.waiters.queues.get(&database);
         let keys: Vec<Box<[u8]>> = queues.into_iter().flat_map(BTreeMap::keys).cloned().collect();
         for key in keys {
@@ -318,7 +318,7 @@ impl Engine {
     }
 
     /// Marks the keys again that were marked while a waiter was stopped by `CLIENT PAUSE`.
-    pub(super) fn mark_held_for_waiters(&mut self) {
+    pub(crate) fn mark_held_for_waiters(&mut self) {
         for (database, key) in std::mem::take(&mut self.waiters.held) {
             self.mark_for_waiters(database, &key);
         }
@@ -332,7 +332,7 @@ impl Engine {
     /// Serves the clients that wait for marked keys until no key is marked. Does nothing within a
     /// script, which is atomic.
     #[inline]
-    pub(super) fn serve_waiters(&mut self, time: Time) {
+    pub(crate) fn serve_waiters(&mut self, time: Time) {
         if !self.waiters.marked.is_empty() {
             self.serve_marked(time);
         }
@@ -445,7 +445,7 @@ impl Engine {
     }
 
     /// Handles the timer of a blocked client, which has fired and no longer exists.
-    pub(super) fn wait_timed_out(&mut self, client: ClientId) {
+    pub(crate) fn wait_timed_out(&mut self, client: ClientId) {
         let Some(state) = self.sessions.get_mut(client) else { return };
         if let Some(blocked) = state.blocked.as_mut() {
             blocked.timer = None;
@@ -454,7 +454,7 @@ impl Engine {
     }
 
     /// Ends a client's wait without a reply.
-    pub(super) fn stop_waiting(&mut self, client: ClientId) -> bool {
+    pub(crate) fn stop_waiting(&mut self, client: ClientId) -> bool {
         let Some(state) = self.sessions.get_mut(client) else { return false };
         let Some(blocked) = state.blocked.take() else { return false };
         if let Some(timer) = blocked.timer {
@@ -471,7 +471,7 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use crate::script::ScriptMonitor;
-    use crate::session::ClientId;
+    use crate::sessions::ClientId;
     use crate::settings::Settings;
     use crate::testing::{Stage, check, check_events, words};
     use crate::{Engine, Flow};

@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     impl Index {
-        pub(in crate::keyspace) fn entries(&self) -> usize {
+        pub(in crate::store) fn entries(&self) -> usize {
             self.len
         }
     }

@@ -1,6 +1,12 @@
 //! The state of each connection in the engine. The engine does no I/O: it appends output to
 //! `pending`, and the caller collects it.
 
+pub mod buffers;
+pub mod pubsub;
+pub mod tracking;
+pub mod transaction;
+pub mod waiters;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,13 +14,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::{Bytes, BytesMut};
 use lockwheel_resp::Protocol;
 
-use crate::buffers::Buffers;
 use crate::memory::CLIENT_BYTES;
-use crate::pubsub::Subscription;
+use crate::sessions::buffers::Buffers;
+use crate::sessions::pubsub::Subscription;
+use crate::sessions::tracking::Tracking;
+use crate::sessions::transaction::Transaction;
+use crate::sessions::waiters::Blocked;
 use crate::time::Millis;
-use crate::tracking::Tracking;
-use crate::transaction::Transaction;
-use crate::waiters::Blocked;
 
 /// Identifies a client. An id is never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -109,10 +115,10 @@ pub struct Session {
     pub tracking: Option<Box<Tracking>>,
     /// The wait of a blocked client. Its further requests are not run meanwhile.
     pub blocked: Option<Blocked>,
-    /// Whether the rules of [`faults`](crate::faults) have already been applied to the request.
-    pub(super) has_been_held: bool,
+    /// Whether the rules of [`faults`](crate::instruments::faults) have already been applied to the request.
+    pub(crate) has_been_held: bool,
     /// Whether a fault suppresses the reply to the current request.
-    pub(super) loses_reply: bool,
+    pub(crate) loses_reply: bool,
     /// When it connected.
     pub connected_at: Millis,
     /// When it last sent a command.
@@ -123,11 +129,11 @@ pub struct Session {
     pub buffers: Arc<Buffers>,
     /// Bytes the engine holds for the client outside this struct: see [`Sessions::hold`].
     held_bytes: usize,
-    pub(super) pending: BytesMut,
-    pub(super) resume: bool,
-    pub(super) close: Option<Close>,
-    pub(super) queued: bool,
-    pub(super) checks_output: bool,
+    pub(crate) pending: BytesMut,
+    pub(crate) resume: bool,
+    pub(crate) close: Option<Close>,
+    pub(crate) queued: bool,
+    pub(crate) checks_output: bool,
 }
 
 /// A key under `WATCH`.
@@ -155,7 +161,7 @@ impl Session {
         }
     }
 
-    pub(super) fn listens_to_mut(&mut self, kind: Subscription) -> &mut BTreeSet<Bytes> {
+    pub(crate) fn listens_to_mut(&mut self, kind: Subscription) -> &mut BTreeSet<Bytes> {
         match kind {
             Subscription::Channel => &mut self.channels,
             Subscription::Pattern => &mut self.patterns,
@@ -177,7 +183,7 @@ impl Session {
 
     /// Whether the state of the session allows every command: authenticated, in no transaction, and
     /// either without subscriptions or using RESP3.
-    pub(super) fn is_free(&self) -> bool {
+    pub(crate) fn is_free(&self) -> bool {
         self.authenticated
             && self.transaction.is_none()
             && (self.protocol == Protocol::Resp3 || !self.is_subscriber())
@@ -268,7 +274,7 @@ impl Sessions {
 
     /// Adds to the bytes that the engine holds for a client: transaction, watched keys,
     /// subscriptions.
-    pub(super) fn hold(&mut self, id: ClientId, bytes: usize) {
+    pub(crate) fn hold(&mut self, id: ClientId, bytes: usize) {
         if let Some(client) = self.get_mut(id) {
             client.held_bytes += bytes;
             self.held_bytes += bytes;
@@ -276,7 +282,7 @@ impl Sessions {
     }
 
     /// Subtracts bytes that [`Sessions::hold`] has added.
-    pub(super) fn release(&mut self, id: ClientId, bytes: usize) {
+    pub(crate) fn release(&mut self, id: ClientId, bytes: usize) {
         if let Some(client) = self.get_mut(id) {
             client.held_bytes -= bytes;
             self.held_bytes -= bytes;
@@ -284,7 +290,7 @@ impl Sessions {
     }
 
     /// Sets the name of a client, or the name or version of its library.
-    pub(super) fn set_text(
+    pub(crate) fn set_text(
         &mut self,
         id: ClientId,
         place: impl FnOnce(&mut Session) -> &mut Bytes,
